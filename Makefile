@@ -1,0 +1,64 @@
+# Two commands do everything: `make run` and `make test`. The work is done by CMake (CMakePresets.json
+# names the builds); these are its command lines, spelt once.
+
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+# The thread sanitizer of GCC 12 and older cannot place its shadow memory under the address
+# randomisation of newer kernels; where the system allows it, its tests run without.
+NO_ASLR := $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
+.PHONY: help
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build  ## build, then train the workshop's Tiny LLaMA for 20 steps
+	build/bin/tiny_llama_v1 --batch-size 8 --seq-len 128 --num-steps 20
+
+.PHONY: test
+test: build  ## build, then run all tests
+	ctest --preset release -j $(JOBS)
+
+.PHONY: build
+build: deps  ## install what is missing, configure and compile into build/
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS)
+
+.PHONY: deps
+deps:  ## install the packages Ridge is built from, those that are missing
+	scripts/install-deps.sh
+
+.PHONY: debug
+debug: deps  ## compile without optimisation into build-debug/
+	cmake --preset debug
+	cmake --build --preset debug -j $(JOBS)
+
+.PHONY: asan
+asan: deps  ## run the tests under the address and undefined behaviour sanitizers
+	cmake --preset asan
+	cmake --build --preset asan -j $(JOBS)
+	ctest --preset asan -j $(JOBS)
+
+.PHONY: tsan
+tsan: deps  ## run the tests under the thread sanitizer
+	cmake --preset tsan
+	cmake --build --preset tsan -j $(JOBS)
+	$(NO_ASLR) ctest --preset tsan -j $(JOBS)
+
+.PHONY: lint
+lint:  ## check the formatting of all sources and run clang-tidy on those changed (ALL=1: on all)
+	scripts/install-deps.sh lint
+	cmake --preset release
+	scripts/lint.sh $(if $(ALL),--all)
+
+.PHONY: format
+format:  ## format all sources
+	scripts/install-deps.sh lint
+	scripts/lint.sh --fix-format
+
+.PHONY: install
+install: build  ## install into PREFIX (default /usr/local)
+	cmake --install build $(if $(PREFIX),--prefix $(PREFIX))
+
+.PHONY: clean
+clean:  ## remove all build folders
+	rm -rf build build-cpu build-cuda build-debug build-asan build-tsan

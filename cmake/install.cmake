@@ -1,0 +1,24 @@
+# `cmake --install`: the headers, the library, the program with its other names, and the package
+# that find_package(ridge) finds.
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ridge)
+
+install(TARGETS ridge EXPORT ridge_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY ridge DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.h
+  PATTERN cli EXCLUDE)
+install(EXPORT ridge_targets NAMESPACE ridge:: DESTINATION ${package_dir})
+
+configure_package_config_file(cmake/ridgeConfig.cmake.in ${PROJECT_BINARY_DIR}/ridgeConfig.cmake
+  INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/ridgeConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/ridgeConfig.cmake ${PROJECT_BINARY_DIR}/ridgeConfigVersion.cmake
+  DESTINATION ${package_dir})
+
+if(TARGET ridge_program)
+  install(TARGETS ridge_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  foreach(version v1 v2 v3 v4)
+    install(PROGRAMS $<TARGET_FILE_DIR:ridge_program>/tiny_llama_${version}
+      DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endforeach()
+endif()

@@ -1,0 +1,163 @@
+#include "ridge/base/file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "ridge/base/error.h"
+
+namespace ridge {
+namespace {
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+// Owns a descriptor for the length of a scope.
+struct Descriptor {
+  int fd;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+// Makes the renaming itself durable. File systems that cannot sync a directory say EINVAL.
+bool sync_directory(const std::filesystem::path& directory) {
+  const Descriptor d{::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  return d.fd >= 0 && (::fsync(d.fd) == 0 || errno == EINVAL);
+}
+
+std::filesystem::path directory_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  // O_NONBLOCK: opening a pipe would otherwise wait for its writer.
+  const Descriptor d{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  struct stat status {};
+  if (d.fd < 0 || ::fstat(d.fd, &status) != 0)
+    throw IoError("cannot read {}: {}", path.string(), reason(errno));
+  if (S_ISDIR(status.st_mode)) throw IoError("cannot read {}: it is a directory", path.string());
+  if (!S_ISREG(status.st_mode))
+    throw IoError("cannot read {}: it is no regular file", path.string());
+  const auto size = static_cast<std::size_t>(status.st_size);
+  if (size == 0) return;  // which mmap refuses
+  void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, d.fd, 0);
+  if (memory == MAP_FAILED)
+    throw IoError("cannot map the {} bytes of {}: {}", size, path.string(), reason(errno));
+  bytes_ = {static_cast<const std::byte*>(memory), size};
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+AtomicFile::AtomicFile(std::filesystem::path path)
+    : path_(std::move(path)),
+      temporary_(directory_of(path_) / ("." + path_.filename().string() + ".tmp")) {
+  // Renaming would put a file where a device was.
+  struct stat status {};
+  if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+    throw IoError("cannot write {}: it is {}", path_.string(),
+                  S_ISDIR(status.st_mode) ? "a directory" : "no regular file");
+  open_temporary();
+}
+
+// A lock tells the temporary of a living writer from a dead one's, which is written over. Between
+// opening and locking, its owner may have renamed or removed it: what was locked is then no longer
+// the temporary but the finished file, and must not be touched.
+void AtomicFile::open_temporary() {
+  for (;;) {
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (descriptor_ < 0) fail();
+    // Some network file systems have no locks; there, writers must keep apart by themselves.
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      ::close(std::exchange(descriptor_, -1));
+      throw IoError("cannot write {}: another process is writing it", path_.string());
+    }
+    struct stat ours {
+    }, named{};
+    if (::fstat(descriptor_, &ours) != 0) fail();
+    if (::lstat(temporary_.c_str(), &named) == 0 && ours.st_dev == named.st_dev &&
+        ours.st_ino == named.st_ino) {
+      break;
+    }
+    ::close(std::exchange(descriptor_, -1));
+  }
+  if (::ftruncate(descriptor_, 0) != 0) fail();
+}
+
+AtomicFile::~AtomicFile() { discard(); }
+
+void AtomicFile::discard() {
+  if (descriptor_ < 0) return;
+  // In this order: the lock, which closing gives up, guards the name.
+  ::unlink(temporary_.c_str());
+  ::close(std::exchange(descriptor_, -1));
+}
+
+void AtomicFile::fail() {
+  const int error = errno;
+  discard();
+  if (written_ == 0) throw IoError("cannot write {}: {}", path_.string(), reason(error));
+  throw IoError("cannot write {}: {} after {} bytes", path_.string(), reason(error), written_);
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail();
+    written_ += static_cast<std::uint64_t>(n);
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+}
+
+void AtomicFile::commit() {
+  if (::fsync(descriptor_) != 0) fail();
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
+  // From here on the file is there; closing gives up the lock on it.
+  const bool closed = ::close(std::exchange(descriptor_, -1)) == 0;
+  if (!closed || !sync_directory(directory_of(path_)))
+    throw IoError("wrote {}, but cannot tell that it reached the disk: {}", path_.string(),
+                  reason(errno));
+}
+
+std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes) {
+  const Descriptor d{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (d.fd < 0) throw IoError("cannot read {}: {}", path.string(), reason(errno));
+  // Read to the end rather than by size: a pipe has none.
+  std::string text;
+  for (;;) {
+    char buffer[4096];
+    const ssize_t n = ::read(d.fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw IoError("cannot read {}: {}", path.string(), reason(errno));
+    if (n == 0) return text;
+    text.append(buffer, static_cast<std::size_t>(n));
+    if (text.size() > max_bytes)
+      throw IoError("cannot read {}: it has more than {} bytes", path.string(), max_bytes);
+  }
+}
+
+void write_text_file(const std::filesystem::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+}  // namespace ridge

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace ridge {
+
+// A file's content, mapped into memory and read only. IoError if the file is missing, unreadable or
+// no regular file. The file must not shrink while it is mapped; AtomicFile never shrinks one, it
+// puts a new file in its place.
+class MappedFile {
+ public:
+  MappedFile() = default;  // no file, no bytes
+  explicit MappedFile(const std::filesystem::path& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+// A file that appears under its name complete or not at all, whatever happens meanwhile: a full
+// disk, a killed process, a power cut. Content goes to ".<name>.tmp" beside it; commit() syncs that
+// to the disk and renames it. One who dies before leaves the temporary behind, and the next to
+// write the same file starts it afresh. Every member throws IoError if the system refuses: the
+// message has the file, the bytes written so far and the reason, and the temporary is gone.
+class AtomicFile {
+ public:
+  // IoError also if there is something at `path` that is not a regular file, or if another process
+  // is writing the same file.
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();  // without commit(): nothing happened
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  void commit();  // once, and last
+
+ private:
+  void open_temporary();
+  void discard();
+  [[noreturn]] void fail();
+
+  std::filesystem::path path_, temporary_;
+  int descriptor_ = -1;
+  std::uint64_t written_ = 0;
+};
+
+// A whole small file, such as a configuration. IoError if it cannot be read or has more than
+// `max_bytes`.
+std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes);
+
+// The same content under the same name, atomically.
+void write_text_file(const std::filesystem::path& path, std::string_view text);
+
+}  // namespace ridge

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace ridge {
+
+// What a command will do once the whole command line has been understood; the exit code of the
+// program. Errors are thrown: main() makes each of them one line.
+using Action = std::function<int()>;
+
+// Each adds its subcommand to the program and, if that is the one chosen, sets `action`. Arguments
+// that nobody knows are refused by main().
+void add_train_command(CLI::App& program, Action& action);
+void add_about_command(CLI::App& program, Action& action);
+
+// Makes `program` itself `ridge train --version <version>`, under one of the workshop's names.
+void configure_as_train(CLI::App& program, const char* version, Action& action);
+
+}  // namespace ridge

@@ -1,0 +1,93 @@
+#include "ridge/cli/flags.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "ridge/base/error.h"
+
+namespace ridge {
+namespace {
+
+// How a flag shows its argument in --help, and the value it has if nothing is said.
+std::string_view type_name(const OptionInfo& option) {
+  struct Name {
+    std::string_view operator()(std::int64_t*) const { return "N"; }
+    std::string_view operator()(double*) const { return "X"; }
+    std::string_view operator()(bool*) const { return ""; }
+    std::string_view operator()(std::string*) const { return "TEXT"; }
+  };
+  return std::visit(Name{}, option.target);
+}
+
+std::string value_text(const OptionInfo& option) {
+  return std::visit([](const auto* value) { return fmt::format("{}", *value); }, option.target);
+}
+
+std::string flag_names(const OptionInfo& option) {
+  std::string names = "--" + option.name;
+  for (const std::string& alias : option.aliases) names += ",--" + alias;
+  return names;
+}
+
+CLI::Option* add_flag(CLI::App& command, const OptionInfo& option) {
+  if (std::holds_alternative<bool*>(option.target)) return command.add_flag(flag_names(option));
+  return command.add_option(flag_names(option))
+      ->type_name(std::string(type_name(option)))
+      ->default_str(value_text(option))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
+}  // namespace
+
+OptionFlags::OptionFlags(CLI::App& command, const std::vector<std::string>& names) {
+  TrainOptions defaults;
+  for (const OptionInfo& option : options_of(defaults)) {
+    if (!names.empty() && std::ranges::find(names, option.name) == names.end()) continue;
+    CLI::Option* flag = add_flag(command, option);
+    flag->description(option.help)->group(option.group);
+    flags_.emplace_back(option.name, flag);
+  }
+}
+
+void OptionFlags::apply(TrainOptions& options) const {
+  const std::vector<OptionInfo> fields = options_of(options);
+  for (const auto& [name, flag] : flags_) {
+    if (flag->count() == 0) continue;
+    const auto field = std::ranges::find(fields, name, &OptionInfo::name);
+    set_from_text(*field, flag->results().back());
+  }
+}
+
+std::vector<std::string> OptionFlags::given() const {
+  std::vector<std::string> names;
+  for (const auto& [name, flag] : flags_)
+    if (flag->count() > 0) names.push_back(name);
+  return names;
+}
+
+void refuse_unknown_arguments(const CLI::App& command) {
+  const std::vector<std::string> unknown = command.remaining();
+  if (unknown.empty()) return;
+  const std::string& first = unknown.front();
+  if (!first.starts_with("-"))
+    throw UsageError("'{}' is not understood here; see {} --help", first, command.get_name());
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
+  const std::string name = first.substr(0, first.find('='));
+  const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+  const std::string near = nearest_name(bare, names);
+  if (near.empty()) throw UsageError("there is no flag {}; see {} --help", name, command.get_name());
+  throw UsageError("there is no flag {}; did you mean --{}?", name, near);
+}
+
+std::string with_dashes(std::string_view argument) {
+  std::string text(argument);
+  if (argument.starts_with("--"))
+    std::replace(text.begin(), std::find(text.begin(), text.end(), '='), '_', '-');
+  return text;
+}
+
+}  // namespace ridge

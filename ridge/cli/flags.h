@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ridge/train/options.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace ridge {
+
+// Flags made of options_of(), on one command. Outlives its parsing.
+class OptionFlags {
+ public:
+  // Adds the flags named in `names`, or all of them if it is empty.
+  explicit OptionFlags(CLI::App& command, const std::vector<std::string>& names = {});
+
+  // Sets the fields whose flags were given, to the last value given. UsageError for a bad value.
+  void apply(TrainOptions& options) const;
+  std::vector<std::string> given() const;  // names of the flags that were given
+
+ private:
+  std::vector<std::pair<std::string, CLI::Option*>> flags_;  // by option name
+};
+
+// What a program of these commands was asked to do but does not know: UsageError naming the
+// nearest flag. `command` must allow extras, so that nothing else has complained yet.
+void refuse_unknown_arguments(const CLI::App& command);
+
+// "--batch_size" is the same as "--batch-size".
+std::string with_dashes(std::string_view argument);
+
+}  // namespace ridge

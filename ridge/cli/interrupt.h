@@ -1,0 +1,12 @@
+#pragma once
+
+namespace ridge {
+
+// From here on SIGINT and SIGTERM are noted instead of ending the program. Each only once: a second
+// one of the same kind ends it at once.
+void note_interrupts();
+
+// The signal that came, or 0.
+int interrupt_noted();
+
+}  // namespace ridge

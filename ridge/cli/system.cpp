@@ -1,0 +1,76 @@
+#include "ridge/cli/system.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "ridge/base/error.h"
+#include "ridge/cpu/device.h"
+
+namespace ridge {
+namespace {
+
+// The value of the first "key : value" line of a file under /proc.
+std::string proc_value(const char* path, std::string_view key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const auto colon = line.find(':');
+    if (!line.starts_with(key) || colon == std::string::npos) continue;
+    const auto begin = line.find_first_not_of(" \t", colon + 1);
+    return begin == std::string::npos ? std::string() : line.substr(begin);
+  }
+  return {};
+}
+
+std::string compiler() {
+#if defined(__clang__)
+  return "clang " __clang_version__;
+#else
+  return "gcc " __VERSION__;
+#endif
+}
+
+std::int64_t threads_of(const TrainOptions& options) {
+  return options.threads > 0 ? options.threads : CpuDevice::default_threads();
+}
+
+}  // namespace
+
+std::unique_ptr<Device> open_device(const TrainOptions& options) {
+  if (options.device == "cuda")
+    throw DeviceError("--device cuda: this build of Ridge has no GPU code; use --device cpu");
+  return std::make_unique<CpuDevice>(static_cast<int>(threads_of(options)));
+}
+
+SystemInfo system_info(const Device& device, const TrainOptions& options) {
+  SystemInfo info;
+  utsname name{};
+  if (::uname(&name) == 0) {
+    info.host = name.nodename;
+    info.os = fmt::format("{} {} {}", name.sysname, name.release, name.machine);
+  }
+  info.cpu = proc_value("/proc/cpuinfo", "model name");
+  info.device = device.name();
+  info.compiler = compiler();
+  info.ridge_version = program_version();
+  info.threads = threads_of(options);
+  info.memory_bytes = device.total_memory();
+  return info;
+}
+
+std::uint64_t peak_resident_bytes() {
+  const std::string kib = proc_value("/proc/self/status", "VmHWM");
+  return kib.empty() ? 0 : std::strtoull(kib.c_str(), nullptr, 10) * 1024;
+}
+
+std::string utc_timestamp() {
+  const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now));
+}
+
+std::string_view program_version() { return RIDGE_VERSION; }
+
+}  // namespace ridge

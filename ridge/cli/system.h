@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "ridge/run/device.h"
+#include "ridge/train/options.h"
+#include "ridge/train/summary.h"
+
+namespace ridge {
+
+// The device that options.device names. DeviceError if this build or this machine has none.
+std::unique_ptr<Device> open_device(const TrainOptions& options);
+
+// What is known of this machine, this build and the device; what is not is empty.
+SystemInfo system_info(const Device& device, const TrainOptions& options);
+
+std::uint64_t peak_resident_bytes();  // of this process; 0 if the system does not say
+
+std::string utc_timestamp();  // now, "2026-01-31T12:00:00Z"
+std::string_view program_version();
+
+}  // namespace ridge

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ridge {
+
+// Standard output, line by line, and below it a progress bar on standard error if that is a
+// terminal. Each line is flushed, so that a killed run leaves all it had said.
+class Terminal {
+ public:
+  Terminal();
+  ~Terminal() { erase(); }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  // Prints text and ends the line. IoError if it cannot be written.
+  void line(std::string_view text);
+
+  // Shows what is being done until the next line.
+  void busy(std::string_view what);
+  void progress(std::int64_t done, std::int64_t total, double seconds_left);
+  void erase();
+
+  // Text as it looks on a terminal with colours, unchanged elsewhere (see https://no-color.org).
+  std::string bold(std::string_view text) const;
+
+ private:
+  void show(std::string_view text);
+
+  bool has_bar_ = false;
+  bool has_colours_ = false;
+  bool shown_ = false;
+};
+
+}  // namespace ridge

@@ -1,0 +1,80 @@
+#include "ridge/ops/cross_entropy.h"
+
+#include <cmath>
+#include <limits>
+
+#include "ridge/cpu/prepare.h"
+#include "ridge/cpu/simd.h"
+
+namespace ridge {
+namespace {
+
+// Each task leaves the sum of its rows' losses in the workspace; the sums are added in order.
+template <class T>
+KernelPtr forward(CpuPrepare& prepare) {
+  const std::int64_t columns = prepare.in[0].shape[-1], rows = prepare.in[0].shape.rows();
+  const std::int64_t grain = rows_per_task(columns), tasks = (rows + grain - 1) / grain;
+  prepare.workspace = static_cast<std::size_t>(tasks) * sizeof(double);
+  return make_kernel([&pool = prepare.pool, rows, columns, grain, tasks](const Launch& call) {
+    const T* logits = call.in<T>(0);
+    const auto* targets = call.in<std::int32_t>(1);
+    float *loss = call.out<float>(0), *lse = call.out<float>(1);
+    auto* partial = static_cast<double*>(call.workspace);
+    parallel_for(pool, rows, grain, [=](std::int64_t begin, std::int64_t end) {
+      double losses = 0;
+      for (std::int64_t r = begin; r < end; ++r) {
+        const T* x = logits + r * columns;
+        float max = -std::numeric_limits<float>::infinity();
+#pragma omp simd reduction(max : max)
+        for (std::int64_t c = 0; c < columns; ++c) max = load(&x[c]) > max ? load(&x[c]) : max;
+        float sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (std::int64_t c = 0; c < columns; ++c) sum += vexp(load(&x[c]) - max);
+        const float log_sum = std::log(sum);
+        lse[r] = max + log_sum;
+        // Not from the rounded lse: logits may be large where their differences are small.
+        losses += static_cast<double>(max) - load(&x[targets[r]]) + log_sum;
+      }
+      partial[begin / grain] = losses;
+    });
+    double total = 0;
+    for (std::int64_t t = 0; t < tasks; ++t) total += partial[t];
+    *loss = static_cast<float>(total / static_cast<double>(rows));
+  });
+}
+
+template <class T>
+KernelPtr backward(CpuPrepare& prepare) {
+  const std::int64_t columns = prepare.in[1].shape[-1], rows = prepare.in[1].shape.rows();
+  return make_kernel([&pool = prepare.pool, rows, columns](const Launch& call) {
+    const float scale = *call.in<float>(0) / static_cast<float>(rows);
+    const T* logits = call.in<T>(1);
+    const auto* targets = call.in<std::int32_t>(2);
+    const float* lse = call.in<float>(3);
+    T* dlogits = call.out<T>(0);
+    parallel_for(pool, rows, rows_per_task(columns), [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        const T* x = logits + r * columns;
+        T* dx = dlogits + r * columns;
+        const float offset = lse[r];
+#pragma omp simd
+        for (std::int64_t c = 0; c < columns; ++c)
+          store(&dx[c], scale * vexp(load(&x[c]) - offset));
+        const std::int64_t target = targets[r];
+        store(&dx[target], scale * (vexp(load(&x[target]) - offset) - 1.0f));
+      }
+    });
+  });
+}
+
+}  // namespace
+
+KernelPtr CrossEntropy::cpu(CpuPrepare& prepare) const {
+  return dispatch_floating(prepare.in[0].dtype, [&]<class T>() { return forward<T>(prepare); });
+}
+
+KernelPtr CrossEntropyGrad::cpu(CpuPrepare& prepare) const {
+  return dispatch_floating(prepare.in[1].dtype, [&]<class T>() { return backward<T>(prepare); });
+}
+
+}  // namespace ridge

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "ridge/cpu/thread_pool.h"
+#include "ridge/run/device.h"
+
+namespace ridge {
+
+// The processors and memory of this machine.
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(int threads = default_threads());
+
+  // The processors this process may run on.
+  static int default_threads();
+
+  std::string name() const override { return "cpu"; }
+  std::string description() const override;
+  PreparedKernel prepare(const Op& op, Types in, Types out) override;
+  void* allocate(std::size_t bytes) override;
+  void deallocate(void* memory, std::size_t bytes) override;
+  std::size_t total_memory() const override;
+  std::size_t available_memory() const override;
+  void upload(void* device, const void* host, std::size_t bytes) override;
+  void download(void* host, const void* device, std::size_t bytes) override;
+  void synchronize() override {}
+
+  ThreadPool& pool() { return pool_; }
+
+ private:
+  ThreadPool pool_;
+};
+
+}  // namespace ridge

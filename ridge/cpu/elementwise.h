@@ -1,0 +1,43 @@
+#pragma once
+
+// Kernels that compute each element of a dense result from the same element of the operands.
+
+#include <cstdint>
+
+#include "ridge/cpu/prepare.h"
+#include "ridge/cpu/simd.h"
+
+namespace ridge {
+
+// Elements per task: some 64 KiB per operand, well above the cost of handing a task over.
+inline constexpr std::int64_t elements_per_task = 16384;
+
+// y[i] = function(x[i]), with function from float to float.
+template <class In, class Out, class F>
+KernelPtr map_elements(CpuPrepare& prepare, F function) {
+  const std::int64_t n = prepare.out[0].numel();
+  return make_kernel([&pool = prepare.pool, n, function](const Launch& call) {
+    const In* x = call.in<In>(0);
+    Out* y = call.out<Out>();
+    parallel_for(pool, n, elements_per_task, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) store(&y[i], function(load(&x[i])));
+    });
+  });
+}
+
+// y[i] = function(a[i], b[i]), with all three of one type.
+template <class T, class F>
+KernelPtr map_pairs(CpuPrepare& prepare, F function) {
+  const std::int64_t n = prepare.out[0].numel();
+  return make_kernel([&pool = prepare.pool, n, function](const Launch& call) {
+    const T *a = call.in<T>(0), *b = call.in<T>(1);
+    T* y = call.out<T>();
+    parallel_for(pool, n, elements_per_task, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) store(&y[i], function(load(&a[i]), load(&b[i])));
+    });
+  });
+}
+
+}  // namespace ridge

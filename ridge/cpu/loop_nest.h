@@ -1,0 +1,92 @@
+#pragma once
+
+// Loops over the dimensions of a dense tensor while two offsets move along, each with its own
+// stride: how broadcasting, reducing and permuting kernels find their operands.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ridge/base/shape.h"
+
+namespace ridge {
+
+using Offsets = std::array<std::int64_t, 2>;
+
+struct Loop {
+  std::int64_t extent = 1;
+  Offsets strides{};  // in elements; 0 along a dimension that an operand is broadcast over
+};
+
+// Outermost first. At most one per dimension.
+using LoopNest = std::vector<Loop>;
+
+// The same traversal in the fewest loops: without loops of extent 1, and with two neighbours in one
+// where both offsets run on evenly from the inner to the outer.
+inline LoopNest merged(const LoopNest& nest) {
+  LoopNest result;
+  for (const Loop& inner : nest) {
+    if (inner.extent == 1) continue;
+    auto runs_on = [&](const Loop& outer) {
+      return outer.strides[0] == inner.strides[0] * inner.extent &&
+             outer.strides[1] == inner.strides[1] * inner.extent;
+    };
+    if (!result.empty() && runs_on(result.back()))
+      result.back() = {result.back().extent * inner.extent, inner.strides};
+    else
+      result.push_back(inner);
+  }
+  return result;
+}
+
+// The loops over `shape` of two dense operands that broadcast to it.
+inline LoopNest broadcast_nest(const Shape& shape, const Shape& a, const Shape& b) {
+  LoopNest nest(shape.rank());
+  Offsets stride{1, 1};
+  for (int d = 1; d <= static_cast<int>(shape.rank()); ++d) {
+    Loop& loop = nest[shape.rank() - static_cast<std::size_t>(d)];
+    loop.extent = shape[-d];
+    for (std::size_t operand = 0; operand < 2; ++operand) {
+      const Shape& source = operand == 0 ? a : b;
+      if (d > static_cast<int>(source.rank()) || source[-d] == 1) continue;
+      loop.strides[operand] = stride[operand];
+      stride[operand] *= source[-d];
+    }
+  }
+  return merged(nest);
+}
+
+inline std::int64_t iterations(std::span<const Loop> nest) {
+  std::int64_t count = 1;
+  for (const Loop& loop : nest) count *= loop.extent;
+  return count;
+}
+
+// Both offsets at one iteration of the nest, counted in row-major order.
+inline Offsets offsets_at(std::span<const Loop> nest, std::int64_t iteration) {
+  Offsets offsets{};
+  for (std::size_t l = nest.size(); l-- > 0;) {
+    const Loop& loop = nest[l];
+    const std::int64_t i = l == 0 ? iteration : iteration % loop.extent;
+    offsets[0] += i * loop.strides[0];
+    offsets[1] += i * loop.strides[1];
+    iteration /= loop.extent;
+  }
+  return offsets;
+}
+
+// Walks iterations [begin, end) of a nest in runs along its innermost loop, of which there is one:
+// body(iteration, offsets at it, length of the run).
+template <class F>
+void for_each_run(std::span<const Loop> nest, std::int64_t begin, std::int64_t end, const F& body) {
+  const std::int64_t extent = nest.back().extent;
+  for (std::int64_t i = begin; i < end;) {
+    const std::int64_t length = std::min(end - i, extent - i % extent);
+    body(i, offsets_at(nest, i), length);
+    i += length;
+  }
+}
+
+}  // namespace ridge

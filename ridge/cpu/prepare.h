@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+
+#include "ridge/base/shape.h"
+#include "ridge/cpu/thread_pool.h"
+#include "ridge/ops/kernel.h"
+
+namespace ridge {
+
+// What an operator sees while it prepares its CPU kernel.
+struct CpuPrepare {
+  ThreadPool& pool;  // outlives the kernel
+  Types in;          // valid only while preparing
+  Types out;
+  // Bytes that the kernel wants at Launch::workspace, aligned to 64 bytes; not kept between
+  // launches.
+  std::size_t workspace = 0;
+};
+
+}  // namespace ridge

@@ -1,0 +1,106 @@
+#include "ridge/cpu/thread_pool.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "ridge/base/error.h"
+
+namespace ridge {
+namespace {
+
+// Some 30 to 100 µs: longer than the serial gap between two kernels of a step, shorter than
+// anything a user would notice as a busy idle program.
+constexpr int spins_before_sleep = 4000;
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+constexpr std::uint64_t tasks_left(std::uint64_t ticket) { return ticket & 0xFFFFFFFFu; }
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads) {
+  if (threads < 1) throw UsageError("a thread pool needs at least 1 thread, not {}", threads);
+  for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+}
+
+ThreadPool::~ThreadPool() {
+  stopping_.store(true, std::memory_order_release);
+  ticket_.fetch_add(std::uint64_t{1} << 32, std::memory_order_acq_rel);
+  ticket_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::run_erased(std::int64_t tasks, const void* body, Call call) {
+  if (tasks <= 0) return;
+  if (workers_.empty() || tasks == 1) {
+    for (std::int64_t i = 0; i < tasks; ++i) call(body, i);
+    return;
+  }
+  if (tasks > std::numeric_limits<std::uint32_t>::max())
+    throw Error("a parallel loop of {} tasks is too long", tasks);
+  body_ = body;
+  call_ = call;
+  tasks_ = static_cast<std::uint32_t>(tasks);
+  unfinished_.store(tasks_, std::memory_order_relaxed);
+  const std::uint64_t generation = (ticket_.load(std::memory_order_relaxed) >> 32) + 1;
+  ticket_.store((generation << 32) | tasks_, std::memory_order_release);
+  ticket_.notify_all();
+
+  while (run_one()) {
+  }
+  for (int spin = 0; unfinished_.load(std::memory_order_acquire) != 0; ++spin) {
+    if (spin < spins_before_sleep)
+      relax();
+    else if (const std::uint32_t left = unfinished_.load(std::memory_order_acquire); left != 0)
+      unfinished_.wait(left, std::memory_order_acquire);
+  }
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+bool ThreadPool::run_one() {
+  std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
+  do {
+    if (tasks_left(ticket) == 0) return false;
+  } while (!ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acq_rel,
+                                          std::memory_order_acquire));
+  try {
+    call_(body_, static_cast<std::int64_t>(tasks_ - tasks_left(ticket)));
+  } catch (...) {
+    const std::lock_guard lock(failure_mutex_);
+    if (!failure_) failure_ = std::current_exception();
+  }
+  if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_all();
+  return true;
+}
+
+void ThreadPool::work() {
+  std::uint64_t seen = 0;
+  while (true) {
+    wait_for_ticket(seen);
+    if (stopping_.load(std::memory_order_acquire)) return;
+    while (run_one()) {
+    }
+    seen = ticket_.load(std::memory_order_acquire);
+  }
+}
+
+// Returns when the ticket offers tasks, or has changed from `seen`.
+void ThreadPool::wait_for_ticket(std::uint64_t seen) {
+  for (int spin = 0;; ++spin) {
+    const std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
+    if (ticket != seen || tasks_left(ticket) != 0) return;
+    if (spin < spins_before_sleep)
+      relax();
+    else
+      ticket_.wait(ticket, std::memory_order_acquire);
+  }
+}
+
+}  // namespace ridge

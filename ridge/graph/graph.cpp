@@ -1,0 +1,120 @@
+#include "ridge/graph/graph.h"
+
+#include <algorithm>
+
+#include "ridge/base/error.h"
+#include "ridge/graph/op_rules.h"
+#include "ridge/ops/op.h"
+
+namespace ridge {
+
+std::string_view name_of(Phase phase) {
+  constexpr std::string_view names[] = {"forward", "backward", "optimizer"};
+  return names[static_cast<int>(phase)];
+}
+
+std::string_view name_of(Role role) {
+  constexpr std::string_view names[] = {"input", "parameter", "optimizer state", "gradient",
+                                        "activation"};
+  return names[static_cast<int>(role)];
+}
+
+const TensorType& Value::type() const { return graph->info(id).type; }
+
+Graph::Graph() : scopes_{""} {}
+
+std::string Graph::scoped(std::string_view name) const {
+  const std::string& scope = scopes_[scope_];
+  return scope.empty() ? std::string(name) : fmt::format("{}.{}", scope, name);
+}
+
+Value Graph::add_value(ValueInfo info) {
+  info.scope = scope_;
+  values_.push_back(std::move(info));
+  return {this, static_cast<ValueId>(values_.size() - 1)};
+}
+
+Value Graph::input(std::string name, TensorType type) {
+  return add_value(
+      {.type = type, .name = std::move(name), .role = Role::input, .persistent = true});
+}
+
+Value Graph::parameter(std::string_view name, Shape shape, Init init) {
+  return state(scoped(name), {DType::f32, shape}, Role::parameter, init);
+}
+
+Value Graph::state(std::string name, TensorType type, Role role, Init init) {
+  if (find(name)) throw UsageError("the graph already has a value named {}", name);
+  return add_value(
+      {.type = type, .name = std::move(name), .role = role, .persistent = true, .init = init});
+}
+
+std::vector<Value> Graph::apply(Op op, std::span<const Value> inputs) {
+  std::vector<ValueId> ids;
+  for (const Value& value : inputs) {
+    if (value.graph != this)
+      throw UsageError("{}: an operand belongs to no graph or to another one", name_of(op));
+    ids.push_back(value.id);
+  }
+  const std::vector<TensorType> types = infer(op, types_of(ids));
+
+  Node node{
+      .op = nullptr, .inputs = std::move(ids), .outputs = {}, .scope = scope_, .phase = phase_};
+  const auto producer = static_cast<NodeId>(nodes_.size());
+  std::vector<Value> outputs;
+  for (const TensorType& type : types) {
+    const auto index = static_cast<std::uint32_t>(outputs.size());
+    outputs.push_back(add_value({.type = type, .producer = producer, .output = index}));
+    node.outputs.push_back(outputs.back().id);
+  }
+  node.op = std::make_shared<const Op>(std::move(op));
+  nodes_.push_back(std::move(node));
+  return outputs;
+}
+
+Value Graph::apply1(Op op, std::initializer_list<Value> inputs) {
+  return apply(std::move(op), std::span(inputs.begin(), inputs.size())).front();
+}
+
+void Graph::keep(Value value, std::string name) {
+  values_[value.id].kept = true;
+  values_[value.id].name = std::move(name);
+}
+
+void Graph::set_role(Value value, Role role, std::string name) {
+  values_[value.id].role = role;
+  values_[value.id].name = std::move(name);
+}
+
+Value Graph::find(std::string_view name) {
+  const auto it = std::ranges::find(values_, name, &ValueInfo::name);
+  if (it == values_.end() || name.empty()) return {};
+  return {this, static_cast<ValueId>(it - values_.begin())};
+}
+
+std::vector<Value> Graph::parameters() {
+  std::vector<Value> found;
+  for (ValueId id = 0; id < values_.size(); ++id)
+    if (values_[id].role == Role::parameter) found.push_back({this, id});
+  return found;
+}
+
+std::vector<TensorType> Graph::types_of(std::span<const ValueId> ids) const {
+  std::vector<TensorType> types;
+  types.reserve(ids.size());
+  for (const ValueId id : ids) types.push_back(values_[id].type);
+  return types;
+}
+
+Scope::Scope(Graph& graph, std::string_view name) : graph_(graph), outer_(graph.scope_) {
+  const std::string full = graph.scoped(name);
+  const auto it = std::ranges::find(graph.scopes_, full);
+  graph.scope_ = static_cast<ScopeId>(it - graph.scopes_.begin());
+  if (it == graph.scopes_.end()) graph.scopes_.push_back(full);
+}
+
+Scope::Scope(Graph& graph, ScopeId scope) : graph_(graph), outer_(graph.scope_) {
+  graph.scope_ = scope;
+}
+
+}  // namespace ridge

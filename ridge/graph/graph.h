@@ -1,0 +1,158 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ridge/base/shape.h"
+
+namespace ridge {
+
+struct Op;  // ops/op.h: the closed set of operators
+class Graph;
+
+using ValueId = std::uint32_t;
+using NodeId = std::uint32_t;
+using ScopeId = std::uint32_t;
+inline constexpr NodeId no_node = ~NodeId{0};
+
+// The part of a training step that a node belongs to.
+enum class Phase : std::uint8_t { forward, backward, optimizer };
+std::string_view name_of(Phase phase);
+
+// What a value is for. Inputs are fed before each run; parameters, optimizer state and accumulated
+// gradients live from step to step; everything else is born and dies within a run.
+enum class Role : std::uint8_t { input, parameter, optimizer_state, gradient, activation };
+std::string_view name_of(Role role);
+
+// What a persistent value holds before the first step.
+struct Init {
+  enum class Kind : std::uint8_t { zeros, ones, normal } kind = Kind::zeros;
+  float std = 0.0f;  // of Kind::normal, whose mean is 0
+
+  static Init zeros() { return {}; }
+  static Init ones() { return {Kind::ones, 0.0f}; }
+  static Init normal(float std) { return {Kind::normal, std}; }
+  bool operator==(const Init&) const = default;
+};
+
+// A handle to one tensor of a graph, cheap to copy. A default-constructed handle is "no value".
+struct Value {
+  Graph* graph = nullptr;
+  ValueId id = 0;
+
+  explicit operator bool() const { return graph != nullptr; }
+  const TensorType& type() const;
+  const Shape& shape() const { return type().shape; }
+  DType dtype() const { return type().dtype; }
+  bool operator==(const Value&) const = default;
+};
+
+struct ValueInfo {
+  TensorType type;
+  std::string name;
+  Role role = Role::activation;
+  bool persistent = false;    // keeps its memory from run to run
+  bool kept = false;          // stays readable after a run, though it does not persist
+  NodeId producer = no_node;  // no_node for inputs and persistent values
+  std::uint32_t output = 0;   // which output of its producer
+  ScopeId scope = 0;
+  Init init;
+};
+
+// One application of an operator.
+struct Node {
+  std::shared_ptr<const Op> op;
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+  ScopeId scope = 0;
+  Phase phase = Phase::forward;
+};
+
+// A typed operator graph in execution order: nodes only ever use values that exist already. The
+// graph is the one description of a model; costs, memory and schedules are all read off it.
+// Not movable, because values point to it.
+class Graph {
+ public:
+  Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  Value input(std::string name, TensorType type);
+  // `name` is unique within the graph and relative to the current scope.
+  Value parameter(std::string_view name, Shape shape, Init init);
+  // A persistent value with a full name, such as "<parameter>.exp_avg".
+  Value state(std::string name, TensorType type, Role role, Init init);
+
+  // Applies an operator: infers its output types (ShapeError if the operands do not fit) and
+  // appends the node under the current scope and phase.
+  std::vector<Value> apply(Op op, std::span<const Value> inputs);
+  Value apply1(Op op, std::initializer_list<Value> inputs);  // an operator of one output
+
+  // Keeps a computed value readable after the run, and names it.
+  void keep(Value value, std::string name);
+  void set_role(Value value, Role role, std::string name);
+
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const ValueInfo& info(ValueId id) const { return values_[id]; }
+  Value value(ValueId id) { return {this, id}; }
+  std::size_t value_count() const { return values_.size(); }
+  Value find(std::string_view name);  // by full name; no value if there is none
+  std::vector<Value> parameters();    // in order of creation
+
+  // Full path of a scope, such as "layers.0.attention"; the root is "".
+  const std::string& scope_name(ScopeId scope) const { return scopes_[scope]; }
+  std::size_t scope_count() const { return scopes_.size(); }
+  ScopeId current_scope() const { return scope_; }
+  Phase current_phase() const { return phase_; }
+
+  std::vector<TensorType> types_of(std::span<const ValueId> ids) const;
+
+ private:
+  friend class Scope;
+  friend class PhaseScope;
+
+  Value add_value(ValueInfo info);
+  std::string scoped(std::string_view name) const;
+
+  std::vector<Node> nodes_;
+  std::deque<ValueInfo> values_;  // a deque, so that references survive growth
+  std::vector<std::string> scopes_;
+  ScopeId scope_ = 0;
+  Phase phase_ = Phase::forward;
+};
+
+// While alive, nodes and parameters are created under `name` (below the enclosing scope).
+class Scope {
+ public:
+  Scope(Graph& graph, std::string_view name);
+  Scope(Graph& graph, ScopeId scope);  // re-enters an existing scope
+  ~Scope() { graph_.scope_ = outer_; }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  Graph& graph_;
+  ScopeId outer_;
+};
+
+// While alive, nodes are created in `phase`.
+class PhaseScope {
+ public:
+  PhaseScope(Graph& graph, Phase phase) : graph_(graph), outer_(graph.phase_) {
+    graph.phase_ = phase;
+  }
+  ~PhaseScope() { graph_.phase_ = outer_; }
+  PhaseScope(const PhaseScope&) = delete;
+  PhaseScope& operator=(const PhaseScope&) = delete;
+
+ private:
+  Graph& graph_;
+  Phase outer_;
+};
+
+}  // namespace ridge

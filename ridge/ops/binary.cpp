@@ -1,0 +1,103 @@
+#include "ridge/ops/binary.h"
+
+#include "ridge/ops/check.h"
+#include "ridge/ops/grad_builder.h"
+#include "ridge/ops/op.h"
+
+namespace ridge {
+namespace {
+
+std::vector<TensorType> infer_binary(std::string_view name, Types in, DTypes dtypes) {
+  check_count(name, in, 2);
+  check_dtype(name, in, 0, dtypes);
+  check_same_dtype(name, in, 0, 1);
+  try {
+    return {{in[0].dtype, broadcast(in[0].shape, in[1].shape)}};
+  } catch (const ShapeError& error) {
+    throw ShapeError("{}: {}", name, error.what());
+  }
+}
+
+// Where an operand's element is, given the index of an element of the broadcast result.
+std::int64_t source_index(const Shape& source, const Shape& result, std::int64_t index) {
+  std::int64_t source_offset = 0, stride = 1;
+  for (int d = 1; d <= static_cast<int>(source.rank()); ++d) {
+    const std::int64_t i = index % result[-d];
+    if (source[-d] != 1) source_offset += i * stride;
+    index /= result[-d];
+    stride *= source[-d];
+  }
+  return source_offset;
+}
+
+template <class F>
+void reference_binary(ReferenceCall& call, F function) {
+  const auto &a = call.inputs[0], &b = call.inputs[1], &c = call.outputs[0];
+  for (std::int64_t i = 0; i < c.shape.numel(); ++i)
+    c[i] = function(a[source_index(a.shape, c.shape, i)], b[source_index(b.shape, c.shape, i)]);
+}
+
+template <class T>
+std::vector<Sample<T>> samples_binary() {
+  std::vector<Sample<T>> samples;
+  auto sample = [&](const Shape& a, const Shape& b) {
+    samples.push_back({{}, {{{DType::f32, a}}, {{DType::f32, b}}}});
+  };
+  // Equal shapes.
+  for (const Shape& shape : {Shape{}, Shape{1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{130, 257}})
+    sample(shape, shape);
+  // A row over all rows, a column over all columns, a scalar over all, from either side.
+  for (const Shape& small : {Shape{33}, Shape{1, 33}, Shape{5, 1}, Shape{}, Shape{2, 1, 1}}) {
+    sample({2, 5, 33}, small);
+    sample(small, {2, 5, 33});
+  }
+  sample({130, 257}, {257});
+  sample({257, 130}, {257, 1});
+  // Both broadcast, in turns, up to the highest rank.
+  sample({4, 1, 3}, {5, 1});
+  sample({2, 1, 3, 1, 2, 1}, {1, 3, 1, 2, 1, 5});
+  return samples;
+}
+
+}  // namespace
+
+std::vector<TensorType> Add::infer(Types in) const { return infer_binary(name, in, dtypes); }
+
+Cost Add::cost(Types in, Types out) const {
+  return streaming_cost(out[0].numel(), in, out);  // one add per element of the result
+}
+
+std::vector<Value> Add::grad(GradBuilder& b) const { return {b.grad(), b.grad()}; }
+
+void Add::reference(ReferenceCall& call) const {
+  reference_binary(call, [](double a, double b) { return a + b; });
+}
+
+std::vector<Sample<Add>> Add::samples() { return samples_binary<Add>(); }
+
+std::vector<TensorType> Mul::infer(Types in) const { return infer_binary(name, in, dtypes); }
+
+Cost Mul::cost(Types in, Types out) const {
+  return streaming_cost(out[0].numel(), in, out);  // one product per element of the result
+}
+
+std::vector<Value> Mul::grad(GradBuilder& b) const {
+  Value da, db;
+  if (b.needs(0)) da = mul(b.grad(), b.input(1));
+  if (b.needs(1)) db = mul(b.grad(), b.input(0));
+  return {da, db};
+}
+
+void Mul::reference(ReferenceCall& call) const {
+  reference_binary(call, [](double a, double b) { return a * b; });
+}
+
+std::vector<Sample<Mul>> Mul::samples() { return samples_binary<Mul>(); }
+
+Value add(Value a, Value b) { return a.graph->apply1(Add{}, {a, b}); }
+Value mul(Value a, Value b) { return a.graph->apply1(Mul{}, {a, b}); }
+
+static_assert(Operator<Add> && Differentiable<Add>);
+static_assert(Operator<Mul> && Differentiable<Mul>);
+
+}  // namespace ridge

@@ -1,0 +1,116 @@
+#include "ridge/ops/cross_entropy.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ridge/ops/check.h"
+#include "ridge/ops/grad_builder.h"
+#include "ridge/ops/op.h"
+
+namespace ridge {
+namespace {
+
+TensorType per_row(const TensorType& logits, DType dtype) {
+  const auto dims = logits.shape.dims();
+  return {dtype, Shape(dims.first(dims.size() - 1))};
+}
+
+}  // namespace
+
+std::vector<TensorType> CrossEntropy::infer(Types in) const {
+  check_count(name, in, 2);
+  check_min_rank(name, in, 0, 1);
+  check_dtype(name, in, 0, dtypes);
+  check_type(name, in, 1, per_row(in[0], DType::i32));
+  return {{DType::f32, {}}, per_row(in[0], DType::f32)};
+}
+
+Cost CrossEntropy::cost(Types in, Types out) const {
+  // Per element: less the maximum, exp, sum. Per row: log, plus the maximum, less the target's
+  // logit, sum. Once: the division by the rows. Comparisons for the maximum are not counted.
+  return streaming_cost(3 * in[0].numel() + 4 * in[1].numel() + 1, in, out);
+}
+
+std::vector<Value> CrossEntropy::grad(GradBuilder& b) const {
+  if (b.grad(1)) throw UsageError("cross_entropy: only the loss has a gradient, not lse");
+  return {b.graph().apply1(CrossEntropyGrad{}, {b.grad(), b.input(0), b.input(1), b.output(1)})};
+}
+
+void CrossEntropy::reference(ReferenceCall& call) const {
+  const auto &logits = call.inputs[0], &targets = call.inputs[1];
+  const auto &loss = call.outputs[0], &lse = call.outputs[1];
+  const std::int64_t rows = logits.shape.rows(), columns = logits.shape[-1];
+  loss[0] = 0;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    double max = logits[r * columns], sum = 0;
+    for (std::int64_t c = 0; c < columns; ++c) max = std::max(max, logits[r * columns + c]);
+    for (std::int64_t c = 0; c < columns; ++c) sum += std::exp(logits[r * columns + c] - max);
+    lse[r] = max + std::log(sum);
+    const auto target = static_cast<std::int64_t>(targets[r]);
+    loss[0] += (lse[r] - logits[r * columns + target]) / static_cast<double>(rows);
+  }
+}
+
+std::vector<Sample<CrossEntropy>> CrossEntropy::samples() {
+  std::vector<Sample<CrossEntropy>> samples;
+  for (const Shape& shape :
+       {Shape{1}, Shape{1, 1}, Shape{5, 7}, Shape{2, 3, 33}, Shape{100, 257}}) {
+    const TensorType logits{DType::f32, shape};
+    samples.push_back({{},
+                       {{logits, -4.0, 4.0},
+                        {per_row(logits, DType::i32), 0.0, static_cast<double>(shape[-1])}}});
+  }
+  return samples;
+}
+
+std::vector<TensorType> CrossEntropyGrad::infer(Types in) const {
+  check_count(name, in, 4);
+  check_min_rank(name, in, 1, 1);
+  check_dtype(name, in, 1, dtypes);
+  check_type(name, in, 0, {DType::f32, {}});
+  check_type(name, in, 2, per_row(in[1], DType::i32));
+  check_type(name, in, 3, per_row(in[1], DType::f32));
+  return {in[1]};
+}
+
+Cost CrossEntropyGrad::cost(Types in, Types out) const {
+  // Per element: less lse, exp, times the scale. Per row: less the scale, at the target. Once: the
+  // scale.
+  return streaming_cost(3 * in[1].numel() + in[2].numel() + 1, in, out);
+}
+
+void CrossEntropyGrad::reference(ReferenceCall& call) const {
+  const auto &dloss = call.inputs[0], &logits = call.inputs[1], &targets = call.inputs[2],
+             &lse = call.inputs[3];
+  const auto& dlogits = call.outputs[0];
+  const std::int64_t rows = logits.shape.rows(), columns = logits.shape[-1];
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const double hit = c == static_cast<std::int64_t>(targets[r]) ? 1.0 : 0.0;
+      dlogits[r * columns + c] =
+          dloss[0] / static_cast<double>(rows) * (std::exp(logits[r * columns + c] - lse[r]) - hit);
+    }
+}
+
+std::vector<Sample<CrossEntropyGrad>> CrossEntropyGrad::samples() {
+  std::vector<Sample<CrossEntropyGrad>> samples;
+  for (const Shape& shape :
+       {Shape{1}, Shape{1, 1}, Shape{5, 7}, Shape{2, 3, 33}, Shape{100, 257}}) {
+    const TensorType logits{DType::f32, shape};
+    samples.push_back({{},
+                       {{{DType::f32, {}}, 0.5, 2.0},
+                        {logits, -4.0, 4.0},
+                        {per_row(logits, DType::i32), 0.0, static_cast<double>(shape[-1])},
+                        {per_row(logits, DType::f32), 4.0, 7.0}}});
+  }
+  return samples;
+}
+
+Value cross_entropy(Value logits, Value targets) {
+  return logits.graph->apply(CrossEntropy{}, std::array{logits, targets})[0];
+}
+
+static_assert(Operator<CrossEntropy> && Differentiable<CrossEntropy>);
+static_assert(Operator<CrossEntropyGrad>);
+
+}  // namespace ridge

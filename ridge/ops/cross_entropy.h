@@ -1,0 +1,40 @@
+#pragma once
+
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// The mean of -log softmax(logits)[row, target[row]] over all rows. Takes logits[.., V] and i32
+// targets[..] in [0, V); gives the loss, a scalar in f32, and lse[..] = log(sum(exp(logits))) in
+// f32, for the gradient. Sums in f32 per row and in f64 over rows.
+struct CrossEntropy {
+  static constexpr std::string_view name = "cross_entropy";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<CrossEntropy>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const CrossEntropy&) const = default;
+};
+
+// Takes (dloss, logits, targets, lse) and gives dlogits = dloss / rows * (exp(logits - lse) -
+// onehot(target)).
+struct CrossEntropyGrad {
+  static constexpr std::string_view name = "cross_entropy_grad";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<CrossEntropyGrad>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const CrossEntropyGrad&) const = default;
+};
+
+// The scalar loss.
+Value cross_entropy(Value logits, Value targets);
+
+}  // namespace ridge

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// y[.., :] = table[ids[..], :]. Takes table[V, D] and i32 ids[..] in [0, V), which the caller has
+// checked; gives y[.., D] of the table's dtype.
+struct Embedding {
+  static constexpr std::string_view name = "embedding";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Embedding>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const Embedding&) const = default;
+};
+
+// Takes (dy[.., D], ids[..]) and gives dtable[rows, D]: every row is the sum, in the order of ids,
+// of the dy whose id it is; rows that no id names are 0. Accumulates in f32.
+struct EmbeddingGrad {
+  static constexpr std::string_view name = "embedding_grad";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  std::int64_t rows = 0;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<EmbeddingGrad>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const EmbeddingGrad&) const = default;
+};
+
+Value embedding(Value table, Value ids);
+
+}  // namespace ridge

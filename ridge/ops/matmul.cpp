@@ -1,0 +1,128 @@
+#include "ridge/ops/matmul.h"
+
+#include "ridge/ops/check.h"
+#include "ridge/ops/grad_builder.h"
+#include "ridge/ops/layout.h"
+#include "ridge/ops/op.h"
+
+namespace ridge {
+namespace {
+
+struct Extents {
+  std::int64_t batch, m, n, k;
+};
+
+Extents extents(const MatMul& op, Types in, const Shape& out) {
+  return {out.rows(2), out[-2], out[-1], op.trans_a ? in[0].shape[-2] : in[0].shape[-1]};
+}
+
+}  // namespace
+
+std::vector<TensorType> MatMul::infer(Types in) const {
+  check_count(name, in, 2);
+  check_min_rank(name, in, 0, 2);
+  check_dtype(name, in, 0, dtypes);
+  check_same_dtype(name, in, 0, 1);
+  const Shape &a = in[0].shape, &b = in[1].shape;
+  if (a.rank() != b.rank() || a.rows(2) != b.rows(2))
+    throw ShapeError("matmul: the batches of {} differ", list_of(in));
+  const std::int64_t m = trans_a ? a[-1] : a[-2], ka = trans_a ? a[-2] : a[-1];
+  const std::int64_t kb = trans_b ? b[-1] : b[-2], n = trans_b ? b[-2] : b[-1];
+  if (ka != kb)
+    throw ShapeError("matmul: inner extents {} and {} differ: {}{}, {}{}", ka, kb,
+                     in[0].to_string(), trans_a ? " transposed" : "", in[1].to_string(),
+                     trans_b ? " transposed" : "");
+  std::vector<std::int64_t> dims(a.dims().begin(), a.dims().end());
+  dims[dims.size() - 2] = m;
+  dims[dims.size() - 1] = n;
+  return {{in[0].dtype, Shape(dims)}};
+}
+
+Cost MatMul::cost(Types in, Types out) const {
+  const auto [batch, m, n, k] = extents(*this, in, out[0].shape);
+  Cost cost = streaming_cost(2 * batch * m * n * k, in, out);
+  if (causal == CausalPart::none) return cost;
+  // The masked extents are the keys, and the queries in whole runs of as many positions.
+  std::int64_t keys = 0, queries = 0, other = 0;
+  if (causal == CausalPart::output) {
+    keys = n, queries = m, other = k;
+  } else {
+    keys = in[0].shape[-1], queries = in[0].shape[-2], other = n;
+  }
+  const std::int64_t pairs = queries / keys * (keys * (keys + 1) / 2);
+  cost.causal_flops = 2 * batch * pairs * other;
+  return cost;
+}
+
+std::vector<Value> MatMul::grad(GradBuilder& b) const {
+  // With C = A B: dA = dC B^T and dB = A^T dC; stored transposes move to the other side. If C is
+  // causal so is dC, which then stands where a causal left operand stands, and the other way round.
+  const Value x = b.input(0), y = b.input(1), g = b.grad();
+  const bool output_causal = causal == CausalPart::output;
+  if (causal != CausalPart::none && (trans_a || (output_causal && !trans_b)))
+    throw UsageError("matmul: no gradient for a causal product of transposed queries");
+  const CausalPart of_x = output_causal               ? CausalPart::lhs
+                          : causal == CausalPart::lhs ? CausalPart::output
+                                                      : CausalPart::none;
+  const CausalPart of_y = causal == CausalPart::none ? CausalPart::none : CausalPart::lhs;
+  Value dx, dy;
+  if (b.needs(0))
+    dx = trans_a ? matmul(y, g, {.trans_a = trans_b, .trans_b = true, .causal = of_x})
+                 : matmul(g, y, {.trans_a = false, .trans_b = !trans_b, .causal = of_x});
+  if (b.needs(1))
+    dy = trans_b ? matmul(g, x, {.trans_a = true, .trans_b = trans_a, .causal = of_y})
+                 : matmul(x, g, {.trans_a = !trans_a, .trans_b = false, .causal = of_y});
+  return {dx, dy};
+}
+
+void MatMul::reference(ReferenceCall& call) const {
+  const auto &a = call.inputs[0], &b = call.inputs[1], &c = call.outputs[0];
+  const std::int64_t m = c.shape[-2], n = c.shape[-1];
+  const std::int64_t k = trans_a ? a.shape[-2] : a.shape[-1];
+  for (std::int64_t batch = 0; batch < c.shape.rows(2); ++batch)
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (std::int64_t l = 0; l < k; ++l)
+          sum += a[batch * m * k + (trans_a ? l * m + i : i * k + l)] *
+                 b[batch * k * n + (trans_b ? j * k + l : l * n + j)];
+        c[batch * m * n + i * n + j] = sum;
+      }
+}
+
+std::vector<Sample<MatMul>> MatMul::samples() {
+  auto f32 = [](Shape shape) { return SampleInput{{DType::f32, shape}}; };
+  std::vector<Sample<MatMul>> samples;
+  // Every pair of layouts at odd, tiny and ordinary extents.
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true})
+      for (const auto& [batch, m, n, k] : {std::array<std::int64_t, 4>{1, 1, 1, 1},
+                                           {1, 7, 13, 5},
+                                           {3, 17, 1, 31},
+                                           {2, 1, 33, 9},
+                                           {1, 64, 48, 80}})
+        samples.push_back({{.trans_a = ta, .trans_b = tb},
+                           {f32(ta ? Shape{batch, k, m} : Shape{batch, m, k}),
+                            f32(tb ? Shape{batch, n, k} : Shape{batch, k, n})}});
+  // More than one tile in both directions, with short tiles at the edges.
+  samples.push_back({{.trans_b = true}, {f32({300, 40}), f32({275, 40})}});
+  samples.push_back({{.trans_a = true}, {f32({270, 260}), f32({270, 290})}});
+  samples.push_back(
+      {{.trans_b = true, .causal = CausalPart::output}, {f32({2, 10, 4}), f32({2, 5, 4})}});
+  return samples;
+}
+
+Value matmul(Value a, Value b, MatMul op) { return a.graph->apply1(op, {a, b}); }
+
+Value linear(Value x, Value weight) {
+  const Shape& shape = x.shape();
+  const Value rows = reshape(x, {shape.rows(), shape[-1]});
+  const Value y = matmul(rows, weight, {.trans_b = true});
+  std::vector<std::int64_t> dims(shape.dims().begin(), shape.dims().end());
+  dims.back() = weight.shape()[0];
+  return reshape(y, Shape(dims));
+}
+
+static_assert(Operator<MatMul> && Differentiable<MatMul>);
+
+}  // namespace ridge

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// Which part of a product a causal mask leaves necessary, when rows are query positions and columns
+// key positions. Kernels may use it and may ignore it; costs count it.
+enum class CausalPart : std::uint8_t {
+  none,
+  output,  // only output[.., i, j] with j <= i mod n is used: scores = q k^T
+  lhs,     // the left operand is 0 where its key position is beyond its query position
+};
+
+// c[.., m, n] = a[.., m, k] b[.., k, n], with a stored as [.., k, m] if trans_a and b as [.., n, k]
+// if trans_b. Leading dimensions are a batch and must be equal. Accumulates in f32.
+struct MatMul {
+  static constexpr std::string_view name = "matmul";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  bool trans_a = false;
+  bool trans_b = false;
+  CausalPart causal = CausalPart::none;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<MatMul>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const MatMul&) const = default;
+};
+
+Value matmul(Value a, Value b, MatMul op = {});
+
+// y[.., out] = x[.., in] weight[out, in]^T: a dense layer without bias.
+Value linear(Value x, Value weight);
+
+}  // namespace ridge

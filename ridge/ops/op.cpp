@@ -1,0 +1,54 @@
+#include "ridge/ops/op.h"
+
+#include "ridge/base/error.h"
+#include "ridge/graph/op_rules.h"
+
+namespace ridge {
+
+Cost& Cost::operator+=(const Cost& other) {
+  flops += other.flops;
+  causal_flops += other.causal_flops;
+  bytes_read += other.bytes_read;
+  bytes_written += other.bytes_written;
+  return *this;
+}
+
+std::string_view name_of(const Op& op) {
+  return std::visit([](const auto& o) { return o.name; }, op.variant());
+}
+
+std::vector<TensorType> infer(const Op& op, Types inputs) {
+  return std::visit([&](const auto& o) { return o.infer(inputs); }, op.variant());
+}
+
+Cost cost(const Op& op, Types inputs, Types outputs) {
+  return std::visit([&](const auto& o) { return o.cost(inputs, outputs); }, op.variant());
+}
+
+Cost cost(const Graph& graph, const Node& node) {
+  return cost(*node.op, graph.types_of(node.inputs), graph.types_of(node.outputs));
+}
+
+std::optional<std::uint32_t> aliased_input(const Op& op, std::uint32_t output) {
+  return std::visit(
+      [&]<class T>(const T& o) -> std::optional<std::uint32_t> {
+        if constexpr (Aliasing<T>)
+          return o.aliased_input(output);
+        else
+          return std::nullopt;
+      },
+      op.variant());
+}
+
+std::vector<Value> grad(const Op& op, GradBuilder& builder) {
+  return std::visit(
+      [&]<class T>(const T& o) -> std::vector<Value> {
+        if constexpr (Differentiable<T>)
+          return o.grad(builder);
+        else
+          throw UsageError("operator {} has no gradient", T::name);
+      },
+      op.variant());
+}
+
+}  // namespace ridge

@@ -1,0 +1,35 @@
+#pragma once
+
+// The closed set of operators: the only list of them there is.
+
+#include <variant>
+
+#include "ridge/ops/binary.h"
+#include "ridge/ops/cross_entropy.h"
+#include "ridge/ops/embedding.h"
+#include "ridge/ops/fill.h"
+#include "ridge/ops/layout.h"
+#include "ridge/ops/matmul.h"
+#include "ridge/ops/optimizer.h"
+#include "ridge/ops/reduce.h"
+#include "ridge/ops/relu.h"
+#include "ridge/ops/rms_norm.h"
+#include "ridge/ops/rope.h"
+#include "ridge/ops/silu.h"
+#include "ridge/ops/softmax.h"
+#include "ridge/ops/unary.h"
+
+namespace ridge {
+
+using OpVariant = std::variant<  //
+    Accumulate, AdamW, Add, Cast, CausalMask, CrossEntropy, CrossEntropyGrad, Embedding,
+    EmbeddingGrad, Fill, GlobalNorm, MatMul, Mul, Permute, Relu, ReluGrad, Reshape, RmsNorm,
+    RmsNormGrad, Rope, Scale, Silu, SiluGrad, Softmax, SoftmaxGrad, SumTo>;
+
+// A named struct, so that the graph can speak of "an operator" without knowing which there are.
+struct Op : OpVariant {
+  using OpVariant::OpVariant;
+  const OpVariant& variant() const { return *this; }
+};
+
+}  // namespace ridge

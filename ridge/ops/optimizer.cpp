@@ -1,0 +1,119 @@
+#include "ridge/ops/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ridge/ops/check.h"
+#include "ridge/ops/op.h"
+
+namespace ridge {
+
+std::vector<TensorType> Accumulate::infer(Types in) const {
+  check_count(name, in, 2);
+  check_dtype(name, in, 0, dtypes);
+  check_same_type(name, in, 0, 1);
+  return {in[0]};
+}
+
+Cost Accumulate::cost(Types in, Types out) const {
+  // Per element: one sum.
+  return streaming_cost(in[0].numel(), in, out);
+}
+
+std::optional<std::uint32_t> Accumulate::aliased_input(std::uint32_t) const { return 0; }
+
+void Accumulate::reference(ReferenceCall& call) const {
+  const auto &acc = call.inputs[0], &x = call.inputs[1], &y = call.outputs[0];
+  for (std::int64_t i = 0; i < acc.shape.numel(); ++i) y[i] = acc[i] + x[i];
+}
+
+std::vector<Sample<Accumulate>> Accumulate::samples() {
+  std::vector<Sample<Accumulate>> samples;
+  for (const Shape& shape : {Shape{}, Shape{1}, Shape{7, 5}, Shape{3, 20011}})
+    samples.push_back({{}, {{{DType::f32, shape}}, {{DType::f32, shape}}}});
+  return samples;
+}
+
+std::vector<TensorType> GlobalNorm::infer(Types in) const {
+  if (in.empty()) throw ShapeError("global_norm takes at least 1 operand");
+  for (std::size_t i = 0; i < in.size(); ++i) check_dtype(name, in, i, dtypes);
+  return {{DType::f32, {}}};
+}
+
+Cost GlobalNorm::cost(Types in, Types out) const {
+  // Per element: square and sum. Once: the root.
+  std::int64_t elements = 0;
+  for (const TensorType& type : in) elements += type.numel();
+  return streaming_cost(2 * elements + 1, in, out);
+}
+
+void GlobalNorm::reference(ReferenceCall& call) const {
+  double sum = 0;
+  for (const ReferenceTensor& x : call.inputs)
+    for (std::int64_t i = 0; i < x.shape.numel(); ++i) sum += x[i] * x[i];
+  call.outputs[0][0] = std::sqrt(sum);
+}
+
+std::vector<Sample<GlobalNorm>> GlobalNorm::samples() {
+  auto f32 = [](Shape shape) { return SampleInput{{DType::f32, shape}}; };
+  return {{{}, {f32({})}},
+          {{}, {f32({7, 5}), f32({1}), f32({13})}},
+          {{}, {f32({3, 20011}), f32({16384}), f32({257})}}};
+}
+
+std::vector<TensorType> AdamW::infer(Types in) const {
+  check_count(name, in, max_norm > 0 ? 6 : 5);
+  check_dtype(name, in, 0, dtypes);
+  for (std::size_t i = 1; i < 4; ++i) check_same_type(name, in, 0, i);
+  check_type(name, in, 4, {DType::f32, {3}});
+  if (max_norm > 0) check_type(name, in, 5, {DType::f32, {}});
+  return {in[0], in[0], in[0]};
+}
+
+Cost AdamW::cost(Types in, Types out) const {
+  // Per element: decay (1), exp_avg (3), exp_avg_sq (4), root, correction and eps (3), quotient,
+  // step and difference (3), clipping (1). The few scalars made once a launch are not counted.
+  return streaming_cost((max_norm > 0 ? 15 : 14) * in[0].numel(), in, out);
+}
+
+std::optional<std::uint32_t> AdamW::aliased_input(std::uint32_t output) const {
+  constexpr std::uint32_t inputs[] = {0, 2, 3};
+  return inputs[output];
+}
+
+void AdamW::reference(ReferenceCall& call) const {
+  const auto &param = call.inputs[0], &grad = call.inputs[1], &m = call.inputs[2],
+             &v = call.inputs[3], &schedule = call.inputs[4];
+  const double clip = max_norm > 0 ? std::min(1.0, max_norm / (call.inputs[5][0] + 1e-6)) : 1.0;
+  for (std::int64_t i = 0; i < param.shape.numel(); ++i) {
+    const double g = grad[i] * clip;
+    const double new_m = beta1 * m[i] + (1.0 - beta1) * g;
+    const double new_v = beta2 * v[i] + (1.0 - beta2) * g * g;
+    const double decayed = param[i] - schedule[0] * weight_decay * param[i];
+    const double step = new_m / schedule[1] / (std::sqrt(new_v / schedule[2]) + eps);
+    call.outputs[0][i] = decayed - schedule[0] * step;
+    call.outputs[1][i] = new_m;
+    call.outputs[2][i] = new_v;
+  }
+}
+
+std::vector<Sample<AdamW>> AdamW::samples() {
+  std::vector<Sample<AdamW>> samples;
+  for (const double max_norm : {0.0, 1.0})
+    for (const Shape& shape : {Shape{1}, Shape{7, 5}, Shape{3, 20011}}) {
+      const TensorType type{DType::f32, shape};
+      Sample<AdamW> sample{
+          {.max_norm = max_norm},
+          {{type}, {type}, {type}, {type, 0.01, 1.0}, {{DType::f32, {3}}, 0.1, 0.9}}};
+      // Norms on both sides of the limit.
+      if (max_norm > 0) sample.inputs.push_back({{DType::f32, {}}, 0.5, 3.0});
+      samples.push_back(sample);
+    }
+  return samples;
+}
+
+static_assert(Operator<Accumulate> && Aliasing<Accumulate>);
+static_assert(Operator<GlobalNorm>);
+static_assert(Operator<AdamW> && Aliasing<AdamW>);
+
+}  // namespace ridge

@@ -1,0 +1,63 @@
+#pragma once
+
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// acc += x, in place: the output is the accumulator's memory. Takes (acc, x) of one type.
+struct Accumulate {
+  static constexpr std::string_view name = "accumulate";
+  static constexpr DTypes dtypes = f32_only;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Accumulate>> samples();
+  std::optional<std::uint32_t> aliased_input(std::uint32_t output) const;
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const Accumulate&) const = default;
+};
+
+// The Euclidean norm of all operands together, a scalar: sqrt(sum of all x^2). One or more f32
+// tensors. Sums in f64 over fixed blocks.
+struct GlobalNorm {
+  static constexpr std::string_view name = "global_norm";
+  static constexpr DTypes dtypes = f32_only;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<GlobalNorm>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const GlobalNorm&) const = default;
+};
+
+// AdamW (Loshchilov and Hutter, 2017): decoupled weight decay, in place. Takes param, grad, exp_avg
+// and exp_avg_sq of one f32 type, schedule[3] = (learning rate, 1 - beta1^t, 1 - beta2^t) and, if
+// max_norm is above 0, the scalar norm of all gradients; outputs 0, 1, 2 are the memory of param,
+// exp_avg, exp_avg_sq.
+//   g = grad * min(1, max_norm / (norm + 1e-6))     (without max_norm, g = grad)
+//   param -= lr * weight_decay * param
+//   exp_avg = beta1 * exp_avg + (1 - beta1) * g;  exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) *
+//   g^2 param -= lr / (1 - beta1^t) * exp_avg / (sqrt(exp_avg_sq / (1 - beta2^t)) + eps)
+struct AdamW {
+  static constexpr std::string_view name = "adamw";
+  static constexpr DTypes dtypes = f32_only;
+
+  // In double, since 1 - beta2 in f32 would be off by 1e-5 of itself.
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  double max_norm = 0.0;  // 0: no clipping
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<AdamW>> samples();
+  std::optional<std::uint32_t> aliased_input(std::uint32_t output) const;
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const AdamW&) const = default;
+};
+
+}  // namespace ridge

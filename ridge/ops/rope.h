@@ -1,0 +1,28 @@
+#pragma once
+
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// Rotary position embedding (Su et al., 2021) over consecutive pairs: x[.., S, D] with D even; the
+// pair (x[s, 2i], x[s, 2i+1]) turns by the angle s * theta^(-2i/D), the other way if `inverse`.
+// Position s is the index along the second to last dimension. The gradient is the inverse rotation.
+struct Rope {
+  static constexpr std::string_view name = "rope";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  float theta = 10000.0f;
+  bool inverse = false;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Rope>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const Rope&) const = default;
+};
+
+Value rope(Value x, float theta);
+
+}  // namespace ridge

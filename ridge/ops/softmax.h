@@ -1,0 +1,58 @@
+#pragma once
+
+#include <limits>
+
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// y[.., q, k] = x[.., q, k] for k <= q and `value` beyond. With -infinity: the scores of queries q,
+// which see keys k up to their own position. With 0: the gradient of any such mask. The last two
+// extents are equal.
+struct CausalMask {
+  static constexpr std::string_view name = "causal_mask";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  float value = -std::numeric_limits<float>::infinity();
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<CausalMask>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const CausalMask&) const = default;
+};
+
+// y = exp(x - max) / sum(exp(x - max)) over the last dimension, in f32 inside. An element of
+// -infinity gives exactly 0; a row needs at least one finite element.
+struct Softmax {
+  static constexpr std::string_view name = "softmax";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Softmax>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const Softmax&) const = default;
+};
+
+// Takes (dy, y) and gives dx = y * (dy - sum(dy * y)) over the last dimension.
+struct SoftmaxGrad {
+  static constexpr std::string_view name = "softmax_grad";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<SoftmaxGrad>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const SoftmaxGrad&) const = default;
+};
+
+Value causal_mask(Value scores);
+Value softmax(Value x);
+
+}  // namespace ridge

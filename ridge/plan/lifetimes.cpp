@@ -1,0 +1,45 @@
+#include "ridge/plan/lifetimes.h"
+
+#include "ridge/graph/op_rules.h"
+
+namespace ridge {
+
+std::size_t allocated_bytes(const TensorType& type) {
+  return (type.bytes() + tensor_alignment - 1) / tensor_alignment * tensor_alignment;
+}
+
+Lifetimes lifetimes_of(const Graph& graph) {
+  const std::size_t values = graph.value_count(), nodes = graph.nodes().size();
+  Lifetimes life;
+  life.storage.resize(values);
+  life.permanent.resize(values, false);
+  life.bytes.resize(values, 0);
+  life.born.resize(nodes);
+  life.dead.resize(nodes);
+
+  for (ValueId id = 0; id < values; ++id) life.storage[id] = id;
+  std::vector<NodeId> last_use(values, no_node);
+  for (NodeId n = 0; n < nodes; ++n) {
+    const Node& node = graph.nodes()[n];
+    for (std::uint32_t o = 0; o < node.outputs.size(); ++o) {
+      const ValueId out = node.outputs[o];
+      if (const auto in = aliased_input(*node.op, o))
+        life.storage[out] = life.storage[node.inputs[*in]];
+      else
+        life.born[n].push_back(out);
+      last_use[life.storage[out]] = n;
+    }
+    for (const ValueId in : node.inputs) last_use[life.storage[in]] = n;
+  }
+  for (ValueId id = 0; id < values; ++id) {
+    const ValueInfo& info = graph.info(id);
+    if (info.persistent || info.kept) life.permanent[life.storage[id]] = true;
+    if (life.storage[id] == id) life.bytes[id] = allocated_bytes(info.type);
+  }
+  for (ValueId id = 0; id < values; ++id)
+    if (life.storage[id] == id && !life.permanent[id] && last_use[id] != no_node)
+      life.dead[last_use[id]].push_back(id);
+  return life;
+}
+
+}  // namespace ridge

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <vector>
+
+#include "ridge/graph/graph.h"
+
+namespace ridge {
+
+// Which memory each value of a graph occupies, and for how long. Several values may share one
+// storage (a reshape, an update in place); a storage is named by the first value that has it.
+struct Lifetimes {
+  std::vector<ValueId> storage;    // by value: the value that owns its memory
+  std::vector<bool> permanent;     // by storage: outlives a run (inputs, persistent, kept values)
+  std::vector<std::size_t> bytes;  // by storage: what is allocated for it, rounded to alignment
+  std::vector<std::vector<ValueId>> born;  // by node: the storages it allocates
+  std::vector<std::vector<ValueId>> dead;  // by node: the storages no later node touches
+};
+
+// Tensors are allocated in multiples of this many bytes, on every device.
+inline constexpr std::size_t tensor_alignment = 64;
+std::size_t allocated_bytes(const TensorType& type);
+
+Lifetimes lifetimes_of(const Graph& graph);
+
+}  // namespace ridge

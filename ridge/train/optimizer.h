@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ridge/graph/graph.h"
+
+namespace ridge {
+
+struct AdamWConfig {
+  float beta1 = 0.9f;
+  float beta2 = 0.999f;
+  float eps = 1e-8f;
+  float weight_decay = 0.01f;
+  float max_grad_norm = 0.0f;  // 0: no clipping
+};
+
+// The values through which a training step is fed and read.
+struct TrainingStep {
+  Value schedule;   // input, f32[3]: learning rate, 1 - beta1^t, 1 - beta2^t; see adamw_schedule()
+  Value grad_norm;  // f32 scalar, kept; no value without clipping
+  std::vector<Value> parameters;
+  std::vector<Value> gradients;     // of the parameters, in their order
+  std::vector<Value> accumulators;  // persistent sums of gradients; empty without accumulation
+};
+
+// Appends to a forward graph its backward pass, for every parameter, and the AdamW update.
+// With accumulation_steps > 1 the gradients, of the loss over accumulation_steps, are added to
+// persistent accumulators at the end of each backward phase; the caller zeroes these before the
+// first. State of a parameter p is named "p.exp_avg" and "p.exp_avg_sq", its gradient "p.grad".
+TrainingStep add_training_step(Value loss, const AdamWConfig& config,
+                               std::int64_t accumulation_steps = 1);
+
+// What to write to TrainingStep::schedule before update number t = 1, 2, ...
+std::vector<float> adamw_schedule(const AdamWConfig& config, double learning_rate, std::int64_t t);
+
+}  // namespace ridge

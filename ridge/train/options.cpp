@@ -1,0 +1,336 @@
+#include "ridge/train/options.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "ridge/base/error.h"
+#include "ridge/base/units.h"
+#include "ridge/passes/versions.h"
+
+namespace ridge {
+namespace {
+
+// A tensor above this is a slip of the keyboard on any machine. Far below the range of the integers
+// that costs and sizes are added up in, so that these need no checks of their own.
+constexpr double max_tensor_bytes = 0x1p44;
+constexpr std::int64_t max_count = 1'000'000'000;
+
+void check_range(std::string_view name, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value < least || value > most)
+    throw UsageError("--{} is {}; it must be from {} to {}", name, value, least,
+                     format_count(most));
+}
+
+void check_real(std::string_view name, double value, double least, double most) {
+  if (!std::isfinite(value) || value < least || value > most)
+    throw UsageError("--{} is {}; it must be a number from {} to {}", name, value, least, most);
+}
+
+// A coefficient that single precision must neither round to `forbidden` nor let out of the range.
+void check_coefficient(std::string_view name, double value, double least, double most,
+                       float forbidden) {
+  check_real(name, value, least, most);
+  if (static_cast<float>(value) == forbidden)
+    throw UsageError("--{} is {}, which is {} in single precision", name, value, forbidden);
+}
+
+void check_choice(std::string_view name, std::string_view value,
+                  const std::vector<std::string>& choices) {
+  if (std::ranges::find(choices, value) == choices.end())
+    throw UsageError("--{} is '{}'; choose one of {}", name, value, fmt::join(choices, ", "));
+}
+
+// Text is printed on one line, stored as JSON and handed to the operating system.
+void check_text(std::string_view name, const std::string& text) {
+  if (std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
+    throw UsageError("--{} contains a control character", name);
+  try {
+    static_cast<void>(nlohmann::json(text).dump());
+  } catch (const nlohmann::json::type_error&) {
+    throw UsageError("--{} is not UTF-8 text", name);
+  }
+}
+
+void replace_spelling(std::string& text, std::initializer_list<std::string_view> spellings,
+                      std::string_view canonical) {
+  if (std::ranges::find(spellings, text) != spellings.end()) text = canonical;
+}
+
+// "hidden_dim 250 does .." in the command line's spelling: "--hidden-dim 250 does ..".
+std::string with_flag_names(std::string_view message) {
+  TrainOptions scratch;
+  const std::vector<OptionInfo> options = options_of(scratch);
+  std::string text;
+  const auto is_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
+  while (!message.empty()) {
+    const auto end = std::ranges::find_if_not(message, is_word);
+    std::string word(message.begin(), end);
+    std::string dashed = word;
+    std::ranges::replace(dashed, '_', '-');
+    const bool is_option =
+        dashed != word && std::ranges::find(options, dashed, &OptionInfo::name) != options.end();
+    text += is_option ? "--" + dashed : word;
+    message.remove_prefix(word.size());
+    if (message.empty()) break;
+    text += message.front();
+    message.remove_prefix(1);
+  }
+  return text;
+}
+
+void derive(TrainOptions& o) {
+  const bool text = !o.data.empty() && !std::string_view(o.data).ends_with(".bin");
+  if (o.vocab_size == 0) o.vocab_size = text ? 256 : 1000;
+  if (o.n_kv_heads == 0) o.n_kv_heads = o.n_heads % 2 == 0 ? o.n_heads / 2 : o.n_heads;
+  if (o.intermediate_dim == 0) o.intermediate_dim = 2 * o.hidden_dim;
+  replace_spelling(o.dtype, {"f32", "float32", "float"}, "fp32");
+  replace_spelling(o.dtype, {"bfloat16"}, "bf16");
+  replace_spelling(o.device, {"gpu"}, "cuda");
+  if (o.use_amp) o.dtype = "bf16", o.use_amp = false;
+}
+
+void check_model(const TrainOptions& o) {
+  check_real("norm-eps", o.norm_eps, 1e-30, 1.0);
+  check_real("rope-theta", o.rope_theta, 1e-3, 1e12);
+  try {
+    o.model().check();
+  } catch (const UsageError& error) {
+    throw UsageError(with_flag_names(error.what()));
+  }
+}
+
+void check_training(const TrainOptions& o) {
+  check_range("batch-size", o.batch_size, 1, 1 << 20);
+  check_range("seq-len", o.seq_len, 1, 1 << 20);
+  check_range("num-steps", o.num_steps, 1, max_count);
+  check_range("gradient-accumulation-steps", o.gradient_accumulation_steps, 1, 1 << 16);
+  check_range("seed", o.seed, 0, std::numeric_limits<std::int64_t>::max());
+  check_choice("dtype", o.dtype, {"fp32", "bf16"});
+  version_named(o.version);
+}
+
+void check_optimizer(const TrainOptions& o) {
+  check_real("learning-rate", o.learning_rate, 0, 100);
+  check_choice("lr-schedule", o.lr_schedule, {"constant", "cosine"});
+  check_range("lr-warmup-steps", o.lr_warmup_steps, 0, max_count);
+  if (o.lr_warmup_steps > o.num_steps)
+    throw UsageError(
+        "--lr-warmup-steps {} is more than --num-steps {}: the full rate would never "
+        "be reached",
+        o.lr_warmup_steps, o.num_steps);
+  check_real("min-learning-rate", o.min_learning_rate, 0, 100);
+  if (o.min_learning_rate > o.learning_rate)
+    throw UsageError("--min-learning-rate {} is above --learning-rate {}", o.min_learning_rate,
+                     o.learning_rate);
+  check_real("weight-decay", o.weight_decay, 0, 100);
+  check_coefficient("beta1", o.beta1, 0, 1, 1.0f);
+  check_coefficient("beta2", o.beta2, 0, 1, 1.0f);
+  check_coefficient("adam-eps", o.adam_eps, 0, 1, 0.0f);
+  check_real("max-grad-norm", o.max_grad_norm, 0, 1e30);
+}
+
+void check_run(const TrainOptions& o) {
+  check_real("validation-fraction", o.validation_fraction, 0, 0.9);
+  check_range("eval-every", o.eval_every, 0, max_count);
+  check_range("eval-batches", o.eval_batches, 0, max_count);
+  if (o.eval_every > 0 && o.eval_batches == 0)
+    throw UsageError("--eval-every {} needs at least 1 of --eval-batches, not 0", o.eval_every);
+  if (o.eval_every > 0 && !o.data.empty() && o.validation_fraction == 0)
+    throw UsageError("--eval-every {} has nothing to evaluate: --validation-fraction is 0",
+                     o.eval_every);
+  check_choice("device", o.device, {"auto", "cpu", "cuda"});
+  check_range("threads", o.threads, 0, 4096);
+  check_range("save-every", o.save_every, 0, max_count);
+  check_range("log-interval", o.log_interval, 1, max_count);
+  check_range("warmup-steps", o.warmup_steps, 0, max_count);
+  check_range("profile-steps", o.profile_steps, 0, max_count);
+  check_range("flops-profile-step", o.flops_profile_step, 0, max_count);
+  if (!o.resume.empty() && !o.init_from.empty())
+    throw UsageError("--resume {} and --init-from {}: a run starts from one or the other", o.resume,
+                     o.init_from);
+  for (const auto& [name, path] :
+       {std::pair{"output-dir", &o.output_dir}, std::pair{"profile-dir", &o.profile_dir}})
+    if (path->empty()) throw UsageError("--{} is empty; '.' is the current directory", name);
+}
+
+// Sizes that are each acceptable may still be absurd together.
+void check_tensor_sizes(const TrainOptions& o) {
+  const auto tokens = static_cast<double>(o.batch_size) * static_cast<double>(o.seq_len);
+  const double widest =
+      std::max({static_cast<double>(o.vocab_size), static_cast<double>(o.intermediate_dim),
+                static_cast<double>(o.n_heads) * static_cast<double>(o.seq_len)});
+  if (const double bytes = tokens * widest * 4; bytes > max_tensor_bytes)
+    throw UsageError("--batch-size {} with --seq-len {} needs a tensor of {}B: make them smaller",
+                     o.batch_size, o.seq_len, format_si(bytes));
+}
+
+}  // namespace
+
+void TrainOptions::resolve() {
+  for (const OptionInfo& option : options_of(*this))
+    if (auto* const* text = std::get_if<std::string*>(&option.target))
+      check_text(option.name, **text);
+  derive(*this);
+  check_model(*this);
+  check_training(*this);
+  check_optimizer(*this);
+  check_run(*this);
+  check_tensor_sizes(*this);
+}
+
+LlamaConfig TrainOptions::model() const {
+  return {.vocab_size = vocab_size,
+          .hidden_dim = hidden_dim,
+          .n_layers = n_layers,
+          .n_heads = n_heads,
+          .n_kv_heads = n_kv_heads,
+          .intermediate_dim = intermediate_dim,
+          .norm_eps = static_cast<float>(norm_eps),
+          .rope_theta = static_cast<float>(rope_theta),
+          .tie_embeddings = tie_embeddings};
+}
+
+bool TrainOptions::profiling() const {
+  return enable_pytorch_profiler || enable_deepspeed_flops || enable_all_profiling ||
+         profile_memory || profile_operators;
+}
+
+std::vector<OptionInfo> options_of(TrainOptions& o) {
+  return {
+      {"batch-size", {}, "Training", "Sequences in a batch", &o.batch_size},
+      {"seq-len", {"seq-length"}, "Training", "Tokens in a sequence", &o.seq_len},
+      {"num-steps", {"steps"}, "Training", "Optimizer steps", &o.num_steps},
+      {"learning-rate", {"lr"}, "Training", "Learning rate of AdamW", &o.learning_rate},
+      {"lr-schedule", {}, "Training", "constant or cosine", &o.lr_schedule},
+      {"lr-warmup-steps",
+       {},
+       "Training",
+       "Steps over which the rate rises to its full value",
+       &o.lr_warmup_steps},
+      {"min-learning-rate",
+       {"min-lr"},
+       "Training",
+       "Where the cosine schedule ends",
+       &o.min_learning_rate},
+      {"weight-decay", {}, "Training", "Decoupled weight decay", &o.weight_decay},
+      {"beta1", {}, "Training", "Decay of the mean of gradients", &o.beta1},
+      {"beta2", {}, "Training", "Decay of the mean of their squares", &o.beta2},
+      {"adam-eps", {}, "Training", "Added to the root of the squares", &o.adam_eps},
+      {"max-grad-norm",
+       {"grad-clip", "clip-grad-norm"},
+       "Training",
+       "Clip the norm of the gradients to this; 0: no clipping",
+       &o.max_grad_norm},
+      {"gradient-accumulation-steps",
+       {"grad-accum", "accumulation-steps"},
+       "Training",
+       "Batches whose gradients make one step",
+       &o.gradient_accumulation_steps},
+      {"dtype", {"precision"}, "Training", "fp32, or bf16 with fp32 master weights", &o.dtype},
+      {"use-amp", {"amp"}, "Training", "The same as --dtype bf16", &o.use_amp},
+      {"version", {}, "Training", "Which schedule of the model runs: v1 to v4", &o.version},
+      {"seed", {}, "Training", "Decides weights and data", &o.seed},
+      {"deterministic", {}, "Training", "Accepted; every run is deterministic", &o.deterministic},
+
+      {"hidden-dim", {"hidden-size"}, "Model", "Width of the model", &o.hidden_dim},
+      {"n-layers", {"num-layers"}, "Model", "Transformer layers", &o.n_layers},
+      {"n-heads", {"num-heads"}, "Model", "Attention heads", &o.n_heads},
+      {"n-kv-heads",
+       {"num-kv-heads"},
+       "Model",
+       "Key and value heads; 0: half the heads where they divide",
+       &o.n_kv_heads},
+      {"intermediate-dim",
+       {"intermediate-size"},
+       "Model",
+       "Width of the feed-forward; 0: twice --hidden-dim",
+       &o.intermediate_dim},
+      {"vocab-size",
+       {},
+       "Model",
+       "Tokens there are; 0: 256 for a text file, else 1000",
+       &o.vocab_size},
+      {"tie-embeddings",
+       {},
+       "Model",
+       "The embedding is the output projection too",
+       &o.tie_embeddings},
+      {"norm-eps", {}, "Model", "Added to the mean square in RMSNorm", &o.norm_eps},
+      {"rope-theta", {}, "Model", "Base of the rotary embedding", &o.rope_theta},
+
+      {"data",
+       {},
+       "Data",
+       "Train on the bytes of this file, or on the tokens of a .bin file; without it, on synthetic "
+       "tokens",
+       &o.data},
+      {"validation-fraction",
+       {},
+       "Data",
+       "Part of the file kept for validation",
+       &o.validation_fraction},
+      {"eval-every", {}, "Data", "Steps between validation losses; 0: none", &o.eval_every},
+      {"eval-batches", {}, "Data", "Batches in a validation loss", &o.eval_batches},
+
+      {"device", {}, "Machine", "auto, cpu or cuda", &o.device},
+      {"threads",
+       {"num-threads"},
+       "Machine",
+       "Processors to use; 0: all this process may",
+       &o.threads},
+
+      {"output-dir",
+       {},
+       "Output",
+       "Where config.json, performance_summary.json and checkpoint.safetensors go",
+       &o.output_dir},
+      {"save-every",
+       {},
+       "Output",
+       "Steps between checkpoints, and one at the end; 0: none",
+       &o.save_every},
+      {"resume",
+       {},
+       "Output",
+       "Go on from this checkpoint, with its options where none are given",
+       &o.resume},
+      {"init-from", {}, "Output", "Start from the weights of a Hugging Face folder", &o.init_from},
+      {"log-interval", {}, "Output", "Print every so many steps", &o.log_interval},
+      {"warmup-steps", {}, "Output", "First steps to leave out of averages", &o.warmup_steps},
+      {"flops", {}, "Output", "Print the exact FLOPs of a step", &o.flops},
+
+      {"enable-pytorch-profiler",
+       {"profile"},
+       "Profiling",
+       "Profile operators over some steps",
+       &o.enable_pytorch_profiler},
+      {"profile-dir", {}, "Profiling", "Where profiles go", &o.profile_dir},
+      {"profile-memory",
+       {"enable-memory-profiling"},
+       "Profiling",
+       "Report memory at every step",
+       &o.profile_memory},
+      {"profile-operators", {}, "Profiling", "Report operators in detail", &o.profile_operators},
+      {"profile-steps",
+       {},
+       "Profiling",
+       "Steps to profile after step 5, which warms the profiler up; 0: five",
+       &o.profile_steps},
+      {"enable-deepspeed-flops", {}, "Profiling", "Report FLOPs", &o.enable_deepspeed_flops},
+      {"flops-profile-step",
+       {},
+       "Profiling",
+       "Step whose FLOPs are reported; 0: any",
+       &o.flops_profile_step},
+      {"enable-all-profiling", {}, "Profiling", "All of these", &o.enable_all_profiling},
+  };
+}
+
+}  // namespace ridge

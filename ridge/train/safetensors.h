@@ -1,0 +1,92 @@
+#pragma once
+
+// The safetensors format (https://github.com/huggingface/safetensors): 8 bytes with the length of
+// the header, little-endian; the header, one JSON object
+//   {"__metadata__": {"key": "text", ..},
+//    "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ..}
+// and the data, which the tensors cover exactly: no overlaps, no holes, nothing after the last.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ridge/base/file.h"
+#include "ridge/base/shape.h"
+
+namespace ridge {
+
+// One tensor of a file. Its bytes lie in the file's mapping and are aligned only as the file
+// happens to have them.
+struct StoredTensor {
+  std::string name;
+  std::string dtype;                // as the format spells it: "F32", "BF16", "I64", ..
+  std::vector<std::int64_t> shape;  // extents may be 0, unlike a Shape's
+  std::span<const std::byte> bytes;
+
+  // The type, where Ridge has one of that dtype and those extents.
+  std::optional<TensorType> type() const;
+};
+
+// A file that is known to be sound: the constructors check all of it but the tensors' elements, and
+// throw FormatError for anything that is not as the format says. Of a dtype that is not known here
+// the size goes unchecked. What is kept in memory, over the mapping, is always smaller than the
+// file, whatever it contains.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::filesystem::path& path);
+  // The content of a file called `name`, which must outlive this object.
+  SafetensorsFile(std::span<const std::byte> content, std::string name);
+
+  // The tensors are numbered in the order of their names (of their bytes, not their letters).
+  std::size_t size() const { return tensors_.size(); }
+  StoredTensor tensor(std::size_t i) const;
+  std::optional<StoredTensor> find(std::string_view name) const;
+
+  std::optional<std::string> metadata(std::string_view key) const;
+  std::map<std::string, std::string> metadata() const;
+
+ private:
+  // Where a tensor is described. Positions in the header are those of what follows the opening
+  // quote of a string or the opening bracket of the shape; begin and end are in the data.
+  struct Entry {
+    std::uint32_t name, dtype, shape;
+    std::uint64_t begin, end;
+  };
+
+  void parse();
+  void check_coverage();  // leaves the entries in the order of their data
+  void check_size(const StoredTensor& tensor) const;
+  std::string string_at(std::uint32_t position) const;
+  std::string metadata_value(std::uint32_t key) const;
+
+  MappedFile file_;
+  std::string name_;
+  std::string_view header_;
+  std::span<const std::byte> data_;
+  std::vector<Entry> tensors_;
+  std::vector<std::uint32_t> metadata_;  // positions of the keys, as in Entry
+};
+
+// A tensor to be written.
+struct NamedType {
+  std::string name;
+  TensorType type;
+};
+
+// Writes a file atomically (see AtomicFile). The data are asked for one tensor at a time, so that
+// they may be fetched from elsewhere into one buffer: `bytes_of(i)` gives those of tensors[i], good
+// until the next call. In the file, tensors of wider elements come first and otherwise keep their
+// order, so that every tensor is aligned to its elements. UsageError for names or metadata that the
+// format cannot hold: a name used twice or reserved, or text that is not UTF-8.
+void write_safetensors(const std::filesystem::path& path, std::span<const NamedType> tensors,
+                       const std::map<std::string, std::string>& metadata,
+                       const std::function<std::span<const std::byte>(std::size_t)>& bytes_of);
+
+}  // namespace ridge

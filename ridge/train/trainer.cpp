@@ -1,0 +1,139 @@
+#include "ridge/train/trainer.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "ridge/base/error.h"
+#include "ridge/passes/versions.h"
+#include "ridge/train/checkpoint.h"
+#include "ridge/train/data.h"
+
+namespace ridge {
+namespace {
+
+double seconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+AdamWConfig adamw_of(const TrainOptions& o) {
+  return {.beta1 = static_cast<float>(o.beta1),
+          .beta2 = static_cast<float>(o.beta2),
+          .eps = static_cast<float>(o.adam_eps),
+          .weight_decay = static_cast<float>(o.weight_decay),
+          .max_grad_norm = static_cast<float>(o.max_grad_norm)};
+}
+
+}  // namespace
+
+double learning_rate_at(const TrainOptions& o, std::int64_t step) {
+  if (step <= o.lr_warmup_steps)
+    return o.learning_rate * static_cast<double>(step) / static_cast<double>(o.lr_warmup_steps);
+  if (o.lr_schedule == "constant") return o.learning_rate;
+  const auto decay_steps = static_cast<double>(o.num_steps - o.lr_warmup_steps);
+  const double done = std::min(1.0, static_cast<double>(step - o.lr_warmup_steps) / decay_steps);
+  return o.min_learning_rate +
+         (o.learning_rate - o.min_learning_rate) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+}
+
+Cost StepCost::total() const {
+  Cost sum = forward;
+  sum += backward;
+  sum += optimizer;
+  return sum;
+}
+
+StepCost cost_of_step(const Graph& graph, std::int64_t accumulation_steps) {
+  StepCost step;
+  for (const Node& node : graph.nodes()) {
+    const Cost once = cost(graph, node);
+    if (node.phase == Phase::optimizer) {
+      step.optimizer += once;
+      continue;
+    }
+    Cost& sum = node.phase == Phase::forward ? step.forward : step.backward;
+    for (std::int64_t i = 0; i < accumulation_steps; ++i) sum += once;
+  }
+  return step;
+}
+
+Trainer::Trainer(const TrainOptions& options, Device& device)
+    : options_(options), adamw_(adamw_of(options)), graph_(std::make_unique<Graph>()) {
+  version_named(options.version);
+  model_ = build_llama(*graph_, options.model(), options.batch_size, options.seq_len,
+                       options.compute_dtype());
+  training_ = add_training_step(model_.loss, adamw_, options.gradient_accumulation_steps);
+  data_ = open_tokens(options);
+  executor_ = std::make_unique<Executor>(*graph_, device);
+  executor_->initialize(static_cast<std::uint64_t>(options.seed));
+  const auto elements = static_cast<std::size_t>(options.batch_size * options.seq_len);
+  window_.resize(elements + static_cast<std::size_t>(options.batch_size));
+  tokens_.resize(elements);
+  targets_.resize(elements);
+}
+
+Trainer::~Trainer() = default;
+
+// A window of S + 1 tokens gives S inputs and, one further, S targets.
+void Trainer::feed(Split split, std::uint64_t batch) {
+  const std::int64_t seq = options_.seq_len;
+  data_->batch(split, batch, options_.batch_size, seq, window_);
+  for (std::int64_t b = 0; b < options_.batch_size; ++b) {
+    const std::int32_t* row = window_.data() + b * (seq + 1);
+    std::copy(row, row + seq, tokens_.begin() + b * seq);
+    std::copy(row + 1, row + 1 + seq, targets_.begin() + b * seq);
+  }
+  executor_->write(model_.tokens, std::span<const std::int32_t>(tokens_));
+  executor_->write(model_.targets, std::span<const std::int32_t>(targets_));
+}
+
+StepReport Trainer::step() {
+  const std::int64_t accumulation = options_.gradient_accumulation_steps;
+  const auto begin = Clock::now();
+  StepReport report{.step = steps_done_ + 1};
+  report.learning_rate = learning_rate_at(options_, report.step);
+  executor_->write(training_.schedule, std::span<const float>(adamw_schedule(
+                                           adamw_, report.learning_rate, report.step)));
+  for (const Value& accumulator : training_.accumulators) executor_->fill_zero(accumulator);
+
+  for (std::int64_t micro = 0; micro < accumulation; ++micro) {
+    feed(Split::train, static_cast<std::uint64_t>(steps_done_ * accumulation + micro));
+    const auto start = Clock::now();
+    executor_->run(Phase::forward);
+    report.loss += executor_->read_scalar(model_.loss) / static_cast<double>(accumulation);
+    const auto forward_end = Clock::now();
+    executor_->run(Phase::backward);
+    executor_->device().synchronize();
+    report.forward_seconds += seconds_between(start, forward_end);
+    report.backward_seconds += seconds_between(forward_end, Clock::now());
+  }
+  const auto start = Clock::now();
+  executor_->run(Phase::optimizer);
+  executor_->device().synchronize();
+  const auto end = Clock::now();
+  report.optimizer_seconds = seconds_between(start, end);
+  report.seconds = seconds_between(begin, end);
+  if (training_.grad_norm) report.grad_norm = executor_->read_scalar(training_.grad_norm);
+  report.live_bytes = executor_->memory().live;
+  ++steps_done_;
+  return report;
+}
+
+double Trainer::evaluate(std::int64_t batches) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < batches; ++i) {
+    feed(Split::validation, static_cast<std::uint64_t>(i));
+    executor_->run(Phase::forward);
+    sum += executor_->read_scalar(model_.loss);
+  }
+  return sum / static_cast<double>(batches);
+}
+
+void Trainer::save(const std::filesystem::path& path) {
+  write_checkpoint(path, options_, steps_done_, *graph_, *executor_);
+}
+
+void Trainer::resume(const std::filesystem::path& path) {
+  steps_done_ = read_checkpoint(path, options_, *graph_, *executor_);
+}
+
+}  // namespace ridge

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "ridge/graph/op_rules.h"
+#include "ridge/models/llama.h"
+#include "ridge/run/executor.h"
+#include "ridge/train/optimizer.h"
+#include "ridge/train/options.h"
+
+namespace ridge {
+
+class TokenSource;  // train/data.h
+enum class Split : std::uint8_t;
+
+// One optimizer step, in seconds. With accumulation the forward and backward times are sums.
+struct StepReport {
+  std::int64_t step = 0;  // from 1
+  double loss = 0;        // mean over the accumulated batches, in nats
+  double learning_rate = 0;
+  std::optional<double> grad_norm;  // before clipping
+  double seconds = 0;               // all of it, data included
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+  double optimizer_seconds = 0;
+  std::size_t live_bytes = 0;  // tensors alive when the step ended
+};
+
+// A language model in training: graph, executor, data and position. Throws before it allocates or
+// writes anything if the options make no sense or the model does not fit in memory.
+class Trainer {
+ public:
+  // `options` are resolved. The device outlives the trainer.
+  Trainer(const TrainOptions& options, Device& device);
+  ~Trainer();
+
+  StepReport step();
+  std::int64_t steps_done() const { return steps_done_; }
+
+  // Mean loss over the first `batches` windows of the validation split, the same ones each time.
+  double evaluate(std::int64_t batches);
+
+  // See train/checkpoint.h, which has the format and the errors.
+  void save(const std::filesystem::path& path);
+  void resume(const std::filesystem::path& path);
+
+  const TrainOptions& options() const { return options_; }
+  Graph& graph() { return *graph_; }
+  Executor& executor() { return *executor_; }
+  const LanguageModel& model() const { return model_; }
+  const TrainingStep& training() const { return training_; }
+  const TokenSource& data() const { return *data_; }
+
+ private:
+  void feed(Split split, std::uint64_t batch);
+
+  TrainOptions options_;
+  AdamWConfig adamw_;
+  std::unique_ptr<TokenSource> data_;
+  std::unique_ptr<Graph> graph_;
+  LanguageModel model_;
+  TrainingStep training_;
+  std::unique_ptr<Executor> executor_;
+  std::int64_t steps_done_ = 0;
+  std::vector<std::int32_t> window_, tokens_, targets_;
+};
+
+// The learning rate of step number `step` = 1, 2, ...: linear warm-up over lr_warmup_steps, then
+// constant, or half a cosine down to min_learning_rate at num_steps.
+double learning_rate_at(const TrainOptions& options, std::int64_t step);
+
+// The exact work of one optimizer step, by phase, accumulation included.
+struct StepCost {
+  Cost forward, backward, optimizer;
+  Cost total() const;
+};
+StepCost cost_of_step(const Graph& graph, std::int64_t accumulation_steps);
+
+}  // namespace ridge

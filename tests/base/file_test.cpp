@@ -1,0 +1,231 @@
+#include "ridge/base/file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "ridge/base/error.h"
+#include "tests/base/temporary_directory.h"
+
+namespace ridge {
+namespace {
+
+using testing::HasSubstr;
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// The message of the IoError that `action` throws.
+template <class Action>
+std::string io_error(const Action& action) {
+  try {
+    action();
+  } catch (const IoError& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no IoError was thrown";
+  return "";
+}
+
+class FileTest : public testing::Test {
+ protected:
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(directory.path))
+      names.push_back(entry.path().filename().string());
+    return names;
+  }
+
+  TemporaryDirectory directory;
+  std::filesystem::path file = directory.path / "file";
+  std::filesystem::path temporary = directory.path / ".file.tmp";
+};
+
+TEST_F(FileTest, MapsWhatWasWritten) {
+  write_text_file(file, "some text");
+  const MappedFile mapped(file);
+  EXPECT_EQ(text_of(mapped.bytes()), "some text");
+  EXPECT_EQ(read_text_file(file, 9), "some text");
+}
+
+TEST_F(FileTest, MappingMoves) {
+  write_text_file(file, "some text");
+  MappedFile first(file);
+  const std::byte* place = first.bytes().data();
+  MappedFile second(std::move(first));
+  EXPECT_TRUE(first.bytes().empty());  // NOLINT(bugprone-use-after-move)
+  MappedFile third;
+  third = std::move(second);
+  EXPECT_EQ(third.bytes().data(), place);
+  EXPECT_EQ(text_of(third.bytes()), "some text");
+}
+
+TEST_F(FileTest, MapsAnEmptyFileToNothing) {
+  write_text_file(file, "");
+  EXPECT_TRUE(MappedFile(file).bytes().empty());
+  EXPECT_EQ(read_text_file(file, 0), "");
+}
+
+TEST_F(FileTest, RefusesWhatCannotBeRead) {
+  const std::string missing = io_error([&] { MappedFile{file}; });
+  EXPECT_THAT(missing, HasSubstr(file.string()));
+  EXPECT_THAT(missing, HasSubstr("No such file or directory"));
+  EXPECT_THAT(io_error([&] { MappedFile{directory.path}; }), HasSubstr("it is a directory"));
+  EXPECT_THAT(io_error([&] { read_text_file(file, 9); }), HasSubstr("No such file"));
+  EXPECT_THAT(io_error([&] { read_text_file(directory.path, 9); }), HasSubstr("Is a directory"));
+  ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+  EXPECT_THAT(io_error([&] { MappedFile{file}; }), HasSubstr("it is no regular file"));
+}
+
+TEST_F(FileTest, RefusesWhatMayNotBeRead) {
+  if (::geteuid() == 0) GTEST_SKIP() << "the superuser may read everything";
+  write_text_file(file, "secret");
+  std::filesystem::permissions(file, std::filesystem::perms::none);
+  EXPECT_THAT(io_error([&] { MappedFile{file}; }), HasSubstr("Permission denied"));
+}
+
+TEST_F(FileTest, RefusesATextThatIsTooLong) {
+  write_text_file(file, std::string(10'000, 'x'));
+  EXPECT_EQ(read_text_file(file, 10'000).size(), 10'000u);
+  EXPECT_THAT(io_error([&] { read_text_file(file, 9'999); }), HasSubstr("more than 9999 bytes"));
+}
+
+TEST_F(FileTest, AppearsOnlyWhenCommitted) {
+  AtomicFile writer(file);
+  writer.write("new ");
+  writer.write("content");
+  EXPECT_FALSE(std::filesystem::exists(file));
+  writer.commit();
+  EXPECT_EQ(read_text_file(file, 100), "new content");
+  EXPECT_THAT(names(), testing::ElementsAre("file"));
+}
+
+TEST_F(FileTest, LeavesTheOldFileIfNotCommitted) {
+  write_text_file(file, "old");
+  { AtomicFile(file).write("new"); }
+  EXPECT_EQ(read_text_file(file, 100), "old");
+  EXPECT_THAT(names(), testing::ElementsAre("file"));
+}
+
+TEST_F(FileTest, ReplacesTheOldFileWhileItIsMapped) {
+  write_text_file(file, "old content");
+  const MappedFile mapped(file);
+  write_text_file(file, "new");
+  EXPECT_EQ(text_of(mapped.bytes()), "old content");
+  EXPECT_EQ(read_text_file(file, 100), "new");
+}
+
+TEST_F(FileTest, GivesFilesTheUsualPermissions) {
+  const mode_t mask = ::umask(022);
+  write_text_file(file, "text");
+  ::umask(mask);
+  struct stat status {};
+  ASSERT_EQ(::stat(file.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0644u);
+}
+
+TEST_F(FileTest, WritesAFileWithoutADirectoryInItsName) {
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(directory.path);
+  write_text_file("file", "text");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(read_text_file(file, 100), "text");
+}
+
+TEST_F(FileTest, RefusesToReplaceWhatIsNoFile) {
+  EXPECT_THAT(io_error([&] { AtomicFile{directory.path}; }), HasSubstr("it is a directory"));
+  EXPECT_THAT(io_error([&] { AtomicFile{"/dev/full"}; }), HasSubstr("it is no regular file"));
+  EXPECT_THAT(io_error([&] { AtomicFile{directory.path / "none" / "file"}; }),
+              HasSubstr("No such file or directory"));
+}
+
+TEST_F(FileTest, RefusesASecondWriterOfTheSameFile) {
+  AtomicFile first(file);
+  EXPECT_THAT(io_error([&] { AtomicFile{file}; }), HasSubstr("another process is writing it"));
+  first.write("first");
+  first.commit();
+  EXPECT_EQ(read_text_file(file, 100), "first");
+  write_text_file(file, "second");
+  EXPECT_EQ(read_text_file(file, 100), "second");
+}
+
+// A limit on the size of files stands for a disk of that size: the kernel refuses in the same
+// place.
+TEST_F(FileTest, SaysThatTheDiskIsFullAndLeavesNothing) {
+  write_text_file(file, "old");
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit small { 1000, before.rlim_max };
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string message = io_error([&] {
+    AtomicFile writer(file);
+    writer.write(std::string(600, 'x'));
+    writer.write(std::string(600, 'y'));
+  });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_EQ(message, "cannot write " + file.string() + ": File too large after 1000 bytes");
+  EXPECT_EQ(read_text_file(file, 100), "old");
+  EXPECT_THAT(names(), testing::ElementsAre("file"));
+}
+
+// Writes without end and is killed: what it leaves is the old file and a temporary that the next
+// writer takes over, and no reader ever takes for the file.
+TEST_F(FileTest, OutlivesAKilledWriter) {
+  write_text_file(file, "old");
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    AtomicFile writer(file);
+    for (;;) {
+      writer.write("a long piece of text that nobody wants");
+      if (std::filesystem::file_size(temporary) > 100'000) ::raise(SIGKILL);
+    }
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(read_text_file(file, 100), "old");
+  EXPECT_GT(std::filesystem::file_size(temporary), 100'000u);
+  write_text_file(file, "new");
+  EXPECT_EQ(read_text_file(file, 100), "new");
+  EXPECT_THAT(names(), testing::ElementsAre("file"));
+}
+
+// Writers race for one name: each either writes it or is told that another does, and what is there
+// is always whole.
+TEST_F(FileTest, StaysWholeUnderRacingWriters) {
+  constexpr int writers = 4, rounds = 50;
+  std::vector<pid_t> children;
+  for (int w = 0; w < writers; ++w) {
+    children.push_back(::fork());
+    ASSERT_GE(children.back(), 0);
+    if (children.back() != 0) continue;
+    const std::string text(1000, static_cast<char>('a' + w));
+    for (int i = 0; i < rounds; ++i) try {
+        write_text_file(file, text);
+        const std::string read = read_text_file(file, text.size());
+        if (read != std::string(text.size(), read.at(0))) ::_exit(1);
+      } catch (const IoError& error) {
+        if (!std::string_view(error.what()).ends_with("another process is writing it")) ::_exit(2);
+      }
+    ::_exit(0);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_THAT(names(), testing::ElementsAre("file"));
+}
+
+}  // namespace
+}  // namespace ridge

@@ -1,0 +1,74 @@
+// make_seeds DIR: writes first inputs for each fuzzer into DIR/<fuzzer>/.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ridge/base/file.h"
+#include "ridge/train/safetensors.h"
+
+namespace {
+
+using ridge::DType;
+using ridge::NamedType;
+using ridge::Shape;
+
+void safetensors(const std::filesystem::path& directory) {
+  const std::vector<NamedType> tensors = {{"a", {DType::bf16, Shape{3}}},
+                                          {"layers.0.weight", {DType::f32, Shape{2, 2}}},
+                                          {"tokens \"x\"\n", {DType::i32, Shape{}}}};
+  const std::vector<std::byte> zeros(64);
+  const auto bytes_of = [&](std::size_t i) {
+    return std::span<const std::byte>(zeros).first(tensors[i].type.bytes());
+  };
+  const std::filesystem::path temporary = directory / "file";
+  ridge::write_safetensors(temporary, tensors, {{"step", "3"}, {"format", "pt"}}, bytes_of);
+  const std::string file = ridge::read_text_file(temporary, 1 << 20);
+  std::filesystem::remove(temporary);
+  ridge::write_text_file(directory / "whole", '\0' + file);
+  const std::size_t header = file.rfind('}') + 1;
+  ridge::write_text_file(directory / "framed", '\1' + file.substr(8, header - 8) + '\xFF' +
+                                                   file.substr(file.size() - 26));
+  ridge::write_text_file(directory / "empty", "\1{}");
+  ridge::write_text_file(directory / "escapes",
+                         "\1{\"\\u0041\\ud83d\\ude00\\/"
+                         "\\\\\":{\"shape\":[0,3],\"dtype\":\"I64\",\"data_offsets\":[0,0]}}");
+}
+
+std::string word(std::uint32_t value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+void tokens(const std::filesystem::path& directory) {
+  const std::string bin("\0\1\x20\0", 4), text("\1\1\x20\0", 4), vocab = word(1000);
+  const auto llmc = [](std::uint32_t magic, std::uint32_t version, std::size_t width) {
+    std::string file = word(magic) + word(version) + word(8);
+    file.resize(1024);
+    return file + std::string(8 * width, '\1');
+  };
+  ridge::write_text_file(directory / "llmc16", bin + vocab + llmc(20240520, 1, 2));
+  ridge::write_text_file(directory / "llmc32", bin + word(0x01010101) + llmc(20240801, 7, 4));
+  ridge::write_text_file(directory / "headerless", bin + vocab + std::string(32, '\1'));
+  ridge::write_text_file(directory / "text", text + vocab + "a text of some letters");
+}
+
+void config(const std::filesystem::path& directory) {
+  ridge::write_text_file(directory / "options",
+                         R"({"vocab-size": 300, "learning-rate": 1e-3, "use-amp": true,)"
+                         R"( "data": "input.txt", "dtype": "bf16", "n-heads": 4})");
+  ridge::write_text_file(directory / "empty", "{}");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  const std::filesystem::path directory = argv[1];
+  for (const std::string_view fuzzer : {"safetensors", "tokens", "config"})
+    std::filesystem::create_directories(directory / fuzzer);
+  safetensors(directory / "safetensors");
+  tokens(directory / "tokens");
+  config(directory / "config");
+}

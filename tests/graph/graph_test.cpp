@@ -1,0 +1,195 @@
+#include "ridge/graph/graph.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+
+#include "ridge/base/error.h"
+#include "ridge/graph/op_rules.h"
+#include "ridge/ops/binary.h"
+#include "ridge/ops/op.h"
+#include "ridge/ops/silu.h"
+#include "ridge/passes/autodiff.h"
+
+namespace ridge {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+template <class E, class F>
+std::string message_of(const F& function) {
+  try {
+    function();
+  } catch (const E& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no such error";
+  return "";
+}
+
+const TensorType vector4{DType::f32, {4}};
+const TensorType scalar{DType::f32, {}};
+
+TEST(Graph, NodesRecordOperandsScopeAndPhase) {
+  Graph graph;
+  const Value x = graph.input("x", vector4);
+  Value y, z;
+  {
+    const Scope scope(graph, "block");
+    y = add(x, x);
+  }
+  {
+    const PhaseScope phase(graph, Phase::optimizer);
+    z = mul(y, x);
+  }
+  ASSERT_EQ(graph.nodes().size(), 2u);
+  const Node &first = graph.nodes()[0], &second = graph.nodes()[1];
+  EXPECT_EQ(name_of(*first.op), "add");
+  EXPECT_THAT(first.inputs, ElementsAre(x.id, x.id));
+  EXPECT_THAT(first.outputs, ElementsAre(y.id));
+  EXPECT_EQ(graph.scope_name(first.scope), "block");
+  EXPECT_EQ(first.phase, Phase::forward);
+  EXPECT_THAT(second.inputs, ElementsAre(y.id, x.id));
+  EXPECT_EQ(graph.scope_name(second.scope), "");
+  EXPECT_EQ(second.phase, Phase::optimizer);
+  EXPECT_EQ(graph.current_phase(), Phase::forward);
+  EXPECT_EQ(graph.info(x.id).producer, no_node);
+  EXPECT_EQ(graph.info(z.id).producer, 1u);
+  EXPECT_EQ(z.type(), vector4);
+}
+
+TEST(Graph, ScopesNestAndCanBeReentered) {
+  Graph graph;
+  ScopeId attention = 0;
+  {
+    const Scope layers(graph, "layers.0");
+    {
+      const Scope inner(graph, "attention");
+      attention = graph.current_scope();
+      EXPECT_EQ(graph.scope_name(attention), "layers.0.attention");
+    }
+    EXPECT_EQ(graph.scope_name(graph.current_scope()), "layers.0");
+    const Scope again(graph, "attention");
+    EXPECT_EQ(graph.current_scope(), attention);
+  }
+  EXPECT_EQ(graph.scope_name(graph.current_scope()), "");
+  {
+    const Scope by_id(graph, attention);
+    EXPECT_EQ(graph.current_scope(), attention);
+  }
+  EXPECT_EQ(graph.current_scope(), 0u);
+  EXPECT_EQ(graph.scope_count(), 3u);  // the root and the two
+}
+
+TEST(Graph, ParametersAreNamedByTheirScope) {
+  Graph graph;
+  const Value a = graph.parameter("weight", {4}, Init::ones());
+  Value b;
+  {
+    const Scope scope(graph, "norm");
+    b = graph.parameter("weight", {4}, Init::normal(0.02f));
+  }
+  EXPECT_EQ(graph.find("weight"), a);
+  EXPECT_EQ(graph.find("norm.weight"), b);
+  EXPECT_FALSE(graph.find("weigh"));
+  EXPECT_FALSE(graph.find(""));
+  EXPECT_THAT(graph.parameters(), ElementsAre(a, b));
+  EXPECT_EQ(graph.info(b.id).init, Init::normal(0.02f));
+  EXPECT_EQ(graph.info(b.id).role, Role::parameter);
+  EXPECT_TRUE(graph.info(b.id).persistent);
+}
+
+TEST(Graph, RefusesANameTwice) {
+  Graph graph;
+  const Scope scope(graph, "norm");
+  graph.parameter("weight", {4}, Init::ones());
+  EXPECT_THAT(message_of<UsageError>([&] { graph.parameter("weight", {4}, Init::ones()); }),
+              HasSubstr("norm.weight"));
+  EXPECT_THROW(graph.state("norm.weight", vector4, Role::optimizer_state, Init::zeros()),
+               UsageError);
+}
+
+TEST(Graph, RefusesValuesOfAnotherGraph) {
+  Graph graph, other;
+  const Value x = graph.input("x", vector4), foreign = other.input("x", vector4);
+  EXPECT_THAT(message_of<UsageError>([&] { add(x, foreign); }), HasSubstr("add"));
+  EXPECT_THROW(graph.apply1(Add{}, {x, Value{}}), UsageError);
+  EXPECT_TRUE(graph.nodes().empty());
+}
+
+TEST(Graph, AnOperatorThatRefusesItsOperandsLeavesTheGraphAsItWas) {
+  Graph graph;
+  const Value x = graph.input("x", vector4), y = graph.input("y", {DType::f32, {3}});
+  EXPECT_THROW(add(x, y), ShapeError);
+  EXPECT_TRUE(graph.nodes().empty());
+  EXPECT_EQ(graph.value_count(), 2u);
+}
+
+TEST(Graph, KeptAndRenamedValues) {
+  Graph graph;
+  const Value x = graph.input("x", vector4), y = add(x, x), z = mul(x, y);
+  graph.keep(y, "twice");
+  graph.set_role(z, Role::gradient, "w.grad");
+  EXPECT_EQ(graph.find("twice"), y);
+  EXPECT_TRUE(graph.info(y.id).kept);
+  EXPECT_EQ(graph.find("w.grad"), z);
+  EXPECT_EQ(graph.info(z.id).role, Role::gradient);
+  EXPECT_FALSE(graph.info(z.id).kept);
+}
+
+TEST(Gradients, GoToTheBackwardPhaseUnderTheForwardScope) {
+  Graph graph;
+  const Value x = graph.input("x", scalar);
+  Value loss;
+  {
+    const Scope scope(graph, "square");
+    loss = mul(x, x);
+  }
+  const auto grads = gradients(loss, std::array{x});
+  ASSERT_EQ(grads.size(), 1u);
+  EXPECT_EQ(grads[0].type(), scalar);
+  ASSERT_GT(graph.nodes().size(), 1u);
+  for (std::size_t n = 1; n < graph.nodes().size(); ++n) {
+    EXPECT_EQ(graph.nodes()[n].phase, Phase::backward);
+    EXPECT_EQ(graph.scope_name(graph.nodes()[n].scope), "square");
+  }
+  EXPECT_EQ(graph.current_phase(), Phase::forward);
+}
+
+TEST(Gradients, NeedAScalarLoss) {
+  Graph graph;
+  const Value x = graph.input("x", vector4), y = add(x, x);
+  EXPECT_THAT(message_of<ShapeError>([&] { gradients(y, std::array{x}); }), HasSubstr("f32[4]"));
+}
+
+TEST(Gradients, NeedALossThatDependsOnTheValue) {
+  Graph graph;
+  const Value x = graph.input("x", scalar), other = graph.input("other", scalar);
+  const Value loss = mul(x, x);
+  add(other, x);  // computed, but not on the way to the loss
+  EXPECT_THAT(message_of<UsageError>([&] {
+                gradients(loss, std::array{x, other});
+              }),
+              HasSubstr("other"));
+}
+
+TEST(Gradients, NeedOperatorsThatHaveOne) {
+  Graph graph;
+  const Value x = graph.input("x", scalar);
+  const Value loss = graph.apply1(SiluGrad{}, {x, x});
+  EXPECT_THAT(message_of<UsageError>([&] { gradients(loss, std::array{x}); }),
+              HasSubstr("silu_grad"));
+}
+
+TEST(Gradients, AreNotAskedOfOperatorsThatNobodyNeeds) {
+  Graph graph;
+  const Value x = graph.input("x", scalar), constant = graph.input("c", scalar);
+  const Value factor = graph.apply1(SiluGrad{}, {constant, constant});
+  EXPECT_NO_THROW(gradients(mul(x, factor), std::array{x}));
+}
+
+}  // namespace
+}  // namespace ridge

@@ -1,0 +1,83 @@
+// Operands that an operator does not take: the message names the operator and shows the operands.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ridge/base/error.h"
+#include "ridge/ops/op.h"
+
+namespace ridge {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TensorType f32(Shape shape) { return {DType::f32, shape}; }
+TensorType bf16(Shape shape) { return {DType::bf16, shape}; }
+
+std::string message_of(const Op& op, std::vector<TensorType> in) {
+  try {
+    infer(op, in);
+  } catch (const ShapeError& error) {
+    return error.what();
+  }
+  return "no ShapeError";
+}
+
+TEST(ShapeErrors, NumberOfOperands) {
+  EXPECT_THAT(message_of(Relu{}, {f32({2, 3}), f32({4})}),
+              AllOf(HasSubstr("relu"), HasSubstr("f32[2, 3]"), HasSubstr("f32[4]")));
+  EXPECT_THAT(message_of(Fill{}, {f32({5})}), AllOf(HasSubstr("fill"), HasSubstr("f32[5]")));
+}
+
+TEST(ShapeErrors, Dtypes) {
+  EXPECT_THAT(message_of(Mul{}, {f32({2}), bf16({2})}),
+              AllOf(HasSubstr("mul"), HasSubstr("f32[2]"), HasSubstr("bf16[2]")));
+  EXPECT_THAT(message_of(Silu{}, {{DType::i32, {3}}}),
+              AllOf(HasSubstr("silu"), HasSubstr("i32[3]")));
+  EXPECT_THAT(message_of(Cast{.to = DType::i32}, {f32({3})}),
+              AllOf(HasSubstr("cast"), HasSubstr("f32[3]"), HasSubstr("i32")));
+  EXPECT_THAT(message_of(Fill{.type = {DType::i32, {3}}}, {}),
+              AllOf(HasSubstr("fill"), HasSubstr("i32[3]")));
+}
+
+TEST(ShapeErrors, Broadcasting) {
+  EXPECT_THAT(message_of(Add{}, {f32({2, 3}), f32({2})}),
+              AllOf(HasSubstr("add"), HasSubstr("[2, 3]"), HasSubstr("[2]")));
+  // Of gradients both operands have one shape.
+  EXPECT_THAT(message_of(ReluGrad{}, {f32({2, 3}), f32({3})}),
+              AllOf(HasSubstr("relu_grad"), HasSubstr("[2, 3]"), HasSubstr("[3]")));
+}
+
+TEST(ShapeErrors, SumsToShapesThatDoNotBroadcast) {
+  for (const Shape& to : {Shape{2}, Shape{4, 3}, Shape{1, 2, 3}})
+    EXPECT_THAT(message_of(SumTo{.shape = to}, {f32({2, 3})}),
+                AllOf(HasSubstr("sum_to"), HasSubstr("f32[2, 3]"), HasSubstr(to.to_string())));
+}
+
+TEST(ShapeErrors, ReshapesOfAnotherSize) {
+  EXPECT_THAT(message_of(Reshape{.shape = {7}}, {f32({2, 3})}),
+              AllOf(HasSubstr("reshape"), HasSubstr("f32[2, 3]"), HasSubstr("[7]")));
+}
+
+TEST(ShapeErrors, OrdersThatAreNoPermutation) {
+  // Twice the same, beyond the rank, an entry after the last dimension.
+  for (const Permute& op : {Permute{{1, 1}}, Permute{{0, 2}}, Permute{{1, 0, 2}}})
+    EXPECT_THAT(message_of(op, {f32({4, 9})}), AllOf(HasSubstr("permute"), HasSubstr("f32[4, 9]")));
+  EXPECT_THAT(message_of(Permute{{1, 0, 2}}, {f32({4, 9})}), HasSubstr("[1, 0, 2, 0, 0, 0]"));
+}
+
+TEST(ShapeErrors, Products) {
+  EXPECT_THAT(message_of(MatMul{}, {f32({2, 3}), f32({4, 5})}),
+              AllOf(HasSubstr("matmul"), HasSubstr("f32[2, 3]"), HasSubstr("f32[4, 5]")));
+  EXPECT_THAT(message_of(MatMul{}, {f32({2, 2, 3}), f32({5, 3, 4})}),
+              AllOf(HasSubstr("matmul"), HasSubstr("f32[2, 2, 3]"), HasSubstr("f32[5, 3, 4]")));
+}
+
+TEST(ShapeErrors, NormWeights) {
+  EXPECT_THAT(message_of(RmsNorm{}, {f32({2, 3}), f32({4})}),
+              AllOf(HasSubstr("rms_norm"), HasSubstr("f32[4]"), HasSubstr("f32[3]")));
+}
+
+}  // namespace
+}  // namespace ridge

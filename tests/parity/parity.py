@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Trains the same steps in Ridge and in PyTorch, from the same weights on the same batches, and
+prints how far apart logits, losses and every parameter's gradient come to be.
+
+    tests/parity/parity.py --ridge-parity build/bin/ridge_parity
+
+Exits with 1 if anything is further apart than the limits below. Needs torch, numpy and safetensors
+(benchmarks/peers/requirements.txt)."""
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks" / "peers"))
+from tiny_llama import Config, TinyLlama, loss_of  # noqa: E402
+
+LIMITS = {"logits": 1e-3, "loss": 1e-5, "gradient": 1e-6}
+BF16_LOSS_LIMIT = 0.05
+STEPS = 10
+
+# By Ridge's option names; what is not named has its default.
+MODELS = {
+    "default": {},
+    "odd sizes": {
+        "vocab-size": 977, "hidden-dim": 222, "n-layers": 3, "n-heads": 3, "n-kv-heads": 3,
+        "intermediate-dim": 331, "seq-len": 67, "batch-size": 3,
+    },
+    "one key head": {"n-kv-heads": 1},
+    "as many key heads as heads": {"n-kv-heads": 8},
+    "tied embeddings": {"tie-embeddings": True},
+    "accumulation, clipping, cosine": {
+        "gradient-accumulation-steps": 2, "max-grad-norm": 0.5, "lr-schedule": "cosine",
+        "lr-warmup-steps": 3, "min-learning-rate": 1e-5, "learning-rate": 1e-3,
+    },
+}
+
+
+def learning_rate_at(o, step):
+    """Linear warm-up, then constant or half a cosine; written apart from Ridge's."""
+    base, warmup = o["learning-rate"], o["lr-warmup-steps"]
+    if step <= warmup:
+        return base * step / warmup
+    if o["lr-schedule"] == "constant":
+        return base
+    progress = (step - warmup) / (o["num-steps"] - warmup)
+    low = o["min-learning-rate"]
+    return low + (base - low) * (1 + math.cos(math.pi * progress)) / 2
+
+
+DEFAULTS = {
+    "vocab-size": 1000, "hidden-dim": 256, "n-layers": 4, "n-heads": 8, "n-kv-heads": 4,
+    "intermediate-dim": 512, "norm-eps": 1e-6, "rope-theta": 10000.0, "tie-embeddings": False,
+    "batch-size": 8, "seq-len": 128, "num-steps": STEPS, "gradient-accumulation-steps": 1,
+    "learning-rate": 1e-4, "lr-schedule": "constant", "lr-warmup-steps": 0,
+    "min-learning-rate": 0.0, "weight-decay": 0.01, "beta1": 0.9, "beta2": 0.999,
+    "adam-eps": 1e-8, "max-grad-norm": 0.0, "dtype": "fp32",
+}
+
+
+def ridge_record(program, options, threads):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "record.safetensors"
+        text = json.dumps(options | {"threads": threads})
+        subprocess.run([program, str(path), text], check=True)
+        return load_file(path)
+
+
+def group_of(name):
+    """The kind of a parameter: its name without the layer's number."""
+    return ".".join(part for part in name.split(".") if not part.isdigit())
+
+
+class Difference:
+    def __init__(self):
+        self.largest = {}
+
+    def add(self, group, ours, theirs):
+        value = (ours.double() - theirs.double()).abs().max().item()
+        self.largest[group] = max(self.largest.get(group, 0.0), value)
+
+
+def compare(program, options, threads):
+    o = DEFAULTS | options
+    record = ridge_record(program, o, threads)
+    model = TinyLlama(Config(
+        vocab_size=o["vocab-size"], hidden_dim=o["hidden-dim"], n_layers=o["n-layers"],
+        n_heads=o["n-heads"], n_kv_heads=o["n-kv-heads"], intermediate_dim=o["intermediate-dim"],
+        norm_eps=o["norm-eps"], rope_theta=o["rope-theta"], tie_embeddings=o["tie-embeddings"],
+        max_seq_len=o["seq-len"]))
+    parameters = dict(model.named_parameters())
+    initial = {k[len("initial."):] for k in record if k.startswith("initial.")}
+    assert initial == set(parameters), initial ^ set(parameters)
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(record["initial." + name])
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=o["learning-rate"], betas=(o["beta1"], o["beta2"]),
+        eps=o["adam-eps"], weight_decay=o["weight-decay"])
+
+    difference = Difference()
+    bf16 = o["dtype"] == "bf16"
+    accumulation = o["gradient-accumulation-steps"]
+    for step in range(1, o["num-steps"] + 1):
+        optimizer.zero_grad()
+        for i in range(accumulation):
+            prefix = f"{step}.{i}."
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+                logits = model(record[prefix + "tokens"].long())
+                loss = loss_of(logits, record[prefix + "targets"].long())
+            (loss / accumulation).backward()
+            difference.add("logits", record[prefix + "logits"], logits.detach())
+            difference.add("loss", record[prefix + "loss"], loss.detach())
+        for name, parameter in parameters.items():
+            difference.add("grad." + group_of(name), record[f"{step}.grad.{name}"], parameter.grad)
+        if o["max-grad-norm"] > 0:
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), o["max-grad-norm"])
+            difference.add("gradient norm", record[f"{step}.grad_norm"], norm)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate_at(o, step)
+        optimizer.step()
+    for name, parameter in parameters.items():
+        difference.add("final weights", record["final." + name], parameter.detach())
+    first, last = record["1.0.loss"].item(), record[f"{o['num-steps']}.0.loss"].item()
+    return difference.largest, first, last
+
+
+def gradient_of(largest):
+    return max(v for k, v in largest.items() if k.startswith("grad."))
+
+
+def table(head, rows):
+    print("| " + " | ".join(head) + " |")
+    print("|" + "|".join("---" if i == 0 else "---:" for i in range(len(head))) + "|")
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    print()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--ridge-parity", default=str(ROOT / "build/bin/ridge_parity"))
+    parser.add_argument("--threads", type=int, default=0, help="0: all")
+    arguments = parser.parse_args()
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+
+    failures = []
+
+    def check(model, what, value, limit):
+        if not value <= limit:  # so that NaN fails too
+            failures.append(f"{model}: {what} differ by {value:.2e}, over {limit:.0e}")
+
+    fp32 = {m: compare(arguments.ridge_parity, o, arguments.threads) for m, o in MODELS.items()}
+    print(f"fp32, {STEPS} steps: largest absolute difference over all steps and elements\n")
+    rows = []
+    for model, (largest, first, last) in fp32.items():
+        gradient = gradient_of(largest)
+        check(model, "logits", largest["logits"], LIMITS["logits"])
+        check(model, "losses", largest["loss"], LIMITS["loss"])
+        check(model, "gradients", gradient, LIMITS["gradient"])
+        rows.append([model, f"{first:.4f} to {last:.4f}", f"{largest['logits']:.1e}",
+                     f"{largest['loss']:.1e}", f"{gradient:.1e}",
+                     f"{largest['final weights']:.1e}"])
+    rows.append(["limit", "", *(f"{LIMITS[k]:.0e}" for k in LIMITS), ""])
+    table(["Configuration", "Loss", "Logits", "Losses", "Gradients", "Weights at the end"], rows)
+
+    print("Gradients by parameter, the largest over layers and steps\n")
+    groups = sorted({k for largest, _, _ in fp32.values() for k in largest if k.startswith("grad.")})
+    rows = [[g[len("grad."):].removesuffix(".weight"),
+             *(f"{largest[g]:.1e}" if g in largest else "tied" for largest, _, _ in fp32.values())]
+            for g in groups]
+    table(["Parameter", *fp32], rows)
+
+    print("bf16 against PyTorch's autocast\n")
+    rows = []
+    for model, options in MODELS.items():
+        largest, first, last = compare(arguments.ridge_parity, options | {"dtype": "bf16"},
+                                       arguments.threads)
+        check(model + ", bf16", "losses", largest["loss"], BF16_LOSS_LIMIT)
+        rows.append([model, f"{first:.4f} to {last:.4f}", f"{largest['loss']:.1e}",
+                     f"{gradient_of(largest):.1e}"])
+    rows.append(["limit", "", f"{BF16_LOSS_LIMIT}", ""])
+    table(["Configuration", "Loss", "Losses", "Gradients"], rows)
+
+    print(f"PyTorch {torch.__version__}")
+    for failure in failures:
+        print(f"FAILED {failure}")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+#include "ridge/run/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "ridge/base/error.h"
+#include "ridge/cpu/device.h"
+#include "ridge/models/llama.h"
+#include "ridge/ops/binary.h"
+#include "ridge/ops/layout.h"
+#include "ridge/ops/matmul.h"
+#include "ridge/ops/op.h"
+#include "ridge/ops/silu.h"
+#include "ridge/ops/unary.h"
+#include "ridge/run/reference.h"
+#include "ridge/train/optimizer.h"
+
+namespace ridge {
+namespace {
+
+// Follows every allocation and release and knows at any time what is alive.
+class MemoryObserver : public Observer {
+ public:
+  void on_allocate(const Graph&, ValueId id, std::size_t bytes, std::size_t live) override {
+    EXPECT_TRUE(alive.emplace(id, bytes).second) << "value " << id << " was allocated twice";
+    peak = std::max(peak, live);
+  }
+  void on_release(const Graph&, ValueId id, std::size_t, std::size_t) override {
+    EXPECT_EQ(alive.erase(id), 1u) << "value " << id << " was released but not alive";
+  }
+  void on_workspace(const Graph&, NodeId, std::size_t, std::size_t live) override {
+    peak = std::max(peak, live);
+  }
+  void on_node(const Graph&, NodeId node, Clock::time_point begin, Clock::time_point end) override {
+    EXPECT_LE(begin, end);
+    nodes.push_back(node);
+  }
+  void on_phase(Phase phase, Clock::time_point, Clock::time_point) override {
+    phases.push_back(phase);
+  }
+
+  std::map<ValueId, std::size_t> alive;
+  std::size_t peak = 0;
+  std::vector<NodeId> nodes;
+  std::vector<Phase> phases;
+};
+
+struct SmallModel {
+  Graph graph;
+  LanguageModel model;
+  TrainingStep training;
+
+  explicit SmallModel(const LlamaConfig& config, std::int64_t accumulation = 1)
+      : model(build_llama(graph, config, 2, 12)),
+        training(add_training_step(model.loss, {.max_grad_norm = 1.0f}, accumulation)) {}
+
+  void feed(Executor& executor) const {
+    std::vector<std::int32_t> tokens(24), targets(24);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<std::int32_t>(i * 7 % 20);
+      targets[i] = static_cast<std::int32_t>(i * 5 % 20);
+    }
+    executor.write(model.tokens, std::span<const std::int32_t>(tokens));
+    executor.write(model.targets, std::span<const std::int32_t>(targets));
+    executor.write(training.schedule, std::span<const float>(adamw_schedule({}, 1e-3, 1)));
+  }
+};
+
+constexpr LlamaConfig tiny{.vocab_size = 20,
+                           .hidden_dim = 24,
+                           .n_layers = 2,
+                           .n_heads = 4,
+                           .n_kv_heads = 2,
+                           .intermediate_dim = 40};
+
+TEST(Executor, ComputesWhatTheReferenceComputes) {
+  Graph graph;
+  const Value x = graph.input("x", {DType::f32, {3, 4}});
+  const Value w = graph.parameter("w", {5, 4}, Init::normal(0.5f));
+  const Value y = silu(scale(linear(x, w), 2.0f));
+  graph.keep(y, "y");
+  CpuDevice device(2);
+  Executor executor(graph, device);
+  executor.initialize(7);
+  std::vector<float> xs(12), ws(20), ys(15);
+  for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = 0.1f * static_cast<float>(i) - 0.5f;
+  executor.write(x, std::span<const float>(xs));
+  executor.run();
+  executor.read(w, std::span(ws));
+  executor.read(y, std::span(ys));
+  const auto reference =
+      evaluate_reference(graph, {{x.id, {xs.begin(), xs.end()}}, {w.id, {ws.begin(), ws.end()}}});
+  for (std::size_t i = 0; i < ys.size(); ++i) EXPECT_NEAR(ys[i], reference.at(y.id)[i], 1e-5);
+}
+
+TEST(Executor, ReleasesEveryTransientAndPredictsItsPeak) {
+  for (const std::int64_t accumulation : {1, 2}) {
+    SmallModel m(tiny, accumulation);
+    CpuDevice device(2);
+    Executor executor(m.graph, device);
+    executor.initialize(1);
+    m.feed(executor);
+    MemoryObserver observer;
+    executor.observe(observer);
+    for (int step = 0; step < 2; ++step) {
+      executor.run();
+      for (const auto& [id, bytes] : observer.alive)
+        EXPECT_TRUE(m.graph.info(id).kept) << m.graph.info(id).name << " outlives the step";
+    }
+    EXPECT_EQ(observer.peak, executor.peak_bytes());
+    EXPECT_EQ(executor.memory().peak_live, executor.peak_bytes());
+  }
+}
+
+TEST(Executor, TellsObserversOfEveryNodeInOrder) {
+  SmallModel m(tiny);
+  CpuDevice device(1);
+  Executor executor(m.graph, device);
+  executor.initialize(1);
+  m.feed(executor);
+  MemoryObserver observer;
+  executor.observe(observer);
+  executor.run();
+  EXPECT_TRUE(std::is_sorted(observer.nodes.begin(), observer.nodes.end()));
+  std::size_t with_kernel = 0;
+  for (const Node& node : m.graph.nodes())
+    with_kernel += !std::holds_alternative<Reshape>(node.op->variant());
+  EXPECT_EQ(observer.nodes.size(), with_kernel);
+  EXPECT_EQ(observer.phases, (std::vector{Phase::forward, Phase::backward, Phase::optimizer}));
+}
+
+// A forward run alone (an evaluation) leaves activations that the backward pass would have used;
+// the next forward run must not trip over them.
+TEST(Executor, StartsAfreshAfterAForwardRunAlone) {
+  SmallModel m(tiny);
+  CpuDevice device(2);
+  Executor executor(m.graph, device);
+  executor.initialize(1);
+  m.feed(executor);
+  executor.run(Phase::forward);
+  const float first = executor.read_scalar(m.model.loss);
+  const std::size_t live = executor.memory().live;
+  for (int i = 0; i < 3; ++i) executor.run(Phase::forward);
+  EXPECT_EQ(executor.read_scalar(m.model.loss), first);
+  EXPECT_EQ(executor.memory().live, live);
+}
+
+TEST(Executor, InitialisesEachValueFromItsNameAlone) {
+  auto weight_beside = [](bool other) {
+    Graph graph;
+    if (other) graph.parameter("other", {3, 3}, Init::normal(1.0f));
+    const Value w = graph.parameter("w", {4, 4}, Init::normal(1.0f));
+    CpuDevice device(1);
+    Executor executor(graph, device);
+    executor.initialize(3);
+    std::vector<float> values(16);
+    executor.read(w, std::span(values));
+    return values;
+  };
+  EXPECT_EQ(weight_beside(false), weight_beside(true));
+}
+
+TEST(Executor, RefusesDataOfTheWrongSize) {
+  Graph graph;
+  const Value x = graph.input("x", {DType::f32, {4}});
+  CpuDevice device(1);
+  Executor executor(graph, device);
+  std::vector<float> three(3);
+  EXPECT_THROW(executor.write(x, std::span<const float>(three)), UsageError);
+  EXPECT_THROW(executor.read(x, std::span(three)), UsageError);
+}
+
+TEST(Executor, SaysBeforehandThatAModelDoesNotFit) {
+  Graph graph;
+  const Value x = graph.input("x", {DType::f32, {std::int64_t{1} << 40}});
+  graph.keep(scale(x, 2.0f), "y");
+  CpuDevice device(1);
+  try {
+    const Executor executor(graph, device);
+    FAIL() << "8 TiB were accepted";
+  } catch (const OutOfMemoryError& error) {
+    EXPECT_NE(std::string(error.what()).find("8.00 TiB"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace ridge
