@@ -15,7 +15,11 @@ using Action = std::function<int()>;
 // Each adds its subcommand to the program and, if that is the one chosen, sets `action`. Arguments
 // that nobody knows are refused by main().
 void add_train_command(CLI::App& program, Action& action);
+void add_eval_command(CLI::App& program, Action& action);
+void add_export_command(CLI::App& program, Action& action);
 void add_about_command(CLI::App& program, Action& action);
+
+int about();  // an action: prints the version of the program and what it runs on
 
 // Makes `program` itself `ridge train --version <version>`, under one of the workshop's names.
 void configure_as_train(CLI::App& program, const char* version, Action& action);

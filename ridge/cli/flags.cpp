@@ -39,6 +39,25 @@ CLI::Option* add_flag(CLI::App& command, const OptionInfo& option) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
+// "ridge train"
+std::string command_line_name(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return (parent ? command_line_name(*parent) + " " : "") + command.get_name();
+}
+
+std::vector<std::string> flags_of(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
+  return names;
+}
+
+std::vector<std::string> subcommands_of(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : command.get_subcommands({})) names.push_back(sub->get_name());
+  return names;
+}
+
 }  // namespace
 
 OptionFlags::OptionFlags(CLI::App& command, const std::vector<std::string>& names) {
@@ -68,19 +87,21 @@ std::vector<std::string> OptionFlags::given() const {
 }
 
 void refuse_unknown_arguments(const CLI::App& command) {
+  const std::string name = command_line_name(command);
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& value : option->results())
+      if (value.starts_with("--"))
+        throw UsageError("{} needs a value, not {}", option->get_name(), value);
   const std::vector<std::string> unknown = command.remaining();
   if (unknown.empty()) return;
-  const std::string& first = unknown.front();
-  if (!first.starts_with("-"))
-    throw UsageError("'{}' is not understood here; see {} --help", first, command.get_name());
-  std::vector<std::string> names;
-  for (const CLI::Option* option : command.get_options())
-    names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
-  const std::string name = first.substr(0, first.find('='));
-  const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
-  const std::string near = nearest_name(bare, names);
-  if (near.empty()) throw UsageError("there is no flag {}; see {} --help", name, command.get_name());
-  throw UsageError("there is no flag {}; did you mean --{}?", name, near);
+  const std::string argument = unknown.front().substr(0, unknown.front().find('='));
+  const bool is_flag = argument.starts_with("-");
+  const std::string near = nearest_name(argument.substr(argument.find_first_not_of('-')),
+                                        is_flag ? flags_of(command) : subcommands_of(command));
+  const std::string_view kind = is_flag ? "flag" : "command";
+  if (near.empty()) throw UsageError("there is no {} {}; see {} --help", kind, argument, name);
+  throw UsageError("there is no {} {}; did you mean {}{}?", kind, argument, is_flag ? "--" : "",
+                   near);
 }
 
 std::string with_dashes(std::string_view argument) {

@@ -28,8 +28,8 @@ class OptionFlags {
   std::vector<std::pair<std::string, CLI::Option*>> flags_;  // by option name
 };
 
-// What a program of these commands was asked to do but does not know: UsageError naming the
-// nearest flag. `command` must allow extras, so that nothing else has complained yet.
+// UsageError if a command that allows extras was given some, naming the nearest flag or subcommand,
+// or if a flag was taken for the value of the one before it.
 void refuse_unknown_arguments(const CLI::App& command);
 
 // "--batch_size" is the same as "--batch-size".

@@ -53,7 +53,8 @@ void Terminal::busy(std::string_view what) { show(what); }
 void Terminal::progress(std::int64_t done, std::int64_t total, double seconds_left) {
   if (!has_bar_) return;
   const std::int64_t filled = bar_width * done / total;
-  show(fmt::format("[{}{}] {:3}%  {}/{}  {} left", std::string(static_cast<std::size_t>(filled), '#'),
+  show(fmt::format("[{}{}] {:3}%  {}/{}  {} left",
+                   std::string(static_cast<std::size_t>(filled), '#'),
                    std::string(static_cast<std::size_t>(bar_width - filled), '.'),
                    100 * done / total, done, total, format_duration(seconds_left)));
 }

@@ -100,9 +100,11 @@ KernelPtr sum(CpuPrepare& prepare) {
       }
     });
     parallel_for(pool, n, 256, [=, blocks = cut.blocks](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t b = 1; b < blocks; ++b)
+      for (std::int64_t b = 1; b < blocks; ++b) {
+        const float* block = partial + b * n;
 #pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) partial[i] += partial[b * n + i];
+        for (std::int64_t i = begin; i < end; ++i) partial[i] += block[i];
+      }
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i) store(&y[i], partial[i]);
     });

@@ -50,7 +50,9 @@ void ThreadPool::run_erased(std::int64_t tasks, const void* body, Call call) {
   tasks_ = static_cast<std::uint32_t>(tasks);
   unfinished_.store(tasks_, std::memory_order_relaxed);
   const std::uint64_t generation = (ticket_.load(std::memory_order_relaxed) >> 32) + 1;
-  ticket_.store((generation << 32) | tasks_, std::memory_order_release);
+  // Not merely released: notify_all() asks whether anyone sleeps, and must not ask before the store
+  // is seen by one who is about to.
+  ticket_.store((generation << 32) | tasks_, std::memory_order_seq_cst);
   ticket_.notify_all();
 
   while (run_one()) {
@@ -81,13 +83,14 @@ bool ThreadPool::run_one() {
 }
 
 void ThreadPool::work() {
-  std::uint64_t seen = 0;
   while (true) {
-    wait_for_ticket(seen);
+    // In this order: a ticket that the destructor had moved on shows that we are stopping, and one
+    // that it moves on later differs from `seen`.
+    const std::uint64_t seen = ticket_.load(std::memory_order_acquire);
     if (stopping_.load(std::memory_order_acquire)) return;
     while (run_one()) {
     }
-    seen = ticket_.load(std::memory_order_acquire);
+    wait_for_ticket(seen);
   }
 }
 

@@ -35,6 +35,7 @@ Value Graph::add_value(ValueInfo info) {
 }
 
 Value Graph::input(std::string name, TensorType type) {
+  if (find(name)) throw UsageError("the graph already has a value named {}", name);
   return add_value(
       {.type = type, .name = std::move(name), .role = Role::input, .persistent = true});
 }

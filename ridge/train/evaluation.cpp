@@ -80,7 +80,8 @@ EvaluationReport evaluate(const TrainOptions& options, Device& device, const Eva
   if (windows == 0)
     throw UsageError("there is no end of synthetic tokens: set eval-batches to at least 1");
 
-  EvaluationReport report{.windows = windows, .tokens = windows * seq};
+  EvaluationReport report{
+      .windows = windows, .tokens = windows * seq, .data = source->description()};
   double sum = 0;  // of the windows' losses
   // Windows [first, last) in batches of `size`, of which `first` is a multiple.
   const auto run = [&](std::int64_t first, std::int64_t last, std::int64_t size) {

@@ -57,8 +57,8 @@ TrainingStep add_training_step(Value loss, const AdamWConfig& config,
 std::vector<float> adamw_schedule(const AdamWConfig& config, double learning_rate, std::int64_t t) {
   const auto steps = static_cast<double>(t);
   return {static_cast<float>(learning_rate),
-          static_cast<float>(1.0 - std::pow(static_cast<double>(config.beta1), steps)),
-          static_cast<float>(1.0 - std::pow(static_cast<double>(config.beta2), steps))};
+          static_cast<float>(1.0 - std::pow(config.beta1, steps)),
+          static_cast<float>(1.0 - std::pow(config.beta2, steps))};
 }
 
 }  // namespace ridge

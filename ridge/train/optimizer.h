@@ -8,11 +8,11 @@
 namespace ridge {
 
 struct AdamWConfig {
-  float beta1 = 0.9f;
-  float beta2 = 0.999f;
-  float eps = 1e-8f;
-  float weight_decay = 0.01f;
-  float max_grad_norm = 0.0f;  // 0: no clipping
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  double max_grad_norm = 0.0;  // 0: no clipping
 };
 
 // The values through which a training step is fed and read.

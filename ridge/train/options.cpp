@@ -19,6 +19,7 @@ namespace {
 // that costs and sizes are added up in, so that these need no checks of their own.
 constexpr double max_tensor_bytes = 0x1p44;
 constexpr std::int64_t max_count = 1'000'000'000;
+constexpr double max_beta = 0.999999;  // closer to 1, 1 - beta has no digits in single precision
 
 void check_range(std::string_view name, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value < least || value > most)
@@ -29,14 +30,6 @@ void check_range(std::string_view name, std::int64_t value, std::int64_t least, 
 void check_real(std::string_view name, double value, double least, double most) {
   if (!std::isfinite(value) || value < least || value > most)
     throw UsageError("--{} is {}; it must be a number from {} to {}", name, value, least, most);
-}
-
-// A coefficient that single precision must neither round to `forbidden` nor let out of the range.
-void check_coefficient(std::string_view name, double value, double least, double most,
-                       float forbidden) {
-  check_real(name, value, least, most);
-  if (static_cast<float>(value) == forbidden)
-    throw UsageError("--{} is {}, which is {} in single precision", name, value, forbidden);
 }
 
 void check_choice(std::string_view name, std::string_view value,
@@ -130,9 +123,9 @@ void check_optimizer(const TrainOptions& o) {
     throw UsageError("--min-learning-rate {} is above --learning-rate {}", o.min_learning_rate,
                      o.learning_rate);
   check_real("weight-decay", o.weight_decay, 0, 100);
-  check_coefficient("beta1", o.beta1, 0, 1, 1.0f);
-  check_coefficient("beta2", o.beta2, 0, 1, 1.0f);
-  check_coefficient("adam-eps", o.adam_eps, 0, 1, 0.0f);
+  check_real("beta1", o.beta1, 0, max_beta);
+  check_real("beta2", o.beta2, 0, max_beta);
+  check_real("adam-eps", o.adam_eps, 1e-30, 1);
   check_real("max-grad-norm", o.max_grad_norm, 0, 1e30);
 }
 
@@ -167,8 +160,9 @@ void check_tensor_sizes(const TrainOptions& o) {
       std::max({static_cast<double>(o.vocab_size), static_cast<double>(o.intermediate_dim),
                 static_cast<double>(o.n_heads) * static_cast<double>(o.seq_len)});
   if (const double bytes = tokens * widest * 4; bytes > max_tensor_bytes)
-    throw UsageError("--batch-size {} with --seq-len {} needs a tensor of {}B: make them smaller",
-                     o.batch_size, o.seq_len, format_si(bytes));
+    throw UsageError(
+        "--batch-size {} with --seq-len {} needs a tensor of {:.2g} bytes: make them smaller",
+        o.batch_size, o.seq_len, bytes);
 }
 
 }  // namespace

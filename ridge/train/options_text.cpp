@@ -19,7 +19,7 @@ Number number_from(const std::string& name, std::string_view text, std::string_v
   const char* const end = text.data() + text.size();
   const auto [stop, fault] = std::from_chars(text.data(), end, value);
   if (fault == std::errc::result_out_of_range)
-    throw UsageError("--{} is '{}', which is beyond any {}", name, text, kind);
+    throw UsageError("--{} is '{}', which is out of range", name, text);
   if (fault != std::errc() || stop != end)
     throw UsageError("--{} is '{}'; it must be {}", name, text, kind);
   return value;

@@ -16,11 +16,11 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
 }
 
 AdamWConfig adamw_of(const TrainOptions& o) {
-  return {.beta1 = static_cast<float>(o.beta1),
-          .beta2 = static_cast<float>(o.beta2),
-          .eps = static_cast<float>(o.adam_eps),
-          .weight_decay = static_cast<float>(o.weight_decay),
-          .max_grad_norm = static_cast<float>(o.max_grad_norm)};
+  return {.beta1 = o.beta1,
+          .beta2 = o.beta2,
+          .eps = o.adam_eps,
+          .weight_decay = o.weight_decay,
+          .max_grad_norm = o.max_grad_norm};
 }
 
 }  // namespace

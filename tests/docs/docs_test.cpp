@@ -7,7 +7,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -39,43 +38,58 @@ struct Quotation {
   std::string text;
 };
 
-// The fenced blocks that name a file.
-std::vector<Quotation> quotations_in(const std::string& page) {
+// A page taken apart: what stands outside fenced blocks, and the fenced blocks that name a file.
+struct Page {
+  std::string prose;
   std::vector<Quotation> quotations;
-  std::istringstream lines(page);
+};
+
+Page read_page(const fs::path& path) {
+  Page page;
+  std::istringstream lines(read_file(path));
   for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("```")) continue;
+    if (!line.starts_with("```")) {
+      page.prose += line + "\n";
+      continue;
+    }
     const std::size_t space = line.find(' ');
-    Quotation quotation{space == std::string::npos ? "" : line.substr(space + 1), ""};
-    while (std::getline(lines, line) && !line.starts_with("```")) quotation.text += line + "\n";
-    if (!quotation.file.empty()) quotations.push_back(quotation);
+    Quotation block{space == std::string::npos ? "" : line.substr(space + 1), ""};
+    while (std::getline(lines, line) && !line.starts_with("```")) block.text += line + "\n";
+    if (!block.file.empty()) page.quotations.push_back(block);
   }
-  return quotations;
+  return page;
+}
+
+// What follows "](" in prose, up to ")" or "#", but for addresses and places in the same page.
+std::vector<std::string> relative_links_in(const std::string& prose) {
+  std::vector<std::string> links;
+  for (std::size_t at = prose.find("]("); at != std::string::npos; at = prose.find("](", at + 2)) {
+    const std::string link = prose.substr(at + 2, prose.find_first_of(")#", at) - at - 2);
+    if (!link.empty() && link.find(':') == std::string::npos) links.push_back(link);
+  }
+  return links;
 }
 
 TEST(Docs, QuotedCodeIsInTheFileItNames) {
-  for (const fs::path& page : pages())
-    for (const Quotation& quotation : quotations_in(read_file(page)))
+  for (const fs::path& path : pages())
+    for (const Quotation& quotation : read_page(path).quotations)
       EXPECT_NE(read_file(root / quotation.file).find(quotation.text), std::string::npos)
-          << page << " quotes from " << quotation.file << " what is not there:\n"
+          << path << " quotes from " << quotation.file << " what is not there:\n"
           << quotation.text;
 }
 
 TEST(Docs, AddingAnOperatorQuotesEveryPartOfOne) {
   std::vector<std::string> files;
-  for (const Quotation& quotation : quotations_in(read_file(root / "docs/adding-an-operator.md")))
+  for (const Quotation& quotation : read_page(root / "docs/adding-an-operator.md").quotations)
     files.push_back(quotation.file);
   EXPECT_THAT(files, testing::IsSupersetOf(
                          {"ridge/ops/relu.h", "ridge/ops/relu.cpp", "ridge/cpu/relu.cpp"}));
 }
 
 TEST(Docs, RelativeLinksLeadToFiles) {
-  const std::regex link(R"(\]\(([^)#:\s]+)(#[^)]*)?\))");
-  for (const fs::path& page : pages()) {
-    const std::string text = read_file(page);
-    for (std::sregex_iterator it(text.begin(), text.end(), link), end; it != end; ++it)
-      EXPECT_TRUE(fs::exists(page.parent_path() / (*it)[1].str())) << page << ": " << (*it)[0];
-  }
+  for (const fs::path& path : pages())
+    for (const std::string& link : relative_links_in(read_page(path).prose))
+      EXPECT_TRUE(fs::exists(path.parent_path() / link)) << path << " links to " << link;
 }
 
 }  // namespace

@@ -22,9 +22,9 @@ void expect_exact(const MatMul& op, Extents e, DType dtype, double bound) {
   const std::vector<TensorType> in{a.type, b.type}, out = op.infer(in);
   SCOPED_TRACE(fmt::format("{}{} {}{}", in[0].to_string(), op.trans_a ? "^T" : "",
                            in[1].to_string(), op.trans_b ? "^T" : ""));
-  std::vector<testing::Reals> values;
-  for (const TensorType& type : in)
-    values.push_back(testing::sample_values({type, -bound, bound + 1}, DType::i32, values.size()));
+  const std::vector<testing::Reals> values{
+      testing::sample_values({in[0], -bound, bound + 1}, DType::i32, 0),
+      testing::sample_values({in[1], -bound, bound + 1}, DType::i32, 1)};
   const auto expected = testing::run_reference(op, in, out, values);
   CpuDevice device(2);
   const auto actual = testing::run_kernel(device, op, in, out, values);

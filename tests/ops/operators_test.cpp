@@ -152,9 +152,9 @@ Value build_loss(Graph& graph, const Sample<T>& sample, bool infinite) {
                            ? graph.state(name, input.type, Role::parameter, Init::zeros())
                            : graph.input(name, input.type));
   }
-  std::vector<TensorType> types;
-  for (const Value& operand : operands) types.push_back(operand.type());
-  const TensorType type = sample.op.infer(types)[0];
+  std::vector<ValueId> ids(operands.size());
+  std::iota(ids.begin(), ids.end(), ValueId{0});
+  const TensorType type = sample.op.infer(graph.types_of(ids))[0];
   const Value weights = graph.input("weights", type);
   Value result = graph.apply(Op(sample.op), operands)[0];
   if (infinite) result = softmax(result);

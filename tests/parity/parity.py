@@ -87,53 +87,78 @@ class Difference:
         self.largest[group] = max(self.largest.get(group, 0.0), value)
 
 
+class Twin:
+    """PyTorch's side: the model and what a step is made of."""
+
+    def __init__(self, o):
+        self.options = o
+        self.model = TinyLlama(Config(
+            vocab_size=o["vocab-size"], hidden_dim=o["hidden-dim"], n_layers=o["n-layers"],
+            n_heads=o["n-heads"], n_kv_heads=o["n-kv-heads"],
+            intermediate_dim=o["intermediate-dim"], norm_eps=o["norm-eps"],
+            rope_theta=o["rope-theta"], tie_embeddings=o["tie-embeddings"],
+            max_seq_len=o["seq-len"]))
+        self.parameters = dict(self.model.named_parameters())
+
+    def load(self, record, step):
+        names = {k.split(".weight.", 1)[1] for k in record if k.startswith(f"{step}.weight.")}
+        assert names == set(self.parameters), names ^ set(self.parameters)
+        with torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.copy_(record[f"{step}.weight.{name}"])
+
+    def gradients(self, record, step):
+        """Leaves the gradients in the parameters; gives each batch's logits and loss."""
+        accumulation = self.options["gradient-accumulation-steps"]
+        results = []
+        self.model.zero_grad()
+        for i in range(accumulation):
+            tokens, targets = record[f"{step}.{i}.tokens"], record[f"{step}.{i}.targets"]
+            bf16 = self.options["dtype"] == "bf16"
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+                logits = self.model(tokens.long())
+                loss = loss_of(logits, targets.long())
+            (loss / accumulation).backward()
+            results.append((logits.detach(), loss.detach()))
+        return results
+
+
 def compare(program, options, threads):
+    """The largest differences over all steps. "grad" is of gradients computed from the same
+    weights, Ridge's before the step, and "free" of those where each has gone its own way."""
     o = DEFAULTS | options
     record = ridge_record(program, o, threads)
-    model = TinyLlama(Config(
-        vocab_size=o["vocab-size"], hidden_dim=o["hidden-dim"], n_layers=o["n-layers"],
-        n_heads=o["n-heads"], n_kv_heads=o["n-kv-heads"], intermediate_dim=o["intermediate-dim"],
-        norm_eps=o["norm-eps"], rope_theta=o["rope-theta"], tie_embeddings=o["tie-embeddings"],
-        max_seq_len=o["seq-len"]))
-    parameters = dict(model.named_parameters())
-    initial = {k[len("initial."):] for k in record if k.startswith("initial.")}
-    assert initial == set(parameters), initial ^ set(parameters)
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(record["initial." + name])
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=o["learning-rate"], betas=(o["beta1"], o["beta2"]),
-        eps=o["adam-eps"], weight_decay=o["weight-decay"])
-
     difference = Difference()
-    bf16 = o["dtype"] == "bf16"
-    accumulation = o["gradient-accumulation-steps"]
+    free, same = Twin(o), Twin(o)
+    free.load(record, 1)
+    optimizer = torch.optim.AdamW(
+        free.model.parameters(), lr=o["learning-rate"], betas=(o["beta1"], o["beta2"]),
+        eps=o["adam-eps"], weight_decay=o["weight-decay"])
     for step in range(1, o["num-steps"] + 1):
-        optimizer.zero_grad()
-        for i in range(accumulation):
-            prefix = f"{step}.{i}."
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
-                logits = model(record[prefix + "tokens"].long())
-                loss = loss_of(logits, record[prefix + "targets"].long())
-            (loss / accumulation).backward()
-            difference.add("logits", record[prefix + "logits"], logits.detach())
-            difference.add("loss", record[prefix + "loss"], loss.detach())
-        for name, parameter in parameters.items():
-            difference.add("grad." + group_of(name), record[f"{step}.grad.{name}"], parameter.grad)
+        for i, (logits, loss) in enumerate(free.gradients(record, step)):
+            difference.add("logits", record[f"{step}.{i}.logits"], logits)
+            difference.add("loss", record[f"{step}.{i}.loss"], loss)
+        same.load(record, step)
+        same.gradients(record, step)
+        for kind, twin in {"free": free, "grad": same}.items():
+            for name, parameter in twin.parameters.items():
+                difference.add(f"{kind}.{group_of(name)}", record[f"{step}.grad.{name}"],
+                               parameter.grad)
         if o["max-grad-norm"] > 0:
-            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), o["max-grad-norm"])
+            norm = torch.nn.utils.clip_grad_norm_(free.model.parameters(), o["max-grad-norm"])
             difference.add("gradient norm", record[f"{step}.grad_norm"], norm)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate_at(o, step)
         optimizer.step()
-    for name, parameter in parameters.items():
-        difference.add("final weights", record["final." + name], parameter.detach())
+    for name, parameter in free.parameters.items():
+        last = record[f"{o['num-steps'] + 1}.weight.{name}"]
+        difference.add("weights", last, parameter.detach())
     first, last = record["1.0.loss"].item(), record[f"{o['num-steps']}.0.loss"].item()
     return difference.largest, first, last
 
 
-def gradient_of(largest):
-    return max(v for k, v in largest.items() if k.startswith("grad."))
+def largest_of(kind, largest):
+    return max(v for k, v in largest.items() if k.startswith(kind + "."))
 
 
 def table(head, rows):
@@ -162,17 +187,18 @@ def main():
     print(f"fp32, {STEPS} steps: largest absolute difference over all steps and elements\n")
     rows = []
     for model, (largest, first, last) in fp32.items():
-        gradient = gradient_of(largest)
+        gradient = largest_of("grad", largest)
         check(model, "logits", largest["logits"], LIMITS["logits"])
         check(model, "losses", largest["loss"], LIMITS["loss"])
         check(model, "gradients", gradient, LIMITS["gradient"])
         rows.append([model, f"{first:.4f} to {last:.4f}", f"{largest['logits']:.1e}",
                      f"{largest['loss']:.1e}", f"{gradient:.1e}",
-                     f"{largest['final weights']:.1e}"])
-    rows.append(["limit", "", *(f"{LIMITS[k]:.0e}" for k in LIMITS), ""])
-    table(["Configuration", "Loss", "Logits", "Losses", "Gradients", "Weights at the end"], rows)
+                     f"{largest_of('free', largest):.1e}", f"{largest['weights']:.1e}"])
+    rows.append(["limit", "", *(f"{LIMITS[k]:.0e}" for k in LIMITS), "", ""])
+    table(["Configuration", "Loss", "Logits", "Losses", "Gradients", "Gradients, own weights",
+           "Weights at the end"], rows)
 
-    print("Gradients by parameter, the largest over layers and steps\n")
+    print("Gradients from the same weights by parameter, the largest over layers and steps\n")
     groups = sorted({k for largest, _, _ in fp32.values() for k in largest if k.startswith("grad.")})
     rows = [[g[len("grad."):].removesuffix(".weight"),
              *(f"{largest[g]:.1e}" if g in largest else "tied" for largest, _, _ in fp32.values())]
@@ -186,7 +212,7 @@ def main():
                                        arguments.threads)
         check(model + ", bf16", "losses", largest["loss"], BF16_LOSS_LIMIT)
         rows.append([model, f"{first:.4f} to {last:.4f}", f"{largest['loss']:.1e}",
-                     f"{gradient_of(largest):.1e}"])
+                     f"{largest_of('grad', largest):.1e}"])
     rows.append(["limit", "", f"{BF16_LOSS_LIMIT}", ""])
     table(["Configuration", "Loss", "Losses", "Gradients"], rows)
 

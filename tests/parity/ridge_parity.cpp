@@ -1,8 +1,8 @@
 // ridge_parity OUT.safetensors OPTIONS_JSON: trains num-steps steps and writes all that parity.py
-// compares: the initial weights ("initial.<parameter>"); for each step and accumulated batch
-// "<step>.<batch>.tokens", ".targets", ".logits" and ".loss"; for each step the gradients as the
-// optimizer gets them, before clipping ("<step>.grad.<parameter>"), and their norm
-// ("<step>.grad_norm"); and the weights after the last step ("final.<parameter>").
+// compares: for each step and accumulated batch "<step>.<batch>.tokens", ".targets", ".logits" and
+// ".loss"; for each step from 1 the weights before it ("<step>.weight.<parameter>"), the gradients
+// as the optimizer gets them, before clipping ("<step>.grad.<parameter>"), and their norm
+// ("<step>.grad_norm"); and the weights after the last step, numbered as before one more.
 
 #include <fmt/format.h>
 
@@ -35,9 +35,9 @@ class Record {
     executor_.read(value, std::span<std::byte>(bytes_.emplace_back(value.type().bytes())));
   }
 
-  void add_parameters(std::string_view prefix) {
+  void add_weights(std::int64_t step) {
     for (const Value& p : graph_.parameters())
-      add(fmt::format("{}.{}", prefix, graph_.info(p.id).name), p);
+      add(fmt::format("{}.weight.{}", step, graph_.info(p.id).name), p);
   }
 
   void write(const char* path) const {
@@ -53,11 +53,12 @@ class Record {
 
 // As Trainer does, but with the gradients and logits kept.
 void train(const TrainOptions& options, const char* path) {
-  const AdamWConfig adamw{.beta1 = options.beta1,
-                          .beta2 = options.beta2,
-                          .eps = options.adam_eps,
-                          .weight_decay = options.weight_decay,
-                          .max_grad_norm = options.max_grad_norm};
+  AdamWConfig adamw;
+  adamw.beta1 = options.beta1;
+  adamw.beta2 = options.beta2;
+  adamw.eps = options.adam_eps;
+  adamw.weight_decay = options.weight_decay;
+  adamw.max_grad_norm = options.max_grad_norm;
   const std::int64_t batch = options.batch_size, seq = options.seq_len;
   const std::int64_t accumulation = options.gradient_accumulation_steps;
   Graph graph;
@@ -75,13 +76,13 @@ void train(const TrainOptions& options, const char* path) {
   executor.initialize(static_cast<std::uint64_t>(options.seed));
   const auto source = open_tokens(options);
   Record record(graph, executor);
-  record.add_parameters("initial");
 
   std::vector<std::int32_t> window(static_cast<std::size_t>(batch * (seq + 1)));
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(batch * seq)), targets(tokens.size());
   for (std::int64_t step = 1; step <= options.num_steps; ++step) {
     executor.write(training.schedule, std::span<const float>(adamw_schedule(
                                           adamw, learning_rate_at(options, step), step)));
+    record.add_weights(step);
     for (const Value& accumulator : training.accumulators) executor.fill_zero(accumulator);
     for (std::int64_t i = 0; i < accumulation; ++i) {
       source->batch(Split::train, static_cast<std::uint64_t>((step - 1) * accumulation + i), batch,
@@ -101,13 +102,12 @@ void train(const TrainOptions& options, const char* path) {
       record.add(fmt::format("{}.{}.loss", step, i), model.loss);
     }
     for (std::size_t i = 0; i < gradients.size(); ++i)
-      record.add(
-          fmt::format("{}.grad.{}", step, graph.info(training.parameters[i].id).name),
-          gradients[i]);
+      record.add(fmt::format("{}.grad.{}", step, graph.info(training.parameters[i].id).name),
+                 gradients[i]);
     executor.run(Phase::optimizer);
     if (training.grad_norm) record.add(fmt::format("{}.grad_norm", step), training.grad_norm);
   }
-  record.add_parameters("final");
+  record.add_weights(options.num_steps + 1);
   record.write(path);
 }
 

@@ -55,7 +55,7 @@ struct SmallModel {
 
   explicit SmallModel(const LlamaConfig& config, std::int64_t accumulation = 1)
       : model(build_llama(graph, config, 2, 12)),
-        training(add_training_step(model.loss, {.max_grad_norm = 1.0f}, accumulation)) {}
+        training(add_training_step(model.loss, {.max_grad_norm = 1.0}, accumulation)) {}
 
   void feed(Executor& executor) const {
     std::vector<std::int32_t> tokens(24), targets(24);

@@ -1,0 +1,45 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "ridge/base/error.h"
+#include "ridge/cli/commands.h"
+#include "ridge/cli/terminal.h"
+#include "ridge/train/hf.h"
+
+namespace ridge {
+namespace {
+
+struct Request {
+  std::string checkpoint;
+  std::string folder;
+};
+
+int export_model(const Request& request) {
+  if (request.checkpoint.empty()) throw UsageError("export what? give --checkpoint FILE");
+  if (request.folder.empty()) throw UsageError("export to where? give --hf DIR");
+  export_hf(request.checkpoint, request.folder);
+  Terminal().line(fmt::format("Wrote config.json and model.safetensors to {}", request.folder));
+  return 0;
+}
+
+}  // namespace
+
+void add_export_command(CLI::App& program, Action& action) {
+  CLI::App& command = *program.add_subcommand("export", "Write a checkpoint's model for others");
+  const auto request = std::make_shared<Request>();
+  command.add_option("--checkpoint", request->checkpoint, "A checkpoint of ridge train")
+      ->type_name("FILE");
+  command
+      .add_option("--hf", request->folder,
+                  "Folder for Hugging Face's LlamaForCausalLM, made if it is not there")
+      ->type_name("DIR");
+  command.footer(R"(Example:
+  ridge export --checkpoint output/checkpoint.safetensors --hf my-llama
+  python3 -c 'from transformers import LlamaForCausalLM as M; M.from_pretrained("my-llama")')");
+  command.callback([request, &action] { action = [request] { return export_model(*request); }; });
+}
+
+}  // namespace ridge

@@ -1,0 +1,109 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <new>
+
+#include "ridge/base/error.h"
+#include "ridge/cli/commands.h"
+#include "ridge/cli/flags.h"
+#include "ridge/cli/system.h"
+#include "ridge/cli/terminal.h"
+#include "ridge/passes/versions.h"
+
+namespace ridge {
+namespace {
+
+constexpr int exit_failure = 1, exit_usage = 2;
+constexpr std::string_view workshop_name = "tiny_llama_";
+
+// The version in "tiny_llama_v1"; null under any other name.
+const char* version_in(std::string_view name) {
+  for (const Version& version : versions())
+    if (name == std::string(workshop_name) + std::string(version.name)) return version.name.data();
+  return nullptr;
+}
+
+void add_commands(CLI::App& program, const std::string& name, Action& action) {
+  if (const char* version = version_in(name)) {
+    configure_as_train(program, version, action);
+    return;
+  }
+  add_train_command(program, action);
+  add_eval_command(program, action);
+  add_export_command(program, action);
+  add_about_command(program, action);
+  program.require_subcommand(0, 1);
+  program.footer(fmt::format("ridge {}. Each command has its own --help.", program_version()));
+  program.add_flag("--version")->description("The same as about");
+  program.callback([&] {
+    if (program.count("--version") > 0)
+      action = about;
+    else if (program.get_subcommands().empty())
+      action = []() -> int { throw UsageError("which command? see ridge --help"); };
+  });
+}
+
+void refuse_unknown(const CLI::App& program) {
+  for (const CLI::App* command : program.get_subcommands()) refuse_unknown_arguments(*command);
+  refuse_unknown_arguments(program);
+}
+
+// CLI11 reports some mistakes itself, as "--flag: 1 required N missing".
+std::string in_our_words(const CLI::ParseError& error) {
+  const std::string text = error.what();
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error))
+    return fmt::format("{} needs one value", text.substr(0, text.find(':')));
+  return text;
+}
+
+int run(const std::string& name, const std::vector<std::string>& arguments) {
+  Action action;
+  CLI::App program("Trains a small LLaMA and shows where the time and the memory go.", name);
+  add_commands(program, name, action);
+  program.allow_extras();
+  program.get_formatter()->column_width(44);
+  for (CLI::App* command : program.get_subcommands({})) command->allow_extras();
+
+  std::vector<std::string> reversed;  // as CLI11 takes them
+  for (const std::string& argument : arguments) reversed.push_back(with_dashes(argument));
+  std::ranges::reverse(reversed);
+  try {
+    program.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    Terminal().line(program.help());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(in_our_words(error));
+  }
+  refuse_unknown(program);
+  return action();
+}
+
+// One line, whatever the message has in it.
+int complain(std::string_view message, int exit_code) {
+  std::string line(message);
+  std::ranges::replace_if(
+      line, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  fmt::print(stderr, "ridge: {}\n", line);
+  return exit_code;
+}
+
+}  // namespace
+}  // namespace ridge
+
+int main(int argc, char** argv) {
+  const std::string name = argc > 0 ? std::filesystem::path(argv[0]).filename().string() : "ridge";
+  try {
+    return ridge::run(name, std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+  } catch (const ridge::UsageError& error) {
+    return ridge::complain(error.what(), ridge::exit_usage);
+  } catch (const std::bad_alloc&) {
+    return ridge::complain("the system has no memory left: use a smaller batch or model",
+                           ridge::exit_failure);
+  } catch (const std::exception& error) {
+    return ridge::complain(error.what(), ridge::exit_failure);
+  }
+}

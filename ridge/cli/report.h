@@ -1,0 +1,29 @@
+#pragma once
+
+// The text of a training run, in the layout of the workshop.
+
+#include <cstddef>
+#include <string>
+
+#include "ridge/cli/terminal.h"
+#include "ridge/run/device.h"
+#include "ridge/train/options.h"
+#include "ridge/train/summary.h"
+
+namespace ridge {
+
+// Banner, configuration, model, data, device and what will be profiled.
+void print_header(Terminal& terminal, const TrainOptions& options, const std::string& data,
+                  const Device& device);
+
+void print_flops(Terminal& terminal, const StepCost& cost);
+
+// `peak_bytes` is the most tensors held during the step.
+std::string step_line(const TrainOptions& options, const StepReport& report,
+                      std::size_t peak_bytes);
+std::string validation_line(const ValidationLoss& validation);
+
+void print_summary(Terminal& terminal, const TrainOptions& options, const RunRecord& record,
+                   const PerformanceSummary& summary);
+
+}  // namespace ridge

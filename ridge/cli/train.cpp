@@ -1,0 +1,282 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+
+#include "ridge/base/error.h"
+#include "ridge/base/file.h"
+#include "ridge/base/units.h"
+#include "ridge/cli/commands.h"
+#include "ridge/cli/flags.h"
+#include "ridge/cli/interrupt.h"
+#include "ridge/cli/report.h"
+#include "ridge/cli/system.h"
+#include "ridge/cli/terminal.h"
+#include "ridge/train/checkpoint.h"
+#include "ridge/train/data.h"
+#include "ridge/train/hf.h"
+#include "ridge/train/summary.h"
+#include "ridge/train/trainer.h"
+
+namespace ridge {
+namespace {
+
+constexpr std::size_t max_config_bytes = std::size_t{1} << 20;
+
+// What was said on the command line.
+struct Request {
+  explicit Request(CLI::App& command) : flags(command) {}
+
+  OptionFlags flags;
+  std::string version;  // from the name of the program
+  std::string config;
+  bool print_config = false;
+};
+
+void apply_config_file(TrainOptions& options, const std::string& path) {
+  try {
+    apply_json(options, read_text_file(path, max_config_bytes));
+  } catch (const FormatError& error) {
+    throw FormatError("{}: {}", path, error.what());
+  }
+}
+
+// The request over `base`: flags win over the configuration file.
+TrainOptions lay_over(TrainOptions base, const Request& request) {
+  if (!request.config.empty()) apply_config_file(base, request.config);
+  if (!request.version.empty()) base.version = request.version;
+  request.flags.apply(base);
+  return base;
+}
+
+TrainOptions effective_options(const Request& request) {
+  TrainOptions options = lay_over({}, request);
+  if (!options.resume.empty()) {
+    TrainOptions base = options_of_checkpoint(options.resume);
+    base.resume.clear(), base.init_from.clear();  // how that run began is not how this one does
+    options = lay_over(base, request);
+  }
+  if (!options.init_from.empty())
+    apply_hf_config(options, options.init_from, request.flags.given());
+  options.resolve();
+  return options;
+}
+
+std::filesystem::path checkpoint_path(const TrainOptions& options) {
+  return std::filesystem::path(options.output_dir) / "checkpoint.safetensors";
+}
+
+std::vector<std::filesystem::path> report_directories(const TrainOptions& options) {
+  std::vector<std::filesystem::path> directories{options.output_dir};
+  if (options.profiling()) directories.emplace_back(options.profile_dir);
+  return directories;
+}
+
+// Now, not after hours of training, is the time to learn that a directory cannot be written.
+void prepare_directories(const TrainOptions& options) {
+  for (const std::filesystem::path& directory : report_directories(options)) {
+    std::error_code fault;
+    std::filesystem::create_directories(directory, fault);
+    if (!fault && ::access(directory.c_str(), W_OK | X_OK) != 0)
+      fault = std::error_code(errno, std::generic_category());
+    if (fault)
+      throw IoError("cannot write to the directory {}: {}", directory.string(), fault.message());
+  }
+  write_text_file(std::filesystem::path(options.output_dir) / "config.json", to_json(options));
+}
+
+void load_start(Trainer& trainer) {
+  const TrainOptions& options = trainer.options();
+  if (!options.resume.empty()) trainer.resume(options.resume);
+  if (!options.init_from.empty())
+    read_hf_parameters(options.init_from, options.model(), trainer.graph(), trainer.executor());
+}
+
+// The steps of a run and what is due between them.
+class Run {
+ public:
+  Run(Trainer& trainer, Terminal& terminal)
+      : trainer_(trainer), options_(trainer.options()), terminal_(terminal) {}
+
+  RunRecord finish() {
+    const auto start = Clock::now();
+    while (record_.outcome == Outcome::completed && trainer_.steps_done() < options_.num_steps) {
+      if (interrupt_noted() != 0) {
+        record_.outcome = Outcome::interrupted;
+        break;
+      }
+      step();
+      show_progress(start);
+    }
+    if (record_.outcome != Outcome::diverged) save();
+    record_.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    record_.tensor_allocations = trainer_.executor().memory().allocations;
+    record_.peak_resident_bytes = peak_resident_bytes();
+    return std::move(record_);
+  }
+
+ private:
+  bool due(std::int64_t interval) const {
+    return interval > 0 && trainer_.steps_done() % interval == 0;
+  }
+  bool is_last() const { return trainer_.steps_done() == options_.num_steps; }
+
+  void step() {
+    trainer_.executor().reset_peak_memory();
+    const StepReport report = trainer_.step();
+    const std::size_t peak = trainer_.executor().memory().peak_live;
+    note_peak();
+    const bool is_first = record_.steps.empty();
+    record_.steps.push_back(report);
+    if (!std::isfinite(report.loss)) record_.outcome = Outcome::diverged;
+    if (is_first || is_last() || due(options_.log_interval) ||
+        record_.outcome != Outcome::completed)
+      terminal_.line(step_line(options_, report, peak));
+    if (record_.outcome == Outcome::diverged) return;
+    if (options_.eval_every > 0 && (due(options_.eval_every) || is_last())) evaluate();
+    if (due(options_.save_every)) save();
+  }
+
+  void evaluate() {
+    record_.validation.push_back({trainer_.steps_done(), trainer_.evaluate(options_.eval_batches)});
+    note_peak();
+    terminal_.line(validation_line(record_.validation.back()));
+  }
+
+  // Unless the last step has been saved already, or none was to be.
+  void save() {
+    if (options_.save_every == 0 || record_.steps.empty()) return;
+    if (saved_step_ == trainer_.steps_done()) return;
+    saved_step_ = trainer_.steps_done();
+    trainer_.save(checkpoint_path(options_));
+    terminal_.line(
+        fmt::format("Saved {} at step {}", checkpoint_path(options_).string(), saved_step_));
+  }
+
+  void note_peak() {
+    record_.peak_tensor_bytes =
+        std::max(record_.peak_tensor_bytes, trainer_.executor().memory().peak_live);
+  }
+
+  void show_progress(Clock::time_point start) {
+    if (is_last()) return;
+    const double elapsed = std::chrono::duration<double>(Clock::now() - start).count();
+    const auto left = static_cast<double>(options_.num_steps - trainer_.steps_done());
+    terminal_.progress(trainer_.steps_done(), options_.num_steps,
+                       elapsed / static_cast<double>(record_.steps.size()) * left);
+  }
+
+  Trainer& trainer_;
+  const TrainOptions& options_;
+  Terminal& terminal_;
+  RunRecord record_;
+  std::int64_t saved_step_ = 0;
+};
+
+void print_start(Terminal& terminal, Trainer& trainer, const StepCost& cost, double seconds) {
+  const TrainOptions& options = trainer.options();
+  print_header(terminal, options, trainer.data().description(), trainer.executor().device());
+  if (options.reports_flops()) print_flops(terminal, cost);
+  terminal.line("");
+  terminal.line(fmt::format("Model and optimizer initialized in {}", format_duration(seconds)));
+  if (!options.resume.empty())
+    terminal.line(fmt::format("Resumed from {} at step {}", options.resume, trainer.steps_done()));
+  if (!options.init_from.empty())
+    terminal.line(fmt::format("Weights read from {}", options.init_from));
+  terminal.line("");
+  terminal.line("Starting training...");
+}
+
+void report(Terminal& terminal, Trainer& trainer, const RunRecord& record) {
+  const TrainOptions& options = trainer.options();
+  const PerformanceSummary summary = summarize(options, record);
+  print_summary(terminal, options, record, summary);
+  const std::string json = performance_json(
+      options, record, summary, system_info(trainer.executor().device(), options), utc_timestamp());
+  for (const std::filesystem::path& directory : report_directories(options)) {
+    write_text_file(directory / "performance_summary.json", json);
+    terminal.line(fmt::format("Wrote {}", (directory / "performance_summary.json").string()));
+  }
+}
+
+// The summary of a run that diverged is written all the same: its losses show how it went. A
+// checkpoint is not, for its weights are spoilt; the last one before stays.
+[[noreturn]] void refuse_divergence(const RunRecord& record) {
+  throw Error(
+      "the loss is {} at step {}: training has diverged; try a smaller --learning-rate, "
+      "--lr-warmup-steps 100 or --max-grad-norm 1",
+      record.steps.back().loss, record.steps.back().step);
+}
+
+int train(const TrainOptions& options) {
+  Terminal terminal;
+  const auto start = Clock::now();
+  terminal.busy(fmt::format("Initializing {} parameters...",
+                            format_count(options.model().parameter_count())));
+  const std::unique_ptr<Device> device = open_device(options);
+  Trainer trainer(options, *device);
+  load_start(trainer);
+  prepare_directories(options);
+  const StepCost cost = cost_of_step(trainer.graph(), options.gradient_accumulation_steps);
+  note_interrupts();
+  print_start(terminal, trainer, cost, std::chrono::duration<double>(Clock::now() - start).count());
+  if (trainer.steps_done() >= options.num_steps) {
+    terminal.line(fmt::format("Nothing is left to do: --num-steps is {}", options.num_steps));
+    return 0;
+  }
+
+  RunRecord record = Run(trainer, terminal).finish();
+  record.cost = cost;
+  if (record.outcome == Outcome::interrupted) terminal.line("Interrupted");
+  report(terminal, trainer, record);
+  if (record.outcome == Outcome::diverged) refuse_divergence(record);
+  return record.outcome == Outcome::interrupted ? 128 + interrupt_noted() : 0;
+}
+
+std::string footer(std::string_view command) {
+  return fmt::format(R"(Examples:
+  {0} --batch-size 8 --seq-len 128 --num-steps 20
+  {0} --data book.txt --num-steps 500 --learning-rate 1e-3 --eval-every 100
+  {0} --num-steps 1000 --save-every 100 --output-dir run1
+  {0} --resume run1/checkpoint.safetensors --num-steps 2000
+  {0} --hidden-dim 512 --n-layers 8 --dtype bf16 --flops
+A flag may be written with underscores; --config takes the same names as keys.)",
+                     command);
+}
+
+void configure(CLI::App& command, std::string_view name, const char* version, Action& action) {
+  const auto request = std::make_shared<Request>(command);
+  request->version = version;
+  command.add_option("--config", request->config, "Options from this JSON file; flags win")
+      ->type_name("FILE")
+      ->group("Output");
+  command
+      .add_flag("--print-config", request->print_config,
+                "Print the options as they would be used, and stop")
+      ->group("Output");
+  command.footer(footer(name));
+  command.callback([request, &action] {
+    action = [request] {
+      const TrainOptions options = effective_options(*request);
+      if (!request->print_config) return train(options);
+      const std::string json = to_json(options);
+      Terminal().line(std::string_view(json).substr(0, json.size() - 1));
+      return 0;
+    };
+  });
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& program, Action& action) {
+  configure(*program.add_subcommand("train", "Train the model"), "ridge train", "", action);
+}
+
+void configure_as_train(CLI::App& program, const char* version, Action& action) {
+  configure(program, program.get_name(), version, action);
+}
+
+}  // namespace ridge

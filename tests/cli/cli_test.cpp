@@ -1,0 +1,385 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/program.h"
+
+namespace ridge {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+using Words = std::vector<std::string>;
+
+Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// A model that takes no time.
+const Words tiny{"--hidden-dim", "16", "--n-layers",   "1", "--n-heads", "2", "--vocab-size", "32",
+                 "--seq-len",    "8",  "--batch-size", "2", "--threads", "1"};
+const Words train_tiny = Words{"ridge", "train"} + tiny;
+
+std::vector<Words> workshop_commands() {
+  std::vector<Words> commands;
+  std::ifstream file(RIDGE_SOURCE_DIR "/tests/cli/commands.txt");
+  for (std::string line; std::getline(file, line);) commands.push_back(words_of(line));
+  return commands;
+}
+
+nlohmann::json summary_in(const Sandbox& sandbox, const std::string& directory) {
+  return nlohmann::json::parse(sandbox.read(directory + "/performance_summary.json"));
+}
+
+std::vector<std::string> lines_with(const std::string& text, const std::string& part) {
+  std::vector<std::string> found;
+  for (const std::string& line : lines_of(text))
+    if (line.find(part) != std::string::npos) found.push_back(line);
+  return found;
+}
+
+TEST(WorkshopCommands, AreUnderstoodAsWritten) {
+  const std::vector<Words> commands = workshop_commands();
+  ASSERT_GT(commands.size(), 30u);
+  const Sandbox sandbox;
+  for (const Words& command : commands) {
+    const ProgramResult result = sandbox.run(command + Words{"--print-config"});
+    EXPECT_EQ(result.exit_code, 0) << ::testing::PrintToString(command) << result.err;
+    // Every "--flag value" is in the options that will be used.
+    const nlohmann::json used = nlohmann::json::parse(result.out);
+    for (std::size_t i = 1; i + 1 < command.size(); ++i) {
+      if (!command[i].starts_with("--") || command[i + 1].starts_with("--")) continue;
+      std::string name = command[i].substr(2);
+      if (name == "num-layers") name = "n-layers";
+      ASSERT_TRUE(used.contains(name)) << name;
+      const std::string value =
+          used[name].is_string() ? used[name].get<std::string>() : used[name].dump();
+      EXPECT_EQ(value, command[i + 1]) << name;
+    }
+  }
+}
+
+// The same lines, made small, to their end.
+TEST(WorkshopCommands, Run) {
+  for (const Words& command : workshop_commands()) {
+    const Sandbox sandbox;
+    const ProgramResult result = sandbox.run(command + tiny + Words{"--num-steps", "2"});
+    EXPECT_EQ(result.exit_code, 0) << ::testing::PrintToString(command) << result.err;
+    EXPECT_THAT(result.err, IsEmpty());
+    EXPECT_EQ(lines_with(result.out, "Loss = ").size(), 2u);
+    EXPECT_EQ(summary_in(sandbox, "output")["performance_summary"]["losses"].size(), 2u);
+    // A directory for profiles is written to when a profile was asked for, as in all such lines.
+    const auto directory = std::ranges::find(command, "--profile-dir");
+    if (directory != command.end()) {
+      EXPECT_EQ(summary_in(sandbox, *(directory + 1))["version"], "v1");
+    }
+  }
+}
+
+TEST(Output, IsInTheWorkshopsLayout) {
+  const Sandbox sandbox;
+  const ProgramResult result = sandbox.run({"tiny_llama_v1", "--num-steps", "5", "--batch-size",
+                                            "1", "--seq-len", "16", "--output-dir", "a/b"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, IsEmpty());
+  EXPECT_THAT(result.out, Not(HasSubstr("\x1b"))) << "no colours in a file";
+  EXPECT_THAT(
+      result.out,
+      AllOf(HasSubstr("\nTiny LLaMA V1 - Baseline\n"), HasSubstr("\nConfiguration:\n"),
+            HasSubstr("\n  Batch Size: 1\n"), HasSubstr("\n  Sequence Length: 16\n"),
+            HasSubstr("\nModel Configuration:\n"), HasSubstr("\n  Total Parameters: 2,873,600\n"),
+            HasSubstr("\n  Model Size: 11.5 MB (FP32)\n"), HasSubstr("\nUsing device: cpu\n"),
+            HasSubstr("\nStarting training...\n"), HasSubstr("\nPerformance Summary:\n")));
+  const auto steps = lines_with(result.out, "Loss = ");
+  ASSERT_EQ(steps.size(), 5u);
+  for (const std::string& line : steps)
+    EXPECT_THAT(line, ::testing::MatchesRegex(
+                          "Step [1-5]/5: Loss = [0-9]\\.[0-9]+, Time = [0-9]+\\.[0-9]+ seconds"));
+  EXPECT_THAT(result.out, ContainsRegex("\nAverage time per step: [0-9.]+ seconds\n"));
+  EXPECT_THAT(result.out, ContainsRegex("\nTraining speed: [0-9.]+ samples/sec\n"));
+  EXPECT_THAT(result.out, ContainsRegex("\nAvg time per forward: [0-9.]+ seconds\n"));
+  EXPECT_THAT(result.out, ContainsRegex("\nAvg time per backward: [0-9.]+ seconds\n"));
+  EXPECT_THAT(result.out, ContainsRegex("\nAvg time per optimizer: [0-9.]+ seconds\n"));
+  EXPECT_THAT(result.out, HasSubstr("over 2 steps, without the first 3"));
+  // The workshop's scripts take these by their place in the line.
+  const auto throughput = lines_with(result.out, "Throughput:");
+  ASSERT_EQ(throughput.size(), 1u);
+  EXPECT_GT(std::stod(words_of(throughput[0]).at(1)), 0);
+  EXPECT_EQ(words_of(throughput[0]).at(2), "samples/sec");
+  const auto memory = lines_with(result.out, "Peak memory usage:");
+  ASSERT_EQ(memory.size(), 1u);
+  const nlohmann::json json = summary_in(sandbox, "a/b");
+  EXPECT_NEAR(std::stod(words_of(memory[0]).at(3)),
+              json["performance_summary"]["peak_memory_mb"].get<double>(), 0.051);
+  EXPECT_EQ(words_of(memory[0]).at(4), "MB");
+  EXPECT_NEAR(json["performance_summary"]["losses"][0].get<double>(), std::log(1000.0), 0.1);
+  EXPECT_THAT(json["timestamp"].get<std::string>(), ::testing::MatchesRegex("[0-9-]+T[0-9:]+Z"));
+  EXPECT_GT(json["performance_summary"]["peak_resident_bytes"],
+            json["performance_summary"]["peak_memory_bytes"]);
+}
+
+TEST(Output, ShowsWhatProfilingAddsToIt) {
+  const Sandbox sandbox;
+  const ProgramResult result =
+      sandbox.run(train_tiny + Words{"--num-steps", "8", "--profile", "--profile_steps", "2",
+                                     "--enable-memory-profiling", "--flops", "--profile-dir", "p"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("V1 - Baseline (Profiling Enabled)\n"),
+                                HasSubstr("Profiling enabled: Steps 5-7\n"),
+                                HasSubstr("Memory Profiling Enabled\n"),
+                                HasSubstr("FLOPs of one step:\n"), HasSubstr("GFLOP/s")));
+  EXPECT_EQ(lines_with(result.out, " MB [PROFILING]").size(), 3u);
+  EXPECT_EQ(lines_with(result.out, ", Memory = ").size(), 8u);
+  EXPECT_EQ(sandbox.read("p/performance_summary.json"),
+            sandbox.read("output/performance_summary.json"));
+  EXPECT_GT(summary_in(sandbox, "p")["performance_summary"]["flops_per_step"]["total"], 0);
+}
+
+TEST(Output, PrintsEveryNthStepAndTheFirstAndLast) {
+  const Sandbox sandbox;
+  const ProgramResult result =
+      sandbox.run(train_tiny + Words{"--num-steps", "10", "--log-interval", "4"});
+  std::vector<std::string> steps;
+  for (const std::string& line : lines_with(result.out, "Loss = "))
+    steps.push_back(words_of(line)[1]);
+  EXPECT_THAT(steps, ElementsAre("1/10:", "4/10:", "8/10:", "10/10:"));
+  EXPECT_EQ(summary_in(sandbox, "output")["performance_summary"]["losses"].size(), 10u);
+}
+
+TEST(Output, HasAProgressBarAndColoursOnATerminalOnly) {
+  const Sandbox sandbox;
+  const Words command = train_tiny + Words{"--num-steps", "4"};
+  ::unsetenv("NO_COLOR");
+  const ProgramResult plain = run_on_terminal(sandbox, command);
+  EXPECT_EQ(plain.exit_code, 0);
+  EXPECT_THAT(plain.out, AllOf(HasSubstr("25%  1/4"), HasSubstr(" left"), HasSubstr("\x1b[1m")));
+  EXPECT_THAT(plain.out, HasSubstr("\r\x1b[KStep 4/4"));
+  ::setenv("NO_COLOR", "1", 1);
+  EXPECT_THAT(run_on_terminal(sandbox, command).out,
+              AllOf(HasSubstr("25%  1/4"), Not(HasSubstr("\x1b[1m"))));
+  ::unsetenv("NO_COLOR");
+}
+
+TEST(Configuration, FlagsWinOverTheFileWhichWinsOverDefaults) {
+  const Sandbox sandbox;
+  sandbox.write("c.json", R"({"batch_size": 3, "num-layers": 2, "seed": 7, "version": "v9"})");
+  const ProgramResult result =
+      sandbox.run({"tiny_llama_v1", "--config", "c.json", "--n_layers=1", "--print-config",
+                   "--seq-len", "9", "--seq-len", "10", "--use-amp"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const nlohmann::json used = nlohmann::json::parse(result.out);
+  EXPECT_EQ(used["batch-size"], 3);
+  EXPECT_EQ(used["n-layers"], 1);
+  EXPECT_EQ(used["seed"], 7);
+  EXPECT_EQ(used["seq-len"], 10) << "the last of several";
+  EXPECT_EQ(used["version"], "v1") << "the name of the program is a flag";
+  EXPECT_EQ(used["dtype"], "bf16");
+  EXPECT_FALSE(sandbox.has("output")) << "only printed";
+}
+
+TEST(Configuration, WrittenByARunRepeatsIt) {
+  const Sandbox sandbox;
+  ASSERT_EQ(sandbox.run(train_tiny + Words{"--num-steps", "3", "--seed", "5"}).exit_code, 0);
+  ASSERT_EQ(sandbox.run({"ridge", "train", "--config", "output/config.json", "--output-dir", "b"})
+                .exit_code,
+            0);
+  EXPECT_EQ(summary_in(sandbox, "b")["performance_summary"]["losses"],
+            summary_in(sandbox, "output")["performance_summary"]["losses"]);
+}
+
+TEST(Checkpoints, ResumeGoesOnAsIfNothingHadHappened) {
+  const Sandbox sandbox;
+  const Words command = train_tiny + Words{"--learning-rate", "0.01"};
+  ASSERT_EQ(sandbox.run(command + Words{"--num-steps", "5", "--output-dir", "whole"}).exit_code, 0);
+  const ProgramResult first =
+      sandbox.run(command + Words{"--num-steps", "3", "--save-every", "2", "--output-dir", "part"});
+  EXPECT_EQ(lines_with(first.out, "Saved part/checkpoint.safetensors at step").size(), 2u)
+      << "after step 2 and at the end";
+  const Words resume{"ridge",       "train", "--resume", "part/checkpoint.safetensors",
+                     "--num-steps", "5"};
+  const ProgramResult second = sandbox.run(resume);
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_THAT(second.out, HasSubstr("Resumed from part/checkpoint.safetensors at step 3\n"));
+  const auto whole = summary_in(sandbox, "whole")["performance_summary"]["losses"];
+  const auto rest = summary_in(sandbox, "part")["performance_summary"];
+  EXPECT_EQ(rest["first_step"], 4);
+  EXPECT_EQ(rest["losses"], nlohmann::json(std::vector<double>(whole.begin() + 3, whole.end())));
+
+  const ProgramResult again = sandbox.run(resume);
+  EXPECT_EQ(again.exit_code, 0);
+  EXPECT_THAT(again.out, HasSubstr("Nothing is left to do"));
+  const ProgramResult other = sandbox.run(resume + Words{"--hidden-dim", "32"});
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_THAT(other.err, HasSubstr("other sizes"));
+}
+
+TEST(Validation, IsReportedEveryKStepsAndAtTheEnd) {
+  const Sandbox sandbox;
+  sandbox.write("text", std::string(2000, 'a'));
+  const ProgramResult result =
+      sandbox.run(train_tiny + Words{"--vocab-size", "256", "--data", "text", "--num-steps", "5",
+                                     "--eval-every", "2", "--eval-batches", "1"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(lines_with(result.out, "Validation after step").size(), 3u);
+  const auto losses = summary_in(sandbox, "output")["performance_summary"]["validation_losses"];
+  ASSERT_EQ(losses.size(), 3u);
+  EXPECT_EQ(losses[2]["step"], 5);
+}
+
+// Sends a signal to a long run and expects it to end as if that were what it had been asked for.
+void expect_graceful_end(int signal) {
+  const Sandbox sandbox;
+  RunningProgram program(
+      sandbox, train_tiny + Words{"--num-steps", "100000000", "--save-every", "100000000"});
+  ASSERT_TRUE(program.wait_for("Step 3/")) << "each line is flushed";
+  program.send(signal);
+  const ProgramResult result = program.wait();
+  EXPECT_EQ(result.exit_code, 128 + signal);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("Saved output/checkpoint.safetensors"),
+                                HasSubstr("Interrupted\n"), HasSubstr("Performance Summary:")));
+  const auto summary = summary_in(sandbox, "output")["performance_summary"];
+  EXPECT_EQ(summary["outcome"], "interrupted");
+  EXPECT_GE(summary["losses"].size(), 3u);
+  EXPECT_TRUE(sandbox.has("output/checkpoint.safetensors"));
+}
+
+TEST(Interrupt, FinishesTheStepAndReports) { expect_graceful_end(SIGINT); }
+TEST(Interrupt, OfTheOtherKindDoesToo) { expect_graceful_end(SIGTERM); }
+
+TEST(Interrupt, EndsAtOnceTheSecondTime) {
+  const Sandbox sandbox;
+  // One step of these takes hours.
+  RunningProgram program(sandbox, train_tiny + Words{"--gradient-accumulation-steps", "65536",
+                                                     "--seq-len", "256", "--batch-size", "64"});
+  ASSERT_TRUE(program.wait_for("Starting training..."));
+  program.send(SIGINT);
+  ::usleep(200'000);
+  program.send(SIGINT);
+  const ProgramResult result = program.wait();
+  EXPECT_EQ(result.signal, SIGINT);
+  EXPECT_THAT(result.out, Not(HasSubstr("Summary")));
+}
+
+TEST(Divergence, EndsTheRunAndIsReported) {
+  const Sandbox sandbox;
+  // Weights are multiplied by 1 - 10^4 at each step.
+  const ProgramResult result =
+      sandbox.run(train_tiny + Words{"--learning-rate", "100", "--weight-decay", "100",
+                                     "--num-steps", "100", "--save-every", "100"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(StartsWith("ridge: the loss is "), HasSubstr("at step "),
+                                HasSubstr("--learning-rate")));
+  EXPECT_EQ(lines_of(result.err).size(), 1u);
+  EXPECT_EQ(summary_in(sandbox, "output")["performance_summary"]["outcome"], "diverged");
+  EXPECT_FALSE(sandbox.has("output/checkpoint.safetensors")) << "spoilt weights are not kept";
+}
+
+struct BadInput {
+  Words arguments;
+  int exit_code;
+  std::string reason;
+};
+
+TEST(BadInput, IsOneLineAndWritesNothing) {
+  const Sandbox sandbox;
+  sandbox.write("empty", "");
+  sandbox.write("short", "abc");
+  sandbox.write("text", std::string(5000, 'a'));
+  sandbox.write("list.json", "[1]");
+  sandbox.write("unknown.json", R"({"sede": 1})");
+  sandbox.write("a.safetensors", std::string("\x05\0\0\0\0\0\0\0{}", 10));
+  const Words t{"ridge", "train", "--output-dir", "out", "--num-steps", "1"};
+  const BadInput inputs[] = {
+      {{"ridge"}, 2, "which command?"},
+      {{"ridge", "trian"}, 2, "did you mean train?"},
+      {{"ridge", "--vresion"}, 2, "did you mean --version?"},
+      {t + Words{"--btach-size", "8"}, 2,
+       "there is no flag --btach-size; did you mean --batch-size?"},
+      {t + Words{"--batchsize=8"}, 2, "there is no flag --batchsize; did you mean --batch-size?"},
+      {t + Words{"--qqqqqq"}, 2, "see ridge train --help"},
+      {t + Words{"-x"}, 2, "-x"},
+      {t + Words{"stray"}, 2, "stray"},
+      {t + Words{"--batch-size"}, 2, "--batch-size needs one value"},
+      {t + Words{"--batch-size", "--seq-len", "8"}, 2, "--batch-size needs a value"},
+      {t + Words{"--batch-size", "0"}, 2, "--batch-size is 0"},
+      {t + Words{"--batch-size", "-8"}, 2, "--batch-size is -8"},
+      {t + Words{"--batch-size", "many"}, 2, "--batch-size is 'many'"},
+      {t + Words{"--hidden-dim", "250"}, 2, "--hidden-dim 250 does not divide"},
+      {t + Words{"--learning-rate", "nan"}, 2, "--learning-rate is nan"},
+      {t + Words{"--version", "v7"}, 2, "v7"},
+      {t + Words{"--device", "tpu"}, 2, "auto, cpu, cuda"},
+      {t + Words{"--data", "missing"}, 1, "missing: No such file"},
+      {t + Words{"--data", "."}, 1, "directory"},
+      {t + Words{"--data", "empty"}, 2, "empty"},
+      {t + Words{"--data", "short"}, 2, "short"},
+      {t + Words{"--data", "text", "--vocab-size", "50"}, 2, "text"},
+      {t + Words{"--batch-size", "1000000", "--seq-len", "1000000"}, 2, "needs a tensor of"},
+      {t + Words{"--batch-size", "64", "--seq-len", "200000"}, 1, "GiB left of"},
+      {t + Words{"--config", "missing"}, 1, "missing: No such file"},
+      {t + Words{"--config", "list.json"}, 1, "list.json: the text is no JSON object"},
+      {t + Words{"--config", "unknown.json"}, 1, "did you mean 'seed'?"},
+      {t + Words{"--resume", "missing"}, 1, "missing: No such file"},
+      {t + Words{"--resume", "text"}, 1, "text"},
+      {t + Words{"--resume", "a.safetensors"}, 1, "a.safetensors"},
+      {t + Words{"--init-from", "missing"}, 1, "missing"},
+      {t + Words{"--output-dir", "text/out"}, 1, "Not a directory"},
+      {t + Words{"--output-dir", "/proc/out"}, 1, "/proc/out"},
+      {t + Words{"--output-dir", ""}, 2, "--output-dir is empty"},
+      {t + Words{"--output-dir", "a\nb"}, 2, "control character"},
+      {t + Words{"--profile", "--profile-dir", "text/out"}, 1, "Not a directory"},
+  };
+  for (const BadInput& input : inputs) {
+    const ProgramResult result = sandbox.run(input.arguments);
+    const std::string shown = ::testing::PrintToString(input.arguments);
+    EXPECT_EQ(result.exit_code, input.exit_code) << shown << result.err;
+    EXPECT_THAT(result.err, AllOf(StartsWith("ridge: "), HasSubstr(input.reason), EndsWith("\n")))
+        << shown;
+    EXPECT_EQ(lines_of(result.err).size(), 1u) << shown << result.err;
+    EXPECT_THAT(result.out, IsEmpty()) << shown;
+    EXPECT_FALSE(sandbox.has("out/config.json")) << shown;
+    EXPECT_FALSE(sandbox.has("output")) << shown;
+    std::filesystem::remove_all(sandbox.path("out"));
+  }
+}
+
+TEST(BadInput, OutputThatCannotBeWrittenIsAnError) {
+  const Sandbox sandbox;
+  std::filesystem::create_symlink("/dev/full", sandbox.path("full"));
+  std::filesystem::create_directory(sandbox.path("out"));
+  std::filesystem::create_directory(sandbox.path("out/performance_summary.json"));
+  const ProgramResult result =
+      sandbox.run(train_tiny + Words{"--num-steps", "1", "--output-dir", "out"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("performance_summary.json"));
+}
+
+TEST(Help, NamesEveryFlagAndTheProgram) {
+  const Sandbox sandbox;
+  for (const Words& command : {Words{"ridge", "train", "--help"}, Words{"tiny_llama_v1", "-h"}}) {
+    const ProgramResult result = sandbox.run(command);
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_THAT(result.out, AllOf(HasSubstr("--gradient-accumulation-steps"),
+                                  HasSubstr("Profiling:"), HasSubstr("Examples:")));
+  }
+  EXPECT_THAT(sandbox.run({"ridge", "--help"}).out, AllOf(HasSubstr("train"), HasSubstr("about")));
+  EXPECT_THAT(sandbox.run({"ridge", "about"}).out, StartsWith("ridge "));
+  EXPECT_EQ(sandbox.run({"ridge", "--version"}).out, sandbox.run({"ridge", "about"}).out);
+}
+
+}  // namespace
+}  // namespace ridge

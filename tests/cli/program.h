@@ -1,0 +1,68 @@
+#pragma once
+
+// Runs the program as its users do, in a directory of its own.
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace ridge {
+
+struct ProgramResult {
+  int exit_code = -1;  // -1 if a signal ended it
+  int signal = 0;      // that signal
+  std::string out, err;
+};
+
+// A working directory that vanishes with its owner.
+class Sandbox {
+ public:
+  Sandbox();
+  ~Sandbox();
+  Sandbox(const Sandbox&) = delete;
+  Sandbox& operator=(const Sandbox&) = delete;
+
+  std::filesystem::path path(const std::string& name) const { return directory_ / name; }
+  bool has(const std::string& name) const { return std::filesystem::exists(path(name)); }
+  void write(const std::string& name, const std::string& content) const;
+  std::string read(const std::string& name) const;
+
+  // Runs the program to its end under the name argv[0] of `command`, with standard output to a
+  // file.
+  ProgramResult run(const std::vector<std::string>& command) const;
+
+ private:
+  std::filesystem::path directory_;
+};
+
+// A program that is still running, whose standard output is read as it comes.
+class RunningProgram {
+ public:
+  RunningProgram(const Sandbox& sandbox, const std::vector<std::string>& command);
+  ~RunningProgram();
+  RunningProgram(const RunningProgram&) = delete;
+  RunningProgram& operator=(const RunningProgram&) = delete;
+
+  // Reads until the output contains `text`; false if the program ended before.
+  bool wait_for(const std::string& text);
+  void send(int signal) const;
+  ProgramResult wait();
+
+ private:
+  bool read_some();
+
+  const Sandbox& sandbox_;
+  pid_t pid_ = -1;
+  int descriptor_ = -1;
+  std::string out_;
+};
+
+// The same on a terminal, which is both standard output and standard error.
+ProgramResult run_on_terminal(const Sandbox& sandbox, const std::vector<std::string>& command);
+
+std::vector<std::string> words_of(const std::string& text);
+std::vector<std::string> lines_of(const std::string& text);
+
+}  // namespace ridge
