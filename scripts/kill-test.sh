@@ -11,16 +11,17 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 
 steps=150
+# In a subshell of its own, which becomes the program, so that a kill meets the program itself.
 train() {  # DIRECTORY: goes on from the directory's checkpoint if there is one
   local resume=()
   [ -f "$1/checkpoint.safetensors" ] && resume=(--resume "$1/checkpoint.safetensors")
-  "$program" train --hidden-dim 64 --n-layers 2 --seq-len 32 --batch-size 2 --num-steps $steps \
+  exec "$program" train --hidden-dim 64 --n-layers 2 --seq-len 32 --batch-size 2 --num-steps $steps \
     --learning-rate 1e-3 --max-grad-norm 1 --lr-schedule cosine --lr-warmup-steps 20 \
     --save-every 1 --threads 2 --output-dir "$1" "${resume[@]}"
 }
 
 start=$(date +%s%N)
-train whole >whole.log 2>&1
+(train whole) >whole.log 2>&1
 took_ms=$((($(date +%s%N) - start) / 1000000))
 done_kills=0 resumes=0 rounds=0
 while [ "$done_kills" -lt "$kills" ]; do

@@ -47,7 +47,7 @@ TrainOptions effective_options(const Request& request) {
     throw UsageError("evaluate which model? give one of --checkpoint FILE and --init-from DIR");
   if (options.init_from.empty()) {
     options = options_of_checkpoint(request.checkpoint);
-    options.data.clear(), options.resume.clear(), options.init_from.clear();
+    options.data.clear();
     options.device = defaults.device, options.threads = defaults.threads;
     options.eval_every = 0;
     request.flags.apply(options);
@@ -93,10 +93,10 @@ int evaluate_model(const Request& request) {
   Terminal terminal;
   terminal.line(fmt::format("Model: {}, {} parameters", model,
                             format_count(options.model().parameter_count())));
+  terminal.line(fmt::format("Data: {}", options.data.empty() ? "synthetic tokens" : options.data));
   terminal.busy("Evaluating...");
   const EvaluationReport report =
       evaluate(options, *device, loader(request, options), request.logits);
-  terminal.line(fmt::format("Data: {}", report.data));
   terminal.line(fmt::format("Evaluated {} tokens in {} windows of {}, in {}",
                             format_count(report.tokens), format_count(report.windows),
                             options.seq_len, format_duration(report.seconds)));

@@ -96,8 +96,9 @@ void refuse_unknown_arguments(const CLI::App& command) {
   if (unknown.empty()) return;
   const std::string argument = unknown.front().substr(0, unknown.front().find('='));
   const bool is_flag = argument.starts_with("-");
-  const std::string near = nearest_name(argument.substr(argument.find_first_not_of('-')),
-                                        is_flag ? flags_of(command) : subcommands_of(command));
+  const std::size_t dashes = std::min(argument.find_first_not_of('-'), argument.size());
+  const std::string near =
+      nearest_name(argument.substr(dashes), is_flag ? flags_of(command) : subcommands_of(command));
   const std::string_view kind = is_flag ? "flag" : "command";
   if (near.empty()) throw UsageError("there is no {} {}; see {} --help", kind, argument, name);
   throw UsageError("there is no {} {}; did you mean {}{}?", kind, argument, is_flag ? "--" : "",

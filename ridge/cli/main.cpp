@@ -53,7 +53,7 @@ void refuse_unknown(const CLI::App& program) {
 
 // CLI11 reports some mistakes itself, as "--flag: 1 required N missing".
 std::string in_our_words(const CLI::ParseError& error) {
-  const std::string text = error.what();
+  std::string text = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error))
     return fmt::format("{} needs one value", text.substr(0, text.find(':')));
   return text;

@@ -56,7 +56,7 @@ void Terminal::progress(std::int64_t done, std::int64_t total, double seconds_le
   show(fmt::format("[{}{}] {:3}%  {}/{}  {} left",
                    std::string(static_cast<std::size_t>(filled), '#'),
                    std::string(static_cast<std::size_t>(bar_width - filled), '.'),
-                   100 * done / total, done, total, format_duration(seconds_left)));
+                   100 * done / total, done, total, format_duration(std::max(1.0, seconds_left))));
 }
 
 // A bar wider than the terminal would wrap, and could not be erased.

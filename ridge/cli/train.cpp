@@ -56,7 +56,9 @@ TrainOptions effective_options(const Request& request) {
   TrainOptions options = lay_over({}, request);
   if (!options.resume.empty()) {
     TrainOptions base = options_of_checkpoint(options.resume);
-    base.resume.clear(), base.init_from.clear();  // how that run began is not how this one does
+    // The run goes on where it was: beside its checkpoint.
+    const std::filesystem::path home = std::filesystem::path(options.resume).parent_path();
+    base.output_dir = home.empty() ? "." : home.string();
     options = lay_over(base, request);
   }
   if (!options.init_from.empty())

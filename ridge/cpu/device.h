@@ -15,6 +15,7 @@ class CpuDevice final : public Device {
 
   std::string name() const override { return "cpu"; }
   std::string description() const override;
+  int threads() const override { return pool_.size(); }
   PreparedKernel prepare(const Op& op, Types in, Types out) override;
   void* allocate(std::size_t bytes) override;
   void deallocate(void* memory, std::size_t bytes) override;

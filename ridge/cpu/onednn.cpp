@@ -109,8 +109,8 @@ class Primitive {
 };
 
 // Wide tiles amortise the library's packing of B best: 256 x 512 runs within some 10 % of the peak
-// rate. A product too small for 8 of them is cut into lower ones, then into narrower ones, so that a
-// handful of cores finds work.
+// rate. A product too small for 8 of them is cut into lower ones, then into narrower ones, so that
+// a handful of cores finds work.
 Tile choose_tile(const GemmShape& s) {
   Tile tile{std::min<std::int64_t>(s.m, 256), std::min<std::int64_t>(s.n, 512)};
   auto tiles = [&] {
@@ -192,7 +192,8 @@ bool Gemm::supports_bf16() {
   static const bool supported = [] {
     try {
       const SingleThreaded single;
-      Primitive({.m = 16, .n = 16, .k = 16, .in = DType::bf16, .out = DType::bf16}, {16, 16});
+      const Primitive probe({.m = 16, .n = 16, .k = 16, .in = DType::bf16, .out = DType::bf16},
+                            {16, 16});
       return true;
     } catch (const dnnl::error&) {
       return false;

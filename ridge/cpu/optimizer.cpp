@@ -42,11 +42,12 @@ KernelPtr GlobalNorm::cpu(CpuPrepare& prepare) const {
     auto* partial = static_cast<double*>(call.workspace);
     const auto count = static_cast<std::int64_t>(blocks.size());
     pool.run(count, [&](std::int64_t b) {
-      const auto [operand, begin, end] = blocks[static_cast<std::size_t>(b)];
-      const float* x = call.in<float>(operand);
+      const Block& part = blocks[static_cast<std::size_t>(b)];
+      const float* x = call.in<float>(part.operand);
+      const std::int64_t end = part.end;
       double sum = 0;
 #pragma omp simd reduction(+ : sum)
-      for (std::int64_t i = begin; i < end; ++i) sum += static_cast<double>(x[i]) * x[i];
+      for (std::int64_t i = part.begin; i < end; ++i) sum += static_cast<double>(x[i]) * x[i];
       partial[b] = sum;
     });
     double total = 0;

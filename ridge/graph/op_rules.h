@@ -17,13 +17,14 @@ namespace ridge {
 class GradBuilder;
 
 // The exact work of one node. A multiply and an add are one operation each, so a product of
-// [m, k] and [k, n] costs 2 m n k; exp, log, sin, square root and division count one each.
+// [m, k] and [k, n] costs 2 m n k; exp, log, sin, square root and division count one each;
+// comparisons, selections and conversions count none.
 struct Cost {
   std::int64_t flops = 0;
   // The part of `flops` that a causal mask leaves necessary: equal to `flops` but for the products
   // of masked attention scores, where only the keys up to the query's own position count.
   std::int64_t causal_flops = 0;
-  std::int64_t bytes_read = 0;     // each input once
+  std::int64_t bytes_read = 0;     // each input once (of a gathered table, the rows gathered)
   std::int64_t bytes_written = 0;  // each output once
 
   std::int64_t bytes() const { return bytes_read + bytes_written; }

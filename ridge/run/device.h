@@ -23,6 +23,7 @@ class Device {
   virtual ~Device() = default;
   virtual std::string name() const = 0;         // "cpu"
   virtual std::string description() const = 0;  // "AMD EPYC, 4 threads"
+  virtual int threads() const = 0;              // that share a kernel; 1 where they do not count
 
   virtual PreparedKernel prepare(const Op& op, Types in, Types out) = 0;
 

@@ -88,16 +88,25 @@ void Executor::fill_zero(Value value) {
   write(value, std::span<const std::byte>(zeros));
 }
 
+void Executor::observe(Observer& observer) {
+  for (ValueId id = 0; id < memory_.size(); ++id)
+    if (memory_[id])
+      observer.on_allocate(graph_, id, memory_[id], lifetimes_.bytes[id], allocator_.stats());
+  observers_.push_back(&observer);
+}
+
 void Executor::take(ValueId storage) {
   memory_[storage] = allocator_.allocate(lifetimes_.bytes[storage]);
   for (Observer* o : observers_)
-    o->on_allocate(graph_, storage, lifetimes_.bytes[storage], allocator_.stats().live);
+    o->on_allocate(graph_, storage, memory_[storage], lifetimes_.bytes[storage],
+                   allocator_.stats());
 }
 
 void Executor::give_back(ValueId storage) {
-  allocator_.release(std::exchange(memory_[storage], nullptr));
+  void* const memory = std::exchange(memory_[storage], nullptr);
+  allocator_.release(memory);
   for (Observer* o : observers_)
-    o->on_release(graph_, storage, lifetimes_.bytes[storage], allocator_.stats().live);
+    o->on_release(graph_, storage, memory, lifetimes_.bytes[storage], allocator_.stats());
 }
 
 void Executor::release_transients() {
@@ -118,7 +127,7 @@ void Executor::run_node(NodeId n) {
     if (step.workspace) {
       workspace = allocator_.allocate(step.workspace);
       for (Observer* o : observers_)
-        o->on_workspace(graph_, n, step.workspace, allocator_.stats().live);
+        o->on_workspace(graph_, n, workspace, step.workspace, allocator_.stats());
     }
     const Launch call{inputs, outputs, workspace};
     if (observers_.empty()) {
@@ -129,13 +138,18 @@ void Executor::run_node(NodeId n) {
       const auto end = Clock::now();
       for (Observer* o : observers_) o->on_node(graph_, n, begin, end);
     }
-    if (workspace) allocator_.release(workspace);
+    if (workspace) {
+      allocator_.release(workspace);
+      for (Observer* o : observers_)
+        o->on_workspace_release(graph_, n, workspace, step.workspace, allocator_.stats());
+    }
   }
   for (const ValueId storage : lifetimes_.dead[n]) give_back(storage);
 }
 
 void Executor::run(Phase phase) {
   if (phase == Phase::forward) release_transients();
+  for (Observer* o : observers_) o->on_phase_begin(phase);
   const auto begin = observers_.empty() ? Clock::time_point{} : Clock::now();
   for (NodeId n = 0; n < graph_.nodes().size(); ++n)
     if (graph_.nodes()[n].phase == phase) run_node(n);

@@ -47,8 +47,9 @@ class Executor {
   void run(Phase phase);
   void run();  // all phases
 
-  void observe(Observer& observer) { observers_.push_back(&observer); }
-  void forget_observers() { observers_.clear(); }
+  // The observer is told of everything from now on, until it is forgotten.
+  void observe(Observer& observer);
+  void forget(Observer& observer) { std::erase(observers_, &observer); }
   // The most bytes of tensors a run will have alive at once.
   std::size_t peak_bytes() const { return peak_bytes_; }
   const MemoryStats& memory() const { return allocator_.stats(); }

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "ridge/graph/graph.h"
+#include "ridge/run/allocator.h"
 
 namespace ridge {
 
@@ -16,11 +17,18 @@ class Observer {
   virtual ~Observer() = default;
   virtual void on_node(const Graph&, NodeId, Clock::time_point /*begin*/,
                        Clock::time_point /*end*/) {}
-  // A storage was allocated or released; `live` is what the allocator has handed out after it.
-  // Workspace has no value: it is reported under the node that asked for it.
-  virtual void on_allocate(const Graph&, ValueId, std::size_t /*bytes*/, std::size_t /*live*/) {}
-  virtual void on_release(const Graph&, ValueId, std::size_t /*bytes*/, std::size_t /*live*/) {}
-  virtual void on_workspace(const Graph&, NodeId, std::size_t /*bytes*/, std::size_t /*live*/) {}
+  // A storage was allocated or released. An observer that joins late first hears of all that is
+  // alive already.
+  virtual void on_allocate(const Graph&, ValueId, const void* /*address*/, std::size_t /*bytes*/,
+                           const MemoryStats&) {}
+  virtual void on_release(const Graph&, ValueId, const void* /*address*/, std::size_t /*bytes*/,
+                          const MemoryStats&) {}
+  // The same of a node's workspace, which belongs to no value.
+  virtual void on_workspace(const Graph&, NodeId, const void* /*address*/, std::size_t /*bytes*/,
+                            const MemoryStats&) {}
+  virtual void on_workspace_release(const Graph&, NodeId, const void* /*address*/,
+                                    std::size_t /*bytes*/, const MemoryStats&) {}
+  virtual void on_phase_begin(Phase) {}
   virtual void on_phase(Phase, Clock::time_point /*begin*/, Clock::time_point /*end*/) {}
 };
 

@@ -30,8 +30,7 @@ std::string required_metadata(const SafetensorsFile& file, const std::filesystem
     throw FormatError("{} is no Ridge checkpoint: its metadata do not say {}", path.string(),
                       format_name);
   auto text = file.metadata(key);
-  if (!text)
-    throw FormatError("{} is damaged: its metadata lack '{}'", path.string(), key);
+  if (!text) throw FormatError("{} is damaged: its metadata lack '{}'", path.string(), key);
   return *std::move(text);
 }
 
@@ -105,13 +104,12 @@ void write_checkpoint(const std::filesystem::path& path, const TrainOptions& opt
                       std::int64_t step, Graph& graph, Executor& executor) {
   const std::vector<Value> values = checkpointed(graph);
   std::vector<NamedType> tensors;
-  for (const Value& value : values)
-    tensors.push_back({graph.info(value.id).name, value.type()});
+  for (const Value& value : values) tensors.push_back({graph.info(value.id).name, value.type()});
   std::vector<std::byte> host;
   write_safetensors(path, tensors,
                     {{"format", std::string(format_name)},
                      {"step", std::to_string(step)},
-                     {"options", to_json(options)}},
+                     {"options", to_json(course_of(options))}},
                     [&](std::size_t i) {
                       host.resize(values[i].type().bytes());
                       executor.read(values[i], std::span<std::byte>(host));

@@ -76,12 +76,13 @@ EvaluationReport evaluate(const TrainOptions& options, Device& device, const Eva
   if (const auto all = source->validation_windows(seq)) {
     const auto available = static_cast<std::int64_t>(*all);
     windows = options.eval_batches == 0 ? available : std::min(windows, available);
+    if (windows == 0)
+      throw UsageError("{}: with validation-fraction 0 there is nothing to evaluate on",
+                       options.data);
   }
-  if (windows == 0)
-    throw UsageError("there is no end of synthetic tokens: set eval-batches to at least 1");
+  if (windows == 0) throw UsageError("synthetic tokens never end: set eval-batches to at least 1");
 
-  EvaluationReport report{
-      .windows = windows, .tokens = windows * seq, .data = source->description()};
+  EvaluationReport report{.windows = windows, .tokens = windows * seq};
   double sum = 0;  // of the windows' losses
   // Windows [first, last) in batches of `size`, of which `first` is a multiple.
   const auto run = [&](std::int64_t first, std::int64_t last, std::int64_t size) {

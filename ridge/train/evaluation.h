@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "ridge/graph/graph.h"
@@ -42,7 +41,6 @@ struct EvaluationReport {
   std::int64_t tokens = 0;  // predicted
   double seconds = 0;
   std::size_t peak_bytes = 0;
-  std::string data;  // one line for people
 };
 
 // The loss over the windows of the validation split in their order, each once, so that every token

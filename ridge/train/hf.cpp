@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -48,8 +47,9 @@ class Members {
   std::int64_t integer(const std::string& key) const {
     const json* value = find(key);
     if (!value) throw FormatError("{}: '{}' is missing", path_.string(), key);
-    if (!value->is_number_integer() || *value > json(std::numeric_limits<std::int64_t>::max()))
-      refuse(key, "a whole number");
+    const bool too_large =
+        value->is_number_unsigned() && value->get<std::uint64_t>() > std::uint64_t{1} << 62;
+    if (!value->is_number_integer() || too_large) refuse(key, "a whole number, of 62 bits at most");
     return value->get<std::int64_t>();
   }
 
@@ -157,7 +157,6 @@ json config_of(const LlamaConfig& config, const TrainOptions& options) {
           {"attention_bias", false},
           {"attention_dropout", 0.0},
           {"mlp_bias", false},
-          {"initializer_range", config.init_std},
           // The vocabulary is whatever the data were tokenised with: it has no special tokens here.
           {"bos_token_id", nullptr},
           {"eos_token_id", nullptr},
@@ -262,7 +261,7 @@ std::vector<fs::path> weight_files(const fs::path& folder) {
   for (const json& file : *map) {
     // Nothing outside the folder is ever opened.
     const fs::path name = file.is_string() ? file.get<std::string>() : "";
-    if (name.empty() || name != name.filename())
+    if (name.empty() || name == ".." || name != name.filename())
       throw FormatError("{}: {} is no name of a file in the folder", index_path.string(),
                         file.dump(-1, ' ', true, json::error_handler_t::replace));
     files.insert(folder / name);
@@ -316,7 +315,7 @@ void apply_hf_config(TrainOptions& options, const fs::path& folder,
     const bool is_given = option != unset || std::ranges::find(given, name) != given.end();
     // In f32, as the model has it: 1e-5 may have come as a float.
     if (is_given && static_cast<float>(option) != static_cast<float>(size))
-      throw UsageError("{} is {}, but the model in {} has {}: leave the option out", name, option,
+      throw UsageError("--{} is {}, but the model in {} has {}: leave the option out", name, option,
                        folder.string(), size);
     option = size;
   };

@@ -13,8 +13,7 @@ TrainingStep add_training_step(Value loss, const AdamWConfig& config,
   TrainingStep step;
   step.parameters = graph.parameters();
   step.schedule = graph.input("schedule", {DType::f32, {3}});
-  step.gradients =
-      gradients(loss, step.parameters, 1.0f / static_cast<float>(accumulation_steps));
+  step.gradients = gradients(loss, step.parameters, 1.0f / static_cast<float>(accumulation_steps));
 
   std::vector<Value> grads = step.gradients;
   for (std::size_t i = 0; i < grads.size(); ++i) {
@@ -25,8 +24,7 @@ TrainingStep add_training_step(Value loss, const AdamWConfig& config,
     }
     const PhaseScope phase(graph, Phase::backward);
     const Scope scope(graph, graph.info(step.parameters[i].id).scope);
-    step.accumulators.push_back(
-        graph.state(name, grads[i].type(), Role::gradient, Init::zeros()));
+    step.accumulators.push_back(graph.state(name, grads[i].type(), Role::gradient, Init::zeros()));
     grads[i] = graph.apply1(Accumulate{}, {step.accumulators.back(), grads[i]});
   }
 

@@ -287,7 +287,7 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
        &o.output_dir},
       {"save-every",
        {},
-       "Output",
+       "Training",
        "Steps between checkpoints, and one at the end; 0: none",
        &o.save_every},
       {"resume",
@@ -325,6 +325,17 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
        &o.flops_profile_step},
       {"enable-all-profiling", {}, "Profiling", "All of these", &o.enable_all_profiling},
   };
+}
+
+TrainOptions course_of(const TrainOptions& options) {
+  TrainOptions copy = options, course;
+  const std::vector<OptionInfo> from = options_of(copy), to = options_of(course);
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const std::string& group = from[i].group;
+    if (group != "Model" && group != "Training" && group != "Data") continue;
+    std::visit([&]<class T>(T* value) { *std::get<T*>(to[i].target) = *value; }, from[i].target);
+  }
+  return course;
 }
 
 }  // namespace ridge

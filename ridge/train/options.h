@@ -104,6 +104,10 @@ std::vector<OptionInfo> options_of(TrainOptions& options);
 // true and false.
 void set_from_text(const OptionInfo& option, std::string_view text);
 
+// The options that decide the course of a run (model, training, data), with all others, which say
+// where it runs and what it reports, at their defaults.
+TrainOptions course_of(const TrainOptions& options);
+
 // Options as JSON text with the names above as keys, and back: apply_json() sets the fields that
 // are named, by any of their names and with dashes or underscores, and leaves the others.
 // FormatError for text that is not a JSON object, a key that is no option (naming the nearest) or

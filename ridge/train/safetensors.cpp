@@ -121,7 +121,7 @@ int compare(StringCursor a, std::string_view b) {
   return a.next() < 0 ? 0 : 1;
 }
 
-std::string text_of(const StringCursor string) {
+std::string text_of(const StringCursor& string) {
   std::size_t size = 0;
   for (StringCursor s = string; s.next() >= 0;) ++size;
   std::string text;
@@ -488,6 +488,7 @@ std::string quoted(const std::filesystem::path& path, std::string_view text) {
 
 void check_names(const std::filesystem::path& path, std::span<const NamedType> tensors) {
   std::vector<std::string_view> names;
+  names.reserve(tensors.size());
   for (const NamedType& tensor : tensors) names.push_back(tensor.name);
   std::ranges::sort(names);
   if (const auto twice = std::ranges::adjacent_find(names); twice != names.end())
@@ -511,6 +512,7 @@ std::string header_of(const std::filesystem::path& path, std::span<const NamedTy
   std::vector<std::string> members;
   if (!metadata.empty()) {
     std::vector<std::string> pairs;
+    pairs.reserve(metadata.size());
     for (const auto& [key, value] : metadata)
       pairs.push_back(quoted(path, key) + ":" + quoted(path, value));
     members.push_back(fmt::format("\"{}\":{{{}}}", metadata_key, fmt::join(pairs, ",")));

@@ -37,7 +37,7 @@ TEST(Shape, ExtentsAndElements) {
   const Shape shape{2, 3, 5};
   EXPECT_EQ(shape.rank(), 3u);
   EXPECT_EQ(shape.numel(), 30);
-  EXPECT_THAT(shape.dims(), ElementsAre(2, 3, 5));
+  EXPECT_THAT(std::vector(shape.dims().begin(), shape.dims().end()), ElementsAre(2, 3, 5));
   EXPECT_EQ(shape.to_string(), "[2, 3, 5]");
 }
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <utility>
 
 namespace ridge {
 namespace {
@@ -99,6 +101,9 @@ RunningProgram::~RunningProgram() {
 }
 
 bool RunningProgram::read_some() {
+  constexpr int patience_ms = 60'000;
+  pollfd ready{.fd = descriptor_, .events = POLLIN};
+  if (::poll(&ready, 1, patience_ms) <= 0) return false;
   char buffer[4096];
   const ssize_t n = ::read(descriptor_, buffer, sizeof buffer);
   if (n > 0) out_.append(buffer, static_cast<std::size_t>(n));
@@ -116,16 +121,20 @@ void RunningProgram::send(int signal) const { ::kill(pid_, signal); }
 ProgramResult RunningProgram::wait() {
   while (read_some()) {
   }
+  pollfd ended{.fd = descriptor_};
+  if (::poll(&ended, 1, 0) == 0) send(SIGKILL);  // silent for so long: it hangs
   ProgramResult result = reap(std::exchange(pid_, -1));
   result.out = out_;
   result.err = sandbox_.read(".stderr");
   return result;
 }
 
-ProgramResult run_on_terminal(const Sandbox& sandbox, const std::vector<std::string>& command) {
+std::optional<ProgramResult> run_on_terminal(const Sandbox& sandbox,
+                                             const std::vector<std::string>& command) {
   int terminal = -1;
   winsize size{.ws_row = 24, .ws_col = 100};
   const pid_t pid = ::forkpty(&terminal, nullptr, nullptr, &size);
+  if (pid < 0) return std::nullopt;
   if (pid == 0) {
     ::setenv("TERM", "xterm", 1);
     become(sandbox, command);

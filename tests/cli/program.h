@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,10 +46,11 @@ class RunningProgram {
   RunningProgram(const RunningProgram&) = delete;
   RunningProgram& operator=(const RunningProgram&) = delete;
 
-  // Reads until the output contains `text`; false if the program ended before.
+  // Reads until the output contains `text`; false if the program ended before, or was silent for a
+  // minute.
   bool wait_for(const std::string& text);
   void send(int signal) const;
-  ProgramResult wait();
+  ProgramResult wait();  // to its end, or for a minute of silence, after which it is killed
 
  private:
   bool read_some();
@@ -59,8 +61,10 @@ class RunningProgram {
   std::string out_;
 };
 
-// The same on a terminal, which is both standard output and standard error.
-ProgramResult run_on_terminal(const Sandbox& sandbox, const std::vector<std::string>& command);
+// The same on a terminal, which is both standard output and standard error. "No result" where the
+// system gives none, as in a root directory without /dev/pts.
+std::optional<ProgramResult> run_on_terminal(const Sandbox& sandbox,
+                                             const std::vector<std::string>& command);
 
 std::vector<std::string> words_of(const std::string& text);
 std::vector<std::string> lines_of(const std::string& text);

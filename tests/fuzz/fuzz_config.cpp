@@ -14,7 +14,7 @@ namespace {
 // The list of options and a message; and for each byte, its copies on the way through a JSON
 // parser, whose buffers double as they grow.
 constexpr std::size_t allowance = 64 << 10;
-constexpr std::size_t copies = 8;
+constexpr std::size_t copies = 16;
 
 void require(bool condition) {
   if (!condition) std::abort();

@@ -80,6 +80,8 @@ TEST_F(TrainerTest, AnyNumberOfThreadsGivesTheSameBits) {
     std::vector<std::string> checkpoints;
     std::vector<std::vector<double>> losses;
     for (const int threads : {1, 2, 4}) {
+      o.threads = threads;
+      o.output_dir = fmt::format("elsewhere-{}", threads);
       CpuDevice device(threads);
       Trainer trainer(o, device);
       losses.push_back(losses_of(trainer, 4));

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <vector>
+
+#include "ridge/graph/op_rules.h"
+#include "ridge/profile/recording.h"
+
+namespace ridge {
+
+// How one node ran over the recorded steps. Times in nanoseconds.
+struct NodeStats {
+  NodeId node = 0;
+  std::int64_t calls = 0;
+  std::int64_t total_ns = 0, min_ns = 0, max_ns = 0;
+  Cost cost;  // of one call
+};
+
+// Of every node that ran, in the graph's order. Nodes without a kernel (reshapes) never run.
+std::vector<NodeStats> node_stats(const Recording& recording);
+
+// The recorded steps' own time, and the part of it that no node accounts for: between kernels, and
+// in what a step does around its phases.
+struct StepTime {
+  std::int64_t steps = 0;
+  std::int64_t total_ns = 0;
+  std::int64_t nodes_ns = 0;
+  std::int64_t between_nodes_ns = 0;   // within phases: allocation, dispatch
+  std::int64_t outside_phases_ns = 0;  // feeding data, reading the loss
+};
+StepTime step_time(const Recording& recording);
+
+}  // namespace ridge

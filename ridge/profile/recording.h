@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ridge/graph/graph.h"
+
+namespace ridge {
+
+// What was seen of a run between two moments: plain records in the order in which they happened,
+// with times in nanoseconds since `epoch_ns`. Every profile, table and trace is made of this and of
+// the graph it points to; nothing else describes the run.
+struct Recording {
+  struct NodeRun {
+    NodeId node;
+    std::int32_t step;
+    std::int64_t begin_ns, end_ns;
+  };
+
+  // A change of what is allocated: a value's storage, or a node's workspace.
+  struct MemoryChange {
+    std::int64_t time_ns;
+    std::int32_t step;
+    Phase phase;
+    bool workspace;       // `owner` is a node, else a value
+    std::uint32_t owner;  // ValueId of the storage, or NodeId
+    std::uint64_t address;
+    std::int64_t bytes;            // negative for a release
+    std::uint64_t live, reserved;  // by the allocator, after the change
+  };
+
+  struct PhaseRun {
+    Phase phase;
+    std::int32_t step;
+    std::int64_t begin_ns, end_ns;
+  };
+
+  struct Step {
+    std::int32_t step;  // from 1, as printed
+    std::int64_t begin_ns, end_ns;
+    double loss;
+  };
+
+  // A stretch of time with a name of the user's.
+  struct Range {
+    std::uint32_t name;  // index into `names`
+    std::int32_t step;
+    std::int64_t begin_ns, end_ns;
+  };
+
+  const Graph* graph = nullptr;  // outlives the recording
+  std::string device;            // "cpu"
+  std::string device_description;
+  int threads = 1;
+  std::int64_t process_id = 0, thread_id = 0;  // the executor's
+  std::int64_t epoch_ns = 0;                   // since 1970-01-01, of time 0
+
+  std::vector<NodeRun> nodes;
+  std::vector<MemoryChange> memory;  // begins with all that was alive when recording began
+  std::vector<PhaseRun> phases;
+  std::vector<Step> steps;
+  std::vector<Range> ranges;
+  std::vector<std::string> names;
+  std::uint64_t dropped = 0;  // records that the bounded buffers had no room for
+
+  // Steps of the same work without recording, for comparison: seconds each; empty if none ran.
+  std::vector<double> unrecorded_step_seconds;
+};
+
+// The name of a value for people: its own, or that of the scope, operator and output that make it,
+// such as "layers.0.attention: softmax".
+std::string display_name(const Graph& graph, ValueId value);
+
+}  // namespace ridge
