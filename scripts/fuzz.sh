@@ -25,15 +25,15 @@ if [ -z "$compiler" ]; then
   echo "fuzz: no clang++ here; on Debian: apt-get install clang libomp-dev" >&2
   exit 2
 fi
+mkdir -p "$build/findings"
 cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=None \
-  -DRIDGE_FUZZERS=ON -DRIDGE_CUDA=OFF -DRIDGE_TESTS=OFF >"$build.log" 2>&1 &&
-  cmake --build "$build" --target fuzzers ${FUZZ_JOBS:+-j "$FUZZ_JOBS"} >>"$build.log" 2>&1 || {
-  tail -n 30 "$build.log" >&2
-  echo "fuzz: the fuzzers do not build; see $build.log" >&2
+  -DRIDGE_FUZZERS=ON -DRIDGE_CUDA=OFF -DRIDGE_TESTS=OFF >"$build/build.log" 2>&1 &&
+  cmake --build "$build" --target fuzzers ${FUZZ_JOBS:+-j "$FUZZ_JOBS"} >>"$build/build.log" 2>&1 || {
+  tail -n 30 "$build/build.log" >&2
+  echo "fuzz: the fuzzers do not build; see $build/build.log" >&2
   exit 2
 }
 
-mkdir -p "$build/findings"
 "$build/bin/fuzz_seeds" "$build/seeds"
 failed=0
 for fuzzer in $fuzzers; do

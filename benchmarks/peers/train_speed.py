@@ -236,6 +236,9 @@ def main():
         worker(json.loads(arguments.worker))
         return
 
+    if os.getloadavg()[0] > 1:
+        print(f"The machine is busy (load average {os.getloadavg()[0]:.1f}): threads that wait for "
+              "each other suffer most, so the figures will not be good.", file=sys.stderr)
     lines = ["| Size | | Time per step | Ridge's part of it (95 %) | Tensors | RSS |",
              "|---|---|---:|---:|---:|---:|"]
     for name, size in SIZES.items():

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ridge/base/units.h"
+#include "ridge/cli/profiling.h"
 #include "ridge/passes/versions.h"
 
 namespace ridge {
@@ -19,23 +20,6 @@ void print_title(Terminal& terminal, std::string_view title) {
   terminal.line(rule);
   terminal.line(terminal.bold(title));
   terminal.line(rule);
-}
-
-// The steps an operator profile covers: step 5 warms the profiler up, the next ones are recorded. A
-// shorter run is profiled at its end.
-struct ProfileWindow {
-  std::int64_t first, last;
-  bool contains(std::int64_t step) const { return first <= step && step <= last; }
-};
-
-bool profiles_operators(const TrainOptions& o) {
-  return o.enable_pytorch_profiler || o.profile_operators || o.enable_all_profiling;
-}
-
-ProfileWindow profile_window(const TrainOptions& o) {
-  const std::int64_t recorded = o.profile_steps > 0 ? o.profile_steps : 5;
-  const std::int64_t last = std::min(5 + recorded, o.num_steps);
-  return {std::max<std::int64_t>(1, last - recorded), last};
 }
 
 void print_configuration(Terminal& terminal, const TrainOptions& o, const std::string& data) {
@@ -63,13 +47,10 @@ void print_configuration(Terminal& terminal, const TrainOptions& o, const std::s
 void print_profiling(Terminal& terminal, const TrainOptions& o) {
   if (!o.profiling()) return;
   terminal.line("");
-  if (profiles_operators(o)) {
-    const ProfileWindow window = profile_window(o);
-    terminal.line(fmt::format("Profiling enabled: Steps {}-{}", window.first, window.last));
-  }
+  const ProfileWindow window = profile_window(o);
+  terminal.line(fmt::format("Profiling enabled: Steps {}-{}", window.first, window.last));
   if (o.reports_memory()) terminal.line("Memory Profiling Enabled");
   terminal.line(fmt::format("Profile data will be saved to: {}", o.profile_dir));
-  terminal.line("This version writes performance_summary.json there; traces come later.");
 }
 
 void print_times(Terminal& terminal, const PerformanceSummary& s) {
@@ -149,8 +130,7 @@ std::string step_line(const TrainOptions& options, const StepReport& report,
                                  options.num_steps, report.loss, report.seconds);
   if (options.reports_memory())
     line += fmt::format(", Memory = {}", megabytes(static_cast<double>(peak_bytes)));
-  if (profiles_operators(options) && profile_window(options).contains(report.step))
-    line += " [PROFILING]";
+  if (options.profiling() && profile_window(options).contains(report.step)) line += " [PROFILING]";
   return line;
 }
 

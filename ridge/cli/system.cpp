@@ -45,6 +45,11 @@ std::unique_ptr<Device> open_device(const TrainOptions& options) {
   return std::make_unique<CpuDevice>(static_cast<int>(threads_of(options)));
 }
 
+std::string host_name() {
+  utsname name{};
+  return ::uname(&name) == 0 && name.nodename[0] != '\0' ? name.nodename : "localhost";
+}
+
 SystemInfo system_info(const Device& device, const TrainOptions& options) {
   SystemInfo info;
   utsname name{};

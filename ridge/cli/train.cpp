@@ -10,11 +10,12 @@
 #include "ridge/base/file.h"
 #include "ridge/base/units.h"
 #include "ridge/cli/commands.h"
-#include "ridge/cli/flags.h"
 #include "ridge/cli/interrupt.h"
+#include "ridge/cli/profiling.h"
 #include "ridge/cli/report.h"
 #include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
+#include "ridge/cli/train_request.h"
 #include "ridge/train/checkpoint.h"
 #include "ridge/train/data.h"
 #include "ridge/train/hf.h"
@@ -24,48 +25,12 @@
 namespace ridge {
 namespace {
 
-constexpr std::size_t max_config_bytes = std::size_t{1} << 20;
-
-// What was said on the command line.
 struct Request {
-  explicit Request(CLI::App& command) : flags(command) {}
+  Request(CLI::App& command, const char* version) : training(command, version) {}
 
-  OptionFlags flags;
-  std::string version;  // from the name of the program
-  std::string config;
+  TrainRequest training;
   bool print_config = false;
 };
-
-void apply_config_file(TrainOptions& options, const std::string& path) {
-  try {
-    apply_json(options, read_text_file(path, max_config_bytes));
-  } catch (const FormatError& error) {
-    throw FormatError("{}: {}", path, error.what());
-  }
-}
-
-// The request over `base`: flags win over the configuration file.
-TrainOptions lay_over(TrainOptions base, const Request& request) {
-  if (!request.config.empty()) apply_config_file(base, request.config);
-  if (!request.version.empty()) base.version = request.version;
-  request.flags.apply(base);
-  return base;
-}
-
-TrainOptions effective_options(const Request& request) {
-  TrainOptions options = lay_over({}, request);
-  if (!options.resume.empty()) {
-    TrainOptions base = options_of_checkpoint(options.resume);
-    // The run goes on where it was: beside its checkpoint.
-    const std::filesystem::path home = std::filesystem::path(options.resume).parent_path();
-    base.output_dir = home.empty() ? "." : home.string();
-    options = lay_over(base, request);
-  }
-  if (!options.init_from.empty())
-    apply_hf_config(options, options.init_from, request.flags.given());
-  options.resolve();
-  return options;
-}
 
 std::filesystem::path checkpoint_path(const TrainOptions& options) {
   return std::filesystem::path(options.output_dir) / "checkpoint.safetensors";
@@ -100,8 +65,11 @@ void load_start(Trainer& trainer) {
 // The steps of a run and what is due between them.
 class Run {
  public:
-  Run(Trainer& trainer, Terminal& terminal)
-      : trainer_(trainer), options_(trainer.options()), terminal_(terminal) {}
+  Run(Trainer& trainer, Terminal& terminal, ProfilingSession& profiling)
+      : trainer_(trainer),
+        options_(trainer.options()),
+        terminal_(terminal),
+        profiling_(profiling) {}
 
   RunRecord finish() {
     const auto start = Clock::now();
@@ -128,7 +96,9 @@ class Run {
 
   void step() {
     trainer_.executor().reset_peak_memory();
+    profiling_.before_step();
     const StepReport report = trainer_.step();
+    profiling_.after_step(report);
     const std::size_t peak = trainer_.executor().memory().peak_live;
     note_peak();
     const bool is_first = record_.steps.empty();
@@ -175,6 +145,7 @@ class Run {
   const TrainOptions& options_;
   Terminal& terminal_;
   RunRecord record_;
+  ProfilingSession& profiling_;
   std::int64_t saved_step_ = 0;
 };
 
@@ -230,10 +201,12 @@ int train(const TrainOptions& options) {
     return 0;
   }
 
-  RunRecord record = Run(trainer, terminal).finish();
+  ProfilingSession profiling(trainer);
+  RunRecord record = Run(trainer, terminal, profiling).finish();
   record.cost = cost;
   if (record.outcome == Outcome::interrupted) terminal.line("Interrupted");
   report(terminal, trainer, record);
+  profiling.finish(terminal);
   if (record.outcome == Outcome::diverged) refuse_divergence(record);
   return record.outcome == Outcome::interrupted ? 128 + interrupt_noted() : 0;
 }
@@ -250,11 +223,7 @@ A flag may be written with underscores; --config takes the same names as keys.)"
 }
 
 void configure(CLI::App& command, std::string_view name, const char* version, Action& action) {
-  const auto request = std::make_shared<Request>(command);
-  request->version = version;
-  command.add_option("--config", request->config, "Options from this JSON file; flags win")
-      ->type_name("FILE")
-      ->group("Output");
+  const auto request = std::make_shared<Request>(command, version);
   command
       .add_flag("--print-config", request->print_config,
                 "Print the options as they would be used, and stop")
@@ -262,7 +231,7 @@ void configure(CLI::App& command, std::string_view name, const char* version, Ac
   command.footer(footer(name));
   command.callback([request, &action] {
     action = [request] {
-      const TrainOptions options = effective_options(*request);
+      const TrainOptions options = request->training.options();
       if (!request->print_config) return train(options);
       const std::string json = to_json(options);
       Terminal().line(std::string_view(json).substr(0, json.size() - 1));

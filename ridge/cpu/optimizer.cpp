@@ -33,14 +33,20 @@ KernelPtr GlobalNorm::cpu(CpuPrepare& prepare) const {
     std::size_t operand;
     std::int64_t begin, end;
   };
-  std::vector<Block> blocks;
-  for (std::size_t operand = 0; operand < prepare.in.size(); ++operand)
-    for (std::int64_t i = 0, n = prepare.in[operand].numel(); i < n; i += block)
-      blocks.push_back({operand, i, std::min(n, i + block)});
-  prepare.workspace = blocks.size() * sizeof(double);
-  return make_kernel([&pool = prepare.pool, blocks = std::move(blocks)](const Launch& call) {
+  std::vector<std::int64_t> sizes;
+  std::int64_t count = 0;
+  for (const TensorType& type : prepare.in) {
+    sizes.push_back(type.numel());
+    count += (type.numel() + block - 1) / block;
+  }
+  prepare.workspace = static_cast<std::size_t>(count) * sizeof(double);
+  return make_kernel([&pool = prepare.pool, count, sizes = std::move(sizes)](const Launch& call) {
+    std::vector<Block> blocks;
+    blocks.reserve(static_cast<std::size_t>(count));
+    for (std::size_t operand = 0; operand < sizes.size(); ++operand)
+      for (std::int64_t i = 0, n = sizes[operand]; i < n; i += block)
+        blocks.push_back({operand, i, std::min(n, i + block)});
     auto* partial = static_cast<double*>(call.workspace);
-    const auto count = static_cast<std::int64_t>(blocks.size());
     pool.run(count, [&](std::int64_t b) {
       const Block& part = blocks[static_cast<std::size_t>(b)];
       const float* x = call.in<float>(part.operand);

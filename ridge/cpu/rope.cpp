@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "ridge/cpu/prepare.h"
@@ -15,7 +16,7 @@ namespace {
 struct Rotations {
   std::vector<float> cos, sin;
 
-  Rotations(std::int64_t positions, std::int64_t pairs, double theta, bool inverse) {
+  void fill(std::int64_t positions, std::int64_t pairs, double theta, bool inverse) {
     std::vector<double> frequency;
     for (std::int64_t i = 0; i < pairs; ++i)
       frequency.push_back(std::pow(theta, -static_cast<double>(i) / static_cast<double>(pairs)));
@@ -45,11 +46,13 @@ template <class T>
 KernelPtr turn(CpuPrepare& prepare, double theta, bool inverse) {
   const Shape& shape = prepare.in[0].shape;
   const std::int64_t positions = shape[-2], pairs = shape[-1] / 2, rows = shape.rows();
-  return make_kernel([&pool = prepare.pool, positions, pairs, rows,
-                      table = Rotations(positions, pairs, theta, inverse)](const Launch& call) {
+  return make_kernel([&pool = prepare.pool, positions, pairs, rows, theta, inverse,
+                      table = std::make_unique<Rotations>()](const Launch& call) {
+    // At the first launch: a kernel that is prepared for its workspace alone costs no memory.
+    if (table->cos.empty()) table->fill(positions, pairs, theta, inverse);
     const T* x = call.in<T>(0);
     T* y = call.out<T>(0);
-    const float *cos = table.cos.data(), *sin = table.sin.data();
+    const float *cos = table->cos.data(), *sin = table->sin.data();
     parallel_for(pool, rows, rows_per_task(2 * pairs), [=](std::int64_t begin, std::int64_t end) {
       // Consecutive positions lie together in x and in the table: one loop up to the end of a
       // sequence instead of one a row, which may hold few pairs.

@@ -59,8 +59,12 @@ std::vector<Value> Graph::apply(Op op, std::span<const Value> inputs) {
   }
   const std::vector<TensorType> types = infer(op, types_of(ids));
 
-  Node node{
-      .op = nullptr, .inputs = std::move(ids), .outputs = {}, .scope = scope_, .phase = phase_};
+  Node node{.op = nullptr,
+            .inputs = std::move(ids),
+            .outputs = {},
+            .scope = scope_,
+            .phase = phase_,
+            .forward = forward_};
   const auto producer = static_cast<NodeId>(nodes_.size());
   std::vector<Value> outputs;
   for (const TensorType& type : types) {

@@ -71,6 +71,7 @@ struct Node {
   std::vector<ValueId> outputs;
   ScopeId scope = 0;
   Phase phase = Phase::forward;
+  NodeId forward = no_node;  // of a node made by autodiff: the node it helps to differentiate
 };
 
 // A typed operator graph in execution order: nodes only ever use values that exist already. The
@@ -124,6 +125,7 @@ class Graph {
   std::vector<std::string> scopes_;
   ScopeId scope_ = 0;
   Phase phase_ = Phase::forward;
+  NodeId forward_ = no_node;
 };
 
 // While alive, nodes and parameters are created under `name` (below the enclosing scope).
@@ -140,19 +142,26 @@ class Scope {
   ScopeId outer_;
 };
 
-// While alive, nodes are created in `phase`.
+// While alive, nodes are created in `phase`, as part of the gradient of node `forward` if one is
+// given.
 class PhaseScope {
  public:
-  PhaseScope(Graph& graph, Phase phase) : graph_(graph), outer_(graph.phase_) {
+  PhaseScope(Graph& graph, Phase phase, NodeId forward = no_node)
+      : graph_(graph), outer_(graph.phase_), outer_forward_(graph.forward_) {
     graph.phase_ = phase;
+    graph.forward_ = forward;
   }
-  ~PhaseScope() { graph_.phase_ = outer_; }
+  ~PhaseScope() {
+    graph_.phase_ = outer_;
+    graph_.forward_ = outer_forward_;
+  }
   PhaseScope(const PhaseScope&) = delete;
   PhaseScope& operator=(const PhaseScope&) = delete;
 
  private:
   Graph& graph_;
   Phase outer_;
+  NodeId outer_forward_;
 };
 
 }  // namespace ridge

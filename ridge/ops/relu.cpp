@@ -41,9 +41,7 @@ std::vector<TensorType> ReluGrad::infer(Types in) const {
   return {in[0]};
 }
 
-Cost ReluGrad::cost(Types in, Types out) const {
-  return streaming_cost(0, in, out);
-}
+Cost ReluGrad::cost(Types in, Types out) const { return streaming_cost(0, in, out); }
 
 void ReluGrad::reference(ReferenceCall& call) const {
   const auto &dy = call.inputs[0], &y = call.inputs[1], &dx = call.outputs[0];

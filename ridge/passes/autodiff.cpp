@@ -48,6 +48,7 @@ std::vector<Value> gradients(Value loss, std::span<const Value> wrt, float seed)
     if (!reached || !wanted) continue;
 
     const Scope scope(graph, node.scope);
+    const PhaseScope gradient_of(graph, Phase::backward, static_cast<NodeId>(n));
     GradBuilder builder(graph, node, output_grads, needed);
     const std::vector<Value> input_grads = grad(*node.op, builder);
     for (std::size_t i = 0; i < node.inputs.size() && i < input_grads.size(); ++i) {

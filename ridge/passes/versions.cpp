@@ -18,8 +18,7 @@ std::span<const Version> versions() {
 
 const Version& version_named(std::string_view name) {
   const auto found = std::ranges::find(versions(), name, &Version::name);
-  if (found == versions().end())
-    throw UsageError("there is no version '{}': choose v1", name);
+  if (found == versions().end()) throw UsageError("there is no version '{}': choose v1", name);
   if (!found->available)
     throw UsageError("version {} ({}) does not run yet: choose v1", name, found->description);
   return *found;

@@ -3,21 +3,63 @@
 #include <algorithm>
 
 namespace ridge {
+namespace {
+
+void raise(TensorBytes& most, const TensorBytes& now) {
+  most.inputs = std::max(most.inputs, now.inputs);
+  most.parameters = std::max(most.parameters, now.parameters);
+  most.gradients = std::max(most.gradients, now.gradients);
+  most.optimizer_state = std::max(most.optimizer_state, now.optimizer_state);
+  most.activations = std::max(most.activations, now.activations);
+  most.workspace = std::max(most.workspace, now.workspace);
+}
+
+}  // namespace
+
+std::size_t& TensorBytes::of(Role role) {
+  switch (role) {
+    case Role::input:
+      return inputs;
+    case Role::parameter:
+      return parameters;
+    case Role::gradient:
+      return gradients;
+    case Role::optimizer_state:
+      return optimizer_state;
+    case Role::activation:
+      break;
+  }
+  return activations;
+}
+
+std::size_t TensorBytes::total() const {
+  return inputs + parameters + gradients + optimizer_state + activations + workspace;
+}
+
+MemoryPlan plan_memory(const Graph& graph, const Lifetimes& lifetimes,
+                       std::span<const std::size_t> workspace) {
+  TensorBytes now;
+  for (ValueId id = 0; id < graph.value_count(); ++id)
+    if (graph.info(id).persistent) now.of(graph.info(id).role) += lifetimes.bytes[id];
+  MemoryPlan plan{.peak_bytes = now.total(), .at_peak = now, .at_most = now};
+  for (NodeId n = 0; n < graph.nodes().size(); ++n) {
+    for (const ValueId id : lifetimes.born[n]) now.of(graph.info(id).role) += lifetimes.bytes[id];
+    now.workspace = (workspace[n] + tensor_alignment - 1) / tensor_alignment * tensor_alignment;
+    raise(plan.at_most, now);
+    if (const std::size_t total = now.total(); total > plan.peak_bytes) {
+      plan.peak_bytes = total;
+      plan.peak_node = n;
+      plan.at_peak = now;
+    }
+    now.workspace = 0;
+    for (const ValueId id : lifetimes.dead[n]) now.of(graph.info(id).role) -= lifetimes.bytes[id];
+  }
+  return plan;
+}
 
 std::size_t peak_live_bytes(const Graph& graph, const Lifetimes& lifetimes,
                             std::span<const std::size_t> workspace) {
-  std::size_t live = 0;
-  for (ValueId id = 0; id < graph.value_count(); ++id)
-    if (graph.info(id).persistent) live += lifetimes.bytes[id];
-  std::size_t peak = live;
-  for (NodeId n = 0; n < graph.nodes().size(); ++n) {
-    for (const ValueId storage : lifetimes.born[n]) live += lifetimes.bytes[storage];
-    const std::size_t scratch =
-        (workspace[n] + tensor_alignment - 1) / tensor_alignment * tensor_alignment;
-    peak = std::max(peak, live + scratch);
-    for (const ValueId storage : lifetimes.dead[n]) live -= lifetimes.bytes[storage];
-  }
-  return peak;
+  return plan_memory(graph, lifetimes, workspace).peak_bytes;
 }
 
 }  // namespace ridge

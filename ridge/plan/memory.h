@@ -8,9 +8,34 @@
 
 namespace ridge {
 
-// The most bytes of tensors alive at once when the graph runs in its order and every value is
-// released after its last use: exactly what an executor's allocator will report as its peak.
+// Bytes of tensors by what they are for, as allocated.
+struct TensorBytes {
+  std::size_t inputs = 0;
+  std::size_t parameters = 0;
+  std::size_t gradients = 0;  // of parameters
+  std::size_t optimizer_state = 0;
+  std::size_t activations = 0;  // and their gradients: all that is born and dies within a step
+  std::size_t workspace = 0;
+
+  std::size_t& of(Role role);
+  std::size_t total() const;
+  bool operator==(const TensorBytes&) const = default;
+};
+
+struct MemoryPlan {
+  std::size_t peak_bytes = 0;
+  NodeId peak_node = no_node;  // the first that needs so much; no_node: nothing but what persists
+  TensorBytes at_peak;         // its total is peak_bytes
+  TensorBytes at_most;         // each at a moment of its own
+};
+
+// What is alive as the graph runs in its order and every value is released after its last use.
 // `workspace` is by node.
+MemoryPlan plan_memory(const Graph& graph, const Lifetimes& lifetimes,
+                       std::span<const std::size_t> workspace);
+
+// The most bytes of tensors alive at once: exactly what an executor's allocator will report as its
+// peak.
 std::size_t peak_live_bytes(const Graph& graph, const Lifetimes& lifetimes,
                             std::span<const std::size_t> workspace);
 

@@ -133,6 +133,7 @@ void Executor::run_node(NodeId n) {
     if (observers_.empty()) {
       step.kernel->launch(call);
     } else {
+      for (Observer* o : observers_) o->on_node_begin(graph_, n);
       const auto begin = Clock::now();
       step.kernel->launch(call);
       const auto end = Clock::now();

@@ -15,6 +15,8 @@ using Clock = std::chrono::steady_clock;
 class Observer {
  public:
   virtual ~Observer() = default;
+  // Immediately before a node's clock starts; on_node() follows when its kernel has returned.
+  virtual void on_node_begin(const Graph&, NodeId) {}
   virtual void on_node(const Graph&, NodeId, Clock::time_point /*begin*/,
                        Clock::time_point /*end*/) {}
   // A storage was allocated or released. An observer that joins late first hears of all that is

@@ -1,9 +1,6 @@
 #include "ridge/train/summary.h"
 
-#include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 namespace ridge {
 namespace {
@@ -122,20 +119,6 @@ Json system_json(const SystemInfo& system) {
 }
 
 }  // namespace
-
-Statistics statistics_of(std::span<const double> values) {
-  if (values.empty()) return {};
-  std::vector<double> sorted(values.begin(), values.end());
-  std::ranges::sort(sorted);
-  const std::size_t n = sorted.size();
-  Statistics s{.count = n, .min = sorted.front(), .max = sorted.back()};
-  s.mean = std::accumulate(sorted.begin(), sorted.end(), 0.0) / static_cast<double>(n);
-  s.median = n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
-  double squares = 0;
-  for (const double value : sorted) squares += (value - s.mean) * (value - s.mean);
-  if (n > 1) s.std_dev = std::sqrt(squares / static_cast<double>(n - 1));
-  return s;
-}
 
 std::string_view name_of(Outcome outcome) {
   switch (outcome) {

@@ -7,21 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "ridge/base/statistics.h"
 #include "ridge/train/options.h"
 #include "ridge/train/trainer.h"
 
 namespace ridge {
-
-struct Statistics {
-  std::size_t count = 0;
-  double mean = 0;
-  double median = 0;
-  double std_dev = 0;  // of a sample: over count - 1; 0 for fewer than two
-  double min = 0;
-  double max = 0;
-};
-
-Statistics statistics_of(std::span<const double> values);  // all zero for none
 
 enum class Outcome : std::uint8_t { completed, interrupted, diverged };
 std::string_view name_of(Outcome outcome);

@@ -56,12 +56,21 @@ StepCost cost_of_step(const Graph& graph, std::int64_t accumulation_steps) {
   return step;
 }
 
+TrainingGraph build_training(Graph& graph, const TrainOptions& options) {
+  version_named(options.version);
+  TrainingGraph built;
+  built.model = build_llama(graph, options.model(), options.batch_size, options.seq_len,
+                            options.compute_dtype());
+  built.step =
+      add_training_step(built.model.loss, adamw_of(options), options.gradient_accumulation_steps);
+  return built;
+}
+
 Trainer::Trainer(const TrainOptions& options, Device& device)
     : options_(options), adamw_(adamw_of(options)), graph_(std::make_unique<Graph>()) {
-  version_named(options.version);
-  model_ = build_llama(*graph_, options.model(), options.batch_size, options.seq_len,
-                       options.compute_dtype());
-  training_ = add_training_step(model_.loss, adamw_, options.gradient_accumulation_steps);
+  const TrainingGraph built = build_training(*graph_, options);
+  model_ = built.model;
+  training_ = built.step;
   data_ = open_tokens(options);
   executor_ = std::make_unique<Executor>(*graph_, device);
   executor_->initialize(static_cast<std::uint64_t>(options.seed));

@@ -28,6 +28,15 @@ struct StepReport {
   std::size_t live_bytes = 0;  // tensors alive when the step ended
 };
 
+// The values of a training graph, through which it is fed and read.
+struct TrainingGraph {
+  LanguageModel model;
+  TrainingStep step;
+};
+
+// Appends the whole of a training run's graph, as `options`, which are resolved, describe it.
+TrainingGraph build_training(Graph& graph, const TrainOptions& options);
+
 // A language model in training: graph, executor, data and position. Throws before it allocates or
 // writes anything if the options make no sense or the model does not fit in memory.
 class Trainer {

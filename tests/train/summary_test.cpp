@@ -40,25 +40,6 @@ RunRecord record() {
                            .optimizer = {.flops = 20, .causal_flops = 20}}};
 }
 
-TEST(Statistics, OfNoneOneAndSeveral) {
-  EXPECT_EQ(statistics_of({}).count, 0u);
-  EXPECT_EQ(statistics_of({}).median, 0);
-  const double one[] = {5};
-  EXPECT_EQ(statistics_of(one).mean, 5);
-  EXPECT_EQ(statistics_of(one).median, 5);
-  EXPECT_EQ(statistics_of(one).std_dev, 0);
-  const double several[] = {9, 2, 4, 5, 4, 7, 4, 5};
-  const Statistics s = statistics_of(several);
-  EXPECT_EQ(s.count, 8u);
-  EXPECT_DOUBLE_EQ(s.mean, 5);
-  EXPECT_DOUBLE_EQ(s.median, 4.5);
-  EXPECT_DOUBLE_EQ(s.std_dev, std::sqrt(32.0 / 7.0));
-  EXPECT_EQ(s.min, 2);
-  EXPECT_EQ(s.max, 9);
-  const double odd[] = {3, 1, 2};
-  EXPECT_EQ(statistics_of(odd).median, 2);
-}
-
 TEST(Summary, LeavesOutTheWarmUp) {
   const PerformanceSummary s = summarize(options(1), record());
   EXPECT_EQ(s.steps, 4);

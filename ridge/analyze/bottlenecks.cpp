@@ -1,0 +1,197 @@
+#include "ridge/analyze/bottlenecks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "ridge/base/error.h"
+#include "ridge/ops/op.h"
+#include "ridge/profile/node_stats.h"
+
+namespace ridge {
+namespace {
+
+constexpr double ns = 1e-9;
+
+// In what precision a node computes: products in their operands', everything else in f32, whatever
+// the dtype it loads and stores.
+DType compute_dtype(const Graph& graph, const Node& node) {
+  const bool in_bf16 = std::holds_alternative<MatMul>(node.op->variant()) &&
+                       graph.info(node.inputs[0]).type.dtype == DType::bf16;
+  return in_bf16 ? DType::bf16 : DType::f32;
+}
+
+double over(double a, double b) { return b > 0 ? a / b : 0; }
+
+// A ceiling that something exceeded was measured too low: others were using the machine. What was
+// reached is then the best known.
+void raise(Roof& roof, std::vector<std::string>& notes, const Recording& recording,
+           const std::vector<NodeStats>& nodes) {
+  const Graph& graph = *recording.graph;
+  std::map<std::string, std::string> raised;  // the last note on each ceiling is the highest
+  const auto raise_to = [&](double& ceiling, double seen, const std::string& what,
+                            const Node& node) {
+    if (seen <= ceiling) return;
+    raised[what] = fmt::format(
+        "{} in {} reached {:.1f} G{}/s, above the measured ceiling of {}, which is taken to be "
+        "that: measure again with ridge roofline while the machine is idle",
+        name_of(*node.op), graph.scope_name(node.scope), seen / 1e9,
+        what.ends_with("FLOP/s") ? "FLOP" : "B", what);
+    ceiling = seen;
+  };
+  for (const NodeStats& stats : nodes) {
+    const Node& node = graph.nodes()[stats.node];
+    const double seconds =
+        static_cast<double>(stats.total_ns) * ns / static_cast<double>(stats.calls);
+    if (seconds <= 0) continue;
+    const DType dtype = compute_dtype(graph, node);
+    raise_to(dtype == DType::bf16 ? roof.bf16_flops : roof.f32_flops,
+             static_cast<double>(stats.cost.causal_flops) / seconds,
+             fmt::format("{} FLOP/s", name_of(dtype)), node);
+    const auto bytes = static_cast<std::uint64_t>(stats.cost.bytes());
+    const std::string level = roof.level_of(bytes).name;
+    const auto found = std::ranges::find(roof.levels, level, &Roof::Level::name);
+    raise_to(found->bytes_per_second, static_cast<double>(bytes) / seconds, level + " bandwidth",
+             node);
+  }
+  roof.bf16_flops = std::max(roof.bf16_flops, roof.f32_flops);
+  for (std::size_t i = roof.levels.size(); i-- > 1;)
+    roof.levels[i - 1].bytes_per_second =
+        std::max(roof.levels[i - 1].bytes_per_second, roof.levels[i].bytes_per_second);
+  for (const auto& [what, note] : raised) notes.push_back(note);
+}
+
+Cost times(const Cost& cost, std::int64_t n) {
+  return {cost.flops * n, cost.causal_flops * n, cost.bytes_read * n, cost.bytes_written * n};
+}
+
+NodeBottleneck of_node(const Graph& graph, const NodeStats& stats, const Roof& roof,
+                       std::int64_t steps) {
+  const Node& node = graph.nodes()[stats.node];
+  NodeBottleneck result{.node = stats.node};
+  const std::string& scope = graph.scope_name(node.scope);
+  result.name = fmt::format("{}{}{}{}", scope, scope.empty() ? "" : ": ", name_of(*node.op),
+                            node.phase == Phase::backward ? " (backward)" : "");
+  const Roof::Level& level = roof.level_of(static_cast<std::uint64_t>(stats.cost.bytes()));
+  result.level = level.name;
+  Timed& t = result.timed;
+  t.calls = static_cast<double>(stats.calls) / static_cast<double>(steps);
+  t.seconds = static_cast<double>(stats.total_ns) * ns / static_cast<double>(steps);
+  t.compute_floor = t.calls * static_cast<double>(stats.cost.causal_flops) /
+                    roof.flops(compute_dtype(graph, node));
+  t.memory_floor = t.calls * static_cast<double>(stats.cost.bytes()) / level.bytes_per_second;
+  t.floor = std::max(t.compute_floor, t.memory_floor);
+  t.cost = times(stats.cost, std::max<std::int64_t>(1, (stats.calls + steps / 2) / steps));
+  const Bound bound = t.seconds < overhead_seconds * t.calls ? Bound::overhead
+                      : t.compute_floor > t.memory_floor     ? Bound::compute
+                                                             : Bound::memory;
+  t.seconds_by_bound[static_cast<std::size_t>(bound)] = t.seconds;
+  return result;
+}
+
+template <class Key>
+std::vector<NamedTime> grouped(const std::vector<NodeBottleneck>& nodes, const Key& key) {
+  std::map<std::string, Timed> groups;
+  for (const NodeBottleneck& node : nodes) groups[key(node.node)] += node.timed;
+  std::vector<NamedTime> result;
+  for (const auto& [name, timed] : groups) result.push_back({name, timed});
+  return result;
+}
+
+bool has_component(std::string_view scope, std::string_view wanted) {
+  while (true) {
+    const std::string_view component = scope.substr(0, scope.find('.'));
+    if (component == wanted) return true;
+    if (component.size() == scope.size()) return false;
+    scope.remove_prefix(component.size() + 1);
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(Bound bound) {
+  constexpr std::string_view names[] = {"compute", "memory", "overhead"};
+  return names[static_cast<std::size_t>(bound)];
+}
+
+Timed& Timed::operator+=(const Timed& other) {
+  calls += other.calls;
+  seconds += other.seconds;
+  compute_floor += other.compute_floor;
+  memory_floor += other.memory_floor;
+  floor += other.floor;
+  for (std::size_t i = 0; i < seconds_by_bound.size(); ++i)
+    seconds_by_bound[i] += other.seconds_by_bound[i];
+  cost += other.cost;
+  return *this;
+}
+
+double Timed::intensity() const {
+  return over(static_cast<double>(cost.flops), static_cast<double>(cost.bytes()));
+}
+
+Bound Timed::bound() const {
+  return static_cast<Bound>(std::ranges::max_element(seconds_by_bound) - seconds_by_bound.begin());
+}
+
+double BottleneckReport::flops_per_second() const {
+  return over(static_cast<double>(all.cost.causal_flops), step_seconds);
+}
+
+double BottleneckReport::mfu() const { return over(all.compute_floor, step_seconds); }
+
+double BottleneckReport::vendor_mfu() const {
+  return over(flops_per_second(), roof.vendor.flops_per_second.value_or(0));
+}
+
+std::string_view part_of(const Graph& graph, const Node& node) {
+  if (node.phase == Phase::optimizer) return "optimizer";
+  const std::string_view scope = graph.scope_name(node.scope);
+  if (has_component(scope, "attention")) return "attention";
+  if (has_component(scope, "feed_forward")) return "feed-forward";
+  if (scope.ends_with("norm")) return "norm";
+  for (const std::string_view end : {"embedding", "output", "loss"})
+    if (has_component(scope, end)) return "embedding and output";
+  return "other";
+}
+
+BottleneckReport analyze_bottlenecks(const Recording& recording, const Roof& roof) {
+  const Graph& graph = *recording.graph;
+  const StepTime time = step_time(recording);
+  if (time.steps == 0)
+    throw UsageError("the profile has no finished step: record at least one to find bottlenecks");
+  const std::vector<NodeStats> nodes = node_stats(recording);
+  const auto per_step = [&](std::int64_t total_ns) {
+    return static_cast<double>(total_ns) * ns / static_cast<double>(time.steps);
+  };
+  BottleneckReport report{.steps = time.steps,
+                          .step_seconds = per_step(time.total_ns),
+                          .between_nodes = per_step(time.between_nodes_ns),
+                          .outside_phases = per_step(time.outside_phases_ns),
+                          .roof = roof};
+  raise(report.roof, report.notes, recording, nodes);
+  for (const NodeStats& stats : nodes) {
+    report.nodes.push_back(of_node(graph, stats, report.roof, time.steps));
+    report.all += report.nodes.back().timed;
+  }
+  if (const auto peak = roof.vendor.flops_per_second; peak && report.flops_per_second() > *peak) {
+    report.notes.push_back(fmt::format(
+        "the run reached {:.1f} GFLOP/s, above the vendor's peak as given: check --peak-tflops",
+        report.flops_per_second() / 1e9));
+    report.roof.vendor.flops_per_second = report.flops_per_second();
+  }
+  report.operators =
+      grouped(report.nodes, [&](NodeId n) { return std::string(name_of(*graph.nodes()[n].op)); });
+  std::ranges::stable_sort(report.operators, std::greater{},
+                           [](const NamedTime& row) { return row.timed.above_floor(); });
+  report.parts = grouped(report.nodes,
+                         [&](NodeId n) { return std::string(part_of(graph, graph.nodes()[n])); });
+  std::ranges::stable_sort(report.parts, std::greater{},
+                           [](const NamedTime& row) { return row.timed.seconds; });
+  report.memory = memory_use(recording);
+  report.findings = find_improvements(recording, report);
+  return report;
+}
+
+}  // namespace ridge

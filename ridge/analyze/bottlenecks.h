@@ -1,0 +1,122 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ridge/analyze/ceilings.h"
+#include "ridge/graph/op_rules.h"
+#include "ridge/profile/recording.h"
+
+namespace ridge {
+
+// What keeps an operator from being faster.
+enum class Bound : std::uint8_t {
+  compute,   // its FLOPs, at the peak rate, take longer than its bytes
+  memory,    // the other way round
+  overhead,  // a call is so short that starting it is what it costs
+};
+std::string_view name_of(Bound bound);
+
+// A call that takes less is bound by overhead: handing a loop to other threads and back costs some
+// microseconds by itself.
+inline constexpr double overhead_seconds = 5e-6;
+
+// The least time that nodes can take, and the time that they took, in seconds per training step.
+// The floor of a node is the larger of two: its FLOPs over the peak rate of its dtype, and its
+// bytes over the bandwidth of the nearest memory level that holds them all. FLOPs are those that a
+// causal mask leaves necessary; bytes are each operand read and each result written once.
+struct Timed {
+  double calls = 0;  // per step
+  double seconds = 0;
+  double compute_floor = 0, memory_floor = 0;  // sums over nodes
+  double floor = 0;                            // sum of each node's larger one
+  std::array<double, 3> seconds_by_bound{};
+  Cost cost;  // of one step
+
+  Timed& operator+=(const Timed& other);
+  double above_floor() const { return seconds > floor ? seconds - floor : 0; }
+  double ratio() const { return floor > 0 ? seconds / floor : 0; }  // 0: there is no floor
+  double intensity() const;  // FLOPs per byte; 0 if it moves none
+  Bound bound() const;       // of most of its time
+};
+
+struct NodeBottleneck {
+  NodeId node = 0;
+  std::string name;   // "layers.0.attention: softmax"
+  std::string level;  // that holds its working set
+  Timed timed;
+};
+
+struct NamedTime {
+  std::string name;
+  Timed timed;
+};
+
+// Something to do, or to know, about the time of a step.
+struct Finding {
+  enum class Kind : std::uint8_t { rewrite, kernel, dispatch, feeding } kind = Kind::rewrite;
+  std::string name;                   // "flash attention"
+  double share = 0;                   // of the step, of the nodes it is about
+  double seconds = 0;                 // of them
+  double ratio = 0;                   // of their time to their floor; 0: none
+  double seconds_saved = 0;           // estimated, per step
+  double bytes_saved = 0;             // not moved any more, per step
+  double floor_saved = 0;             // by which the nodes' floor falls, in seconds
+  double kernels_saved = 0;           // calls per step
+  std::int64_t activation_bytes = 0;  // memory not held any more for the backward pass
+  std::string text;                   // all of it in words
+};
+
+// Who holds the memory of a step, read off the graph, and where it peaked.
+struct MemoryUse {
+  std::uint64_t peak_bytes = 0;  // 0 if memory was not recorded
+  Phase peak_phase = Phase::forward;
+  std::string peak_owner;  // what was allocated when the peak was reached
+  std::int64_t parameters = 0, gradients = 0, optimizer_state = 0;
+  std::int64_t activations = 0;  // kept from the forward for the backward pass
+  std::int64_t quadratic = 0;    // those of them that grow with the square of seq_len
+  std::int64_t saved_by_flash = 0, saved_by_checkpointing = 0, saved_by_bf16 = 0,
+               saved_by_fusion = 0;
+};
+
+struct BottleneckReport {
+  std::int64_t steps = 0;
+  double step_seconds = 0;  // mean; equal to `all` and the two gaps below together
+  double between_nodes = 0, outside_phases = 0;
+  Timed all;
+  Roof roof;                          // raised where an operator was faster
+  std::vector<std::string> notes;     // such as that it was raised
+  std::vector<NodeBottleneck> nodes;  // in the graph's order
+  std::vector<NamedTime> operators;   // most time above the floor first
+  std::vector<NamedTime> parts;       // attention, feed-forward, ..., most time first
+  std::vector<Finding> findings;      // most worth first
+  MemoryUse memory;
+
+  double share(double seconds) const { return step_seconds > 0 ? seconds / step_seconds : 0; }
+  double flops_per_second() const;  // necessary FLOPs over the step's time
+  // Model FLOPs utilisation: the time that the necessary FLOPs would take, each at the measured
+  // peak of its dtype, over the step's time. At most 1, because `roof` is no lower than what was
+  // seen.
+  double mfu() const;
+  double vendor_mfu() const;  // of the vendor's peak; 0 if that is not given
+};
+
+// The recording has at least one step; UsageError if it has none.
+BottleneckReport analyze_bottlenecks(const Recording& recording, const Roof& roof);
+
+// The `top` nodes and operators of the most time above their floors.
+std::string bottleneck_text(const BottleneckReport& report, std::size_t top = 8);
+std::string bottleneck_json(const BottleneckReport& report);  // bottlenecks.json
+
+// Of which part of a transformer a node is: "attention", "feed-forward", "norm",
+// "embedding and output", "optimizer" or "other". By its phase and module scope.
+std::string_view part_of(const Graph& graph, const Node& node);
+
+// Findings about a report whose other members are filled in.
+std::vector<Finding> find_improvements(const Recording& recording, const BottleneckReport& report);
+MemoryUse memory_use(const Recording& recording);
+
+}  // namespace ridge

@@ -1,0 +1,268 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "ridge/analyze/bottlenecks.h"
+#include "ridge/base/units.h"
+#include "ridge/profile/text_table.h"
+
+namespace ridge {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+std::string megabytes(double bytes) { return fmt::format("{:.1f} MB", bytes / 1e6); }
+std::string megabytes(std::int64_t bytes) { return megabytes(static_cast<double>(bytes)); }
+
+TextRow time_row(const BottleneckReport& report, const std::string& name, const Timed& t) {
+  return {name,
+          format_duration(t.seconds),
+          percent(report.share(t.seconds)),
+          format_duration(t.floor),
+          t.floor > 0 ? fmt::format("{:.1f}x", t.ratio()) : "",
+          format_duration(t.above_floor()),
+          fmt::format("{:.2f}", t.intensity()),
+          std::string(name_of(t.bound()))};
+}
+
+std::string time_table(const BottleneckReport& report, const std::string& what,
+                       const std::vector<NamedTime>& rows) {
+  const TextColumn columns[] = {{what, true, 48}, {"Time"},          {"Share"},
+                                {"Floor"},        {"Ratio"},         {"Above floor"},
+                                {"FLOP/byte"},    {"Bound by", true}};
+  std::vector<TextRow> cells;
+  for (const NamedTime& row : rows) cells.push_back(time_row(report, row.name, row.timed));
+  return text_table(columns, cells);
+}
+
+std::vector<NamedTime> first(std::vector<NamedTime> rows, std::size_t top) {
+  if (rows.size() > top) rows.resize(top);
+  return rows;
+}
+
+std::vector<NamedTime> worst_nodes(const BottleneckReport& report, std::size_t top) {
+  std::vector<NamedTime> rows;
+  for (const NodeBottleneck& node : report.nodes) rows.push_back({node.name, node.timed});
+  std::ranges::stable_sort(rows, std::greater{},
+                           [](const NamedTime& row) { return row.timed.above_floor(); });
+  return first(std::move(rows), top);
+}
+
+double bound_share(const BottleneckReport& report, Bound bound) {
+  return report.share(report.all.seconds_by_bound[static_cast<std::size_t>(bound)]);
+}
+
+// The workshop's three classes.
+std::string_view class_of(double intensity) {
+  return intensity < 10     ? "memory-bound, below 10"
+         : intensity <= 100 ? "mixed, 10 to 100"
+                            : "compute-bound, above 100";
+}
+
+std::string primary_bottleneck(const BottleneckReport& report) {
+  std::vector<std::pair<double, std::string>> shares{
+      {bound_share(report, Bound::memory), "memory bandwidth"},
+      {bound_share(report, Bound::compute), "compute"},
+      {bound_share(report, Bound::overhead) + report.share(report.between_nodes),
+       "launch overhead"},
+      {report.share(report.outside_phases), "data loading"}};
+  std::ranges::stable_sort(shares, std::greater{});
+  std::vector<std::string> words;
+  for (const auto& [share, name] : shares)
+    words.push_back(fmt::format("{} {}", name, percent(share)));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::string ranked_rewrites(const BottleneckReport& report) {
+  std::vector<std::string> words;
+  for (const Finding& f : report.findings)
+    if (f.kind == Finding::Kind::rewrite)
+      words.push_back(fmt::format("{} {}", f.name, percent(report.share(f.seconds_saved))));
+  return words.empty() ? "none of those known" : fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::string ranked_memory(const MemoryUse& m) {
+  std::vector<std::pair<std::int64_t, std::string>> savings{
+      {m.saved_by_checkpointing, "gradient checkpointing"},
+      {m.saved_by_flash, "flash attention"},
+      {m.saved_by_bf16, "bf16 activations"},
+      {m.saved_by_fusion, "fused kernels"}};
+  std::ranges::stable_sort(savings, std::greater{});
+  std::vector<std::string> words;
+  for (const auto& [bytes, name] : savings)
+    words.push_back(fmt::format("{} {}", name, megabytes(bytes)));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+// Questions of the workshop's exercises, answered by this run.
+std::vector<std::pair<std::string, std::string>> answers(const BottleneckReport& report) {
+  const MemoryUse& m = report.memory;
+  std::vector<std::string> parts;
+  for (const NamedTime& part : report.parts)
+    parts.push_back(fmt::format("{} {}", part.name, percent(report.share(part.timed.seconds))));
+  std::vector<std::pair<std::string, std::string>> list{
+      {"What holds the step back?", primary_bottleneck(report)},
+      {"Where does its time go?", fmt::format("{}", fmt::join(parts, ", "))},
+      {"Which fusions would help, by estimated time?", ranked_rewrites(report)},
+      {"How many FLOPs does it do per byte?",
+       fmt::format("{:.1f} ({})", report.all.intensity(), class_of(report.all.intensity()))},
+      {"How does its memory grow?",
+       fmt::format(
+           "{} of the {} kept for the backward pass with batch_size and seq_len, {} with "
+           "batch_size and the square of seq_len; parameters, gradients and optimizer state "
+           "({}) with neither",
+           megabytes(m.activations - m.quadratic), megabytes(m.activations), megabytes(m.quadratic),
+           megabytes(m.parameters + m.gradients + m.optimizer_state))},
+      {"What would save memory, by bytes not kept?", ranked_memory(m)}};
+  if (m.peak_bytes > 0)
+    list.emplace_back("When is memory at its peak?",
+                      fmt::format("at {} in the {} phase, when {} was allocated",
+                                  megabytes(static_cast<double>(m.peak_bytes)),
+                                  name_of(m.peak_phase), printable(m.peak_owner)));
+  return list;
+}
+
+std::string utilisation(const BottleneckReport& report) {
+  std::string text = fmt::format("{:.1f} GFLOP/s, MFU {} of the measured peak",
+                                 report.flops_per_second() / 1e9, percent(report.mfu()));
+  if (report.vendor_mfu() > 0)
+    text += fmt::format(", {} of the vendor's", percent(report.vendor_mfu()));
+  return text;
+}
+
+Json timed_json(const BottleneckReport& report, const Timed& t) {
+  return {{"calls", t.calls},
+          {"seconds", t.seconds},
+          {"share", report.share(t.seconds)},
+          {"floor_seconds", t.floor},
+          {"compute_floor_seconds", t.compute_floor},
+          {"memory_floor_seconds", t.memory_floor},
+          {"ratio", t.ratio()},
+          {"above_floor_seconds", t.above_floor()},
+          {"flops", t.cost.flops},
+          {"necessary_flops", t.cost.causal_flops},
+          {"bytes_read", t.cost.bytes_read},
+          {"bytes_written", t.cost.bytes_written},
+          {"arithmetic_intensity", t.intensity()},
+          {"bound", name_of(t.bound())}};
+}
+
+Json rows_json(const BottleneckReport& report, const std::vector<NamedTime>& rows) {
+  Json json = Json::array();
+  for (const NamedTime& row : rows) {
+    Json entry{{"name", row.name}};
+    entry.update(timed_json(report, row.timed));
+    json.push_back(std::move(entry));
+  }
+  return json;
+}
+
+Json nodes_json(const BottleneckReport& report) {
+  Json json = Json::array();
+  for (const NodeBottleneck& node : report.nodes) {
+    Json entry{{"node", node.node}, {"name", node.name}, {"working_set_fits", node.level}};
+    entry.update(timed_json(report, node.timed));
+    json.push_back(std::move(entry));
+  }
+  return json;
+}
+
+Json findings_json(const BottleneckReport& report) {
+  constexpr std::string_view kinds[] = {"rewrite", "kernel", "dispatch", "feeding"};
+  Json json = Json::array();
+  for (const Finding& f : report.findings)
+    json.push_back({{"kind", kinds[static_cast<std::size_t>(f.kind)]},
+                    {"name", f.name},
+                    {"text", f.text},
+                    {"share", f.share},
+                    {"seconds", f.seconds},
+                    {"ratio", f.ratio},
+                    {"estimated_seconds_saved", f.seconds_saved},
+                    {"estimated_share_saved", report.share(f.seconds_saved)},
+                    {"floor_seconds_saved", f.floor_saved},
+                    {"bytes_saved", f.bytes_saved},
+                    {"kernels_saved", f.kernels_saved},
+                    {"activation_bytes_saved", f.activation_bytes}});
+  return json;
+}
+
+Json memory_json(const MemoryUse& m) {
+  return {{"peak_bytes", m.peak_bytes},
+          {"peak_phase", name_of(m.peak_phase)},
+          {"peak_owner", m.peak_owner},
+          {"parameter_bytes", m.parameters},
+          {"gradient_bytes", m.gradients},
+          {"optimizer_state_bytes", m.optimizer_state},
+          {"activation_bytes", m.activations},
+          {"activation_bytes_quadratic_in_seq_len", m.quadratic},
+          {"saved_by_flash_attention", m.saved_by_flash},
+          {"saved_by_checkpointing", m.saved_by_checkpointing},
+          {"saved_by_bf16", m.saved_by_bf16},
+          {"saved_by_fusion", m.saved_by_fusion}};
+}
+
+Json roof_json(const Roof& roof) {
+  Json levels = Json::array();
+  for (const Roof::Level& level : roof.levels)
+    levels.push_back({{"level", level.name},
+                      {"capacity_bytes", level.capacity},
+                      {"bytes_per_second", level.bytes_per_second}});
+  Json json{{"threads", roof.threads},
+            {"f32_flops_per_second", roof.f32_flops},
+            {"bf16_flops_per_second", roof.bf16_flops},
+            {"levels", levels}};
+  if (roof.vendor.flops_per_second) json["vendor_flops_per_second"] = *roof.vendor.flops_per_second;
+  if (roof.vendor.bytes_per_second) json["vendor_bytes_per_second"] = *roof.vendor.bytes_per_second;
+  return json;
+}
+
+}  // namespace
+
+std::string bottleneck_text(const BottleneckReport& report, std::size_t top) {
+  std::string text = fmt::format("Bottlenecks: {} a step over {} steps, floor {}, {}\n",
+                                 format_duration(report.step_seconds), report.steps,
+                                 format_duration(report.all.floor), utilisation(report));
+  for (const std::string& note : report.notes) text += fmt::format("Note: {}\n", note);
+  text += "\n" + time_table(report, "Part", report.parts);
+  text += fmt::format("Between operators {}, outside the phases {}\n",
+                      percent(report.share(report.between_nodes)),
+                      percent(report.share(report.outside_phases)));
+  text += "\n" + time_table(report, "Operator", first(report.operators, top));
+  text += "\n" + time_table(report, "Node", worst_nodes(report, top));
+  text += "\nFindings, by estimated worth:\n";
+  for (std::size_t i = 0; i < report.findings.size(); ++i)
+    text += fmt::format("{:>3}. {}\n", i + 1, report.findings[i].text);
+  if (report.findings.empty()) text += "  none\n";
+  text += "\nQuestions:\n";
+  for (const auto& [question, answer] : answers(report))
+    text += fmt::format("  {}\n    {}\n", question, answer);
+  return text;
+}
+
+std::string bottleneck_json(const BottleneckReport& report) {
+  Json questions = Json::array();
+  for (const auto& [question, answer] : answers(report))
+    questions.push_back({{"question", question}, {"answer", answer}});
+  const Json json{{"steps", report.steps},
+                  {"step_seconds", report.step_seconds},
+                  {"between_operators_seconds", report.between_nodes},
+                  {"outside_phases_seconds", report.outside_phases},
+                  {"flops_per_second", report.flops_per_second()},
+                  {"mfu", report.mfu()},
+                  {"vendor_mfu", report.vendor_mfu() > 0 ? Json(report.vendor_mfu()) : Json()},
+                  {"roof", roof_json(report.roof)},
+                  {"notes", report.notes},
+                  {"all", timed_json(report, report.all)},
+                  {"parts", rows_json(report, report.parts)},
+                  {"operators", rows_json(report, report.operators)},
+                  {"findings", findings_json(report)},
+                  {"questions", questions},
+                  {"memory", memory_json(report.memory)},
+                  {"nodes", nodes_json(report)}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ridge

@@ -1,0 +1,191 @@
+#include "ridge/analyze/plan.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "ridge/analyze/bottlenecks.h"
+#include "ridge/base/error.h"
+#include "ridge/base/units.h"
+#include "ridge/ops/op.h"
+#include "ridge/plan/lifetimes.h"
+
+namespace ridge {
+namespace {
+
+MemoryPlan predict_memory(const Graph& graph, const KernelNeeds& needs) {
+  return plan_memory(graph, lifetimes_of(graph), needs.workspace);
+}
+
+std::optional<Place> place_of(const Graph& graph, NodeId n) {
+  if (n == no_node) return std::nullopt;
+  const Node& node = graph.nodes()[n];
+  return Place{std::string(name_of(node.phase)), graph.scope_name(node.scope),
+               std::string(name_of(*node.op))};
+}
+
+// Each node's work fits 63 bits because tensors are bounded; that of many absurd ones may not.
+StepCost checked_cost(const Graph& graph, std::int64_t accumulation) {
+  constexpr double most = 0x1p62;
+  double flops = 0, bytes = 0;
+  for (const Node& node : graph.nodes()) {
+    const Cost once = cost(graph, node);
+    flops += static_cast<double>(once.flops);
+    bytes += static_cast<double>(once.bytes());
+  }
+  if (const double work = std::max(flops, bytes) * static_cast<double>(accumulation); work > most)
+    throw UsageError(
+        "a step of {}FLOPs that moves {}B is beyond what can be counted: make the model, the batch "
+        "or --gradient-accumulation-steps smaller",
+        format_si(flops * static_cast<double>(accumulation)),
+        format_si(bytes * static_cast<double>(accumulation)));
+  StepCost step;
+  for (const Node& node : graph.nodes()) {
+    Cost work = cost(graph, node);
+    const std::int64_t times = node.phase == Phase::optimizer ? 1 : accumulation;
+    work.flops *= times;
+    work.causal_flops *= times;
+    work.bytes_read *= times;
+    work.bytes_written *= times;
+    Cost& sum = node.phase == Phase::forward    ? step.forward
+                : node.phase == Phase::backward ? step.backward
+                                                : step.optimizer;
+    sum += work;
+  }
+  return step;
+}
+
+// The peak at a batch size; nothing if that is refused as absurd.
+std::optional<std::size_t> peak_at(TrainOptions options, Device& device, std::int64_t batch) {
+  options.batch_size = batch;
+  try {
+    options.resolve();
+  } catch (const UsageError&) {
+    return std::nullopt;
+  }
+  Graph graph;
+  build_training(graph, options);
+  return predict_memory(graph, kernel_needs(graph, device)).peak_bytes;
+}
+
+}  // namespace
+
+KernelNeeds kernel_needs(const Graph& graph, Device& device) {
+  struct Prepared {
+    const Op* op;
+    std::vector<TensorType> in, out;
+    std::size_t workspace;
+    bool has_kernel;
+  };
+  // The layers of a model repeat each other: few of its nodes differ.
+  std::map<std::pair<std::string_view, std::int64_t>, std::vector<Prepared>> seen;
+  KernelNeeds needs;
+  for (const Node& node : graph.nodes()) {
+    std::vector<TensorType> in = graph.types_of(node.inputs), out = graph.types_of(node.outputs);
+    std::vector<Prepared>& alike = seen[{name_of(*node.op), out.empty() ? 0 : out[0].numel()}];
+    auto known = std::ranges::find_if(alike, [&](const Prepared& p) {
+      return p.op->variant() == node.op->variant() && p.in == in && p.out == out;
+    });
+    if (known == alike.end()) {
+      const PreparedKernel kernel = device.prepare(*node.op, in, out);
+      alike.push_back({node.op.get(), std::move(in), std::move(out), kernel.workspace,
+                       kernel.kernel != nullptr});
+      known = std::prev(alike.end());
+    }
+    needs.workspace.push_back(known->workspace);
+    needs.has_kernel.push_back(known->has_kernel);
+  }
+  return needs;
+}
+
+double least_seconds(const Graph& graph, const Node& node, const Roof& roof) {
+  // Products compute in the dtype of their operands, everything else in f32.
+  const bool in_bf16 = std::holds_alternative<MatMul>(node.op->variant()) &&
+                       graph.info(node.inputs[0]).type.dtype == DType::bf16;
+  const Cost work = cost(graph, node);
+  const double rate = roof.flops(in_bf16 ? DType::bf16 : DType::f32);
+  const Roof::Level& level = roof.level_of(static_cast<std::uint64_t>(work.bytes()));
+  return std::max({overhead_seconds, static_cast<double>(work.causal_flops) / rate,
+                   static_cast<double>(work.bytes()) / level.bytes_per_second});
+}
+
+TrainingPlan plan_training(const TrainOptions& options, Device& device, const Roof* roof) {
+  Graph graph;
+  build_training(graph, options);
+  const KernelNeeds needs = kernel_needs(graph, device);
+  TrainingPlan plan;
+  plan.parameter_count = options.model().parameter_count();
+  plan.memory = predict_memory(graph, needs);
+  plan.where = place_of(graph, plan.memory.peak_node);
+  plan.cost = checked_cost(graph, options.gradient_accumulation_steps);
+  double seconds = 0;
+  for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
+    if (!needs.has_kernel[n]) continue;
+    const Node& node = graph.nodes()[n];
+    const std::int64_t times =
+        node.phase == Phase::optimizer ? 1 : options.gradient_accumulation_steps;
+    plan.launches += times;
+    if (roof) seconds += static_cast<double>(times) * least_seconds(graph, node, *roof);
+  }
+  if (roof) plan.seconds_at_best = seconds;
+  return plan;
+}
+
+BatchLimit largest_batch(TrainOptions options, Device& device, std::size_t budget) {
+  const std::size_t least = peak_at(options, device, 1).value();
+  if (least > budget)
+    throw OutOfMemoryError(
+        "not even a batch of 1 fits in {}: it needs {}; use a smaller model or sequence",
+        format_bytes(budget), format_bytes(least));
+  BatchLimit limit{.batch_size = 1, .peak_bytes = least};
+  // Everything grows with the batch, so that the sizes that fit are all those up to the limit.
+  std::int64_t too_many = 0;  // once known
+  for (std::int64_t step = 1; too_many - limit.batch_size != 1;) {
+    const std::int64_t batch =
+        too_many == 0 ? limit.batch_size + step : std::midpoint(limit.batch_size, too_many);
+    const std::optional<std::size_t> peak = peak_at(options, device, batch);
+    if (peak && *peak <= budget) {
+      limit.batch_size = batch;
+      limit.peak_bytes = *peak;
+      step *= 2;
+    } else {
+      too_many = batch;
+      limit.next_peak_bytes = peak;
+    }
+  }
+  return limit;
+}
+
+std::size_t parse_bytes(std::string_view text) {
+  struct Unit {
+    std::string_view name;
+    double bytes;
+  };
+  constexpr std::array<Unit, 11> units{{{"", 1},
+                                        {"B", 1},
+                                        {"KB", 1e3},
+                                        {"kB", 1e3},
+                                        {"MB", 1e6},
+                                        {"GB", 1e9},
+                                        {"TB", 1e12},
+                                        {"KiB", 0x1p10},
+                                        {"MiB", 0x1p20},
+                                        {"GiB", 0x1p30},
+                                        {"TiB", 0x1p40}}};
+  double number = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string_view suffix = text.substr(static_cast<std::size_t>(end - text.data()));
+  suffix.remove_prefix(std::min(suffix.find_first_not_of(' '), suffix.size()));
+  const auto* const unit = std::ranges::find(units, suffix, &Unit::name);
+  if (fault != std::errc() || unit == units.end())
+    throw UsageError("'{}' is no amount of memory; write it as 16GB, 1.5GiB or 500MB", text);
+  const double bytes = number * unit->bytes;
+  if (!(bytes >= 1 && bytes < 0x1p63))
+    throw UsageError("'{}' is not between 1 byte and 2^63", text);
+  return static_cast<std::size_t>(bytes);
+}
+
+}  // namespace ridge

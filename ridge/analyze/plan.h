@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ridge/analyze/ceilings.h"
+#include "ridge/plan/memory.h"
+#include "ridge/run/device.h"
+#include "ridge/train/options.h"
+#include "ridge/train/trainer.h"
+
+namespace ridge {
+
+// What kernels will ask for, without keeping any.
+struct KernelNeeds {
+  std::vector<std::size_t> workspace;  // by node
+  std::vector<bool> has_kernel;        // by node: false where there is nothing to run
+};
+
+// Prepares each distinct operator once, on its exact types, and drops it again; nothing is
+// allocated on the device.
+KernelNeeds kernel_needs(const Graph& graph, Device& device);
+
+// A moment of a step, in the words of its graph.
+struct Place {
+  std::string phase, module, op;
+};
+
+// What one training step will need, read off its graph alone: nothing runs and no tensor is
+// allocated, so that it takes no time and no memory to plan what would never fit.
+struct TrainingPlan {
+  std::int64_t parameter_count = 0;
+  MemoryPlan memory;           // its peak is what the run will measure, to the byte
+  std::optional<Place> where;  // of the peak; none if nothing but what persists is alive then
+  StepCost cost;               // bytes: each operand of each kernel once
+  std::int64_t launches = 0;   // of kernels in a step
+  // What the step takes if every kernel reaches the ceilings of its machine, or the few
+  // microseconds that starting it costs; unknown without ceilings.
+  std::optional<double> seconds_at_best;
+};
+
+// `options` are resolved. UsageError if the work of a step is beyond what 63 bits count.
+TrainingPlan plan_training(const TrainOptions& options, Device& device, const Roof* roof = nullptr);
+
+// The least time for one run of a node: the largest of its necessary FLOPs over the peak rate of
+// its dtype, its bytes over the bandwidth of the nearest memory level that holds them, and what
+// starting a kernel costs.
+double least_seconds(const Graph& graph, const Node& node, const Roof& roof);
+
+// The largest batch whose peak is within a budget, and what one more sequence would need; that is
+// unknown only if no larger batch is accepted at all.
+struct BatchLimit {
+  std::int64_t batch_size = 0;
+  std::size_t peak_bytes = 0;
+  std::optional<std::size_t> next_peak_bytes;
+};
+
+// OutOfMemoryError if not even one sequence fits.
+BatchLimit largest_batch(TrainOptions options, Device& device, std::size_t budget);
+
+// "16GB" (10^9 bytes), "1.5 GiB" (2^30), "4096"; UsageError for anything else.
+std::size_t parse_bytes(std::string_view text);
+
+}  // namespace ridge

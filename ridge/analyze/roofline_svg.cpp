@@ -1,0 +1,160 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ridge/analyze/roofline.h"
+#include "ridge/base/units.h"
+#include "ridge/profile/text_table.h"
+
+namespace ridge {
+namespace {
+
+constexpr double width = 960, height = 600;
+constexpr double left = 84, right = 190, top = 56, bottom = 64;  // margins
+constexpr std::size_t labelled_points = 12;
+
+constexpr std::string_view style = R"(<style>
+svg { --ground:#ffffff; --ink:#1f2328; --faint:#6b7280; --grid:#e5e7eb; --roof:#374151; --bf16:#7c3aed;
+  --vendor:#b45309; --point:#2563eb; font:12px system-ui,-apple-system,"Segoe UI",sans-serif }
+@media (prefers-color-scheme: dark) { svg { --ground:#0d1117; --ink:#e6edf3; --faint:#9198a1;
+  --grid:#21262d; --roof:#c9d1d9; --bf16:#b392f0; --vendor:#e3a857; --point:#58a6ff } }
+.ground { fill:var(--ground) } text { fill:var(--ink) } .faint { fill:var(--faint) }
+.title { font-size:16px; font-weight:600 } .grid { stroke:var(--grid) } path { fill:none }
+.roof { stroke:var(--roof); stroke-width:2 } .cache { stroke:var(--faint); stroke-dasharray:3 4 }
+.bf16 { stroke:var(--bf16); stroke-width:2 } .vendor { stroke:var(--vendor); stroke-dasharray:8 5 }
+circle { fill:var(--point); fill-opacity:.55; stroke:var(--point) } circle:hover { fill-opacity:.9 }
+.name { font-size:11px; paint-order:stroke; stroke:var(--ground); stroke-width:3px }
+</style>
+)";
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : printable(text)) {
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += c;
+  }
+  return out;
+}
+
+struct Axes {
+  RooflineRange range;
+
+  double x(double intensity) const {
+    return left + (width - left - right) * std::log(intensity / range.min_intensity) /
+                      std::log(range.max_intensity / range.min_intensity);
+  }
+  double y(double rate) const {
+    return height - bottom -
+           (height - top - bottom) * std::log(rate / range.min_rate) /
+               std::log(range.max_rate / range.min_rate);
+  }
+};
+
+std::string grid(const Axes& axes) {
+  const RooflineRange& r = axes.range;
+  std::string svg;
+  for (double i = r.min_intensity; i <= r.max_intensity * 1.001; i *= 10)
+    svg += fmt::format(
+        "<path class=\"grid\" d=\"M{0:.1f} {1:.1f}V{2:.1f}\"/><text class=\"faint\" x=\"{0:.1f}\" "
+        "y=\"{3:.1f}\" text-anchor=\"middle\">{4:g}</text>\n",
+        axes.x(i), top, height - bottom, height - bottom + 18, i);
+  for (double rate = r.min_rate; rate <= r.max_rate * 1.001; rate *= 10)
+    svg += fmt::format(
+        "<path class=\"grid\" d=\"M{0:.1f} {1:.1f}H{2:.1f}\"/><text class=\"faint\" x=\"{3:.1f}\" "
+        "y=\"{4:.1f}\" text-anchor=\"end\">{5}FLOP/s</text>\n",
+        left, axes.y(rate), width - right, left - 8, axes.y(rate) + 4, format_si(rate));
+  return svg + fmt::format(
+                   "<text class=\"faint\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">"
+                   "arithmetic intensity, FLOP/byte</text>\n",
+                   (left + width - right) / 2, height - bottom + 42);
+}
+
+std::string label(double x, double y, std::string_view css, const std::string& text) {
+  return fmt::format("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", css, x, y,
+                     escaped(text));
+}
+
+// From the bottom or left edge up the slope of a bandwidth to a peak.
+std::string slope(const Axes& axes, double bandwidth, double peak, std::string_view css) {
+  const RooflineRange& r = axes.range;
+  const double from = std::max(r.min_intensity, r.min_rate / bandwidth);
+  const double to = std::min(r.max_intensity, peak / bandwidth);
+  if (from >= to) return "";
+  return fmt::format("<path class=\"{}\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\"/>\n", css, axes.x(from),
+                     axes.y(from * bandwidth), axes.x(to), axes.y(to * bandwidth));
+}
+
+std::string flat(const Axes& axes, double bandwidth, double peak, std::string_view css,
+                 const std::string& name) {
+  const double from = std::max(axes.range.min_intensity, peak / bandwidth);
+  const double y = axes.y(peak);
+  return fmt::format("<path class=\"{}\" d=\"M{:.1f} {:.1f}H{:.1f}\"/>\n", css, axes.x(from), y,
+                     width - right) +
+         label(width - right + 8, y + 4, "", fmt::format("{} {}FLOP/s", name, format_si(peak)));
+}
+
+std::string ceilings(const Axes& axes, const Roof& roof) {
+  std::string svg;
+  const double peak = std::max(roof.f32_flops, roof.bf16_flops);
+  const double nearest = roof.levels.front().bytes_per_second;
+  for (const Roof::Level& level : roof.levels) {
+    const bool memory = &level == &roof.levels.back();
+    svg += slope(axes, level.bytes_per_second, peak, memory ? "roof" : "cache");
+  }
+  svg += flat(axes, nearest, roof.f32_flops, "roof", "f32");
+  if (roof.bf16_flops > roof.f32_flops) svg += flat(axes, nearest, roof.bf16_flops, "bf16", "bf16");
+  if (const auto vendor = roof.vendor.flops_per_second)
+    svg += flat(axes, roof.vendor.bytes_per_second.value_or(nearest), *vendor, "vendor", "vendor");
+  if (const auto vendor = roof.vendor.bytes_per_second)
+    svg += slope(axes, *vendor, roof.vendor.flops_per_second.value_or(peak), "vendor");
+  double y = height - bottom - 8 - 16 * static_cast<double>(roof.levels.size() - 1);
+  for (const Roof::Level& level : roof.levels) {
+    svg += label(width - right + 8, y, "faint",
+                 fmt::format("{} {:.1f} GB/s", level.name, level.bytes_per_second / 1e9));
+    y += 16;
+  }
+  return svg;
+}
+
+std::string circles(const Axes& axes, const std::vector<RooflinePoint>& points) {
+  std::string svg, names;
+  std::size_t drawn = 0;
+  for (const RooflinePoint& p : points) {
+    if (p.intensity() <= 0 || p.seconds <= 0) continue;
+    const double x = axes.x(p.intensity()), y = axes.y(p.flops_per_second());
+    const double radius = std::clamp(30 * std::sqrt(std::max(p.share, 0.0)), 3.0, 30.0);
+    svg += fmt::format(
+        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:.1f}\"><title>{}: {:.1f} % of the step, {:.2f} "
+        "FLOP/byte, {:.2f} GFLOP/s, {:.2f} GB/s, {} calls</title></circle>\n",
+        x, y, radius, escaped(p.name), 100 * p.share, p.intensity(), p.flops_per_second() / 1e9,
+        p.bytes_per_second() / 1e9, p.calls);
+    if (drawn++ < labelled_points)
+      names += label(x + radius + 3, y + 4, "name", shortened(printable(p.name), 28));
+  }
+  return svg + names;  // names over all circles
+}
+
+}  // namespace
+
+std::string roofline_svg(const std::vector<RooflinePoint>& points, const Roof& roof,
+                         std::string_view title) {
+  const Axes axes{roofline_range(points, roof)};
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:g} {1:g}\" role=\"img\">\n{2}"
+      "<rect class=\"ground\" width=\"{0:g}\" height=\"{1:g}\"/>\n"
+      "<text class=\"title\" x=\"{3:g}\" y=\"30\">{4}</text>\n",
+      width, height, style, left, escaped(title));
+  svg += grid(axes) + ceilings(axes, roof) + circles(axes, points);
+  return svg + "</svg>\n";
+}
+
+}  // namespace ridge

@@ -1,0 +1,94 @@
+#include "ridge/base/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "ridge/base/random.h"
+
+namespace ridge {
+namespace {
+
+std::vector<double> sorted_copy(std::span<const double> values) {
+  std::vector<double> sorted(values.begin(), values.end());
+  std::ranges::sort(sorted);
+  return sorted;
+}
+
+double percentile_of_sorted(std::span<const double> sorted, double q) {
+  if (sorted.empty()) return 0;
+  const double position = std::clamp(q, 0.0, 1.0) * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(position);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return std::lerp(sorted[below], sorted[above], position - static_cast<double>(below));
+}
+
+double median_of_sorted(std::span<const double> sorted) {
+  const std::size_t n = sorted.size();
+  return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+std::vector<double> distances_from_median(std::span<const double> values) {
+  const double median = statistics_of(values).median;
+  std::vector<double> distances;
+  for (const double value : values) distances.push_back(std::abs(value - median));
+  return distances;
+}
+
+}  // namespace
+
+Statistics statistics_of(std::span<const double> values) {
+  if (values.empty()) return {};
+  const std::vector<double> sorted = sorted_copy(values);
+  const auto n = static_cast<double>(sorted.size());
+  Statistics s{.count = sorted.size(), .min = sorted.front(), .max = sorted.back()};
+  s.mean = std::accumulate(sorted.begin(), sorted.end(), 0.0) / n;
+  s.median = median_of_sorted(sorted);
+  double squares = 0;
+  for (const double value : sorted) squares += (value - s.mean) * (value - s.mean);
+  if (sorted.size() > 1) s.std_dev = std::sqrt(squares / (n - 1));
+  return s;
+}
+
+double percentile(std::span<const double> values, double q) {
+  return percentile_of_sorted(sorted_copy(values), q);
+}
+
+std::optional<double> tail_percentile(std::span<const double> values, double q) {
+  // A little less than one, because 100 * (1 - 0.99) is.
+  if (static_cast<double>(values.size()) * (1 - q) < 1 - 1e-9) return std::nullopt;
+  return percentile(values, q);
+}
+
+Interval median_interval(std::span<const double> values, std::uint64_t seed,
+                         std::size_t resamples) {
+  if (values.empty()) return {};
+  const std::vector<double> sorted = sorted_copy(values);
+  const auto n = static_cast<std::uint32_t>(sorted.size());
+  const std::uint64_t stream = stream_of("bootstrap");
+  std::vector<double> medians(resamples), sample(n);
+  std::uint64_t draw = 0;
+  for (double& median : medians) {
+    for (double& value : sample) value = sorted[uniform_integer(n, seed, stream, draw++)];
+    std::ranges::sort(sample);
+    median = median_of_sorted(sample);
+  }
+  std::ranges::sort(medians);
+  return {percentile_of_sorted(medians, 0.025), percentile_of_sorted(medians, 0.975)};
+}
+
+double median_absolute_deviation(std::span<const double> values) {
+  return statistics_of(distances_from_median(values)).median;
+}
+
+std::vector<std::size_t> outliers(std::span<const double> values, double limit) {
+  const std::vector<double> distances = distances_from_median(values);
+  const double deviation = statistics_of(distances).median;
+  std::vector<std::size_t> found;
+  if (deviation <= 0) return found;
+  for (std::size_t i = 0; i < distances.size(); ++i)
+    if (distances[i] > limit * deviation) found.push_back(i);
+  return found;
+}
+
+}  // namespace ridge

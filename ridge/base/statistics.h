@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace ridge {
+
+// What is said of repeated measurements of one thing. Nothing here deletes a sample: outliers are
+// counted, and whoever reports them says so.
+struct Statistics {
+  std::size_t count = 0;
+  double mean = 0;
+  double median = 0;
+  double std_dev = 0;  // of a sample: over count - 1; 0 for fewer than two
+  double min = 0;
+  double max = 0;
+
+  double variation() const { return mean != 0 ? std_dev / mean : 0; }
+};
+
+Statistics statistics_of(std::span<const double> values);  // all zero for none
+
+// The value below which a fraction `q` in [0, 1] of the values lies, interpolated linearly between
+// the two nearest (NumPy's default; type 7 of Hyndman and Fan, 1996). 0 for no values.
+double percentile(std::span<const double> values, double q);
+
+// The same where there are enough values for at least one to lie beyond it: 10 for 0.9, 100 for
+// 0.99. Nothing where there are fewer, since it would only be the maximum under another name.
+std::optional<double> tail_percentile(std::span<const double> values, double q);
+
+struct Interval {
+  double low = 0, high = 0;
+};
+
+// The 95 % interval of the median, by bootstrap (Efron, 1979): the middle 95 % of the medians of
+// `resamples` samples of the same size, drawn with replacement. The same values and seed give the
+// same interval anywhere. Zero for no values.
+Interval median_interval(std::span<const double> values, std::uint64_t seed = 0,
+                         std::size_t resamples = 2000);
+
+// The median of the distances from the median: a spread that a few outliers do not move.
+double median_absolute_deviation(std::span<const double> values);
+
+// Indices of the values farther than `limit` deviations (by the median absolute deviation) from the
+// median; the default is hyperfine's, ten standard deviations of a normal distribution. None if the
+// deviation is 0, for then most values are equal and any other would be one.
+std::vector<std::size_t> outliers(std::span<const double> values, double limit = 14.826);
+
+}  // namespace ridge

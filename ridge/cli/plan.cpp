@@ -1,0 +1,245 @@
+#include "ridge/analyze/plan.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "ridge/analyze/machine_file.h"
+#include "ridge/base/error.h"
+#include "ridge/base/units.h"
+#include "ridge/cli/commands.h"
+#include "ridge/cli/system.h"
+#include "ridge/cli/terminal.h"
+#include "ridge/cli/train_request.h"
+#include "ridge/passes/versions.h"
+
+namespace ridge {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Request {
+  explicit Request(CLI::App& command) : training(command) {}
+
+  TrainRequest training;
+  std::string budget;
+  std::string machine_file;
+  bool json = false;
+};
+
+struct Answer {
+  TrainingPlan plan;
+  std::size_t available = 0;
+  std::string device, device_description;
+  std::size_t budget = 0;
+  std::optional<BatchLimit> limit;  // if a budget was given
+  std::string ceilings;             // where they are from, or why there are none
+};
+
+// The ceilings for a step's least time; without them the rest of the plan is as good. A file that
+// was asked for must be there.
+std::optional<Roof> known_roof(const Request& request, int threads, std::string& source) {
+  if (!request.machine_file.empty()) {
+    source = request.machine_file;
+    return roof_of(read_machine_file(request.machine_file), threads);
+  }
+  try {
+    const std::filesystem::path path = default_machine_file();
+    source = "no machine file; run ridge roofline";
+    if (!std::filesystem::exists(path)) return std::nullopt;
+    const Roof roof = roof_of(read_machine_file(path), threads);
+    source = path.string();
+    return roof;
+  } catch (const Error& error) {
+    source = error.what();
+    return std::nullopt;
+  }
+}
+
+Json json_of(const TensorBytes& use) {
+  return {{"parameters", use.parameters},     {"gradients", use.gradients},
+          {"optimizer", use.optimizer_state}, {"inputs", use.inputs},
+          {"activations", use.activations},   {"workspace", use.workspace}};
+}
+
+Json json_of(const Cost& cost) {
+  return {{"flops", cost.flops},
+          {"causal_flops", cost.causal_flops},
+          {"bytes_read", cost.bytes_read},
+          {"bytes_written", cost.bytes_written}};
+}
+
+Json json_of(const std::optional<Place>& where) {
+  if (!where) return nullptr;
+  return {{"phase", where->phase}, {"module", where->module}, {"operator", where->op}};
+}
+
+std::string json_text(const TrainOptions& options, const Answer& answer) {
+  const TrainingPlan& plan = answer.plan;
+  Json json = {{"version", options.version},
+               {"device", answer.device},
+               {"batch_size", options.batch_size},
+               {"seq_len", options.seq_len},
+               {"dtype", options.dtype},
+               {"parameter_count", plan.parameter_count},
+               {"peak_bytes", plan.memory.peak_bytes},
+               {"peak_at", json_of(plan.where)},
+               {"bytes_at_peak", json_of(plan.memory.at_peak)},
+               {"bytes_at_most", json_of(plan.memory.at_most)},
+               {"available_bytes", answer.available},
+               {"kernel_launches", plan.launches},
+               {"forward", json_of(plan.cost.forward)},
+               {"backward", json_of(plan.cost.backward)},
+               {"optimizer", json_of(plan.cost.optimizer)},
+               {"total", json_of(plan.cost.total())},
+               {"predicted_step_seconds", nullptr}};
+  if (plan.seconds_at_best) json["predicted_step_seconds"] = *plan.seconds_at_best;
+  if (answer.limit) {
+    Json& limit = json["max_batch"];
+    limit = {{"budget_bytes", answer.budget},
+             {"batch_size", answer.limit->batch_size},
+             {"peak_bytes", answer.limit->peak_bytes},
+             {"next_peak_bytes", nullptr}};
+    if (answer.limit->next_peak_bytes) limit["next_peak_bytes"] = *answer.limit->next_peak_bytes;
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+void print_memory(Terminal& terminal, const TrainingPlan& plan) {
+  terminal.line(
+      terminal.bold(fmt::format("{:<18}{:>14}{:>14}", "Tensors", "at the peak", "at most")));
+  const auto row = [&](std::string_view name, std::size_t TensorBytes::*part,
+                       std::string_view remark = "") {
+    terminal.line(fmt::format("  {:<16}{:>14}{:>14}  {}", name,
+                              format_bytes(plan.memory.at_peak.*part),
+                              format_bytes(plan.memory.at_most.*part), remark));
+  };
+  row("Parameters", &TensorBytes::parameters,
+      fmt::format("{} numbers", format_count(plan.parameter_count)));
+  row("Gradients", &TensorBytes::gradients);
+  row("Optimizer state", &TensorBytes::optimizer_state);
+  row("Inputs", &TensorBytes::inputs);
+  row("Activations", &TensorBytes::activations);
+  row("Workspace", &TensorBytes::workspace);
+  terminal.line(terminal.bold(
+      fmt::format("  {:<16}{:>14}{:>14}  {} bytes", "All", format_bytes(plan.memory.peak_bytes), "",
+                  format_count(static_cast<std::int64_t>(plan.memory.peak_bytes)))));
+  if (plan.where)
+    terminal.line(fmt::format("The peak is in the {} phase, at {} of {}", plan.where->phase,
+                              plan.where->op,
+                              plan.where->module.empty() ? "the model" : plan.where->module));
+}
+
+void print_work(Terminal& terminal, const TrainingPlan& plan) {
+  terminal.line(terminal.bold(fmt::format("{:<18}{:>14}{:>14}{:>14}{:>14}", "Work of a step",
+                                          "FLOPs", "causal", "bytes", "FLOPs/byte")));
+  const auto row = [&](std::string_view name, const Cost& cost) {
+    const double intensity = static_cast<double>(cost.flops) /
+                             static_cast<double>(std::max<std::int64_t>(1, cost.bytes()));
+    terminal.line(fmt::format("  {:<16}{:>14}{:>14}{:>14}{:>14.1f}", name,
+                              format_si(static_cast<double>(cost.flops)),
+                              format_si(static_cast<double>(cost.causal_flops)),
+                              format_bytes(static_cast<std::uint64_t>(cost.bytes())), intensity));
+  };
+  row("Forward", plan.cost.forward);
+  row("Backward", plan.cost.backward);
+  row("Optimizer", plan.cost.optimizer);
+  row("All", plan.cost.total());
+  terminal.line(fmt::format("{} kernels; bytes count each operand of each kernel once",
+                            format_count(plan.launches)));
+}
+
+void print_limit(Terminal& terminal, const std::string& budget, const Answer& answer) {
+  const BatchLimit& limit = *answer.limit;
+  terminal.line(fmt::format("Largest batch for {}: {}, with a peak of {} ({} bytes)", budget,
+                            format_count(limit.batch_size), format_bytes(limit.peak_bytes),
+                            format_count(static_cast<std::int64_t>(limit.peak_bytes))));
+  if (limit.next_peak_bytes)
+    terminal.line(fmt::format("A batch of {} needs {} ({} bytes)",
+                              format_count(limit.batch_size + 1),
+                              format_bytes(*limit.next_peak_bytes),
+                              format_count(static_cast<std::int64_t>(*limit.next_peak_bytes))));
+  else
+    terminal.line("Larger batches are refused, whatever the memory");
+}
+
+void print(const TrainOptions& options, const Request& request, const Answer& answer) {
+  Terminal terminal;
+  terminal.line(fmt::format(
+      "Tiny LLaMA {}, {}, batch {} of {} tokens{}", version_named(options.version).title,
+      options.dtype, options.batch_size, options.seq_len,
+      options.gradient_accumulation_steps > 1
+          ? fmt::format(", {} batches a step", options.gradient_accumulation_steps)
+          : ""));
+  terminal.line(fmt::format("Device: {}", answer.device_description));
+  terminal.line("");
+  print_memory(terminal, answer.plan);
+  const bool fits = answer.plan.memory.peak_bytes <= answer.available;
+  terminal.line(fmt::format("Memory left on the {}: {}; {}", answer.device,
+                            format_bytes(answer.available), fits ? "it fits" : "it does not fit"));
+  terminal.line("");
+  print_work(terminal, answer.plan);
+  if (answer.plan.seconds_at_best)
+    terminal.line(fmt::format("Step time: {} if every kernel reaches the ceilings in {}",
+                              format_duration(*answer.plan.seconds_at_best), answer.ceilings));
+  else
+    terminal.line(fmt::format("Step time: {}", answer.ceilings));
+  if (!answer.limit) return;
+  terminal.line("");
+  print_limit(terminal, request.budget, answer);
+}
+
+int plan(const Request& request) {
+  const TrainOptions options = request.training.options();
+  const std::unique_ptr<Device> device = open_device(options);
+  std::string ceilings;
+  const std::optional<Roof> roof = known_roof(request, device->threads(), ceilings);
+  Answer answer{.plan = plan_training(options, *device, roof ? &*roof : nullptr),
+                .available = device->available_memory(),
+                .device = device->name(),
+                .device_description = device->description(),
+                .ceilings = ceilings};
+  if (!request.budget.empty()) {
+    answer.budget = parse_bytes(request.budget);
+    answer.limit = largest_batch(options, *device, answer.budget);
+  }
+  if (request.json)
+    Terminal().line(json_text(options, answer));
+  else
+    print(options, request, answer);
+  return 0;
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& program, Action& action) {
+  CLI::App& command =
+      *program.add_subcommand("plan", "What a training run will need, without running it");
+  const auto request = std::make_shared<Request>(command);
+  command
+      .add_option("--max-batch-for", request->budget,
+                  "Find the largest batch for this much memory, such as 16GB or 24GiB")
+      ->type_name("SIZE")
+      ->group("Plan");
+  command
+      .add_option("--machine-file", request->machine_file,
+                  "Ceilings of the machine, from ridge roofline; default: those kept by it")
+      ->type_name("FILE")
+      ->group("Plan");
+  command.add_flag("--json", request->json, "Print JSON")->group("Plan");
+  command.footer(
+      R"(Takes the flags of ridge train, reads memory and work off the graph of that run, and takes no
+memory itself. The peak is the one that the run will report, to the byte.
+
+Examples:
+  ridge plan --batch-size 32 --seq-len 512
+  ridge plan --hidden-dim 1024 --n-layers 16 --max-batch-for 16GB
+  ridge plan --dtype bf16 --json)");
+  command.callback([request, &action] { action = [request] { return plan(*request); }; });
+}
+
+}  // namespace ridge

@@ -1,0 +1,209 @@
+#include "ridge/cli/profiling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ridge/analyze/bottlenecks.h"
+#include "ridge/analyze/machine_file.h"
+#include "ridge/base/error.h"
+#include "ridge/base/file.h"
+#include "ridge/base/statistics.h"
+#include "ridge/base/units.h"
+#include "ridge/cli/system.h"
+#include "ridge/profile/chrome_trace.h"
+#include "ridge/profile/flops_report.h"
+#include "ridge/profile/kernel_stats.h"
+#include "ridge/profile/memory_plot.h"
+#include "ridge/profile/memory_report.h"
+#include "ridge/profile/memory_timeline.h"
+#include "ridge/profile/operator_table.h"
+#include "ridge/profile/perfetto.h"
+#include "ridge/profile/tensorboard.h"
+
+namespace ridge {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The ceilings of the machine file, if there is a sound one.
+std::optional<Roof> known_roof(int threads) {
+  try {
+    const fs::path path = default_machine_file();
+    if (!fs::exists(path)) return std::nullopt;
+    return roof_of(read_machine_file(path), threads);
+  } catch (const Error&) {
+    return std::nullopt;  // the profile is worth having without
+  }
+}
+
+std::string write_events(const fs::path& directory, const TrainOptions& options,
+                         const Recording& recording, const std::vector<StepReport>& steps) {
+  const double now = static_cast<double>(recording.epoch_ns) * 1e-9;
+  EventFile events(directory, host_name(), now);
+  double time = now;
+  for (const StepReport& step : steps) {
+    const auto tokens = static_cast<double>(options.batch_size * options.seq_len *
+                                            options.gradient_accumulation_steps);
+    time += step.seconds;
+    std::vector<Scalar> scalars{{"train/loss", step.loss},
+                                {"train/learning_rate", step.learning_rate},
+                                {"time/step_ms", step.seconds * 1e3},
+                                {"time/forward_ms", step.forward_seconds * 1e3},
+                                {"time/backward_ms", step.backward_seconds * 1e3},
+                                {"time/optimizer_ms", step.optimizer_seconds * 1e3},
+                                {"throughput/tokens_per_second", tokens / step.seconds},
+                                {"memory/live_mb", static_cast<double>(step.live_bytes) / 1e6}};
+    if (step.grad_norm) scalars.push_back({"train/grad_norm", *step.grad_norm});
+    events.add(step.step, time, scalars);
+  }
+  events.sync();
+  return events.path().filename().string();
+}
+
+// What recording costs, from the steps of this same run that were not recorded.
+std::string overhead_line(const Recording& recording) {
+  std::vector<double> recorded;
+  for (const Recording::Step& step : recording.steps)
+    recorded.push_back(static_cast<double>(step.end_ns - step.begin_ns) * 1e-9);
+  const std::vector<double>& plain = recording.unrecorded_step_seconds;
+  if (recorded.empty() || plain.empty()) return "Overhead of recording: no step ran without it";
+  const double with = percentile(recorded, 0.5), without = percentile(plain, 0.5);
+  return fmt::format(
+      "Overhead of recording: {:+.1f} % ({} over {} recorded steps, {} over {} others; medians)",
+      100 * (with / without - 1), format_duration(with), recorded.size(), format_duration(without),
+      plain.size());
+}
+
+}  // namespace
+
+ProfileWindow profile_window(const TrainOptions& o) {
+  const bool only_flops = o.enable_deepspeed_flops && o.flops_profile_step > 0 &&
+                          !o.enable_pytorch_profiler && !o.reports_memory() && !o.profile_operators;
+  if (only_flops) {
+    const std::int64_t step = std::min(o.flops_profile_step, o.num_steps);
+    return {step, step};
+  }
+  const std::int64_t more = o.profile_steps > 0 ? o.profile_steps : 5;
+  const std::int64_t last = std::min(5 + more, o.num_steps);
+  return {std::max<std::int64_t>(1, last - more), last};
+}
+
+ProfilingSession::ProfilingSession(Trainer& trainer)
+    : trainer_(trainer), options_(trainer.options()), window_(profile_window(options_)) {}
+
+void ProfilingSession::before_step() {
+  if (!options_.profiling()) return;
+  const std::int64_t step = trainer_.steps_done() + 1;
+  if (!recording_ && window_.contains(step)) {
+    recorder_.attach(trainer_.executor());
+    recording_ = true;
+  }
+  if (recording_) recorder_.begin_step(step);
+}
+
+void ProfilingSession::after_step(const StepReport& report) {
+  if (!options_.profiling()) return;
+  steps_.push_back(report);
+  if (recording_) {
+    recorder_.end_step(report.loss);
+    if (report.step >= window_.last) {
+      recorder_.detach(trainer_.executor());
+      recording_ = false;
+    }
+  } else if (report.step > options_.warmup_steps) {
+    recorder_.recording().unrecorded_step_seconds.push_back(report.seconds);
+  }
+}
+
+void ProfilingSession::write_files(Terminal& terminal) {
+  const Recording& recording = recorder_.recording();
+  const fs::path directory = options_.profile_dir;
+  std::vector<std::string> written;
+  auto write = [&](const std::string& name, const std::string& text) {
+    write_text_file(directory / name, text);
+    written.push_back(name);
+  };
+  const std::int64_t first = recording.steps.front().step, last = recording.steps.back().step;
+  terminal.busy("Writing the profile...");
+  for (const std::string& name :
+       {step_trace_name(first, last),
+        worker_trace_name(host_name(), recording.process_id, recording.epoch_ns / 1'000'000)}) {
+    const TraceSize size = write_chrome_trace(directory / name, recording);
+    written.push_back(name);
+    if (size.left_out > 0)
+      terminal.line(fmt::format("{}: {} events left out beyond {}", name,
+                                format_count(static_cast<std::int64_t>(size.left_out)),
+                                format_bytes(size.bytes)));
+  }
+  write_perfetto(directory / "trace.pftrace", recording);
+  written.emplace_back("trace.pftrace");
+  written.push_back(write_events(directory, options_, recording, steps_));
+  const OperatorTable operators = operator_table(recording);
+  write("operators.json", operator_table_json(operators));
+  write("operators.csv", operators_csv(operators));
+  write("modules.json", modules_json(flops_report(recording)));
+  write("kernel_stats.csv", kernel_stats_csv(recording));
+  write_kernel_trace(recording, directory / "kernel_trace.csv");
+  written.emplace_back("kernel_trace.csv");
+  write("memory.json", memory_report_json(memory_report(recording)));
+  write("memory_timeline.json", memory_timeline_json(recording));
+  write("memory_timeline.svg", memory_timeline_svg(recording));
+  if (const auto roof = known_roof(recording.threads))
+    write("bottlenecks.json", bottleneck_json(analyze_bottlenecks(recording, *roof)));
+
+  terminal.line("");
+  terminal.line("Profiling complete!");
+  terminal.line("Profile files generated:");
+  for (const std::string& name : written)
+    terminal.line(fmt::format("  - {}", (directory / name).string()));
+}
+
+void ProfilingSession::print_reports(Terminal& terminal) const {
+  const Recording& recording = recorder_.recording();
+  const TrainOptions& o = options_;
+  auto print = [&](const std::string& text) {
+    terminal.line("");
+    terminal.line(std::string_view(text).substr(0, text.find_last_not_of('\n') + 1));
+  };
+  const bool operators = o.enable_pytorch_profiler || o.profile_operators || o.enable_all_profiling;
+  if (operators) print(operator_table_text(operator_table(recording)));
+  if (o.profile_operators || o.enable_all_profiling)
+    print(operator_table_text(operator_table(recording, GroupBy::module)));
+  if (o.reports_memory()) {
+    print(memory_report_text(memory_report(recording)));
+    print(memory_timeline_text(recording));
+  }
+  if (o.enable_deepspeed_flops || o.enable_all_profiling) {
+    std::optional<std::int32_t> step;
+    if (o.flops_profile_step >= recording.steps.front().step &&
+        o.flops_profile_step <= recording.steps.back().step)
+      step = static_cast<std::int32_t>(o.flops_profile_step);
+    print(flops_report_text(
+        flops_report(recording, step),
+        {.model = "Tiny LLaMA", .samples_per_step = o.batch_size * o.gradient_accumulation_steps}));
+  }
+  if (operators) {
+    if (const auto roof = known_roof(recording.threads))
+      print(bottleneck_text(analyze_bottlenecks(recording, *roof)));
+    else
+      print("No bottleneck report: measure this machine's ceilings once with ridge roofline");
+  }
+  print(overhead_line(recording));
+}
+
+void ProfilingSession::finish(Terminal& terminal) {
+  if (!options_.profiling()) return;
+  if (recording_) {
+    recorder_.detach(trainer_.executor());
+    recording_ = false;
+  }
+  if (recorder_.recording().steps.empty()) {
+    terminal.line(fmt::format("Nothing was profiled: the run ended before step {}", window_.first));
+    return;
+  }
+  print_reports(terminal);
+  write_files(terminal);
+}
+
+}  // namespace ridge

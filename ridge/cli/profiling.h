@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "ridge/cli/terminal.h"
+#include "ridge/profile/recorder.h"
+#include "ridge/train/options.h"
+#include "ridge/train/trainer.h"
+
+namespace ridge {
+
+// The steps that are recorded: 5 to 10, as the workshop has it, or 5 to 5 + --profile-steps, and
+// --flops-profile-step among them. A shorter run is recorded at its end.
+struct ProfileWindow {
+  std::int64_t first = 0, last = 0;
+  bool contains(std::int64_t step) const { return first <= step && step <= last; }
+};
+ProfileWindow profile_window(const TrainOptions& options);
+
+// The profile of a training run: records the steps of the window, then writes the files of the
+// profile directory and prints the reports that were asked for. Does nothing if none was.
+class ProfilingSession {
+ public:
+  explicit ProfilingSession(Trainer& trainer);
+
+  // Around each step.
+  void before_step();
+  void after_step(const StepReport& report);
+
+  // After the last step. IoError if a file cannot be written.
+  void finish(Terminal& terminal);
+
+ private:
+  void write_files(Terminal& terminal);
+  void print_reports(Terminal& terminal) const;
+
+  Trainer& trainer_;
+  const TrainOptions& options_;
+  ProfileWindow window_;
+  Recorder recorder_;
+  std::vector<StepReport> steps_;
+  bool recording_ = false;
+};
+
+}  // namespace ridge

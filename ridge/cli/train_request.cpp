@@ -1,0 +1,55 @@
+#include "ridge/cli/train_request.h"
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <utility>
+
+#include "ridge/base/error.h"
+#include "ridge/base/file.h"
+#include "ridge/train/checkpoint.h"
+#include "ridge/train/hf.h"
+
+namespace ridge {
+namespace {
+
+constexpr std::size_t max_config_bytes = std::size_t{1} << 20;
+
+void apply_config_file(TrainOptions& options, const std::string& path) {
+  try {
+    apply_json(options, read_text_file(path, max_config_bytes));
+  } catch (const FormatError& error) {
+    throw FormatError("{}: {}", path, error.what());
+  }
+}
+
+}  // namespace
+
+TrainRequest::TrainRequest(CLI::App& command, std::string version)
+    : flags_(command), version_(std::move(version)) {
+  command.add_option("--config", config_, "Options from this JSON file; flags win")
+      ->type_name("FILE")
+      ->group("Output");
+}
+
+TrainOptions TrainRequest::lay_over(TrainOptions base) const {
+  if (!config_.empty()) apply_config_file(base, config_);
+  if (!version_.empty()) base.version = version_;
+  flags_.apply(base);
+  return base;
+}
+
+TrainOptions TrainRequest::options() const {
+  TrainOptions options = lay_over({});
+  if (!options.resume.empty()) {
+    TrainOptions base = options_of_checkpoint(options.resume);
+    // The run goes on where it was: beside its checkpoint.
+    const std::filesystem::path home = std::filesystem::path(options.resume).parent_path();
+    base.output_dir = home.empty() ? "." : home.string();
+    options = lay_over(base);
+  }
+  if (!options.init_from.empty()) apply_hf_config(options, options.init_from, flags_.given());
+  options.resolve();
+  return options;
+}
+
+}  // namespace ridge

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+#include "ridge/cli/flags.h"
+#include "ridge/train/options.h"
+
+namespace ridge {
+
+// The flags that describe a training run, on one command. Outlives its parsing.
+class TrainRequest {
+ public:
+  // `version` is what the program's own name asks for; empty if it says nothing.
+  explicit TrainRequest(CLI::App& command, std::string version = "");
+
+  // What the run will use: the flags over the configuration file, over the checkpoint's or Hugging
+  // Face folder's options where one is named, over the defaults; resolved.
+  TrainOptions options() const;
+
+ private:
+  TrainOptions lay_over(TrainOptions base) const;
+
+  OptionFlags flags_;
+  std::string version_;
+  std::string config_;
+};
+
+}  // namespace ridge

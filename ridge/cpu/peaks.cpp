@@ -1,0 +1,235 @@
+#include "ridge/cpu/peaks.h"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <new>
+#include <optional>
+#include <thread>
+
+namespace ridge {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+// Long against the time that threads take to start together, short against the time slices of a
+// scheduler, so that some samples pass undisturbed on a busy machine too.
+constexpr double sample_seconds = 200e-6;
+constexpr int spins_before_yield = 20'000;
+
+// One thread's task of each sample: all threads start together, and the sample lasts until the last
+// has finished. As each waits for the others, no thread can take two tasks.
+class Start {
+ public:
+  explicit Start(int threads) : threads_(threads) {}
+
+  // Returns when all threads have come; one of them is told the time.
+  void wait() {
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
+      begin_ = Clock::now();
+      open_.store(true, std::memory_order_release);
+    }
+    for (int spin = 0; !open_.load(std::memory_order_acquire); ++spin)
+      if (spin > spins_before_yield) std::this_thread::yield();
+  }
+  Clock::time_point begin() const { return begin_; }
+
+ private:
+  int threads_;
+  std::atomic<int> arrived_{0};
+  std::atomic<bool> open_{false};
+  Clock::time_point begin_;
+};
+
+// Seconds that `work(thread)` takes on all threads of the pool at once.
+template <class F>
+double seconds_of(ThreadPool& pool, const F& work) {
+  Start start(pool.size());
+  std::vector<Clock::time_point> ends(static_cast<std::size_t>(pool.size()));
+  pool.run(pool.size(), [&](std::int64_t thread) {
+    start.wait();
+    work(thread);
+    ends[static_cast<std::size_t>(thread)] = Clock::now();
+  });
+  return Seconds(*std::ranges::max_element(ends) - start.begin()).count();
+}
+
+// The best rate of `work_of(count, thread)`, of which `count` units are done by each thread in each
+// sample. The count grows until a sample is long enough to time.
+template <class F>
+double best_rate(ThreadPool& pool, double units_per_count, std::chrono::nanoseconds duration,
+                 const F& work_of) {
+  std::int64_t count = 1;
+  double best = 0;
+  const Clock::time_point end = Clock::now() + duration;
+  do {
+    const double seconds = seconds_of(pool, [&](std::int64_t thread) { work_of(count, thread); });
+    if (seconds < sample_seconds / 2) {  // too short to be timed well
+      const double growth = std::clamp(sample_seconds / std::max(seconds, 1e-7), 1.5, 100.0);
+      count = static_cast<std::int64_t>(static_cast<double>(count) * growth) + 1;
+      continue;
+    }
+    best = std::max(best, static_cast<double>(count) * units_per_count * pool.size() / seconds);
+  } while (Clock::now() < end || best == 0);
+  return best;
+}
+
+// A thread's arrays lie in one block, and the loop goes over them in segments, one after the other
+// and round again, so that a sample of an array that no cache holds need not sweep all of it.
+class Arrays {
+ public:
+  Arrays(std::size_t bytes, std::size_t count)
+      : floats_(std::max(bytes / count / sizeof(float) / step * step, step)),
+        // Apart from each other by more than their size, so that a store to one is not taken for a
+        // store to the next 4 KiB further on.
+        distance_(floats_ + 272),
+        segment_(std::min(floats_, std::size_t{64} << 10)),
+        block_(new (std::align_val_t{64}) float[distance_ * count]) {
+    std::fill_n(block_.get(), distance_ * count, 1.0f);
+  }
+
+  float* array(std::size_t index) const { return block_.get() + index * distance_ + position_; }
+  std::size_t segment() const { return segment_; }
+  void advance() {
+    position_ += segment_;
+    if (position_ + segment_ > floats_) position_ = 0;
+  }
+
+  static constexpr std::size_t step = 128;  // floats that a loop takes at a time
+
+ private:
+  struct Free {
+    void operator()(float* block) const { ::operator delete[](block, std::align_val_t{64}); }
+  };
+  std::size_t floats_, distance_, segment_, position_ = 0;
+  std::unique_ptr<float[], Free> block_;
+};
+
+// As wide as any register; the compiler splits it where registers are narrower.
+typedef float Wide __attribute__((vector_size(64)));
+constexpr std::size_t lanes = 16;
+
+void read_segment(const Arrays& arrays) {
+  const auto* a = reinterpret_cast<const Wide*>(arrays.array(0));
+  Wide sums[8] = {};
+  for (std::size_t i = 0; i < arrays.segment() / lanes; i += 8)
+#pragma GCC unroll 8
+    for (std::size_t j = 0; j < 8; ++j) sums[j] += a[i + j];
+  Wide sum = sums[0];
+  for (std::size_t j = 1; j < 8; ++j) sum += sums[j];
+  asm volatile("" : "+m"(sum));
+}
+
+void copy_segment(const Arrays& arrays) {
+  const auto* a = reinterpret_cast<const Wide*>(arrays.array(0));
+  auto* b = reinterpret_cast<Wide*>(arrays.array(1));
+  for (std::size_t i = 0; i < arrays.segment() / lanes; i += 8)
+#pragma GCC unroll 8
+    for (std::size_t j = 0; j < 8; ++j) b[i + j] = a[i + j];
+}
+
+void triad_segment(const Arrays& arrays) {
+  const auto* a = reinterpret_cast<const Wide*>(arrays.array(0));
+  const auto* b = reinterpret_cast<const Wide*>(arrays.array(1));
+  auto* c = reinterpret_cast<Wide*>(arrays.array(2));
+  for (std::size_t i = 0; i < arrays.segment() / lanes; i += 8)
+#pragma GCC unroll 8
+    for (std::size_t j = 0; j < 8; ++j) c[i + j] = a[i + j] + 0.5f * b[i + j];
+}
+
+std::string first_line(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+int number_of(std::string_view text) {
+  int number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+}  // namespace
+
+std::string_view name_of(Access access) {
+  switch (access) {
+    case Access::read:
+      return "read";
+    case Access::copy:
+      return "copy";
+    case Access::triad:
+      return "triad";
+  }
+  return "unknown";
+}
+
+int count_of_cpu_list(std::string_view list) {
+  int count = 0;
+  while (!list.empty()) {
+    const std::string_view range = list.substr(0, list.find(','));
+    const std::size_t dash = range.find('-');
+    count += dash == std::string_view::npos
+                 ? 1
+                 : std::max(1, number_of(range.substr(dash + 1)) - number_of(range) + 1);
+    list.remove_prefix(std::min(list.size(), range.size() + 1));
+  }
+  return std::max(count, 1);
+}
+
+std::size_t bytes_of_cache_size(std::string_view size) {
+  std::size_t bytes = 0;
+  const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), bytes);
+  if (error != std::errc() || end == size.data() + size.size()) return bytes;
+  const int shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
+  return bytes << shift;
+}
+
+std::vector<CpuCache> cpu_caches() {
+  std::vector<CpuCache> caches;
+  for (int index = 0;; ++index) {
+    const std::filesystem::path directory =
+        "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index);
+    const std::string type = first_line(directory / "type");
+    if (type.empty()) break;
+    const std::size_t bytes = bytes_of_cache_size(first_line(directory / "size"));
+    if (type == "Instruction" || bytes == 0) continue;
+    caches.push_back({.level = number_of(first_line(directory / "level")),
+                      .bytes = bytes,
+                      .sharing = count_of_cpu_list(first_line(directory / "shared_cpu_list"))});
+  }
+  std::ranges::sort(caches, {}, &CpuCache::level);
+  return caches;
+}
+
+double measure_flops(const FlopsKernel& kernel, ThreadPool& pool,
+                     std::chrono::nanoseconds duration) {
+  return best_rate(pool, static_cast<double>(kernel.flops_per_round), duration,
+                   [&](std::int64_t rounds, std::int64_t) { kernel.run(rounds); });
+}
+
+double measure_bandwidth(Access access, std::size_t bytes_per_thread, ThreadPool& pool,
+                         std::chrono::nanoseconds duration) {
+  const std::size_t count = access == Access::read ? 1 : access == Access::copy ? 2 : 3;
+  const auto sweep = access == Access::read   ? read_segment
+                     : access == Access::copy ? copy_segment
+                                              : triad_segment;
+  std::vector<std::optional<Arrays>> arrays(static_cast<std::size_t>(pool.size()));
+  seconds_of(pool, [&](std::int64_t thread) {
+    arrays[static_cast<std::size_t>(thread)].emplace(bytes_per_thread, count);
+  });
+  const double bytes = static_cast<double>(arrays[0]->segment() * sizeof(float) * count);
+  return best_rate(pool, bytes, duration, [&](std::int64_t segments, std::int64_t thread) {
+    Arrays& own = *arrays[static_cast<std::size_t>(thread)];
+    for (std::int64_t i = 0; i < segments; ++i, own.advance()) {
+      sweep(own);
+      asm volatile("" ::: "memory");  // the next sweep is no repetition of this one
+    }
+  });
+}
+
+}  // namespace ridge

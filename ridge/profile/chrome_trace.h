@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "ridge/profile/recording.h"
+
+namespace ridge {
+
+struct TraceOptions {
+  // No viewer opens a file of a gigabyte. What happens after the bound is reached is left out.
+  std::uint64_t max_bytes = std::uint64_t{256} << 20;
+};
+
+struct TraceSize {
+  std::uint64_t events = 0;    // in the file
+  std::uint64_t left_out = 0;  // for max_bytes
+  std::uint64_t bytes = 0;
+};
+
+// Writes a recording as Chrome trace JSON in the dialect of PyTorch's profiler, atomically, in
+// memory that does not grow with the recording:
+// - "ProfilerStep#N" and the phases as user_annotation, the user's ranges on tracks of their own;
+// - modules as python_function: "nn.Module: Attention_0" going forward, "layers.0.attention
+//   (backward)" coming back;
+// - every node as cpu_op, named after PyTorch's operator where there is an equal one (see aten.h),
+//   with its shapes, FLOPs and bytes; what differentiates a node is within
+//   "autograd::engine::evaluate_function: <Name>Backward0", tied to it by a fwdbwd flow;
+// - allocations as "[memory]" instants and as a counter.
+// If something was left out, "ridge" in the file says how much. IoError as by AtomicFile.
+TraceSize write_chrome_trace(const std::filesystem::path& path, const Recording& recording,
+                             const TraceOptions& options = {});
+
+// The name by which TensorBoard's profiler plugin finds a trace: "<host>_<pid>.<n>.pt.trace.json";
+// what a host's name may not have there is replaced.
+std::string worker_trace_name(std::string_view host, std::int64_t process_id, std::int64_t n);
+std::string step_trace_name(std::int64_t first_step, std::int64_t last_step);
+
+}  // namespace ridge

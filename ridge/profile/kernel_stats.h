@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "ridge/profile/recording.h"
+
+namespace ridge {
+
+// All calls of one kernel. A kernel has its operator's name.
+struct KernelStats {
+  std::string name;
+  std::int64_t calls = 0;
+  std::int64_t total_ns = 0, min_ns = 0, max_ns = 0;
+  double average_ns = 0;
+  double percentage = 0;  // of the time of all kernels
+  double std_dev_ns = 0;  // of a sample: over calls - 1; 0 for a single call
+};
+
+std::vector<KernelStats> kernel_stats(const Recording& recording);  // most time first
+
+// The text of kernel_stats.csv, with the columns of rocprofv3.
+std::string kernel_stats_csv(const Recording& recording);
+
+// Writes kernel_trace.csv, with the columns of rocprofv3: one row a call, in order, with times in
+// nanoseconds since 1970. What only a GPU has is 0. Returns how many calls were left out because
+// there were more than `max_rows`.
+std::size_t write_kernel_trace(const Recording& recording, const std::filesystem::path& path,
+                               std::size_t max_rows = std::size_t{1} << 20);
+
+}  // namespace ridge

@@ -1,0 +1,216 @@
+#include "ridge/profile/memory_timeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "ridge/graph/op_rules.h"
+#include "ridge/plan/lifetimes.h"
+
+namespace ridge {
+namespace {
+
+MemoryGroup group_of_value(const Graph& graph, const ValueInfo& info) {
+  switch (info.role) {
+    case Role::input:
+      return MemoryGroup::inputs;
+    case Role::parameter:
+      return MemoryGroup::parameters;
+    case Role::optimizer_state:
+      return MemoryGroup::optimizer;
+    case Role::gradient:
+      return MemoryGroup::gradients;
+    case Role::activation:
+      break;
+  }
+  if (info.producer == no_node) return MemoryGroup::activations;
+  switch (graph.nodes()[info.producer].phase) {
+    case Phase::backward:
+      return MemoryGroup::temporaries;
+    case Phase::optimizer:
+      return MemoryGroup::optimizer;
+    case Phase::forward:
+      break;
+  }
+  return MemoryGroup::activations;
+}
+
+// Follows a recording's changes one by one.
+class Level {
+ public:
+  explicit Level(const Recording& recording) : owners_(*recording.graph) {}
+
+  void apply(const Recording::MemoryChange& change) {
+    std::uint64_t& group = known_[static_cast<std::size_t>(owners_.group_of(change))];
+    const std::uint64_t bytes = allocated_for(change.bytes);
+    if (change.bytes > 0)
+      group += bytes;
+    else
+      group -= std::min(group, bytes);
+    live_ = change.live;
+    reserved_ = change.reserved;
+    step_ = change.step;
+  }
+
+  MemoryPoint at(std::int64_t time_ns) const {
+    MemoryPoint point{
+        .time_ns = time_ns, .step = step_, .live = live_, .reserved = reserved_, .groups = known_};
+    std::uint64_t sum = 0;
+    for (const std::uint64_t bytes : known_) sum += bytes;
+    if (sum < live_) point.groups[static_cast<std::size_t>(MemoryGroup::unknown)] = live_ - sum;
+    return point;
+  }
+
+ private:
+  MemoryOwners owners_;
+  MemoryByGroup known_{};
+  std::uint64_t live_ = 0, reserved_ = 0;
+  std::int32_t step_ = 0;
+};
+
+// What is kept of one stretch of time.
+struct Stretch {
+  std::array<MemoryPoint, 4> kept;  // first, lowest, highest, last
+  std::size_t count = 0;
+
+  void add(const MemoryPoint& point) {
+    if (count++ == 0) kept.fill(point);
+    if (point.live < kept[1].live) kept[1] = point;
+    if (point.live > kept[2].live) kept[2] = point;
+    kept[3] = point;
+  }
+
+  void move_to(std::vector<MemoryPoint>& points) {
+    if (count == 0) return;
+    std::ranges::stable_sort(kept, {}, &MemoryPoint::time_ns);
+    for (const MemoryPoint& point : kept)
+      if (points.empty() || points.back().time_ns != point.time_ns ||
+          points.back().groups != point.groups)
+        points.push_back(point);
+    count = 0;
+  }
+};
+
+}  // namespace
+
+std::string_view name_of(MemoryGroup group) {
+  constexpr std::string_view names[] = {"parameters",  "optimizer",   "inputs",    "gradients",
+                                        "activations", "temporaries", "workspace", "unknown"};
+  return names[static_cast<int>(group)];
+}
+
+MemoryOwners::MemoryOwners(const Graph& graph) : graph_(&graph) {
+  const Lifetimes lifetimes = lifetimes_of(graph);
+  for (ValueId id = 0; id < graph.value_count(); ++id) {
+    group_.push_back(group_of_value(graph, graph.info(id)));
+    named_.push_back(id);
+  }
+  for (ValueId id = 0; id < graph.value_count(); ++id) {
+    const ValueId storage = lifetimes.storage[id];
+    if (graph.info(id).role == Role::gradient) group_[storage] = MemoryGroup::gradients;
+    if (graph.info(named_[storage]).name.empty() && !graph.info(id).name.empty())
+      named_[storage] = id;
+  }
+}
+
+MemoryGroup MemoryOwners::group_of(const Recording::MemoryChange& change) const {
+  return change.workspace ? MemoryGroup::workspace : group_[change.owner];
+}
+
+std::string MemoryOwners::name_of(const Recording::MemoryChange& change) const {
+  if (!change.workspace) return display_name(*graph_, named_[change.owner]);
+  const Node& node = graph_->nodes()[change.owner];
+  return fmt::format("workspace of {}: {}", graph_->scope_name(node.scope),
+                     ridge::name_of(*node.op));
+}
+
+std::uint64_t allocated_for(std::int64_t bytes) {
+  const auto size = static_cast<std::uint64_t>(bytes < 0 ? -bytes : bytes);
+  return std::max<std::uint64_t>((size + tensor_alignment - 1) / tensor_alignment, 1) *
+         tensor_alignment;
+}
+
+MemoryTimeline memory_timeline(const Recording& recording, std::int64_t begin_ns,
+                               std::int64_t end_ns, std::size_t max_points) {
+  const auto& changes = recording.memory;
+  MemoryTimeline timeline{.begin_ns = begin_ns, .end_ns = end_ns};
+  Level level(recording);
+  std::size_t next = 0;
+  for (; next < changes.size() && changes[next].time_ns <= begin_ns; ++next)
+    level.apply(changes[next]);
+  timeline.points.push_back(level.at(begin_ns));
+
+  const auto inside = static_cast<std::size_t>(
+      std::ranges::partition_point(changes, [&](const auto& c) { return c.time_ns <= end_ns; }) -
+      changes.begin());
+  timeline.complete = inside - next <= max_points;
+  const auto stretches = static_cast<std::int64_t>(std::max<std::size_t>(max_points / 4, 1));
+  const std::int64_t stretch_ns = (end_ns - begin_ns) / stretches + 1;
+  Stretch stretch;
+  std::int64_t current = 0;
+  for (; next < inside; ++next) {
+    level.apply(changes[next]);
+    const MemoryPoint point = level.at(changes[next].time_ns);
+    if (timeline.complete) {
+      timeline.points.push_back(point);
+      continue;
+    }
+    if (const std::int64_t at = (point.time_ns - begin_ns) / stretch_ns; at != current) {
+      stretch.move_to(timeline.points);
+      current = at;
+    }
+    stretch.add(point);
+  }
+  stretch.move_to(timeline.points);
+  return timeline;
+}
+
+TimeSpan recorded_span(const Recording& recording) {
+  if (!recording.steps.empty())
+    return {recording.steps.front().begin_ns, recording.steps.back().end_ns};
+  if (recording.memory.empty()) return {};
+  return {recording.memory.front().time_ns, recording.memory.back().time_ns};
+}
+
+std::string memory_timeline_json(const Recording& recording, std::size_t max_points) {
+  using Json = nlohmann::ordered_json;
+  const auto [begin, end] = recorded_span(recording);
+  const MemoryTimeline timeline = memory_timeline(recording, begin, end, max_points);
+  Json time = Json::array(), step = Json::array(), live = Json::array(), reserved = Json::array();
+  Json groups = Json::object();
+  for (std::size_t g = 0; g < memory_groups; ++g)
+    groups[std::string(name_of(static_cast<MemoryGroup>(g)))] = Json::array();
+  for (const MemoryPoint& point : timeline.points) {
+    time.push_back(point.time_ns - begin);
+    step.push_back(point.step);
+    live.push_back(point.live);
+    reserved.push_back(point.reserved);
+    for (std::size_t g = 0; g < memory_groups; ++g)
+      groups[std::string(name_of(static_cast<MemoryGroup>(g)))].push_back(point.groups[g]);
+  }
+  Json phases = Json::array(), steps = Json::array();
+  for (const Recording::Step& s : recording.steps)
+    steps.push_back(
+        {{"step", s.step}, {"begin_ns", s.begin_ns - begin}, {"end_ns", s.end_ns - begin}});
+  for (const Recording::PhaseRun& p : recording.phases)
+    phases.push_back({{"phase", name_of(p.phase)},
+                      {"step", p.step},
+                      {"begin_ns", p.begin_ns - begin},
+                      {"end_ns", p.end_ns - begin}});
+  const Json json{{"unit", "bytes"},
+                  {"begin_ns_since_1970", recording.epoch_ns + begin},
+                  {"duration_ns", end - begin},
+                  {"complete", timeline.complete},
+                  {"dropped_records", recording.dropped},
+                  {"steps", steps},
+                  {"phases", phases},
+                  {"time_ns", time},
+                  {"step", step},
+                  {"live_bytes", live},
+                  {"reserved_bytes", reserved},
+                  {"bytes_by_group", groups}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ridge

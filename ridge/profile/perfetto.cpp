@@ -1,0 +1,367 @@
+#include "ridge/profile/perfetto.h"
+
+#include <fmt/format.h>
+
+#include <protozero/pbf_builder.hpp>
+
+#include "ridge/base/file.h"
+#include "ridge/base/utf8.h"
+#include "ridge/graph/op_rules.h"
+#include "ridge/profile/aten.h"
+#include "ridge/profile/timeline.h"
+
+namespace ridge {
+namespace {
+
+using Kind = TimelineItem::Kind;
+using Tag = protozero::pbf_tag_type;
+
+// Fields of Perfetto's trace_packet.proto, track_descriptor.proto and track_event.proto.
+enum class Trace : Tag { packet = 1 };
+enum class Packet : Tag {
+  timestamp = 8,
+  trusted_packet_sequence_id = 10,
+  track_event = 11,
+  sequence_flags = 13,
+  track_descriptor = 60
+};
+enum class Track : Tag {
+  uuid = 1,
+  name = 2,
+  process = 3,
+  thread = 4,
+  parent_uuid = 5,
+  counter = 8
+};
+enum class Process : Tag { pid = 1, process_name = 6 };
+enum class Thread : Tag { pid = 1, tid = 2, thread_name = 5 };
+enum class Counter : Tag { unit = 3 };
+enum class TrackEvent : Tag {
+  debug_annotations = 4,
+  type = 9,
+  track_uuid = 11,
+  categories = 22,
+  name = 23,
+  counter_value = 30,
+  double_counter_value = 44,
+  flow_ids = 47
+};
+enum class Annotation : Tag { int_value = 4, string_value = 6, name = 10 };
+
+constexpr std::int32_t slice_begin = 1, slice_end = 2, instant = 3, counter = 4;
+constexpr std::int32_t size_in_bytes = 3;
+constexpr std::uint32_t sequence_id = 1, state_cleared = 1;
+
+// Tracks, by uuid.
+constexpr std::uint64_t process_track = 1, thread_track = 2, live_track = 3, reserved_track = 4,
+                        loss_track = 5, allocation_track = 6, first_range_track = 16;
+
+// Protobuf's strings must be UTF-8; names of the user's may be anything.
+std::string as_utf8(std::string text) {
+  for (std::size_t at = 0;; ++at) {
+    at += find_invalid_utf8(std::string_view(text).substr(at));
+    if (at >= text.size()) return text;
+    text[at] = '?';
+  }
+}
+
+// The packets of a file, up to a number of bytes.
+class PacketFile {
+ public:
+  PacketFile(const std::filesystem::path& path, std::uint64_t max_bytes)
+      : file_(path), max_bytes_(max_bytes) {}
+
+  // Takes a packet, unless it or one before it did not fit. The end of a slice always fits: without
+  // it the slice would seem to last for ever.
+  bool add(const std::string& packet, bool always = false) {
+    const std::size_t start = buffer_.size();
+    protozero::pbf_builder<Trace>(buffer_).add_message(Trace::packet, packet);
+    full_ |= size_.bytes + buffer_.size() - start > max_bytes_;
+    if (full_ && !always) {
+      buffer_.resize(start);
+      ++size_.left_out;
+      return false;
+    }
+    size_.bytes += buffer_.size() - start;
+    ++size_.events;
+    if (buffer_.size() >= flush_bytes) flush();
+    return true;
+  }
+
+  const TraceSize& size() const { return size_; }
+
+  void commit() {
+    flush();
+    file_.commit();
+  }
+
+ private:
+  static constexpr std::size_t flush_bytes = 1 << 20;
+
+  void flush() {
+    file_.write(buffer_);
+    buffer_.clear();
+  }
+
+  AtomicFile file_;
+  std::uint64_t max_bytes_;
+  std::string buffer_;
+  TraceSize size_;
+  bool full_ = false;
+};
+
+class PerfettoTrace {
+ public:
+  PerfettoTrace(const Recording& recording, PacketFile& file)
+      : recording_(recording),
+        graph_(*recording.graph),
+        file_(file),
+        timeline_(recording),
+        node_texts_(graph_.nodes().size()) {}
+
+  void write() {
+    tracks();
+    ranges();
+    std::int64_t end_ns = 0;  // of what was written
+    timeline_.walk([&](const TimelineItem& item) {
+      add(item);
+      if (file_.size().left_out == 0) end_ns = item.begin_ns;
+    });
+    close_slices(0);
+    if (file_.size().left_out == 0) return;
+    event(
+        instant, allocation_track, end_ns, "ridge",
+        fmt::format("cut here: {} events left out", file_.size().left_out), [](EventBuilder&) {},
+        true);
+  }
+
+ private:
+  using EventBuilder = protozero::pbf_builder<TrackEvent>;
+  using TrackBuilder = protozero::pbf_builder<Track>;
+
+  template <class Fill>
+  void track(std::uint64_t uuid, std::string_view name, const Fill& fill) {
+    packet_.clear();
+    {
+      protozero::pbf_builder<Packet> packet(packet_);
+      packet.add_uint32(Packet::trusted_packet_sequence_id, sequence_id);
+      if (uuid == process_track) packet.add_uint32(Packet::sequence_flags, state_cleared);
+      TrackBuilder descriptor(packet, Packet::track_descriptor);
+      descriptor.add_uint64(Track::uuid, uuid);
+      if (!name.empty()) descriptor.add_string(Track::name, name.data(), name.size());
+      fill(descriptor);
+    }
+    file_.add(packet_);
+  }
+
+  void tracks() {
+    const auto pid = static_cast<std::int32_t>(recording_.process_id);
+    const auto below_process = [](TrackBuilder& t) {
+      t.add_uint64(Track::parent_uuid, process_track);
+    };
+    track(process_track, "", [&](TrackBuilder& t) {
+      protozero::pbf_builder<Process> process(t, Track::process);
+      process.add_int32(Process::pid, pid);
+      process.add_string(Process::process_name, "ridge");
+    });
+    track(thread_track, "", [&](TrackBuilder& t) {
+      t.add_uint64(Track::parent_uuid, process_track);
+      protozero::pbf_builder<Thread> thread(t, Track::thread);
+      thread.add_int32(Thread::pid, pid);
+      thread.add_int32(Thread::tid, static_cast<std::int32_t>(recording_.thread_id));
+      thread.add_string(Thread::thread_name, "executor");
+    });
+    const auto bytes = [&](TrackBuilder& t) {
+      below_process(t);
+      protozero::pbf_builder<Counter>(t, Track::counter).add_int32(Counter::unit, size_in_bytes);
+    };
+    track(live_track, "memory: live bytes", bytes);
+    track(reserved_track, "memory: reserved bytes", bytes);
+    track(loss_track, "loss", [&](TrackBuilder& t) {
+      below_process(t);
+      protozero::pbf_builder<Counter>(t, Track::counter).add_int32(Counter::unit, 0);
+    });
+    track(allocation_track, "allocations", below_process);
+  }
+
+  void ranges() {
+    const RangeTracks tracks = range_tracks(recording_);
+    for (std::size_t t = 0; t < tracks.count; ++t)
+      track(first_range_track + t, fmt::format("ranges {}", t),
+            [](TrackBuilder& b) { b.add_uint64(Track::parent_uuid, process_track); });
+    // Events of a track must come in order, those of different tracks need not.
+    std::vector<std::vector<std::int64_t>> open(tracks.count);
+    const auto close = [&](std::size_t t, std::int64_t until) {
+      for (std::vector<std::int64_t>& ends = open[t]; !ends.empty() && ends.back() <= until;
+           ends.pop_back())
+        end_slice(first_range_track + t, ends.back());
+    };
+    for (const std::size_t i : tracks.order) {
+      const Recording::Range& range = recording_.ranges[i];
+      const std::size_t t = tracks.track[i];
+      close(t, range.begin_ns);
+      if (event(slice_begin, first_range_track + t, range.begin_ns, "user_annotation",
+                as_utf8(recording_.names[range.name]), [](EventBuilder&) {}))
+        open[t].push_back(range.end_ns);
+    }
+    for (std::size_t t = 0; t < tracks.count; ++t)
+      close(t, std::numeric_limits<std::int64_t>::max());
+  }
+
+  // Whether there was room for it.
+  template <class Fill>
+  bool event(std::int32_t type, std::uint64_t on_track, std::int64_t time_ns,
+             std::string_view category, std::string_view name, const Fill& fill,
+             bool always = false) {
+    packet_.clear();
+    {
+      protozero::pbf_builder<Packet> packet(packet_);
+      packet.add_uint64(Packet::timestamp,
+                        static_cast<std::uint64_t>(recording_.epoch_ns + time_ns));
+      packet.add_uint32(Packet::trusted_packet_sequence_id, sequence_id);
+      EventBuilder track_event(packet, Packet::track_event);
+      track_event.add_int32(TrackEvent::type, type);
+      track_event.add_uint64(TrackEvent::track_uuid, on_track);
+      if (!category.empty())
+        track_event.add_string(TrackEvent::categories, category.data(), category.size());
+      if (!name.empty()) track_event.add_string(TrackEvent::name, name.data(), name.size());
+      fill(track_event);
+    }
+    return file_.add(packet_, type == slice_end || always);
+  }
+
+  void end_slice(std::uint64_t on_track, std::int64_t time_ns) {
+    event(slice_end, on_track, time_ns, "", "", [](EventBuilder&) {});
+  }
+
+  // Ends what is open on the executor's thread, down to `depth`.
+  void close_slices(std::size_t depth) {
+    while (open_.size() > depth) {
+      if (open_.back().written) end_slice(thread_track, open_.back().end_ns);
+      open_.pop_back();
+    }
+  }
+
+  template <class Fill>
+  void slice(const TimelineItem& item, std::string_view category, std::string_view name,
+             const Fill& fill) {
+    close_slices(item.depth);
+    const bool written = event(slice_begin, thread_track, item.begin_ns, category, name, fill);
+    open_.push_back({item.end_ns, written});
+  }
+
+  static void annotate(EventBuilder& event, std::string_view name, std::int64_t value) {
+    protozero::pbf_builder<Annotation> annotation(event, TrackEvent::debug_annotations);
+    annotation.add_string(Annotation::name, name.data(), name.size());
+    annotation.add_int64(Annotation::int_value, value);
+  }
+  static void annotate(EventBuilder& event, std::string_view name, std::string_view value) {
+    protozero::pbf_builder<Annotation> annotation(event, TrackEvent::debug_annotations);
+    annotation.add_string(Annotation::name, name.data(), name.size());
+    annotation.add_string(Annotation::string_value, value.data(), value.size());
+  }
+
+  // Flows tie a node to what differentiates it. Its id must not be 0.
+  static void tie(EventBuilder& event, std::size_t forward_run) {
+    if (forward_run != TimelineItem::no_run)
+      event.add_fixed64(TrackEvent::flow_ids, forward_run + 1);
+  }
+
+  void add(const TimelineItem& item) {
+    const auto nothing = [](EventBuilder&) {};
+    switch (item.kind) {
+      case Kind::step:
+        return add_step(item);
+      case Kind::phase:
+        return slice(item, "user_annotation", name_of(item.phase), nothing);
+      case Kind::module:
+        return slice(item, "module", as_utf8(timeline_.modules().modules[item.index].path),
+                     nothing);
+      case Kind::gradient:
+        return slice(item, "gradient",
+                     fmt::format("gradient of {}", name_of(*graph_.nodes()[item.index].op)),
+                     [&](EventBuilder& event) { tie(event, item.forward_run); });
+      case Kind::node:
+        return add_node(item);
+      case Kind::memory:
+        return add_memory(item);
+    }
+  }
+
+  void add_step(const TimelineItem& item) {
+    const Recording::Step& step = recording_.steps[item.index];
+    slice(item, "user_annotation", fmt::format("ProfilerStep#{}", step.step), [](EventBuilder&) {});
+    event(counter, loss_track, step.begin_ns, "", "", [&](EventBuilder& event) {
+      event.add_double(TrackEvent::double_counter_value, step.loss);
+    });
+  }
+
+  void add_node(const TimelineItem& item) {
+    const NodeId id = recording_.nodes[item.index].node;
+    const Node& node = graph_.nodes()[id];
+    NodeText& text = node_texts_[id];
+    if (text.name.empty()) text = describe(node);
+    slice(item, "cpu_op", text.name, [&](EventBuilder& event) {
+      annotate(event, "operator", name_of(*node.op));
+      annotate(event, "scope", text.scope);
+      annotate(event, "inputs", text.inputs);
+      annotate(event, "flops", text.cost.flops);
+      annotate(event, "bytes", text.cost.bytes());
+      tie(event, item.forward_run);
+    });
+  }
+
+  // What is the same whenever the node runs.
+  struct NodeText {
+    std::string name, scope, inputs;
+    Cost cost;
+  };
+  NodeText describe(const Node& node) const {
+    NodeText text{.name = aten_call(graph_, node).name,
+                  .scope = as_utf8(graph_.scope_name(node.scope)),
+                  .cost = cost(graph_, node)};
+    for (const ValueId input : node.inputs)
+      text.inputs += (text.inputs.empty() ? "" : ", ") + graph_.info(input).type.to_string();
+    return text;
+  }
+
+  void add_memory(const TimelineItem& item) {
+    const Recording::MemoryChange& change = recording_.memory[item.index];
+    const auto count = [&](std::uint64_t on_track, std::uint64_t bytes) {
+      event(counter, on_track, change.time_ns, "", "", [&](EventBuilder& event) {
+        event.add_int64(TrackEvent::counter_value, static_cast<std::int64_t>(bytes));
+      });
+    };
+    count(live_track, change.live);
+    count(reserved_track, change.reserved);
+    const ValueId owner = change.workspace ? graph_.nodes()[change.owner].outputs[0] : change.owner;
+    event(instant, allocation_track, change.time_ns, "memory",
+          (change.workspace ? "workspace of " : "") + as_utf8(display_name(graph_, owner)),
+          [&](EventBuilder& event) { annotate(event, "bytes", change.bytes); });
+  }
+
+  struct OpenSlice {
+    std::int64_t end_ns;
+    bool written;
+  };
+
+  const Recording& recording_;
+  const Graph& graph_;
+  PacketFile& file_;
+  Timeline timeline_;
+  std::vector<OpenSlice> open_;
+  std::vector<NodeText> node_texts_;  // by NodeId, once run
+  std::string packet_;                // being written
+};
+
+}  // namespace
+
+TraceSize write_perfetto(const std::filesystem::path& path, const Recording& recording,
+                         const TraceOptions& options) {
+  PacketFile file(path, options.max_bytes);
+  PerfettoTrace(recording, file).write();
+  file.commit();
+  return file.size();
+}
+
+}  // namespace ridge

@@ -1,0 +1,249 @@
+#include "ridge/profile/timeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <map>
+#include <numeric>
+
+namespace ridge {
+namespace {
+
+using Kind = TimelineItem::Kind;
+
+constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+
+bool is_number(std::string_view text) {
+  return !text.empty() &&
+         std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); });
+}
+
+// "feed_forward" -> "FeedForward"; of a numbered member of "layers", "Layer".
+std::string class_name(const ModuleTree& tree, const Module& module) {
+  std::string_view name = module.name;
+  if (is_number(name)) {
+    name = tree.modules[module.parent].name;
+    if (name.ends_with('s')) name.remove_suffix(1);
+  }
+  std::string result;
+  bool upper = true;
+  for (const char c : name) {
+    if (c != '_')
+      result += upper ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
+    upper = c == '_';
+  }
+  return result.empty() ? "Module" : result;
+}
+
+std::vector<std::string> name_instances(const ModuleTree& tree) {
+  std::map<std::string, int> count;
+  std::vector<std::string> names;
+  for (const Module& module : tree.modules) {
+    const std::string name = class_name(tree, module);
+    names.push_back(fmt::format("{}_{}", name, count[name]++));
+  }
+  return names;
+}
+
+}  // namespace
+
+Timeline::Timeline(const Recording& recording)
+    : recording_(recording), tree_(module_tree(*recording.graph)) {
+  const Graph& graph = *recording.graph;
+  instance_names_ = name_instances(tree_);
+  for (const std::size_t of_scope : tree_.of_scope) {
+    std::vector<std::size_t> path;
+    for (std::size_t m = of_scope; m != 0; m = tree_.modules[m].parent) path.push_back(m);
+    std::ranges::reverse(path);
+    module_path_.push_back(std::move(path));
+  }
+  has_gradient_.resize(graph.nodes().size());
+  for (const Node& node : graph.nodes())
+    if (node.forward != no_node) has_gradient_[node.forward] = true;
+}
+
+// Merges the sources, each of which is in the order of time already, and opens the modules and
+// gradients that the nodes imply.
+class Timeline::Walk {
+ public:
+  Walk(const Timeline& timeline, const std::function<void(const TimelineItem&)>& visit)
+      : timeline_(timeline),
+        recording_(timeline.recording_),
+        graph_(*recording_.graph),
+        visit_(visit),
+        last_run_(graph_.nodes().size(), TimelineItem::no_run) {}
+
+  void run() {
+    std::size_t step = 0, phase = 0, change = 0, node = 0;
+    for (;;) {
+      const std::int64_t times[] = {
+          begin_of(recording_.steps, step), begin_of(recording_.phases, phase),
+          change < recording_.memory.size() ? recording_.memory[change].time_ns : never,
+          begin_of(recording_.nodes, node)};
+      const auto first = std::ranges::min_element(times);  // of equals, the outer
+      if (*first == never) return;
+      switch (first - times) {
+        case 0:
+          open_step(step++);
+          break;
+        case 1:
+          open_phase(phase++);
+          break;
+        case 2:
+          add_change(change++);
+          break;
+        default:
+          add_node(node++);
+          break;
+      }
+    }
+  }
+
+ private:
+  template <class T>
+  static std::int64_t begin_of(const std::vector<T>& records, std::size_t i) {
+    return i < records.size() ? records[i].begin_ns : never;
+  }
+
+  void open_step(std::size_t i) {
+    const Recording::Step& step = recording_.steps[i];
+    path_.clear();
+    open({.kind = Kind::step, .index = i, .begin_ns = step.begin_ns, .end_ns = step.end_ns});
+  }
+
+  void open_phase(std::size_t i) {
+    const Recording::PhaseRun& phase = recording_.phases[i];
+    path_.clear();
+    open({.kind = Kind::phase,
+          .index = i,
+          .begin_ns = phase.begin_ns,
+          .end_ns = phase.end_ns,
+          .phase = phase.phase});
+  }
+
+  void add_change(std::size_t i) {
+    const Recording::MemoryChange& change = recording_.memory[i];
+    visit_({.kind = Kind::memory,
+            .index = i,
+            .begin_ns = change.time_ns,
+            .end_ns = change.time_ns,
+            .phase = change.phase});
+  }
+
+  void add_node(std::size_t i) {
+    const Recording::NodeRun& run = recording_.nodes[i];
+    const Node& node = graph_.nodes()[run.node];
+    if (i > 0 && !continues(i)) path_.clear();
+    open_modules(i, node);
+    open_gradient(i, node);
+    if (node.forward == no_node && timeline_.has_gradient_[run.node]) last_run_[run.node] = i;
+    open({.kind = Kind::node,
+          .index = i,
+          .begin_ns = run.begin_ns,
+          .end_ns = run.end_ns,
+          .phase = node.phase,
+          .forward_run = last_run_[run.node]});
+  }
+
+  // Whether node run i belongs to the same pass over the graph as the one before it.
+  bool continues(std::size_t i) const {
+    const Recording::NodeRun &before = recording_.nodes[i - 1], &run = recording_.nodes[i];
+    return run.step == before.step && run.node > before.node && phase_of(run) == phase_of(before);
+  }
+
+  Phase phase_of(const Recording::NodeRun& run) const { return graph_.nodes()[run.node].phase; }
+
+  // The end of the last of the node runs from i on that follow each other and satisfy `belongs`.
+  template <class Belongs>
+  std::int64_t end_of_stretch(std::size_t i, const Belongs& belongs) const {
+    std::int64_t end = recording_.nodes[i].end_ns;
+    while (++i < recording_.nodes.size() && continues(i) &&
+           belongs(graph_.nodes()[recording_.nodes[i].node]))
+      end = recording_.nodes[i].end_ns;
+    return end;
+  }
+
+  void open_modules(std::size_t i, const Node& node) {
+    const std::vector<std::size_t>& path = timeline_.module_path_[node.scope];
+    const auto common =
+        static_cast<std::size_t>(std::ranges::mismatch(path_, path).in1 - path_.begin());
+    for (std::size_t level = common; level < path.size(); ++level) {
+      const auto inside = [&](const Node& other) {
+        const std::vector<std::size_t>& theirs = timeline_.module_path_[other.scope];
+        return theirs.size() > level && theirs[level] == path[level];
+      };
+      open({.kind = Kind::module,
+            .index = path[level],
+            .begin_ns = recording_.nodes[i].begin_ns,
+            .end_ns = end_of_stretch(i, inside),
+            .phase = node.phase});
+    }
+    if (common < path_.size() || common < path.size()) gradient_of_ = no_node;
+    path_ = path;
+  }
+
+  void open_gradient(std::size_t i, const Node& node) {
+    const bool goes_on = i > 0 && continues(i) && gradient_of_ == node.forward;
+    gradient_of_ = node.forward;
+    if (node.forward == no_node || goes_on) return;
+    const auto inside = [&](const Node& other) {
+      return other.forward == node.forward && other.scope == node.scope;
+    };
+    open({.kind = Kind::gradient,
+          .index = node.forward,
+          .begin_ns = recording_.nodes[i].begin_ns,
+          .end_ns = end_of_stretch(i, inside),
+          .phase = node.phase,
+          .forward_run = last_run_[node.forward]});
+  }
+
+  void open(TimelineItem item) {
+    while (!open_ends_.empty() && item.end_ns > open_ends_.back()) open_ends_.pop_back();
+    item.depth = open_ends_.size();
+    open_ends_.push_back(item.end_ns);
+    visit_(item);
+  }
+
+  const Timeline& timeline_;
+  const Recording& recording_;
+  const Graph& graph_;
+  const std::function<void(const TimelineItem&)>& visit_;
+  std::vector<std::size_t> last_run_;    // by NodeId, of a node with a gradient
+  std::vector<std::size_t> path_;        // the modules that are open
+  NodeId gradient_of_ = no_node;         // of the gradient that is open
+  std::vector<std::int64_t> open_ends_;  // of all slices that are open
+};
+
+void Timeline::walk(const std::function<void(const TimelineItem&)>& visit) const {
+  Walk(*this, visit).run();
+}
+
+RangeTracks range_tracks(const Recording& recording) {
+  const std::vector<Recording::Range>& ranges = recording.ranges;
+  RangeTracks result;
+  result.order.resize(ranges.size());
+  result.track.resize(ranges.size());
+  std::iota(result.order.begin(), result.order.end(), std::size_t{0});
+  std::ranges::stable_sort(result.order, [&](std::size_t a, std::size_t b) {
+    return ranges[a].begin_ns != ranges[b].begin_ns ? ranges[a].begin_ns < ranges[b].begin_ns
+                                                    : ranges[a].end_ns > ranges[b].end_ns;
+  });
+  std::vector<std::vector<std::int64_t>> open;  // by track, the ends of what is open
+  for (const std::size_t i : result.order) {
+    std::size_t track = 0;
+    for (;; ++track) {
+      if (track == open.size()) open.emplace_back();
+      std::vector<std::int64_t>& ends = open[track];
+      while (!ends.empty() && ends.back() <= ranges[i].begin_ns) ends.pop_back();
+      if (ends.empty() || ranges[i].end_ns <= ends.back()) break;
+    }
+    open[track].push_back(ranges[i].end_ns);
+    result.track[i] = track;
+  }
+  result.count = open.size();
+  return result;
+}
+
+}  // namespace ridge

@@ -1,0 +1,342 @@
+#include "ridge/analyze/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "ridge/base/error.h"
+#include "ridge/cpu/device.h"
+#include "ridge/ops/op.h"
+#include "tests/cli/program.h"
+
+namespace ridge {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A device that refuses to hand out memory.
+class EmptyDevice final : public Device {
+ public:
+  std::string name() const override { return "empty"; }
+  std::string description() const override { return "a device without memory"; }
+  int threads() const override { return 1; }
+  PreparedKernel prepare(const Op& op, Types in, Types out) override {
+    return cpu_.prepare(op, in, out);
+  }
+  void* allocate(std::size_t bytes) override {
+    ADD_FAILURE() << "planning allocated " << bytes << " bytes";
+    return nullptr;
+  }
+  void deallocate(void*, std::size_t) override {}
+  std::size_t total_memory() const override { return 0; }
+  std::size_t available_memory() const override { return 0; }
+  void upload(void*, const void*, std::size_t) override {}
+  void download(void*, const void*, std::size_t) override {}
+  void synchronize() override {}
+
+ private:
+  CpuDevice cpu_{1};
+};
+
+TrainOptions resolved(TrainOptions o) {
+  o.resolve();
+  return o;
+}
+
+TrainOptions small_options() {
+  TrainOptions o;
+  o.vocab_size = 40;
+  o.hidden_dim = 32;
+  o.n_layers = 2;
+  o.n_heads = 4;
+  o.batch_size = 2;
+  o.seq_len = 16;
+  return resolved(o);
+}
+
+// Sizes that have nothing in common, but go together.
+TrainOptions random_options(std::mt19937& random) {
+  const auto from_to = [&](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
+  TrainOptions o;
+  o.n_kv_heads = from_to(1, 4);
+  o.n_heads = o.n_kv_heads * from_to(1, 3);
+  o.hidden_dim = o.n_heads * 2 * from_to(1, 10);
+  o.n_layers = from_to(1, 3);
+  o.intermediate_dim = from_to(1, 150);
+  o.vocab_size = from_to(2, 700);
+  o.batch_size = from_to(1, 5);
+  o.seq_len = from_to(1, 70);
+  o.dtype = from_to(0, 1) ? "bf16" : "fp32";
+  o.gradient_accumulation_steps = from_to(1, 3);
+  o.tie_embeddings = from_to(0, 1) == 1;
+  o.max_grad_norm = from_to(0, 1) ? 1.0 : 0.0;
+  return resolved(o);
+}
+
+TEST(Plan, PredictsThePeakThatARunMeasures) {
+  std::mt19937 random(20);
+  CpuDevice device(2);
+  std::set<std::string> where;
+  for (int i = 0; i < 40; ++i) {
+    const TrainOptions options = random_options(random);
+    const TrainingPlan plan = plan_training(options, device);
+    Trainer trainer(options, device);
+    std::size_t measured = 0;
+    for (int step = 0; step < 2; ++step) {
+      trainer.executor().reset_peak_memory();
+      trainer.step();
+      EXPECT_EQ(trainer.executor().memory().peak_live, plan.memory.peak_bytes)
+          << "step " << step + 1 << " of " << to_json(options);
+      measured = std::max(measured, trainer.executor().memory().peak_live);
+      trainer.evaluate(1);
+      measured = std::max(measured, trainer.executor().memory().peak_live);
+    }
+    EXPECT_EQ(measured, plan.memory.peak_bytes) << to_json(options);
+    EXPECT_EQ(plan.memory.at_peak.total(), plan.memory.peak_bytes);
+    ASSERT_TRUE(plan.where);
+    where.insert(plan.where->phase + " " + plan.where->op);
+  }
+  EXPECT_GT(where.size(), 2u) << "the configurations are too much alike";
+}
+
+// The observer of a run that remembers what ran when most was alive.
+class PeakObserver final : public Observer {
+ public:
+  void on_allocate(const Graph&, ValueId, const void*, std::size_t, const MemoryStats& s) override {
+    note(s);
+  }
+  void on_workspace(const Graph&, NodeId, const void*, std::size_t, const MemoryStats& s) override {
+    note(s);
+  }
+  void on_node(const Graph&, NodeId node, Clock::time_point, Clock::time_point) override {
+    if (rose_) peak_node = node;
+    rose_ = false;
+  }
+  NodeId peak_node = no_node;
+  std::size_t peak = 0;
+
+ private:
+  void note(const MemoryStats& stats) {
+    if (stats.live > peak) peak = stats.live, rose_ = true;
+  }
+  bool rose_ = false;
+};
+
+TEST(Plan, NamesTheOperatorAtThePeak) {
+  std::mt19937 random(7);
+  CpuDevice device(1);
+  for (int i = 0; i < 5; ++i) {
+    const TrainOptions options = random_options(random);
+    const TrainingPlan plan = plan_training(options, device);
+    Trainer trainer(options, device);
+    PeakObserver observer;
+    trainer.executor().observe(observer);
+    trainer.step();
+    EXPECT_EQ(observer.peak, plan.memory.peak_bytes);
+    EXPECT_EQ(observer.peak_node, plan.memory.peak_node);
+  }
+}
+
+TEST(Plan, CountsWhatTrainingKeeps) {
+  TrainOptions options = small_options();
+  CpuDevice device(1);
+  const auto bytes = 4 * static_cast<std::size_t>(options.model().parameter_count());
+  const TrainingPlan plan = plan_training(options, device);
+  // Every parameter of this model fills its allocation, so that there is no rounding.
+  EXPECT_EQ(plan.memory.at_peak.parameters, bytes);
+  EXPECT_EQ(plan.memory.at_peak.optimizer_state, 2 * bytes);
+  EXPECT_EQ(plan.memory.at_most.gradients, bytes);
+  EXPECT_EQ(plan.parameter_count, options.model().parameter_count());
+
+  options.gradient_accumulation_steps = 3;
+  const TrainingPlan accumulated = plan_training(options, device);
+  EXPECT_EQ(accumulated.cost.forward.flops, 3 * plan.cost.forward.flops);
+  EXPECT_GE(accumulated.memory.at_peak.gradients, bytes);  // the accumulators are always there
+}
+
+TEST(Plan, CostsWhatTheTrainerSays) {
+  std::mt19937 random(3);
+  CpuDevice device(1);
+  for (int i = 0; i < 5; ++i) {
+    const TrainOptions options = random_options(random);
+    Trainer trainer(options, device);
+    const StepCost cost = cost_of_step(trainer.graph(), options.gradient_accumulation_steps);
+    const TrainingPlan plan = plan_training(options, device);
+    EXPECT_EQ(plan.cost.forward, cost.forward);
+    EXPECT_EQ(plan.cost.backward, cost.backward);
+    EXPECT_EQ(plan.cost.optimizer, cost.optimizer);
+  }
+}
+
+TEST(Plan, TakesNoMemoryWhateverTheSize) {
+  TrainOptions o;
+  o.hidden_dim = 65536;
+  o.n_layers = 200;
+  o.n_heads = 64;
+  o.vocab_size = 1 << 20;
+  o.batch_size = 1;
+  o.seq_len = 1 << 16;
+  o.max_grad_norm = 1;
+  EmptyDevice device;
+  const TrainingPlan plan = plan_training(resolved(o), device);
+  EXPECT_GT(plan.memory.peak_bytes, std::size_t{100} << 40);
+  EXPECT_GT(plan.cost.total().flops, std::int64_t{1} << 60);
+}
+
+TEST(Plan, RefusesWorkThatCannotBeCounted) {
+  TrainOptions o;
+  o.hidden_dim = 131072;
+  o.n_heads = 64;
+  o.n_layers = 100;
+  o.vocab_size = 1 << 20;
+  o.batch_size = 4096;
+  o.seq_len = 512;
+  EmptyDevice device;
+  EXPECT_THROW(plan_training(resolved(o), device), UsageError);
+}
+
+TEST(Plan, TakesTheLongestOfComputingMovingAndStarting) {
+  Graph graph;
+  const Value x = graph.input("x", {DType::f32, {1000, 1000}});
+  const Value w = graph.parameter("w", {1000, 1000}, Init::normal(1));
+  linear(x, w);  // 2 GFLOP, 12 MB
+  linear(cast(x, DType::bf16), cast(w, DType::bf16));
+  scale(x, 2.0f);  // 8 MB
+  scale(graph.input("y", {DType::f32, {4}}), 2.0f);
+  const Roof roof{.f32_flops = 1e12,
+                  .bf16_flops = 4e12,
+                  .levels = {{"cache", 9'000'000, 1e12}, {"memory", 0, 1e9}}};
+  const auto seconds = [&](NodeId n) { return least_seconds(graph, graph.nodes()[n], roof); };
+  EXPECT_DOUBLE_EQ(seconds(0), 12e-3);  // moving, from memory
+  EXPECT_DOUBLE_EQ(seconds(1), 6e6 / 1e12);
+  EXPECT_DOUBLE_EQ(seconds(3), 2e9 / 4e12);  // computing, in bf16
+  EXPECT_DOUBLE_EQ(seconds(4), 8e6 / 1e12);  // moving, from the cache
+  EXPECT_DOUBLE_EQ(seconds(5), 5e-6);        // starting
+
+  TrainOptions options = small_options();
+  CpuDevice device(1);
+  const TrainingPlan plan = plan_training(options, device, &roof);
+  ASSERT_TRUE(plan.seconds_at_best);
+  EXPECT_GE(*plan.seconds_at_best, static_cast<double>(plan.launches) * 5e-6);
+  options.gradient_accumulation_steps = 2;
+  EXPECT_GT(*plan_training(options, device, &roof).seconds_at_best, 1.3 * *plan.seconds_at_best);
+  EXPECT_FALSE(plan_training(options, device).seconds_at_best);
+}
+
+TEST(LargestBatch, IsTheLastThatFits) {
+  CpuDevice device(1);
+  TrainOptions options = small_options();
+  std::vector<std::size_t> peaks{0};
+  for (options.batch_size = 1; options.batch_size <= 70; ++options.batch_size) {
+    peaks.push_back(plan_training(options, device).memory.peak_bytes);
+    EXPECT_GT(peaks.back(), peaks[peaks.size() - 2]) << "at " << options.batch_size;
+  }
+  for (const std::size_t batch : {1u, 2u, 3u, 31u, 32u, 33u, 69u})
+    for (const std::size_t budget : {peaks[batch], peaks[batch + 1] - 1}) {
+      const BatchLimit limit = largest_batch(options, device, budget);
+      EXPECT_EQ(limit.batch_size, static_cast<std::int64_t>(batch));
+      EXPECT_EQ(limit.peak_bytes, peaks[batch]);
+      EXPECT_EQ(limit.next_peak_bytes, peaks[batch + 1]);
+    }
+  try {
+    largest_batch(options, device, peaks[1] - 1);
+    FAIL() << "one sequence was said to fit";
+  } catch (const OutOfMemoryError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("not even a batch of 1"));
+  }
+}
+
+TEST(LargestBatch, EndsWhereBatchesAreRefused) {
+  EmptyDevice device;
+  const BatchLimit limit = largest_batch(small_options(), device, std::size_t{1} << 62);
+  EXPECT_EQ(limit.batch_size, 1 << 20);
+  EXPECT_FALSE(limit.next_peak_bytes);
+}
+
+TEST(ParseBytes, KnowsDecimalAndBinaryUnits) {
+  EXPECT_EQ(parse_bytes("16GB"), 16'000'000'000u);
+  EXPECT_EQ(parse_bytes("16GiB"), std::size_t{16} << 30);
+  EXPECT_EQ(parse_bytes("1.5 KiB"), 1536u);
+  EXPECT_EQ(parse_bytes("20MB"), 20'000'000u);
+  EXPECT_EQ(parse_bytes("3MiB"), std::size_t{3} << 20);
+  EXPECT_EQ(parse_bytes("7KB"), 7000u);
+  EXPECT_EQ(parse_bytes("123"), 123u);
+  for (const char* bad :
+       {"", "GB", "16XB", "16 G B", "-1GB", "0", "nanGB", "infGB", "1e30GB", "0.1B", "16GBs"})
+    EXPECT_THROW(parse_bytes(bad), UsageError) << bad;
+}
+
+using Words = std::vector<std::string>;
+
+nlohmann::json json_from(const Sandbox& sandbox, const Words& command) {
+  const ProgramResult result = sandbox.run(command);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  return nlohmann::json::parse(result.out);
+}
+
+TEST(PlanCommand, SaysWhatTheRunWillReport) {
+  const Sandbox sandbox;
+  const Words flags{"--hidden-dim",
+                    "32",
+                    "--n-layers",
+                    "2",
+                    "--n-heads",
+                    "4",
+                    "--batch-size",
+                    "3",
+                    "--seq-len",
+                    "24",
+                    "--num-steps",
+                    "3",
+                    "--use-amp",
+                    "--max-grad-norm",
+                    "1",
+                    "--eval-every",
+                    "1",
+                    "--grad-accum",
+                    "2",
+                    "--vocab-size",
+                    "100",
+                    "--threads",
+                    "2"};
+  Words plan{"ridge", "plan", "--json", "--max-batch-for", "100MB"}, train{"ridge", "train"};
+  plan.insert(plan.end(), flags.begin(), flags.end());
+  train.insert(train.end(), flags.begin(), flags.end());
+  const nlohmann::json planned = json_from(sandbox, plan);
+  ASSERT_FALSE(sandbox.has("output")) << "planning wrote files";
+  ASSERT_EQ(sandbox.run(train).exit_code, 0);
+  const auto summary = nlohmann::json::parse(sandbox.read("output/performance_summary.json"));
+  std::vector<nlohmann::json> found;
+  const std::function<void(const nlohmann::json&)> look = [&](const nlohmann::json& json) {
+    for (const auto& [key, value] : json.items()) {
+      if (key == "peak_memory_bytes") found.push_back(value);
+      if (value.is_object()) look(value);
+    }
+  };
+  look(summary);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(planned["peak_bytes"], found[0]);
+  EXPECT_GT(planned["max_batch"]["batch_size"], 3);
+  EXPECT_LE(planned["max_batch"]["peak_bytes"], 100'000'000);
+  EXPECT_GT(planned["max_batch"]["next_peak_bytes"], 100'000'000);
+}
+
+TEST(PlanCommand, PrintsATableAndRefusesNonsense) {
+  const Sandbox sandbox;
+  const ProgramResult result = sandbox.run({"ridge", "plan", "--max-batch-for", "1GiB"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("2,873,600 numbers"));
+  EXPECT_THAT(result.out, HasSubstr("The peak is in the "));
+  EXPECT_THAT(result.out, HasSubstr("Largest batch for 1GiB: "));
+  EXPECT_EQ(sandbox.run({"ridge", "plan", "--max-batch-for", "16 XB"}).exit_code, 2);
+  EXPECT_EQ(sandbox.run({"ridge", "plan", "--hidden-dim", "31"}).exit_code, 2);
+  EXPECT_EQ(sandbox.run({"ridge", "plan", "--max-batch-for", "1KB"}).exit_code, 1);
+}
+
+}  // namespace
+}  // namespace ridge

@@ -1,0 +1,263 @@
+#include "ridge/profile/chrome_trace.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "ridge/base/error.h"
+#include "ridge/graph/op_rules.h"
+#include "ridge/ops/unary.h"
+#include "tests/base/temporary_directory.h"
+#include "tests/profile/real_recording.h"
+
+namespace ridge {
+namespace {
+
+using json = nlohmann::json;
+
+struct Written {
+  TemporaryDirectory directory;
+  TraceSize size;
+  json trace;
+
+  explicit Written(const Recording& recording, const TraceOptions& options = {}) {
+    const auto path = directory.path / "trace.json";
+    size = write_chrome_trace(path, recording, options);
+    EXPECT_EQ(std::filesystem::file_size(path), size.bytes);
+    trace = json::parse(std::ifstream(path));  // throws if it is no JSON
+    EXPECT_EQ(events().size(), size.events);
+  }
+
+  const json& events() const { return trace["traceEvents"]; }
+
+  std::vector<json> of(std::string_view category) const {
+    std::vector<json> found;
+    for (const json& event : events())
+      if (event.value("cat", "") == category) found.push_back(event);
+    return found;
+  }
+};
+
+// Exact, since the text has three decimals.
+std::int64_t ns(const json& microseconds) {
+  return std::llround(microseconds.get<double>() * 1000);
+}
+
+// What slices of one track must do for a viewer to draw them.
+void expect_nesting(const json& events) {
+  std::map<std::int64_t, std::vector<std::int64_t>> open;  // by thread
+  std::map<std::int64_t, std::int64_t> last;
+  for (const json& event : events) {
+    if (event["ph"] != "X") continue;
+    const std::int64_t thread = event["tid"], begin = ns(event["ts"]),
+                       end = begin + ns(event["dur"]);
+    EXPECT_LE(last[thread], begin);
+    last[thread] = begin;
+    std::vector<std::int64_t>& ends = open[thread];
+    while (!ends.empty() && end > ends.back()) {
+      EXPECT_LE(ends.back(), begin) << event << " crosses the end of another";
+      ends.pop_back();
+    }
+    ends.push_back(end);
+  }
+}
+
+TEST(ChromeTrace, HasEveryRecordOfARealRun) {
+  for (const std::int64_t accumulation : {1, 2}) {
+    const RealRecording run(accumulation);
+    const Recording& recording = run.recording();
+    const Written written(recording);
+    expect_nesting(written.events());
+    EXPECT_EQ(written.trace["baseTimeNanoseconds"], recording.epoch_ns);
+    EXPECT_EQ(written.size.left_out, 0u);
+
+    std::vector<json> nodes = written.of("cpu_op");
+    std::erase_if(nodes, [](const json& e) { return !e["args"].contains("node"); });
+    ASSERT_EQ(nodes.size(), recording.nodes.size());
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      const Recording::NodeRun& node = recording.nodes[i];
+      EXPECT_EQ(nodes[i]["args"]["node"], node.node);
+      EXPECT_EQ(ns(nodes[i]["ts"]), node.begin_ns);
+      EXPECT_EQ(ns(nodes[i]["dur"]), node.end_ns - node.begin_ns);
+    }
+    const std::vector<json> changes = written.of("cpu_instant_event");
+    ASSERT_EQ(changes.size(), recording.memory.size());
+    for (std::size_t i = 0; i < changes.size(); ++i) {
+      EXPECT_EQ(changes[i]["args"]["Bytes"], recording.memory[i].bytes);
+      EXPECT_EQ(changes[i]["args"]["Total Allocated"], recording.memory[i].live);
+    }
+    std::vector<std::string> annotations;
+    for (const json& event : written.of("user_annotation")) annotations.push_back(event["name"]);
+    EXPECT_EQ(std::ranges::count(annotations, "ProfilerStep#5"), 1);
+    EXPECT_EQ(std::ranges::count(annotations, "forward"), 3 * accumulation);
+  }
+}
+
+TEST(ChromeTrace, PutsEveryNodeInItsModules) {
+  const RealRecording run(1, 1);
+  const Written written(run.recording());
+  std::map<std::string, std::string> classes;  // forward, by path
+  std::vector<std::pair<std::string, std::int64_t>> open;
+  for (const json& event : written.events()) {
+    if (event["ph"] != "X") continue;
+    while (!open.empty() && open.back().second < ns(event["ts"]) + ns(event["dur"]))
+      open.pop_back();
+    const std::string category = event["cat"];
+    if (category == "python_function") {
+      const std::string path = event["args"]["path"], name = event["name"];
+      open.emplace_back(path, ns(event["ts"]) + ns(event["dur"]));
+      if (name.starts_with("nn.Module: ")) {
+        EXPECT_TRUE(classes.emplace(path, name).second) << path << " runs once going forward";
+        EXPECT_TRUE(event["args"].contains("Python module id"));
+      }
+    } else if (category == "cpu_op" && event["args"].contains("scope")) {
+      const std::string scope = event["args"]["scope"];
+      EXPECT_EQ(open.empty() ? "" : open.back().first, scope);
+    }
+  }
+  EXPECT_EQ(classes.at("layers.1.attention"), "nn.Module: Attention_1");
+  EXPECT_EQ(classes.at("layers.1"), "nn.Module: Layer_1");
+  EXPECT_EQ(classes.at("layers.0.feed_forward"), "nn.Module: FeedForward_0");
+}
+
+TEST(ChromeTrace, TiesEveryGradientToItsForwardNode) {
+  const RealRecording run(2, 1);
+  const Written written(run.recording());
+  std::map<std::int64_t, json> by_begin;  // nodes
+  std::map<std::int64_t, json> gradients;
+  for (const json& event : written.of("cpu_op"))
+    (event["args"].contains("node") ? by_begin : gradients)[ns(event["ts"])] = event;
+  std::map<std::int64_t, std::int64_t> start;
+  std::size_t ends = 0;
+  for (const json& flow : written.of("fwdbwd")) {
+    if (flow["ph"] == "s") {
+      EXPECT_TRUE(start.emplace(flow["id"], ns(flow["ts"])).second) << "an id is used twice";
+      continue;
+    }
+    ++ends;
+    ASSERT_EQ(flow["bp"], "e");
+    const json& forward = by_begin.at(start.at(flow["id"]));
+    const json& backward = gradients.at(ns(flow["ts"]));
+    const json& first_node = by_begin.at(ns(flow["ts"]));
+    EXPECT_EQ(forward["args"]["scope"], first_node["args"]["scope"]);
+    EXPECT_EQ(forward["args"]["Sequence number"], backward["args"]["Sequence number"]);
+    std::string name = forward["args"]["operator"];
+    name.front() = static_cast<char>(std::toupper(name.front()));
+    EXPECT_EQ(backward["name"], "autograd::engine::evaluate_function: " + name + "Backward0");
+  }
+  EXPECT_EQ(ends, gradients.size());
+  // Each forward node with a kernel that autodiff went through, in each of the two batches.
+  std::set<NodeId> with_gradient;
+  for (const Recording::NodeRun& node : run.recording().nodes)
+    if (run.graph.nodes()[node.node].forward != no_node)
+      with_gradient.insert(run.graph.nodes()[node.node].forward);
+  EXPECT_GE(2 * with_gradient.size(), ends);
+  EXPECT_GT(ends, with_gradient.size());
+}
+
+TEST(ChromeTrace, NamesProductsAsPyTorchWould) {
+  const RealRecording run(1, 1);
+  const Written written(run.recording());
+  std::set<std::string> names;
+  for (const json& event : written.of("cpu_op")) {
+    names.insert(event["name"]);
+    const json& dims = event["args"].value("Input Dims", json());
+    if (event["name"] == "aten::mm") {
+      EXPECT_EQ(dims[0][1], dims[1][0]) << event;
+      const std::int64_t flops = 2 * dims[0][0].get<std::int64_t>() *
+                                 dims[0][1].get<std::int64_t>() * dims[1][1].get<std::int64_t>();
+      EXPECT_EQ(event["args"]["flops"], flops);
+    }
+    if (event["name"] == "aten::bmm") {
+      EXPECT_EQ(dims[0][2], dims[1][1]) << event;
+    }
+  }
+  for (const char* name : {"aten::mm", "aten::bmm", "aten::silu", "ridge::rope", "ridge::adamw"})
+    EXPECT_TRUE(names.contains(name)) << name;
+}
+
+// A recording of one node that runs again and again, in a graph with the names given.
+struct Handmade {
+  Graph graph;
+  Recording recording;
+
+  explicit Handmade(const std::string& scope, const std::string& input, std::int64_t runs = 1) {
+    const Value x = graph.input(input, {DType::f32, {4}});
+    const Scope inside(graph, scope);
+    const Value y = scale(x, 2.0f);
+    recording.graph = &graph;
+    recording.memory.push_back({0, 1, Phase::forward, false, x.id, 1, 16, 16, 64});
+    for (std::int64_t i = 0; i < runs; ++i)
+      recording.nodes.push_back({graph.info(y.id).producer, 1, 10 + 10 * i, 15 + 10 * i});
+    recording.phases = {{Phase::forward, 1, 5, 10 * runs + 20}};
+    recording.steps = {{1, 5, 10 * runs + 30, std::nan("")}};
+  }
+};
+
+TEST(ChromeTrace, IsValidJsonWhateverTheNamesAre) {
+  const std::string control = "a\"b\\c\n\t\x01\x7f</script>";
+  for (const std::string& name :
+       {control, std::string("😀 ünïcode"), std::string("\xff\xfe broken \xc3"),
+        std::string("nul\0inside", 10), std::string(10000, 'x')}) {
+    Handmade made(name, name);
+    made.recording.device_description = name;
+    made.recording.names = {name};
+    made.recording.ranges = {{0, 1, 6, 12}};
+    const Written written(made.recording);
+    EXPECT_EQ(written.size.left_out, 0u);
+    const bool utf8 = name.find('\xff') == std::string::npos;
+    EXPECT_EQ(written.trace["device"] == name, utf8);
+    EXPECT_TRUE(written.of("user_annotation").front()["args"].contains("External id"));
+    EXPECT_TRUE(written.of("user_annotation").at(1)["args"].at("loss").is_null());
+  }
+}
+
+TEST(ChromeTrace, KeepsOverlappingRangesApart) {
+  Handmade made("scope", "x");
+  made.recording.names = {"a", "b"};
+  // Outer, inner, one that crosses both, one that follows the outer at once.
+  made.recording.ranges = {{1, 1, 10, 20}, {0, 1, 0, 100}, {0, 1, 50, 150}, {1, 1, 100, 120}};
+  const Written written(made.recording);
+  expect_nesting(written.events());
+  std::set<std::int64_t> threads;
+  std::size_t count = 0;
+  for (const json& event : written.of("user_annotation"))
+    if (event["tid"] != made.recording.thread_id) {
+      threads.insert(event["tid"].get<std::int64_t>());
+      ++count;
+    }
+  EXPECT_EQ(count, 4u);
+  EXPECT_EQ(threads.size(), 2u);
+}
+
+TEST(ChromeTrace, SaysWhatItLeftOut) {
+  const Handmade made("scope", "x", 20000);
+  const Written whole(made.recording), cut(made.recording, {.max_bytes = 1 << 20});
+  EXPECT_EQ(whole.size.left_out, 0u);
+  EXPECT_LE(cut.size.bytes, std::uint64_t{1} << 20);
+  EXPECT_GT(cut.size.bytes, std::uint64_t{1} << 19);
+  EXPECT_EQ(cut.size.events + cut.size.left_out, whole.size.events);
+  EXPECT_EQ(cut.trace["ridge"]["events_left_out"], cut.size.left_out);
+  // What is there is the beginning of the whole.
+  for (std::size_t i = 0; i < cut.events().size(); ++i)
+    ASSERT_EQ(cut.events()[i], whole.events()[i]);
+}
+
+TEST(ChromeTrace, LeavesNothingBehindWhereItCannotWrite) {
+  const Handmade made("scope", "x");
+  EXPECT_THROW(write_chrome_trace("/nonexistent/trace.json", made.recording), IoError);
+}
+
+TEST(ChromeTrace, NamesFilesAsTensorBoardWants) {
+  EXPECT_EQ(worker_trace_name("node-7.cluster", 123, 45), "node-7_cluster_123.45.pt.trace.json");
+  EXPECT_EQ(worker_trace_name("", 1, 2), "localhost_1.2.pt.trace.json");
+  EXPECT_EQ(worker_trace_name("a/b c", 1, 2), "a_b_c_1.2.pt.trace.json");
+  EXPECT_EQ(step_trace_name(5, 10), "trace_step_5_10.json");
+}
+
+}  // namespace
+}  // namespace ridge

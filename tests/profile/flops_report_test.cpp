@@ -1,0 +1,110 @@
+#include "ridge/profile/flops_report.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "ridge/base/error.h"
+#include "ridge/graph/op_rules.h"
+#include "ridge/train/trainer.h"
+#include "tests/profile/real_recording.h"
+
+namespace ridge {
+namespace {
+
+// The reference is the graph itself: what each of its nodes costs, as often as it ran.
+TEST(FlopsReport, TheRootIsTheSumOfAllNodes) {
+  for (const std::int64_t accumulation : {1, 3}) {
+    const RealRecording run(accumulation);
+    const FlopsReport report = flops_report(run.recording());
+    EXPECT_EQ(report.steps, 3);
+    const StepCost cost = cost_of_step(run.graph, accumulation);
+    EXPECT_GT(cost.backward.flops, cost.forward.flops);
+    EXPECT_EQ(report.root().forward().flops, 3 * cost.forward.flops);
+    EXPECT_EQ(report.root().backward().flops, 3 * cost.backward.flops);
+    EXPECT_EQ(report.root().optimizer().flops, 3 * cost.optimizer.flops);
+    EXPECT_EQ(report.root().all().flops, 3 * cost.total().flops);
+    EXPECT_EQ(report.root().parameters, RealRecording::config.parameter_count());
+  }
+}
+
+TEST(FlopsReport, EveryModuleIsItselfAndItsSubmodules) {
+  const RealRecording run;
+  const FlopsReport report = flops_report(run.recording());
+  const auto& modules = report.tree.modules;
+  for (std::size_t m = 0; m < modules.size(); ++m) {
+    ModuleWork sum = report.self[m];
+    for (std::size_t child = 1; child < modules.size(); ++child)
+      if (modules[child].parent == m) sum += report.total[child];
+    EXPECT_EQ(sum.parameters, report.total[m].parameters) << modules[m].path;
+    EXPECT_EQ(sum.all().flops, report.total[m].all().flops) << modules[m].path;
+    EXPECT_EQ(sum.all().macs, report.total[m].all().macs) << modules[m].path;
+    EXPECT_EQ(sum.all().ns, report.total[m].all().ns) << modules[m].path;
+  }
+}
+
+TEST(FlopsReport, CountsAProjectionByHand) {
+  const RealRecording run;
+  const FlopsReport report = flops_report(run.recording(), 6);
+  EXPECT_EQ(report.steps, 1);
+  EXPECT_EQ(report.first_step, 6);
+  const auto module =
+      std::ranges::find(report.tree.modules, "layers.1.feed_forward.up_proj", &Module::path);
+  ASSERT_NE(module, report.tree.modules.end());
+  const ModuleWork& w =
+      report.total[static_cast<std::size_t>(module - report.tree.modules.begin())];
+  // 24 tokens through a weight of 40 x 24; backward makes the gradients of both operands, and adds
+  // what arrives at the input from the gate as well.
+  EXPECT_EQ(w.parameters, 40 * 24);
+  EXPECT_EQ(w.forward().macs, 24 * 40 * 24);
+  EXPECT_EQ(w.forward().flops, 2 * 24 * 40 * 24);
+  EXPECT_EQ(w.backward().macs, 2 * 24 * 40 * 24);
+  EXPECT_GT(w.forward().ns, 0);
+  EXPECT_GT(w.backward().ns, 0);
+  EXPECT_EQ(w.optimizer().flops, 0);
+}
+
+TEST(FlopsReport, SaysWhichStepsWereRecorded) {
+  const RealRecording run;
+  try {
+    flops_report(run.recording(), 12);
+    FAIL() << "step 12 was not recorded";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(), "step 12 was not recorded; steps 5 to 7 were");
+  }
+}
+
+TEST(FlopsReport, PrintsDeepSpeedsSections) {
+  const RealRecording run;
+  const std::string text =
+      flops_report_text(flops_report(run.recording(), 6), {.model = "tiny", .samples_per_step = 2});
+  for (const char* part :
+       {"- Ridge FLOPs Profiler -", "Profile Summary at step 6:\n",
+        "\nworld size:  ", "\nbatch size:                                                   2\n",
+        "\nparams:  ", "\nfwd MACs:  ", "\nfwd flops:  ", "\nbwd flops (counted):  ",
+        "\nfwd latency:  ", "\nbwd latency:  ", "\nstep latency:  ", "\niter latency:  ",
+        "\nsamples/second:  ", "\ndepth 0:\n    params      - {'tiny': '",
+        "'layers.*.attention': '", "\n  (layers)  "})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  const std::string flat = flops_report_text(flops_report(run.recording()), {.max_depth = 1});
+  EXPECT_EQ(flat.find("(attention)"), std::string::npos);
+  EXPECT_NE(flat.find("at steps 5 to 7 (means of a step)"), std::string::npos);
+}
+
+TEST(FlopsReport, WritesModulesOfOneStepAsJson) {
+  const RealRecording run(2);
+  const auto json = nlohmann::json::parse(modules_json(flops_report(run.recording())));
+  const StepCost cost = cost_of_step(run.graph, 2);
+  const auto& root = json["modules"][0];
+  EXPECT_TRUE(root["parent"].is_null());
+  EXPECT_EQ(root["total"]["all"]["flops"], cost.total().flops);
+  EXPECT_EQ(root["total"]["backward"]["flops"], cost.backward.flops);
+  std::int64_t sum = 0;
+  for (const auto& module : json["modules"])
+    sum += module["self"]["all"]["flops"].get<std::int64_t>();
+  EXPECT_EQ(sum, cost.total().flops);
+}
+
+}  // namespace
+}  // namespace ridge

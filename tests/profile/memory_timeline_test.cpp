@@ -1,0 +1,139 @@
+#include "ridge/profile/memory_timeline.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "ridge/ops/unary.h"
+#include "ridge/profile/memory_plot.h"
+#include "tests/profile/real_recording.h"
+
+namespace ridge {
+namespace {
+
+std::uint64_t sum_of(const MemoryByGroup& groups) {
+  return std::accumulate(groups.begin(), groups.end(), std::uint64_t{0});
+}
+
+std::uint64_t peak_of(const MemoryTimeline& timeline) {
+  return std::ranges::max_element(timeline.points, {}, &MemoryPoint::live)->live;
+}
+
+// One tensor allocated and released a hundred thousand times, and once a larger one.
+struct Large {
+  static constexpr std::int64_t cycles = 100000, spike_at = 77777;
+  Graph graph;
+  Recording recording;
+
+  Large() {
+    const Value w = graph.parameter("w", {16}, Init::zeros());
+    const Value y = scale(w, 2.0f), z = scale(y, 2.0f);
+    recording.graph = &graph;
+    recording.memory.push_back({0, 0, Phase::forward, false, w.id, 1, 64, 64, 4096});
+    for (std::int64_t i = 1; i <= cycles; ++i) {
+      const ValueId owner = i == spike_at ? z.id : y.id;
+      const std::int64_t bytes = i == spike_at ? 1024 : 128;
+      const auto live = static_cast<std::uint64_t>(64 + bytes);
+      recording.memory.push_back({10 * i, 1, Phase::forward, false, owner, 2, bytes, live, 4096});
+      recording.memory.push_back(
+          {10 * i + 3, 1, Phase::forward, false, owner, 2, -bytes, 64, 4096});
+    }
+    recording.phases = {{Phase::forward, 1, 1, 10 * cycles + 5}};
+    recording.steps = {{1, 0, 10 * cycles + 10, 0}};
+  }
+};
+
+TEST(MemoryTimeline, HasEveryChangeAndItsGroupsAddUp) {
+  const RealRecording run;
+  const auto [begin, end] = recorded_span(run.recording());
+  const MemoryTimeline timeline = memory_timeline(run.recording(), begin, end);
+  EXPECT_TRUE(timeline.complete);
+  EXPECT_EQ(timeline.points.front().time_ns, begin);
+  EXPECT_EQ(peak_of(timeline), run.executor.memory().peak_live);
+  const auto inside = std::ranges::count_if(run.recording().memory,
+                                            [b = begin](const auto& c) { return c.time_ns > b; });
+  EXPECT_EQ(timeline.points.size(), static_cast<std::size_t>(inside) + 1);
+  for (const MemoryPoint& point : timeline.points) {
+    ASSERT_EQ(sum_of(point.groups), point.live);
+    ASSERT_EQ(point.groups[static_cast<std::size_t>(MemoryGroup::unknown)], 0u);
+    ASSERT_GE(point.reserved, point.live);
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(timeline.points, {}, &MemoryPoint::time_ns));
+}
+
+TEST(MemoryTimeline, StaysSmallAndKeepsThePeakInItsPlace) {
+  const Large large;
+  const auto [begin, end] = recorded_span(large.recording);
+  const MemoryTimeline timeline = memory_timeline(large.recording, begin, end, 400);
+  EXPECT_FALSE(timeline.complete);
+  EXPECT_LE(timeline.points.size(), 401u);
+  EXPECT_GE(timeline.points.size(), 100u);
+  EXPECT_TRUE(std::ranges::is_sorted(timeline.points, {}, &MemoryPoint::time_ns));
+  const auto peak = std::ranges::max_element(timeline.points, {}, &MemoryPoint::live);
+  EXPECT_EQ(peak->live, 64u + 1024u);
+  EXPECT_EQ(peak->time_ns, 10 * Large::spike_at);
+  EXPECT_EQ(timeline.points.back().live, 64u);
+  for (const MemoryPoint& point : timeline.points) ASSERT_EQ(sum_of(point.groups), point.live);
+}
+
+TEST(MemoryTimeline, WritesJsonWithAllSeriesOfOneLength) {
+  const Large large;
+  const auto json = nlohmann::json::parse(memory_timeline_json(large.recording, 400));
+  EXPECT_EQ(json["complete"], false);
+  const std::size_t points = json["time_ns"].size();
+  EXPECT_LE(points, 401u);
+  EXPECT_EQ(json["live_bytes"].size(), points);
+  EXPECT_EQ(json["bytes_by_group"]["activations"].size(), points);
+  const auto live = json["live_bytes"].get<std::vector<int>>();
+  EXPECT_EQ(*std::ranges::max_element(live), 1088);
+  EXPECT_EQ(json["phases"][0]["phase"], "forward");
+}
+
+TEST(MemoryPlot, DrawsLevelsAndPhasesInCharacters) {
+  Large large;
+  large.recording.memory = {{0, 0, Phase::forward, false, 0, 1, 4000000, 4000000, 0},
+                            {50, 1, Phase::backward, false, 1, 2, 4000000, 8000000, 0}};
+  large.recording.phases = {{Phase::forward, 1, 0, 50}, {Phase::backward, 1, 50, 99}};
+  large.recording.steps = {{1, 0, 100, 0}};
+  EXPECT_EQ(memory_timeline_text(large.recording, 20),
+            "Memory (MB) in step 1   ░ alive throughout   █ comes and goes\n"
+            "        8 |          ██████████\n"
+            "          |          ██████████\n"
+            "          |          ██████████\n"
+            "        6 |          ██████████\n"
+            "          |          ██████████\n"
+            "          |          ██████████\n"
+            "        4 |░░░░░░░░░░░░░░░░░░░░\n"
+            "          |░░░░░░░░░░░░░░░░░░░░\n"
+            "          |░░░░░░░░░░░░░░░░░░░░\n"
+            "        2 |░░░░░░░░░░░░░░░░░░░░\n"
+            "          |░░░░░░░░░░░░░░░░░░░░\n"
+            "          |░░░░░░░░░░░░░░░░░░░░\n"
+            "          +|---------|--------|> Time\n"
+            "             forward backward\n"
+            "           0             0.1 µs\n");
+}
+
+TEST(MemoryPlot, DrawsAPictureOfTheStepThatHoldsThePeak) {
+  const RealRecording run;
+  const PeakStep step = peak_step(run.recording());
+  EXPECT_GE(step.step, 5);
+  const std::string svg = memory_timeline_svg(run.recording());
+  for (const char* part : {"<svg xmlns=", "prefers-color-scheme:dark", "forward", "backward",
+                           "parameters: ", "activations: ", "gradients: ", "</svg>\n"})
+    EXPECT_NE(svg.find(part), std::string::npos) << part;
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_LT(memory_timeline_svg(Large().recording).size(), 1000000u);
+}
+
+TEST(MemoryPlot, TicksAreRoundAndFew) {
+  EXPECT_DOUBLE_EQ(tick_distance(124.5, 6), 50);
+  EXPECT_DOUBLE_EQ(tick_distance(10, 5), 2);
+  EXPECT_DOUBLE_EQ(tick_distance(0.00061, 6), 0.0002);
+  EXPECT_DOUBLE_EQ(tick_distance(0, 5), 1);
+}
+
+}  // namespace
+}  // namespace ridge
