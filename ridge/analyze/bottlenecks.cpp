@@ -14,14 +14,6 @@ namespace {
 
 constexpr double ns = 1e-9;
 
-// In what precision a node computes: products in their operands', everything else in f32, whatever
-// the dtype it loads and stores.
-DType compute_dtype(const Graph& graph, const Node& node) {
-  const bool in_bf16 = std::holds_alternative<MatMul>(node.op->variant()) &&
-                       graph.info(node.inputs[0]).type.dtype == DType::bf16;
-  return in_bf16 ? DType::bf16 : DType::f32;
-}
-
 double over(double a, double b) { return b > 0 ? a / b : 0; }
 
 // A ceiling that something exceeded was measured too low: others were using the machine. What was
@@ -62,10 +54,6 @@ void raise(Roof& roof, std::vector<std::string>& notes, const Recording& recordi
   for (const auto& [what, note] : raised) notes.push_back(note);
 }
 
-Cost times(const Cost& cost, std::int64_t n) {
-  return {cost.flops * n, cost.causal_flops * n, cost.bytes_read * n, cost.bytes_written * n};
-}
-
 NodeBottleneck of_node(const Graph& graph, const NodeStats& stats, const Roof& roof,
                        std::int64_t steps) {
   const Node& node = graph.nodes()[stats.node];
@@ -82,7 +70,7 @@ NodeBottleneck of_node(const Graph& graph, const NodeStats& stats, const Roof& r
                     roof.flops(compute_dtype(graph, node));
   t.memory_floor = t.calls * static_cast<double>(stats.cost.bytes()) / level.bytes_per_second;
   t.floor = std::max(t.compute_floor, t.memory_floor);
-  t.cost = times(stats.cost, std::max<std::int64_t>(1, (stats.calls + steps / 2) / steps));
+  t.cost = stats.cost * std::max<std::int64_t>(1, (stats.calls + steps / 2) / steps);
   const Bound bound = t.seconds < overhead_seconds * t.calls ? Bound::overhead
                       : t.compute_floor > t.memory_floor     ? Bound::compute
                                                              : Bound::memory;
@@ -140,6 +128,12 @@ double BottleneckReport::flops_per_second() const {
 }
 
 double BottleneckReport::mfu() const { return over(all.compute_floor, step_seconds); }
+
+DType compute_dtype(const Graph& graph, const Node& node) {
+  const bool in_bf16 = std::holds_alternative<MatMul>(node.op->variant()) &&
+                       graph.info(node.inputs[0]).type.dtype == DType::bf16;
+  return in_bf16 ? DType::bf16 : DType::f32;
+}
 
 double BottleneckReport::vendor_mfu() const {
   return over(flops_per_second(), roof.vendor.flops_per_second.value_or(0));

@@ -111,6 +111,10 @@ BottleneckReport analyze_bottlenecks(const Recording& recording, const Roof& roo
 std::string bottleneck_text(const BottleneckReport& report, std::size_t top = 8);
 std::string bottleneck_json(const BottleneckReport& report);  // bottlenecks.json
 
+// In what precision a node computes: products in their operands', everything else in f32, whatever
+// the dtype it loads and stores.
+DType compute_dtype(const Graph& graph, const Node& node);
+
 // Of which part of a transformer a node is: "attention", "feed-forward", "norm",
 // "embedding and output", "optimizer" or "other". By its phase and module scope.
 std::string_view part_of(const Graph& graph, const Node& node);

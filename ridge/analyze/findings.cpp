@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "ridge/analyze/bottlenecks.h"
@@ -55,13 +54,33 @@ struct Analysis {
                        100 * report.share(f.seconds_saved));
   }
 
-  // The time is expected to fall as the floor does, and that of starting kernels as their number.
-  void estimate(Finding& f, const Timed& t, double floor_after, double kernels_kept) const {
-    const double for_overhead = t.seconds_by_bound[static_cast<std::size_t>(Bound::overhead)];
-    f.floor_saved = std::max(0.0, t.floor - floor_after);
-    f.kernels_saved = t.calls * (1 - kernels_kept);
-    f.seconds_saved = f.kernels_saved * gap_per_call() + for_overhead * (1 - kernels_kept);
-    if (t.floor > 0) f.seconds_saved += (t.seconds - for_overhead) * f.floor_saved / t.floor;
+  bool is_product(NodeId node) const {
+    return std::holds_alternative<MatMul>(graph.nodes()[node].op->variant());
+  }
+  DType operand_dtype(NodeId node) const {
+    return graph.info(graph.nodes()[node].inputs[0]).type.dtype;
+  }
+
+  // By how much products would be faster if their floor fell to `floor_after`.
+  static double saved_by_floor(const Timed& products, double floor_after) {
+    if (products.floor <= 0) return 0;
+    return products.seconds * std::max(0.0, 1 - floor_after / products.floor);
+  }
+
+  // Products are expected to gain as their floor falls. Operators that stream through memory gain
+  // as their bytes fall; beside products, which take them in, they keep their FLOPs' time alone.
+  // What is bound by overhead gains as the number of kernels falls.
+  double estimate(const Rewrite& rewrite, double bytes_kept, double kernels_kept) const {
+    std::vector<NodeId> products, others;
+    for (const NodeId n : rewrite.nodes) (is_product(n) ? products : others).push_back(n);
+    const Timed p = time_of(products), o = time_of(others);
+    const double starting = o.seconds_by_bound[static_cast<std::size_t>(Bound::overhead)];
+    const double streaming = o.seconds - starting;
+    const double streaming_after =
+        products.empty() ? streaming * bytes_kept : std::min(streaming, o.compute_floor);
+    return saved_by_floor(p, std::max(p.compute_floor, p.memory_floor * bytes_kept)) + streaming -
+           streaming_after + starting * (1 - kernels_kept) +
+           (p.calls + o.calls) * (1 - kernels_kept) * gap_per_call();
   }
 
   Finding of_rewrite(const Rewrite& rewrite) const {
@@ -72,10 +91,16 @@ struct Analysis {
     const double bytes_kept = rewrite.bytes_now > 0 ? static_cast<double>(rewrite.bytes_after) /
                                                           static_cast<double>(rewrite.bytes_now)
                                                     : 1;
-    const double compute = t.compute_floor + runs * static_cast<double>(rewrite.extra_flops) /
-                                                 report.roof.flops(DType::f32);
-    estimate(f, t, std::max(compute, t.memory_floor * bytes_kept),
-             static_cast<double>(rewrite.kernels_after) / static_cast<double>(rewrite.kernels_now));
+    const double kernels_kept =
+        static_cast<double>(rewrite.kernels_after) / static_cast<double>(rewrite.kernels_now);
+    const bool in_bf16 = std::ranges::any_of(
+        rewrite.nodes, [&](NodeId n) { return is_product(n) && operand_dtype(n) == DType::bf16; });
+    const double recomputed = runs * static_cast<double>(rewrite.extra_flops) /
+                              report.roof.flops(in_bf16 ? DType::bf16 : DType::f32);
+    const double floor_after = std::max(t.compute_floor + recomputed, t.memory_floor * bytes_kept);
+    f.floor_saved = std::max(0.0, t.floor - floor_after);
+    f.kernels_saved = t.calls * (1 - kernels_kept);
+    f.seconds_saved = std::max(0.0, estimate(rewrite, bytes_kept, kernels_kept) - recomputed);
     f.bytes_saved = runs * static_cast<double>(rewrite.bytes_saved());
     f.activation_bytes = rewrite.activation_bytes;
     f.text = opening(f, rewrite.subject);
@@ -90,16 +115,15 @@ struct Analysis {
 
   Finding of_bf16() const {
     std::vector<NodeId> products;
-    for (const NodeBottleneck& node : report.nodes) {
-      const Node& n = graph.nodes()[node.node];
-      if (std::holds_alternative<MatMul>(n.op->variant()) &&
-          graph.info(n.inputs[0]).type.dtype == DType::f32)
+    for (const NodeBottleneck& node : report.nodes)
+      if (is_product(node.node) && operand_dtype(node.node) == DType::f32)
         products.push_back(node.node);
-    }
     const Timed t = time_of(products);
     Finding f = finding(Finding::Kind::rewrite, "bf16", t);
     const double speed = report.roof.bf16_flops / report.roof.f32_flops;
-    estimate(f, t, std::max(t.compute_floor / speed, t.memory_floor / 2), 1);
+    const double floor_after = std::max(t.compute_floor / speed, t.memory_floor / 2);
+    f.floor_saved = std::max(0.0, t.floor - floor_after);
+    f.seconds_saved = saved_by_floor(t, floor_after);
     f.bytes_saved = static_cast<double>(t.cost.bytes()) / 2;
     f.activation_bytes = report.memory.saved_by_bf16;
     f.text = fmt::format(

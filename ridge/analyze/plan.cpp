@@ -42,20 +42,7 @@ StepCost checked_cost(const Graph& graph, std::int64_t accumulation) {
         "or --gradient-accumulation-steps smaller",
         format_si(flops * static_cast<double>(accumulation)),
         format_si(bytes * static_cast<double>(accumulation)));
-  StepCost step;
-  for (const Node& node : graph.nodes()) {
-    Cost work = cost(graph, node);
-    const std::int64_t times = node.phase == Phase::optimizer ? 1 : accumulation;
-    work.flops *= times;
-    work.causal_flops *= times;
-    work.bytes_read *= times;
-    work.bytes_written *= times;
-    Cost& sum = node.phase == Phase::forward    ? step.forward
-                : node.phase == Phase::backward ? step.backward
-                                                : step.optimizer;
-    sum += work;
-  }
-  return step;
+  return cost_of_step(graph, accumulation);
 }
 
 // The peak at a batch size; nothing if that is refused as absurd.
@@ -102,11 +89,8 @@ KernelNeeds kernel_needs(const Graph& graph, Device& device) {
 }
 
 double least_seconds(const Graph& graph, const Node& node, const Roof& roof) {
-  // Products compute in the dtype of their operands, everything else in f32.
-  const bool in_bf16 = std::holds_alternative<MatMul>(node.op->variant()) &&
-                       graph.info(node.inputs[0]).type.dtype == DType::bf16;
   const Cost work = cost(graph, node);
-  const double rate = roof.flops(in_bf16 ? DType::bf16 : DType::f32);
+  const double rate = roof.flops(compute_dtype(graph, node));
   const Roof::Level& level = roof.level_of(static_cast<std::uint64_t>(work.bytes()));
   return std::max({overhead_seconds, static_cast<double>(work.causal_flops) / rate,
                    static_cast<double>(work.bytes()) / level.bytes_per_second});

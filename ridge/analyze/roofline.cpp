@@ -150,7 +150,8 @@ std::vector<RooflinePoint> roofline_points_from_json(std::string_view text,
                                                      const std::string& source) {
   std::vector<RooflinePoint> points;
   try {
-    for (const Json& row : Json::parse(text).at("rows")) {
+    const Json table = Json::parse(text);
+    for (const Json& row : table.at("rows")) {
       const Json& total = row.at("total");
       points.push_back({.name = row.at("name"),
                         .calls = total.at("calls"),

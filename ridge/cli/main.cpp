@@ -36,6 +36,7 @@ void add_commands(CLI::App& program, const std::string& name, Action& action) {
   add_plan_command(program, action);
   add_export_command(program, action);
   add_roofline_command(program, action);
+  add_trace_command(program, action);
   add_about_command(program, action);
   program.require_subcommand(0, 1);
   program.footer(fmt::format("ridge {}. Each command has its own --help.", program_version()));

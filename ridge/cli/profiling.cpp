@@ -126,18 +126,18 @@ void ProfilingSession::write_files(Terminal& terminal) {
   };
   const std::int64_t first = recording.steps.front().step, last = recording.steps.back().step;
   terminal.busy("Writing the profile...");
-  for (const std::string& name :
-       {step_trace_name(first, last),
-        worker_trace_name(host_name(), recording.process_id, recording.epoch_ns / 1'000'000)}) {
-    const TraceSize size = write_chrome_trace(directory / name, recording);
+  auto note = [&](const std::string& name, const TraceSize& size) {
     written.push_back(name);
     if (size.left_out > 0)
       terminal.line(fmt::format("{}: {} events left out beyond {}", name,
                                 format_count(static_cast<std::int64_t>(size.left_out)),
                                 format_bytes(size.bytes)));
-  }
-  write_perfetto(directory / "trace.pftrace", recording);
-  written.emplace_back("trace.pftrace");
+  };
+  for (const std::string& name :
+       {step_trace_name(first, last),
+        worker_trace_name(host_name(), recording.process_id, recording.epoch_ns / 1'000'000)})
+    note(name, write_chrome_trace(directory / name, recording));
+  note("trace.pftrace", write_perfetto(directory / "trace.pftrace", recording));
   written.push_back(write_events(directory, options_, recording, steps_));
   const OperatorTable operators = operator_table(recording);
   write("operators.json", operator_table_json(operators));

@@ -108,6 +108,13 @@ class Primitive {
   dnnl::matmul matmul_;
 };
 
+// A tile that leaves no edge one element wide: of a strided matrix of extent 1, oneDNN 3.7 computes
+// wrong products.
+std::int64_t without_edge_of_one(std::int64_t extent, std::int64_t tile) {
+  while (extent > tile && extent % tile == 1) --tile;
+  return tile;
+}
+
 // Wide tiles amortise the library's packing of B best: 256 x 512 runs within some 10 % of the peak
 // rate. A product too small for 8 of them is cut into lower ones, then into narrower ones, so that
 // a handful of cores finds work.
@@ -118,7 +125,17 @@ Tile choose_tile(const GemmShape& s) {
   };
   while (tiles() < 8 && tile.m > 64) tile.m = (tile.m / 2 + 15) / 16 * 16;
   while (tiles() < 8 && tile.n > 128) tile.n = (tile.n / 2 + 15) / 16 * 16;
+  tile.m = without_edge_of_one(s.m, tile.m);
+  tile.n = without_edge_of_one(s.n, tile.n);
   return tile;
+}
+
+// The same product with a layout that has no choice: one row or column is stored the same way
+// transposed and not.
+GemmShape canonical(GemmShape s) {
+  if (s.m == 1) s.trans_a = false;
+  if (s.n == 1) s.trans_b = false;
+  return s;
 }
 
 }  // namespace
@@ -148,7 +165,8 @@ void Gemm::Impl::run_tile(std::int64_t batch, std::int64_t i, std::int64_t j, co
   primitives[s.m - i < tile.m][s.n - j < tile.n]->run(a, b, c);
 }
 
-Gemm::Gemm(const GemmShape& shape) : impl_(std::make_unique<Impl>()) {
+Gemm::Gemm(const GemmShape& given) : impl_(std::make_unique<Impl>()) {
+  const GemmShape shape = canonical(given);
   const Tile tile = choose_tile(shape);
   const Tile edge{shape.m % tile.m, shape.n % tile.n};
   impl_->shape = shape;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -19,7 +20,9 @@ using Seconds = std::chrono::duration<double>;
 // Long against the time that threads take to start together, short against the time slices of a
 // scheduler, so that some samples pass undisturbed on a busy machine too.
 constexpr double sample_seconds = 200e-6;
-constexpr int spins_before_yield = 20'000;
+// A thread that waits for the others keeps its processor for this long, or it would lose it to
+// another program just as the sample begins.
+constexpr std::chrono::milliseconds longest_spin{3};
 
 // One thread's task of each sample: all threads start together, and the sample lasts until the last
 // has finished. As each waits for the others, no thread can take two tasks.
@@ -33,8 +36,9 @@ class Start {
       begin_ = Clock::now();
       open_.store(true, std::memory_order_release);
     }
-    for (int spin = 0; !open_.load(std::memory_order_acquire); ++spin)
-      if (spin > spins_before_yield) std::this_thread::yield();
+    const Clock::time_point patience = Clock::now() + longest_spin;
+    while (!open_.load(std::memory_order_acquire))
+      if (Clock::now() > patience) std::this_thread::yield();
   }
   Clock::time_point begin() const { return begin_; }
 
@@ -58,24 +62,29 @@ double seconds_of(ThreadPool& pool, const F& work) {
   return Seconds(*std::ranges::max_element(ends) - start.begin()).count();
 }
 
-// The best rate of `work_of(count, thread)`, of which `count` units are done by each thread in each
-// sample. The count grows until a sample is long enough to time.
+// The best rate of `work(count, thread)`, which does `count` times `units` on each thread.
 template <class F>
-double best_rate(ThreadPool& pool, double units_per_count, std::chrono::nanoseconds duration,
-                 const F& work_of) {
+double best_rate(ThreadPool& pool, double units, std::chrono::nanoseconds duration, const F& work) {
+  // As many as make a sample long enough on this thread alone, which nothing keeps waiting; judged
+  // by the best of some tries, since any may be disturbed.
   std::int64_t count = 1;
-  double best = 0;
+  const auto seconds_alone = [&] {
+    const Clock::time_point begin = Clock::now();
+    work(count, 0);
+    return Seconds(Clock::now() - begin).count();
+  };
+  for (double seconds = 0; seconds < sample_seconds / 2;) {
+    seconds = std::min({seconds_alone(), seconds_alone(), seconds_alone()});
+    const double growth = std::clamp(sample_seconds / std::max(seconds, 1e-9), 1.0, 100.0);
+    count = static_cast<std::int64_t>(std::ceil(static_cast<double>(count) * growth));
+  }
+  const auto seconds_together = [&] {
+    return seconds_of(pool, [&](std::int64_t thread) { work(count, thread); });
+  };
   const Clock::time_point end = Clock::now() + duration;
-  do {
-    const double seconds = seconds_of(pool, [&](std::int64_t thread) { work_of(count, thread); });
-    if (seconds < sample_seconds / 2) {  // too short to be timed well
-      const double growth = std::clamp(sample_seconds / std::max(seconds, 1e-7), 1.5, 100.0);
-      count = static_cast<std::int64_t>(static_cast<double>(count) * growth) + 1;
-      continue;
-    }
-    best = std::max(best, static_cast<double>(count) * units_per_count * pool.size() / seconds);
-  } while (Clock::now() < end || best == 0);
-  return best;
+  double best = seconds_together();
+  while (Clock::now() < end) best = std::min(best, seconds_together());
+  return static_cast<double>(count) * units * pool.size() / best;
 }
 
 // A thread's arrays lie in one block, and the loop goes over them in segments, one after the other

@@ -1,6 +1,6 @@
 #include "ridge/graph/graph.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "ridge/base/error.h"
 #include "ridge/graph/op_rules.h"
@@ -21,21 +21,30 @@ std::string_view name_of(Role role) {
 
 const TensorType& Value::type() const { return graph->info(id).type; }
 
-Graph::Graph() : scopes_{""} {}
+Graph::Graph() : scopes_{""}, scope_ids_{{"", 0}} {}
 
 std::string Graph::scoped(std::string_view name) const {
   const std::string& scope = scopes_[scope_];
   return scope.empty() ? std::string(name) : fmt::format("{}.{}", scope, name);
 }
 
+void Graph::give_name(ValueId id, std::string name) {
+  const auto [it, added] = by_name_.emplace(name, id);
+  if (!added && it->second != id) throw UsageError("the graph already has a value named {}", name);
+  if (values_[id].name != name) by_name_.erase(values_[id].name);
+  values_[id].name = std::move(name);
+}
+
 Value Graph::add_value(ValueInfo info) {
+  const auto id = static_cast<ValueId>(values_.size());
   info.scope = scope_;
+  std::string name = std::exchange(info.name, "");
   values_.push_back(std::move(info));
-  return {this, static_cast<ValueId>(values_.size() - 1)};
+  if (!name.empty()) give_name(id, std::move(name));
+  return {this, id};
 }
 
 Value Graph::input(std::string name, TensorType type) {
-  if (find(name)) throw UsageError("the graph already has a value named {}", name);
   return add_value(
       {.type = type, .name = std::move(name), .role = Role::input, .persistent = true});
 }
@@ -45,7 +54,6 @@ Value Graph::parameter(std::string_view name, Shape shape, Init init) {
 }
 
 Value Graph::state(std::string name, TensorType type, Role role, Init init) {
-  if (find(name)) throw UsageError("the graph already has a value named {}", name);
   return add_value(
       {.type = type, .name = std::move(name), .role = role, .persistent = true, .init = init});
 }
@@ -83,18 +91,17 @@ Value Graph::apply1(Op op, std::initializer_list<Value> inputs) {
 
 void Graph::keep(Value value, std::string name) {
   values_[value.id].kept = true;
-  values_[value.id].name = std::move(name);
+  give_name(value.id, std::move(name));
 }
 
 void Graph::set_role(Value value, Role role, std::string name) {
   values_[value.id].role = role;
-  values_[value.id].name = std::move(name);
+  give_name(value.id, std::move(name));
 }
 
 Value Graph::find(std::string_view name) {
-  const auto it = std::ranges::find(values_, name, &ValueInfo::name);
-  if (it == values_.end() || name.empty()) return {};
-  return {this, static_cast<ValueId>(it - values_.begin())};
+  const auto it = by_name_.find(name);
+  return it == by_name_.end() ? Value{} : Value{this, it->second};
 }
 
 std::vector<Value> Graph::parameters() {
@@ -113,9 +120,10 @@ std::vector<TensorType> Graph::types_of(std::span<const ValueId> ids) const {
 
 Scope::Scope(Graph& graph, std::string_view name) : graph_(graph), outer_(graph.scope_) {
   const std::string full = graph.scoped(name);
-  const auto it = std::ranges::find(graph.scopes_, full);
-  graph.scope_ = static_cast<ScopeId>(it - graph.scopes_.begin());
-  if (it == graph.scopes_.end()) graph.scopes_.push_back(full);
+  const auto next = static_cast<ScopeId>(graph.scopes_.size());
+  const auto [it, added] = graph.scope_ids_.emplace(full, next);
+  if (added) graph.scopes_.push_back(full);
+  graph.scope_ = it->second;
 }
 
 Scope::Scope(Graph& graph, ScopeId scope) : graph_(graph), outer_(graph.scope_) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -94,7 +95,8 @@ class Graph {
   std::vector<Value> apply(Op op, std::span<const Value> inputs);
   Value apply1(Op op, std::initializer_list<Value> inputs);  // an operator of one output
 
-  // Keeps a computed value readable after the run, and names it.
+  // Keeps a computed value readable after the run, and names it. UsageError, here and below, if
+  // another value has that name.
   void keep(Value value, std::string name);
   void set_role(Value value, Role role, std::string name);
 
@@ -118,11 +120,14 @@ class Graph {
   friend class PhaseScope;
 
   Value add_value(ValueInfo info);
+  void give_name(ValueId id, std::string name);  // UsageError if another value has it
   std::string scoped(std::string_view name) const;
 
   std::vector<Node> nodes_;
   std::deque<ValueInfo> values_;  // a deque, so that references survive growth
+  std::map<std::string, ValueId, std::less<>> by_name_;
   std::vector<std::string> scopes_;
+  std::map<std::string, ScopeId, std::less<>> scope_ids_;
   ScopeId scope_ = 0;
   Phase phase_ = Phase::forward;
   NodeId forward_ = no_node;

@@ -21,6 +21,8 @@ class GradBuilder;
 // comparisons, selections and conversions count none.
 struct Cost {
   std::int64_t flops = 0;
+  // The multiply-accumulates of products: each is two of `flops`.
+  std::int64_t macs = 0;
   // The part of `flops` that a causal mask leaves necessary: equal to `flops` but for the products
   // of masked attention scores, where only the keys up to the query's own position count.
   std::int64_t causal_flops = 0;
@@ -31,6 +33,8 @@ struct Cost {
   Cost& operator+=(const Cost& other);
   bool operator==(const Cost&) const = default;
 };
+
+Cost operator*(const Cost& once, std::int64_t times);
 
 std::string_view name_of(const Op& op);
 std::vector<TensorType> infer(const Op& op, Types inputs);

@@ -41,6 +41,7 @@ std::vector<TensorType> MatMul::infer(Types in) const {
 Cost MatMul::cost(Types in, Types out) const {
   const auto [batch, m, n, k] = extents(*this, in, out[0].shape);
   Cost cost = streaming_cost(2 * batch * m * n * k, in, out);
+  cost.macs = batch * m * n * k;
   if (causal == CausalPart::none) return cost;
   // The masked extents are the keys, and the queries in whole runs of as many positions.
   std::int64_t keys = 0, queries = 0, other = 0;
@@ -107,6 +108,8 @@ std::vector<Sample<MatMul>> MatMul::samples() {
   // More than one tile in both directions, with short tiles at the edges.
   samples.push_back({{.trans_b = true}, {f32({300, 40}), f32({275, 40})}});
   samples.push_back({{.trans_a = true}, {f32({270, 260}), f32({270, 290})}});
+  // One row and one column more than the largest tile.
+  samples.push_back({{.trans_a = true}, {f32({9, 257}), f32({9, 513})}});
   samples.push_back(
       {{.trans_b = true, .causal = CausalPart::output}, {f32({2, 10, 4}), f32({2, 5, 4})}});
   return samples;

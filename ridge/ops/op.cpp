@@ -7,10 +7,19 @@ namespace ridge {
 
 Cost& Cost::operator+=(const Cost& other) {
   flops += other.flops;
+  macs += other.macs;
   causal_flops += other.causal_flops;
   bytes_read += other.bytes_read;
   bytes_written += other.bytes_written;
   return *this;
+}
+
+Cost operator*(const Cost& once, std::int64_t times) {
+  return {.flops = once.flops * times,
+          .macs = once.macs * times,
+          .causal_flops = once.causal_flops * times,
+          .bytes_read = once.bytes_read * times,
+          .bytes_written = once.bytes_written * times};
 }
 
 std::string_view name_of(const Op& op) {

@@ -216,9 +216,9 @@ class ChromeTrace {
   }
 
   void add_gradient(const TimelineItem& item) {
-    std::string name(name_of(*graph_.nodes()[item.index].op));
-    name.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(name.front())));
-    begin_slice("cpu_op", fmt::format("\"autograd::engine::evaluate_function: {}Backward0\"", name),
+    const std::string name = camel_case(name_of(*graph_.nodes()[item.index].op));
+    begin_slice("cpu_op",
+                json_string(fmt::format("autograd::engine::evaluate_function: {}Backward0", name)),
                 item);
     ++external_id_;
     fmt::format_to(out(), R"("External id": {}, "Ev Idx": {}, "Fwd thread id": 1)", external_id_,

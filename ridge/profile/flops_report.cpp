@@ -12,11 +12,6 @@
 namespace ridge {
 namespace {
 
-// Multiplications followed by additions: a matrix product consists of nothing else.
-std::int64_t macs_of(const Op& op, const Cost& cost) {
-  return std::holds_alternative<MatMul>(op.variant()) ? cost.flops / 2 : 0;
-}
-
 void add_parameters(const Graph& graph, FlopsReport& report) {
   for (ValueId id = 0; id < graph.value_count(); ++id)
     if (const ValueInfo& info = graph.info(id); info.role == Role::parameter)
@@ -32,7 +27,7 @@ void add_nodes(const Recording& recording, std::optional<std::int32_t> step, Flo
     std::optional<Cost>& once = costs[run.node];
     if (!once) once = cost(graph, node);
     report.self[report.tree.of_scope[node.scope]].phases[static_cast<int>(node.phase)] +=
-        PhaseWork{.macs = macs_of(*node.op, *once),
+        PhaseWork{.macs = once->macs,
                   .flops = once->flops,
                   .bytes = once->bytes(),
                   .ns = run.end_ns - run.begin_ns};

@@ -62,7 +62,8 @@ std::string summary(const FlopsReport& r, const FlopsText& options) {
   line("world size", "1");
   line("data parallel size", "1");
   line("model parallel size", "1");
-  if (options.samples_per_step > 0) line("batch size", fmt::format("{}", options.samples_per_step));
+  if (options.samples_per_step > 0)
+    line("batch size (samples a step)", fmt::format("{}", options.samples_per_step));
   line("params", si(static_cast<double>(root.parameters)));
   line("fwd MACs", si_unit(step(root.forward().macs), "MACs"));
   line("fwd flops", si(step(root.forward().flops)));
@@ -200,7 +201,7 @@ std::string flops_report_text(const FlopsReport& report, const FlopsText& option
       "counted from the backward operators that ran, not derived from the forward ones.\n";
   text += detailed(report, options);
   if (report.dropped > 0)
-    text += fmt::format("{} records had no room: every figure here is too small.\n",
+    text += fmt::format("Records that had no room: {}; every figure here is too small.\n",
                         format_count(static_cast<std::int64_t>(report.dropped)));
   return text + std::string(line_width, '-') + "\n";
 }

@@ -35,7 +35,8 @@ std::vector<double> column_peaks(const MemoryTimeline& timeline, std::size_t wid
 std::string_view cell(double level, double base, double row) {
   constexpr std::string_view eighths[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   if (base >= row + 0.5) return "░";
-  const double filled = std::clamp((level - row) * 8, 0.0, 8.0);
+  // Less what rounding may have added: a level exactly at a row's edge shows nothing in it.
+  const double filled = std::clamp((level - row) * 8 - 1e-6, 0.0, 8.0);
   return eighths[static_cast<int>(std::ceil(filled))];
 }
 

@@ -247,7 +247,7 @@ std::string memory_report_text(const MemoryReport& report, std::size_t top) {
                                                     {"At the peak"}},
                             rows);
   if (report.dropped > 0)
-    text += fmt::format("{} records had no room: peaks after them are missing.\n",
+    text += fmt::format("Records that had no room: {}; peaks after them are missing.\n",
                         format_count(static_cast<std::int64_t>(report.dropped)));
   return text + std::string(rule);
 }

@@ -8,7 +8,6 @@
 #include <span>
 
 #include "ridge/base/error.h"
-#include "ridge/base/units.h"
 #include "ridge/profile/module_tree.h"
 #include "ridge/profile/text_table.h"
 
@@ -184,10 +183,9 @@ std::string operator_table_json(const OperatorTable& table) {
 }
 
 std::string operators_csv(const OperatorTable& table) {
-  std::string csv = fmt::format(
-      "\"{}\",\"Calls\",\"SelfDurationNs\",\"TotalDurationNs\",\"Share\",\"AverageNs\",\"Flops\","
-      "\"GflopPerS\",\"BytesRead\",\"BytesWritten\",\"GBPerS\"\n",
-      table.group_by == GroupBy::op ? "Name" : name_of(table.group_by));
+  std::string csv =
+      "\"Name\",\"Calls\",\"SelfDurationNs\",\"TotalDurationNs\",\"Share\",\"AverageNs\",\"Flops\","
+      "\"GflopPerS\",\"BytesRead\",\"BytesWritten\",\"GBPerS\"\n";
   for (const OperatorRow& row : table.rows) {
     const Work& w = row.total;
     csv += fmt::format("{},{},{},{},{:.6f},{:.1f},{},{:.3f},{},{},{:.3f}\n", csv_quoted(row.name),

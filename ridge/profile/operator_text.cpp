@@ -109,7 +109,7 @@ std::string operator_table_text(const OperatorTable& table, std::size_t top) {
   if (nested)
     text += "Total times include submodules; self times and the gaps add up to the step time.\n";
   if (table.dropped > 0)
-    text += fmt::format("{} records had no room: every figure here is too small.\n",
+    text += fmt::format("Records that had no room: {}; every figure here is too small.\n",
                         format_count(static_cast<std::int64_t>(table.dropped)));
   return text;
 }

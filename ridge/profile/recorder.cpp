@@ -49,11 +49,13 @@ std::int64_t Recorder::since_epoch(Clock::time_point time) const {
 
 void Recorder::begin_step(std::int64_t step) {
   step_ = static_cast<std::int32_t>(step);
+  in_step_ = true;
   phase_ = Phase::forward;
   step_begin_ = Clock::now();
 }
 
 void Recorder::end_step(double loss) {
+  in_step_ = false;
   append(recording_.steps, {.step = step_,
                             .begin_ns = since_epoch(step_begin_),
                             .end_ns = since_epoch(Clock::now()),
@@ -73,6 +75,7 @@ void Recorder::add_range(std::string_view name, Clock::time_point begin, Clock::
 }
 
 void Recorder::on_node(const Graph&, NodeId node, Clock::time_point begin, Clock::time_point end) {
+  if (!in_step_) return;
   append(recording_.nodes,
          {.node = node, .step = step_, .begin_ns = since_epoch(begin), .end_ns = since_epoch(end)});
 }
@@ -114,6 +117,7 @@ void Recorder::on_workspace_release(const Graph&, NodeId node, const void* addre
 void Recorder::on_phase_begin(Phase phase) { phase_ = phase; }
 
 void Recorder::on_phase(Phase phase, Clock::time_point begin, Clock::time_point end) {
+  if (!in_step_) return;
   append(
       recording_.phases,
       {.phase = phase, .step = step_, .begin_ns = since_epoch(begin), .end_ns = since_epoch(end)});

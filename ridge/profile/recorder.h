@@ -26,7 +26,8 @@ class Recorder final : public Observer {
   void attach(Executor& executor);
   void detach(Executor& executor);
 
-  // Called around each step by whoever runs the steps.
+  // Called around each step by whoever runs the steps. What runs between steps, such as an
+  // evaluation, is left out; what it allocates is not.
   void begin_step(std::int64_t step);
   void end_step(double loss);
   void add_range(std::string_view name, Clock::time_point begin, Clock::time_point end);
@@ -64,6 +65,7 @@ class Recorder final : public Observer {
   Recording recording_;
   Clock::time_point epoch_;
   std::int32_t step_ = 0;
+  bool in_step_ = false;
   Phase phase_ = Phase::forward;
   Clock::time_point step_begin_;
   std::map<std::string, std::uint32_t, std::less<>> interned_;

@@ -20,21 +20,12 @@ bool is_number(std::string_view text) {
          std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); });
 }
 
-// "feed_forward" -> "FeedForward"; of a numbered member of "layers", "Layer".
+// Of a numbered member of "layers", "Layer".
 std::string class_name(const ModuleTree& tree, const Module& module) {
-  std::string_view name = module.name;
-  if (is_number(name)) {
-    name = tree.modules[module.parent].name;
-    if (name.ends_with('s')) name.remove_suffix(1);
-  }
-  std::string result;
-  bool upper = true;
-  for (const char c : name) {
-    if (c != '_')
-      result += upper ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
-    upper = c == '_';
-  }
-  return result.empty() ? "Module" : result;
+  if (!is_number(module.name)) return camel_case(module.name);
+  std::string_view name = tree.modules[module.parent].name;
+  if (name.ends_with('s')) name.remove_suffix(1);
+  return camel_case(name);
 }
 
 std::vector<std::string> name_instances(const ModuleTree& tree) {
@@ -49,6 +40,17 @@ std::vector<std::string> name_instances(const ModuleTree& tree) {
 
 }  // namespace
 
+std::string camel_case(std::string_view name) {
+  std::string result;
+  bool upper = true;
+  for (const char c : name) {
+    if (c != '_')
+      result += upper ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
+    upper = c == '_';
+  }
+  return result.empty() ? "Module" : result;
+}
+
 Timeline::Timeline(const Recording& recording)
     : recording_(recording), tree_(module_tree(*recording.graph)) {
   const Graph& graph = *recording.graph;
@@ -57,6 +59,7 @@ Timeline::Timeline(const Recording& recording)
     std::vector<std::size_t> path;
     for (std::size_t m = of_scope; m != 0; m = tree_.modules[m].parent) path.push_back(m);
     std::ranges::reverse(path);
+    deepest_ = std::max(deepest_, path.size());
     module_path_.push_back(std::move(path));
   }
   has_gradient_.resize(graph.nodes().size());
@@ -110,12 +113,14 @@ class Timeline::Walk {
   void open_step(std::size_t i) {
     const Recording::Step& step = recording_.steps[i];
     path_.clear();
+    phase_end_ = never;
     open({.kind = Kind::step, .index = i, .begin_ns = step.begin_ns, .end_ns = step.end_ns});
   }
 
   void open_phase(std::size_t i) {
     const Recording::PhaseRun& phase = recording_.phases[i];
     path_.clear();
+    phase_end_ = phase.end_ns;
     open({.kind = Kind::phase,
           .index = i,
           .begin_ns = phase.begin_ns,
@@ -155,14 +160,19 @@ class Timeline::Walk {
 
   Phase phase_of(const Recording::NodeRun& run) const { return graph_.nodes()[run.node].phase; }
 
-  // The end of the last of the node runs from i on that follow each other and satisfy `belongs`.
+  // Where a slice ends that holds the node runs which follow each other from i on and satisfy
+  // `belongs`. Readers add begin and duration as doubles, which may put the end of the last node
+  // after that of a slice that ends with it: so slices end a little later than what they hold, by
+  // `margin_ns` if there is so much time.
   template <class Belongs>
-  std::int64_t end_of_stretch(std::size_t i, const Belongs& belongs) const {
-    std::int64_t end = recording_.nodes[i].end_ns;
-    while (++i < recording_.nodes.size() && continues(i) &&
-           belongs(graph_.nodes()[recording_.nodes[i].node]))
-      end = recording_.nodes[i].end_ns;
-    return end;
+  std::int64_t end_of_stretch(std::size_t i, std::int64_t margin_ns, const Belongs& belongs) const {
+    std::size_t next = i + 1;
+    while (next < recording_.nodes.size() && continues(next) &&
+           belongs(graph_.nodes()[recording_.nodes[next].node]))
+      ++next;
+    const std::int64_t end = recording_.nodes[next - 1].end_ns;
+    const std::int64_t room = std::min(begin_of(recording_.nodes, next), phase_end_) - end;
+    return end + std::clamp<std::int64_t>(room, 0, margin_ns);
   }
 
   void open_modules(std::size_t i, const Node& node) {
@@ -177,7 +187,8 @@ class Timeline::Walk {
       open({.kind = Kind::module,
             .index = path[level],
             .begin_ns = recording_.nodes[i].begin_ns,
-            .end_ns = end_of_stretch(i, inside),
+            .end_ns = end_of_stretch(i, 1 + static_cast<std::int64_t>(timeline_.deepest_ - level),
+                                     inside),
             .phase = node.phase});
     }
     if (common < path_.size() || common < path.size()) gradient_of_ = no_node;
@@ -194,7 +205,7 @@ class Timeline::Walk {
     open({.kind = Kind::gradient,
           .index = node.forward,
           .begin_ns = recording_.nodes[i].begin_ns,
-          .end_ns = end_of_stretch(i, inside),
+          .end_ns = end_of_stretch(i, 1, inside),
           .phase = node.phase,
           .forward_run = last_run_[node.forward]});
   }
@@ -210,8 +221,9 @@ class Timeline::Walk {
   const Recording& recording_;
   const Graph& graph_;
   const std::function<void(const TimelineItem&)>& visit_;
-  std::vector<std::size_t> last_run_;    // by NodeId, of a node with a gradient
-  std::vector<std::size_t> path_;        // the modules that are open
+  std::vector<std::size_t> last_run_;  // by NodeId, of a node with a gradient
+  std::vector<std::size_t> path_;      // the modules that are open
+  std::int64_t phase_end_ = never;
   NodeId gradient_of_ = no_node;         // of the gradient that is open
   std::vector<std::int64_t> open_ends_;  // of all slices that are open
 };

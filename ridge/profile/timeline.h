@@ -51,9 +51,13 @@ class Timeline {
   const Recording& recording_;
   ModuleTree tree_;
   std::vector<std::vector<std::size_t>> module_path_;  // by ScopeId, outermost first, no root
+  std::size_t deepest_ = 0;                            // of the module paths
   std::vector<bool> has_gradient_;                     // by NodeId
   std::vector<std::string> instance_names_;
 };
+
+// "feed_forward" as "FeedForward".
+std::string camel_case(std::string_view name);
 
 // Users' ranges may overlap in any way; slices of one track must nest. By index into
 // Recording::ranges, the track each goes to, such that within a track they nest.

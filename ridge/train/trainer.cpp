@@ -46,12 +46,10 @@ StepCost cost_of_step(const Graph& graph, std::int64_t accumulation_steps) {
   StepCost step;
   for (const Node& node : graph.nodes()) {
     const Cost once = cost(graph, node);
-    if (node.phase == Phase::optimizer) {
+    if (node.phase == Phase::optimizer)
       step.optimizer += once;
-      continue;
-    }
-    Cost& sum = node.phase == Phase::forward ? step.forward : step.backward;
-    for (std::int64_t i = 0; i < accumulation_steps; ++i) sum += once;
+    else
+      (node.phase == Phase::forward ? step.forward : step.backward) += once * accumulation_steps;
   }
   return step;
 }

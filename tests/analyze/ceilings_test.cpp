@@ -96,14 +96,15 @@ TEST(Ceilings, TheBetterOfTwoMeasurementsIsKept) {
 TEST(Ceilings, TextHasEveryCeilingAndTheVendors) {
   const std::string text =
       ceilings_text(machine(), {.flops_per_second = 2e12, .bytes_per_second = 80e9});
-  for (const char* expected : {"f32 wide", "100.0 GFLOP/s", "bf16 dots", "1500.0 GFLOP/s", "8 cores",
-                               "L2", "1.00 MiB", "60.0 GB/s", "2000.0 GFLOP/s", "80.0 GB/s"})
+  for (const char* expected :
+       {"f32 wide", "100.0 GFLOP/s", "bf16 dots", "1500.0 GFLOP/s", "8 cores", "L2", "1.00 MiB",
+        "60.0 GB/s", "2000.0 GFLOP/s", "80.0 GB/s"})
     EXPECT_THAT(text, HasSubstr(expected));
 }
 
 TEST(MachineFile, ReadsWhatItWrites) {
   const TemporaryDirectory directory;
-  const auto path = directory.path() / "deep" / "er" / "machine.json";
+  const auto path = directory.path / "deep" / "er" / "machine.json";
   write_machine_file(path, machine());
   const Ceilings read = read_machine_file(path);
   EXPECT_EQ(ceilings_json(read), ceilings_json(machine()));
@@ -131,9 +132,9 @@ TEST(MachineFile, RefusesWhatIsNone) {
     }
   }
   const TemporaryDirectory directory;
-  EXPECT_THROW(read_machine_file(directory.path() / "missing"), IoError);
-  write_text_file(directory.path() / "file", "");
-  EXPECT_THROW(write_machine_file(directory.path() / "file" / "machine.json", machine()), IoError);
+  EXPECT_THROW(read_machine_file(directory.path / "missing"), IoError);
+  write_text_file(directory.path / "file", "");
+  EXPECT_THROW(write_machine_file(directory.path / "file" / "machine.json", machine()), IoError);
 }
 
 }  // namespace

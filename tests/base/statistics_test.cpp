@@ -73,11 +73,11 @@ TEST(MedianInterval, OfOneValueIsThatValue) {
 }
 
 TEST(Outliers, AreFarFromTheMedianInDeviations) {
-  // The median is 10, the distances 0, 1, 1, 2, 2, 16, 15 and their median 2.
+  // The median is 11, the distances 1, 0, 2, 1, 3, 15, 14 and their median 2.
   const double values[] = {10, 11, 9, 12, 8, 26, 25};
   EXPECT_DOUBLE_EQ(median_absolute_deviation(values), 2);
-  EXPECT_THAT(outliers(values, 7.75), ElementsAre(5));
-  EXPECT_THAT(outliers(values, 7.25), ElementsAre(5, 6));
+  EXPECT_THAT(outliers(values, 7.25), ElementsAre(5));
+  EXPECT_THAT(outliers(values, 6.75), ElementsAre(5, 6));
   EXPECT_THAT(outliers(values), IsEmpty());
   const double equal[] = {1, 1, 1, 1, 50};
   EXPECT_THAT(outliers(equal), IsEmpty());

@@ -28,19 +28,19 @@ TEST(CpuCaches, GrowFromLevelToLevel) {
   }
 }
 
-// Every kernel runs on this machine and gives a rate that a core of our time can have: one between
-// a tenth of a multiply-add and four instructions of the greatest width a nanosecond.
+// Every kernel runs on this machine and gives a rate that two cores of our time can have, even
+// unoptimised and with other programs beside them.
 TEST(Peaks, AreOfPlausibleSize) {
   ThreadPool pool(2);
   for (const FlopsKernel& kernel : flops_kernels()) {
     const double rate = measure_flops(kernel, pool, 2ms);
-    EXPECT_GT(rate, 0.2e9) << kernel.instructions;
+    EXPECT_GT(rate, 1e7) << kernel.instructions;
     EXPECT_LT(rate, 2 * 8e12) << kernel.instructions;
   }
   for (const Access access : {Access::read, Access::copy, Access::triad})
     for (const std::size_t bytes : {std::size_t{1}, std::size_t{16} << 10, std::size_t{4} << 20}) {
       const double rate = measure_bandwidth(access, bytes, pool, 2ms);
-      EXPECT_GT(rate, 0.1e9) << name_of(access) << " of " << bytes;
+      EXPECT_GT(rate, 1e7) << name_of(access) << " of " << bytes;
       EXPECT_LT(rate, 2 * 2e12) << name_of(access) << " of " << bytes;
     }
 }

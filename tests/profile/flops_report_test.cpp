@@ -81,7 +81,7 @@ TEST(FlopsReport, PrintsDeepSpeedsSections) {
       flops_report_text(flops_report(run.recording(), 6), {.model = "tiny", .samples_per_step = 2});
   for (const char* part :
        {"- Ridge FLOPs Profiler -", "Profile Summary at step 6:\n",
-        "\nworld size:  ", "\nbatch size:                                                   2\n",
+        "\nworld size:  ", "\nbatch size (samples a step):                                  2\n",
         "\nparams:  ", "\nfwd MACs:  ", "\nfwd flops:  ", "\nbwd flops (counted):  ",
         "\nfwd latency:  ", "\nbwd latency:  ", "\nstep latency:  ", "\niter latency:  ",
         "\nsamples/second:  ", "\ndepth 0:\n    params      - {'tiny': '",

@@ -1,0 +1,41 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "ridge/base/error.h"
+#include "ridge/base/file.h"
+#include "ridge/cli/commands.h"
+#include "ridge/cli/terminal.h"
+#include "ridge/profile/trace_check.h"
+
+namespace ridge {
+namespace {
+
+int check(const std::string& path) {
+  if (path.empty()) throw UsageError("check which trace? give a file");
+  const MappedFile file{std::filesystem::path(path)};
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
+                              file.bytes().size());
+  const TraceCheck result = check_trace(text, std::filesystem::path(path).filename().string());
+  std::string report = trace_check_text(result);
+  report.pop_back();  // the terminal ends the line
+  Terminal().line(report);
+  return std::ranges::all_of(result.verdicts, &TraceVerdict::accepts) ? 0 : 1;
+}
+
+}  // namespace
+
+void add_trace_command(CLI::App& program, Action& action) {
+  CLI::App& command = *program.add_subcommand("trace", "Look at traces");
+  command.require_subcommand(1);
+  CLI::App& checking =
+      *command.add_subcommand("check", "Say which tools will read a Chrome trace, and why not");
+  const auto path = std::make_shared<std::string>();
+  checking.add_option("file", *path, "A trace in JSON, from any program")->type_name("FILE");
+  checking.footer("The exit code is 1 if one of the tools refuses it.");
+  checking.callback([path, &action] { action = [path] { return check(*path); }; });
+}
+
+}  // namespace ridge

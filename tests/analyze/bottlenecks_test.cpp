@@ -1,0 +1,189 @@
+#include "ridge/analyze/bottlenecks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "ridge/base/error.h"
+#include "ridge/ops/matmul.h"
+#include "ridge/ops/silu.h"
+#include "tests/analyze/small_training.h"
+
+namespace ridge {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Roof simple_roof() {
+  return {.threads = 1,
+          .f32_flops = 100e9,
+          .bf16_flops = 200e9,
+          .levels = {{"cache", 600'000, 100e9}, {"memory", 0, 10e9}}};
+}
+
+// A product of 2 * 256^3 FLOPs on 786,432 bytes and a SiLU on 524,288, run in two steps.
+struct HandMade {
+  Graph graph;
+  Recording recording;
+
+  HandMade(std::int64_t product_ns, std::int64_t silu_ns) {
+    const Value a = graph.input("a", {DType::f32, {256, 256}});
+    Value y;
+    {
+      const Scope scope(graph, "attention");
+      y = matmul(a, a);
+    }
+    const Scope scope(graph, "feed_forward");
+    graph.keep(silu(y), "y");
+    recording.graph = &graph;
+    std::int64_t now = 0;
+    for (std::int32_t step = 1; step <= 2; ++step) {
+      const std::int64_t begin = now;
+      for (const auto& [node, ns] : {std::pair{0, product_ns}, std::pair{1, silu_ns}}) {
+        recording.nodes.push_back({static_cast<NodeId>(node), step, now, now + ns});
+        now += ns + 1000;
+      }
+      recording.phases.push_back({Phase::forward, step, begin, now});
+      now += 3000;
+      recording.steps.push_back({step, begin, now, 0.0});
+    }
+  }
+};
+
+TEST(Bottlenecks, FloorIsTheLargerOfFlopsAndBytes) {
+  const HandMade run(671'089, 10'486);
+  const BottleneckReport report = analyze_bottlenecks(run.recording, simple_roof());
+  ASSERT_EQ(report.nodes.size(), 2u);
+  const Timed &product = report.nodes[0].timed, &silu = report.nodes[1].timed;
+  EXPECT_EQ(report.nodes[0].name, "attention: matmul");
+  EXPECT_NEAR(product.seconds, 671.089e-6, 1e-12);
+  EXPECT_NEAR(product.compute_floor, 2.0 * 256 * 256 * 256 / 100e9, 1e-12);
+  EXPECT_NEAR(product.memory_floor, 786'432 / 10e9, 1e-12) << "too large for the cache";
+  EXPECT_NEAR(product.ratio(), 2, 1e-4);
+  EXPECT_EQ(product.bound(), Bound::compute);
+  EXPECT_EQ(report.nodes[1].level, "cache");
+  EXPECT_NEAR(silu.floor, 524'288 / 100e9, 1e-12);
+  EXPECT_NEAR(silu.ratio(), 2, 1e-3);
+  EXPECT_EQ(silu.bound(), Bound::memory);
+  EXPECT_NEAR(report.all.above_floor(), report.all.seconds / 2, 1e-8);
+  EXPECT_THAT(report.notes, IsEmpty());
+}
+
+TEST(Bottlenecks, TimesOfNodesAndGapsMakeTheStep) {
+  const HandMade run(671'089, 10'486);
+  const BottleneckReport report = analyze_bottlenecks(run.recording, simple_roof());
+  EXPECT_EQ(report.steps, 2);
+  EXPECT_NEAR(report.between_nodes, 2e-6, 1e-12);
+  EXPECT_NEAR(report.outside_phases, 3e-6, 1e-12);
+  EXPECT_NEAR(report.all.seconds + report.between_nodes + report.outside_phases,
+              report.step_seconds, 1e-12);
+  EXPECT_NEAR(report.mfu(), report.all.compute_floor / report.step_seconds, 1e-12);
+  ASSERT_EQ(report.parts.size(), 2u);
+  EXPECT_EQ(report.parts[0].name, "attention");
+  EXPECT_EQ(report.parts[1].name, "feed-forward");
+}
+
+TEST(Bottlenecks, AShortCallIsOverhead) {
+  const HandMade run(671'089, 4'999);
+  const Roof roof = simple_roof();
+  EXPECT_EQ(analyze_bottlenecks(run.recording, roof).nodes[1].timed.bound(), Bound::overhead);
+  const HandMade longer(671'089, 5'001);
+  EXPECT_EQ(analyze_bottlenecks(longer.recording, roof).nodes[1].timed.bound(), Bound::memory);
+}
+
+TEST(Bottlenecks, WhatIsFasterThanItsCeilingRaisesIt) {
+  // 167.8 GFLOP/s and 262 GB/s.
+  const HandMade run(200'000, 2'000);
+  const BottleneckReport report = analyze_bottlenecks(run.recording, simple_roof());
+  EXPECT_NEAR(report.roof.f32_flops, 2.0 * 256 * 256 * 256 / 200e-6, 1);
+  EXPECT_NEAR(report.roof.levels[0].bytes_per_second, 524'288 / 2e-6, 1);
+  EXPECT_NEAR(report.all.floor, report.all.seconds, 1e-12) << "both are at their ceilings";
+  EXPECT_LE(report.mfu(), 1);
+  EXPECT_THAT(report.notes, ElementsAre(HasSubstr("262.1 GB/s"), HasSubstr("167.8 GFLOP/s")));
+  Roof with_vendor = simple_roof();
+  with_vendor.vendor.flops_per_second = 50e9;
+  const BottleneckReport vendor = analyze_bottlenecks(run.recording, with_vendor);
+  EXPECT_EQ(vendor.vendor_mfu(), 1);
+  EXPECT_THAT(vendor.notes, ::testing::Contains(HasSubstr("--peak-tflops")));
+}
+
+TEST(Bottlenecks, NeedAStep) {
+  HandMade run(1000, 1000);
+  run.recording.steps.clear();
+  EXPECT_THROW(analyze_bottlenecks(run.recording, simple_roof()), UsageError);
+}
+
+TEST(Bottlenecks, PartsFollowScopesAndPhases) {
+  Graph graph;
+  const Value a = graph.input("a", {DType::f32, {4}});
+  const auto part = [&](const char* scope_name, Phase phase = Phase::forward) {
+    const Scope scope(graph, scope_name);
+    const PhaseScope in_phase(graph, phase);
+    silu(a);
+    return part_of(graph, graph.nodes().back());
+  };
+  EXPECT_EQ(part("layers.0.attention.q_proj"), "attention");
+  EXPECT_EQ(part("layers.0.attention_norm"), "norm");
+  EXPECT_EQ(part("layers.0.feed_forward.up_proj"), "feed-forward");
+  EXPECT_EQ(part("norm"), "norm");
+  EXPECT_EQ(part("embedding"), "embedding and output");
+  EXPECT_EQ(part("loss", Phase::backward), "embedding and output");
+  EXPECT_EQ(part("layers.0"), "other");
+  EXPECT_EQ(part("optimizer", Phase::optimizer), "optimizer");
+}
+
+TEST(Findings, OfATrainingRunNameItsRewritesWithTheirEvidence) {
+  SmallTraining training;
+  const BottleneckReport report = analyze_bottlenecks(training.record(3), simple_roof());
+  double parts = 0;
+  for (const NamedTime& part : report.parts) parts += part.timed.seconds;
+  EXPECT_NEAR(parts + report.between_nodes + report.outside_phases, report.step_seconds, 1e-9);
+  for (const NodeBottleneck& node : report.nodes)
+    EXPECT_GE(node.timed.seconds, node.timed.floor * (1 - 1e-9)) << node.name;
+  const auto flash = std::ranges::find(report.findings, "flash attention", &Finding::name);
+  ASSERT_NE(flash, report.findings.end());
+  EXPECT_THAT(flash->text, HasSubstr("attention scores: "));
+  EXPECT_THAT(flash->text, HasSubstr("MB that flash attention would not"));
+  EXPECT_GT(flash->bytes_saved, 0);
+  EXPECT_GT(flash->share, 0);
+  EXPECT_LE(flash->seconds_saved, flash->seconds + report.between_nodes);
+  EXPECT_TRUE(std::ranges::is_sorted(report.findings, std::greater{}, &Finding::seconds_saved));
+  EXPECT_LE(report.mfu(), 1);
+}
+
+TEST(Findings, MemoryIsReadOffTheGraph) {
+  SmallTraining training;
+  const BottleneckReport report = analyze_bottlenecks(training.record(1), simple_roof());
+  const MemoryUse& memory = report.memory;
+  EXPECT_EQ(memory.parameters, 4 * SmallTraining::config.parameter_count());
+  EXPECT_EQ(memory.gradients, memory.parameters);
+  EXPECT_EQ(memory.optimizer_state, 2 * memory.parameters);
+  EXPECT_EQ(memory.saved_by_flash, 2 * 4 * 8 * 12 * 12);
+  EXPECT_EQ(memory.saved_by_bf16, memory.activations / 2);
+  EXPECT_GT(memory.saved_by_checkpointing, memory.saved_by_flash);
+  EXPECT_LT(memory.saved_by_checkpointing, memory.activations);
+  EXPECT_GT(memory.peak_bytes, static_cast<std::uint64_t>(memory.activations));
+}
+
+TEST(BottleneckOutput, AnswersTheQuestionsAndIsValidJson) {
+  SmallTraining training;
+  const BottleneckReport report = analyze_bottlenecks(training.record(2), simple_roof());
+  const std::string text = bottleneck_text(report);
+  for (const char* expected :
+       {"MFU", "Findings", "attention", "What holds the step back?", "FLOP/byte", "peak"})
+    EXPECT_THAT(text, HasSubstr(expected));
+  const auto json = nlohmann::json::parse(bottleneck_json(report));
+  EXPECT_EQ(json.at("nodes").size(), report.nodes.size());
+  EXPECT_EQ(json.at("findings").size(), report.findings.size());
+  EXPECT_TRUE(json.at("vendor_mfu").is_null());
+  std::int64_t flops = 0;
+  for (const auto& node : json.at("nodes")) flops += node.at("flops").get<std::int64_t>();
+  EXPECT_EQ(flops, json.at("all").at("flops").get<std::int64_t>());
+}
+
+}  // namespace
+}  // namespace ridge
