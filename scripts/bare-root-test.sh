@@ -8,7 +8,7 @@
 # one, removed afterwards) gets the system; one that holds a system already is reused as it is.
 set -eu
 suite=${1:-bookworm}
-mirror=${2:-http://deb.debian.org/debian}
+mirror=${2:-}  # empty: the one that debootstrap knows
 repository=$(cd "$(dirname "$0")/.." && pwd)
 
 root=${3:-}
@@ -27,7 +27,7 @@ trap 'exit 1' INT TERM
 if [ ! -e "$root/etc/os-release" ]; then
   # Ubuntu keeps nearly all that Ridge is built from in "universe"; Debian has no such part.
   case $mirror in *ubuntu*) parts=main,universe ;; *) parts=main ;; esac
-  debootstrap --variant=minbase --include=make --components="$parts" "$suite" "$root" "$mirror"
+  debootstrap --variant=minbase --include=make --components="$parts" "$suite" "$root" ${mirror:+"$mirror"}
 fi
 mount -t proc proc "$root/proc"
 cp /etc/resolv.conf "$root/etc/"
