@@ -89,16 +89,36 @@ ProfileWindow profile_window(const TrainOptions& o) {
   return {std::max<std::int64_t>(1, last - more), last};
 }
 
-ProfilingSession::ProfilingSession(Trainer& trainer)
-    : trainer_(trainer), options_(trainer.options()), window_(profile_window(options_)) {}
+ProfilingSession::ProfilingSession(Trainer& trainer, Terminal& terminal)
+    : trainer_(trainer),
+      options_(trainer.options()),
+      window_(profile_window(options_)),
+      group_by_(group_by_named(options_.group_by)),
+      sort_by_(sort_by_named(options_.sort_by)) {
+  if (!options_.counters && !options_.enable_all_profiling) return;
+  try {
+    counters_ = std::make_unique<HardwareCounters>();
+  } catch (const DeviceError& error) {
+    terminal.line(error.what());  // the rest of the profile is worth having without
+  }
+}
+
+void ProfilingSession::start_recording() {
+  recorder_.attach(trainer_.executor());
+  if (counters_) counters_->attach(trainer_.executor());
+  recording_ = true;
+}
+
+void ProfilingSession::stop_recording() {
+  recorder_.detach(trainer_.executor());
+  if (counters_) counters_->detach(trainer_.executor());
+  recording_ = false;
+}
 
 void ProfilingSession::before_step() {
   if (!options_.profiling()) return;
   const std::int64_t step = trainer_.steps_done() + 1;
-  if (!recording_ && window_.contains(step)) {
-    recorder_.attach(trainer_.executor());
-    recording_ = true;
-  }
+  if (!recording_ && window_.contains(step)) start_recording();
   if (recording_) recorder_.begin_step(step);
 }
 
@@ -107,10 +127,7 @@ void ProfilingSession::after_step(const StepReport& report) {
   steps_.push_back(report);
   if (recording_) {
     recorder_.end_step(report.loss);
-    if (report.step >= window_.last) {
-      recorder_.detach(trainer_.executor());
-      recording_ = false;
-    }
+    if (report.step >= window_.last) stop_recording();
   } else if (report.step > options_.warmup_steps) {
     recorder_.recording().unrecorded_step_seconds.push_back(report.seconds);
   }
@@ -142,6 +159,9 @@ void ProfilingSession::write_files(Terminal& terminal) {
   const OperatorTable operators = operator_table(recording);
   write("operators.json", operator_table_json(operators));
   write("operators.csv", operators_csv(operators));
+  if (group_by_ != GroupBy::op)
+    write(fmt::format("operators_by_{}.json", name_of(group_by_)),
+          operator_table_json(operator_table(recording, group_by_, sort_by_)));
   write("modules.json", modules_json(flops_report(recording)));
   write("kernel_stats.csv", kernel_stats_csv(recording));
   write_kernel_trace(recording, directory / "kernel_trace.csv");
@@ -151,6 +171,9 @@ void ProfilingSession::write_files(Terminal& terminal) {
   write("memory_timeline.svg", memory_timeline_svg(recording));
   if (const auto roof = known_roof(recording.threads))
     write("bottlenecks.json", bottleneck_json(analyze_bottlenecks(recording, *roof)));
+
+  if (counters_)
+    write("counters.json", counters_json(report_counters(trainer_.graph(), *counters_)));
 
   terminal.line("");
   terminal.line("Profiling complete!");
@@ -167,7 +190,7 @@ void ProfilingSession::print_reports(Terminal& terminal) const {
     terminal.line(std::string_view(text).substr(0, text.find_last_not_of('\n') + 1));
   };
   const bool operators = o.enable_pytorch_profiler || o.profile_operators || o.enable_all_profiling;
-  if (operators) print(operator_table_text(operator_table(recording)));
+  if (operators) print(operator_table_text(operator_table(recording, group_by_, sort_by_)));
   if (o.profile_operators || o.enable_all_profiling)
     print(operator_table_text(operator_table(recording, GroupBy::module)));
   if (o.reports_memory()) {
@@ -189,15 +212,13 @@ void ProfilingSession::print_reports(Terminal& terminal) const {
     else
       print("No bottleneck report: measure this machine's ceilings once with ridge roofline");
   }
+  if (counters_) print(counters_text(report_counters(trainer_.graph(), *counters_)));
   print(overhead_line(recording));
 }
 
 void ProfilingSession::finish(Terminal& terminal) {
   if (!options_.profiling()) return;
-  if (recording_) {
-    recorder_.detach(trainer_.executor());
-    recording_ = false;
-  }
+  if (recording_) stop_recording();
   if (recorder_.recording().steps.empty()) {
     terminal.line(fmt::format("Nothing was profiled: the run ended before step {}", window_.first));
     return;

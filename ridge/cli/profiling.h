@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
+#include <memory>
 #include <vector>
 
 #include "ridge/cli/terminal.h"
+#include "ridge/profile/counters.h"
+#include "ridge/profile/operator_table.h"
 #include "ridge/profile/recorder.h"
 #include "ridge/train/options.h"
 #include "ridge/train/trainer.h"
@@ -23,7 +25,8 @@ ProfileWindow profile_window(const TrainOptions& options);
 // profile directory and prints the reports that were asked for. Does nothing if none was.
 class ProfilingSession {
  public:
-  explicit ProfilingSession(Trainer& trainer);
+  // UsageError if the tables that were asked for cannot be made.
+  ProfilingSession(Trainer& trainer, Terminal& terminal);
 
   // Around each step.
   void before_step();
@@ -33,13 +36,18 @@ class ProfilingSession {
   void finish(Terminal& terminal);
 
  private:
+  void start_recording();
+  void stop_recording();
   void write_files(Terminal& terminal);
   void print_reports(Terminal& terminal) const;
 
   Trainer& trainer_;
   const TrainOptions& options_;
   ProfileWindow window_;
+  GroupBy group_by_;
+  SortBy sort_by_;
   Recorder recorder_;
+  std::unique_ptr<HardwareCounters> counters_;  // null if not asked for, or not to be had
   std::vector<StepReport> steps_;
   bool recording_ = false;
 };

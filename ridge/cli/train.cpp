@@ -201,7 +201,7 @@ int train(const TrainOptions& options) {
     return 0;
   }
 
-  ProfilingSession profiling(trainer);
+  ProfilingSession profiling(trainer, terminal);
   RunRecord record = Run(trainer, terminal, profiling).finish();
   record.cost = cost;
   if (record.outcome == Outcome::interrupted) terminal.line("Interrupted");

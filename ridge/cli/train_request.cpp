@@ -12,7 +12,7 @@
 namespace ridge {
 namespace {
 
-constexpr std::size_t max_config_bytes = std::size_t{1} << 20;
+constexpr std::size_t max_config_bytes = std::size_t{1} << 16;
 
 void apply_config_file(TrainOptions& options, const std::string& path) {
   try {

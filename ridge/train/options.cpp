@@ -193,7 +193,7 @@ LlamaConfig TrainOptions::model() const {
 
 bool TrainOptions::profiling() const {
   return enable_pytorch_profiler || enable_deepspeed_flops || enable_all_profiling ||
-         profile_memory || profile_operators;
+         profile_memory || profile_operators || counters;
 }
 
 std::vector<OptionInfo> options_of(TrainOptions& o) {
@@ -312,6 +312,17 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
        "Report memory at every step",
        &o.profile_memory},
       {"profile-operators", {}, "Profiling", "Report operators in detail", &o.profile_operators},
+      {"counters", {}, "Profiling", "Count cycles, instructions and misses too", &o.counters},
+      {"group-by",
+       {},
+       "Profiling",
+       "Rows of the operator table: operator, shape, module or phase",
+       &o.group_by},
+      {"sort-by",
+       {},
+       "Profiling",
+       "Its order: total, self, calls, average, flops, gflops, bytes, gbps or name",
+       &o.sort_by},
       {"profile-steps",
        {},
        "Profiling",

@@ -70,7 +70,10 @@ struct TrainOptions {
   bool enable_all_profiling = false;
   bool profile_memory = false;
   bool profile_operators = false;
+  bool counters = false;  // hardware counters of every operator
   std::string profile_dir = "profiles";
+  std::string group_by = "operator";  // rows and order of the operator table; see profile/
+  std::string sort_by = "total";
   std::int64_t profile_steps = 0;       // 0: steps 5 to 10
   std::int64_t flops_profile_step = 0;  // 0: none
 
