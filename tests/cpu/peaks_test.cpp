@@ -45,15 +45,5 @@ TEST(Peaks, AreOfPlausibleSize) {
     }
 }
 
-// The loop of one instruction set is no faster than that of one twice as wide by more than noise.
-TEST(Peaks, GrowWithTheWidthOfRegisters) {
-  ThreadPool one(1);
-  const std::vector<FlopsKernel> kernels = flops_kernels();
-  if (kernels.size() < 2) GTEST_SKIP() << "this processor has scalar instructions alone";
-#if defined(__OPTIMIZE__)
-  EXPECT_GT(measure_flops(kernels[1], one, 20ms), 2 * measure_flops(kernels[0], one, 20ms));
-#endif
-}
-
 }  // namespace
 }  // namespace ridge
