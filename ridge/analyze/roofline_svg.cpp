@@ -30,23 +30,6 @@ circle { fill:#58a6ff; stroke:#58a6ff } .name { stroke:#0d1117 } }
 </style>
 )";
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : printable(text)) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else
-      out += c;
-  }
-  return out;
-}
-
 struct Axes {
   RooflineRange range;
 
@@ -82,7 +65,7 @@ std::string grid(const Axes& axes) {
 
 std::string label(double x, double y, std::string_view css, const std::string& text) {
   return fmt::format("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", css, x, y,
-                     escaped(text));
+                     xml_escaped(text));
 }
 
 // From the bottom or left edge up the slope of a bandwidth to a peak.
@@ -138,7 +121,7 @@ std::string circles(const Axes& axes, const std::vector<RooflinePoint>& points) 
     svg += fmt::format(
         "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:.1f}\"><title>{}: {:.1f} % of the step, {:.2f} "
         "FLOP/byte, {:.2f} GFLOP/s, {:.2f} GB/s, {} calls</title></circle>\n",
-        x, y, radius, escaped(p.name), 100 * p.share, p.intensity(), p.flops_per_second() / 1e9,
+        x, y, radius, xml_escaped(p.name), 100 * p.share, p.intensity(), p.flops_per_second() / 1e9,
         p.bytes_per_second() / 1e9, p.calls);
     if (drawn++ < labelled_points)
       names += label(x + radius + 3, y + 4, "name", shortened(printable(p.name), 28));
@@ -155,7 +138,7 @@ std::string roofline_svg(const std::vector<RooflinePoint>& points, const Roof& r
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:g} {1:g}\" role=\"img\">\n{2}"
       "<rect class=\"ground\" width=\"{0:g}\" height=\"{1:g}\"/>\n"
       "<text class=\"title\" x=\"{3:g}\" y=\"30\">{4}</text>\n",
-      width, height, style, left, escaped(title));
+      width, height, style, left, xml_escaped(title));
   svg += grid(axes) + ceilings(axes, roof) + circles(axes, points);
   return svg + "</svg>\n";
 }

@@ -26,15 +26,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The ceilings of the machine file, if there is a sound one.
-std::optional<Roof> known_roof(int threads) {
+// Against the ceilings of the machine file, if there is a sound one.
+std::optional<BottleneckReport> bottlenecks_of(const Recording& recording) {
+  Roof roof;
   try {
     const fs::path path = default_machine_file();
     if (!fs::exists(path)) return std::nullopt;
-    return roof_of(read_machine_file(path), threads);
+    roof = roof_of(read_machine_file(path), recording.threads);
   } catch (const Error&) {
     return std::nullopt;  // the profile is worth having without
   }
+  return analyze_bottlenecks(recording, roof);
 }
 
 std::string write_events(const fs::path& directory, const TrainOptions& options,
@@ -133,7 +135,8 @@ void ProfilingSession::after_step(const StepReport& report) {
   }
 }
 
-void ProfilingSession::write_files(Terminal& terminal) {
+void ProfilingSession::write_files(Terminal& terminal,
+                                   const std::optional<BottleneckReport>& bottlenecks) const {
   const Recording& recording = recorder_.recording();
   const fs::path directory = options_.profile_dir;
   std::vector<std::string> written;
@@ -169,8 +172,7 @@ void ProfilingSession::write_files(Terminal& terminal) {
   write("memory.json", memory_report_json(memory_report(recording)));
   write("memory_timeline.json", memory_timeline_json(recording));
   write("memory_timeline.svg", memory_timeline_svg(recording));
-  if (const auto roof = known_roof(recording.threads))
-    write("bottlenecks.json", bottleneck_json(analyze_bottlenecks(recording, *roof)));
+  if (bottlenecks) write("bottlenecks.json", bottleneck_json(*bottlenecks));
 
   if (counters_)
     write("counters.json", counters_json(report_counters(trainer_.graph(), *counters_)));
@@ -182,7 +184,8 @@ void ProfilingSession::write_files(Terminal& terminal) {
     terminal.line(fmt::format("  - {}", (directory / name).string()));
 }
 
-void ProfilingSession::print_reports(Terminal& terminal) const {
+void ProfilingSession::print_reports(Terminal& terminal,
+                                     const std::optional<BottleneckReport>& bottlenecks) const {
   const Recording& recording = recorder_.recording();
   const TrainOptions& o = options_;
   auto print = [&](const std::string& text) {
@@ -207,8 +210,8 @@ void ProfilingSession::print_reports(Terminal& terminal) const {
         {.model = "Tiny LLaMA", .samples_per_step = o.batch_size * o.gradient_accumulation_steps}));
   }
   if (operators) {
-    if (const auto roof = known_roof(recording.threads))
-      print(bottleneck_text(analyze_bottlenecks(recording, *roof)));
+    if (bottlenecks)
+      print(bottleneck_text(*bottlenecks));
     else
       print("No bottleneck report: measure this machine's ceilings once with ridge roofline");
   }
@@ -223,8 +226,9 @@ void ProfilingSession::finish(Terminal& terminal) {
     terminal.line(fmt::format("Nothing was profiled: the run ended before step {}", window_.first));
     return;
   }
-  print_reports(terminal);
-  write_files(terminal);
+  const auto bottlenecks = bottlenecks_of(recorder_.recording());
+  print_reports(terminal, bottlenecks);
+  write_files(terminal, bottlenecks);
 }
 
 }  // namespace ridge

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "ridge/analyze/bottlenecks.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/profile/counters.h"
 #include "ridge/profile/operator_table.h"
@@ -38,8 +40,8 @@ class ProfilingSession {
  private:
   void start_recording();
   void stop_recording();
-  void write_files(Terminal& terminal);
-  void print_reports(Terminal& terminal) const;
+  void write_files(Terminal& terminal, const std::optional<BottleneckReport>& bottlenecks) const;
+  void print_reports(Terminal& terminal, const std::optional<BottleneckReport>& bottlenecks) const;
 
   Trainer& trainer_;
   const TrainOptions& options_;

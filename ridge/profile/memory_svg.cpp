@@ -37,21 +37,6 @@ constexpr std::string_view style = R"(<style>
 </style>
 )";
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : printable(text)) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else
-      out += c;
-  }
-  return out;
-}
-
 std::string megabytes(std::uint64_t bytes) {
   return fmt::format("{:.2f} MB", static_cast<double>(bytes) * 1e-6);
 }
@@ -59,7 +44,7 @@ std::string megabytes(std::uint64_t bytes) {
 std::string label(double x, double y, std::string_view anchor, std::string_view text,
                   std::string_view css = "") {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}</text>\n", x, y,
-                     anchor, css, escaped(text));
+                     anchor, css, xml_escaped(text));
 }
 
 // A stretch of time drawn between two heights of the picture.

@@ -145,4 +145,21 @@ std::string text_table(std::span<const TextColumn> columns, std::span<const Text
   return out;
 }
 
+std::string xml_escaped(std::string_view text) {
+  std::string out;
+  for (const char c : printable(text)) {
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += c;
+  }
+  return out;
+}
+
 }  // namespace ridge

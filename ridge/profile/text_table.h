@@ -28,6 +28,9 @@ std::string text_table(std::span<const TextColumn> columns, std::span<const Text
 // and bytes that are not UTF-8 become U+FFFD.
 std::string printable(std::string_view text);
 
+// The same as the content or an attribute of an XML element.
+std::string xml_escaped(std::string_view text);
+
 // The columns that printable text takes on a terminal: two for a wide character, none for a
 // combining one.
 std::size_t display_width(std::string_view text);
