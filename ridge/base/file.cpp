@@ -32,6 +32,17 @@ bool sync_directory(const std::filesystem::path& directory) {
   return d.fd >= 0 && (::fsync(d.fd) == 0 || errno == EINVAL);
 }
 
+constexpr std::string_view temporary_suffix = ".ridge-tmp";
+constexpr std::size_t buffer_bytes = 1 << 20;
+
+// Whether a name still leads to the file that is open. Its owner may have renamed or removed it.
+bool is_named(int descriptor, const std::filesystem::path& path) {
+  struct stat open {
+  }, named{};
+  return ::fstat(descriptor, &open) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+         open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+}
+
 std::filesystem::path directory_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
@@ -68,7 +79,8 @@ MappedFile::~MappedFile() {
 
 AtomicFile::AtomicFile(std::filesystem::path path)
     : path_(std::move(path)),
-      temporary_(directory_of(path_) / ("." + path_.filename().string() + ".tmp")) {
+      temporary_(directory_of(path_) /
+                 ("." + path_.filename().string() + std::string(temporary_suffix))) {
   // Renaming would put a file where a device was.
   struct stat status {};
   if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
@@ -89,13 +101,7 @@ void AtomicFile::open_temporary() {
       ::close(std::exchange(descriptor_, -1));
       throw IoError("cannot write {}: another process is writing it", path_.string());
     }
-    struct stat ours {
-    }, named{};
-    if (::fstat(descriptor_, &ours) != 0) fail();
-    if (::lstat(temporary_.c_str(), &named) == 0 && ours.st_dev == named.st_dev &&
-        ours.st_ino == named.st_ino) {
-      break;
-    }
+    if (is_named(descriptor_, temporary_)) break;
     ::close(std::exchange(descriptor_, -1));
   }
   if (::ftruncate(descriptor_, 0) != 0) fail();
@@ -118,6 +124,17 @@ void AtomicFile::fail() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
+  if (buffer_.size() + bytes.size() > buffer_bytes) flush();
+  if (bytes.size() > buffer_bytes) return put(bytes);
+  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+}
+
+void AtomicFile::flush() {
+  put(buffer_);
+  buffer_.clear();
+}
+
+void AtomicFile::put(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
@@ -128,6 +145,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::commit() {
+  flush();
   if (::fsync(descriptor_) != 0) fail();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
   // From here on the file is there; closing gives up the lock on it.
@@ -135,6 +153,24 @@ void AtomicFile::commit() {
   if (!closed || !sync_directory(directory_of(path_)))
     throw IoError("wrote {}, but cannot tell that it reached the disk: {}", path_.string(),
                   reason(errno));
+}
+
+void probe_writing(const std::filesystem::path& path) {
+  AtomicFile file(path);
+  file.write("probe");
+  file.flush();
+}
+
+void remove_abandoned_files(const std::filesystem::path& directory) noexcept try {
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with('.') || !name.ends_with(temporary_suffix)) continue;
+    const Descriptor d{
+        ::open(entry.path().c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
+    if (d.fd >= 0 && ::flock(d.fd, LOCK_EX | LOCK_NB) == 0 && is_named(d.fd, entry.path()))
+      ::unlink(entry.path().c_str());
+  }
+} catch (const std::exception&) {  // such as a directory that cannot be listed
 }
 
 std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes) {
@@ -157,6 +193,13 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t max_by
 void write_text_file(const std::filesystem::path& path, std::string_view text) {
   AtomicFile file(path);
   file.write(text);
+  file.commit();
+}
+
+void duplicate_file(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const MappedFile source(from);
+  AtomicFile file(to);
+  file.write(source.bytes());
   file.commit();
 }
 

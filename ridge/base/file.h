@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ridge {
 
@@ -27,10 +28,11 @@ class MappedFile {
 };
 
 // A file that appears under its name complete or not at all, whatever happens meanwhile: a full
-// disk, a killed process, a power cut. Content goes to ".<name>.tmp" beside it; commit() syncs that
-// to the disk and renames it. One who dies before leaves the temporary behind, and the next to
-// write the same file starts it afresh. Every member throws IoError if the system refuses: the
-// message has the file, the bytes written so far and the reason, and the temporary is gone.
+// disk, a killed process, a power cut. Content goes to ".<name>.ridge-tmp" beside it; commit()
+// syncs that to the disk and renames it. One who dies before leaves the temporary behind, which the
+// next to write the same file starts afresh; see also remove_abandoned_files. Every member throws
+// IoError if the system refuses: the message has the file, the bytes written so far and the reason,
+// and the temporary is gone.
 class AtomicFile {
  public:
   // IoError also if there is something at `path` that is not a regular file, or if another process
@@ -40,19 +42,30 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
+  // Small pieces are gathered, so writing them one by one is cheap.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  void flush();   // hands all of it to the system, which may refuse it
   void commit();  // once, and last
 
  private:
   void open_temporary();
+  void put(std::span<const std::byte> bytes);
   void discard();
   [[noreturn]] void fail();
 
   std::filesystem::path path_, temporary_;
   int descriptor_ = -1;
-  std::uint64_t written_ = 0;
+  std::vector<std::byte> buffer_;
+  std::uint64_t written_ = 0;  // of which the system knows
 };
+
+// Throws IoError unless a file of this name could be written just now. Leaves no trace.
+void probe_writing(const std::filesystem::path& path);
+
+// Removes from a directory what writers that died left there: the temporaries of AtomicFile that
+// nobody holds. What cannot be removed stays, since it does no harm.
+void remove_abandoned_files(const std::filesystem::path& directory) noexcept;
 
 // A whole small file, such as a configuration. IoError if it cannot be read or has more than
 // `max_bytes`.
@@ -60,5 +73,9 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t max_by
 
 // The same content under the same name, atomically.
 void write_text_file(const std::filesystem::path& path, std::string_view text);
+
+// A second file with the content of the first, atomically. It is a copy rather than a link, since
+// gzip refuses a file that has two names and an editor may change it in place.
+void duplicate_file(const std::filesystem::path& from, const std::filesystem::path& to);
 
 }  // namespace ridge

@@ -67,14 +67,13 @@ std::string kernel_stats_csv(const Recording& recording) {
 
 std::size_t write_kernel_trace(const Recording& recording, const std::filesystem::path& path,
                                std::size_t max_rows) {
-  constexpr std::size_t chunk = 1 << 20;
   AtomicFile file(path);
-  std::string text =
+  file.write(
       "\"Kind\",\"Agent_Id\",\"Queue_Id\",\"Stream_Id\",\"Thread_Id\",\"Dispatch_Id\","
       "\"Kernel_Id\",\"Kernel_Name\",\"Correlation_Id\",\"Start_Timestamp\",\"End_Timestamp\","
       "\"LDS_Block_Size\",\"Scratch_Size\",\"VGPR_Count\",\"Accum_VGPR_Count\",\"SGPR_Count\","
       "\"Workgroup_Size_X\",\"Workgroup_Size_Y\",\"Workgroup_Size_Z\",\"Grid_Size_X\","
-      "\"Grid_Size_Y\",\"Grid_Size_Z\"\n";
+      "\"Grid_Size_Y\",\"Grid_Size_Z\"\n");
   std::string agent = recording.device;
   for (char& c : agent) c = 'a' <= c && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   agent = csv_quoted(agent);
@@ -85,15 +84,11 @@ std::size_t write_kernel_trace(const Recording& recording, const std::filesystem
     const std::string_view name = kernel_name(recording, run);
     auto it = ids.find(name);
     if (it == ids.end()) it = ids.emplace(name, ids.size() + 1).first;
-    text += fmt::format("\"KERNEL_DISPATCH\",{},0,0,{},{},{},{},{},{},{}", agent,
-                        recording.thread_id, i + 1, it->second, csv_quoted(name), i + 1,
-                        recording.epoch_ns + run.begin_ns, recording.epoch_ns + run.end_ns);
-    text += ",0,0,0,0,0,0,0,0,0,0,0\n";
-    if (text.size() < chunk) continue;
-    file.write(text);
-    text.clear();
+    file.write(
+        fmt::format("\"KERNEL_DISPATCH\",{},0,0,{},{},{},{},{},{},{},0,0,0,0,0,0,0,0,0,0,0\n",
+                    agent, recording.thread_id, i + 1, it->second, csv_quoted(name), i + 1,
+                    recording.epoch_ns + run.begin_ns, recording.epoch_ns + run.end_ns));
   }
-  file.write(text);
   file.commit();
   return recording.nodes.size() - rows;
 }

@@ -74,38 +74,27 @@ class PacketFile {
   // Takes a packet, unless it or one before it did not fit. The end of a slice always fits: without
   // it the slice would seem to last for ever.
   bool add(const std::string& packet, bool always = false) {
-    const std::size_t start = buffer_.size();
-    protozero::pbf_builder<Trace>(buffer_).add_message(Trace::packet, packet);
-    full_ |= size_.bytes + buffer_.size() - start > max_bytes_;
+    framed_.clear();
+    protozero::pbf_builder<Trace>(framed_).add_message(Trace::packet, packet);
+    full_ |= size_.bytes + framed_.size() > max_bytes_;
     if (full_ && !always) {
-      buffer_.resize(start);
       ++size_.left_out;
       return false;
     }
-    size_.bytes += buffer_.size() - start;
+    file_.write(framed_);
+    size_.bytes += framed_.size();
     ++size_.events;
-    if (buffer_.size() >= flush_bytes) flush();
     return true;
   }
 
   const TraceSize& size() const { return size_; }
 
-  void commit() {
-    flush();
-    file_.commit();
-  }
+  void commit() { file_.commit(); }
 
  private:
-  static constexpr std::size_t flush_bytes = 1 << 20;
-
-  void flush() {
-    file_.write(buffer_);
-    buffer_.clear();
-  }
-
   AtomicFile file_;
   std::uint64_t max_bytes_;
-  std::string buffer_;
+  std::string framed_;
   TraceSize size_;
   bool full_ = false;
 };

@@ -45,7 +45,7 @@ class FileTest : public testing::Test {
 
   TemporaryDirectory directory;
   std::filesystem::path file = directory.path / "file";
-  std::filesystem::path temporary = directory.path / ".file.tmp";
+  std::filesystem::path temporary = directory.path / ".file.ridge-tmp";
 };
 
 TEST_F(FileTest, MapsWhatWasWritten) {
@@ -169,6 +169,7 @@ TEST_F(FileTest, SaysThatTheDiskIsFullAndLeavesNothing) {
     AtomicFile writer(file);
     writer.write(std::string(600, 'x'));
     writer.write(std::string(600, 'y'));
+    writer.flush();
   });
   ::setrlimit(RLIMIT_FSIZE, &before);
   ::signal(SIGXFSZ, handler);
@@ -198,6 +199,62 @@ TEST_F(FileTest, OutlivesAKilledWriter) {
   write_text_file(file, "new");
   EXPECT_EQ(read_text_file(file, 100), "new");
   EXPECT_THAT(names(), testing::ElementsAre("file"));
+}
+
+TEST_F(FileTest, GathersPiecesOfAnySize) {
+  std::string whole;
+  AtomicFile writer(file);
+  for (const std::size_t size : {1, 3, 1 << 20, 1, (1 << 20) - 1, 0, 1, (1 << 20) + 1, 7, 3 << 20})
+    for (const char c : {'a', 'b'}) {
+      const std::string piece(size, c);
+      writer.write(piece);
+      whole += piece;
+    }
+  writer.commit();
+  EXPECT_TRUE(read_text_file(file, whole.size()) == whole);
+}
+
+TEST_F(FileTest, ReachesTheSystemWhenFlushed) {
+  AtomicFile writer(file);
+  writer.write("some text");
+  EXPECT_EQ(std::filesystem::file_size(temporary), 0u);
+  writer.flush();
+  EXPECT_EQ(std::filesystem::file_size(temporary), 9u);
+}
+
+TEST_F(FileTest, DuplicatesAreFilesOfTheirOwn) {
+  write_text_file(file, "some text");
+  duplicate_file(file, directory.path / "second");
+  EXPECT_EQ(std::filesystem::hard_link_count(file), 1u);
+  EXPECT_EQ(read_text_file(directory.path / "second", 100), "some text");
+  EXPECT_THAT(io_error([&] { duplicate_file(directory.path / "none", file); }),
+              HasSubstr("No such file"));
+  EXPECT_EQ(read_text_file(file, 100), "some text");
+}
+
+TEST_F(FileTest, ProbingLeavesNoTrace) {
+  probe_writing(file);
+  EXPECT_THAT(names(), testing::IsEmpty());
+  write_text_file(file, "old");
+  probe_writing(file);
+  EXPECT_EQ(read_text_file(file, 100), "old");
+  EXPECT_THAT(io_error([&] { probe_writing(file / "below"); }), HasSubstr("Not a directory"));
+}
+
+TEST_F(FileTest, RemovesOnlyWhatNobodyWrites) {
+  for (const char* name : {".dead.ridge-tmp", "ridge-tmp", "not.hidden.ridge-tmp", ".other.tmp"})
+    std::ofstream(directory.path / name) << "text";
+  std::filesystem::create_directory(directory.path / ".directory.ridge-tmp");
+  std::filesystem::create_symlink("not.hidden.ridge-tmp", directory.path / ".link.ridge-tmp");
+  AtomicFile living(file);
+  remove_abandoned_files(directory.path);
+  remove_abandoned_files(directory.path / "none");
+  EXPECT_THAT(names(), testing::UnorderedElementsAre("ridge-tmp", "not.hidden.ridge-tmp",
+                                                     ".other.tmp", ".directory.ridge-tmp",
+                                                     ".link.ridge-tmp", ".file.ridge-tmp"));
+  living.write("text");
+  living.commit();
+  EXPECT_EQ(read_text_file(file, 100), "text");
 }
 
 // Writers race for one name: each either writes it or is told that another does, and what is there
