@@ -9,7 +9,8 @@ set -eu
 
 # libdnnl-dev's CMake package looks for OpenCL, hence ocl-icd-opencl-dev.
 packages="g++ make cmake ninja-build ccache libdnnl-dev ocl-icd-opencl-dev libfmt-dev
-  nlohmann-json3-dev libprotozero-dev libcli11-dev libgtest-dev libgmock-dev"
+  nlohmann-json3-dev libprotozero-dev libcli11-dev zlib1g-dev libgtest-dev
+  libgmock-dev"
 for extra in "$@"; do
   case $extra in
     lint) packages="$packages clang-format clang-tidy" ;;

@@ -6,6 +6,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
+#include "ridge/base/gzip.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/profile/trace_check.h"
@@ -13,12 +14,16 @@
 namespace ridge {
 namespace {
 
+constexpr std::size_t max_unpacked = std::size_t{4} << 30;
+
 int check(const std::string& path) {
   if (path.empty()) throw UsageError("check which trace? give a file");
   const MappedFile file{std::filesystem::path(path)};
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
-                              file.bytes().size());
-  const TraceCheck result = check_trace(text, std::filesystem::path(path).filename().string());
+  const std::string name = std::filesystem::path(path).filename().string();
+  std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  std::string unpacked;
+  if (is_gzip(file.bytes())) text = unpacked = gunzip(file.bytes(), max_unpacked, name);
+  const TraceCheck result = check_trace(text, name);
   std::string report = trace_check_text(result);
   report.pop_back();  // the terminal ends the line
   Terminal().line(report);
@@ -29,11 +34,19 @@ int check(const std::string& path) {
 
 void add_trace_command(CLI::App& program, Action& action) {
   CLI::App& command = *program.add_subcommand("trace", "Look at traces");
-  command.require_subcommand(1);
+  command.require_subcommand(0, 1);
+  command.callback([&command, &action] {
+    if (command.get_subcommands().empty())
+      action = []() -> int {
+        throw UsageError("ridge trace does what? there is: ridge trace check FILE");
+      };
+  });
   CLI::App& checking =
       *command.add_subcommand("check", "Say which tools will read a Chrome trace, and why not");
   const auto path = std::make_shared<std::string>();
-  checking.add_option("file", *path, "A trace in JSON, from any program")->type_name("FILE");
+  checking
+      .add_option("file", *path, "A trace in JSON, from any program; it may be compressed by gzip")
+      ->type_name("FILE");
   checking.footer("The exit code is 1 if one of the tools refuses it.");
   checking.callback([path, &action] { action = [path] { return check(*path); }; });
 }

@@ -5,9 +5,11 @@
 #include <cctype>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <unordered_map>
 
 #include "ridge/base/file.h"
+#include "ridge/base/gzip.h"
 #include "ridge/graph/op_rules.h"
 #include "ridge/profile/aten.h"
 #include "ridge/profile/timeline.h"
@@ -39,12 +41,16 @@ void append(Out out, Microseconds time) {
 class EventList {
  public:
   EventList(const std::filesystem::path& path, std::uint64_t max_bytes)
-      : file_(path), max_bytes_(max_bytes) {}
+      : file_(path), max_bytes_(max_bytes) {
+    if (path.extension() == ".gz") gzip_.emplace(file_);
+  }
 
   void text(std::string_view text) {
-    buffer_ += text;
+    if (gzip_)
+      gzip_->write(text);
+    else
+      file_.write(text);
     size_.bytes += text.size();
-    if (buffer_.size() >= flush_bytes) flush();
   }
 
   // Takes an event, unless it or one before it did not fit.
@@ -62,21 +68,14 @@ class EventList {
   const TraceSize& size() const { return size_; }
 
   void commit() {
-    flush();
+    if (gzip_) gzip_->finish();
     file_.commit();
   }
 
  private:
-  static constexpr std::size_t flush_bytes = 1 << 20;
-
-  void flush() {
-    file_.write(buffer_);
-    buffer_.clear();
-  }
-
   AtomicFile file_;
+  std::optional<GzipWriter> gzip_;
   std::uint64_t max_bytes_;
-  std::string buffer_;
   TraceSize size_;
   bool full_ = false;
 };

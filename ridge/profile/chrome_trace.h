@@ -17,11 +17,11 @@ struct TraceOptions {
 struct TraceSize {
   std::uint64_t events = 0;    // in the file
   std::uint64_t left_out = 0;  // for max_bytes
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;     // before compression
 };
 
 // Writes a recording as Chrome trace JSON in the dialect of PyTorch's profiler, atomically, in
-// memory that does not grow with the recording:
+// memory that does not grow with the recording; compressed by gzip if the path ends in ".gz":
 // - "ProfilerStep#N" and the phases as user_annotation, the user's ranges on tracks of their own;
 // - modules as python_function: "nn.Module: Attention_0" going forward, "layers.0.attention
 //   (backward)" coming back;

@@ -70,7 +70,8 @@ struct TrainOptions {
   bool enable_all_profiling = false;
   bool profile_memory = false;
   bool profile_operators = false;
-  bool counters = false;  // hardware counters of every operator
+  bool counters = false;         // hardware counters of every operator
+  bool compress_traces = false;  // the traces in JSON, by gzip
   std::string profile_dir = "profiles";
   std::string group_by = "operator";  // rows and order of the operator table; see profile/
   std::string sort_by = "total";

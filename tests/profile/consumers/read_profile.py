@@ -9,6 +9,7 @@ them accept it and what they found.
 Exits with 1 if one of them fails. A consumer that is not installed is said to be missing."""
 
 import argparse
+import gzip
 import json
 import logging
 import math
@@ -38,7 +39,11 @@ def read_json(directory):
     def refuse(constant):
         raise ValueError(f"{constant} is no JSON")
 
-    trace = json.loads(one(directory, "trace_step_*.json").read_bytes(), parse_constant=refuse)
+    path = one(directory, "trace_step_*.json*")
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        data = gzip.decompress(data)
+    trace = json.loads(data, parse_constant=refuse)
     slices = [e for e in trace["traceEvents"] if e["ph"] == "X"]
     tracks = {}
     for e in slices:
@@ -80,7 +85,7 @@ def read_tb_profiler(directory):
     from torch_tb_profiler.profiler.data import RunProfileData
     from torch_tb_profiler.profiler.run_generator import RunGenerator
 
-    path = one(directory, "*.pt.trace.json")
+    path = one(directory, "*.pt.trace.json*")
     match = consts.WORKER_PATTERN.match(path.name)
     assert match, f"{path.name} is no worker's trace"
     with tempfile.TemporaryDirectory() as cache:
@@ -101,7 +106,7 @@ def read_hta(directory):
 
     with tempfile.TemporaryDirectory() as folder:
         # HTA takes every JSON file of a folder for a trace.
-        shutil.copy(one(directory, "trace_step_*.json"), folder)
+        shutil.copy(one(directory, "trace_step_*.json*"), folder)
         analysis = TraceAnalysis(trace_dir=folder, include_last_profiler_step=True)
     steps = analysis.get_profiler_steps()
     frame = analysis.t.get_trace(0)
@@ -144,7 +149,7 @@ def read_trace_processor(directory):
     from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
 
     found = []
-    for path in (one(directory, "*.pftrace"), one(directory, "trace_step_*.json")):
+    for path in (one(directory, "*.pftrace"), one(directory, "trace_step_*.json*")):
         processor = TraceProcessor(
             trace=str(path), config=TraceProcessorConfig(bin_path=binary))
         count = next(iter(processor.query(
