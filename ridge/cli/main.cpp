@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <new>
@@ -98,6 +99,8 @@ int complain(std::string_view message, int exit_code) {
 }  // namespace ridge
 
 int main(int argc, char** argv) {
+  // A file beyond the limit on their size is to be an error with a message, not a sudden end.
+  std::signal(SIGXFSZ, SIG_IGN);
   const std::string name = argc > 0 ? std::filesystem::path(argv[0]).filename().string() : "ridge";
   try {
     return ridge::run(name, std::vector<std::string>(argv + std::min(argc, 1), argv + argc));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ridge/analyze/bottlenecks.h"
 #include "ridge/analyze/machine_file.h"
@@ -37,6 +38,74 @@ std::optional<BottleneckReport> bottlenecks_of(const Recording& recording) {
     return std::nullopt;  // the profile is worth having without
   }
   return analyze_bottlenecks(recording, roof);
+}
+
+// The files that are written into a profile directory. The system may refuse one, as a full disk
+// does a large one, and take the others.
+class ProfileFiles {
+ public:
+  ProfileFiles(fs::path directory, Terminal& terminal)
+      : directory_(std::move(directory)), terminal_(terminal) {}
+
+  // `write` writes a file of the directory and returns its name.
+  template <class Write>
+  void add(const Write& write) {
+    try {
+      written_.push_back(write());
+    } catch (const IoError& error) {
+      refused_.emplace_back(error.what());
+    }
+  }
+  template <class Write>
+  void add(const std::string& name, const Write& write) {
+    add([&] {
+      write(directory_ / name);
+      return name;
+    });
+  }
+
+  void say_cut(const fs::path& path, std::uint64_t left_out, std::string_view bound) {
+    if (left_out > 0)
+      terminal_.line(fmt::format("{}: {} events left out beyond {}", path.filename().string(),
+                                 format_count(static_cast<std::int64_t>(left_out)), bound));
+  }
+
+  // Says what there is, then throws if that is not all.
+  void list() {
+    terminal_.line("");
+    if (refused_.empty()) terminal_.line("Profiling complete!");
+    terminal_.line("Profile files generated:");
+    for (const std::string& name : written_)
+      terminal_.line(fmt::format("  - {}", (directory_ / name).string()));
+    if (refused_.size() == 1) throw IoError("{}", refused_.front());
+    if (!refused_.empty())
+      throw IoError("{}; {} files of the profile are missing", refused_.front(), refused_.size());
+  }
+
+ private:
+  fs::path directory_;
+  Terminal& terminal_;
+  std::vector<std::string> written_, refused_;
+};
+
+void write_traces(ProfileFiles& files, const Recording& recording, bool compress) {
+  const std::string end = compress ? ".gz" : "";
+  fs::path trace;
+  files.add(step_trace_name(recording.steps.front().step, recording.steps.back().step) + end,
+            [&](const fs::path& path) {
+              const TraceSize size = write_chrome_trace(path, recording);
+              files.say_cut(path, size.left_out, format_bytes(size.bytes));
+              trace = path;
+            });
+  // TensorBoard's profiler asks for a name of its own.
+  if (!trace.empty())
+    files.add(
+        worker_trace_name(host_name(), recording.process_id, recording.epoch_ns / 1'000'000) + end,
+        [&](const fs::path& path) { duplicate_file(trace, path); });
+  files.add("trace.pftrace", [&](const fs::path& path) {
+    const TraceSize size = write_perfetto(path, recording);
+    files.say_cut(path, size.left_out, format_bytes(size.bytes));
+  });
 }
 
 std::string write_events(const fs::path& directory, const TrainOptions& options,
@@ -139,26 +208,13 @@ void ProfilingSession::write_files(Terminal& terminal,
                                    const std::optional<BottleneckReport>& bottlenecks) const {
   const Recording& recording = recorder_.recording();
   const fs::path directory = options_.profile_dir;
-  std::vector<std::string> written;
+  ProfileFiles files(directory, terminal);
   auto write = [&](const std::string& name, const std::string& text) {
-    write_text_file(directory / name, text);
-    written.push_back(name);
+    files.add(name, [&](const fs::path& path) { write_text_file(path, text); });
   };
-  const std::int64_t first = recording.steps.front().step, last = recording.steps.back().step;
   terminal.busy("Writing the profile...");
-  auto note = [&](const std::string& name, const TraceSize& size) {
-    written.push_back(name);
-    if (size.left_out > 0)
-      terminal.line(fmt::format("{}: {} events left out beyond {}", name,
-                                format_count(static_cast<std::int64_t>(size.left_out)),
-                                format_bytes(size.bytes)));
-  };
-  for (const std::string& name :
-       {step_trace_name(first, last),
-        worker_trace_name(host_name(), recording.process_id, recording.epoch_ns / 1'000'000)})
-    note(name, write_chrome_trace(directory / name, recording));
-  note("trace.pftrace", write_perfetto(directory / "trace.pftrace", recording));
-  written.push_back(write_events(directory, options_, recording, steps_));
+  write_traces(files, recording, options_.compress_traces);
+  files.add([&] { return write_events(directory, options_, recording, steps_); });
   const OperatorTable operators = operator_table(recording);
   write("operators.json", operator_table_json(operators));
   write("operators.csv", operators_csv(operators));
@@ -167,8 +223,11 @@ void ProfilingSession::write_files(Terminal& terminal,
           operator_table_json(operator_table(recording, group_by_, sort_by_)));
   write("modules.json", modules_json(flops_report(recording)));
   write("kernel_stats.csv", kernel_stats_csv(recording));
-  write_kernel_trace(recording, directory / "kernel_trace.csv");
-  written.emplace_back("kernel_trace.csv");
+  files.add("kernel_trace.csv", [&](const fs::path& path) {
+    const std::size_t left_out = write_kernel_trace(recording, path);
+    const auto rows = static_cast<std::int64_t>(recording.nodes.size() - left_out);
+    files.say_cut(path, left_out, format_count(rows) + " rows");
+  });
   write("memory.json", memory_report_json(memory_report(recording)));
   write("memory_timeline.json", memory_timeline_json(recording));
   write("memory_timeline.svg", memory_timeline_svg(recording));
@@ -177,11 +236,7 @@ void ProfilingSession::write_files(Terminal& terminal,
   if (counters_)
     write("counters.json", counters_json(report_counters(trainer_.graph(), *counters_)));
 
-  terminal.line("");
-  terminal.line("Profiling complete!");
-  terminal.line("Profile files generated:");
-  for (const std::string& name : written)
-    terminal.line(fmt::format("  - {}", (directory / name).string()));
+  files.list();
 }
 
 void ProfilingSession::print_reports(Terminal& terminal,

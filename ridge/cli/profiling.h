@@ -34,7 +34,7 @@ class ProfilingSession {
   void before_step();
   void after_step(const StepReport& report);
 
-  // After the last step. IoError if a file cannot be written.
+  // After the last step. IoError if a file cannot be written, once all others are.
   void finish(Terminal& terminal);
 
  private:

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
@@ -47,10 +47,10 @@ void prepare_directories(const TrainOptions& options) {
   for (const std::filesystem::path& directory : report_directories(options)) {
     std::error_code fault;
     std::filesystem::create_directories(directory, fault);
-    if (!fault && ::access(directory.c_str(), W_OK | X_OK) != 0)
-      fault = std::error_code(errno, std::generic_category());
     if (fault)
-      throw IoError("cannot write to the directory {}: {}", directory.string(), fault.message());
+      throw IoError("cannot make the directory {}: {}", directory.string(), fault.message());
+    remove_abandoned_files(directory);
+    probe_writing(directory / "performance_summary.json");
   }
   write_text_file(std::filesystem::path(options.output_dir) / "config.json", to_json(options));
 }
@@ -62,14 +62,35 @@ void load_start(Trainer& trainer) {
     read_hf_parameters(options.init_from, options.model(), trainer.graph(), trainer.executor());
 }
 
+// What a run leaves behind is written as far as the system takes it: a file that it refuses, as a
+// full disk does, keeps neither the others from being written nor the results from being printed.
+class LastWords {
+ public:
+  template <class Action>
+  void attempt(const Action& action) {
+    try {
+      action();
+    } catch (const IoError& error) {
+      if (!first_fault_) first_fault_ = error;
+    }
+  }
+  void throw_fault() const {
+    if (first_fault_) throw IoError(*first_fault_);
+  }
+
+ private:
+  std::optional<IoError> first_fault_;
+};
+
 // The steps of a run and what is due between them.
 class Run {
  public:
-  Run(Trainer& trainer, Terminal& terminal, ProfilingSession& profiling)
+  Run(Trainer& trainer, Terminal& terminal, ProfilingSession& profiling, LastWords& last_words)
       : trainer_(trainer),
         options_(trainer.options()),
         terminal_(terminal),
-        profiling_(profiling) {}
+        profiling_(profiling),
+        last_words_(last_words) {}
 
   RunRecord finish() {
     const auto start = Clock::now();
@@ -81,7 +102,7 @@ class Run {
       step();
       show_progress(start);
     }
-    if (record_.outcome != Outcome::diverged) save();
+    if (record_.outcome != Outcome::diverged) last_words_.attempt([this] { save(); });
     record_.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     record_.tensor_allocations = trainer_.executor().memory().allocations;
     record_.peak_resident_bytes = peak_resident_bytes();
@@ -109,7 +130,7 @@ class Run {
       terminal_.line(step_line(options_, report, peak));
     if (record_.outcome == Outcome::diverged) return;
     if (options_.eval_every > 0 && (due(options_.eval_every) || is_last())) evaluate();
-    if (due(options_.save_every)) save();
+    if (due(options_.save_every) && !is_last()) save();  // finish() saves the last
   }
 
   void evaluate() {
@@ -146,6 +167,7 @@ class Run {
   Terminal& terminal_;
   RunRecord record_;
   ProfilingSession& profiling_;
+  LastWords& last_words_;
   std::int64_t saved_step_ = 0;
 };
 
@@ -163,16 +185,17 @@ void print_start(Terminal& terminal, Trainer& trainer, const StepCost& cost, dou
   terminal.line("Starting training...");
 }
 
-void report(Terminal& terminal, Trainer& trainer, const RunRecord& record) {
+void report(Terminal& terminal, Trainer& trainer, const RunRecord& record, LastWords& last_words) {
   const TrainOptions& options = trainer.options();
   const PerformanceSummary summary = summarize(options, record);
   print_summary(terminal, options, record, summary);
   const std::string json = performance_json(
       options, record, summary, system_info(trainer.executor().device(), options), utc_timestamp());
-  for (const std::filesystem::path& directory : report_directories(options)) {
-    write_text_file(directory / "performance_summary.json", json);
-    terminal.line(fmt::format("Wrote {}", (directory / "performance_summary.json").string()));
-  }
+  for (const std::filesystem::path& directory : report_directories(options))
+    last_words.attempt([&] {
+      write_text_file(directory / "performance_summary.json", json);
+      terminal.line(fmt::format("Wrote {}", (directory / "performance_summary.json").string()));
+    });
 }
 
 // The summary of a run that diverged is written all the same: its losses show how it went. A
@@ -202,12 +225,14 @@ int train(const TrainOptions& options) {
   }
 
   ProfilingSession profiling(trainer, terminal);
-  RunRecord record = Run(trainer, terminal, profiling).finish();
+  LastWords last_words;
+  RunRecord record = Run(trainer, terminal, profiling, last_words).finish();
   record.cost = cost;
   if (record.outcome == Outcome::interrupted) terminal.line("Interrupted");
-  report(terminal, trainer, record);
-  profiling.finish(terminal);
+  report(terminal, trainer, record, last_words);
+  last_words.attempt([&] { profiling.finish(terminal); });
   if (record.outcome == Outcome::diverged) refuse_divergence(record);
+  last_words.throw_fault();
   return record.outcome == Outcome::interrupted ? 128 + interrupt_noted() : 0;
 }
 

@@ -80,7 +80,10 @@ EventFile::~EventFile() {
 
 void EventFile::fail() {
   const int error = errno;
-  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  if (descriptor_ >= 0) {
+    if (written_ == 0) ::unlink(path_.c_str());  // an empty file tells nothing
+    ::close(std::exchange(descriptor_, -1));
+  }
   throw IoError("cannot write {}: {} after {} bytes", path_.string(),
                 std::generic_category().message(error), written_);
 }

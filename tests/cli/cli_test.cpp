@@ -150,6 +150,26 @@ TEST(Output, ShowsWhatProfilingAddsToIt) {
   EXPECT_GT(summary_in(sandbox, "p")["performance_summary"]["flops_per_step"]["total"], 0);
 }
 
+TEST(Output, HasOneTraceUnderTwoNames) {
+  const Sandbox sandbox;
+  for (const bool compressed : {false, true}) {
+    const std::string end = compressed ? ".json.gz" : ".json";
+    const ProgramResult result =
+        sandbox.run(train_tiny + Words{"--num-steps", "4", "--profile", "--profile-dir", end,
+                                       compressed ? "--compress-traces" : "--profile"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const std::string trace = end + "/trace_step_1_4" + end;
+    EXPECT_EQ(sandbox.read(trace).starts_with("\x1f\x8b"), compressed);
+    const auto listed = lines_with(result.out, ".pt.trace" + end);
+    ASSERT_EQ(listed.size(), 1u) << result.out;
+    const std::string worker = words_of(listed[0]).at(1);
+    EXPECT_TRUE(worker.ends_with(end));
+    EXPECT_TRUE(sandbox.read(worker) == sandbox.read(trace));
+    const ProgramResult check = sandbox.run({"ridge", "trace", "check", worker});
+    EXPECT_EQ(check.exit_code, 0) << check.out << check.err;
+  }
+}
+
 TEST(Output, PrintsEveryNthStepAndTheFirstAndLast) {
   const Sandbox sandbox;
   const ProgramResult result =
@@ -291,6 +311,32 @@ TEST(Divergence, EndsTheRunAndIsReported) {
   EXPECT_FALSE(sandbox.has("output/checkpoint.safetensors")) << "spoilt weights are not kept";
 }
 
+TEST(Profile, ThatCannotBeWrittenCostsNoOtherFile) {
+  const Sandbox sandbox;
+  std::filesystem::create_directories(sandbox.path("p/operators.json"));
+  const ProgramResult result =
+      sandbox.run(train_tiny + Words{"--num-steps", "4", "--save-every", "4", "--profile",
+                                     "--profile-dir", "p"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.err, "ridge: cannot write p/operators.json: it is a directory\n");
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("Performance Summary:"), HasSubstr("  - p/modules.json\n"),
+                    Not(HasSubstr("  - p/operators.json\n"))));
+  EXPECT_TRUE(sandbox.has("p/modules.json"));
+  EXPECT_TRUE(sandbox.has("output/checkpoint.safetensors"));
+  EXPECT_EQ(summary_in(sandbox, "output")["performance_summary"]["outcome"], "completed");
+}
+
+TEST(Checkpoints, ThatCannotBeWrittenCostNoSummary) {
+  const Sandbox sandbox;
+  std::filesystem::create_directories(sandbox.path("output/checkpoint.safetensors"));
+  const ProgramResult result =
+      sandbox.run(train_tiny + Words{"--num-steps", "4", "--save-every", "4"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.err, "ridge: cannot write output/checkpoint.safetensors: it is a directory\n");
+  EXPECT_EQ(summary_in(sandbox, "output")["performance_summary"]["losses"].size(), 4u);
+}
+
 struct BadInput {
   Words arguments;
   int exit_code;
@@ -301,6 +347,7 @@ TEST(BadInput, IsOneLineAndWritesNothing) {
   const Sandbox sandbox;
   sandbox.write("empty", "");
   sandbox.write("short", "abc");
+  sandbox.write("gzip", "\x1f\x8b\x08");
   sandbox.write("text", std::string(5000, 'a'));
   sandbox.write("list.json", "[1]");
   sandbox.write("unknown.json", R"({"sede": 1})");
@@ -310,6 +357,9 @@ TEST(BadInput, IsOneLineAndWritesNothing) {
       {{"ridge"}, 2, "which command?"},
       {{"ridge", "trian"}, 2, "did you mean train?"},
       {{"ridge", "--vresion"}, 2, "did you mean --version?"},
+      {{"ridge", "trace"}, 2, "there is: ridge trace check FILE"},
+      {{"ridge", "trace", "check"}, 2, "check which trace?"},
+      {{"ridge", "trace", "check", "gzip"}, 1, "\"gzip\" is a gzip file that is cut short"},
       {t + Words{"--btach-size", "8"}, 2,
        "there is no flag --btach-size; did you mean --batch-size?"},
       {t + Words{"--batchsize=8"}, 2, "there is no flag --batchsize; did you mean --batch-size?"},
@@ -359,13 +409,14 @@ TEST(BadInput, IsOneLineAndWritesNothing) {
   }
 }
 
-TEST(BadInput, OutputThatCannotBeWrittenIsAnError) {
+TEST(BadInput, OutputThatCannotBeWrittenIsAnErrorBeforeTraining) {
   const Sandbox sandbox;
   std::filesystem::create_directories(sandbox.path("out/performance_summary.json"));
   const ProgramResult result =
       sandbox.run(train_tiny + Words{"--num-steps", "1", "--output-dir", "out"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("performance_summary.json"));
+  EXPECT_THAT(result.out, Not(HasSubstr("Starting training")));
 }
 
 TEST(Help, NamesEveryFlagAndTheProgram) {
