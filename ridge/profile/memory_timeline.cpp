@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "ridge/graph/op_rules.h"
 #include "ridge/plan/lifetimes.h"
@@ -190,10 +191,13 @@ std::string memory_timeline_json(const Recording& recording, std::size_t max_poi
       groups[std::string(name_of(static_cast<MemoryGroup>(g)))].push_back(point.groups[g]);
   }
   Json phases = Json::array(), steps = Json::array();
-  for (const Recording::Step& s : recording.steps)
+  const auto listed = [&](const auto& records) {  // no more of these than of points
+    return std::span(records).first(std::min(records.size(), max_points));
+  };
+  for (const Recording::Step& s : listed(recording.steps))
     steps.push_back(
         {{"step", s.step}, {"begin_ns", s.begin_ns - begin}, {"end_ns", s.end_ns - begin}});
-  for (const Recording::PhaseRun& p : recording.phases)
+  for (const Recording::PhaseRun& p : listed(recording.phases))
     phases.push_back({{"phase", name_of(p.phase)},
                       {"step", p.step},
                       {"begin_ns", p.begin_ns - begin},
@@ -203,6 +207,8 @@ std::string memory_timeline_json(const Recording& recording, std::size_t max_poi
                   {"duration_ns", end - begin},
                   {"complete", timeline.complete},
                   {"dropped_records", recording.dropped},
+                  {"steps_left_out", recording.steps.size() - steps.size()},
+                  {"phases_left_out", recording.phases.size() - phases.size()},
                   {"steps", steps},
                   {"phases", phases},
                   {"time_ns", time},

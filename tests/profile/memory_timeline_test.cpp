@@ -89,6 +89,18 @@ TEST(MemoryTimeline, WritesJsonWithAllSeriesOfOneLength) {
   const auto live = json["live_bytes"].get<std::vector<int>>();
   EXPECT_EQ(*std::ranges::max_element(live), 1088);
   EXPECT_EQ(json["phases"][0]["phase"], "forward");
+  EXPECT_EQ(json["phases_left_out"], 0);
+}
+
+TEST(MemoryTimeline, WritesNoMorePhasesThanPoints) {
+  Large large;
+  large.recording.phases.resize(1000, large.recording.phases.front());
+  large.recording.steps.resize(500, large.recording.steps.front());
+  const auto json = nlohmann::json::parse(memory_timeline_json(large.recording, 400));
+  EXPECT_EQ(json["phases"].size(), 400u);
+  EXPECT_EQ(json["phases_left_out"], 600);
+  EXPECT_EQ(json["steps"].size(), 400u);
+  EXPECT_EQ(json["steps_left_out"], 100);
 }
 
 TEST(MemoryPlot, DrawsLevelsAndPhasesInCharacters) {
