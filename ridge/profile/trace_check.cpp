@@ -24,6 +24,9 @@ constexpr std::array<std::string_view, consumer_count> consumer_names{
 constexpr std::string_view metadata_names[] = {
     "process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index"};
 constexpr std::string_view device_categories[] = {"kernel", "gpu_memcpy", "gpu_memset"};
+// What TraceLens makes its call tree of.
+constexpr std::string_view tree_categories[] = {"cpu_op", "cuda_runtime", "cuda_driver"};
+constexpr std::string_view gradient_prefix = "autograd::engine::evaluate_function:";
 constexpr std::string_view launch_names[] = {"cudaLaunchKernel", "cudaLaunchKernelExC",
                                              "cudaMemcpyAsync", "cudaMemsetAsync"};
 
@@ -68,6 +71,8 @@ class Checker {
     for (const json& event : bare ? trace : trace["traceEvents"]) add(event);
     check_nesting();
     check_flows();
+    check_kernels();
+    check_operators();
     check_steps();
     return std::move(check_);
   }
@@ -84,10 +89,16 @@ class Checker {
     if (it == problems.end()) {
       problems.push_back({.what = std::string(what), .fatal = fatal});
       it = std::prev(problems.end());
-      if (event != nullptr)
-        it->first = shown(event->dump(-1, ' ', true, json::error_handler_t::replace));
+      if (event != nullptr) it->first = first_of(*event);
     }
     ++it->count;
+  }
+
+  // An event without its args, which would push its name out of sight.
+  static std::string first_of(json event) {
+    if (event.is_object() && event.contains("args") && event["args"].is_object())
+      event.erase("args");
+    return shown(event.dump(-1, ' ', true, json::error_handler_t::replace));
   }
 
   void check_file(std::string_view text, std::string_view name, bool bare) {
@@ -98,8 +109,12 @@ class Checker {
     }
     if (name.find(".pt.trace.json") == std::string_view::npos)
       report(tb_profiler, "it finds only files named <host>_<pid>.<n>.pt.trace.json", false);
+    if (!name.ends_with(".json") && !name.ends_with(".json.gz"))
+      for (const Consumer c : {hta, tracelens})
+        report(c, "it opens only files named *.json or *.json.gz", false);
     if (text.find("\"rank\": ") == std::string_view::npos)
-      report(hta, "no text '\"rank\": 0', with the space, by which it finds the rank", true);
+      report(hta, "no text '\"rank\": 0', with the space: it takes every such file for rank 0",
+             false);
     if (text.size() > (std::size_t{512} << 20))
       report(viewers, "over 512 MiB: browsers fail to open it", true);
   }
@@ -112,6 +127,11 @@ class Checker {
       return;
     }
     const std::string phase = string_of(event, "ph"), name = string_of(event, "name");
+    if (event.contains("args") && !event["args"].is_object())
+      report(tracelens, "args that are no object", true, &event);
+    if (is_one_of(string_of(event, "cat"), tree_categories) &&
+        (name.empty() || !has_number(event, "ts") || !has_number(event, "dur")))
+      report(tracelens, "an operator or a launch without name, ts or dur", true, &event);
     if (phase.empty()) report(viewers, "an event without ph", true, &event);
     if (!event.contains("name")) report(tb_profiler, "an event without name", true, &event);
     if (phase == "M") {
@@ -135,22 +155,25 @@ class Checker {
       return;
     }
     const double begin = event["ts"].get<double>();
-    tracks_[text_of(event, "pid") + '/' + text_of(event, "tid")].push_back(
-        {begin, begin + event["dur"].get<double>(), &event});
+    const Slice slice{begin, begin + event["dur"].get<double>(), &event};
+    const std::string track = text_of(event, "pid") + '/' + text_of(event, "tid");
+    tracks_[track].push_back(slice);
+    if (is_one_of(category, tree_categories)) tree_tracks_[track].push_back(slice);
+    if (category == "cpu_op") add_operator(event, name);
     if (name.starts_with("ProfilerStep#")) ++steps_;
     const bool on_device = is_one_of(category, device_categories);
     if (!on_device && !category.empty() && category != "Trace" && !has_integer(event, "tid"))
       report(tb_profiler, "a tid of the CPU that is no integer", true, &event);
     if (on_device) add_device_slice(event);
+    if (category.starts_with("cuda_")) launches_.insert(text_of(args_of(event), "correlation"));
     if (category == "cuda_runtime" && !is_one_of(name, launch_names) &&
         name.find("Launch") != name.npos)
       report(hta, "a launch that its statistics leave out", false, &event);
   }
 
   void add_device_slice(const json& event) {
-    const json none = json::object();
-    const auto it = event.find("args");
-    const json& args = it != event.end() && it->is_object() ? *it : none;
+    const json& args = args_of(event);
+    kernels_.push_back(&event);
     if (!has_integer(args, "device"))
       report(tb_profiler, "a kernel without an integer args.device", true, &event);
     else if (args["device"] != event.value("pid", json()))
@@ -162,11 +185,55 @@ class Checker {
              &event);
   }
 
+  static const json& args_of(const json& event) {
+    static const json none = json::object();
+    const auto it = event.find("args");
+    return it != event.end() && it->is_object() ? *it : none;
+  }
+
+  void add_operator(const json& event, std::string_view name) {
+    const json& args = args_of(event);
+    ++operators_;
+    has_dims_ |= args.contains("Input Dims");
+    const std::string sequence = text_of(args, "Sequence number");
+    if (name.starts_with(gradient_prefix))
+      gradients_.push_back(sequence);
+    else if (!sequence.empty())
+      forward_sequences_.insert(sequence);
+  }
+
   void add_flow(const json& event, const std::string& phase) {
     Flow& flow = flows_[string_of(event, "cat") + ' ' + text_of(event, "id")];
     (phase == "s" ? flow.begins : phase == "f" ? flow.ends : flow.steps) += 1;
     flow.event = &event;
     flow.launch = string_of(event, "cat") == "ac2g";
+    if (flow.launch && phase == "f")
+      arrivals_.insert({text_of(event, "pid"), text_of(event, "tid"), text_of(event, "id")});
+  }
+
+  // A kernel belongs to the launch with its correlation, by the flow that has this number too.
+  void check_kernels() {
+    if (kernels_.empty()) {
+      report(hta, "no kernels of a GPU: no temporal breakdown, an empty kernel breakdown", false);
+      report(tracelens, "no kernels of a GPU: no timeline, empty tables of kernels", false);
+    }
+    for (const json* kernel : kernels_) {
+      const std::string correlation = text_of(args_of(*kernel), "correlation");
+      if (!launches_.contains(correlation) ||
+          !arrivals_.contains({text_of(*kernel, "pid"), text_of(*kernel, "tid"), correlation}))
+        report(tracelens, "a kernel that no launch and ac2g flow lead to, which it leaves out",
+               false, kernel);
+    }
+  }
+
+  void check_operators() {
+    if (operators_ > 0 && !has_dims_)
+      report(tracelens, "no operator has Input Dims: no FLOPs and no shapes", false);
+    if (!gradients_.empty() && std::ranges::none_of(gradients_, [this](const std::string& number) {
+          return forward_sequences_.contains(number);
+        }))
+      report(tracelens, "no Sequence number that forward and backward share: no backward metrics",
+             false);
   }
 
   void check_flows() {
@@ -179,21 +246,29 @@ class Checker {
 
   // Slices of a track are boxes within boxes: one that begins within another ends within it.
   void check_nesting() {
-    constexpr double rounding = 1e-3;  // us: times are given to the nanosecond
-    for (auto& [track, slices] : tracks_) {
-      std::ranges::stable_sort(slices, [](const Slice& a, const Slice& b) {
-        return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
-      });
-      std::vector<double> open;
-      for (const Slice& slice : slices) {
-        while (!open.empty() && open.back() <= slice.begin + rounding && slice.end > open.back())
-          open.pop_back();
-        if (!open.empty() && slice.end > open.back() + rounding)
-          report(viewers, "a slice that crosses the end of another on its track", true,
-                 slice.event);
-        open.push_back(slice.end);
-      }
+    for (auto& [track, slices] : tracks_)
+      for (const Slice* slice : crossing(slices, 1e-3))  // us: times are given to the nanosecond
+        report(viewers, "a slice that crosses the end of another on its track: Perfetto drops it",
+               false, slice->event);
+    for (auto& [track, slices] : tree_tracks_)
+      for (const Slice* slice : crossing(slices, 0))
+        report(tracelens, "an operator that ends after the one around it, which it leaves out",
+               false, slice->event);
+  }
+
+  static std::vector<const Slice*> crossing(std::vector<Slice>& slices, double rounding) {
+    std::ranges::stable_sort(slices, [](const Slice& a, const Slice& b) {
+      return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+    });
+    std::vector<const Slice*> result;
+    std::vector<double> open;
+    for (const Slice& slice : slices) {
+      while (!open.empty() && open.back() <= slice.begin + rounding && slice.end > open.back())
+        open.pop_back();
+      if (!open.empty() && slice.end > open.back() + rounding) result.push_back(&slice);
+      open.push_back(slice.end);
     }
+    return result;
   }
 
   void check_steps() {
@@ -210,9 +285,15 @@ class Checker {
   };
 
   TraceCheck check_;
-  std::map<std::string, std::vector<Slice>> tracks_;  // by pid and tid
-  std::map<std::string, Flow> flows_;                 // by category and id
-  std::uint64_t steps_ = 0;
+  std::map<std::string, std::vector<Slice>> tracks_, tree_tracks_;  // by pid and tid
+  std::map<std::string, Flow> flows_;                               // by category and id
+  std::vector<const json*> kernels_;
+  std::set<std::string> launches_;                 // their correlations
+  std::set<std::array<std::string, 3>> arrivals_;  // pid, tid, id of the ends of ac2g flows
+  std::vector<std::string> gradients_;             // sequence numbers of backward operators
+  std::set<std::string> forward_sequences_;
+  std::uint64_t steps_ = 0, operators_ = 0;
+  bool has_dims_ = false;
 };
 
 }  // namespace
