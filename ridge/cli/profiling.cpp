@@ -20,6 +20,7 @@
 #include "ridge/profile/memory_timeline.h"
 #include "ridge/profile/operator_table.h"
 #include "ridge/profile/perfetto.h"
+#include "ridge/profile/scalars.h"
 #include "ridge/profile/tensorboard.h"
 
 namespace ridge {
@@ -109,24 +110,21 @@ void write_traces(ProfileFiles& files, const Recording& recording, bool compress
 }
 
 std::string write_events(const fs::path& directory, const TrainOptions& options,
-                         const Recording& recording, const std::vector<StepReport>& steps) {
-  const double now = static_cast<double>(recording.epoch_ns) * 1e-9;
-  EventFile events(directory, host_name(), now);
-  double time = now;
+                         const Recording& recording, const std::vector<StepReport>& steps,
+                         const std::optional<BottleneckReport>& bottlenecks) {
+  double time = static_cast<double>(recording.epoch_ns) * 1e-9;
+  EventFile events(directory, host_name(), time);
+  std::optional<double> compute_floor;
+  if (bottlenecks) compute_floor = bottlenecks->all.compute_floor;
+  const std::vector<StepMemory> memory = memory_by_step(recording);
+  const std::int64_t tokens =
+      options.batch_size * options.seq_len * options.gradient_accumulation_steps;
   for (const StepReport& step : steps) {
-    const auto tokens = static_cast<double>(options.batch_size * options.seq_len *
-                                            options.gradient_accumulation_steps);
     time += step.seconds;
-    std::vector<Scalar> scalars{{"train/loss", step.loss},
-                                {"train/learning_rate", step.learning_rate},
-                                {"time/step_ms", step.seconds * 1e3},
-                                {"time/forward_ms", step.forward_seconds * 1e3},
-                                {"time/backward_ms", step.backward_seconds * 1e3},
-                                {"time/optimizer_ms", step.optimizer_seconds * 1e3},
-                                {"throughput/tokens_per_second", tokens / step.seconds},
-                                {"memory/live_mb", static_cast<double>(step.live_bytes) / 1e6}};
-    if (step.grad_norm) scalars.push_back({"train/grad_norm", *step.grad_norm});
-    events.add(step.step, time, scalars);
+    const auto of_step = std::ranges::find(memory, step.step, &StepMemory::step);
+    events.add(step.step, time,
+               training_scalars(step, tokens, of_step == memory.end() ? nullptr : &*of_step,
+                                compute_floor));
   }
   events.sync();
   return events.path().filename().string();
@@ -214,7 +212,7 @@ void ProfilingSession::write_files(Terminal& terminal,
   };
   terminal.busy("Writing the profile...");
   write_traces(files, recording, options_.compress_traces);
-  files.add([&] { return write_events(directory, options_, recording, steps_); });
+  files.add([&] { return write_events(directory, options_, recording, steps_, bottlenecks); });
   const OperatorTable operators = operator_table(recording);
   write("operators.json", operator_table_json(operators));
   write("operators.csv", operators_csv(operators));

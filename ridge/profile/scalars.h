@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "ridge/profile/recording.h"
+#include "ridge/profile/tensorboard.h"
+#include "ridge/train/trainer.h"
+
+namespace ridge {
+
+// What tensors took during a step, in bytes.
+struct StepMemory {
+  std::int32_t step = 0;
+  double average = 0;  // over its time
+  std::uint64_t peak = 0;
+};
+
+// Of every recorded step, in their order. None if memory was not recorded, or not all of it.
+std::vector<StepMemory> memory_by_step(const Recording& recording);
+
+// The points that a step adds to TensorBoard's curves. `memory` is null for a step that was not
+// recorded. `compute_floor_seconds` is the time that a step's necessary FLOPs take at the machine's
+// measured peak, from which its MFU follows: in percent, never above 100. No floor, no MFU.
+std::vector<Scalar> training_scalars(const StepReport& step, std::int64_t tokens_per_step,
+                                     const StepMemory* memory,
+                                     std::optional<double> compute_floor_seconds);
+
+}  // namespace ridge
