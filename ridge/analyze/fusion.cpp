@@ -118,7 +118,7 @@ Rewrite flash_attention(const View& view) {
     // The backward kernel makes the scores again, from the logarithm of each row's sum in f32, and
     // needs the attention's result.
     const Shape& shape = view.graph.info(view.node(softmax).outputs[0]).type.shape;
-    rewrite.bytes_after += 2 * 4 * shape.rows() + output_bytes;
+    rewrite.bytes_after += std::int64_t{2} * 4 * shape.rows() + output_bytes;
     rewrite.extra_flops += first_product;
   }
   return rewrite;

@@ -118,7 +118,7 @@ TrainingPlan plan_training(const TrainOptions& options, Device& device, const Ro
   return plan;
 }
 
-BatchLimit largest_batch(TrainOptions options, Device& device, std::size_t budget) {
+BatchLimit largest_batch(const TrainOptions& options, Device& device, std::size_t budget) {
   const std::size_t least = peak_at(options, device, 1).value();
   if (least > budget)
     throw OutOfMemoryError(

@@ -60,7 +60,7 @@ struct BatchLimit {
 };
 
 // OutOfMemoryError if not even one sequence fits.
-BatchLimit largest_batch(TrainOptions options, Device& device, std::size_t budget);
+BatchLimit largest_batch(const TrainOptions& options, Device& device, std::size_t budget);
 
 // "16GB" (10^9 bytes), "1.5 GiB" (2^30), "4096"; UsageError for anything else.
 std::size_t parse_bytes(std::string_view text);
