@@ -2,11 +2,11 @@
 """Reads a profile directory of Ridge with the tools that it was written for, and prints which of
 them accept it and what they found.
 
-    ridge train --num-steps 10 --enable-all-profiling --profile-dir profiles
+    ridge train --num-steps 12 --enable-all-profiling --profile-dir profiles
     python3 -m venv venv && venv/bin/pip install -r tests/profile/consumers/requirements.txt
     venv/bin/python tests/profile/consumers/read_profile.py profiles
 
-Exits with 1 if one of them fails. A consumer that is not installed is said to be missing."""
+Exits with 1 if one of them refuses a file. A consumer that is not there is said to be missing."""
 
 import argparse
 import gzip
@@ -75,8 +75,12 @@ def read_tensorboard(directory):
         assert all(a.step < b.step for a, b in zip(values, values[1:])), tag
     loss = next((t for t in tags if "loss" in t), None)
     assert loss and all(math.isfinite(v.value) for v in points[loss]), "no loss"
-    steps = {len(values) for values in points.values()}
-    return f"{len(tags)} scalars of {max(steps)} steps: {', '.join(sorted(tags))}"
+    mfu = [v.value for v in points.get("throughput/mfu_percent", [])]
+    assert all(0 < value <= 100 for value in mfu), mfu
+    of_steps = {}
+    for tag in sorted(tags):
+        of_steps.setdefault(len(points[tag]), []).append(tag)
+    return "; ".join(f"of {n} steps {', '.join(of_n)}" for n, of_n in sorted(of_steps.items()))
 
 
 def read_tb_profiler(directory):
@@ -111,13 +115,34 @@ def read_hta(directory):
     steps = analysis.get_profiler_steps()
     frame = analysis.t.get_trace(0)
     assert len(steps) > 1, steps
-    kernels = frame[frame["stream"] >= 0] if "stream" in frame else []
-    found = f"steps {steps[0]} to {steps[-1]}, {len(frame)} events"
-    if len(kernels) == 0:
-        return found + "; no GPU kernels, so no temporal or kernel breakdown"
-    breakdown = analysis.get_temporal_breakdown(visualize=False)
-    kinds, _ = analysis.get_gpu_kernel_breakdown(visualize=False)
-    return found + f"; temporal breakdown {breakdown.to_dict('records')}; {len(kinds)} kernel types"
+    on_gpu = "stream" in frame and bool((frame["stream"] >= 0).any())
+    kinds, kernels = analysis.get_gpu_kernel_breakdown(visualize=False)
+    try:
+        row = analysis.get_temporal_breakdown(visualize=False).iloc[0]
+        temporal = (f"idle {row['idle_time_pctg']} %, computing {row['compute_time_pctg']} %, "
+                    f"other {row['non_compute_time_pctg']} %")
+    except IndexError as error:  # what it raises if nothing ran on a GPU
+        if on_gpu:
+            raise
+        temporal = f"none without kernels of a GPU (IndexError: {error})"
+    return (f"steps {steps[0]} to {steps[-1]}, {len(frame)} events; temporal breakdown: {temporal};"
+            f" kernel breakdown: {len(kinds)} types, {len(kernels)} kernels")
+
+
+def read_trace_viewer(directory):
+    """The viewer of chrome://tracing: no warning, nothing left open, no event lost."""
+    from trace_viewer import read_trace
+
+    text = one(directory, "trace_step_*.json").read_text()
+    found, place = read_trace(text)
+    assert not found["warnings"], found["warnings"]
+    assert not found["open"], f"{found['open']} slices without an end"
+    # To the viewer, an instant of a thread is a slice without duration.
+    given = Counter(e["name"] for e in json.loads(text)["traceEvents"]
+                    if e["ph"] == "X" or (e["ph"] == "i" and e["s"] == "t"))
+    assert found["names"] == given, given - Counter(found["names"])
+    return (f"{found['slices']} slices of {found['threads']} threads, to depth {found['depth']}; "
+            f"{found['flows']} flows, {found['counters']} counters, no warning ({place})")
 
 
 def read_perfetto_messages(directory):
@@ -168,6 +193,7 @@ CONSUMERS = {
     "TensorBoard's event reader": read_tensorboard,
     "torch-tb-profiler": read_tb_profiler,
     "HolisticTraceAnalysis": read_hta,
+    "chrome://tracing": read_trace_viewer,
     "Perfetto's messages": read_perfetto_messages,
     "Perfetto's trace processor": read_trace_processor,
 }
