@@ -227,7 +227,7 @@ class HardwareCounters::Group {
   std::size_t first_event_, time_index_;
 };
 
-HardwareCounters::HardwareCounters(std::vector<CounterEvent> events) {
+HardwareCounters::HardwareCounters(const std::vector<CounterEvent>& events) {
   int error = ENOENT;
   events_ = available(events, error);
   if (events_.empty()) throw DeviceError("{}", explain_refusal(error, perf_event_paranoid()));

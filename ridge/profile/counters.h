@@ -48,7 +48,7 @@ class HardwareCounters final : public Observer {
  public:
   // Events that this machine does not have are left out; DeviceError with the reason, and what to
   // set, if none can be counted. Threads that start later are not counted.
-  explicit HardwareCounters(std::vector<CounterEvent> events = hardware_events(this_cpu()));
+  explicit HardwareCounters(const std::vector<CounterEvent>& events = hardware_events(this_cpu()));
   ~HardwareCounters() override;
 
   void attach(Executor& executor);
