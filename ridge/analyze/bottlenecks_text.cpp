@@ -81,7 +81,22 @@ std::string ranked_rewrites(const BottleneckReport& report) {
   for (const Finding& f : report.findings)
     if (f.kind == Finding::Kind::rewrite)
       words.push_back(fmt::format("{} {}", f.name, percent(report.share(f.seconds_saved))));
-  return words.empty() ? "none of those known" : fmt::format("{}", fmt::join(words, ", "));
+  return words.empty() ? "none of those known"
+                       : fmt::format("{}; any other less than 0.5 %", fmt::join(words, ", "));
+}
+
+// Bytes of operands and results over the time of the step, beside what memory could deliver. Much
+// of it comes from caches, so it may be more than that.
+std::string traffic(const BottleneckReport& report) {
+  const auto bytes = static_cast<double>(report.all.cost.bytes());
+  const double rate = report.step_seconds > 0 ? bytes / report.step_seconds : 0;
+  std::string text = fmt::format("{} a step, {:.1f} GB/s", megabytes(bytes), rate / 1e9);
+  if (!report.roof.levels.empty()) {
+    const Roof::Level& farthest = report.roof.levels.back();
+    text += fmt::format(", {} of the {:.1f} GB/s of {}", percent(rate / farthest.bytes_per_second),
+                        farthest.bytes_per_second / 1e9, farthest.name);
+  }
+  return text;
 }
 
 std::string ranked_memory(const MemoryUse& m) {
@@ -106,7 +121,8 @@ std::vector<std::pair<std::string, std::string>> answers(const BottleneckReport&
   std::vector<std::pair<std::string, std::string>> list{
       {"What holds the step back?", primary_bottleneck(report)},
       {"Where does its time go?", fmt::format("{}", fmt::join(parts, ", "))},
-      {"Which fusions would help, by estimated time?", ranked_rewrites(report)},
+      {"Which changes to the graph would help, by estimated time?", ranked_rewrites(report)},
+      {"How many bytes do its kernels read and write?", traffic(report)},
       {"How many FLOPs does it do per byte?",
        fmt::format("{:.1f} ({})", report.all.intensity(), class_of(report.all.intensity()))},
       {"How does its memory grow?",

@@ -230,7 +230,8 @@ void ProfilingSession::write_files(Terminal& terminal,
   write("memory_timeline.json", memory_timeline_json(recording));
   write("memory_timeline.svg", memory_timeline_svg(recording));
   if (bottlenecks) write("bottlenecks.json", bottleneck_json(*bottlenecks));
-
+  if (fs::exists(directory / "performance_summary.json"))  // written by the run itself
+    files.add([] { return std::string("performance_summary.json"); });
   if (counters_)
     write("counters.json", counters_json(report_counters(trainer_.graph(), *counters_)));
 

@@ -39,6 +39,16 @@ std::string amount(std::int64_t count, double unit) {
   return count > 0 ? fmt::format("{:.2f}", static_cast<double>(count) / unit) : "-";
 }
 
+// ", 293 kernels of 19 kinds a step": of the operators alone is a row a kind of kernel.
+std::string kernels(const OperatorTable& table) {
+  if (table.group_by != GroupBy::op) return "";
+  std::int64_t calls = 0;
+  for (const OperatorRow& row : table.rows) calls += row.self.calls;
+  return fmt::format(", {:.0f} kernels of {} kinds{}",
+                     static_cast<double>(calls) / static_cast<double>(table.time.steps),
+                     table.rows.size(), table.time.steps > 1 ? " in each" : "");
+}
+
 std::string title(const OperatorTable& table, std::size_t shown) {
   constexpr std::string_view things[] = {"Operations", "Operations with Shapes", "Modules",
                                          "Phases"};
@@ -56,7 +66,7 @@ std::string title(const OperatorTable& table, std::size_t shown) {
   if (table.time.steps > 1)
     text +=
         fmt::format(", {:.3f} ms a step", static_cast<double>(table.time.total_ns) * 1e-6 / steps);
-  return text + "\n";
+  return text + kernels(table) + "\n";
 }
 
 }  // namespace

@@ -169,6 +169,18 @@ TEST(Findings, MemoryIsReadOffTheGraph) {
   EXPECT_GT(memory.peak_bytes, static_cast<std::uint64_t>(memory.activations));
 }
 
+TEST(BottleneckOutput, SaysHowMuchIsReadAndWritten) {
+  BottleneckReport report;
+  report.step_seconds = 0.5;
+  report.all.cost.bytes_read = 600'000'000;
+  report.all.cost.bytes_written = 400'000'000;
+  report.roof.levels = {{"L1", 1000, 1e12}, {"memory", 0, 4e9}};
+  EXPECT_THAT(bottleneck_text(report),
+              HasSubstr("\n    1000.0 MB a step, 2.0 GB/s, 50.0 % of the 4.0 GB/s of memory\n"));
+  report.roof.levels.clear();
+  EXPECT_THAT(bottleneck_text(report), HasSubstr("\n    1000.0 MB a step, 2.0 GB/s\n"));
+}
+
 TEST(BottleneckOutput, AnswersTheQuestionsAndIsValidJson) {
   SmallTraining training;
   const BottleneckReport report = analyze_bottlenecks(training.record(2), simple_roof());

@@ -157,7 +157,7 @@ TEST(OperatorTable, PrintsTheFirstRowsTheOthersAndTheGaps) {
   const std::vector<std::string> lines = lines_of(text);
   ASSERT_EQ(lines.size(), 11u) << text;
   EXPECT_EQ(lines[0], "Top Operations by Total Time:");
-  EXPECT_EQ(lines[1], "Step 1 on cpu: 1.000 ms");
+  EXPECT_EQ(lines[1], "Step 1 on cpu: 1.000 ms, 3 kernels of 2 kinds");
   EXPECT_TRUE(
       lines[2].starts_with("Operation           | Calls | Total Time |   Share |  Average"));
   EXPECT_TRUE(
@@ -181,6 +181,7 @@ TEST(OperatorTable, WritesValidJsonWhateverTheNames) {
   const std::string text = operator_table_text(operator_table(h.recording, GroupBy::module));
   EXPECT_EQ(text.find('\x01'), std::string::npos);
   EXPECT_LT(text.size(), 3000u);
+  EXPECT_EQ(text.find("kernels of"), std::string::npos) << "modules are not kinds of kernels";
 }
 
 TEST(OperatorTable, IsEmptyButWholeWithoutSteps) {
