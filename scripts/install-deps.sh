@@ -7,10 +7,9 @@
 # "lint" adds clang-format and clang-tidy; "benchmarks" adds Google Benchmark.
 set -eu
 
-# libdnnl-dev's CMake package looks for OpenCL, hence ocl-icd-opencl-dev.
+# libdnnl-dev's CMake package looks for OpenCL, hence ocl-icd-opencl-dev; python3 is for a test.
 packages="g++ make cmake ninja-build ccache libdnnl-dev ocl-icd-opencl-dev libfmt-dev
-  nlohmann-json3-dev libprotozero-dev libcli11-dev zlib1g-dev libgtest-dev
-  libgmock-dev"
+  nlohmann-json3-dev libprotozero-dev libcli11-dev zlib1g-dev libgtest-dev libgmock-dev python3"
 for extra in "$@"; do
   case $extra in
     lint) packages="$packages clang-format clang-tidy" ;;
