@@ -5,7 +5,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ridge)
 
 install(TARGETS ridge EXPORT ridge_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ridge DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.h
-  PATTERN cli EXCLUDE)
+  PATTERN cli EXCLUDE PATTERN page EXCLUDE)
 install(EXPORT ridge_targets NAMESPACE ridge:: DESTINATION ${package_dir})
 
 configure_package_config_file(cmake/ridgeConfig.cmake.in ${PROJECT_BINARY_DIR}/ridgeConfig.cmake

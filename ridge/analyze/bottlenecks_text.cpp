@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ridge/analyze/bottlenecks.h"
+#include "ridge/analyze/machine_file.h"
 #include "ridge/base/units.h"
 #include "ridge/profile/text_table.h"
 
@@ -220,21 +221,6 @@ Json memory_json(const MemoryUse& m) {
           {"saved_by_fusion", m.saved_by_fusion}};
 }
 
-Json roof_json(const Roof& roof) {
-  Json levels = Json::array();
-  for (const Roof::Level& level : roof.levels)
-    levels.push_back({{"level", level.name},
-                      {"capacity_bytes", level.capacity},
-                      {"bytes_per_second", level.bytes_per_second}});
-  Json json{{"threads", roof.threads},
-            {"f32_flops_per_second", roof.f32_flops},
-            {"bf16_flops_per_second", roof.bf16_flops},
-            {"levels", levels}};
-  if (roof.vendor.flops_per_second) json["vendor_flops_per_second"] = *roof.vendor.flops_per_second;
-  if (roof.vendor.bytes_per_second) json["vendor_bytes_per_second"] = *roof.vendor.bytes_per_second;
-  return json;
-}
-
 }  // namespace
 
 std::string bottleneck_text(const BottleneckReport& report, std::size_t top) {
@@ -269,7 +255,7 @@ std::string bottleneck_json(const BottleneckReport& report) {
                   {"flops_per_second", report.flops_per_second()},
                   {"mfu", report.mfu()},
                   {"vendor_mfu", report.vendor_mfu() > 0 ? Json(report.vendor_mfu()) : Json()},
-                  {"roof", roof_json(report.roof)},
+                  {"roof", Json::parse(roof_json(report.roof))},
                   {"notes", report.notes},
                   {"all", timed_json(report, report.all)},
                   {"parts", rows_json(report, report.parts)},

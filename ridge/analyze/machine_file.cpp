@@ -74,6 +74,21 @@ std::string ceilings_json(const Ceilings& ceilings) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+std::string roof_json(const Roof& roof) {
+  Json levels = Json::array();
+  for (const Roof::Level& level : roof.levels)
+    levels.push_back({{"level", level.name},
+                      {"capacity_bytes", level.capacity},
+                      {"bytes_per_second", level.bytes_per_second}});
+  Json json{{"threads", roof.threads},
+            {"f32_flops_per_second", roof.f32_flops},
+            {"bf16_flops_per_second", roof.bf16_flops},
+            {"levels", levels}};
+  if (roof.vendor.flops_per_second) json["vendor_flops_per_second"] = *roof.vendor.flops_per_second;
+  if (roof.vendor.bytes_per_second) json["vendor_bytes_per_second"] = *roof.vendor.bytes_per_second;
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
 Ceilings ceilings_from_json(std::string_view text, const std::string& source) {
   try {
     return parsed(Json::parse(text), source);

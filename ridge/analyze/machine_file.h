@@ -13,6 +13,9 @@ namespace ridge {
 std::string ceilings_json(const Ceilings& ceilings);
 Ceilings ceilings_from_json(std::string_view text, const std::string& source);
 
+// The ceilings over one run, as bottlenecks.json has them.
+std::string roof_json(const Roof& roof);
+
 // $XDG_CACHE_HOME/ridge/machine.json, or ~/.cache/ridge/machine.json. UsageError if the environment
 // names neither directory.
 std::filesystem::path default_machine_file();

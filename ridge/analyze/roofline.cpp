@@ -146,11 +146,12 @@ std::vector<RooflinePoint> roofline_points(const Recording& recording) {
   return points;
 }
 
-std::vector<RooflinePoint> roofline_points_from_json(std::string_view text,
-                                                     const std::string& source) {
-  std::vector<RooflinePoint> points;
+ProfiledOperators roofline_points_from_json(std::string_view text, const std::string& source) {
+  ProfiledOperators profile;
+  std::vector<RooflinePoint>& points = profile.points;
   try {
     const Json table = Json::parse(text);
+    profile.threads = std::max(table.value("threads", 0), 0);
     for (const Json& row : table.at("rows")) {
       const Json& total = row.at("total");
       points.push_back({.name = row.at("name"),
@@ -165,7 +166,7 @@ std::vector<RooflinePoint> roofline_points_from_json(std::string_view text,
     throw FormatError("{} is no operator table of ridge: {}", source, error.what());
   }
   sort_by_time(points);
-  return points;
+  return profile;
 }
 
 RooflineRange roofline_range(const std::vector<RooflinePoint>& points, const Roof& roof) {

@@ -29,8 +29,11 @@ struct RooflinePoint {
 std::vector<RooflinePoint> roofline_points(const Recording& recording);
 // From the text of operators.json, which operator_table_json() writes; FormatError, with `source`
 // in the message, for another text.
-std::vector<RooflinePoint> roofline_points_from_json(std::string_view text,
-                                                     const std::string& source);
+struct ProfiledOperators {
+  std::vector<RooflinePoint> points;
+  int threads = 0;  // of the run; 0 if the file does not say
+};
+ProfiledOperators roofline_points_from_json(std::string_view text, const std::string& source);
 
 // For the terminal: logarithmic axes, one letter a point, a table of the letters below. Points that
 // do no FLOPs have no place on the chart, but a line in the table.

@@ -19,6 +19,7 @@ void add_eval_command(CLI::App& program, Action& action);
 void add_plan_command(CLI::App& program, Action& action);
 void add_export_command(CLI::App& program, Action& action);
 void add_roofline_command(CLI::App& program, Action& action);
+void add_report_command(CLI::App& program, Action& action);
 void add_trace_command(CLI::App& program, Action& action);
 void add_about_command(CLI::App& program, Action& action);
 

@@ -37,6 +37,7 @@ void add_commands(CLI::App& program, const std::string& name, Action& action) {
   add_plan_command(program, action);
   add_export_command(program, action);
   add_roofline_command(program, action);
+  add_report_command(program, action);
   add_trace_command(program, action);
   add_about_command(program, action);
   program.require_subcommand(0, 1);

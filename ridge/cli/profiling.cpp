@@ -78,6 +78,7 @@ class ProfileFiles {
     terminal_.line("Profile files generated:");
     for (const std::string& name : written_)
       terminal_.line(fmt::format("  - {}", (directory_ / name).string()));
+    terminal_.line(fmt::format("ridge report {} draws it", directory_.string()));
     if (refused_.size() == 1) throw IoError("{}", refused_.front());
     if (!refused_.empty())
       throw IoError("{}; {} files of the profile are missing", refused_.front(), refused_.size());
@@ -216,6 +217,7 @@ void ProfilingSession::write_files(Terminal& terminal,
   const OperatorTable operators = operator_table(recording);
   write("operators.json", operator_table_json(operators));
   write("operators.csv", operators_csv(operators));
+  write("nodes.json", nodes_json(recording));
   if (group_by_ != GroupBy::op)
     write(fmt::format("operators_by_{}.json", name_of(group_by_)),
           operator_table_json(operator_table(recording, group_by_, sort_by_)));
@@ -230,6 +232,7 @@ void ProfilingSession::write_files(Terminal& terminal,
   write("memory_timeline.json", memory_timeline_json(recording));
   write("memory_timeline.svg", memory_timeline_svg(recording));
   if (bottlenecks) write("bottlenecks.json", bottleneck_json(*bottlenecks));
+  write("config.json", to_json(options_));
   if (fs::exists(directory / "performance_summary.json"))  // written by the run itself
     files.add([] { return std::string("performance_summary.json"); });
   if (counters_)

@@ -1,163 +1,95 @@
-#include "ridge/cli/report.h"
-
+// `ridge report`: a profile as a page to look at.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
 
+#include "ridge/analyze/machine_file.h"
+#include "ridge/analyze/report_page.h"
+#include "ridge/base/error.h"
+#include "ridge/base/file.h"
 #include "ridge/base/units.h"
-#include "ridge/cli/profiling.h"
-#include "ridge/passes/versions.h"
+#include "ridge/cli/commands.h"
+#include "ridge/cli/terminal.h"
 
 namespace ridge {
 namespace {
 
-constexpr std::string_view rule = "==========================================";
+namespace fs = std::filesystem;
 
-std::string megabytes(double bytes) { return fmt::format("{:.1f} MB", bytes / 1e6); }
+struct Request {
+  std::string profile, output, machine_file;
+};
 
-void print_title(Terminal& terminal, std::string_view title) {
-  terminal.line(rule);
-  terminal.line(terminal.bold(title));
-  terminal.line(rule);
+Roof roof_over(const ProfiledMachine& machine, const Ceilings& ceilings) {
+  return roof_of(ceilings, machine.threads > 0 ? machine.threads : ceilings.threads);
 }
 
-void print_configuration(Terminal& terminal, const TrainOptions& o, const std::string& data) {
-  const auto field = [&](std::string_view name, const auto& value) {
-    terminal.line(fmt::format("  {}: {}", name, value));
-  };
-  terminal.line("Configuration:");
-  field("Batch Size", o.batch_size);
-  field("Sequence Length", o.seq_len);
-  field("Number of Steps", o.num_steps);
-  field("Hidden Dim", o.hidden_dim);
-  field("Num Layers", o.n_layers);
-  field("Num Heads", o.n_heads);
-  field("Num KV Heads", o.n_kv_heads);
-  field("Intermediate Dim", o.intermediate_dim);
-  field("Vocabulary Size", o.vocab_size);
-  field("Precision", o.dtype);
-  field("Learning Rate", o.learning_rate);
-  if (o.gradient_accumulation_steps > 1)
-    field("Gradient Accumulation Steps", o.gradient_accumulation_steps);
-  field("Seed", o.seed);
-  field("Data", data);
+// The ceilings that are kept, for a profile that was taken before there were any, if they are those
+// of its machine.
+std::optional<Roof> kept_roof(const ProfiledMachine& machine) {
+  try {
+    const fs::path path = default_machine_file();
+    if (!fs::exists(path)) return std::nullopt;
+    const Ceilings ceilings = read_machine_file(path);
+    if (machine.cpu.empty() || ceilings.hardware != machine.cpu) return std::nullopt;
+    return roof_over(machine, ceilings);
+  } catch (const Error&) {
+    return std::nullopt;  // the page says how to measure them
+  }
 }
 
-void print_profiling(Terminal& terminal, const TrainOptions& o) {
-  if (!o.profiling()) return;
-  terminal.line("");
-  const ProfileWindow window = profile_window(o);
-  terminal.line(fmt::format("Profiling enabled: Steps {}-{}", window.first, window.last));
-  if (o.reports_memory()) terminal.line("Memory Profiling Enabled");
-  terminal.line(fmt::format("Profile data will be saved to: {}", o.profile_dir));
+std::string document_of(const Request& request) {
+  std::string document = profile_document(request.profile);
+  const ProfiledMachine machine = profiled_machine(document);
+  std::optional<Roof> roof;
+  if (!request.machine_file.empty())
+    roof = roof_over(machine, read_machine_file(request.machine_file));
+  else if (!machine.has_roof)
+    roof = kept_roof(machine);
+  return roof ? profile_document(request.profile, roof) : document;
 }
 
-void print_times(Terminal& terminal, const PerformanceSummary& s) {
-  const auto seconds = [&](std::string_view name, double value) {
-    terminal.line(fmt::format("{}: {:.4f} seconds", name, value));
-  };
-  seconds("Average time per step", s.step.mean);
-  seconds("Median time per step", s.step.median);
-  seconds("Standard deviation", s.step.std_dev);
-  terminal.line(fmt::format("Training speed: {:.1f} samples/sec", s.samples_per_second));
-  terminal.line(fmt::format("Throughput: {:.1f} samples/sec", s.samples_per_second));
-  terminal.line(fmt::format("Token rate: {:.0f} tokens/sec", s.tokens_per_second));
-}
-
-void print_memory(Terminal& terminal, const RunRecord& record) {
-  terminal.line(fmt::format("Peak memory usage: {}",
-                            megabytes(static_cast<double>(record.peak_tensor_bytes))));
-  if (record.peak_resident_bytes > 0)
-    terminal.line(fmt::format("Resident memory of the process: {} at its peak",
-                              megabytes(static_cast<double>(record.peak_resident_bytes))));
-}
-
-void print_phases(Terminal& terminal, const PerformanceSummary& s) {
-  terminal.line(fmt::format("Avg time per forward: {:.4f} seconds", s.forward.mean));
-  terminal.line(fmt::format("Avg time per backward: {:.4f} seconds", s.backward.mean));
-  terminal.line(fmt::format("Avg time per optimizer: {:.4f} seconds", s.optimizer.mean));
-}
-
-// What the averages above are averages of.
-std::string coverage(const TrainOptions& o, const PerformanceSummary& s) {
-  if (s.steps_left_out > 0)
-    return fmt::format("Averages are over {} steps, without the first {} (warm-up)",
-                       s.steps - s.steps_left_out, s.steps_left_out);
-  if (o.warmup_steps > 0)
-    return fmt::format("Averages are over all {} steps, warm-up included: there were no others",
-                       s.steps);
-  return fmt::format("Averages are over all {} steps", s.steps);
+int report(const Request& request) {
+  if (request.profile.empty())
+    throw UsageError("report on which profile? give the --profile-dir of a run with --profile");
+  Terminal terminal;
+  terminal.busy("Reading the profile...");
+  const std::string page = report_page(document_of(request));
+  const fs::path output =
+      request.output.empty() ? fs::path(request.profile) / "report.html" : fs::path(request.output);
+  write_text_file(output, page);
+  terminal.line(fmt::format("Wrote {} ({}): open it in a browser", output.string(),
+                            format_bytes(page.size())));
+  return 0;
 }
 
 }  // namespace
 
-void print_header(Terminal& terminal, const TrainOptions& options, const std::string& data,
-                  const Device& device) {
-  print_title(terminal, fmt::format("Tiny LLaMA {}{}", version_named(options.version).title,
-                                    options.profiling() ? " (Profiling Enabled)" : ""));
-  print_configuration(terminal, options, data);
-  const std::int64_t parameters = options.model().parameter_count();
-  terminal.line("");
-  terminal.line("Model Configuration:");
-  terminal.line(fmt::format("  Total Parameters: {}", format_count(parameters)));
-  terminal.line(
-      fmt::format("  Model Size: {} (FP32)", megabytes(4 * static_cast<double>(parameters))));
-  terminal.line("");
-  terminal.line(fmt::format("Using device: {}", device.name()));
-  terminal.line(
-      fmt::format("{}: {}", device.name() == "cpu" ? "CPU" : "GPU", device.description()));
-  print_profiling(terminal, options);
-}
+void add_report_command(CLI::App& program, Action& action) {
+  CLI::App& command = *program.add_subcommand("report", "Draw a profile as a page for a browser");
+  const auto request = std::make_shared<Request>();
+  command.add_option("profile", request->profile, "The --profile-dir of a run with --profile")
+      ->type_name("PROFILE_DIR");
+  command
+      .add_option("--output", request->output,
+                  "Where the page goes (default: PROFILE_DIR/report.html)")
+      ->type_name("FILE");
+  command
+      .add_option("--machine,--machine-file", request->machine_file,
+                  "Ceilings of the machine, from ridge roofline (default: those of the profile)")
+      ->type_name("FILE");
+  command.footer(
+      R"(The page is one file that needs no network. With bottlenecks and a roofline, if the machine's
+ceilings had been measured when the profile was taken: ridge roofline does that, once.
 
-void print_flops(Terminal& terminal, const StepCost& cost) {
-  const auto row = [&](std::string_view name, const Cost& part) {
-    terminal.line(fmt::format("  {:<10}{:>26}{:>26}", name, format_count(part.flops),
-                              format_count(part.causal_flops)));
-  };
-  terminal.line("");
-  terminal.line("FLOPs of one step:");
-  terminal.line(fmt::format("  {:<10}{:>26}{:>26}", "", "full attention", "causal attention"));
-  row("Forward", cost.forward);
-  row("Backward", cost.backward);
-  row("Optimizer", cost.optimizer);
-  row("Total", cost.total());
-}
-
-std::string step_line(const TrainOptions& options, const StepReport& report,
-                      std::size_t peak_bytes) {
-  std::string line = fmt::format("Step {}/{}: Loss = {:.4f}, Time = {:.3f} seconds", report.step,
-                                 options.num_steps, report.loss, report.seconds);
-  if (options.reports_memory())
-    line += fmt::format(", Memory = {}", megabytes(static_cast<double>(peak_bytes)));
-  if (options.profiling() && profile_window(options).contains(report.step)) line += " [PROFILING]";
-  return line;
-}
-
-std::string validation_line(const ValidationLoss& validation) {
-  return fmt::format("Validation after step {}: Loss = {:.4f}, Perplexity = {:.2f}",
-                     validation.step, validation.loss, std::exp(validation.loss));
-}
-
-void print_summary(Terminal& terminal, const TrainOptions& options, const RunRecord& record,
-                   const PerformanceSummary& summary) {
-  terminal.line("");
-  print_title(terminal, "Performance Summary:");
-  if (summary.steps == 0) {
-    terminal.line("No step was finished.");
-    terminal.line(rule);
-    return;
-  }
-  print_times(terminal, summary);
-  print_memory(terminal, record);
-  print_phases(terminal, summary);
-  if (options.reports_flops())
-    terminal.line(fmt::format("Achieved: {:.1f} GFLOP/s, {:.1f} GFLOP/s counting causal attention",
-                              summary.flops_per_second / 1e9,
-                              summary.causal_flops_per_second / 1e9));
-  terminal.line(fmt::format("Final loss: {:.4f}", record.steps.back().loss));
-  terminal.line(coverage(options, summary));
-  terminal.line(rule);
+Example:
+  ridge train --enable-all-profiling --profile-dir ./profiles
+  ridge report ./profiles)");
+  command.callback([request, &action] { action = [request] { return report(*request); }; });
 }
 
 }  // namespace ridge

@@ -88,10 +88,12 @@ int draw_profile(const Request& request, Terminal& terminal) {
   if (!std::filesystem::exists(file))
     throw IoError("{} has no operators.json: is it the --profile-dir of a run with --profile?",
                   request.profile);
-  const auto points =
+  const auto [points, profile_threads] =
       roofline_points_from_json(read_text_file(file, max_profile_bytes), file.string());
   const Ceilings ceilings = known_ceilings(request, terminal);
-  const int threads = request.threads > 0 ? static_cast<int>(request.threads) : ceilings.threads;
+  const int threads = request.threads > 0   ? static_cast<int>(request.threads)
+                      : profile_threads > 0 ? profile_threads
+                                            : ceilings.threads;
   const Roof roof = roof_of(ceilings, threads, vendor_peaks(request));
   terminal.line("");
   terminal.line(roofline_text(points, roof));
@@ -143,7 +145,8 @@ void add_roofline_command(CLI::App& program, Action& action) {
       ->type_name("X")
       ->capture_default_str();
   command
-      .add_option("--threads", request->threads, "How many make all cores (default: all there are)")
+      .add_option("--threads", request->threads,
+                  "How many make all cores (default: all there are, or those of the profile)")
       ->type_name("N");
   command.add_flag("--fresh", request->fresh, "Forget what was measured before");
   command.footer(

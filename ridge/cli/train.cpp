@@ -12,7 +12,7 @@
 #include "ridge/cli/commands.h"
 #include "ridge/cli/interrupt.h"
 #include "ridge/cli/profiling.h"
-#include "ridge/cli/report.h"
+#include "ridge/cli/run_text.h"
 #include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/cli/train_request.h"

@@ -202,6 +202,7 @@ MemoryReport memory_report(const Recording& recording) {
   std::uint64_t known = 0;
   for (const Change& c : alive) {
     report.at_peak[static_cast<std::size_t>(owners.group_of(c))] += allocated_for(c.bytes);
+    report.at_peak_by_module[owners.module_of(c)] += allocated_for(c.bytes);
     known += allocated_for(c.bytes);
   }
   if (known < report.peak)
@@ -283,7 +284,8 @@ std::string memory_report_json(const MemoryReport& r, std::size_t top) {
                     {"time_ns", r.peak_ns},
                     {"reserved_bytes", r.reserved_at_peak},
                     {"fragmentation", r.fragmentation()},
-                    {"bytes_by_group", groups}}},
+                    {"bytes_by_group", groups},
+                    {"bytes_by_module", r.at_peak_by_module}}},
                   {"dropped_records", r.dropped},
                   {"tensor_count", r.tensors.size()},
                   {"largest_tensors", tensors}};

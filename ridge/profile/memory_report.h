@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,7 @@ struct MemoryReport {
   std::string peak_owner;  // what was allocated then
   std::uint64_t reserved_at_peak = 0;
   MemoryByGroup at_peak{};
+  std::map<std::string, std::uint64_t> at_peak_by_module;  // by the path of the scope
 
   std::vector<TensorMemory> tensors;  // the largest first
   std::uint64_t dropped = 0;          // records the recording had no room for

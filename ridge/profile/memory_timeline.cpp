@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <tuple>
+#include <unordered_map>
 
 #include "ridge/graph/op_rules.h"
 #include "ridge/plan/lifetimes.h"
@@ -93,6 +96,33 @@ struct Stretch {
   }
 };
 
+// The allocations as columns, beside a table of the tensors they index.
+nlohmann::ordered_json allocations_json(const Recording& recording, const TimeSpan& span,
+                                        std::size_t max_count) {
+  using Json = nlohmann::ordered_json;
+  const MemoryOwners owners(*recording.graph);
+  const Allocations found = allocations(recording, span.begin_ns, span.end_ns, max_count);
+  Json tensors = Json::array(), tensor = Json::array(), bytes = Json::array(),
+       begin = Json::array(), end = Json::array();
+  std::map<std::pair<bool, std::uint32_t>, std::size_t> index;
+  for (const Allocation& a : found.all) {
+    const auto [known, added] =
+        index.try_emplace({a.change.workspace, a.change.owner}, tensors.size());
+    if (added)
+      tensors.push_back(
+          {{"name", owners.name_of(a.change)},
+           {"group", name_of(owners.group_of(a.change))},
+           {"type",
+            a.change.workspace ? "" : recording.graph->info(a.change.owner).type.to_string()}});
+    tensor.push_back(known->second);
+    bytes.push_back(a.bytes);
+    begin.push_back(a.begin_ns - span.begin_ns);
+    end.push_back(a.end_ns - span.begin_ns);
+  }
+  return {{"left_out", found.left_out}, {"tensors", tensors}, {"tensor", tensor}, {"bytes", bytes},
+          {"begin_ns", begin},          {"end_ns", end}};
+}
+
 }  // namespace
 
 std::string_view name_of(MemoryGroup group) {
@@ -124,6 +154,11 @@ std::string MemoryOwners::name_of(const Recording::MemoryChange& change) const {
   const Node& node = graph_->nodes()[change.owner];
   return fmt::format("workspace of {}: {}", graph_->scope_name(node.scope),
                      ridge::name_of(*node.op));
+}
+
+const std::string& MemoryOwners::module_of(const Recording::MemoryChange& change) const {
+  return graph_->scope_name(change.workspace ? graph_->nodes()[change.owner].scope
+                                             : graph_->info(change.owner).scope);
 }
 
 std::uint64_t allocated_for(std::int64_t bytes) {
@@ -174,7 +209,41 @@ TimeSpan recorded_span(const Recording& recording) {
   return {recording.memory.front().time_ns, recording.memory.back().time_ns};
 }
 
-std::string memory_timeline_json(const Recording& recording, std::size_t max_points) {
+Allocations allocations(const Recording& recording, std::int64_t begin_ns, std::int64_t end_ns,
+                        std::size_t max_count) {
+  Allocations result;
+  const auto keep_largest = [&] {
+    std::ranges::stable_sort(result.all, [](const Allocation& a, const Allocation& b) {
+      return std::tuple(b.bytes, a.begin_ns, a.change.owner) <
+             std::tuple(a.bytes, b.begin_ns, b.change.owner);
+    });
+    if (result.all.size() <= max_count) return;
+    result.left_out += result.all.size() - max_count;
+    result.all.resize(max_count);
+  };
+  const auto add = [&](const Recording::MemoryChange& change, std::int64_t until) {
+    if (until < begin_ns || change.time_ns > end_ns) return;
+    result.all.push_back({change, allocated_for(change.bytes), std::max(change.time_ns, begin_ns),
+                          std::min(until, end_ns)});
+    // Now and then, so that a long recording takes no more memory than a short one.
+    if (result.all.size() >= 2 * max_count + 1000) keep_largest();
+  };
+  std::unordered_map<std::uint64_t, const Recording::MemoryChange*> alive;  // by address
+  for (const Recording::MemoryChange& change : recording.memory) {
+    if (change.bytes > 0) {
+      alive.insert_or_assign(change.address, &change);
+    } else if (const auto it = alive.find(change.address); it != alive.end()) {
+      add(*it->second, change.time_ns);
+      alive.erase(it);
+    }
+  }
+  for (const auto& [address, change] : alive) add(*change, end_ns);
+  keep_largest();
+  return result;
+}
+
+std::string memory_timeline_json(const Recording& recording, std::size_t max_points,
+                                 std::size_t max_allocations) {
   using Json = nlohmann::ordered_json;
   const auto [begin, end] = recorded_span(recording);
   const MemoryTimeline timeline = memory_timeline(recording, begin, end, max_points);
@@ -215,7 +284,8 @@ std::string memory_timeline_json(const Recording& recording, std::size_t max_poi
                   {"step", step},
                   {"live_bytes", live},
                   {"reserved_bytes", reserved},
-                  {"bytes_by_group", groups}};
+                  {"bytes_by_group", groups},
+                  {"allocations", allocations_json(recording, {begin, end}, max_allocations)}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

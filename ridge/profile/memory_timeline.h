@@ -34,6 +34,7 @@ class MemoryOwners {
   explicit MemoryOwners(const Graph& graph);
   MemoryGroup group_of(const Recording::MemoryChange& change) const;
   std::string name_of(const Recording::MemoryChange& change) const;
+  const std::string& module_of(const Recording::MemoryChange& change) const;  // a scope's path
 
  private:
   const Graph* graph_;
@@ -70,7 +71,24 @@ struct TimeSpan {
 };
 TimeSpan recorded_span(const Recording& recording);
 
-// memory_timeline.json: the whole recording's.
-std::string memory_timeline_json(const Recording& recording, std::size_t max_points = 8000);
+// One stay of a tensor or a workspace in memory, within a stretch of time.
+struct Allocation {
+  Recording::MemoryChange change;  // that took the memory
+  std::uint64_t bytes = 0;         // alignment included
+  std::int64_t begin_ns = 0, end_ns = 0;
+};
+
+// Everything that was allocated between two moments, the largest first and then by time; of more
+// than `max_count`, the largest, and how many were left out.
+struct Allocations {
+  std::vector<Allocation> all;
+  std::uint64_t left_out = 0;
+};
+Allocations allocations(const Recording& recording, std::int64_t begin_ns, std::int64_t end_ns,
+                        std::size_t max_count = 20000);
+
+// memory_timeline.json: the whole recording's, and who held the memory when.
+std::string memory_timeline_json(const Recording& recording, std::size_t max_points = 8000,
+                                 std::size_t max_allocations = 20000);
 
 }  // namespace ridge

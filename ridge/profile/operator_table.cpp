@@ -146,6 +146,7 @@ OperatorTable operator_table(const Recording& recording, GroupBy group_by, SortB
     table.last_step = recording.steps.back().step;
   }
   table.device = recording.device;
+  table.threads = recording.threads;
   table.dropped = recording.dropped;
   return table;
 }
@@ -169,6 +170,7 @@ std::string operator_table_json(const OperatorTable& table) {
   const Json json{{"group_by", name_of(table.group_by)},
                   {"sort_by", name_of(table.sort_by)},
                   {"device", table.device},
+                  {"threads", table.threads},
                   {"steps", table.time.steps},
                   {"first_step", table.first_step},
                   {"last_step", table.last_step},
@@ -200,6 +202,32 @@ std::string operators_csv(const OperatorTable& table) {
   gap(between_operators, table.time.between_nodes_ns);
   gap(outside_phases, table.time.outside_phases_ns);
   return csv;
+}
+
+std::string nodes_json(const Recording& recording) {
+  using Json = nlohmann::ordered_json;
+  const Graph& graph = *recording.graph;
+  Json nodes = Json::array();
+  for (const NodeStats& stats : node_stats(recording)) {
+    const Node& node = graph.nodes()[stats.node];
+    const Work work = work_of(stats);
+    nodes.push_back({{"node", stats.node},
+                     {"name", display_name(graph, node.outputs.front())},
+                     {"operator", name_of(*node.op)},
+                     {"shape", shape_name(graph, node)},
+                     {"module", graph.scope_name(node.scope)},
+                     {"phase", name_of(node.phase)},
+                     {"calls", work.calls},
+                     {"time_ns", work.ns},
+                     {"min_ns", stats.min_ns},
+                     {"max_ns", stats.max_ns},
+                     {"flops", work.cost.flops},
+                     {"bytes_read", work.cost.bytes_read},
+                     {"bytes_written", work.cost.bytes_written}});
+  }
+  const Json json{
+      {"steps", recording.steps.size()}, {"dropped_records", recording.dropped}, {"nodes", nodes}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace ridge

@@ -60,6 +60,7 @@ struct OperatorTable {
   StepTime time;
   std::int64_t first_step = 0, last_step = 0;
   std::string device;
+  int threads = 0;
   std::uint64_t dropped = 0;  // records the recording had no room for: everything is too small
 
   double share(std::int64_t ns) const;  // of the steps' time
@@ -72,5 +73,8 @@ OperatorTable operator_table(const Recording& recording, GroupBy group_by = Grou
 std::string operator_table_text(const OperatorTable& table, std::size_t top = 10);
 std::string operator_table_json(const OperatorTable& table);  // every row
 std::string operators_csv(const OperatorTable& table);        // every row and the gaps
+
+// nodes.json: every node that ran, in the graph's order. The other tables are sums over its rows.
+std::string nodes_json(const Recording& recording);
 
 }  // namespace ridge

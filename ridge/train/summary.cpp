@@ -70,6 +70,13 @@ Json losses_json(const RunRecord& record) {
   return losses;
 }
 
+// Seconds of every step, those that the averages leave out too.
+Json times_json(const RunRecord& record, double StepReport::*field) {
+  Json times = Json::array();
+  for (const StepReport& step : record.steps) times.push_back(step.*field);
+  return times;
+}
+
 Json validation_json(const RunRecord& record) {
   Json losses = Json::array();
   for (const ValidationLoss& v : record.validation)
@@ -107,6 +114,10 @@ Json summary_json(const RunRecord& record, const PerformanceSummary& s) {
   }
   json["final_loss"] = record.steps.empty() ? Json() : Json(record.steps.back().loss);
   json["losses"] = losses_json(record);
+  json["step_seconds"] = times_json(record, &StepReport::seconds);
+  json["forward_seconds"] = times_json(record, &StepReport::forward_seconds);
+  json["backward_seconds"] = times_json(record, &StepReport::backward_seconds);
+  json["optimizer_seconds"] = times_json(record, &StepReport::optimizer_seconds);
   json["validation_losses"] = validation_json(record);
   return json;
 }

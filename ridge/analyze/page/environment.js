@@ -1,0 +1,35 @@
+// Where and how the run took place.
+
+function plainTable(entries) {
+  return element('table', {class: 'plain'}, element('tbody', {}, entries.map(([name, value]) =>
+    element('tr', {}, element('th', {scope: 'row'}, shown(name, 80)),
+      element('td', {}, shown(value, 400))))));
+}
+
+function drawEnvironment() {
+  const run = profile.performance_summary, entries = [['Profile', profile.directory]];
+  if (run) {
+    const system = run.system_info;
+    entries.push(['Date', run.timestamp], ['Host', system.host], ['CPU', system.cpu],
+      ['Threads', system.threads], ['Device', system.device], ['System', system.os],
+      ['Memory', system.memory_bytes > 0 ? asBytes(system.memory_bytes) : ''],
+      ['Compiler', system.compiler], ['Ridge', system.ridge_version],
+      ['Version of the model', run.version]);
+  } else {
+    entries.push(['Device', profile.operators.device || ''],
+      ['Threads', profile.operators.threads || '']);
+  }
+  const known = entries.filter(([, value]) => value !== undefined && value !== '');
+  const parts = [plainTable(known)];
+  if (!run) parts.push(element('p', {class: 'quiet'}, 'Host, compiler and date are in ' +
+    'performance_summary.json, which this directory does not have.'));
+  if (profile.config) {
+    parts.push(element('p', {class: 'quiet'}, 'To run it again: ',
+      code(`ridge train --config ${shown(profile.directory, 300)}/config.json`)));
+    parts.push(element('details', {}, element('summary', {}, 'All options of the run'),
+      plainTable(Object.entries(profile.config).map(([k, v]) =>
+        [k, typeof v === 'string' ? v : JSON.stringify(v)]))));
+  }
+  return section('environment', 'Environment', 'The machine, the program and the options of the run.',
+    parts);
+}
