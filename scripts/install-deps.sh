@@ -2,20 +2,23 @@
 # Installs the Debian or Ubuntu packages that Ridge is built from. Installs nothing, and touches
 # neither the network nor root, when all of them are there.
 #
-#   scripts/install-deps.sh [lint] [benchmarks]
+#   scripts/install-deps.sh [lint] [benchmarks] [browser]
 #
-# "lint" adds clang-format and clang-tidy; "benchmarks" adds Google Benchmark.
+# "lint" adds clang-format and clang-tidy; "benchmarks" adds Google Benchmark; "browser"
+# adds Chromium, in which a test looks at the page of `ridge report` (Ubuntu has it as a snap alone).
 set -eu
 
 # libdnnl-dev's CMake package looks for OpenCL, hence ocl-icd-opencl-dev; python3 is for a test.
 packages="g++ make cmake ninja-build ccache libdnnl-dev ocl-icd-opencl-dev libfmt-dev
-  nlohmann-json3-dev libprotozero-dev libcli11-dev zlib1g-dev libgtest-dev libgmock-dev python3"
+  nlohmann-json3-dev libprotozero-dev node-d3 libcli11-dev zlib1g-dev libgtest-dev libgmock-dev
+  python3"
 for extra in "$@"; do
   case $extra in
     lint) packages="$packages clang-format clang-tidy" ;;
     benchmarks) packages="$packages libbenchmark-dev" ;;
+    browser) packages="$packages chromium" ;;
     *)
-      echo "install-deps: unknown group '$extra'; there are: lint, benchmarks" >&2
+      echo "install-deps: unknown group '$extra'; there are: lint, benchmarks, browser" >&2
       exit 2
       ;;
   esac

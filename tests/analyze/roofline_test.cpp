@@ -42,8 +42,9 @@ TEST(RooflinePoints, AreTheSameFromARecordingAndItsFile) {
   SmallTraining training;
   const Recording& recording = training.record(2);
   const auto direct = roofline_points(recording);
-  const auto read =
+  const auto [read, threads] =
       roofline_points_from_json(operator_table_json(operator_table(recording)), "operators.json");
+  EXPECT_EQ(threads, recording.threads);
   ASSERT_EQ(direct.size(), read.size());
   ASSERT_GT(direct.size(), 5u);
   for (std::size_t i = 0; i < direct.size(); ++i) {

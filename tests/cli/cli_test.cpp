@@ -432,5 +432,49 @@ TEST(Help, NamesEveryFlagAndTheProgram) {
   EXPECT_EQ(sandbox.run({"ridge", "--version"}).out, sandbox.run({"ridge", "about"}).out);
 }
 
+// One core computes at 0.1 TFLOP/s, all of them at 0.4.
+constexpr const char* machine_file = R"({"format": "ridge machine ceilings", "measured_at": "then",
+  "host": "h", "hardware": "another CPU", "threads": 64,
+  "compute": [{"instructions": "i", "dtype": "f32", "one_core_flops_per_second": 1e11,
+               "all_cores_flops_per_second": 4e11}],
+  "bandwidth": [{"level": "memory", "bytes": 0, "cores_sharing": 1,
+                 "one_core_bytes_per_second": 1e10, "all_cores_bytes_per_second": 2e10}]})";
+
+TEST(Profiles, AreDrawnUnderTheCeilingsOfTheirThreads) {
+  const Sandbox sandbox;
+  sandbox.write("machine.json", machine_file);
+  const Words profile{"--num-steps", "2", "--profile", "--profile-dir", "p"};
+  const ProgramResult trained = sandbox.run(train_tiny + profile);
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_THAT(trained.out, HasSubstr("\nridge report p draws it\n"));
+  const ProgramResult roofline =
+      sandbox.run({"ridge", "roofline", "--profile", "p", "--machine-file", "machine.json"});
+  EXPECT_THAT(roofline.out, HasSubstr("f32 peak 100 GFLOP/s"));
+
+  const ProgramResult drawn = sandbox.run({"ridge", "report", "p", "--machine", "machine.json"});
+  EXPECT_EQ(drawn.exit_code, 0) << drawn.err;
+  EXPECT_THAT(drawn.out, StartsWith("Wrote p/report.html"));
+  EXPECT_THAT(sandbox.read("p/report.html"), HasSubstr("\"f32_flops_per_second\":100000000000.0"));
+  EXPECT_EQ(sandbox.run({"ridge", "report", "p", "--output", "other.html"}).exit_code, 0);
+  EXPECT_TRUE(sandbox.has("other.html"));
+}
+
+TEST(Report, SaysInOneLineWhatItCannotDraw) {
+  const Sandbox sandbox;
+  std::filesystem::create_directory(sandbox.path("p"));
+  const auto complaint = [&](const Words& arguments, int exit_code) {
+    const ProgramResult result = sandbox.run(Words{"ridge", "report"} + arguments);
+    EXPECT_EQ(result.exit_code, exit_code);
+    EXPECT_EQ(lines_of(result.err).size(), 1u);
+    return result.err;
+  };
+  EXPECT_THAT(complaint({}, 2), HasSubstr("which profile?"));
+  EXPECT_THAT(complaint({"nowhere"}, 1), HasSubstr("nowhere is no directory"));
+  EXPECT_THAT(complaint({"p"}, 1), HasSubstr("no operators.json"));
+  sandbox.write("p/operators.json", "{\"steps\": \x01\n");
+  EXPECT_THAT(complaint({"p"}, 1), HasSubstr("p/operators.json is no JSON"));
+  EXPECT_FALSE(sandbox.has("p/report.html"));
+}
+
 }  // namespace
 }  // namespace ridge

@@ -99,6 +99,10 @@ TEST(MemoryReport, AgreesWithTheAllocator) {
     std::uint64_t sum = 0;
     for (const std::uint64_t bytes : r.at_peak) sum += bytes;
     EXPECT_EQ(sum, r.peak);
+    sum = 0;
+    for (const auto& [module, bytes] : r.at_peak_by_module) sum += bytes;
+    EXPECT_EQ(sum, r.peak);
+    EXPECT_GT(r.at_peak_by_module.at("layers.0.attention"), 0u);
     EXPECT_EQ(at(r.at_peak, MemoryGroup::unknown), 0u);
     EXPECT_LE(r.average, static_cast<double>(r.peak));
     const auto parameters = static_cast<std::uint64_t>(4 * RealRecording::config.parameter_count());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -145,6 +146,53 @@ TEST(MemoryPlot, TicksAreRoundAndFew) {
   EXPECT_DOUBLE_EQ(tick_distance(10, 5), 2);
   EXPECT_DOUBLE_EQ(tick_distance(0.00061, 6), 0.0002);
   EXPECT_DOUBLE_EQ(tick_distance(0, 5), 1);
+}
+
+TEST(Allocations, AddUpToWhatIsAliveAtEveryMoment) {
+  const RealRecording run;
+  const auto [begin, end] = recorded_span(run.recording());
+  const Allocations found = allocations(run.recording(), begin, end);
+  EXPECT_EQ(found.left_out, 0u);
+  EXPECT_TRUE(std::ranges::is_sorted(found.all, std::greater{}, &Allocation::bytes));
+  for (const MemoryPoint& point : memory_timeline(run.recording(), begin, end).points) {
+    std::uint64_t alive = 0, others_of_this_moment = 0;
+    for (const Allocation& a : found.all) {
+      if (a.begin_ns <= point.time_ns && point.time_ns < a.end_ns) alive += a.bytes;
+      if (a.begin_ns == point.time_ns || a.end_ns == point.time_ns)
+        others_of_this_moment += a.bytes;
+    }
+    // What changes in the same nanosecond has no order here.
+    ASSERT_LE(alive, point.live + others_of_this_moment);
+    ASSERT_GE(alive + others_of_this_moment, point.live);
+  }
+}
+
+TEST(Allocations, AreCutToTheLargest) {
+  const Large large;
+  const Allocations found = allocations(large.recording, 0, 10 * Large::cycles + 10, 100);
+  ASSERT_EQ(found.all.size(), 100u);
+  EXPECT_EQ(found.left_out, static_cast<std::uint64_t>(Large::cycles + 1 - 100));
+  EXPECT_EQ(found.all[0].bytes, 1024u);
+  EXPECT_EQ(found.all[0].begin_ns, 10 * Large::spike_at);
+  EXPECT_EQ(found.all[0].end_ns, 10 * Large::spike_at + 3);
+  EXPECT_EQ(found.all[1].bytes, 128u);
+  EXPECT_EQ(found.all[1].begin_ns, 10);  // of one size, the first
+}
+
+TEST(MemoryTimelineJson, NamesWhoHeldTheMemory) {
+  const RealRecording run;
+  const auto json = nlohmann::json::parse(memory_timeline_json(run.recording()));
+  const auto& a = json["allocations"];
+  ASSERT_GT(a["bytes"].size(), 100u);
+  for (const char* column : {"tensor", "begin_ns", "end_ns"})
+    EXPECT_EQ(a[column].size(), a["bytes"].size()) << column;
+  std::map<std::string, std::uint64_t> by_name;
+  for (std::size_t i = 0; i < a["bytes"].size(); ++i) {
+    EXPECT_LE(a["begin_ns"][i], a["end_ns"][i]);
+    by_name[a["tensors"][a["tensor"][i].get<std::size_t>()]["name"]] = a["bytes"][i];
+  }
+  EXPECT_EQ(by_name["embedding.weight"], 20u * 24 * 4);
+  EXPECT_EQ(by_name.count("layers.1.attention: softmax"), 1u);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -193,6 +194,34 @@ TEST(OperatorTable, IsEmptyButWholeWithoutSteps) {
   EXPECT_TRUE(table.rows.empty());
   EXPECT_NE(operator_table_text(table).find("no complete step"), std::string::npos);
   EXPECT_NO_THROW(nlohmann::json::parse(operator_table_json(table)));
+}
+
+TEST(NodesJson, IsWhatTheTablesAreSumsOf) {
+  const RealRecording run;
+  const auto json = nlohmann::json::parse(nodes_json(run.recording()));
+  EXPECT_EQ(json["steps"], 3);
+  std::map<std::string, std::int64_t> ns, flops, bytes;
+  for (const auto& node : json["nodes"]) {
+    ns[node["operator"]] += node["time_ns"].get<std::int64_t>();
+    flops[node["operator"]] += node["flops"].get<std::int64_t>();
+    bytes[node["operator"]] +=
+        node["bytes_read"].get<std::int64_t>() + node["bytes_written"].get<std::int64_t>();
+    EXPECT_EQ(node["calls"], 3);
+    EXPECT_LE(node["min_ns"], node["max_ns"]);
+  }
+  const OperatorTable table = operator_table(run.recording());
+  EXPECT_EQ(ns.size(), table.rows.size());
+  for (const OperatorRow& row : table.rows) {
+    EXPECT_EQ(ns[row.name], row.total.ns) << row.name;
+    EXPECT_EQ(flops[row.name], row.total.cost.flops) << row.name;
+    EXPECT_EQ(bytes[row.name], row.total.cost.bytes()) << row.name;
+  }
+}
+
+TEST(OperatorTable, SaysHowManyThreadsRan) {
+  const RealRecording run;
+  const std::string json = operator_table_json(operator_table(run.recording()));
+  EXPECT_EQ(nlohmann::json::parse(json)["threads"], run.recording().threads);
 }
 
 }  // namespace

@@ -103,6 +103,9 @@ TEST(PerformanceJson, HasTheKeysOfTheWorkshop) {
   EXPECT_EQ(summary["avg_memory_mb"], 0.0025);
   EXPECT_EQ(summary["final_loss"], 6.0);
   EXPECT_THAT(summary["losses"].get<std::vector<double>>(), ElementsAre(7.0, 6.5, 6.25, 6.0));
+  EXPECT_EQ(summary["step_seconds"].size(), 4u);
+  for (const char* phase : {"forward_seconds", "backward_seconds", "optimizer_seconds"})
+    EXPECT_EQ(summary[phase].size(), 4u) << phase;
   EXPECT_EQ(summary["validation_losses"][0]["step"], 2);
   EXPECT_EQ(summary["validation_losses"][0]["loss"], 6.75);
   EXPECT_EQ(summary["flops_per_step"]["total"], 320);

@@ -39,7 +39,7 @@ function cards() {
     list.push(card('Step time, median', withPrefix(s.median_batch_time, 's'),
       `± ${asTime(s.std_batch_time)} standard deviation`));
     list.push(card('Throughput', withPrefix(s.avg_tokens_per_second, 'tokens/s'),
-      s.outcome === 'completed' ? `over ${s.step_seconds.length} steps` : `run was ${s.outcome}`));
+      s.outcome === 'completed' ? `over ${s.step_seconds.length - s.steps_left_out_of_averages} steps` : `run was ${s.outcome}`));
   } else {
     list.push(card('Step time, mean', withPrefix(table.step_time_ns / table.steps * 1e-9, 's'),
       `over ${table.steps} recorded steps`));

@@ -128,7 +128,7 @@ function listenToTimeline(container, svg, data, groups, x, view, {top, low, left
   function show(time, clientX, clientY) {
     const i = Math.max(0, d3.bisectRight(data.time_ns, time) - 1);
     cursor = i;
-    line.attr('x1', x(time)).attr('x2', x(time)).style('display', null);
+    line.attr('x1', x(time)).attr('x2', x(time)).attr('data-time', time).style('display', null);
     const phase = data.phases.find(p => p.begin_ns <= time && time < p.end_ns);
     const step = data.steps.find(s => s.begin_ns <= time && time < s.end_ns);
     const {alive, count} = tensorsAlive(data.allocations, Math.max(time, data.time_ns[i]), 8);
@@ -139,7 +139,7 @@ function listenToTimeline(container, svg, data, groups, x, view, {top, low, left
       tooltipRows(groups.filter(g => data.bytes_by_group[g.key][i] > 0)
         .map(g => [g.name, asBytes(data.bytes_by_group[g.key][i]), g.color])),
       element('p', {style: {marginTop: '8px'}}, alive.length
-        ? `The largest of ${asCount(count)} tensors:` : 'No tensor is alive.'),
+        ? `The largest of ${data.allocations.left_out ? 'at least ' : ''}${asCount(count)} tensors:` : 'No tensor is alive.'),
       tooltipRows(alive.map(t => [`${shown(t.name, 90)} ${t.type}`, asBytes(t.bytes),
         groupColor(t.group)])));
   }
