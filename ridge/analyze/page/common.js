@@ -41,7 +41,8 @@ const asByteRate = rate => joined(withPrefix(rate, 'B/s'));
 // For axes: without zeros behind the point.
 const asTick = text => value => text(value).replace(/\.0+(?=\u00a0)|(\.\d*?)0+(?=\u00a0)/, '$1');
 const asPercent = share => `${(100 * share).toFixed(1)}\u00a0%`;
-const asCount = count => Math.round(count).toLocaleString('en-US');
+const thousands = new Intl.NumberFormat('en-US');
+const asCount = count => thousands.format(Math.round(count));
 
 // An element with attributes ("on..." are listeners, "style" an object) and children; strings
 // become text, never markup.

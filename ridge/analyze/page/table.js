@@ -73,12 +73,12 @@ function operatorColumns() {
 }
 
 function drawOperators() {
-  const columns = operatorColumns(), page = 100;
+  const columns = operatorColumns(), page = 100, moreRows = 500;
   const state = {grouping: 'operator', column: 'seconds', down: true, words: '', limit: page};
   let rows = operatorRows(state.grouping);
   const body = element('tbody'), count = element('span', {class: 'count', role: 'status'});
   const more = element('button', {type: 'button', class: 'more',
-    onclick: () => { state.limit = state.limit === Infinity ? page : Infinity; draw(); }});
+    onclick: () => { state.limit += moreRows; draw(); }});
 
   const heads = columns.map(([key, label, , title]) => element('th', {scope: 'col', title},
     element('button', {type: 'button', 'data-column': key, onclick: () => {
@@ -96,6 +96,9 @@ function drawOperators() {
     });
   }
 
+  // Made once, however often the order changes.
+  const drawn = row => row.drawn || (row.drawn = element('tr', {}, cells(row)));
+
   function draw() {
     const words = state.words.toLowerCase().split(/\s+/).filter(Boolean);
     const found = rows.filter(row => words.every(word => row.text.toLowerCase().includes(word)));
@@ -103,7 +106,7 @@ function drawOperators() {
       : (a, b) => a[state.column] - b[state.column];
     found.sort((a, b) => state.down ? order(b, a) : order(a, b));
     const visible = found.slice(0, state.limit);
-    body.replaceChildren(...visible.map(row => element('tr', {}, cells(row))));
+    body.replaceChildren(...visible.map(drawn));
     heads.forEach((head, i) => {
       if (columns[i][0] === state.column)
         head.setAttribute('aria-sort', state.down ? 'descending' : 'ascending');
@@ -112,9 +115,9 @@ function drawOperators() {
     const share = d3.sum(found, row => row.share);
     count.textContent = `${asCount(found.length)}${words.length ? ` of ${asCount(rows.length)}` : ''} ` +
       `${found.length === 1 ? 'row' : 'rows'}, ${asPercent(share)} of the time`;
-    more.hidden = found.length <= page;
-    more.textContent = state.limit === Infinity ? `Show only the first ${page}`
-      : `Show all ${asCount(found.length)} rows`;
+    const hidden = found.length - visible.length;
+    more.hidden = hidden === 0;
+    more.textContent = `Show ${asCount(Math.min(hidden, moreRows))} of ${asCount(hidden)} more`;
   }
 
   const search = element('input', {type: 'search', placeholder: 'Search names', 'aria-label':
