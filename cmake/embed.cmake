@@ -12,6 +12,8 @@ function(embed_text target header)
     COMMAND ${CMAKE_COMMAND} -D source=${source} -D header=${header} "-Dentries=${ARGN}"
       -P ${CMAKE_CURRENT_FUNCTION_LIST_FILE}
     DEPENDS ${files} ${CMAKE_CURRENT_FUNCTION_LIST_FILE})
+  # Clang minds literals longer than every compiler must take.
+  set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -Wno-overlength-strings)
   target_sources(${target} PRIVATE ${source})
 endfunction()
 

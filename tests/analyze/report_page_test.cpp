@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "ridge/analyze/bottlenecks.h"
@@ -24,27 +25,33 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The directory of a profile, as training writes it.
-struct Profile : TemporaryDirectory {
-  SmallTraining training;
-  Roof roof{.threads = 2, .f32_flops = 1e12, .bf16_flops = 2e12, .levels = {{"memory", 0, 1e10}}};
+const Roof roof{
+    .threads = 2, .f32_flops = 1e12, .bf16_flops = 2e12, .levels = {{"memory", 0, 1e10}}};
 
+// The files of a profile by name, as training writes them.
+std::map<std::string, std::string> profile_files() {
+  SmallTraining training;
+  const Recording& recording = training.record(2);
+  RunRecord record;
+  record.steps = {{.step = 1, .loss = 3, .seconds = 0.5}, {.step = 2, .loss = 2, .seconds = 0.25}};
+  const TrainOptions options;
+  const SystemInfo system{.cpu = "a CPU", .threads = 7};
+  return {{"operators", operator_table_json(operator_table(recording))},
+          {"nodes", nodes_json(recording)},
+          {"modules", modules_json(flops_report(recording))},
+          {"memory", memory_report_json(memory_report(recording))},
+          {"memory_timeline", memory_timeline_json(recording)},
+          {"bottlenecks", bottleneck_json(analyze_bottlenecks(recording, roof))},
+          {"performance_summary",
+           performance_json(options, record, summarize(options, record), system, "now")},
+          {"config", to_json(options)}};
+}
+
+// The directory of a profile.
+struct Profile : TemporaryDirectory {
   Profile() {
-    const Recording& recording = training.record(2);
-    write("operators", operator_table_json(operator_table(recording)));
-    write("nodes", nodes_json(recording));
-    write("modules", modules_json(flops_report(recording)));
-    write("memory", memory_report_json(memory_report(recording)));
-    write("memory_timeline", memory_timeline_json(recording));
-    write("bottlenecks", bottleneck_json(analyze_bottlenecks(recording, roof)));
-    RunRecord record;
-    record.steps = {{.step = 1, .loss = 3, .seconds = 0.5},
-                    {.step = 2, .loss = 2, .seconds = 0.25}};
-    const TrainOptions options;
-    const SystemInfo system{.cpu = "a CPU", .threads = 7};
-    write("performance_summary",
-          performance_json(options, record, summarize(options, record), system, "now"));
-    write("config", to_json(options));
+    static const std::map<std::string, std::string> files = profile_files();
+    for (const auto& [name, text] : files) write(name, text);
   }
 
   std::filesystem::path file(const std::string& name) const { return path / (name + ".json"); }
@@ -90,7 +97,7 @@ TEST(ProfileDocument, HasNullForFilesThatAreNotThere) {
 
 TEST(ProfileDocument, TakesTheRoofItIsGiven) {
   const Profile profile;
-  Roof other = profile.roof;
+  Roof other = roof;
   other.f32_flops = 5e12;
   EXPECT_EQ(json::parse(profile_document(profile.path, other))["roof"]["f32_flops_per_second"],
             5e12);

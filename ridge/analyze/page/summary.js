@@ -66,8 +66,10 @@ function partsOfStep() {
   if (profile.bottlenecks) {
     parts = (profile.bottlenecks.parts || []).map(p => [p.name, p.share]);
   } else if (profile.nodes) {
-    const phases = d3.nest().key(n => n.phase).rollup(ns => d3.sum(ns, n => n.time_ns));
-    parts = phases.entries(profile.nodes.nodes).map(p => [p.key, p.value / total]);
+    const phases = new Map();
+    for (const {phase, time_ns: ns} of profile.nodes.nodes)
+      phases.set(phase, (phases.get(phase) || 0) + ns / total);
+    parts = [...phases];
   } else {
     parts = [['operators', d3.sum(table.rows, row => row.total.time_ns) / total]];
   }
@@ -79,9 +81,11 @@ function partsOfStep() {
 function drawSummary() {
   const colors = ['--blue', '--coral', '--teal', '--yellow', '--purple', '--pink', '--green',
     '--brown'].map(name => `var(${name})`);
-  const parts = partsOfStep().map(([name, share], i, all) =>
-    ({name: shown(name), share, color: i >= all.length - 2 ? i === all.length - 2 ? 'var(--grey)'
-      : 'var(--line)' : colors[i % colors.length]}));
+  const rest = {'between operators': 'var(--grey)', 'outside the phases': 'var(--line)'};
+  // Phases look as they do elsewhere; parts of the model are of another kind.
+  const known = profile.bottlenecks ? rest : {...phaseColors, ...rest};
+  const parts = partsOfStep().map(([name, share], i) =>
+    ({name: shown(name), share, color: known[name] || colors[i % colors.length]}));
   const bar = element('div', {class: 'stack', role: 'img',
     'aria-label': parts.map(p => `${p.name} ${asPercent(p.share)}`).join(', ')},
   parts.map(p => element('span', {style: {flexGrow: Math.max(p.share, 0), background: p.color},

@@ -31,7 +31,7 @@ function drawTimeline() {
     return missing('memory', title, 'This directory has no memory_timeline.json. Profile again with ',
       code('--profile-memory'), ' to get it.');
   const groups = memoryGroups.filter(group => d3.max(data.bytes_by_group[group.key] || [0]) > 0);
-  const peak = d3.scan(data.live_bytes, (a, b) => b - a);
+  const peak = data.live_bytes.indexOf(d3.max(data.live_bytes));
   const chart = element('div', {class: 'chart', tabindex: '0', role: 'img', 'aria-label':
     `Memory over time, at most ${asBytes(data.live_bytes[peak])}. Left and right move the cursor.`});
   const view = {begin: 0, end: data.duration_ns};
