@@ -96,6 +96,7 @@ void expect_profile(const Sandbox& sandbox, const Words& command, const std::str
 
   std::vector<::testing::Matcher<std::string>> expected{
       "bottlenecks.json",
+      "config.json",
       MatchesRegex("events\\.out\\.tfevents\\..+"),
       "kernel_stats.csv",
       "kernel_trace.csv",
@@ -103,6 +104,7 @@ void expect_profile(const Sandbox& sandbox, const Words& command, const std::str
       "memory_timeline.json",
       "memory_timeline.svg",
       "modules.json",
+      "nodes.json",
       "operators.csv",
       "operators.json",
       "performance_summary.json",
