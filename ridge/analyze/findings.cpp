@@ -7,6 +7,7 @@
 #include "ridge/analyze/fusion.h"
 #include "ridge/base/units.h"
 #include "ridge/ops/op.h"
+#include "ridge/plan/lifetimes.h"
 #include "ridge/profile/memory_report.h"
 
 namespace ridge {
@@ -180,10 +181,13 @@ struct Analysis {
 };
 
 std::int64_t bytes_with_role(const Graph& graph, Role role) {
-  std::int64_t bytes = 0;
+  const Lifetimes lifetimes = lifetimes_of(graph);
+  std::set<ValueId> storages;  // parts and slices share one
   for (ValueId v = 0; v < graph.value_count(); ++v)
     if (graph.info(v).role == role && (graph.info(v).persistent || role == Role::gradient))
-      bytes += static_cast<std::int64_t>(graph.info(v).type.bytes());
+      storages.insert(lifetimes.storage[v]);
+  std::int64_t bytes = 0;
+  for (const ValueId v : storages) bytes += static_cast<std::int64_t>(graph.info(v).type.bytes());
   return bytes;
 }
 

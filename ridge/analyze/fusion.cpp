@@ -22,7 +22,7 @@ bool is_any(const Node& node) {
 struct View {
   explicit View(const Graph& g) : graph(g), roots(reshape_roots(g)), consumers(g.value_count()) {
     for (NodeId n = 0; n < g.nodes().size(); ++n) {
-      if (is_any<Reshape>(node(n))) continue;
+      if (is_any<Reshape, Slice>(node(n))) continue;
       for (const ValueId in : node(n).inputs) consumers[root(in)].push_back(n);
     }
     for (const ValueId value : kept_for_backward(g)) kept.insert(value);
@@ -46,7 +46,7 @@ struct View {
 std::vector<NodeId> gradient_nodes(const View& view, const std::set<NodeId>& forward) {
   std::vector<NodeId> nodes;
   for (NodeId n = 0; n < view.graph.nodes().size(); ++n)
-    if (!is_any<Reshape>(view.node(n)) && forward.contains(view.node(n).forward))
+    if (!is_any<Reshape, Slice>(view.node(n)) && forward.contains(view.node(n).forward))
       nodes.push_back(n);
   return nodes;
 }
@@ -95,7 +95,7 @@ Rewrite flash_attention(const View& view) {
     std::int64_t first_product = 0, products = 0, output_bytes = 0;
     for (NodeId n = 0; n < view.graph.nodes().size(); ++n) {
       const Node& node = view.node(n);
-      if (node.phase != Phase::forward || is_any<Reshape>(node)) continue;
+      if (node.phase != Phase::forward || is_any<Reshape, Slice>(node)) continue;
       const auto is_score = [&](ValueId v) { return scores.contains(view.root(v)); };
       const bool makes = std::ranges::any_of(node.outputs, is_score);
       if (!makes && !std::ranges::any_of(node.inputs, is_score)) continue;
@@ -237,7 +237,7 @@ std::vector<ValueId> reshape_roots(const Graph& graph) {
   std::vector<ValueId> roots(graph.value_count());
   for (ValueId v = 0; v < roots.size(); ++v) roots[v] = v;
   for (const Node& node : graph.nodes())
-    if (is_any<Reshape>(node)) roots[node.outputs[0]] = roots[node.inputs[0]];
+    if (is_any<Reshape, Slice>(node)) roots[node.outputs[0]] = roots[node.inputs[0]];
   return roots;
 }
 
@@ -245,7 +245,7 @@ std::vector<ValueId> kept_for_backward(const Graph& graph) {
   const std::vector<ValueId> roots = reshape_roots(graph);
   std::set<ValueId> kept;
   for (const Node& node : graph.nodes()) {
-    if (node.phase != Phase::backward || is_any<Reshape>(node)) continue;
+    if (node.phase != Phase::backward || is_any<Reshape, Slice>(node)) continue;
     for (const ValueId in : node.inputs) {
       const NodeId producer = graph.info(roots[in]).producer;
       if (producer != no_node && graph.nodes()[producer].phase == Phase::forward)
@@ -262,7 +262,7 @@ std::int64_t fused_bytes(const Graph& graph, std::span<const NodeId> nodes,
   std::set<ValueId> read, made, used_outside;
   for (NodeId n = 0; n < graph.nodes().size(); ++n) {
     const Node& node = graph.nodes()[n];
-    if (is_any<Reshape>(node)) continue;
+    if (is_any<Reshape, Slice>(node)) continue;
     for (const ValueId in : node.inputs)
       (inside.contains(n) ? read : used_outside).insert(roots[in]);
     if (inside.contains(n)) made.insert(node.outputs.begin(), node.outputs.end());

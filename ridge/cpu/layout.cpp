@@ -95,8 +95,9 @@ KernelPtr transpose_all(CpuPrepare& prepare, LoopNest nest) {
 
 }  // namespace
 
-// Nothing to do: the result is the operand's memory.
+// Nothing to do: the result is the operand's memory, or a part of it.
 KernelPtr Reshape::cpu(CpuPrepare&) const { return nullptr; }
+KernelPtr Slice::cpu(CpuPrepare&) const { return nullptr; }
 
 KernelPtr Permute::cpu(CpuPrepare& prepare) const {
   const LoopNest nest = permuted_nest(prepare.in[0].shape, prepare.out[0].shape, *this);

@@ -1,5 +1,6 @@
 #include "ridge/graph/graph.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "ridge/base/error.h"
@@ -58,6 +59,39 @@ Value Graph::state(std::string name, TensorType type, Role role, Init init) {
       {.type = type, .name = std::move(name), .role = role, .persistent = true, .init = init});
 }
 
+Value Graph::pack(std::span<const Value> parts, std::string name) {
+  if (parts.empty()) throw UsageError("{} would be packed of no parts", name);
+  const ValueInfo first = info(parts.front().id);
+  ValueInfo whole{.type = first.type, .name = name, .role = first.role, .persistent = true};
+  std::int64_t rows = 0;
+  for (const Value& part : parts) {
+    const ValueInfo& p = info(part.id);
+    if (!p.persistent || p.role != first.role)
+      throw UsageError("{} cannot be packed into {}: it is no persistent {}", p.name, name,
+                       name_of(first.role));
+    if (p.whole != no_value || !p.parts.empty() || std::ranges::count(parts, part) > 1)
+      throw UsageError("{} cannot be packed into {}: it is packed already", p.name, name);
+    const auto dims = p.type.shape.dims();
+    if (dims.empty() || p.type.dtype != first.type.dtype ||
+        !std::ranges::equal(dims.subspan(1), first.type.shape.dims().subspan(1)))
+      throw ShapeError("{}, a {}, cannot be packed into {} with {}, a {}", p.name,
+                       p.type.to_string(), name, first.name, first.type.to_string());
+    rows += dims[0];
+    whole.parts.push_back(part.id);
+  }
+  std::vector<std::int64_t> dims(first.type.shape.dims().begin(), first.type.shape.dims().end());
+  dims[0] = rows;
+  whole.type.shape = Shape(dims);
+  const Value packed = add_value(std::move(whole));
+  std::size_t offset = 0;
+  for (const Value& part : parts) {
+    values_[part.id].whole = packed.id;
+    values_[part.id].offset = offset;
+    offset += part.type().bytes();
+  }
+  return packed;
+}
+
 std::vector<Value> Graph::apply(Op op, std::span<const Value> inputs) {
   std::vector<ValueId> ids;
   for (const Value& value : inputs) {
@@ -107,7 +141,16 @@ Value Graph::find(std::string_view name) {
 std::vector<Value> Graph::parameters() {
   std::vector<Value> found;
   for (ValueId id = 0; id < values_.size(); ++id)
-    if (values_[id].role == Role::parameter) found.push_back({this, id});
+    if (values_[id].role == Role::parameter && values_[id].parts.empty())
+      found.push_back({this, id});
+  return found;
+}
+
+std::vector<Value> Graph::trainables() {
+  std::vector<Value> found;
+  for (ValueId id = 0; id < values_.size(); ++id)
+    if (values_[id].role == Role::parameter && values_[id].whole == no_value)
+      found.push_back({this, id});
   return found;
 }
 

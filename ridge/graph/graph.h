@@ -20,6 +20,7 @@ using ValueId = std::uint32_t;
 using NodeId = std::uint32_t;
 using ScopeId = std::uint32_t;
 inline constexpr NodeId no_node = ~NodeId{0};
+inline constexpr ValueId no_value = ~ValueId{0};
 
 // The part of a training step that a node belongs to.
 enum class Phase : std::uint8_t { forward, backward, optimizer };
@@ -63,6 +64,10 @@ struct ValueInfo {
   std::uint32_t output = 0;   // which output of its producer
   ScopeId scope = 0;
   Init init;
+  // Of a part: the packed value whose memory it lies in, and the byte where it begins there.
+  ValueId whole = no_value;
+  std::size_t offset = 0;
+  std::vector<ValueId> parts;  // of a packed value, in the order of their memory
 };
 
 // One application of an operator.
@@ -89,6 +94,12 @@ class Graph {
   Value parameter(std::string_view name, Shape shape, Init init);
   // A persistent value with a full name, such as "<parameter>.exp_avg".
   Value state(std::string name, TensorType type, Role role, Init init);
+  // A persistent value, by its full name, whose memory is that of the parts, one after another
+  // without gaps: their concatenation along dimension 0. They are persistent values of one dtype,
+  // role and trailing dimensions, and keep their names and initial values, so that whoever writes
+  // or reads parameters one by one goes on doing so. UsageError if a part is part of another value
+  // already; ShapeError if the shapes do not fit.
+  Value pack(std::span<const Value> parts, std::string name);
 
   // Applies an operator: infers its output types (ShapeError if the operands do not fit) and
   // appends the node under the current scope and phase.
@@ -105,7 +116,10 @@ class Graph {
   Value value(ValueId id) { return {this, id}; }
   std::size_t value_count() const { return values_.size(); }
   Value find(std::string_view name);  // by full name; no value if there is none
-  std::vector<Value> parameters();    // in order of creation
+  // Both in order of creation. What a model's author declared, packed or not; and what an optimizer
+  // updates: packed parameters, and those that are no part of one.
+  std::vector<Value> parameters();
+  std::vector<Value> trainables();
 
   // Full path of a scope, such as "layers.0.attention"; the root is "".
   const std::string& scope_name(ScopeId scope) const { return scopes_[scope]; }

@@ -41,8 +41,15 @@ std::vector<TensorType> infer(const Op& op, Types inputs);
 Cost cost(const Op& op, Types inputs, Types outputs);
 Cost cost(const Graph& graph, const Node& node);
 
-// The input whose memory output `output` shares, if any: a reshape's, or one updated in place.
-std::optional<std::uint32_t> aliased_input(const Op& op, std::uint32_t output);
+// Where an output lies in the memory of an input.
+struct Alias {
+  std::uint32_t input = 0;
+  std::int64_t offset_elements = 0;  // of a slice: where it begins
+};
+
+// The input whose memory output `output` shares, if any: a reshape's or slice's, or one updated in
+// place.
+std::optional<Alias> aliased_input(const Op& op, std::uint32_t output, Types inputs);
 
 // Appends the nodes that compute the gradient of each input; "no value" where there is none.
 // UsageError for an operator without a gradient.

@@ -7,7 +7,8 @@
 
 namespace ridge {
 
-// The operands of one launch, in the operator's order; dense, and aligned to 64 bytes.
+// The operands of one launch, in the operator's order; dense, and aligned to 64 bytes unless they
+// are slices or parts of packed values, which are aligned to their elements.
 struct Launch {
   std::span<const void* const> inputs;
   std::span<void* const> outputs;

@@ -49,7 +49,40 @@ std::vector<Sample<Reshape>> Reshape::samples() {
   return {sample({}, {1, 1}), sample({2, 3, 35}, {6, 5, 7}), sample({5, 7}, {35})};
 }
 
-std::optional<std::uint32_t> Reshape::aliased_input(std::uint32_t) const { return 0; }
+std::optional<Alias> Reshape::aliased_input(std::uint32_t, Types) const {
+  return Alias{.input = 0};
+}
+
+std::vector<TensorType> Slice::infer(Types in) const {
+  check_count(name, in, 1);
+  check_dtype(name, in, 0, dtypes);
+  const Shape& shape = in[0].shape;
+  if (shape.rank() == 0 || begin < 0 || rows < 1 || begin > shape[0] - rows)
+    throw ShapeError("slice: {} has no {} rows from row {} on", in[0].to_string(), rows, begin);
+  std::vector<std::int64_t> dims(shape.dims().begin(), shape.dims().end());
+  dims[0] = rows;
+  return {{in[0].dtype, Shape(dims)}};
+}
+
+Cost Slice::cost(Types, Types) const { return {}; }
+
+void Slice::reference(ReferenceCall& call) const {
+  const auto &x = call.inputs[0], &y = call.outputs[0];
+  const std::int64_t row = x.shape.numel() / x.shape[0];
+  std::copy_n(x.data.begin() + begin * row, rows * row, y.data.begin());
+}
+
+std::vector<Sample<Slice>> Slice::samples() {
+  auto sample = [](const Shape& shape, std::int64_t begin, std::int64_t rows) {
+    return Sample<Slice>{{.begin = begin, .rows = rows}, {{{DType::f32, shape}}}};
+  };
+  return {sample({1}, 0, 1), sample({17}, 3, 7), sample({7, 33}, 0, 7), sample({7, 33}, 6, 1),
+          sample({33, 1, 5}, 7, 17)};
+}
+
+std::optional<Alias> Slice::aliased_input(std::uint32_t, Types in) const {
+  return Alias{.input = 0, .offset_elements = begin * (in[0].numel() / in[0].shape[0])};
+}
 
 std::vector<TensorType> Permute::infer(Types in) const {
   check_count(name, in, 1);
@@ -119,9 +152,14 @@ Value reshape(Value x, const Shape& shape) {
   return x.shape() == shape ? x : x.graph->apply1(Reshape{.shape = shape}, {x});
 }
 
+Value slice(Value x, std::int64_t begin, std::int64_t rows) {
+  return x.graph->apply1(Slice{.begin = begin, .rows = rows}, {x});
+}
+
 Value permute(Value x, Order order) { return x.graph->apply1(Permute{.order = order}, {x}); }
 
 static_assert(Operator<Reshape> && Differentiable<Reshape> && Aliasing<Reshape>);
+static_assert(Operator<Slice> && Aliasing<Slice>);
 static_assert(Operator<Permute> && Differentiable<Permute>);
 
 }  // namespace ridge

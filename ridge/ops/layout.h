@@ -18,9 +18,27 @@ struct Reshape {
   std::vector<Value> grad(GradBuilder& builder) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Reshape>> samples();
-  std::optional<std::uint32_t> aliased_input(std::uint32_t output) const;
+  std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   bool operator==(const Reshape&) const = default;
+};
+
+// Rows [begin, begin + rows) of dimension 0. Free: the result lies in the operand's memory. It has
+// no gradient rule; it takes apart gradients and results, not what is differentiated.
+struct Slice {
+  static constexpr std::string_view name = "slice";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  std::int64_t begin = 0;
+  std::int64_t rows = 0;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Slice>> samples();
+  std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const Slice&) const = default;
 };
 
 // Moves data so that dimension i of the result is dimension order[i] of the operand.
@@ -42,6 +60,7 @@ struct Permute {
 
 // The value itself if it has that shape already.
 Value reshape(Value x, const Shape& shape);
+Value slice(Value x, std::int64_t begin, std::int64_t rows);
 Value permute(Value x, std::array<std::uint8_t, Shape::max_rank> order);
 
 }  // namespace ridge

@@ -38,11 +38,11 @@ Cost cost(const Graph& graph, const Node& node) {
   return cost(*node.op, graph.types_of(node.inputs), graph.types_of(node.outputs));
 }
 
-std::optional<std::uint32_t> aliased_input(const Op& op, std::uint32_t output) {
+std::optional<Alias> aliased_input(const Op& op, std::uint32_t output, Types inputs) {
   return std::visit(
-      [&]<class T>(const T& o) -> std::optional<std::uint32_t> {
+      [&]<class T>(const T& o) -> std::optional<Alias> {
         if constexpr (Aliasing<T>)
-          return o.aliased_input(output);
+          return o.aliased_input(output, inputs);
         else
           return std::nullopt;
       },

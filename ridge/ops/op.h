@@ -24,7 +24,7 @@ namespace ridge {
 using OpVariant = std::variant<  //
     Accumulate, AdamW, Add, Cast, CausalMask, CrossEntropy, CrossEntropyGrad, Embedding,
     EmbeddingGrad, Fill, GlobalNorm, MatMul, Mul, Permute, Relu, ReluGrad, Reshape, RmsNorm,
-    RmsNormGrad, Rope, Scale, Silu, SiluGrad, Softmax, SoftmaxGrad, SumTo>;
+    RmsNormGrad, Rope, Scale, Silu, SiluGrad, Slice, Softmax, SoftmaxGrad, SumTo>;
 
 // A named struct, so that the graph can speak of "an operator" without knowing which there are.
 struct Op : OpVariant {

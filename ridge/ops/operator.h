@@ -75,8 +75,8 @@ concept Differentiable = requires(const T op, GradBuilder& builder) {
 
 // An operator some of whose outputs share an input's memory.
 template <class T>
-concept Aliasing = requires(const T op, std::uint32_t output) {
-  { op.aliased_input(output) } -> std::same_as<std::optional<std::uint32_t>>;
+concept Aliasing = requires(const T op, std::uint32_t output, Types types) {
+  { op.aliased_input(output, types) } -> std::same_as<std::optional<Alias>>;
 };
 
 }  // namespace ridge

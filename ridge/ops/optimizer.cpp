@@ -20,7 +20,9 @@ Cost Accumulate::cost(Types in, Types out) const {
   return streaming_cost(in[0].numel(), in, out);
 }
 
-std::optional<std::uint32_t> Accumulate::aliased_input(std::uint32_t) const { return 0; }
+std::optional<Alias> Accumulate::aliased_input(std::uint32_t, Types) const {
+  return Alias{.input = 0};
+}
 
 void Accumulate::reference(ReferenceCall& call) const {
   const auto &acc = call.inputs[0], &x = call.inputs[1], &y = call.outputs[0];
@@ -76,9 +78,9 @@ Cost AdamW::cost(Types in, Types out) const {
   return streaming_cost((max_norm > 0 ? 15 : 14) * in[0].numel(), in, out);
 }
 
-std::optional<std::uint32_t> AdamW::aliased_input(std::uint32_t output) const {
+std::optional<Alias> AdamW::aliased_input(std::uint32_t output, Types) const {
   constexpr std::uint32_t inputs[] = {0, 2, 3};
-  return inputs[output];
+  return Alias{.input = inputs[output]};
 }
 
 void AdamW::reference(ReferenceCall& call) const {

@@ -13,7 +13,7 @@ struct Accumulate {
   Cost cost(Types in, Types out) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Accumulate>> samples();
-  std::optional<std::uint32_t> aliased_input(std::uint32_t output) const;
+  std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   bool operator==(const Accumulate&) const = default;
 };
@@ -55,7 +55,7 @@ struct AdamW {
   Cost cost(Types in, Types out) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<AdamW>> samples();
-  std::optional<std::uint32_t> aliased_input(std::uint32_t output) const;
+  std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   bool operator==(const AdamW&) const = default;
 };

@@ -12,21 +12,30 @@ Lifetimes lifetimes_of(const Graph& graph) {
   const std::size_t values = graph.value_count(), nodes = graph.nodes().size();
   Lifetimes life;
   life.storage.resize(values);
+  life.offset.resize(values, 0);
   life.permanent.resize(values, false);
   life.bytes.resize(values, 0);
   life.born.resize(nodes);
   life.dead.resize(nodes);
 
-  for (ValueId id = 0; id < values; ++id) life.storage[id] = id;
+  for (ValueId id = 0; id < values; ++id) {
+    const ValueInfo& info = graph.info(id);
+    life.storage[id] = info.whole == no_value ? id : info.whole;
+    life.offset[id] = info.offset;
+  }
   std::vector<NodeId> last_use(values, no_node);
   for (NodeId n = 0; n < nodes; ++n) {
     const Node& node = graph.nodes()[n];
     for (std::uint32_t o = 0; o < node.outputs.size(); ++o) {
       const ValueId out = node.outputs[o];
-      if (const auto in = aliased_input(*node.op, o))
-        life.storage[out] = life.storage[node.inputs[*in]];
-      else
+      if (const auto alias = aliased_input(*node.op, o, graph.types_of(node.inputs))) {
+        const ValueId in = node.inputs[alias->input];
+        life.storage[out] = life.storage[in];
+        life.offset[out] = life.offset[in] + static_cast<std::size_t>(alias->offset_elements) *
+                                                 size_of(graph.info(in).type.dtype);
+      } else {
         life.born[n].push_back(out);
+      }
       last_use[life.storage[out]] = n;
     }
     for (const ValueId in : node.inputs) last_use[life.storage[in]] = n;

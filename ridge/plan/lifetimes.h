@@ -7,11 +7,13 @@
 namespace ridge {
 
 // Which memory each value of a graph occupies, and for how long. Several values may share one
-// storage (a reshape, an update in place); a storage is named by the first value that has it.
+// storage (a reshape, a slice, an update in place); a storage is named by the first value that has
+// it, that of a packed value and its parts by the packed value.
 struct Lifetimes {
-  std::vector<ValueId> storage;    // by value: the value that owns its memory
-  std::vector<bool> permanent;     // by storage: outlives a run (inputs, persistent, kept values)
-  std::vector<std::size_t> bytes;  // by storage: what is allocated for it, rounded to alignment
+  std::vector<ValueId> storage;     // by value: the value that owns its memory
+  std::vector<std::size_t> offset;  // by value: the byte where it begins in its storage
+  std::vector<bool> permanent;      // by storage: outlives a run (inputs, persistent, kept values)
+  std::vector<std::size_t> bytes;   // by storage: what is allocated for it, rounded to alignment
   std::vector<std::vector<ValueId>> born;  // by node: the storages it allocates
   std::vector<std::vector<ValueId>> dead;  // by node: the storages no later node touches
 };

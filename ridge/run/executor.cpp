@@ -32,7 +32,7 @@ Executor::Executor(Graph& graph, Device& device)
         format_bytes(peak_bytes_), device.name(), format_bytes(available),
         format_bytes(device.total_memory()));
   for (ValueId id = 0; id < graph.value_count(); ++id)
-    if (graph.info(id).persistent) take(id);
+    if (graph.info(id).persistent && lifetimes_.storage[id] == id) take(id);
 }
 
 Executor::~Executor() { device_.synchronize(); }
@@ -42,7 +42,7 @@ void Executor::initialize(std::uint64_t seed) {
   std::vector<float> host;
   for (ValueId id = 0; id < graph_.value_count(); ++id) {
     const ValueInfo& info = graph_.info(id);
-    if (!info.persistent || info.role == Role::input) continue;
+    if (!info.persistent || !info.parts.empty() || info.role == Role::input) continue;
     if (info.type.dtype != DType::f32)
       throw UsageError("{} is {}, but only f32 values are initialised", info.name,
                        name_of(info.type.dtype));
@@ -61,7 +61,7 @@ void Executor::initialize(std::uint64_t seed) {
 }
 
 void Executor::write(Value value, std::span<const std::byte> data) {
-  void* memory = memory_[lifetimes_.storage[value.id]];
+  void* memory = address(value.id);
   if (!memory || data.size() != value.type().bytes())
     throw UsageError("{} bytes cannot be written to {}, a {}", data.size(),
                      graph_.info(value.id).name, value.type().to_string());
@@ -69,7 +69,7 @@ void Executor::write(Value value, std::span<const std::byte> data) {
 }
 
 void Executor::read(Value value, std::span<std::byte> data) {
-  const void* memory = memory_[lifetimes_.storage[value.id]];
+  const void* memory = address(value.id);
   if (!memory || data.size() != value.type().bytes())
     throw UsageError("{} bytes cannot be read from {}, a {}", data.size(),
                      graph_.info(value.id).name, value.type().to_string());
@@ -93,6 +93,11 @@ void Executor::observe(Observer& observer) {
     if (memory_[id])
       observer.on_allocate(graph_, id, memory_[id], lifetimes_.bytes[id], allocator_.stats());
   observers_.push_back(&observer);
+}
+
+void* Executor::address(ValueId value) const {
+  void* const memory = memory_[lifetimes_.storage[value]];
+  return memory ? static_cast<std::byte*>(memory) + lifetimes_.offset[value] : nullptr;
 }
 
 void Executor::take(ValueId storage) {
@@ -121,8 +126,8 @@ void Executor::run_node(NodeId n) {
   if (step.kernel) {
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
-    for (const ValueId in : node.inputs) inputs.push_back(memory_[lifetimes_.storage[in]]);
-    for (const ValueId out : node.outputs) outputs.push_back(memory_[lifetimes_.storage[out]]);
+    for (const ValueId in : node.inputs) inputs.push_back(address(in));
+    for (const ValueId out : node.outputs) outputs.push_back(address(out));
     void* workspace = nullptr;
     if (step.workspace) {
       workspace = allocator_.allocate(step.workspace);

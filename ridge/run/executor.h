@@ -64,6 +64,7 @@ class Executor {
   };
 
   void run_node(NodeId node);
+  void* address(ValueId value) const;  // null while it has no memory
   void take(ValueId storage);
   void give_back(ValueId storage);
   void release_transients();

@@ -1,13 +1,46 @@
 #include "ridge/run/reference.h"
 
+#include <algorithm>
+
 #include "ridge/base/error.h"
 #include "ridge/graph/op_rules.h"
 #include "ridge/ops/op.h"
 
 namespace ridge {
+namespace {
+
+// Where the elements of a part begin among those of its packed value.
+std::ptrdiff_t begin_in_whole(const ValueInfo& part) {
+  return static_cast<std::ptrdiff_t>(part.offset / size_of(part.type.dtype));
+}
+
+// Brings what shares memory with a persistent value to its new content.
+void spread(const Graph& graph, ValueId changed, ReferenceValues& values) {
+  const ValueInfo& info = graph.info(changed);
+  if (info.whole != no_value)
+    std::ranges::copy(values[changed], values[info.whole].begin() + begin_in_whole(info));
+  for (const ValueId part : info.parts)
+    std::copy_n(values[changed].begin() + begin_in_whole(graph.info(part)), values[part].size(),
+                values[part].begin());
+}
+
+// Feeds packed values with what their parts were fed.
+void assemble(const Graph& graph, ReferenceValues& values) {
+  for (ValueId id = 0; id < graph.value_count(); ++id) {
+    std::vector<double> whole;
+    for (const ValueId part : graph.info(id).parts)
+      if (const auto it = values.find(part); it != values.end())
+        whole.insert(whole.end(), it->second.begin(), it->second.end());
+    if (static_cast<std::int64_t>(whole.size()) == graph.info(id).type.numel())
+      values[id] = std::move(whole);
+  }
+}
+
+}  // namespace
 
 ReferenceValues evaluate_reference(const Graph& graph, ReferenceValues fed) {
   ReferenceValues values = std::move(fed);
+  assemble(graph, values);
   auto tensor = [&](ValueId id) {
     const auto it = values.find(id);
     if (it == values.end())
@@ -23,8 +56,11 @@ ReferenceValues evaluate_reference(const Graph& graph, ReferenceValues fed) {
     ReferenceCall call{inputs, outputs};
     std::visit([&](const auto& op) { op.reference(call); }, node.op->variant());
     for (std::uint32_t o = 0; o < node.outputs.size(); ++o)
-      if (const auto in = aliased_input(*node.op, o))
-        values[node.inputs[*in]] = values[node.outputs[o]];
+      if (const auto alias = aliased_input(*node.op, o, graph.types_of(node.inputs))) {
+        const ValueId in = node.inputs[alias->input];
+        std::ranges::copy(values[node.outputs[o]], values[in].begin() + alias->offset_elements);
+        spread(graph, in, values);
+      }
   }
   return values;
 }

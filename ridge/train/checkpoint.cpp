@@ -17,8 +17,9 @@ constexpr std::string_view format_name = "ridge-checkpoint-1";
 std::vector<Value> checkpointed(Graph& graph) {
   std::vector<Value> values;
   for (ValueId id = 0; id < graph.value_count(); ++id) {
-    const Role role = graph.info(id).role;
-    if (graph.info(id).persistent && (role == Role::parameter || role == Role::optimizer_state))
+    const ValueInfo& info = graph.info(id);
+    if (!info.persistent || !info.parts.empty()) continue;  // packed values are written by part
+    if (info.role == Role::parameter || info.role == Role::optimizer_state)
       values.push_back(graph.value(id));
   }
   return values;

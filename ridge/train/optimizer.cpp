@@ -1,46 +1,134 @@
 #include "ridge/train/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
+#include "ridge/base/error.h"
+#include "ridge/graph/op_rules.h"
 #include "ridge/ops/op.h"
 #include "ridge/passes/autodiff.h"
 
 namespace ridge {
 
+namespace {
+
+std::vector<Value> parts_of(Graph& graph, Value trainable) {
+  std::vector<Value> parts;
+  for (const ValueId part : graph.info(trainable.id).parts) parts.push_back(graph.value(part));
+  return parts.empty() ? std::vector{trainable} : parts;
+}
+
+// What autodiff would pass over in silence: a loss that depends on a part not only through the
+// packed value.
+void check_reads_no_part(const Graph& graph, ValueId loss) {
+  std::vector<bool> wanted(graph.value_count(), false);
+  wanted[loss] = true;
+  for (std::size_t n = graph.nodes().size(); n-- > 0;) {
+    const Node& node = graph.nodes()[n];
+    if (std::ranges::none_of(node.outputs, [&](ValueId out) { return wanted[out]; })) continue;
+    for (const ValueId in : node.inputs) {
+      wanted[in] = true;
+      if (const ValueInfo& info = graph.info(in); info.whole != no_value)
+        throw UsageError("{} is read by a {}, though it is packed into {}: slice that one",
+                         info.name, name_of(*node.op), graph.info(info.whole).name);
+    }
+  }
+}
+
+// Per parameter, in the order of graph.parameters(), its share of the values given by trainable:
+// the value itself or, of a packed parameter's, slices.
+std::vector<Value> by_parameter(Graph& graph, std::span<const Value> trainables,
+                                std::span<const Value> values) {
+  std::map<ValueId, Value> shares;
+  for (std::size_t i = 0; i < trainables.size(); ++i) {
+    std::int64_t row = 0;
+    const std::vector<Value> parts = parts_of(graph, trainables[i]);
+    for (const Value& part : parts) {
+      const Scope scope(graph, graph.info(part.id).scope);
+      const bool whole = part == trainables[i];
+      shares[part.id] = whole ? values[i] : slice(values[i], row, part.shape()[0]);
+      if (!whole) row += part.shape()[0];
+    }
+  }
+  std::vector<Value> result;
+  for (const Value& parameter : graph.parameters()) result.push_back(shares.at(parameter.id));
+  return result;
+}
+
+// The persistent value that is to a trainable what "p<suffix>" is to each parameter p.
+Value companion_of(Graph& graph, Value trainable, std::string_view suffix) {
+  const std::string name = fmt::format("{}{}", graph.info(trainable.id).name, suffix);
+  std::vector<Value> parts = parts_of(graph, trainable);
+  if (parts.front() == trainable) return graph.find(name);
+  for (Value& part : parts)
+    part = graph.find(fmt::format("{}{}", graph.info(part.id).name, suffix));
+  return graph.pack(parts, name);
+}
+
+// Adds the gradients to persistent sums and returns these.
+std::vector<Value> accumulate(Graph& graph, TrainingStep& step, std::span<const Value> trainables,
+                              std::span<const Value> grads) {
+  for (const Value& p : step.parameters) {
+    const Scope scope(graph, graph.info(p.id).scope);
+    step.accumulators.push_back(
+        graph.state(graph.info(p.id).name + ".grad", p.type(), Role::gradient, Init::zeros()));
+  }
+  std::vector<Value> sums;
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    const Scope scope(graph, graph.info(trainables[i].id).scope);
+    const Value sum = companion_of(graph, trainables[i], ".grad");
+    sums.push_back(graph.apply1(Accumulate{}, {sum, grads[i]}));
+  }
+  return sums;
+}
+
+// All parameters' gradients, in one order however they are packed, so that the norm is the same to
+// the last bit.
+Value add_grad_norm(Graph& graph, std::span<const Value> gradients) {
+  const Value norm = graph.apply(GlobalNorm{}, gradients).front();
+  graph.keep(norm, "grad_norm");
+  return norm;
+}
+
+}  // namespace
+
 TrainingStep add_training_step(Value loss, const AdamWConfig& config,
                                std::int64_t accumulation_steps) {
   Graph& graph = *loss.graph;
+  check_reads_no_part(graph, loss.id);
   TrainingStep step;
   step.parameters = graph.parameters();
   step.schedule = graph.input("schedule", {DType::f32, {3}});
-  step.gradients = gradients(loss, step.parameters, 1.0f / static_cast<float>(accumulation_steps));
-
-  std::vector<Value> grads = step.gradients;
-  for (std::size_t i = 0; i < grads.size(); ++i) {
-    const std::string name = graph.info(step.parameters[i].id).name + ".grad";
-    if (accumulation_steps == 1) {
-      graph.set_role(grads[i], Role::gradient, name);
-      continue;
-    }
+  const std::vector<Value> trainables = graph.trainables();
+  std::vector<Value> grads =
+      gradients(loss, trainables, 1.0f / static_cast<float>(accumulation_steps));
+  std::vector<Value> normed;  // what the norm is taken of
+  {
     const PhaseScope phase(graph, Phase::backward);
-    const Scope scope(graph, graph.info(step.parameters[i].id).scope);
-    step.accumulators.push_back(graph.state(name, grads[i].type(), Role::gradient, Init::zeros()));
-    grads[i] = graph.apply1(Accumulate{}, {step.accumulators.back(), grads[i]});
+    step.gradients = normed = by_parameter(graph, trainables, grads);
+    if (accumulation_steps > 1) {
+      grads = accumulate(graph, step, trainables, grads);
+      if (config.max_grad_norm > 0) normed = by_parameter(graph, trainables, grads);
+    } else {
+      for (std::size_t i = 0; i < grads.size(); ++i)
+        graph.set_role(grads[i], Role::gradient, graph.info(trainables[i].id).name + ".grad");
+      for (std::size_t i = 0; i < step.gradients.size(); ++i)
+        graph.set_role(step.gradients[i], Role::gradient,
+                       graph.info(step.parameters[i].id).name + ".grad");
+    }
   }
 
   const PhaseScope phase(graph, Phase::optimizer);
   const Scope scope(graph, "optimizer");
-  if (config.max_grad_norm > 0) {
-    step.grad_norm = graph.apply(GlobalNorm{}, grads).front();
-    graph.keep(step.grad_norm, "grad_norm");
-  }
+  if (config.max_grad_norm > 0) step.grad_norm = add_grad_norm(graph, normed);
+  for (const Value& p : step.parameters)
+    for (const char* moment : {".exp_avg", ".exp_avg_sq"})
+      graph.state(graph.info(p.id).name + moment, p.type(), Role::optimizer_state, Init::zeros());
   for (std::size_t i = 0; i < grads.size(); ++i) {
-    const Value p = step.parameters[i];
-    const std::string name = graph.info(p.id).name;
-    std::vector<Value> operands{
-        p, grads[i], graph.state(name + ".exp_avg", p.type(), Role::optimizer_state, Init::zeros()),
-        graph.state(name + ".exp_avg_sq", p.type(), Role::optimizer_state, Init::zeros()),
-        step.schedule};
+    const Value p = trainables[i];
+    std::vector<Value> operands{p, grads[i], companion_of(graph, p, ".exp_avg"),
+                                companion_of(graph, p, ".exp_avg_sq"), step.schedule};
     if (step.grad_norm) operands.push_back(step.grad_norm);
     graph.apply(AdamW{.beta1 = config.beta1,
                       .beta2 = config.beta2,

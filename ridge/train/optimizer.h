@@ -20,14 +20,16 @@ struct TrainingStep {
   Value schedule;   // input, f32[3]: learning rate, 1 - beta1^t, 1 - beta2^t; see adamw_schedule()
   Value grad_norm;  // f32 scalar, kept; no value without clipping
   std::vector<Value> parameters;
-  std::vector<Value> gradients;     // of the parameters, in their order
-  std::vector<Value> accumulators;  // persistent sums of gradients; empty without accumulation
+  std::vector<Value> gradients;     // of the parameters, in their order, as are:
+  std::vector<Value> accumulators;  // their sums, persistent; empty without accumulation
 };
 
 // Appends to a forward graph its backward pass, for every parameter, and the AdamW update.
 // With accumulation_steps > 1 the gradients, of the loss over accumulation_steps, are added to
 // persistent accumulators at the end of each backward phase; the caller zeroes these before the
 // first. State of a parameter p is named "p.exp_avg" and "p.exp_avg_sq", its gradient "p.grad".
+// Packed parameters are updated as one; their gradients, accumulators and state are packed alike.
+// UsageError if the loss reads a part of a packed parameter other than through that.
 TrainingStep add_training_step(Value loss, const AdamWConfig& config,
                                std::int64_t accumulation_steps = 1);
 

@@ -140,6 +140,52 @@ TEST(Graph, KeptAndRenamedValues) {
   EXPECT_FALSE(graph.info(z.id).kept);
 }
 
+TEST(Graph, PacksPersistentValues) {
+  Graph graph;
+  const Value a = graph.parameter("a", {3, 5}, Init::ones());
+  const Value b = graph.parameter("b", {4}, Init::ones());
+  const Value c = graph.parameter("c", {2, 5}, Init::normal(1.0f));
+  const Value whole = graph.pack(std::array{c, a}, "ca");
+  EXPECT_EQ(graph.find("ca"), whole);
+  EXPECT_EQ(whole.type(), (TensorType{DType::f32, {5, 5}}));
+  EXPECT_EQ(graph.info(whole.id).role, Role::parameter);
+  EXPECT_TRUE(graph.info(whole.id).persistent);
+  EXPECT_THAT(graph.info(whole.id).parts, ElementsAre(c.id, a.id));
+  EXPECT_EQ(graph.info(a.id).whole, whole.id);
+  EXPECT_EQ(graph.info(a.id).offset, 2 * 5 * 4u);
+  EXPECT_EQ(graph.info(c.id).offset, 0u);
+  EXPECT_EQ(graph.info(a.id).init, Init::ones());
+  EXPECT_THAT(graph.parameters(), ElementsAre(a, b, c));
+  EXPECT_THAT(graph.trainables(), ElementsAre(b, whole));
+}
+
+TEST(Graph, RefusesToPackWhatDoesNotFit) {
+  Graph graph;
+  const Value a = graph.parameter("a", {3, 5}, {}), b = graph.parameter("b", {3, 4}, {});
+  const Value s = graph.state("s", {DType::f32, {3, 5}}, Role::optimizer_state, {});
+  const Value computed = add(a, a), scalar = graph.parameter("scalar", {}, {});
+  const Value half = graph.state("half", {DType::bf16, {3, 5}}, Role::parameter, {});
+  auto refusal = [&]<class E>(E*, std::vector<Value> parts) {
+    const std::size_t before = graph.value_count();
+    const std::string message = message_of<E>([&] { graph.pack(parts, "whole"); });
+    EXPECT_EQ(graph.value_count(), before);
+    EXPECT_EQ(graph.info(a.id).whole, no_value);
+    return message;
+  };
+  UsageError* const usage = nullptr;
+  ShapeError* const shape = nullptr;
+  EXPECT_THAT(refusal(usage, {}), HasSubstr("of no parts"));
+  EXPECT_THAT(refusal(usage, {a, a}), HasSubstr("packed already"));
+  EXPECT_THAT(refusal(usage, {a, s}), HasSubstr("no persistent parameter"));
+  EXPECT_THAT(refusal(usage, {a, computed}), HasSubstr("no persistent parameter"));
+  EXPECT_THAT(refusal(shape, {a, b}), HasSubstr("b, a f32[3, 4]"));
+  EXPECT_THAT(refusal(shape, {a, half}), HasSubstr("half, a bf16[3, 5]"));
+  EXPECT_THAT(refusal(shape, {scalar}), HasSubstr("scalar"));
+  const Value c = graph.parameter("c", {1, 4}, {}), bc = graph.pack(std::array{b, c}, "bc");
+  EXPECT_THROW(graph.pack(std::array{c}, "again"), UsageError);
+  EXPECT_THROW(graph.pack(std::array{bc}, "again"), UsageError);
+}
+
 TEST(Gradients, GoToTheBackwardPhaseUnderTheForwardScope) {
   Graph graph;
   const Value x = graph.input("x", scalar);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "ridge/ops/binary.h"
 #include "ridge/ops/layout.h"
 #include "ridge/ops/op.h"
@@ -53,6 +55,39 @@ TEST(Lifetimes, AnUpdateInPlaceKeepsTheStateItWrites) {
   EXPECT_EQ(life.storage[updated.id], sum.id);
   EXPECT_TRUE(life.permanent[sum.id]);
   EXPECT_TRUE(life.dead[0].empty());
+}
+
+TEST(Lifetimes, ASliceLiesInItsOperand) {
+  Graph graph;
+  const Value x = graph.input("x", {DType::bf16, {7, 3}});
+  const Value a = scale(x, 2.0f);         // node 0
+  const Value s = slice(a, 2, 4);         // node 1
+  const Value r = reshape(s, {2, 2, 3});  // node 2
+  const Value t = slice(r, 1, 1);         // node 3
+  const Value b = scale(t, 3.0f);         // node 4
+  const Lifetimes life = lifetimes_of(graph);
+  for (const Value& value : {a, s, r, t}) EXPECT_EQ(life.storage[value.id], a.id);
+  EXPECT_EQ(life.offset[a.id], 0u);
+  EXPECT_EQ(life.offset[s.id], 2 * 3 * 2u);
+  EXPECT_EQ(life.offset[r.id], 2 * 3 * 2u);
+  EXPECT_EQ(life.offset[t.id], (2 + 2) * 3 * 2u);
+  EXPECT_EQ(life.bytes[s.id], 0u);
+  EXPECT_EQ(life.dead[4], (std::vector{a.id, b.id}));
+}
+
+TEST(Lifetimes, PartsLieInTheirPackedValueAndCountOnce) {
+  Graph graph;
+  const Value a = graph.parameter("a", {3, 5}, {}), b = graph.parameter("b", {4, 5}, {});
+  const Value whole = graph.pack(std::array{a, b}, "ab");
+  const Value y = scale(b, 2.0f);
+  graph.keep(y, "y");
+  const Lifetimes life = lifetimes_of(graph);
+  EXPECT_EQ(life.storage[a.id], whole.id);
+  EXPECT_EQ(life.storage[b.id], whole.id);
+  EXPECT_EQ(life.offset[b.id], 3 * 5 * 4u);
+  EXPECT_TRUE(life.permanent[whole.id]);
+  const MemoryPlan plan = plan_memory(graph, life, std::vector<std::size_t>(1));
+  EXPECT_EQ(plan.at_peak.parameters, 192u);  // 7 * 5 * 4 bytes, in multiples of 64
 }
 
 }  // namespace
