@@ -1,5 +1,6 @@
 #include "ridge/run/executor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "ridge/base/error.h"
@@ -10,29 +11,87 @@
 #include "ridge/plan/memory.h"
 
 namespace ridge {
+namespace {
 
-Executor::Executor(Graph& graph, Device& device)
+constexpr Phase phases[] = {Phase::forward, Phase::backward, Phase::optimizer};
+
+}  // namespace
+
+Executor::Executor(Graph& graph, Device& device, Execution execution)
     : graph_(graph),
       device_(device),
       lifetimes_(lifetimes_of(graph)),
       allocator_(device),
+      places_{.storage = std::vector<std::size_t>(graph.value_count()),
+              .workspace = std::vector<std::size_t>(graph.nodes().size())},
       memory_(graph.value_count(), nullptr) {
   std::vector<std::size_t> workspace;
   for (const Node& node : graph.nodes()) {
     PreparedKernel prepared =
         device.prepare(*node.op, graph.types_of(node.inputs), graph.types_of(node.outputs));
     workspace.push_back(prepared.workspace);
-    steps_.push_back({std::move(prepared.kernel), prepared.workspace});
+    steps_.push_back({std::move(prepared.kernel), prepared.workspace,
+                      std::vector<const void*>(node.inputs.size()),
+                      std::vector<void*>(node.outputs.size())});
   }
   peak_bytes_ = peak_live_bytes(graph, lifetimes_, workspace);
-  if (const std::size_t available = device.available_memory(); peak_bytes_ > available)
+  if (execution.planned)
+    plan(workspace);
+  else
+    check_memory(peak_bytes_);
+  for (ValueId id = 0; id < graph.value_count(); ++id)
+    if (graph.info(id).persistent && lifetimes_.storage[id] == id) take(id);
+}
+
+void Executor::check_memory(std::size_t needed) const {
+  if (const std::size_t available = device_.available_memory(); needed > available)
     throw OutOfMemoryError(
         "this needs {} for tensors, but the {} has {} left of {}: use a smaller batch, sequence or "
         "model",
-        format_bytes(peak_bytes_), device.name(), format_bytes(available),
-        format_bytes(device.total_memory()));
-  for (ValueId id = 0; id < graph.value_count(); ++id)
-    if (graph.info(id).persistent && lifetimes_.storage[id] == id) take(id);
+        format_bytes(needed), device_.name(), format_bytes(available),
+        format_bytes(device_.total_memory()));
+}
+
+void Executor::plan(std::span<const std::size_t> workspace) {
+  if (!std::ranges::is_sorted(graph_.nodes(), {}, &Node::phase))
+    throw UsageError("a graph can only be planned if its nodes are in the order of their phases");
+  places_ = plan_arena(graph_, lifetimes_, workspace);
+  check_memory(places_.bytes);
+  arena_.emplace(device_, std::max(places_.bytes, tensor_alignment));
+  // While the launches are put together every value has its memory.
+  for (ValueId id = 0; id < memory_.size(); ++id) memory_[id] = arena_->at(places_.storage[id]);
+  for (NodeId n = 0; n < steps_.size(); ++n) {
+    steps_[n].scratch = workspace[n] ? arena_->at(places_.workspace[n]) : nullptr;
+    bind(n);
+  }
+  std::ranges::fill(memory_, nullptr);
+  for (const Phase phase : phases) replays_[static_cast<std::size_t>(phase)] = replay_of(phase);
+}
+
+Executor::Replay Executor::replay_of(Phase phase) const {
+  Replay replay;
+  std::vector<bool> born_here(graph_.value_count(), false);
+  for (NodeId n = 0; n < steps_.size(); ++n) {
+    if (graph_.nodes()[n].phase != phase) continue;
+    const Step& step = steps_[n];
+    for (const ValueId id : lifetimes_.born[n]) {
+      born_here[id] = true;
+      replay.usage.take(lifetimes_.bytes[id]);
+    }
+    if (step.kernel) {
+      replay.launches.emplace_back(step.kernel.get(), step.call());
+      replay.usage.take(step.workspace);
+      replay.usage.release(step.workspace);
+    }
+    for (const ValueId id : lifetimes_.dead[n]) {
+      replay.usage.release(lifetimes_.bytes[id]);
+      if (!born_here[id]) replay.dead.push_back(id);
+      born_here[id] = false;
+    }
+  }
+  for (ValueId id = 0; id < born_here.size(); ++id)
+    if (born_here[id]) replay.born.push_back(id);
+  return replay;
 }
 
 Executor::~Executor() { device_.synchronize(); }
@@ -90,8 +149,7 @@ void Executor::fill_zero(Value value) {
 
 void Executor::observe(Observer& observer) {
   for (ValueId id = 0; id < memory_.size(); ++id)
-    if (memory_[id])
-      observer.on_allocate(graph_, id, memory_[id], lifetimes_.bytes[id], allocator_.stats());
+    if (memory_[id]) observer.on_allocate(graph_, id, memory_[id], lifetimes_.bytes[id], memory());
   observers_.push_back(&observer);
 }
 
@@ -100,18 +158,28 @@ void* Executor::address(ValueId value) const {
   return memory ? static_cast<std::byte*>(memory) + lifetimes_.offset[value] : nullptr;
 }
 
+void* Executor::allocate(std::size_t bytes, std::size_t offset) {
+  return arena_ ? arena_->take(offset, bytes) : allocator_.allocate(bytes);
+}
+
+void Executor::release(void* memory, std::size_t bytes) {
+  if (arena_)
+    arena_->release(bytes);
+  else
+    allocator_.release(memory);
+}
+
 void Executor::take(ValueId storage) {
-  memory_[storage] = allocator_.allocate(lifetimes_.bytes[storage]);
+  memory_[storage] = allocate(lifetimes_.bytes[storage], places_.storage[storage]);
   for (Observer* o : observers_)
-    o->on_allocate(graph_, storage, memory_[storage], lifetimes_.bytes[storage],
-                   allocator_.stats());
+    o->on_allocate(graph_, storage, memory_[storage], lifetimes_.bytes[storage], memory());
 }
 
 void Executor::give_back(ValueId storage) {
   void* const memory = std::exchange(memory_[storage], nullptr);
-  allocator_.release(memory);
+  release(memory, lifetimes_.bytes[storage]);
   for (Observer* o : observers_)
-    o->on_release(graph_, storage, memory, lifetimes_.bytes[storage], allocator_.stats());
+    o->on_release(graph_, storage, memory, lifetimes_.bytes[storage], this->memory());
 }
 
 void Executor::release_transients() {
@@ -119,42 +187,58 @@ void Executor::release_transients() {
     if (memory_[id] && !graph_.info(id).persistent) give_back(id);
 }
 
-void Executor::run_node(NodeId n) {
+void Executor::bind(NodeId n) {
   const Node& node = graph_.nodes()[n];
+  for (std::size_t i = 0; i < node.inputs.size(); ++i)
+    steps_[n].inputs[i] = address(node.inputs[i]);
+  for (std::size_t o = 0; o < node.outputs.size(); ++o)
+    steps_[n].outputs[o] = address(node.outputs[o]);
+}
+
+void Executor::launch(NodeId n) {
   const Step& step = steps_[n];
+  if (observers_.empty()) {
+    step.kernel->launch(step.call());
+    return;
+  }
+  for (Observer* o : observers_) o->on_node_begin(graph_, n);
+  const auto begin = Clock::now();
+  step.kernel->launch(step.call());
+  const auto end = Clock::now();
+  for (Observer* o : observers_) o->on_node(graph_, n, begin, end);
+}
+
+void Executor::run_node(NodeId n) {
+  Step& step = steps_[n];
   for (const ValueId storage : lifetimes_.born[n]) take(storage);
   if (step.kernel) {
-    std::vector<const void*> inputs;
-    std::vector<void*> outputs;
-    for (const ValueId in : node.inputs) inputs.push_back(address(in));
-    for (const ValueId out : node.outputs) outputs.push_back(address(out));
-    void* workspace = nullptr;
     if (step.workspace) {
-      workspace = allocator_.allocate(step.workspace);
+      step.scratch = allocate(step.workspace, places_.workspace[n]);
       for (Observer* o : observers_)
-        o->on_workspace(graph_, n, workspace, step.workspace, allocator_.stats());
+        o->on_workspace(graph_, n, step.scratch, step.workspace, memory());
     }
-    const Launch call{inputs, outputs, workspace};
-    if (observers_.empty()) {
-      step.kernel->launch(call);
-    } else {
-      for (Observer* o : observers_) o->on_node_begin(graph_, n);
-      const auto begin = Clock::now();
-      step.kernel->launch(call);
-      const auto end = Clock::now();
-      for (Observer* o : observers_) o->on_node(graph_, n, begin, end);
-    }
-    if (workspace) {
-      allocator_.release(workspace);
+    if (!arena_) bind(n);
+    launch(n);
+    if (step.workspace) {
+      release(step.scratch, step.workspace);
       for (Observer* o : observers_)
-        o->on_workspace_release(graph_, n, workspace, step.workspace, allocator_.stats());
+        o->on_workspace_release(graph_, n, step.scratch, step.workspace, memory());
     }
   }
   for (const ValueId storage : lifetimes_.dead[n]) give_back(storage);
 }
 
+void Executor::replay(Phase phase) {
+  const Replay& replay = replays_[static_cast<std::size_t>(phase)];
+  for (const auto& [kernel, call] : replay.launches) kernel->launch(call);
+  for (const ValueId id : replay.born) memory_[id] = arena_->at(places_.storage[id]);
+  for (const ValueId id : replay.dead) memory_[id] = nullptr;
+  arena_->count(replay.usage);
+}
+
 void Executor::run(Phase phase) {
   if (phase == Phase::forward) release_transients();
+  if (arena_ && observers_.empty()) return replay(phase);
   for (Observer* o : observers_) o->on_phase_begin(phase);
   const auto begin = observers_.empty() ? Clock::time_point{} : Clock::now();
   for (NodeId n = 0; n < graph_.nodes().size(); ++n)
@@ -165,7 +249,7 @@ void Executor::run(Phase phase) {
 }
 
 void Executor::run() {
-  for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer}) run(phase);
+  for (const Phase phase : phases) run(phase);
 }
 
 }  // namespace ridge

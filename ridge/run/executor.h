@@ -1,25 +1,40 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ridge/graph/graph.h"
 #include "ridge/ops/kernel.h"
+#include "ridge/plan/arena.h"
 #include "ridge/plan/lifetimes.h"
 #include "ridge/run/allocator.h"
+#include "ridge/run/arena.h"
 #include "ridge/run/device.h"
 #include "ridge/run/observer.h"
 
 namespace ridge {
 
-// Runs a graph on a device, node by node in the graph's order. Kernels are prepared once, here;
-// memory of values is taken from a caching allocator as they are born and returned as they die.
-// The graph must not change afterwards. Not thread-safe.
+// How values find memory and kernels their operands.
+struct Execution {
+  // All values and workspaces have their places in one arena from the start (plan/arena.h), and
+  // what each kernel is launched with is put together once: without observers a phase is a loop
+  // over launches. Otherwise memory is taken from a caching allocator as values are born, and
+  // returned as they die.
+  bool planned = false;
+};
+
+// Runs a graph on a device, node by node in the graph's order. Kernels are prepared once, here. The
+// graph must not change afterwards. Not thread-safe.
 class Executor {
  public:
-  // OutOfMemoryError, before anything is allocated, if the device has less than peak_bytes() left.
-  Executor(Graph& graph, Device& device);
+  // OutOfMemoryError, before anything is allocated, if the device has less left than peak_bytes(),
+  // or than the arena needs. UsageError for a planned graph whose nodes are not in the order of
+  // their phases.
+  Executor(Graph& graph, Device& device, Execution execution = {});
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -52,8 +67,9 @@ class Executor {
   void forget(Observer& observer) { std::erase(observers_, &observer); }
   // The most bytes of tensors a run will have alive at once.
   std::size_t peak_bytes() const { return peak_bytes_; }
-  const MemoryStats& memory() const { return allocator_.stats(); }
-  void reset_peak_memory() { allocator_.reset_peak(); }
+  // What is in use, and what is reserved of the device for it: the whole arena, if planned.
+  const MemoryStats& memory() const { return arena_ ? arena_->stats() : allocator_.stats(); }
+  void reset_peak_memory() { arena_ ? arena_->reset_peak() : allocator_.reset_peak(); }
   Device& device() { return device_; }
   Graph& graph() { return graph_; }
 
@@ -61,10 +77,31 @@ class Executor {
   struct Step {
     KernelPtr kernel;  // null if there is nothing to run
     std::size_t workspace = 0;
+    // What it is launched with; for good if planned, else until the next launch.
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    void* scratch = nullptr;
+
+    Launch call() const { return {inputs, outputs, scratch}; }
+  };
+  // A planned phase: its launches, and what they make of the memory.
+  struct Replay {
+    std::vector<std::pair<const Kernel*, Launch>> launches;
+    std::vector<ValueId> born, dead;  // storages alive only after it, or only before it
+    Arena::Usage usage;
   };
 
+  void check_memory(std::size_t needed) const;
+  void plan(std::span<const std::size_t> workspace);
+  Replay replay_of(Phase phase) const;
+  void replay(Phase phase);
+
   void run_node(NodeId node);
+  void launch(NodeId node);
+  void bind(NodeId node);              // fills in its step's operands
   void* address(ValueId value) const;  // null while it has no memory
+  void* allocate(std::size_t bytes, std::size_t offset);
+  void release(void* memory, std::size_t bytes);
   void take(ValueId storage);
   void give_back(ValueId storage);
   void release_transients();
@@ -72,9 +109,12 @@ class Executor {
   Graph& graph_;
   Device& device_;
   Lifetimes lifetimes_;
-  CachingAllocator allocator_;
-  std::vector<Step> steps_;    // by node
-  std::vector<void*> memory_;  // by storage; null while it has none
+  CachingAllocator allocator_;     // unless planned
+  std::optional<Arena> arena_;     // if planned
+  ArenaPlan places_;               // in the arena
+  std::array<Replay, 3> replays_;  // by phase, if planned
+  std::vector<Step> steps_;        // by node
+  std::vector<void*> memory_;      // by storage; null while it has none
   std::size_t peak_bytes_ = 0;
   std::vector<Observer*> observers_;
 };
