@@ -83,14 +83,6 @@ std::vector<Value> accumulate(Graph& graph, TrainingStep& step, std::span<const 
   return sums;
 }
 
-// All parameters' gradients, in one order however they are packed, so that the norm is the same to
-// the last bit.
-Value add_grad_norm(Graph& graph, std::span<const Value> gradients) {
-  const Value norm = graph.apply(GlobalNorm{}, gradients).front();
-  graph.keep(norm, "grad_norm");
-  return norm;
-}
-
 }  // namespace
 
 TrainingStep add_training_step(Value loss, const AdamWConfig& config,
@@ -103,13 +95,11 @@ TrainingStep add_training_step(Value loss, const AdamWConfig& config,
   const std::vector<Value> trainables = graph.trainables();
   std::vector<Value> grads =
       gradients(loss, trainables, 1.0f / static_cast<float>(accumulation_steps));
-  std::vector<Value> normed;  // what the norm is taken of
   {
     const PhaseScope phase(graph, Phase::backward);
-    step.gradients = normed = by_parameter(graph, trainables, grads);
+    step.gradients = by_parameter(graph, trainables, grads);
     if (accumulation_steps > 1) {
       grads = accumulate(graph, step, trainables, grads);
-      if (config.max_grad_norm > 0) normed = by_parameter(graph, trainables, grads);
     } else {
       for (std::size_t i = 0; i < grads.size(); ++i)
         graph.set_role(grads[i], Role::gradient, graph.info(trainables[i].id).name + ".grad");
@@ -121,7 +111,10 @@ TrainingStep add_training_step(Value loss, const AdamWConfig& config,
 
   const PhaseScope phase(graph, Phase::optimizer);
   const Scope scope(graph, "optimizer");
-  if (config.max_grad_norm > 0) step.grad_norm = add_grad_norm(graph, normed);
+  if (config.max_grad_norm > 0) {
+    step.grad_norm = graph.apply(GlobalNorm{}, grads).front();
+    graph.keep(step.grad_norm, "grad_norm");
+  }
   for (const Value& p : step.parameters)
     for (const char* moment : {".exp_avg", ".exp_avg_sq"})
       graph.state(graph.info(p.id).name + moment, p.type(), Role::optimizer_state, Init::zeros());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "ridge/base/error.h"
@@ -42,6 +43,14 @@ TEST(FlopsReport, EveryModuleIsItselfAndItsSubmodules) {
     EXPECT_EQ(sum.all().macs, report.total[m].all().macs) << modules[m].path;
     EXPECT_EQ(sum.all().ns, report.total[m].all().ns) << modules[m].path;
   }
+}
+
+TEST(FlopsReport, CountsPackedParametersOnce) {
+  RealRecording run;
+  const Value q = run.graph.find("layers.0.attention.q_proj.weight");
+  run.graph.pack(std::array{q, run.graph.find("layers.0.attention.k_proj.weight")}, "qk");
+  const FlopsReport report = flops_report(run.recording());
+  EXPECT_EQ(report.root().parameters, RealRecording::config.parameter_count());
 }
 
 TEST(FlopsReport, CountsAProjectionByHand) {

@@ -39,6 +39,7 @@ struct Model {
   Value whole;
   Value loss;
   TrainingStep training;
+  int names = 0;
 
   Model(bool packed, std::int64_t accumulation, double max_norm) {
     const Value cb = slice(c, 10, 7);
@@ -49,6 +50,9 @@ struct Model {
       loss = add(add(term(a, slice(c, 0, 3)), term(d, slice(c, 3, 7))), term(b, cb));
     }
     training = add_training_step(loss, {.max_grad_norm = max_norm}, accumulation);
+    for (const Value& gradient : training.gradients)  // to be read
+      graph.keep(gradient, accumulation == 1 ? graph.info(gradient.id).name
+                                             : fmt::format("gradient {}", names++));
   }
 
   Value term(Value w, Value factor) const { return sum_to(mul(silu(mul(w, x)), factor), {}); }
@@ -109,6 +113,9 @@ TEST(TrainingStep, PackedParametersTrainToTheSameBits) {
       for (const Value& sum : packed.training.accumulators)
         EXPECT_EQ(values_of(other, sum),
                   values_of(one, plain.graph.find(packed.graph.info(sum.id).name)));
+      for (std::size_t i = 0; i < 3; ++i)
+        EXPECT_EQ(values_of(other, packed.training.gradients[i]),
+                  values_of(one, plain.training.gradients[i]));
       if (max_norm > 0) {
         EXPECT_EQ(one.read_scalar(plain.training.grad_norm),
                   other.read_scalar(packed.training.grad_norm));
