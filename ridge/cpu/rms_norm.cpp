@@ -1,5 +1,6 @@
 #include "ridge/ops/rms_norm.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ridge/cpu/prepare.h"
@@ -8,63 +9,131 @@
 namespace ridge {
 namespace {
 
-template <class T>
+// 1 / sqrt(mean + eps) of a row, from the sum of its squares.
+float inverse_deviation(float squares, std::int64_t columns, float eps) {
+  return 1.0f / std::sqrt(squares / static_cast<float>(columns) + eps);
+}
+
+template <class X, class Y>
+void normalise(const X* x, float scale, const float* weight, Y* y, std::int64_t columns) {
+#pragma omp simd
+  for (std::int64_t c = 0; c < columns; ++c) store(&y[c], load(&x[c]) * scale * weight[c]);
+}
+
+template <class X, class Y>
 KernelPtr forward(CpuPrepare& prepare, float eps) {
   const std::int64_t columns = prepare.in[0].shape[-1], rows = prepare.in[0].shape.rows();
   return make_kernel([&pool = prepare.pool, rows, columns, eps](const Launch& call) {
-    const T* x = call.in<T>(0);
+    const X* x = call.in<X>(0);
     const float* weight = call.in<float>(1);
-    T* y = call.out<T>(0);
+    Y* y = call.out<Y>(0);
     float* rstd = call.out<float>(1);
     parallel_for(pool, rows, rows_per_task(columns), [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
-        const T* xr = x + r * columns;
-        float sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (std::int64_t c = 0; c < columns; ++c) sum += load(&xr[c]) * load(&xr[c]);
-        const float scale = 1.0f / std::sqrt(sum / static_cast<float>(columns) + eps);
-        rstd[r] = scale;
-        T* yr = y + r * columns;
-#pragma omp simd
-        for (std::int64_t c = 0; c < columns; ++c) store(&yr[c], load(&xr[c]) * scale * weight[c]);
+        const X* xr = x + r * columns;
+        float squares = 0;
+#pragma omp simd reduction(+ : squares)
+        for (std::int64_t c = 0; c < columns; ++c) squares += load(&xr[c]) * load(&xr[c]);
+        rstd[r] = inverse_deviation(squares, columns, eps);
+        normalise(xr, rstd[r], weight, y + r * columns, columns);
       }
     });
   });
 }
 
-// The sum over rows for dweight: a fixed number of row blocks, each summed into its own row of the
-// workspace, then the blocks in order. The result does not depend on the number of threads.
-template <class T>
+template <class Delta, class Y>
+KernelPtr add_forward(CpuPrepare& prepare, float eps) {
+  const std::int64_t columns = prepare.in[0].shape[-1], rows = prepare.in[0].shape.rows();
+  return make_kernel([&pool = prepare.pool, rows, columns, eps](const Launch& call) {
+    const float* x = call.in<float>(0);
+    const Delta* delta = call.in<Delta>(1);
+    const float* weight = call.in<float>(2);
+    float* sum = call.out<float>(0);
+    Y* y = call.out<Y>(1);
+    float* rstd = call.out<float>(2);
+    parallel_for(pool, rows, rows_per_task(columns), [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        const float* xr = x + r * columns;
+        const Delta* dr = delta + r * columns;
+        float *sr = sum + r * columns, squares = 0;
+#pragma omp simd reduction(+ : squares)
+        for (std::int64_t c = 0; c < columns; ++c) {
+          const float s = xr[c] + load(&dr[c]);
+          sr[c] = s;
+          squares += s * s;
+        }
+        rstd[r] = inverse_deviation(squares, columns, eps);
+        normalise(sr, rstd[r], weight, y + r * columns, columns);
+      }
+    });
+  });
+}
+
+// One row of a norm's gradient: adds its part to dweight and returns mean_c(w dy xhat).
+template <class X, class Dy>
+float sum_products(const Dy* dy, const X* x, const float* weight, float scale, float* dweight,
+                   std::int64_t columns) {
+  float dot = 0;
+#pragma omp simd reduction(+ : dot)
+  for (std::int64_t c = 0; c < columns; ++c) {
+    const float product = load(&dy[c]) * load(&x[c]) * scale;
+    dweight[c] += product;
+    dot += weight[c] * product;
+  }
+  return dot / static_cast<float>(columns);
+}
+
+// dx of a norm alone (RmsNormGrad), or with dsum added and a second, rounded copy where these are
+// given (AddRmsNormGrad).
+template <class X, class Dy>
+void differentiate(const Dy* dy, const X* x, const float* weight, float scale, float mean,
+                   const float* dsum, X* dx, BFloat16* rounded, std::int64_t columns) {
+  auto at = [=](std::int64_t c) {
+    return scale * (weight[c] * load(&dy[c]) - load(&x[c]) * scale * mean);
+  };
+  if (dsum) {
+#pragma omp simd
+    for (std::int64_t c = 0; c < columns; ++c) store(&dx[c], dsum[c] + at(c));
+  } else {
+#pragma omp simd
+    for (std::int64_t c = 0; c < columns; ++c) store(&dx[c], at(c));
+  }
+  if (rounded) {
+#pragma omp simd
+    for (std::int64_t c = 0; c < columns; ++c) store(&rounded[c], load(&dx[c]));
+  }
+}
+
+// The operands are those of RmsNormGrad, after dsum if there are five. The sum over rows for
+// dweight: a fixed number of row blocks, each summed into its own row of the workspace, then the
+// blocks in order. The result does not depend on the number of threads.
+template <class X, class Dy>
 KernelPtr backward(CpuPrepare& prepare) {
   constexpr std::int64_t max_blocks = 32;
-  const std::int64_t columns = prepare.in[1].shape[-1], rows = prepare.in[1].shape.rows();
+  const std::size_t first = prepare.in.size() - 4;
+  const bool round = prepare.out.size() == 3;
+  const Shape& shape = prepare.out[0].shape;
+  const std::int64_t columns = shape[-1], rows = shape.rows();
   const std::int64_t block = (rows + max_blocks - 1) / max_blocks;
   const std::int64_t blocks = (rows + block - 1) / block;
   prepare.workspace = static_cast<std::size_t>(blocks * columns) * sizeof(float);
-  return make_kernel([&pool = prepare.pool, rows, columns, block, blocks](const Launch& call) {
-    const T *dy = call.in<T>(0), *x = call.in<T>(1);
-    const float *weight = call.in<float>(2), *rstd = call.in<float>(3);
-    T* dx = call.out<T>(0);
+  return make_kernel([=, &pool = prepare.pool](const Launch& call) {
+    const float* dsum = first == 1 ? call.in<float>(0) : nullptr;
+    const Dy* dy = call.in<Dy>(first);
+    const X* x = call.in<X>(first + 1);
+    const float *weight = call.in<float>(first + 2), *rstd = call.in<float>(first + 3);
+    X* dx = call.out<X>(0);
     float* dweight = call.out<float>(1);
+    BFloat16* rounded = round ? call.out<BFloat16>(2) : nullptr;
     auto* partial = static_cast<float*>(call.workspace);
     pool.run(blocks, [=](std::int64_t b) {
       float* sums = partial + b * columns;
-      for (std::int64_t c = 0; c < columns; ++c) sums[c] = 0;
+      std::fill_n(sums, columns, 0.0f);
       for (std::int64_t r = b * block; r < std::min(rows, (b + 1) * block); ++r) {
-        const T *dyr = dy + r * columns, *xr = x + r * columns;
-        T* dxr = dx + r * columns;
-        const float scale = rstd[r];
-        float dot = 0;
-#pragma omp simd reduction(+ : dot)
-        for (std::int64_t c = 0; c < columns; ++c) {
-          const float product = load(&dyr[c]) * load(&xr[c]) * scale;
-          sums[c] += product;
-          dot += weight[c] * product;
-        }
-        const float mean = dot / static_cast<float>(columns);
-#pragma omp simd
-        for (std::int64_t c = 0; c < columns; ++c)
-          store(&dxr[c], scale * (weight[c] * load(&dyr[c]) - load(&xr[c]) * scale * mean));
+        const std::int64_t at = r * columns;
+        const float mean = sum_products(dy + at, x + at, weight, rstd[r], sums, columns);
+        differentiate(dy + at, x + at, weight, rstd[r], mean, dsum ? dsum + at : nullptr, dx + at,
+                      rounded ? rounded + at : nullptr, columns);
       }
     });
     parallel_for(pool, columns, 256, [=](std::int64_t begin, std::int64_t end) {
@@ -78,12 +147,29 @@ KernelPtr backward(CpuPrepare& prepare) {
 }  // namespace
 
 KernelPtr RmsNorm::cpu(CpuPrepare& prepare) const {
-  return dispatch_floating(prepare.in[0].dtype,
-                           [&]<class T>() { return forward<T>(prepare, eps); });
+  return dispatch_floating(prepare.in[0].dtype, [&]<class X>() {
+    return dispatch_floating(prepare.out[0].dtype,
+                             [&]<class Y>() { return forward<X, Y>(prepare, eps); });
+  });
 }
 
 KernelPtr RmsNormGrad::cpu(CpuPrepare& prepare) const {
-  return dispatch_floating(prepare.in[1].dtype, [&]<class T>() { return backward<T>(prepare); });
+  return dispatch_floating(prepare.in[1].dtype, [&]<class X>() {
+    return dispatch_floating(prepare.in[0].dtype,
+                             [&]<class Dy>() { return backward<X, Dy>(prepare); });
+  });
+}
+
+KernelPtr AddRmsNorm::cpu(CpuPrepare& prepare) const {
+  return dispatch_floating(prepare.in[1].dtype, [&]<class Delta>() {
+    return dispatch_floating(prepare.out[1].dtype,
+                             [&]<class Y>() { return add_forward<Delta, Y>(prepare, eps); });
+  });
+}
+
+KernelPtr AddRmsNormGrad::cpu(CpuPrepare& prepare) const {
+  return dispatch_floating(prepare.in[prepare.in.size() - 4].dtype,
+                           [&]<class Dy>() { return backward<float, Dy>(prepare); });
 }
 
 }  // namespace ridge

@@ -8,6 +8,7 @@
 #include "ridge/ops/cross_entropy.h"
 #include "ridge/ops/embedding.h"
 #include "ridge/ops/fill.h"
+#include "ridge/ops/heads.h"
 #include "ridge/ops/layout.h"
 #include "ridge/ops/matmul.h"
 #include "ridge/ops/optimizer.h"
@@ -17,14 +18,16 @@
 #include "ridge/ops/rope.h"
 #include "ridge/ops/silu.h"
 #include "ridge/ops/softmax.h"
+#include "ridge/ops/swiglu.h"
 #include "ridge/ops/unary.h"
 
 namespace ridge {
 
 using OpVariant = std::variant<  //
-    Accumulate, AdamW, Add, Cast, CausalMask, CrossEntropy, CrossEntropyGrad, Embedding,
-    EmbeddingGrad, Fill, GlobalNorm, MatMul, Mul, Permute, Relu, ReluGrad, Reshape, RmsNorm,
-    RmsNormGrad, Rope, Scale, Silu, SiluGrad, Slice, Softmax, SoftmaxGrad, SumTo>;
+    Accumulate, AdamW, Add, AddRmsNorm, AddRmsNormGrad, Cast, CausalMask, CrossEntropy,
+    CrossEntropyGrad, Embedding, EmbeddingGrad, Fill, GlobalNorm, MaskedSoftmax, MaskedSoftmaxGrad,
+    MatMul, MergeHeads, Mul, Permute, Relu, ReluGrad, Reshape, RmsNorm, RmsNormGrad, Rope, Scale,
+    Silu, SiluGrad, Slice, Softmax, SoftmaxGrad, SplitHeads, SumTo, SwiGlu, SwiGluGrad>;
 
 // A named struct, so that the graph can speak of "an operator" without knowing which there are.
 struct Op : OpVariant {

@@ -5,6 +5,7 @@
 #include "ridge/ops/check.h"
 #include "ridge/ops/grad_builder.h"
 #include "ridge/ops/op.h"
+#include "ridge/ops/unary.h"
 
 namespace ridge {
 namespace {
@@ -16,28 +17,9 @@ TensorType per_row(const TensorType& x) {
 
 TensorType per_column(const TensorType& x) { return {DType::f32, {x.shape[-1]}}; }
 
-}  // namespace
-
-std::vector<TensorType> RmsNorm::infer(Types in) const {
-  check_count(name, in, 2);
-  check_min_rank(name, in, 0, 1);
-  check_dtype(name, in, 0, dtypes);
-  check_type(name, in, 1, per_column(in[0]));
-  return {in[0], per_row(in[0])};
-}
-
-Cost RmsNorm::cost(Types in, Types out) const {
-  // Per element: square and add, times rstd, times weight. Per row: mean, eps, root, inverse.
-  return streaming_cost(4 * in[0].numel() + 4 * out[1].numel(), in, out);
-}
-
-std::vector<Value> RmsNorm::grad(GradBuilder& b) const {
-  return b.graph().apply(RmsNormGrad{}, std::array{b.grad(), b.input(0), b.input(1), b.output(1)});
-}
-
-void RmsNorm::reference(ReferenceCall& call) const {
-  const auto &x = call.inputs[0], &weight = call.inputs[1];
-  const auto &y = call.outputs[0], &rstd = call.outputs[1];
+// y and rstd of the rows of x.
+void normalise(const ReferenceTensor& x, const ReferenceTensor& weight, double eps,
+               const ReferenceTensor& y, const ReferenceTensor& rstd) {
   const std::int64_t columns = x.shape[-1];
   for (std::int64_t r = 0; r < x.shape.rows(); ++r) {
     double sum = 0;
@@ -48,32 +30,10 @@ void RmsNorm::reference(ReferenceCall& call) const {
   }
 }
 
-std::vector<Sample<RmsNorm>> RmsNorm::samples() {
-  std::vector<Sample<RmsNorm>> samples;
-  for (const Shape& shape : {Shape{1, 1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{40, 256}})
-    samples.push_back({{}, {{{DType::f32, shape}}, {{DType::f32, {shape[-1]}}, 0.5, 1.5}}});
-  return samples;
-}
-
-std::vector<TensorType> RmsNormGrad::infer(Types in) const {
-  check_count(name, in, 4);
-  check_min_rank(name, in, 1, 1);
-  check_dtype(name, in, 1, dtypes);
-  check_same_type(name, in, 0, 1);
-  check_type(name, in, 2, per_column(in[1]));
-  check_type(name, in, 3, per_row(in[1]));
-  return {in[1], in[2]};
-}
-
-Cost RmsNormGrad::cost(Types in, Types out) const {
-  // Per element: xhat; w dy; its product with xhat summed (2); dx (3); dweight (2). Per row: mean.
-  return streaming_cost(9 * in[1].numel() + in[3].numel(), in, out);
-}
-
-void RmsNormGrad::reference(ReferenceCall& call) const {
-  const auto &dy = call.inputs[0], &x = call.inputs[1], &weight = call.inputs[2],
-             &rstd = call.inputs[3];
-  const auto &dx = call.outputs[0], &dweight = call.outputs[1];
+// dx and dweight from (dy, x, weight, rstd).
+void differentiate(std::span<const ReferenceTensor> inputs, const ReferenceTensor& dx,
+                   const ReferenceTensor& dweight) {
+  const auto &dy = inputs[0], &x = inputs[1], &weight = inputs[2], &rstd = inputs[3];
   const std::int64_t columns = x.shape[-1];
   for (std::int64_t c = 0; c < columns; ++c) dweight[c] = 0;
   for (std::int64_t r = 0; r < x.shape.rows(); ++r) {
@@ -90,6 +50,58 @@ void RmsNormGrad::reference(ReferenceCall& call) const {
   }
 }
 
+}  // namespace
+
+std::vector<TensorType> RmsNorm::infer(Types in) const {
+  check_count(name, in, 2);
+  check_min_rank(name, in, 0, 1);
+  check_dtype(name, in, 0, dtypes);
+  check_type(name, in, 1, per_column(in[0]));
+  return {{out.value_or(in[0].dtype), in[0].shape}, per_row(in[0])};
+}
+
+Cost RmsNorm::cost(Types in, Types results) const {
+  // Per element: square and add, times rstd, times weight. Per row: mean, eps, root, inverse.
+  return streaming_cost(4 * in[0].numel() + 4 * results[1].numel(), in, results);
+}
+
+std::vector<Value> RmsNorm::grad(GradBuilder& b) const {
+  return b.graph().apply(RmsNormGrad{}, std::array{b.grad(), b.input(0), b.input(1), b.output(1)});
+}
+
+void RmsNorm::reference(ReferenceCall& call) const {
+  normalise(call.inputs[0], call.inputs[1], eps, call.outputs[0], call.outputs[1]);
+}
+
+std::vector<Sample<RmsNorm>> RmsNorm::samples() {
+  std::vector<Sample<RmsNorm>> samples;
+  for (const Shape& shape : {Shape{1, 1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{40, 256}})
+    for (const auto y : {std::optional<DType>(), std::optional(DType::bf16)})
+      samples.push_back(
+          {{.out = y}, {{{DType::f32, shape}}, {{DType::f32, {shape[-1]}}, 0.5, 1.5}}});
+  return samples;
+}
+
+std::vector<TensorType> RmsNormGrad::infer(Types in) const {
+  check_count(name, in, 4);
+  check_min_rank(name, in, 1, 1);
+  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 1, dtypes);
+  check_type(name, in, 0, {in[0].dtype, in[1].shape});
+  check_type(name, in, 2, per_column(in[1]));
+  check_type(name, in, 3, per_row(in[1]));
+  return {in[1], in[2]};
+}
+
+Cost RmsNormGrad::cost(Types in, Types out) const {
+  // Per element: xhat; w dy; its product with xhat summed (2); dx (3); dweight (2). Per row: mean.
+  return streaming_cost(9 * in[1].numel() + in[3].numel(), in, out);
+}
+
+void RmsNormGrad::reference(ReferenceCall& call) const {
+  differentiate(call.inputs, call.outputs[0], call.outputs[1]);
+}
+
 std::vector<Sample<RmsNormGrad>> RmsNormGrad::samples() {
   std::vector<Sample<RmsNormGrad>> samples;
   for (const Shape& shape : {Shape{1, 1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{300, 64}}) {
@@ -99,11 +111,101 @@ std::vector<Sample<RmsNormGrad>> RmsNormGrad::samples() {
   return samples;
 }
 
+std::vector<TensorType> AddRmsNorm::infer(Types in) const {
+  check_count(name, in, 3);
+  check_min_rank(name, in, 0, 1);
+  check_dtype(name, in, 0, f32_only);
+  check_dtype(name, in, 1, dtypes);
+  check_type(name, in, 1, {in[1].dtype, in[0].shape});
+  check_type(name, in, 2, per_column(in[0]));
+  return {in[0], {out, in[0].shape}, per_row(in[0])};
+}
+
+Cost AddRmsNorm::cost(Types in, Types results) const {
+  // The sum, and the work of RmsNorm.
+  return streaming_cost(5 * in[0].numel() + 4 * results[2].numel(), in, results);
+}
+
+std::vector<Value> AddRmsNorm::grad(GradBuilder& b) const {
+  if (b.grad(2)) throw UsageError("add_rms_norm: sum and y have gradients, but rstd has none");
+  const Value dsum = b.grad(0), dy = b.grad(1);
+  const DType delta = b.input(1).dtype();
+  if (!dy) return {dsum, cast(dsum, delta), {}};
+  std::vector<Value> operands;
+  if (dsum) operands.push_back(dsum);
+  for (const Value& value : {dy, b.output(0), b.input(2), b.output(2)}) operands.push_back(value);
+  const bool round_delta = delta != DType::f32;
+  const auto grads = b.graph().apply(AddRmsNormGrad{.round_delta = round_delta}, operands);
+  return {grads[0], round_delta ? grads[2] : grads[0], grads[1]};
+}
+
+void AddRmsNorm::reference(ReferenceCall& call) const {
+  const auto &x = call.inputs[0], &delta = call.inputs[1], &sum = call.outputs[0];
+  for (std::int64_t i = 0; i < x.shape.numel(); ++i) sum[i] = x[i] + delta[i];
+  normalise(sum, call.inputs[2], eps, call.outputs[1], call.outputs[2]);
+}
+
+std::vector<Sample<AddRmsNorm>> AddRmsNorm::samples() {
+  std::vector<Sample<AddRmsNorm>> samples;
+  for (const Shape& shape : {Shape{1, 1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{40, 256}})
+    for (const DType y : {DType::f32, DType::bf16}) {
+      const TensorType x{DType::f32, shape};
+      samples.push_back({{.out = y}, {{x}, {x}, {per_column(x), 0.5, 1.5}}});
+    }
+  return samples;
+}
+
+std::vector<TensorType> AddRmsNormGrad::infer(Types in) const {
+  if (in.size() != 4) check_count(name, in, 5);
+  const std::size_t first = in.size() - 4;  // where RmsNormGrad's operands begin
+  const TensorType& sum = in[first + 1];
+  check_min_rank(name, in, first + 1, 1);
+  check_dtype(name, in, first, dtypes);
+  check_dtype(name, in, first + 1, f32_only);
+  check_type(name, in, first, {in[first].dtype, sum.shape});
+  check_type(name, in, first + 2, per_column(sum));
+  check_type(name, in, first + 3, per_row(sum));
+  if (first == 1) check_type(name, in, 0, sum);
+  std::vector<TensorType> out{sum, per_column(sum)};
+  if (round_delta) out.push_back({DType::bf16, sum.shape});
+  return out;
+}
+
+Cost AddRmsNormGrad::cost(Types in, Types out) const {
+  // The work of RmsNormGrad, and the sum with dsum.
+  const bool dsum = in.size() == 5;
+  return streaming_cost((dsum ? 10 : 9) * out[0].numel() + in.back().numel(), in, out);
+}
+
+void AddRmsNormGrad::reference(ReferenceCall& call) const {
+  const auto& dx = call.outputs[0];
+  differentiate(call.inputs.last(4), dx, call.outputs[1]);
+  for (std::int64_t i = 0; i < dx.shape.numel(); ++i) {
+    if (call.inputs.size() == 5) dx[i] += call.inputs[0][i];
+    if (round_delta) call.outputs[2][i] = dx[i];
+  }
+}
+
+std::vector<Sample<AddRmsNormGrad>> AddRmsNormGrad::samples() {
+  std::vector<Sample<AddRmsNormGrad>> samples;
+  for (const Shape& shape : {Shape{1, 1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{300, 64}})
+    for (const bool round_delta : {false, true}) {
+      const TensorType x{DType::f32, shape};
+      const std::vector<SampleInput> operands{
+          {x}, {x}, {x}, {per_column(x), 0.5, 1.5}, {per_row(x), 0.5, 2.0}};
+      samples.push_back({{.round_delta = round_delta}, operands});
+      samples.push_back({{.round_delta = round_delta}, {operands.begin() + 1, operands.end()}});
+    }
+  return samples;
+}
+
 Value rms_norm(Value x, Value weight, float eps) {
   return x.graph->apply(RmsNorm{.eps = eps}, std::array{x, weight})[0];
 }
 
 static_assert(Operator<RmsNorm> && Differentiable<RmsNorm>);
 static_assert(Operator<RmsNormGrad>);
+static_assert(Operator<AddRmsNorm> && Differentiable<AddRmsNorm>);
+static_assert(Operator<AddRmsNormGrad>);
 
 }  // namespace ridge

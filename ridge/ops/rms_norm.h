@@ -1,17 +1,21 @@
 #pragma once
 
+#include <optional>
+
 #include "ridge/ops/operator.h"
 
 namespace ridge {
 
 // Root mean square normalisation over the last dimension (Zhang and Sennrich, 2019):
 //   y[r, c] = x[r, c] * rstd[r] * weight[c],  rstd[r] = 1 / sqrt(mean_c(x[r, c]^2) + eps)
-// Takes x[.., C] and weight[C] in f32; gives y of x's type and rstd[..] in f32, for the gradient.
+// Takes x[.., C] and weight[C] in f32; gives y of x's type, or rounded to `out` if that is given,
+// and rstd[..] in f32, for the gradient.
 struct RmsNorm {
   static constexpr std::string_view name = "rms_norm";
   static constexpr DTypes dtypes = f32_and_bf16;
 
   float eps = 1e-6f;
+  std::optional<DType> out;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -22,7 +26,8 @@ struct RmsNorm {
   bool operator==(const RmsNorm&) const = default;
 };
 
-// Takes (dy, x, weight, rstd) and gives dx of x's type and dweight[C] in f32:
+// Takes (dy, x, weight, rstd), with dy in any floating dtype, and gives dx of x's type and
+// dweight[C] in f32:
 //   dx[r, c] = rstd * (w[c] dy[r, c] - xhat[r, c] * mean_c(w dy xhat)),  xhat = x * rstd
 //   dweight[c] = sum_r dy[r, c] * xhat[r, c]
 struct RmsNormGrad {
@@ -35,6 +40,43 @@ struct RmsNormGrad {
   static std::vector<Sample<RmsNormGrad>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
   bool operator==(const RmsNormGrad&) const = default;
+};
+
+// A residual sum and the norm of it: sum = x + delta, and y and rstd as RmsNorm gives them for sum.
+// Takes x[.., C] in f32, delta of the same shape and weight[C] in f32; gives sum in f32, y in `out`
+// and rstd in f32. Sum and y have gradients.
+struct AddRmsNorm {
+  static constexpr std::string_view name = "add_rms_norm";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  float eps = 1e-6f;
+  DType out = DType::f32;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<AddRmsNorm>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const AddRmsNorm&) const = default;
+};
+
+// Takes (dsum, dy, sum, weight, rstd) with dsum in f32: the gradient that reaches sum from its
+// other uses. Or, where there is none, all but dsum. Gives dx in f32 and dweight[C] as RmsNormGrad
+// does, with dsum added to dx: the whole gradient of the sum, and so of x and of delta alike. With
+// `round_delta` a third output is the same rounded to bf16, for a delta in bf16.
+struct AddRmsNormGrad {
+  static constexpr std::string_view name = "add_rms_norm_grad";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  bool round_delta = false;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<AddRmsNormGrad>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const AddRmsNormGrad&) const = default;
 };
 
 Value rms_norm(Value x, Value weight, float eps = 1e-6f);

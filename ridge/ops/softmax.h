@@ -52,6 +52,40 @@ struct SoftmaxGrad {
   bool operator==(const SoftmaxGrad&) const = default;
 };
 
+// y = softmax(scale * x) under the causal mask: the scores x[.., q, k] of queries q and keys k, of
+// which a query sees those up to its own position. y is exactly 0 beyond, where x is not even read.
+// The last two extents are equal.
+struct MaskedSoftmax {
+  static constexpr std::string_view name = "masked_softmax";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  float scale = 1.0f;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<MaskedSoftmax>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const MaskedSoftmax&) const = default;
+};
+
+// Takes (dy, y) and gives dx = scale * y * (dy - sum(dy * y)) for the keys that a query sees and
+// exactly 0 beyond, where neither operand is read.
+struct MaskedSoftmaxGrad {
+  static constexpr std::string_view name = "masked_softmax_grad";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  float scale = 1.0f;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<MaskedSoftmaxGrad>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const MaskedSoftmaxGrad&) const = default;
+};
+
 Value causal_mask(Value scores);
 Value softmax(Value x);
 

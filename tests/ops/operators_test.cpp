@@ -135,17 +135,28 @@ TYPED_TEST(EveryOperator, CostsWhatItTouches) {
     // A gather reads the rows it gathers, not the whole table.
     if (std::same_as<TypeParam, Embedding>)
       read = static_cast<std::int64_t>(in[1].bytes() + out[0].bytes());
+    // Under the causal mask a square of S * S is read up to its diagonal.
+    if (std::same_as<TypeParam, MaskedSoftmax> || std::same_as<TypeParam, MaskedSoftmaxGrad>)
+      read = read / (2 * in[0].shape[-1]) * (in[0].shape[-1] + 1);
     EXPECT_EQ(cost.bytes_read, read);
     EXPECT_EQ(cost.bytes_written, written);
   });
 }
 
-// loss = sum(weights * output 0 of the operator), where the operands are the first values of the
-// graph and the weights the next. Only the first output of an operator is meant to be
-// differentiated; the others serve its gradient. Where it is infinite, its softmax stands for it.
+// How many outputs have a gradient: the first ones. The others serve the gradient.
+template <class T>
+constexpr std::size_t differentiable_outputs = 1;
+template <>
+constexpr std::size_t differentiable_outputs<AddRmsNorm> = 2;
+template <>
+constexpr std::size_t differentiable_outputs<SplitHeads> = 3;
+
+// loss = sum of sum(weights * output) over the differentiable outputs, where the operands are the
+// first values of the graph and the weights the next. Where an output is infinite, its softmax
+// stands for it.
 template <class T>
 Value build_loss(Graph& graph, const Sample<T>& sample, bool infinite) {
-  std::vector<Value> operands;
+  std::vector<Value> operands, weights;
   for (const SampleInput& input : sample.inputs) {
     const std::string name = fmt::format("operand {}", operands.size());
     operands.push_back(is_floating(input.type.dtype)
@@ -154,11 +165,18 @@ Value build_loss(Graph& graph, const Sample<T>& sample, bool infinite) {
   }
   std::vector<ValueId> ids(operands.size());
   std::iota(ids.begin(), ids.end(), ValueId{0});
-  const TensorType type = sample.op.infer(graph.types_of(ids))[0];
-  const Value weights = graph.input("weights", type);
-  Value result = graph.apply(Op(sample.op), operands)[0];
-  if (infinite) result = softmax(result);
-  return sum_to(mul(result, weights), {});
+  const std::vector<TensorType> types = sample.op.infer(graph.types_of(ids));
+  for (std::size_t o = 0; o < differentiable_outputs<T>; ++o)
+    weights.push_back(graph.input(fmt::format("weights {}", o), {DType::f32, types[o].shape}));
+  const std::vector<Value> results = graph.apply(Op(sample.op), operands);
+  Value loss;
+  for (std::size_t o = 0; o < weights.size(); ++o) {
+    Value result = cast(results[o], DType::f32);
+    if (infinite) result = softmax(result);
+    const Value part = sum_to(mul(result, weights[o]), {});
+    loss = loss ? add(loss, part) : part;
+  }
+  return loss;
 }
 
 // How many elements of an operand are perturbed one by one: as many as keep the test quick.
@@ -185,8 +203,10 @@ void check_gradient(const Sample<T>& sample, Types in) {
 
   ReferenceValues fed;
   for (ValueId id = 0; id < in.size(); ++id) fed[id] = values[id];
-  const auto weights = static_cast<ValueId>(in.size());
-  fed[weights] = testing::sample_values({out[0]}, DType::f32, weights);
+  for (std::size_t o = 0; o < differentiable_outputs<T>; ++o) {
+    const auto weights = static_cast<ValueId>(in.size() + o);
+    fed[weights] = testing::sample_values({out[o]}, DType::f32, weights);
+  }
   const ReferenceValues computed = evaluate_reference(both, fed);
 
   auto loss_at = [&](ValueId operand, const Reals& direction, double step) {

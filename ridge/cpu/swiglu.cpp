@@ -1,0 +1,92 @@
+#include "ridge/ops/swiglu.h"
+
+#include <algorithm>
+
+#include "ridge/cpu/elementwise.h"
+
+namespace ridge {
+namespace {
+
+// gate and up as rows of `columns` elements, whose starts are `step` apart. Two separate tensors
+// are one long row each.
+struct Rows {
+  std::int64_t columns, step;
+};
+
+Rows rows_of(bool packed, const TensorType& y) {
+  if (!packed) return {y.numel(), y.numel()};
+  return {y.shape[-1], 2 * y.shape[-1]};
+}
+
+// body(element of the result, the same in gate and in up, how many follow) for all of [begin, end).
+template <class F>
+void for_each_row(Rows rows, std::int64_t begin, std::int64_t end, const F& body) {
+  for (std::int64_t i = begin, run = 0; i < end; i += run) {
+    const std::int64_t column = i % rows.columns;
+    run = std::min(end - i, rows.columns - column);
+    body(i, i / rows.columns * rows.step + column, run);
+  }
+}
+
+template <class T>
+KernelPtr forward(CpuPrepare& prepare) {
+  const std::int64_t n = prepare.out[0].numel();
+  const bool packed = prepare.in.size() == 1;
+  const Rows rows = rows_of(packed, prepare.out[0]);
+  return make_kernel([&pool = prepare.pool, n, packed, rows](const Launch& call) {
+    const T* gates = call.in<T>(0);
+    const T* ups = packed ? gates + rows.columns : call.in<T>(1);
+    T* results = call.out<T>();
+    auto run = [=](std::int64_t i, std::int64_t at, std::int64_t count) {
+      const T *gate = gates + at, *up = ups + at;
+      T* y = results + i;
+#pragma omp simd
+      for (std::int64_t c = 0; c < count; ++c) {
+        const float g = load(&gate[c]);
+        store(&y[c], g * sigmoid(g) * load(&up[c]));
+      }
+    };
+    parallel_for(pool, n, elements_per_task, [=](std::int64_t begin, std::int64_t end) {
+      for_each_row(rows, begin, end, run);
+    });
+  });
+}
+
+template <class T>
+KernelPtr backward(CpuPrepare& prepare) {
+  const std::int64_t n = prepare.in[0].numel();
+  const bool packed = prepare.in.size() == 2;
+  const Rows rows = rows_of(packed, prepare.in[0]);
+  return make_kernel([&pool = prepare.pool, n, packed, rows](const Launch& call) {
+    const T *grads = call.in<T>(0), *gates = call.in<T>(1);
+    const T* ups = packed ? gates + rows.columns : call.in<T>(2);
+    T* dgates = call.out<T>(0);
+    T* dups = packed ? dgates + rows.columns : call.out<T>(1);
+    auto run = [=](std::int64_t i, std::int64_t at, std::int64_t count) {
+      const T *dy = grads + i, *gate = gates + at, *up = ups + at;
+      T *dgate = dgates + at, *dup = dups + at;
+#pragma omp simd
+      for (std::int64_t c = 0; c < count; ++c) {
+        const float d = load(&dy[c]), g = load(&gate[c]);
+        const float s = sigmoid(g), silu = g * s;
+        store(&dgate[c], d * load(&up[c]) * (s + silu * (1.0f - s)));
+        store(&dup[c], d * silu);
+      }
+    };
+    parallel_for(pool, n, elements_per_task, [=](std::int64_t begin, std::int64_t end) {
+      for_each_row(rows, begin, end, run);
+    });
+  });
+}
+
+}  // namespace
+
+KernelPtr SwiGlu::cpu(CpuPrepare& prepare) const {
+  return dispatch_floating(prepare.in[0].dtype, [&]<class T>() { return forward<T>(prepare); });
+}
+
+KernelPtr SwiGluGrad::cpu(CpuPrepare& prepare) const {
+  return dispatch_floating(prepare.in[0].dtype, [&]<class T>() { return backward<T>(prepare); });
+}
+
+}  // namespace ridge

@@ -1,0 +1,134 @@
+#include "ridge/ops/swiglu.h"
+
+#include <cmath>
+
+#include "ridge/ops/check.h"
+#include "ridge/ops/grad_builder.h"
+#include "ridge/ops/op.h"
+
+namespace ridge {
+namespace {
+
+double logistic(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+TensorType half_of(std::string_view op, Types in, std::size_t i) {
+  check_min_rank(op, in, i, 1);
+  const auto dims = in[i].shape.dims();
+  if (dims.back() % 2 != 0)
+    throw ShapeError("{}: {} columns do not hold gate and up side by side: {}", op, dims.back(),
+                     list_of(in));
+  std::vector<std::int64_t> half(dims.begin(), dims.end());
+  half.back() /= 2;
+  return {in[i].dtype, Shape(half)};
+}
+
+// Where gate and up of element i of the result lie, in one packed tensor.
+struct Packed {
+  std::int64_t columns;  // of the result
+  std::int64_t gate(std::int64_t i) const { return i / columns * 2 * columns + i % columns; }
+  std::int64_t up(std::int64_t i) const { return gate(i) + columns; }
+};
+
+}  // namespace
+
+std::vector<TensorType> SwiGlu::infer(Types in) const {
+  if (in.size() != 1) check_count(name, in, 2);
+  check_dtype(name, in, 0, dtypes);
+  if (in.size() == 1) return {half_of(name, in, 0)};
+  check_same_type(name, in, 0, 1);
+  return {in[0]};
+}
+
+Cost SwiGlu::cost(Types in, Types out) const {
+  // Per element: exponential, add and divide for the sigmoid; two products.
+  return streaming_cost(5 * out[0].numel(), in, out);
+}
+
+std::vector<Value> SwiGlu::grad(GradBuilder& b) const {
+  std::vector<Value> operands{b.grad()};
+  for (std::size_t i = 0; i < b.input_count(); ++i) operands.push_back(b.input(i));
+  return b.graph().apply(SwiGluGrad{}, operands);
+}
+
+void SwiGlu::reference(ReferenceCall& call) const {
+  const bool packed = call.inputs.size() == 1;
+  const auto &x = call.inputs[0], &y = call.outputs[0];
+  const Packed at{packed ? y.shape[-1] : 1};
+  for (std::int64_t i = 0; i < y.shape.numel(); ++i) {
+    const double gate = packed ? x[at.gate(i)] : x[i];
+    const double up = packed ? x[at.up(i)] : call.inputs[1][i];
+    y[i] = gate * logistic(gate) * up;
+  }
+}
+
+std::vector<Sample<SwiGlu>> SwiGlu::samples() {
+  std::vector<Sample<SwiGlu>> samples;
+  auto separate = [&](const Shape& shape, double range) {
+    samples.push_back({{}, {{{DType::f32, shape}, -range, range}, {{DType::f32, shape}}}});
+  };
+  for (const Shape& shape : {Shape{}, Shape{1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{130, 257}})
+    separate(shape, 8.0);
+  // Far into both tails, where the exponential overflows and vanishes.
+  separate({101}, 200.0);
+  for (const Shape& shape : {Shape{2}, Shape{3, 14}, Shape{2, 5, 34}, Shape{130, 514}})
+    samples.push_back({{}, {{{DType::f32, shape}, -8.0, 8.0}}});
+  return samples;
+}
+
+std::vector<TensorType> SwiGluGrad::infer(Types in) const {
+  if (in.size() != 2) check_count(name, in, 3);
+  check_dtype(name, in, 0, dtypes);
+  if (in.size() == 3) {
+    check_same_type(name, in, 0, 1);
+    check_same_type(name, in, 0, 2);
+    return {in[1], in[2]};
+  }
+  check_type(name, in, 0, half_of(name, in, 1));
+  return {in[1]};
+}
+
+Cost SwiGluGrad::cost(Types in, Types out) const {
+  // Per element: exponential, add and divide for the sigmoid; silu; dup; dy * up, 1 - s, its
+  // product with silu, the sum with s, and dgate.
+  return streaming_cost(10 * in[0].numel(), in, out);
+}
+
+void SwiGluGrad::reference(ReferenceCall& call) const {
+  const bool packed = call.inputs.size() == 2;
+  const auto &dy = call.inputs[0], &x = call.inputs[1], &dx = call.outputs[0];
+  const Packed at{packed ? dy.shape[-1] : 1};
+  for (std::int64_t i = 0; i < dy.shape.numel(); ++i) {
+    const double gate = packed ? x[at.gate(i)] : x[i];
+    const double up = packed ? x[at.up(i)] : call.inputs[2][i];
+    const double s = logistic(gate);
+    (packed ? dx[at.gate(i)] : dx[i]) = dy[i] * up * s * (1.0 + gate * (1.0 - s));
+    (packed ? dx[at.up(i)] : call.outputs[1][i]) = dy[i] * gate * s;
+  }
+}
+
+std::vector<Sample<SwiGluGrad>> SwiGluGrad::samples() {
+  std::vector<Sample<SwiGluGrad>> samples;
+  auto separate = [&](const Shape& shape, double range) {
+    const TensorType type{DType::f32, shape};
+    samples.push_back({{}, {{type}, {type, -range, range}, {type}}});
+  };
+  for (const Shape& shape : {Shape{}, Shape{1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{130, 257}})
+    separate(shape, 8.0);
+  separate({101}, 200.0);
+  auto packed = [&](const Shape& y, const Shape& x) {
+    samples.push_back({{}, {{{DType::f32, y}}, {{DType::f32, x}, -8.0, 8.0}}});
+  };
+  packed({1}, {2});
+  packed({3, 7}, {3, 14});
+  packed({2, 5, 17}, {2, 5, 34});
+  packed({130, 257}, {130, 514});
+  return samples;
+}
+
+Value swiglu(Value gate, Value up) { return gate.graph->apply1(SwiGlu{}, {gate, up}); }
+Value swiglu(Value packed) { return packed.graph->apply1(SwiGlu{}, {packed}); }
+
+static_assert(Operator<SwiGlu> && Differentiable<SwiGlu>);
+static_assert(Operator<SwiGluGrad>);
+
+}  // namespace ridge

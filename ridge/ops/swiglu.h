@@ -1,0 +1,39 @@
+#pragma once
+
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// y = silu(gate) * up (Shazeer, 2020). Takes (gate, up) of one type, or (packed) alone: gate[.., I]
+// and up[.., I] side by side in packed[.., 2 I], gate first.
+struct SwiGlu {
+  static constexpr std::string_view name = "swiglu";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<SwiGlu>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const SwiGlu&) const = default;
+};
+
+// Takes (dy, gate, up) and gives (dgate, dup), or takes (dy, packed) and gives dpacked:
+//   dgate = dy * up * (s + silu(gate) * (1 - s)) with s = sigmoid(gate);  dup = dy * silu(gate)
+struct SwiGluGrad {
+  static constexpr std::string_view name = "swiglu_grad";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<SwiGluGrad>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const SwiGluGrad&) const = default;
+};
+
+Value swiglu(Value gate, Value up);
+Value swiglu(Value packed);
+
+}  // namespace ridge

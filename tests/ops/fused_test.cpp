@@ -1,0 +1,215 @@
+// A fused operator is the operators that it stands for: in the reference both give the same results
+// and, through autodiff, the same gradients.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "ridge/cpu/device.h"
+#include "ridge/passes/autodiff.h"
+#include "ridge/run/reference.h"
+#include "tests/ops/sample_runner.h"
+
+namespace ridge {
+namespace {
+
+using testing::Reals;
+using Build = std::function<std::vector<Value>(std::span<const Value>)>;
+
+TensorType f32(Shape shape) { return {DType::f32, shape}; }
+TensorType bf16(Shape shape) { return {DType::bf16, shape}; }
+
+// An operand without a gradient.
+struct Constant {
+  TensorType type;
+  Reals values;
+};
+
+// Takes columns [begin, begin + width) out of x[.., columns] as linear(x, it): there is no slicing.
+Constant columns_from(std::int64_t begin, std::int64_t width, std::int64_t columns) {
+  Constant pick{f32({width, columns}), Reals(static_cast<std::size_t>(width * columns))};
+  for (std::int64_t i = 0; i < width; ++i)
+    pick.values[static_cast<std::size_t>(i * columns + begin + i)] = 1.0;
+  return pick;
+}
+
+// The results of `build` and then the gradients of a weighted sum of them. It is given the operands
+// and then the constants.
+std::vector<Reals> results_and_gradients(Types in, std::span<const Constant> constants,
+                                         const Build& build) {
+  Graph graph;
+  ReferenceValues fed;
+  std::vector<Value> operands;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    operands.push_back(
+        graph.state(fmt::format("operand {}", i), in[i], Role::parameter, Init::zeros()));
+    fed[operands[i].id] = testing::sample_values({in[i]}, DType::f32, i);
+  }
+  const std::vector<Value> wrt = operands;
+  for (const Constant& constant : constants) {
+    operands.push_back(graph.input(fmt::format("constant {}", operands.size()), constant.type));
+    fed[operands.back().id] = constant.values;
+  }
+  std::vector<Value> values = build(operands);
+  Value loss;
+  for (std::size_t r = 0; r < values.size(); ++r) {
+    const TensorType type = f32(values[r].shape());
+    const Value weights = graph.input(fmt::format("weights {}", r), type);
+    fed[weights.id] = testing::sample_values({type}, DType::f32, 100 + r);
+    const Value part = sum_to(mul(cast(values[r], DType::f32), weights), {});
+    loss = loss ? add(loss, part) : part;
+  }
+  for (const Value& grad : gradients(loss, wrt)) values.push_back(grad);
+  const ReferenceValues computed = evaluate_reference(graph, fed);
+  std::vector<Reals> all;
+  for (const Value& value : values) all.push_back(computed.at(value.id));
+  return all;
+}
+
+void expect_same(const std::vector<TensorType>& in, const std::vector<Constant>& constants,
+                 const Build& fused, const Build& parts) {
+  const auto actual = results_and_gradients(in, constants, fused);
+  const auto wanted = results_and_gradients(in, constants, parts);
+  ASSERT_EQ(actual.size(), wanted.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    SCOPED_TRACE(fmt::format("value {}", i));
+    testing::expect_close(actual[i], wanted[i], {1e-12, 1e-12});
+  }
+}
+
+TEST(FusedOperators, SwiGluIsSiluTimesUp) {
+  auto parts = [](auto x) { return std::vector{mul(silu(x[0]), x[1])}; };
+  expect_same(
+      {f32({2, 3, 5}), f32({2, 3, 5})}, {}, [](auto x) { return std::vector{swiglu(x[0], x[1])}; },
+      parts);
+  expect_same(
+      {f32({2, 3, 10})}, {columns_from(0, 5, 10), columns_from(5, 5, 10)},
+      [](auto x) { return std::vector{swiglu(x[0])}; },
+      [&](auto x) {
+        return parts(std::array{linear(x[0], x[1]), linear(x[0], x[2])});
+      });
+}
+
+TEST(FusedOperators, AddRmsNormIsASumAndItsNorm) {
+  for (const TensorType& delta : {f32({3, 7}), bf16({3, 7})})
+    // Which of sum and y are used, so that each arrives at the gradient with and without the other.
+    for (const std::vector<std::size_t>& used : {std::vector<std::size_t>{0, 1}, {0}, {1}}) {
+      auto select = [&](Value sum, Value y) {
+        std::vector<Value> values;
+        for (const std::size_t u : used) values.push_back(u == 0 ? sum : y);
+        return values;
+      };
+      std::vector<TensorType> in{f32({3, 7}), delta};
+      if (used.back() == 1) in.push_back(f32({7}));
+      auto weight = [](auto x) { return x.size() > 2 ? x[2] : fill(*x[0].graph, f32({7}), 1.0f); };
+      expect_same(
+          in, {},
+          [&](auto x) {
+            const auto out = x[0].graph->apply(AddRmsNorm{.out = DType::bf16},
+                                               std::array{x[0], x[1], weight(x)});
+            return select(out[0], out[1]);
+          },
+          [&](auto x) {
+            const Value sum = add(x[0], cast(x[1], DType::f32));
+            return select(sum, cast(rms_norm(sum, weight(x)), DType::bf16));
+          });
+    }
+}
+
+TEST(FusedOperators, RmsNormRoundsItsResultAsACastDoes) {
+  auto norm = [](auto x, std::optional<DType> out) {
+    return x[0].graph->apply(RmsNorm{.out = out}, std::array{x[0], x[1]})[0];
+  };
+  expect_same(
+      {f32({3, 7}), f32({7})}, {}, [&](auto x) { return std::vector{norm(x, DType::bf16)}; },
+      [&](auto x) { return std::vector{cast(norm(x, std::nullopt), DType::bf16)}; });
+}
+
+TEST(FusedOperators, RmsNormGradTakesAGradientInBf16WhereXIsF32) {
+  CpuDevice device(2);
+  const std::vector<TensorType> in{bf16({40, 33}), f32({40, 33}), f32({33}), f32({40})};
+  std::vector<Reals> values;
+  for (std::size_t i = 0; i < in.size(); ++i)
+    values.push_back(testing::sample_values({in[i]}, in[i].dtype, i));
+  const RmsNormGrad op;
+  const std::vector<TensorType> out = op.infer(in);
+  const auto wanted = testing::run_reference(op, in, out, values);
+  const auto actual = testing::run_kernel(device, op, in, out, values);
+  for (std::size_t o = 0; o < out.size(); ++o) {
+    EXPECT_EQ(out[o].dtype, DType::f32);
+    testing::expect_close(testing::decode(actual[o], DType::f32), wanted[o],
+                          testing::tolerance_of(out[o], in));
+  }
+}
+
+TEST(FusedOperators, MaskedSoftmaxScalesAndMasks) {
+  expect_same(
+      {f32({2, 3, 9, 9})}, {},
+      [](auto x) { return std::vector{x[0].graph->apply1(MaskedSoftmax{.scale = 0.3f}, {x[0]})}; },
+      [](auto x) { return std::vector{softmax(causal_mask(scale(x[0], 0.3f)))}; });
+}
+
+// NaN beyond the diagonal reaches neither the results nor the gradient.
+TEST(FusedOperators, MaskedSoftmaxDoesNotReadTheFuture) {
+  CpuDevice device(1);
+  constexpr std::int64_t extent = 19;
+  const std::vector<TensorType> in{f32({extent, extent})}, both{in[0], in[0]};
+  Reals values = testing::sample_values({in[0]}, DType::f32, 0), poisoned = values;
+  for (std::int64_t q = 0; q < extent; ++q)
+    for (std::int64_t k = q + 1; k < extent; ++k)
+      poisoned[static_cast<std::size_t>(q * extent + k)] = std::nan("");
+  EXPECT_EQ(testing::run_kernel(device, MaskedSoftmax{}, in, in, {poisoned}),
+            testing::run_kernel(device, MaskedSoftmax{}, in, in, {values}));
+  EXPECT_EQ(testing::run_kernel(device, MaskedSoftmaxGrad{}, both, in, {poisoned, poisoned}),
+            testing::run_kernel(device, MaskedSoftmaxGrad{}, both, in, {values, values}));
+}
+
+TEST(FusedOperators, SplitHeadsTakesOutPermutesAndTurns) {
+  for (const float theta : {0.0f, 500.0f}) {
+    const HeadLayout layout{4, 2, 6, theta};
+    auto heads = [&](Value packed, Value pick, std::int64_t count, bool turns) {
+      const Value part = reshape(linear(packed, pick), {2, 5, count, 6});
+      const Value moved = permute(part, {0, 2, 1, 3});
+      return turns && theta != 0 ? rope(moved, theta) : moved;
+    };
+    expect_same(
+        {f32({2, 5, 48})},
+        {columns_from(0, 24, 48), columns_from(24, 12, 48), columns_from(36, 12, 48)},
+        [&](auto x) { return x[0].graph->apply(SplitHeads{layout}, std::array{x[0]}); },
+        [&](auto x) {
+          return std::vector{heads(x[0], x[1], 4, true), heads(x[0], x[2], 2, true),
+                             heads(x[0], x[3], 2, false)};
+        });
+  }
+}
+
+// The rotation leaves lengths, so that merging what was split gives the operand back.
+TEST(FusedOperators, MergeHeadsUndoesSplitHeads) {
+  CpuDevice device(2);
+  const HeadLayout layout{3, 1, 8, 10000.0f};
+  const std::vector<TensorType> packed{f32({2, 33, 40})};
+  const std::vector<TensorType> parts = SplitHeads{layout}.infer(packed);
+  const Reals values = testing::sample_values({packed[0]}, DType::f32, 0);
+  const auto split = testing::run_kernel(device, SplitHeads{layout}, packed, parts, {values});
+  std::vector<Reals> halves;
+  for (const auto& bytes : split) halves.push_back(testing::decode(bytes, DType::f32));
+  const auto merged = testing::run_kernel(device, MergeHeads{layout}, parts, packed, halves);
+  testing::expect_close(testing::decode(merged[0], DType::f32), values, {1e-6, 0.0});
+}
+
+TEST(FusedOperators, SplitHeadsFillsInForGradientsThatNeverArrive) {
+  const HeadLayout layout{1, 1, 4, 10000.0f};
+  expect_same(
+      {f32({1, 3, 12})}, {columns_from(4, 4, 12)},
+      [&](auto x) {
+        return std::vector{x[0].graph->apply(SplitHeads{layout}, std::array{x[0]})[1]};
+      },
+      [&](auto x) {
+        return std::vector{rope(reshape(linear(x[0], x[1]), {1, 1, 3, 4}), layout.rope_theta)};
+      });
+}
+
+}  // namespace
+}  // namespace ridge
