@@ -57,11 +57,12 @@ KernelPtr backward(CpuPrepare& prepare) {
         const T* x = logits + r * columns;
         T* dx = dlogits + r * columns;
         const float offset = lse[r];
+        // First of all, because dx may be the memory of x.
+        const float hit = scale * (vexp(load(&x[targets[r]]) - offset) - 1.0f);
 #pragma omp simd
         for (std::int64_t c = 0; c < columns; ++c)
           store(&dx[c], scale * vexp(load(&x[c]) - offset));
-        const std::int64_t target = targets[r];
-        store(&dx[target], scale * (vexp(load(&x[target]) - offset) - 1.0f));
+        store(&dx[targets[r]], hit);
       }
     });
   });

@@ -79,6 +79,10 @@ Cost CrossEntropyGrad::cost(Types in, Types out) const {
   return streaming_cost(3 * in[1].numel() + in[2].numel() + 1, in, out);
 }
 
+std::optional<Alias> CrossEntropyGrad::aliased_input(std::uint32_t, Types) const {
+  return in_place ? std::optional(Alias{1}) : std::nullopt;
+}
+
 void CrossEntropyGrad::reference(ReferenceCall& call) const {
   const auto &dloss = call.inputs[0], &logits = call.inputs[1], &targets = call.inputs[2],
              &lse = call.inputs[3];
@@ -97,11 +101,12 @@ std::vector<Sample<CrossEntropyGrad>> CrossEntropyGrad::samples() {
   for (const Shape& shape :
        {Shape{1}, Shape{1, 1}, Shape{5, 7}, Shape{2, 3, 33}, Shape{100, 257}}) {
     const TensorType logits{DType::f32, shape};
-    samples.push_back({{},
-                       {{{DType::f32, {}}, 0.5, 2.0},
-                        {logits, -4.0, 4.0},
-                        {per_row(logits, DType::i32), 0.0, static_cast<double>(shape[-1])},
-                        {per_row(logits, DType::f32), 4.0, 7.0}}});
+    for (const bool in_place : {false, true})
+      samples.push_back({{in_place},
+                         {{{DType::f32, {}}, 0.5, 2.0},
+                          {logits, -4.0, 4.0},
+                          {per_row(logits, DType::i32), 0.0, static_cast<double>(shape[-1])},
+                          {per_row(logits, DType::f32), 4.0, 7.0}}});
   }
   return samples;
 }
@@ -111,6 +116,6 @@ Value cross_entropy(Value logits, Value targets) {
 }
 
 static_assert(Operator<CrossEntropy> && Differentiable<CrossEntropy>);
-static_assert(Operator<CrossEntropyGrad>);
+static_assert(Operator<CrossEntropyGrad> && Aliasing<CrossEntropyGrad>);
 
 }  // namespace ridge

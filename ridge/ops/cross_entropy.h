@@ -21,15 +21,18 @@ struct CrossEntropy {
 };
 
 // Takes (dloss, logits, targets, lse) and gives dlogits = dloss / rows * (exp(logits - lse) -
-// onehot(target)).
+// onehot(target)). With `in_place` that is the memory of logits, which nothing may need any more.
 struct CrossEntropyGrad {
   static constexpr std::string_view name = "cross_entropy_grad";
   static constexpr DTypes dtypes = f32_and_bf16;
+
+  bool in_place = false;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<CrossEntropyGrad>> samples();
+  std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   bool operator==(const CrossEntropyGrad&) const = default;
 };

@@ -12,6 +12,7 @@
 #include "ridge/ops/layout.h"
 #include "ridge/ops/matmul.h"
 #include "ridge/ops/optimizer.h"
+#include "ridge/ops/pointwise.h"
 #include "ridge/ops/reduce.h"
 #include "ridge/ops/relu.h"
 #include "ridge/ops/rms_norm.h"
@@ -24,10 +25,11 @@
 namespace ridge {
 
 using OpVariant = std::variant<  //
-    Accumulate, AdamW, Add, AddRmsNorm, AddRmsNormGrad, Cast, CausalMask, CrossEntropy,
+    Accumulate, AdamW, AdamWAll, Add, AddRmsNorm, AddRmsNormGrad, Cast, CausalMask, CrossEntropy,
     CrossEntropyGrad, Embedding, EmbeddingGrad, Fill, GlobalNorm, MaskedSoftmax, MaskedSoftmaxGrad,
-    MatMul, MergeHeads, Mul, Permute, Relu, ReluGrad, Reshape, RmsNorm, RmsNormGrad, Rope, Scale,
-    Silu, SiluGrad, Slice, Softmax, SoftmaxGrad, SplitHeads, SumTo, SwiGlu, SwiGluGrad>;
+    MatMul, MergeHeads, Mul, Permute, Pointwise, Relu, ReluGrad, Reshape, RmsNorm, RmsNormGrad,
+    Rope, Scale, Silu, SiluGrad, Slice, Softmax, SoftmaxGrad, SplitHeads, SumTo, SwiGlu,
+    SwiGluGrad>;
 
 // A named struct, so that the graph can speak of "an operator" without knowing which there are.
 struct Op : OpVariant {

@@ -114,8 +114,80 @@ std::vector<Sample<AdamW>> AdamW::samples() {
   return samples;
 }
 
+std::vector<TensorType> AdamWAll::infer(Types in) const {
+  const std::size_t first = shared_operands();
+  if (in.size() < first + 4 || (in.size() - first) % 4 != 0)
+    throw ShapeError("adamw_all takes {} operands and 4 for each parameter: {}", first,
+                     list_of(in));
+  const std::size_t count = (in.size() - first) / 4;
+  if (!bf16_copies.empty() && bf16_copies.size() != count)
+    throw ShapeError("adamw_all: bf16_copies marks {} parameters of {}", bf16_copies.size(), count);
+  check_type(name, in, 0, {DType::f32, {3}});
+  if (first == 2) check_type(name, in, 1, {DType::f32, {}});
+  std::vector<TensorType> out;
+  for (std::size_t p = first; p < in.size(); p += 4) {
+    check_dtype(name, in, p, dtypes);
+    for (std::size_t i = 1; i < 4; ++i) check_same_type(name, in, p, p + i);
+    out.insert(out.end(), outputs_each(), in[p]);
+  }
+  for (std::size_t p = 0; p < bf16_copies.size(); ++p)
+    if (bf16_copies[p]) out.push_back({DType::bf16, in[first + 4 * p].shape});
+  return out;
+}
+
+Cost AdamWAll::cost(Types in, Types out) const {
+  std::int64_t flops = 0;
+  for (std::size_t p = shared_operands(); p < in.size(); p += 4)
+    flops += each.cost(in.subspan(p, 4), {}).flops;
+  return streaming_cost(flops, in, out);
+}
+
+std::optional<Alias> AdamWAll::aliased_input(std::uint32_t output, Types) const {
+  constexpr std::uint32_t inputs[] = {0, 2, 3, 1};
+  const std::uint32_t p = output / outputs_each();
+  if (!bf16_copies.empty() && p >= bf16_copies.size()) return std::nullopt;
+  return Alias{shared_operands() + 4 * p + inputs[output % outputs_each()]};
+}
+
+void AdamWAll::reference(ReferenceCall& call) const {
+  const std::size_t first = shared_operands(), count = (call.inputs.size() - first) / 4;
+  std::size_t copy = count * outputs_each();
+  for (std::size_t p = 0; p < count; ++p) {
+    const auto parameter = call.inputs.subspan(first + 4 * p, 4);
+    std::vector<ReferenceTensor> operands(parameter.begin(), parameter.end());
+    operands.insert(operands.end(), call.inputs.begin(), call.inputs.begin() + first);
+    const auto outputs = call.outputs.subspan(p * outputs_each(), outputs_each());
+    ReferenceCall alone{operands, outputs};
+    each.reference(alone);
+    if (zero_grad) std::ranges::fill(outputs[3].data, 0.0);
+    if (!bf16_copies.empty() && bf16_copies[p])
+      std::ranges::copy(outputs[0].data, call.outputs[copy++].data.begin());
+  }
+}
+
+std::vector<Sample<AdamWAll>> AdamWAll::samples() {
+  std::vector<Sample<AdamWAll>> samples;
+  auto add = [&](const AdamWAll& op, const std::vector<Shape>& shapes) {
+    Sample<AdamWAll> sample{op, {{{DType::f32, {3}}, 0.1, 0.9}}};
+    if (op.each.max_norm > 0) sample.inputs.push_back({{DType::f32, {}}, 0.5, 3.0});
+    for (const Shape& shape : shapes) {
+      const TensorType type{DType::f32, shape};
+      for (const double low : {-1.0, -1.0, -1.0, 0.01}) sample.inputs.push_back({type, low, 1.0});
+    }
+    samples.push_back(sample);
+  };
+  const std::vector<Shape> several{{7, 5}, {1}, {3, 20011}};
+  add({}, {{13}});
+  add({}, several);
+  add({.each = {.max_norm = 1.0}, .zero_grad = true}, several);
+  add({.zero_grad = true, .bf16_copies = {true, false, true}}, several);
+  add({.each = {.max_norm = 1.0}, .bf16_copies = {false, true, false}}, several);
+  return samples;
+}
+
 static_assert(Operator<Accumulate> && Aliasing<Accumulate>);
 static_assert(Operator<GlobalNorm>);
 static_assert(Operator<AdamW> && Aliasing<AdamW>);
+static_assert(Operator<AdamWAll> && Aliasing<AdamWAll>);
 
 }  // namespace ridge

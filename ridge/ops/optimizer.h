@@ -60,4 +60,30 @@ struct AdamW {
   bool operator==(const AdamW&) const = default;
 };
 
+// One kernel for all parameters, to the bit what AdamW does to each. Takes schedule[3], the norm if
+// max_norm is above 0, and (param, grad, exp_avg, exp_avg_sq) of every parameter. Gives (param,
+// exp_avg, exp_avg_sq) of every parameter in their memory, with `zero_grad` followed by its grad,
+// whose memory is zero after it was used: ready to accumulate. Last come new tensors: a copy,
+// rounded to bf16, of each updated parameter that `bf16_copies` marks.
+struct AdamWAll {
+  static constexpr std::string_view name = "adamw_all";
+  static constexpr DTypes dtypes = f32_only;
+
+  AdamW each;
+  bool zero_grad = false;
+  std::vector<bool> bf16_copies{};  // one entry per parameter, or empty: no copies
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<AdamWAll>> samples();
+  std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const AdamWAll&) const = default;
+
+  // The operands before those of the first parameter, and the outputs of each parameter in place.
+  std::uint32_t shared_operands() const { return each.max_norm > 0 ? 2 : 1; }
+  std::uint32_t outputs_each() const { return zero_grad ? 4 : 3; }
+};
+
 }  // namespace ridge

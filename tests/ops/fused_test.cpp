@@ -211,5 +211,77 @@ TEST(FusedOperators, SplitHeadsFillsInForGradientsThatNeverArrive) {
       });
 }
 
+using Bytes = std::vector<std::byte>;
+
+TEST(FusedOperators, AdamWAllIsAdamWOfEach) {
+  CpuDevice device(2);
+  const AdamW each{.max_norm = 1.0};
+  // The second parameter begins and ends within tasks that others share.
+  const std::vector<TensorType> parameters{f32({37}), f32({3, 20011}), f32({1}), f32({129})};
+  std::vector<TensorType> in{f32({3}), f32({})};
+  std::vector<Reals> values{{1e-2, 0.5, 0.25}, {1.75}};
+  std::vector<Bytes> wanted;
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    std::vector<TensorType> alone(4, parameters[p]);
+    std::vector<Reals> own;
+    for (std::size_t i = 0; i < 4; ++i)
+      own.push_back(
+          testing::sample_values({alone[i], i < 3 ? -1.0 : 0.01, 1.0}, DType::f32, 4 * p + i));
+    in.insert(in.end(), alone.begin(), alone.end());
+    values.insert(values.end(), own.begin(), own.end());
+    alone.insert(alone.end(), in.begin(), in.begin() + 2);
+    own.insert(own.end(), values.begin(), values.begin() + 2);
+    for (Bytes& bytes : testing::run_kernel(device, each, alone, each.infer(alone), own))
+      wanted.push_back(std::move(bytes));
+  }
+  const AdamWAll all{.each = each};
+  EXPECT_EQ(testing::run_kernel(device, all, in, all.infer(in), values), wanted);
+}
+
+TEST(FusedOperators, CrossEntropyGradInPlaceGivesTheSameBits) {
+  CpuDevice device(2);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const std::vector<TensorType> in{f32({}), {dtype, {40, 257}}, {DType::i32, {40}}, f32({40})};
+    std::vector<Reals> values;
+    for (std::size_t i = 0; i < in.size(); ++i)
+      values.push_back(testing::sample_values({in[i], 1.0, 8.0}, in[i].dtype, i));
+    const auto run = [&](CrossEntropyGrad op) {
+      return testing::run_kernel(device, op, in, op.infer(in), values);
+    };
+    EXPECT_EQ(run({.in_place = true}), run({.in_place = false}));
+  }
+}
+
+// dy * up through silu, as the gradient of a gated unit has it, on the operators' own kernels.
+TEST(FusedOperators, PointwiseGivesTheBitsOfItsSteps) {
+  CpuDevice device(2);
+  const std::vector<TensorType> three(3, f32({7, 2003}));
+  const Types two(three.data(), 2), one(three.data(), 1);
+  std::vector<Reals> x;
+  for (std::size_t i = 0; i < 3; ++i)
+    x.push_back(testing::sample_values({three[i], -4.0, 4.0}, DType::f32, i));
+  auto run = [&](const Op& op, Types in, const std::vector<Reals>& values) {
+    const auto bytes = testing::run_kernel(device, op, in, one, values);
+    return testing::decode(bytes[0], DType::f32);
+  };
+  const Reals product = run(Mul{}, two, {x[0], x[1]});
+  const Reals back = run(SiluGrad{}, two, {product, x[2]});
+  const Reals scaled = run(Scale{.factor = 0.3f}, one, {run(Silu{}, one, {x[2]})});
+  const Reals sum = run(Add{}, two, {back, scaled});
+  const Reals relu_of_sum = run(Relu{}, one, {sum});
+  const Reals wanted = run(ReluGrad{}, two, {sum, relu_of_sum});
+
+  using Code = Pointwise::Code;
+  const Pointwise fused{.steps = {{Code::mul, 0, 1},
+                                  {Code::silu_grad, 3, 2},
+                                  {Code::silu, 2},
+                                  {Code::scale, 5, 0, 0.3f},
+                                  {Code::add, 4, 6},
+                                  {Code::relu, 7},
+                                  {Code::relu_grad, 7, 8}},
+                        .results = {{9}}};
+  EXPECT_EQ(run(fused, three, x), wanted);
+}
+
 }  // namespace
 }  // namespace ridge

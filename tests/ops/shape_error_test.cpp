@@ -79,5 +79,41 @@ TEST(ShapeErrors, NormWeights) {
               AllOf(HasSubstr("rms_norm"), HasSubstr("f32[4]"), HasSubstr("f32[3]")));
 }
 
+TEST(ShapeErrors, FusedOperators) {
+  EXPECT_THAT(message_of(SwiGlu{}, {f32({2, 3})}),
+              AllOf(HasSubstr("swiglu"), HasSubstr("3 columns"), HasSubstr("f32[2, 3]")));
+  EXPECT_THAT(message_of(SwiGlu{}, {f32({2, 3}), f32({3, 2})}), HasSubstr("differ in type"));
+  EXPECT_THAT(message_of(AddRmsNorm{}, {bf16({2, 3}), f32({2, 3}), f32({3})}),
+              AllOf(HasSubstr("add_rms_norm"), HasSubstr("bf16")));
+  EXPECT_THAT(message_of(AddRmsNormGrad{}, {f32({2, 3}), f32({2, 3})}),
+              AllOf(HasSubstr("add_rms_norm_grad"), HasSubstr("5 operands")));
+  EXPECT_THAT(message_of(MaskedSoftmax{}, {f32({4, 3})}),
+              AllOf(HasSubstr("masked_softmax: 4 queries and 3 keys"), HasSubstr("f32[4, 3]")));
+  EXPECT_THAT(message_of(SplitHeads{{2, 1, 4}}, {f32({1, 3, 15})}),
+              AllOf(HasSubstr("split_heads"), HasSubstr("f32[1, 3, 15]"), HasSubstr("2 + 2 * 1")));
+  EXPECT_THAT(message_of(SplitHeads{{1, 1, 5, 1e4f}}, {f32({1, 3, 15})}), HasSubstr("pairs"));
+  const std::vector<TensorType> parts{f32({1, 2, 3, 4}), f32({1, 1, 3, 4}), f32({1, 2, 3, 4})};
+  EXPECT_THAT(message_of(MergeHeads{{2, 1, 4}}, parts),
+              AllOf(HasSubstr("merge_heads"), HasSubstr("operand 2")));
+  EXPECT_THAT(message_of(AdamWAll{}, std::vector<TensorType>(4, f32({3}))),
+              AllOf(HasSubstr("adamw_all"), HasSubstr("4 for each parameter")));
+  EXPECT_THAT(
+      message_of(AdamWAll{.bf16_copies = {true, true}}, std::vector<TensorType>(5, f32({3}))),
+      HasSubstr("2 parameters of 1"));
+}
+
+TEST(ShapeErrors, PointwisePrograms) {
+  using Code = Pointwise::Code;
+  EXPECT_THAT(message_of(Pointwise{.results = {{0}}}, {}), HasSubstr("needs operands"));
+  EXPECT_THAT(message_of(Pointwise{}, {f32({3})}), HasSubstr("results"));
+  EXPECT_THAT(message_of(Pointwise{.results = {{0}}}, {f32({3}), f32({4})}),
+              AllOf(HasSubstr("pointwise"), HasSubstr("f32[4]")));
+  // A step that uses its own result, and a result that no step computes.
+  EXPECT_THAT(message_of(Pointwise{.steps = {{Code::add, 0, 1}}, .results = {{1}}}, {f32({3})}),
+              HasSubstr("a step uses register 1 where there are 1"));
+  EXPECT_THAT(message_of(Pointwise{.steps = {{Code::relu, 0}}, .results = {{2}}}, {f32({3})}),
+              HasSubstr("a result uses register 2 where there are 2"));
+}
+
 }  // namespace
 }  // namespace ridge

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// A chain of elementwise operators in one pass: a straight-line program over registers that hold
+// one element each. The first registers are the operands, and each step adds one. All in f32: what
+// was a tensor in bf16 between two operators is not rounded any more, and a Cast is no step but the
+// dtype of an operand or a result. Has no gradient, being made from a graph that has them already.
+struct Pointwise {
+  static constexpr std::string_view name = "pointwise";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  // The operators that a step may be, each of registers a and, if it takes two operands, b.
+  enum class Code : std::uint8_t { add, mul, scale, silu, silu_grad, relu, relu_grad };
+  struct Step {
+    Code code = Code::add;
+    std::uint16_t a = 0, b = 0;
+    float factor = 1.0f;  // of scale
+    bool operator==(const Step&) const = default;
+  };
+  struct Result {
+    std::uint16_t value = 0;  // a register
+    DType dtype = DType::f32;
+    bool operator==(const Result&) const = default;
+  };
+
+  std::vector<Step> steps;
+  std::vector<Result> results;
+
+  // Takes one or more tensors of one shape; gives one of that shape for each result.
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Pointwise>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  bool operator==(const Pointwise&) const = default;
+};
+
+// How many operands a step takes: 1 or 2.
+int operand_count(Pointwise::Code code);
+
+}  // namespace ridge
