@@ -53,15 +53,17 @@ KernelPtr backward(CpuPrepare& prepare) {
     const float* lse = call.in<float>(3);
     T* dlogits = call.out<T>(0);
     parallel_for(pool, rows, rows_per_task(columns), [=](std::int64_t begin, std::int64_t end) {
+      // A variable of this function: a captured one could change with every store to dx.
+      const float factor = scale;
       for (std::int64_t r = begin; r < end; ++r) {
         const T* x = logits + r * columns;
         T* dx = dlogits + r * columns;
         const float offset = lse[r];
         // First of all, because dx may be the memory of x.
-        const float hit = scale * (vexp(load(&x[targets[r]]) - offset) - 1.0f);
+        const float hit = factor * (vexp(load(&x[targets[r]]) - offset) - 1.0f);
 #pragma omp simd
         for (std::int64_t c = 0; c < columns; ++c)
-          store(&dx[c], scale * vexp(load(&x[c]) - offset));
+          store(&dx[c], factor * vexp(load(&x[c]) - offset));
         store(&dx[targets[r]], hit);
       }
     });

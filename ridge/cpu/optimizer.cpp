@@ -86,9 +86,10 @@ std::vector<Parameter> parameters_of(const AdamWAll& op, const Launch& call) {
   return parameters;
 }
 
-// In pieces that stay in the first-level cache until the gradient is cleared and the copy is made.
+// Where more is to be done with the new values, then in pieces that are still in the first-level
+// cache.
 void update_part(const Update& update, const Parameter& x, std::int64_t begin, std::int64_t n) {
-  constexpr std::int64_t piece = 1024;
+  const std::int64_t piece = x.zeroed || x.copy ? 1024 : n;
   for (std::int64_t i = begin, end = begin + n; i < end; i += piece) {
     const std::int64_t length = std::min(piece, end - i);
     update(x.param + i, x.grad + i, x.m + i, x.v + i, x.new_param + i, x.new_m + i, x.new_v + i,
