@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <type_traits>
+#include <memory>
 
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/simd.h"
@@ -26,30 +26,34 @@ KernelPtr mask(CpuPrepare& prepare, float value) {
   });
 }
 
-// y = softmax(scale * x) of one row.
+// The widest vector there is, in floats.
+constexpr std::int64_t lanes = 16;
+
+// Scratch memory of a task for softmax_row, in floats.
+std::unique_ptr<float[]> row_scratch(std::int64_t columns) {
+  return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(columns + lanes));
+}
+
+// y = softmax(scale * x) of one row. The exponentials stay in `scratch`, because y may be too
+// coarse for them; it is filled up to whole vectors with -infinity, whose exponential is 0, because
+// a row's last few elements one by one would take as long as hundreds in vectors.
 template <class T>
-void softmax_row(const T* x, T* y, float scale, std::int64_t columns) {
+void softmax_row(const T* x, T* y, float scale, std::int64_t columns, float* scratch) {
   float max = -std::numeric_limits<float>::infinity();
 #pragma omp simd reduction(max : max)
   for (std::int64_t c = 0; c < columns; ++c) {
     const float scaled = scale * load(&x[c]);
+    scratch[c] = scaled;
     max = scaled > max ? scaled : max;
   }
+  const std::int64_t padded = (columns + lanes - 1) / lanes * lanes;
+  std::fill(scratch + columns, scratch + padded, -std::numeric_limits<float>::infinity());
   float sum = 0;
-  if constexpr (std::is_same_v<T, float>) {
 #pragma omp simd reduction(+ : sum)
-    for (std::int64_t c = 0; c < columns; ++c) sum += y[c] = vexp(scale * x[c] - max);
-    const float inverse = 1.0f / sum;
+  for (std::int64_t c = 0; c < padded; ++c) sum += scratch[c] = vexp(scratch[c] - max);
+  const float inverse = 1.0f / sum;
 #pragma omp simd
-    for (std::int64_t c = 0; c < columns; ++c) y[c] *= inverse;
-  } else {  // y cannot hold the exponentials unrounded: they are computed twice
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t c = 0; c < columns; ++c) sum += vexp(scale * load(&x[c]) - max);
-    const float inverse = 1.0f / sum;
-#pragma omp simd
-    for (std::int64_t c = 0; c < columns; ++c)
-      store(&y[c], vexp(scale * load(&x[c]) - max) * inverse);
-  }
+  for (std::int64_t c = 0; c < columns; ++c) store(&y[c], scratch[c] * inverse);
 }
 
 // dx = scale * y * (dy - sum(dy * y)) of one row.
@@ -63,6 +67,16 @@ void differentiate_row(const T* dy, const T* y, T* dx, float scale, std::int64_t
     store(&dx[c], scale * load(&y[c]) * (load(&dy[c]) - dot));
 }
 
+// Fetches the elements that row `r` + 1 sees while row r is worked on: the hardware, which expects
+// row r to go on to its end, would begin with the next row's first element only.
+template <class T>
+void prefetch_next(const T* x, std::int64_t r, std::int64_t end, std::int64_t extent) {
+  if (r + 1 == end) return;
+  const T* next = x + (r + 1) * extent;
+  for (std::int64_t i = 0; i <= (r + 1) % extent; i += 64 / static_cast<std::int64_t>(sizeof(T)))
+    __builtin_prefetch(next + i);
+}
+
 template <class T>
 KernelPtr forward(CpuPrepare& prepare) {
   const std::int64_t columns = prepare.in[0].shape[-1], rows = prepare.in[0].shape.rows();
@@ -70,8 +84,9 @@ KernelPtr forward(CpuPrepare& prepare) {
     const T* x = call.in<T>(0);
     T* y = call.out<T>(0);
     parallel_for(pool, rows, rows_per_task(columns), [=](std::int64_t begin, std::int64_t end) {
+      const auto scratch = row_scratch(columns);
       for (std::int64_t r = begin; r < end; ++r)
-        softmax_row(x + r * columns, y + r * columns, 1.0f, columns);
+        softmax_row(x + r * columns, y + r * columns, 1.0f, columns, scratch.get());
     });
   });
 }
@@ -96,9 +111,11 @@ KernelPtr masked_forward(CpuPrepare& prepare, float scale) {
     const T* x = call.in<T>(0);
     T* y = call.out<T>(0);
     parallel_for(pool, rows, rows_per_task(extent), [=](std::int64_t begin, std::int64_t end) {
+      const auto scratch = row_scratch(extent);
       for (std::int64_t r = begin; r < end; ++r) {
         const std::int64_t seen = r % extent + 1;
-        softmax_row(x + r * extent, y + r * extent, scale, seen);
+        prefetch_next(x, r, end, extent);
+        softmax_row(x + r * extent, y + r * extent, scale, seen, scratch.get());
         std::fill_n(y + r * extent + seen, extent - seen, T{});
       }
     });
@@ -114,6 +131,8 @@ KernelPtr masked_backward(CpuPrepare& prepare, float scale) {
     parallel_for(pool, rows, rows_per_task(extent), [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
         const std::int64_t seen = r % extent + 1, at = r * extent;
+        prefetch_next(dy, r, end, extent);
+        prefetch_next(y, r, end, extent);
         differentiate_row(dy + at, y + at, dx + at, scale, seen);
         std::fill_n(dx + at + seen, extent - seen, T{});
       }
