@@ -119,14 +119,21 @@ std::vector<Sample<Pointwise>> Pointwise::samples() {
                                   {Code::add, 4, 6},
                                   {Code::silu_grad, 7, 2},
                                   {Code::relu_grad, 8, 0},
-                                  {Code::mul, 9, 9}},
-                        .results = {{10}}};
+                                  {Code::mul, 9, 9},
+                                  {Code::add, 10, 4},
+                                  {Code::scale, 11, 0, 0.5f},
+                                  {Code::add, 12, 11}},
+                        .results = {{13}}};
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{130, 257}})
     add(shape, 3, chain);
   // Results of one value in both dtypes, of an operand, and of a value that later steps use.
   add({3, 700}, 2,
       {.steps = {{Code::add, 0, 1}, {Code::scale, 2, 0, 3.0f}},
        .results = {{3}, {3, DType::bf16}, {2, DType::bf16}, {2}, {2}, {0}, {1, DType::bf16}}});
+  // A result in bf16 that a later step needs unrounded.
+  add({9, 31}, 2,
+      {.steps = {{Code::mul, 0, 1}, {Code::scale, 2, 0, 3.0f}},
+       .results = {{2, DType::bf16}, {3}}});
   add({17}, 1, {.steps = {}, .results = {{0, DType::bf16}}});
   // More values alive at once than steps that could share their place.
   Pointwise wide{.steps = {}, .results = {}};

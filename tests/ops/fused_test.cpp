@@ -238,6 +238,12 @@ TEST(FusedOperators, AdamWAllIsAdamWOfEach) {
   EXPECT_EQ(testing::run_kernel(device, all, in, all.infer(in), values), wanted);
 }
 
+TEST(FusedOperators, AdamWAllUpdatesEachOperandInItsOwnMemory) {
+  const AdamWAll op{.each = {.max_norm = 1.0}, .zero_grad = true, .bf16_copies = {false, true}};
+  const std::vector<std::optional<std::uint32_t>> wanted{2, 4, 5, 3, 6, 8, 9, 7, std::nullopt};
+  for (std::uint32_t o = 0; o < wanted.size(); ++o) EXPECT_EQ(op.aliased_input(o), wanted[o]) << o;
+}
+
 TEST(FusedOperators, CrossEntropyGradInPlaceGivesTheSameBits) {
   CpuDevice device(2);
   for (const DType dtype : {DType::f32, DType::bf16}) {
