@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ridge/cpu/rotations.h"
 #include "ridge/cpu/thread_pool.h"
 #include "ridge/run/device.h"
 
@@ -29,6 +30,7 @@ class CpuDevice final : public Device {
 
  private:
   ThreadPool pool_;
+  RotationTables rotations_;
 };
 
 }  // namespace ridge

@@ -28,48 +28,36 @@ std::vector<Head> heads_of(const HeadLayout& layout) {
   return heads;
 }
 
-// Splits packed into heads, or merges heads into packed: one row of one head at a time.
-template <class T, bool split>
-struct Mover {
-  std::int64_t seq, columns, d;
-  float theta;
-  Rotations table{};
-
-  void move(const Launch& call, const Head& head, std::int64_t b, std::int64_t s) const {
-    const std::int64_t in_packed = (b * seq + s) * columns + head.column, pairs = d / 2;
-    const std::int64_t in_part = ((b * head.count + head.index) * seq + s) * d;
-    const T* from = split ? call.in<T>(0) + in_packed : call.in<T>(head.operand) + in_part;
-    T* to = split ? call.out<T>(head.operand) + in_part : call.out<T>() + in_packed;
-    if (theta != 0 && head.operand < 2)
-      rotate(from, to, table.cos.data() + s * pairs, table.sin.data() + s * pairs, pairs);
-    else
-      std::copy_n(from, d, to);
-  }
-};
-
+// Splits packed into heads, or merges heads into packed. A task takes some tokens of one sequence
+// and goes through them head by head: a head's rows lie one after another outside packed, and
+// inside it in the cache.
 template <class T, bool split>
 KernelPtr move_heads(CpuPrepare& prepare, const HeadLayout& layout) {
-  // Tokens per task. Merging, a task's part of packed should stay in the cache.
-  constexpr std::int64_t grain = 8;
   const Shape& packed = split ? prepare.in[0].shape : prepare.out[0].shape;
-  const std::int64_t batch = packed[0], seq = packed[1], blocks = (seq + grain - 1) / grain;
-  auto mover = std::make_unique<Mover<T, split>>(
-      Mover<T, split>{seq, packed[2], layout.head_dim, layout.rope_theta});
-  return make_kernel([&pool = prepare.pool, batch, seq, blocks, heads = heads_of(layout),
-                      mover = std::move(mover)](const Launch& call) {
-    // At the first launch: a kernel that is prepared for its workspace alone costs no memory.
-    if (mover->theta != 0 && mover->table.cos.empty())
-      mover->table.fill(seq, mover->d / 2, double{mover->theta}, !split);
+  const std::int64_t batch = packed[0], seq = packed[1], columns = packed[2], d = layout.head_dim;
+  const std::int64_t grain = rows_per_task(columns), blocks = (seq + grain - 1) / grain;
+  const std::int64_t pairs = d / 2;
+  const bool has_rope = layout.rope_theta != 0;
+  return make_kernel([=, &pool = prepare.pool, heads = heads_of(layout),
+                      table = has_rope ? prepare.rotations.get(layout.rope_theta, pairs, seq)
+                                       : nullptr](const Launch& call) {
+    if (table) table->fill();
     pool.run(batch * blocks, [&](std::int64_t task) {
       const std::int64_t b = task / blocks, begin = task % blocks * grain;
       const std::int64_t end = std::min(seq, begin + grain);
-      // The operands are read in the order in which they lie in memory.
-      if constexpr (split) {
-        for (std::int64_t s = begin; s < end; ++s)
-          for (const Head& head : heads) mover->move(call, head, b, s);
-      } else {
-        for (const Head& head : heads)
-          for (std::int64_t s = begin; s < end; ++s) mover->move(call, head, b, s);
+      for (const Head& head : heads) {
+        const bool turns = table && head.operand < 2;
+        for (std::int64_t s = begin; s < end; ++s) {
+          const std::int64_t in_packed = (b * seq + s) * columns + head.column;
+          const std::int64_t in_part = ((b * head.count + head.index) * seq + s) * d;
+          const T* from = split ? call.in<T>(0) + in_packed : call.in<T>(head.operand) + in_part;
+          T* to = split ? call.out<T>(head.operand) + in_part : call.out<T>() + in_packed;
+          if (turns)
+            rotate(from, to, table->cos() + s * pairs, table->sin() + s * pairs,
+                   split ? 1.0f : -1.0f, pairs);
+          else
+            std::copy_n(from, d, to);
+        }
       }
     });
   });

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "ridge/base/shape.h"
+#include "ridge/cpu/rotations.h"
 #include "ridge/cpu/thread_pool.h"
 #include "ridge/ops/kernel.h"
 
@@ -13,6 +14,7 @@ struct CpuPrepare {
   ThreadPool& pool;  // outlives the kernel
   Types in;          // valid only while preparing
   Types out;
+  RotationTables& rotations;
   // Bytes that the kernel wants at Launch::workspace, aligned to 64 bytes; not kept between
   // launches.
   std::size_t workspace = 0;

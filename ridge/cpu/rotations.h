@@ -1,43 +1,52 @@
 #pragma once
 
-// The rotary embedding's angles, and the loop that turns pairs by them.
-
-#include <cmath>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <tuple>
 #include <vector>
 
 #include "ridge/cpu/simd.h"
 
 namespace ridge {
 
-// cos and sin of every position and pair, each [positions, pairs]: in double and then rounded,
-// because a float angle of thousands of radians would be off by as much as 1e-4.
-struct Rotations {
-  std::vector<float> cos, sin;
+// cos and sin of the rotary embedding's angles s * theta^(-i / pairs), each [positions, pairs].
+class Rotations {
+ public:
+  Rotations(float theta, std::int64_t pairs, std::int64_t positions)
+      : theta_(theta), pairs_(pairs), positions_(positions) {}
 
-  void fill(std::int64_t positions, std::int64_t pairs, double theta, bool inverse) {
-    std::vector<double> frequency;
-    for (std::int64_t i = 0; i < pairs; ++i)
-      frequency.push_back(std::pow(theta, -static_cast<double>(i) / static_cast<double>(pairs)));
-    cos.reserve(static_cast<std::size_t>(positions * pairs));
-    sin.reserve(static_cast<std::size_t>(positions * pairs));
-    for (std::int64_t s = 0; s < positions; ++s)
-      for (const double f : frequency) {
-        const double angle = static_cast<double>(s) * f;
-        cos.push_back(static_cast<float>(std::cos(angle)));
-        sin.push_back(static_cast<float>(inverse ? -std::sin(angle) : std::sin(angle)));
-      }
-  }
+  // Fills the table the first time, from the launching thread alone: a kernel that is prepared for
+  // its workspace and never launched costs no memory.
+  void fill();
+  const float* cos() const { return cos_.data(); }
+  const float* sin() const { return sin_.data(); }
+
+ private:
+  float theta_;
+  std::int64_t pairs_, positions_;
+  std::vector<float> cos_, sin_;
 };
 
-template <class T>
-void rotate(const T* __restrict x, T* __restrict y, const float* cos, const float* sin,
+// The tables of one device: all kernels of the same angles share one, as long as one of them lives.
+class RotationTables {
+ public:
+  std::shared_ptr<Rotations> get(float theta, std::int64_t pairs, std::int64_t positions);
+
+ private:
+  std::map<std::tuple<float, std::int64_t, std::int64_t>, std::weak_ptr<Rotations>> tables_;
+};
+
+// Turns `pairs` consecutive pairs of x, whose cos and sin stand one after another; the other way
+// with direction -1 instead of 1. y may be x.
+template <class In, class Out>
+void rotate(const In* x, Out* y, const float* cos, const float* sin, float direction,
             std::int64_t pairs) {
 #pragma omp simd
   for (std::int64_t i = 0; i < pairs; ++i) {
-    const float x0 = load(&x[2 * i]), x1 = load(&x[2 * i + 1]);
-    store(&y[2 * i], x0 * cos[i] - x1 * sin[i]);
-    store(&y[2 * i + 1], x0 * sin[i] + x1 * cos[i]);
+    const float x0 = load(&x[2 * i]), x1 = load(&x[2 * i + 1]), turn = sin[i] * direction;
+    store(&y[2 * i], x0 * cos[i] - x1 * turn);
+    store(&y[2 * i + 1], x0 * turn + x1 * cos[i]);
   }
 }
 

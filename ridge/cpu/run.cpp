@@ -54,7 +54,7 @@ std::string CpuDevice::description() const {
 }
 
 PreparedKernel CpuDevice::prepare(const Op& op, Types in, Types out) {
-  CpuPrepare prepare{.pool = pool_, .in = in, .out = out};
+  CpuPrepare prepare{.pool = pool_, .in = in, .out = out, .rotations = rotations_};
   KernelPtr kernel = std::visit([&](const auto& o) { return o.cpu(prepare); }, op.variant());
   return {std::move(kernel), prepare.workspace};
 }
