@@ -4,6 +4,7 @@
 
 #include <variant>
 
+#include "ridge/ops/attention.h"
 #include "ridge/ops/binary.h"
 #include "ridge/ops/cross_entropy.h"
 #include "ridge/ops/embedding.h"
@@ -25,11 +26,11 @@
 namespace ridge {
 
 using OpVariant = std::variant<  //
-    Accumulate, AdamW, AdamWAll, Add, AddRmsNorm, AddRmsNormGrad, Cast, CausalMask, CrossEntropy,
-    CrossEntropyGrad, Embedding, EmbeddingGrad, Fill, GlobalNorm, MaskedSoftmax, MaskedSoftmaxGrad,
-    MatMul, MergeHeads, Mul, Permute, Pointwise, Relu, ReluGrad, Reshape, RmsNorm, RmsNormGrad,
-    Rope, Scale, Silu, SiluGrad, Slice, Softmax, SoftmaxGrad, SplitHeads, SumTo, SwiGlu,
-    SwiGluGrad>;
+    Accumulate, AdamW, AdamWAll, Add, AddRmsNorm, AddRmsNormGrad, Attention, AttentionGrad, Cast,
+    CausalMask, CrossEntropy, CrossEntropyGrad, Embedding, EmbeddingGrad, Fill, GlobalNorm,
+    MaskedSoftmax, MaskedSoftmaxGrad, MatMul, MergeHeads, Mul, Permute, Pointwise, Relu, ReluGrad,
+    Reshape, RmsNorm, RmsNormGrad, Rope, Scale, Silu, SiluGrad, Slice, Softmax, SoftmaxGrad,
+    SplitHeads, SumTo, SwiGlu, SwiGluGrad>;
 
 // A named struct, so that the graph can speak of "an operator" without knowing which there are.
 struct Op : OpVariant {
