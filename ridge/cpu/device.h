@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ridge/cpu/prepare.h"
 #include "ridge/cpu/rotations.h"
 #include "ridge/cpu/thread_pool.h"
 #include "ridge/run/device.h"
@@ -28,9 +29,18 @@ class CpuDevice final : public Device {
 
   ThreadPool& pool() { return pool_; }
 
+  // Who multiplies matrices in kernels prepared from now on; oneDNN until told. A tuner must
+  // outlive their preparation.
+  void set_products(Products products, Tuner* tuner = nullptr) {
+    products_ = products;
+    tuner_ = tuner;
+  }
+
  private:
   ThreadPool pool_;
   RotationTables rotations_;
+  Products products_ = Products::vendor;
+  Tuner* tuner_ = nullptr;
 };
 
 }  // namespace ridge

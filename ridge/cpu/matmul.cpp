@@ -1,10 +1,19 @@
 #include "ridge/ops/matmul.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "ridge/base/error.h"
+#include "ridge/cpu/gemm.h"
 #include "ridge/cpu/onednn.h"
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/simd.h"
+#include "ridge/ops/tuner.h"
 
 namespace ridge {
 namespace {
@@ -16,25 +25,91 @@ void convert(ThreadPool& pool, const From* from, To* to, std::int64_t n) {
   });
 }
 
-std::size_t padded(std::int64_t floats) {
-  return (static_cast<std::size_t>(floats) * sizeof(float) + 63) / 64 * 64;
+std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+std::size_t padded_floats(std::int64_t n) {
+  return padded(static_cast<std::size_t>(n) * sizeof(float));
 }
 
-// bf16 on a CPU that cannot multiply it: widened to f32 first, rounded after.
+// bf16 on a CPU that oneDNN cannot multiply it on: widened to f32 first, rounded after.
 KernelPtr widened_product(CpuPrepare& prepare, GemmShape shape) {
   shape.in = shape.out = DType::f32;
   const std::int64_t na = prepare.in[0].numel(), nb = prepare.in[1].numel();
   const std::int64_t nc = prepare.out[0].numel();
-  prepare.workspace = padded(na) + padded(nb) + padded(nc);
-  return make_kernel([&pool = prepare.pool, gemm = Gemm(shape), na, nb, nc](const Launch& call) {
-    auto* a = static_cast<float*>(call.workspace);
-    auto* b = a + padded(na) / sizeof(float);
-    auto* c = b + padded(nb) / sizeof(float);
-    convert(pool, call.in<BFloat16>(0), a, na);
-    convert(pool, call.in<BFloat16>(1), b, nb);
-    gemm.run(pool, a, b, c);
-    convert(pool, c, call.out<BFloat16>(), nc);
+  prepare.workspace = padded_floats(na) + padded_floats(nb) + padded_floats(nc);
+  return make_kernel(
+      [&pool = prepare.pool, gemm = make_onednn_gemm(shape), na, nb, nc](const Launch& call) {
+        auto* a = static_cast<float*>(call.workspace);
+        auto* b = a + padded_floats(na) / sizeof(float);
+        auto* c = b + padded_floats(nb) / sizeof(float);
+        convert(pool, call.in<BFloat16>(0), a, na);
+        convert(pool, call.in<BFloat16>(1), b, nb);
+        gemm->run(pool, a, b, c, nullptr);
+        convert(pool, c, call.out<BFloat16>(), nc);
+      });
+}
+
+// Operands of the true extents, to time plans with. They hold small integers: ordinary numbers,
+// neither zero nor denormal.
+class TrialOperands {
+ public:
+  TrialOperands(const GemmShape& s, std::size_t workspace)
+      : a_(filled(s.batch * s.m * s.k, s.in)),
+        b_(filled(s.batch * s.k * s.n, s.in)),
+        c_(filled(s.batch * s.m * s.n, s.out)),
+        workspace_(allocate(workspace)) {}
+
+  void run(ThreadPool& pool, const Gemm& gemm) const {
+    gemm.run(pool, a_.get(), b_.get(), c_.get(), workspace_.get());
+  }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  using Memory = std::unique_ptr<void, Free>;
+
+  static Memory allocate(std::size_t bytes) {
+    Memory memory(std::aligned_alloc(64, padded(std::max<std::size_t>(bytes, 1))));
+    if (!memory) throw OutOfMemoryError("the system has no {} bytes left to time products", bytes);
+    return memory;
+  }
+
+  static Memory filled(std::int64_t elements, DType dtype) {
+    Memory memory = allocate(static_cast<std::size_t>(elements) * size_of(dtype));
+    dispatch_floating(dtype, [&]<class T>() {
+      for (std::int64_t i = 0; i < elements; ++i)
+        store(static_cast<T*>(memory.get()) + i, static_cast<float>(i % 7 + 1));
+    });
+    return memory;
+  }
+
+  Memory a_, b_, c_, workspace_;
+};
+
+GemmPlan tuned_plan(const GemmShape& shape, ThreadPool& pool, Tuner& tuner) {
+  const std::vector<GemmPlan> plans = gemm_plans(shape);
+  std::vector<GemmPtr> gemms;
+  std::optional<TrialOperands> operands;  // made if there is anything to time
+  const std::string key = fmt::format("product {} {} oneDNN {} {}", gemm_version,
+                                      gemm_instructions(), onednn_version(), to_string(shape));
+  const std::size_t choice = tuner.choose(key, plans.size(), [&](std::size_t i) {
+    if (!operands) {
+      std::size_t workspace = 0;
+      for (const GemmPlan& plan : plans) {
+        gemms.push_back(make_gemm(shape, plan));
+        workspace = std::max(workspace, gemms.back()->workspace());
+      }
+      operands.emplace(shape, workspace);
+    }
+    operands->run(pool, *gemms[i]);
   });
+  return plans[choice];
+}
+
+GemmPlan plan_of(const GemmShape& shape, const CpuPrepare& prepare) {
+  if (prepare.products == Products::vendor) return {};
+  if (prepare.products == Products::packed || !prepare.tuner) return default_plan(shape);
+  return tuned_plan(shape, prepare.pool, *prepare.tuner);
 }
 
 }  // namespace
@@ -49,9 +124,13 @@ KernelPtr MatMul::cpu(CpuPrepare& prepare) const {
                         .trans_b = trans_b,
                         .in = prepare.in[0].dtype,
                         .out = prepare.out[0].dtype};
-  if (shape.in == DType::bf16 && !Gemm::supports_bf16()) return widened_product(prepare, shape);
-  return make_kernel([&pool = prepare.pool, gemm = Gemm(shape)](const Launch& call) {
-    gemm.run(pool, call.inputs[0], call.inputs[1], call.outputs[0]);
+  const GemmPlan plan = plan_of(shape, prepare);
+  if (plan.kind == GemmKind::onednn && shape.in == DType::bf16 && !onednn_supports_bf16())
+    return widened_product(prepare, shape);
+  GemmPtr gemm = make_gemm(shape, plan);
+  prepare.workspace = gemm->workspace();
+  return make_kernel([&pool = prepare.pool, gemm = std::move(gemm)](const Launch& call) {
+    gemm->run(pool, call.inputs[0], call.inputs[1], call.outputs[0], call.workspace);
   });
 }
 

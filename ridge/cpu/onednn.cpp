@@ -1,17 +1,17 @@
 #include "ridge/cpu/onednn.h"
 
+#include <fmt/format.h>
 #include <omp.h>
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <unordered_map>
-#include <vector>
 
 #include "ridge/base/error.h"
+#include "ridge/cpu/scratch.h"
 
 namespace ridge {
 namespace {
@@ -54,15 +54,6 @@ LeadingDims leading_dims(const GemmShape& s) {
   return {s.trans_a ? s.m : s.k, s.trans_b ? s.k : s.n, s.n};
 }
 
-// Scratch memory of the calling thread, aligned to 64 bytes: it grows to the most asked for.
-void* scratch_memory(std::size_t bytes) {
-  thread_local std::vector<std::byte> buffer;
-  if (buffer.size() < bytes + 64) buffer.resize(bytes + 64);
-  void* memory = buffer.data();
-  std::size_t space = buffer.size();
-  return std::align(64, bytes, memory, space);
-}
-
 // A prepared product of one tile. Running it is thread-safe because each thread brings its own
 // scratch memory: what the library would provide is shared by all threads that run the primitive.
 class Primitive {
@@ -77,6 +68,11 @@ class Primitive {
     c_ = memory::desc({tile.m, tile.n}, onednn_type(s.out), memory::dims{ld.c, 1});
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (s.accumulate) {
+      dnnl::post_ops sum;
+      sum.append_sum(1.0f);
+      attributes.set_post_ops(sum);
+    }
 #if DNNL_VERSION_MAJOR >= 3
     const dnnl::matmul::primitive_desc desc(cpu_engine(), a_, b_, c_, attributes);
 #else
@@ -138,48 +134,48 @@ GemmShape canonical(GemmShape s) {
   return s;
 }
 
-}  // namespace
+class OnednnGemm final : public Gemm {
+ public:
+  explicit OnednnGemm(const GemmShape& shape);
+  void run(ThreadPool& pool, const void* a, const void* b, void* c, void* workspace) const override;
 
-struct Gemm::Impl {
-  GemmShape shape;
-  Tile tile;
-  // Small products of a batch share a task, so that handing it over does not cost more than it.
-  std::int64_t batches_per_task = 1;
-  // Of the full tile and of the shorter ones at the lower, right and corner edges, indexed by
-  // [short in m][short in n].
-  std::array<std::array<std::optional<Primitive>, 2>, 2> primitives;
-
+ private:
   void run_tile(std::int64_t batch, std::int64_t i, std::int64_t j, const char* a, const char* b,
                 char* c) const;
+
+  GemmShape shape_;
+  Tile tile_;
+  // Small products of a batch share a task, so that handing it over does not cost more than it.
+  std::int64_t batches_per_task_ = 1;
+  // Of the full tile and of the shorter ones at the lower, right and corner edges, indexed by
+  // [short in m][short in n].
+  std::array<std::array<std::optional<Primitive>, 2>, 2> primitives_;
 };
 
-void Gemm::Impl::run_tile(std::int64_t batch, std::int64_t i, std::int64_t j, const char* a,
+void OnednnGemm::run_tile(std::int64_t batch, std::int64_t i, std::int64_t j, const char* a,
                           const char* b, char* c) const {
-  const GemmShape& s = shape;
+  const GemmShape& s = shape_;
   const LeadingDims ld = leading_dims(s);
   const auto in = static_cast<std::int64_t>(size_of(s.in));
   const auto out = static_cast<std::int64_t>(size_of(s.out));
   a += in * (batch * s.m * s.k + (s.trans_a ? i : i * ld.a));
   b += in * (batch * s.k * s.n + (s.trans_b ? j * ld.b : j));
   c += out * (batch * s.m * s.n + i * ld.c + j);
-  primitives[s.m - i < tile.m][s.n - j < tile.n]->run(a, b, c);
+  primitives_[s.m - i < tile_.m][s.n - j < tile_.n]->run(a, b, c);
 }
 
-Gemm::Gemm(const GemmShape& given) : impl_(std::make_unique<Impl>()) {
-  const GemmShape shape = canonical(given);
-  const Tile tile = choose_tile(shape);
-  const Tile edge{shape.m % tile.m, shape.n % tile.n};
-  impl_->shape = shape;
-  impl_->tile = tile;
+OnednnGemm::OnednnGemm(const GemmShape& shape)
+    : shape_(canonical(shape)), tile_(choose_tile(shape_)) {
+  const Tile edge{shape.m % tile_.m, shape.n % tile_.n};
   constexpr std::int64_t least_work = std::int64_t{1} << 19;  // multiply-adds
   const std::int64_t work = shape.m * shape.n * shape.k;
-  impl_->batches_per_task = std::max<std::int64_t>(1, least_work / work);
+  batches_per_task_ = std::max<std::int64_t>(1, least_work / work);
   const SingleThreaded single;
   try {
     for (int i = 0; i < 2; ++i)
       for (int j = 0; j < 2; ++j) {
-        const Tile t{i ? edge.m : tile.m, j ? edge.n : tile.n};
-        if (t.m > 0 && t.n > 0) impl_->primitives[i][j].emplace(shape, t);
+        const Tile t{i ? edge.m : tile_.m, j ? edge.n : tile_.n};
+        if (t.m > 0 && t.n > 0) primitives_[i][j].emplace(shape_, t);
       }
   } catch (const dnnl::error& error) {
     throw DeviceError("oneDNN has no product of {} into {} on this CPU: {}", name_of(shape.in),
@@ -187,26 +183,27 @@ Gemm::Gemm(const GemmShape& given) : impl_(std::make_unique<Impl>()) {
   }
 }
 
-Gemm::~Gemm() = default;
-Gemm::Gemm(Gemm&&) noexcept = default;
-
-void Gemm::run(ThreadPool& pool, const void* a, const void* b, void* c) const {
-  const GemmShape& s = impl_->shape;
-  const Tile tile = impl_->tile;
+void OnednnGemm::run(ThreadPool& pool, const void* a, const void* b, void* c, void*) const {
+  const GemmShape& s = shape_;
+  const Tile tile = tile_;
   const std::int64_t rows = (s.m + tile.m - 1) / tile.m, columns = (s.n + tile.n - 1) / tile.n;
-  const std::int64_t group = impl_->batches_per_task;
+  const std::int64_t group = batches_per_task_;
   const std::int64_t groups = (s.batch + group - 1) / group;
   pool.run(groups * rows * columns, [&](std::int64_t task) {
     const SingleThreaded single;
     const std::int64_t first = task / (rows * columns) * group;
     const std::int64_t i = task / columns % rows * tile.m, j = task % columns * tile.n;
     for (std::int64_t batch = first; batch < std::min(s.batch, first + group); ++batch)
-      impl_->run_tile(batch, i, j, static_cast<const char*>(a), static_cast<const char*>(b),
-                      static_cast<char*>(c));
+      run_tile(batch, i, j, static_cast<const char*>(a), static_cast<const char*>(b),
+               static_cast<char*>(c));
   });
 }
 
-bool Gemm::supports_bf16() {
+}  // namespace
+
+GemmPtr make_onednn_gemm(const GemmShape& shape) { return std::make_unique<OnednnGemm>(shape); }
+
+bool onednn_supports_bf16() {
   static const bool supported = [] {
     try {
       const SingleThreaded single;
@@ -218,6 +215,11 @@ bool Gemm::supports_bf16() {
     }
   }();
   return supported;
+}
+
+std::string onednn_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
 }
 
 }  // namespace ridge

@@ -54,7 +54,12 @@ std::string CpuDevice::description() const {
 }
 
 PreparedKernel CpuDevice::prepare(const Op& op, Types in, Types out) {
-  CpuPrepare prepare{.pool = pool_, .in = in, .out = out, .rotations = rotations_};
+  CpuPrepare prepare{.pool = pool_,
+                     .in = in,
+                     .out = out,
+                     .rotations = rotations_,
+                     .products = products_,
+                     .tuner = tuner_};
   KernelPtr kernel = std::visit([&](const auto& o) { return o.cpu(prepare); }, op.variant());
   return {std::move(kernel), prepare.workspace};
 }

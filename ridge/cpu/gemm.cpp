@@ -1,0 +1,113 @@
+#include "ridge/cpu/gemm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ridge/cpu/gemm_kernel.h"
+#include "ridge/cpu/gemm_packed.h"
+#include "ridge/cpu/onednn.h"
+
+namespace ridge {
+namespace {
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// How long a plan takes, in units of the time in which a core multiplies two vectors and adds them,
+// as the sum over some numbers of threads: a plan must suit whatever machine it runs on, because it
+// may not depend on it.
+double cost(const GemmShape& s, const GemmPlan& plan) {
+  // Measured on a processor with AVX-512; only their order of magnitude matters.
+  constexpr double pack_word = 0.4, read_word = 0.1, start_task = 3000, start_pass = 6000;
+  const auto columns = static_cast<double>(ceil_div(s.n, lanes) * lanes);
+  const auto k = static_cast<double>(s.k);
+  const std::int64_t row_tiles = ceil_div(s.m, plan.tile_m);
+  const std::int64_t column_tiles =
+      ceil_div(ceil_div(s.n, block_columns), ceil_div(plan.tile_n, block_columns));
+  const double rows = static_cast<double>(s.m) / static_cast<double>(row_tiles);
+  const double width = columns / static_cast<double>(column_tiles);
+  const bool once = plan.kind == GemmKind::packed;
+  const bool in_place = !once && s.in == DType::f32 && !s.trans_b && s.n <= 128;
+  const double b_word = once || in_place ? read_word : pack_word + read_word;
+  const double task = rows * width * k / static_cast<double>(lanes) + rows * k * pack_word +
+                      width * k * b_word + start_task;
+  const double tasks = static_cast<double>(s.batch * row_tiles * column_tiles);
+  double sum = 0;
+  for (const double threads : {1.0, 4.0, 8.0, 16.0}) {
+    // The last round of tasks leaves some threads idle.
+    const double rounds = std::max(tasks / threads, std::ceil(tasks / threads - 1e-9));
+    double time = task * rounds;
+    if (once) time += start_pass + static_cast<double>(s.batch) * columns * k * pack_word / threads;
+    sum += time * threads;
+  }
+  return sum;
+}
+
+// The cheapest of our own plans among those with at most `columns` columns in a tile.
+GemmPlan cheapest(const GemmShape& s, GemmKind kind, std::int64_t least_n, std::int64_t most_n) {
+  GemmPlan best;
+  double least = std::numeric_limits<double>::infinity();
+  const std::int64_t column_blocks = ceil_div(s.n, block_columns);
+  for (std::int64_t column_tiles = 1; column_tiles <= column_blocks; ++column_tiles) {
+    const std::int64_t tile_n = ceil_div(column_blocks, column_tiles) * block_columns;
+    if (tile_n > most_n) continue;
+    if (tile_n < least_n && column_tiles > 1) break;
+    for (std::int64_t row_tiles = 1; row_tiles <= ceil_div(s.m, block_rows); ++row_tiles) {
+      const GemmPlan plan{kind, ceil_div(s.m, row_tiles), tile_n};
+      // A tile's rows of A have to stay in the second-level cache.
+      if (plan.tile_m > 256) continue;
+      if (const double c = cost(s, plan); c < least) {
+        least = c;
+        best = plan;
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+std::string to_string(const GemmShape& s) {
+  const std::string out = s.out == s.in ? "" : fmt::format("->{}", name_of(s.out));
+  return fmt::format("{}{} {}x{}x{}x{} {}{}{}", name_of(s.in), out, s.batch, s.m, s.n, s.k,
+                     s.trans_a ? 't' : 'n', s.trans_b ? 't' : 'n', s.accumulate ? " +=" : "");
+}
+
+std::string to_string(const GemmPlan& plan) {
+  if (plan.kind == GemmKind::onednn) return "onednn";
+  return fmt::format("{} {}x{}", plan.kind == GemmKind::packed ? "packed" : "local", plan.tile_m,
+                     plan.tile_n);
+}
+
+std::string_view gemm_instructions() {
+  if (lanes == 16) return has_bf16_pairs ? "avx512+bf16" : "avx512";
+  return lanes == 8 ? "avx2" : "baseline";
+}
+
+GemmPtr make_gemm(const GemmShape& shape, const GemmPlan& plan) {
+  return plan.kind == GemmKind::onednn ? make_onednn_gemm(shape) : make_packed_gemm(shape, plan);
+}
+
+GemmPlan default_plan(const GemmShape& shape) {
+  const std::int64_t any = std::numeric_limits<std::int64_t>::max();
+  const GemmPlan packed = cheapest(shape, GemmKind::packed, 128, 1024);
+  const GemmPlan local = cheapest(shape, GemmKind::local, 128, any);
+  return cost(shape, local) < cost(shape, packed) ? local : packed;
+}
+
+std::vector<GemmPlan> gemm_plans(const GemmShape& shape) {
+  std::vector<GemmPlan> plans{default_plan(shape)};
+  auto add = [&](const GemmPlan& plan) {
+    if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(plan);
+  };
+  if (shape.in == DType::f32 || onednn_supports_bf16()) add({});
+  for (const auto& [least, most] :
+       {std::pair<std::int64_t, std::int64_t>{64, 128}, {129, 256}, {257, 512}, {513, 1024}})
+    for (const GemmKind kind : {GemmKind::packed, GemmKind::local})
+      if (const GemmPlan plan = cheapest(shape, kind, least, most); plan.tile_m > 0) add(plan);
+  return plans;
+}
+
+}  // namespace ridge

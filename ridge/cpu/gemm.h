@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ridge/base/dtype.h"
+#include "ridge/cpu/thread_pool.h"
+
+namespace ridge {
+
+// A batch of products C[m, n] = A[m, k] B[k, n] of dense row-major matrices, where A is stored as
+// [k, m] if trans_a and B as [n, k] if trans_b. Sums are f32 whatever the operands are.
+struct GemmShape {
+  std::int64_t batch = 1, m = 0, n = 0, k = 0;
+  bool trans_a = false, trans_b = false;
+  DType in = DType::f32, out = DType::f32;
+  bool accumulate = false;  // C += A B, rounded to `out` once; otherwise C is overwritten
+};
+
+// "f32 1x1024x512x256 nt": batch, m, n, k, and whether A and B are stored transposed; with the
+// output's dtype where it is another, and "+=" where the product is added.
+std::string to_string(const GemmShape& shape);
+
+enum class GemmKind : std::uint8_t {
+  onednn,  // oneDNN's product, a call for each tile, each of which packs its part of B
+  packed,  // our own: B is packed once for the whole product, then shared by all tiles
+  local,   // our own: each tile reads B where it lies, or packs the part it needs
+};
+
+// A way to compute a product. The bits of a result do not depend on the number of threads, nor on
+// whether the plan is packed or local, nor on the plan's tiles: our own sums run over k in an order
+// that the shape alone decides. oneDNN's results differ in rounding from ours.
+struct GemmPlan {
+  GemmKind kind = GemmKind::onednn;
+  // What one task computes of C, at most; oneDNN chooses its own.
+  std::int64_t tile_m = 0, tile_n = 0;
+  bool operator==(const GemmPlan&) const = default;
+};
+
+std::string to_string(const GemmPlan& plan);  // "packed 128x256"
+
+// Increased whenever a plan comes to mean something else: what was measured before is then void.
+inline constexpr int gemm_version = 1;
+
+// The instruction set that our own products were compiled for: "avx512+bf16", "avx2", "baseline".
+std::string_view gemm_instructions();
+
+// The plan that a model of costs likes best, among those of our own products. It times nothing.
+GemmPlan default_plan(const GemmShape& shape);
+
+// The few plans worth timing; the default plan is the first.
+std::vector<GemmPlan> gemm_plans(const GemmShape& shape);
+
+// A prepared product.
+class Gemm {
+ public:
+  virtual ~Gemm() = default;
+  // Bytes that run() wants at `workspace`, aligned to 64.
+  virtual std::size_t workspace() const { return 0; }
+  virtual void run(ThreadPool& pool, const void* a, const void* b, void* c,
+                   void* workspace) const = 0;
+};
+
+using GemmPtr = std::unique_ptr<Gemm>;
+
+// DeviceError if oneDNN is asked for and has no such product on this CPU.
+GemmPtr make_gemm(const GemmShape& shape, const GemmPlan& plan);
+
+}  // namespace ridge

@@ -1,0 +1,78 @@
+#pragma once
+
+// The innermost part of our products: what the rest of ridge/cpu/gemm* hands it is packed into
+// words of 32 bits, each a float or a pair of bf16 values that follow each other along k.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ridge/base/dtype.h"
+
+namespace ridge {
+
+// Words per vector register, and the rows and columns of C whose sums the registers hold: 28 of the
+// 32 of AVX-512 (whose instructions fetch a factor from memory), 12 of 16 of AVX2, 8 of 16 of SSE2
+// (which needs a register for each product). The rows fit a vector, which packing relies on.
+#if defined(__AVX512F__)
+inline constexpr std::int64_t lanes = 16, block_rows = 14;
+#elif defined(__AVX2__) && defined(__FMA__)
+inline constexpr std::int64_t lanes = 8, block_rows = 6;
+#else
+inline constexpr std::int64_t lanes = 4, block_rows = 4;
+#endif
+inline constexpr std::int64_t block_columns = 2 * lanes;
+
+// Whether pairs of bf16 are multiplied as such; where not, packing widens them to floats.
+#if defined(__AVX512BF16__)
+inline constexpr bool has_bf16_pairs = true;
+#else
+inline constexpr bool has_bf16_pairs = false;
+#endif
+
+// What the words of a product are made from.
+enum class Words : std::uint8_t { floats, widened_bf16, bf16_pairs };
+
+constexpr Words words_of(DType in) {
+  if (in == DType::f32) return Words::floats;
+  return has_bf16_pairs ? Words::bf16_pairs : Words::widened_bf16;
+}
+
+// Values of k that one word holds.
+constexpr std::int64_t k_per_word(Words words) { return words == Words::bf16_pairs ? 2 : 1; }
+
+// One block of C: c[i, j] (+)= sum over steps of a[step, i] * b[step, j], in the order of the
+// steps, in one chain of fused multiply-adds where the processor has them. So the bits of an
+// element depend on the steps alone, not on its place in a block or the extents of one.
+struct BlockProduct {
+  std::int64_t rows = 0;     // 1 to block_rows
+  std::int64_t columns = 0;  // 1 to block_columns
+  std::int64_t steps = 0;
+  const float* a = nullptr;  // words [steps, lanes], of which the first `rows` are read
+  // Words [steps, block_columns], of which the columns rounded up to whole vectors are read, with
+  // `b_stride` words from one step to the next.
+  const float* b = nullptr;
+  std::int64_t b_stride = block_columns;
+  float* c = nullptr;
+  std::int64_t c_stride = 0;
+  bool accumulate = false;  // adds to c; otherwise c is overwritten
+};
+
+void multiply_block(Words words, const BlockProduct& block);
+
+// A part of a stored matrix, which is to be packed into words [steps, width]: `width` of its rows
+// or columns side by side, at each value of k.
+struct PackSource {
+  const void* data = nullptr;  // at the part's first element
+  std::int64_t stride = 0;     // elements from one stored row to the next
+  bool k_runs_along_rows = false;
+  std::int64_t width = 0;
+  std::int64_t k = 0;
+  std::int64_t readable = 0;  // elements from `data` to the end of the matrix
+};
+
+// Overwrites `words` [ceil(k / k_per_word), padded_width], a multiple of the lanes. What is missing
+// in the last pair of an odd k becomes 0; columns beyond `width` become anything, but nothing
+// beyond the matrix is read.
+void pack(Words kind, const PackSource& source, std::int64_t padded_width, float* words);
+
+}  // namespace ridge

@@ -1,0 +1,273 @@
+// Products of integers small enough that every sum is exact, and every result exact in its dtype:
+// no plan has rounding to hide behind. Operands end where the memory does that a sanitizer guards,
+// and C stands between guards of our own.
+
+#include "ridge/cpu/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "ridge/base/random.h"
+#include "ridge/cpu/gemm_kernel.h"
+#include "ridge/cpu/simd.h"
+
+namespace ridge {
+namespace {
+
+// A matrix of either dtype in memory of its exact size.
+class Matrix {
+ public:
+  Matrix(std::int64_t elements, DType dtype)
+      : dtype_(dtype), bytes_(static_cast<std::size_t>(elements) * size_of(dtype)) {}
+
+  void* data() { return bytes_.data(); }
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+  std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size() / size_of(dtype_)); }
+  float get(std::int64_t i) const {
+    return dispatch_floating(dtype_, [&]<class T>() {
+      T value;
+      std::memcpy(&value, bytes_.data() + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
+      return load(&value);
+    });
+  }
+  void set(std::int64_t i, float x) {
+    dispatch_floating(dtype_, [&]<class T>() {
+      T value;
+      store(&value, x);
+      std::memcpy(bytes_.data() + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
+    });
+  }
+  // Integers in [-bound, bound], or reals of a standard normal distribution at a bound of 0.
+  void fill(std::uint64_t stream, int bound) {
+    std::vector<float> values(static_cast<std::size_t>(size()));
+    fill_normal(values, 1.0f, 1, stream, 0);
+    for (std::int64_t i = 0; i < size(); ++i) {
+      const float x = values[static_cast<std::size_t>(i)];
+      set(i, bound == 0 ? x : static_cast<float>(static_cast<int>(x * 1000) % (bound + 1)));
+    }
+  }
+
+ private:
+  DType dtype_;
+  std::vector<std::byte> bytes_;
+};
+
+struct Operands {
+  explicit Operands(const GemmShape& s, int bound)
+      : a(s.batch * s.m * s.k, s.in), b(s.batch * s.k * s.n, s.in), c(s.batch * s.m * s.n, s.out) {
+    a.fill(1, bound);
+    b.fill(2, bound);
+    c.fill(3, bound);
+  }
+  Matrix a, b, c;
+};
+
+std::vector<float> expected(const GemmShape& s, const Operands& o) {
+  std::vector<float> result;
+  for (std::int64_t batch = 0; batch < s.batch; ++batch)
+    for (std::int64_t i = 0; i < s.m; ++i)
+      for (std::int64_t j = 0; j < s.n; ++j) {
+        float sum = s.accumulate ? o.c.get((batch * s.m + i) * s.n + j) : 0;
+        for (std::int64_t l = 0; l < s.k; ++l)
+          sum += o.a.get(batch * s.m * s.k + (s.trans_a ? l * s.m + i : i * s.k + l)) *
+                 o.b.get(batch * s.k * s.n + (s.trans_b ? j * s.k + l : l * s.n + j));
+        result.push_back(sum);
+      }
+  return result;
+}
+
+// C after the product, from a pool of `threads`. What lies before and after C must be as it was.
+Matrix run(const GemmShape& s, const GemmPlan& plan, Operands& o, int threads) {
+  constexpr std::size_t guard = 256;
+  const std::size_t bytes = o.c.bytes().size();
+  std::vector<std::byte> guarded(bytes + 2 * guard, std::byte{0x5A});
+  std::memcpy(guarded.data() + guard, o.c.data(), bytes);
+  ThreadPool pool(threads);
+  const GemmPtr gemm = make_gemm(s, plan);
+  // Whatever the workspace holds before must not show.
+  std::vector<float> workspace(gemm->workspace() / sizeof(float) + 32, 1e30f);
+  void* aligned = workspace.data();
+  std::size_t space = workspace.size() * sizeof(float);
+  EXPECT_NE(std::align(64, gemm->workspace(), aligned, space), nullptr);
+  gemm->run(pool, o.a.data(), o.b.data(), guarded.data() + guard, aligned);
+  for (std::size_t i = 0; i < guard; ++i) {
+    EXPECT_EQ(guarded[i], std::byte{0x5A}) << "before C";
+    EXPECT_EQ(guarded[guard + bytes + i], std::byte{0x5A}) << "behind C";
+  }
+  Matrix c(o.c.size(), s.out);
+  std::memcpy(c.data(), guarded.data() + guard, bytes);
+  return c;
+}
+
+void expect_exact(const GemmShape& s, const GemmPlan& plan, Operands& operands,
+                  const std::vector<float>& values) {
+  SCOPED_TRACE(to_string(s) + ", " + to_string(plan));
+  const Matrix c = run(s, plan, operands, 2);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    ASSERT_EQ(c.get(static_cast<std::int64_t>(i)), values[i]) << "element " << i;
+}
+
+// Plans of our own whose tiles cut the shape at odd places, whatever suits it.
+std::vector<GemmPlan> all_plans(const GemmShape& s) {
+  std::vector<GemmPlan> plans = gemm_plans(s);
+  for (const GemmKind kind : {GemmKind::packed, GemmKind::local})
+    for (const auto& [m, n] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {31, 40}, {5000, 5000}})
+      plans.push_back({kind, m, n});
+  return plans;
+}
+
+void expect_exact_in_all_layouts(GemmShape s, int bound) {
+  for (const bool trans_a : {false, true})
+    for (const bool trans_b : {false, true})
+      for (const bool accumulate : {false, true}) {
+        s.trans_a = trans_a, s.trans_b = trans_b, s.accumulate = accumulate;
+        Operands operands(s, bound);
+        const std::vector<float> values = expected(s, operands);
+        for (const GemmPlan& plan : all_plans(s)) expect_exact(s, plan, operands, values);
+      }
+}
+
+// Every extent in each role, in blocks, vectors and tiles of any instruction set and beside them.
+const std::vector<GemmShape> shapes = {
+    {.m = 1, .n = 1, .k = 1},
+    {.m = 7, .n = 17, .k = 1},
+    {.m = 17, .n = 1, .k = 33},
+    {.m = 1, .n = 100, .k = 64},
+    {.m = 33, .n = 7, .k = 100},
+    {.m = 64, .n = 64, .k = 64},
+    {.m = 100, .n = 33, .k = 17},
+    {.m = 15, .n = 513, .k = 7},
+    {.m = 129, .n = 31, .k = 2},
+    {.batch = 5, .m = 7, .n = 33, .k = 17},
+    {.batch = 3, .m = 33, .n = 16, .k = 9},
+};
+
+TEST(Gemm, IsExactInF32) {
+  for (const GemmShape& s : shapes) expect_exact_in_all_layouts(s, 8);
+}
+
+TEST(Gemm, IsExactInBf16IntoF32) {
+  for (GemmShape s : shapes) {
+    s.in = DType::bf16;
+    expect_exact_in_all_layouts(s, 8);
+  }
+}
+
+// |sum| <= 1 + 100, and bf16 holds the integers up to 256.
+TEST(Gemm, IsExactInBf16) {
+  for (GemmShape s : shapes) {
+    s.in = s.out = DType::bf16;
+    expect_exact_in_all_layouts(s, 1);
+  }
+}
+
+// Several blocks of k, the last of an odd number of values, and several groups of columns.
+TEST(Gemm, IsExactOverManyBlocksOfK) {
+  for (const GemmShape& extents :
+       {GemmShape{.m = 31, .n = 70, .k = 1601}, GemmShape{.batch = 2, .m = 20, .n = 40, .k = 769},
+        GemmShape{.m = 15, .n = 800, .k = 385}}) {
+    GemmShape s = extents;
+    expect_exact_in_all_layouts(s, 4);
+    s.in = DType::bf16;
+    expect_exact_in_all_layouts(s, 4);
+  }
+}
+
+TEST(Gemm, AddsToBf16SumsOfManyBlocksRoundedOnce) {
+  // 256 + 1 + 1 in bf16: rounded once it is 258, rounded after each addition 256.
+  const std::int64_t k = 2048;
+  const GemmShape s{
+      .m = 3, .n = 5, .k = k, .in = DType::bf16, .out = DType::bf16, .accumulate = true};
+  Operands o(s, 1);
+  for (std::int64_t i = 0; i < o.a.size(); ++i) o.a.set(i, i % k == 0 || i % k == k - 1 ? 1 : 0);
+  for (std::int64_t i = 0; i < o.b.size(); ++i) o.b.set(i, 1);
+  for (std::int64_t i = 0; i < o.c.size(); ++i) o.c.set(i, 256);
+  for (const GemmKind kind : {GemmKind::packed, GemmKind::local}) {
+    const Matrix c = run(s, {kind, 2, 32}, o, 1);
+    for (std::int64_t i = 0; i < c.size(); ++i) EXPECT_EQ(c.get(i), 258.0f);
+  }
+}
+
+// NaN in one row of A must reach that row of C and no other, though blocks are padded with what
+// happens to lie beside them.
+TEST(Gemm, PaddingStaysInPadding) {
+  for (const DType in : {DType::f32, DType::bf16})
+    for (const bool trans : {false, true}) {
+      const GemmShape s{.m = 29, .n = 37, .k = 11, .trans_a = trans, .trans_b = trans, .in = in};
+      Operands o(s, 2);
+      const std::int64_t bad = 13;
+      for (std::int64_t l = 0; l < s.k; ++l)
+        o.a.set(trans ? l * s.m + bad : bad * s.k + l, std::numeric_limits<float>::quiet_NaN());
+      for (const GemmPlan& plan : all_plans(s)) {
+        const Matrix c = run(s, plan, o, 1);
+        for (std::int64_t i = 0; i < c.size(); ++i)
+          ASSERT_EQ(std::isnan(c.get(i)), i / s.n == bad) << to_string(plan) << " element " << i;
+      }
+    }
+}
+
+const std::vector<GemmShape> rounding_shapes = {
+    {.m = 130, .n = 200, .k = 900, .trans_b = true},
+    {.m = 65, .n = 129, .k = 513, .trans_a = true},
+    {.batch = 9, .m = 33, .n = 48, .k = 40},
+    {.m = 40, .n = 100, .k = 1700, .trans_b = true, .in = DType::bf16, .out = DType::bf16},
+};
+
+TEST(Gemm, BitsDoNotDependOnTheNumberOfThreads) {
+  for (const GemmShape& s : rounding_shapes) {
+    Operands o(s, 0);
+    for (const GemmPlan& plan : all_plans(s)) {
+      const Matrix one = run(s, plan, o, 1);
+      for (const int threads : {2, 3, 7})
+        EXPECT_EQ(run(s, plan, o, threads).bytes(), one.bytes())
+            << to_string(s) << ", " << to_string(plan) << ", " << threads << " threads";
+    }
+  }
+}
+
+TEST(Gemm, BitsOfOurOwnDoNotDependOnThePlan) {
+  for (const GemmShape& s : rounding_shapes) {
+    Operands o(s, 0);
+    const Matrix reference = run(s, default_plan(s), o, 1);
+    for (const GemmPlan& plan : all_plans(s)) {
+      if (plan.kind == GemmKind::onednn) continue;
+      EXPECT_EQ(run(s, plan, o, 2).bytes(), reference.bytes())
+          << to_string(s) << ", " << to_string(plan);
+    }
+  }
+}
+
+TEST(GemmPlans, AreFewDistinctAndBeginWithTheDefault) {
+  for (const GemmShape& s :
+       {GemmShape{.m = 1, .n = 1, .k = 1}, GemmShape{.m = 1024, .n = 512, .k = 256},
+        GemmShape{.batch = 64, .m = 128, .n = 128, .k = 32},
+        GemmShape{.m = 4096, .n = 50257, .k = 768, .trans_b = true}}) {
+    const std::vector<GemmPlan> plans = gemm_plans(s);
+    EXPECT_EQ(plans.front(), default_plan(s));
+    EXPECT_LE(plans.size(), 10u);
+    EXPECT_GE(plans.size(), 2u);
+    for (std::size_t i = 0; i < plans.size(); ++i)
+      for (std::size_t j = 0; j < i; ++j) EXPECT_FALSE(plans[i] == plans[j]) << to_string(s);
+  }
+}
+
+// A product that four threads share has at least one tile for each.
+TEST(GemmPlans, DefaultGivesFourThreadsWork) {
+  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1024, 256, 256},
+                                {256, 256, 1024},
+                                {1024, 1000, 256},
+                                {512, 2048, 4096}}) {
+    const GemmPlan plan = default_plan({.m = m, .n = n, .k = k});
+    EXPECT_GE(((m + plan.tile_m - 1) / plan.tile_m) * ((n + plan.tile_n - 1) / plan.tile_n), 4);
+  }
+}
+
+}  // namespace
+}  // namespace ridge

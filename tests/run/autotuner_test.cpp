@@ -1,0 +1,258 @@
+// Candidates are told apart by how long they spin, by a factor of ten and more: no test measures
+// anything finer.
+
+#include "ridge/run/autotuner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "ridge/base/error.h"
+#include "ridge/base/file.h"
+#include "ridge/cpu/device.h"
+#include "ridge/ops/op.h"
+#include "tests/base/temporary_directory.h"
+#include "tests/ops/sample_runner.h"
+
+namespace ridge {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Work of which candidate `fast` takes next to nothing and any other half a millisecond.
+struct Work {
+  std::size_t fast = 0;
+  int runs = 0;
+
+  std::function<void(std::size_t)> function() {
+    return [this](std::size_t i) {
+      ++runs;
+      const auto until =
+          std::chrono::steady_clock::now() + std::chrono::microseconds(i == fast ? 0 : 500);
+      while (std::chrono::steady_clock::now() < until) {
+      }
+    };
+  }
+};
+
+Autotuner::Options options(const std::filesystem::path& cache, std::string hardware = "cpu a") {
+  return {.cache = cache, .hardware = std::move(hardware), .seconds_per_search = 0.02};
+}
+
+std::size_t choose(Autotuner& tuner, std::string_view key, std::size_t fast,
+                   std::size_t candidates = 3) {
+  Work work{fast};
+  return tuner.choose(key, candidates, work.function());
+}
+
+TEST(Autotuner, ChoosesTheFastestOnceForEachKey) {
+  Autotuner tuner(options({}));
+  Work work{2};
+  EXPECT_EQ(tuner.choose("x", 4, work.function()), 2u);
+  const int runs = work.runs;
+  EXPECT_GE(runs, 8);
+  EXPECT_EQ(tuner.choose("x", 4, work.function()), 2u);
+  EXPECT_EQ(work.runs, runs);
+  EXPECT_EQ(choose(tuner, "y", 1), 1u);
+  EXPECT_EQ(tuner.searched(), 2);
+  EXPECT_EQ(tuner.cached(), 1);
+  EXPECT_TRUE(tuner.warnings().empty());
+}
+
+TEST(Autotuner, NeedsNoTimingForOneCandidate) {
+  Autotuner tuner(options({}));
+  Work work;
+  EXPECT_EQ(tuner.choose("x", 1, work.function()), 0u);
+  EXPECT_EQ(work.runs, 0);
+  EXPECT_THROW(tuner.choose("x", 0, work.function()), UsageError);
+}
+
+TEST(Autotuner, AnnouncesEachSearch) {
+  std::vector<std::string> log;
+  auto with_log = options({});
+  with_log.log = [&](std::string_view key, int number) {
+    log.push_back(std::to_string(number) + " " + std::string(key));
+  };
+  Autotuner tuner(with_log);
+  choose(tuner, "a", 0);
+  choose(tuner, "a", 0);
+  choose(tuner, "b", 0);
+  EXPECT_THAT(log, ElementsAre("1 a", "2 b"));
+}
+
+TEST(AutotunerCache, SecondStartSearchesNothing) {
+  const TemporaryDirectory directory;
+  const auto cache = directory.path / "new" / "tuning.json";
+  {
+    Autotuner tuner(options(cache));
+    EXPECT_EQ(choose(tuner, "x", 2), 2u);
+    EXPECT_EQ(choose(tuner, "y", 1), 1u);
+  }
+  const std::string saved = read_text_file(cache, 10000);
+  Autotuner tuner(options(cache));
+  // Another candidate is the fastest now, but the choice stands.
+  EXPECT_EQ(choose(tuner, "x", 0), 2u);
+  EXPECT_EQ(choose(tuner, "y", 0), 1u);
+  EXPECT_EQ(tuner.searched(), 0);
+  EXPECT_EQ(tuner.cached(), 2);
+  EXPECT_EQ(read_text_file(cache, 10000), saved);
+}
+
+TEST(AutotunerCache, HoldsForItsHardwareAndCandidatesOnly) {
+  const TemporaryDirectory directory;
+  const auto cache = directory.path / "tuning.json";
+  Autotuner a(options(cache, "cpu a"));
+  EXPECT_EQ(choose(a, "x", 2), 2u);
+  Autotuner b(options(cache, "cpu b"));
+  EXPECT_EQ(choose(b, "x", 1), 1u);
+  EXPECT_EQ(b.searched(), 1);
+  // Four candidates are not the three that were timed.
+  Autotuner c(options(cache, "cpu a"));
+  EXPECT_EQ(choose(c, "x", 0, 4), 0u);
+  EXPECT_EQ(c.searched(), 1);
+  Autotuner again(options(cache, "cpu b"));
+  EXPECT_EQ(choose(again, "x", 0), 1u);
+  EXPECT_EQ(again.searched(), 0);
+}
+
+TEST(AutotunerCache, DamagedFilesAreReportedOnceAndReplaced) {
+  const TemporaryDirectory directory;
+  const auto cache = directory.path / "tuning.json";
+  for (const std::string text :
+       {"", "{", "[1, 2]", R"({"format": "ridge tuning cache", "version": 9, "choices": {}})",
+        R"({"format": "ridge tuning cache", "version": 1, "choices": {"cpu a": {"x": 3}}})",
+        R"({"format": "ridge tuning cache", "version": 1, "choices": {"cpu a": {"x":
+            {"candidate": 3, "of": 3, "seconds": 1}}}})",
+        "\xff\xfe"}) {
+    SCOPED_TRACE(text);
+    std::ofstream(cache) << text;
+    Autotuner tuner(options(cache));
+    EXPECT_EQ(choose(tuner, "x", 1), 1u);
+    EXPECT_EQ(choose(tuner, "y", 2), 2u);
+    EXPECT_THAT(tuner.warnings(), ElementsAre(HasSubstr("is damaged")));
+    Autotuner next(options(cache));
+    EXPECT_EQ(choose(next, "x", 0), 1u);
+    EXPECT_EQ(choose(next, "y", 0), 2u);
+    EXPECT_TRUE(next.warnings().empty());
+  }
+}
+
+TEST(AutotunerCache, TuningGoesOnWhereNothingCanBeWritten) {
+  const TemporaryDirectory directory;
+  std::ofstream(directory.path / "file") << "no directory";
+  Autotuner tuner(options(directory.path / "file" / "tuning.json"));
+  EXPECT_EQ(choose(tuner, "x", 1), 1u);
+  EXPECT_EQ(choose(tuner, "y", 2), 2u);
+  EXPECT_EQ(choose(tuner, "x", 0), 1u);
+  EXPECT_THAT(tuner.warnings(), ElementsAre(HasSubstr("without a cache")));
+}
+
+TEST(AutotunerCache, ADirectoryInItsPlaceIsReported) {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directory(directory.path / "tuning.json");
+  Autotuner tuner(options(directory.path / "tuning.json"));
+  EXPECT_EQ(choose(tuner, "x", 1), 1u);
+  EXPECT_EQ(tuner.searched(), 1);
+  EXPECT_FALSE(tuner.warnings().empty());
+}
+
+TEST(AutotunerCache, WhoSavesFirstDecidesForAll) {
+  const TemporaryDirectory directory;
+  const auto cache = directory.path / "tuning.json";
+  Autotuner first(options(cache)), second(options(cache));
+  EXPECT_EQ(choose(first, "x", 2), 2u);
+  // It has read the cache before, finds candidate 1 the fastest, and yields.
+  EXPECT_EQ(choose(second, "x", 1), 2u);
+  EXPECT_EQ(second.searched(), 1);
+  EXPECT_EQ(choose(second, "x", 1), 2u);
+}
+
+// Processes that save at the same time lose none of each other's choices.
+TEST(AutotunerCache, SurvivesManyProcessesAtOnce) {
+  const TemporaryDirectory directory;
+  const auto cache = directory.path / "tuning.json";
+  constexpr int processes = 4, keys = 12;
+  std::vector<pid_t> children;
+  for (int p = 0; p < processes; ++p) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      auto quick = options(cache);
+      quick.seconds_per_search = 0;
+      Autotuner tuner(quick);
+      for (int k = 0; k < keys; ++k)
+        tuner.choose(std::to_string(p) + "/" + std::to_string(k), 2, [](std::size_t) {});
+      ::_exit(tuner.warnings().empty() ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  Autotuner tuner(options(cache));
+  for (int p = 0; p < processes; ++p)
+    for (int k = 0; k < keys; ++k)
+      tuner.choose(std::to_string(p) + "/" + std::to_string(k), 2, [](std::size_t) {});
+  EXPECT_EQ(tuner.searched(), 0);
+  EXPECT_EQ(tuner.cached(), processes * keys);
+}
+
+TEST(AutotunerCache, LivesWhereTheUserSays) {
+  const auto with = [](const char* xdg, const char* home) {
+    xdg ? ::setenv("XDG_CACHE_HOME", xdg, 1) : ::unsetenv("XDG_CACHE_HOME");
+    home ? ::setenv("HOME", home, 1) : ::unsetenv("HOME");
+    return default_tuning_cache();
+  };
+  const std::string home = ::getenv("HOME") ? ::getenv("HOME") : "";
+  const char* xdg_before = ::getenv("XDG_CACHE_HOME");
+  const std::string xdg = xdg_before ? xdg_before : "";
+  EXPECT_EQ(with("/c", "/h"), "/c/ridge/tuning.json");
+  EXPECT_EQ(with(nullptr, "/h"), "/h/.cache/ridge/tuning.json");
+  EXPECT_EQ(with("relative", "/h"), "/h/.cache/ridge/tuning.json");
+  EXPECT_EQ(with(nullptr, nullptr), "");
+  with(xdg_before ? xdg.c_str() : nullptr, home.empty() ? nullptr : home.c_str());
+}
+
+// Takes the last candidate, after trying all.
+struct LastCandidate final : Tuner {
+  std::size_t choose(std::string_view key, std::size_t candidates,
+                     const std::function<void(std::size_t)>& run) override {
+    keys.emplace_back(key);
+    for (std::size_t i = 0; i < candidates; ++i) run(i);
+    return candidates - 1;
+  }
+  std::vector<std::string> keys;
+};
+
+// Whoever multiplies: integers give the exact product.
+TEST(Products, OfEveryLibraryAreTheSame) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const MatMul op{.trans_b = true};
+    const std::vector<TensorType> in{{dtype, {70, 50}}, {dtype, {90, 50}}}, out = op.infer(in);
+    const std::vector<testing::Reals> values{testing::sample_values({in[0], -1, 2}, DType::i32, 0),
+                                             testing::sample_values({in[1], -1, 2}, DType::i32, 1)};
+    const auto expected = testing::run_reference(op, in, out, values);
+    LastCandidate tuner;
+    for (const Products products : {Products::vendor, Products::packed, Products::tuned})
+      for (Tuner* t : {static_cast<Tuner*>(nullptr), static_cast<Tuner*>(&tuner)}) {
+        CpuDevice device(2);
+        device.set_products(products, t);
+        const auto actual = testing::run_kernel(device, op, in, out, values);
+        testing::expect_close(testing::decode(actual[0], dtype), expected[0], {0.0, 0.0});
+      }
+    ASSERT_EQ(tuner.keys.size(), 1u) << "only tuned products ask a tuner";
+    EXPECT_THAT(tuner.keys[0], HasSubstr("1x70x90x50 nt"));
+  }
+}
+
+}  // namespace
+}  // namespace ridge
