@@ -1,7 +1,7 @@
 // The speed of attention and its gradient at the sizes of small language models, with a causal mask
 // and the rotary embedding, from operands side by side. Printed are the shortest of the launches,
-// in wall-clock time and (which other processes disturb less) in processor time, and the FLOPs that
-// the mask leaves necessary over the latter, per thread.
+// in wall-clock time and in the calling thread's processor time, and the FLOPs that the mask leaves
+// necessary over it: on one thread over processor time, which other processes disturb less.
 //
 //   attention [threads] [f32|bf16] [launches]
 
@@ -29,14 +29,14 @@ struct Seconds {
 
 Seconds now() {
   timespec time{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   const auto wall = std::chrono::steady_clock::now().time_since_epoch();
   return {std::chrono::duration<double>(wall).count(),
           static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9};
 }
 
-// Numbers between -1 and 1. Those of lse are too small by half the logarithm of the keys, which
-// makes the probabilities of the gradient larger, and neither infinite nor denormal.
+// Numbers between -1 and 1. With such an lse the probabilities of the gradient do not sum to 1,
+// which costs the same time.
 void fill(void* memory, const TensorType& type) {
   for (std::int64_t i = 0; i < type.numel(); ++i) {
     const auto number = static_cast<std::uint64_t>(i);
@@ -79,8 +79,8 @@ Seconds measure(CpuDevice& device, const Op& op, const std::vector<TensorType>& 
 void measure_all(int threads, DType dtype, int launches) {
   CpuDevice device(threads);
   fmt::print("{}, {}, {} launches\n\n", device.description(), name_of(dtype), launches);
-  fmt::print("{:>5} {:>5} {:>8} {:>8}   {:<9} {:>9} {:>12} {:>17}\n", "batch", "seq", "heads",
-             "head_dim", "", "wall ms", "processor ms", "GFLOP/s a thread");
+  fmt::print("{:>5} {:>5} {:>8} {:>8}   {:<9} {:>9} {:>12} {:>9}\n", "batch", "seq", "heads",
+             "head_dim", "", "wall ms", "processor ms", "GFLOP/s");
   struct Size {
     std::int64_t batch, seq, n_heads, n_kv_heads, head_dim;
   };
@@ -95,9 +95,10 @@ void measure_all(int threads, DType dtype, int launches) {
     auto print = [&](const Op& op, const std::vector<TensorType>& in, std::string_view direction) {
       const Seconds best = measure(device, op, in, launches);
       const auto flops = static_cast<double>(cost(op, in, infer(op, in)).causal_flops);
-      fmt::print("{:>5} {:>5} {:>8} {:>8}   {:<9} {:>9.3f} {:>12.3f} {:>17.1f}\n", s.batch, s.seq,
+      fmt::print("{:>5} {:>5} {:>8} {:>8}   {:<9} {:>9.3f} {:>12.3f} {:>9.1f}\n", s.batch, s.seq,
                  fmt::format("{}/{}", s.n_heads, s.n_kv_heads), s.head_dim, direction,
-                 1e3 * best.wall, 1e3 * best.processor, 1e-9 * flops / best.processor);
+                 1e3 * best.wall, 1e3 * best.processor,
+                 1e-9 * flops / (threads == 1 ? best.processor : best.wall));
     };
     print(Attention{heads}, {qkv}, "forward");
     print(AttentionGrad{heads}, {y, y, lse, qkv}, "backward");

@@ -55,12 +55,13 @@ std::optional<std::size_t> peak_at(TrainOptions options, Device& device, std::in
   }
   Graph graph;
   build_training(graph, options);
-  return predict_memory(graph, kernel_needs(graph, device)).peak_bytes;
+  return predict_memory(graph, kernel_needs(graph, device, kernels_of(options.schedule())))
+      .peak_bytes;
 }
 
 }  // namespace
 
-KernelNeeds kernel_needs(const Graph& graph, Device& device) {
+KernelNeeds kernel_needs(const Graph& graph, Device& device, const KernelChoice& choice) {
   struct Prepared {
     const Op* op;
     std::vector<TensorType> in, out;
@@ -77,7 +78,7 @@ KernelNeeds kernel_needs(const Graph& graph, Device& device) {
       return p.op->variant() == node.op->variant() && p.in == in && p.out == out;
     });
     if (known == alike.end()) {
-      const PreparedKernel kernel = device.prepare(*node.op, in, out);
+      const PreparedKernel kernel = device.prepare(*node.op, in, out, choice);
       alike.push_back({node.op.get(), std::move(in), std::move(out), kernel.workspace,
                        kernel.kernel != nullptr});
       known = std::prev(alike.end());
@@ -99,7 +100,7 @@ double least_seconds(const Graph& graph, const Node& node, const Roof& roof) {
 TrainingPlan plan_training(const TrainOptions& options, Device& device, const Roof* roof) {
   Graph graph;
   build_training(graph, options);
-  const KernelNeeds needs = kernel_needs(graph, device);
+  const KernelNeeds needs = kernel_needs(graph, device, kernels_of(options.schedule()));
   TrainingPlan plan;
   plan.parameter_count = options.model().parameter_count();
   plan.memory = predict_memory(graph, needs);

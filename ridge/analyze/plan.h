@@ -23,7 +23,7 @@ struct KernelNeeds {
 
 // Prepares each distinct operator once, on its exact types, and drops it again; nothing is
 // allocated on the device.
-KernelNeeds kernel_needs(const Graph& graph, Device& device);
+KernelNeeds kernel_needs(const Graph& graph, Device& device, const KernelChoice& choice = {});
 
 // A moment of a step, in the words of its graph.
 struct Place {

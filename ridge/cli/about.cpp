@@ -19,8 +19,7 @@ int about() {
   terminal.line(fmt::format("Device: {} ({})", device->name(), device->description()));
   terminal.line("Versions of the model:");
   for (const Version& version : versions())
-    terminal.line(fmt::format("  {}  {}{}", version.name, version.description,
-                              version.available ? "" : " (not yet)"));
+    terminal.line(fmt::format("  {}  {}", version.name, version.description));
   return 0;
 }
 

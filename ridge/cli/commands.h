@@ -17,6 +17,8 @@ using Action = std::function<int()>;
 void add_train_command(CLI::App& program, Action& action);
 void add_eval_command(CLI::App& program, Action& action);
 void add_plan_command(CLI::App& program, Action& action);
+void add_passes_command(CLI::App& program, Action& action);
+void add_verify_command(CLI::App& program, Action& action);
 void add_export_command(CLI::App& program, Action& action);
 void add_roofline_command(CLI::App& program, Action& action);
 void add_report_command(CLI::App& program, Action& action);

@@ -31,28 +31,35 @@ struct Scratch {
   }
 };
 
-// Turns the scores of a block of keys into exp(score - maximum), and updates maximum and sum.
-// Starts each key's row at its step on the diagonal, where later keys are masked.
+// Turns the scores of a block of keys into exp(score - maximum), and updates maximum and sum. On
+// the diagonal, a step of queries sees no keys beyond its own last. A step at a time, so that
+// maxima and sums stay in registers.
 void online_softmax(const Scratch& at, std::int64_t keys, std::int64_t lanes, bool diagonal) {
-  float *max = at.max, *sum = at.sum, *rescale = at.rescale;
-  for (std::int64_t i = 0; i < lanes; ++i) rescale[i] = max[i];
-  for (std::int64_t j = 0; j < keys; ++j) {
-    const std::int64_t first = diagonal ? j / AttentionTiles::step * AttentionTiles::step : 0;
-    float* row = at.p + j * tile;
-    if (diagonal) std::fill(row + first, row + j, minus_infinity);
+  constexpr std::int64_t step = AttentionTiles::step;
+  for (std::int64_t i0 = 0; i0 < lanes; i0 += step) {
+    const std::int64_t end = diagonal ? std::min(keys, i0 + step) : keys;
+    float* scores = at.p + i0;
+    if (diagonal)
+      for (std::int64_t j = i0 + 1; j < end; ++j)
+        std::fill_n(scores + j * tile, j - i0, minus_infinity);
+    float max[step], sum[step];
+    std::copy_n(at.max + i0, step, max);
+    for (std::int64_t j = 0; j < end; ++j)
 #pragma omp simd
-    for (std::int64_t i = first; i < lanes; ++i) max[i] = row[i] > max[i] ? row[i] : max[i];
-  }
+      for (std::int64_t i = 0; i < step; ++i)
+        max[i] = scores[j * tile + i] > max[i] ? scores[j * tile + i] : max[i];
 #pragma omp simd
-  for (std::int64_t i = 0; i < lanes; ++i) {
-    rescale[i] = vexp(rescale[i] - max[i]);
-    sum[i] *= rescale[i];
-  }
-  for (std::int64_t j = 0; j < keys; ++j) {
-    const std::int64_t first = diagonal ? j / AttentionTiles::step * AttentionTiles::step : 0;
-    float* row = at.p + j * tile;
+    for (std::int64_t i = 0; i < step; ++i) {
+      const float rescale = vexp(at.max[i0 + i] - max[i]);
+      at.rescale[i0 + i] = rescale;
+      sum[i] = at.sum[i0 + i] * rescale;
+    }
+    for (std::int64_t j = 0; j < end; ++j)
 #pragma omp simd
-    for (std::int64_t i = first; i < lanes; ++i) sum[i] += row[i] = vexp(row[i] - max[i]);
+      for (std::int64_t i = 0; i < step; ++i)
+        sum[i] += scores[j * tile + i] = vexp(scores[j * tile + i] - max[i]);
+    std::copy_n(max, step, at.max + i0);
+    std::copy_n(sum, step, at.sum + i0);
   }
 }
 

@@ -18,7 +18,8 @@ class CpuDevice final : public Device {
   std::string name() const override { return "cpu"; }
   std::string description() const override;
   int threads() const override { return pool_.size(); }
-  PreparedKernel prepare(const Op& op, Types in, Types out) override;
+  PreparedKernel prepare(const Op& op, Types in, Types out,
+                         const KernelChoice& choice = {}) override;
   void* allocate(std::size_t bytes) override;
   void deallocate(void* memory, std::size_t bytes) override;
   std::size_t total_memory() const override;
@@ -29,18 +30,9 @@ class CpuDevice final : public Device {
 
   ThreadPool& pool() { return pool_; }
 
-  // Who multiplies matrices in kernels prepared from now on; oneDNN until told. A tuner must
-  // outlive their preparation.
-  void set_products(Products products, Tuner* tuner = nullptr) {
-    products_ = products;
-    tuner_ = tuner;
-  }
-
  private:
   ThreadPool pool_;
   RotationTables rotations_;
-  Products products_ = Products::vendor;
-  Tuner* tuner_ = nullptr;
 };
 
 }  // namespace ridge

@@ -107,9 +107,10 @@ GemmPlan tuned_plan(const GemmShape& shape, ThreadPool& pool, Tuner& tuner) {
 }
 
 GemmPlan plan_of(const GemmShape& shape, const CpuPrepare& prepare) {
-  if (prepare.products == Products::vendor) return {};
-  if (prepare.products == Products::packed || !prepare.tuner) return default_plan(shape);
-  return tuned_plan(shape, prepare.pool, *prepare.tuner);
+  const KernelChoice& choice = prepare.choice;
+  if (choice.products == Products::vendor) return {};
+  if (choice.products == Products::packed || !choice.tuner) return default_plan(shape);
+  return tuned_plan(shape, prepare.pool, *choice.tuner);
 }
 
 }  // namespace
@@ -129,6 +130,10 @@ KernelPtr MatMul::cpu(CpuPrepare& prepare) const {
     return widened_product(prepare, shape);
   GemmPtr gemm = make_gemm(shape, plan);
   prepare.workspace = gemm->workspace();
+  // Of all that may be chosen, so that memory can be planned before anything is timed.
+  if (prepare.choice.products == Products::tuned)
+    for (const GemmPlan& other : gemm_plans(shape))
+      prepare.workspace = std::max(prepare.workspace, make_gemm(shape, other)->workspace());
   return make_kernel([&pool = prepare.pool, gemm = std::move(gemm)](const Launch& call) {
     gemm->run(pool, call.inputs[0], call.inputs[1], call.outputs[0], call.workspace);
   });

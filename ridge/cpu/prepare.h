@@ -7,17 +7,9 @@
 #include "ridge/cpu/rotations.h"
 #include "ridge/cpu/thread_pool.h"
 #include "ridge/ops/kernel.h"
+#include "ridge/ops/tuner.h"
 
 namespace ridge {
-
-class Tuner;  // ops/tuner.h
-
-// Who multiplies matrices.
-enum class Products : std::uint8_t {
-  vendor,  // oneDNN
-  packed,  // we ourselves, by the plan that a model of costs likes best
-  tuned,   // whichever the tuner finds faster; without a tuner the same as packed
-};
 
 // What an operator sees while it prepares its CPU kernel.
 struct CpuPrepare {
@@ -28,8 +20,7 @@ struct CpuPrepare {
   // Bytes that the kernel wants at Launch::workspace, aligned to 64 bytes; not kept between
   // launches.
   std::size_t workspace = 0;
-  Products products = Products::vendor;
-  Tuner* tuner = nullptr;  // null if nothing is to be timed
+  KernelChoice choice = {};
 };
 
 }  // namespace ridge

@@ -53,13 +53,9 @@ std::string CpuDevice::description() const {
                      pool_.size() == 1 ? "" : "s");
 }
 
-PreparedKernel CpuDevice::prepare(const Op& op, Types in, Types out) {
-  CpuPrepare prepare{.pool = pool_,
-                     .in = in,
-                     .out = out,
-                     .rotations = rotations_,
-                     .products = products_,
-                     .tuner = tuner_};
+PreparedKernel CpuDevice::prepare(const Op& op, Types in, Types out, const KernelChoice& choice) {
+  CpuPrepare prepare{
+      .pool = pool_, .in = in, .out = out, .rotations = rotations_, .choice = choice};
   KernelPtr kernel = std::visit([&](const auto& o) { return o.cpu(prepare); }, op.variant());
   return {std::move(kernel), prepare.workspace};
 }

@@ -1,6 +1,7 @@
 #include "ridge/graph/graph.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "ridge/base/error.h"
@@ -117,6 +118,23 @@ std::vector<Value> Graph::apply(Op op, std::span<const Value> inputs) {
   node.op = std::make_shared<const Op>(std::move(op));
   nodes_.push_back(std::move(node));
   return outputs;
+}
+
+std::vector<Node> Graph::take_nodes(NodeId first) {
+  const auto begin = nodes_.begin() + first;
+  std::vector<Node> taken(std::make_move_iterator(begin), std::make_move_iterator(nodes_.end()));
+  nodes_.erase(begin, nodes_.end());
+  for (const Node& node : taken)
+    for (const ValueId out : node.outputs) values_[out].producer = no_node;
+  return taken;
+}
+
+void Graph::append(Node node) {
+  for (std::uint32_t i = 0; i < node.outputs.size(); ++i) {
+    values_[node.outputs[i]].producer = static_cast<NodeId>(nodes_.size());
+    values_[node.outputs[i]].output = i;
+  }
+  nodes_.push_back(std::move(node));
 }
 
 Value Graph::apply1(Op op, std::initializer_list<Value> inputs) {

@@ -111,6 +111,11 @@ class Graph {
   void keep(Value value, std::string name);
   void set_role(Value value, Role role, std::string name);
 
+  // For rewriting (passes/rewrite.h): takes the nodes from `first` on out, which leaves what they
+  // computed without a producer, and appends one, whose outputs nothing produces.
+  std::vector<Node> take_nodes(NodeId first = 0);
+  void append(Node node);
+
   const std::vector<Node>& nodes() const { return nodes_; }
   const ValueInfo& info(ValueId id) const { return values_[id]; }
   Value value(ValueId id) { return {this, id}; }

@@ -1,10 +1,18 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string_view>
 
 namespace ridge {
+
+// Who multiplies matrices.
+enum class Products : std::uint8_t {
+  vendor,  // the vendor's library: oneDNN
+  packed,  // we ourselves, by the plan that a model of costs likes best
+  tuned,   // whichever the tuner finds faster; without a tuner the same as packed
+};
 
 // Decides which of several ways to do the same work is the fastest here.
 class Tuner {
@@ -16,6 +24,12 @@ class Tuner {
   // `key` is not known yet. Where times do not differ clearly, the earlier candidate is chosen.
   virtual std::size_t choose(std::string_view key, std::size_t candidates,
                              const std::function<void(std::size_t)>& run) = 0;
+};
+
+// What kernels are prepared with.
+struct KernelChoice {
+  Products products = Products::vendor;
+  Tuner* tuner = nullptr;  // outlives the preparation; null if nothing is to be timed
 };
 
 }  // namespace ridge

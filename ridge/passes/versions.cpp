@@ -1,27 +1,87 @@
 #include "ridge/passes/versions.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <vector>
 
 #include "ridge/base/error.h"
 
 namespace ridge {
+namespace {
+
+// Each version has what the one before it has, and more.
+constexpr std::string_view all_passes[] = {
+    "fuse-qkv",        "swiglu",       "fuse-gate-up",           "residual-norm",
+    "masked-softmax",  "pointwise",    "common-subexpressions",  "dead-nodes",
+    "fuse-optimizer",                                                              // v2
+    "flash-attention", "fold-rope",    "cross-entropy-in-place", packed_products,  // v3
+    planned_memory,    tuned_products,                                             // v4
+};
+
+constexpr std::span<const std::string_view> up_to(std::string_view last) {
+  const auto* const end = std::ranges::find(all_passes, last);
+  return {all_passes, static_cast<std::size_t>(end - all_passes) + 1};
+}
+
+std::vector<const Pass*> passes_in(std::string_view list) {
+  std::vector<const Pass*> found;
+  while (!list.empty()) {
+    const auto comma = std::min(list.find(','), list.size());
+    std::string name(list.substr(0, comma));
+    std::ranges::replace(name, '_', '-');
+    found.push_back(&pass_named(name));
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return found;
+}
+
+Recompute recompute_named(std::string_view name) {
+  for (const Recompute r : {Recompute::none, Recompute::attention, Recompute::block})
+    if (name_of(r) == name) return r;
+  throw UsageError("--recompute is '{}'; choose one of none, attention, block", name);
+}
+
+}  // namespace
 
 std::span<const Version> versions() {
   static constexpr Version table[] = {
-      {"v1", "V1 - Baseline", "one kernel an operator, attention scores materialised", true},
-      {"v2", "V2 - Fused", "fused projections and pointwise operators", false},
-      {"v3", "V3 - Kernels", "own flash attention, norms, rotary and cross-entropy", false},
-      {"v4", "V4 - Ultra", "planned memory, tuned products, captured steps", false},
+      {"v1", "V1 - Baseline", "one kernel an operator, attention scores materialised", {}},
+      {"v2", "V2 - Fused", "fused projections and pointwise operators", up_to("fuse-optimizer")},
+      {"v3", "V3 - Kernels", "own flash attention, norms, rotary, cross-entropy and products",
+       up_to(packed_products)},
+      {"v4", "V4 - Ultra", "planned memory, tuned products, prepared steps", up_to(tuned_products)},
   };
   return table;
 }
 
 const Version& version_named(std::string_view name) {
   const auto found = std::ranges::find(versions(), name, &Version::name);
-  if (found == versions().end()) throw UsageError("there is no version '{}': choose v1", name);
-  if (!found->available)
-    throw UsageError("version {} ({}) does not run yet: choose v1", name, found->description);
-  return *found;
+  if (found != versions().end()) return *found;
+  std::vector<std::string_view> names;
+  for (const Version& version : versions()) names.push_back(version.name);
+  throw UsageError("there is no version '{}': choose one of {}", name, fmt::join(names, ", "));
+}
+
+Schedule schedule_of(std::string_view version, std::string_view enable, std::string_view disable,
+                     std::string_view recompute) {
+  const Version& base = version_named(version);
+  Schedule schedule{.passes = PassNames(base.passes.begin(), base.passes.end()),
+                    .recompute = recompute_named(recompute)};
+  PassNames disabled;
+  for (const Pass* pass : passes_in(disable)) disabled.insert(pass->name);
+  for (const Pass* pass : passes_in(enable)) {
+    if (disabled.contains(pass->name))
+      throw UsageError("the pass {} is both enabled and disabled", pass->name);
+    if (disabled.contains(pass->needs))
+      throw UsageError("the pass {} needs {}, which is disabled", pass->name, pass->needs);
+    schedule.passes.insert(pass->name);
+    if (!pass->needs.empty()) schedule.passes.insert(pass->needs);
+  }
+  std::erase_if(schedule.passes, [&](std::string_view name) {
+    return disabled.contains(name) || disabled.contains(pass_named(name).needs);
+  });
+  return schedule;
 }
 
 }  // namespace ridge

@@ -5,6 +5,7 @@
 
 #include "ridge/base/shape.h"
 #include "ridge/ops/kernel.h"
+#include "ridge/ops/tuner.h"
 
 namespace ridge {
 
@@ -25,7 +26,8 @@ class Device {
   virtual std::string description() const = 0;  // "AMD EPYC, 4 threads"
   virtual int threads() const = 0;              // that share a kernel; 1 where they do not count
 
-  virtual PreparedKernel prepare(const Op& op, Types in, Types out) = 0;
+  virtual PreparedKernel prepare(const Op& op, Types in, Types out,
+                                 const KernelChoice& choice = {}) = 0;
 
   // Uninitialised memory aligned to 64 bytes; OutOfMemoryError if there is none.
   virtual void* allocate(std::size_t bytes) = 0;

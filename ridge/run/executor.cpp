@@ -27,8 +27,8 @@ Executor::Executor(Graph& graph, Device& device, Execution execution)
       memory_(graph.value_count(), nullptr) {
   std::vector<std::size_t> workspace;
   for (const Node& node : graph.nodes()) {
-    PreparedKernel prepared =
-        device.prepare(*node.op, graph.types_of(node.inputs), graph.types_of(node.outputs));
+    PreparedKernel prepared = device.prepare(*node.op, graph.types_of(node.inputs),
+                                             graph.types_of(node.outputs), execution.kernels);
     workspace.push_back(prepared.workspace);
     steps_.push_back({std::move(prepared.kernel), prepared.workspace,
                       std::vector<const void*>(node.inputs.size()),
@@ -140,6 +140,18 @@ float Executor::read_scalar(Value value) {
   float scalar = 0;
   read(value, std::span(&scalar, 1));
   return scalar;
+}
+
+std::vector<float> Executor::read_floats(Value value) {
+  std::vector<float> floats(static_cast<std::size_t>(value.type().numel()));
+  if (value.dtype() == DType::f32) {
+    read(value, std::span(floats));
+    return floats;
+  }
+  std::vector<BFloat16> narrow(floats.size());
+  read(value, std::span(narrow));
+  std::ranges::transform(narrow, floats.begin(), [](BFloat16 x) { return static_cast<float>(x); });
+  return floats;
 }
 
 void Executor::fill_zero(Value value) {

@@ -25,6 +25,7 @@ struct Execution {
   // over launches. Otherwise memory is taken from a caching allocator as values are born, and
   // returned as they die.
   bool planned = false;
+  KernelChoice kernels = {};
 };
 
 // Runs a graph on a device, node by node in the graph's order. Kernels are prepared once, here. The
@@ -55,6 +56,7 @@ class Executor {
     read(value, std::as_writable_bytes(data));
   }
   float read_scalar(Value value);
+  std::vector<float> read_floats(Value value);  // of any floating dtype
   void fill_zero(Value value);
 
   // Runs the nodes of one phase. The forward phase starts a new run: whatever an unfinished run

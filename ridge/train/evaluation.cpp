@@ -55,17 +55,7 @@ double Evaluator::loss(std::span<const std::int32_t> windows) {
   return executor_->read_scalar(model_.loss);
 }
 
-std::vector<float> Evaluator::logits() {
-  std::vector<float> logits(static_cast<std::size_t>(model_.logits.shape().numel()));
-  if (model_.logits.dtype() == DType::f32) {
-    executor_->read(model_.logits, std::span(logits));
-    return logits;
-  }
-  std::vector<BFloat16> narrow(logits.size());
-  executor_->read(model_.logits, std::span(narrow));
-  std::ranges::transform(narrow, logits.begin(), [](BFloat16 x) { return static_cast<float>(x); });
-  return logits;
-}
+std::vector<float> Evaluator::logits() { return executor_->read_floats(model_.logits); }
 
 EvaluationReport evaluate(const TrainOptions& options, Device& device, const Evaluator::Load& load,
                           const std::filesystem::path& logits_path) {

@@ -10,7 +10,6 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/units.h"
-#include "ridge/passes/versions.h"
 
 namespace ridge {
 namespace {
@@ -106,7 +105,7 @@ void check_training(const TrainOptions& o) {
   check_range("gradient-accumulation-steps", o.gradient_accumulation_steps, 1, 1 << 16);
   check_range("seed", o.seed, 0, std::numeric_limits<std::int64_t>::max());
   check_choice("dtype", o.dtype, {"fp32", "bf16"});
-  version_named(o.version);
+  o.schedule();
 }
 
 void check_optimizer(const TrainOptions& o) {
@@ -191,6 +190,10 @@ LlamaConfig TrainOptions::model() const {
           .tie_embeddings = tie_embeddings};
 }
 
+Schedule TrainOptions::schedule() const {
+  return schedule_of(version, enable_pass, disable_pass, recompute);
+}
+
 bool TrainOptions::profiling() const {
   return enable_pytorch_profiler || enable_deepspeed_flops || enable_all_profiling ||
          profile_memory || profile_operators || counters;
@@ -230,6 +233,21 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
       {"dtype", {"precision"}, "Training", "fp32, or bf16 with fp32 master weights", &o.dtype},
       {"use-amp", {"amp"}, "Training", "The same as --dtype bf16", &o.use_amp},
       {"version", {}, "Training", "Which schedule of the model runs: v1 to v4", &o.version},
+      {"enable-pass",
+       {"enable-passes"},
+       "Training",
+       "Rewrites to add to the version's, separated by commas; see ridge passes",
+       &o.enable_pass},
+      {"disable-pass",
+       {"disable-passes"},
+       "Training",
+       "Rewrites to leave out of the version's",
+       &o.disable_pass},
+      {"recompute",
+       {},
+       "Training",
+       "Compute again in the backward pass instead of keeping: none, attention or block",
+       &o.recompute},
       {"seed", {}, "Training", "Decides weights and data", &o.seed},
       {"deterministic", {}, "Training", "Accepted; every run is deterministic", &o.deterministic},
 

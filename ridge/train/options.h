@@ -8,6 +8,7 @@
 
 #include "ridge/base/dtype.h"
 #include "ridge/models/llama.h"
+#include "ridge/passes/versions.h"
 
 namespace ridge {
 
@@ -42,6 +43,8 @@ struct TrainOptions {
   std::string dtype = "fp32";  // or "bf16"
   bool use_amp = false;        // the workshop's spelling of dtype bf16
   std::string version = "v1";
+  std::string enable_pass, disable_pass;  // names, separated by commas
+  std::string recompute = "none";         // or "attention", "block"
   std::int64_t seed = 42;
   bool deterministic = false;  // every run is; accepted because scripts pass it
 
@@ -86,6 +89,7 @@ struct TrainOptions {
   void resolve();
 
   LlamaConfig model() const;  // of resolved options
+  Schedule schedule() const;
   DType compute_dtype() const { return use_amp || dtype == "bf16" ? DType::bf16 : DType::f32; }
   bool profiling() const;  // any of the profiles was asked for
   bool reports_memory() const { return profile_memory || enable_all_profiling; }

@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "ridge/base/error.h"
-#include "ridge/passes/versions.h"
+#include "ridge/run/autotuner.h"
 #include "ridge/train/checkpoint.h"
 #include "ridge/train/data.h"
 
@@ -55,22 +55,38 @@ StepCost cost_of_step(const Graph& graph, std::int64_t accumulation_steps) {
 }
 
 TrainingGraph build_training(Graph& graph, const TrainOptions& options) {
-  version_named(options.version);
+  const Schedule schedule = options.schedule();
   TrainingGraph built;
   built.model = build_llama(graph, options.model(), options.batch_size, options.seq_len,
                             options.compute_dtype());
+  run_passes(graph, Stage::forward, schedule.passes, schedule.recompute);
   built.step =
       add_training_step(built.model.loss, adamw_of(options), options.gradient_accumulation_steps);
+  run_passes(graph, Stage::step, schedule.passes, schedule.recompute);
   return built;
 }
 
-Trainer::Trainer(const TrainOptions& options, Device& device)
+KernelChoice kernels_of(const Schedule& schedule) {
+  if (schedule.has(tuned_products)) return {.products = Products::tuned};
+  if (schedule.has(packed_products)) return {.products = Products::packed};
+  return {};
+}
+
+Trainer::Trainer(const TrainOptions& options, Device& device, const TrainerHooks& hooks)
     : options_(options), adamw_(adamw_of(options)), graph_(std::make_unique<Graph>()) {
   const TrainingGraph built = build_training(*graph_, options);
   model_ = built.model;
   training_ = built.step;
+  if (hooks.rewrite) hooks.rewrite(*graph_);
   data_ = open_tokens(options);
-  executor_ = std::make_unique<Executor>(*graph_, device);
+  const Schedule schedule = options.schedule();
+  Execution execution{.planned = schedule.has(planned_memory), .kernels = kernels_of(schedule)};
+  if (schedule.has(tuned_products)) {
+    tuner_ = std::make_unique<Autotuner>(Autotuner::Options{
+        .cache = default_tuning_cache(), .hardware = device.description(), .log = hooks.tuning});
+    execution.kernels.tuner = tuner_.get();
+  }
+  executor_ = std::make_unique<Executor>(*graph_, device, execution);
   executor_->initialize(static_cast<std::uint64_t>(options.seed));
   const auto elements = static_cast<std::size_t>(options.batch_size * options.seq_len);
   window_.resize(elements + static_cast<std::size_t>(options.batch_size));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -12,6 +13,7 @@
 
 namespace ridge {
 
+class Autotuner;    // run/autotuner.h
 class TokenSource;  // train/data.h
 enum class Split : std::uint8_t;
 
@@ -37,12 +39,22 @@ struct TrainingGraph {
 // Appends the whole of a training run's graph, as `options`, which are resolved, describe it.
 TrainingGraph build_training(Graph& graph, const TrainOptions& options);
 
+// What a caller may have done on the way.
+struct TrainerHooks {
+  std::function<void(Graph&)> rewrite;  // the finished graph, before anything is prepared
+  // Called before products are timed for the first time on this machine, with their description.
+  std::function<void(std::string_view product, int number)> tuning;
+};
+
+// How a schedule wants its kernels, without a tuner.
+KernelChoice kernels_of(const Schedule& schedule);
+
 // A language model in training: graph, executor, data and position. Throws before it allocates or
 // writes anything if the options make no sense or the model does not fit in memory.
 class Trainer {
  public:
   // `options` are resolved. The device outlives the trainer.
-  Trainer(const TrainOptions& options, Device& device);
+  Trainer(const TrainOptions& options, Device& device, const TrainerHooks& hooks = {});
   ~Trainer();
 
   StepReport step();
@@ -61,6 +73,7 @@ class Trainer {
   const LanguageModel& model() const { return model_; }
   const TrainingStep& training() const { return training_; }
   const TokenSource& data() const { return *data_; }
+  const Autotuner* tuner() const { return tuner_.get(); }  // null if nothing is tuned
 
  private:
   void feed(Split split, std::uint64_t batch);
@@ -71,6 +84,7 @@ class Trainer {
   std::unique_ptr<Graph> graph_;
   LanguageModel model_;
   TrainingStep training_;
+  std::unique_ptr<Autotuner> tuner_;  // of schedules that tune
   std::unique_ptr<Executor> executor_;
   std::int64_t steps_done_ = 0;
   std::vector<std::int32_t> window_, tokens_, targets_;

@@ -22,8 +22,8 @@ class EmptyDevice final : public Device {
   std::string name() const override { return "empty"; }
   std::string description() const override { return "a device without memory"; }
   int threads() const override { return 1; }
-  PreparedKernel prepare(const Op& op, Types in, Types out) override {
-    return cpu_.prepare(op, in, out);
+  PreparedKernel prepare(const Op& op, Types in, Types out, const KernelChoice& choice) override {
+    return cpu_.prepare(op, in, out, choice);
   }
   void* allocate(std::size_t bytes) override {
     ADD_FAILURE() << "planning allocated " << bytes << " bytes";

@@ -163,7 +163,7 @@ TEST(Graph, RefusesToPackWhatDoesNotFit) {
   Graph graph;
   const Value a = graph.parameter("a", {3, 5}, {}), b = graph.parameter("b", {3, 4}, {});
   const Value s = graph.state("s", {DType::f32, {3, 5}}, Role::optimizer_state, {});
-  const Value computed = add(a, a), scalar = graph.parameter("scalar", {}, {});
+  const Value computed = add(a, a), one = graph.parameter("scalar", {}, {});
   const Value half = graph.state("half", {DType::bf16, {3, 5}}, Role::parameter, {});
   auto refusal = [&]<class E>(E*, std::vector<Value> parts) {
     const std::size_t before = graph.value_count();
@@ -180,7 +180,7 @@ TEST(Graph, RefusesToPackWhatDoesNotFit) {
   EXPECT_THAT(refusal(usage, {a, computed}), HasSubstr("no persistent parameter"));
   EXPECT_THAT(refusal(shape, {a, b}), HasSubstr("b, a f32[3, 4]"));
   EXPECT_THAT(refusal(shape, {a, half}), HasSubstr("half, a bf16[3, 5]"));
-  EXPECT_THAT(refusal(shape, {scalar}), HasSubstr("scalar"));
+  EXPECT_THAT(refusal(shape, {one}), HasSubstr("scalar"));
   const Value c = graph.parameter("c", {1, 4}, {}), bc = graph.pack(std::array{b, c}, "bc");
   EXPECT_THROW(graph.pack(std::array{c}, "again"), UsageError);
   EXPECT_THROW(graph.pack(std::array{bc}, "again"), UsageError);

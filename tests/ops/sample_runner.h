@@ -111,8 +111,9 @@ class PoisonedMemory {
 // Launches the kernel of `op` on these inputs and returns the bytes of each output. An output that
 // aliases an input has its memory, as at run time.
 inline std::vector<std::vector<std::byte>> run_kernel(Device& device, const Op& op, Types in,
-                                                      Types out, const std::vector<Reals>& inputs) {
-  const PreparedKernel prepared = device.prepare(op, in, out);
+                                                      Types out, const std::vector<Reals>& inputs,
+                                                      const KernelChoice& choice = {}) {
+  const PreparedKernel prepared = device.prepare(op, in, out, choice);
   std::vector<std::unique_ptr<PoisonedMemory>> memory;
   std::vector<const void*> in_pointers;
   std::vector<void*> out_pointers;

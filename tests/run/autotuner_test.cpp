@@ -245,8 +245,8 @@ TEST(Products, OfEveryLibraryAreTheSame) {
     for (const Products products : {Products::vendor, Products::packed, Products::tuned})
       for (Tuner* t : {static_cast<Tuner*>(nullptr), static_cast<Tuner*>(&tuner)}) {
         CpuDevice device(2);
-        device.set_products(products, t);
-        const auto actual = testing::run_kernel(device, op, in, out, values);
+        const auto actual =
+            testing::run_kernel(device, op, in, out, values, {.products = products, .tuner = t});
         testing::expect_close(testing::decode(actual[0], dtype), expected[0], {0.0, 0.0});
       }
     ASSERT_EQ(tuner.keys.size(), 1u) << "only tuned products ask a tuner";

@@ -1,0 +1,237 @@
+#include "ridge/analyze/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "ridge/base/error.h"
+#include "ridge/run/reference.h"
+#include "ridge/train/trainer.h"
+
+namespace ridge {
+namespace {
+
+// Reads what a step computes while its memory is still there: logits after the forward pass,
+// gradients before the optimizer.
+class StepReader final : public Observer {
+ public:
+  explicit StepReader(Trainer& trainer) : trainer_(trainer) { trainer.executor().observe(*this); }
+  ~StepReader() override { trainer_.executor().forget(*this); }
+
+  void on_phase(Phase phase, Clock::time_point, Clock::time_point) override {
+    Executor& executor = trainer_.executor();
+    if (phase == Phase::forward) logits = executor.read_floats(trainer_.model().logits);
+    if (phase != Phase::backward) return;
+    const TrainingStep& step = trainer_.training();
+    gradients.clear();
+    for (const Value& g : step.accumulators.empty() ? step.gradients : step.accumulators)
+      gradients.push_back(executor.read_floats(g));
+  }
+
+  std::vector<float> logits;
+  std::vector<std::vector<float>> gradients;
+
+ private:
+  Trainer& trainer_;
+};
+
+template <class T>
+double norm(const std::vector<T>& x) {
+  double sum = 0;
+  for (const T v : x) sum += static_cast<double>(v) * static_cast<double>(v);
+  return std::sqrt(sum);
+}
+
+double relative_error(const std::vector<float>& got, const std::vector<double>& want) {
+  double sum = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const double d = static_cast<double>(got[i]) - want[i];
+    sum += d * d;
+  }
+  const double size = norm(want);
+  return size > 0 ? std::sqrt(sum) / size : std::sqrt(sum);
+}
+
+bool is_cut(const std::vector<float>& got, const std::vector<double>& want) {
+  const double have = norm(got);
+  return !std::isfinite(have) || (have == 0 && norm(want) > 0);
+}
+
+std::string failure_of(const Verdict& v, const Tolerance& limit) {
+  if (!v.cut.empty())
+    return fmt::format("{} parameter{} without gradient, the first {}", v.cut.size(),
+                       v.cut.size() == 1 ? "" : "s", v.cut.front());
+  const auto beyond = [](std::string_view what, double error, double most) {
+    return error <= most ? std::string()
+                         : fmt::format("{} off by {:.1e}, limit {:.0e}", what, error, most);
+  };
+  for (const std::string& failure :
+       {beyond("loss", v.loss_error, limit.loss), beyond("logits", v.logits_error, limit.logits),
+        beyond("gradient of " + v.worst_parameter, v.gradient_error, limit.gradient),
+        beyond("loss curve", v.curve_error, limit.curve)})
+    if (!failure.empty()) return failure;
+  return "";
+}
+
+void compare_gradients(const Reference& reference, const StepReader& step, Verdict& verdict) {
+  for (std::size_t i = 0; i < reference.parameters.size(); ++i) {
+    if (is_cut(step.gradients[i], reference.gradients[i]))
+      verdict.cut.push_back(reference.parameters[i]);
+    const double error = relative_error(step.gradients[i], reference.gradients[i]);
+    if (!(error <= verdict.gradient_error)) {
+      verdict.gradient_error = error;
+      verdict.worst_parameter = reference.parameters[i];
+    }
+  }
+}
+
+// Of whole curves; infinite where one ends or is not finite.
+double curve_difference(const std::vector<double>& got, const std::vector<double>& want) {
+  double most = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const double d = std::abs(got[i] - want[i]);
+    if (!(d <= most)) most = d;
+  }
+  return most;
+}
+
+}  // namespace
+
+void VerifiedSchedule::apply_to(TrainOptions& options) const {
+  options.version = version;
+  options.enable_pass = enable_pass;
+  options.disable_pass = "";
+  options.recompute = recompute;
+}
+
+std::vector<VerifiedSchedule> verified_schedules() {
+  std::vector<VerifiedSchedule> all;
+  for (const Version& version : versions())
+    all.push_back({std::string(version.name), std::string(version.name), "", "none"});
+  for (const Pass& pass : passes())
+    all.push_back({fmt::format("v1 + {}", pass.name), "v1", std::string(pass.name), "none"});
+  for (const char* recompute : {"attention", "block"})
+    for (const char* version : {"v1", "v3"})
+      all.push_back({fmt::format("{}, recompute {}", version, recompute), version, "", recompute});
+  return all;
+}
+
+std::vector<TrainOptions> verified_configurations() {
+  TrainOptions base;
+  base.hidden_dim = 32;
+  base.n_layers = 2;
+  base.n_heads = 4;
+  base.n_kv_heads = 2;
+  base.intermediate_dim = 48;
+  base.vocab_size = 61;
+  base.batch_size = 2;
+  base.seq_len = 16;
+  base.learning_rate = 1e-3;
+  std::vector<TrainOptions> all;
+  const auto add = [&](auto&& change) {
+    TrainOptions options = base;
+    change(options);
+    options.resolve();
+    all.push_back(options);
+  };
+  using O = TrainOptions;
+  const auto heads = [](O& o, std::int64_t dim, std::int64_t count, std::int64_t kv) {
+    o.hidden_dim = dim * count, o.n_heads = count, o.n_kv_heads = kv;
+  };
+  add([](O&) {});
+  add([](O& o) { o.seq_len = 1; });
+  add([](O& o) { o.seq_len = 17; });
+  add([](O& o) { o.seq_len = 129, o.batch_size = 3; });
+  add([&](O& o) { heads(o, 8, 2, 1), o.seq_len = 1023, o.batch_size = o.n_layers = 1; });
+  add([](O& o) { o.n_kv_heads = 1; });
+  add([](O& o) { o.n_kv_heads = 4; });
+  add([](O& o) { o.n_heads = o.n_kv_heads = 1; });
+  add([&](O& o) { heads(o, 6, 3, 3); });
+  add([&](O& o) { heads(o, 10, 6, 3); });
+  add([&](O& o) { heads(o, 64, 2, 1), o.seq_len = 33; });
+  add([&](O& o) { heads(o, 128, 2, 2), o.n_layers = 1; });
+  add([&](O& o) { heads(o, 256, 1, 1), o.n_layers = 1, o.seq_len = 9; });
+  add([](O& o) { o.vocab_size = 7; });
+  add([](O& o) { o.vocab_size = 1000; });
+  add([](O& o) { o.intermediate_dim = 37; });
+  add([](O& o) { o.intermediate_dim = 1; });
+  add([](O& o) { o.n_layers = 1, o.batch_size = 1; });
+  add([](O& o) { o.n_layers = 5; });
+  add([](O& o) { o.tie_embeddings = true; });
+  add([](O& o) { o.max_grad_norm = 0.1; });
+  add([](O& o) { o.rope_theta = 500000, o.norm_eps = 1e-5; });
+  add([](O& o) { o.tie_embeddings = true, o.max_grad_norm = 1, o.n_kv_heads = 1, o.seq_len = 65; });
+  return all;
+}
+
+Tolerance tolerance_of(DType dtype) {
+  if (dtype == DType::bf16) return {.loss = 1e-2, .logits = 3e-2, .gradient = 1e-1, .curve = 5e-2};
+  return {.loss = 1e-6, .logits = 1e-5, .gradient = 5e-5, .curve = 2e-3};
+}
+
+Reference::Reference(TrainOptions options, Device& device) : options_(options) {
+  options_.gradient_accumulation_steps = 1;
+  VerifiedSchedule{"v1", "v1", "", "none"}.apply_to(options);
+  options.dtype = "fp32";
+  options.gradient_accumulation_steps = 1;
+  Trainer trainer(options, device);
+  Graph& graph = trainer.graph();
+  ReferenceValues fed;
+  // The parameters before the step, and what it is fed after.
+  for (const Value& p : graph.parameters()) {
+    const std::vector<float> floats = trainer.executor().read_floats(p);
+    fed[p.id].assign(floats.begin(), floats.end());
+    parameters.push_back(graph.info(p.id).name);
+  }
+  trainer.step();
+  for (const Value& input : {trainer.model().tokens, trainer.model().targets}) {
+    std::vector<std::int32_t> integers(static_cast<std::size_t>(input.type().numel()));
+    trainer.executor().read(input, std::span(integers));
+    fed[input.id].assign(integers.begin(), integers.end());
+  }
+  for (ValueId id = 0; id < graph.value_count(); ++id)
+    if (graph.info(id).persistent && !fed.contains(id))
+      fed[id].assign(static_cast<std::size_t>(graph.info(id).type.numel()), 1.0);
+  ReferenceValues computed = evaluate_reference(graph, std::move(fed));
+  loss = computed.at(trainer.model().loss.id).front();
+  logits = std::move(computed.at(trainer.model().logits.id));
+  for (const Value& g : trainer.training().gradients)
+    gradients.push_back(std::move(computed.at(g.id)));
+}
+
+std::vector<double> loss_curve(const TrainOptions& options, Device& device, std::int64_t steps) {
+  Trainer trainer(options, device);
+  std::vector<double> losses;
+  for (std::int64_t i = 0; i < steps; ++i) losses.push_back(trainer.step().loss);
+  return losses;
+}
+
+Verdict verify(const Reference& reference, const VerifiedSchedule& schedule, DType dtype,
+               Device& device, const std::vector<double>& curve, const Sabotage& sabotage) {
+  TrainOptions options = reference.options();
+  schedule.apply_to(options);
+  options.dtype = dtype == DType::bf16 ? "bf16" : "fp32";
+  Verdict verdict{
+      .configuration = describe(options), .schedule = schedule.name, .dtype = options.dtype};
+  Trainer trainer(options, device, {.rewrite = sabotage});
+  StepReader reader(trainer);
+  std::vector<double> losses{trainer.step().loss};
+  verdict.loss_error = std::abs(losses[0] - reference.loss) / std::abs(reference.loss);
+  verdict.logits_error = relative_error(reader.logits, reference.logits);
+  compare_gradients(reference, reader, verdict);
+  while (losses.size() < curve.size()) losses.push_back(trainer.step().loss);
+  verdict.curve_error = curve_difference(losses, curve);
+  verdict.failure = failure_of(verdict, tolerance_of(dtype));
+  return verdict;
+}
+
+std::string describe(const TrainOptions& o) {
+  return fmt::format("{} wide, {} layer{}, {}/{} heads, ffn {}, vocabulary {}, {} x {} tokens{}{}",
+                     o.hidden_dim, o.n_layers, o.n_layers == 1 ? "" : "s", o.n_heads, o.n_kv_heads,
+                     o.intermediate_dim, o.vocab_size, o.batch_size, o.seq_len,
+                     o.tie_embeddings ? ", tied" : "", o.max_grad_norm > 0 ? ", clipped" : "");
+}
+
+}  // namespace ridge

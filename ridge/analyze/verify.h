@@ -1,0 +1,76 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ridge/run/device.h"
+#include "ridge/train/options.h"
+
+namespace ridge {
+
+// One way to run a model: a version, or v1 with one pass or recomputation added.
+struct VerifiedSchedule {
+  std::string name;  // "v3", "v1 + swiglu", "v1, recompute block"
+  std::string version, enable_pass, recompute = "none";
+
+  void apply_to(TrainOptions& options) const;
+};
+
+// All versions, every pass alone, and both recomputations.
+std::vector<VerifiedSchedule> verified_schedules();
+
+// Resolved options of small models, odd ones among them: sequences of 1, 17 and 1023 tokens, one
+// key head and as many as query heads, heads of 6 to 256, a vocabulary of 7, clipping, tied
+// embeddings.
+std::vector<TrainOptions> verified_configurations();
+
+// How far one schedule is from the double-precision reference of the same step, as norm of the
+// difference over norm of the reference.
+struct Verdict {
+  std::string configuration, schedule, dtype;
+  double loss_error = 0;
+  double logits_error = 0;
+  double gradient_error = 0;  // of the worst parameter
+  std::string worst_parameter;
+  std::vector<std::string> cut;  // parameters whose gradient is 0 or not finite, wrongly
+  double curve_error = 0;        // largest difference of losses to v1's over some steps
+  std::string failure;           // why it failed, in words; empty: it is right
+};
+
+struct Tolerance {
+  double loss, logits, gradient, curve;
+};
+Tolerance tolerance_of(DType dtype);
+
+// What the reference computes for the first step of a run.
+class Reference {
+ public:
+  // Builds v1 of `options` in fp32 and evaluates it in double precision.
+  Reference(TrainOptions options, Device& device);
+
+  const TrainOptions& options() const { return options_; }
+  double loss = 0;
+  std::vector<double> logits;
+  std::vector<std::string> parameters;         // names
+  std::vector<std::vector<double>> gradients;  // of the parameters
+
+ private:
+  TrainOptions options_;
+};
+
+// Losses of the first `steps` steps.
+std::vector<double> loss_curve(const TrainOptions& options, Device& device, std::int64_t steps);
+
+// A defect put into the graph after it was built; for tests of the verification itself.
+using Sabotage = std::function<void(Graph&)>;
+
+// Runs one step of the schedule and, if `curve` is not empty, as many steps as it has, and compares
+// both.
+Verdict verify(const Reference& reference, const VerifiedSchedule& schedule, DType dtype,
+               Device& device, const std::vector<double>& curve, const Sabotage& sabotage = {});
+
+// "hidden 64, 2 layers, 4/2 heads of 16, vocabulary 7, batch 2 of 17"
+std::string describe(const TrainOptions& options);
+
+}  // namespace ridge

@@ -1,0 +1,209 @@
+#include "ridge/analyze/verify.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "ridge/base/error.h"
+#include "ridge/cli/commands.h"
+#include "ridge/cli/system.h"
+#include "ridge/cli/terminal.h"
+#include "ridge/cli/train_request.h"
+#include "ridge/profile/text_table.h"
+
+namespace ridge {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Request {
+  explicit Request(CLI::App& command) : training(command) {}
+
+  TrainRequest training;
+  bool this_model = false;  // the one that the flags describe, alone
+  std::int64_t curve_steps = 50;
+  std::string only_schedules;
+  bool json = false;
+};
+
+std::vector<VerifiedSchedule> chosen_schedules(const std::string& list) {
+  std::vector<VerifiedSchedule> all = verified_schedules();
+  if (list.empty()) return all;
+  std::vector<VerifiedSchedule> chosen;
+  std::string_view rest = list;
+  while (!rest.empty()) {
+    const auto comma = std::min(rest.find(','), rest.size());
+    const std::string_view name = rest.substr(0, comma);
+    const auto found = std::ranges::find(all, name, &VerifiedSchedule::name);
+    if (found == all.end())
+      throw UsageError("there is no schedule '{}' to verify; v1, v4 and \"v1 + swiglu\" are some",
+                       name);
+    chosen.push_back(*found);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return chosen;
+}
+
+std::vector<Verdict> verdicts_of(const Request& request, Terminal& terminal) {
+  const TrainOptions asked = request.training.options();
+  const std::unique_ptr<Device> device = open_device(asked);
+  const std::vector<VerifiedSchedule> schedules = chosen_schedules(request.only_schedules);
+  const std::vector<TrainOptions> configurations =
+      request.this_model ? std::vector{asked} : verified_configurations();
+  const std::vector<DType> dtypes{DType::f32, DType::bf16};
+  std::vector<Verdict> verdicts;
+  const std::size_t all = configurations.size() * dtypes.size() * schedules.size();
+  const auto begin = Clock::now();
+  for (const TrainOptions& configuration : configurations) {
+    const Reference reference(configuration, *device);
+    for (const DType dtype : dtypes) {
+      TrainOptions baseline = reference.options();
+      baseline.version = "v1";
+      baseline.dtype = dtype == DType::bf16 ? "bf16" : "fp32";
+      const std::vector<double> curve = loss_curve(baseline, *device, request.curve_steps);
+      for (const VerifiedSchedule& schedule : schedules) {
+        verdicts.push_back(verify(reference, schedule, dtype, *device, curve));
+        const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+        const auto done = static_cast<double>(verdicts.size());
+        terminal.progress(static_cast<std::int64_t>(verdicts.size()),
+                          static_cast<std::int64_t>(all),
+                          seconds / done * (static_cast<double>(all) - done));
+      }
+    }
+  }
+  return verdicts;
+}
+
+// The worst of one schedule and dtype over all configurations.
+struct Row {
+  Verdict worst;
+  std::int64_t configurations = 0, right = 0, cut = 0;
+};
+
+std::vector<Row> rows_of(const std::vector<Verdict>& verdicts) {
+  std::vector<Row> rows;
+  std::map<std::pair<std::string, std::string>, std::size_t> places;
+  for (const Verdict& v : verdicts) {
+    const auto [place, added] = places.emplace(std::pair(v.schedule, v.dtype), rows.size());
+    if (added) rows.push_back({.worst = {.schedule = v.schedule, .dtype = v.dtype}});
+    Row& row = rows[place->second];
+    ++row.configurations;
+    row.right += v.failure.empty();
+    row.cut += static_cast<std::int64_t>(v.cut.size());
+    const auto raise = [](double& most, double error) {
+      if (!(error <= most)) most = error;
+    };
+    raise(row.worst.loss_error, v.loss_error);
+    raise(row.worst.logits_error, v.logits_error);
+    raise(row.worst.gradient_error, v.gradient_error);
+    raise(row.worst.curve_error, v.curve_error);
+  }
+  return rows;
+}
+
+void print(Terminal& terminal, const std::vector<Verdict>& verdicts, std::int64_t curve_steps) {
+  const std::vector<TextColumn> columns{{"Schedule", true}, {"dtype", true}, {"Right"},
+                                        {"Loss"},           {"Logits"},      {"Gradients"},
+                                        {"Without"},        {"Curve"}};
+  std::vector<TextRow> cells;
+  for (const Row& row : rows_of(verdicts))
+    cells.push_back(
+        {row.worst.schedule, row.worst.dtype, fmt::format("{}/{}", row.right, row.configurations),
+         fmt::format("{:.1e}", row.worst.loss_error), fmt::format("{:.1e}", row.worst.logits_error),
+         fmt::format("{:.1e}", row.worst.gradient_error), fmt::format("{}", row.cut),
+         fmt::format("{:.1e}", row.worst.curve_error)});
+  const std::string text = text_table(columns, cells);
+  terminal.line(std::string_view(text).substr(0, text.size() - 1));
+  terminal.line(fmt::format(
+      "Largest errors over all configurations, against the double-precision reference of v1's "
+      "graph:\nnorm of the difference over norm of the reference; gradients: of the worst "
+      "parameter. Without:\nparameters without gradient. Curve: largest difference to v1's loss "
+      "in {} steps.",
+      curve_steps));
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tolerance t = tolerance_of(dtype);
+    terminal.line(
+        fmt::format("Limits in {}: loss {:.0e}, logits {:.0e}, gradients {:.0e}, curve "
+                    "{:.0e}",
+                    name_of(dtype), t.loss, t.logits, t.gradient, t.curve));
+  }
+  std::size_t wrong = 0;
+  for (const Verdict& v : verdicts) {
+    if (v.failure.empty()) continue;
+    ++wrong;
+    terminal.line(
+        fmt::format("WRONG  {} in {}: {} ({})", v.schedule, v.dtype, v.failure, v.configuration));
+  }
+  terminal.line(wrong == 0 ? fmt::format("All {} runs are right.", verdicts.size())
+                           : fmt::format("{} of {} runs are wrong.", wrong, verdicts.size()));
+}
+
+Json json_of(const Verdict& v) {
+  return {{"configuration", v.configuration},
+          {"schedule", v.schedule},
+          {"dtype", v.dtype},
+          {"right", v.failure.empty()},
+          {"failure", v.failure},
+          {"loss_error", v.loss_error},
+          {"logits_error", v.logits_error},
+          {"gradient_error", v.gradient_error},
+          {"worst_parameter", v.worst_parameter},
+          {"parameters_without_gradient", v.cut},
+          {"curve_error", v.curve_error}};
+}
+
+int run_verify(const Request& request) {
+  if (request.curve_steps < 1)
+    throw UsageError("--curve-steps is {}; it must be at least 1", request.curve_steps);
+  Terminal terminal;
+  const std::vector<Verdict> verdicts = verdicts_of(request, terminal);
+  terminal.erase();
+  if (request.json) {
+    Json json = Json::array();
+    for (const Verdict& v : verdicts) json.push_back(json_of(v));
+    terminal.line(json.dump(2));
+  } else {
+    print(terminal, verdicts, request.curve_steps);
+  }
+  return std::ranges::all_of(verdicts, [](const Verdict& v) { return v.failure.empty(); }) ? 0 : 1;
+}
+
+}  // namespace
+
+void add_verify_command(CLI::App& program, Action& action) {
+  CLI::App& command = *program.add_subcommand(
+      "verify", "Check every version and pass against the double-precision reference");
+  const auto request = std::make_shared<Request>(command);
+  command
+      .add_flag("--this-model", request->this_model,
+                "Verify the model that the other flags describe instead of the default set")
+      ->group("Verify");
+  command
+      .add_option("--schedules", request->only_schedules,
+                  "Only these, separated by commas: v2,v4,\"v1 + swiglu\"")
+      ->type_name("LIST")
+      ->group("Verify");
+  command.add_option("--curve-steps", request->curve_steps, "Steps of the loss curves")
+      ->type_name("N")
+      ->default_str("50")
+      ->group("Verify");
+  command.add_flag("--json", request->json, "Print JSON, one object a run")->group("Verify");
+  command.footer(
+      R"(Runs a step of every version, of every pass alone and of both recomputations in fp32 and bf16,
+and compares loss, logits and the gradient of every parameter with the reference, and the losses of
+some steps with v1's. Exit code 1 if any is beyond its limit.
+
+Examples:
+  ridge verify
+  ridge verify --schedules v3,v4 --curve-steps 10
+  ridge verify --this-model --hidden-dim 64 --seq-len 100 --json)");
+  command.callback([request, &action] { action = [request] { return run_verify(*request); }; });
+}
+
+}  // namespace ridge

@@ -1,0 +1,63 @@
+#include "ridge/passes/passes.h"
+
+#include <algorithm>
+
+#include "ridge/base/error.h"
+
+namespace ridge {
+
+std::span<const Pass> passes() {
+  static constexpr Pass table[] = {
+      {"fuse-qkv", "queries, keys and values in one product, split into heads in one kernel",
+       Stage::forward, "", fuse_qkv},
+      {"flash-attention", "attention that never stores its scores, forward and backward",
+       Stage::forward, "", flash_attention},
+      {"fold-rope", "rotary embedding where heads are split or attention loads them",
+       Stage::forward, "", fold_rope},
+      {"swiglu", "silu and product of the feed-forward gate in one kernel", Stage::forward, "",
+       swiglu},
+      {"fuse-gate-up", "gate and up projection in one product", Stage::forward, "swiglu",
+       fuse_gate_up},
+      {"residual-norm", "residual addition, RMSNorm and conversion in one kernel", Stage::forward,
+       "", residual_norm},
+      {"masked-softmax", "scale, causal mask and softmax in one kernel", Stage::forward, "",
+       masked_softmax},
+      {"common-subexpressions", "what two nodes compute alike is computed once", Stage::step, "",
+       common_subexpressions},
+      {"pointwise", "chains of elementwise operators in one kernel each", Stage::step, "",
+       pointwise_chains},
+      {"cross-entropy-in-place", "the gradient of the logits takes the place of the logits",
+       Stage::step, "", cross_entropy_in_place},
+      {"fuse-optimizer", "one optimizer kernel over all parameters", Stage::step, "",
+       fuse_optimizer},
+      {"dead-nodes", "what nobody reads is not computed", Stage::step, "", dead_nodes},
+      {packed_products, "own products, which pack each operand once", Stage::run, "", nullptr},
+      {planned_memory, "one arena, with every address and launch fixed before the first step",
+       Stage::run, "", nullptr},
+      {tuned_products, "each product by the kernel that measures fastest", Stage::run, "", nullptr},
+  };
+  return table;
+}
+
+const Pass& pass_named(std::string_view name) {
+  const auto found = std::ranges::find(passes(), name, &Pass::name);
+  if (found != passes().end()) return *found;
+  std::string names;
+  for (const Pass& pass : passes()) names += (names.empty() ? "" : ", ") + std::string(pass.name);
+  throw UsageError("there is no pass '{}': choose from {}", name, names);
+}
+
+std::string_view name_of(Recompute recompute) {
+  constexpr std::string_view names[] = {"none", "attention", "block"};
+  return names[static_cast<int>(recompute)];
+}
+
+void run_passes(Graph& graph, Stage stage, const PassNames& enabled, Recompute recompute) {
+  for (const Pass& pass : passes()) {
+    // After equal nodes were joined, which would join a value and its recomputation again.
+    if (stage == Stage::step && pass.run == pointwise_chains) recompute_forward(graph, recompute);
+    if (pass.stage == stage && enabled.contains(pass.name)) pass.run(graph);
+  }
+}
+
+}  // namespace ridge

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ridge/graph/graph.h"
+
+namespace ridge {
+
+// What a pass works on: the forward graph, whose gradient is appended afterwards, so that a fused
+// operator brings its own; the whole training step; or nothing of the graph, but how it is run.
+enum class Stage : std::uint8_t { forward, step, run };
+
+// Something done for speed or memory that leaves what is computed the same, and can be left out.
+struct Pass {
+  std::string_view name;  // "fuse-qkv", as --enable-pass takes it
+  std::string_view description;
+  Stage stage;
+  std::string_view needs;      // a pass without which this one finds nothing; may be empty
+  std::size_t (*run)(Graph&);  // how often it found something to rewrite; null in Stage::run
+};
+
+// Those of Stage::run.
+inline constexpr std::string_view packed_products = "packed-products";
+inline constexpr std::string_view planned_memory = "planned-memory";
+inline constexpr std::string_view tuned_products = "tuned-products";
+
+// All of them, in the order in which they run.
+std::span<const Pass> passes();
+// UsageError, naming the nearest, for a name that is none.
+const Pass& pass_named(std::string_view name);
+
+// Which forward values are computed again for the backward pass rather than kept.
+enum class Recompute : std::uint8_t {
+  none,
+  attention,  // all inside the attention of each block
+  block,      // all inside each block: only what flows between blocks is kept
+};
+std::string_view name_of(Recompute recompute);
+
+using PassNames = std::set<std::string_view>;  // from the table
+
+// Runs those of `enabled` that belong to the stage.
+void run_passes(Graph& graph, Stage stage, const PassNames& enabled, Recompute recompute);
+
+// The passes, each in a file of its own name.
+std::size_t fuse_qkv(Graph& graph);
+std::size_t flash_attention(Graph& graph);
+std::size_t fold_rope(Graph& graph);
+std::size_t swiglu(Graph& graph);
+std::size_t fuse_gate_up(Graph& graph);
+std::size_t residual_norm(Graph& graph);
+std::size_t masked_softmax(Graph& graph);
+std::size_t common_subexpressions(Graph& graph);
+std::size_t pointwise_chains(Graph& graph);
+std::size_t cross_entropy_in_place(Graph& graph);
+std::size_t fuse_optimizer(Graph& graph);
+std::size_t dead_nodes(Graph& graph);
+std::size_t recompute_forward(Graph& graph, Recompute recompute);
+
+}  // namespace ridge

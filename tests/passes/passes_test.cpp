@@ -1,0 +1,152 @@
+// Each pass, alone and with all others, leaves the loss, every gradient and every updated parameter
+// of random models what they were, in double precision: rewriting rounds nothing.
+
+#include "ridge/passes/passes.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "ridge/base/random.h"
+#include "ridge/graph/op_rules.h"
+#include "ridge/passes/versions.h"
+#include "ridge/run/reference.h"
+#include "ridge/train/optimizer.h"
+#include "tests/passes/random_model.h"
+
+namespace ridge {
+namespace {
+
+std::vector<double> content_of(const ValueInfo& info, std::uint64_t seed) {
+  std::vector<double> content(static_cast<std::size_t>(info.type.numel()), 0.0);
+  if (info.type.dtype == DType::i32) {
+    std::mt19937_64 random(seed ^ stream_of(info.name));
+    for (double& x : content) x = static_cast<double>(random() % RandomModel::vocabulary);
+  } else if (info.role == Role::parameter) {
+    std::vector<float> floats(content.size());
+    fill_normal(floats, 0.5f, seed, stream_of(info.name), 0);
+    content.assign(floats.begin(), floats.end());
+  } else if (info.role == Role::optimizer_state) {
+    content.assign(content.size(), 0.25);
+  }
+  return content;
+}
+
+// By name: the loss, gradients, updated parameters and their state.
+using Results = std::map<std::string, std::vector<double>>;
+
+struct Rewritten {
+  Results results;
+  std::map<std::string, std::size_t> operators;
+};
+
+Rewritten run_model(std::uint64_t seed, const PassNames& enabled, Recompute recompute) {
+  Graph graph;
+  const RandomModel model(graph, seed);
+  run_passes(graph, Stage::forward, enabled, recompute);
+  const TrainingStep step =
+      add_training_step(model.loss, {.max_grad_norm = seed % 2 ? 0.5 : 0.0}, seed % 3 ? 1 : 2);
+  run_passes(graph, Stage::step, enabled, recompute);
+
+  ReferenceValues fed;
+  for (ValueId id = 0; id < graph.value_count(); ++id)
+    if (graph.info(id).persistent) fed[id] = content_of(graph.info(id), seed);
+  fed[step.schedule.id] = {1e-3, 0.1, 0.001};
+  const ReferenceValues values = evaluate_reference(graph, std::move(fed));
+  Rewritten rewritten;
+  for (const Node& node : graph.nodes()) {
+    const auto* logits = std::get_if<CrossEntropyGrad>(&node.op->variant());
+    ++rewritten.operators[fmt::format("{}{}", name_of(*node.op),
+                                      logits && logits->in_place ? " in place" : "")];
+  }
+  rewritten.results["loss"] = values.at(model.loss.id);
+  for (std::size_t i = 0; i < step.parameters.size(); ++i) {
+    const std::string name = graph.info(step.parameters[i].id).name;
+    rewritten.results[name] = values.at(step.parameters[i].id);
+    rewritten.results[name + ".grad"] =
+        values.at((step.accumulators.empty() ? step.gradients : step.accumulators)[i].id);
+  }
+  return rewritten;
+}
+
+void expect_equal(const Results& got, const Results& want, const std::string& what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  for (const auto& [name, expected] : want) {
+    const std::vector<double>& actual = got.at(name);
+    ASSERT_EQ(actual.size(), expected.size()) << what << ": " << name;
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      ASSERT_NEAR(actual[i], expected[i], 1e-9 * std::max(1.0, std::abs(expected[i])))
+          << what << ": " << name << "[" << i << "]";
+  }
+}
+
+std::uint64_t seeds() {
+  const char* many = std::getenv("RIDGE_RANDOM_GRAPHS");
+  return many ? std::strtoull(many, nullptr, 10) : 60;
+}
+
+PassNames all_passes() {
+  PassNames names;
+  for (const Pass& pass : passes()) names.insert(pass.name);
+  return names;
+}
+
+TEST(PassesTest, EachAloneLeavesRandomModelsWhatTheyWere) {
+  for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
+    const Results want = run_model(seed, {}, Recompute::none).results;
+    for (const Pass& pass : passes()) {
+      if (pass.stage == Stage::run) continue;
+      PassNames names{pass.name};
+      if (!pass.needs.empty()) names.insert(pass.needs);
+      expect_equal(run_model(seed, names, Recompute::none).results, want,
+                   fmt::format("seed {}, {}", seed, pass.name));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(PassesTest, AllButOneAndAllTogetherLeaveRandomModelsWhatTheyWere) {
+  for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
+    const Results want = run_model(seed, {}, Recompute::none).results;
+    for (const Recompute recompute : {Recompute::none, Recompute::attention, Recompute::block}) {
+      expect_equal(run_model(seed, all_passes(), recompute).results, want,
+                   fmt::format("seed {}, all, recompute {}", seed, name_of(recompute)));
+      expect_equal(run_model(seed, {}, recompute).results, want,
+                   fmt::format("seed {}, recompute {}", seed, name_of(recompute)));
+      if (HasFatalFailure()) return;
+    }
+    for (const Pass& pass : passes()) {
+      if (pass.stage == Stage::run) continue;
+      PassNames names = all_passes();
+      std::erase_if(names, [&](std::string_view name) {
+        return name == pass.name || pass_named(name).needs == pass.name;
+      });
+      expect_equal(run_model(seed, names, Recompute::none).results, want,
+                   fmt::format("seed {}, all but {}", seed, pass.name));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// A generator that builds nothing for a pass to find would prove nothing about it.
+TEST(PassesTest, RandomModelsHaveWorkForEveryPass) {
+  for (const Pass& pass : passes()) {
+    if (pass.stage == Stage::run) continue;
+    std::size_t changed = 0;
+    for (std::uint64_t seed = 0; seed < 60; ++seed) {
+      PassNames without = all_passes();
+      std::erase_if(without, [&](std::string_view name) {
+        return name == pass.name || pass_named(name).needs == pass.name;
+      });
+      changed += run_model(seed, all_passes(), Recompute::none).operators !=
+                 run_model(seed, without, Recompute::none).operators;
+    }
+    EXPECT_GE(changed, 5u) << pass.name;
+  }
+}
+
+}  // namespace
+}  // namespace ridge

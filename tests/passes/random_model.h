@@ -1,0 +1,139 @@
+#pragma once
+
+// Random models: valid forward graphs full of what the passes look for, of what only resembles it,
+// and of what lies between. The same seed gives the same model.
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "ridge/graph/graph.h"
+#include "ridge/ops/op.h"
+
+namespace ridge {
+
+class RandomModel {
+ public:
+  RandomModel(Graph& graph, std::uint64_t seed) : graph_(graph), random_(seed) {
+    batch_ = pick(1, 2);
+    seq_ = pick(1, 5);
+    kv_ = pick(1, 2);
+    heads_ = kv_ * pick(1, 2);
+    dim_ = 2 * pick(1, 2);
+    width_ = heads_ * dim_;
+    half_ = pick(0, 3) == 0;
+    const Value tokens = graph.input("tokens", {DType::i32, {batch_, seq_}});
+    const Value targets = graph.input("targets", {DType::i32, {batch_, seq_}});
+    streams_.push_back(embedding(weight({vocabulary, width_}), tokens));
+    const std::int64_t blocks = pick(1, 4);
+    for (std::int64_t i = 0; i < blocks; ++i) {
+      const Scope scope(graph, fmt::format("layers.{}", i));
+      grow();
+    }
+    Value all = streams_[0];
+    for (std::size_t i = 1; i < streams_.size(); ++i) all = add(all, streams_[i]);
+    const Value logits = linear(norm(all), cast(weight({vocabulary, width_}), compute()));
+    loss = cross_entropy(logits, targets);
+    graph.keep(loss, "loss");
+  }
+
+  static constexpr std::int64_t vocabulary = 5;
+  Value loss;
+
+ private:
+  std::int64_t pick(std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(high - low + 1));
+  }
+  bool maybe() { return pick(0, 3) == 0; }
+  DType compute() const { return half_ ? DType::bf16 : DType::f32; }
+
+  Value weight(Shape shape) {
+    return graph_.parameter(fmt::format("w{}", parameters_++), shape, Init::normal(0.5f));
+  }
+  Value project(Value x, std::int64_t out, Value shared = {}) {
+    const Scope scope(graph_, fmt::format("p{}", parameters_));
+    const Value w = shared ? shared : weight({out, x.shape()[-1]});
+    return linear(x, cast(w, x.dtype()));
+  }
+  // Some values are used a second time, by another stream, or not at all.
+  Value noted(Value x) {
+    if (maybe() && x.shape() == streams_[0].shape()) streams_.push_back(cast(x, DType::f32));
+    if (maybe()) scale(x, 2.0f);
+    return x;
+  }
+  Value norm(Value x) {
+    const Value y = noted(rms_norm(x, weight({width_}), maybe() ? 1e-5f : 1e-6f));
+    return cast(y, compute());
+  }
+  Value split(Value x, std::int64_t heads) {
+    return permute(reshape(x, {batch_, seq_, heads, dim_}), {0, 2, 1, 3});
+  }
+
+  Value attention(Value x) {
+    const Scope scope(graph_, "attention");
+    Value q = split(noted(project(x, heads_ * dim_)), heads_);
+    Value k = split(project(x, kv_ * dim_), kv_);
+    const Value v = split(noted(project(x, kv_ * dim_)), kv_);
+    if (!maybe()) q = rope(q, 10000.0f);
+    if (!maybe()) k = rope(k, maybe() ? 100.0f : 10000.0f);
+    q = reshape(q, {batch_, kv_, heads_ / kv_ * seq_, dim_});
+    Value scores = matmul(q, k, {.trans_b = true, .causal = CausalPart::output});
+    if (!maybe()) scores = scale(scores, 0.5f);
+    scores = noted(scores);
+    scores = causal_mask(reshape(scores, {batch_, heads_, seq_, seq_}));
+    const Value weights = noted(reshape(softmax(scores), {batch_, kv_, heads_ / kv_ * seq_, seq_}));
+    Value y = matmul(weights, v, {.causal = CausalPart::lhs});
+    y = permute(reshape(y, {batch_, heads_, seq_, dim_}), {0, 2, 1, 3});
+    return project(noted(reshape(y, {batch_, seq_, width_})), width_);
+  }
+
+  Value feed_forward(Value x) {
+    const Scope scope(graph_, "feed_forward");
+    const std::int64_t inner = pick(1, 6);
+    const Value g = project(x, inner);
+    const Value gate = maybe() ? relu(g) : silu(g);
+    const std::int64_t kind = pick(0, 7);
+    const Value up = kind == 0 ? gate : kind == 1 ? silu(gate) : project(x, inner);
+    return project(maybe() ? mul(up, gate) : mul(gate, up), width_);
+  }
+
+  // Elementwise operators in a row, some of them twice the same.
+  Value pointwise(Value x) {
+    const Value first = x;
+    const std::int64_t length = pick(1, 5);
+    for (std::int64_t i = 0; i < length; ++i) {
+      const std::int64_t kind = pick(0, 4);
+      if (kind == 0) x = scale(x, 0.75f);
+      if (kind == 1) x = silu(x);
+      if (kind == 2) x = add(x, first);
+      if (kind == 3) x = mul(x, first);
+      if (kind == 4) x = add(silu(x), silu(x));
+    }
+    return x;
+  }
+
+  void grow() {
+    const auto from =
+        static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(streams_.size()) - 1));
+    const Value x = streams_[from];
+    const Value h = norm(x);
+    const std::int64_t kind = pick(0, 3);
+    Value delta = h;
+    if (kind <= 1) delta = attention(h);
+    if (kind == 2) delta = feed_forward(h);
+    if (kind == 3) delta = pointwise(h);
+    const Value sum = maybe() ? add(cast(delta, DType::f32), x) : add(x, cast(delta, DType::f32));
+    streams_.push_back(kind == 0 && maybe() ? add(sum, cast(feed_forward(h), DType::f32)) : sum);
+  }
+
+  Graph& graph_;
+  std::mt19937_64 random_;
+  std::int64_t batch_, seq_, heads_, kv_, dim_, width_;
+  bool half_;
+  int parameters_ = 0;
+  std::vector<Value> streams_;  // all of them reach the loss
+};
+
+}  // namespace ridge
