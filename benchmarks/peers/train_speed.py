@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Training speed and memory on the CPU: Ridge v1 against PyTorch, interleaved.
+"""Training speed and memory on the CPU: versions of Ridge against PyTorch, interleaved.
 
     benchmarks/peers/train_speed.py --ridge build/bin/ridge
+    benchmarks/peers/train_speed.py --versions v1,v4 --dtype bf16 --sizes wide,long
 
 Each round runs the Ridge program and then some steps of each PyTorch worker, a process that stays
 alive and warm; a round's figure is the median of its steps. The table at the end, in Markdown, has
@@ -29,10 +30,12 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
 SIZES = {
-    "default (256 wide, 4 layers)": dict(hidden_dim=256, n_layers=4, n_heads=8, n_kv_heads=4,
-                                         intermediate_dim=512, seq_len=128, batch_size=8),
-    "512 wide, 8 layers": dict(hidden_dim=512, n_layers=8, n_heads=8, n_kv_heads=4,
-                               intermediate_dim=2048, seq_len=128, batch_size=8),
+    "default": dict(hidden_dim=256, n_layers=4, n_heads=8, n_kv_heads=4, intermediate_dim=512,
+                    seq_len=128, batch_size=8),
+    "wide": dict(hidden_dim=512, n_layers=8, n_heads=8, n_kv_heads=4, intermediate_dim=2048,
+                 seq_len=128, batch_size=8),
+    "long": dict(hidden_dim=512, n_layers=8, n_heads=8, n_kv_heads=4, intermediate_dim=2048,
+                 seq_len=512, batch_size=8),
 }
 VARIANTS = {
     "eager": "PyTorch eager",
@@ -51,7 +54,7 @@ def status_kib(key):
 
 
 class TorchTraining:
-    def __init__(self, size, variant):
+    def __init__(self, size, variant, dtype):
         import torch
         from tiny_llama import Config, TinyLlama, loss_of
 
@@ -63,7 +66,11 @@ class TorchTraining:
             self.model.parameters(), lr=1e-4, weight_decay=0.01, fused=variant != "eager" or None)
         self.tokens = torch.randint(
             0, config.vocab_size, (64, size["batch_size"], size["seq_len"] + 1))
-        self.forward = lambda x, y: loss_of(self.model(x), y)
+        def forward(x, y):
+            with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
+                return loss_of(self.model(x), y)
+
+        self.forward = forward
         if variant == "compile":
             self.forward = torch.compile(self.forward)
         self.done = 0
@@ -81,12 +88,12 @@ class TorchTraining:
         return time.perf_counter() - begin
 
 
-def torch_tensor_memory(size, variant):
+def torch_tensor_memory(size, variant, dtype):
     """The most bytes PyTorch's CPU allocator has handed out at once, over the model's life."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
-        training = TorchTraining(size, variant)
+        training = TorchTraining(size, variant, dtype)
         for _ in range(3):
             training.step()
     with tempfile.TemporaryDirectory() as folder:
@@ -106,11 +113,12 @@ def worker(job):
 
     torch.set_num_threads(job["threads"])
     if job["memory"]:
-        print(json.dumps(torch_tensor_memory(job["size"], job["variant"])), flush=True)
+        print(json.dumps(torch_tensor_memory(job["size"], job["variant"], job["dtype"])),
+              flush=True)
         return
     torch.randn(64, 64) @ torch.randn(64, 64)  # its threads and library are not the model's
     before = status_kib("VmRSS")
-    training = TorchTraining(job["size"], job["variant"])
+    training = TorchTraining(job["size"], job["variant"], job["dtype"])
     for _ in range(WARMUP):
         training.step()
     print(json.dumps({"rss": (status_kib("VmHWM") - before) * 1024, "torch": torch.__version__}),
@@ -120,8 +128,8 @@ def worker(job):
 
 
 class TorchWorker:
-    def __init__(self, size, variant, threads, memory=False):
-        job = dict(size=size, variant=variant, threads=threads, memory=memory)
+    def __init__(self, size, variant, dtype, threads, memory=False):
+        job = dict(size=size, variant=variant, dtype=dtype, threads=threads, memory=memory)
         self.process = subprocess.Popen(
             [sys.executable, __file__, "--worker", json.dumps(job)], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True,
@@ -146,11 +154,12 @@ class TorchWorker:
 
 # The Ridge side ----------------------------------------------------------------------------------
 
-def run_ridge(program, size, threads, warmup, steps):
+def run_ridge(program, size, version, dtype, threads, warmup, steps):
     """Runs the program and returns its performance summary, its peak RSS and its duration."""
     with tempfile.TemporaryDirectory() as folder:
         flags = [f"--{key.replace('_', '-')}={value}" for key, value in size.items()]
-        command = [program, "train", "--version=v1", "--device=cpu", f"--threads={threads}",
+        command = [program, "train", f"--version={version}", f"--dtype={dtype}", "--device=cpu",
+                   f"--threads={threads}",
                    f"--num-steps={warmup + steps}", f"--warmup-steps={warmup}",
                    f"--output-dir={folder}", *flags]
         begin = time.perf_counter()
@@ -175,7 +184,7 @@ def run_ridge(program, size, threads, warmup, steps):
 
 def time_to_first_step(program, size, threads, runs=10):
     """From the process's start to its end after one step: a bit more than to the step's end."""
-    return [run_ridge(program, size, threads, 0, 1)[2] for _ in range(runs)]
+    return [run_ridge(program, size, "v1", "fp32", threads, 0, 1)[2] for _ in range(runs)]
 
 
 # Comparison --------------------------------------------------------------------------------------
@@ -189,31 +198,37 @@ def bootstrap_interval(values, resamples=10000):
 
 
 def measure(arguments, size):
-    variants = arguments.variants.split(",")
+    """A row for each version and each variant, with the ratios of every version to the variant."""
+    variants, versions = arguments.variants.split(","), arguments.versions.split(",")
     tensor_bytes = {}
     for variant in variants:
-        job = TorchWorker(size, variant, arguments.threads, memory=True)
+        job = TorchWorker(size, variant, arguments.dtype, arguments.threads, memory=True)
         tensor_bytes[variant] = job.first
         job.close()
-    workers = {v: TorchWorker(size, v, arguments.threads) for v in variants}
-    ridge, theirs = [], {v: [] for v in variants}
+    workers = {v: TorchWorker(size, v, arguments.dtype, arguments.threads) for v in variants}
+    ours, theirs, memory = {v: [] for v in versions}, {v: [] for v in variants}, {}
     for number in range(arguments.rounds):
-        summary, rss, _ = run_ridge(arguments.ridge, size, arguments.threads, WARMUP,
-                                    arguments.steps)
-        ridge.append(summary["median_batch_time"])
+        for version in versions:
+            summary, rss, _ = run_ridge(arguments.ridge, size, version, arguments.dtype,
+                                        arguments.threads, WARMUP, arguments.steps)
+            ours[version].append(summary["median_batch_time"])
+            memory[version] = summary["peak_memory_bytes"], rss
         for variant, process in workers.items():
             theirs[variant].append(statistics.median(process.steps(arguments.steps)))
-        times = ", ".join(f"{v} {theirs[v][-1] * 1e3:.2f}" for v in variants)
-        print(f"  round {number + 1}: ridge {ridge[-1] * 1e3:.2f}, {times} ms", file=sys.stderr)
+        times = ", ".join(f"{v} {t[-1] * 1e3:.2f}" for v, t in (ours | theirs).items())
+        print(f"  round {number + 1}: {times} ms", file=sys.stderr)
     for process in workers.values():
         process.close()
 
-    rows = [("Ridge v1", statistics.median(ridge), "", summary["peak_memory_bytes"], rss)]
+    rows = [(f"Ridge {v}", statistics.median(ours[v]), [""] * len(versions), *memory[v])
+            for v in versions]
     for variant in variants:
-        ratios = [a / b for a, b in zip(ridge, theirs[variant])]
-        low, high = bootstrap_interval(ratios)
-        ratio = f"{statistics.median(ratios):.3f} ({low:.3f} to {high:.3f})"
-        rows.append((VARIANTS[variant], statistics.median(theirs[variant]), ratio,
+        parts = []
+        for version in versions:
+            ratios = [a / b for a, b in zip(ours[version], theirs[variant])]
+            low, high = bootstrap_interval(ratios)
+            parts.append(f"{statistics.median(ratios):.3f} ({low:.3f} to {high:.3f})")
+        rows.append((VARIANTS[variant], statistics.median(theirs[variant]), parts,
                      tensor_bytes[variant], workers[variant].first["rss"]))
     return rows, workers[variants[0]].first["torch"]
 
@@ -230,6 +245,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--steps", type=int, default=20, help="per round and side")
     parser.add_argument("--variants", default=",".join(VARIANTS))
+    parser.add_argument("--versions", default="v1,v4")
+    parser.add_argument("--sizes", default=",".join(SIZES))
+    parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32",
+                        help="bf16: PyTorch runs under autocast")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
@@ -239,20 +258,21 @@ def main():
     if os.getloadavg()[0] > 1:
         print(f"The machine is busy (load average {os.getloadavg()[0]:.1f}): threads that wait for "
               "each other suffer most, so the figures will not be good.", file=sys.stderr)
-    lines = ["| Size | | Time per step | Ridge's part of it (95 %) | Tensors | RSS |",
-             "|---|---|---:|---:|---:|---:|"]
-    for name, size in SIZES.items():
+    parts = " | ".join(f"{v}'s part of it (95 %)" for v in arguments.versions.split(","))
+    columns = arguments.versions.count(",") + 1
+    lines = [f"| Size | | Time per step | {parts} | Tensors | RSS |",
+             "|---|---|---:|" + "---:|" * columns + "---:|---:|"]
+    for name in arguments.sizes.split(","):
         print(name, file=sys.stderr)
-        rows, torch_version = measure(arguments, size)
-        for who, seconds, ratio, tensors, rss in rows:
-            lines.append(f"| {name} | {who} | {seconds * 1e3:.2f} ms | {ratio} | "
+        rows, torch_version = measure(arguments, SIZES[name])
+        for who, seconds, ratios, tensors, rss in rows:
+            lines.append(f"| {name} | {who} | {seconds * 1e3:.2f} ms | {' | '.join(ratios)} | "
                          f"{tensors / 2**20:.1f} MiB | {rss / 2**20:.0f} MiB |")
-    first = time_to_first_step(arguments.ridge, SIZES["default (256 wide, 4 layers)"],
-                               arguments.threads)
+    first = time_to_first_step(arguments.ridge, SIZES["default"], arguments.threads)
     load = os.getloadavg()[0]
     print("\n".join(lines))
     print()
-    print(f"{cpu_model()}, {arguments.threads} threads, fp32; Linux {platform.release()}, PyTorch "
+    print(f"{cpu_model()}, {arguments.threads} threads, {arguments.dtype}; Linux {platform.release()}, PyTorch "
           f"{torch_version}, Python {platform.python_version()}; {arguments.rounds} rounds of "
           f"{arguments.steps} steps; load average at the end {load:.1f}.")
     print(f"Ridge's process from its start, over one step of the default size, to its end: median "

@@ -16,6 +16,7 @@
 #include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/cli/train_request.h"
+#include "ridge/run/autotuner.h"
 #include "ridge/train/checkpoint.h"
 #include "ridge/train/data.h"
 #include "ridge/train/hf.h"
@@ -171,6 +172,12 @@ class Run {
   std::int64_t saved_step_ = 0;
 };
 
+void print_tuning(Terminal& terminal, const Autotuner& tuner) {
+  for (const std::string& warning : tuner.warnings()) terminal.line(warning);
+  terminal.line(fmt::format("Products tuned: {} by timing, {} as they were before (see {})",
+                            tuner.searched(), tuner.cached(), default_tuning_cache().string()));
+}
+
 void print_start(Terminal& terminal, Trainer& trainer, const StepCost& cost, double seconds) {
   const TrainOptions& options = trainer.options();
   print_header(terminal, options, trainer.data().description(), trainer.executor().device());
@@ -181,6 +188,7 @@ void print_start(Terminal& terminal, Trainer& trainer, const StepCost& cost, dou
     terminal.line(fmt::format("Resumed from {} at step {}", options.resume, trainer.steps_done()));
   if (!options.init_from.empty())
     terminal.line(fmt::format("Weights read from {}", options.init_from));
+  if (trainer.tuner()) print_tuning(terminal, *trainer.tuner());
   terminal.line("");
   terminal.line("Starting training...");
 }
@@ -213,7 +221,10 @@ int train(const TrainOptions& options) {
   terminal.busy(fmt::format("Initializing {} parameters...",
                             format_count(options.model().parameter_count())));
   const std::unique_ptr<Device> device = open_device(options);
-  Trainer trainer(options, *device);
+  Trainer trainer(options, *device,
+                  {.tuning = [&](std::string_view product, int number) {
+                    terminal.busy(fmt::format("Timing product {}: {}", number, product));
+                  }});
   load_start(trainer);
   prepare_directories(options);
   const StepCost cost = cost_of_step(trainer.graph(), options.gradient_accumulation_steps);

@@ -27,7 +27,7 @@ std::string to_string(const GemmShape& shape);
 
 enum class GemmKind : std::uint8_t {
   onednn,  // oneDNN's product, a call for each tile, each of which packs its part of B
-  packed,  // our own: B is packed once for the whole product, then shared by all tiles
+  packed,  // our own: B, and a transposed A, are packed once and then shared by all tiles
   local,   // our own: each tile reads B where it lies, or packs the part it needs
 };
 
@@ -49,7 +49,8 @@ inline constexpr int gemm_version = 1;
 // The instruction set that our own products were compiled for: "avx512+bf16", "avx2", "baseline".
 std::string_view gemm_instructions();
 
-// The plan that a model of costs likes best, among those of our own products. It times nothing.
+// The plan that a model of costs likes best, among those of our own products. It times nothing. In
+// a build for no particular processor, oneDNN's is always better.
 GemmPlan default_plan(const GemmShape& shape);
 
 // The few plans worth timing; the default plan is the first.

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "ridge/base/dtype.h"
 
@@ -59,20 +60,25 @@ struct BlockProduct {
 
 void multiply_block(Words words, const BlockProduct& block);
 
-// A part of a stored matrix, which is to be packed into words [steps, width]: `width` of its rows
-// or columns side by side, at each value of k.
+// Rows or columns of a stored matrix, side by side at each of some values of k.
 struct PackSource {
-  const void* data = nullptr;  // at the part's first element
+  const void* data = nullptr;  // at the first element
   std::int64_t stride = 0;     // elements from one stored row to the next
   bool k_runs_along_rows = false;
-  std::int64_t width = 0;
   std::int64_t k = 0;
   std::int64_t readable = 0;  // elements from `data` to the end of the matrix
 };
 
-// Overwrites `words` [ceil(k / k_per_word), padded_width], a multiple of the lanes. What is missing
-// in the last pair of an odd k becomes 0; columns beyond `width` become anything, but nothing
-// beyond the matrix is read.
-void pack(Words kind, const PackSource& source, std::int64_t padded_width, float* words);
+// Where some of a source's rows or columns go: words [ceil(k / k_per_word), padded_width], with a
+// padded_width that is `width` rounded up to whole vectors.
+struct PackPart {
+  std::int64_t first = 0, width = 0;
+  float* words = nullptr;
+};
+
+// Overwrites the words of all parts. What is missing in the last pair of an odd k becomes 0;
+// columns beyond a part's width become anything, but nothing beyond the matrix is read. Parts that
+// lie side by side in memory are packed together, row after row.
+void pack(Words kind, const PackSource& source, std::span<const PackPart> parts);
 
 }  // namespace ridge

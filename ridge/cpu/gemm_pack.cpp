@@ -102,19 +102,28 @@ void transpose(Vector* v) {
 
 void store_vector(float* p, const Vector& v) { std::memcpy(p, &v, sizeof v); }
 
+std::int64_t padded(std::int64_t width) { return (width + lanes - 1) / lanes * lanes; }
+
+// Row by row through all parts, so that a row is read from end to end: rows a power of two apart
+// would displace each other from the cache before their other parts are read.
 template <class Reader>
-void pack_across(const PackSource& s, std::int64_t per_word, std::int64_t padded_width,
-                 float* words) {
+void pack_across(const PackSource& s, std::int64_t per_word, std::span<const PackPart> parts) {
   const auto* data = static_cast<const typename Reader::Element*>(s.data);
-  for (std::int64_t k = 0; k < s.k; k += per_word, words += padded_width) {
+  for (std::int64_t k = 0; k < s.k; k += per_word) {
     const auto* row = data + k * s.stride;
     const std::int64_t second = k + per_word <= s.k ? s.stride : 0;
-    // Columns of the last row that follow this part's first.
+    // Elements from the start of the last row that is read to the end of the matrix.
     const std::int64_t readable = s.readable - k * s.stride - (per_word - 1) * second;
-    std::int64_t j = 0;
-    for (; j < s.width && j + lanes <= readable; j += lanes)
-      store_vector(words + j, Reader::across(row + j, second));
-    if (j < s.width) store_vector(words + j, Reader::across(row + j, second, s.width - j));
+    for (const PackPart& part : parts) {
+      float* to = part.words + k / per_word * padded(part.width);
+      const std::int64_t end = part.first + part.width;
+      for (std::int64_t j = part.first; j < end; j += lanes, to += lanes) {
+        if (j + lanes <= readable)
+          store_vector(to, Reader::across(row + j, second));
+        else
+          store_vector(to, Reader::across(row + j, second, end - j));
+      }
+    }
   }
 }
 
@@ -135,17 +144,17 @@ void pack_square(const typename Reader::Element* first, std::int64_t stride, std
 }
 
 template <class Reader>
-void pack_along(const PackSource& s, std::int64_t per_word, std::int64_t padded_width,
-                float* words) {
+void pack_along(const PackSource& s, std::int64_t per_word, const PackPart& part) {
   const auto* data = static_cast<const typename Reader::Element*>(s.data);
   const std::int64_t steps = (s.k + per_word - 1) / per_word;
   const std::int64_t whole = s.k / per_word / lanes * lanes;
-  for (std::int64_t j = 0; j < s.width; j += lanes) {
-    const auto* first = data + j * s.stride;
-    const std::int64_t columns = std::min(lanes, s.width - j);
+  const std::int64_t row = padded(part.width);
+  for (std::int64_t j = 0; j < part.width; j += lanes) {
+    const auto* first = data + (part.first + j) * s.stride;
+    const std::int64_t columns = std::min(lanes, part.width - j);
     for (std::int64_t step = 0; step < whole; step += lanes)
-      pack_square<Reader>(first + step * per_word, s.stride, columns, padded_width,
-                          words + step * padded_width + j);
+      pack_square<Reader>(first + step * per_word, s.stride, columns, row,
+                          part.words + step * row + j);
     if (whole == steps) continue;
     Vector v[lanes];
     for (std::int64_t i = 0; i < lanes; ++i)
@@ -153,29 +162,26 @@ void pack_along(const PackSource& s, std::int64_t per_word, std::int64_t padded_
                            s.k - whole * per_word);
     transpose(v);
     for (std::int64_t i = 0; i < steps - whole; ++i)
-      store_vector(words + (whole + i) * padded_width + j, v[i]);
+      store_vector(part.words + (whole + i) * row + j, v[i]);
   }
 }
 
 template <class Reader>
-void pack_with(const PackSource& source, std::int64_t per_word, std::int64_t padded_width,
-               float* words) {
-  if (source.k_runs_along_rows)
-    pack_along<Reader>(source, per_word, padded_width, words);
-  else
-    pack_across<Reader>(source, per_word, padded_width, words);
+void pack_with(const PackSource& source, std::int64_t per_word, std::span<const PackPart> parts) {
+  if (!source.k_runs_along_rows) return pack_across<Reader>(source, per_word, parts);
+  for (const PackPart& part : parts) pack_along<Reader>(source, per_word, part);
 }
 
 }  // namespace
 
-void pack(Words kind, const PackSource& source, std::int64_t padded_width, float* words) {
+void pack(Words kind, const PackSource& source, std::span<const PackPart> parts) {
   switch (kind) {
     case Words::floats:
-      return pack_with<Floats>(source, 1, padded_width, words);
+      return pack_with<Floats>(source, 1, parts);
     case Words::widened_bf16:
-      return pack_with<WidenedBf16>(source, 1, padded_width, words);
+      return pack_with<WidenedBf16>(source, 1, parts);
     case Words::bf16_pairs:
-      return pack_with<Bf16Pairs>(source, 2, padded_width, words);
+      return pack_with<Bf16Pairs>(source, 2, parts);
   }
 }
 

@@ -14,9 +14,9 @@ namespace {
 constexpr std::string_view all_passes[] = {
     "fuse-qkv",        "swiglu",       "fuse-gate-up",           "residual-norm",
     "masked-softmax",  "pointwise",    "common-subexpressions",  "dead-nodes",
-    "fuse-optimizer",                                                              // v2
-    "flash-attention", "fold-rope",    "cross-entropy-in-place", packed_products,  // v3
-    planned_memory,    tuned_products,                                             // v4
+    "fuse-optimizer",                                             // v2
+    "flash-attention", "fold-rope",    "cross-entropy-in-place",  // v3
+    planned_memory,    tuned_products,                            // v4
 };
 
 constexpr std::span<const std::string_view> up_to(std::string_view last) {
@@ -48,8 +48,8 @@ std::span<const Version> versions() {
   static constexpr Version table[] = {
       {"v1", "V1 - Baseline", "one kernel an operator, attention scores materialised", {}},
       {"v2", "V2 - Fused", "fused projections and pointwise operators", up_to("fuse-optimizer")},
-      {"v3", "V3 - Kernels", "own flash attention, norms, rotary, cross-entropy and products",
-       up_to(packed_products)},
+      {"v3", "V3 - Kernels", "own flash attention, norms, rotary and cross-entropy",
+       up_to("cross-entropy-in-place")},
       {"v4", "V4 - Ultra", "planned memory, tuned products, prepared steps", up_to(tuned_products)},
   };
   return table;
