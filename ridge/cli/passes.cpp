@@ -56,18 +56,20 @@ std::vector<std::string_view> passes_of(const Schedule& schedule) {
 
 std::vector<Row> effects(TrainOptions options, Device& device) {
   const Schedule schedule = options.schedule();
-  const std::string recompute = std::exchange(options.recompute, "none");
+  const Recompute recompute = schedule.recompute;
   options.version = "v1";
   options.enable_pass = options.disable_pass = "";
+  options.recompute = "none";
   std::vector<Row> rows{{"(none)", "one kernel an operator", "v1", plan_training(options, device)}};
   for (const std::string_view name : passes_of(schedule)) {
     options.enable_pass += fmt::format("{}{}", options.enable_pass.empty() ? "" : ",", name);
     rows.push_back({std::string(name), std::string(pass_named(name).description),
                     versions_with(name), plan_training(options, device)});
   }
-  if (recompute != "none") {
-    options.recompute = recompute;
-    rows.push_back({"recompute " + recompute, "what the backward pass needs is computed again", "",
+  if (recompute != Recompute::none) {
+    options.recompute = name_of(recompute);
+    rows.push_back({"recompute " + options.recompute,
+                    "what the backward pass needs is computed again", "",
                     plan_training(options, device)});
   }
   return rows;

@@ -90,6 +90,17 @@ GemmPtr make_gemm(const GemmShape& shape, const GemmPlan& plan) {
   return plan.kind == GemmKind::onednn ? make_onednn_gemm(shape) : make_packed_gemm(shape, plan);
 }
 
+namespace {
+
+// Packed operands beside the operands themselves: what more would cost in a model's peak of memory
+// is worth more than the few percent of time that it might save.
+bool is_affordable(const GemmShape& shape, const GemmPlan& plan) {
+  constexpr std::size_t most_workspace = std::size_t{16} << 20;
+  return plan.kind == GemmKind::onednn || make_gemm(shape, plan)->workspace() <= most_workspace;
+}
+
+}  // namespace
+
 GemmPlan default_plan(const GemmShape& shape) {
   // Compiled for the least of its architecture, our kernel has a third of the speed of oneDNN's,
   // which is compiled while the program runs.
@@ -97,13 +108,14 @@ GemmPlan default_plan(const GemmShape& shape) {
   const std::int64_t any = std::numeric_limits<std::int64_t>::max();
   const GemmPlan packed = cheapest(shape, GemmKind::packed, 128, 1024);
   const GemmPlan local = cheapest(shape, GemmKind::local, 128, any);
-  return cost(shape, local) < cost(shape, packed) ? local : packed;
+  return cost(shape, local) < cost(shape, packed) || !is_affordable(shape, packed) ? local : packed;
 }
 
 std::vector<GemmPlan> gemm_plans(const GemmShape& shape) {
   std::vector<GemmPlan> plans{default_plan(shape)};
   auto add = [&](const GemmPlan& plan) {
-    if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(plan);
+    if (std::find(plans.begin(), plans.end(), plan) == plans.end() && is_affordable(shape, plan))
+      plans.push_back(plan);
   };
   if (shape.in == DType::f32 || onednn_supports_bf16()) add({});
   for (const auto& [least, most] :

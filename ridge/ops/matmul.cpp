@@ -67,12 +67,14 @@ std::vector<Value> MatMul::grad(GradBuilder& b) const {
                                                       : CausalPart::none;
   const CausalPart of_y = causal == CausalPart::none ? CausalPart::none : CausalPart::lhs;
   Value dx, dy;
-  if (b.needs(0))
-    dx = trans_a ? matmul(y, g, {.trans_a = trans_b, .trans_b = true, .causal = of_x})
-                 : matmul(g, y, {.trans_a = false, .trans_b = !trans_b, .causal = of_x});
+  // The right one first: it is often a weight's, after which x, an activation, is needed no more
+  // and leaves its memory to the other.
   if (b.needs(1))
     dy = trans_b ? matmul(g, x, {.trans_a = true, .trans_b = trans_a, .causal = of_y})
                  : matmul(x, g, {.trans_a = !trans_a, .trans_b = false, .causal = of_y});
+  if (b.needs(0))
+    dx = trans_a ? matmul(y, g, {.trans_a = trans_b, .trans_b = true, .causal = of_x})
+                 : matmul(g, y, {.trans_a = false, .trans_b = !trans_b, .causal = of_x});
   return {dx, dy};
 }
 

@@ -87,6 +87,10 @@ std::vector<TensorType> SwiGluGrad::infer(Types in) const {
   return {in[1]};
 }
 
+std::optional<Alias> SwiGluGrad::aliased_input(std::uint32_t, Types in) const {
+  return in_place && in.size() == 2 ? std::optional(Alias{1}) : std::nullopt;
+}
+
 Cost SwiGluGrad::cost(Types in, Types out) const {
   // Per element: exponential, add and divide for the sigmoid; silu; dup; dy * up, 1 - s, its
   // product with silu, the sum with s, and dgate.
@@ -122,6 +126,8 @@ std::vector<Sample<SwiGluGrad>> SwiGluGrad::samples() {
   packed({3, 7}, {3, 14});
   packed({2, 5, 17}, {2, 5, 34});
   packed({130, 257}, {130, 514});
+  samples.push_back(
+      {{.in_place = true}, {{{DType::f32, {9, 33}}}, {{DType::f32, {9, 66}}, -8.0, 8.0}}});
   return samples;
 }
 

@@ -28,6 +28,8 @@ std::span<const Pass> passes() {
        pointwise_chains},
       {"cross-entropy-in-place", "the gradient of the logits takes the place of the logits",
        Stage::step, "", cross_entropy_in_place},
+      {"swiglu-in-place", "the gradient of gate and up takes their place", Stage::step,
+       "fuse-gate-up", swiglu_in_place},
       {"fuse-optimizer", "one optimizer kernel over all parameters", Stage::step, "",
        fuse_optimizer},
       {"dead-nodes", "what nobody reads is not computed", Stage::step, "", dead_nodes},
@@ -48,7 +50,7 @@ const Pass& pass_named(std::string_view name) {
 }
 
 std::string_view name_of(Recompute recompute) {
-  constexpr std::string_view names[] = {"none", "attention", "block"};
+  constexpr std::string_view names[] = {"none", "light", "attention", "block"};
   return names[static_cast<int>(recompute)];
 }
 

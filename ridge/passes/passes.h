@@ -37,7 +37,8 @@ const Pass& pass_named(std::string_view name);
 // Which forward values are computed again for the backward pass rather than kept.
 enum class Recompute : std::uint8_t {
   none,
-  attention,  // all inside the attention of each block
+  light,      // what costs little: norms, gates, and what attention gives
+  attention,  // that, and all inside the attention of each block
   block,      // all inside each block: only what flows between blocks is kept
 };
 std::string_view name_of(Recompute recompute);
@@ -58,6 +59,7 @@ std::size_t masked_softmax(Graph& graph);
 std::size_t common_subexpressions(Graph& graph);
 std::size_t pointwise_chains(Graph& graph);
 std::size_t cross_entropy_in_place(Graph& graph);
+std::size_t swiglu_in_place(Graph& graph);
 std::size_t fuse_optimizer(Graph& graph);
 std::size_t dead_nodes(Graph& graph);
 std::size_t recompute_forward(Graph& graph, Recompute recompute);

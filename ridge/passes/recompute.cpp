@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <string_view>
+#include <vector>
 
 #include "ridge/passes/passes.h"
 #include "ridge/passes/rewrite.h"
@@ -52,12 +54,9 @@ class Units {
   std::vector<std::string_view> by_node_;
 };
 
-}  // namespace
-
 // Before the first backward node that reads what a unit computed, the unit's nodes are repeated in
 // the backward phase, and backward nodes read the repetition.
-std::size_t recompute_forward(Graph& graph, Recompute recompute) {
-  if (recompute == Recompute::none) return 0;
+std::size_t recompute_units(Graph& graph, Recompute recompute) {
   Rewriter rw(graph);
   const Units units(rw, graph, recompute);
   std::map<std::string_view, std::set<NodeId>> wanted;  // by unit: nodes to repeat
@@ -72,8 +71,74 @@ std::size_t recompute_forward(Graph& graph, Recompute recompute) {
     }
   }
   for (const auto& [unit, nodes] : wanted)
-    rw.repeat(std::vector<NodeId>(nodes.begin(), nodes.end()), where[unit]);
+    for (const NodeId n : nodes) rw.repeat(n, where[unit]);
   return rw.commit();
+}
+
+// What costs little beside the products around it, and needs only what is kept anyway.
+class LightNodes {
+ public:
+  explicit LightNodes(Rewriter& rw) : rw_(rw), repeated_(rw.nodes().size(), false) {}
+
+  // Repeats before node `at` what it reads of them, and what that reads.
+  void repeat_operands(NodeId n, NodeId at) {
+    for (const ValueId v : rw_.node(n).inputs) {
+      const NodeId producer = rw_.producer(v);
+      if (!is_light(producer, v) || repeated_[producer]) continue;
+      repeated_[producer] = true;
+      if (rw_.op<AddRmsNorm>(producer)) {
+        repeat_norm(producer, at);
+      } else {
+        repeat_operands(producer, at);
+        rw_.repeat(producer, at);
+      }
+    }
+  }
+
+ private:
+  bool is_light(NodeId n, ValueId v) const {
+    if (n == no_node || rw_.node(n).phase != Phase::forward || rw_.is_readable(v)) return false;
+    if (rw_.op<AddRmsNorm>(n)) return v == rw_.node(n).outputs[1];  // the sum is kept
+    if (rw_.op<Reshape>(n)) {
+      const ValueId operand = rw_.node(n).inputs[0];
+      return is_light(rw_.producer(operand), operand);
+    }
+    return rw_.op<RmsNorm>(n) || rw_.op<Silu>(n) || rw_.op<Mul>(n) || rw_.op<SwiGlu>(n) ||
+           (rw_.op<Attention>(n) && v == rw_.node(n).outputs[0]);
+  }
+
+  // The norm alone, from the sum: its terms are not kept.
+  void repeat_norm(NodeId n, NodeId at) {
+    const Node& node = rw_.node(n);
+    const AddRmsNorm& op = *rw_.op<AddRmsNorm>(n);
+    rw_.replace({}, at, [this, &node, n, norm = RmsNorm{.eps = op.eps, .out = op.out}] {
+      const Scope scope(rw_.graph(), node.scope);
+      const PhaseScope phase(rw_.graph(), Phase::backward, rw_.now(n));
+      const auto out = rw_.graph().apply(
+          norm, std::array{rw_.value(node.outputs[0]), rw_.value(node.inputs[2])});
+      return Rewriter::Substitutes{{node.outputs[1], out[0]}};
+    });
+  }
+
+  Rewriter& rw_;
+  std::vector<bool> repeated_;  // by node
+};
+
+std::size_t recompute_light(Graph& graph) {
+  Rewriter rw(graph);
+  LightNodes light(rw);
+  for (NodeId n = 0; n < rw.nodes().size(); ++n)
+    if (rw.node(n).phase == Phase::backward) light.repeat_operands(n, n);
+  return rw.commit();
+}
+
+}  // namespace
+
+std::size_t recompute_forward(Graph& graph, Recompute recompute) {
+  if (recompute == Recompute::none) return 0;
+  std::size_t count = 0;
+  if (recompute != Recompute::light) count += recompute_units(graph, recompute);
+  return count + recompute_light(graph);
 }
 
 }  // namespace ridge

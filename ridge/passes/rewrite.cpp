@@ -34,10 +34,11 @@ void Rewriter::replace(std::vector<NodeId> nodes, NodeId at, std::function<Subst
 }
 
 // Gives the id `old` to what the nodes from `first` on compute as `by`, or, if they do not compute
-// it, turns the later uses of `old` to it.
+// it or `old` is computed already, turns the later uses of `old` to it.
 void Rewriter::take_over(ValueId old, Value by, NodeId first) {
   const NodeId producer = graph_.info(by.id).producer;
-  if (producer == no_node || producer < first) {
+  const bool still_computed = graph_.info(old).producer != no_node;
+  if (producer == no_node || producer < first || still_computed) {
     redirected_[old] = by.id;
     return;
   }
@@ -48,22 +49,19 @@ void Rewriter::take_over(ValueId old, Value by, NodeId first) {
   }
 }
 
-void Rewriter::repeat(std::vector<NodeId> nodes, NodeId at) {
-  const Phase phase = node(at).phase;
-  replacements_[at].push_back({{}, [this, nodes = std::move(nodes), phase] {
-                                 for (const NodeId n : nodes) {
-                                   const Scope scope(graph_, node(n).scope);
-                                   const PhaseScope repeated(graph_, phase, moved_[n]);
-                                   std::vector<Value> inputs;
-                                   for (const ValueId in : node(n).inputs)
-                                     inputs.push_back(value(in));
-                                   const std::vector<Value> outputs =
-                                       graph_.apply(*node(n).op, inputs);
-                                   for (std::size_t i = 0; i < outputs.size(); ++i)
-                                     redirected_[node(n).outputs[i]] = outputs[i].id;
-                                 }
-                                 return Substitutes{};
-                               }});
+void Rewriter::repeat(NodeId n, NodeId at) {
+  replace({}, at, [this, n, phase = node(at).phase] {
+    const Node& old = node(n);
+    const Scope scope(graph_, old.scope);
+    const PhaseScope repeated(graph_, phase, moved_[n]);
+    std::vector<Value> inputs;
+    for (const ValueId in : old.inputs) inputs.push_back(value(in));
+    const std::vector<Value> outputs = graph_.apply(*old.op, inputs);
+    Substitutes substitutes;
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      substitutes.emplace_back(old.outputs[i], outputs[i]);
+    return substitutes;
+  });
 }
 
 void Rewriter::build(NodeId at) {

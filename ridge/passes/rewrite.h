@@ -50,16 +50,19 @@ class Rewriter {
   bool is_readable(ValueId v) const;
 
   // What stands for a value from here on: a value just built, which takes over the old one's id, or
-  // one that was there before, to which the old one's uses turn.
+  // another, to which the old one's later uses turn: one that was there before, or, where the old
+  // one is computed as well, a second one.
   using Substitutes = std::vector<std::pair<ValueId, Value>>;
 
   // `nodes` leave, and where `at` stood, `build` appends others by the ordinary functions, under
   // at's scope, phase and forward node. `at` need not be one of them.
   void replace(std::vector<NodeId> nodes, NodeId at, std::function<Substitutes()> build);
   void remove(NodeId n) { claimed_[n] = true; }
-  // Before `at` and in its phase, `nodes`, which stay where they are, are applied once more, and
-  // what comes after uses these results.
-  void repeat(std::vector<NodeId> nodes, NodeId at);
+  // While it builds: which node n has become.
+  NodeId now(NodeId n) const { return moved_[n]; }
+  // Before `at` and in its phase, node n, which stays where it is, is applied once more, and what
+  // comes after uses these results.
+  void repeat(NodeId n, NodeId at);
 
   // Carries out what was said and returns how many replacements that were. Error if a node now uses
   // a value that is computed later or not at all: the pass is wrong.

@@ -14,9 +14,9 @@ namespace {
 constexpr std::string_view all_passes[] = {
     "fuse-qkv",        "swiglu",       "fuse-gate-up",           "residual-norm",
     "masked-softmax",  "pointwise",    "common-subexpressions",  "dead-nodes",
-    "fuse-optimizer",                                             // v2
-    "flash-attention", "fold-rope",    "cross-entropy-in-place",  // v3
-    planned_memory,    tuned_products,                            // v4
+    "fuse-optimizer",                                                                // v2
+    "flash-attention", "fold-rope",    "cross-entropy-in-place", "swiglu-in-place",  // v3
+    planned_memory,    tuned_products,                                               // v4
 };
 
 constexpr std::span<const std::string_view> up_to(std::string_view last) {
@@ -36,21 +36,29 @@ std::vector<const Pass*> passes_in(std::string_view list) {
   return found;
 }
 
-Recompute recompute_named(std::string_view name) {
-  for (const Recompute r : {Recompute::none, Recompute::attention, Recompute::block})
+Recompute recompute_named(std::string_view name, const Version& version) {
+  if (name == "auto") return version.recompute;
+  for (const Recompute r :
+       {Recompute::none, Recompute::light, Recompute::attention, Recompute::block})
     if (name_of(r) == name) return r;
-  throw UsageError("--recompute is '{}'; choose one of none, attention, block", name);
+  throw UsageError("--recompute is '{}'; choose one of auto, none, light, attention, block", name);
 }
 
 }  // namespace
 
 std::span<const Version> versions() {
   static constexpr Version table[] = {
-      {"v1", "V1 - Baseline", "one kernel an operator, attention scores materialised", {}},
-      {"v2", "V2 - Fused", "fused projections and pointwise operators", up_to("fuse-optimizer")},
+      {"v1",
+       "V1 - Baseline",
+       "one kernel an operator, attention scores materialised",
+       {},
+       Recompute::none},
+      {"v2", "V2 - Fused", "fused projections and pointwise operators", up_to("fuse-optimizer"),
+       Recompute::none},
       {"v3", "V3 - Kernels", "own flash attention, norms, rotary and cross-entropy",
-       up_to("cross-entropy-in-place")},
-      {"v4", "V4 - Ultra", "planned memory, tuned products, prepared steps", up_to(tuned_products)},
+       up_to("swiglu-in-place"), Recompute::none},
+      {"v4", "V4 - Ultra", "planned memory, tuned products, prepared steps", up_to(tuned_products),
+       Recompute::light},
   };
   return table;
 }
@@ -67,7 +75,7 @@ Schedule schedule_of(std::string_view version, std::string_view enable, std::str
                      std::string_view recompute) {
   const Version& base = version_named(version);
   Schedule schedule{.passes = PassNames(base.passes.begin(), base.passes.end()),
-                    .recompute = recompute_named(recompute)};
+                    .recompute = recompute_named(recompute, base)};
   PassNames disabled;
   for (const Pass* pass : passes_in(disable)) disabled.insert(pass->name);
   for (const Pass* pass : passes_in(enable)) {

@@ -58,9 +58,11 @@ Rewritten run_model(std::uint64_t seed, const PassNames& enabled, Recompute reco
   const ReferenceValues values = evaluate_reference(graph, std::move(fed));
   Rewritten rewritten;
   for (const Node& node : graph.nodes()) {
-    const auto* logits = std::get_if<CrossEntropyGrad>(&node.op->variant());
-    ++rewritten.operators[fmt::format("{}{}", name_of(*node.op),
-                                      logits && logits->in_place ? " in place" : "")];
+    const OpVariant& op = node.op->variant();
+    const auto* logits = std::get_if<CrossEntropyGrad>(&op);
+    const auto* gates = std::get_if<SwiGluGrad>(&op);
+    const bool in_place = (logits && logits->in_place) || (gates && gates->in_place);
+    ++rewritten.operators[fmt::format("{}{}", name_of(*node.op), in_place ? " in place" : "")];
   }
   rewritten.results["loss"] = values.at(model.loss.id);
   for (std::size_t i = 0; i < step.parameters.size(); ++i) {
@@ -111,7 +113,8 @@ TEST(PassesTest, EachAloneLeavesRandomModelsWhatTheyWere) {
 TEST(PassesTest, AllButOneAndAllTogetherLeaveRandomModelsWhatTheyWere) {
   for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
     const Results want = run_model(seed, {}, Recompute::none).results;
-    for (const Recompute recompute : {Recompute::none, Recompute::attention, Recompute::block}) {
+    for (const Recompute recompute :
+         {Recompute::none, Recompute::light, Recompute::attention, Recompute::block}) {
       expect_equal(run_model(seed, all_passes(), recompute).results, want,
                    fmt::format("seed {}, all, recompute {}", seed, name_of(recompute)));
       expect_equal(run_model(seed, {}, recompute).results, want,

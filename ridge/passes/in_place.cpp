@@ -1,0 +1,41 @@
+#include <algorithm>
+
+#include "ridge/passes/passes.h"
+#include "ridge/passes/rewrite.h"
+#include "ridge/plan/lifetimes.h"
+
+namespace ridge {
+namespace {
+
+// Where nothing reads operand 1 of a T after it, its result is written over that operand.
+template <class T>
+std::size_t write_over_operand(Graph& graph) {
+  Rewriter rw(graph);
+  const Lifetimes life = lifetimes_of(graph);
+  for (NodeId n = 0; n < rw.nodes().size(); ++n) {
+    const T* op = rw.op<T>(n);
+    const Node& node = rw.node(n);
+    if (!op || op->in_place || node.outputs.size() != 1) continue;
+    const ValueId operand = node.inputs[1];
+    const bool dies = std::ranges::find(life.dead[n], life.storage[operand]) != life.dead[n].end();
+    if (!dies || rw.type(operand) != rw.type(node.outputs[0])) continue;
+    rw.replace({n}, n, [&rw, &node, op = *op]() mutable {
+      op.in_place = true;
+      std::vector<Value> inputs;
+      for (const ValueId in : node.inputs) inputs.push_back(rw.value(in));
+      return Rewriter::Substitutes{{node.outputs[0], rw.graph().apply(op, inputs)[0]}};
+    });
+  }
+  return rw.commit();
+}
+
+}  // namespace
+
+std::size_t cross_entropy_in_place(Graph& graph) {
+  return write_over_operand<CrossEntropyGrad>(graph);
+}
+
+// Of gate and up side by side: apart, they are two operands.
+std::size_t swiglu_in_place(Graph& graph) { return write_over_operand<SwiGluGrad>(graph); }
+
+}  // namespace ridge
