@@ -134,6 +134,11 @@ std::string aggregated(const FlopsReport& r, const FlopsText& options) {
   return text;
 }
 
+// A projection that was fused with others has left a module with nothing in it.
+bool is_idle(const ModuleWork& w) {
+  return w.parameters == 0 && w.all().flops == 0 && w.all().bytes == 0;
+}
+
 std::string detailed(const FlopsReport& r, const FlopsText& options) {
   const PerStep step(r);
   const ModuleWork& root = r.root();
@@ -152,8 +157,8 @@ std::string detailed(const FlopsReport& r, const FlopsText& options) {
   std::vector<TextRow> rows;
   for (std::size_t m = 0; m < r.tree.modules.size(); ++m) {
     const Module& module = r.tree.modules[m];
-    if (module.depth > options.max_depth) continue;
     const ModuleWork& w = r.total[m];
+    if (module.depth > options.max_depth || is_idle(w)) continue;
     rows.push_back({std::string(2 * std::min<std::size_t>(module.depth, 16), ' ') +
                         (m == 0 ? std::string(options.model) : "(" + module.name + ")"),
                     amount(static_cast<double>(w.parameters)), share(w.parameters, root.parameters),
