@@ -231,7 +231,14 @@ void ProfilingSession::write_files(Terminal& terminal,
   write("memory.json", memory_report_json(memory_report(recording)));
   write("memory_timeline.json", memory_timeline_json(recording));
   write("memory_timeline.svg", memory_timeline_svg(recording));
-  if (bottlenecks) write("bottlenecks.json", bottleneck_json(*bottlenecks));
+  // What this run does not write must not be left by the one before: readers take the directory for
+  // one profile.
+  std::error_code ignored;
+  if (bottlenecks)
+    write("bottlenecks.json", bottleneck_json(*bottlenecks));
+  else
+    fs::remove(directory / "bottlenecks.json", ignored);
+  if (!counters_) fs::remove(directory / "counters.json", ignored);
   write("config.json", to_json(options_));
   if (fs::exists(directory / "performance_summary.json"))  // written by the run itself
     files.add([] { return std::string("performance_summary.json"); });

@@ -86,6 +86,7 @@ void derive(TrainOptions& o) {
   replace_spelling(o.dtype, {"bfloat16"}, "bf16");
   replace_spelling(o.device, {"gpu"}, "cuda");
   if (o.use_amp) o.dtype = "bf16", o.use_amp = false;
+  if (o.profile_steps > 0 && !o.profiling()) o.enable_pytorch_profiler = true;
 }
 
 void check_model(const TrainOptions& o) {
@@ -351,7 +352,9 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
       {"profile-steps",
        {},
        "Profiling",
-       "Steps to profile after step 5, which warms the profiler up; 0: five",
+       "Steps to profile after step 5, which warms the profiler up; 0: five, and no profile "
+       "without "
+       "another of these flags",
        &o.profile_steps},
       {"enable-deepspeed-flops", {}, "Profiling", "Report FLOPs", &o.enable_deepspeed_flops},
       {"flops-profile-step",

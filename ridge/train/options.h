@@ -82,10 +82,10 @@ struct TrainOptions {
   std::int64_t flops_profile_step = 0;  // 0: none
 
   // Replaces what is "derived" by its value (vocabulary 256 for a text file, else 1000; key heads
-  // half the heads where they divide, else all; intermediate size twice the hidden) and checks
-  // every field: UsageError naming the option in the command line's spelling, its value and the
-  // reason. Other spellings of a dtype or a device become the one above, and use_amp becomes dtype
-  // bf16.
+  // half the heads where they divide, else all; intermediate size twice the hidden; the profiler on
+  // if its steps are given and no profile is) and checks every field: UsageError naming the option
+  // in the command line's spelling, its value and the reason. Other spellings of a dtype or a
+  // device become the one above, and use_amp becomes dtype bf16.
   void resolve();
 
   LlamaConfig model() const;  // of resolved options
