@@ -18,10 +18,14 @@ def find():
 
 
 class Page:
-    """One tab. Everything it complains about is in `complaints`."""
+    """One tab. Everything it complains about is in `complaints`. `settings` are the browser's, as it
+    keeps them in its file "Local State"."""
 
-    def __init__(self, width=1280, height=900, dark=False):
+    def __init__(self, width=1280, height=900, dark=False, settings=None):
         self._profile = tempfile.mkdtemp(prefix="ridge-chromium-")
+        if settings:
+            with open(os.path.join(self._profile, "Local State"), "w") as file:
+                json.dump(settings, file)
         to_browser, self._out = os.pipe()
         self._in, from_browser = os.pipe()
 
@@ -44,6 +48,7 @@ class Page:
         self._session = None
         self._events = []
         self.complaints = []
+        self.version = self.send("Browser.getVersion")["product"]
         targets = self.send("Target.getTargets")["targetInfos"]
         target = next(t["targetId"] for t in targets if t["type"] == "page")
         self._session = self.send("Target.attachToTarget", targetId=target,
@@ -70,7 +75,9 @@ class Page:
         message = {"id": self._count, "method": method, "params": parameters}
         if self._session:
             message["sessionId"] = self._session
-        os.write(self._out, json.dumps(message).encode() + b"\0")
+        data = json.dumps(message).encode() + b"\0"
+        while data:
+            data = data[os.write(self._out, data):]
         while True:
             reply = self._read()
             if reply.get("id") == self._count:
@@ -108,8 +115,11 @@ class Page:
             self.complaints.append("a dialog opened: " + details["message"])
 
     def open(self, path):
+        self.open_url("file://" + os.path.abspath(path))
+
+    def open_url(self, url):
         self._events.clear()
-        self.send("Page.navigate", url="file://" + os.path.abspath(path))
+        self.send("Page.navigate", url=url)
         while "Page.loadEventFired" not in self._events:
             self._read()
         self.settle()
@@ -124,6 +134,15 @@ class Page:
                            returnByValue=True)
         if "exceptionDetails" in result:
             raise RuntimeError(f"{expression}: {json.dumps(result['exceptionDetails'])[:1000]}")
+        return result["result"].get("value")
+
+    def call(self, function, *arguments):
+        """The value of a JavaScript function of these arguments, in the page's global scope."""
+        window = self.send("Runtime.evaluate", expression="window")["result"]["objectId"]
+        result = self.send("Runtime.callFunctionOn", functionDeclaration=function, objectId=window,
+                           arguments=[{"value": a} for a in arguments], returnByValue=True)
+        if "exceptionDetails" in result:
+            raise RuntimeError(result["exceptionDetails"]["exception"]["description"])
         return result["result"].get("value")
 
     def wait_for(self, expression, seconds=20):

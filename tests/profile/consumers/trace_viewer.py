@@ -1,13 +1,11 @@
 """The viewer of chrome://tracing in a headless Chromium, over the DevTools protocol."""
 
 import importlib.util
-import json
-import os
-import shutil
-import subprocess
-import tempfile
-import time
+import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "browser"))
+import chromium  # noqa: E402
 
 # The viewer that packages carry is made of web components of version 0, which browsers have dropped
 # since. Its model needs no more of them than that an element gets its prototype.
@@ -64,95 +62,34 @@ function(text) {
 """
 
 
-class Chromium:
-    """A headless Chromium with one page. A context manager; ImportError if there is none."""
-
-    def __init__(self):
-        binary = next(filter(None, map(shutil.which, ("chromium", "chromium-browser",
-                                                      "google-chrome"))), None)
-        if not binary:
-            raise ImportError("no Chromium on the path")
-        self._home = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        # chrome://tracing is one of the pages that have to be enabled by hand.
-        (Path(self._home.name) / "Local State").write_text('{"internal_only_uis_enabled": true}')
-        commands, self._commands = os.pipe()
-        self._replies, replies = os.pipe()
-        command = [binary, "--headless=new", "--no-sandbox", "--disable-gpu",
-                   "--remote-debugging-pipe", f"--user-data-dir={self._home.name}", "about:blank"]
-        # It takes commands from descriptor 3 and answers on 4.
-        self._process = subprocess.Popen(
-            ["sh", "-c", f'exec "$@" 3<&{commands} 4>&{replies}', "sh", *command],
-            pass_fds=(commands, replies), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        os.close(commands)
-        os.close(replies)
-        self._buffer, self._last, self._session = b"", 0, None
-        self.version = self._call("Browser.getVersion")["product"]
-        target = self._call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)[
-            "sessionId"]
-        self._call("Page.enable")
-        self._call("Page.addScriptToEvaluateOnNewDocument", source=COMPONENTS)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._process.terminate()
-        self._process.wait()
-        self._home.cleanup()
-
-    def _call(self, method, **params):
-        self._last += 1
-        message = {"id": self._last, "method": method, "params": params}
-        if self._session:
-            message["sessionId"] = self._session
-        data = json.dumps(message).encode() + b"\0"
-        while data:
-            data = data[os.write(self._commands, data):]
-        while True:  # whatever is no answer to this is an event, which nobody asked for
-            while b"\0" not in self._buffer:
-                more = os.read(self._replies, 1 << 16)
-                if not more:
-                    raise RuntimeError("Chromium has ended")
-                self._buffer += more
-            reply, self._buffer = self._buffer.split(b"\0", 1)
-            reply = json.loads(reply)
-            if reply.get("id") == self._last:
-                if "error" in reply:
-                    raise RuntimeError(f"{method}: {reply['error']['message']}")
-                return reply["result"]
-
-    def evaluate(self, function, *arguments):
-        """The value of a JavaScript function."""
-        window = self._call("Runtime.evaluate", expression="window")["result"]["objectId"]
-        result = self._call("Runtime.callFunctionOn", functionDeclaration=function, objectId=window,
-                            arguments=[{"value": a} for a in arguments], returnByValue=True)
-        if "exceptionDetails" in result:
-            raise RuntimeError(result["exceptionDetails"]["exception"]["description"])
-        return result["result"].get("value")
-
-    def open_viewer(self, url):
-        """Whether the page at `url` is a trace viewer."""
-        self._call("Page.navigate", url=url)
-        for _ in range(100):
-            time.sleep(0.1)
-            if self.evaluate("() => document.readyState === 'complete'"):
-                break
-        return self.evaluate("() => typeof tr !== 'undefined' && !!tr.importer && !!tr.Model")
+def is_viewer(page, url):
+    """Whether the page at `url` is a trace viewer."""
+    try:
+        page.open_url(url)
+    except RuntimeError:  # this browser has no such page
+        return False
+    return page.run("typeof tr !== 'undefined' && !!tr.importer && !!tr.Model")
 
 
 def read_trace(text):
     """What the viewer found in a trace, and in which program. ImportError without a Chromium, or if
     there is no viewer for it."""
-    with Chromium() as browser:
-        place = f"chrome://tracing of {browser.version}"
-        if not browser.open_viewer("chrome://tracing"):
+    if not chromium.find():
+        raise ImportError("no Chromium on the path")
+    # chrome://tracing is one of the pages that have to be enabled by hand.
+    page = chromium.Page(settings={"internal_only_uis_enabled": True})
+    try:
+        page.send("Page.addScriptToEvaluateOnNewDocument", source=COMPONENTS)
+        place = f"chrome://tracing of {page.version}"
+        if not is_viewer(page, "chrome://tracing"):
             package = importlib.util.find_spec("torch_tb_profiler")
             if not package:
-                raise ImportError(f"{browser.version} has no chrome://tracing, and "
+                raise ImportError(f"{page.version} has no chrome://tracing, and "
                                   "torch-tb-profiler, which carries its viewer, is not installed")
-            page = Path(package.origin).parent / "static" / "trace_viewer_full.html"
-            if not browser.open_viewer(page.as_uri()):
-                raise RuntimeError(f"{page} is no trace viewer")
-            place = f"{browser.version}, which has no chrome://tracing: torch-tb-profiler's copy"
-        return browser.evaluate(IMPORT, text), place
+            copy = Path(package.origin).parent / "static" / "trace_viewer_full.html"
+            if not is_viewer(page, copy.as_uri()):
+                raise RuntimeError(f"{copy} is no trace viewer")
+            place = f"{page.version}, which has no chrome://tracing: torch-tb-profiler's copy"
+        return page.call(IMPORT, text), place
+    finally:
+        page.close()
