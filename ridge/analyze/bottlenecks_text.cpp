@@ -109,8 +109,8 @@ std::string ranked_memory(const MemoryUse& m) {
   std::ranges::stable_sort(savings, std::greater{});
   std::vector<std::string> words;
   for (const auto& [bytes, name] : savings)
-    words.push_back(fmt::format("{} {}", name, megabytes(bytes)));
-  return fmt::format("{}", fmt::join(words, ", "));
+    if (bytes > 0) words.push_back(fmt::format("{} {}", name, megabytes(bytes)));
+  return words.empty() ? "nothing known" : fmt::format("{}", fmt::join(words, ", "));
 }
 
 // Questions of the workshop's exercises, answered by this run.

@@ -111,6 +111,7 @@ struct Analysis {
     if (f.activation_bytes > 0)
       f.text += fmt::format(", and {} less kept for the backward pass",
                             megabytes(static_cast<double>(f.activation_bytes)));
+    f.text += fmt::format(" (--enable-pass {})", rewrite.passes);
     return f;
   }
 
@@ -129,7 +130,7 @@ struct Analysis {
     f.activation_bytes = report.memory.saved_by_bf16;
     f.text = fmt::format(
         "{}, moves {} that bf16 would not, and this machine multiplies bf16 {:.1f}x as fast; {}, "
-        "and {} less kept for the backward pass",
+        "and {} less kept for the backward pass (--dtype bf16)",
         opening(f, "products in f32"), megabytes(f.bytes_saved), speed, worth(f),
         megabytes(static_cast<double>(f.activation_bytes)));
     return f;

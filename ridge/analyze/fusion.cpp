@@ -87,7 +87,8 @@ std::set<ValueId> score_values(const View& view, NodeId softmax) {
 }
 
 Rewrite flash_attention(const View& view) {
-  Rewrite rewrite{.name = "flash attention", .subject = "attention scores"};
+  Rewrite rewrite{
+      .name = "flash attention", .subject = "attention scores", .passes = "flash-attention"};
   for (NodeId softmax = 0; softmax < view.graph.nodes().size(); ++softmax) {
     if (!is_any<Softmax>(view.node(softmax))) continue;
     const std::set<ValueId> scores = score_values(view, softmax);
@@ -167,6 +168,7 @@ std::vector<Rewrite> merged_projections(const View& view) {
   std::vector<Rewrite> rewrites;
   for (auto& [names, rewrite] : by_name) {
     rewrite.name = "one product for " + names;
+    rewrite.passes = names.find("gate") == std::string::npos ? "fuse-qkv" : "fuse-gate-up";
     rewrite.subject = "projections " + names;
     rewrites.push_back(std::move(rewrite));
   }
@@ -174,7 +176,8 @@ std::vector<Rewrite> merged_projections(const View& view) {
 }
 
 Rewrite swiglu(const View& view) {
-  Rewrite rewrite{.name = "SwiGLU in one kernel", .subject = "SwiGLU activation"};
+  Rewrite rewrite{
+      .name = "SwiGLU in one kernel", .subject = "SwiGLU activation", .passes = "swiglu"};
   for (NodeId product = 0; product < view.graph.nodes().size(); ++product) {
     const Node& node = view.node(product);
     if (node.phase != Phase::forward || !is_any<Mul>(node)) continue;
@@ -193,7 +196,9 @@ Rewrite swiglu(const View& view) {
 }
 
 Rewrite residual_norm(const View& view) {
-  Rewrite rewrite{.name = "residual with norm", .subject = "residual sums and norms"};
+  Rewrite rewrite{.name = "residual with norm",
+                  .subject = "residual sums and norms",
+                  .passes = "residual-norm"};
   for (NodeId norm = 0; norm < view.graph.nodes().size(); ++norm) {
     if (!is_any<RmsNorm>(view.node(norm))) continue;
     const NodeId sum = view.producer(view.node(norm).inputs[0]);
@@ -214,7 +219,8 @@ std::vector<NodeId> all_of(const View& view) {
 }
 
 Rewrite one_optimizer_kernel(const View& view) {
-  Rewrite rewrite{.name = "one optimizer kernel", .subject = "parameter updates"};
+  Rewrite rewrite{
+      .name = "one optimizer kernel", .subject = "parameter updates", .passes = "fuse-optimizer"};
   rewrite.nodes = all_of<AdamW>(view);
   rewrite.kernels_now = static_cast<std::int64_t>(rewrite.nodes.size());
   rewrite.kernels_after = 1;
@@ -224,7 +230,8 @@ Rewrite one_optimizer_kernel(const View& view) {
 }
 
 Rewrite strided_heads(const View& view) {
-  Rewrite rewrite{.name = "strided heads", .subject = "permutes"};
+  Rewrite rewrite{
+      .name = "strided heads", .subject = "permutes", .passes = "flash-attention,fold-rope"};
   rewrite.nodes = all_of<Permute>(view);
   rewrite.kernels_now = static_cast<std::int64_t>(rewrite.nodes.size());
   for (const NodeId n : rewrite.nodes) rewrite.bytes_now += cost(view.graph, view.node(n)).bytes();

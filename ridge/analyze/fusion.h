@@ -15,6 +15,7 @@ namespace ridge {
 struct Rewrite {
   std::string name;     // "flash attention"
   std::string subject;  // what it changes: "attention scores"
+  std::string passes;   // which do it: "flash-attention", as --enable-pass takes them
   std::vector<NodeId> nodes;
   std::int64_t kernels_now = 0, kernels_after = 0;
   std::int64_t bytes_now = 0, bytes_after = 0;
