@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <limits>
 
 #include "ridge/base/error.h"
 #include "ridge/run/reference.h"
@@ -27,13 +27,21 @@ class StepReader final : public Observer {
     const TrainingStep& step = trainer_.training();
     gradients.clear();
     for (const Value& g : step.accumulators.empty() ? step.gradients : step.accumulators)
-      gradients.push_back(executor.read_floats(g));
+      gradients.push_back(read(executor, g));
   }
 
   std::vector<float> logits;
-  std::vector<std::vector<float>> gradients;
+  std::vector<std::vector<float>> gradients;  // empty: one that no optimizer waits for
 
  private:
+  static std::vector<float> read(Executor& executor, Value gradient) {
+    try {
+      return executor.read_floats(gradient);
+    } catch (const UsageError&) {
+      return {};
+    }
+  }
+
   Trainer& trainer_;
 };
 
@@ -44,19 +52,25 @@ double norm(const std::vector<T>& x) {
   return std::sqrt(sum);
 }
 
+// So that it is larger than any other error.
+double infinite_if_nan(double error) {
+  return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
+}
+
 double relative_error(const std::vector<float>& got, const std::vector<double>& want) {
+  if (got.size() != want.size()) return std::numeric_limits<double>::infinity();
   double sum = 0;
   for (std::size_t i = 0; i < want.size(); ++i) {
     const double d = static_cast<double>(got[i]) - want[i];
     sum += d * d;
   }
   const double size = norm(want);
-  return size > 0 ? std::sqrt(sum) / size : std::sqrt(sum);
+  return infinite_if_nan(size > 0 ? std::sqrt(sum) / size : std::sqrt(sum));
 }
 
 bool is_cut(const std::vector<float>& got, const std::vector<double>& want) {
   const double have = norm(got);
-  return !std::isfinite(have) || (have == 0 && norm(want) > 0);
+  return got.empty() || !std::isfinite(have) || (have == 0 && norm(want) > 0);
 }
 
 std::string failure_of(const Verdict& v, const Tolerance& limit) {
@@ -80,20 +94,17 @@ void compare_gradients(const Reference& reference, const StepReader& step, Verdi
     if (is_cut(step.gradients[i], reference.gradients[i]))
       verdict.cut.push_back(reference.parameters[i]);
     const double error = relative_error(step.gradients[i], reference.gradients[i]);
-    if (!(error <= verdict.gradient_error)) {
+    if (error > verdict.gradient_error) {
       verdict.gradient_error = error;
       verdict.worst_parameter = reference.parameters[i];
     }
   }
 }
 
-// Of whole curves; infinite where one ends or is not finite.
 double curve_difference(const std::vector<double>& got, const std::vector<double>& want) {
   double most = 0;
-  for (std::size_t i = 0; i < want.size(); ++i) {
-    const double d = std::abs(got[i] - want[i]);
-    if (!(d <= most)) most = d;
-  }
+  for (std::size_t i = 0; i < want.size(); ++i)
+    most = std::max(most, infinite_if_nan(std::abs(got[i] - want[i])));
   return most;
 }
 
@@ -114,7 +125,7 @@ std::vector<VerifiedSchedule> verified_schedules() {
     all.push_back({fmt::format("v1 + {}", pass.name), "v1", std::string(pass.name), "auto"});
   for (const char* recompute : {"light", "attention", "block"})
     for (const char* version : {"v1", "v3"})
-      all.push_back({fmt::format("{}, recompute {}", version, recompute), version, "", recompute});
+      all.push_back({fmt::format("{} + recompute {}", version, recompute), version, "", recompute});
   return all;
 }
 
@@ -166,9 +177,12 @@ std::vector<TrainOptions> verified_configurations() {
   return all;
 }
 
+// Five to ten times the largest errors measured over all configurations and schedules in 50 steps,
+// with AVX-512; other instructions sum in another order. In f32 these were 5e-8, 5e-7, 8e-7 and,
+// one unit in the last place of a loss, 5e-7; in bf16, of 8 bits, 8e-5, 5e-3, 2e-2 and 4e-3.
 Tolerance tolerance_of(DType dtype) {
-  if (dtype == DType::bf16) return {.loss = 1e-2, .logits = 3e-2, .gradient = 1e-1, .curve = 5e-2};
-  return {.loss = 1e-6, .logits = 1e-5, .gradient = 5e-5, .curve = 2e-3};
+  if (dtype == DType::bf16) return {.loss = 5e-4, .logits = 3e-2, .gradient = 1e-1, .curve = 2e-2};
+  return {.loss = 5e-7, .logits = 4e-6, .gradient = 6e-6, .curve = 4e-6};
 }
 
 Reference::Reference(TrainOptions options, Device& device) : options_(options) {
@@ -218,7 +232,8 @@ Verdict verify(const Reference& reference, const VerifiedSchedule& schedule, DTy
   Trainer trainer(options, device, {.rewrite = sabotage});
   StepReader reader(trainer);
   std::vector<double> losses{trainer.step().loss};
-  verdict.loss_error = std::abs(losses[0] - reference.loss) / std::abs(reference.loss);
+  verdict.loss_error =
+      infinite_if_nan(std::abs(losses[0] - reference.loss) / std::abs(reference.loss));
   verdict.logits_error = relative_error(reader.logits, reference.logits);
   compare_gradients(reference, reader, verdict);
   while (losses.size() < curve.size()) losses.push_back(trainer.step().loss);

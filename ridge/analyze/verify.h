@@ -11,7 +11,7 @@ namespace ridge {
 
 // One way to run a model: a version, or v1 with one pass or recomputation added.
 struct VerifiedSchedule {
-  std::string name;  // "v3", "v1 + swiglu", "v1, recompute block"
+  std::string name;  // "v3", "v1 + swiglu", "v1 + recompute block"
   std::string version, enable_pass, recompute = "auto";
 
   void apply_to(TrainOptions& options) const;
@@ -26,14 +26,14 @@ std::vector<VerifiedSchedule> verified_schedules();
 std::vector<TrainOptions> verified_configurations();
 
 // How far one schedule is from the double-precision reference of the same step, as norm of the
-// difference over norm of the reference.
+// difference over norm of the reference. An error that is no number is infinite.
 struct Verdict {
   std::string configuration, schedule, dtype;
   double loss_error = 0;
   double logits_error = 0;
   double gradient_error = 0;  // of the worst parameter
   std::string worst_parameter;
-  std::vector<std::string> cut;  // parameters whose gradient is 0 or not finite, wrongly
+  std::vector<std::string> cut;  // parameters whose gradient is not there, not finite or wrongly 0
   double curve_error = 0;        // largest difference of losses to v1's over some steps
   std::string failure;           // why it failed, in words; empty: it is right
 };

@@ -96,13 +96,9 @@ std::vector<Row> rows_of(const std::vector<Verdict>& verdicts) {
     ++row.configurations;
     row.right += v.failure.empty();
     row.cut += static_cast<std::int64_t>(v.cut.size());
-    const auto raise = [](double& most, double error) {
-      if (!(error <= most)) most = error;
-    };
-    raise(row.worst.loss_error, v.loss_error);
-    raise(row.worst.logits_error, v.logits_error);
-    raise(row.worst.gradient_error, v.gradient_error);
-    raise(row.worst.curve_error, v.curve_error);
+    for (double Verdict::*error : {&Verdict::loss_error, &Verdict::logits_error,
+                                   &Verdict::gradient_error, &Verdict::curve_error})
+      row.worst.*error = std::max(row.worst.*error, v.*error);
   }
   return rows;
 }

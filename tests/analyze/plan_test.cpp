@@ -9,6 +9,7 @@
 #include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
 #include "ridge/ops/op.h"
+#include "tests/base/temporary_cache.h"
 #include "tests/cli/program.h"
 
 namespace ridge {
@@ -74,15 +75,21 @@ TrainOptions random_options(std::mt19937& random) {
   o.gradient_accumulation_steps = from_to(1, 3);
   o.tie_embeddings = from_to(0, 1) == 1;
   o.max_grad_norm = from_to(0, 1) ? 1.0 : 0.0;
+  o.version = versions()[static_cast<std::size_t>(from_to(0, 3))].name;
+  o.recompute = name_of(static_cast<Recompute>(from_to(0, 2)));
+  const auto pass = from_to(0, static_cast<std::int64_t>(passes().size()) - 1);
+  (from_to(0, 1) ? o.enable_pass : o.disable_pass) = passes()[static_cast<std::size_t>(pass)].name;
   return resolved(o);
 }
 
 TEST(Plan, PredictsThePeakThatARunMeasures) {
+  const TemporaryCache cache;
   std::mt19937 random(20);
   CpuDevice device(2);
-  std::set<std::string> where;
-  for (int i = 0; i < 40; ++i) {
+  std::set<std::string> where, schedules;
+  for (int i = 0; i < 80; ++i) {
     const TrainOptions options = random_options(random);
+    schedules.insert(options.version + options.recompute);
     const TrainingPlan plan = plan_training(options, device);
     Trainer trainer(options, device);
     std::size_t measured = 0;
@@ -101,6 +108,7 @@ TEST(Plan, PredictsThePeakThatARunMeasures) {
     where.insert(plan.where->phase + " " + plan.where->op);
   }
   EXPECT_GT(where.size(), 2u) << "the configurations are too much alike";
+  EXPECT_EQ(schedules.size(), 12u) << "a version never met a recomputation";
 }
 
 // The observer of a run that remembers what ran when most was alive.
@@ -127,6 +135,7 @@ class PeakObserver final : public Observer {
 };
 
 TEST(Plan, NamesTheOperatorAtThePeak) {
+  const TemporaryCache cache;
   std::mt19937 random(7);
   CpuDevice device(1);
   for (int i = 0; i < 5; ++i) {
@@ -159,6 +168,7 @@ TEST(Plan, CountsWhatTrainingKeeps) {
 }
 
 TEST(Plan, CostsWhatTheTrainerSays) {
+  const TemporaryCache cache;
   std::mt19937 random(3);
   CpuDevice device(1);
   for (int i = 0; i < 5; ++i) {

@@ -127,53 +127,80 @@ TEST(PlanArena, KeepsValuesOfRandomGraphsApart) {
   }
 }
 
+struct ModelSize {
+  std::int64_t hidden, layers, heads, kv_heads, intermediate, vocab, batch, seq;
+};
+constexpr ModelSize default_size{256, 4, 8, 4, 512, 1000, 8, 128};
+constexpr ModelSize model_sizes[] = {
+    default_size,
+    {256, 1, 8, 4, 512, 1000, 8, 128},
+    {256, 2, 8, 8, 512, 1000, 1, 128},
+    {256, 8, 8, 1, 512, 1000, 8, 64},
+    {256, 16, 8, 4, 512, 1000, 2, 256},
+    {256, 32, 8, 4, 512, 1000, 8, 128},
+    {512, 8, 8, 8, 2048, 1000, 8, 128},
+    {512, 8, 8, 4, 2048, 1000, 8, 512},
+    {64, 2, 4, 2, 128, 50, 2, 17},
+    {128, 3, 4, 1, 256, 7, 3, 1023},
+    {32, 1, 4, 4, 96, 256, 1, 1},
+    {1024, 6, 16, 8, 2816, 32000, 2, 256},
+    {2048, 22, 32, 4, 5632, 32000, 1, 2048},
+};
+
+TrainOptions options_of(const ModelSize& size, const char* dtype) {
+  TrainOptions o;
+  o.dtype = dtype;
+  o.hidden_dim = size.hidden;
+  o.n_layers = size.layers;
+  o.n_heads = size.heads;
+  o.n_kv_heads = size.kv_heads;
+  o.intermediate_dim = size.intermediate;
+  o.vocab_size = size.vocab;
+  o.batch_size = size.batch;
+  o.seq_len = size.seq;
+  o.gradient_accumulation_steps = 1 + size.layers % 2;
+  o.max_grad_norm = 1.0;
+  return o;
+}
+
+void expect_hardly_more_than_is_alive(TrainOptions options, Device& device) {
+  options.resolve();
+  SCOPED_TRACE(fmt::format("{} recompute {}: {} layers of {}, seq {}, {}", options.version,
+                           options.recompute, options.n_layers, options.hidden_dim, options.seq_len,
+                           options.dtype));
+  Graph graph;
+  build_training(graph, options);
+  const Lifetimes life = lifetimes_of(graph);
+  const std::vector<std::size_t> workspace =
+      kernel_needs(graph, device, kernels_of(options.schedule())).workspace;
+  const ArenaPlan plan = plan_arena(graph, life, workspace);
+  check_no_overlap(graph, life, workspace, plan);
+  const std::size_t least = peak_live_bytes(graph, life, workspace);
+  EXPECT_GE(plan.bytes, least);
+  EXPECT_LE(static_cast<double>(plan.bytes), 1.05 * static_cast<double>(least));
+}
+
 TEST(PlanArena, NeedsHardlyMoreThanIsAliveInAModel) {
-  struct Size {
-    std::int64_t hidden, layers, heads, kv_heads, intermediate, vocab, batch, seq;
-  };
-  constexpr Size sizes[] = {
-      {256, 4, 8, 4, 512, 1000, 8, 128},
-      {256, 1, 8, 4, 512, 1000, 8, 128},
-      {256, 2, 8, 8, 512, 1000, 1, 128},
-      {256, 8, 8, 1, 512, 1000, 8, 64},
-      {256, 16, 8, 4, 512, 1000, 2, 256},
-      {256, 32, 8, 4, 512, 1000, 8, 128},
-      {512, 8, 8, 8, 2048, 1000, 8, 128},
-      {512, 8, 8, 4, 2048, 1000, 8, 512},
-      {64, 2, 4, 2, 128, 50, 2, 17},
-      {128, 3, 4, 1, 256, 7, 3, 1023},
-      {32, 1, 4, 4, 96, 256, 1, 1},
-      {1024, 6, 16, 8, 2816, 32000, 2, 256},
-      {2048, 22, 32, 4, 5632, 32000, 1, 2048},
-  };
   CpuDevice device(1);
-  for (const Size& size : sizes)
-    for (const char* dtype : {"fp32", "bf16"}) {
-      TrainOptions o;
-      o.dtype = dtype;
-      o.hidden_dim = size.hidden;
-      o.n_layers = size.layers;
-      o.n_heads = size.heads;
-      o.n_kv_heads = size.kv_heads;
-      o.intermediate_dim = size.intermediate;
-      o.vocab_size = size.vocab;
-      o.batch_size = size.batch;
-      o.seq_len = size.seq;
-      o.gradient_accumulation_steps = 1 + size.layers % 2;
-      o.max_grad_norm = 1.0;
-      o.resolve();
-      SCOPED_TRACE(
-          fmt::format("{} layers of {}, seq {}, {}", size.layers, size.hidden, size.seq, dtype));
-      Graph graph;
-      build_training(graph, o);
-      const Lifetimes life = lifetimes_of(graph);
-      const std::vector<std::size_t> workspace = kernel_needs(graph, device).workspace;
-      const ArenaPlan plan = plan_arena(graph, life, workspace);
-      check_no_overlap(graph, life, workspace, plan);
-      const std::size_t least = peak_live_bytes(graph, life, workspace);
-      EXPECT_GE(plan.bytes, least);
-      EXPECT_LE(static_cast<double>(plan.bytes), 1.05 * static_cast<double>(least));
-    }
+  for (const ModelSize& size : model_sizes)
+    for (const char* dtype : {"fp32", "bf16"})
+      for (const Version& version : versions()) {
+        TrainOptions options = options_of(size, dtype);
+        options.version = version.name;
+        expect_hardly_more_than_is_alive(options, device);
+      }
+}
+
+TEST(PlanArena, NeedsHardlyMoreWhereActivationsAreRecomputed) {
+  CpuDevice device(1);
+  for (const ModelSize& size : model_sizes)
+    for (const Version& version : versions())
+      for (const char* recompute : {"attention", "block"}) {
+        TrainOptions options = options_of(size, size.layers % 2 ? "fp32" : "bf16");
+        options.version = version.name;
+        options.recompute = recompute;
+        expect_hardly_more_than_is_alive(options, device);
+      }
 }
 
 }  // namespace

@@ -1,0 +1,356 @@
+// The verification is green on what is right, and red, by name, on whatever is broken.
+
+#include "ridge/analyze/verify.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "ridge/cpu/device.h"
+#include "ridge/ops/op.h"
+#include "ridge/passes/rewrite.h"
+#include "tests/base/temporary_cache.h"
+#include "tests/cli/program.h"
+
+namespace ridge {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+TrainOptions small_options() {
+  TrainOptions o;
+  o.vocab_size = 13;
+  o.hidden_dim = 24;
+  o.n_layers = 2;
+  o.n_heads = 4;
+  o.n_kv_heads = 2;
+  o.intermediate_dim = 20;
+  o.batch_size = 2;
+  o.seq_len = 11;
+  o.learning_rate = 1e-3;
+  o.resolve();
+  return o;
+}
+
+VerifiedSchedule version(const std::string& name) { return {name, name, "", "none"}; }
+
+// A value computed from another, in its place.
+using Change = std::function<Value(Value)>;
+
+Change zero() {
+  return [](Value x) { return fill(*x.graph, x.type(), 0.0f); };
+}
+Change not_a_number() {
+  return [](Value x) { return fill(*x.graph, x.type(), std::nanf("")); };
+}
+Change times(float factor) {
+  return [factor](Value x) { return scale(x, factor); };
+}
+
+// Whoever used what node n computes uses what `change` makes of it; only of output `v` if given.
+void change_outputs(Rewriter& rw, NodeId n, const Change& change, ValueId v = no_value) {
+  rw.replace({n}, n, [&rw, n, change, v] {
+    const Node& node = rw.node(n);
+    std::vector<Value> inputs;
+    for (const ValueId in : node.inputs) inputs.push_back(rw.value(in));
+    const std::vector<Value> outputs = rw.graph().apply(*node.op, inputs);
+    Rewriter::Substitutes changed;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const bool meant = v == no_value || v == node.outputs[i];
+      changed.emplace_back(node.outputs[i], meant ? change(outputs[i]) : outputs[i]);
+    }
+    return changed;
+  });
+}
+
+Sabotage change_value(const std::string& name, const Change& change) {
+  return [=](Graph& graph) {
+    const Value v = graph.find(name);
+    ASSERT_TRUE(v) << name;
+    Rewriter rw(graph);
+    change_outputs(rw, rw.producer(v.id), change, v.id);
+    rw.commit();
+  };
+}
+
+// Of every operator of a kind.
+template <class T>
+Sabotage change_results(const Change& change) {
+  return [=](Graph& graph) {
+    Rewriter rw(graph);
+    for (NodeId n = 0; n < rw.nodes().size(); ++n)
+      if (rw.op<T>(n)) change_outputs(rw, n, change);
+    ASSERT_GT(rw.commit(), 0u) << T::name;
+  };
+}
+
+// Other attributes for every operator of a kind.
+template <class T>
+Sabotage edit(const std::function<void(T&)>& change) {
+  return [=](Graph& graph) {
+    std::size_t edited = 0;
+    for (Node& node : graph.take_nodes()) {
+      if (const T* op = std::get_if<T>(&node.op->variant())) {
+        T other = *op;
+        change(other);
+        node.op = std::make_shared<const Op>(other);
+        ++edited;
+      }
+      graph.append(std::move(node));
+    }
+    ASSERT_GT(edited, 0u) << T::name;
+  };
+}
+
+class VerifyTest : public ::testing::Test {
+ protected:
+  const std::vector<double>& curve(DType dtype) {
+    std::vector<double>& losses = curves_[dtype];
+    TrainOptions options = options_;
+    options.dtype = dtype == DType::bf16 ? "bf16" : "fp32";
+    if (losses.empty()) losses = loss_curve(options, device_, 8);
+    return losses;
+  }
+  Verdict broken(const std::string& name, const Sabotage& sabotage, DType dtype = DType::f32) {
+    return verify(reference_, version(name), dtype, device_, curve(dtype), sabotage);
+  }
+
+  TemporaryCache cache_;
+  CpuDevice device_{2};
+  TrainOptions options_ = small_options();
+  Reference reference_{options_, device_};
+  std::map<DType, std::vector<double>> curves_;
+};
+
+TEST_F(VerifyTest, IsGreenForEverySchedule) {
+  for (const auto& change : std::vector<std::function<void(TrainOptions&)>>{
+           [](TrainOptions&) {},
+           [](TrainOptions& o) { o.seq_len = 1, o.vocab_size = 7, o.n_kv_heads = 4; },
+           [](TrainOptions& o) {
+             o.tie_embeddings = true, o.max_grad_norm = 0.1, o.seq_len = 35;
+           }}) {
+    TrainOptions options = small_options();
+    change(options);
+    options.resolve();
+    const Reference reference(options, device_);
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      options.dtype = dtype == DType::bf16 ? "bf16" : "fp32";
+      const std::vector<double> curve = loss_curve(options, device_, 6);
+      for (const VerifiedSchedule& schedule : verified_schedules()) {
+        const Verdict verdict = verify(reference, schedule, dtype, device_, curve);
+        EXPECT_EQ(verdict.failure, "")
+            << verdict.schedule << " " << verdict.dtype << " of " << verdict.configuration;
+        EXPECT_THAT(verdict.cut, SizeIs(0));
+      }
+    }
+  }
+}
+
+TEST_F(VerifyTest, CoversEveryPassAndVersion) {
+  std::set<std::string> names;
+  for (const VerifiedSchedule& schedule : verified_schedules()) names.insert(schedule.name);
+  for (const Version& version : versions()) EXPECT_TRUE(names.contains(std::string(version.name)));
+  for (const Pass& pass : passes()) EXPECT_TRUE(names.contains(fmt::format("v1 + {}", pass.name)));
+  EXPECT_TRUE(names.contains("v1 + recompute block") && names.contains("v3 + recompute attention"));
+  EXPECT_GE(verified_configurations().size(), 20u);
+}
+
+TEST_F(VerifyTest, NamesAParameterWithoutGradient) {
+  const std::string name = "layers.1.attention.o_proj.weight";
+  for (const char* v : {"v1", "v2", "v3", "v4"})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const Change& change : {zero(), not_a_number()}) {
+        const Verdict verdict = broken(v, change_value(name + ".grad", change), dtype);
+        EXPECT_THAT(verdict.cut, ElementsAre(name));
+        EXPECT_EQ(verdict.failure, "1 parameter without gradient, the first " + name);
+        EXPECT_EQ(verdict.worst_parameter, name);
+        EXPECT_FALSE(verdict.gradient_error < 1);
+      }
+}
+
+TEST_F(VerifyTest, NamesAllPartsOfAPackedParameterWithoutGradient) {
+  for (const Change& change : {zero(), not_a_number()})
+    EXPECT_THAT(
+        broken("v4", change_value("layers.0.feed_forward.gate_up_proj.weight.grad", change)).cut,
+        ElementsAre("layers.0.feed_forward.gate_proj.weight",
+                    "layers.0.feed_forward.up_proj.weight"));
+}
+
+// A gradient that is computed, but does not reach the optimizer.
+TEST_F(VerifyTest, NamesAParameterThatIsNotUpdated) {
+  const Sabotage aside = change_value("layers.1.attention.k_proj.weight.grad", times(1));
+  for (const char* v : {"v2", "v3", "v4"})
+    EXPECT_EQ(broken(v, aside).failure,
+              "1 parameter without gradient, the first layers.1.attention.k_proj.weight");
+  const Sabotage no_optimizer = [](Graph& graph) {
+    Rewriter rw(graph);
+    for (NodeId n = 0; n < rw.nodes().size(); ++n)
+      if (rw.op<AdamWAll>(n)) rw.remove(n);
+    rw.commit();
+  };
+  EXPECT_THAT(broken("v3", no_optimizer).cut, SizeIs(21));
+}
+
+TEST_F(VerifyTest, NamesAGradientThatIsALittleOff) {
+  for (const char* v : {"v1", "v2", "v3", "v4"})
+    for (const char* name : {"embedding.weight", "norm.weight", "layers.0.attention.o_proj.weight",
+                             "layers.1.feed_forward.down_proj.weight"}) {
+      const Sabotage off = change_value(std::string(name) + ".grad", times(1.0001f));
+      const Verdict verdict = broken(v, off);
+      EXPECT_EQ(verdict.worst_parameter, name);
+      EXPECT_THAT(verdict.cut, SizeIs(0));
+      EXPECT_THAT(verdict.failure, StartsWith("gradient of " + std::string(name)));
+    }
+  const Sabotage off = change_value("norm.weight.grad", times(1.2f));
+  EXPECT_THAT(broken("v3", off, DType::bf16).failure, StartsWith("gradient of norm.weight"));
+}
+
+// What a kernel without a gradient does: the loss is right, and half of the model does not learn.
+TEST_F(VerifyTest, SeesAttentionThatIsCutOff) {
+  const std::vector<std::string> queries_and_keys{
+      "layers.0.attention.q_proj.weight", "layers.0.attention.k_proj.weight",
+      "layers.1.attention.q_proj.weight", "layers.1.attention.k_proj.weight"};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    EXPECT_EQ(broken("v1", change_results<SoftmaxGrad>(zero()), dtype).cut, queries_and_keys);
+    EXPECT_EQ(broken("v2", change_results<MaskedSoftmaxGrad>(zero()), dtype).cut, queries_and_keys);
+    for (const char* v : {"v3", "v4"}) {
+      const Verdict verdict = broken(v, change_results<AttentionGrad>(zero()), dtype);
+      EXPECT_THAT(verdict.cut, SizeIs(8)) << "projections, and the norm before them";
+      EXPECT_THAT(verdict.failure,
+                  StartsWith("8 parameters without gradient, the first layers.0."));
+      const Tolerance limit = tolerance_of(dtype);
+      EXPECT_LE(verdict.loss_error, limit.loss);
+      EXPECT_LE(verdict.logits_error, limit.logits);
+    }
+  }
+}
+
+TEST_F(VerifyTest, SeesAnotherModel) {
+  const auto off = [](const char* what) { return HasSubstr(fmt::format("{} off by", what)); };
+  const auto fails = [&](const char* v, const Sabotage& sabotage, const auto& how) {
+    EXPECT_THAT(broken(v, sabotage).failure, how);
+  };
+  const auto model = ::testing::AnyOf(off("loss"), off("logits"));
+  fails("v1", edit<CausalMask>([](CausalMask& op) { op.value = 0; }), model);
+  fails("v1", edit<Rope>([](Rope& op) { op.theta *= 1.1f; }), model);
+  fails("v1", edit<RmsNorm>([](RmsNorm& op) { op.eps = 1e-5f; }), model);
+  fails("v2", edit<MaskedSoftmax>([](MaskedSoftmax& op) { op.scale *= 1.01f; }), model);
+  fails("v3", edit<Attention>([](Attention& op) { op.causal = false; }), model);
+  fails("v4", edit<Attention>([](Attention& op) { op.rope_theta = 0; }), model);
+  fails("v3", change_results<SwiGlu>(times(1.001f)), model);
+  fails("v3", edit<AttentionGrad>([](AttentionGrad& op) { op.causal = false; }), off("weight"));
+  fails("v3", edit<AttentionGrad>([](AttentionGrad& op) { op.scale *= 1.01f; }), off("weight"));
+  fails("v2", edit<MaskedSoftmaxGrad>([](MaskedSoftmaxGrad& op) { op.scale *= 1.01f; }),
+        off("weight"));
+}
+
+// What the first step does not show.
+TEST_F(VerifyTest, SeesAnOptimizerThatLearnsOtherwise) {
+  const auto fails = [&](const char* v, const Sabotage& sabotage) {
+    EXPECT_THAT(broken(v, sabotage).failure, StartsWith("loss curve"));
+  };
+  fails("v1", edit<AdamW>([](AdamW& op) { op.beta1 = 0.8; }));
+  fails("v2", edit<AdamWAll>([](AdamWAll& op) { op.each.beta1 = 1; }));
+  fails("v3", edit<AdamWAll>([](AdamWAll& op) { op.each.beta2 = 0.9; }));
+  fails("v4", edit<AdamWAll>([](AdamWAll& op) { op.each.eps = 1e-5; }));
+}
+
+TEST_F(VerifyTest, SeesALossThatIsNoNumberAtAnyStep) {
+  std::vector<double> curve = this->curve(DType::f32);
+  for (const std::size_t at : {std::size_t{0}, std::size_t{3}, curve.size() - 1}) {
+    std::vector<double> spoilt = curve;
+    spoilt[at] = std::nan("");
+    const Verdict verdict = verify(reference_, version("v3"), DType::f32, device_, spoilt);
+    EXPECT_THAT(verdict.failure, StartsWith("loss curve"));
+    EXPECT_EQ(verdict.curve_error, std::numeric_limits<double>::infinity());
+  }
+}
+
+using Words = std::vector<std::string>;
+
+Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+const Words verify_small{"ridge",
+                         "verify",
+                         "--this-model",
+                         "--hidden-dim",
+                         "16",
+                         "--n-heads",
+                         "2",
+                         "--n-layers",
+                         "1",
+                         "--vocab-size",
+                         "11",
+                         "--seq-len",
+                         "5",
+                         "--batch-size",
+                         "1"};
+
+TEST(VerifyCommand, PrintsATableOrJsonAndExitsWith0) {
+  const TemporaryCache cache;
+  const Sandbox sandbox;
+  const Words few = verify_small + Words{"--schedules", "v1,v4,v1 + swiglu,v3 + recompute block",
+                                         "--curve-steps", "3"};
+  const ProgramResult result = sandbox.run(few);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_EQ(result.err, "");
+  EXPECT_THAT(result.out, HasSubstr("All 8 runs are right.\n"));
+  EXPECT_THAT(result.out, HasSubstr("in 3 steps"));
+  const ProgramResult json = sandbox.run(few + Words{"--json"});
+  EXPECT_EQ(json.exit_code, 0) << json.err;
+  const auto verdicts = nlohmann::json::parse(json.out);
+  ASSERT_EQ(verdicts.size(), 8u);
+  for (const auto& verdict : verdicts) {
+    EXPECT_TRUE(verdict["right"]);
+    EXPECT_EQ(verdict["parameters_without_gradient"], nlohmann::json::array());
+    EXPECT_EQ(verdict["configuration"], verdicts[0]["configuration"]);
+    EXPECT_THAT(verdict["worst_parameter"].get<std::string>(), HasSubstr("weight"));
+  }
+  EXPECT_EQ(verdicts[1]["schedule"], "v4");
+  EXPECT_EQ(verdicts[7]["dtype"], "bf16");
+  EXPECT_FALSE(sandbox.has("output"));
+}
+
+// Weights that are multiplied by 1 - 10^4 at each step are soon no numbers, in every version.
+TEST(VerifyCommand, ExitsWith1AndSaysWhatIsWrong) {
+  const TemporaryCache cache;
+  const Sandbox sandbox;
+  const Words diverging = verify_small + Words{"--schedules",     "v2",  "--curve-steps",  "40",
+                                               "--learning-rate", "100", "--weight-decay", "100"};
+  const ProgramResult result = sandbox.run(diverging);
+  EXPECT_EQ(result.exit_code, 1) << result.out;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("WRONG  v2 in fp32: loss curve off by inf"),
+                                HasSubstr("2 of 2 runs are wrong.")));
+  const ProgramResult json = sandbox.run(diverging + Words{"--json"});
+  EXPECT_EQ(json.exit_code, 1);
+  EXPECT_FALSE(nlohmann::json::parse(json.out)[0]["right"]);
+}
+
+TEST(VerifyCommand, RefusesInOneLineWhatItCannotVerify) {
+  const Sandbox sandbox;
+  const auto complaint = [&](const Words& arguments) {
+    const ProgramResult result = sandbox.run(verify_small + arguments);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(lines_of(result.err), SizeIs(1));
+    return result.err;
+  };
+  EXPECT_THAT(complaint({"--schedules", "v1,v9"}),
+              AllOf(HasSubstr("no schedule 'v9'"), HasSubstr("v1 + swiglu")));
+  EXPECT_THAT(complaint({"--curve-steps", "0"}), HasSubstr("--curve-steps is 0"));
+  EXPECT_THAT(complaint({"--hidden-dim", "15"}), HasSubstr("15"));
+}
+
+}  // namespace
+}  // namespace ridge

@@ -1,0 +1,223 @@
+// What the passes make of the LLaMA: its kernels, its work and its memory, version by version.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <map>
+#include <string>
+
+#include "ridge/analyze/plan.h"
+#include "ridge/cpu/device.h"
+#include "ridge/ops/op.h"
+#include "ridge/train/trainer.h"
+
+namespace ridge {
+namespace {
+
+constexpr const char* names[] = {"v1", "v2", "v3", "v4"};
+
+TrainOptions default_options(const char* version, const char* recompute = "none",
+                             const char* dtype = "fp32") {
+  TrainOptions o;
+  o.version = version;
+  o.recompute = recompute;
+  o.dtype = dtype;
+  o.resolve();
+  return o;
+}
+
+// How often each operator that has a kernel is launched in a step.
+std::map<std::string, int> kernels_of_step(const TrainOptions& options) {
+  Graph graph;
+  build_training(graph, options);
+  CpuDevice device(1);
+  const KernelNeeds needs = kernel_needs(graph, device, kernels_of(options.schedule()));
+  std::map<std::string, int> kernels;
+  for (NodeId n = 0; n < graph.nodes().size(); ++n)
+    if (needs.has_kernel[n]) ++kernels[std::string(name_of(*graph.nodes()[n].op))];
+  return kernels;
+}
+
+int sum(const std::map<std::string, int>& kernels) {
+  int all = 0;
+  for (const auto& [name, count] : kernels) all += count;
+  return all;
+}
+
+TrainingPlan plan(const TrainOptions& options) {
+  static CpuDevice device(1);
+  return plan_training(options, device);
+}
+
+using Kernels = std::map<std::string, int>;
+
+// Of the default model: 4 layers, without clipping or accumulation.
+TEST(LlamaPasses, LeaveTheseKernels) {
+  const Kernels v1{{"adamw", 39},        {"add", 28},           {"causal_mask", 8},
+                   {"cross_entropy", 1}, {"embedding", 1},      {"cross_entropy_grad", 1},
+                   {"fill", 1},          {"embedding_grad", 1}, {"matmul", 111},
+                   {"mul", 12},          {"permute", 32},       {"rms_norm", 9},
+                   {"rms_norm_grad", 9}, {"rope", 16},          {"scale", 8},
+                   {"silu", 4},          {"silu_grad", 4},      {"softmax", 4},
+                   {"softmax_grad", 4}};
+  Kernels v2 = v1;
+  for (const char* gone :
+       {"adamw", "causal_mask", "mul", "scale", "silu", "silu_grad", "softmax", "softmax_grad"})
+    v2.erase(gone);
+  v2["adamw_all"] = 1;
+  v2["add"] = 1;
+  v2["add_rms_norm"] = v2["add_rms_norm_grad"] = 8;
+  v2["rms_norm"] = v2["rms_norm_grad"] = 1;  // the first, before which there is no residual sum
+  v2["masked_softmax"] = v2["masked_softmax_grad"] = 4;
+  v2["swiglu"] = v2["swiglu_grad"] = 4;
+  v2["split_heads"] = v2["merge_heads"] = 4;
+  v2["permute"] = 8;
+  v2["matmul"] = 111 - 4 * 9;  // of each layer, 3 products of three fewer and 3 of two
+  Kernels v3 = v2;
+  for (const char* gone :
+       {"masked_softmax", "masked_softmax_grad", "merge_heads", "permute", "rope", "split_heads"})
+    v3.erase(gone);
+  v3["attention"] = v3["attention_grad"] = 4;
+  v3["matmul"] = v2["matmul"] - 4 * 6;  // scores and weighted values, and the gradients of both
+  const std::array expected{v1, v2, v3, v3};
+  const std::array totals{293, 148, 92, 92};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    SCOPED_TRACE(names[i]);
+    const Kernels kernels = kernels_of_step(default_options(names[i]));
+    EXPECT_EQ(kernels, expected[i]);
+    EXPECT_EQ(sum(kernels), totals[i]);
+  }
+}
+
+// Names and types of what a step trains, which each have a gradient and two moments.
+std::map<std::string, std::string> trained(const TrainOptions& options) {
+  Graph graph;
+  const TrainingGraph built = build_training(graph, options);
+  std::map<std::string, std::string> types;
+  EXPECT_EQ(built.step.gradients.size(), graph.parameters().size());
+  for (std::size_t i = 0; i < built.step.parameters.size(); ++i) {
+    const Value p = built.step.parameters[i], g = built.step.gradients[i];
+    const std::string name = graph.info(p.id).name;
+    types[name] = p.type().to_string();
+    EXPECT_EQ(g.type(), p.type()) << name;
+    EXPECT_NE(graph.info(g.id).producer, no_node) << name;
+    for (const char* moment : {".exp_avg", ".exp_avg_sq"}) EXPECT_TRUE(graph.find(name + moment));
+  }
+  return types;
+}
+
+TEST(LlamaPasses, LoseNoParameter) {
+  const auto expected = trained(default_options("v1"));
+  EXPECT_EQ(expected.size(), 39u);
+  for (const char* version : names)
+    for (const char* recompute : {"none", "attention", "block"})
+      EXPECT_EQ(trained(default_options(version, recompute)), expected) << version;
+}
+
+// Fusion leaves the products what they were. Flash attention computes the scores again for its
+// gradient: one product of [S, d] and [d, S] a head and layer.
+TEST(LlamaPasses, LeaveTheProductsButForScoresComputedAgain) {
+  const StepCost v1 = plan(default_options("v1")).cost;
+  for (const char* version : {"v2", "v3", "v4"}) {
+    const TrainOptions o = default_options(version);
+    const StepCost cost = plan(o).cost;
+    const std::int64_t again =
+        version == std::string("v2")
+            ? 0
+            : o.n_layers * o.batch_size * o.seq_len * o.seq_len * o.hidden_dim;
+    EXPECT_EQ(cost.forward.macs, v1.forward.macs) << version;
+    EXPECT_EQ(cost.backward.macs, v1.backward.macs + again) << version;
+    EXPECT_EQ(cost.optimizer.flops, v1.optimizer.flops) << version;
+    // All else together is little: what is fused out of it and what is computed twice.
+    const auto rest = [](const StepCost& c) {
+      const Cost all = c.total();
+      return static_cast<double>(all.flops - 2 * all.macs);
+    };
+    EXPECT_NEAR(rest(cost) / rest(v1), 1, 0.15) << version;
+    EXPECT_LT(cost.total().bytes(), v1.total().bytes()) << version;
+  }
+}
+
+// In the backward phase, and no more than the layers' forward pass. Nothing that the layer's output
+// alone needs: of attention, not the output projection; of a block, not the down projection.
+TEST(LlamaPasses, RecomputeOnlyWhatTheBackwardPassReads) {
+  for (const char* version : names) {
+    const TrainOptions o = default_options(version);
+    const StepCost none = plan(o).cost;
+    const std::int64_t rows = o.batch_size * o.seq_len, head = o.hidden_dim / o.n_heads;
+    const std::int64_t qkv = rows * o.hidden_dim * (o.n_heads + 2 * o.n_kv_heads) * head;
+    const std::int64_t scores = 2 * rows * o.seq_len * o.hidden_dim;
+    const std::int64_t out = rows * o.hidden_dim * o.hidden_dim;
+    const std::int64_t gate_up = 2 * rows * o.hidden_dim * o.intermediate_dim;
+    const auto added = [&](const char* recompute) {
+      const StepCost cost = plan(default_options(version, recompute)).cost;
+      EXPECT_EQ(cost.forward, none.forward) << version;
+      EXPECT_EQ(cost.optimizer, none.optimizer) << version;
+      return cost.backward.macs - none.backward.macs;
+    };
+    EXPECT_EQ(added("attention"), o.n_layers * (qkv + scores)) << version;
+    EXPECT_EQ(added("block"), o.n_layers * (qkv + scores + out + gate_up)) << version;
+  }
+}
+
+// The sizes at which the versions' memory is compared.
+TrainOptions large_options(const char* version, std::int64_t seq, const char* recompute = "none",
+                           const char* dtype = "fp32") {
+  TrainOptions o;
+  o.hidden_dim = 512;
+  o.n_layers = 8;
+  o.intermediate_dim = 2048;
+  o.seq_len = seq;
+  o.version = version;
+  o.recompute = recompute;
+  o.dtype = dtype;
+  o.resolve();
+  return o;
+}
+
+double peak(const TrainOptions& options) {
+  return static_cast<double>(plan(options).memory.peak_bytes);
+}
+
+TEST(LlamaMemory, GrowsLinearlyWithTheSequenceWithoutScores) {
+  for (const char* version : {"v3", "v4"})
+    for (const char* dtype : {"fp32", "bf16"}) {
+      // The line through the first and the last point goes through all others.
+      const double first = peak(large_options(version, 64, "none", dtype));
+      const double slope =
+          (peak(large_options(version, 2048, "none", dtype)) - first) / (2048 - 64);
+      EXPECT_GT(slope, 0);
+      for (const std::int64_t seq : {128, 256, 512, 1024}) {
+        const double line = first + slope * static_cast<double>(seq - 64);
+        EXPECT_NEAR(peak(large_options(version, seq, "none", dtype)) / line, 1, 0.01)
+            << version << " " << dtype << " " << seq;
+      }
+      // With recomputation the place of the peak changes on the way: steeper, but a line again.
+      const double thousand = peak(large_options(version, 1024, "block", dtype));
+      EXPECT_LT(peak(large_options(version, 2048, "block", dtype)), 2 * thousand);
+    }
+  EXPECT_GT(peak(large_options("v1", 2048)), 2.5 * peak(large_options("v1", 1024)))
+      << "scores do not";
+}
+
+TEST(LlamaMemory, FallsFromVersionToVersionAndWithRecomputation) {
+  for (const std::int64_t seq : {128, 512}) {
+    const double v1 = peak(large_options("v1", seq)), v2 = peak(large_options("v2", seq)),
+                 v3 = peak(large_options("v3", seq));
+    EXPECT_LT(v2, v1);
+    EXPECT_LT(v3, v2);
+    for (const char* version : names) {
+      const double none = peak(large_options(version, seq)),
+                   attention = peak(large_options(version, seq, "attention")),
+                   block = peak(large_options(version, seq, "block"));
+      EXPECT_LT(attention, none);
+      EXPECT_LT(block, attention);
+    }
+  }
+  const double v1 = peak(large_options("v1", 512));
+  EXPECT_LT(peak(large_options("v4", 512)), 0.7 * v1);
+  EXPECT_LT(peak(large_options("v4", 512, "block")), 0.3 * v1);
+}
+
+}  // namespace
+}  // namespace ridge

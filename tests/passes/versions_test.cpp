@@ -1,0 +1,154 @@
+#include "ridge/passes/versions.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "ridge/base/error.h"
+#include "ridge/train/options.h"
+#include "tests/cli/program.h"
+
+namespace ridge {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+PassNames of_version(std::string_view name) {
+  const auto passes = version_named(name).passes;
+  return {passes.begin(), passes.end()};
+}
+
+std::string refusal(std::string_view version, std::string_view enable, std::string_view disable,
+                    std::string_view recompute = "none") {
+  try {
+    schedule_of(version, enable, disable, recompute);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Versions, EachHasWhatTheOneBeforeHasAndMore) {
+  ASSERT_THAT(versions(), SizeIs(4));
+  EXPECT_THAT(of_version("v1"), SizeIs(0));
+  for (std::size_t i = 1; i < versions().size(); ++i) {
+    const PassNames before = of_version(versions()[i - 1].name),
+                    now = of_version(versions()[i].name);
+    EXPECT_TRUE(std::ranges::includes(now, before));
+    EXPECT_GT(now.size(), before.size());
+  }
+  EXPECT_EQ(of_version("v4").size(), passes().size()) << "the last version leaves a pass out";
+}
+
+TEST(Versions, HaveOnlyPassesThatThereAreAndWhatTheyNeed) {
+  for (const Version& version : versions()) {
+    const PassNames names = of_version(version.name);
+    EXPECT_EQ(names.size(), version.passes.size()) << "one is there twice";
+    for (const std::string_view name : names) {
+      const Pass& pass = pass_named(name);
+      EXPECT_TRUE(pass.needs.empty() || names.contains(pass.needs)) << name;
+    }
+  }
+  for (const Pass& pass : passes()) {
+    EXPECT_EQ(pass.run == nullptr, pass.stage == Stage::run) << pass.name;
+    EXPECT_NO_THROW(pass_named(pass.needs.empty() ? pass.name : pass.needs));
+  }
+}
+
+TEST(ScheduleOf, IsTheVersionWithPassesAddedAndTakenAway) {
+  for (const Version& version : versions()) {
+    const Schedule schedule = schedule_of(version.name, "", "", "none");
+    EXPECT_EQ(schedule.passes, of_version(version.name));
+    EXPECT_EQ(schedule.recompute, Recompute::none);
+  }
+  EXPECT_EQ(schedule_of("v1", "swiglu,pointwise", "", "none").passes,
+            (PassNames{"pointwise", "swiglu"}));
+  PassNames expected = of_version("v2");
+  expected.erase("residual-norm");
+  expected.insert("flash-attention");
+  EXPECT_EQ(schedule_of("v2", "flash-attention,swiglu", "residual-norm", "none").passes, expected);
+  EXPECT_EQ(schedule_of("v1", "", "swiglu", "none").passes, PassNames()) << "it was not there";
+}
+
+TEST(ScheduleOf, TakesUnderscoresAndALastComma) {
+  EXPECT_EQ(schedule_of("v1", "fuse_qkv,planned_memory,", "", "none").passes,
+            (PassNames{"fuse-qkv", "planned-memory"}));
+  EXPECT_FALSE(schedule_of("v3", "", "flash_attention", "none").has("flash-attention"));
+}
+
+TEST(ScheduleOf, BringsWhatAPassNeedsAndLeavesOutWhatNeedsIt) {
+  EXPECT_EQ(schedule_of("v1", "fuse-gate-up", "", "none").passes,
+            (PassNames{"fuse-gate-up", "swiglu"}));
+  const Schedule without = schedule_of("v4", "", "swiglu", "none");
+  EXPECT_FALSE(without.has("swiglu"));
+  EXPECT_FALSE(without.has("fuse-gate-up"));
+  EXPECT_EQ(without.passes.size(), of_version("v4").size() - 2);
+  EXPECT_TRUE(schedule_of("v4", "", "fuse-gate-up", "none").has("swiglu"));
+}
+
+TEST(ScheduleOf, KnowsWhatToRecompute) {
+  EXPECT_EQ(schedule_of("v1", "", "", "attention").recompute, Recompute::attention);
+  EXPECT_EQ(schedule_of("v4", "", "", "block").recompute, Recompute::block);
+}
+
+TEST(ScheduleOf, SaysWhatIsWrongAndWhatThereIs) {
+  EXPECT_THAT(refusal("v5", "", ""), AllOf(HasSubstr("'v5'"), HasSubstr("v1, v2, v3, v4")));
+  EXPECT_THAT(refusal("", "", ""), HasSubstr("no version ''"));
+  for (const std::string& message : {refusal("v1", "swigul", ""), refusal("v1", "", "swigul")}) {
+    EXPECT_THAT(message, HasSubstr("'swigul'"));
+    for (const Pass& pass : passes()) EXPECT_THAT(message, HasSubstr(std::string(pass.name)));
+  }
+  EXPECT_THAT(refusal("v1", "swiglu,,pointwise", ""), HasSubstr("no pass ''"));
+  EXPECT_EQ(refusal("v2", "swiglu,pointwise", "pointwise"),
+            "the pass pointwise is both enabled and disabled");
+  EXPECT_EQ(refusal("v1", "fuse-gate-up", "swiglu"),
+            "the pass fuse-gate-up needs swiglu, which is disabled");
+  EXPECT_THAT(refusal("v1", "", "", "all"),
+              AllOf(HasSubstr("'all'"), HasSubstr("none, attention, block")));
+}
+
+TEST(ScheduleOf, IsCheckedWithTheOptions) {
+  const auto resolve = [](auto change) {
+    TrainOptions o;
+    change(o);
+    o.resolve();
+    return o.schedule();
+  };
+  EXPECT_THROW(resolve([](TrainOptions& o) { o.version = "v5"; }), UsageError);
+  EXPECT_THROW(resolve([](TrainOptions& o) { o.enable_pass = "no-such"; }), UsageError);
+  EXPECT_THROW(resolve([](TrainOptions& o) { o.recompute = "some"; }), UsageError);
+  EXPECT_TRUE(resolve([](TrainOptions& o) { o.enable_pass = "swiglu"; }).has("swiglu"));
+}
+
+// Each in one line and with exit code 2, in every command that takes them.
+TEST(ScheduleFlags, AreRefusedInOneLine) {
+  const Sandbox sandbox;
+  using Words = std::vector<std::string>;
+  const auto complaint = [&](const std::string& command, Words flags) {
+    flags.insert(flags.begin(), {"ridge", command});
+    const ProgramResult result = sandbox.run(flags);
+    EXPECT_EQ(result.exit_code, 2) << ::testing::PrintToString(flags);
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(lines_of(result.err), SizeIs(1)) << result.err;
+    EXPECT_FALSE(sandbox.has("output"));
+    return result.err;
+  };
+  for (const char* command : {"train", "plan", "passes", "verify"}) {
+    EXPECT_THAT(complaint(command, {"--version", "v7"}), HasSubstr("v1, v2, v3, v4"));
+    EXPECT_THAT(complaint(command, {"--enable-pass", "swigul"}),
+                AllOf(HasSubstr("'swigul'"), HasSubstr("swiglu")));
+    EXPECT_THAT(complaint(command, {"--disable-pass", "fuse"}), HasSubstr("fuse-qkv"));
+    EXPECT_THAT(complaint(command, {"--enable-pass", "swiglu", "--disable-pass", "swiglu"}),
+                HasSubstr("both enabled and disabled"));
+    EXPECT_THAT(complaint(command, {"--enable_pass", "fuse_gate_up", "--disable_pass", "swiglu"}),
+                HasSubstr("needs swiglu"));
+    EXPECT_THAT(complaint(command, {"--recompute", "everything"}),
+                HasSubstr("none, attention, block"));
+  }
+}
+
+}  // namespace
+}  // namespace ridge

@@ -1,0 +1,264 @@
+// All versions run the same training: the same bits from run to run, checkpoints that any of them
+// goes on with, the same steps to rounding.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+
+#include "ridge/cpu/device.h"
+#include "ridge/train/checkpoint.h"
+#include "ridge/train/evaluation.h"
+#include "ridge/train/hf.h"
+#include "ridge/train/safetensors.h"
+#include "ridge/train/trainer.h"
+#include "tests/base/temporary_cache.h"
+
+namespace ridge {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* names[] = {"v1", "v2", "v3", "v4"};
+constexpr const char* dtypes[] = {"fp32", "bf16"};
+
+TrainOptions small_options(const char* version = "v1", const char* dtype = "fp32") {
+  TrainOptions o;
+  o.vocab_size = 50;
+  o.hidden_dim = 32;
+  o.n_layers = 2;
+  o.n_heads = 4;
+  o.n_kv_heads = 2;
+  o.intermediate_dim = 40;
+  o.batch_size = 3;
+  o.seq_len = 37;
+  o.num_steps = 12;
+  o.learning_rate = 1e-3;
+  o.max_grad_norm = 0.5;
+  o.version = version;
+  o.dtype = dtype;
+  o.resolve();
+  return o;
+}
+
+std::vector<double> losses_of(Trainer& trainer, std::int64_t until) {
+  std::vector<double> losses;
+  while (trainer.steps_done() < until) losses.push_back(trainer.step().loss);
+  return losses;
+}
+
+std::string content(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// By name; without the metadata, which tell the version.
+using Tensors = std::map<std::string, std::vector<std::byte>>;
+
+Tensors tensors_in(const fs::path& path) {
+  const SafetensorsFile file(path);
+  Tensors tensors;
+  for (std::size_t i = 0; i < file.size(); ++i) {
+    const StoredTensor tensor = file.tensor(i);
+    tensors[std::string(tensor.name)].assign(tensor.bytes.begin(), tensor.bytes.end());
+  }
+  return tensors;
+}
+
+class VersionRuns : public ::testing::Test {
+ protected:
+  // The losses of some steps, whose checkpoint is at `path`.
+  std::vector<double> run(const TrainOptions& options, int threads = 2, int steps = 3) {
+    CpuDevice device(threads);
+    Trainer trainer(options, device);
+    const std::vector<double> losses = losses_of(trainer, steps);
+    trainer.save(path);
+    return losses;
+  }
+
+  TemporaryCache cache_;
+  TemporaryDirectory directory_;
+  fs::path path = directory_.path / "c";
+};
+
+TEST_F(VersionRuns, AnyNumberOfThreadsGivesTheSameBits) {
+  for (const char* version : names)
+    for (const char* dtype : dtypes) {
+      SCOPED_TRACE(fmt::format("{} {}", version, dtype));
+      const TrainOptions options = small_options(version, dtype);
+      const std::vector<double> losses = run(options, 4);
+      const std::string checkpoint = content(path);
+      ASSERT_FALSE(checkpoint.empty());
+      for (const int threads : {1, 2, 3, 4}) {
+        EXPECT_EQ(run(options, threads), losses) << threads << " threads";
+        EXPECT_TRUE(content(path) == checkpoint) << threads << " threads";
+      }
+    }
+}
+
+TEST_F(VersionRuns, PlannedOrNotGivesTheSameBits) {
+  for (const char* version : names)
+    for (const char* recompute : {"none", "block"})
+      for (const char* dtype : dtypes) {
+        SCOPED_TRACE(fmt::format("{} {} {}", version, dtype, recompute));
+        TrainOptions options = small_options(version, dtype);
+        options.recompute = recompute;
+        options.gradient_accumulation_steps = 2;
+        options.enable_pass = "planned-memory";
+        const std::vector<double> losses = run(options);
+        const Tensors tensors = tensors_in(path);
+        options.enable_pass = "";
+        options.disable_pass = "planned-memory";
+        EXPECT_EQ(run(options), losses);
+        EXPECT_TRUE(tensors_in(path) == tensors);
+      }
+}
+
+// What is computed again is the same again, so that training does not see it.
+TEST_F(VersionRuns, RecomputationGivesTheSameBits) {
+  for (const char* version : names)
+    for (const char* dtype : dtypes) {
+      TrainOptions options = small_options(version, dtype);
+      const std::vector<double> losses = run(options);
+      const Tensors tensors = tensors_in(path);
+      for (const char* recompute : {"attention", "block"}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", version, dtype, recompute));
+        options.recompute = recompute;
+        EXPECT_EQ(run(options), losses);
+        EXPECT_TRUE(tensors_in(path) == tensors);
+      }
+    }
+}
+
+TEST_F(VersionRuns, ACheckpointGoesThroughEveryVersionUnchanged) {
+  CpuDevice device(2);
+  for (const char* writer : names) {
+    run(small_options(writer));
+    const Tensors written = tensors_in(path);
+    ASSERT_EQ(written.size(), 3u * 21u);  // parameters and two moments of each
+    for (const char* reader : names) {
+      SCOPED_TRACE(fmt::format("written by {}, read by {}", writer, reader));
+      Trainer trainer(small_options(reader), device);
+      trainer.resume(path);
+      EXPECT_EQ(trainer.steps_done(), 3);
+      trainer.save(directory_.path / "again");
+      EXPECT_TRUE(tensors_in(directory_.path / "again") == written);
+    }
+  }
+}
+
+TEST_F(VersionRuns, ResumingInAnotherVersionContinuesTheCurve) {
+  CpuDevice device(2);
+  for (const char* dtype : dtypes) {
+    const double rounding = dtype == dtypes[0] ? 3e-6 : 3e-3;
+    Trainer undisturbed(small_options("v1", dtype), device);
+    const std::vector<double> all = losses_of(undisturbed, 12);
+    for (const char* first : names) {
+      const std::vector<double> before = run(small_options(first, dtype), 2, 6);
+      for (const char* second : names) {
+        SCOPED_TRACE(fmt::format("{} to {}, {}", first, second, dtype));
+        Trainer resumed(small_options(second, dtype), device);
+        resumed.resume(path);
+        const std::vector<double> after = losses_of(resumed, 12);
+        for (std::size_t i = 0; i < 6; ++i) {
+          EXPECT_NEAR(before[i], all[i], rounding);
+          EXPECT_NEAR(after[i], all[i + 6], rounding);
+        }
+      }
+    }
+  }
+}
+
+// Evaluation and export read what is in the file, whoever wrote it.
+TEST_F(VersionRuns, EvaluateAndExportTheSameModel) {
+  CpuDevice device(2);
+  run(small_options("v4"));
+  const fs::path other = directory_.path / "of_v1";
+  Trainer v1(small_options("v1"), device);
+  v1.resume(path);
+  v1.save(other);
+  const auto loss_of = [&](const fs::path& checkpoint) {
+    TrainOptions options = options_of_checkpoint(checkpoint);
+    return evaluate(options, device,
+                    [&](Graph& graph, Executor& executor) {
+                      read_parameters(SafetensorsFile(checkpoint), checkpoint, graph, executor);
+                    })
+        .loss;
+  };
+  EXPECT_EQ(loss_of(path), loss_of(other));
+  EXPECT_EQ(loss_of(path), v1.evaluate(small_options().eval_batches));
+  export_hf(path, directory_.path / "a");
+  export_hf(other, directory_.path / "b");
+  for (const char* file : {"model.safetensors", "config.json"}) {
+    EXPECT_FALSE(content(directory_.path / "a" / file).empty());
+    EXPECT_TRUE(content(directory_.path / "a" / file) == content(directory_.path / "b" / file));
+  }
+}
+
+// Validation of a version that writes the gradient over the logits, or keeps no scores.
+TEST_F(VersionRuns, ValidateAlike) {
+  CpuDevice device(2);
+  Trainer v1(small_options("v1"), device);
+  const double expected = v1.evaluate(3);
+  for (const char* version : names) {
+    Trainer trainer(small_options(version), device);
+    EXPECT_NEAR(trainer.evaluate(3), expected, 1e-6) << version;
+    trainer.step();
+    const double after = trainer.evaluate(3);
+    EXPECT_NE(after, expected);
+    EXPECT_EQ(trainer.evaluate(3), after) << version;
+  }
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+    size += std::pow(static_cast<double>(b[i]), 2);
+  }
+  return std::sqrt(difference / size);
+}
+
+TEST_F(VersionRuns, AccumulateAndClipAlike) {
+  CpuDevice device(2);
+  for (const char* dtype : dtypes) {
+    const bool half = dtype == dtypes[1];
+    const auto options = [&](const char* version) {
+      TrainOptions o = small_options(version, dtype);
+      o.gradient_accumulation_steps = 2;
+      o.max_grad_norm = 0.1;
+      return o;
+    };
+    Trainer v1(options("v1"), device);
+    std::vector<StepReport> expected;
+    std::map<std::string, std::vector<float>> sums;  // after the first step
+    for (int step = 0; step < 5; ++step) {
+      expected.push_back(v1.step());
+      EXPECT_GT(*expected.back().grad_norm, 0.1) << "nothing is clipped";
+      if (step == 0)
+        for (const Value& sum : v1.training().accumulators)
+          sums[v1.graph().info(sum.id).name] = v1.executor().read_floats(sum);
+    }
+    ASSERT_EQ(sums.size(), 21u);
+    for (const char* version : names) {
+      SCOPED_TRACE(fmt::format("{} {}", version, dtype));
+      Trainer trainer(options(version), device);
+      for (int step = 0; step < 5; ++step) {
+        const StepReport report = trainer.step();
+        const auto i = static_cast<std::size_t>(step);
+        EXPECT_NEAR(report.loss, expected[i].loss, half ? 2e-3 : 2e-6);
+        EXPECT_NEAR(*report.grad_norm / *expected[i].grad_norm, 1, half ? 1e-2 : 1e-5);
+        if (step > 0) continue;
+        for (const auto& [name, sum] : sums)
+          EXPECT_LT(distance(trainer.executor().read_floats(trainer.graph().find(name)), sum),
+                    half ? 5e-2 : 5e-6)
+              << name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ridge
