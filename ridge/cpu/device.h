@@ -17,6 +17,7 @@ class CpuDevice final : public Device {
 
   std::string name() const override { return "cpu"; }
   std::string description() const override;
+  std::string hardware() const override;
   int threads() const override { return pool_.size(); }
   PreparedKernel prepare(const Op& op, Types in, Types out,
                          const KernelChoice& choice = {}) override;

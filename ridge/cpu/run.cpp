@@ -47,10 +47,13 @@ int CpuDevice::default_threads() {
   return std::max(1, CPU_COUNT(&set));
 }
 
-std::string CpuDevice::description() const {
+std::string CpuDevice::hardware() const {
   const std::string model = proc_value("/proc/cpuinfo", "model name");
-  return fmt::format("{}, {} thread{}", model.empty() ? "CPU" : model, pool_.size(),
-                     pool_.size() == 1 ? "" : "s");
+  return model.empty() ? "CPU" : model;
+}
+
+std::string CpuDevice::description() const {
+  return fmt::format("{}, {} thread{}", hardware(), pool_.size(), pool_.size() == 1 ? "" : "s");
 }
 
 PreparedKernel CpuDevice::prepare(const Op& op, Types in, Types out, const KernelChoice& choice) {

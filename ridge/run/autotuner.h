@@ -21,8 +21,7 @@ class Autotuner final : public Tuner {
  public:
   struct Options {
     std::filesystem::path cache;  // empty: none is read or written
-    // What a choice holds for, beyond its key: the processor and the threads that share a product,
-    // as Device::description() says them.
+    // What a choice holds for, beyond its key: the processor, as Device::hardware() says it.
     std::string hardware;
     // Called before each search, with the key and its number in this process, from 1 on.
     std::function<void(std::string_view key, int number)> log = {};

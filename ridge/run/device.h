@@ -24,7 +24,9 @@ class Device {
   virtual ~Device() = default;
   virtual std::string name() const = 0;         // "cpu"
   virtual std::string description() const = 0;  // "AMD EPYC, 4 threads"
-  virtual int threads() const = 0;              // that share a kernel; 1 where they do not count
+  // "AMD EPYC": the same whatever number of threads shares it.
+  virtual std::string hardware() const { return description(); }
+  virtual int threads() const = 0;  // that share a kernel; 1 where they do not count
 
   virtual PreparedKernel prepare(const Op& op, Types in, Types out,
                                  const KernelChoice& choice = {}) = 0;

@@ -83,7 +83,7 @@ Trainer::Trainer(const TrainOptions& options, Device& device, const TrainerHooks
   Execution execution{.planned = schedule.has(planned_memory), .kernels = kernels_of(schedule)};
   if (schedule.has(tuned_products)) {
     tuner_ = std::make_unique<Autotuner>(Autotuner::Options{
-        .cache = default_tuning_cache(), .hardware = device.description(), .log = hooks.tuning});
+        .cache = default_tuning_cache(), .hardware = device.hardware(), .log = hooks.tuning});
     execution.kernels.tuner = tuner_.get();
   }
   executor_ = std::make_unique<Executor>(*graph_, device, execution);
