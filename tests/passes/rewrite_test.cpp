@@ -64,6 +64,8 @@ TEST(Rewriter, KnowsProducersAndUses) {
   const Value c = add(a, b);       // 2
   const Value d = silu(c);         // 3
   graph.keep(d, "d");
+  const Value e = silu(d), f = silu(e);  // 4, 5
+  graph.set_role(e, Role::gradient, "e.grad");
   Rewriter rw(graph);
   EXPECT_EQ(rw.producer(x.id), no_node);
   EXPECT_EQ(rw.producer(c.id), 2u);
@@ -74,8 +76,10 @@ TEST(Rewriter, KnowsProducersAndUses) {
   EXPECT_EQ(rw.only_use<Add>(b.id), 2u);
   EXPECT_EQ(rw.only_use<Silu>(b.id), no_node) << "it is no silu";
   EXPECT_EQ(rw.op<Add>(no_node), nullptr);
-  EXPECT_TRUE(rw.is_readable(d.id) && rw.is_readable(x.id));
-  EXPECT_FALSE(rw.is_readable(c.id));
+  EXPECT_TRUE(rw.is_readable(d.id) && rw.is_readable(x.id) && rw.is_readable(e.id));
+  EXPECT_FALSE(rw.is_readable(c.id) || rw.is_readable(f.id));
+  EXPECT_EQ(rw.only_use<Silu>(d.id), no_node) << "whoever reads d after the run uses it too";
+  EXPECT_EQ(rw.only_use<Silu>(e.id), no_node);
   rw.remove(2);
   EXPECT_EQ(rw.op<Add>(2), nullptr) << "it is claimed";
   EXPECT_EQ(rw.producer<Add>(c.id), no_node);
@@ -140,6 +144,25 @@ TEST(Rewriter, LetsReplacementsBuildOnEachOther) {
   EXPECT_EQ(rw.commit(), 4u);
   EXPECT_THAT(operators(graph), ElementsAre("scale", "scale", "scale", "add"));
   EXPECT_THAT(computed(graph, x, d), ElementsAre(80, 160, 240, 320));
+  expect_consistent(graph);
+}
+
+// Of several values that one replacement computes from each other, each takes over an id.
+TEST(Rewriter, ReplacesAChain) {
+  Graph graph;
+  const Value x = graph.input("x", four);
+  const Value a = scale(x, 2.0f), b = scale(a, 3.0f);
+  graph.keep(a, "a");
+  graph.keep(b, "b");
+  Rewriter rw(graph);
+  rw.replace({0, 1}, 1, [&] {
+    const Value twice = add(rw.value(x.id), rw.value(x.id));
+    return Substitutes{{b.id, add(add(twice, twice), twice)}, {a.id, twice}};
+  });
+  rw.commit();
+  EXPECT_THAT(graph.nodes()[1].inputs, ElementsAre(a.id, a.id));
+  EXPECT_THAT(computed(graph, x, a), ElementsAre(2, 4, 6, 8));
+  EXPECT_THAT(computed(graph, x, b), ElementsAre(6, 12, 18, 24));
   expect_consistent(graph);
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "ridge/cpu/device.h"
 #include "ridge/train/checkpoint.h"
@@ -96,6 +97,23 @@ TEST_F(VersionRuns, AnyNumberOfThreadsGivesTheSameBits) {
         EXPECT_TRUE(content(path) == checkpoint) << threads << " threads";
       }
     }
+}
+
+// Where the libraries are as fast as each other, only luck would show that they were chosen anew.
+TEST_F(VersionRuns, ChooseALibraryOnceForAllNumbersOfThreads) {
+  const auto choices = [&] {
+    const auto cache = nlohmann::json::parse(content(cache_.path() / "ridge/tuning.json"));
+    EXPECT_EQ(cache["choices"].size(), 1u) << "one processor";
+    std::map<std::string, int> libraries;
+    for (const auto& [key, choice] : cache["choices"].front().items())
+      if (key.find("oneDNN") != std::string::npos) libraries[key] = choice["candidate"];
+    return libraries;
+  };
+  run(small_options("v4"), 4, 1);
+  const auto first = choices();
+  EXPECT_GT(first.size(), 5u);
+  run(small_options("v4"), 1, 1);
+  EXPECT_EQ(choices(), first);
 }
 
 TEST_F(VersionRuns, PlannedOrNotGivesTheSameBits) {
