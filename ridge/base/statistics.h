@@ -41,6 +41,26 @@ struct Interval {
 Interval median_interval(std::span<const double> values, std::uint64_t seed = 0,
                          std::size_t resamples = 2000);
 
+// The 95 % interval of the median that holds for any distribution: from one of the values to
+// another (the sign test's). None for fewer than 6 values, for then not even the smallest and the
+// largest enclose the median that often.
+std::optional<Interval> sign_interval(std::span<const double> values);
+
+// How many times as large one thing is as another, and where that lies with 95 %. No interval where
+// there were too few measurements for one.
+struct Ratio {
+  double value = 0;
+  std::optional<Interval> interval;
+};
+
+// The median of a[i] / b[i], where a[i] and b[i] were measured together, so that what disturbed one
+// disturbed the other: its interval is that of sign_interval().
+Ratio paired_ratio(std::span<const double> a, std::span<const double> b);
+
+// The ratio of the medians of two independent series, its interval by bootstrap as above.
+Ratio ratio_of_medians(std::span<const double> a, std::span<const double> b, std::uint64_t seed = 0,
+                       std::size_t resamples = 2000);
+
 // The median of the distances from the median: a spread that a few outliers do not move.
 double median_absolute_deviation(std::span<const double> values);
 

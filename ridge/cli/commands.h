@@ -19,6 +19,8 @@ void add_eval_command(CLI::App& program, Action& action);
 void add_plan_command(CLI::App& program, Action& action);
 void add_passes_command(CLI::App& program, Action& action);
 void add_verify_command(CLI::App& program, Action& action);
+void add_ablate_command(CLI::App& program, Action& action);
+void add_compare_command(CLI::App& program, Action& action);
 void add_export_command(CLI::App& program, Action& action);
 void add_roofline_command(CLI::App& program, Action& action);
 void add_report_command(CLI::App& program, Action& action);

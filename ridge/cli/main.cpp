@@ -37,6 +37,8 @@ void add_commands(CLI::App& program, const std::string& name, Action& action) {
   add_plan_command(program, action);
   add_passes_command(program, action);
   add_verify_command(program, action);
+  add_ablate_command(program, action);
+  add_compare_command(program, action);
   add_export_command(program, action);
   add_roofline_command(program, action);
   add_report_command(program, action);

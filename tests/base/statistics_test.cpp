@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 #include <vector>
 
 namespace ridge {
@@ -70,6 +71,61 @@ TEST(MedianInterval, OfOneValueIsThatValue) {
   EXPECT_EQ(median_interval(one).low, 3);
   EXPECT_EQ(median_interval(one).high, 3);
   EXPECT_EQ(median_interval({}).high, 0);
+}
+
+TEST(SignInterval, IsExactForSmallSamples) {
+  std::vector<double> values;
+  const auto interval_of = [&](int n) {
+    values.clear();
+    for (int i = 1; i <= n; ++i) values.push_back(i * 29 % (n + 1));
+    return sign_interval(values);
+  };
+  // The ranks that tables of the sign test give for 95 %.
+  for (const auto& [n, low, high] : {std::tuple{6, 1, 6},
+                                     {8, 1, 8},
+                                     {9, 2, 8},
+                                     {10, 2, 9},
+                                     {12, 3, 10},
+                                     {16, 4, 13},
+                                     {25, 8, 18}}) {
+    const auto interval = interval_of(n);
+    ASSERT_TRUE(interval) << n;
+    EXPECT_EQ(interval->low, low) << n;
+    EXPECT_EQ(interval->high, high) << n;
+  }
+  EXPECT_FALSE(interval_of(5));
+  EXPECT_FALSE(sign_interval({}));
+}
+
+TEST(PairedRatio, IsNotMovedByWhatMovesBoth) {
+  std::vector<double> a, b;
+  for (int i = 0; i < 8; ++i) {
+    b.push_back(1 + 10 * i);
+    a.push_back(0.5 * b.back());
+  }
+  const Ratio ratio = paired_ratio(a, b);
+  EXPECT_DOUBLE_EQ(ratio.value, 0.5);
+  ASSERT_TRUE(ratio.interval);
+  EXPECT_DOUBLE_EQ(ratio.interval->low, 0.5);
+  EXPECT_DOUBLE_EQ(ratio.interval->high, 0.5);
+  EXPECT_FALSE(paired_ratio({a.data(), 5}, b).interval);
+}
+
+TEST(RatioOfMedians, HasTheSpreadOfBothSeries) {
+  std::vector<double> a, b;
+  for (int i = 0; i < 41; ++i) {
+    a.push_back(200 + i);
+    b.push_back(100 + i);
+  }
+  const Ratio ratio = ratio_of_medians(a, b);
+  EXPECT_DOUBLE_EQ(ratio.value, 220.0 / 120.0);
+  ASSERT_TRUE(ratio.interval);
+  const Interval of_a = median_interval(a), of_b = median_interval(b);
+  EXPECT_GT(ratio.interval->low, of_a.low / of_b.high);
+  EXPECT_LT(ratio.interval->high, of_a.high / of_b.low);
+  EXPECT_LT(ratio.interval->low, 220.0 / of_b.high) << "wider than from one series alone";
+  EXPECT_GT(ratio.interval->high, 220.0 / of_b.low);
+  EXPECT_FALSE(ratio_of_medians({a.data(), 5}, b).interval);
 }
 
 TEST(Outliers, AreFarFromTheMedianInDeviations) {

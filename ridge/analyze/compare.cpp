@@ -1,0 +1,232 @@
+#include "ridge/analyze/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "ridge/base/error.h"
+#include "ridge/base/file.h"
+#include "ridge/ops/op.h"
+#include "ridge/profile/text_table.h"
+
+namespace ridge {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr std::size_t max_file_bytes = std::size_t{256} << 20;
+
+// Reads members of a file, and names the file and the member when it cannot.
+class Members {
+ public:
+  Members(const std::string& source, std::string_view text) : source_(source) {
+    try {
+      json_ = Json::parse(text);
+    } catch (const Json::exception&) {
+      throw FormatError("{} is no JSON: it is damaged, or no file of ridge", source_);
+    }
+  }
+
+  const Json& at(const char* pointer) const {
+    const Json::json_pointer place(pointer);
+    if (!json_.contains(place)) refuse(pointer);
+    return json_.at(place);
+  }
+  double number(const char* pointer) const {
+    const Json& json = at(pointer);
+    if (!json.is_number()) refuse(pointer);
+    return json.get<double>();
+  }
+  std::string text(const char* pointer) const {
+    const Json& json = at(pointer);
+    if (json.is_string()) return json.get<std::string>();
+    if (!json.is_primitive()) refuse(pointer);
+    return json.dump();
+  }
+  std::vector<double> numbers(const char* pointer) const {
+    const Json& json = at(pointer);
+    if (!json.is_array() || !std::ranges::all_of(json, &Json::is_number)) refuse(pointer);
+    return json.get<std::vector<double>>();
+  }
+  [[noreturn]] void refuse(std::string_view pointer) const {
+    throw FormatError("{} is not as ridge writes it, at {}: run again with this version of ridge",
+                      source_, pointer.substr(1));
+  }
+
+ private:
+  const std::string& source_;
+  Json json_;
+};
+
+// The times of a step, less those at the start that are left out of averages.
+std::vector<double> times(const Members& summary, const char* pointer) {
+  std::vector<double> all = summary.numbers(pointer);
+  const double left_out = summary.number("/performance_summary/steps_left_out_of_averages");
+  if (!(left_out >= 0 && left_out < static_cast<double>(all.size()))) summary.refuse(pointer);
+  all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(left_out));
+  if (std::ranges::any_of(all, [](double s) { return !(s >= 0 && std::isfinite(s)); }))
+    summary.refuse(pointer);
+  return all;
+}
+
+constexpr std::pair<const char*, const char*> settings[] = {
+    {"hidden_dim", "/config/hidden_dim"},
+    {"n_layers", "/config/n_layers"},
+    {"n_heads", "/config/n_heads"},
+    {"n_kv_heads", "/config/n_kv_heads"},
+    {"intermediate_dim", "/config/intermediate_dim"},
+    {"vocab_size", "/config/vocab_size"},
+    {"tie_embeddings", "/config/tie_embeddings"},
+    {"batch_size", "/training_params/batch_size"},
+    {"seq_len", "/training_params/seq_len"},
+    {"gradient_accumulation_steps", "/training_params/gradient_accumulation_steps"},
+    {"dtype", "/training_params/dtype"},
+    {"device", "/system_info/device"},
+    {"cpu", "/system_info/cpu"},
+    {"threads", "/system_info/threads"},
+    {"ridge_version", "/system_info/ridge_version"},
+};
+
+void read_operators(ComparedRun& run, const Members& members) {
+  const double steps = members.number("/steps");
+  const Json& rows = members.at("/rows");
+  if (!(steps > 0) || !rows.is_array()) members.refuse("/rows");
+  if (members.text("/group_by") != "operator") members.refuse("/group_by");
+  std::map<std::string, OperatorUse> uses;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto member = [&](const char* name) { return fmt::format("/rows/{}/{}", i, name); };
+    OperatorUse& use = uses[members.text(member("name").c_str())];
+    use.seconds += members.number(member("total/time_ns").c_str()) * 1e-9 / steps;
+    use.calls += members.number(member("total/calls").c_str()) / steps;
+    use.bytes += (members.number(member("total/bytes_read").c_str()) +
+                  members.number(member("total/bytes_written").c_str())) /
+                 steps;
+  }
+  run.operators.assign(uses.begin(), uses.end());
+  run.has_operators = true;
+}
+
+}  // namespace
+
+double ComparedRun::kernels() const {
+  double calls = 0;
+  for (const auto& [operator_name, use] : operators) calls += use.calls;
+  return calls;
+}
+
+ComparedRun parse_run(const std::string& name, const std::string& source, std::string_view summary,
+                      std::string_view operators) {
+  const std::string summary_source = source + "/performance_summary.json";
+  const Members members(summary_source, summary);
+  ComparedRun run{.name = name, .version = members.text("/version")};
+  for (const auto& [setting, pointer] : settings)
+    run.setting.emplace_back(setting, members.text(pointer));
+  run.samples = members.number("/training_params/batch_size") *
+                members.number("/training_params/gradient_accumulation_steps");
+  run.tokens = run.samples * members.number("/training_params/seq_len");
+  run.step = times(members, "/performance_summary/step_seconds");
+  run.forward = times(members, "/performance_summary/forward_seconds");
+  run.backward = times(members, "/performance_summary/backward_seconds");
+  run.optimizer = times(members, "/performance_summary/optimizer_seconds");
+  run.peak_bytes = members.number("/performance_summary/peak_memory_bytes");
+  if (operators.empty()) return run;
+  const std::string operators_source = source + "/operators.json";
+  read_operators(run, Members(operators_source, operators));
+  return run;
+}
+
+ComparedRun read_run(const fs::path& directory) {
+  std::error_code ignored;
+  if (!fs::is_directory(directory, ignored))
+    throw IoError(
+        "{} is neither a version nor a directory: give v1, v2, ... or the --output-dir or "
+        "--profile-dir of a run",
+        directory.string());
+  const fs::path summary = directory / "performance_summary.json";
+  if (!fs::exists(summary, ignored))
+    throw IoError(
+        "{} has no performance_summary.json: is it the --output-dir or --profile-dir of "
+        "a run that came to its end?",
+        directory.string());
+  const fs::path operators = directory / "operators.json";
+  return parse_run(
+      directory.string(), directory.string(), read_text_file(summary, max_file_bytes),
+      fs::exists(operators, ignored) ? read_text_file(operators, max_file_bytes) : std::string());
+}
+
+std::vector<std::pair<std::string, OperatorUse>> operator_uses(const Recording& recording) {
+  std::map<std::int32_t, std::size_t> places;  // of steps
+  for (const Recording::Step& step : recording.steps) places.emplace(step.step, places.size());
+  struct Sum {
+    OperatorUse use;
+    std::vector<double> seconds;  // by step
+  };
+  const auto steps = static_cast<double>(places.size());
+  const Graph& graph = *recording.graph;
+  std::map<std::string, Sum> sums;
+  for (const Recording::NodeRun& run : recording.nodes) {
+    const Node& node = graph.nodes()[run.node];
+    Sum& sum = sums[std::string(name_of(*node.op))];
+    sum.seconds.resize(places.size());
+    sum.seconds[places.at(run.step)] += static_cast<double>(run.end_ns - run.begin_ns) * 1e-9;
+    sum.use.calls += 1 / steps;
+    sum.use.bytes += static_cast<double>(cost(graph, node).bytes()) / steps;
+  }
+  std::vector<std::pair<std::string, OperatorUse>> uses;
+  for (auto& [name, sum] : sums) {
+    sum.use.seconds = percentile(sum.seconds, 0.5);
+    uses.emplace_back(name, sum.use);
+  }
+  return uses;
+}
+
+Ratio speedup_of(const ComparedRun& first, const ComparedRun& run) {
+  if (!first.round_seconds.empty() && !run.round_seconds.empty())
+    return paired_ratio(first.round_seconds, run.round_seconds);
+  return ratio_of_medians(first.step, run.step);
+}
+
+std::string first_difference(const ComparedRun& a, const ComparedRun& b) {
+  for (std::size_t i = 0; i < std::min(a.setting.size(), b.setting.size()); ++i)
+    if (a.setting[i] != b.setting[i])
+      return fmt::format("{} is {} in {} and {} in {}", a.setting[i].first, a.setting[i].second,
+                         a.name, b.setting[i].second, b.name);
+  return "";
+}
+
+std::string_view name_of(OperatorFate fate) {
+  constexpr std::string_view names[] = {"appeared", "vanished", "changed", "same"};
+  return names[static_cast<int>(fate)];
+}
+
+double OperatorChange::seconds() const {
+  return (after ? after->seconds : 0) - (before ? before->seconds : 0);
+}
+
+std::vector<OperatorChange> operator_changes(const ComparedRun& before, const ComparedRun& after) {
+  std::map<std::string, OperatorChange> changes;
+  for (const auto& [name, use] : before.operators) changes[name].before = use;
+  for (const auto& [name, use] : after.operators) changes[name].after = use;
+  std::vector<OperatorChange> sorted;
+  for (auto& [name, change] : changes) {
+    change.name = name;
+    const auto& [a, b] = std::pair(change.before, change.after);
+    if (!a)
+      change.fate = OperatorFate::appeared;
+    else if (!b)
+      change.fate = OperatorFate::vanished;
+    else if (a->calls != b->calls || a->bytes != b->bytes)
+      change.fate = OperatorFate::changed;
+    sorted.push_back(change);
+  }
+  std::ranges::stable_sort(sorted, std::greater{},
+                           [](const OperatorChange& c) { return std::abs(c.seconds()); });
+  return sorted;
+}
+
+}  // namespace ridge

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ridge/base/statistics.h"
+#include "ridge/profile/recording.h"
+
+namespace ridge {
+
+// What one operator does in a step of a run.
+struct OperatorUse {
+  double seconds = 0, calls = 0, bytes = 0;
+};
+
+// One of several runs that stand side by side, made a moment ago or read from its files.
+struct ComparedRun {
+  std::string name;     // as the table calls it
+  std::string version;  // "v1"
+  // What decides how much work a step is, and where it ran, in the order of importance.
+  std::vector<std::pair<std::string, std::string>> setting;
+  double samples = 0, tokens = 0;                          // of a step
+  std::vector<double> step, forward, backward, optimizer;  // seconds, without the warm-up
+  // Of each round, if it took turns with the others; paired with theirs.
+  std::vector<double> round_seconds;
+  double peak_bytes = 0;
+  bool has_operators = false;
+  std::vector<std::pair<std::string, OperatorUse>> operators;  // in alphabetical order
+
+  double kernels() const;  // of a step; 0 if not known
+};
+
+// From the content of performance_summary.json and, if it is not empty, operators.json. FormatError
+// naming `source` and the member if they do not hold what is needed.
+ComparedRun parse_run(const std::string& name, const std::string& source, std::string_view summary,
+                      std::string_view operators);
+
+// From the directory of a run or of a profile. IoError if it is neither.
+ComparedRun read_run(const std::filesystem::path& directory);
+
+// What the operators do in a recorded step: medians of times over the steps, which one disturbed
+// step does not move.
+std::vector<std::pair<std::string, OperatorUse>> operator_uses(const Recording& recording);
+
+// How many times as fast as the first a run is: paired where both took turns.
+Ratio speedup_of(const ComparedRun& first, const ComparedRun& run);
+
+// The first thing in which the two were not the same work on the same machine, in words; empty if
+// there is none.
+std::string first_difference(const ComparedRun& a, const ComparedRun& b);
+
+enum class OperatorFate : std::uint8_t { appeared, vanished, changed, same };
+std::string_view name_of(OperatorFate fate);
+
+struct OperatorChange {
+  std::string name;
+  std::optional<OperatorUse> before, after;  // one at least
+  OperatorFate fate = OperatorFate::same;    // "changed" in its calls or bytes; times always vary
+
+  double seconds() const;  // more than before
+};
+
+// The largest change of time first.
+std::vector<OperatorChange> operator_changes(const ComparedRun& before, const ComparedRun& after);
+
+// Side by side, then what changed from the first run to each other. Two runs at least.
+std::string comparison_text(const std::vector<ComparedRun>& runs);
+std::string comparison_json(const std::vector<ComparedRun>& runs);
+
+}  // namespace ridge

@@ -1,0 +1,164 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "ridge/analyze/compare.h"
+#include "ridge/base/units.h"
+#include "ridge/profile/text_table.h"
+
+namespace ridge {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double median(const std::vector<double>& values) { return percentile(values, 0.5); }
+
+// "1.52x [1.49, 1.55]"
+std::string speedup_text(const Ratio& ratio) {
+  if (!ratio.interval) return fmt::format("{:.2f}x", ratio.value);
+  return fmt::format("{:.2f}x [{:.2f}, {:.2f}]", ratio.value, ratio.interval->low,
+                     ratio.interval->high);
+}
+
+std::string per_second(double amount, double seconds) {
+  return seconds > 0 ? fmt::format("{:.1f}", amount / seconds) : "-";
+}
+
+std::string milliseconds(double seconds) { return fmt::format("{:.3f}", seconds * 1e3); }
+
+std::string side_by_side(const std::vector<ComparedRun>& runs) {
+  const std::vector<TextColumn> columns{
+      {"Version", true}, {"Samples/s"}, {"Batch ms"}, {"Forward ms"}, {"Backward ms"},
+      {"Optimizer ms"},  {"Memory MB"}, {"Tokens/s"}, {"Kernels"},    {"Speed-up", true}};
+  std::vector<TextRow> rows;
+  for (const ComparedRun& run : runs) {
+    const double seconds = median(run.step);
+    const bool first = &run == &runs.front();
+    const std::string name =
+        run.name == run.version ? run.name : fmt::format("{} ({})", run.name, run.version);
+    rows.push_back({name, per_second(run.samples, seconds), milliseconds(seconds),
+                    milliseconds(median(run.forward)), milliseconds(median(run.backward)),
+                    milliseconds(median(run.optimizer)),
+                    fmt::format("{:.1f}", run.peak_bytes / 1e6), per_second(run.tokens, seconds),
+                    run.has_operators ? fmt::format("{:.0f}", run.kernels()) : "-",
+                    first ? "1.00x" : speedup_text(speedup_of(runs.front(), run))});
+  }
+  return text_table(columns, rows);
+}
+
+std::string count_text(double count) { return fmt::format("{:g}", count); }
+std::string megabytes(double bytes) { return fmt::format("{:.2f}", bytes / 1e6); }
+
+// "240 -> 40", or the one number if it is the same.
+std::string from_to(const OperatorChange& change, double OperatorUse::*field,
+                    std::string (*text)(double)) {
+  const std::string before = change.before ? text((*change.before).*field) : "-";
+  const std::string after = change.after ? text((*change.after).*field) : "-";
+  return before == after ? before : fmt::format("{} -> {}", before, after);
+}
+
+TextRow cells_of(const OperatorChange& change) {
+  return {change.name,
+          change.fate == OperatorFate::same ? "" : std::string(name_of(change.fate)),
+          fmt::format("{:+.3f}", change.seconds() * 1e3),
+          from_to(change, &OperatorUse::seconds, milliseconds),
+          from_to(change, &OperatorUse::calls, count_text),
+          from_to(change, &OperatorUse::bytes, megabytes)};
+}
+
+OperatorUse all_of(const ComparedRun& run) {
+  OperatorUse all;
+  for (const auto& [name, use] : run.operators) {
+    all.seconds += use.seconds;
+    all.calls += use.calls;
+    all.bytes += use.bytes;
+  }
+  return all;
+}
+
+std::string changes_text(const ComparedRun& before, const ComparedRun& after) {
+  const std::string title = fmt::format("From {} to {}, by operator", before.name, after.name);
+  for (const ComparedRun* run : {&before, &after})
+    if (!run->has_operators)
+      return fmt::format("{}: {} has no operators.json; run it with --profile\n", title, run->name);
+  const std::vector<TextColumn> columns{{"Operator", true, 32}, {"", true},
+                                        {"Change ms"},          {"Time ms"},
+                                        {"Calls a step"},       {"MB moved"}};
+  std::vector<TextRow> rows;
+  for (const OperatorChange& change : operator_changes(before, after))
+    rows.push_back(cells_of(change));
+  rows.emplace_back();
+  rows.push_back(cells_of({"(all)", all_of(before), all_of(after)}));
+  return fmt::format("{}, largest change of time first:\n{}", title, text_table(columns, rows));
+}
+
+Json use_json(const std::optional<OperatorUse>& use) {
+  if (!use) return nullptr;
+  return {{"seconds", use->seconds}, {"calls", use->calls}, {"bytes", use->bytes}};
+}
+
+Json changes_json(const ComparedRun& before, const ComparedRun& after) {
+  if (!before.has_operators || !after.has_operators) return nullptr;
+  Json changes = Json::array();
+  for (const OperatorChange& change : operator_changes(before, after))
+    changes.push_back({{"operator", change.name},
+                       {"change", name_of(change.fate)},
+                       {"seconds_more", change.seconds()},
+                       {"before", use_json(change.before)},
+                       {"after", use_json(change.after)}});
+  return changes;
+}
+
+}  // namespace
+
+std::string comparison_text(const std::vector<ComparedRun>& runs) {
+  std::string text;
+  for (const ComparedRun& run : runs) {
+    const std::string difference = first_difference(runs.front(), run);
+    if (!difference.empty()) text += fmt::format("Not the same work: {}\n", printable(difference));
+  }
+  if (!text.empty()) text += "\n";
+  text += side_by_side(runs);
+  const bool in_turn =
+      std::ranges::none_of(runs, [](const ComparedRun& r) { return r.round_seconds.empty(); });
+  text += in_turn
+              ? "Medians of a step. Speed-up over the first, with its 95 % interval: paired by the "
+                "rounds in which all took turns.\n"
+              : "Medians of a step. Speed-up over the first, with its 95 % interval over the steps "
+                "of each run: what differs\nfrom one run to the next is not in it.\n";
+  for (std::size_t i = 1; i < runs.size(); ++i) text += "\n" + changes_text(runs[0], runs[i]);
+  return text;
+}
+
+std::string comparison_json(const std::vector<ComparedRun>& runs) {
+  Json rows = Json::array();
+  for (const ComparedRun& run : runs) {
+    const double seconds = median(run.step);
+    const Ratio speedup = speedup_of(runs.front(), run);
+    Json row{{"name", run.name},
+             {"version", run.version},
+             {"samples_per_second", seconds > 0 ? Json(run.samples / seconds) : Json()},
+             {"tokens_per_second", seconds > 0 ? Json(run.tokens / seconds) : Json()},
+             {"batch_seconds", seconds},
+             {"forward_seconds", median(run.forward)},
+             {"backward_seconds", median(run.backward)},
+             {"optimizer_seconds", median(run.optimizer)},
+             {"peak_memory_bytes", run.peak_bytes},
+             {"kernels", run.has_operators ? Json(run.kernels()) : Json()},
+             {"speedup", {{"ratio", speedup.value}, {"low", nullptr}, {"high", nullptr}}}};
+    if (speedup.interval) {
+      row["speedup"]["low"] = speedup.interval->low;
+      row["speedup"]["high"] = speedup.interval->high;
+    }
+    const std::string difference = first_difference(runs.front(), run);
+    row["first_difference"] = difference.empty() ? Json() : Json(difference);
+    for (const auto& [name, value] : run.setting) row["setting"][name] = value;
+    row["operators"] = changes_json(runs.front(), run);
+    rows.push_back(row);
+  }
+  const Json json{{"runs", rows}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ridge

@@ -1,0 +1,278 @@
+#include "ridge/analyze/ablation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "ridge/base/error.h"
+#include "ridge/cpu/device.h"
+#include "ridge/passes/versions.h"
+
+namespace ridge {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TrainOptions small() {
+  TrainOptions options;
+  options.hidden_dim = 16;
+  options.n_layers = 1;
+  options.n_heads = 2;
+  options.vocab_size = 32;
+  options.seq_len = 8;
+  options.batch_size = 2;
+  options.resolve();
+  return options;
+}
+
+std::vector<std::string> passes_of(const std::vector<AblationStep>& steps) {
+  std::vector<std::string> names;
+  for (const AblationStep& step : steps) names.push_back(step.pass);
+  return names;
+}
+
+// "v2" at the row of the pass that completes it.
+std::string version_at(const std::vector<AblationStep>& steps, std::string_view pass) {
+  for (const AblationStep& step : steps)
+    if (step.pass == pass) return step.version;
+  return "no such row";
+}
+
+TEST(AblationSteps, BringEachVersionsPassesOneByOne) {
+  const auto steps = ablation_steps(small(), "v1", "v4");
+  ASSERT_EQ(steps.size(), versions().back().passes.size() + 1);
+  EXPECT_TRUE(steps.front().options.schedule().passes.empty());
+  EXPECT_EQ(steps.front().version, "v1");
+  for (std::size_t i = 1; i < steps.size(); ++i) {
+    const PassNames before = steps[i - 1].options.schedule().passes;
+    PassNames now = steps[i].options.schedule().passes;
+    EXPECT_EQ(now.erase(steps[i].pass), 1u) << steps[i].pass;
+    EXPECT_EQ(now, before) << steps[i].pass;
+  }
+  for (const Version& version : versions().subspan(1))
+    EXPECT_EQ(version_at(steps, version.passes.back()), version.name);
+  EXPECT_EQ(version_at(steps, "fuse-qkv"), "");
+  const PassNames all(versions().back().passes.begin(), versions().back().passes.end());
+  EXPECT_EQ(steps.back().options.schedule().passes, all);
+}
+
+TEST(AblationSteps, StartAndEndWhereTheyAreTold) {
+  const auto steps = ablation_steps(small(), "v2", "v3");
+  EXPECT_THAT(passes_of(steps), ElementsAre("", "flash-attention", "fold-rope",
+                                            "cross-entropy-in-place", "packed-products"));
+  EXPECT_EQ(steps.front().version, "v2");
+  EXPECT_EQ(steps.back().version, "v3");
+  EXPECT_THROW(ablation_steps(small(), "v3", "v3"), UsageError);
+  EXPECT_THROW(ablation_steps(small(), "v3", "v2"), UsageError);
+  EXPECT_THROW(ablation_steps(small(), "v0", "v2"), UsageError);
+}
+
+TEST(AblationSteps, KeepToEnabledAndDisabledPasses) {
+  TrainOptions options = small();
+  options.enable_pass = "fold-rope";
+  options.disable_pass = "packed-products,swiglu";  // fuse-gate-up needs swiglu
+  const auto steps = ablation_steps(options, "v1", "v3");
+  EXPECT_TRUE(steps.front().options.schedule().has("fold-rope"));
+  EXPECT_THAT(passes_of(steps), Not(testing::Contains("fold-rope")));
+  EXPECT_THAT(passes_of(steps), Not(testing::Contains("packed-products")));
+  EXPECT_THAT(passes_of(steps), Not(testing::Contains("fuse-gate-up")));
+  EXPECT_EQ(steps.back().pass, "cross-entropy-in-place");
+  EXPECT_EQ(steps.back().version, "v3") << "it ends with the last pass that is left";
+  EXPECT_EQ(version_at(steps, "fuse-optimizer"), "v2");
+}
+
+// Three rows over eight rounds, in each of which the machine has another speed: the second row
+// takes 0.8 of the first exactly, the third more or less what the second does.
+Ablation made() {
+  Ablation ablation{.model = "a <small> model",
+                    .device = "a machine",
+                    .options = "{}",
+                    .rounds = {8, 3, 2},
+                    .rows = {{.pass = "", .description = "plain", .version = "v1"},
+                             {.pass = "fuse-qkv", .description = "one product"},
+                             {.pass = "swiglu", .description = "\"<&>\"", .version = "v2"}}};
+  const double wobble[] = {0.99, 1.02, 0.97, 1.01, 1.03, 0.98, 1.01, 0.99};
+  for (int round = 0; round < 8; ++round) {
+    const double speed = 1 + 0.5 * round;
+    ablation.rows[0].round_seconds.push_back(0.010 * speed);
+    ablation.rows[1].round_seconds.push_back(0.008 * speed);
+    ablation.rows[2].round_seconds.push_back(0.008 * speed * wobble[round]);
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    ablation.rows[i].peak_bytes = 5'000'000 - 1'000'000 * i;
+    ablation.rows[i].kernels = 1200 - 100 * static_cast<std::int64_t>(i);
+    ablation.rows[i].bytes = 7'000'000;
+    ablation.rows[i].flops = 2'000'000'000;
+  }
+  compare_rows(ablation.rows);
+  return ablation;
+}
+
+TEST(CompareRows, PairsTimesByRound) {
+  const std::vector<AblationRow> rows = made().rows;
+  EXPECT_DOUBLE_EQ(rows[0].seconds, 0.0275);
+  EXPECT_NEAR(rows[1].seconds, 0.022, 1e-12);
+  ASSERT_TRUE(rows[1].to_before.interval);
+  EXPECT_NEAR(rows[1].to_before.interval->low, 0.8, 1e-12) << "whatever the machine's speed";
+  EXPECT_NEAR(rows[1].to_before.interval->high, 0.8, 1e-12);
+  EXPECT_EQ(change_of(rows[1].to_before), Change::faster);
+  EXPECT_NEAR(rows[2].to_before.value, 1.0, 0.01);
+  EXPECT_EQ(change_of(rows[2].to_before), Change::unclear);
+  EXPECT_NEAR(rows[2].to_first.value, 0.8, 0.01);
+  EXPECT_EQ(change_of(rows[2].to_first), Change::faster)
+      << "to the first row, not to the one before";
+  EXPECT_EQ(rows[0].to_before.value, 1);
+}
+
+TEST(AblationText, NamesWhatIsClearAndWhatIsNot) {
+  const std::string text = ablation_text(made());
+  EXPECT_THAT(text, testing::ContainsRegex(
+                        "fuse-qkv +\\| +\\| +22.000 \\| 0.800 \\[0.800, 0.800\\] \\| faster"));
+  EXPECT_THAT(text, testing::ContainsRegex("swiglu +\\| v2 .*\\| no clear change \\| 0.8"));
+  EXPECT_THAT(text, AllOf(HasSubstr("1,100"), HasSubstr("7.0"), HasSubstr("2.000"),
+                          HasSubstr("8 rounds of 3 steps after 2 to")));
+  EXPECT_THAT(text, Not(HasSubstr("Fewer than 6")));
+}
+
+TEST(AblationText, ClaimsNothingFromFewRounds) {
+  Ablation ablation = made();
+  for (AblationRow& row : ablation.rows) row.round_seconds.resize(5);
+  ablation.rounds.rounds = 5;
+  compare_rows(ablation.rows);
+  const std::string text = ablation_text(ablation);
+  EXPECT_THAT(text, AllOf(HasSubstr("too few rounds"), HasSubstr("Fewer than 6 rounds")));
+  EXPECT_THAT(text, Not(HasSubstr("faster")));
+}
+
+TEST(AblationJson, HasEveryRound) {
+  const auto json = nlohmann::json::parse(ablation_json(made()));
+  ASSERT_EQ(json["rows"].size(), 3u);
+  EXPECT_EQ(json["rows"][0]["to_row_before"], nullptr);
+  EXPECT_EQ(json["rows"][1]["to_row_before"]["change"], "faster");
+  EXPECT_NEAR(json["rows"][1]["to_first"]["high"].get<double>(), 0.8, 1e-12);
+  EXPECT_EQ(json["rows"][2]["version"], "v2");
+  EXPECT_EQ(json["rows"][1]["version"], nullptr);
+  EXPECT_EQ(json["rows"][2]["round_seconds"].size(), 8u);
+  EXPECT_EQ(json["rows"][2]["peak_bytes"], 3'000'000);
+  EXPECT_EQ(json["steps_per_round"], 3);
+}
+
+// Whether every element of an XML text is closed in its turn, and no text has a bare < or &.
+bool is_balanced(std::string_view xml) {
+  std::vector<std::string> open;
+  while (!xml.empty()) {
+    if (xml.front() == '&') {
+      const std::size_t end = xml.find(';');
+      if (end == std::string_view::npos || end > 6) return false;
+    }
+    if (xml.front() != '<') {
+      xml.remove_prefix(1);
+      continue;
+    }
+    const std::size_t end = xml.find('>');
+    if (end == std::string_view::npos) return false;
+    const std::string tag(xml.substr(1, end - 1));
+    if (tag.starts_with("/")) {
+      if (open.empty() || open.back() != tag.substr(1)) return false;
+      open.pop_back();
+    } else if (!tag.ends_with("/")) {
+      if (tag.find('<') != std::string::npos) return false;
+      open.push_back(tag.substr(0, tag.find(' ')));
+    }
+    xml.remove_prefix(end + 1);
+  }
+  return open.empty();
+}
+
+std::size_t count(std::string_view text, std::string_view part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + 1))
+    ++n;
+  return n;
+}
+
+TEST(AblationSvg, IsXmlWithABarForEachRow) {
+  const std::string svg = ablation_svg(made());
+  EXPECT_TRUE(svg.starts_with("<svg xmlns="));
+  EXPECT_TRUE(is_balanced(svg));
+  EXPECT_FALSE(is_balanced(svg + "</svg>"));
+  EXPECT_EQ(count(svg, "<rect class=\"whole\""), 2u) << "the first and the last";
+  EXPECT_EQ(count(svg, "<rect class=\"faster\""), 1u);
+  EXPECT_EQ(count(svg, "<rect class=\"unclear\""), 1u);
+  EXPECT_EQ(count(svg, "<rect class=\"slower\""), 0u);
+  EXPECT_EQ(count(svg, "<rect class=\"strip\""), 9u);
+  EXPECT_EQ(count(svg, "<path class=\"whisker\""), 2u);
+  EXPECT_THAT(svg, AllOf(HasSubstr(">+ fuse-qkv<"), HasSubstr("prefers-color-scheme:dark"),
+                         HasSubstr("\u221220 %"), Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
+}
+
+TEST(AblationSvg, HasNoHoleWhereNothingWasMeasured) {
+  Ablation ablation = made();
+  for (AblationRow& row : ablation.rows) {
+    row.round_seconds = {0};
+    row.peak_bytes = 0;
+    row.kernels = row.bytes = 0;
+  }
+  compare_rows(ablation.rows);
+  const std::string svg = ablation_svg(ablation);
+  EXPECT_TRUE(is_balanced(svg));
+  EXPECT_EQ(count(svg, "<rect class=\"whole\""), 2u);
+}
+
+TEST(AblationHtml, EscapesAndIsSelfContained) {
+  const std::string html = ablation_html(made());
+  EXPECT_THAT(html, AllOf(HasSubstr("a &lt;small&gt; model"), HasSubstr("<svg xmlns="),
+                          HasSubstr("class=\"faster\">faster<"), HasSubstr("</table>"),
+                          HasSubstr("&quot;&lt;&amp;&gt;&quot;")));
+  EXPECT_THAT(html, Not(HasSubstr("src=")));
+  EXPECT_THAT(html, Not(HasSubstr("href=")));
+}
+
+TEST(Rounds, ShareOutTheSteps) {
+  EXPECT_EQ(rounds_of(10, 55, 3).steps, 5);
+  EXPECT_EQ(rounds_of(10, 4, 3).steps, 1);
+  EXPECT_EQ(rounds_of(10, 55, 3).steps_of(2), 160);
+  EXPECT_THROW(rounds_of(0, 10, 3), UsageError);
+  EXPECT_THROW(rounds_of(-1, 10, 3), UsageError);
+}
+
+TEST(TimeInTurn, RunsEveryRunInEveryRound) {
+  CpuDevice device(1);
+  std::vector<TrainOptions> runs{small(), small()};
+  runs[1].version = "v3";
+  runs[1].batch_size = 4;
+  std::vector<std::int64_t> progress;
+  const std::vector<TimedRun> timed =
+      time_in_turn(runs, device, {.rounds = 3, .steps = 2, .warmup = 1},
+                   {.progress = [&](std::int64_t done, std::int64_t all) {
+                     progress.push_back(done);
+                     EXPECT_EQ(all, 18);
+                   }});
+  EXPECT_EQ(progress.size(), 18u);
+  EXPECT_EQ(progress.back(), 18);
+  ASSERT_EQ(timed.size(), 2u);
+  for (const TimedRun& run : timed) {
+    ASSERT_EQ(run.rounds.size(), 3u);
+    for (const auto& round : run.rounds) {
+      ASSERT_EQ(round.size(), 2u);
+      EXPECT_EQ(round.front().step, 2) << "the first step is the warm-up";
+      EXPECT_EQ(round.front().loss, run.rounds.front().front().loss) << "each starts anew";
+    }
+    EXPECT_EQ(run.by_round(&StepReport::seconds).size(), 3u);
+  }
+  EXPECT_EQ(timed[0].peak_bytes, plan_training(runs[0], device).memory.peak_bytes);
+  EXPECT_EQ(timed[1].peak_bytes, plan_training(runs[1], device).memory.peak_bytes);
+  EXPECT_NE(timed[0].peak_bytes, timed[1].peak_bytes);
+}
+
+TEST(TimedRun, TakesTheMedianOfARound) {
+  TimedRun run{.rounds = {{{.seconds = 1}, {.seconds = 9}, {.seconds = 2}}, {{.seconds = 4}}}};
+  EXPECT_THAT(run.by_round(&StepReport::seconds), ElementsAre(2, 4));
+}
+
+}  // namespace
+}  // namespace ridge
