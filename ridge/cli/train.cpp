@@ -16,6 +16,7 @@
 #include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/cli/train_request.h"
+#include "ridge/cli/train_run.h"
 #include "ridge/run/autotuner.h"
 #include "ridge/train/checkpoint.h"
 #include "ridge/train/data.h"
@@ -215,16 +216,18 @@ void report(Terminal& terminal, Trainer& trainer, const RunRecord& record, LastW
       record.steps.back().loss, record.steps.back().step);
 }
 
-int train(const TrainOptions& options) {
+}  // namespace
+
+int train(const TrainOptions& options, Device& device, const TrainerHooks& hooks) {
   Terminal terminal;
   const auto start = Clock::now();
   terminal.busy(fmt::format("Initializing {} parameters...",
                             format_count(options.model().parameter_count())));
-  const std::unique_ptr<Device> device = open_device(options);
-  Trainer trainer(options, *device,
-                  {.tuning = [&](std::string_view product, int number) {
-                    terminal.busy(fmt::format("Timing product {}: {}", number, product));
-                  }});
+  TrainerHooks all = hooks;
+  all.tuning = [&](std::string_view product, int number) {
+    terminal.busy(fmt::format("Timing product {}: {}", number, product));
+  };
+  Trainer trainer(options, device, all);
   load_start(trainer);
   prepare_directories(options);
   const StepCost cost = cost_of_step(trainer.graph(), options.gradient_accumulation_steps);
@@ -247,6 +250,8 @@ int train(const TrainOptions& options) {
   return record.outcome == Outcome::interrupted ? 128 + interrupt_noted() : 0;
 }
 
+namespace {
+
 std::string footer(std::string_view command) {
   return fmt::format(R"(Examples:
   {0} --batch-size 8 --seq-len 128 --num-steps 20
@@ -268,7 +273,7 @@ void configure(CLI::App& command, std::string_view name, const char* version, Ac
   command.callback([request, &action] {
     action = [request] {
       const TrainOptions options = request->training.options();
-      if (!request->print_config) return train(options);
+      if (!request->print_config) return train(options, *open_device(options));
       const std::string json = to_json(options);
       Terminal().line(std::string_view(json).substr(0, json.size() - 1));
       return 0;

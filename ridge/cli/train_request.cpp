@@ -38,8 +38,8 @@ TrainOptions TrainRequest::lay_over(TrainOptions base) const {
   return base;
 }
 
-TrainOptions TrainRequest::options() const {
-  TrainOptions options = lay_over({});
+TrainOptions TrainRequest::options(const TrainOptions& defaults) const {
+  TrainOptions options = lay_over(defaults);
   if (!options.resume.empty()) {
     TrainOptions base = options_of_checkpoint(options.resume);
     // The run goes on where it was: beside its checkpoint.

@@ -14,8 +14,8 @@ class TrainRequest {
   explicit TrainRequest(CLI::App& command, std::string version = "");
 
   // What the run will use: the flags over the configuration file, over the checkpoint's or Hugging
-  // Face folder's options where one is named, over the defaults; resolved.
-  TrainOptions options() const;
+  // Face folder's options where one is named, over `defaults`; resolved.
+  TrainOptions options(const TrainOptions& defaults = {}) const;
 
  private:
   TrainOptions lay_over(TrainOptions base) const;

@@ -110,6 +110,8 @@ class Graph {
   // another value has that name.
   void keep(Value value, std::string name);
   void set_role(Value value, Role role, std::string name);
+  // Of a persistent value that is no packed one.
+  void set_init(Value value, Init init) { values_[value.id].init = init; }
 
   // For rewriting (passes/rewrite.h): takes the nodes from `first` on out, which leaves what they
   // computed without a producer, and appends one, whose outputs nothing produces.

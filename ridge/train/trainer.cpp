@@ -73,7 +73,10 @@ KernelChoice kernels_of(const Schedule& schedule) {
 }
 
 Trainer::Trainer(const TrainOptions& options, Device& device, const TrainerHooks& hooks)
-    : options_(options), adamw_(adamw_of(options)), graph_(std::make_unique<Graph>()) {
+    : options_(options),
+      now_(hooks.clock ? hooks.clock : Clock::now),
+      adamw_(adamw_of(options)),
+      graph_(std::make_unique<Graph>()) {
   const TrainingGraph built = build_training(*graph_, options);
   model_ = built.model;
   training_ = built.step;
@@ -111,7 +114,7 @@ void Trainer::feed(Split split, std::uint64_t batch) {
 
 StepReport Trainer::step() {
   const std::int64_t accumulation = options_.gradient_accumulation_steps;
-  const auto begin = Clock::now();
+  const auto begin = now_();
   StepReport report{.step = steps_done_ + 1};
   report.learning_rate = learning_rate_at(options_, report.step);
   executor_->write(training_.schedule, std::span<const float>(adamw_schedule(
@@ -120,19 +123,19 @@ StepReport Trainer::step() {
 
   for (std::int64_t micro = 0; micro < accumulation; ++micro) {
     feed(Split::train, static_cast<std::uint64_t>(steps_done_ * accumulation + micro));
-    const auto start = Clock::now();
+    const auto start = now_();
     executor_->run(Phase::forward);
     report.loss += executor_->read_scalar(model_.loss) / static_cast<double>(accumulation);
-    const auto forward_end = Clock::now();
+    const auto forward_end = now_();
     executor_->run(Phase::backward);
     executor_->device().synchronize();
     report.forward_seconds += seconds_between(start, forward_end);
-    report.backward_seconds += seconds_between(forward_end, Clock::now());
+    report.backward_seconds += seconds_between(forward_end, now_());
   }
-  const auto start = Clock::now();
+  const auto start = now_();
   executor_->run(Phase::optimizer);
   executor_->device().synchronize();
-  const auto end = Clock::now();
+  const auto end = now_();
   report.optimizer_seconds = seconds_between(start, end);
   report.seconds = seconds_between(begin, end);
   if (training_.grad_norm) report.grad_norm = executor_->read_scalar(training_.grad_norm);

@@ -44,6 +44,8 @@ struct TrainerHooks {
   std::function<void(Graph&)> rewrite;  // the finished graph, before anything is prepared
   // Called before products are timed for the first time on this machine, with their description.
   std::function<void(std::string_view product, int number)> tuning;
+  // What the times of a StepReport are differences of; the steady clock if nothing is given.
+  std::function<Clock::time_point()> clock;
 };
 
 // How a schedule wants its kernels, without a tuner.
@@ -79,6 +81,7 @@ class Trainer {
   void feed(Split split, std::uint64_t batch);
 
   TrainOptions options_;
+  std::function<Clock::time_point()> now_;
   AdamWConfig adamw_;
   std::unique_ptr<TokenSource> data_;
   std::unique_ptr<Graph> graph_;

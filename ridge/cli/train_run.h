@@ -1,0 +1,13 @@
+#pragma once
+
+#include "ridge/run/device.h"
+#include "ridge/train/options.h"
+#include "ridge/train/trainer.h"
+
+namespace ridge {
+
+// `ridge train` of resolved options: runs, prints and writes all they ask for. Returns the exit
+// code of the program; errors are thrown.
+int train(const TrainOptions& options, Device& device, const TrainerHooks& hooks = {});
+
+}  // namespace ridge

@@ -1,0 +1,127 @@
+#include "ridge/exercise/inspect.h"
+
+#include <algorithm>
+#include <cmath>
+#include <regex>
+
+#include "ridge/graph/op_rules.h"
+
+namespace ridge {
+namespace {
+
+double sum_of_squares(const std::vector<float>& x) {
+  double sum = 0;
+  for (const float v : x) sum += static_cast<double>(v) * static_cast<double>(v);
+  return sum;
+}
+
+std::string without_layer(const std::string& name) {
+  static const std::regex number("\\.[0-9]+\\.");
+  return std::regex_replace(name, number, ".*.");
+}
+
+// Notes the parameters before a step, and their gradients before the optimizer has used them.
+class ParameterReader final : public Observer {
+ public:
+  explicit ParameterReader(Trainer& trainer) : trainer_(trainer) {
+    const TrainingStep& step = trainer.training();
+    const std::vector<Value>& gradients =
+        step.accumulators.empty() ? step.gradients : step.accumulators;
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      const Value p = step.parameters[i];
+      rows_.push_back({.value = gradients[i],
+                       .name = without_layer(trainer.graph().info(p.id).name),
+                       .elements = static_cast<double>(p.type().numel()),
+                       .start = sum_of_squares(trainer.executor().read_floats(p))});
+    }
+    trainer.executor().observe(*this);
+  }
+  ~ParameterReader() override { trainer_.executor().forget(*this); }
+  ParameterReader(const ParameterReader&) = delete;
+  ParameterReader& operator=(const ParameterReader&) = delete;
+
+  void on_phase(Phase phase, Clock::time_point, Clock::time_point) override {
+    if (phase != Phase::backward) return;
+    for (Row& row : rows_)
+      row.gradient = sum_of_squares(trainer_.executor().read_floats(row.value));
+  }
+
+  std::vector<ParameterFacts> facts() const {
+    std::vector<ParameterFacts> all;
+    std::vector<double> elements;
+    for (const Row& row : rows_) {
+      auto found = std::ranges::find(all, row.name, &ParameterFacts::name);
+      if (found == all.end()) {
+        found = all.insert(all.end(), {.name = row.name});
+        elements.push_back(0);
+      }
+      ++found->parameters;
+      found->start += row.start;
+      found->gradient += row.gradient;
+      elements[static_cast<std::size_t>(found - all.begin())] += row.elements;
+    }
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i].start = std::sqrt(all[i].start / elements[i]);
+      all[i].gradient = std::sqrt(all[i].gradient);
+    }
+    return all;
+  }
+
+ private:
+  struct Row {
+    Value value;  // the gradient
+    std::string name;
+    double elements = 0;
+    double start = 0, gradient = 0;  // sums of squares
+  };
+
+  Trainer& trainer_;
+  std::vector<Row> rows_;
+};
+
+std::size_t kernels_of(const Graph& graph) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      graph.nodes(), [&](const Node& node) { return cost(graph, node).bytes() > 0; }));
+}
+
+}  // namespace
+
+std::size_t RunFacts::without_gradient() const {
+  std::size_t count = 0;
+  for (const ParameterFacts& p : parameters) count += p.gradient == 0 ? p.parameters : 0;
+  return count;
+}
+
+RunFacts observe_run(const TrainOptions& options, Device& device, const Defect& defect,
+                     const std::function<void(std::int64_t)>& done) {
+  Trainer trainer(options, defect.device_or(device), defect.hooks);
+  RunFacts facts;
+  facts.kernels = kernels_of(trainer.graph());
+  facts.record.cost = cost_of_step(trainer.graph(), options.gradient_accumulation_steps);
+  const auto step = [&] {
+    facts.record.steps.push_back(trainer.step());
+    if (done) done(trainer.steps_done());
+  };
+  const auto begin = Clock::now();
+  {
+    const ParameterReader reader(trainer);
+    step();
+    facts.parameters = reader.facts();
+  }
+  while (trainer.steps_done() < options.num_steps) step();
+  facts.record.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  facts.record.peak_tensor_bytes = trainer.executor().memory().peak_live;
+  facts.summary = summarize(options, facts.record);
+  return facts;
+}
+
+TrainOptions quick_check_of(const TrainOptions& options) {
+  TrainOptions quick = options;
+  quick.batch_size = 1;
+  quick.seq_len = std::min<std::int64_t>(options.seq_len, 32);
+  quick.gradient_accumulation_steps = 1;
+  quick.num_steps = 10;
+  return quick;
+}
+
+}  // namespace ridge

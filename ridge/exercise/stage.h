@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ridge/run/device.h"
+#include "ridge/train/options.h"
+#include "ridge/train/trainer.h"
+
+namespace ridge {
+
+// What makes a training run defective: it is done with these instead of with none.
+struct Defect {
+  TrainerHooks hooks;
+  std::unique_ptr<Device> device;  // null: nothing is wrong with the device
+
+  Device& device_or(Device& given) const { return device ? *device : given; }
+};
+
+// A stage of the debugging exercise: a run with one thing wrong in it.
+struct DebugStage {
+  std::int64_t number;
+  std::string_view title;    // says nothing of the cause
+  std::string_view symptom;  // what a look at the run's output shows
+  std::string_view hint;     // a question, and the tool that answers it
+  std::string_view cause;    // what was done to the run
+  std::string_view evidence;
+  std::string_view fix;
+  // Of a run on `device`, which outlives the defect. UsageError for options of a run in which it
+  // would change nothing.
+  Defect (*apply)(const TrainOptions& options, Device& device);
+};
+
+std::span<const DebugStage> debug_stages();
+// UsageError if there is none of that number.
+const DebugStage& debug_stage(std::int64_t number);
+
+// What stage 5 trains on unless told otherwise: sums of small numbers in figures, a line each, of
+// which a model learns something within a few steps.
+std::string sums_text();
+
+}  // namespace ridge
