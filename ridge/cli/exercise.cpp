@@ -115,7 +115,9 @@ std::optional<Roof> known_roof(const Device& device) {
 }
 
 std::string factor(double defective, double fixed) {
-  return fixed > 0 ? fmt::format("{:.3g}x", defective / fixed) : "";
+  if (fixed <= 0) return "";
+  const double ratio = defective / fixed;
+  return ratio < 100 ? fmt::format("{:.3g}x", ratio) : fmt::format("{:.0f}x", ratio);
 }
 
 std::string comparison(const TrainOptions& options, const RunFacts& bad, const RunFacts& good,

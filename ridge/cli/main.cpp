@@ -56,9 +56,9 @@ void add_commands(CLI::App& program, const std::string& name, Action& action) {
   });
 }
 
-void refuse_unknown(const CLI::App& program) {
-  for (const CLI::App* command : program.get_subcommands()) refuse_unknown_arguments(*command);
-  refuse_unknown_arguments(program);
+void refuse_unknown(const CLI::App& command) {
+  for (const CLI::App* sub : command.get_subcommands()) refuse_unknown(*sub);
+  refuse_unknown_arguments(command);
 }
 
 // CLI11 reports some mistakes itself, as "--flag: 1 required N missing".

@@ -103,10 +103,12 @@ constexpr DebugStage stages[] = {
     {.number = 4,
      .title = "Right, but slow again",
      .symptom = "The losses are those of a sound run; the forward pass takes many times as long.",
-     .hint =
-         "Forward, backward or optimizer: which is it? Add --profile --group-by shape: which row\n"
-         "takes the time, and at which rate does it compute? ridge roofline --profile PROFILE_DIR\n"
-         "draws it under the machine's ceilings.",
+     .hint = "Forward, backward or optimizer: which is it? Add --profile: which operator takes the "
+             "time,\n"
+             "and is it as slow at every place in the model? The bottleneck report has a table of "
+             "nodes,\n"
+             "with the time that each would take at this machine's ceilings. (It needs those: run\n"
+             "ridge roofline once.)",
      .cause =
          "The product inside the fused gate-and-up projection is three loops, one multiplication\n"
          "after the other: no blocks that stay in a cache, no vectors, one thread.",
@@ -116,7 +118,7 @@ constexpr DebugStage stages[] = {
          "slow in it, the forward one that writes both halves of the feed-forward layer; others "
          "of\n"
          "the same FLOPs are fast. Its intensity puts it under the flat part of the roof, and it\n"
-         "reaches about 1 % of it: neither memory nor arithmetic binds it, the kernel is bad.",
+         "reaches about 1 % of it: neither memory nor the peak holds it back, the kernel is bad.",
      .fix = "Use a product that blocks for registers and caches, and all threads.",
      .apply = naive_product},
     {.number = 5,
