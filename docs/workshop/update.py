@@ -41,7 +41,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-PAGES = ["README.md", "exercise-1.md", "exercise-2.md"]
+PAGES = ["README.md", "exercise-1.md", "exercise-2.md", "debugging.md"]
 
 DIRECTIVE = re.compile(r"<!-- (run|show|keep) (.*?) -->")
 CLAUSE = re.compile(r"\s*(?:(from|to|only) /((?:[^/\\]|\\.)*)/|(first) (\d+)|(exact|measured))")

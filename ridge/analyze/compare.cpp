@@ -11,6 +11,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/ops/op.h"
+#include "ridge/profile/node_stats.h"
 #include "ridge/profile/text_table.h"
 
 namespace ridge {
@@ -159,28 +160,26 @@ ComparedRun read_run(const fs::path& directory) {
       fs::exists(operators, ignored) ? read_text_file(operators, max_file_bytes) : std::string());
 }
 
-std::vector<std::pair<std::string, OperatorUse>> operator_uses(const Recording& recording) {
-  std::map<std::int32_t, std::size_t> places;  // of steps
-  for (const Recording::Step& step : recording.steps) places.emplace(step.step, places.size());
-  struct Sum {
-    OperatorUse use;
-    std::vector<double> seconds;  // by step
-  };
-  const auto steps = static_cast<double>(places.size());
+OperatorUses operator_uses(const Recording& recording) {
+  const double share = 1 / static_cast<double>(recording.steps.size());
   const Graph& graph = *recording.graph;
-  std::map<std::string, Sum> sums;
-  for (const Recording::NodeRun& run : recording.nodes) {
-    const Node& node = graph.nodes()[run.node];
-    Sum& sum = sums[std::string(name_of(*node.op))];
-    sum.seconds.resize(places.size());
-    sum.seconds[places.at(run.step)] += static_cast<double>(run.end_ns - run.begin_ns) * 1e-9;
-    sum.use.calls += 1 / steps;
-    sum.use.bytes += static_cast<double>(cost(graph, node).bytes()) / steps;
+  std::map<std::string, OperatorUse> uses;
+  for (const NodeStats& stats : node_stats(recording)) {
+    OperatorUse& use = uses[std::string(name_of(*graph.nodes()[stats.node].op))];
+    const auto calls = static_cast<double>(stats.calls) * share;
+    use.seconds += static_cast<double>(stats.total_ns) * 1e-9 * share;
+    use.calls += calls;
+    use.bytes += static_cast<double>(stats.cost.bytes()) * calls;
   }
-  std::vector<std::pair<std::string, OperatorUse>> uses;
-  for (auto& [name, sum] : sums) {
-    sum.use.seconds = percentile(sum.seconds, 0.5);
-    uses.emplace_back(name, sum.use);
+  return {uses.begin(), uses.end()};
+}
+
+OperatorUses typical_uses(const std::vector<OperatorUses>& recorded) {
+  OperatorUses uses = recorded.empty() ? OperatorUses{} : recorded.front();
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    std::vector<double> seconds;
+    for (const OperatorUses& one : recorded) seconds.push_back(one.at(i).second.seconds);
+    uses[i].second.seconds = percentile(seconds, 0.5);
   }
   return uses;
 }

@@ -17,6 +17,7 @@ namespace ridge {
 struct OperatorUse {
   double seconds = 0, calls = 0, bytes = 0;
 };
+using OperatorUses = std::vector<std::pair<std::string, OperatorUse>>;  // in alphabetical order
 
 // One of several runs that stand side by side, made a moment ago or read from its files.
 struct ComparedRun {
@@ -30,7 +31,7 @@ struct ComparedRun {
   std::vector<double> round_seconds;
   double peak_bytes = 0;
   bool has_operators = false;
-  std::vector<std::pair<std::string, OperatorUse>> operators;  // in alphabetical order
+  OperatorUses operators;
 
   double kernels() const;  // of a step; 0 if not known
 };
@@ -43,9 +44,10 @@ ComparedRun parse_run(const std::string& name, const std::string& source, std::s
 // From the directory of a run or of a profile. IoError if it is neither.
 ComparedRun read_run(const std::filesystem::path& directory);
 
-// What the operators do in a recorded step: medians of times over the steps, which one disturbed
-// step does not move.
-std::vector<std::pair<std::string, OperatorUse>> operator_uses(const Recording& recording);
+// What the operators do in a recorded step, on the average over the steps.
+OperatorUses operator_uses(const Recording& recording);
+// The medians of times over several recordings of one graph, which a disturbed one does not move.
+OperatorUses typical_uses(const std::vector<OperatorUses>& recorded);
 
 // How many times as fast as the first a run is: paired where both took turns.
 Ratio speedup_of(const ComparedRun& first, const ComparedRun& run);

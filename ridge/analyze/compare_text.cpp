@@ -78,10 +78,12 @@ OperatorUse all_of(const ComparedRun& run) {
 }
 
 std::string changes_text(const ComparedRun& before, const ComparedRun& after) {
-  const std::string title = fmt::format("From {} to {}, by operator", before.name, after.name);
+  const std::string title =
+      fmt::format("From {} to {}, by operator", printable(before.name), printable(after.name));
   for (const ComparedRun* run : {&before, &after})
     if (!run->has_operators)
-      return fmt::format("{}: {} has no operators.json; run it with --profile\n", title, run->name);
+      return fmt::format("{}: {} has no operators.json; run it with --profile\n", title,
+                         printable(run->name));
   const std::vector<TextColumn> columns{{"Operator", true, 32}, {"", true},
                                         {"Change ms"},          {"Time ms"},
                                         {"Calls a step"},       {"MB moved"}};

@@ -43,6 +43,7 @@ std::vector<TimedRun> time_in_turn(const std::vector<TrainOptions>& runs, Device
         if (hooks.progress) hooks.progress(++done, all);
       }
       timed[r].peak_bytes = std::max(timed[r].peak_bytes, trainer.executor().memory().peak_live);
+      if (hooks.after) hooks.after(r, trainer);
     }
   return timed;
 }

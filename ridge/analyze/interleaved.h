@@ -35,6 +35,8 @@ struct TimedRun {
 struct TurnTaking {
   std::function<void(std::int64_t done, std::int64_t all)> progress;  // steps
   std::function<void(std::string_view product, int number)> tuning;   // see TrainerHooks
+  // Called when a run has had its steps in a round, which may make more of them.
+  std::function<void(std::size_t run, Trainer& trainer)> after;
 };
 
 // Times training runs against each other in one process: in each round every run is set up, warmed

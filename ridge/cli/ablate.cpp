@@ -32,7 +32,7 @@ struct Request {
 };
 
 fs::path prepared_directory(const TrainOptions& options) {
-  const fs::path directory = options.output_dir;
+  fs::path directory = options.output_dir;
   std::error_code fault;
   fs::create_directories(directory, fault);
   if (fault) throw IoError("cannot make the directory {}: {}", directory.string(), fault.message());

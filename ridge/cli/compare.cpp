@@ -36,25 +36,19 @@ bool is_version(const std::string& name) {
   return std::ranges::find(versions(), name, &Version::name) != versions().end();
 }
 
-// Where the time of a few steps goes, apart from those that are timed: recording has a price.
-std::vector<std::pair<std::string, OperatorUse>> operators_of(const TrainOptions& options,
-                                                              Device& device) {
-  constexpr std::int64_t steps = 9;
-  Trainer trainer(options, device);
-  for (std::int64_t step = 0; step < options.warmup_steps; ++step) trainer.step();
+// Where the time of one more step goes, apart from those that are timed: recording has a price.
+OperatorUses record_step(Trainer& trainer) {
   Recorder recorder({.memory = false});
   recorder.attach(trainer.executor());
-  for (std::int64_t step = 0; step < steps; ++step) {
-    recorder.begin_step(trainer.steps_done() + 1);
-    recorder.end_step(trainer.step().loss);
-  }
+  recorder.begin_step(trainer.steps_done() + 1);
+  recorder.end_step(trainer.step().loss);
   recorder.detach(trainer.executor());
   return operator_uses(recorder.recording());
 }
 
 // A run as its files would have it.
-ComparedRun run_of(const TrainOptions& asked, const TimedRun& timed, Device& device) {
-  TrainOptions options = asked;
+ComparedRun run_of(TrainOptions options, const TimedRun& timed,
+                   const std::vector<OperatorUses>& recorded, const Device& device) {
   options.warmup_steps = 0;  // the timed steps are behind it
   RunRecord record{.peak_tensor_bytes = timed.peak_bytes};
   for (const std::vector<StepReport>& round : timed.rounds)
@@ -62,7 +56,7 @@ ComparedRun run_of(const TrainOptions& asked, const TimedRun& timed, Device& dev
   const std::string summary = performance_json(options, record, summarize(options, record),
                                                system_info(device, options), utc_timestamp());
   ComparedRun run = parse_run(options.version, options.version, summary, "");
-  run.operators = operators_of(asked, device);
+  run.operators = typical_uses(recorded);
   run.has_operators = true;
   run.round_seconds = timed.by_round(&StepReport::seconds);
   return run;
@@ -84,11 +78,15 @@ std::vector<ComparedRun> run_versions(const Request& request, Terminal& terminal
   if (asked.empty()) return {};
   const std::unique_ptr<Device> device = open_device(options);
   const Rounds rounds = rounds_of(request.rounds, options.num_steps, options.warmup_steps);
-  const std::vector<TimedRun> timed = time_in_turn(asked, *device, rounds, progress_on(terminal));
-  terminal.busy("Profiling...");
+  std::vector<std::vector<OperatorUses>> recorded(asked.size());
+  TurnTaking hooks = progress_on(terminal);
+  hooks.after = [&](std::size_t run, Trainer& trainer) {
+    recorded[run].push_back(record_step(trainer));
+  };
+  const std::vector<TimedRun> timed = time_in_turn(asked, *device, rounds, hooks);
   std::vector<ComparedRun> runs;
   for (std::size_t i = 0; i < asked.size(); ++i)
-    runs.push_back(run_of(asked[i], timed[i], *device));
+    runs.push_back(run_of(asked[i], timed[i], recorded[i], *device));
   return runs;
 }
 

@@ -55,19 +55,26 @@ TrainOptions options_of(const Request& request) {
   return request.training.options(defaults);
 }
 
-std::string quoted(std::string_view text, std::string_view indent) {
-  std::string lines(indent);
-  for (const char c : text) {
-    lines += c;
-    if (c == '\n') lines += indent;
+// Words in lines of at most 98 columns, two of them indentation.
+std::string paragraph(std::string_view text) {
+  constexpr std::size_t width = 98;
+  std::string lines, line = " ";
+  while (!text.empty()) {
+    const std::size_t space = std::min(text.find(' '), text.size());
+    if (line.size() + 1 + space > width) {
+      lines += line + "\n";
+      line = " ";
+    }
+    line += fmt::format(" {}", text.substr(0, space));
+    text.remove_prefix(std::min(space + 1, text.size()));
   }
-  return lines;
+  return lines + line;
 }
 
 void print_paragraph(Terminal& terminal, std::string_view heading, std::string_view text) {
   terminal.line("");
   terminal.line(terminal.bold(heading));
-  terminal.line(quoted(text, "  "));
+  terminal.line(paragraph(text));
 }
 
 std::string title_of(const DebugStage& stage) {

@@ -232,6 +232,14 @@ TEST(AblationHtml, EscapesAndIsSelfContained) {
   EXPECT_THAT(html, Not(HasSubstr("href=")));
 }
 
+TEST(Change, IsClaimedOnlyBeyondTheInterval) {
+  EXPECT_EQ(change_of({0.9, Interval{0.8, 0.99}}), Change::faster);
+  EXPECT_EQ(change_of({0.9, Interval{0.8, 1}}), Change::unclear);
+  EXPECT_EQ(change_of({1.1, Interval{1, 1.2}}), Change::unclear);
+  EXPECT_EQ(change_of({1.1, Interval{1.01, 1.2}}), Change::slower);
+  EXPECT_EQ(change_of({0.1, std::nullopt}), Change::unknown);
+}
+
 TEST(Rounds, ShareOutTheSteps) {
   EXPECT_EQ(rounds_of(10, 55, 3).steps, 5);
   EXPECT_EQ(rounds_of(10, 4, 3).steps, 1);

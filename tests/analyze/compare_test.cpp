@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
+#include "ridge/profile/node_stats.h"
 #include "tests/analyze/small_training.h"
 #include "tests/base/temporary_directory.h"
 
@@ -215,25 +217,39 @@ TEST(ReadRun, WantsTheDirectoryOfARun) {
   EXPECT_TRUE(read_run(directory.path).has_operators);
 }
 
-TEST(OperatorUses, AreMediansOfAStep) {
+TEST(OperatorUses, AreThoseOfOneStep) {
   SmallTraining training;
-  Recording recording = training.record(3);
+  training.record(3);
+  Recording& recording = training.recorder.recording();
+  for (Recording::NodeRun& run : recording.nodes) run.end_ns = run.begin_ns + 1'000 * run.step;
+  const OperatorUses uses = operator_uses(recording);
   ASSERT_EQ(recording.steps.size(), 3u);
-  const auto find = [](const auto& uses, std::string_view name) {
-    for (const auto& [n, use] : uses)
-      if (n == name) return use;
-    return OperatorUse{};
+  double calls = 0, seconds = 0, bytes = 0, cost_of_all = 0;
+  for (const auto& [name, use] : uses) {
+    calls += use.calls;
+    seconds += use.seconds;
+    bytes += use.bytes;
+  }
+  for (const NodeStats& stats : node_stats(recording))
+    cost_of_all += static_cast<double>(stats.cost.bytes());
+  EXPECT_NEAR(calls, static_cast<double>(recording.nodes.size()) / 3, 1e-9);
+  EXPECT_NEAR(seconds, calls * 2e-6, 1e-9) << "of 1, 2 and 3 microseconds";
+  EXPECT_NEAR(bytes, cost_of_all, 1e-3);
+  const auto by_name = [](const auto& a, const auto& b) { return a.first < b.first; };
+  EXPECT_TRUE(std::ranges::is_sorted(uses, by_name));
+}
+
+TEST(TypicalUses, AreNotMovedByOneDisturbedStep) {
+  const auto step = [](double seconds) {
+    return OperatorUses{{"add", {1e-3, 2, 10}}, {"matmul", {seconds, 5, 100}}};
   };
-  for (Recording::NodeRun& run : recording.nodes)
-    run.end_ns = run.begin_ns + (run.step == 2 ? 1'000'000 : 1'000);
-  const OperatorUse use = find(operator_uses(recording), "embedding");
-  EXPECT_DOUBLE_EQ(use.seconds, 1e-6) << "one slow step does not move it";
-  EXPECT_DOUBLE_EQ(use.calls, 1);
-  // The embedding's operands are its table's rows and the tokens in, and the rows out.
-  EXPECT_GT(use.bytes, 0);
-  double runs = 0;
-  for (const auto& [name, each] : operator_uses(recording)) runs += each.calls;
-  EXPECT_NEAR(runs, static_cast<double>(recording.nodes.size()) / 3, 1e-9);
+  const OperatorUses uses = typical_uses({step(0.02), step(9), step(0.01)});
+  ASSERT_EQ(uses.size(), 2u);
+  EXPECT_EQ(uses[0].second.seconds, 1e-3);
+  EXPECT_EQ(uses[1].second.seconds, 0.02);
+  EXPECT_EQ(uses[1].second.calls, 5);
+  EXPECT_EQ(uses[1].second.bytes, 100);
+  EXPECT_TRUE(typical_uses({}).empty());
 }
 
 }  // namespace

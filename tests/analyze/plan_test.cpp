@@ -87,7 +87,7 @@ TEST(Plan, PredictsThePeakThatARunMeasures) {
   std::mt19937 random(20);
   CpuDevice device(2);
   std::set<std::string> where, schedules;
-  for (int i = 0; i < 80; ++i) {
+  for (int i = 0; i < 60; ++i) {
     const TrainOptions options = random_options(random);
     schedules.insert(options.version + options.recompute);
     const TrainingPlan plan = plan_training(options, device);

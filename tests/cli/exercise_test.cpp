@@ -26,9 +26,8 @@ Words stage(std::int64_t number, const Words& more = {}) {
   return words;
 }
 
-std::string first_line(std::string_view text) {
-  return std::string(text.substr(0, text.find('\n')));
-}
+// Enough of a text to know it by, and too little to be broken into lines.
+std::string start_of(std::string_view text) { return std::string(text.substr(0, 60)); }
 
 TEST(DebuggingExercise, ShowsTheSymptomAndNotTheCause) {
   for (const DebugStage& s : debug_stages()) {
@@ -38,9 +37,9 @@ TEST(DebuggingExercise, ShowsTheSymptomAndNotTheCause) {
     EXPECT_THAT(result.err, IsEmpty());
     EXPECT_THAT(result.out, AllOf(HasSubstr("Tiny LLaMA V3 - Kernels"),
                                   ContainsRegex("\nStep 5/5: Loss = [0-9.]+, Time = "),
-                                  HasSubstr("\nFinal loss: "), HasSubstr(first_line(s.symptom)),
-                                  HasSubstr(first_line(s.hint))));
-    EXPECT_THAT(result.out, Not(HasSubstr(first_line(s.cause))));
+                                  HasSubstr("\nFinal loss: "), HasSubstr(start_of(s.symptom)),
+                                  HasSubstr(start_of(s.hint))));
+    EXPECT_THAT(result.out, Not(HasSubstr(start_of(s.cause))));
     // What the other tools read.
     EXPECT_TRUE(sandbox.has("profiles/operators.json"));
     EXPECT_TRUE(sandbox.has("output/performance_summary.json"));
@@ -54,7 +53,7 @@ TEST(DebuggingExercise, RevealsComparesAndVerifies) {
     const ProgramResult told = sandbox.run(stage(s.number, {"--reveal"}));
     EXPECT_EQ(told.exit_code, 0) << told.err;
     for (const std::string_view text : {s.symptom, s.cause, s.evidence, s.fix})
-      EXPECT_THAT(told.out, HasSubstr(first_line(text)));
+      EXPECT_THAT(told.out, HasSubstr(start_of(text)));
     EXPECT_FALSE(sandbox.has("output")) << "nothing has run";
 
     const ProgramResult compared = sandbox.run(stage(s.number, {"--fix"}));
