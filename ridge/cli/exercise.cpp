@@ -25,8 +25,16 @@ namespace {
 
 constexpr std::int64_t learning_stage = 5;
 
+// A run of the exercise is short, and on the version of the workshop's.
+TrainOptions default_options() {
+  TrainOptions options;
+  options.version = "v3";
+  options.num_steps = 12;
+  return options;
+}
+
 struct Request {
-  explicit Request(CLI::App& command) : training(command) {}
+  explicit Request(CLI::App& command) : training(command, "", default_options()) {}
 
   TrainRequest training;
   std::int64_t stage = 0;
@@ -37,19 +45,17 @@ void print(Terminal& terminal, const std::string& text) {
   terminal.line(std::string_view(text).substr(0, text.find_last_not_of('\n') + 1));
 }
 
-// A run of the exercise is short, and on the version of the workshop's. Where it is about learning,
-// it has something to learn: a file beside the results, written if no other data was named.
+// Where a run is about learning, it has something to learn: a file beside the results, written if
+// no other data was named.
 TrainOptions options_of(const Request& request) {
-  TrainOptions defaults;
-  defaults.version = "v3";
-  defaults.num_steps = 12;
-  TrainOptions options = request.training.options(defaults);
+  TrainOptions options = request.training.options();
   if (request.stage != learning_stage || !options.data.empty()) return options;
   const std::filesystem::path file = std::filesystem::path(options.output_dir) / "sums.txt";
   std::error_code fault;
   std::filesystem::create_directories(options.output_dir, fault);
   if (fault) throw IoError("cannot make the directory {}: {}", options.output_dir, fault.message());
   write_text_file(file, sums_text());
+  TrainOptions defaults = default_options();
   defaults.data = file.string();
   defaults.learning_rate = 1e-3;
   return request.training.options(defaults);
@@ -295,7 +301,7 @@ void add_exercise_command(CLI::App& program, Action& action) {
       ->group("Exercise");
   command.footer(
       R"(A stage runs as ridge train does, with all its flags, and writes the same files, so that every
-tool that looks at a run can look at it. Defaults are version v3 and 12 steps.
+tool that looks at a run can look at it.
 
 Examples:
   ridge exercise debug --stage 1

@@ -60,8 +60,8 @@ std::vector<std::string> subcommands_of(const CLI::App& command) {
 
 }  // namespace
 
-OptionFlags::OptionFlags(CLI::App& command, const std::vector<std::string>& names) {
-  TrainOptions defaults;
+OptionFlags::OptionFlags(CLI::App& command, const std::vector<std::string>& names,
+                         TrainOptions defaults) {
   for (const OptionInfo& option : options_of(defaults)) {
     if (!names.empty() && std::ranges::find(names, option.name) == names.end()) continue;
     CLI::Option* flag = add_flag(command, option);

@@ -17,8 +17,9 @@ namespace ridge {
 // Flags made of options_of(), on one command. Outlives its parsing.
 class OptionFlags {
  public:
-  // Adds the flags named in `names`, or all of them if it is empty.
-  explicit OptionFlags(CLI::App& command, const std::vector<std::string>& names = {});
+  // Adds the flags named in `names`, or all of them if it is empty. --help shows `defaults`.
+  explicit OptionFlags(CLI::App& command, const std::vector<std::string>& names = {},
+                       TrainOptions defaults = {});
 
   // Sets the fields whose flags were given, to the last value given. UsageError for a bad value.
   void apply(TrainOptions& options) const;

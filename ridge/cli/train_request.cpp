@@ -24,8 +24,8 @@ void apply_config_file(TrainOptions& options, const std::string& path) {
 
 }  // namespace
 
-TrainRequest::TrainRequest(CLI::App& command, std::string version)
-    : flags_(command), version_(std::move(version)) {
+TrainRequest::TrainRequest(CLI::App& command, std::string version, const TrainOptions& defaults)
+    : defaults_(defaults), flags_(command, {}, defaults), version_(std::move(version)) {
   command.add_option("--config", config_, "Options from this JSON file; flags win")
       ->type_name("FILE")
       ->group("Output");

@@ -11,15 +11,18 @@ namespace ridge {
 class TrainRequest {
  public:
   // `version` is what the program's own name asks for; empty if it says nothing.
-  explicit TrainRequest(CLI::App& command, std::string version = "");
+  explicit TrainRequest(CLI::App& command, std::string version = "",
+                        const TrainOptions& defaults = {});
 
   // What the run will use: the flags over the configuration file, over the checkpoint's or Hugging
-  // Face folder's options where one is named, over `defaults`; resolved.
-  TrainOptions options(const TrainOptions& defaults = {}) const;
+  // Face folder's options where one is named, over the defaults; resolved.
+  TrainOptions options() const { return options(defaults_); }
+  TrainOptions options(const TrainOptions& defaults) const;
 
  private:
   TrainOptions lay_over(TrainOptions base) const;
 
+  TrainOptions defaults_;
   OptionFlags flags_;
   std::string version_;
   std::string config_;

@@ -26,8 +26,8 @@ Defect strided_layout(const TrainOptions& options, Device&) {
 
 Defect early_stopwatch(const TrainOptions&, Device& device) {
   auto queued = std::make_unique<QueuedDevice>(device);
-  return {.hooks = {.clock = [&queue = *queued] { return queue.now_without_waiting(); }},
-          .device = std::move(queued)};
+  const auto clock = [&queue = *queued] { return queue.now_without_waiting(); };
+  return {.hooks = {.clock = clock}, .device = std::move(queued)};
 }
 
 Defect naive_product(const TrainOptions& options, Device& device) {
