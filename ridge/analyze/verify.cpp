@@ -120,10 +120,10 @@ void VerifiedSchedule::apply_to(TrainOptions& options) const {
 std::vector<VerifiedSchedule> verified_schedules() {
   std::vector<VerifiedSchedule> all;
   for (const Version& version : versions())
-    all.push_back({std::string(version.name), std::string(version.name), "", "auto"});
+    all.push_back({std::string(version.name), std::string(version.name), "", "none"});
   for (const Pass& pass : passes())
-    all.push_back({fmt::format("v1 + {}", pass.name), "v1", std::string(pass.name), "auto"});
-  for (const char* recompute : {"light", "attention", "block"})
+    all.push_back({fmt::format("v1 + {}", pass.name), "v1", std::string(pass.name), "none"});
+  for (const char* recompute : {"attention", "block"})
     for (const char* version : {"v1", "v3"})
       all.push_back({fmt::format("{} + recompute {}", version, recompute), version, "", recompute});
   return all;
@@ -187,7 +187,7 @@ Tolerance tolerance_of(DType dtype) {
 
 Reference::Reference(TrainOptions options, Device& device) : options_(options) {
   options_.gradient_accumulation_steps = 1;
-  VerifiedSchedule{"v1", "v1", "", "auto"}.apply_to(options);
+  VerifiedSchedule{"v1", "v1", "", "none"}.apply_to(options);
   options.dtype = "fp32";
   options.gradient_accumulation_steps = 1;
   Trainer trainer(options, device);

@@ -12,7 +12,7 @@ namespace ridge {
 // One way to run a model: a version, or v1 with one pass or recomputation added.
 struct VerifiedSchedule {
   std::string name;  // "v3", "v1 + swiglu", "v1 + recompute block"
-  std::string version, enable_pass, recompute = "auto";
+  std::string version, enable_pass, recompute = "none";
 
   void apply_to(TrainOptions& options) const;
 };

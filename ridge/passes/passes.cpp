@@ -24,6 +24,9 @@ std::span<const Pass> passes() {
        masked_softmax},
       {"common-subexpressions", "what two nodes compute alike is computed once", Stage::step, "",
        common_subexpressions},
+      {"recompute-light",
+       "norms, gates and attention's results again in the backward pass, not kept", Stage::step, "",
+       recompute_light},
       {"pointwise", "chains of elementwise operators in one kernel each", Stage::step, "",
        pointwise_chains},
       {"cross-entropy-in-place", "the gradient of the logits takes the place of the logits",
@@ -49,15 +52,20 @@ const Pass& pass_named(std::string_view name) {
   throw UsageError("there is no pass '{}': choose from {}", name, names);
 }
 
+bool needs(std::string_view pass, std::string_view other) {
+  while (pass != other && !pass.empty()) pass = pass_named(pass).needs;
+  return !pass.empty();
+}
+
 std::string_view name_of(Recompute recompute) {
-  constexpr std::string_view names[] = {"none", "light", "attention", "block"};
+  constexpr std::string_view names[] = {"none", "attention", "block"};
   return names[static_cast<int>(recompute)];
 }
 
 void run_passes(Graph& graph, Stage stage, const PassNames& enabled, Recompute recompute) {
   for (const Pass& pass : passes()) {
     // After equal nodes were joined, which would join a value and its recomputation again.
-    if (stage == Stage::step && pass.run == pointwise_chains) recompute_forward(graph, recompute);
+    if (pass.run == recompute_light && stage == pass.stage) recompute_units(graph, recompute);
     if (pass.stage == stage && enabled.contains(pass.name)) pass.run(graph);
   }
 }

@@ -33,12 +33,13 @@ inline constexpr std::string_view tuned_products = "tuned-products";
 std::span<const Pass> passes();
 // UsageError, naming the nearest, for a name that is none.
 const Pass& pass_named(std::string_view name);
+// Whether `pass` is `other`, or needs it, or needs what needs it.
+bool needs(std::string_view pass, std::string_view other);
 
 // Which forward values are computed again for the backward pass rather than kept.
 enum class Recompute : std::uint8_t {
   none,
-  light,      // what costs little: norms, gates, and what attention gives
-  attention,  // that, and all inside the attention of each block
+  attention,  // all inside the attention of each block
   block,      // all inside each block: only what flows between blocks is kept
 };
 std::string_view name_of(Recompute recompute);
@@ -62,6 +63,7 @@ std::size_t cross_entropy_in_place(Graph& graph);
 std::size_t swiglu_in_place(Graph& graph);
 std::size_t fuse_optimizer(Graph& graph);
 std::size_t dead_nodes(Graph& graph);
-std::size_t recompute_forward(Graph& graph, Recompute recompute);
+std::size_t recompute_light(Graph& graph);
+std::size_t recompute_units(Graph& graph, Recompute recompute);  // in recompute.cpp too
 
 }  // namespace ridge

@@ -54,9 +54,12 @@ class Units {
   std::vector<std::string_view> by_node_;
 };
 
+}  // namespace
+
 // Before the first backward node that reads what a unit computed, the unit's nodes are repeated in
 // the backward phase, and backward nodes read the repetition.
 std::size_t recompute_units(Graph& graph, Recompute recompute) {
+  if (recompute == Recompute::none) return 0;
   Rewriter rw(graph);
   const Units units(rw, graph, recompute);
   std::map<std::string_view, std::set<NodeId>> wanted;  // by unit: nodes to repeat
@@ -74,6 +77,8 @@ std::size_t recompute_units(Graph& graph, Recompute recompute) {
     for (const NodeId n : nodes) rw.repeat(n, where[unit]);
   return rw.commit();
 }
+
+namespace {
 
 // What costs little beside the products around it, and needs only what is kept anyway.
 class LightNodes {
@@ -124,21 +129,15 @@ class LightNodes {
   std::vector<bool> repeated_;  // by node
 };
 
+}  // namespace
+
+// Each just before the backward node that reads it first.
 std::size_t recompute_light(Graph& graph) {
   Rewriter rw(graph);
   LightNodes light(rw);
   for (NodeId n = 0; n < rw.nodes().size(); ++n)
     if (rw.node(n).phase == Phase::backward) light.repeat_operands(n, n);
   return rw.commit();
-}
-
-}  // namespace
-
-std::size_t recompute_forward(Graph& graph, Recompute recompute) {
-  if (recompute == Recompute::none) return 0;
-  std::size_t count = 0;
-  if (recompute != Recompute::light) count += recompute_units(graph, recompute);
-  return count + recompute_light(graph);
 }
 
 }  // namespace ridge

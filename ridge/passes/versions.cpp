@@ -16,7 +16,7 @@ constexpr std::string_view all_passes[] = {
     "masked-softmax",  "pointwise",    "common-subexpressions",  "dead-nodes",
     "fuse-optimizer",                                                                // v2
     "flash-attention", "fold-rope",    "cross-entropy-in-place", "swiglu-in-place",  // v3
-    planned_memory,    tuned_products,                                               // v4
+    "recompute-light", planned_memory, tuned_products,                               // v4
 };
 
 constexpr std::span<const std::string_view> up_to(std::string_view last) {
@@ -36,29 +36,26 @@ std::vector<const Pass*> passes_in(std::string_view list) {
   return found;
 }
 
-Recompute recompute_named(std::string_view name, const Version& version) {
-  if (name == "auto") return version.recompute;
-  for (const Recompute r :
-       {Recompute::none, Recompute::light, Recompute::attention, Recompute::block})
+Recompute recompute_named(std::string_view name) {
+  for (const Recompute r : {Recompute::none, Recompute::attention, Recompute::block})
     if (name_of(r) == name) return r;
-  throw UsageError("--recompute is '{}'; choose one of auto, none, light, attention, block", name);
+  throw UsageError("--recompute is '{}'; choose one of none, attention, block", name);
 }
 
 }  // namespace
 
 std::span<const Version> versions() {
   static constexpr Version table[] = {
-      {"v1",
-       "V1 - Baseline",
-       "one kernel an operator, attention scores materialised",
-       {},
-       Recompute::none},
-      {"v2", "V2 - Fused", "fused projections and pointwise operators", up_to("fuse-optimizer"),
-       Recompute::none},
+      {"v1", "V1 - Baseline", "one kernel an operator, attention scores materialised", {}},
+      {"v2", "V2 - Fused", "fused projections and pointwise operators", up_to("fuse-optimizer")},
       {"v3", "V3 - Kernels", "own flash attention, norms, rotary and cross-entropy",
-       up_to("swiglu-in-place"), Recompute::none},
-      {"v4", "V4 - Ultra", "planned memory, tuned products, prepared steps", up_to(tuned_products),
-       Recompute::light},
+       up_to("swiglu-in-place")},
+      {
+          "v4",
+          "V4 - Ultra",
+          "planned memory, tuned products, prepared steps",
+          up_to(tuned_products),
+      },
   };
   return table;
 }
@@ -75,19 +72,20 @@ Schedule schedule_of(std::string_view version, std::string_view enable, std::str
                      std::string_view recompute) {
   const Version& base = version_named(version);
   Schedule schedule{.passes = PassNames(base.passes.begin(), base.passes.end()),
-                    .recompute = recompute_named(recompute, base)};
+                    .recompute = recompute_named(recompute)};
   PassNames disabled;
   for (const Pass* pass : passes_in(disable)) disabled.insert(pass->name);
   for (const Pass* pass : passes_in(enable)) {
     if (disabled.contains(pass->name))
       throw UsageError("the pass {} is both enabled and disabled", pass->name);
-    if (disabled.contains(pass->needs))
-      throw UsageError("the pass {} needs {}, which is disabled", pass->name, pass->needs);
-    schedule.passes.insert(pass->name);
-    if (!pass->needs.empty()) schedule.passes.insert(pass->needs);
+    for (std::string_view name = pass->name; !name.empty(); name = pass_named(name).needs) {
+      if (disabled.contains(name))
+        throw UsageError("the pass {} needs {}, which is disabled", pass->name, name);
+      schedule.passes.insert(name);
+    }
   }
   std::erase_if(schedule.passes, [&](std::string_view name) {
-    return disabled.contains(name) || disabled.contains(pass_named(name).needs);
+    return std::ranges::any_of(disabled, [&](std::string_view gone) { return needs(name, gone); });
   });
   return schedule;
 }

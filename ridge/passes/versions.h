@@ -13,7 +13,6 @@ struct Version {
   std::string_view title;  // "V1 - Baseline"
   std::string_view description;
   std::span<const std::string_view> passes;  // in the order in which the versions bring them
-  Recompute recompute;
 };
 
 std::span<const Version> versions();
@@ -30,7 +29,7 @@ struct Schedule {
 };
 
 // `enable` and `disable` are names of passes, separated by commas; what an enabled pass needs is
-// enabled with it. `recompute` is a name of Recompute, or "auto" for the version's own. UsageError
+// enabled with it. UsageError
 // for a name that is none, a pass that is both, or one enabled that needs one disabled.
 Schedule schedule_of(std::string_view version, std::string_view enable, std::string_view disable,
                      std::string_view recompute);

@@ -247,9 +247,7 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
       {"recompute",
        {},
        "Training",
-       "Compute again in the backward pass instead of keeping: none, light, attention, block, or "
-       "auto "
-       "for what the version does",
+       "Compute again in the backward pass instead of keeping: none, attention or block",
        &o.recompute},
       {"seed", {}, "Training", "Decides weights and data", &o.seed},
       {"deterministic", {}, "Training", "Accepted; every run is deterministic", &o.deterministic},

@@ -63,7 +63,7 @@ TEST(AblationSteps, BringEachVersionsPassesOneByOne) {
 TEST(AblationSteps, StartAndEndWhereTheyAreTold) {
   const auto steps = ablation_steps(small(), "v2", "v3");
   EXPECT_THAT(passes_of(steps), ElementsAre("", "flash-attention", "fold-rope",
-                                            "cross-entropy-in-place", "packed-products"));
+                                            "cross-entropy-in-place", "swiglu-in-place"));
   EXPECT_EQ(steps.front().version, "v2");
   EXPECT_EQ(steps.back().version, "v3");
   EXPECT_THROW(ablation_steps(small(), "v3", "v3"), UsageError);
@@ -74,11 +74,10 @@ TEST(AblationSteps, StartAndEndWhereTheyAreTold) {
 TEST(AblationSteps, KeepToEnabledAndDisabledPasses) {
   TrainOptions options = small();
   options.enable_pass = "fold-rope";
-  options.disable_pass = "packed-products,swiglu";  // fuse-gate-up needs swiglu
+  options.disable_pass = "swiglu";  // fuse-gate-up needs swiglu, and swiglu-in-place that
   const auto steps = ablation_steps(options, "v1", "v3");
   EXPECT_TRUE(steps.front().options.schedule().has("fold-rope"));
   EXPECT_THAT(passes_of(steps), Not(testing::Contains("fold-rope")));
-  EXPECT_THAT(passes_of(steps), Not(testing::Contains("packed-products")));
   EXPECT_THAT(passes_of(steps), Not(testing::Contains("fuse-gate-up")));
   EXPECT_EQ(steps.back().pass, "cross-entropy-in-place");
   EXPECT_EQ(steps.back().version, "v3") << "it ends with the last pass that is left";

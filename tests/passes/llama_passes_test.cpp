@@ -79,8 +79,11 @@ TEST(LlamaPasses, LeaveTheseKernels) {
     v3.erase(gone);
   v3["attention"] = v3["attention_grad"] = 4;
   v3["matmul"] = v2["matmul"] - 4 * 6;  // scores and weighted values, and the gradients of both
-  const std::array expected{v1, v2, v3, v3};
-  const std::array totals{293, 148, 92, 92};
+  Kernels v4 = v3;                      // which computes again, for the backward pass
+  v4["attention"] = v4["swiglu"] = 8;
+  v4["rms_norm"] = 10;
+  const std::array expected{v1, v2, v3, v4};
+  const std::array totals{293, 148, 92, 109};
   for (std::size_t i = 0; i < expected.size(); ++i) {
     SCOPED_TRACE(names[i]);
     const Kernels kernels = kernels_of_step(default_options(names[i]));
@@ -115,16 +118,16 @@ TEST(LlamaPasses, LoseNoParameter) {
 }
 
 // Fusion leaves the products what they were. Flash attention computes the scores again for its
-// gradient: one product of [S, d] and [d, S] a head and layer.
+// gradient: one product of [S, d] and [d, S] a head and layer. v4 computes all of attention again.
 TEST(LlamaPasses, LeaveTheProductsButForScoresComputedAgain) {
   const StepCost v1 = plan(default_options("v1")).cost;
   for (const char* version : {"v2", "v3", "v4"}) {
     const TrainOptions o = default_options(version);
     const StepCost cost = plan(o).cost;
+    const bool recomputes = o.schedule().has("recompute-light");
+    const std::int64_t products = version == std::string("v2") ? 0 : recomputes ? 3 : 1;
     const std::int64_t again =
-        version == std::string("v2")
-            ? 0
-            : o.n_layers * o.batch_size * o.seq_len * o.seq_len * o.hidden_dim;
+        products * o.n_layers * o.batch_size * o.seq_len * o.seq_len * o.hidden_dim;
     EXPECT_EQ(cost.forward.macs, v1.forward.macs) << version;
     EXPECT_EQ(cost.backward.macs, v1.backward.macs + again) << version;
     EXPECT_EQ(cost.optimizer.flops, v1.optimizer.flops) << version;
@@ -133,7 +136,7 @@ TEST(LlamaPasses, LeaveTheProductsButForScoresComputedAgain) {
       const Cost all = c.total();
       return static_cast<double>(all.flops - 2 * all.macs);
     };
-    EXPECT_NEAR(rest(cost) / rest(v1), 1, 0.15) << version;
+    EXPECT_NEAR(rest(cost) / rest(v1), 1, recomputes ? 0.35 : 0.15) << version;
     EXPECT_LT(cost.total().bytes(), v1.total().bytes()) << version;
   }
 }
@@ -146,7 +149,9 @@ TEST(LlamaPasses, RecomputeOnlyWhatTheBackwardPassReads) {
     const StepCost none = plan(o).cost;
     const std::int64_t rows = o.batch_size * o.seq_len, head = o.hidden_dim / o.n_heads;
     const std::int64_t qkv = rows * o.hidden_dim * (o.n_heads + 2 * o.n_kv_heads) * head;
-    const std::int64_t scores = 2 * rows * o.seq_len * o.hidden_dim;
+    const std::int64_t scores = o.schedule().has("recompute-light")
+                                    ? 0  // again in any case
+                                    : 2 * rows * o.seq_len * o.hidden_dim;
     const std::int64_t out = rows * o.hidden_dim * o.hidden_dim;
     const std::int64_t gate_up = 2 * rows * o.hidden_dim * o.intermediate_dim;
     const auto added = [&](const char* recompute) {
@@ -182,14 +187,16 @@ double peak(const TrainOptions& options) {
 TEST(LlamaMemory, GrowsLinearlyWithTheSequenceWithoutScores) {
   for (const char* version : {"v3", "v4"})
     for (const char* dtype : {"fp32", "bf16"}) {
-      // The line through the first and the last point goes through all others.
+      // The line through the first and the last point goes through all others, but for what
+      // products take to work in, which v4 has on its peak.
+      const double tolerance = version == std::string("v4") ? 0.05 : 0.01;
       const double first = peak(large_options(version, 64, "none", dtype));
       const double slope =
           (peak(large_options(version, 2048, "none", dtype)) - first) / (2048 - 64);
       EXPECT_GT(slope, 0);
       for (const std::int64_t seq : {128, 256, 512, 1024}) {
         const double line = first + slope * static_cast<double>(seq - 64);
-        EXPECT_NEAR(peak(large_options(version, seq, "none", dtype)) / line, 1, 0.01)
+        EXPECT_NEAR(peak(large_options(version, seq, "none", dtype)) / line, 1, tolerance)
             << version << " " << dtype << " " << seq;
       }
       // With recomputation the place of the peak changes on the way: steeper, but a line again.
