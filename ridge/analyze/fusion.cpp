@@ -168,7 +168,7 @@ std::vector<Rewrite> merged_projections(const View& view) {
   std::vector<Rewrite> rewrites;
   for (auto& [names, rewrite] : by_name) {
     rewrite.name = "one product for " + names;
-    rewrite.passes = names.find("gate") == std::string::npos ? "fuse-qkv" : "fuse-gate-up";
+    rewrite.passes = "fuse-qkv,fuse-gate-up";
     rewrite.subject = "projections " + names;
     rewrites.push_back(std::move(rewrite));
   }

@@ -186,10 +186,9 @@ Tolerance tolerance_of(DType dtype) {
 }
 
 Reference::Reference(TrainOptions options, Device& device) : options_(options) {
-  options_.gradient_accumulation_steps = 1;
+  options_.gradient_accumulation_steps = options.gradient_accumulation_steps = 1;
   VerifiedSchedule{"v1", "v1", "", "none"}.apply_to(options);
   options.dtype = "fp32";
-  options.gradient_accumulation_steps = 1;
   Trainer trainer(options, device);
   Graph& graph = trainer.graph();
   ReferenceValues fed;

@@ -149,7 +149,8 @@ KernelPtr MatMul::cpu(CpuPrepare& prepare) const {
   // Of all that may be chosen, so that memory can be planned before anything is timed.
   if (prepare.choice.products == Products::tuned)
     for (const GemmPlan& other : gemm_plans(shape))
-      prepare.workspace = std::max(prepare.workspace, make_gemm(shape, other)->workspace());
+      if (other.kind != GemmKind::onednn)  // which wants none, and takes long to prepare
+        prepare.workspace = std::max(prepare.workspace, make_gemm(shape, other)->workspace());
   return make_kernel([&pool = prepare.pool, gemm = std::move(gemm)](const Launch& call) {
     gemm->run(pool, call.inputs[0], call.inputs[1], call.outputs[0], call.workspace);
   });

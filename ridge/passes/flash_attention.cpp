@@ -1,13 +1,12 @@
 #include <array>
 #include <optional>
 
+#include "ridge/passes/heads.h"
 #include "ridge/passes/passes.h"
 #include "ridge/passes/rewrite.h"
 
 namespace ridge {
 namespace {
-
-constexpr std::array<std::uint8_t, Shape::max_rank> swap_middle{0, 2, 1, 3};
 
 // Attention as the model writes it: softmax(mask(scale * q k^T)) v on heads [B, H, S, d], with the
 // query heads of a group as rows of one taller matrix.
@@ -77,15 +76,9 @@ std::optional<Attended> attention_at(const Rewriter& rw, NodeId n) {
 
 // Heads [B, heads, S, d] as rows [B, S, heads * d]: what they were cut from, or put together again.
 Value token_major(Rewriter& rw, ValueId heads) {
+  if (const auto rows = rows_of_heads(rw, heads)) return rw.value(*rows);
   const Shape& s = rw.type(heads).shape;
-  const Shape rows{s[0], s[2], s[1] * s[3]};
-  if (const NodeId permute = rw.producer<Permute>(heads);
-      permute != no_node && rw.op<Permute>(permute)->order == swap_middle) {
-    const NodeId cut = rw.producer<Reshape>(rw.node(permute).inputs[0]);
-    if (cut != no_node && rw.type(rw.node(cut).inputs[0]).shape == rows)
-      return rw.value(rw.node(cut).inputs[0]);
-  }
-  return reshape(permute(rw.value(heads), swap_middle), rows);
+  return reshape(permute(rw.value(heads), swap_middle), {s[0], s[2], s[1] * s[3]});
 }
 
 }  // namespace

@@ -1,13 +1,12 @@
 #include <array>
 #include <optional>
 
+#include "ridge/passes/heads.h"
 #include "ridge/passes/passes.h"
 #include "ridge/passes/rewrite.h"
 
 namespace ridge {
 namespace {
-
-constexpr std::array<std::uint8_t, Shape::max_rank> swap_middle{0, 2, 1, 3};
 
 // The rotary embedding that is all that v is used for.
 NodeId only_rope(const Rewriter& rw, ValueId v) {
@@ -55,14 +54,6 @@ std::optional<Source> source_of(const Rewriter& rw, ValueId rows) {
   return source;
 }
 
-// The rows that the heads were cut from by a reshape and a permutation, if they were.
-std::optional<ValueId> rows_of(const Rewriter& rw, ValueId heads) {
-  const NodeId permute = rw.producer<Permute>(heads);
-  if (permute == no_node || rw.op<Permute>(permute)->order != swap_middle) return std::nullopt;
-  const NodeId cut = rw.producer<Reshape>(rw.node(permute).inputs[0]);
-  return cut == no_node ? std::nullopt : std::optional(rw.node(cut).inputs[0]);
-}
-
 // The packed rows of which q, k and v are the three parts, if they are.
 std::optional<ValueId> packed_rows(const Rewriter& rw, ValueId q, ValueId k, ValueId v) {
   const NodeId split = rw.producer<SplitHeads>(q);
@@ -88,7 +79,7 @@ void fold_into_attention(Rewriter& rw, NodeId n) {
     nodes.insert(nodes.end(), v->nodes.begin(), v->nodes.end());
     operands = {*packed};
   } else {
-    const auto q_rows = rows_of(rw, q->heads), k_rows = rows_of(rw, k->heads);
+    const auto q_rows = rows_of_heads(rw, q->heads), k_rows = rows_of_heads(rw, k->heads);
     if (!q_rows || !k_rows) return;
     operands = {*q_rows, *k_rows, node.inputs[2]};
   }

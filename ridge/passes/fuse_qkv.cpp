@@ -3,13 +3,12 @@
 #include <optional>
 #include <vector>
 
+#include "ridge/passes/heads.h"
 #include "ridge/passes/passes.h"
 #include "ridge/passes/projections.h"
 
 namespace ridge {
 namespace {
-
-constexpr std::array<std::uint8_t, Shape::max_rank> swap_middle{0, 2, 1, 3};
 
 // A projection whose rows are then cut into heads: reshape to [B, S, heads, d], permute to
 // [B, heads, S, d].

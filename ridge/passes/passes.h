@@ -31,7 +31,7 @@ inline constexpr std::string_view tuned_products = "tuned-products";
 
 // All of them, in the order in which they run.
 std::span<const Pass> passes();
-// UsageError, naming the nearest, for a name that is none.
+// UsageError, naming all there are, for a name that is none.
 const Pass& pass_named(std::string_view name);
 // Whether `pass` is `other`, or needs it, or needs what needs it.
 bool needs(std::string_view pass, std::string_view other);
@@ -46,10 +46,11 @@ std::string_view name_of(Recompute recompute);
 
 using PassNames = std::set<std::string_view>;  // from the table
 
-// Runs those of `enabled` that belong to the stage.
+// Runs those of `enabled` that belong to the stage, and in Stage::step the recomputation.
 void run_passes(Graph& graph, Stage stage, const PassNames& enabled, Recompute recompute);
 
-// The passes, each in a file of its own name.
+// The passes, each in the file of its name; two that are one idea share in_place.cpp, swiglu.cpp or
+// recompute.cpp.
 std::size_t fuse_qkv(Graph& graph);
 std::size_t flash_attention(Graph& graph);
 std::size_t fold_rope(Graph& graph);
@@ -64,6 +65,6 @@ std::size_t swiglu_in_place(Graph& graph);
 std::size_t fuse_optimizer(Graph& graph);
 std::size_t dead_nodes(Graph& graph);
 std::size_t recompute_light(Graph& graph);
-std::size_t recompute_units(Graph& graph, Recompute recompute);  // in recompute.cpp too
+std::size_t recompute_units(Graph& graph, Recompute recompute);
 
 }  // namespace ridge

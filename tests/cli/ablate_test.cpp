@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/cli/program.h"
+#include "tests/cli/tiny_runs.h"
 
 namespace ridge {
 namespace {
@@ -15,14 +15,6 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-const std::string tiny =
-    " --hidden-dim 16 --n-layers 1 --n-heads 2 --vocab-size 32 --seq-len 8 --batch-size 2 "
-    "--threads 1 --warmup-steps 1";
-
-ProgramResult run(const Sandbox& sandbox, const std::string& command) {
-  return sandbox.run(words_of(command));
-}
 
 TEST(Ablate, WritesTheWaterfall) {
   const Sandbox sandbox;

@@ -9,6 +9,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
+#include "tests/train/runs.h"
 
 namespace ridge {
 namespace {
@@ -28,17 +29,6 @@ TrainOptions small_options() {
   o.learning_rate = 1e-3;
   o.resolve();
   return o;
-}
-
-std::vector<double> losses_of(Trainer& trainer, std::int64_t until) {
-  std::vector<double> losses;
-  while (trainer.steps_done() < until) losses.push_back(trainer.step().loss);
-  return losses;
-}
-
-std::string content(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 // A directory of this test's own, removed with it.

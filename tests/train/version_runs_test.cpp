@@ -16,6 +16,7 @@
 #include "ridge/train/safetensors.h"
 #include "ridge/train/trainer.h"
 #include "tests/base/temporary_cache.h"
+#include "tests/train/runs.h"
 
 namespace ridge {
 namespace {
@@ -42,17 +43,6 @@ TrainOptions small_options(const char* version = "v1", const char* dtype = "fp32
   o.dtype = dtype;
   o.resolve();
   return o;
-}
-
-std::vector<double> losses_of(Trainer& trainer, std::int64_t until) {
-  std::vector<double> losses;
-  while (trainer.steps_done() < until) losses.push_back(trainer.step().loss);
-  return losses;
-}
-
-std::string content(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 // By name; without the metadata, which tell the version.

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "ridge/train/trainer.h"
+
+namespace ridge {
+
+// The losses of the steps from where the trainer stands up to step `until`.
+inline std::vector<double> losses_of(Trainer& trainer, std::int64_t until) {
+  std::vector<double> losses;
+  while (trainer.steps_done() < until) losses.push_back(trainer.step().loss);
+  return losses;
+}
+
+// The bytes of a file, such as a checkpoint.
+inline std::string content(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace ridge
