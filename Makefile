@@ -27,6 +27,12 @@ build: deps  ## install what is missing, configure and compile into build/
 deps:  ## install the packages Ridge is built from, those that are missing
 	scripts/install-deps.sh
 
+.PHONY: hip
+hip: deps  ## compile the portable GPU kernels for an AMD card
+	scripts/install-deps.sh hip
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS) --target hip_kernels
+
 .PHONY: debug
 debug: deps  ## compile without optimisation into build-debug/
 	cmake --preset debug

@@ -2,10 +2,11 @@
 # Installs the Debian or Ubuntu packages that Ridge is built from. Installs nothing, and touches
 # neither the network nor root, when all of them are there.
 #
-#   scripts/install-deps.sh [lint] [benchmarks] [browser]
+#   scripts/install-deps.sh [lint] [benchmarks] [browser] [hip]
 #
-# "lint" adds clang-format and clang-tidy; "benchmarks" adds Google Benchmark; "browser"
-# adds Chromium, in which a test looks at the page of `ridge report` (Ubuntu has it as a snap alone).
+# "lint" adds clang-format and clang-tidy; "benchmarks" adds Google Benchmark; "browser" adds
+# Chromium, in which a test looks at the page of `ridge report` (Ubuntu has it as a snap alone);
+# "hip" adds the compiler for AMD cards.
 set -eu
 
 # libdnnl-dev's CMake package looks for OpenCL, hence ocl-icd-opencl-dev; python3 is for a test.
@@ -17,8 +18,9 @@ for extra in "$@"; do
     lint) packages="$packages clang-format clang-tidy" ;;
     benchmarks) packages="$packages libbenchmark-dev" ;;
     browser) packages="$packages chromium" ;;
+    hip) packages="$packages hipcc" ;;
     *)
-      echo "install-deps: unknown group '$extra'; there are: lint, benchmarks, browser" >&2
+      echo "install-deps: unknown group '$extra'; there are: lint, benchmarks, browser, hip" >&2
       exit 2
       ;;
   esac
