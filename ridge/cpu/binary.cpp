@@ -1,7 +1,7 @@
 #include "ridge/ops/binary.h"
 
+#include "ridge/base/loop_nest.h"
 #include "ridge/cpu/elementwise.h"
-#include "ridge/cpu/loop_nest.h"
 
 namespace ridge {
 namespace {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <chrono>
+#include <vector>
+
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/rotations.h"
 #include "ridge/cpu/thread_pool.h"
@@ -27,13 +30,24 @@ class CpuDevice final : public Device {
   std::size_t available_memory() const override;
   void upload(void* device, const void* host, std::size_t bytes) override;
   void download(void* host, const void* device, std::size_t bytes) override;
+  void clear(void* device, std::size_t bytes) override;
   void synchronize() override {}
+  bool asynchronous() const override { return false; }
+  void download_later(void* host, const void* device, std::size_t bytes) override {
+    download(host, device, bytes);
+  }
+  void* allocate_host(std::size_t bytes) override { return allocate(bytes); }
+  void deallocate_host(void* memory) override { deallocate(memory, 0); }
+  void mark(std::size_t slot) override;
+  void wait(std::size_t) override {}
+  double seconds_between(std::size_t from, std::size_t to) const override;
 
   ThreadPool& pool() { return pool_; }
 
  private:
   ThreadPool pool_;
   RotationTables rotations_;
+  std::vector<std::chrono::steady_clock::time_point> marks_;
 };
 
 }  // namespace ridge

@@ -44,7 +44,7 @@ struct GemmPlan {
 std::string to_string(const GemmPlan& plan);  // "packed 128x256"
 
 // Increased whenever a plan comes to mean something else: what was measured before is then void.
-inline constexpr int gemm_version = 1;
+inline constexpr int gemm_version = 2;
 
 // The instruction set that our own products were compiled for: "avx512+bf16", "avx2", "baseline".
 std::string_view gemm_instructions();

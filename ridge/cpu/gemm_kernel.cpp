@@ -25,6 +25,9 @@ void store_vector(float* p, Vector v) { std::memcpy(p, &v, sizeof v); }
 
 struct MultiplyFloats {
   static Vector add(Vector sum, float a, Vector b) { return sum + a * b; }
+  static void store_rounded(BFloat16* p, Vector v) {
+    for (int i = 0; i < lanes; ++i) p[i] = BFloat16(v[i]);
+  }
 };
 
 #if defined(__AVX512BF16__)
@@ -32,22 +35,39 @@ struct MultiplyPairs {
   static Vector add(Vector sum, float a, Vector b) {
     return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_set1_ps(a), (__m512bh)b);
   }
+  // To nearest even, NaN to NaN. Both instructions take denormals for 0.
+  static void store_rounded(BFloat16* p, Vector v) {
+    const __m256bh half = _mm512_cvtneps_pbh((__m512)v);
+    std::memcpy(static_cast<void*>(p), &half, sizeof half);
+  }
 };
 #endif
 
-[[gnu::noinline]] void store_part(const float* row, const BlockProduct& block, float* c) {
-  for (std::int64_t j = 0; j < block.columns; ++j) c[j] = block.accumulate ? row[j] + c[j] : row[j];
+// Row i of a block that is narrower than its vectors.
+[[gnu::noinline]] void store_part(const float* row, const BlockProduct& block, std::int64_t i) {
+  float* c = block.c + i * block.c_stride;
+  for (std::int64_t j = 0; j < block.columns; ++j) {
+    const float sum = block.accumulate ? row[j] + c[j] : row[j];
+    if (block.rounded)
+      block.rounded[i * block.rounded_stride + j] = BFloat16(sum);
+    else
+      c[j] = sum;
+  }
 }
 
 // The sums stay in registers because every loop over them is unrolled.
 template <class Multiply, int Rows, int Vectors>
 void multiply(const BlockProduct& block) {
   // What is added to or overwritten in the end is fetched meanwhile.
+  if (block.rounded)
 #pragma GCC unroll 14
-  for (int i = 0; i < Rows; ++i)
+    for (int i = 0; i < Rows; ++i) __builtin_prefetch(block.rounded + i * block.rounded_stride, 1);
+  if (!block.rounded || block.accumulate)
+#pragma GCC unroll 14
+    for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 2
-    for (int j = 0; j < Vectors; ++j)
-      __builtin_prefetch(block.c + i * block.c_stride + j * lanes, 1);
+      for (int j = 0; j < Vectors; ++j)
+        __builtin_prefetch(block.c + i * block.c_stride + j * lanes, 1);
   Vector sums[Rows][Vectors] = {};
   const float *a = block.a, *b = block.b;
   const std::int64_t steps = block.steps, b_stride = block.b_stride;
@@ -68,13 +88,16 @@ void multiply(const BlockProduct& block) {
 #pragma GCC unroll 2
       for (int j = 0; j < Vectors; ++j) {
         const Vector sum = block.accumulate ? sums[i][j] + load_vector(c + j * lanes) : sums[i][j];
-        store_vector(c + j * lanes, sum);
+        if (block.rounded)
+          Multiply::store_rounded(block.rounded + i * block.rounded_stride + j * lanes, sum);
+        else
+          store_vector(c + j * lanes, sum);
       }
     } else {
       Vector row[Vectors];
 #pragma GCC unroll 2
       for (int j = 0; j < Vectors; ++j) row[j] = sums[i][j];
-      store_part(reinterpret_cast<const float*>(row), block, c);
+      store_part(reinterpret_cast<const float*>(row), block, i);
     }
   }
 }

@@ -56,6 +56,9 @@ struct BlockProduct {
   float* c = nullptr;
   std::int64_t c_stride = 0;
   bool accumulate = false;  // adds to c; otherwise c is overwritten
+  // If given, what c would come to be is rounded to here instead, and c is left as it is.
+  BFloat16* rounded = nullptr;
+  std::int64_t rounded_stride = 0;
 };
 
 void multiply_block(Words words, const BlockProduct& block);

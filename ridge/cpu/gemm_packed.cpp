@@ -62,6 +62,12 @@ class PackedGemm final : public Gemm {
     std::int64_t batch;
     Range row_blocks, column_blocks;
   };
+  // Where a tile's sums go: to `sums`, which the last block of k rounds to `rounded` if given.
+  struct Target {
+    float* sums;
+    std::int64_t stride;
+    BFloat16* rounded;
+  };
   // Where the calling thread keeps a tile's words.
   struct Scratch {
     float *a, *b, *c;
@@ -86,12 +92,13 @@ class PackedGemm final : public Gemm {
   void pack_tile_of_b(const Task& task, Range k, float* words) const;
   void run_tile(const Task& task) const;
   Scratch scratch(const Task& task) const;
-  void multiply_k_block(const Task& task, Range k, const Scratch& scratch, float* c,
-                        std::int64_t c_stride, bool accumulate) const;
+  void multiply_k_block(const Task& task, Range k, const Scratch& scratch, const Target& c,
+                        bool accumulate) const;
   void multiply_rows(const Task& task, Range k, Range c_rows, const float* a, Range group,
-                     const Scratch& scratch, float* c, std::int64_t c_stride,
-                     bool accumulate) const;
-  void finish_tile(const Task& task, const float* sums, std::int64_t stride) const;
+                     const Scratch& scratch, const Target& c, bool accumulate) const;
+  template <class T>
+  T* first_of_tile(const Task& task) const;
+  void add_tile(const Task& task, const float* sums, std::int64_t stride) const;
 
   GemmShape shape_;
   Words kind_;
@@ -244,30 +251,37 @@ PackedGemm::Scratch PackedGemm::scratch(const Task& task) const {
   const std::int64_t columns = task.column_blocks.size() * block_columns;
   const std::int64_t a = task.packed_a ? 0 : task.row_blocks.size() * k * lanes;
   const std::int64_t b = task.packed_b ? 0 : k * columns;
-  const std::int64_t c = shape_.out == DType::f32 ? 0 : rows(task.row_blocks).size() * columns;
+  const bool sums_apart = shape_.out != DType::f32 && (k_blocks_ > 1 || shape_.accumulate);
+  const std::int64_t c = sums_apart ? rows(task.row_blocks).size() * columns : 0;
   auto* words =
       static_cast<float*>(scratch_memory(static_cast<std::size_t>(a + b + c) * sizeof(float)));
   return {words, words + a, words + a + b};
 }
 
+// Where the task's tile of C begins.
+template <class T>
+T* PackedGemm::first_of_tile(const Task& task) const {
+  return static_cast<T*>(task.c) +
+         (task.batch * shape_.m + rows(task.row_blocks).begin) * shape_.n +
+         task.column_blocks.begin * block_columns;
+}
+
 void PackedGemm::run_tile(const Task& task) const {
   const Scratch memory = scratch(task);
   const std::int64_t columns = task.column_blocks.size() * block_columns;
-  const bool direct = shape_.out == DType::f32;
-  const std::int64_t c_stride = direct ? shape_.n : columns;
-  float* c = direct ? static_cast<float*>(task.c) +
-                          (task.batch * shape_.m + rows(task.row_blocks).begin) * shape_.n +
-                          task.column_blocks.begin * block_columns
-                    : memory.c;
+  const bool direct = shape_.out == DType::f32, adds_later = !direct && shape_.accumulate;
+  Target c = direct ? Target{first_of_tile<float>(task), shape_.n, nullptr}
+                    : Target{memory.c, columns, nullptr};
   for (std::int64_t block = 0; block < k_blocks_; ++block) {
+    if (!direct && !adds_later && block == k_blocks_ - 1) c.rounded = first_of_tile<BFloat16>(task);
     const bool accumulate = block > 0 || (direct && shape_.accumulate);
-    multiply_k_block(task, k_words(block), memory, c, c_stride, accumulate);
+    multiply_k_block(task, k_words(block), memory, c, accumulate);
   }
-  if (!direct) finish_tile(task, memory.c, c_stride);
+  if (adds_later) add_tile(task, memory.c, columns);
 }
 
-void PackedGemm::multiply_k_block(const Task& task, Range k, const Scratch& memory, float* c,
-                                  std::int64_t c_stride, bool accumulate) const {
+void PackedGemm::multiply_k_block(const Task& task, Range k, const Scratch& memory, const Target& c,
+                                  bool accumulate) const {
   const Range columns = task.column_blocks;
   if (!task.packed_b) pack_tile_of_b(task, k, memory.b);
   const float* a = memory.a;
@@ -280,12 +294,11 @@ void PackedGemm::multiply_k_block(const Task& task, Range k, const Scratch& memo
   for (std::int64_t g = 0; g < groups; ++g)
     for (std::int64_t i = task.row_blocks.begin; i < task.row_blocks.end; ++i)
       multiply_rows(task, k, rows({i, i + 1}), a + (i - task.row_blocks.begin) * k.size() * lanes,
-                    part_of(columns, g, groups), memory, c, c_stride, accumulate);
+                    part_of(columns, g, groups), memory, c, accumulate);
 }
 
 void PackedGemm::multiply_rows(const Task& task, Range k, Range c_rows, const float* a, Range group,
-                               const Scratch& memory, float* c, std::int64_t c_stride,
-                               bool accumulate) const {
+                               const Scratch& memory, const Target& c, bool accumulate) const {
   const std::int64_t row = c_rows.begin - rows(task.row_blocks).begin,
                      padded_n = round_up(shape_.n, lanes);
   for (std::int64_t j = group.begin; j < group.end; ++j) {
@@ -295,9 +308,11 @@ void PackedGemm::multiply_rows(const Task& task, Range k, Range c_rows, const fl
                        .steps = k.size(),
                        .a = a,
                        .b_stride = padded_width(j),
-                       .c = c + row * c_stride + column,
-                       .c_stride = c_stride,
-                       .accumulate = accumulate};
+                       .c = c.sums + row * c.stride + column,
+                       .c_stride = c.stride,
+                       .accumulate = accumulate,
+                       .rounded = c.rounded ? c.rounded + row * shape_.n + column : nullptr,
+                       .rounded_stride = shape_.n};
     if (task.packed_b) {
       block.b =
           task.packed_b + (task.batch * words_ + k.begin) * padded_n + k.size() * j * block_columns;
@@ -311,19 +326,13 @@ void PackedGemm::multiply_rows(const Task& task, Range k, Range c_rows, const fl
   }
 }
 
-// Rounds a tile's sums to bf16.
-void PackedGemm::finish_tile(const Task& task, const float* sums, std::int64_t stride) const {
+// Adds a tile's sums to the bf16 values of C, and rounds once.
+void PackedGemm::add_tile(const Task& task, const float* sums, std::int64_t stride) const {
   const std::int64_t first = task.column_blocks.begin * block_columns;
   const std::int64_t columns = std::min(shape_.n, task.column_blocks.end * block_columns) - first;
-  const Range all = rows(task.row_blocks);
-  for (std::int64_t i = 0; i < all.size(); ++i, sums += stride) {
-    BFloat16* c =
-        static_cast<BFloat16*>(task.c) + (task.batch * shape_.m + all.begin + i) * shape_.n + first;
-    if (shape_.accumulate)
-      for (std::int64_t j = 0; j < columns; ++j) store(&c[j], sums[j] + load(&c[j]));
-    else
-      for (std::int64_t j = 0; j < columns; ++j) store(&c[j], sums[j]);
-  }
+  BFloat16* c = first_of_tile<BFloat16>(task);
+  for (std::int64_t i = 0; i < rows(task.row_blocks).size(); ++i, sums += stride, c += shape_.n)
+    for (std::int64_t j = 0; j < columns; ++j) store(&c[j], sums[j] + load(&c[j]));
 }
 
 }  // namespace

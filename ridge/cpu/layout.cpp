@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "ridge/base/loop_nest.h"
 #include "ridge/cpu/elementwise.h"
-#include "ridge/cpu/loop_nest.h"
 
 namespace ridge {
 namespace {

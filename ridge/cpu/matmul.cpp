@@ -30,22 +30,24 @@ std::size_t padded_floats(std::int64_t n) {
   return padded(static_cast<std::size_t>(n) * sizeof(float));
 }
 
-// bf16 on a CPU that oneDNN cannot multiply it on: widened to f32 first, rounded after.
+// bf16 on a CPU that oneDNN cannot multiply it on: widened to f32 first, rounded after if it is to
+// be.
 KernelPtr widened_product(CpuPrepare& prepare, GemmShape shape) {
+  const bool rounds = shape.out == DType::bf16;
   shape.in = shape.out = DType::f32;
   const std::int64_t na = prepare.in[0].numel(), nb = prepare.in[1].numel();
-  const std::int64_t nc = prepare.out[0].numel();
+  const std::int64_t nc = rounds ? prepare.out[0].numel() : 0;
   prepare.workspace = padded_floats(na) + padded_floats(nb) + padded_floats(nc);
-  return make_kernel(
-      [&pool = prepare.pool, gemm = make_onednn_gemm(shape), na, nb, nc](const Launch& call) {
-        auto* a = static_cast<float*>(call.workspace);
-        auto* b = a + padded_floats(na) / sizeof(float);
-        auto* c = b + padded_floats(nb) / sizeof(float);
-        convert(pool, call.in<BFloat16>(0), a, na);
-        convert(pool, call.in<BFloat16>(1), b, nb);
-        gemm->run(pool, a, b, c, nullptr);
-        convert(pool, c, call.out<BFloat16>(), nc);
-      });
+  return make_kernel([&pool = prepare.pool, gemm = make_onednn_gemm(shape), na, nb, nc,
+                      rounds](const Launch& call) {
+    auto* a = static_cast<float*>(call.workspace);
+    auto* b = a + padded_floats(na) / sizeof(float);
+    auto* c = rounds ? b + padded_floats(nb) / sizeof(float) : call.out<float>();
+    convert(pool, call.in<BFloat16>(0), a, na);
+    convert(pool, call.in<BFloat16>(1), b, nb);
+    gemm->run(pool, a, b, c, nullptr);
+    if (rounds) convert(pool, c, call.out<BFloat16>(), nc);
+  });
 }
 
 // Operands of the true extents, to time plans with. They hold small integers: ordinary numbers,

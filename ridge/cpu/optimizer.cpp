@@ -72,7 +72,7 @@ struct Parameter {
 };
 
 std::vector<Parameter> parameters_of(const AdamWAll& op, const Launch& call) {
-  const std::size_t first = op.shared_operands(), count = (call.inputs.size() - first) / 4;
+  const std::size_t first = op.shared_operands(), count = op.parameters(call.inputs.size());
   std::size_t copy = count * op.outputs_each();
   std::vector<Parameter> parameters;
   for (std::size_t p = 0; p < count; ++p) {
@@ -167,7 +167,8 @@ KernelPtr AdamW::cpu(CpuPrepare& prepare) const {
 
 KernelPtr AdamWAll::cpu(CpuPrepare& prepare) const {
   Concatenation all{{0}};
-  for (std::size_t p = shared_operands(); p < prepare.in.size(); p += 4)
+  const std::size_t first = shared_operands(), count = parameters(prepare.in.size());
+  for (std::size_t p = first; p < first + 4 * count; p += 4)
     all.starts.push_back(all.starts.back() + prepare.in[p].numel());
   return make_kernel([&pool = prepare.pool, op = *this, all = std::move(all)](const Launch& call) {
     const std::vector<Parameter> parameters = parameters_of(op, call);

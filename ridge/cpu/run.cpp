@@ -86,4 +86,15 @@ void CpuDevice::download(void* host, const void* device, std::size_t bytes) {
   std::memcpy(host, device, bytes);
 }
 
+void CpuDevice::clear(void* device, std::size_t bytes) { std::memset(device, 0, bytes); }
+
+void CpuDevice::mark(std::size_t slot) {
+  if (marks_.size() <= slot) marks_.resize(slot + 1);
+  marks_[slot] = std::chrono::steady_clock::now();
+}
+
+double CpuDevice::seconds_between(std::size_t from, std::size_t to) const {
+  return std::chrono::duration<double>(marks_.at(to) - marks_.at(from)).count();
+}
+
 }  // namespace ridge

@@ -52,7 +52,7 @@ KernelPtr forward(CpuPrepare& prepare) {
   });
 }
 
-template <class T>
+template <class T, bool with_result>
 KernelPtr backward(CpuPrepare& prepare) {
   const std::int64_t n = prepare.in[0].numel();
   const bool packed = prepare.in.size() == 2;
@@ -62,15 +62,18 @@ KernelPtr backward(CpuPrepare& prepare) {
     const T* ups = packed ? gates + rows.columns : call.in<T>(2);
     T* dgates = call.out<T>(0);
     T* dups = packed ? dgates + rows.columns : call.out<T>(1);
+    T* results = with_result ? call.out<T>(packed ? 1 : 2) : nullptr;  // the memory of dy
     auto run = [=](std::int64_t i, std::int64_t at, std::int64_t count) {
       const T *dy = grads + i, *gate = gates + at, *up = ups + at;
       T *dgate = dgates + at, *dup = dups + at;
+      [[maybe_unused]] T* y = results + (with_result ? i : 0);
 #pragma omp simd
       for (std::int64_t c = 0; c < count; ++c) {
-        const float d = load(&dy[c]), g = load(&gate[c]);
+        const float d = load(&dy[c]), g = load(&gate[c]), u = load(&up[c]);
         const float s = sigmoid(g), silu = g * s;
-        store(&dgate[c], d * load(&up[c]) * (s + silu * (1.0f - s)));
+        store(&dgate[c], d * u * (s + silu * (1.0f - s)));
         store(&dup[c], d * silu);
+        if constexpr (with_result) store(&y[c], silu * u);
       }
     };
     parallel_for(pool, n, elements_per_task, [=](std::int64_t begin, std::int64_t end) {
@@ -86,7 +89,9 @@ KernelPtr SwiGlu::cpu(CpuPrepare& prepare) const {
 }
 
 KernelPtr SwiGluGrad::cpu(CpuPrepare& prepare) const {
-  return dispatch_floating(prepare.in[0].dtype, [&]<class T>() { return backward<T>(prepare); });
+  return dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
+    return result ? backward<T, true>(prepare) : backward<T, false>(prepare);
+  });
 }
 
 }  // namespace ridge

@@ -93,6 +93,17 @@ Value Graph::pack(std::span<const Value> parts, std::string name) {
   return packed;
 }
 
+Value Graph::bf16_copy(Value original, std::string name) {
+  const ValueInfo& info = values_[original.id];
+  if (!info.persistent || info.type.dtype != DType::f32)
+    throw UsageError("{} cannot be kept in bf16 as {}: it is no persistent f32 value", info.name,
+                     name);
+  const Value copy = state(std::move(name), {DType::bf16, info.type.shape}, info.role, {});
+  values_[copy.id].copy_of = original.id;
+  values_[copy.id].scope = info.scope;
+  return copy;
+}
+
 std::vector<Value> Graph::apply(Op op, std::span<const Value> inputs) {
   std::vector<ValueId> ids;
   for (const Value& value : inputs) {
@@ -159,7 +170,8 @@ Value Graph::find(std::string_view name) {
 std::vector<Value> Graph::parameters() {
   std::vector<Value> found;
   for (ValueId id = 0; id < values_.size(); ++id)
-    if (values_[id].role == Role::parameter && values_[id].parts.empty())
+    if (values_[id].role == Role::parameter && values_[id].parts.empty() &&
+        values_[id].copy_of == no_value)
       found.push_back({this, id});
   return found;
 }
@@ -167,7 +179,8 @@ std::vector<Value> Graph::parameters() {
 std::vector<Value> Graph::trainables() {
   std::vector<Value> found;
   for (ValueId id = 0; id < values_.size(); ++id)
-    if (values_[id].role == Role::parameter && values_[id].whole == no_value)
+    if (values_[id].role == Role::parameter && values_[id].whole == no_value &&
+        values_[id].copy_of == no_value)
       found.push_back({this, id});
   return found;
 }

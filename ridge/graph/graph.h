@@ -68,6 +68,7 @@ struct ValueInfo {
   ValueId whole = no_value;
   std::size_t offset = 0;
   std::vector<ValueId> parts;  // of a packed value, in the order of their memory
+  ValueId copy_of = no_value;  // of a copy: the persistent value that it repeats in its own dtype
 };
 
 // One application of an operator.
@@ -100,6 +101,12 @@ class Graph {
   // or reads parameters one by one goes on doing so. UsageError if a part is part of another value
   // already; ShapeError if the shapes do not fit.
   Value pack(std::span<const Value> parts, std::string name);
+
+  // A persistent value, by its full name, that holds what `original` does, rounded to bf16. It
+  // follows from that one: whoever writes the original from outside writes the copy with it, it is
+  // in no checkpoint, and no parameter beside the one it repeats; a node that updates the original
+  // has to update the copy. UsageError if the original is no persistent f32 value.
+  Value bf16_copy(Value original, std::string name);
 
   // Applies an operator: infers its output types (ShapeError if the operands do not fit) and
   // appends the node under the current scope and phase.

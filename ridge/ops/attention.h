@@ -39,6 +39,7 @@ struct Attention : AttentionHeads {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Attention>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Attention&) const = default;
 };
 
@@ -58,6 +59,7 @@ struct AttentionGrad : AttentionHeads {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<AttentionGrad>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const AttentionGrad&) const = default;
 };
 

@@ -15,6 +15,7 @@ struct Add {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Add>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Add&) const = default;
 };
 
@@ -29,6 +30,7 @@ struct Mul {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Mul>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Mul&) const = default;
 };
 

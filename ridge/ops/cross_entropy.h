@@ -17,6 +17,7 @@ struct CrossEntropy {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<CrossEntropy>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const CrossEntropy&) const = default;
 };
 
@@ -34,6 +35,7 @@ struct CrossEntropyGrad {
   static std::vector<Sample<CrossEntropyGrad>> samples();
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const CrossEntropyGrad&) const = default;
 };
 

@@ -16,6 +16,7 @@ struct Embedding {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Embedding>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Embedding&) const = default;
 };
 
@@ -32,6 +33,7 @@ struct EmbeddingGrad {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<EmbeddingGrad>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const EmbeddingGrad&) const = default;
 };
 

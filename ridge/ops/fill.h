@@ -17,6 +17,7 @@ struct Fill {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Fill>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Fill&) const = default;
 };
 

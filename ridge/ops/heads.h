@@ -30,6 +30,7 @@ struct SplitHeads {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<SplitHeads>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const SplitHeads&) const = default;
 };
 
@@ -46,6 +47,7 @@ struct MergeHeads {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<MergeHeads>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const MergeHeads&) const = default;
 };
 

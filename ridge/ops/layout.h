@@ -20,6 +20,7 @@ struct Reshape {
   static std::vector<Sample<Reshape>> samples();
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Reshape&) const = default;
 };
 
@@ -38,6 +39,7 @@ struct Slice {
   static std::vector<Sample<Slice>> samples();
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Slice&) const = default;
 };
 
@@ -55,6 +57,7 @@ struct Permute {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Permute>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Permute&) const = default;
 };
 

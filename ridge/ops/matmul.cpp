@@ -4,6 +4,7 @@
 #include "ridge/ops/grad_builder.h"
 #include "ridge/ops/layout.h"
 #include "ridge/ops/op.h"
+#include "ridge/ops/unary.h"
 
 namespace ridge {
 namespace {
@@ -23,6 +24,10 @@ std::vector<TensorType> MatMul::infer(Types in) const {
   check_min_rank(name, in, 0, 2);
   check_dtype(name, in, 0, dtypes);
   check_same_dtype(name, in, 0, 1);
+  const DType result = out.value_or(in[0].dtype);
+  if (result != in[0].dtype && result != DType::f32)
+    throw ShapeError("matmul: the product of {} is in their dtype or in f32, not in {}",
+                     list_of(in), name_of(result));
   const Shape &a = in[0].shape, &b = in[1].shape;
   if (a.rank() != b.rank() || a.rows(2) != b.rows(2))
     throw ShapeError("matmul: the batches of {} differ", list_of(in));
@@ -35,12 +40,12 @@ std::vector<TensorType> MatMul::infer(Types in) const {
   std::vector<std::int64_t> dims(a.dims().begin(), a.dims().end());
   dims[dims.size() - 2] = m;
   dims[dims.size() - 1] = n;
-  return {{in[0].dtype, Shape(dims)}};
+  return {{result, Shape(dims)}};
 }
 
-Cost MatMul::cost(Types in, Types out) const {
-  const auto [batch, m, n, k] = extents(*this, in, out[0].shape);
-  Cost cost = streaming_cost(2 * batch * m * n * k, in, out);
+Cost MatMul::cost(Types in, Types results) const {
+  const auto [batch, m, n, k] = extents(*this, in, results[0].shape);
+  Cost cost = streaming_cost(2 * batch * m * n * k, in, results);
   cost.macs = batch * m * n * k;
   if (causal == CausalPart::none) return cost;
   // The masked extents are the keys, and the queries in whole runs of as many positions.
@@ -58,7 +63,7 @@ Cost MatMul::cost(Types in, Types out) const {
 std::vector<Value> MatMul::grad(GradBuilder& b) const {
   // With C = A B: dA = dC B^T and dB = A^T dC; stored transposes move to the other side. If C is
   // causal so is dC, which then stands where a causal left operand stands, and the other way round.
-  const Value x = b.input(0), y = b.input(1), g = b.grad();
+  const Value x = b.input(0), y = b.input(1), g = cast(b.grad(), x.dtype());
   const bool output_causal = causal == CausalPart::output;
   if (causal != CausalPart::none && (trans_a || (output_causal && !trans_b)))
     throw UsageError("matmul: no gradient for a causal product of transposed queries");
@@ -112,6 +117,12 @@ std::vector<Sample<MatMul>> MatMul::samples() {
   samples.push_back({{.trans_a = true}, {f32({270, 260}), f32({270, 290})}});
   // One row and one column more than the largest tile.
   samples.push_back({{.trans_a = true}, {f32({9, 257}), f32({9, 513})}});
+  // f32 whatever the operands are.
+  for (const bool ta : {false, true})
+    samples.push_back({{.trans_a = ta, .trans_b = !ta, .out = DType::f32},
+                       {f32(ta ? Shape{2, 19, 35} : Shape{2, 35, 19}),
+                        f32(ta ? Shape{2, 19, 23} : Shape{2, 23, 19})}});
+  samples.push_back({{.trans_a = true, .out = DType::f32}, {f32({70, 258}), f32({70, 300})}});
   samples.push_back(
       {{.trans_b = true, .causal = CausalPart::output}, {f32({2, 10, 4}), f32({2, 5, 4})}});
   return samples;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "ridge/ops/operator.h"
 
 namespace ridge {
@@ -13,7 +15,8 @@ enum class CausalPart : std::uint8_t {
 };
 
 // c[.., m, n] = a[.., m, k] b[.., k, n], with a stored as [.., k, m] if trans_a and b as [.., n, k]
-// if trans_b. Leading dimensions are a batch and must be equal. Accumulates in f32.
+// if trans_b. Leading dimensions are a batch and must be equal. Accumulates in f32; what is wanted
+// in `out` was never rounded to anything less.
 struct MatMul {
   static constexpr std::string_view name = "matmul";
   static constexpr DTypes dtypes = f32_and_bf16;
@@ -21,6 +24,7 @@ struct MatMul {
   bool trans_a = false;
   bool trans_b = false;
   CausalPart causal = CausalPart::none;
+  std::optional<DType> out{};  // f32, or that of the operands; if nothing is given, the latter
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -28,6 +32,7 @@ struct MatMul {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<MatMul>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const MatMul&) const = default;
 };
 

@@ -17,6 +17,7 @@
 namespace ridge {
 
 struct CpuPrepare;  // cpu/prepare.h
+struct GpuPrepare;  // gpu/prepare.h
 class GradBuilder;  // ops/grad_builder.h
 class Kernel;       // ops/kernel.h
 using KernelPtr = std::unique_ptr<Kernel>;
@@ -57,14 +58,15 @@ inline constexpr DType f32_and_bf16[] = {DType::f32, DType::bf16};
 
 template <class T>
 concept Operator = std::equality_comparable<T> &&
-    requires(const T op, Types types, ReferenceCall& reference, CpuPrepare& prepare) {
+    requires(const T op, Types types, ReferenceCall& reference, CpuPrepare& cpu, GpuPrepare& gpu) {
   { T::name } -> std::convertible_to<std::string_view>;
   { T::dtypes } -> std::convertible_to<DTypes>;
   { op.infer(types) } -> std::same_as<std::vector<TensorType>>;
   { op.cost(types, types) } -> std::same_as<Cost>;
   { op.reference(reference) } -> std::same_as<void>;
   { T::samples() } -> std::same_as<std::vector<Sample<T>>>;
-  { op.cpu(prepare) } -> std::same_as<KernelPtr>;
+  { op.cpu(cpu) } -> std::same_as<KernelPtr>;
+  { op.gpu(gpu) } -> std::same_as<KernelPtr>;
 };
 
 // An operator that autodiff can go through.

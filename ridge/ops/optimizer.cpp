@@ -114,43 +114,53 @@ std::vector<Sample<AdamW>> AdamW::samples() {
   return samples;
 }
 
+std::size_t AdamWAll::copies() const {
+  return static_cast<std::size_t>(std::ranges::count(bf16_copies, true));
+}
+
 std::vector<TensorType> AdamWAll::infer(Types in) const {
-  const std::size_t first = shared_operands();
-  if (in.size() < first + 4 || (in.size() - first) % 4 != 0)
-    throw ShapeError("adamw_all takes {} operands and 4 for each parameter: {}", first,
+  const std::size_t first = shared_operands(), others = first + copies();
+  if (in.size() < others + 4 || (in.size() - others) % 4 != 0)
+    throw ShapeError("adamw_all takes {} operands and 4 for each parameter: {}", others,
                      list_of(in));
-  const std::size_t count = (in.size() - first) / 4;
+  const std::size_t count = parameters(in.size());
   if (!bf16_copies.empty() && bf16_copies.size() != count)
     throw ShapeError("adamw_all: bf16_copies marks {} parameters of {}", bf16_copies.size(), count);
   check_type(name, in, 0, {DType::f32, {3}});
   if (first == 2) check_type(name, in, 1, {DType::f32, {}});
   std::vector<TensorType> out;
-  for (std::size_t p = first; p < in.size(); p += 4) {
+  for (std::size_t p = first; p < first + 4 * count; p += 4) {
     check_dtype(name, in, p, dtypes);
     for (std::size_t i = 1; i < 4; ++i) check_same_type(name, in, p, p + i);
     out.insert(out.end(), outputs_each(), in[p]);
   }
+  std::size_t copy = first + 4 * count;
   for (std::size_t p = 0; p < bf16_copies.size(); ++p)
-    if (bf16_copies[p]) out.push_back({DType::bf16, in[first + 4 * p].shape});
+    if (bf16_copies[p]) {
+      check_type(name, in, copy, {DType::bf16, in[first + 4 * p].shape});
+      out.push_back(in[copy++]);
+    }
   return out;
 }
 
 Cost AdamWAll::cost(Types in, Types out) const {
   std::int64_t flops = 0;
-  for (std::size_t p = shared_operands(); p < in.size(); p += 4)
+  const std::size_t read = in.size() - copies();
+  for (std::size_t p = shared_operands(); p < read; p += 4)
     flops += each.cost(in.subspan(p, 4), {}).flops;
-  return streaming_cost(flops, in, out);
+  return streaming_cost(flops, in.first(read), out);
 }
 
 std::optional<Alias> AdamWAll::aliased_input(std::uint32_t output, Types) const {
   constexpr std::uint32_t inputs[] = {0, 2, 3, 1};
   const std::uint32_t p = output / outputs_each();
-  if (!bf16_copies.empty() && p >= bf16_copies.size()) return std::nullopt;
+  if (const auto count = static_cast<std::uint32_t>(bf16_copies.size()); count > 0 && p >= count)
+    return Alias{shared_operands() + 4 * count + output - count * outputs_each()};
   return Alias{shared_operands() + 4 * p + inputs[output % outputs_each()]};
 }
 
 void AdamWAll::reference(ReferenceCall& call) const {
-  const std::size_t first = shared_operands(), count = (call.inputs.size() - first) / 4;
+  const std::size_t first = shared_operands(), count = parameters(call.inputs.size());
   std::size_t copy = count * outputs_each();
   for (std::size_t p = 0; p < count; ++p) {
     const auto parameter = call.inputs.subspan(first + 4 * p, 4);
@@ -174,6 +184,8 @@ std::vector<Sample<AdamWAll>> AdamWAll::samples() {
       const TensorType type{DType::f32, shape};
       for (const double low : {-1.0, -1.0, -1.0, 0.01}) sample.inputs.push_back({type, low, 1.0});
     }
+    for (std::size_t p = 0; p < op.bf16_copies.size(); ++p)
+      if (op.bf16_copies[p]) sample.inputs.push_back({{DType::bf16, shapes[p]}});
     samples.push_back(sample);
   };
   const std::vector<Shape> several{{7, 5}, {1}, {3, 20011}};

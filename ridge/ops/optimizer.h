@@ -15,6 +15,7 @@ struct Accumulate {
   static std::vector<Sample<Accumulate>> samples();
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Accumulate&) const = default;
 };
 
@@ -29,6 +30,7 @@ struct GlobalNorm {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<GlobalNorm>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const GlobalNorm&) const = default;
 };
 
@@ -57,14 +59,16 @@ struct AdamW {
   static std::vector<Sample<AdamW>> samples();
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const AdamW&) const = default;
 };
 
 // One kernel for all parameters, to the bit what AdamW does to each. Takes schedule[3], the norm if
 // max_norm is above 0, and (param, grad, exp_avg, exp_avg_sq) of every parameter. Gives (param,
 // exp_avg, exp_avg_sq) of every parameter in their memory, with `zero_grad` followed by its grad,
-// whose memory is zero after it was used: ready to accumulate. Last come new tensors: a copy,
-// rounded to bf16, of each updated parameter that `bf16_copies` marks.
+// whose memory is zero after it was used: ready to accumulate. Last, in and out, come the copies of
+// the parameters that `bf16_copies` marks, bf16 tensors of their shapes: what they held is not
+// read, but overwritten with the updated parameter, rounded.
 struct AdamWAll {
   static constexpr std::string_view name = "adamw_all";
   static constexpr DTypes dtypes = f32_only;
@@ -79,11 +83,17 @@ struct AdamWAll {
   static std::vector<Sample<AdamWAll>> samples();
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const AdamWAll&) const = default;
 
-  // The operands before those of the first parameter, and the outputs of each parameter in place.
+  // The operands before those of the first parameter, the outputs of each parameter, the copies
+  // after those of all, and how many parameters that leaves of so many operands.
   std::uint32_t shared_operands() const { return each.max_norm > 0 ? 2 : 1; }
   std::uint32_t outputs_each() const { return zero_grad ? 4 : 3; }
+  std::size_t copies() const;
+  std::size_t parameters(std::size_t operands) const {
+    return (operands - shared_operands() - copies()) / 4;
+  }
 };
 
 }  // namespace ridge

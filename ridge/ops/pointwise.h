@@ -35,6 +35,7 @@ struct Pointwise {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Pointwise>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Pointwise&) const = default;
 };
 

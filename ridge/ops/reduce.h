@@ -18,6 +18,7 @@ struct SumTo {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<SumTo>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const SumTo&) const = default;
 };
 

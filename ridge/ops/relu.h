@@ -15,6 +15,7 @@ struct Relu {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Relu>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Relu&) const = default;
 };
 
@@ -28,6 +29,7 @@ struct ReluGrad {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<ReluGrad>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const ReluGrad&) const = default;
 };
 

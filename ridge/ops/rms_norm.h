@@ -23,6 +23,7 @@ struct RmsNorm {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<RmsNorm>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const RmsNorm&) const = default;
 };
 
@@ -39,6 +40,7 @@ struct RmsNormGrad {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<RmsNormGrad>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const RmsNormGrad&) const = default;
 };
 
@@ -58,6 +60,7 @@ struct AddRmsNorm {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<AddRmsNorm>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const AddRmsNorm&) const = default;
 };
 
@@ -76,6 +79,7 @@ struct AddRmsNormGrad {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<AddRmsNormGrad>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const AddRmsNormGrad&) const = default;
 };
 

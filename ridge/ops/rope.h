@@ -20,6 +20,7 @@ struct Rope {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Rope>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Rope&) const = default;
 };
 

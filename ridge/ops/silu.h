@@ -15,6 +15,7 @@ struct Silu {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Silu>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Silu&) const = default;
 };
 
@@ -28,6 +29,7 @@ struct SiluGrad {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<SiluGrad>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const SiluGrad&) const = default;
 };
 

@@ -21,6 +21,7 @@ struct CausalMask {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<CausalMask>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const CausalMask&) const = default;
 };
 
@@ -36,6 +37,7 @@ struct Softmax {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Softmax>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Softmax&) const = default;
 };
 
@@ -49,6 +51,7 @@ struct SoftmaxGrad {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<SoftmaxGrad>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const SoftmaxGrad&) const = default;
 };
 
@@ -67,6 +70,7 @@ struct MaskedSoftmax {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<MaskedSoftmax>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const MaskedSoftmax&) const = default;
 };
 
@@ -83,6 +87,7 @@ struct MaskedSoftmaxGrad {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<MaskedSoftmaxGrad>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const MaskedSoftmaxGrad&) const = default;
 };
 

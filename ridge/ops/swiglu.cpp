@@ -81,20 +81,23 @@ std::vector<TensorType> SwiGluGrad::infer(Types in) const {
   if (in.size() == 3) {
     check_same_type(name, in, 0, 1);
     check_same_type(name, in, 0, 2);
-    return {in[1], in[2]};
+  } else {
+    check_type(name, in, 0, half_of(name, in, 1));
   }
-  check_type(name, in, 0, half_of(name, in, 1));
-  return {in[1]};
+  std::vector<TensorType> out(in.begin() + 1, in.end());
+  if (result) out.push_back(in[0]);
+  return out;
 }
 
-std::optional<Alias> SwiGluGrad::aliased_input(std::uint32_t, Types in) const {
+std::optional<Alias> SwiGluGrad::aliased_input(std::uint32_t output, Types in) const {
+  if (output + 1 == in.size()) return Alias{0};  // beyond the gradients: the result
   return in_place && in.size() == 2 ? std::optional(Alias{1}) : std::nullopt;
 }
 
 Cost SwiGluGrad::cost(Types in, Types out) const {
   // Per element: exponential, add and divide for the sigmoid; silu; dup; dy * up, 1 - s, its
-  // product with silu, the sum with s, and dgate.
-  return streaming_cost(10 * in[0].numel(), in, out);
+  // product with silu, the sum with s, and dgate; y.
+  return streaming_cost((result ? 11 : 10) * in[0].numel(), in, out);
 }
 
 void SwiGluGrad::reference(ReferenceCall& call) const {
@@ -107,6 +110,7 @@ void SwiGluGrad::reference(ReferenceCall& call) const {
     const double s = logistic(gate);
     (packed ? dx[at.gate(i)] : dx[i]) = dy[i] * up * s * (1.0 + gate * (1.0 - s));
     (packed ? dx[at.up(i)] : call.outputs[1][i]) = dy[i] * gate * s;
+    if (result) call.outputs.back()[i] = gate * s * up;
   }
 }
 
@@ -126,8 +130,13 @@ std::vector<Sample<SwiGluGrad>> SwiGluGrad::samples() {
   packed({3, 7}, {3, 14});
   packed({2, 5, 17}, {2, 5, 34});
   packed({130, 257}, {130, 514});
-  samples.push_back(
-      {{.in_place = true}, {{{DType::f32, {9, 33}}}, {{DType::f32, {9, 66}}, -8.0, 8.0}}});
+  for (const bool in_place : {false, true})
+    for (const bool result : {false, true})
+      if (in_place || result)
+        samples.push_back({{.in_place = in_place, .result = result},
+                           {{{DType::f32, {9, 33}}}, {{DType::f32, {9, 66}}, -8.0, 8.0}}});
+  const TensorType type{DType::f32, {5, 331}};
+  samples.push_back({{.result = true}, {{type}, {type, -8.0, 8.0}, {type}}});
   return samples;
 }
 
@@ -135,6 +144,6 @@ Value swiglu(Value gate, Value up) { return gate.graph->apply1(SwiGlu{}, {gate, 
 Value swiglu(Value packed) { return packed.graph->apply1(SwiGlu{}, {packed}); }
 
 static_assert(Operator<SwiGlu> && Differentiable<SwiGlu>);
-static_assert(Operator<SwiGluGrad>);
+static_assert(Operator<SwiGluGrad> && Aliasing<SwiGluGrad>);
 
 }  // namespace ridge

@@ -16,17 +16,20 @@ struct SwiGlu {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<SwiGlu>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const SwiGlu&) const = default;
 };
 
 // Takes (dy, gate, up) and gives (dgate, dup), or takes (dy, packed) and gives dpacked, with
 // `in_place` in the memory of packed, which nothing may need any more:
 //   dgate = dy * up * (s + silu(gate) * (1 - s)) with s = sigmoid(gate);  dup = dy * silu(gate)
+// With `result` the last output is y = silu(gate) * up once more, in the memory of dy.
 struct SwiGluGrad {
   static constexpr std::string_view name = "swiglu_grad";
   static constexpr DTypes dtypes = f32_and_bf16;
 
   bool in_place = false;
+  bool result = false;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -34,6 +37,7 @@ struct SwiGluGrad {
   static std::vector<Sample<SwiGluGrad>> samples();
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const SwiGluGrad&) const = default;
 };
 

@@ -9,7 +9,7 @@ namespace ridge {
 
 // Who multiplies matrices.
 enum class Products : std::uint8_t {
-  vendor,  // the vendor's library: oneDNN
+  vendor,  // the vendor's library: oneDNN, cuBLASLt
   packed,  // we ourselves, by the plan that a model of costs likes best
   tuned,   // whichever the tuner finds faster; without a tuner the same as packed
 };
@@ -30,6 +30,9 @@ class Tuner {
 struct KernelChoice {
   Products products = Products::vendor;
   Tuner* tuner = nullptr;  // outlives the preparation; null if nothing is to be timed
+  // Whether products of f32 operands may round these to 19 bits first, where the device multiplies
+  // such much faster.
+  bool tf32 = false;
 };
 
 }  // namespace ridge

@@ -17,6 +17,7 @@ struct Scale {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Scale>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Scale&) const = default;
 };
 
@@ -33,6 +34,7 @@ struct Cast {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Cast>> samples();
   KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Cast&) const = default;
 };
 

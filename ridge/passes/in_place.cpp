@@ -15,15 +15,21 @@ std::size_t write_over_operand(Graph& graph) {
   for (NodeId n = 0; n < rw.nodes().size(); ++n) {
     const T* op = rw.op<T>(n);
     const Node& node = rw.node(n);
-    if (!op || op->in_place || node.outputs.size() != 1) continue;
+    if (!op || op->in_place) continue;
+    T in_place = *op;
+    in_place.in_place = true;
+    if (!in_place.aliased_input(0, graph.types_of(node.inputs))) continue;
     const ValueId operand = node.inputs[1];
     const bool dies = std::ranges::find(life.dead[n], life.storage[operand]) != life.dead[n].end();
     if (!dies || rw.type(operand) != rw.type(node.outputs[0])) continue;
-    rw.replace({n}, n, [&rw, &node, op = *op]() mutable {
-      op.in_place = true;
+    rw.replace({n}, n, [&rw, &node, in_place] {
       std::vector<Value> inputs;
       for (const ValueId in : node.inputs) inputs.push_back(rw.value(in));
-      return Rewriter::Substitutes{{node.outputs[0], rw.graph().apply(op, inputs)[0]}};
+      const std::vector<Value> out = rw.graph().apply(in_place, inputs);
+      Rewriter::Substitutes substitutes;
+      for (std::size_t i = 0; i < out.size(); ++i)
+        substitutes.emplace_back(node.outputs[i], out[i]);
+      return substitutes;
     });
   }
   return rw.commit();

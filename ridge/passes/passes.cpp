@@ -24,6 +24,8 @@ std::span<const Pass> passes() {
        masked_softmax},
       {"common-subexpressions", "what two nodes compute alike is computed once", Stage::step, "",
        common_subexpressions},
+      {"f32-products", "products that are wanted in f32 are never rounded to bf16", Stage::step, "",
+       f32_products},
       {"recompute-light",
        "norms, gates and attention's results again in the backward pass, not kept", Stage::step, "",
        recompute_light},
@@ -35,10 +37,14 @@ std::span<const Pass> passes() {
        "fuse-gate-up", swiglu_in_place},
       {"fuse-optimizer", "one optimizer kernel over all parameters", Stage::step, "",
        fuse_optimizer},
+      {"bf16-weights", "weights kept in bf16 too, converted where they are updated", Stage::step,
+       "fuse-optimizer", bf16_weights},
       {"dead-nodes", "what nobody reads is not computed", Stage::step, "", dead_nodes},
       {packed_products, "own products, which pack each operand once", Stage::run, "", nullptr},
       {planned_memory, "one arena, with every address and launch fixed before the first step",
        Stage::run, "", nullptr},
+      {concurrent_kernels, "kernels that do not depend on each other at the same time, on a GPU",
+       Stage::run, planned_memory, nullptr},
       {tuned_products, "each product by the kernel that measures fastest", Stage::run, "", nullptr},
   };
   return table;

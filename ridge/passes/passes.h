@@ -27,6 +27,7 @@ struct Pass {
 // Those of Stage::run.
 inline constexpr std::string_view packed_products = "packed-products";
 inline constexpr std::string_view planned_memory = "planned-memory";
+inline constexpr std::string_view concurrent_kernels = "concurrent-kernels";
 inline constexpr std::string_view tuned_products = "tuned-products";
 
 // All of them, in the order in which they run.
@@ -59,10 +60,12 @@ std::size_t fuse_gate_up(Graph& graph);
 std::size_t residual_norm(Graph& graph);
 std::size_t masked_softmax(Graph& graph);
 std::size_t common_subexpressions(Graph& graph);
+std::size_t f32_products(Graph& graph);
 std::size_t pointwise_chains(Graph& graph);
 std::size_t cross_entropy_in_place(Graph& graph);
 std::size_t swiglu_in_place(Graph& graph);
 std::size_t fuse_optimizer(Graph& graph);
+std::size_t bf16_weights(Graph& graph);
 std::size_t dead_nodes(Graph& graph);
 std::size_t recompute_light(Graph& graph);
 std::size_t recompute_units(Graph& graph, Recompute recompute);

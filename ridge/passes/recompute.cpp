@@ -1,12 +1,16 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ridge/passes/passes.h"
 #include "ridge/passes/rewrite.h"
+#include "ridge/plan/lifetimes.h"
 
 namespace ridge {
 namespace {
@@ -129,15 +133,88 @@ class LightNodes {
   std::vector<bool> repeated_;  // by node
 };
 
+// A gradient of SwiGLU, and the one backward node that reads the result itself.
+struct GateResult {
+  NodeId gradient = no_node, reader = no_node;
+  ValueId read = no_value;  // the result, or a reshape of it
+};
+
+// The backward nodes that read v itself or reshaped, as pairs of node and what it reads.
+std::vector<std::pair<NodeId, ValueId>> backward_readers(const Rewriter& rw, ValueId v) {
+  std::vector<std::pair<NodeId, ValueId>> readers;
+  for (const NodeId use : rw.uses(v)) {
+    if (rw.node(use).phase == Phase::backward) {
+      readers.emplace_back(use, v);
+    } else if (rw.op<Reshape>(use)) {
+      const auto more = backward_readers(rw, rw.node(use).outputs[0]);
+      readers.insert(readers.end(), more.begin(), more.end());
+    }
+  }
+  return readers;
+}
+
+// Whether gradient n can give the result in the memory of its operand dy, and the reader wait for
+// it: the gradient of the weight behind the result, which nobody reads before the optimizer.
+std::optional<GateResult> gate_result_at(const Rewriter& rw, const Lifetimes& life, NodeId n) {
+  const SwiGluGrad* op = rw.op<SwiGluGrad>(n);
+  if (!op || op->result || rw.node(n).forward == no_node) return std::nullopt;
+  const NodeId forward = rw.node(n).forward;
+  const std::vector<ValueId>& in = rw.node(n).inputs;
+  if (!rw.op<SwiGlu>(forward) ||
+      !std::ranges::equal(rw.node(forward).inputs, std::span(in).subspan(1)))
+    return std::nullopt;
+  const ValueId y = rw.node(forward).outputs[0];
+  const auto readers = backward_readers(rw, y);
+  if (rw.is_readable(y) || readers.size() != 1) return std::nullopt;
+  const auto [reader, read] = readers.front();
+  if (reader > n || !rw.op<MatMul>(reader) || rw.is_readable(read)) return std::nullopt;
+  for (const NodeId use : rw.uses(rw.node(reader).outputs[0]))
+    if (use < n) return std::nullopt;
+  // Nor may anything else still read dy.
+  if (std::ranges::count(life.dead[n], life.storage[in[0]]) == 0) return std::nullopt;
+  return GateResult{n, reader, read};
+}
+
+// Where the gradient of SwiGLU has all at hand that its result is made of, it gives that as well.
+std::size_t results_of_gate_gradients(Graph& graph) {
+  Rewriter rw(graph);
+  const Lifetimes life = lifetimes_of(graph);
+  for (NodeId n = 0; n < rw.nodes().size(); ++n) {
+    const auto found = gate_result_at(rw, life, n);
+    if (!found) continue;
+    rw.replace({found->reader, n}, n, [&rw, &graph, at = *found] {
+      const Node &gradient = rw.node(at.gradient), &reader = rw.node(at.reader);
+      SwiGluGrad op = std::get<SwiGluGrad>(gradient.op->variant());
+      op.result = true;
+      std::vector<Value> inputs;
+      for (const ValueId in : gradient.inputs) inputs.push_back(rw.value(in));
+      const std::vector<Value> out = graph.apply(op, inputs);
+      Rewriter::Substitutes substitutes;
+      for (std::size_t i = 0; i < gradient.outputs.size(); ++i)
+        substitutes.emplace_back(gradient.outputs[i], out[i]);
+      const Scope scope(graph, reader.scope);
+      const PhaseScope phase(graph, Phase::backward,
+                             reader.forward == no_node ? no_node : rw.now(reader.forward));
+      inputs.clear();
+      for (const ValueId in : reader.inputs)
+        inputs.push_back(in == at.read ? reshape(out.back(), rw.type(in).shape) : rw.value(in));
+      substitutes.emplace_back(reader.outputs[0], graph.apply(*reader.op, inputs)[0]);
+      return substitutes;
+    });
+  }
+  return rw.commit();
+}
+
 }  // namespace
 
-// Each just before the backward node that reads it first.
+// Each just before the backward node that reads it first, but for what its gradient gives anyway.
 std::size_t recompute_light(Graph& graph) {
+  const std::size_t given = results_of_gate_gradients(graph);
   Rewriter rw(graph);
   LightNodes light(rw);
   for (NodeId n = 0; n < rw.nodes().size(); ++n)
     if (rw.node(n).phase == Phase::backward) light.repeat_operands(n, n);
-  return rw.commit();
+  return given + rw.commit();
 }
 
 }  // namespace ridge

@@ -12,11 +12,11 @@ namespace {
 
 // Each version has what the one before it has, and more.
 constexpr std::string_view all_passes[] = {
-    "fuse-qkv",        "swiglu",       "fuse-gate-up",           "residual-norm",
-    "masked-softmax",  "pointwise",    "common-subexpressions",  "dead-nodes",
-    "fuse-optimizer",                                                                // v2
-    "flash-attention", "fold-rope",    "cross-entropy-in-place", "swiglu-in-place",  // v3
-    "recompute-light", planned_memory, tuned_products,                               // v4
+    "fuse-qkv",        "swiglu",         "fuse-gate-up",           "residual-norm",
+    "masked-softmax",  "pointwise",      "common-subexpressions",  "dead-nodes",
+    "f32-products",    "fuse-optimizer", "bf16-weights",                               // v2
+    "flash-attention", "fold-rope",      "cross-entropy-in-place", "swiglu-in-place",  // v3
+    "recompute-light", planned_memory,   concurrent_kernels,       tuned_products,     // v4
 };
 
 constexpr std::span<const std::string_view> up_to(std::string_view last) {
@@ -47,7 +47,7 @@ Recompute recompute_named(std::string_view name) {
 std::span<const Version> versions() {
   static constexpr Version table[] = {
       {"v1", "V1 - Baseline", "one kernel an operator, attention scores materialised", {}},
-      {"v2", "V2 - Fused", "fused projections and pointwise operators", up_to("fuse-optimizer")},
+      {"v2", "V2 - Fused", "fused projections and pointwise operators", up_to("bf16-weights")},
       {"v3", "V3 - Kernels", "own flash attention, norms, rotary and cross-entropy",
        up_to("swiglu-in-place")},
       {
@@ -69,10 +69,11 @@ const Version& version_named(std::string_view name) {
 }
 
 Schedule schedule_of(std::string_view version, std::string_view enable, std::string_view disable,
-                     std::string_view recompute) {
+                     std::string_view recompute, bool on_gpu) {
   const Version& base = version_named(version);
   Schedule schedule{.passes = PassNames(base.passes.begin(), base.passes.end()),
                     .recompute = recompute_named(recompute)};
+  if (on_gpu) schedule.passes.erase("recompute-light");
   PassNames disabled;
   for (const Pass* pass : passes_in(disable)) disabled.insert(pass->name);
   for (const Pass* pass : passes_in(enable)) {

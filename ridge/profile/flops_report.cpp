@@ -15,7 +15,7 @@ namespace {
 void add_parameters(const Graph& graph, FlopsReport& report) {
   for (ValueId id = 0; id < graph.value_count(); ++id)
     if (const ValueInfo& info = graph.info(id);
-        info.role == Role::parameter && info.whole == no_value)
+        info.role == Role::parameter && info.whole == no_value && info.copy_of == no_value)
       report.self[report.tree.of_scope[info.scope]].parameters += info.type.numel();
 }
 

@@ -41,6 +41,9 @@ void assemble(const Graph& graph, ReferenceValues& values) {
 ReferenceValues evaluate_reference(const Graph& graph, ReferenceValues fed) {
   ReferenceValues values = std::move(fed);
   assemble(graph, values);
+  for (ValueId id = 0; id < graph.value_count(); ++id)
+    if (const auto it = values.find(graph.info(id).copy_of); it != values.end())
+      values[id] = it->second;
   auto tensor = [&](ValueId id) {
     const auto it = values.find(id);
     if (it == values.end())

@@ -18,7 +18,8 @@ std::vector<Value> checkpointed(Graph& graph) {
   std::vector<Value> values;
   for (ValueId id = 0; id < graph.value_count(); ++id) {
     const ValueInfo& info = graph.info(id);
-    if (!info.persistent || !info.parts.empty()) continue;  // packed values are written by part
+    // Packed values are written by part, and copies with what they repeat.
+    if (!info.persistent || !info.parts.empty() || info.copy_of != no_value) continue;
     if (info.role == Role::parameter || info.role == Role::optimizer_state)
       values.push_back(graph.value(id));
   }

@@ -23,13 +23,13 @@ TEST(Ablate, WritesTheWaterfall) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, IsEmpty());
   EXPECT_THAT(result.out, AllOf(HasSubstr("\n(none) "), HasSubstr("\nfuse-qkv "),
-                                ContainsRegex("\nfuse-optimizer +\\| v2 "),
+                                ContainsRegex("\nbf16-weights +\\| v2 "),
                                 HasSubstr("Wrote a/b/ablation.html"), Not(HasSubstr("flash"))));
   const auto json = nlohmann::json::parse(sandbox.read("a/b/ablation.json"));
-  ASSERT_EQ(json["rows"].size(), 10u);
+  ASSERT_EQ(json["rows"].size(), 12u);
   EXPECT_EQ(json["rows"][0]["round_seconds"].size(), 6u);
   EXPECT_GT(json["rows"][0]["seconds"], 0);
-  EXPECT_GT(json["rows"][0]["kernels"], json["rows"][9]["kernels"]);
+  EXPECT_GT(json["rows"][0]["kernels"], json["rows"][11]["kernels"]);
   EXPECT_EQ(json["options"]["hidden-dim"], 16);
   EXPECT_TRUE(sandbox.read("a/b/ablation.svg").starts_with("<svg xmlns="));
   EXPECT_THAT(sandbox.read("a/b/ablation.html"), HasSubstr("</html>"));

@@ -248,6 +248,35 @@ TEST(Gemm, PaddingStaysInPadding) {
     }
 }
 
+// Once, to nearest even, inside of blocks and at their edges, over one block of k and several;
+// infinity and NaN as well.
+TEST(Gemm, RoundsToBf16WhatItGivesInF32) {
+  for (const std::int64_t k : {1, 40, 513, 1700})
+    for (const bool trans : {false, true}) {
+      GemmShape s{.m = 31, .n = 77, .k = k, .trans_a = trans, .trans_b = !trans, .in = DType::bf16};
+      Operands o(s, 0);
+      s.out = DType::bf16;
+      Operands to_bf16(s, 0);
+      for (Operands* each : {&o, &to_bf16}) {
+        each->a.set(o.a.size() / 2, std::numeric_limits<float>::infinity());
+        each->b.set(o.b.size() / 3, std::numeric_limits<float>::quiet_NaN());
+      }
+      for (const GemmKind kind : {GemmKind::packed, GemmKind::local}) {
+        s.out = DType::f32;
+        const Matrix exact = run(s, {kind, 20, 40}, o, 1);
+        s.out = DType::bf16;
+        const Matrix rounded = run(s, {kind, 20, 40}, to_bf16, 1);
+        for (std::int64_t i = 0; i < exact.size(); ++i) {
+          const auto wanted = static_cast<float>(BFloat16(exact.get(i)));
+          ASSERT_TRUE(rounded.get(i) == wanted ||
+                      (std::isnan(wanted) && std::isnan(rounded.get(i))))
+              << to_string(s) << " element " << i << ": " << exact.get(i) << " became "
+              << rounded.get(i);
+        }
+      }
+    }
+}
+
 const std::vector<GemmShape> rounding_shapes = {
     {.m = 130, .n = 200, .k = 900, .trans_b = true},
     {.m = 65, .n = 129, .k = 513, .trans_a = true},

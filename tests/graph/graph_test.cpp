@@ -186,6 +186,21 @@ TEST(Graph, RefusesToPackWhatDoesNotFit) {
   EXPECT_THROW(graph.pack(std::array{bc}, "again"), UsageError);
 }
 
+TEST(Graph, CountsNoCopyAsAParameter) {
+  Graph graph;
+  const Value a = graph.parameter("a", {3, 5}, Init::ones());
+  const Value b = graph.parameter("b", {1, 5}, Init::ones());
+  const Value both = graph.pack(std::array{a, b}, "ab");
+  const Value copy = graph.bf16_copy(both, "ab.bf16");
+  EXPECT_EQ(copy.type(), (TensorType{DType::bf16, {4, 5}}));
+  EXPECT_EQ(graph.info(copy.id).copy_of, both.id);
+  EXPECT_TRUE(graph.info(copy.id).persistent);
+  EXPECT_THAT(graph.parameters(), ElementsAre(a, b));
+  EXPECT_THAT(graph.trainables(), ElementsAre(both));
+  EXPECT_THROW(graph.bf16_copy(copy, "again"), UsageError);
+  EXPECT_THROW(graph.bf16_copy(add(a, a), "computed"), UsageError);
+}
+
 TEST(Gradients, GoToTheBackwardPhaseUnderTheForwardScope) {
   Graph graph;
   const Value x = graph.input("x", scalar);

@@ -240,11 +240,36 @@ TEST(FusedOperators, AdamWAllIsAdamWOfEach) {
 
 TEST(FusedOperators, AdamWAllUpdatesEachOperandInItsOwnMemory) {
   const AdamWAll op{.each = {.max_norm = 1.0}, .zero_grad = true, .bf16_copies = {false, true}};
-  const std::vector<std::optional<std::uint32_t>> wanted{2, 4, 5, 3, 6, 8, 9, 7, std::nullopt};
+  const std::vector<std::optional<std::uint32_t>> wanted{2, 4, 5, 3, 6, 8, 9, 7, 10};
   for (std::uint32_t o = 0; o < wanted.size(); ++o) {
     const auto alias = op.aliased_input(o, {});
     EXPECT_EQ(alias ? std::optional(alias->input) : std::nullopt, wanted[o]) << o;
   }
+}
+
+// So that a run that computes it again for the backward pass is the same run.
+TEST(FusedOperators, SwiGluGradGivesTheBitsOfSwiGlu) {
+  CpuDevice device(2);
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const bool packed : {false, true}) {
+      const TensorType y{dtype, {37, 211}};
+      std::vector<TensorType> in{y};
+      if (packed)
+        in.push_back({dtype, {37, 422}});
+      else
+        in.insert(in.end(), 2, y);
+      std::vector<Reals> values;
+      for (std::size_t i = 0; i < in.size(); ++i)
+        values.push_back(testing::sample_values({in[i], -8.0, 8.0}, in[i].dtype, i));
+      const SwiGluGrad with_result{.result = true};
+      auto wanted = testing::run_kernel(device, SwiGluGrad{}, in, SwiGluGrad{}.infer(in), values);
+      const std::vector<TensorType> gate_and_up(in.begin() + 1, in.end());
+      wanted.push_back(testing::run_kernel(device, SwiGlu{}, gate_and_up,
+                                           SwiGlu{}.infer(gate_and_up),
+                                           {values.begin() + 1, values.end()})[0]);
+      EXPECT_EQ(testing::run_kernel(device, with_result, in, with_result.infer(in), values),
+                wanted);
+    }
 }
 
 TEST(FusedOperators, CrossEntropyGradInPlaceGivesTheSameBits) {

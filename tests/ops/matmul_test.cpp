@@ -28,7 +28,7 @@ void expect_exact(const MatMul& op, Extents e, DType dtype, double bound) {
   const auto expected = testing::run_reference(op, in, out, values);
   CpuDevice device(2);
   const auto actual = testing::run_kernel(device, op, in, out, values);
-  testing::expect_close(testing::decode(actual[0], dtype), expected[0], {0.0, 0.0});
+  testing::expect_close(testing::decode(actual[0], out[0].dtype), expected[0], {0.0, 0.0});
 }
 
 void expect_exact_in_all_layouts(Extents extents, DType dtype, double bound) {
@@ -51,6 +51,17 @@ TEST(MatMulOfIntegers, IsExactInBf16) {
        {Extents{1, 1, 1, 1}, Extents{2, 31, 17, 13}, Extents{1, 256, 512, 64},
         Extents{1, 301, 275, 256}, Extents{3, 65, 130, 129}})
     expect_exact_in_all_layouts(extents, DType::bf16, 1);
+}
+
+// Beyond 256: what bf16 would have rounded.
+TEST(MatMulOfIntegers, IsExactInF32OfBf16) {
+  for (const Extents& extents :
+       {Extents{1, 1, 1, 1}, Extents{2, 31, 17, 13}, Extents{1, 256, 512, 64},
+        Extents{1, 301, 275, 1027}, Extents{3, 65, 130, 129}})
+    for (const bool trans_a : {false, true})
+      for (const bool trans_b : {false, true})
+        expect_exact({.trans_a = trans_a, .trans_b = trans_b, .out = DType::f32}, extents,
+                     DType::bf16, 8);
 }
 
 }  // namespace

@@ -83,56 +83,78 @@ inline std::vector<Reals> run_reference(const Op& op, Types in, Types out,
   return results;
 }
 
-// Memory of a device, poisoned with bytes that read as NaN, and followed by a guard.
+// Memory of a device, poisoned with bytes that read as NaN, and followed by a guard; it begins
+// `offset` bytes after an aligned address.
 class PoisonedMemory {
  public:
-  PoisonedMemory(Device& device, std::size_t bytes)
-      : device_(device), bytes_(bytes), data_(device.allocate(bytes + guard)) {
-    std::memset(data_, 0xFF, bytes + guard);
+  PoisonedMemory(Device& device, std::size_t bytes, std::size_t offset = 0)
+      : device_(device),
+        bytes_(bytes),
+        offset_(offset),
+        data_(device.allocate(offset + bytes + guard)) {
+    const std::vector<std::byte> poison(bytes + guard, std::byte{0xFF});
+    device.upload(data(), poison.data(), poison.size());
   }
-  ~PoisonedMemory() { device_.deallocate(data_, bytes_ + guard); }
+  ~PoisonedMemory() { device_.deallocate(data_, offset_ + bytes_ + guard); }
   PoisonedMemory(const PoisonedMemory&) = delete;
   PoisonedMemory& operator=(const PoisonedMemory&) = delete;
 
-  void* data() const { return data_; }
-  std::span<std::byte> bytes() const { return {static_cast<std::byte*>(data_), bytes_}; }
-  bool guard_intact() const {
-    const auto* end = static_cast<const std::byte*>(data_) + bytes_;
-    return std::all_of(end, end + guard, [](std::byte b) { return b == std::byte{0xFF}; });
+  std::byte* data() const { return static_cast<std::byte*>(data_) + offset_; }
+  void write(const std::vector<std::byte>& bytes) {
+    device_.upload(data(), bytes.data(), bytes.size());
+  }
+  // The content; a failure if something was written beyond it.
+  std::vector<std::byte> read() const {
+    std::vector<std::byte> bytes(bytes_ + guard);
+    device_.download(bytes.data(), data(), bytes.size());
+    const auto end = bytes.begin() + static_cast<std::ptrdiff_t>(bytes_);
+    EXPECT_TRUE(std::all_of(end, bytes.end(), [](std::byte b) { return b == std::byte{0xFF}; }))
+        << "written out of bounds";
+    bytes.resize(bytes_);
+    return bytes;
   }
 
  private:
   static constexpr std::size_t guard = 256;
   Device& device_;
-  std::size_t bytes_;
+  std::size_t bytes_, offset_;
   void* data_;
 };
 
 // Launches the kernel of `op` on these inputs and returns the bytes of each output. An output that
-// aliases an input has its memory, as at run time.
+// aliases an input has its memory, as at run time. Operands and results begin `offset` elements
+// after an aligned address.
 inline std::vector<std::vector<std::byte>> run_kernel(Device& device, const Op& op, Types in,
                                                       Types out, const std::vector<Reals>& inputs,
-                                                      const KernelChoice& choice = {}) {
+                                                      const KernelChoice& choice = {},
+                                                      std::size_t offset = 0) {
   const PreparedKernel prepared = device.prepare(op, in, out, choice);
   std::vector<std::unique_ptr<PoisonedMemory>> memory;
   std::vector<const void*> in_pointers;
   std::vector<void*> out_pointers;
   std::vector<bool> may_change(in.size(), false);
+  struct Place {
+    std::size_t block, offset;
+  };
+  std::vector<Place> places;  // of the outputs
   for (std::size_t i = 0; i < in.size(); ++i) {
-    memory.push_back(std::make_unique<PoisonedMemory>(device, in[i].bytes()));
-    std::ranges::copy(encode(inputs[i], in[i].dtype), memory.back()->bytes().begin());
+    memory.push_back(
+        std::make_unique<PoisonedMemory>(device, in[i].bytes(), offset * size_of(in[i].dtype)));
+    memory.back()->write(encode(inputs[i], in[i].dtype));
     in_pointers.push_back(memory.back()->data());
   }
   for (std::uint32_t o = 0; o < out.size(); ++o) {
     if (const auto alias = aliased_input(op, o, in)) {
-      const auto offset = static_cast<std::size_t>(alias->offset_elements) * size_of(out[o].dtype);
-      EXPECT_LE(offset + out[o].bytes(), in[alias->input].bytes());
+      const auto begin = static_cast<std::size_t>(alias->offset_elements) * size_of(out[o].dtype);
+      EXPECT_LE(begin + out[o].bytes(), in[alias->input].bytes());
       may_change[alias->input] = true;
-      out_pointers.push_back(memory[alias->input]->bytes().data() + offset);
+      places.push_back({alias->input, begin});
     } else {
-      memory.push_back(std::make_unique<PoisonedMemory>(device, out[o].bytes()));
-      out_pointers.push_back(memory.back()->data());
+      places.push_back({memory.size(), 0});
+      memory.push_back(
+          std::make_unique<PoisonedMemory>(device, out[o].bytes(), offset * size_of(out[o].dtype)));
     }
+    out_pointers.push_back(memory[places[o].block]->data() + places[o].offset);
   }
   memory.push_back(std::make_unique<PoisonedMemory>(device, prepared.workspace));
   if (prepared.kernel)
@@ -140,15 +162,16 @@ inline std::vector<std::vector<std::byte>> run_kernel(Device& device, const Op& 
         {.inputs = in_pointers, .outputs = out_pointers, .workspace = memory.back()->data()});
   device.synchronize();
 
-  for (const auto& block : memory) EXPECT_TRUE(block->guard_intact()) << "written out of bounds";
-  for (std::size_t i = 0; i < in.size(); ++i) {
-    const bool intact = std::ranges::equal(encode(inputs[i], in[i].dtype), memory[i]->bytes());
-    EXPECT_TRUE(intact || may_change[i]) << "operand " << i << " was overwritten";
-  }
+  std::vector<std::vector<std::byte>> contents;
+  for (const auto& block : memory) contents.push_back(block->read());
+  for (std::size_t i = 0; i < in.size(); ++i)
+    EXPECT_TRUE(may_change[i] || contents[i] == encode(inputs[i], in[i].dtype))
+        << "operand " << i << " was overwritten";
   std::vector<std::vector<std::byte>> results;
   for (std::size_t o = 0; o < out.size(); ++o) {
-    const auto* bytes = static_cast<const std::byte*>(out_pointers[o]);
-    results.emplace_back(bytes, bytes + out[o].bytes());
+    const auto begin =
+        contents[places[o].block].begin() + static_cast<std::ptrdiff_t>(places[o].offset);
+    results.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(out[o].bytes()));
   }
   return results;
 }

@@ -72,6 +72,8 @@ TEST(ShapeErrors, Products) {
               AllOf(HasSubstr("matmul"), HasSubstr("f32[2, 3]"), HasSubstr("f32[4, 5]")));
   EXPECT_THAT(message_of(MatMul{}, {f32({2, 2, 3}), f32({5, 3, 4})}),
               AllOf(HasSubstr("matmul"), HasSubstr("f32[2, 2, 3]"), HasSubstr("f32[5, 3, 4]")));
+  EXPECT_THAT(message_of(MatMul{.out = DType::bf16}, {f32({2, 3}), f32({3, 2})}),
+              HasSubstr("in their dtype or in f32, not in bf16"));
 }
 
 TEST(ShapeErrors, NormWeights) {
@@ -98,8 +100,10 @@ TEST(ShapeErrors, FusedOperators) {
   EXPECT_THAT(message_of(AdamWAll{}, std::vector<TensorType>(4, f32({3}))),
               AllOf(HasSubstr("adamw_all"), HasSubstr("4 for each parameter")));
   EXPECT_THAT(
-      message_of(AdamWAll{.bf16_copies = {true, true}}, std::vector<TensorType>(5, f32({3}))),
+      message_of(AdamWAll{.bf16_copies = {false, false}}, std::vector<TensorType>(5, f32({3}))),
       HasSubstr("2 parameters of 1"));
+  EXPECT_THAT(message_of(AdamWAll{.bf16_copies = {true}}, std::vector<TensorType>(6, f32({3}))),
+              AllOf(HasSubstr("adamw_all"), HasSubstr("operand 5"), HasSubstr("bf16[3]")));
 }
 
 TEST(ShapeErrors, PointwisePrograms) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <string>
@@ -80,10 +81,10 @@ TEST(LlamaPasses, LeaveTheseKernels) {
   v3["attention"] = v3["attention_grad"] = 4;
   v3["matmul"] = v2["matmul"] - 4 * 6;  // scores and weighted values, and the gradients of both
   Kernels v4 = v3;                      // which computes again, for the backward pass
-  v4["attention"] = v4["swiglu"] = 8;
+  v4["attention"] = 8;
   v4["rms_norm"] = 10;
   const std::array expected{v1, v2, v3, v4};
-  const std::array totals{293, 148, 92, 109};
+  const std::array totals{293, 148, 92, 105};
   for (std::size_t i = 0; i < expected.size(); ++i) {
     SCOPED_TRACE(names[i]);
     const Kernels kernels = kernels_of_step(default_options(names[i]));
@@ -190,12 +191,15 @@ TEST(LlamaMemory, GrowsLinearlyWithTheSequenceWithoutScores) {
       // The line through the first and the last point goes through all others, but for what
       // products take to work in, which v4 has on its peak.
       const double tolerance = version == std::string("v4") ? 0.05 : 0.01;
-      const double first = peak(large_options(version, 64, "none", dtype));
-      const double slope =
-          (peak(large_options(version, 2048, "none", dtype)) - first) / (2048 - 64);
+      // In bf16 short sequences have their peak where all gradients are, beside all weights.
+      const std::int64_t shortest = dtype == std::string("bf16") ? 256 : 64;
+      const double first = peak(large_options(version, shortest, "none", dtype));
+      const double slope = (peak(large_options(version, 2048, "none", dtype)) - first) /
+                           static_cast<double>(2048 - shortest);
       EXPECT_GT(slope, 0);
       for (const std::int64_t seq : {128, 256, 512, 1024}) {
-        const double line = first + slope * static_cast<double>(seq - 64);
+        if (seq <= shortest) continue;
+        const double line = first + slope * static_cast<double>(seq - shortest);
         EXPECT_NEAR(peak(large_options(version, seq, "none", dtype)) / line, 1, tolerance)
             << version << " " << dtype << " " << seq;
       }
@@ -222,8 +226,30 @@ TEST(LlamaMemory, FallsFromVersionToVersionAndWithRecomputation) {
     }
   }
   const double v1 = peak(large_options("v1", 512));
-  EXPECT_LT(peak(large_options("v4", 512)), 0.75 * v1);
+  EXPECT_LT(peak(large_options("v4", 512)), 0.5 * v1);
   EXPECT_LT(peak(large_options("v4", 512, "block")), 0.35 * v1);
+}
+
+int casts_in(const TrainOptions& options, Phase phase) {
+  Graph graph;
+  build_training(graph, options);
+  return static_cast<int>(std::ranges::count_if(graph.nodes(), [&](const Node& node) {
+    return node.phase == phase && std::holds_alternative<Cast>(node.op->variant());
+  }));
+}
+
+TEST(LlamaInBf16, ConvertsNoWeightAndNoGradientOfOne) {
+  const TrainOptions v1 = default_options("v1", "none", "bf16");
+  EXPECT_GT(casts_in(v1, Phase::forward), 29);
+  EXPECT_GT(casts_in(v1, Phase::backward), 29);
+  for (const char* version : {"v2", "v3", "v4"})
+    for (const char* recompute : {"none", "block"})
+      for (const bool tied : {false, true}) {
+        TrainOptions options = default_options(version, recompute, "bf16");
+        options.tie_embeddings = tied;
+        EXPECT_EQ(casts_in(options, Phase::forward), 0) << version << recompute << tied;
+        EXPECT_EQ(casts_in(options, Phase::backward), 0) << version << recompute << tied;
+      }
 }
 
 }  // namespace

@@ -142,19 +142,59 @@ TEST_F(VersionRuns, RecomputationGivesTheSameBits) {
 
 TEST_F(VersionRuns, ACheckpointGoesThroughEveryVersionUnchanged) {
   CpuDevice device(2);
-  for (const char* writer : names) {
-    run(small_options(writer));
-    const Tensors written = tensors_in(path);
-    ASSERT_EQ(written.size(), 3u * 21u);  // parameters and two moments of each
-    for (const char* reader : names) {
-      SCOPED_TRACE(fmt::format("written by {}, read by {}", writer, reader));
-      Trainer trainer(small_options(reader), device);
-      trainer.resume(path);
-      EXPECT_EQ(trainer.steps_done(), 3);
-      trainer.save(directory_.path / "again");
-      EXPECT_TRUE(tensors_in(directory_.path / "again") == written);
+  for (const char* dtype : dtypes)
+    for (const char* writer : names) {
+      run(small_options(writer, dtype));
+      const Tensors written = tensors_in(path);
+      ASSERT_EQ(written.size(), 3u * 21u);  // parameters and two moments of each
+      for (const char* reader : names) {
+        SCOPED_TRACE(fmt::format("written by {}, read by {}, {}", writer, reader, dtype));
+        Trainer trainer(small_options(reader, dtype), device);
+        trainer.resume(path);
+        EXPECT_EQ(trainer.steps_done(), 3);
+        trainer.save(directory_.path / "again");
+        EXPECT_TRUE(tensors_in(directory_.path / "again") == written);
+      }
     }
+}
+
+// How many weights a trainer keeps rounded to bf16 as well, each of which has to be what it rounds.
+int rounded_weights(Trainer& trainer) {
+  Graph& graph = trainer.graph();
+  int count = 0;
+  for (ValueId id = 0; id < graph.value_count(); ++id) {
+    const ValueId original = graph.info(id).copy_of;
+    if (original == no_value) continue;
+    ++count;
+    std::vector<float> wanted = trainer.executor().read_floats(graph.value(original));
+    for (float& x : wanted) x = static_cast<float>(BFloat16(x));
+    EXPECT_EQ(trainer.executor().read_floats(graph.value(id)), wanted) << graph.info(id).name;
   }
+  return count;
+}
+
+TEST_F(VersionRuns, KeepRoundedWeightsThatAreTheirWeights) {
+  CpuDevice device(2);
+  for (const char* version : names)
+    for (const bool tied : {false, true})
+      for (const int accumulation : {1, 2}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", version, tied, accumulation));
+        TrainOptions options = small_options(version, "bf16");
+        options.tie_embeddings = tied;
+        options.gradient_accumulation_steps = accumulation;
+        // Queries, keys and values, output, gate and up, down of each layer, and of the model.
+        const int expected = version == names[0] ? 0 : 2 * 4 + 1;
+        Trainer trainer(options, device);
+        EXPECT_EQ(rounded_weights(trainer), expected) << "initialised";
+        trainer.step();
+        EXPECT_EQ(rounded_weights(trainer), expected) << "updated";
+        trainer.save(path);
+        const double before = trainer.evaluate(1);
+        trainer.step();
+        trainer.resume(path);
+        EXPECT_EQ(rounded_weights(trainer), expected) << "restored";
+        EXPECT_EQ(trainer.evaluate(1), before);
+      }
 }
 
 TEST_F(VersionRuns, ResumingInAnotherVersionContinuesTheCurve) {
