@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ridge/analyze/plan.h"
 #include "ridge/base/error.h"
 
 namespace ridge {
@@ -27,6 +28,24 @@ std::vector<double> TimedRun::by_round(double StepReport::*field) const {
   return medians;
 }
 
+namespace {
+
+void add_round(const TrainOptions& options, Device& device, const Rounds& rounds,
+               const TurnTaking& hooks, const std::function<void()>& progress,
+               const std::function<void(Trainer&)>& after, TimedRun& timed) {
+  Trainer trainer(options, device, {.tuning = hooks.tuning});
+  std::vector<StepReport>& steps = timed.rounds.emplace_back();
+  for (std::int64_t step = 0; step < rounds.warmup + rounds.steps; ++step) {
+    const StepReport report = trainer.step();
+    if (step >= rounds.warmup) steps.push_back(report);
+    progress();
+  }
+  timed.peak_bytes = std::max(timed.peak_bytes, trainer.executor().memory().peak_live);
+  after(trainer);
+}
+
+}  // namespace
+
 std::vector<TimedRun> time_in_turn(const std::vector<TrainOptions>& runs, Device& device,
                                    const Rounds& rounds, const TurnTaking& hooks) {
   std::vector<TimedRun> timed(runs.size());
@@ -35,15 +54,17 @@ std::vector<TimedRun> time_in_turn(const std::vector<TrainOptions>& runs, Device
   for (std::int64_t round = 0; round < rounds.rounds; ++round)
     for (std::size_t turn = 0; turn < runs.size(); ++turn) {
       const std::size_t r = round % 2 == 0 ? turn : runs.size() - 1 - turn;
-      Trainer trainer(runs[r], device, {.tuning = hooks.tuning});
-      std::vector<StepReport>& steps = timed[r].rounds.emplace_back();
-      for (std::int64_t step = 0; step < rounds.warmup + rounds.steps; ++step) {
-        const StepReport report = trainer.step();
-        if (step >= rounds.warmup) steps.push_back(report);
+      const auto progress = [&] {
         if (hooks.progress) hooks.progress(++done, all);
+      };
+      const auto after = [&](Trainer& trainer) {
+        if (hooks.after) hooks.after(r, trainer);
+      };
+      try {
+        add_round(runs[r], device, rounds, hooks, progress, after, timed[r]);
+      } catch (const OutOfMemoryError& error) {
+        throw OutOfMemoryError("{}; {}", error.what(), batch_advice(runs[r], device));
       }
-      timed[r].peak_bytes = std::max(timed[r].peak_bytes, trainer.executor().memory().peak_live);
-      if (hooks.after) hooks.after(r, trainer);
     }
   return timed;
 }

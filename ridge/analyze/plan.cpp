@@ -11,6 +11,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/units.h"
 #include "ridge/ops/op.h"
+#include "ridge/plan/arena.h"
 #include "ridge/plan/lifetimes.h"
 
 namespace ridge {
@@ -45,8 +46,8 @@ StepCost checked_cost(const Graph& graph, std::int64_t accumulation) {
   return cost_of_step(graph, accumulation);
 }
 
-// The peak at a batch size; nothing if that is refused as absurd.
-std::optional<std::size_t> peak_at(TrainOptions options, Device& device, std::int64_t batch) {
+// What is taken of the device at a batch size; nothing if that is refused as absurd.
+std::optional<std::size_t> need_at(TrainOptions options, Device& device, std::int64_t batch) {
   options.batch_size = batch;
   try {
     options.resolve();
@@ -55,8 +56,11 @@ std::optional<std::size_t> peak_at(TrainOptions options, Device& device, std::in
   }
   Graph graph;
   build_training(graph, options);
-  return predict_memory(graph, kernel_needs(graph, device, kernels_of(options.schedule())))
-      .peak_bytes;
+  const Schedule schedule = options.schedule();
+  const KernelNeeds needs = kernel_needs(graph, device, kernels_of(schedule));
+  if (schedule.has(planned_memory))
+    return plan_arena(graph, lifetimes_of(graph), needs.workspace).bytes;
+  return predict_memory(graph, needs).peak_bytes;
 }
 
 }  // namespace
@@ -120,7 +124,7 @@ TrainingPlan plan_training(const TrainOptions& options, Device& device, const Ro
 }
 
 BatchLimit largest_batch(const TrainOptions& options, Device& device, std::size_t budget) {
-  const std::size_t least = peak_at(options, device, 1).value();
+  const std::size_t least = need_at(options, device, 1).value();
   if (least > budget)
     throw OutOfMemoryError(
         "not even a batch of 1 fits in {}: it needs {}; use a smaller model or sequence",
@@ -131,7 +135,7 @@ BatchLimit largest_batch(const TrainOptions& options, Device& device, std::size_
   for (std::int64_t step = 1; too_many - limit.batch_size != 1;) {
     const std::int64_t batch =
         too_many == 0 ? limit.batch_size + step : std::midpoint(limit.batch_size, too_many);
-    const std::optional<std::size_t> peak = peak_at(options, device, batch);
+    const std::optional<std::size_t> peak = need_at(options, device, batch);
     if (peak && *peak <= budget) {
       limit.batch_size = batch;
       limit.peak_bytes = *peak;
@@ -142,6 +146,25 @@ BatchLimit largest_batch(const TrainOptions& options, Device& device, std::size_
     }
   }
   return limit;
+}
+
+std::string batch_advice(const TrainOptions& options, Device& device) {
+  try {
+    const std::size_t available = device.available_memory();
+    // Not for tensors: the code of kernels and what libraries allocate and, where memory is not
+    // planned, what lies free between tensors in pieces too small for the next.
+    const std::size_t reserve = available / (options.schedule().has(planned_memory) ? 32 : 4);
+    const BatchLimit limit = largest_batch(options, device, available - reserve);
+    if (limit.batch_size < options.batch_size)
+      return fmt::format("--batch-size {} would fit in the {} that are left", limit.batch_size,
+                         format_bytes(available));
+    return fmt::format(
+        "by its plan --batch-size {} fits in the {} that are left now: what was missing was held "
+        "by other programs, or in pieces",
+        options.batch_size, format_bytes(available));
+  } catch (const Error& error) {
+    return error.what();
+  }
 }
 
 std::size_t parse_bytes(std::string_view text) {

@@ -59,8 +59,14 @@ struct BatchLimit {
   std::optional<std::size_t> next_peak_bytes;
 };
 
-// OutOfMemoryError if not even one sequence fits.
+// OutOfMemoryError if not even one sequence fits. Where memory is planned, the peaks are the sizes
+// of the whole arena.
 BatchLimit largest_batch(const TrainOptions& options, Device& device, std::size_t budget);
+
+// For whom a device had not memory enough, and who has given back what it took: "--batch-size 12
+// would fit in the 79.10 GiB that are left", or that no batch would. It is not the largest that may
+// fit: a part is left to what no plan knows.
+std::string batch_advice(const TrainOptions& options, Device& device);
 
 // "16GB" (10^9 bytes), "1.5 GiB" (2^30), "4096"; UsageError for anything else.
 std::size_t parse_bytes(std::string_view text);

@@ -229,12 +229,16 @@ Verdict verify(const Reference& reference, const VerifiedSchedule& schedule, DTy
   Verdict verdict{
       .configuration = describe(options), .schedule = schedule.name, .dtype = options.dtype};
   Trainer trainer(options, device, {.rewrite = sabotage});
-  StepReader reader(trainer);
-  std::vector<double> losses{trainer.step().loss};
+  std::vector<double> losses;
+  {
+    StepReader reader(trainer);
+    losses.push_back(trainer.step().loss);
+    verdict.logits_error = relative_error(reader.logits, reference.logits);
+    compare_gradients(reference, reader, verdict);
+  }
   verdict.loss_error =
       infinite_if_nan(std::abs(losses[0] - reference.loss) / std::abs(reference.loss));
-  verdict.logits_error = relative_error(reader.logits, reference.logits);
-  compare_gradients(reference, reader, verdict);
+  // The further steps run unobserved, as in training: prepared or captured where the schedule is.
   while (losses.size() < curve.size()) losses.push_back(trainer.step().loss);
   verdict.curve_error = curve_difference(losses, curve);
   verdict.failure = failure_of(verdict, tolerance_of(dtype));

@@ -13,6 +13,7 @@ void note(int signal) { noted = signal; }
 }  // namespace
 
 void note_interrupts() {
+  noted = 0;
   struct sigaction action {};
   action.sa_handler = note;
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);

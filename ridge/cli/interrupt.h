@@ -6,7 +6,7 @@ namespace ridge {
 // one of the same kind ends it at once.
 void note_interrupts();
 
-// The signal that came, or 0.
+// The signal that came since, or 0.
 int interrupt_noted();
 
 }  // namespace ridge

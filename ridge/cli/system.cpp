@@ -9,6 +9,9 @@
 
 #include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
+#ifdef RIDGE_HAS_CUDA
+#include "ridge/gpu/device.h"
+#endif
 
 namespace ridge {
 namespace {
@@ -39,9 +42,22 @@ std::int64_t threads_of(const TrainOptions& options) {
 
 }  // namespace
 
+bool has_gpu() {
+#ifdef RIDGE_HAS_CUDA
+  return gpu_count() > 0;
+#else
+  return false;
+#endif
+}
+
 std::unique_ptr<Device> open_device(const TrainOptions& options) {
-  if (options.device == "cuda")
+  if (options.device == "cuda" || (options.device == "auto" && has_gpu())) {
+#ifdef RIDGE_HAS_CUDA
+    return open_gpu({.deterministic = options.deterministic});
+#else
     throw DeviceError("--device cuda: this build of Ridge has no GPU code; use --device cpu");
+#endif
+  }
   return std::make_unique<CpuDevice>(static_cast<int>(threads_of(options)));
 }
 

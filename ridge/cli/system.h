@@ -11,6 +11,9 @@
 
 namespace ridge {
 
+// Whether --device auto means a GPU: this build can use one, and one is there.
+bool has_gpu();
+
 // The device that options.device names. DeviceError if this build or this machine has none.
 std::unique_ptr<Device> open_device(const TrainOptions& options);
 

@@ -2,10 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
 
+#include "ridge/analyze/plan.h"
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/units.h"
@@ -94,33 +96,63 @@ class Run {
         profiling_(profiling),
         last_words_(last_words) {}
 
+  // A device that fails ends the run; fault() has what it said.
   RunRecord finish() {
     const auto start = Clock::now();
-    while (record_.outcome == Outcome::completed && trainer_.steps_done() < options_.num_steps) {
-      if (interrupt_noted() != 0) {
-        record_.outcome = Outcome::interrupted;
-        break;
-      }
-      step();
-      show_progress(start);
+    try {
+      take_steps(start);
+      if (record_.outcome != Outcome::diverged) last_words_.attempt([this] { save(); });
+    } catch (const OutOfMemoryError& error) {
+      give_up(error);
+    } catch (const DeviceError& error) {
+      give_up(error);
     }
-    if (record_.outcome != Outcome::diverged) last_words_.attempt([this] { save(); });
     record_.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     record_.tensor_allocations = trainer_.executor().memory().allocations;
     record_.peak_resident_bytes = peak_resident_bytes();
     return std::move(record_);
   }
 
+  std::exception_ptr fault() const { return fault_; }
+
  private:
-  bool due(std::int64_t interval) const {
-    return interval > 0 && trainer_.steps_done() % interval == 0;
+  void take_steps(Clock::time_point start) {
+    while (record_.outcome == Outcome::completed && trainer_.steps_done() < options_.num_steps) {
+      if (interrupt_noted() != 0 && trainer_.steps_in_flight() == 0) {
+        record_.outcome = Outcome::interrupted;
+        return;
+      }
+      step();
+      show_progress(start);
+    }
+  }
+
+  // What is on the device is lost, or in the middle of a step; what was saved before stays.
+  template <class Fault>
+  void give_up(const Fault& fault) {
+    record_.outcome = Outcome::failed;
+    const std::string rest =
+        written_step_ > 0
+            ? fmt::format("the checkpoint of step {} is intact: go on with --resume {}",
+                          written_step_, checkpoint_path(options_).string())
+        : options_.resume.empty()
+            ? std::string("nothing was saved: --save-every makes checkpoints")
+            : fmt::format("nothing was saved since {}, which is intact", options_.resume);
+    fault_ = std::make_exception_ptr(Fault("{}; {}", fault.what(), rest));
+  }
+
+  bool due(std::int64_t interval) const { return due(interval, trainer_.steps_done()); }
+  static bool due(std::int64_t interval, std::int64_t step) {
+    return interval > 0 && step % interval == 0;
   }
   bool is_last() const { return trainer_.steps_done() == options_.num_steps; }
 
   void step() {
     trainer_.executor().reset_peak_memory();
     profiling_.before_step();
-    const StepReport report = trainer_.step();
+    if (trainer_.steps_in_flight() == 0) trainer_.begin_step();
+    if (may_run_ahead()) trainer_.begin_step();
+    const StepReport report = trainer_.finish_step();
     profiling_.after_step(report);
     const std::size_t peak = trainer_.executor().memory().peak_live;
     note_peak();
@@ -135,6 +167,16 @@ class Run {
     if (due(options_.save_every) && !is_last()) save();  // finish() saves the last
   }
 
+  // Whether the step after the one in flight may begin before that one is finished: a device that
+  // works while the host waits need not stand still between them. Nothing may be due between the
+  // two that looks at the model.
+  bool may_run_ahead() const {
+    const std::int64_t step = trainer_.steps_done() + 1;
+    return trainer_.executor().device().asynchronous() && !options_.profiling() &&
+           step < options_.num_steps && interrupt_noted() == 0 && !due(options_.eval_every, step) &&
+           !due(options_.save_every, step);
+  }
+
   void evaluate() {
     record_.validation.push_back({trainer_.steps_done(), trainer_.evaluate(options_.eval_batches)});
     note_peak();
@@ -147,6 +189,7 @@ class Run {
     if (saved_step_ == trainer_.steps_done()) return;
     saved_step_ = trainer_.steps_done();
     trainer_.save(checkpoint_path(options_));
+    written_step_ = saved_step_;
     terminal_.line(
         fmt::format("Saved {} at step {}", checkpoint_path(options_).string(), saved_step_));
   }
@@ -170,7 +213,8 @@ class Run {
   RunRecord record_;
   ProfilingSession& profiling_;
   LastWords& last_words_;
-  std::int64_t saved_step_ = 0;
+  std::int64_t saved_step_ = 0, written_step_ = 0;  // the last to be saved; the last that was
+  std::exception_ptr fault_;
 };
 
 void print_tuning(Terminal& terminal, const Autotuner& tuner) {
@@ -216,9 +260,7 @@ void report(Terminal& terminal, Trainer& trainer, const RunRecord& record, LastW
       record.steps.back().loss, record.steps.back().step);
 }
 
-}  // namespace
-
-int train(const TrainOptions& options, Device& device, const TrainerHooks& hooks) {
+int run(const TrainOptions& options, Device& device, const TrainerHooks& hooks) {
   Terminal terminal;
   const auto start = Clock::now();
   terminal.busy(fmt::format("Initializing {} parameters...",
@@ -240,14 +282,27 @@ int train(const TrainOptions& options, Device& device, const TrainerHooks& hooks
 
   ProfilingSession profiling(trainer, terminal);
   LastWords last_words;
-  RunRecord record = Run(trainer, terminal, profiling, last_words).finish();
+  Run steps(trainer, terminal, profiling, last_words);
+  RunRecord record = steps.finish();
   record.cost = cost;
   if (record.outcome == Outcome::interrupted) terminal.line("Interrupted");
+  if (record.outcome == Outcome::failed) terminal.line("The device failed");
   report(terminal, trainer, record, last_words);
+  if (steps.fault()) std::rethrow_exception(steps.fault());
   last_words.attempt([&] { profiling.finish(terminal); });
   if (record.outcome == Outcome::diverged) refuse_divergence(record);
   last_words.throw_fault();
   return record.outcome == Outcome::interrupted ? 128 + interrupt_noted() : 0;
+}
+
+}  // namespace
+
+int train(const TrainOptions& options, Device& device, const TrainerHooks& hooks) {
+  try {
+    return run(options, device, hooks);
+  } catch (const OutOfMemoryError& error) {  // by now the device has all memory back
+    throw OutOfMemoryError("{}; {}", error.what(), batch_advice(options, device));
+  }
 }
 
 namespace {

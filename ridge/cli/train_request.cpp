@@ -6,6 +6,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
+#include "ridge/cli/system.h"
 #include "ridge/train/checkpoint.h"
 #include "ridge/train/hf.h"
 
@@ -49,6 +50,7 @@ TrainOptions TrainRequest::options(const TrainOptions& defaults) const {
   }
   if (!options.init_from.empty()) apply_hf_config(options, options.init_from, flags_.given());
   options.resolve();
+  if (options.device == "auto" && has_gpu()) options.device = "cuda";
   return options;
 }
 

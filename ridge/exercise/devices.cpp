@@ -76,22 +76,40 @@ PreparedKernel QueuedDevice::prepare(const Op& op, Types in, Types out,
 }
 
 void QueuedDevice::deallocate(void* memory, std::size_t bytes) {
-  wait();
+  drain();
   WrappedDevice::deallocate(memory, bytes);
 }
 
 void QueuedDevice::upload(void* device, const void* host, std::size_t bytes) {
-  wait();
+  drain();
   WrappedDevice::upload(device, host, bytes);
 }
 
 void QueuedDevice::download(void* host, const void* device, std::size_t bytes) {
-  wait();
+  drain();
   WrappedDevice::download(host, device, bytes);
 }
 
+void QueuedDevice::clear(void* device, std::size_t bytes) {
+  drain();
+  WrappedDevice::clear(device, bytes);
+}
+
+void QueuedDevice::download_later(void* host, const void* device, std::size_t bytes) {
+  download(host, device, bytes);
+}
+
+void QueuedDevice::mark(std::size_t slot) {
+  if (marks_.size() <= slot) marks_.resize(slot + 1);
+  marks_[slot] = Clock::now() - waited_;
+}
+
+double QueuedDevice::seconds_between(std::size_t from, std::size_t to) const {
+  return std::chrono::duration<double>(marks_.at(to) - marks_.at(from)).count();
+}
+
 void QueuedDevice::synchronize() {
-  wait();
+  drain();
   WrappedDevice::synchronize();
 }
 
@@ -103,7 +121,7 @@ void QueuedDevice::enqueue(Task task) {
   changed_.notify_all();
 }
 
-void QueuedDevice::wait() {
+void QueuedDevice::drain() {
   const auto begin = Clock::now();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return tasks_.empty(); });

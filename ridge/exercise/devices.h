@@ -38,7 +38,19 @@ class WrappedDevice : public Device {
   void download(void* host, const void* device, std::size_t bytes) override {
     inner_.download(host, device, bytes);
   }
+  void clear(void* device, std::size_t bytes) override { inner_.clear(device, bytes); }
   void synchronize() override { inner_.synchronize(); }
+  bool asynchronous() const override { return inner_.asynchronous(); }
+  void download_later(void* host, const void* device, std::size_t bytes) override {
+    inner_.download_later(host, device, bytes);
+  }
+  void* allocate_host(std::size_t bytes) override { return inner_.allocate_host(bytes); }
+  void deallocate_host(void* memory) override { inner_.deallocate_host(memory); }
+  void mark(std::size_t slot) override { inner_.mark(slot); }
+  void wait(std::size_t slot) override { inner_.wait(slot); }
+  double seconds_between(std::size_t from, std::size_t to) const override {
+    return inner_.seconds_between(from, to);
+  }
 
  private:
   Device& inner_;
@@ -70,17 +82,23 @@ class QueuedDevice final : public WrappedDevice {
   void deallocate(void* memory, std::size_t bytes) override;
   void upload(void* device, const void* host, std::size_t bytes) override;
   void download(void* host, const void* device, std::size_t bytes) override;
+  void clear(void* device, std::size_t bytes) override;
+  void download_later(void* host, const void* device, std::size_t bytes) override;
   void synchronize() override;
+  bool asynchronous() const override { return true; }
+  void wait(std::size_t) override { drain(); }
 
-  // The time, of a clock that stands while the caller waits for the kernels.
-  Clock::time_point now_without_waiting() const { return Clock::now() - waited_; }
+  // Marks are not points in the order of the kernels, as they should be, but times of the launching
+  // thread, on a clock that stands while it waits.
+  void mark(std::size_t slot) override;
+  double seconds_between(std::size_t from, std::size_t to) const override;
   Clock::duration waited() const { return waited_; }
 
  private:
   using Task = std::function<void()>;
 
   void enqueue(Task task);
-  void wait();
+  void drain();
   void work();
 
   std::mutex mutex_;
@@ -88,6 +106,7 @@ class QueuedDevice final : public WrappedDevice {
   std::deque<Task> tasks_;  // the first may be running
   bool stop_ = false;
   Clock::duration waited_{};
+  std::vector<Clock::time_point> marks_;
   std::thread worker_;
 };
 

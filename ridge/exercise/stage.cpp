@@ -25,9 +25,7 @@ Defect strided_layout(const TrainOptions& options, Device&) {
 }
 
 Defect early_stopwatch(const TrainOptions&, Device& device) {
-  auto queued = std::make_unique<QueuedDevice>(device);
-  const auto clock = [&queue = *queued] { return queue.now_without_waiting(); };
-  return {.hooks = {.clock = clock}, .device = std::move(queued)};
+  return {.device = std::make_unique<QueuedDevice>(device)};
 }
 
 Defect naive_product(const TrainOptions& options, Device& device) {

@@ -53,6 +53,11 @@ Order by_size(std::span<const Tenant> tenants) {
   return order;
 }
 
+// How long small tenants stay where kernels may run at the same time: about one block's backward
+// pass. What is larger belongs to kernels that fill a device by themselves.
+constexpr NodeId linger = 24;
+constexpr std::size_t small_tenant = std::size_t{16} << 20;
+
 }  // namespace
 
 std::size_t most_live_bytes(std::span<const Tenant> tenants) {
@@ -94,14 +99,17 @@ Placement place(std::span<const Tenant> tenants) {
 }
 
 ArenaPlan plan_arena(const Graph& graph, const Lifetimes& lifetimes,
-                     std::span<const std::size_t> workspace) {
+                     std::span<const std::size_t> workspace, const ArenaNeeds& needs) {
   const auto nodes = static_cast<NodeId>(graph.nodes().size());
+  const auto aligned = [&](std::size_t bytes) {
+    return (bytes + needs.alignment - 1) / needs.alignment * needs.alignment;
+  };
   ArenaPlan plan{.storage = std::vector<std::size_t>(graph.value_count(), 0),
                  .workspace = std::vector<std::size_t>(nodes, 0)};
   for (ValueId id = 0; id < graph.value_count(); ++id)
     if (graph.info(id).persistent && lifetimes.storage[id] == id) {
       plan.storage[id] = plan.bytes;
-      plan.bytes += lifetimes.bytes[id];
+      plan.bytes += aligned(lifetimes.bytes[id]);
     }
 
   std::vector<Tenant> tenants;
@@ -110,16 +118,18 @@ ArenaPlan plan_arena(const Graph& graph, const Lifetimes& lifetimes,
   for (NodeId n = 0; n < nodes; ++n) {
     for (const ValueId id : lifetimes.born[n]) {
       tenant_of[id] = tenants.size();
-      tenants.push_back({lifetimes.bytes[id], n, nodes - 1});
+      tenants.push_back({aligned(lifetimes.bytes[id]), n, nodes - 1});
       places.push_back(&plan.storage[id]);
     }
     if (workspace[n] > 0) {
-      tenants.push_back(
-          {(workspace[n] + tensor_alignment - 1) / tensor_alignment * tensor_alignment, n, n});
+      tenants.push_back({aligned(workspace[n]), n, n});
       places.push_back(&plan.workspace[n]);
     }
     for (const ValueId id : lifetimes.dead[n]) tenants[tenant_of[id]].died = n;
   }
+  if (needs.concurrent)
+    for (Tenant& tenant : tenants)
+      if (tenant.bytes <= small_tenant) tenant.died = std::min(nodes - 1, tenant.died + linger);
   const Placement placement = place(tenants);
   for (std::size_t t = 0; t < tenants.size(); ++t) *places[t] = plan.bytes + placement.offset[t];
   plan.bytes += placement.bytes;

@@ -40,8 +40,17 @@ struct ArenaPlan {
   std::size_t bytes = 0;
 };
 
+// What is asked of the places in an arena.
+struct ArenaNeeds {
+  // In bytes; a multiple of tensor_alignment.
+  std::size_t alignment = tensor_alignment;
+  // Small tenants stay for some nodes after their last use, so that kernels which do not depend on
+  // each other do not wait for each other's memory either.
+  bool concurrent = false;
+};
+
 // `workspace` is by node, in bytes. The graph runs in its order; kept values live until its end.
 ArenaPlan plan_arena(const Graph& graph, const Lifetimes& lifetimes,
-                     std::span<const std::size_t> workspace);
+                     std::span<const std::size_t> workspace, const ArenaNeeds& needs = {});
 
 }  // namespace ridge

@@ -1,6 +1,10 @@
 #include "ridge/plan/memory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "ridge/base/units.h"
 
 namespace ridge {
 namespace {
@@ -34,6 +38,21 @@ std::size_t& TensorBytes::of(Role role) {
 
 std::size_t TensorBytes::total() const {
   return inputs + parameters + gradients + optimizer_state + activations + workspace;
+}
+
+std::string to_string(const TensorBytes& bytes) {
+  std::string list;
+  const auto add = [&](std::string_view name, std::size_t part) {
+    if (part > 0)
+      list += fmt::format("{}{} {}", list.empty() ? "" : ", ", name, format_bytes(part));
+  };
+  add("parameters", bytes.parameters);
+  add("gradients", bytes.gradients);
+  add("optimizer state", bytes.optimizer_state);
+  add("activations", bytes.activations);
+  add("workspace", bytes.workspace);
+  add("inputs", bytes.inputs);
+  return list.empty() ? "none" : list;
 }
 
 MemoryPlan plan_memory(const Graph& graph, const Lifetimes& lifetimes,

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 
 #include "ridge/graph/graph.h"
 #include "ridge/plan/lifetimes.h"
@@ -21,6 +22,9 @@ struct TensorBytes {
   std::size_t total() const;
   bool operator==(const TensorBytes&) const = default;
 };
+
+// "parameters 1.50 GiB, activations 2.00 GiB": what there is of each.
+std::string to_string(const TensorBytes& bytes);
 
 struct MemoryPlan {
   std::size_t peak_bytes = 0;

@@ -21,13 +21,20 @@ CachingAllocator::~CachingAllocator() {
 }
 
 CachingAllocator::Blocks::iterator CachingAllocator::add_segment(std::size_t bytes) {
-  const std::size_t size = bytes <= small_segment
-                               ? small_segment
-                               : (bytes + granularity - 1) / granularity * granularity;
+  const std::size_t least = (bytes + granularity - 1) / granularity * granularity;
+  return add_segment(bytes, std::max(least, small_segment), least);
+}
+
+CachingAllocator::Blocks::iterator CachingAllocator::add_segment(std::size_t bytes,
+                                                                 std::size_t size,
+                                                                 std::size_t least) {
   char* memory = nullptr;
   try {
     memory = static_cast<char*>(device_.allocate(size));
   } catch (const OutOfMemoryError& error) {
+    // What is free lies in pieces that are too small; whole ones may be worth more to the device.
+    if (give_back_unused_segments()) return add_segment(bytes, size, least);
+    if (least < size) return add_segment(bytes, least, least);
     throw OutOfMemoryError("{} ({} more asked for, {} held in tensors, {} reserved)", error.what(),
                            format_bytes(bytes), format_bytes(stats_.live),
                            format_bytes(stats_.reserved));
@@ -38,6 +45,24 @@ CachingAllocator::Blocks::iterator CachingAllocator::add_segment(std::size_t byt
   const auto block = blocks_.emplace(memory, Block{size, true, true}).first;
   free_.emplace(size, memory);
   return block;
+}
+
+bool CachingAllocator::give_back_unused_segments() {
+  const std::size_t before = segments_.size();
+  for (auto segment = segments_.begin(); segment != segments_.end();) {
+    const auto& [memory, bytes] = *segment;
+    const auto block = blocks_.find(memory);
+    if (!block->second.free || block->second.bytes != bytes) {
+      ++segment;
+      continue;
+    }
+    device_.deallocate(memory, bytes);
+    stats_.reserved -= bytes;
+    free_.erase({bytes, memory});
+    blocks_.erase(block);
+    segment = segments_.erase(segment);
+  }
+  return segments_.size() < before;
 }
 
 void* CachingAllocator::allocate(std::size_t bytes) {

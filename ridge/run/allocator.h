@@ -19,8 +19,8 @@ struct MemoryStats {
 };
 
 // Takes memory from a device in large segments and hands out parts of them: best fit, split on
-// allocation, merged with free neighbours on release, never given back before the allocator goes.
-// After the first step of a training run the device sees no further request.
+// allocation, merged with free neighbours on release, given back early only if the device has no
+// more. After the first step of a training run the device sees no further request.
 class CachingAllocator {
  public:
   explicit CachingAllocator(Device& device) : device_(device) {}
@@ -47,6 +47,9 @@ class CachingAllocator {
   using Blocks = std::map<char*, Block>;
 
   Blocks::iterator add_segment(std::size_t bytes);
+  // Of `size`, or of `least` if there is no more; both hold `bytes`.
+  Blocks::iterator add_segment(std::size_t bytes, std::size_t size, std::size_t least);
+  bool give_back_unused_segments();  // whether there was any
   void merge_with_next(Blocks::iterator block);
 
   Device& device_;

@@ -1,11 +1,17 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "ridge/base/shape.h"
 #include "ridge/ops/kernel.h"
 #include "ridge/ops/tuner.h"
+#include "ridge/run/activity.h"
 
 namespace ridge {
 
@@ -17,8 +23,14 @@ struct PreparedKernel {
   std::size_t workspace = 0;
 };
 
-// Where kernels run and tensors live. Work is enqueued in order; synchronize() waits for all of it.
-// DeviceError if a call on the device fails.
+// Something to be enqueued, and the earlier pieces of work, by index, that it must follow.
+struct DeviceWork {
+  std::function<void()> enqueue;
+  std::vector<std::size_t> after;
+};
+
+// Where kernels run and tensors live. Work is enqueued in order; synchronize() waits for all
+// of it. DeviceError if a call on the device fails.
 class Device {
  public:
   virtual ~Device() = default;
@@ -37,9 +49,52 @@ class Device {
   virtual std::size_t total_memory() const = 0;      // bytes fitted
   virtual std::size_t available_memory() const = 0;  // bytes that could still be allocated
 
+  // upload() has read the host's memory when it returns; download() waits for all work before it.
   virtual void upload(void* device, const void* host, std::size_t bytes) = 0;
   virtual void download(void* host, const void* device, std::size_t bytes) = 0;
+  virtual void clear(void* device, std::size_t bytes) = 0;  // to zero bytes
   virtual void synchronize() = 0;
+
+  // Whether calls return before their work is done.
+  virtual bool asynchronous() const = 0;
+  // Enqueues a copy to memory of allocate_host(), to be read after a later mark was waited for.
+  virtual void download_later(void* host, const void* device, std::size_t bytes) = 0;
+  virtual void* allocate_host(std::size_t bytes) = 0;
+  virtual void deallocate_host(void* memory) = 0;
+
+  // Marks, numbered by the caller, are points in the order of the work. wait() waits until the work
+  // before a mark is done; only then can the seconds between it and an earlier one be told.
+  virtual void mark(std::size_t slot) = 0;
+  virtual void wait(std::size_t slot) = 0;
+  virtual double seconds_between(std::size_t from, std::size_t to) const = 0;
+
+  // All the work as one kernel without operands, which does it at once; nothing is done now. The
+  // device may do work at the same time, or in another order, that does not follow from what it
+  // must be `after`. Null where the device has no such thing.
+  virtual KernelPtr capture(std::span<const DeviceWork> /*works*/) { return nullptr; }
+
+  // Of a device whose kernels run by themselves, with a clock of its own; else null.
+  virtual Tracer* tracer() { return nullptr; }
+  // For the occupancy of its kernels; unknown by default.
+  virtual ProcessorLimits processor_limits() const { return {}; }
+  // What it can count in hardware, over at most so many ranges; null if it cannot. DeviceError with
+  // what to do if the system does not allow it.
+  virtual std::unique_ptr<RangeCounters> range_counters(std::size_t /*max_ranges*/) {
+    return nullptr;
+  }
+  // Where a card is plugged in, "0000:0a:00.0", to ask the driver of its clocks; empty if it is
+  // none.
+  virtual std::string bus_id() const { return {}; }
 };
+
+// Waits for all work on behalf of a destructor, which can tell nobody of an error: a device that is
+// lost has no work any more, and whoever uses it next is told.
+inline void settle(Device& device) noexcept {
+  try {
+    device.synchronize();
+  } catch (const std::exception&) {
+    // Told of by the call that met it first, or of no consequence.
+  }
+}
 
 }  // namespace ridge

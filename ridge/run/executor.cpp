@@ -1,6 +1,8 @@
 #include "ridge/run/executor.h"
 
 #include <algorithm>
+#include <cstring>
+#include <set>
 #include <utility>
 
 #include "ridge/base/error.h"
@@ -8,56 +10,99 @@
 #include "ridge/base/units.h"
 #include "ridge/cpu/device.h"
 #include "ridge/graph/op_rules.h"
-#include "ridge/plan/memory.h"
 
 namespace ridge {
 namespace {
 
 constexpr Phase phases[] = {Phase::forward, Phase::backward, Phase::optimizer};
 
+// Two kernels at the same time pay where neither fills the device; where they do, each disturbs the
+// other. Bounds that divide the two on an H100.
+bool fills_the_device(const Cost& cost) {
+  return cost.flops > 8'000'000'000 || cost.bytes_read + cost.bytes_written > 24'000'000;
+}
+
+// Does something for a node; what the device throws then says for which.
+template <class Action>
+auto on_behalf_of(const Graph& graph, NodeId n, const Action& action) {
+  const auto name = [&] {
+    const Node& node = graph.nodes()[n];
+    const std::string& scope = graph.scope_name(node.scope);
+    return fmt::format("{} of {} ({})", name_of(*node.op), scope.empty() ? "the model" : scope,
+                       name_of(node.phase));
+  };
+  try {
+    return action();
+  } catch (const OutOfMemoryError& error) {
+    throw OutOfMemoryError("{}: {}", name(), error.what());
+  } catch (const DeviceError& error) {
+    throw DeviceError("{}: {}", name(), error.what());
+  }
+}
+
 }  // namespace
 
 Executor::Executor(Graph& graph, Device& device, Execution execution)
     : graph_(graph),
       device_(device),
+      concurrent_(execution.concurrent),
       lifetimes_(lifetimes_of(graph)),
       allocator_(device),
       places_{.storage = std::vector<std::size_t>(graph.value_count()),
               .workspace = std::vector<std::size_t>(graph.nodes().size())},
       memory_(graph.value_count(), nullptr) {
-  std::vector<std::size_t> workspace;
-  for (const Node& node : graph.nodes()) {
-    PreparedKernel prepared = device.prepare(*node.op, graph.types_of(node.inputs),
-                                             graph.types_of(node.outputs), execution.kernels);
-    workspace.push_back(prepared.workspace);
+  std::vector<std::size_t> workspace(graph.nodes().size(), 0);
+  const MemoryPlan least = plan_memory(graph, lifetimes_, workspace);
+  check_memory(least.peak_bytes, least.at_peak);
+  prepare(execution.kernels);
+  std::ranges::transform(steps_, workspace.begin(), &Step::workspace);
+  const MemoryPlan memory = plan_memory(graph, lifetimes_, workspace);
+  peak_bytes_ = memory.peak_bytes;
+  if (execution.planned)
+    plan(workspace, memory.at_peak);
+  else
+    check_memory(peak_bytes_, memory.at_peak);
+  for (ValueId id = 0; id < graph.value_count(); ++id)
+    if (graph.info(id).persistent && lifetimes_.storage[id] == id) take(id);
+  for (ValueId id = 0; id < graph.value_count(); ++id)
+    if (graph.info(id).copy_of != no_value) copies_.push_back(id);
+}
+
+void Executor::prepare(const KernelChoice& kernels) {
+  for (NodeId n = 0; n < graph_.nodes().size(); ++n) {
+    const Node& node = graph_.nodes()[n];
+    PreparedKernel prepared = on_behalf_of(graph_, n, [&] {
+      return device_.prepare(*node.op, graph_.types_of(node.inputs), graph_.types_of(node.outputs),
+                             kernels);
+    });
     steps_.push_back({std::move(prepared.kernel), prepared.workspace,
                       std::vector<const void*>(node.inputs.size()),
                       std::vector<void*>(node.outputs.size())});
   }
-  peak_bytes_ = peak_live_bytes(graph, lifetimes_, workspace);
-  if (execution.planned)
-    plan(workspace);
-  else
-    check_memory(peak_bytes_);
-  for (ValueId id = 0; id < graph.value_count(); ++id)
-    if (graph.info(id).persistent && lifetimes_.storage[id] == id) take(id);
 }
 
-void Executor::check_memory(std::size_t needed) const {
+void Executor::check_memory(std::size_t needed, const TensorBytes& parts) const {
   if (const std::size_t available = device_.available_memory(); needed > available)
     throw OutOfMemoryError(
-        "this needs {} for tensors, but the {} has {} left of {}: use a smaller batch, sequence or "
-        "model",
-        format_bytes(needed), device_.name(), format_bytes(available),
+        "this needs {} for tensors ({}), but the {} has {} left of {}: use a smaller batch, "
+        "sequence or model",
+        format_bytes(needed), to_string(parts), device_.name(), format_bytes(available),
         format_bytes(device_.total_memory()));
 }
 
-void Executor::plan(std::span<const std::size_t> workspace) {
+void Executor::plan(std::span<const std::size_t> workspace, const TensorBytes& parts) {
   if (!std::ranges::is_sorted(graph_.nodes(), {}, &Node::phase))
     throw UsageError("a graph can only be planned if its nodes are in the order of their phases");
-  places_ = plan_arena(graph_, lifetimes_, workspace);
-  check_memory(places_.bytes);
-  arena_.emplace(device_, std::max(places_.bytes, tensor_alignment));
+  // A GPU moves memory in lines, and products are slower where rows begin within one.
+  const ArenaNeeds needs{.alignment = device_.asynchronous() ? 256 : tensor_alignment,
+                         .concurrent = concurrent_ && device_.asynchronous()};
+  places_ = plan_arena(graph_, lifetimes_, workspace, needs);
+  check_memory(places_.bytes, parts);
+  try {
+    arena_.emplace(device_, std::max(places_.bytes, tensor_alignment));
+  } catch (const OutOfMemoryError& error) {  // somebody else took what was left, or it is in pieces
+    throw OutOfMemoryError("{}; all tensors: {}", error.what(), to_string(parts));
+  }
   // While the launches are put together every value has its memory.
   for (ValueId id = 0; id < memory_.size(); ++id) memory_[id] = arena_->at(places_.storage[id]);
   for (NodeId n = 0; n < steps_.size(); ++n) {
@@ -79,7 +124,7 @@ Executor::Replay Executor::replay_of(Phase phase) const {
       replay.usage.take(lifetimes_.bytes[id]);
     }
     if (step.kernel) {
-      replay.launches.emplace_back(step.kernel.get(), step.call());
+      replay.launches.push_back(n);
       replay.usage.take(step.workspace);
       replay.usage.release(step.workspace);
     }
@@ -94,7 +139,7 @@ Executor::Replay Executor::replay_of(Phase phase) const {
   return replay;
 }
 
-Executor::~Executor() { device_.synchronize(); }
+Executor::~Executor() { settle(device_); }
 
 void Executor::initialize(std::uint64_t seed) {
   ThreadPool pool(CpuDevice::default_threads());  // the host's, whatever the device
@@ -102,6 +147,7 @@ void Executor::initialize(std::uint64_t seed) {
   for (ValueId id = 0; id < graph_.value_count(); ++id) {
     const ValueInfo& info = graph_.info(id);
     if (!info.persistent || !info.parts.empty() || info.role == Role::input) continue;
+    if (info.copy_of != no_value) continue;  // written with what it repeats
     if (info.type.dtype != DType::f32)
       throw UsageError("{} is {}, but only f32 values are initialised", info.name,
                        name_of(info.type.dtype));
@@ -125,6 +171,26 @@ void Executor::write(Value value, std::span<const std::byte> data) {
     throw UsageError("{} bytes cannot be written to {}, a {}", data.size(),
                      graph_.info(value.id).name, value.type().to_string());
   device_.upload(memory, data.data(), data.size());
+  write_copies(value.id, data);
+}
+
+// What was written may be part of what is copied, or the other way round.
+void Executor::write_copies(ValueId written, std::span<const std::byte> data) {
+  const std::size_t begin = lifetimes_.offset[written], end = begin + data.size();
+  for (const ValueId copy : copies_) {
+    const ValueId original = graph_.info(copy).copy_of;
+    if (lifetimes_.storage[original] != lifetimes_.storage[written]) continue;
+    const std::size_t start = lifetimes_.offset[original];
+    const std::size_t first = std::max(begin, start);
+    const std::size_t last = std::min(end, start + graph_.info(original).type.bytes());
+    if (first >= last) continue;
+    std::vector<float> floats((last - first) / sizeof(float));
+    std::memcpy(floats.data(), data.data() + (first - begin), last - first);
+    std::vector<BFloat16> rounded(floats.size());
+    std::ranges::transform(floats, rounded.begin(), [](float x) { return BFloat16(x); });
+    auto* const memory = static_cast<BFloat16*>(address(copy)) + (first - start) / sizeof(float);
+    device_.upload(memory, rounded.data(), rounded.size() * sizeof(BFloat16));
+  }
 }
 
 void Executor::read(Value value, std::span<std::byte> data) {
@@ -154,9 +220,10 @@ std::vector<float> Executor::read_floats(Value value) {
   return floats;
 }
 
-void Executor::fill_zero(Value value) {
-  const std::vector<std::byte> zeros(value.type().bytes());
-  write(value, std::span<const std::byte>(zeros));
+void Executor::fill_zero(Value value) { device_.clear(address(value.id), value.type().bytes()); }
+
+void Executor::read_later(Value value, void* host) {
+  device_.download_later(host, address(value.id), value.type().bytes());
 }
 
 void Executor::observe(Observer& observer) {
@@ -170,8 +237,20 @@ void* Executor::address(ValueId value) const {
   return memory ? static_cast<std::byte*>(memory) + lifetimes_.offset[value] : nullptr;
 }
 
+TensorBytes Executor::held() const {
+  TensorBytes held;
+  for (ValueId id = 0; id < memory_.size(); ++id)
+    if (memory_[id]) held.of(graph_.info(id).role) += lifetimes_.bytes[id];
+  return held;
+}
+
 void* Executor::allocate(std::size_t bytes, std::size_t offset) {
-  return arena_ ? arena_->take(offset, bytes) : allocator_.allocate(bytes);
+  if (arena_) return arena_->take(offset, bytes);
+  try {
+    return allocator_.allocate(bytes);
+  } catch (const OutOfMemoryError& error) {
+    throw OutOfMemoryError("{}; tensors so far: {}", error.what(), to_string(held()));
+  }
 }
 
 void Executor::release(void* memory, std::size_t bytes) {
@@ -194,6 +273,19 @@ void Executor::give_back(ValueId storage) {
     o->on_release(graph_, storage, memory, lifetimes_.bytes[storage], this->memory());
 }
 
+void* Executor::take_workspace(NodeId n) {
+  const std::size_t bytes = steps_[n].workspace;
+  void* const workspace = allocate(bytes, places_.workspace[n]);
+  for (Observer* o : observers_) o->on_workspace(graph_, n, workspace, bytes, memory());
+  return workspace;
+}
+
+void Executor::give_back_workspace(NodeId n, void* workspace) {
+  const std::size_t bytes = steps_[n].workspace;
+  release(workspace, bytes);
+  for (Observer* o : observers_) o->on_workspace_release(graph_, n, workspace, bytes, memory());
+}
+
 void Executor::release_transients() {
   for (ValueId id = 0; id < memory_.size(); ++id)
     if (memory_[id] && !graph_.info(id).persistent) give_back(id);
@@ -208,14 +300,11 @@ void Executor::bind(NodeId n) {
 }
 
 void Executor::launch(NodeId n) {
-  const Step& step = steps_[n];
-  if (observers_.empty()) {
-    step.kernel->launch(step.call());
-    return;
-  }
+  const auto launch = [&step = steps_[n]] { step.kernel->launch(step.call()); };
+  if (observers_.empty()) return on_behalf_of(graph_, n, launch);
   for (Observer* o : observers_) o->on_node_begin(graph_, n);
   const auto begin = Clock::now();
-  step.kernel->launch(step.call());
+  on_behalf_of(graph_, n, launch);
   const auto end = Clock::now();
   for (Observer* o : observers_) o->on_node(graph_, n, begin, end);
 }
@@ -224,33 +313,166 @@ void Executor::run_node(NodeId n) {
   Step& step = steps_[n];
   for (const ValueId storage : lifetimes_.born[n]) take(storage);
   if (step.kernel) {
-    if (step.workspace) {
-      step.scratch = allocate(step.workspace, places_.workspace[n]);
-      for (Observer* o : observers_)
-        o->on_workspace(graph_, n, step.scratch, step.workspace, memory());
-    }
+    if (step.workspace) step.scratch = take_workspace(n);
     if (!arena_) bind(n);
     launch(n);
-    if (step.workspace) {
-      release(step.scratch, step.workspace);
-      for (Observer* o : observers_)
-        o->on_workspace_release(graph_, n, step.scratch, step.workspace, memory());
-    }
+    if (step.workspace) give_back_workspace(n, step.scratch);
   }
   for (const ValueId storage : lifetimes_.dead[n]) give_back(storage);
 }
 
 void Executor::replay(Phase phase) {
-  const Replay& replay = replays_[static_cast<std::size_t>(phase)];
-  for (const auto& [kernel, call] : replay.launches) kernel->launch(call);
+  for (const NodeId n : replays_[static_cast<std::size_t>(phase)].launches)
+    on_behalf_of(graph_, n, [&step = steps_[n]] { step.kernel->launch(step.call()); });
+}
+
+std::vector<Access> Executor::accesses_of(NodeId n) const {
+  const Node& node = graph_.nodes()[n];
+  const Step& step = steps_[n];
+  std::vector<Access> accesses;
+  const auto add = [&](const void* memory, std::size_t bytes, bool writes) {
+    const auto begin = reinterpret_cast<std::size_t>(memory);
+    if (bytes > 0) accesses.push_back({begin, begin + bytes, writes});
+  };
+  for (std::size_t i = 0; i < node.inputs.size(); ++i)
+    add(step.inputs[i], graph_.info(node.inputs[i]).type.bytes(), false);
+  for (std::size_t o = 0; o < node.outputs.size(); ++o)
+    add(step.outputs[o], graph_.info(node.outputs[o]).type.bytes(), true);
+  add(step.scratch, step.workspace, true);
+  // The device is as good as memory that only one of them may have: address 0 stands for it.
+  if (fills_the_device(cost(graph_, node))) accesses.push_back({0, 1, true});
+  return accesses;
+}
+
+// Marks come after all work of their phase; the work of the next phase need not wait for them.
+std::vector<DeviceWork> Executor::works_of(std::span<const Phase> phases,
+                                           std::optional<std::size_t> first_mark) const {
+  std::vector<NodeId> nodes;
+  std::vector<std::size_t> ends;  // of the phases, in nodes
+  for (const Phase phase : phases) {
+    const auto& launches = replays_[static_cast<std::size_t>(phase)].launches;
+    nodes.insert(nodes.end(), launches.begin(), launches.end());
+    ends.push_back(nodes.size());
+  }
+  std::vector<std::vector<Access>> accesses;
+  if (concurrent_)
+    for (const NodeId n : nodes) accesses.push_back(accesses_of(n));
+  std::vector<std::vector<std::size_t>> after = order_of(accesses);
+  if (!concurrent_)
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+      after.push_back(i == 0 ? std::vector<std::size_t>{} : std::vector{i - 1});
+
+  std::vector<DeviceWork> works;
+  if (first_mark) works.push_back({.enqueue = [this, m = *first_mark] { device_.mark(m); }});
+  std::vector<std::size_t> work_of(nodes.size());
+  std::size_t i = 0;
+  for (std::size_t p = 0; p < phases.size(); ++p) {
+    std::set<std::size_t> last;  // of this phase and the mark before it: what its mark comes after
+    if (first_mark) last.insert(works.size() - 1);
+    for (; i < ends[p]; ++i) {
+      DeviceWork work{.enqueue = [this, n = nodes[i], i] { launch_for_capture(n, i); }};
+      for (const std::size_t j : after[i]) work.after.push_back(work_of[j]);
+      if (work.after.empty() && first_mark) work.after.push_back(0);
+      for (const std::size_t before : work.after) last.erase(before);
+      work_of[i] = works.size();
+      last.insert(works.size());
+      works.push_back(std::move(work));
+    }
+    if (first_mark)
+      works.push_back({.enqueue = [this, m = *first_mark + p + 1] { device_.mark(m); },
+                       .after = {last.begin(), last.end()}});
+  }
+  return works;
+}
+
+void Executor::count(const Replay& replay) {
   for (const ValueId id : replay.born) memory_[id] = arena_->at(places_.storage[id]);
   for (const ValueId id : replay.dead) memory_[id] = nullptr;
   arena_->count(replay.usage);
 }
 
-void Executor::run(Phase phase) {
-  if (phase == Phase::forward) release_transients();
-  if (arena_ && observers_.empty()) return replay(phase);
+void Executor::renew_captures() {
+  Tracer* const tracer = device_.tracer();
+  const bool traced = tracer && tracer->active();
+  if (traced == traced_capture_) return;
+  traced_capture_ = traced;
+  for (auto& [key, kernel] : captured_) {
+    if (!kernel) continue;
+    const auto& [first, count, first_mark] = key;
+    kernel = device_.capture(
+        works_of(std::span(phases).subspan(static_cast<std::size_t>(first), count), first_mark));
+  }
+}
+
+// Null until it ran once without.
+const Kernel* Executor::captured(std::span<const Phase> of, std::optional<std::size_t> first_mark) {
+  renew_captures();
+  const auto [entry, first_time] = captured_.try_emplace({of.front(), of.size(), first_mark});
+  if (!entry->second && !first_time && device_.asynchronous())
+    entry->second = device_.capture(works_of(of, first_mark));
+  return entry->second.get();
+}
+
+// A tracer is told whose the launch is. The number of the run is the place among the nodes that
+// tell_replay() will name.
+void Executor::launch_for_capture(NodeId n, std::size_t place) const {
+  Tracer* const tracer = traced_capture_ ? device_.tracer() : nullptr;
+  if (tracer) tracer->enter(n, static_cast<std::uint32_t>(place));
+  on_behalf_of(graph_, n, [&step = steps_[n]] { step.kernel->launch(step.call()); });
+  if (tracer) tracer->leave();
+}
+
+void Executor::launch_captured(const Kernel& kernel) {
+  if (observers_.empty()) return kernel.launch({});
+  for (Observer* o : observers_) o->on_replay_begin(graph_);
+  const auto begin = Clock::now();
+  kernel.launch({});
+  const auto end = Clock::now();
+  for (Observer* o : observers_) o->on_replay(graph_, begin, end);
+}
+
+// What has happened to memory and nodes once a phase was replayed.
+void Executor::tell_replay(Phase phase) {
+  const auto begin = Clock::now();
+  for (Observer* o : observers_) o->on_phase_begin(phase);
+  for (NodeId n = 0; n < steps_.size(); ++n) {
+    if (graph_.nodes()[n].phase != phase) continue;
+    const Step& step = steps_[n];
+    for (const ValueId storage : lifetimes_.born[n]) take(storage);
+    if (step.kernel) {
+      void* const workspace = step.workspace ? take_workspace(n) : nullptr;
+      for (Observer* o : observers_) o->on_replayed(graph_, n);
+      if (workspace) give_back_workspace(n, workspace);
+    }
+    for (const ValueId storage : lifetimes_.dead[n]) give_back(storage);
+  }
+  const auto end = Clock::now();
+  for (Observer* o : observers_) o->on_phase(phase, begin, end);
+}
+
+void Executor::launch_at_once(std::span<const Phase> phases,
+                              std::optional<std::size_t> first_mark) {
+  const Kernel* const kernel = captured(phases, first_mark);
+  if (kernel)
+    launch_captured(*kernel);
+  else if (first_mark)
+    device_.mark(*first_mark);
+  for (std::size_t p = 0; p < phases.size(); ++p) {
+    if (!observers_.empty()) {
+      kernel ? tell_replay(phases[p]) : run_nodes(phases[p]);
+    } else {
+      if (!kernel) replay(phases[p]);
+      count(replays_[static_cast<std::size_t>(phases[p])]);
+    }
+    if (!kernel && first_mark) device_.mark(*first_mark + p + 1);
+  }
+}
+
+bool Executor::wants_nodes() const {
+  return std::ranges::any_of(observers_, [](const Observer* o) { return o->wants_nodes(); });
+}
+
+void Executor::run_nodes(Phase phase) {
   for (Observer* o : observers_) o->on_phase_begin(phase);
   const auto begin = observers_.empty() ? Clock::time_point{} : Clock::now();
   for (NodeId n = 0; n < graph_.nodes().size(); ++n)
@@ -260,8 +482,22 @@ void Executor::run(Phase phase) {
   for (Observer* o : observers_) o->on_phase(phase, begin, end);
 }
 
-void Executor::run() {
-  for (const Phase phase : phases) run(phase);
+void Executor::run(Phase phase) {
+  if (phase == Phase::forward) release_transients();
+  if (arena_ && !wants_nodes()) return launch_at_once(std::array{phase}, std::nullopt);
+  run_nodes(phase);
+}
+
+void Executor::run(std::size_t first_mark) {
+  if (arena_ && !wants_nodes()) {
+    release_transients();
+    return launch_at_once(phases, first_mark);
+  }
+  device_.mark(first_mark);
+  for (const Phase phase : phases) {
+    run(phase);
+    device_.mark(++first_mark);
+  }
 }
 
 }  // namespace ridge

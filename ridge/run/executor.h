@@ -2,15 +2,19 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "ridge/graph/graph.h"
 #include "ridge/ops/kernel.h"
 #include "ridge/plan/arena.h"
+#include "ridge/plan/hazards.h"
 #include "ridge/plan/lifetimes.h"
+#include "ridge/plan/memory.h"
 #include "ridge/run/allocator.h"
 #include "ridge/run/arena.h"
 #include "ridge/run/device.h"
@@ -25,6 +29,9 @@ struct Execution {
   // over launches. Otherwise memory is taken from a caching allocator as values are born, and
   // returned as they die.
   bool planned = false;
+  // Of a planned graph, where the device can capture: kernels that do not depend on each other may
+  // run at the same time.
+  bool concurrent = false;
   KernelChoice kernels = {};
 };
 
@@ -33,8 +40,9 @@ struct Execution {
 class Executor {
  public:
   // OutOfMemoryError, before anything is allocated, if the device has less left than peak_bytes(),
-  // or than the arena needs. UsageError for a planned graph whose nodes are not in the order of
-  // their phases.
+  // or than the arena needs; even before kernels are prepared, which may mean to time them, if that
+  // is so without workspaces. Errors of the device, here and below, name the node. UsageError for a
+  // planned graph whose nodes are not in the order of their phases.
   Executor(Graph& graph, Device& device, Execution execution = {});
   ~Executor();
   Executor(const Executor&) = delete;
@@ -44,7 +52,8 @@ class Executor {
   void initialize(std::uint64_t seed);
 
   // Copies host data to an input or persistent value, or a readable value to the host. The sizes
-  // must be equal to the value's. read() waits for the device.
+  // must be equal to the value's. What is written to a value is written to its bf16 copies too.
+  // read() waits for the device.
   void write(Value value, std::span<const std::byte> data);
   void read(Value value, std::span<std::byte> data);
   template <class T>
@@ -58,15 +67,25 @@ class Executor {
   float read_scalar(Value value);
   std::vector<float> read_floats(Value value);  // of any floating dtype
   void fill_zero(Value value);
+  // Enqueues the copy of a value to memory of Device::allocate_host().
+  void read_later(Value value, void* host);
 
   // Runs the nodes of one phase. The forward phase starts a new run: whatever an unfinished run
   // left behind is released.
   void run(Phase phase);
-  void run();  // all phases
+  // All phases, with marks on the device (Device::mark) numbered from `first_mark` before the first
+  // and after each: phase_marks in all. A planned graph is one captured launch where the device can
+  // capture; for each first_mark another.
+  static constexpr std::size_t phase_marks = 4;
+  void run(std::size_t first_mark = 0);
 
   // The observer is told of everything from now on, until it is forgotten.
   void observe(Observer& observer);
   void forget(Observer& observer) { std::erase(observers_, &observer); }
+  // Captures again what was captured before the device began, or ended, to be traced: a tracer
+  // learns from the capture whose the launches are, and a graph that was traced stays slower. Else
+  // the next run does so.
+  void renew_captures();
   // The most bytes of tensors a run will have alive at once.
   std::size_t peak_bytes() const { return peak_bytes_; }
   // What is in use, and what is reserved of the device for it: the whole arena, if planned.
@@ -88,35 +107,59 @@ class Executor {
   };
   // A planned phase: its launches, and what they make of the memory.
   struct Replay {
-    std::vector<std::pair<const Kernel*, Launch>> launches;
+    std::vector<NodeId> launches;     // of the nodes that have a kernel
     std::vector<ValueId> born, dead;  // storages alive only after it, or only before it
     Arena::Usage usage;
   };
 
-  void check_memory(std::size_t needed) const;
-  void plan(std::span<const std::size_t> workspace);
+  void prepare(const KernelChoice& kernels);
+  void check_memory(std::size_t needed, const TensorBytes& parts) const;
+  void plan(std::span<const std::size_t> workspace, const TensorBytes& parts);
   Replay replay_of(Phase phase) const;
   void replay(Phase phase);
+  void count(const Replay& replay);
+  // The launches of some phases, marked if asked for, as one launch.
+  void launch_at_once(std::span<const Phase> phases, std::optional<std::size_t> first_mark);
+  const Kernel* captured(std::span<const Phase> of, std::optional<std::size_t> first_mark);
+  void launch_for_capture(NodeId node, std::size_t place) const;
+  void launch_captured(const Kernel& kernel);
+  void tell_replay(Phase phase);
+  bool wants_nodes() const;  // an observer does
+  std::vector<DeviceWork> works_of(std::span<const Phase> phases,
+                                   std::optional<std::size_t> first_mark) const;
+  std::vector<Access> accesses_of(NodeId node) const;
 
+  void write_copies(ValueId written, std::span<const std::byte> data);
+  void run_nodes(Phase phase);
   void run_node(NodeId node);
   void launch(NodeId node);
   void bind(NodeId node);              // fills in its step's operands
   void* address(ValueId value) const;  // null while it has no memory
+  TensorBytes held() const;            // by tensors now, without workspaces
   void* allocate(std::size_t bytes, std::size_t offset);
   void release(void* memory, std::size_t bytes);
   void take(ValueId storage);
   void give_back(ValueId storage);
+  void* take_workspace(NodeId node);
+  void give_back_workspace(NodeId node, void* workspace);
   void release_transients();
 
   Graph& graph_;
   Device& device_;
+  bool concurrent_;
   Lifetimes lifetimes_;
   CachingAllocator allocator_;     // unless planned
   std::optional<Arena> arena_;     // if planned
   ArenaPlan places_;               // in the arena
   std::array<Replay, 3> replays_;  // by phase, if planned
-  std::vector<Step> steps_;        // by node
-  std::vector<void*> memory_;      // by storage; null while it has none
+  // What was captured, by its first phase, the number of phases and the first mark; null until it
+  // ran once without, because first launches may load code, which cannot be captured.
+  using CaptureKey = std::tuple<Phase, std::size_t, std::optional<std::size_t>>;
+  std::map<CaptureKey, KernelPtr> captured_;
+  bool traced_capture_ = false;  // what was captured is known to the device's tracer
+  std::vector<Step> steps_;      // by node
+  std::vector<ValueId> copies_;  // of persistent values, in bf16
+  std::vector<void*> memory_;    // by storage; null while it has none
   std::size_t peak_bytes_ = 0;
   std::vector<Observer*> observers_;
 };

@@ -19,6 +19,14 @@ class Observer {
   virtual void on_node_begin(const Graph&, NodeId) {}
   virtual void on_node(const Graph&, NodeId, Clock::time_point /*begin*/,
                        Clock::time_point /*end*/) {}
+  // The same of a captured graph of kernels that the device runs at one call. Then follow, phase by
+  // phase, the nodes that it holds and what became of memory, in the order in which the device gets
+  // there; on_phase() has no meaningful times.
+  virtual void on_replay_begin(const Graph&) {}
+  virtual void on_replay(const Graph&, Clock::time_point /*begin*/, Clock::time_point /*end*/) {}
+  virtual void on_replayed(const Graph&, NodeId) {}
+  // Whether nodes must be launched one by one even where they could be replayed.
+  virtual bool wants_nodes() const { return true; }
   // A storage was allocated or released. An observer that joins late first hears of all that is
   // alive already.
   virtual void on_allocate(const Graph&, ValueId, const void* /*address*/, std::size_t /*bytes*/,

@@ -105,7 +105,7 @@ void check_training(const TrainOptions& o) {
   check_range("num-steps", o.num_steps, 1, max_count);
   check_range("gradient-accumulation-steps", o.gradient_accumulation_steps, 1, 1 << 16);
   check_range("seed", o.seed, 0, std::numeric_limits<std::int64_t>::max());
-  check_choice("dtype", o.dtype, {"fp32", "bf16"});
+  check_choice("dtype", o.dtype, {"fp32", "tf32", "bf16"});
   o.schedule();
 }
 
@@ -192,7 +192,7 @@ LlamaConfig TrainOptions::model() const {
 }
 
 Schedule TrainOptions::schedule() const {
-  return schedule_of(version, enable_pass, disable_pass, recompute);
+  return schedule_of(version, enable_pass, disable_pass, recompute, device == "cuda");
 }
 
 bool TrainOptions::profiling() const {
@@ -231,7 +231,12 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
        "Training",
        "Batches whose gradients make one step",
        &o.gradient_accumulation_steps},
-      {"dtype", {"precision"}, "Training", "fp32, or bf16 with fp32 master weights", &o.dtype},
+      {"dtype",
+       {"precision"},
+       "Training",
+       "fp32, tf32 (fp32 with products that a GPU rounds to 19 bits), or bf16 with fp32 "
+       "master weights",
+       &o.dtype},
       {"use-amp", {"amp"}, "Training", "The same as --dtype bf16", &o.use_amp},
       {"version", {}, "Training", "Which schedule of the model runs: v1 to v4", &o.version},
       {"enable-pass",
@@ -250,7 +255,6 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
        "Compute again in the backward pass instead of keeping: none, attention or block",
        &o.recompute},
       {"seed", {}, "Training", "Decides weights and data", &o.seed},
-      {"deterministic", {}, "Training", "Accepted; every run is deterministic", &o.deterministic},
 
       {"hidden-dim", {"hidden-size"}, "Model", "Width of the model", &o.hidden_dim},
       {"n-layers", {"num-layers"}, "Model", "Transformer layers", &o.n_layers},
@@ -292,7 +296,12 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
       {"eval-every", {}, "Data", "Steps between validation losses; 0: none", &o.eval_every},
       {"eval-batches", {}, "Data", "Batches in a validation loss", &o.eval_batches},
 
-      {"device", {}, "Machine", "auto, cpu or cuda", &o.device},
+      {"device", {}, "Machine", "auto (a GPU if there is one), cpu or cuda", &o.device},
+      {"deterministic",
+       {},
+       "Machine",
+       "The same bits at every run on a GPU, at some cost in speed",
+       &o.deterministic},
       {"threads",
        {"num-threads"},
        "Machine",

@@ -46,7 +46,7 @@ struct TrainOptions {
   std::string enable_pass, disable_pass;  // names, separated by commas
   std::string recompute = "none";         // or "attention", "block"
   std::int64_t seed = 42;
-  bool deterministic = false;  // every run is; accepted because scripts pass it
+  bool deterministic = false;  // on a GPU: the same bits at every run; on a CPU they always are
 
   // Data and evaluation.
   std::string data;  // empty: synthetic tokens

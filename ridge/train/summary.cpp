@@ -139,6 +139,8 @@ std::string_view name_of(Outcome outcome) {
       return "interrupted";
     case Outcome::diverged:
       return "diverged";
+    case Outcome::failed:
+      return "failed";
   }
   return "unknown";
 }

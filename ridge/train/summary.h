@@ -13,7 +13,7 @@
 
 namespace ridge {
 
-enum class Outcome : std::uint8_t { completed, interrupted, diverged };
+enum class Outcome : std::uint8_t { completed, interrupted, diverged, failed };
 std::string_view name_of(Outcome outcome);
 
 struct ValidationLoss {

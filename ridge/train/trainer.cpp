@@ -11,10 +11,6 @@
 namespace ridge {
 namespace {
 
-double seconds_between(Clock::time_point begin, Clock::time_point end) {
-  return std::chrono::duration<double>(end - begin).count();
-}
-
 AdamWConfig adamw_of(const TrainOptions& o) {
   return {.beta1 = o.beta1,
           .beta2 = o.beta2,
@@ -73,31 +69,38 @@ KernelChoice kernels_of(const Schedule& schedule) {
 }
 
 Trainer::Trainer(const TrainOptions& options, Device& device, const TrainerHooks& hooks)
-    : options_(options),
-      now_(hooks.clock ? hooks.clock : Clock::now),
-      adamw_(adamw_of(options)),
-      graph_(std::make_unique<Graph>()) {
+    : options_(options), adamw_(adamw_of(options)), graph_(std::make_unique<Graph>()) {
   const TrainingGraph built = build_training(*graph_, options);
   model_ = built.model;
   training_ = built.step;
   if (hooks.rewrite) hooks.rewrite(*graph_);
   data_ = open_tokens(options);
   const Schedule schedule = options.schedule();
-  Execution execution{.planned = schedule.has(planned_memory), .kernels = kernels_of(schedule)};
+  Execution execution{.planned = schedule.has(planned_memory),
+                      .concurrent = schedule.has(concurrent_kernels),
+                      .kernels = kernels_of(schedule)};
   if (schedule.has(tuned_products)) {
     tuner_ = std::make_unique<Autotuner>(Autotuner::Options{
         .cache = default_tuning_cache(), .hardware = device.hardware(), .log = hooks.tuning});
     execution.kernels.tuner = tuner_.get();
   }
+  execution.kernels.tf32 = options.dtype == "tf32";
   executor_ = std::make_unique<Executor>(*graph_, device, execution);
   executor_->initialize(static_cast<std::uint64_t>(options.seed));
   const auto elements = static_cast<std::size_t>(options.batch_size * options.seq_len);
+  const std::size_t results = batches_per_step() + 1;
+  auto* memory = static_cast<float*>(device.allocate_host(max_in_flight * results * sizeof(float)));
+  for (std::size_t i = 0; i < flights_.size(); ++i)
+    flights_[i] = {.results = memory + i * results, .first_mark = i * marks_per_step()};
   window_.resize(elements + static_cast<std::size_t>(options.batch_size));
   tokens_.resize(elements);
   targets_.resize(elements);
 }
 
-Trainer::~Trainer() = default;
+Trainer::~Trainer() {
+  settle(executor_->device());
+  executor_->device().deallocate_host(flights_[0].results);
+}
 
 // A window of S + 1 tokens gives S inputs and, one further, S targets.
 void Trainer::feed(Split split, std::uint64_t batch) {
@@ -112,36 +115,84 @@ void Trainer::feed(Split split, std::uint64_t batch) {
   executor_->write(model_.targets, std::span<const std::int32_t>(targets_));
 }
 
-StepReport Trainer::step() {
-  const std::int64_t accumulation = options_.gradient_accumulation_steps;
-  const auto begin = now_();
-  StepReport report{.step = steps_done_ + 1};
-  report.learning_rate = learning_rate_at(options_, report.step);
-  executor_->write(training_.schedule, std::span<const float>(adamw_schedule(
-                                           adamw_, report.learning_rate, report.step)));
-  for (const Value& accumulator : training_.accumulators) executor_->fill_zero(accumulator);
+std::size_t Trainer::batches_per_step() const {
+  return static_cast<std::size_t>(options_.gradient_accumulation_steps);
+}
 
-  for (std::int64_t micro = 0; micro < accumulation; ++micro) {
-    feed(Split::train, static_cast<std::uint64_t>(steps_done_ * accumulation + micro));
-    const auto start = now_();
+std::size_t Trainer::marks_per_step() const {
+  const std::size_t batches = batches_per_step();
+  return 2 + (batches == 1 ? Executor::phase_marks : 3 * batches + 1);
+}
+
+void Trainer::accumulate_batches(const Flight& flight) {
+  Device& device = executor_->device();
+  std::size_t mark = flight.first_mark + 1;
+  for (const Value& accumulator : training_.accumulators) executor_->fill_zero(accumulator);
+  const std::size_t batches = batches_per_step();
+  for (std::size_t batch = 0; batch < batches; ++batch) {
+    feed(Split::train, static_cast<std::uint64_t>(steps_begun_) * batches + batch);
+    device.mark(mark++);
     executor_->run(Phase::forward);
-    report.loss += executor_->read_scalar(model_.loss) / static_cast<double>(accumulation);
-    const auto forward_end = now_();
+    executor_->read_later(model_.loss, flight.results + batch);
+    device.mark(mark++);
     executor_->run(Phase::backward);
-    executor_->device().synchronize();
-    report.forward_seconds += seconds_between(start, forward_end);
-    report.backward_seconds += seconds_between(forward_end, now_());
+    device.mark(mark++);
   }
-  const auto start = now_();
   executor_->run(Phase::optimizer);
-  executor_->device().synchronize();
-  const auto end = now_();
-  report.optimizer_seconds = seconds_between(start, end);
-  report.seconds = seconds_between(begin, end);
-  if (training_.grad_norm) report.grad_norm = executor_->read_scalar(training_.grad_norm);
-  report.live_bytes = executor_->memory().live;
+  device.mark(mark);
+}
+
+void Trainer::begin_step() {
+  if (steps_in_flight() == max_in_flight)
+    throw UsageError("{} steps are in flight: finish one before the next", max_in_flight);
+  Device& device = executor_->device();
+  const std::int64_t step = steps_begun_ + 1;
+  Flight& flight = flights_[static_cast<std::size_t>(steps_begun_ % max_in_flight)];
+  device.mark(flight.first_mark);
+  const double rate = learning_rate_at(options_, step);
+  executor_->write(training_.schedule, std::span<const float>(adamw_schedule(adamw_, rate, step)));
+  if (batches_per_step() > 1) {
+    accumulate_batches(flight);
+  } else {
+    feed(Split::train, static_cast<std::uint64_t>(steps_begun_));
+    executor_->run(flight.first_mark + 1);
+    executor_->read_later(model_.loss, flight.results);
+  }
+  if (training_.grad_norm)
+    executor_->read_later(training_.grad_norm, flight.results + batches_per_step());
+  device.mark(flight.first_mark + marks_per_step() - 1);
+  flight.live_bytes = executor_->memory().live;
+  ++steps_begun_;
+}
+
+StepReport Trainer::finish_step() {
+  if (steps_in_flight() == 0) throw UsageError("no step is in flight: begin one first");
+  const std::size_t batches = batches_per_step(), end = marks_per_step() - 1;
+  const Flight& flight = flights_[static_cast<std::size_t>(steps_done_ % max_in_flight)];
+  Device& device = executor_->device();
+  device.wait(flight.first_mark + end);
+  const auto seconds = [&](std::size_t from, std::size_t to) {
+    return device.seconds_between(flight.first_mark + from, flight.first_mark + to);
+  };
+  StepReport report{.step = steps_done_ + 1, .seconds = seconds(0, end)};
+  report.learning_rate = learning_rate_at(options_, report.step);
+  const std::size_t stride = batches == 1 ? 0 : 3;  // marks from batch to batch
+  for (std::size_t batch = 0; batch < batches; ++batch) {
+    const std::size_t first = 1 + batch * stride;
+    report.loss += static_cast<double>(flight.results[batch]) / static_cast<double>(batches);
+    report.forward_seconds += seconds(first, first + 1);
+    report.backward_seconds += seconds(first + 1, first + 2);
+  }
+  report.optimizer_seconds = seconds(end - 2, end - 1);
+  if (training_.grad_norm) report.grad_norm = flight.results[batches];
+  report.live_bytes = flight.live_bytes;
   ++steps_done_;
   return report;
+}
+
+StepReport Trainer::step() {
+  begin_step();
+  return finish_step();
 }
 
 double Trainer::evaluate(std::int64_t batches) {
@@ -155,11 +206,13 @@ double Trainer::evaluate(std::int64_t batches) {
 }
 
 void Trainer::save(const std::filesystem::path& path) {
+  if (steps_in_flight() != 0)
+    throw UsageError("a step is in flight: finish it before a checkpoint is written");
   write_checkpoint(path, options_, steps_done_, *graph_, *executor_);
 }
 
 void Trainer::resume(const std::filesystem::path& path) {
-  steps_done_ = read_checkpoint(path, options_, *graph_, *executor_);
+  steps_done_ = steps_begun_ = read_checkpoint(path, options_, *graph_, *executor_);
 }
 
 }  // namespace ridge

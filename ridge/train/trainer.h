@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -17,7 +18,8 @@ class Autotuner;    // run/autotuner.h
 class TokenSource;  // train/data.h
 enum class Split : std::uint8_t;
 
-// One optimizer step, in seconds. With accumulation the forward and backward times are sums.
+// One optimizer step, in seconds of the device: of its clock's marks between the work. With
+// accumulation the forward and backward times are sums.
 struct StepReport {
   std::int64_t step = 0;  // from 1
   double loss = 0;        // mean over the accumulated batches, in nats
@@ -44,8 +46,6 @@ struct TrainerHooks {
   std::function<void(Graph&)> rewrite;  // the finished graph, before anything is prepared
   // Called before products are timed for the first time on this machine, with their description.
   std::function<void(std::string_view product, int number)> tuning;
-  // What the times of a StepReport are differences of; the steady clock if nothing is given.
-  std::function<Clock::time_point()> clock;
 };
 
 // How a schedule wants its kernels, without a tuner.
@@ -60,12 +60,22 @@ class Trainer {
   ~Trainer();
 
   StepReport step();
+
+  // The two halves of step(). The first only enqueues on an asynchronous device; the second waits
+  // and reports the oldest step begun. At most max_in_flight steps may be begun and not finished:
+  // with two the device goes from step to step without waiting for the host.
+  void begin_step();
+  StepReport finish_step();
+  static constexpr std::int64_t max_in_flight = 2;
+  std::int64_t steps_in_flight() const { return steps_begun_ - steps_done_; }
+
   std::int64_t steps_done() const { return steps_done_; }
 
   // Mean loss over the first `batches` windows of the validation split, the same ones each time.
   double evaluate(std::int64_t batches);
 
-  // See train/checkpoint.h, which has the format and the errors.
+  // See train/checkpoint.h, which has the format and the errors. Nothing is saved while a step is
+  // in flight: UsageError.
   void save(const std::filesystem::path& path);
   void resume(const std::filesystem::path& path);
 
@@ -78,10 +88,21 @@ class Trainer {
   const Autotuner* tuner() const { return tuner_.get(); }  // null if nothing is tuned
 
  private:
+  // Where a step in flight leaves what its report needs.
+  struct Flight {
+    float* results = nullptr;  // the loss of each batch, then the norm, in Device::allocate_host()
+    std::size_t first_mark = 0;
+    std::size_t live_bytes = 0;
+  };
+
   void feed(Split split, std::uint64_t batch);
+  void accumulate_batches(const Flight& flight);
+  std::size_t batches_per_step() const;
+  // Its begin; then either the executor's marks or, with accumulation, one before each batch's
+  // forward pass, one between its passes and one after it, and one after the optimizer; its end.
+  std::size_t marks_per_step() const;
 
   TrainOptions options_;
-  std::function<Clock::time_point()> now_;
   AdamWConfig adamw_;
   std::unique_ptr<TokenSource> data_;
   std::unique_ptr<Graph> graph_;
@@ -89,7 +110,8 @@ class Trainer {
   TrainingStep training_;
   std::unique_ptr<Autotuner> tuner_;  // of schedules that tune
   std::unique_ptr<Executor> executor_;
-  std::int64_t steps_done_ = 0;
+  std::int64_t steps_done_ = 0, steps_begun_ = 0;
+  std::array<Flight, max_in_flight> flights_;  // by step
   std::vector<std::int32_t> window_, tokens_, targets_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
+#include "ridge/exercise/devices.h"
 #include "ridge/ops/op.h"
 #include "tests/base/temporary_cache.h"
 #include "tests/cli/program.h"
@@ -18,14 +19,11 @@ namespace {
 using ::testing::HasSubstr;
 
 // A device that refuses to hand out memory.
-class EmptyDevice final : public Device {
+class EmptyDevice final : public WrappedDevice {
  public:
+  explicit EmptyDevice(Device& prepares) : WrappedDevice(prepares) {}
   std::string name() const override { return "empty"; }
   std::string description() const override { return "a device without memory"; }
-  int threads() const override { return 1; }
-  PreparedKernel prepare(const Op& op, Types in, Types out, const KernelChoice& choice) override {
-    return cpu_.prepare(op, in, out, choice);
-  }
   void* allocate(std::size_t bytes) override {
     ADD_FAILURE() << "planning allocated " << bytes << " bytes";
     return nullptr;
@@ -33,12 +31,6 @@ class EmptyDevice final : public Device {
   void deallocate(void*, std::size_t) override {}
   std::size_t total_memory() const override { return 0; }
   std::size_t available_memory() const override { return 0; }
-  void upload(void*, const void*, std::size_t) override {}
-  void download(void*, const void*, std::size_t) override {}
-  void synchronize() override {}
-
- private:
-  CpuDevice cpu_{1};
 };
 
 TrainOptions resolved(TrainOptions o) {
@@ -191,7 +183,8 @@ TEST(Plan, TakesNoMemoryWhateverTheSize) {
   o.batch_size = 1;
   o.seq_len = 1 << 16;
   o.max_grad_norm = 1;
-  EmptyDevice device;
+  CpuDevice cpu(1);
+  EmptyDevice device(cpu);
   const TrainingPlan plan = plan_training(resolved(o), device);
   EXPECT_GT(plan.memory.peak_bytes, std::size_t{100} << 40);
   EXPECT_GT(plan.cost.total().flops, std::int64_t{1} << 60);
@@ -205,7 +198,8 @@ TEST(Plan, RefusesWorkThatCannotBeCounted) {
   o.vocab_size = 1 << 20;
   o.batch_size = 4096;
   o.seq_len = 512;
-  EmptyDevice device;
+  CpuDevice cpu(1);
+  EmptyDevice device(cpu);
   EXPECT_THROW(plan_training(resolved(o), device), UsageError);
 }
 
@@ -261,7 +255,8 @@ TEST(LargestBatch, IsTheLastThatFits) {
 }
 
 TEST(LargestBatch, EndsWhereBatchesAreRefused) {
-  EmptyDevice device;
+  CpuDevice cpu(1);
+  EmptyDevice device(cpu);
   const BatchLimit limit = largest_batch(small_options(), device, std::size_t{1} << 62);
   EXPECT_EQ(limit.batch_size, 1 << 20);
   EXPECT_FALSE(limit.next_peak_bytes);

@@ -17,12 +17,19 @@
 namespace ridge {
 namespace {
 
+// Beside the tests, also where both were carried to another machine.
+const std::string& program() {
+  static const std::string path =
+      std::filesystem::read_symlink("/proc/self/exe").replace_filename("ridge").string();
+  return path;
+}
+
 // In the child: becomes the program. Nothing here may throw or return.
 [[noreturn]] void become(const Sandbox& sandbox, const std::vector<std::string>& command) {
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
-  if (::chdir(sandbox.path("").c_str()) == 0) ::execv(RIDGE_PROGRAM, argv.data());
+  if (::chdir(sandbox.path("").c_str()) == 0) ::execv(program().c_str(), argv.data());
   ::_exit(126);
 }
 

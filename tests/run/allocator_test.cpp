@@ -9,6 +9,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/random.h"
 #include "ridge/cpu/device.h"
+#include "tests/run/failing_devices.h"
 
 namespace ridge {
 namespace {
@@ -27,6 +28,27 @@ TEST(CachingAllocator, AlignsAndCountsWhatItHandsOut) {
   allocator.release(b);
   EXPECT_EQ(allocator.stats().live, 0u);
   EXPECT_EQ(allocator.stats().allocations, 2u);
+}
+
+// Three segments are free, none of them is large enough, and the device has no fourth.
+TEST(CachingAllocator, GivesBackWhatIsUnusedBeforeItSaysThatThereIsNoMore) {
+  constexpr std::size_t megabyte = std::size_t{1} << 20;
+  CpuDevice cpu(1);
+  testing::SmallDevice device(cpu, 15 * megabyte, 0);
+  CachingAllocator allocator(device);
+  void* const kept = allocator.allocate(3 * megabyte);
+  std::vector<void*> unused;
+  for (int i = 0; i < 3; ++i) unused.push_back(allocator.allocate(4 * megabyte));
+  void* const small = unused.back();  // all of its segment stays in use
+  unused.pop_back();
+  for (void* memory : unused) allocator.release(memory);
+  void* const large = allocator.allocate(8 * megabyte);
+  EXPECT_EQ(allocator.stats().reserved, 15 * megabyte);
+  EXPECT_EQ(device.held(), 15 * megabyte);
+  EXPECT_THROW(allocator.allocate(megabyte), OutOfMemoryError);
+  for (void* memory : {kept, small, large}) allocator.release(memory);
+  EXPECT_EQ(allocator.stats().live, 0u);
+  allocator.release(allocator.allocate(15 * megabyte));
 }
 
 TEST(CachingAllocator, ServesARepeatedStepWithoutNewMemory) {

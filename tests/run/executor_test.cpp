@@ -98,6 +98,33 @@ TEST(Executor, ComputesWhatTheReferenceComputes) {
   for (std::size_t i = 0; i < ys.size(); ++i) EXPECT_NEAR(ys[i], reference.at(y.id)[i], 1e-5);
 }
 
+// Whether the whole or a part is copied, and whether the whole or a part is written.
+TEST(Executor, WritesCopiesWithWhatTheyRepeat) {
+  Graph graph;
+  const Value a = graph.parameter("a", {2, 3}, Init::ones());
+  const Value b = graph.parameter("b", {1, 3}, Init::normal(1.0f));
+  const Value both = graph.pack(std::array{a, b}, "ab");
+  const Value of_both = graph.bf16_copy(both, "ab.bf16"), of_b = graph.bf16_copy(b, "b.bf16");
+  CpuDevice device(1);
+  Executor executor(graph, device);
+  const auto expect_rounded = [&] {
+    for (const auto& [copy, original] : {std::pair{of_both, both}, std::pair{of_b, b}}) {
+      std::vector<float> wanted = executor.read_floats(original);
+      for (float& x : wanted) x = static_cast<float>(BFloat16(x));
+      EXPECT_EQ(executor.read_floats(copy), wanted);
+    }
+  };
+  executor.initialize(1);
+  expect_rounded();
+  executor.write(b, std::span<const float>(std::vector{0.1f, 0.2f, 0.3f}));
+  expect_rounded();
+  EXPECT_EQ(executor.read_floats(of_both)[0], 1.0f);
+  executor.write(a, std::span<const float>(std::vector<float>(6, 1.7f)));
+  expect_rounded();
+  executor.write(both, std::span<const float>(std::vector<float>(9, -3.3f)));
+  expect_rounded();
+}
+
 TEST(Executor, ReleasesEveryTransientAndPredictsItsPeak) {
   for (const std::int64_t accumulation : {1, 2}) {
     SmallModel m(tiny, accumulation);

@@ -80,7 +80,7 @@ TEST(TrainOptions, NamesTheFlagTheValueAndTheReason) {
   EXPECT_THAT(refusal({{"n-heads", "6"}, {"hidden-dim", "252"}, {"n-kv-heads", "4"}}),
               HasSubstr("--n-heads 6 is no multiple of --n-kv-heads 4"));
   EXPECT_THAT(refusal({{"hidden-dim", "8"}}), HasSubstr("odd head size 1"));
-  EXPECT_THAT(refusal({{"dtype", "fp16"}}), HasSubstr("'fp16'; choose one of fp32, bf16"));
+  EXPECT_THAT(refusal({{"dtype", "fp16"}}), HasSubstr("'fp16'; choose one of fp32, tf32, bf16"));
   EXPECT_THAT(refusal({{"batch-size", "8x"}}), HasSubstr("--batch-size is '8x'"));
   EXPECT_THAT(refusal({{"batch-size", "9223372036854775808"}}), HasSubstr("out of range"));
   EXPECT_THAT(refusal({{"learning-rate", "1e999"}}), HasSubstr("out of range"));
