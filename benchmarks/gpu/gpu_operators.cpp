@@ -1,0 +1,317 @@
+// How fast the GPU's operators are, products and attention apart: microseconds a launch inside a
+// captured graph, as in a training step, and how much of the bandwidth of a large copy they reach.
+// Operands rotate over more memory than the card's cache holds. Bytes are those of Op::cost: each
+// operand read once and each result written once.
+//
+//   gpu_operators [only rows that contain one of these texts ...]
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ridge/base/error.h"
+#include "ridge/base/random.h"
+#include "ridge/base/statistics.h"
+#include "ridge/gpu/device.h"
+#include "ridge/graph/op_rules.h"
+#include "ridge/ops/op.h"
+#include "ridge/run/device.h"
+
+namespace ridge {
+namespace {
+
+struct Case {
+  std::string label;
+  Op op;
+  std::vector<TensorType> in;
+  double id_skew = 1;  // ids are rows * u^id_skew for uniform u
+};
+
+constexpr std::size_t at_least = std::size_t{192} << 20;  // bytes to rotate over: L2 several times
+
+constexpr std::size_t most_memory = std::size_t{24} << 30;
+
+std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+// Positive numbers between 1/4 and 4, in f32 and in bf16 alike: the card is faster on zeros, and
+// optimizers take roots.
+std::vector<std::byte> pattern(std::size_t bytes) {
+  std::vector<std::uint16_t> words(bytes / 2);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::uint32_t random = philox(7, i, 0)[0];
+    words[i] = static_cast<std::uint16_t>((125 + (random >> 8 & 3)) << 7 | (random & 0x7F));
+  }
+  const auto* begin = reinterpret_cast<const std::byte*>(words.data());
+  return {begin, begin + bytes};
+}
+
+class Memory {
+ public:
+  Memory(Device& device, std::size_t bytes)
+      : device_(device), bytes_(bytes), data_(static_cast<std::byte*>(device.allocate(bytes))) {}
+  ~Memory() { device_.deallocate(data_, bytes_); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+  void fill(const std::vector<std::byte>& with) const {
+    for (std::size_t at = 0; at < bytes_; at += with.size())
+      device_.upload(data_ + at, with.data(), std::min(with.size(), bytes_ - at));
+  }
+
+ private:
+  Device& device_;
+  std::size_t bytes_;
+  std::byte* data_;
+};
+
+// The operands of one launch, laid out from `begin` on.
+struct Operands {
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  std::byte* end;
+
+  Operands(const Case& c, Types outputs, std::byte* begin) : end(begin) {
+    for (const TensorType& type : c.in) in.push_back(take(type));
+    for (std::uint32_t o = 0; o < outputs.size(); ++o)
+      if (const auto alias = aliased_input(c.op, o, c.in))
+        out.push_back(const_cast<void*>(in[alias->input]));
+      else
+        out.push_back(take(outputs[o]));
+  }
+
+ private:
+  std::byte* take(const TensorType& type) {
+    std::byte* const here = end;
+    end += padded(type.bytes());
+    return here;
+  }
+};
+
+// Rows of the table that ids of this operator name.
+std::int64_t id_rows(const Case& c) {
+  if (const auto* grad = std::get_if<EmbeddingGrad>(&c.op.variant())) return grad->rows;
+  return c.in[0].shape[-1] > 1 && std::holds_alternative<Embedding>(c.op.variant())
+             ? c.in[0].shape[0]
+             : c.in[0].shape[-1];
+}
+
+void upload_ids(Device& device, const Case& c, const Operands& operands, std::uint64_t set) {
+  for (std::size_t i = 0; i < c.in.size(); ++i) {
+    if (c.in[i].dtype != DType::i32) continue;
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(c.in[i].numel()));
+    const auto rows = static_cast<double>(id_rows(c));
+    for (std::size_t k = 0; k < ids.size(); ++k)
+      ids[k] =
+          static_cast<std::int32_t>(rows * std::pow(philox(3, k, set)[0] * 0x1p-32, c.id_skew));
+    device.upload(const_cast<void*>(operands.in[i]), ids.data(), c.in[i].bytes());
+  }
+}
+
+// Seconds of one launch.
+double measure(Device& device, const Case& c, const Memory& memory) {
+  const std::vector<TensorType> outputs = infer(c.op, c.in);
+  const PreparedKernel prepared = device.prepare(c.op, c.in, outputs);
+  std::byte* const workspace = memory.data();
+  std::vector<Operands> sets;
+  std::byte* begin = workspace + padded(prepared.workspace);
+  const std::byte* const enough = begin + at_least;
+  const std::byte* const last = memory.data() + memory.bytes();
+  do {
+    const Operands next(c, outputs, begin);
+    if (next.end > last) {
+      if (sets.empty()) throw Error("{} does not fit", c.label);
+      break;
+    }
+    upload_ids(device, c, next, sets.size());
+    sets.push_back(next);
+    begin = next.end;
+  } while (begin < enough);
+
+  const auto launches = std::max<std::size_t>(sets.size(), sets.size() == 1 ? 4 : 24);
+  const DeviceWork work{.enqueue = [&] {
+    for (std::size_t l = 0; l < launches; ++l) {
+      const Operands& set = sets[l % sets.size()];
+      prepared.kernel->launch({.inputs = set.in, .outputs = set.out, .workspace = workspace});
+    }
+  }};
+  const KernelPtr graph = device.capture({&work, 1});
+  std::vector<double> seconds;
+  for (int repetition = -2; repetition < 9; ++repetition) {
+    device.mark(0);
+    graph->launch({});
+    device.mark(1);
+    device.wait(1);
+    if (repetition >= 0)
+      seconds.push_back(device.seconds_between(0, 1) / static_cast<double>(launches));
+  }
+  return statistics_of(seconds).median;
+}
+
+struct Size {
+  const char* name;
+  std::int64_t batch, seq, hidden, intermediate, heads, kv_heads, layers;
+  std::int64_t tokens() const { return batch * seq; }
+};
+
+constexpr Size sizes[] = {{"tiny", 8, 128, 256, 512, 8, 4, 4},
+                          {"medium", 16, 512, 1024, 4096, 16, 8, 12},
+                          {"large", 8, 1024, 2048, 8192, 16, 8, 16}};
+constexpr std::int64_t vocab = 1000;
+
+void add_elementwise(std::vector<Case>& cases, const Size& s, DType dtype) {
+  const auto row = [&](std::string_view what) {
+    return fmt::format("{} {} {}", what, name_of(dtype), s.name);
+  };
+  const TensorType x{dtype, {s.tokens(), s.hidden}}, wide{dtype, {s.tokens(), s.intermediate}};
+  cases.push_back({row("add"), Add{}, {x, x}});
+  cases.push_back({row("add a row"), Add{}, {wide, {dtype, {s.intermediate}}}});
+  cases.push_back({row("add a column"), Add{}, {wide, {dtype, {s.tokens(), 1}}}});
+  cases.push_back({row("mul"), Mul{}, {wide, wide}});
+  cases.push_back({row("fill"), Fill{.type = wide, .value = 1.5f}, {}});
+  using Code = Pointwise::Code;
+  cases.push_back({row("pointwise silu*"),
+                   Pointwise{{{Code::silu, 0}, {Code::mul, 2, 1}}, {{3, dtype}}},
+                   {wide, wide}});
+  // What the interpreter has to do: the same, and more.
+  cases.push_back({row("pointwise *silu"),
+                   Pointwise{{{Code::silu, 1}, {Code::mul, 2, 0}}, {{3, dtype}}},
+                   {wide, wide}});
+  cases.push_back({row("pointwise 5 steps"),
+                   Pointwise{{{Code::silu, 0},
+                              {Code::mul, 3, 1},
+                              {Code::scale, 4, 0, 0.5f},
+                              {Code::add, 5, 2},
+                              {Code::silu_grad, 6, 0}},
+                             {{6, dtype}, {7, dtype}}},
+                   {wide, wide, wide}});
+}
+
+void add_moving(std::vector<Case>& cases, const Size& s, DType dtype) {
+  const auto row = [&](std::string_view what) {
+    return fmt::format("{} {} {}", what, name_of(dtype), s.name);
+  };
+  const std::int64_t head_dim = s.hidden / s.heads;
+  const HeadLayout layout{s.heads, s.kv_heads, head_dim, 10000.0f};
+  const TensorType packed{dtype, {s.batch, s.seq, layout.columns()}};
+  const TensorType q{dtype, {s.batch, s.heads, s.seq, head_dim}};
+  const TensorType k{dtype, {s.batch, s.kv_heads, s.seq, head_dim}};
+  const TensorType scores{dtype, {s.batch, s.heads, s.seq, s.seq}};
+  const TensorType wide{dtype, {s.tokens(), s.intermediate}};
+  cases.push_back({row("split heads"), SplitHeads{layout}, {packed}});
+  cases.push_back({row("merge heads"), MergeHeads{layout}, {q, k, k}});
+  cases.push_back({row("permute heads"), Permute{{0, 2, 1, 3}}, {q}});
+  cases.push_back({row("transpose"), Permute{{1, 0}}, {wide}});
+  cases.push_back({row("transpose odd"), Permute{{1, 0}}, {{dtype, {s.tokens() - 1, 1001}}}});
+  cases.push_back({row("causal mask"), CausalMask{}, {scores}});
+  cases.push_back({row("sum rows"), SumTo{{s.intermediate}}, {wide}});
+  cases.push_back({row("sum columns"), SumTo{{s.tokens(), 1}}, {wide}});
+  cases.push_back({row("sum all"), SumTo{{}}, {wide}});
+}
+
+void add_embedding(std::vector<Case>& cases, const Size& s, DType dtype, std::int64_t rows) {
+  const auto row = [&](std::string_view what) {
+    return fmt::format("{} {} {} {}", what, rows, name_of(dtype), s.name);
+  };
+  const TensorType table{dtype, {rows, s.hidden}}, ids{DType::i32, {s.batch, s.seq}};
+  const TensorType dy{dtype, {s.batch, s.seq, s.hidden}};
+  cases.push_back({row("embedding"), Embedding{}, {table, ids}});
+  cases.push_back({row("embedding grad"), EmbeddingGrad{rows}, {dy, ids}});
+  cases.push_back({row("embedding grad skewed"), EmbeddingGrad{rows}, {dy, ids}, 3.0});
+}
+
+// The parameters of a model of this size, as the passes pack them.
+std::vector<Shape> parameters_of(const Size& s) {
+  std::vector<Shape> shapes{{vocab, s.hidden}};
+  for (std::int64_t layer = 0; layer < s.layers; ++layer) {
+    shapes.push_back({s.hidden});
+    shapes.push_back({s.hidden + 2 * (s.hidden / s.heads * s.kv_heads), s.hidden});
+    shapes.push_back({s.hidden, s.hidden});
+    shapes.push_back({s.hidden});
+    shapes.push_back({2 * s.intermediate, s.hidden});
+    shapes.push_back({s.hidden, s.intermediate});
+  }
+  shapes.push_back({s.hidden});
+  shapes.push_back({vocab, s.hidden});
+  return shapes;
+}
+
+void add_optimizer(std::vector<Case>& cases, const Size& s) {
+  const std::vector<Shape> shapes = parameters_of(s);
+  std::vector<TensorType> gradients, operands{{DType::f32, {3}}, {DType::f32, {}}};
+  for (const Shape& shape : shapes) {
+    gradients.push_back({DType::f32, shape});
+    for (int i = 0; i < 4; ++i) operands.push_back({DType::f32, shape});
+  }
+  cases.push_back({fmt::format("global norm {}", s.name), GlobalNorm{}, gradients});
+  const AdamW each{.max_norm = 1.0};
+  const TensorType first = operands[2 + 4 * 5];
+  cases.push_back({fmt::format("adamw {}", s.name),
+                   each,
+                   {first, first, first, first, operands[0], operands[1]}});
+  cases.push_back({fmt::format("adamw all {}", s.name), AdamWAll{.each = each}, operands});
+  cases.push_back({fmt::format("adamw all, zero {}", s.name),
+                   AdamWAll{.each = each, .zero_grad = true}, operands});
+  for (const Shape& shape : shapes) operands.push_back({DType::bf16, shape});
+  cases.push_back({fmt::format("adamw all, bf16 {}", s.name),
+                   AdamWAll{.each = each, .bf16_copies = std::vector<bool>(shapes.size(), true)},
+                   operands});
+  cases.push_back({fmt::format("accumulate {}", s.name), Accumulate{}, {first, first}});
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Size& s : sizes) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      add_elementwise(all, s, dtype);
+      add_moving(all, s, dtype);
+      add_embedding(all, s, dtype, vocab);
+      if (s.tokens() > 4096) add_embedding(all, s, dtype, 32000);
+    }
+    add_optimizer(all, s);
+  }
+  return all;
+}
+
+int run(std::span<const char* const> texts) {
+  const std::unique_ptr<Device> device = open_gpu();
+  const Memory memory(*device, std::min(device->available_memory() / 8 * 7, most_memory));
+  memory.fill(pattern(std::size_t{64} << 20));
+  const TensorType big{DType::f32, {1 << 27}};
+  const double copied = 2.0 * static_cast<double>(big.bytes());
+  const double rate = copied / measure(*device, {"copy", Cast{DType::f32}, {big}}, memory);
+  fmt::print("{}: copies {:.2f} TB/s\n{:36} {:>9} {:>9} {:>6}\n", device->hardware(), rate * 1e-12,
+             "", "us", "GB/s", "share");
+  for (const Case& c : cases()) {
+    const auto contained = [&](const char* text) {
+      return c.label.find(text) != std::string::npos;
+    };
+    if (!texts.empty() && std::ranges::none_of(texts, contained)) continue;
+    const double seconds = measure(*device, c, memory);
+    const Cost work = cost(c.op, c.in, infer(c.op, c.in));
+    const double bytes = static_cast<double>(work.bytes());
+    fmt::print("{:36} {:9.2f} {:9.0f} {:5.0f}%\n", c.label, seconds * 1e6, bytes / seconds * 1e-9,
+               100 * bytes / seconds / rate);
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace ridge
+
+int main(int argc, char** argv) {
+  try {
+    return ridge::run({argv + 1, argv + argc});
+  } catch (const ridge::Error& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,86 @@
+#pragma once
+
+// Attention by the kernels of gpu/sm90/, on the cards that have what these need.
+
+#include "ridge/gpu/attention_rotary.h"
+#include "ridge/gpu/flash.h"
+#include "ridge/gpu/prepare.h"
+#include "ridge/ops/attention.h"
+
+namespace ridge::gpu {
+
+inline FlashShape flash_shape(const AttentionHeads& op, Types in) {
+  return {.batch = in[0].shape[0],
+          .seq = in[0].shape[1],
+          .n_heads = op.n_heads,
+          .n_kv_heads = op.n_kv_heads,
+          .head_dim = op.head_dim,
+          .scale = op.scale,
+          .causal = op.causal};
+}
+
+// Whether they take these operands, which the executor aligns well enough.
+inline bool hopper_takes(const AttentionHeads& op, const AttentionLayout& at,
+                         const GpuPrepare& prepare) {
+  const FlashOperands operands{
+      .q_stride = at.q.stride, .k_stride = at.k.stride, .v_stride = at.v.stride};
+  return prepare.gpu.compute_capability == 90 && prepare.in[0].dtype == DType::bf16 &&
+         at.q.offset % 8 == 0 && at.k.offset % 8 == 0 && at.v.offset % 8 == 0 &&
+         flash90_supports(flash_shape(op, prepare.in), operands);
+}
+
+// The queries and keys turned, where they must be, and the values where they are.
+template <class Operand>
+FlashOperands flash_operands(const AttentionLayout& at, const AttentionHeads& op,
+                             const Context& gpu, const RotaryPass<BFloat16, BFloat16>& turn,
+                             const Operand& operand, void* workspace) {
+  auto rows = [&](const HeadColumns& x) {
+    return head_rows(operand(x) + x.offset, x.stride, op.head_dim);
+  };
+  const auto turned = turn(gpu, rows(at.q), rows(at.k), workspace);
+  return {.q = turned.q.data,
+          .k = turned.k.data,
+          .v = operand(at.v) + at.v.offset,
+          .q_stride = turned.q.stride,
+          .k_stride = turned.k.stride,
+          .v_stride = at.v.stride};
+}
+
+inline KernelPtr hopper_attention(const Attention& op, const AttentionLayout& at,
+                                  GpuPrepare& prepare) {
+  const FlashShape shape = flash_shape(op, prepare.in);
+  const RotaryPass<BFloat16, BFloat16> turn(op, shape.batch, shape.seq, prepare);
+  return make_kernel([=, &gpu = prepare.gpu](const Launch& call) {
+    auto operand = [&](const HeadColumns& x) { return call.in<BFloat16>(x.operand); };
+    flash90_forward(shape, flash_operands(at, op, gpu, turn, operand, call.workspace),
+                    call.outputs[0], call.out<float>(1), gpu.stream);
+  });
+}
+
+// `first` is the index of the first of q, k and v among the operands.
+inline KernelPtr hopper_attention_grad(const AttentionGrad& op, const AttentionLayout& at,
+                                       std::size_t first, GpuPrepare& prepare) {
+  const FlashShape shape = flash_shape(op, prepare.in);
+  const RotaryPass<BFloat16, BFloat16> turn(op, shape.batch, shape.seq, prepare);
+  constexpr std::size_t alignment = 256;
+  const std::size_t sums =
+      reserve(prepare.workspace, flash90_backward_workspace(shape) + alignment);
+  return make_kernel([=, &gpu = prepare.gpu](const Launch& call) {
+    auto operand = [&](const HeadColumns& x) { return call.in<BFloat16>(first + x.operand); };
+    auto result = [&](const HeadColumns& x) { return call.out<BFloat16>(x.operand) + x.offset; };
+    const FlashGradients gradients{.dq = result(at.q),
+                                   .dk = result(at.k),
+                                   .dv = result(at.v),
+                                   .dq_stride = at.q.stride,
+                                   .dk_stride = at.k.stride,
+                                   .dv_stride = at.v.stride,
+                                   .rotation = reinterpret_cast<const float*>(turn.rotations())};
+    const auto memory = reinterpret_cast<std::uintptr_t>(call.workspace) + sums;
+    auto* const aligned = reinterpret_cast<void*>((memory + alignment - 1) / alignment * alignment);
+    flash90_backward(shape, flash_operands(at, op, gpu, turn, operand, call.workspace),
+                     call.inputs[1], call.in<float>(2), call.inputs[0], gradients, aligned,
+                     gpu.deterministic, gpu.stream);
+  });
+}
+
+}  // namespace ridge::gpu

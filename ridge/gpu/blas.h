@@ -1,0 +1,52 @@
+#pragma once
+
+// Products by the vendor's library. One file implements this for each vendor.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ridge/base/dtype.h"
+#include "ridge/gpu/context.h"
+
+namespace ridge::gpu {
+
+// c[batch, m, n] = a b, row-major and dense, with a stored as [m, k], or [k, m] if trans_a, and b
+// as [k, n], or [n, k] if trans_b. Accumulates in f32.
+struct ProductShape {
+  std::int64_t batch = 1, m = 0, n = 0, k = 0;
+  bool trans_a = false, trans_b = false;
+  DType in = DType::f32, out = DType::f32;
+  bool tf32 = false;  // f32 operands rounded to 19 bits on their way into the tensor cores
+  // What the addresses of all three are multiples of, in bytes: 16, or else that of an element.
+  std::uint32_t alignment = 16;
+
+  bool operator==(const ProductShape&) const = default;
+};
+
+std::string to_string(const ProductShape& shape);
+
+// One way to compute a product.
+class Product {
+ public:
+  virtual ~Product() = default;
+  virtual std::size_t workspace() const = 0;  // bytes
+  virtual void run(Stream stream, const void* a, const void* b, void* c, void* workspace) const = 0;
+};
+using ProductPtr = std::unique_ptr<Product>;
+
+// The library, opened. One for each device.
+class Blas {
+ public:
+  virtual ~Blas() = default;
+  // Up to `most` ways, the one that the library expects to be the fastest first; at least one, or
+  // DeviceError.
+  virtual std::vector<ProductPtr> products(const ProductShape& shape, std::size_t most) = 0;
+  virtual std::string version() const = 0;  // "cuBLASLt 13.1.0"
+};
+
+std::shared_ptr<Blas> make_blas();
+
+}  // namespace ridge::gpu

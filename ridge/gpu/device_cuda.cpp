@@ -1,0 +1,336 @@
+// The CUDA runtime's memory, streams, events and graphs: all of Ridge's use of them outside the
+// kernels.
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "ridge/base/error.h"
+#include "ridge/base/units.h"
+#include "ridge/gpu/blas.h"
+#include "ridge/gpu/context.h"
+#include "ridge/gpu/counters.h"
+#include "ridge/gpu/device.h"
+#include "ridge/gpu/faults.h"
+#include "ridge/gpu/memory.h"
+#include "ridge/gpu/prepare.h"
+#include "ridge/gpu/tracing.h"
+#include "ridge/ops/op.h"
+
+namespace ridge {
+namespace gpu {
+
+DeviceMemory::DeviceMemory(std::size_t bytes) {
+  check(cudaMalloc(&data_, bytes), "a kernel's tables");
+}
+DeviceMemory::~DeviceMemory() { cudaFree(data_); }
+
+void DeviceMemory::clear(Stream stream, std::size_t bytes) {
+  check(cudaMemsetAsync(data_, 0, bytes, stream), "clearing memory");
+}
+
+}  // namespace gpu
+
+namespace {
+
+using gpu::check;
+
+// Pinned memory through which the host's data reaches the card while the host goes on. Each upload
+// takes the next stretch of the ring; a half is reused only when the card has read it.
+class UploadRing {
+ public:
+  explicit UploadRing(cudaStream_t stream) : stream_(stream) {
+    check(cudaMallocHost(&memory_, 2 * half), "pinned memory for uploads");
+    for (cudaEvent_t& event : read_)
+      check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
+  }
+  ~UploadRing() {
+    for (const cudaEvent_t event : read_) cudaEventDestroy(event);
+    cudaFreeHost(memory_);
+  }
+  UploadRing(const UploadRing&) = delete;
+  UploadRing& operator=(const UploadRing&) = delete;
+
+  void upload(void* device, const void* host, std::size_t bytes) {
+    const auto* from = static_cast<const std::byte*>(host);
+    auto* to = static_cast<std::byte*>(device);
+    while (bytes > 0) {
+      if (used_ == half) turn();
+      const std::size_t part = std::min(bytes, half - used_);
+      std::byte* const staged = static_cast<std::byte*>(memory_) + current_ * half + used_;
+      std::memcpy(staged, from, part);
+      check(cudaMemcpyAsync(to, staged, part, cudaMemcpyHostToDevice, stream_), "an upload");
+      used_ += std::min((part + 255) / 256 * 256, half - used_);
+      from += part;
+      to += part;
+      bytes -= part;
+    }
+  }
+
+ private:
+  static constexpr std::size_t half = std::size_t{8} << 20;
+
+  void turn() {
+    check(cudaEventRecord(read_[current_], stream_), "recording an event");
+    current_ = 1 - current_;
+    check(cudaEventSynchronize(read_[current_]), "waiting for an upload");
+    used_ = 0;
+  }
+
+  cudaStream_t stream_;
+  void* memory_ = nullptr;
+  std::array<cudaEvent_t, 2> read_{};
+  std::size_t current_ = 0, used_ = 0;
+};
+
+class CapturedKernel final : public Kernel {
+ public:
+  CapturedKernel(cudaGraph_t graph, cudaStream_t stream) : stream_(stream) {
+    check(cudaGraphInstantiate(&replay_, graph, 0), "preparing a captured step");
+  }
+  ~CapturedKernel() override { cudaGraphExecDestroy(replay_); }
+  void launch(const Launch&) const override {
+    check(cudaGraphLaunch(replay_, stream_), "a captured step");
+  }
+
+ private:
+  cudaGraphExec_t replay_ = nullptr;
+  cudaStream_t stream_;
+};
+
+// Finds what failed in a launch although nothing was said of it. The executor names the operator.
+class CheckedKernel final : public Kernel {
+ public:
+  explicit CheckedKernel(KernelPtr kernel) : kernel_(std::move(kernel)) {}
+  void launch(const Launch& call) const override {
+    kernel_->launch(call);
+    check(cudaPeekAtLastError(), "a launch");
+  }
+
+ private:
+  KernelPtr kernel_;
+};
+
+class GpuDevice final : public Device {
+ public:
+  explicit GpuDevice(const GpuOptions& options) : index_(options.index) {
+    check(cudaSetDevice(options.index), "choosing the GPU");
+    check(cudaGetDeviceProperties(&properties_, options.index), "asking for the GPU's properties");
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
+    context_ = {.stream = stream_,
+                .multiprocessors = properties_.multiProcessorCount,
+                .compute_capability = properties_.major * 10 + properties_.minor,
+                .shared_per_block = properties_.sharedMemPerBlockOptin,
+                .l2_bytes = static_cast<std::size_t>(properties_.l2CacheSize),
+                .deterministic = options.deterministic,
+                .blas = gpu::make_blas(),
+                .rotations = gpu::make_rotation_tables()};
+    uploads_ = std::make_unique<UploadRing>(stream_);
+  }
+  ~GpuDevice() override {
+    cudaStreamSynchronize(stream_);
+    for (const cudaEvent_t mark : marks_)
+      if (mark) cudaEventDestroy(mark);
+    uploads_.reset();
+    cudaStreamDestroy(stream_);
+  }
+
+  std::string name() const override { return "cuda"; }
+  std::string hardware() const override { return properties_.name; }
+  std::string description() const override {
+    return fmt::format("{}, {} multiprocessors, {}", properties_.name,
+                       properties_.multiProcessorCount, format_bytes(properties_.totalGlobalMem));
+  }
+  int threads() const override { return 1; }
+  bool asynchronous() const override { return true; }
+
+  PreparedKernel prepare(const Op& op, Types in, Types out, const KernelChoice& choice) override {
+    GpuPrepare prepare{.gpu = context_, .in = in, .out = out, .choice = choice};
+    KernelPtr kernel = std::visit([&](const auto& o) { return o.gpu(prepare); }, op.variant());
+    if (kernel) kernel = std::make_unique<CheckedKernel>(std::move(kernel));
+    return {std::move(kernel), prepare.workspace};
+  }
+
+  void* allocate(std::size_t bytes) override {
+    void* memory = nullptr;
+    if (const cudaError_t status = cudaMalloc(&memory, bytes);
+        status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // the next check must not find it
+      throw OutOfMemoryError(
+          "the {} has {} left of {}, not the {} that were asked for: use a smaller batch or model",
+          properties_.name, format_bytes(available_memory()), format_bytes(total_memory()),
+          format_bytes(bytes));
+    } else {
+      check(status, "allocating memory");
+    }
+    return memory;
+  }
+  void deallocate(void* memory, std::size_t) override { cudaFree(memory); }
+  std::size_t total_memory() const override { return properties_.totalGlobalMem; }
+  std::size_t available_memory() const override {
+    std::size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "asking for free memory");
+    return free;
+  }
+
+  void upload(void* device, const void* host, std::size_t bytes) override {
+    uploads_->upload(device, host, bytes);
+  }
+  void download(void* host, const void* device, std::size_t bytes) override {
+    download_later(host, device, bytes);
+    synchronize();
+  }
+  void download_later(void* host, const void* device, std::size_t bytes) override {
+    check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_), "a download");
+  }
+  void clear(void* device, std::size_t bytes) override {
+    check(cudaMemsetAsync(device, 0, bytes, stream_), "clearing memory");
+  }
+  void synchronize() override { check(cudaStreamSynchronize(stream_), "waiting for the GPU"); }
+
+  void* allocate_host(std::size_t bytes) override {
+    void* memory = nullptr;
+    check(cudaMallocHost(&memory, bytes), "allocating pinned memory");
+    return memory;
+  }
+  void deallocate_host(void* memory) override { cudaFreeHost(memory); }
+
+  void mark(std::size_t slot) override {
+    if (marks_.size() <= slot) marks_.resize(slot + 1, nullptr);
+    if (!marks_[slot]) check(cudaEventCreate(&marks_[slot]), "creating an event");
+    // Inside a capture: a node that records the event at every replay.
+    const unsigned flags = capturing_ ? cudaEventRecordExternal : cudaEventRecordDefault;
+    check(cudaEventRecordWithFlags(marks_[slot], stream_, flags), "recording an event");
+  }
+  void wait(std::size_t slot) override {
+    check(cudaEventSynchronize(marks_.at(slot)), "waiting for the GPU");
+  }
+  double seconds_between(std::size_t from, std::size_t to) const override {
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, marks_.at(from), marks_.at(to)), "reading a time");
+    return milliseconds * 1e-3;
+  }
+
+  Tracer* tracer() override { return tracer_.get(); }
+  std::unique_ptr<RangeCounters> range_counters(std::size_t max_ranges) override {
+    return gpu::make_range_counters(gpu::default_metrics(), max_ranges);
+  }
+  std::string bus_id() const override {
+    std::array<char, 32> id{};
+    check(cudaDeviceGetPCIBusId(id.data(), static_cast<int>(id.size()), index_),
+          "asking for the GPU's place");
+    return id.data();
+  }
+  ProcessorLimits processor_limits() const override {
+    return {.count = properties_.multiProcessorCount,
+            .warp_size = properties_.warpSize,
+            .warps = properties_.maxThreadsPerMultiProcessor / properties_.warpSize,
+            .blocks = properties_.maxBlocksPerMultiProcessor,
+            .registers = properties_.regsPerMultiprocessor,
+            .shared_memory = static_cast<int>(properties_.sharedMemPerMultiprocessor),
+            .shared_memory_reserved = static_cast<int>(properties_.reservedSharedMemPerBlock)};
+  }
+
+  KernelPtr capture(std::span<const DeviceWork> works) override {
+    Graph graph;
+    std::vector<Nodes> last(works.size());  // of each work: those that no other of it follows
+    for (std::size_t begin = 0; begin < works.size();) {
+      // What follows the work before it alone is captured with it: only within a capture does the
+      // runtime know which kernels may be launched early.
+      std::size_t end = begin + 1;
+      while (end < works.size() && works[end].after == std::vector{end - 1}) ++end;
+      Nodes after;
+      for (const std::size_t j : works[begin].after)
+        after.insert(after.end(), last[j].begin(), last[j].end());
+      capture_into(graph.handle, after, works.subspan(begin, end - begin),
+                   std::span(last).subspan(begin, end - begin));
+      begin = end;
+    }
+    return std::make_unique<CapturedKernel>(graph.handle, stream_);
+  }
+
+ private:
+  using Nodes = std::vector<cudaGraphNode_t>;
+
+  struct Graph {
+    cudaGraph_t handle = nullptr;
+    Graph() { check(cudaGraphCreate(&handle, 0), "capturing a step"); }
+    ~Graph() { cudaGraphDestroy(handle); }
+    Graph(const Graph&) = delete;
+    Graph& operator=(const Graph&) = delete;
+  };
+
+  // Appends works that follow each other, the first of them `after` those nodes, and tells of each
+  // which of its nodes no other follows; those of the work before it if it enqueues nothing.
+  void capture_into(cudaGraph_t graph, const Nodes& after, std::span<const DeviceWork> works,
+                    std::span<Nodes> last) {
+    check(cudaStreamBeginCaptureToGraph(stream_, graph, after.data(), nullptr, after.size(),
+                                        cudaStreamCaptureModeThreadLocal),
+          "capturing a step");
+    capturing_ = true;
+    try {
+      for (std::size_t i = 0; i < works.size(); ++i) {
+        works[i].enqueue();
+        last[i] = frontier();
+      }
+    } catch (...) {
+      capturing_ = false;
+      cudaStreamEndCapture(stream_, &graph);
+      throw;
+    }
+    capturing_ = false;
+    check(cudaStreamEndCapture(stream_, &graph), "capturing a step");
+  }
+
+  // The nodes that the next one enqueued will follow.
+  Nodes frontier() const {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const cudaGraphNode_t* nodes = nullptr;
+    const cudaGraphEdgeData* edges = nullptr;
+    std::size_t count = 0;
+    check(cudaStreamGetCaptureInfo(stream_, &status, nullptr, nullptr, &nodes, &edges, &count),
+          "capturing a step");
+    return {nodes, nodes + count};
+  }
+
+  int index_;
+  cudaDeviceProp properties_{};
+  cudaStream_t stream_ = nullptr;
+  gpu::Context context_;
+  std::unique_ptr<UploadRing> uploads_;
+  std::vector<cudaEvent_t> marks_;
+  bool capturing_ = false;
+  std::unique_ptr<Tracer> tracer_ = gpu::make_tracer();
+};
+
+}  // namespace
+
+int gpu_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return count;
+}
+
+std::unique_ptr<Device> open_gpu(const GpuOptions& options) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  gpu::check_cards(status, count, driver, runtime);
+  if (options.index >= count)
+    throw DeviceError("there is no GPU {}: the driver shows {}", options.index, count);
+  return std::make_unique<GpuDevice>(options);
+}
+
+}  // namespace ridge

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ridge/gpu/context.h"
+
+namespace ridge::gpu {
+
+// Flash attention for Hopper GPUs: bf16 operands, float accumulation and softmax, and no matrix of
+// scores in memory. y = softmax(scale q k^T + mask) v for each head; query heads h n_kv_heads /
+// n_heads share key head kv without it being repeated. Queries and keys are of one sequence.
+struct FlashShape {
+  std::int64_t batch = 0, seq = 0;
+  std::int64_t n_heads = 0, n_kv_heads = 0;  // n_heads is a multiple of n_kv_heads
+  std::int64_t head_dim = 0;                 // 32, 64 or 128
+  float scale = 1;
+  bool causal = false;
+};
+
+// bf16, on the device. Head h of position s, counted through the batch (b * seq + s), is head_dim
+// contiguous elements at element s * stride + h * head_dim; so columns of one packed matrix will
+// do.
+struct FlashOperands {
+  const void* q = nullptr;
+  const void* k = nullptr;
+  const void* v = nullptr;
+  std::int64_t q_stride = 0, k_stride = 0, v_stride = 0;
+};
+
+// Where the backward pass writes (overwrites), laid out like FlashOperands. With a `rotation`, the
+// table [seq, head_dim / 2] of float pairs (cos, sin) by which a rotary embedding turned columns
+// (2i, 2i + 1) of q and k beforehand, dq and dk are those of q and k before it.
+struct FlashGradients {
+  void* dq = nullptr;
+  void* dk = nullptr;
+  void* dv = nullptr;
+  std::int64_t dq_stride = 0, dk_stride = 0, dv_stride = 0;
+  const float* rotation = nullptr;
+};
+
+// Whether the kernels take this: a head_dim they are built for, pointers at multiples of 16 bytes,
+// strides of multiples of 8 elements.
+bool flash90_supports(const FlashShape& shape, const FlashOperands& operands);
+bool flash90_supports(const FlashShape& shape, const FlashGradients& gradients);
+
+// y: bf16 [batch, seq, n_heads * head_dim]. lse: float [batch, n_heads, seq], the natural logarithm
+// of the sum over keys of exp(scale q.k). Enqueues; throws DeviceError.
+void flash90_forward(const FlashShape& shape, const FlashOperands& operands, void* y, float* lse,
+                     Stream stream);
+
+// The backward pass, from dy and what the forward pass wrote (both laid out as y). Needs
+// `workspace` of the size below, at a multiple of 256 bytes. `deterministic`: dq is summed over
+// keys in a fixed order, so that reruns agree bit for bit; short sequences (up to 1,024 at
+// head_dim 128, 2,048 at 64) always are, longer ones take up to a third longer for it.
+std::size_t flash90_backward_workspace(const FlashShape& shape);
+void flash90_backward(const FlashShape& shape, const FlashOperands& operands, const void* y,
+                      const float* lse, const void* dy, const FlashGradients& gradients,
+                      void* workspace, bool deterministic, Stream stream);
+
+}  // namespace ridge::gpu

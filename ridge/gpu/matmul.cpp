@@ -1,0 +1,68 @@
+#include "ridge/ops/matmul.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "ridge/gpu/blas.h"
+#include "ridge/gpu/prepare.h"
+#include "ridge/gpu/trial.h"
+#include "ridge/ops/tuner.h"
+
+namespace ridge {
+namespace {
+
+constexpr std::size_t most_candidates = 12;
+
+bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
+
+// The way to compute `shape` that the tuner finds fastest.
+gpu::ProductPtr tuned_product(const gpu::Context& gpu, const gpu::ProductShape& shape,
+                              Tuner& tuner) {
+  std::vector<gpu::ProductPtr> ways = gpu.blas->products(shape, most_candidates);
+  std::size_t workspace = 0;
+  for (const auto& way : ways) workspace = std::max(workspace, way->workspace());
+  std::optional<gpu::Trial> trial;  // made if there is anything to time
+  const std::string key = fmt::format("{} product {}", gpu.blas->version(), to_string(shape));
+  const std::size_t choice = tuner.choose(key, ways.size(), [&](std::size_t i) {
+    if (!trial)
+      trial.emplace(
+          gpu, std::vector{gpu::bytes_of(shape.in, shape.batch * shape.m * shape.k),
+                           gpu::bytes_of(shape.in, shape.batch * shape.k * shape.n),
+                           gpu::bytes_of(shape.out, shape.batch * shape.m * shape.n), workspace});
+    trial->run(
+        [&](const gpu::Trial::Operands& o) { ways[i]->run(gpu.stream, o[0], o[1], o[2], o[3]); });
+  });
+  return std::move(ways[choice]);
+}
+
+}  // namespace
+
+KernelPtr MatMul::gpu(GpuPrepare& prepare) const {
+  const Shape &a = prepare.in[0].shape, &c = prepare.out[0].shape;
+  gpu::ProductShape shape{.batch = c.rows(2),
+                          .m = c[-2],
+                          .n = c[-1],
+                          .k = trans_a ? a[-2] : a[-1],
+                          .trans_a = trans_a,
+                          .trans_b = trans_b,
+                          .in = prepare.in[0].dtype,
+                          .out = prepare.out[0].dtype,
+                          .tf32 = prepare.choice.tf32};
+  const bool tune = prepare.choice.products == Products::tuned && prepare.choice.tuner;
+  gpu::ProductPtr product = tune ? tuned_product(prepare.gpu, shape, *prepare.choice.tuner)
+                                 : std::move(prepare.gpu.blas->products(shape, 1).front());
+  // For slices, which may begin anywhere.
+  shape.alignment = static_cast<std::uint32_t>(std::min(size_of(shape.in), size_of(shape.out)));
+  gpu::ProductPtr unaligned = std::move(prepare.gpu.blas->products(shape, 1).front());
+  prepare.workspace = std::max(product->workspace(), unaligned->workspace());
+  return make_kernel([&gpu = prepare.gpu, product = std::move(product),
+                      unaligned = std::move(unaligned)](const Launch& call) {
+    const void *lhs = call.inputs[0], *rhs = call.inputs[1];
+    void* result = call.outputs[0];
+    const bool aligned = is_aligned(lhs) && is_aligned(rhs) && is_aligned(result);
+    (aligned ? product : unaligned)->run(gpu.stream, lhs, rhs, result, call.workspace);
+  });
+}
+
+}  // namespace ridge

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ridge/ops/pointwise.h"
+
+namespace ridge::gpu {
+
+// A Pointwise operator for the interpreter in gpu/pointwise.cu. Values are in slots, which live in
+// shared memory; the value of the step before is at hand in registers, too, and gets a slot only if
+// something else needs it. Slots are shared by values that are never alive at once.
+struct PointwiseProgram {
+  static constexpr int most_operands = 40, most_results = 40, most_steps = 80;
+  static constexpr std::uint8_t previous = 255;  // a slot: the value of the step before
+  static constexpr std::uint8_t none = 254;      // a slot: nowhere
+
+  struct Step {
+    Pointwise::Code code = Pointwise::Code::add;
+    std::uint8_t a = none, b = none, to = none;  // slots
+    float factor = 1.0f;
+  };
+  // A result is stored when the step that it is the value of is done; of an operand, at the start.
+  struct Result {
+    std::uint8_t slot = none;  // of an operand, or `previous`
+    std::uint8_t index = 0;    // of the result
+    std::uint8_t after = 0;    // steps
+    bool is_bf16 = false;
+  };
+
+  int operands = 0, steps = 0, results = 0, slots = 0;
+  bool operand_is_bf16[most_operands] = {};  // operand i is put into slot i
+  Step step[most_steps];
+  Result result[most_results];  // in the order of `after`
+
+  // Error if the operator exceeds what a program can hold.
+  PointwiseProgram(const Pointwise& op, Types in);
+};
+
+}  // namespace ridge::gpu

@@ -1,0 +1,44 @@
+#include "ridge/gpu/sm90/flash_backward.h"
+
+namespace ridge::gpu {
+namespace {
+
+using sm90::BackwardCall;
+
+// Whether the scores are computed twice, for dQ and for dK and dV apart. That is always so in a
+// fixed order; and faster, on an H100, as long as the float sums of dQ through memory would weigh
+// more than the two further products.
+bool is_separate(const FlashShape& shape, bool deterministic) {
+  return deterministic || shape.seq * shape.head_dim <= 2048 * 64;
+}
+
+std::size_t align(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+std::size_t rows(const FlashShape& shape) {
+  return static_cast<std::size_t>(shape.batch * shape.n_heads * sm90::padded_seq(shape));
+}
+
+}  // namespace
+
+std::size_t flash90_backward_workspace(const FlashShape& shape) {
+  const std::size_t stats = align(rows(shape) * sizeof(float2));
+  if (is_separate(shape, false)) return stats;
+  return stats + rows(shape) * static_cast<std::size_t>(shape.head_dim) * sizeof(float);
+}
+
+void flash90_backward(const FlashShape& shape, const FlashOperands& operands, const void* y,
+                      const float* lse, const void* dy, const FlashGradients& gradients,
+                      void* workspace, bool deterministic, Stream stream) {
+  auto* const memory = static_cast<std::byte*>(workspace);
+  const BackwardCall call{shape, operands, y, lse, dy, gradients, stream};
+  auto* const stats = reinterpret_cast<float2*>(memory);
+  if (is_separate(shape, deterministic)) {
+    sm90::backward_queries(call, stats);
+    sm90::backward_keys(call, stats);
+  } else {
+    auto* const dq = reinterpret_cast<float*>(memory + align(rows(shape) * sizeof(float2)));
+    sm90::backward_summed(call, stats, dq);
+  }
+}
+
+}  // namespace ridge::gpu

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+namespace ridge::gpu::sm90 {
+
+// Launches a kernel that may begin while the one before it in the stream still runs: it must call
+// wait_for_previous() before it touches what that one writes, and may use until then only what was
+// there before that one began. The caller checks last_error().
+template <class... Parameters, class... Arguments>
+void launch_early(void (*kernel)(Parameters...), int blocks, int threads, std::size_t shared_bytes,
+                  cudaStream_t stream, const Arguments&... arguments) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// In a kernel launched early: returns when all that the kernel before wrote can be read.
+__device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+// Lets the kernel after, if launched early, begin on multiprocessors as they fall free.
+__device__ inline void let_next_begin() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+}  // namespace ridge::gpu::sm90

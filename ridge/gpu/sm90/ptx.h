@@ -1,0 +1,206 @@
+#pragma once
+
+// Hopper's instructions that CUDA C++ has no names for: mbarriers, the bulk copy engine (TMA),
+// register reallocation, named barriers. One function each; the matrix products are in wgmma.h.
+// Shared memory is named by its 32-bit address in the shared window.
+
+#include <cuda.h>
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+namespace ridge::gpu::ptx {
+
+__device__ inline std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+// One lane of a converged warp.
+__device__ inline bool elect_one() {
+  std::uint32_t elected = 0;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "elect.sync _|p, 0xffffffff;\n"
+      "selp.b32 %0, 1, 0, p;\n"
+      "}\n"
+      : "=r"(elected));
+  return elected != 0;
+}
+
+// mbarriers: a phase completes when `arrivals` threads have arrived and all expected bytes landed.
+
+__device__ inline void barrier_init(std::uint64_t* barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(arrivals));
+}
+
+// Makes initialised barriers visible to the copy engine.
+__device__ inline void barrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ inline void barrier_arrive(std::uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
+
+__device__ inline void barrier_arrive_expect(std::uint64_t* barrier, std::uint32_t bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
+}
+
+// Returns once the phase of this parity is complete. A new barrier's phase of parity 1 counts as
+// complete, so producers start with parity 1 and consumers with parity 0.
+__device__ inline void barrier_wait(std::uint64_t* barrier, std::uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "wait:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra finished;\n"
+      "bra wait;\n"
+      "finished:\n"
+      "}\n" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
+// Named barriers 1..15 (0 is __syncthreads): `threads` counts those that sync and those that
+// arrive.
+__device__ inline void named_sync(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+__device__ inline void named_arrive(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+template <int Registers>
+__device__ inline void more_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+template <int Registers>
+__device__ inline void fewer_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+// Ordinary stores to shared memory before it are seen by wgmma and the copy engine after it.
+__device__ inline void fence_shared_for_async() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// The bulk copy engine. Coordinates count elements, innermost dimension first.
+
+__device__ inline void prefetch_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+__device__ inline void load_box(void* shared, const CUtensorMap* map, std::uint64_t* barrier,
+                                int c0, int c1, int c2, int c3) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+      : "memory");
+}
+
+__device__ inline void store_box(const CUtensorMap* map, const void* shared, int c0, int c1, int c2,
+                                 int c3) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::
+          "l"(map),
+      "r"(shared_address(shared)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+      : "memory");
+}
+
+// A contiguous copy of a multiple of 16 bytes.
+__device__ inline void load_bytes(void* shared, const void* global, std::uint32_t bytes,
+                                  std::uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(shared)),
+      "l"(global), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+
+// global[i] += shared[i] over `bytes` bytes of float, in no fixed order between blocks.
+__device__ inline void reduce_add_bytes(float* global, const void* shared, std::uint32_t bytes) {
+  asm volatile(
+      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(global),
+      "r"(shared_address(shared)), "r"(bytes)
+      : "memory");
+}
+
+__device__ inline void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+// At most Pending of this thread's committed stores still read shared memory.
+template <int Pending>
+__device__ inline void store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
+}
+
+// At most Pending of this thread's committed stores are still under way.
+template <int Pending>
+__device__ inline void store_wait() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+// Four 8 x 8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8.
+__device__ inline void store_matrices(std::uint32_t address, std::uint32_t a, std::uint32_t b,
+                                      std::uint32_t c, std::uint32_t d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
+}
+
+// The same, each matrix transposed as it is stored.
+__device__ inline void store_matrices_transposed(std::uint32_t address, std::uint32_t a,
+                                                 std::uint32_t b, std::uint32_t c,
+                                                 std::uint32_t d) {
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+      "r"(a), "r"(b), "r"(c), "r"(d)
+      : "memory");
+}
+
+// Four consecutive floats in global memory += a, b, c, d.
+__device__ inline void reduce_add(float* global, float a, float b, float c, float d) {
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(global), "f"(a),
+               "f"(b), "f"(c), "f"(d)
+               : "memory");
+}
+
+__device__ inline float exp2(float x) {
+  float y = 0;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// 16 bytes of shared memory.
+__device__ inline uint4 load_chunk(std::uint32_t address) {
+  uint4 x{};
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "r"(address)
+               : "memory");
+  return x;
+}
+
+// The products of two pairs of bf16, summed.
+__device__ inline float dot_bf16(std::uint32_t a, std::uint32_t b) {
+  const float low = __uint_as_float(a << 16) * __uint_as_float(b << 16);
+  return fmaf(__uint_as_float(a & 0xffff0000U), __uint_as_float(b & 0xffff0000U), low);
+}
+
+// Two floats as bf16, `low` in the low half.
+__device__ inline std::uint32_t pack_bf16(float low, float high) {
+  std::uint32_t packed = 0;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+}  // namespace ridge::gpu::ptx

@@ -1,0 +1,63 @@
+// Every operator on the GPU, with the samples and the reference of the CPU's tests. Skipped where
+// there is no GPU.
+
+#include "ridge/gpu/device.h"
+#include "tests/gpu/gpu.h"
+#include "tests/ops/cases.h"
+
+namespace ridge {
+namespace {
+
+using testing::Reals;
+
+// Tensor cores take bf16 operands: what attention makes on its way, turned queries and keys and the
+// probabilities, is rounded to it where the CPU keeps it in f32.
+template <class T>
+testing::Tolerance tolerance_of(const TensorType& result, Types in) {
+  testing::Tolerance tolerance = testing::tolerance_of(result, in);
+  if (std::same_as<T, Attention> || std::same_as<T, AttentionGrad>)
+    if (in[0].dtype == DType::bf16) tolerance.absolute = 0x1p-7;
+  return tolerance;
+}
+
+template <class T>
+class EveryOperatorOnGpu : public testing::GpuTest {};
+TYPED_TEST_SUITE(EveryOperatorOnGpu, testing::TypesOf<OpVariant>::type, testing::OperatorName);
+
+TYPED_TEST(EveryOperatorOnGpu, KernelAgreesWithReference) {
+  Device& device = this->device();
+  testing::for_each_case<TypeParam>([&](const Sample<TypeParam>& sample, Types in) {
+    const Op op(sample.op);
+    const std::vector<TensorType> out = sample.op.infer(in);
+    const std::vector<Reals> values = testing::operand_values(sample, in);
+    const std::vector<Reals> expected = testing::run_reference(op, in, out, values);
+    const auto actual = testing::run_kernel(device, op, in, out, values);
+    for (std::size_t o = 0; o < out.size(); ++o) {
+      SCOPED_TRACE(fmt::format("output {}: {}", o, out[o].to_string()));
+      testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o],
+                            tolerance_of<TypeParam>(out[o], in));
+    }
+    EXPECT_EQ(testing::run_kernel(device, op, in, out, values), actual) << "at a second launch";
+  });
+}
+
+// As slices have them. What Hopper's attention reads never is one.
+TYPED_TEST(EveryOperatorOnGpu, TakesOperandsAlignedToTheirElementsOnly) {
+  if (std::same_as<TypeParam, Attention> || std::same_as<TypeParam, AttentionGrad>) return;
+  Device& device = this->device();
+  testing::for_each_case<TypeParam>([&](const Sample<TypeParam>& sample, Types in) {
+    const Op op(sample.op);
+    const std::vector<TensorType> out = sample.op.infer(in);
+    const std::vector<Reals> values = testing::operand_values(sample, in);
+    const std::vector<Reals> expected = testing::run_reference(op, in, out, values);
+    const auto actual = testing::run_kernel(device, op, in, out, values, {}, 1);
+    for (std::size_t o = 0; o < out.size(); ++o) {
+      SCOPED_TRACE(fmt::format("output {}: {}", o, out[o].to_string()));
+      testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o],
+                            tolerance_of<TypeParam>(out[o], in));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace ridge
