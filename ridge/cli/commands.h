@@ -26,6 +26,7 @@ void add_roofline_command(CLI::App& program, Action& action);
 void add_report_command(CLI::App& program, Action& action);
 void add_trace_command(CLI::App& program, Action& action);
 void add_exercise_command(CLI::App& program, Action& action);
+void add_doctor_command(CLI::App& program, Action& action);
 void add_about_command(CLI::App& program, Action& action);
 
 int about();  // an action: prints the version of the program and what it runs on

@@ -13,6 +13,7 @@
 #include "ridge/base/units.h"
 #include "ridge/cli/system.h"
 #include "ridge/profile/chrome_trace.h"
+#include "ridge/profile/device_report.h"
 #include "ridge/profile/flops_report.h"
 #include "ridge/profile/kernel_stats.h"
 #include "ridge/profile/memory_plot.h"
@@ -90,6 +91,7 @@ class ProfileFiles {
   std::vector<std::string> written_, refused_;
 };
 
+// `recording` on the executor's clock.
 void write_traces(ProfileFiles& files, const Recording& recording, bool compress) {
   const std::string end = compress ? ".gz" : "";
   fs::path trace;
@@ -165,9 +167,17 @@ ProfilingSession::ProfilingSession(Trainer& trainer, Terminal& terminal)
       window_(profile_window(options_)),
       group_by_(group_by_named(options_.group_by)),
       sort_by_(sort_by_named(options_.sort_by)) {
+  // A device that cannot be traced is to say so now, not after the steps before the window.
+  if (Tracer* const tracer = trainer.executor().device().tracer(); tracer && options_.profiling()) {
+    tracer->start();
+    tracer->stop();
+  }
   if (!options_.counters && !options_.enable_all_profiling) return;
   try {
-    counters_ = std::make_unique<HardwareCounters>();
+    if (trainer.executor().device().asynchronous())
+      device_counters_ = DeviceCounters::of(trainer.executor());
+    else
+      counters_ = std::make_unique<HardwareCounters>();
   } catch (const DeviceError& error) {
     terminal.line(error.what());  // the rest of the profile is worth having without
   }
@@ -177,9 +187,19 @@ void ProfilingSession::start_recording() {
   recorder_.attach(trainer_.executor());
   if (counters_) counters_->attach(trainer_.executor());
   recording_ = true;
+  const std::string card = trainer_.executor().device().bus_id();
+  if (card.empty()) return;
+  try {
+    nvml_ = std::make_unique<gpu::Nvml>();
+    sampler_ = std::make_unique<gpu::CardSampler>(*nvml_, nvml_->card_at(card));
+  } catch (const DeviceError&) {
+    sampler_.reset();  // the rest of the profile is worth having without clocks
+  }
 }
 
 void ProfilingSession::stop_recording() {
+  if (sampler_) recorder_.add_card(sampler_->stop());
+  sampler_.reset();
   recorder_.detach(trainer_.executor());
   if (counters_) counters_->detach(trainer_.executor());
   recording_ = false;
@@ -189,7 +209,16 @@ void ProfilingSession::before_step() {
   if (!options_.profiling()) return;
   const std::int64_t step = trainer_.steps_done() + 1;
   if (!recording_ && window_.contains(step)) start_recording();
-  if (recording_) recorder_.begin_step(step);
+  if (recording_)
+    recorder_.begin_step(step);
+  else if (counting(step))
+    device_counters_->begin_step(trainer_.executor());
+}
+
+// A GPU counts in the steps after the window: counting changes when nodes run, and how long they
+// take.
+bool ProfilingSession::counting(std::int64_t step) const {
+  return device_counters_ && step > window_.last && !device_counters_->done();
 }
 
 void ProfilingSession::after_step(const StepReport& report) {
@@ -198,6 +227,8 @@ void ProfilingSession::after_step(const StepReport& report) {
   if (recording_) {
     recorder_.end_step(report.loss);
     if (report.step >= window_.last) stop_recording();
+  } else if (counting(report.step)) {
+    device_counters_->end_step(trainer_.executor());
   } else if (report.step > options_.warmup_steps) {
     recorder_.recording().unrecorded_step_seconds.push_back(report.seconds);
   }
@@ -205,14 +236,14 @@ void ProfilingSession::after_step(const StepReport& report) {
 
 void ProfilingSession::write_files(Terminal& terminal,
                                    const std::optional<BottleneckReport>& bottlenecks) const {
-  const Recording& recording = recorder_.recording();
+  const Recording& recording = this->recording();
   const fs::path directory = options_.profile_dir;
   ProfileFiles files(directory, terminal);
   auto write = [&](const std::string& name, const std::string& text) {
     files.add(name, [&](const fs::path& path) { write_text_file(path, text); });
   };
   terminal.busy("Writing the profile...");
-  write_traces(files, recording, options_.compress_traces);
+  write_traces(files, recorder_.recording(), options_.compress_traces);
   files.add([&] { return write_events(directory, options_, recording, steps_, bottlenecks); });
   const OperatorTable operators = operator_table(recording);
   write("operators.json", operator_table_json(operators));
@@ -225,8 +256,7 @@ void ProfilingSession::write_files(Terminal& terminal,
   write("kernel_stats.csv", kernel_stats_csv(recording));
   files.add("kernel_trace.csv", [&](const fs::path& path) {
     const std::size_t left_out = write_kernel_trace(recording, path);
-    const auto rows = static_cast<std::int64_t>(recording.nodes.size() - left_out);
-    files.say_cut(path, left_out, format_count(rows) + " rows");
+    files.say_cut(path, left_out, format_count(max_kernel_trace_rows) + " rows");
   });
   write("memory.json", memory_report_json(memory_report(recording)));
   write("memory_timeline.json", memory_timeline_json(recording));
@@ -238,7 +268,13 @@ void ProfilingSession::write_files(Terminal& terminal,
     write("bottlenecks.json", bottleneck_json(*bottlenecks));
   else
     fs::remove(directory / "bottlenecks.json", ignored);
-  if (!counters_) fs::remove(directory / "counters.json", ignored);
+  if (const auto report = device_report(recording))
+    write("device.json", device_report_json(recording, *report));
+  else
+    fs::remove(directory / "device.json", ignored);
+  const auto device_counters = device_counter_report();
+  if (!counters_ && !device_counters) fs::remove(directory / "counters.json", ignored);
+  if (device_counters) write("counters.json", device_counters_json(*device_counters));
   write("config.json", to_json(options_));
   if (fs::exists(directory / "performance_summary.json"))  // written by the run itself
     files.add([] { return std::string("performance_summary.json"); });
@@ -250,7 +286,7 @@ void ProfilingSession::write_files(Terminal& terminal,
 
 void ProfilingSession::print_reports(Terminal& terminal,
                                      const std::optional<BottleneckReport>& bottlenecks) const {
-  const Recording& recording = recorder_.recording();
+  const Recording& recording = this->recording();
   const TrainOptions& o = options_;
   auto print = [&](const std::string& text) {
     terminal.line("");
@@ -279,8 +315,23 @@ void ProfilingSession::print_reports(Terminal& terminal,
     else
       print("No bottleneck report: measure this machine's ceilings once with ridge roofline");
   }
+  if (const auto report = device_report(recording); report && operators)
+    print(device_report_text(recording, *report));
+  if (const std::string warning = clock_warning(clock_report(recording.card)); !warning.empty())
+    print(warning);
   if (counters_) print(counters_text(report_counters(trainer_.graph(), *counters_)));
+  if (const auto report = device_counter_report())
+    print(device_counters_text(*report));
+  else if (device_counters_)
+    print(fmt::format("No hardware counters: they take {} steps after step {}; run more steps",
+                      device_counters_->passes(), window_.last));
   print(overhead_line(recording));
+}
+
+std::optional<DeviceCounterReport> ProfilingSession::device_counter_report() const {
+  if (!device_counters_ || !device_counters_->done()) return std::nullopt;
+  return report_device_counters(recording(), device_counters_->metrics(),
+                                device_counters_->ranges(), device_counters_->passes());
 }
 
 void ProfilingSession::finish(Terminal& terminal) {
@@ -290,7 +341,8 @@ void ProfilingSession::finish(Terminal& terminal) {
     terminal.line(fmt::format("Nothing was profiled: the run ended before step {}", window_.first));
     return;
   }
-  const auto bottlenecks = bottlenecks_of(recorder_.recording());
+  if (!recorder_.recording().activities.empty()) device_time_ = device_time(recorder_.recording());
+  const auto bottlenecks = bottlenecks_of(recording());
   print_reports(terminal, bottlenecks);
   write_files(terminal, bottlenecks);
 }

@@ -7,7 +7,9 @@
 
 #include "ridge/analyze/bottlenecks.h"
 #include "ridge/cli/terminal.h"
+#include "ridge/gpu/nvml.h"
 #include "ridge/profile/counters.h"
+#include "ridge/profile/device_counters.h"
 #include "ridge/profile/operator_table.h"
 #include "ridge/profile/recorder.h"
 #include "ridge/train/options.h"
@@ -27,7 +29,8 @@ ProfileWindow profile_window(const TrainOptions& options);
 // profile directory and prints the reports that were asked for. Does nothing if none was.
 class ProfilingSession {
  public:
-  // UsageError if the tables that were asked for cannot be made.
+  // UsageError if the tables that were asked for cannot be made, DeviceError if the device cannot
+  // be traced.
   ProfilingSession(Trainer& trainer, Terminal& terminal);
 
   // Around each step.
@@ -38,8 +41,14 @@ class ProfilingSession {
   void finish(Terminal& terminal);
 
  private:
+  // On the device's clock, if it has one.
+  const Recording& recording() const {
+    return device_time_ ? *device_time_ : recorder_.recording();
+  }
   void start_recording();
   void stop_recording();
+  bool counting(std::int64_t step) const;
+  std::optional<DeviceCounterReport> device_counter_report() const;
   void write_files(Terminal& terminal, const std::optional<BottleneckReport>& bottlenecks) const;
   void print_reports(Terminal& terminal, const std::optional<BottleneckReport>& bottlenecks) const;
 
@@ -49,7 +58,12 @@ class ProfilingSession {
   GroupBy group_by_;
   SortBy sort_by_;
   Recorder recorder_;
-  std::unique_ptr<HardwareCounters> counters_;  // null if not asked for, or not to be had
+  std::optional<Recording> device_time_;  // once recorded, of a device that runs by itself
+  // Null if not asked for, or not to be had: of the processor, and of a GPU.
+  std::unique_ptr<HardwareCounters> counters_;
+  std::unique_ptr<DeviceCounters> device_counters_;
+  std::unique_ptr<gpu::Nvml> nvml_;
+  std::unique_ptr<gpu::CardSampler> sampler_;  // while recording on a card
   std::vector<StepReport> steps_;
   bool recording_ = false;
 };

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "ridge/base/file.h"
 #include "ridge/base/gzip.h"
@@ -94,6 +96,8 @@ class ChromeTrace {
     tracks();
     ranges();
     timeline_.walk([this](const TimelineItem& item) { add(item); });
+    activities();
+    card();
     events_.text(
         fmt::format("\n],\n\"ridge\": {{\"events\": {}, \"events_left_out\": {}, "
                     "\"records_dropped\": {}}}\n}}\n",
@@ -103,18 +107,32 @@ class ChromeTrace {
  private:
   void head(std::string_view name) {
     events_.text(fmt::format(
-        "{{\n\"schemaVersion\": 1,\n\"deviceProperties\": [],\n"
+        "{{\n\"schemaVersion\": 1,\n\"deviceProperties\": [{}],\n"
         "\"distributedInfo\": {{\"backend\": \"none\", \"rank\": 0, \"world_size\": 1}},\n"
         "\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": {},\n\"traceName\": {},\n"
         "\"device\": {},\n\"threads\": {},\n\"traceEvents\": [",
-        recording_.epoch_ns, json_string(name), json_string(recording_.device_description),
-        recording_.threads));
+        device_properties(), recording_.epoch_ns, json_string(name),
+        json_string(recording_.device_description), recording_.threads));
   }
 
-  void metadata(std::string_view what, std::int64_t thread, std::string_view args) {
+  std::string device_properties() const {
+    const ProcessorLimits& limits = recording_.processor;
+    if (limits.count == 0) return "";
+    return fmt::format(
+        R"({{"id": 0, "name": {}, "numSms": {}, "warpSize": {}, "maxThreadsPerMultiprocessor": {}, )"
+        R"("regsPerMultiprocessor": {}, "sharedMemPerMultiprocessor": {}}})",
+        json_string(recording_.device_description), limits.count, limits.warp_size,
+        limits.warps * limits.warp_size, limits.registers, limits.shared_memory);
+  }
+
+  void metadata(std::string_view what, std::int64_t process, std::int64_t thread,
+                std::string_view args) {
     events_.event(fmt::format(
         R"({{"ph": "M", "name": "{}", "pid": {}, "tid": {}, "ts": 0.000, "args": {{{}}}}})", what,
-        recording_.process_id, thread, args));
+        process, thread, args));
+  }
+  void metadata(std::string_view what, std::int64_t thread, std::string_view args) {
+    metadata(what, recording_.process_id, thread, args);
   }
 
   void tracks() {
@@ -122,6 +140,8 @@ class ChromeTrace {
     metadata("process_labels", 0, R"("labels": "CPU")");
     metadata("process_sort_index", 0, R"("sort_index": 0)");
     name_thread(recording_.thread_id, fmt::format("thread {} (executor)", recording_.thread_id), 0);
+    if (recording_.on_device_time)
+      name_thread(slice_thread_, "operators, by the device's clock", 1);
   }
 
   void name_thread(std::int64_t thread, std::string_view name, std::size_t place) {
@@ -166,16 +186,20 @@ class ChromeTrace {
   // Starts event_ up to its args, which the caller fills in and closes. `name` is a JSON string.
   void begin_slice(std::string_view category, std::string_view name, std::int64_t begin_ns,
                    std::int64_t end_ns, std::int64_t thread) {
+    begin_slice(category, name, begin_ns, end_ns, recording_.process_id, thread);
+  }
+  void begin_slice(std::string_view category, std::string_view name, std::int64_t begin_ns,
+                   std::int64_t end_ns, std::int64_t process, std::int64_t thread) {
     event_.clear();
     fmt::format_to(out(), R"({{"ph": "X", "cat": "{}", "name": {}, "pid": {}, "tid": {}, "ts": )",
-                   category, name, recording_.process_id, thread);
+                   category, name, process, thread);
     append(out(), Microseconds{begin_ns});
     event_ += R"(, "dur": )";
     append(out(), Microseconds{end_ns - begin_ns});
     event_ += R"(, "args": {)";
   }
   void begin_slice(std::string_view category, std::string_view name, const TimelineItem& item) {
-    begin_slice(category, name, item.begin_ns, item.end_ns, recording_.thread_id);
+    begin_slice(category, name, item.begin_ns, item.end_ns, slice_thread_);
   }
 
   void add_step(const TimelineItem& item) {
@@ -227,16 +251,18 @@ class ChromeTrace {
     event_ += "}}";
     events_.event(event_);
     if (item.forward_run == TimelineItem::no_run) return;
-    flow("s", item.forward_run, recording_.nodes[item.forward_run].begin_ns);
-    flow("f", item.forward_run, item.begin_ns);
+    flow("fwdbwd", "s", item.forward_run, recording_.nodes[item.forward_run].begin_ns,
+         recording_.process_id, slice_thread_);
+    flow("fwdbwd", "f", item.forward_run, item.begin_ns, recording_.process_id, slice_thread_);
   }
 
-  void flow(std::string_view end, std::size_t id, std::int64_t time_ns) {
+  void flow(std::string_view kind, std::string_view end, std::size_t id, std::int64_t time_ns,
+            std::int64_t process, std::int64_t thread) {
     event_.clear();
     fmt::format_to(out(),
-                   R"({{"ph": "{}", "cat": "fwdbwd", "name": "fwdbwd", "id": {}, "pid": {}, )"
-                   R"("tid": {}, "ts": )",
-                   end, id, recording_.process_id, recording_.thread_id);
+                   R"({{"ph": "{0}", "cat": "{1}", "name": "{1}", "id": {2}, "pid": {3}, )"
+                   R"("tid": {4}, "ts": )",
+                   end, kind, id, process, thread);
     append(out(), Microseconds{time_ns});
     event_ += end == "f" ? R"(, "bp": "e"})" : "}";
     events_.event(event_);
@@ -248,6 +274,8 @@ class ChromeTrace {
     if (text.name.empty()) text = describe(node);
     begin_slice("cpu_op", text.name, item);
     ++external_id_;
+    if (!recording_.activities.empty() && !recording_.on_device_time)
+      external_id_of_run_[item.index] = external_id_;
     fmt::format_to(out(), R"("External id": {}, "Ev Idx": {}, )", external_id_, external_id_);
     if (item.forward_run != TimelineItem::no_run)
       fmt::format_to(out(), R"("Sequence number": {}, "Fwd thread id": 0, )", item.forward_run);
@@ -278,19 +306,158 @@ class ChromeTrace {
                     json_string(graph_.scope_name(node.scope)), work.flops, work.bytes())};
   }
 
+  // What the device did, and the calls that asked for it.
+  void activities() {
+    if (recording_.activities.empty()) return;
+    metadata("process_name", device_id, 0, R"("name": "ridge")");
+    metadata("process_labels", device_id, 0, R"("labels": "GPU 0")");
+    metadata("process_sort_index", device_id, 0, R"("sort_index": 5000000)");
+    std::unordered_map<std::uint32_t, const Activity*> calls;  // by correlation
+    std::unordered_set<std::uint32_t> led_from;                // whose flow has begun
+    for (const Activity& activity : recording_.activities)
+      if (activity.kind == Activity::Kind::call) calls[activity.correlation] = &activity;
+    name_thread(overhead_thread, "overhead of tracing", 1);
+    for (const Activity& activity : recording_.activities) {
+      if (!activity.on_device()) {
+        add_call(activity);
+        continue;
+      }
+      const Place shown = place(activity);
+      add_activity(activity, shown);
+      const auto call = calls.find(activity.correlation);
+      if (call == calls.end()) continue;
+      if (led_from.insert(activity.correlation).second)
+        flow("ac2g", "s", activity.correlation, call->second->begin_ns, recording_.process_id,
+             call->second->stream);
+      flow("ac2g", "f", activity.correlation, shown.begin_ns, device_id, shown.thread);
+    }
+  }
+
+  // What ran at the same time on one stream, as parts of a graph may, goes to tracks of its own.
+  // The clock of a device is not that exact: of what seems to overlap by very little, the second is
+  // shown to begin at the end of the first. And nothing is shown to be shorter than a microsecond,
+  // which HolisticTraceAnalysis cannot bear; its arguments have the true time.
+  struct Place {
+    std::int64_t thread, begin_ns, end_ns;
+  };
+  Place place(const Activity& activity) {
+    std::vector<std::int64_t>& ends = lane_ends_[activity.stream];
+    std::size_t lane = 0;
+    while (lane < ends.size() && ends[lane] > activity.begin_ns + clock_error_ns) ++lane;
+    const std::int64_t thread = activity.stream + static_cast<std::int64_t>(lane) * lane_step;
+    if (lane == ends.size()) {
+      ends.push_back(0);
+      metadata("thread_name", device_id, thread,
+               fmt::format(R"("name": "stream {}{}")", activity.stream, lane > 0 ? " (too)" : ""));
+      metadata("thread_sort_index", device_id, thread,
+               fmt::format(R"("sort_index": {})", activity.stream));
+    }
+    const std::int64_t begin_ns = std::max(activity.begin_ns, ends[lane]);
+    ends[lane] = std::max(activity.end_ns, begin_ns + shortest_ns);
+    return {thread, begin_ns, ends[lane]};
+  }
+
+  void add_call(const Activity& activity) {
+    const bool overhead = activity.kind == Activity::Kind::overhead;
+    const std::string& name = recording_.activity_names[activity.name];
+    const bool of_runtime = name.starts_with("cuda");
+    begin_slice(overhead     ? "overhead"
+                : of_runtime ? "cuda_runtime"
+                             : "cuda_driver",
+                json_string(name), activity.begin_ns, activity.end_ns,
+                overhead ? overhead_thread : activity.stream);
+    add_owner(activity);
+    fmt::format_to(out(), R"("correlation": {}}}}})", activity.correlation);
+    events_.event(event_);
+  }
+
+  void add_activity(const Activity& activity, const Place& shown) {
+    const bool kernel = activity.kind == Activity::Kind::kernel;
+    const auto [name, added] = kernel_names_.try_emplace(activity.name);
+    if (added) name->second = json_string(demangled(recording_.activity_names[activity.name]));
+    const bool copy = activity.kind == Activity::Kind::copy;
+    begin_slice(kernel ? "kernel"
+                : copy ? "gpu_memcpy"
+                       : "gpu_memset",
+                name->second, shown.begin_ns, shown.end_ns, device_id, shown.thread);
+    const std::int64_t ns = activity.end_ns - activity.begin_ns;
+    if (ns != shown.end_ns - shown.begin_ns) fmt::format_to(out(), R"("ns": {}, )", ns);
+    add_owner(activity);
+    fmt::format_to(out(), R"("device": {}, "context": 1, "stream": {}, "correlation": {})",
+                   device_id, activity.stream, activity.correlation);
+    if (kernel)
+      add_launch_shape(activity);
+    else
+      fmt::format_to(
+          out(), R"=(, "bytes": {}, "memory bandwidth (GB/s)": {:.3f})=", activity.bytes,
+          static_cast<double>(activity.bytes) /
+              static_cast<double>(std::max<std::int64_t>(activity.end_ns - activity.begin_ns, 1)));
+    event_ += "}}";
+    events_.event(event_);
+  }
+
+  // The node on whose behalf something was done; its External id is that of the node's own slice.
+  void add_owner(const Activity& activity) {
+    if (const auto id = external_id_of_run_.find(activity.run); id != external_id_of_run_.end())
+      fmt::format_to(out(), R"("External id": {}, )", id->second);
+    if (activity.node == no_node) return;
+    const Node& node = graph_.nodes()[activity.node];
+    fmt::format_to(out(), R"("node": {}, "operator": {}, "scope": {}, "phase": {}, )",
+                   activity.node, json_string(name_of(*node.op)),
+                   json_string(graph_.scope_name(node.scope)), json_string(name_of(node.phase)));
+  }
+
+  void add_launch_shape(const Activity& a) {
+    fmt::format_to(
+        out(),
+        R"(, "registers per thread": {}, "shared memory": {}, "local memory per thread": )"
+        R"({}, "grid": [{}, {}, {}], "block": [{}, {}, {}])",
+        a.registers, a.static_shared + a.dynamic_shared, a.local_memory, a.grid[0], a.grid[1],
+        a.grid[2], a.block[0], a.block[1], a.block[2]);
+    const ProcessorLimits& limits = recording_.processor;
+    if (limits.count == 0) return;
+    const double blocks = double{1} * a.grid[0] * a.grid[1] * a.grid[2] / limits.count;
+    const double warps = blocks * a.block[0] * a.block[1] * a.block[2] / limits.warp_size;
+    fmt::format_to(out(),
+                   R"(, "blocks per SM": {:.3f}, "warps per SM": {:.3f}, )"
+                   R"("est. achieved occupancy %": {:.0f}, "theoretical occupancy %": {:.0f})",
+                   blocks, warps, 100 * std::min(1.0, warps / std::max(limits.warps, 1)),
+                   100 * theoretical_occupancy(limits, a));
+  }
+
+  void card() {
+    for (const CardState& state : recording_.card) {
+      const auto counter = [&](std::string_view name, double value) {
+        event_.clear();
+        fmt::format_to(out(),
+                       R"({{"ph": "C", "cat": "card", "name": "{}", "pid": {}, "tid": 0, "ts": )",
+                       name, device_id);
+        append(out(), Microseconds{state.time_ns});
+        fmt::format_to(out(), R"(, "args": {{"value": {:.1f}}}}})", value);
+        events_.event(event_);
+      };
+      counter("SM clock (MHz)", state.sm_mhz);
+      counter("memory clock (MHz)", state.memory_mhz);
+      counter("power (W)", state.power_w);
+      counter("temperature (C)", state.temperature_c);
+      counter("GPU busy (%)", state.busy_percent);
+    }
+  }
+
   void add_memory(const TimelineItem& item) {
     const Recording::MemoryChange& change = recording_.memory[item.index];
     event_.clear();
     fmt::format_to(out(),
                    R"({{"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", )"
                    R"("pid": {}, "tid": {}, "ts": )",
-                   recording_.process_id, recording_.thread_id);
+                   recording_.process_id, slice_thread_);
     append(out(), Microseconds{change.time_ns});
     ++external_id_;
     fmt::format_to(out(),
                    R"(, "args": {{"Ev Idx": {}, "Addr": {}, "Bytes": {}, "Total Allocated": {}, )"
-                   R"("Total Reserved": {}, "Device Id": -1, "Device Type": 0, "owner": {}}}}})",
+                   R"("Total Reserved": {}, "Device Id": {}, "Device Type": {}, "owner": {}}}}})",
                    external_id_, change.address, change.bytes, change.live, change.reserved,
+                   recording_.device == "cpu" ? -1 : 0, recording_.device == "cpu" ? 0 : 1,
                    owner(change));
     events_.event(event_);
     event_.clear();
@@ -316,11 +483,22 @@ class ChromeTrace {
 
   std::back_insert_iterator<std::string> out() { return std::back_inserter(event_); }
 
+  // Threads that nobody has: the greatest that Linux gives is 2^22.
+  static constexpr std::int64_t device_time_thread = (1 << 24) - 1, overhead_thread = (1 << 24) - 2;
+  static constexpr std::int64_t device_id = 0, lane_step = 1'000'000, clock_error_ns = 500,
+                                shortest_ns = 1000;
+
   const Recording& recording_;
   const Graph& graph_;
   EventList& events_;
   Timeline timeline_;
-  std::vector<NodeText> node_args_;  // by NodeId, once run
+  // Of the steps, modules and nodes.
+  std::int64_t slice_thread_ =
+      recording_.on_device_time ? device_time_thread : recording_.thread_id;
+  std::unordered_map<std::size_t, std::uint64_t> external_id_of_run_;  // if there are activities
+  std::unordered_map<std::uint32_t, std::string> kernel_names_;        // quoted
+  std::unordered_map<std::uint32_t, std::vector<std::int64_t>> lane_ends_;  // by stream
+  std::vector<NodeText> node_args_;                                         // by NodeId, once run
   std::unordered_map<std::uint32_t, std::string> value_names_, workspace_names_;  // quoted
   std::vector<std::pair<std::size_t, std::uint64_t>> open_modules_;  // their depth and Python id
   std::string event_;                                                // being written
@@ -332,7 +510,10 @@ class ChromeTrace {
 TraceSize write_chrome_trace(const std::filesystem::path& path, const Recording& recording,
                              const TraceOptions& options) {
   EventList events(path, options.max_bytes);
-  ChromeTrace(recording, events).write(path.filename().string());
+  // Nodes that nobody launched one by one have times on the device's clock alone.
+  const bool replayed = !recording.replays.empty() && !recording.activities.empty();
+  const Recording on_device = replayed ? device_time(recording) : Recording();
+  ChromeTrace(replayed ? on_device : recording, events).write(path.filename().string());
   events.commit();
   return events.size();
 }

@@ -28,7 +28,12 @@ struct TraceSize {
 // - every node as cpu_op, named after PyTorch's operator where there is an equal one (see aten.h),
 //   with its shapes, FLOPs and bytes; what differentiates a node is within
 //   "autograd::engine::evaluate_function: <Name>Backward0", tied to it by a fwdbwd flow;
-// - allocations as "[memory]" instants and as a counter.
+// - allocations as "[memory]" instants and as a counter;
+// - what a device did by itself as kernel, gpu_memcpy and gpu_memset on its streams, the calls that
+//   asked for it as cuda_runtime and cuda_driver, tied together by ac2g flows, each with the node
+//   on whose behalf it was; and the state of the card as counters. Nodes are then where they were
+//   launched; those of a captured graph, which nobody launches, are on a track of their own, on the
+//   device's clock.
 // If something was left out, "ridge" in the file says how much. IoError as by AtomicFile.
 TraceSize write_chrome_trace(const std::filesystem::path& path, const Recording& recording,
                              const TraceOptions& options = {});

@@ -13,21 +13,48 @@
 namespace ridge {
 namespace {
 
-std::string_view kernel_name(const Recording& recording, const Recording::NodeRun& run) {
-  return name_of(*recording.graph->nodes()[run.node].op);
+// A kernel's run: of the device, if it was traced, else of the node that is one kernel.
+struct KernelCall {
+  std::size_t name;  // index into KernelCalls::names
+  std::int64_t begin_ns, end_ns;
+  const Activity* activity;  // null if the device was not traced
+};
+struct KernelCalls {
+  std::vector<std::string> names;
+  std::vector<KernelCall> calls;  // by begin
+};
+
+KernelCalls traced_calls(const Recording& recording) {
+  KernelCalls result;
+  for (const std::string& name : recording.activity_names) result.names.push_back(demangled(name));
+  for (const Activity& activity : recording.activities)
+    if (activity.kind == Activity::Kind::kernel)
+      result.calls.push_back({activity.name, activity.begin_ns, activity.end_ns, &activity});
+  return result;
+}
+
+KernelCalls calls_of(const Recording& recording) {
+  if (!recording.activities.empty()) return traced_calls(recording);
+  KernelCalls result;
+  std::map<std::string_view, std::size_t> index;
+  for (const Recording::NodeRun& run : recording.nodes) {
+    const std::string_view name = name_of(*recording.graph->nodes()[run.node].op);
+    const auto [it, added] = index.try_emplace(name, result.names.size());
+    if (added) result.names.emplace_back(name);
+    result.calls.push_back({it->second, run.begin_ns, run.end_ns, nullptr});
+  }
+  return result;
 }
 
 }  // namespace
 
 std::vector<KernelStats> kernel_stats(const Recording& recording) {
-  std::map<std::string, KernelStats, std::less<>> by_name;
+  const KernelCalls kernels = calls_of(recording);
+  std::map<std::string_view, KernelStats> by_name;
   std::int64_t total_ns = 0;
-  for (const Recording::NodeRun& run : recording.nodes) {
-    const std::string_view name = kernel_name(recording, run);
-    auto it = by_name.find(name);
-    if (it == by_name.end()) it = by_name.emplace(name, KernelStats{std::string(name)}).first;
-    KernelStats& stats = it->second;
-    const std::int64_t ns = run.end_ns - run.begin_ns;
+  for (const KernelCall& call : kernels.calls) {
+    KernelStats& stats = by_name[kernels.names[call.name]];
+    const std::int64_t ns = call.end_ns - call.begin_ns;
     stats.min_ns = stats.calls == 0 ? ns : std::min(stats.min_ns, ns);
     stats.max_ns = std::max(stats.max_ns, ns);
     stats.total_ns += ns;
@@ -35,14 +62,15 @@ std::vector<KernelStats> kernel_stats(const Recording& recording) {
     ++stats.calls;
   }
   for (auto& [name, stats] : by_name) {
+    stats.name = name;
     stats.average_ns = static_cast<double>(stats.total_ns) / static_cast<double>(stats.calls);
     if (total_ns > 0)
       stats.percentage = 100 * static_cast<double>(stats.total_ns) / static_cast<double>(total_ns);
   }
   // A second pass, since squares of times minus the square of their mean would cancel.
-  for (const Recording::NodeRun& run : recording.nodes) {
-    KernelStats& stats = by_name.find(kernel_name(recording, run))->second;
-    const double off = static_cast<double>(run.end_ns - run.begin_ns) - stats.average_ns;
+  for (const KernelCall& call : kernels.calls) {
+    KernelStats& stats = by_name[kernels.names[call.name]];
+    const double off = static_cast<double>(call.end_ns - call.begin_ns) - stats.average_ns;
     stats.std_dev_ns += off * off;
   }
   std::vector<KernelStats> sorted;
@@ -77,20 +105,26 @@ std::size_t write_kernel_trace(const Recording& recording, const std::filesystem
   std::string agent = recording.device;
   for (char& c : agent) c = 'a' <= c && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   agent = csv_quoted(agent);
-  std::map<std::string, std::size_t, std::less<>> ids;  // from 1, in order of first appearance
-  const std::size_t rows = std::min(max_rows, recording.nodes.size());
+  const KernelCalls kernels = calls_of(recording);
+  std::map<std::string_view, std::size_t> ids;  // from 1, in order of first appearance
+  const std::size_t rows = std::min(max_rows, kernels.calls.size());
   for (std::size_t i = 0; i < rows; ++i) {
-    const Recording::NodeRun& run = recording.nodes[i];
-    const std::string_view name = kernel_name(recording, run);
-    auto it = ids.find(name);
-    if (it == ids.end()) it = ids.emplace(name, ids.size() + 1).first;
-    file.write(
-        fmt::format("\"KERNEL_DISPATCH\",{},0,0,{},{},{},{},{},{},{},0,0,0,0,0,0,0,0,0,0,0\n",
-                    agent, recording.thread_id, i + 1, it->second, csv_quoted(name), i + 1,
-                    recording.epoch_ns + run.begin_ns, recording.epoch_ns + run.end_ns));
+    const KernelCall& call = kernels.calls[i];
+    const std::string& name = kernels.names[call.name];
+    const std::size_t id = ids.try_emplace(name, ids.size() + 1).first->second;
+    const Activity none{.correlation = static_cast<std::uint32_t>(i + 1)};
+    const Activity& a = call.activity ? *call.activity : none;
+    // rocprof's grid counts threads.
+    const auto threads = [&](std::size_t d) { return std::uint64_t{a.grid[d]} * a.block[d]; };
+    file.write(fmt::format(
+        "\"KERNEL_DISPATCH\",{},0,{},{},{},{},{},{},{},{},{},{},{},0,0,{},{},{},{},{},{}\n", agent,
+        a.stream, recording.thread_id, i + 1, id, csv_quoted(name), a.correlation,
+        recording.epoch_ns + call.begin_ns, recording.epoch_ns + call.end_ns,
+        a.static_shared + a.dynamic_shared, a.local_memory, a.registers, a.block[0], a.block[1],
+        a.block[2], threads(0), threads(1), threads(2)));
   }
   file.commit();
-  return recording.nodes.size() - rows;
+  return kernels.calls.size() - rows;
 }
 
 }  // namespace ridge

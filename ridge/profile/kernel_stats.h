@@ -9,7 +9,8 @@
 
 namespace ridge {
 
-// All calls of one kernel. A kernel has its operator's name.
+// All calls of one kernel: as the device's tracing saw them, under the kernel's own name; on the
+// CPU a kernel has its operator's name.
 struct KernelStats {
   std::string name;
   std::int64_t calls = 0;
@@ -25,9 +26,11 @@ std::vector<KernelStats> kernel_stats(const Recording& recording);  // most time
 std::string kernel_stats_csv(const Recording& recording);
 
 // Writes kernel_trace.csv, with the columns of rocprofv3: one row a call, in order, with times in
-// nanoseconds since 1970. What only a GPU has is 0. Returns how many calls were left out because
-// there were more than `max_rows`.
+// nanoseconds since 1970. Shared memory is in the column LDS_Block_Size, local memory per thread in
+// Scratch_Size, registers in VGPR_Count; what only a GPU has is 0 on the CPU. Returns how many
+// calls were left out because there were more than `max_rows`.
+inline constexpr std::size_t max_kernel_trace_rows = std::size_t{1} << 20;
 std::size_t write_kernel_trace(const Recording& recording, const std::filesystem::path& path,
-                               std::size_t max_rows = std::size_t{1} << 20);
+                               std::size_t max_rows = max_kernel_trace_rows);
 
 }  // namespace ridge

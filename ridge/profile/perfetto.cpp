@@ -54,7 +54,11 @@ constexpr std::uint32_t sequence_id = 1, state_cleared = 1;
 
 // Tracks, by uuid.
 constexpr std::uint64_t process_track = 1, thread_track = 2, live_track = 3, reserved_track = 4,
-                        loss_track = 5, allocation_track = 6, first_range_track = 16;
+                        loss_track = 5, allocation_track = 6, first_range_track = 16,
+                        first_card_track = std::uint64_t{1} << 32,
+                        first_activity_track = std::uint64_t{2} << 32;
+// Ids of the flows from calls to what they made the device do; those of nodes are smaller.
+constexpr std::uint64_t correlation_flow = std::uint64_t{1} << 40;
 
 // Protobuf's strings must be UTF-8; names of the user's may be anything.
 std::string as_utf8(std::string text) {
@@ -117,6 +121,8 @@ class PerfettoTrace {
       if (file_.size().left_out == 0) end_ns = item.begin_ns;
     });
     close_slices(0);
+    activities();
+    card();
     if (file_.size().left_out == 0) return;
     event(
         instant, allocation_track, end_ns, "ridge",
@@ -158,7 +164,8 @@ class PerfettoTrace {
       protozero::pbf_builder<Thread> thread(t, Track::thread);
       thread.add_int32(Thread::pid, pid);
       thread.add_int32(Thread::tid, static_cast<std::int32_t>(recording_.thread_id));
-      thread.add_string(Thread::thread_name, "executor");
+      thread.add_string(Thread::thread_name,
+                        recording_.on_device_time ? "operators, by the GPU's clock" : "executor");
     });
     const auto bytes = [&](TrackBuilder& t) {
       below_process(t);
@@ -329,6 +336,96 @@ class PerfettoTrace {
           [&](EventBuilder& event) { annotate(event, "bytes", change.bytes); });
   }
 
+  // What the device did, on a track for each stream, and the calls that asked for it; both of one
+  // correlation are tied by a flow. What overlaps on a stream goes to further tracks.
+  void activities() {
+    struct Lane {
+      std::uint32_t stream;
+      bool device;
+      std::int64_t end_ns;
+    };
+    std::vector<Lane> lanes;
+    const auto lane_of = [&](const Activity& a, std::int64_t begin_ns) {
+      const auto free = std::ranges::find_if(lanes, [&](const Lane& lane) {
+        return lane.stream == a.stream && lane.device == a.on_device() && lane.end_ns <= begin_ns;
+      });
+      if (free != lanes.end()) return static_cast<std::size_t>(free - lanes.begin());
+      lanes.push_back({a.stream, a.on_device(), 0});
+      track(first_activity_track + lanes.size() - 1,
+            fmt::format("{} {}", a.on_device() ? "GPU stream" : "calls of thread", a.stream),
+            [](TrackBuilder& t) { t.add_uint64(Track::parent_uuid, process_track); });
+      return lanes.size() - 1;
+    };
+    for (const Activity& a : recording_.activities) {
+      if (a.kind == Activity::Kind::overhead) continue;
+      const std::size_t lane = lane_of(a, a.begin_ns);
+      lanes[lane].end_ns = a.end_ns;
+      const bool written =
+          event(slice_begin, first_activity_track + lane, a.begin_ns, category(a),
+                as_utf8(demangled(recording_.activity_names[a.name])), [&](EventBuilder& event) {
+                  describe(event, a);
+                  if (a.correlation != 0)
+                    event.add_fixed64(TrackEvent::flow_ids, correlation_flow | a.correlation);
+                });
+      if (written) end_slice(first_activity_track + lane, a.end_ns);
+    }
+  }
+
+  static std::string_view category(const Activity& activity) {
+    switch (activity.kind) {
+      case Activity::Kind::kernel:
+        return "kernel";
+      case Activity::Kind::copy:
+        return "gpu_memcpy";
+      case Activity::Kind::fill:
+        return "gpu_memset";
+      default:
+        return "call";
+    }
+  }
+
+  void describe(EventBuilder& event, const Activity& a) const {
+    if (a.node != no_node) {
+      const Node& node = graph_.nodes()[a.node];
+      annotate(event, "operator", name_of(*node.op));
+      annotate(event, "scope", as_utf8(graph_.scope_name(node.scope)));
+    }
+    if (a.bytes > 0) annotate(event, "bytes", static_cast<std::int64_t>(a.bytes));
+    if (a.kind != Activity::Kind::kernel) return;
+    annotate(event, "grid", fmt::format("{} x {} x {}", a.grid[0], a.grid[1], a.grid[2]));
+    annotate(event, "block", fmt::format("{} x {} x {}", a.block[0], a.block[1], a.block[2]));
+    annotate(event, "registers per thread", a.registers);
+    annotate(event, "shared memory", a.static_shared + a.dynamic_shared);
+    if (const double occupancy = theoretical_occupancy(recording_.processor, a); occupancy > 0)
+      annotate(event, "theoretical occupancy", fmt::format("{:.0f} %", 100 * occupancy));
+  }
+
+  // The state of the card, on counter tracks.
+  void card() {
+    if (recording_.card.empty()) return;
+    struct Series {
+      std::string_view name;
+      double (*value)(const CardState&);
+    };
+    constexpr Series all[] = {
+        {"GPU: SM clock (MHz)", [](const CardState& s) -> double { return s.sm_mhz; }},
+        {"GPU: memory clock (MHz)", [](const CardState& s) -> double { return s.memory_mhz; }},
+        {"GPU: power (W)", [](const CardState& s) { return s.power_w; }},
+        {"GPU: temperature (C)", [](const CardState& s) -> double { return s.temperature_c; }},
+        {"GPU: busy (%)", [](const CardState& s) -> double { return s.busy_percent; }}};
+    for (std::uint64_t uuid = first_card_track; const auto& [name, value] : all) {
+      track(uuid, name, [](TrackBuilder& t) {
+        t.add_uint64(Track::parent_uuid, process_track);
+        protozero::pbf_builder<Counter>(t, Track::counter).add_int32(Counter::unit, 0);
+      });
+      for (const CardState& state : recording_.card)
+        event(counter, uuid, state.time_ns, "", "", [&](EventBuilder& event) {
+          event.add_double(TrackEvent::double_counter_value, value(state));
+        });
+      ++uuid;
+    }
+  }
+
   struct OpenSlice {
     std::int64_t end_ns;
     bool written;
@@ -348,7 +445,10 @@ class PerfettoTrace {
 TraceSize write_perfetto(const std::filesystem::path& path, const Recording& recording,
                          const TraceOptions& options) {
   PacketFile file(path, options.max_bytes);
-  PerfettoTrace(recording, file).write();
+  // Nodes that nobody launched one by one have times on the device's clock alone.
+  const bool replayed = !recording.replays.empty() && !recording.activities.empty();
+  const Recording on_device = replayed ? device_time(recording) : Recording();
+  PerfettoTrace(replayed ? on_device : recording, file).write();
   file.commit();
   return file.size();
 }

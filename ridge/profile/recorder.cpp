@@ -4,6 +4,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
+#include <unordered_map>
+#include <utility>
+
 #include "ridge/graph/op_rules.h"
 
 namespace ridge {
@@ -12,6 +17,16 @@ namespace {
 constexpr std::size_t first_reserve = 1 << 16;
 
 std::int64_t nanoseconds(std::chrono::nanoseconds duration) { return duration.count(); }
+
+// The run of a node to which a part of a graph belongs: the nodes of a replay are told of in the
+// order in which they were captured.
+std::uint32_t run_in_replay(const Recording& recording, const Activity& part) {
+  if (part.run >= recording.replays.size() || part.captured_run == Activity::no_run)
+    return Activity::no_run;
+  const std::uint32_t run = recording.replays[part.run].first_node + part.captured_run;
+  const bool right = run < recording.nodes.size() && recording.nodes[run].node == part.node;
+  return right ? run : Activity::no_run;
+}
 
 }  // namespace
 
@@ -36,12 +51,55 @@ void Recorder::attach(Executor& executor) {
   recording_.thread_id = ::syscall(SYS_gettid);
   recording_.nodes.reserve(first_reserve);
   if (options_.memory) recording_.memory.reserve(first_reserve);
+  recording_.processor = executor.device().processor_limits();
+  tracer_ = executor.device().tracer();
+  if (tracer_) {
+    tracer_->start();
+    executor.renew_captures();
+  }
   epoch_ = Clock::now();
   recording_.epoch_ns = nanoseconds(std::chrono::system_clock::now().time_since_epoch());
   executor.observe(*this);
 }
 
-void Recorder::detach(Executor& executor) { executor.forget(*this); }
+void Recorder::detach(Executor& executor) {
+  executor.forget(*this);
+  if (!tracer_) return;
+  executor.device().synchronize();
+  add_activities(std::exchange(tracer_, nullptr)->stop());
+  executor.renew_captures();
+}
+
+// Keeps what was asked for within a step, as with all other records. What runs on a device may do
+// so later; the call that asked for it, of the same correlation, says when that was.
+void Recorder::add_activities(DeviceTrace trace) {
+  const std::int64_t epoch_ns = nanoseconds(epoch_.time_since_epoch());
+  std::unordered_map<std::uint32_t, std::int64_t> asked;  // by correlation
+  for (Activity& activity : trace.activities) {
+    activity.begin_ns -= epoch_ns;
+    activity.end_ns -= epoch_ns;
+    if (activity.kind == Activity::Kind::call && activity.correlation != 0)
+      asked[activity.correlation] = activity.begin_ns;
+  }
+  const auto in_a_step = [&](const Activity& activity) {
+    const auto call = asked.find(activity.correlation);
+    const std::int64_t time = call == asked.end() ? activity.begin_ns : call->second;
+    const auto after =
+        std::ranges::upper_bound(recording_.steps, time, {}, &Recording::Step::begin_ns);
+    return after != recording_.steps.begin() && time <= std::prev(after)->end_ns;
+  };
+  recording_.activity_names = std::move(trace.names);
+  recording_.activities_dropped = trace.dropped;
+  recording_.activities_out_of_order = trace.out_of_order;
+  for (Activity& activity : trace.activities) {
+    if (!in_a_step(activity)) continue;
+    if (activity.in_graph) activity.run = run_in_replay(recording_, activity);
+    if (recording_.activities.size() < options_.max_records)
+      recording_.activities.push_back(activity);
+    else
+      ++recording_.activities_dropped;
+  }
+}
 
 std::int64_t Recorder::since_epoch(Clock::time_point time) const {
   return nanoseconds(time - epoch_);
@@ -62,6 +120,12 @@ void Recorder::end_step(double loss) {
                             .loss = loss});
 }
 
+void Recorder::add_card(std::vector<CardState> states) {
+  const std::int64_t epoch_ns = nanoseconds(epoch_.time_since_epoch());
+  for (CardState& state : states) state.time_ns -= epoch_ns;
+  recording_.card = std::move(states);
+}
+
 void Recorder::add_range(std::string_view name, Clock::time_point begin, Clock::time_point end) {
   auto it = interned_.find(name);
   if (it == interned_.end()) {
@@ -74,10 +138,36 @@ void Recorder::add_range(std::string_view name, Clock::time_point begin, Clock::
                              .end_ns = since_epoch(end)});
 }
 
+void Recorder::on_node_begin(const Graph&, NodeId node) {
+  if (!in_step_ || !tracer_) return;
+  tracer_->enter(node, static_cast<std::uint32_t>(recording_.nodes.size()));
+  entered_ = true;
+}
+
 void Recorder::on_node(const Graph&, NodeId node, Clock::time_point begin, Clock::time_point end) {
   if (!in_step_) return;
+  if (std::exchange(entered_, false)) tracer_->leave();
   append(recording_.nodes,
          {.node = node, .step = step_, .begin_ns = since_epoch(begin), .end_ns = since_epoch(end)});
+}
+
+void Recorder::on_replay_begin(const Graph&) {
+  if (in_step_ && tracer_)
+    tracer_->enter(no_node, static_cast<std::uint32_t>(recording_.replays.size()));
+}
+
+void Recorder::on_replay(const Graph&, Clock::time_point begin, Clock::time_point end) {
+  if (!in_step_) return;
+  if (tracer_) tracer_->leave();
+  append(recording_.replays, {.step = step_,
+                              .begin_ns = since_epoch(begin),
+                              .end_ns = since_epoch(end),
+                              .first_node = static_cast<std::uint32_t>(recording_.nodes.size())});
+}
+
+void Recorder::on_replayed(const Graph& graph, NodeId node) {
+  const auto now = Clock::now();
+  on_node(graph, node, now, now);
 }
 
 void Recorder::change(bool workspace, std::uint32_t owner, const void* address, std::int64_t bytes,

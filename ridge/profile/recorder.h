@@ -22,7 +22,8 @@ class Recorder final : public Observer {
  public:
   explicit Recorder(RecorderOptions options = {}) : options_(options) {}
 
-  // Recording starts with attach() and ends with detach(); both may happen once.
+  // Recording starts with attach() and ends with detach(); both may happen once. A device that runs
+  // by itself is traced in between: DeviceError if that cannot be.
   void attach(Executor& executor);
   void detach(Executor& executor);
 
@@ -30,12 +31,19 @@ class Recorder final : public Observer {
   // evaluation, is left out; what it allocates is not.
   void begin_step(std::int64_t step);
   void end_step(double loss);
+  // What a sampler read of the device's card; until detach().
+  void add_card(std::vector<CardState> states);
   void add_range(std::string_view name, Clock::time_point begin, Clock::time_point end);
 
   const Recording& recording() const { return recording_; }
   Recording& recording() { return recording_; }
 
+  void on_node_begin(const Graph&, NodeId) override;
   void on_node(const Graph&, NodeId, Clock::time_point begin, Clock::time_point end) override;
+  void on_replay_begin(const Graph&) override;
+  void on_replay(const Graph&, Clock::time_point begin, Clock::time_point end) override;
+  void on_replayed(const Graph&, NodeId) override;
+  bool wants_nodes() const override { return tracer_ == nullptr; }
   void on_allocate(const Graph&, ValueId, const void* address, std::size_t bytes,
                    const MemoryStats&) override;
   void on_release(const Graph&, ValueId, const void* address, std::size_t bytes,
@@ -51,6 +59,7 @@ class Recorder final : public Observer {
   void change(bool workspace, std::uint32_t owner, const void* address, std::int64_t bytes,
               const MemoryStats& stats);
   std::int64_t since_epoch(Clock::time_point time) const;
+  void add_activities(DeviceTrace trace);
 
   // Appends a record, or counts it as dropped.
   template <class T>
@@ -62,6 +71,8 @@ class Recorder final : public Observer {
   }
 
   RecorderOptions options_;
+  Tracer* tracer_ = nullptr;  // of a device that has one
+  bool entered_ = false;      // it knows of the node that is being launched
   Recording recording_;
   Clock::time_point epoch_;
   std::int32_t step_ = 0;

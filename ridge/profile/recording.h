@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ridge/graph/graph.h"
+#include "ridge/run/activity.h"
 
 namespace ridge {
 
@@ -49,6 +50,14 @@ struct Recording {
     std::int64_t begin_ns, end_ns;
   };
 
+  // A captured graph that was given to the device at once: the time of the call. The runs of its
+  // nodes follow each other from `first_node` on and have no time but on the device.
+  struct ReplayRun {
+    std::int32_t step;
+    std::int64_t begin_ns, end_ns;
+    std::uint32_t first_node;  // index into `nodes`
+  };
+
   const Graph* graph = nullptr;  // outlives the recording
   std::string device;            // "cpu"
   std::string device_description;
@@ -64,9 +73,29 @@ struct Recording {
   std::vector<std::string> names;
   std::uint64_t dropped = 0;  // records that the bounded buffers had no room for
 
+  // Of a device that runs by itself. Then the times above are the executor's, when it gave out the
+  // work; device_time() gives the device's. Activities are by begin; the `run` of one is an index
+  // into `nodes`.
+  std::vector<ReplayRun> replays;
+  std::vector<Activity> activities;
+  std::vector<std::string> activity_names;
+  std::uint64_t activities_dropped = 0;       // by the tracing library or for want of room
+  std::uint64_t activities_out_of_order = 0;  // see DeviceTrace
+  ProcessorLimits processor;
+  std::vector<CardState> card;  // with times like all others
+  bool on_device_time = false;
+
   // Steps of the same work without recording, for comparison: seconds each; empty if none ran.
   std::vector<double> unrecorded_step_seconds;
 };
+
+// The same run on the clock of its device, for every report that says where time goes: a node's run
+// lasts from the begin of its first activity on the device to the end of its last, without what is
+// counted to the run before it already where the two overlap; phases and steps hold their nodes,
+// and memory changes hands when the device gets there. Nodes that were replayed are there like
+// those that were launched. A run without any activity takes no time. What ran on the CPU is
+// returned as it is.
+Recording device_time(const Recording& recording);
 
 // The name of a value for people: its own, or that of the scope, operator and output that make it,
 // such as "layers.0.attention: softmax".

@@ -1,0 +1,258 @@
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include "ridge/analyze/doctor.h"
+#include "ridge/base/error.h"
+#include "ridge/base/shared_library.h"
+#include "ridge/cpu/device.h"
+#include "ridge/profile/counters.h"
+
+#ifdef RIDGE_HAS_CUDA
+#include <cuda_runtime_api.h>
+#if __has_include(<cublasLt.h>)
+#include <cublasLt.h>
+#endif
+#if __has_include(<cudnn_version.h>)
+#include <cudnn_version.h>
+#endif
+#if __has_include(<cupti_version.h>)
+#include <cupti_version.h>
+#endif
+#if __has_include(<nccl.h>)
+#include <nccl.h>
+#endif
+#endif
+
+namespace ridge {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of the headers that this build was made with, all as 130001 for 13.0.1; 0 where there was none.
+struct BuiltWith {
+  int runtime = 0, cublas = 0, cudnn = 0, cupti = 0, nccl = 0;
+};
+
+constexpr BuiltWith built_with() {
+  BuiltWith versions;
+#ifdef CUDART_VERSION
+  versions.runtime = CUDART_VERSION / 10 * 100;
+#endif
+#ifdef CUBLAS_VER_MAJOR
+  versions.cublas = CUBLAS_VER_MAJOR * 10000 + CUBLAS_VER_MINOR * 100 + CUBLAS_VER_PATCH;
+#endif
+#ifdef CUDNN_MAJOR
+  versions.cudnn = CUDNN_MAJOR * 10000 + CUDNN_MINOR * 100 + CUDNN_PATCHLEVEL;
+#endif
+#ifdef CUPTI_API_VERSION
+  versions.cupti = CUPTI_API_VERSION;
+#endif
+#ifdef NCCL_VERSION_CODE
+  versions.nccl = NCCL_VERSION_CODE;
+#endif
+  return versions;
+}
+
+std::vector<std::string> compiled_for() {
+  std::vector<std::string> features;
+#ifdef __AVX2__
+  features.emplace_back("avx2");
+#endif
+#ifdef __FMA__
+  features.emplace_back("fma");
+#endif
+#ifdef __AVX512F__
+  features.emplace_back("avx512f");
+#endif
+#ifdef __AVX512VL__
+  features.emplace_back("avx512vl");
+#endif
+#ifdef __AVX512BF16__
+  features.emplace_back("avx512_bf16");
+#endif
+  return features;
+}
+
+// {9, 0} of "90a-real;80": the compute capabilities whose machine code a build has.
+[[maybe_unused]] std::vector<std::pair<int, int>> capabilities(std::string_view architectures) {
+  std::vector<std::pair<int, int>> result;
+  while (!architectures.empty()) {
+    const std::string_view one = architectures.substr(0, architectures.find(';'));
+    int number = 0;
+    if (std::from_chars(one.data(), one.data() + one.size(), number).ec == std::errc())
+      result.emplace_back(number / 10, number % 10);
+    architectures.remove_prefix(std::min(one.size() + 1, architectures.size()));
+  }
+  return result;
+}
+
+// The value of the first line "key : value" of a file under /proc.
+std::string value_in(const char* path, std::string_view key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const auto colon = line.find(':');
+    if (colon == std::string::npos || !line.starts_with(key)) continue;
+    const auto begin = line.find_first_not_of(" \t", colon + 1);
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return "";
+}
+
+std::set<std::string, std::less<>> words(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+std::optional<std::uint64_t> number_in(const char* path) {
+  std::ifstream file(path);
+  std::uint64_t number = 0;
+  if (!(file >> number)) return std::nullopt;  // "max" is no limit
+  return number;
+}
+
+void examine_memory(MachineFacts& facts, const CpuDevice& cpu) {
+  facts.memory_total = cpu.total_memory();
+  facts.memory_available = cpu.available_memory();
+  for (const auto& [limit_path, used_path] :
+       {std::pair{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
+        std::pair{"/sys/fs/cgroup/memory/memory.limit_in_bytes",
+                  "/sys/fs/cgroup/memory/memory.usage_in_bytes"}}) {
+    const auto limit = number_in(limit_path), used = number_in(used_path);
+    if (!limit || !used || *limit >= facts.memory_total) continue;
+    facts.memory_total = *limit;
+    facts.memory_available = std::min(facts.memory_available, *limit - std::min(*limit, *used));
+  }
+}
+
+void examine_disk(MachineFacts& facts) {
+  std::error_code error;
+  const fs::path directory = fs::current_path(error);
+  facts.directory = error ? "." : directory.string();
+  const fs::space_info space = fs::space(facts.directory, error);
+  facts.disk_available = error ? 0 : space.available;
+  facts.directory_writable = ::access(facts.directory.c_str(), W_OK) == 0;
+}
+
+void examine_driver(MachineFacts& facts) {
+  try {
+    const gpu::Nvml nvml;
+    facts.driver_version = nvml.driver_version();
+    facts.driver_cuda = nvml.cuda_version();
+    for (int card = 0; card < nvml.card_count(); ++card)
+      facts.cards.push_back({nvml.info(card), nvml.state(card)});
+  } catch (const DeviceError& error) {
+    facts.driver_error = error.what();
+  }
+  facts.counters_admin_only = value_in("/proc/driver/nvidia/params", "RmProfilingAdminOnly") == "1";
+  facts.administrator = ::geteuid() == 0;
+  facts.amd_card = fs::exists("/dev/kfd");
+}
+
+// "cuda_13.0.r13.0/..." of `nvcc --version`, whose last line but one names the release.
+std::string toolkit_compiler() {
+  for (const char* nvcc : {"nvcc", "/usr/local/cuda/bin/nvcc"}) {
+    std::FILE* const pipe = ::popen(fmt::format("{} --version 2>/dev/null", nvcc).c_str(), "r");
+    if (!pipe) continue;
+    std::string text;
+    std::array<char, 256> part{};
+    while (std::fgets(part.data(), part.size(), pipe)) text += part.data();
+    if (::pclose(pipe) != 0) continue;
+    const auto release = text.find("release ");
+    if (release == std::string::npos) continue;
+    return fmt::format("nvcc {}", text.substr(release + 8, text.find(',', release) - release - 8));
+  }
+  return "";
+}
+
+// How a library says its version: by its value, or through a pointer. 0 if it does not.
+template <class T>
+int version_by_value(const SharedLibrary& library, const char* function) {
+  auto* const version = library.function<T()>(function);
+  return version ? static_cast<int>(version()) : 0;
+}
+template <class T>
+int version_by_pointer(const SharedLibrary& library, const char* function) {
+  auto* const get = library.function<int(T*)>(function);
+  T version = 0;
+  return get && get(&version) == 0 ? static_cast<int>(version) : 0;
+}
+
+// As a library of CUDA `major` (cuDNN: 9, NCCL: 2) is called.
+std::vector<MachineFacts::Library> examine_libraries() {
+  constexpr BuiltWith built = built_with();
+  const auto examine = [](MachineFacts::Library library, std::vector<std::string> names,
+                          auto version) {
+    const SharedLibrary file(names);
+    if (!file.is_open())
+      library.error = file.error();
+    else
+      library.found = version(file);
+    return library;
+  };
+  using Library = MachineFacts::Library;
+  return {
+      examine(Library{"cuBLASLt", "matrix products", true, "CUDA's cuBLAS", built.cublas, {}, {}},
+              {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
+              [](const SharedLibrary& l) {
+                return version_by_value<std::size_t>(l, "cublasLtGetVersion");
+              }),
+      examine(Library{"cuDNN", "fused attention of v4", true, "cuDNN 9", built.cudnn, {}, {}},
+              {"libcudnn.so.9", "libcudnn.so"},
+              [](const SharedLibrary& l) {
+                return version_by_value<std::size_t>(l, "cudnnGetVersion");
+              }),
+      examine(
+          Library{"CUPTI", "profiles and counters", false, "CUDA's CUPTI", built.cupti, {}, {}},
+          {"libcupti.so.13", "/usr/local/cuda/lib64/libcupti.so.13",
+           "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.13", "libcupti.so.12", "libcupti.so"},
+          [](const SharedLibrary& l) {
+            return version_by_pointer<std::uint32_t>(l, "cuptiGetVersion");
+          }),
+      examine(Library{"NCCL", "several GPUs", false, "NCCL 2", built.nccl, {}, {}},
+              {"libnccl.so.2", "libnccl.so"},
+              [](const SharedLibrary& l) { return version_by_pointer<int>(l, "ncclGetVersion"); })};
+}
+
+}  // namespace
+
+MachineFacts examine_machine() {
+  MachineFacts facts;
+  utsname name{};
+  if (::uname(&name) == 0)
+    facts.system = fmt::format("{} {} {}", name.sysname, name.release, name.machine);
+  const CpuDevice cpu(1);
+  facts.cpu = cpu.hardware();
+  facts.threads = CpuDevice::default_threads();
+  facts.cpu_features = words(value_in("/proc/cpuinfo", "flags"));
+  facts.compiled_for = compiled_for();
+  examine_memory(facts, cpu);
+  examine_disk(facts);
+  try {
+    const HardwareCounters counters;
+  } catch (const DeviceError& error) {
+    facts.counters_refused = error.what();
+  }
+#ifdef RIDGE_HAS_CUDA
+  facts.cuda_build = true;
+  facts.cuda_built_with = CUDART_VERSION;
+  facts.built_for = capabilities(RIDGE_CUDA_ARCHITECTURES);
+#endif
+  examine_driver(facts);
+  facts.libraries = examine_libraries();
+  facts.compiler = toolkit_compiler();
+  return facts;
+}
+
+}  // namespace ridge

@@ -1,0 +1,51 @@
+#include "ridge/analyze/doctor.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+
+#include "ridge/base/error.h"
+#include "ridge/cli/commands.h"
+#include "ridge/cli/terminal.h"
+
+namespace ridge {
+namespace {
+
+struct Request {
+  std::string device = "auto";
+  bool json = false;
+};
+
+int examine(const Request& request) {
+  constexpr std::array devices{"auto", "cpu", "cuda", "all"};
+  if (std::ranges::find(devices, request.device) == devices.end())
+    throw UsageError("--device is {}; there are: auto, cpu, cuda, all", request.device);
+  const Diagnosis diagnosis = diagnose(examine_machine());
+  const std::string text = request.json ? doctor_json(diagnosis, request.device)
+                                        : doctor_text(diagnosis, request.device);
+  Terminal().line(std::string_view(text).substr(0, text.size() - 1));
+  return can_run(diagnosis, request.device) ? 0 : 1;
+}
+
+}  // namespace
+
+void add_doctor_command(CLI::App& program, Action& action) {
+  CLI::App& command = *program.add_subcommand(
+      "doctor",
+      "What this machine has, what is missing for training and profiling, and the remedy");
+  const auto request = std::make_shared<Request>();
+  command.add_option("--device", request->device, "Who is to train: auto, cpu, cuda or all")
+      ->capture_default_str();
+  command.add_flag("--json", request->json, "Print JSON");
+  command.footer(R"(Lines are marked ok, note (it works without) or missing, each with its remedy.
+Exit code 0 if training can run on the device, 1 if not; auto is either, all is both.
+
+Examples:
+  ridge doctor
+  ridge doctor --device cuda && ridge train --device cuda)");
+  command.callback([request, &action] { action = [request] { return examine(*request); }; });
+}
+
+}  // namespace ridge
