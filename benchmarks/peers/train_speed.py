@@ -1,19 +1,29 @@
 #!/usr/bin/env python3
-"""Training speed and memory on the CPU: versions of Ridge against PyTorch, interleaved.
+"""Training speed and memory: versions of Ridge against PyTorch, interleaved.
 
     benchmarks/peers/train_speed.py --ridge build/bin/ridge
-    benchmarks/peers/train_speed.py --versions v1,v4 --dtype bf16 --sizes wide,long
+    benchmarks/peers/train_speed.py --versions v1,v4 --dtype bf16 --sizes readme,long
+    benchmarks/peers/train_speed.py --device cuda --dtype bf16 --json speed.json
+    benchmarks/peers/train_speed.py --device cuda --versions= --variants eager,graphs,captured
 
 Each round runs the Ridge program and then some steps of each PyTorch worker, a process that stays
 alive and warm; a round's figure is the median of its steps. The table at the end, in Markdown, has
-the medians over rounds and the median of the rounds' ratios with a 95 % bootstrap interval. Steps
-include everything a training loop does: feeding tokens, forward, loss read back, backward, AdamW.
+the medians over rounds and the median of the rounds' ratios, each with a 95 % bootstrap interval.
+Steps include everything a training loop does: feeding tokens, forward, loss read back, backward,
+AdamW.
 
-Memory of tensors is the most that was allocated at once: by Ridge's allocator, as it reports it,
-and by PyTorch's CPU allocator, as torch.profiler records it. RSS is the growth of the process from
-before its model is built to its peak; for Ridge it is the whole process, which includes it."""
+On the CPU, memory of tensors is the most that was allocated at once: by Ridge's allocator, as it
+reports it, and by PyTorch's, as torch.profiler records it. RSS is the growth of the process from
+before its model is built to its peak; for Ridge it is the whole process, which includes it.
+
+On the GPU, PyTorch's is torch.cuda.max_memory_allocated. MFU is the arithmetic of v1's graph, with
+half of the causal attention counted, over the step's time and the dense peak of an H100 SXM.
+Kernels, copies and fills, and the calls that enqueue them, are counted in a profile of some steps
+after the rounds; the share of time with no kernel running is 1 - (their time in the profile) /
+(the step's time without one)."""
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -26,124 +36,83 @@ import tempfile
 import time
 from pathlib import Path
 
+from device_activity import device_activity
+from torch_training import VARIANTS, WARMUP
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
+
+def shape(hidden, layers, heads, kv_heads, intermediate, seq, batch):
+    return dict(hidden_dim=hidden, n_layers=layers, n_heads=heads, n_kv_heads=kv_heads,
+                intermediate_dim=intermediate, seq_len=seq, batch_size=batch)
+
+
 SIZES = {
-    "default": dict(hidden_dim=256, n_layers=4, n_heads=8, n_kv_heads=4, intermediate_dim=512,
-                    seq_len=128, batch_size=8),
-    "wide": dict(hidden_dim=512, n_layers=8, n_heads=8, n_kv_heads=4, intermediate_dim=2048,
-                 seq_len=128, batch_size=8),
-    "long": dict(hidden_dim=512, n_layers=8, n_heads=8, n_kv_heads=4, intermediate_dim=2048,
-                 seq_len=512, batch_size=8),
+    "tiny": shape(256, 4, 8, 4, 512, 128, 8),  # Ridge's default
+    "readme": shape(512, 8, 8, 4, 2048, 128, 8),
+    "long": shape(512, 8, 8, 4, 2048, 512, 8),
+    "medium": shape(1024, 12, 16, 8, 4096, 512, 16),
+    "large": shape(2048, 16, 16, 8, 8192, 1024, 8),
 }
-VARIANTS = {
-    "eager": "PyTorch eager",
-    "tuned": "PyTorch eager, fused attention and AdamW",
-    "compile": "PyTorch torch.compile, fused AdamW",
+# Steps of a round: on the CPU as many for all, on the GPU what takes some tenths of a second.
+CPU_STEPS = 20
+CUDA_STEPS, CUDA_SECONDS = range(8, 201), 0.4
+# Its workers hold most of a card's memory and start when all others have ended.
+LAST = "large"
+DEFAULTS = {
+    "cpu": dict(sizes="tiny,readme,long", variants="eager,tuned,compile", versions="v1,v4",
+                rounds=15),
+    "cuda": dict(sizes="tiny,readme,medium,large", variants="eager,captured",
+                 versions="v1,v2,v3,v4", rounds=3),
 }
-WARMUP = 5
+# FLOP/s of an H100 SXM without sparsity (NVIDIA's datasheet).
+CUDA_PEAKS = {"fp32": 66.9e12, "tf32": 494.7e12, "bf16": 989.4e12}
+PROFILED_STEPS = 3
 
 
-# The PyTorch side, in a process of its own -------------------------------------------------------
+# The PyTorch side --------------------------------------------------------------------------------
 
-def status_kib(key):
-    for line in open("/proc/self/status"):
-        if line.startswith(key + ":"):
-            return int(line.split()[1])
-
-
-class TorchTraining:
-    def __init__(self, size, variant, dtype):
-        import torch
-        from tiny_llama import Config, TinyLlama, loss_of
-
-        torch.manual_seed(0)
-        shape = {k: v for k, v in size.items() if k not in ("seq_len", "batch_size")}
-        config = Config(**shape, max_seq_len=size["seq_len"], sdpa=variant == "tuned")
-        self.model = TinyLlama(config)
-        self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=1e-4, weight_decay=0.01, fused=variant != "eager" or None)
-        self.tokens = torch.randint(
-            0, config.vocab_size, (64, size["batch_size"], size["seq_len"] + 1))
-        def forward(x, y):
-            with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
-                return loss_of(self.model(x), y)
-
-        self.forward = forward
-        if variant == "compile":
-            self.forward = torch.compile(self.forward)
-        self.done = 0
-
-    def step(self):
-        begin = time.perf_counter()
-        window = self.tokens[self.done % len(self.tokens)]
-        self.optimizer.zero_grad()
-        loss = self.forward(window[:, :-1], window[:, 1:])
-        value = loss.item()
-        loss.backward()
-        self.optimizer.step()
-        self.done += 1
-        assert value == value
-        return time.perf_counter() - begin
-
-
-def torch_tensor_memory(size, variant, dtype):
-    """The most bytes PyTorch's CPU allocator has handed out at once, over the model's life."""
-    from torch.profiler import ProfilerActivity, profile
-
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
-        training = TorchTraining(size, variant, dtype)
-        for _ in range(3):
-            training.step()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
-        recorded.export_chrome_trace(str(path))
-        events = json.loads(path.read_text())["traceEvents"]
-    memory = [(e["ts"], e["args"]["Bytes"]) for e in events if e.get("name") == "[memory]"]
-    live = peak = 0
-    for _, change in sorted(memory, key=lambda event: event[0]):
-        live += change
-        peak = max(peak, live)
-    return peak
-
-
-def worker(job):
-    import torch
-
-    torch.set_num_threads(job["threads"])
-    if job["memory"]:
-        print(json.dumps(torch_tensor_memory(job["size"], job["variant"], job["dtype"])),
-              flush=True)
-        return
-    torch.randn(64, 64) @ torch.randn(64, 64)  # its threads and library are not the model's
-    before = status_kib("VmRSS")
-    training = TorchTraining(job["size"], job["variant"], job["dtype"])
-    for _ in range(WARMUP):
-        training.step()
-    print(json.dumps({"rss": (status_kib("VmHWM") - before) * 1024, "torch": torch.__version__}),
-          flush=True)
-    for line in sys.stdin:
-        print(json.dumps([training.step() for _ in range(int(line))]), flush=True)
+class Fault(Exception):
+    """Why a side has no figure."""
 
 
 class TorchWorker:
-    def __init__(self, size, variant, dtype, threads, memory=False):
-        job = dict(size=size, variant=variant, dtype=dtype, threads=threads, memory=memory)
+    """torch_training.py in a process. ready() waits until it is warm."""
+
+    def __init__(self, arguments, size, variant, memory=False):
+        self.job = dict(size=size, variant=variant, dtype=arguments.dtype, device=arguments.device,
+                        threads=arguments.threads, memory=memory)
+        # Compiling takes processes of its own; as many as cores, of each worker, would be too many.
+        environment = {"OMP_NUM_THREADS": str(arguments.threads),
+                       "TORCHINDUCTOR_COMPILE_THREADS": str(min(8, arguments.threads))}
         self.process = subprocess.Popen(
-            [sys.executable, __file__, "--worker", json.dumps(job)], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True,
-            env=os.environ | {"OMP_NUM_THREADS": str(threads)})
-        self.first = self.read()
+            [sys.executable, HERE / "torch_training.py", json.dumps(self.job)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | environment)
+        self.first, self.begin = None, time.perf_counter()
+
+    def ready(self):
+        if not self.first:
+            self.first = self.read()
+            if not self.job["memory"]:
+                since_start = time.perf_counter() - self.begin
+                print(f"  {self.job['variant']} is warm after {since_start:.1f} s, "
+                      f"{self.first['start']:.1f} s of them for the model, compiling and "
+                      f"{WARMUP} steps", file=sys.stderr)
+        return self
 
     def read(self):
         line = self.process.stdout.readline()
         if not line:
-            sys.exit(f"the PyTorch worker failed (exit code {self.process.wait()})")
-        return json.loads(line)
+            raise Fault(f"failed with exit code {self.process.wait()}")
+        answer = json.loads(line)
+        if isinstance(answer, dict) and "out_of_memory" in answer:
+            self.close()
+            raise Fault("out of memory")
+        return answer
 
-    def steps(self, count):
-        self.process.stdin.write(f"{count}\n")
+    def ask(self, command, count):
+        self.process.stdin.write(f"{command} {count}\n")
         self.process.stdin.flush()
         return self.read()
 
@@ -154,14 +123,15 @@ class TorchWorker:
 
 # The Ridge side ----------------------------------------------------------------------------------
 
-def run_ridge(program, size, version, dtype, threads, warmup, steps):
-    """Runs the program and returns its performance summary, its peak RSS and its duration."""
+def run_ridge(arguments, size, version, warmup, steps, *more):
+    """Runs the program in a directory of its own, and returns its performance summary with its peak
+    RSS as "rss", its duration as "duration", and the events of its trace if it wrote one."""
     with tempfile.TemporaryDirectory() as folder:
         flags = [f"--{key.replace('_', '-')}={value}" for key, value in size.items()]
-        command = [program, "train", f"--version={version}", f"--dtype={dtype}", "--device=cpu",
-                   f"--threads={threads}",
+        command = [arguments.ridge, "train", f"--version={version}", f"--dtype={arguments.dtype}",
+                   f"--device={arguments.device}", f"--threads={arguments.threads}",
                    f"--num-steps={warmup + steps}", f"--warmup-steps={warmup}",
-                   f"--output-dir={folder}", *flags]
+                   f"--output-dir={folder}", f"--profile-dir={folder}/profile", *flags, *more]
         begin = time.perf_counter()
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         # The kernel keeps the peak; the last look is a few milliseconds before the end.
@@ -177,14 +147,27 @@ def run_ridge(program, size, version, dtype, threads, warmup, steps):
         output = process.communicate()[0].decode(errors="replace")
         seconds = time.perf_counter() - begin
         if process.returncode != 0:
-            sys.exit(f"{' '.join(command)}\nfailed:\n{output}")
+            print(f"{' '.join(command)}\n{output}", file=sys.stderr)
+            raise Fault(output.strip().splitlines()[-1] if output.strip() else
+                        f"failed with exit code {process.returncode}")
         summary = json.loads((Path(folder) / "performance_summary.json").read_text())
-        return summary["performance_summary"], peak_kib * 1024, seconds
+        traces = list(Path(folder).glob("profile/trace_step_*.json"))
+        events = json.loads(traces[0].read_text())["traceEvents"] if traces else None
+        return summary["performance_summary"] | {
+            "rss": peak_kib * 1024, "duration": seconds, "events": events}
 
 
-def time_to_first_step(program, size, threads, runs=10):
+def ridge_activity(arguments, size, version):
+    profile = run_ridge(arguments, size, version, WARMUP, PROFILED_STEPS, "--profile",
+                        f"--profile-steps={PROFILED_STEPS}")
+    events = profile["events"] or []
+    steps = {e["name"] for e in events if e["name"].startswith("ProfilerStep#")}
+    return device_activity(events, len(steps))
+
+
+def time_to_first_step(arguments, size, runs=10):
     """From the process's start to its end after one step: a bit more than to the step's end."""
-    return [run_ridge(program, size, "v1", "fp32", threads, 0, 1)[2] for _ in range(runs)]
+    return [run_ridge(arguments, size, "v1", 0, 1)["duration"] for _ in range(runs)]
 
 
 # Comparison --------------------------------------------------------------------------------------
@@ -197,87 +180,276 @@ def bootstrap_interval(values, resamples=10000):
     return medians[int(0.025 * resamples)], medians[int(0.975 * resamples)]
 
 
-def measure(arguments, size):
-    """A row for each version and each variant, with the ratios of every version to the variant."""
-    variants, versions = arguments.variants.split(","), arguments.versions.split(",")
-    tensor_bytes = {}
-    for variant in variants:
-        job = TorchWorker(size, variant, arguments.dtype, arguments.threads, memory=True)
-        tensor_bytes[variant] = job.first
-        job.close()
-    workers = {v: TorchWorker(size, v, arguments.dtype, arguments.threads) for v in variants}
-    ours, theirs, memory = {v: [] for v in versions}, {v: [] for v in variants}, {}
-    for number in range(arguments.rounds):
-        for version in versions:
-            summary, rss, _ = run_ridge(arguments.ridge, size, version, arguments.dtype,
-                                        arguments.threads, WARMUP, arguments.steps)
-            ours[version].append(summary["median_batch_time"])
-            memory[version] = summary["peak_memory_bytes"], rss
-        for variant, process in workers.items():
-            theirs[variant].append(statistics.median(process.steps(arguments.steps)))
-        times = ", ".join(f"{v} {t[-1] * 1e3:.2f}" for v, t in (ours | theirs).items())
-        print(f"  round {number + 1}: {times} ms", file=sys.stderr)
-    for process in workers.values():
-        process.close()
+def is_compiled(variant):
+    return "compile" in VARIANTS[variant]
 
-    rows = [(f"Ridge {v}", statistics.median(ours[v]), [""] * len(versions), *memory[v])
-            for v in versions]
-    for variant in variants:
-        parts = []
-        for version in versions:
-            ratios = [a / b for a, b in zip(ours[version], theirs[variant])]
-            low, high = bootstrap_interval(ratios)
-            parts.append(f"{statistics.median(ratios):.3f} ({low:.3f} to {high:.3f})")
-        rows.append((VARIANTS[variant], statistics.median(theirs[variant]), parts,
-                     tensor_bytes[variant], workers[variant].first["rss"]))
-    return rows, workers[variants[0]].first["torch"]
 
+class Row:
+    """A version or a variant at one size: seconds of a step in each round, and what else is known.
+    `group` says whose rounds they are, for only those of one group took turns."""
+
+    def __init__(self, title, group):
+        self.title, self.group = title, group
+        self.rounds, self.state, self.activity, self.fault = [], {}, None, None
+
+    def idle_share(self):
+        return max(0.0, 1 - self.activity["busy"] / statistics.median(self.rounds))
+
+    def json(self):
+        return dict(title=self.title, fault=self.fault, rounds=self.rounds, state=self.state,
+                    activity=self.activity)
+
+
+class Comparison:
+    """All of one size."""
+
+    def __init__(self, arguments, name, workers):
+        self.arguments, self.name, self.size = arguments, name, SIZES[name]
+        self.workers = workers
+        self.ours, self.theirs, self.flops = {}, {}, None
+
+    def run(self):
+        arguments = self.arguments
+        for version in arguments.versions:
+            self.ours[version] = Row(f"Ridge {version}", 0)
+        for variant in arguments.variants:
+            self.theirs[variant] = Row(VARIANTS[variant]["title"], 0)
+            if arguments.device == "cpu":
+                self.tensor_memory(variant)
+        self.take_turns(arguments.variants, arguments.versions, group=0)
+        # What found too little memory beside the others has another try alone.
+        for variant, row in self.theirs.items():
+            if row.fault == "out of memory":
+                row.group, row.fault = variant, None
+                self.take_turns([variant], [], group=variant)
+        if arguments.device == "cuda":
+            for version in [v for v, row in self.ours.items() if not row.fault]:
+                with self.faults_of(self.ours[version]):
+                    self.ours[version].activity = ridge_activity(arguments, self.size, version)
+
+    def tensor_memory(self, variant):
+        row = self.theirs[variant]
+        with self.faults_of(row):
+            job = TorchWorker(self.arguments, self.size, variant, memory=True).ready()
+            row.state["tensors"] = job.first
+            job.close()
+
+    @contextlib.contextmanager
+    def faults_of(self, row):
+        try:
+            yield
+        except Fault as fault:
+            row.rounds.clear()
+            row.fault = str(fault)
+            print(f"  {self.name}, {row.title}: {fault}", file=sys.stderr)
+
+    def take_turns(self, variants, versions, group):
+        workers = {}
+        for variant in variants:
+            with self.faults_of(self.theirs[variant]):
+                workers[variant] = (self.workers.pop(variant, None) or
+                                    TorchWorker(self.arguments, self.size, variant)).ready()
+                self.theirs[variant].state |= workers[variant].first
+        for number in range(self.arguments.rounds):
+            for version in versions:
+                self.run_version(version)
+            for variant, worker in workers.items():
+                self.run_variant(variant, worker)
+            rows = [row for row in (self.ours | self.theirs).values()
+                    if row.group == group and row.rounds]
+            times = ", ".join(f"{row.title} {row.rounds[-1] * 1e3:.2f}" for row in rows)
+            print(f"  {self.name}, round {number + 1}: {times} ms", file=sys.stderr)
+        for variant, worker in workers.items():
+            with self.faults_of(self.theirs[variant]):
+                if self.arguments.device == "cuda" and not self.theirs[variant].fault:
+                    self.theirs[variant].activity = worker.ask("profile", PROFILED_STEPS)
+            worker.close()
+
+    def steps_of(self, row):
+        """Steps of a round, by the last round's time of one, or a first guess from the warm-up."""
+        if self.arguments.steps or self.arguments.device == "cpu":
+            return self.arguments.steps or CPU_STEPS
+        seconds = row.rounds[-1] if row.rounds else row.state.get("step_seconds", CUDA_SECONDS)
+        return min(max(int(CUDA_SECONDS / seconds), CUDA_STEPS[0]), CUDA_STEPS[-1])
+
+    def run_variant(self, variant, worker):
+        row = self.theirs[variant]
+        if row.fault:
+            return
+        with self.faults_of(row):
+            row.rounds.append(statistics.median(worker.ask("steps", self.steps_of(row))))
+
+    def run_version(self, version):
+        row = self.ours[version]
+        if row.fault:
+            return
+        with self.faults_of(row):
+            summary = run_ridge(self.arguments, self.size, version, WARMUP, self.steps_of(row))
+            row.rounds.append(summary["median_batch_time"])
+            row.state = {"tensors": summary["peak_memory_bytes"], "rss": summary["rss"]}
+            if version == "v1" or self.flops is None:
+                self.flops = summary["flops_per_step"]["total_causal"]
+            # Steps that are only enqueued would seem to take no time.
+            if sum(summary["step_seconds"]) < 0.5 * summary["total_seconds"]:
+                print(f"  {row.title}: its steps add up to {sum(summary['step_seconds']):.3f} s "
+                      f"of the run's {summary['total_seconds']:.3f} s", file=sys.stderr)
+
+    def json(self):
+        return {"shape": self.size, "flops_per_step": self.flops,
+                "rows": {k: row.json() for k, row in (self.ours | self.theirs).items()}}
+
+    def ratio(self, version, row):
+        ours = self.ours[version]
+        if row in self.ours.values() or not ours.rounds:
+            return ""
+        if row.group != ours.group:
+            return f"{statistics.median(ours.rounds) / statistics.median(row.rounds):.3f}"
+        ratios = [a / b for a, b in zip(ours.rounds, row.rounds)]
+        low, high = bootstrap_interval(ratios)
+        return f"{statistics.median(ratios):.3f} ({low:.3f} to {high:.3f})"
+
+    def cells(self, row):
+        if not row.rounds:
+            return [self.name, row.title, row.fault]
+        seconds = statistics.median(row.rounds)
+        low, high = bootstrap_interval(row.rounds)
+        cells = [self.name, row.title,
+                 f"{seconds * 1e3:.2f} ms ({low * 1e3:.2f} to {high * 1e3:.2f})",
+                 *(self.ratio(version, row) for version in self.ours),
+                 f"{row.state['tensors'] / 2**20:,.1f} MiB"]
+        if self.arguments.device == "cpu":
+            return [*cells, f"{row.state['rss'] / 2**20:.0f} MiB"]
+        mfu = self.flops and self.flops / seconds / CUDA_PEAKS[self.arguments.dtype]
+        done = row.activity
+        return [*cells, f"{self.size['batch_size'] * self.size['seq_len'] / seconds:,.0f}",
+                f"{mfu:.1%}" if mfu else "",
+                *((f"{done['kernels']:.0f}", f"{done['copies']:.0f}", f"{done['launches']:.0f}",
+                   f"{row.idle_share():.1%}") if done else ())]
+
+    def lines(self):
+        rows = [*self.ours.values(), *self.theirs.values()]
+        return ["| " + " | ".join(self.cells(row)) + " |" for row in rows]
+
+
+def head(arguments):
+    columns = ["Time per step (95 %)", *(f"{v}'s part of it (95 %)" for v in arguments.versions),
+               "Tensors"]
+    if arguments.device == "cpu":
+        columns.append("RSS")
+    else:
+        columns += ["Tokens/s", "MFU", "Kernels", "Copies", "Launches", "No kernel"]
+    return ["| Size | | " + " | ".join(columns) + " |", "|---|---|" + "---:|" * len(columns)]
+
+
+def compiled_workers(arguments, sizes):
+    """Compiles for all sizes at once, before anything is timed; by size and variant."""
+    workers = {name: {variant: TorchWorker(arguments, SIZES[name], variant)
+                      for variant in arguments.variants if is_compiled(variant)}
+               for name in sizes}
+    for of_size in workers.values():
+        for variant, worker in list(of_size.items()):
+            try:
+                worker.ready()
+            except Fault:  # it has another try where it is measured
+                del of_size[variant]
+    return workers
+
+
+def compare(arguments):
+    """The comparisons, one after the other, each when it is done."""
+    early = [n for n in arguments.sizes if n != LAST]
+    for sizes in (early, [n for n in arguments.sizes if n == LAST]):
+        workers = compiled_workers(arguments, sizes) if arguments.device == "cuda" else {}
+        for name in sizes:
+            comparison = Comparison(arguments, name, workers.get(name, {}))
+            comparison.run()
+            yield comparison
+
+
+# What the table says of the machine --------------------------------------------------------------
 
 def cpu_model():
     names = re.findall(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
     return names[0] if names else platform.processor()
 
 
-def main():
+def gpu_state():
+    fields = "name,driver_version,power.limit,clocks.max.sm"
+    try:
+        done = subprocess.run(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"],
+                              capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "GPU unknown"
+    return done.stdout.splitlines()[0]
+
+
+def machine(arguments):
+    if arguments.device == "cuda":
+        return f"{gpu_state()}; {cpu_model()}, {arguments.threads} threads"
+    return f"{cpu_model()}, {arguments.threads} threads"
+
+
+def list_of(text):
+    return [part for part in text.split(",") if part]
+
+
+def parsed_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--ridge", default=str(ROOT / "build/bin/ridge"))
+    parser.add_argument("--device", choices=list(DEFAULTS), default="cpu")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--steps", type=int, default=20, help="per round and side")
-    parser.add_argument("--variants", default=",".join(VARIANTS))
-    parser.add_argument("--versions", default="v1,v4")
-    parser.add_argument("--sizes", default=",".join(SIZES))
-    parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32",
-                        help="bf16: PyTorch runs under autocast")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--steps", type=int, help=f"per round and side; default: {CPU_STEPS}, "
+                        f"or on the GPU what takes {CUDA_SECONDS} s, within "
+                        f"{CUDA_STEPS[0]} and {CUDA_STEPS[-1]}")
+    parser.add_argument("--variants", type=list_of, help=", ".join(VARIANTS))
+    parser.add_argument("--versions", type=list_of, help="of Ridge; empty: PyTorch alone")
+    parser.add_argument("--sizes", type=list_of, help=", ".join(SIZES))
+    parser.add_argument("--dtype", choices=list(CUDA_PEAKS), default="fp32",
+                        help="bf16: PyTorch runs under autocast; tf32: on the GPU only")
+    parser.add_argument("--json", type=Path, help="write all figures here, size by size")
     arguments = parser.parse_args()
-    if arguments.worker:
-        worker(json.loads(arguments.worker))
-        return
+    for name, value in DEFAULTS[arguments.device].items():
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, list_of(value) if isinstance(value, str) else value)
+    for name, known in {"variants": VARIANTS, "sizes": SIZES}.items():
+        for word in set(getattr(arguments, name)) - set(known):
+            parser.error(f"--{name}: there is no {word}; there are {', '.join(known)}")
+    for variant in arguments.variants:
+        if VARIANTS[variant].get("device", arguments.device) != arguments.device:
+            parser.error(f"--variants: {variant} is for --device {VARIANTS[variant]['device']}")
+    if arguments.device == "cpu" and arguments.dtype == "tf32":
+        parser.error("--dtype tf32 is for --device cuda")
+    return arguments
 
-    if os.getloadavg()[0] > 1:
+
+def main():
+    arguments = parsed_arguments()
+    if arguments.device == "cpu" and os.getloadavg()[0] > 1:
         print(f"The machine is busy (load average {os.getloadavg()[0]:.1f}): threads that wait for "
               "each other suffer most, so the figures will not be good.", file=sys.stderr)
-    parts = " | ".join(f"{v}'s part of it (95 %)" for v in arguments.versions.split(","))
-    columns = arguments.versions.count(",") + 1
-    lines = [f"| Size | | Time per step | {parts} | Tensors | RSS |",
-             "|---|---|---:|" + "---:|" * columns + "---:|---:|"]
-    for name in arguments.sizes.split(","):
-        print(name, file=sys.stderr)
-        rows, torch_version = measure(arguments, SIZES[name])
-        for who, seconds, ratios, tensors, rss in rows:
-            lines.append(f"| {name} | {who} | {seconds * 1e3:.2f} ms | {' | '.join(ratios)} | "
-                         f"{tensors / 2**20:.1f} MiB | {rss / 2**20:.0f} MiB |")
-    first = time_to_first_step(arguments.ridge, SIZES["default"], arguments.threads)
-    load = os.getloadavg()[0]
+    lines, figures, versions_of_torch, whole = head(arguments), {}, set(), True
+    for comparison in compare(arguments):
+        lines += comparison.lines()
+        figures[comparison.name] = comparison.json()
+        versions_of_torch |= {r.state["torch"] for r in comparison.theirs.values() if r.rounds}
+        whole &= all(r.fault in (None, "out of memory")
+                     for r in (comparison.ours | comparison.theirs).values())
+        if arguments.json:
+            arguments.json.write_text(json.dumps(
+                {"dtype": arguments.dtype, "machine": machine(arguments), "sizes": figures},
+                indent=1))
+    first = time_to_first_step(arguments, SIZES["tiny"]) if arguments.versions and whole else None
     print("\n".join(lines))
     print()
-    print(f"{cpu_model()}, {arguments.threads} threads, {arguments.dtype}; Linux {platform.release()}, PyTorch "
-          f"{torch_version}, Python {platform.python_version()}; {arguments.rounds} rounds of "
-          f"{arguments.steps} steps; load average at the end {load:.1f}.")
-    print(f"Ridge's process from its start, over one step of the default size, to its end: median "
-          f"{statistics.median(first) * 1e3:.0f} ms, slowest of {len(first)} "
-          f"{max(first) * 1e3:.0f} ms.")
+    print(f"{machine(arguments)}, {arguments.dtype}; Linux {platform.release()}, PyTorch "
+          f"{', '.join(versions_of_torch)}, Python {platform.python_version()}; {arguments.rounds} "
+          f"rounds; load average at the end {os.getloadavg()[0]:.1f}.")
+    if first:
+        print(f"Ridge's process from its start, over one step of the tiny size, to its end: median "
+              f"{statistics.median(first) * 1e3:.0f} ms, slowest of {len(first)} "
+              f"{max(first) * 1e3:.0f} ms.")
+    sys.exit(0 if whole else 1)
 
 
 if __name__ == "__main__":

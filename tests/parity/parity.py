@@ -3,6 +3,7 @@
 prints how far apart logits, losses and every parameter's gradient come to be.
 
     tests/parity/parity.py --ridge-parity build/bin/ridge_parity
+    tests/parity/parity.py --device cuda --versions v1,v2,v3,v4 --dtypes fp32,tf32,bf16
 
 Exits with 1 if anything is further apart than the limits below. Needs torch, numpy and safetensors
 (benchmarks/peers/requirements.txt)."""
@@ -23,7 +24,9 @@ sys.path.insert(0, str(ROOT / "benchmarks" / "peers"))
 from tiny_llama import Config, TinyLlama, loss_of  # noqa: E402
 
 LIMITS = {"logits": 1e-3, "loss": 1e-5, "gradient": 1e-6}
-BF16_LOSS_LIMIT = 0.05
+# Of losses, where both round products' operands, and not in the same places.
+ROUNDED_LOSS_LIMITS = {"tf32": 0.01, "bf16": 0.05}
+ROUNDED_TITLES = {"tf32": "tf32 against PyTorch's", "bf16": "bf16 against PyTorch's autocast"}
 STEPS = 10
 
 # By Ridge's option names; what is not named has its default.
@@ -62,6 +65,7 @@ DEFAULTS = {
     "learning-rate": 1e-4, "lr-schedule": "constant", "lr-warmup-steps": 0,
     "min-learning-rate": 0.0, "weight-decay": 0.01, "beta1": 0.9, "beta2": 0.999,
     "adam-eps": 1e-8, "max-grad-norm": 0.0, "dtype": "fp32",
+    "device": "cpu", "version": "v1",
 }
 
 
@@ -83,7 +87,7 @@ class Difference:
         self.largest = {}
 
     def add(self, group, ours, theirs):
-        value = (ours.double() - theirs.double()).abs().max().item()
+        value = (ours.double() - theirs.detach().cpu().double()).abs().max().item()
         self.largest[group] = max(self.largest.get(group, 0.0), value)
 
 
@@ -97,7 +101,7 @@ class Twin:
             n_heads=o["n-heads"], n_kv_heads=o["n-kv-heads"],
             intermediate_dim=o["intermediate-dim"], norm_eps=o["norm-eps"],
             rope_theta=o["rope-theta"], tie_embeddings=o["tie-embeddings"],
-            max_seq_len=o["seq-len"]))
+            max_seq_len=o["seq-len"])).to(o["device"])
         self.parameters = dict(self.model.named_parameters())
 
     def load(self, record, step):
@@ -113,13 +117,14 @@ class Twin:
         results = []
         self.model.zero_grad()
         for i in range(accumulation):
-            tokens, targets = record[f"{step}.{i}.tokens"], record[f"{step}.{i}.targets"]
+            tokens, targets = (record[f"{step}.{i}.{kind}"].long().to(self.options["device"])
+                               for kind in ("tokens", "targets"))
             bf16 = self.options["dtype"] == "bf16"
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
-                logits = self.model(tokens.long())
-                loss = loss_of(logits, targets.long())
+            with torch.autocast(self.options["device"], dtype=torch.bfloat16, enabled=bf16):
+                logits = self.model(tokens)
+                loss = loss_of(logits, targets)
             (loss / accumulation).backward()
-            results.append((logits.detach(), loss.detach()))
+            results.append((logits, loss))
         return results
 
 
@@ -127,6 +132,7 @@ def compare(program, options, threads):
     """The largest differences over all steps. "grad" is of gradients computed from the same
     weights, Ridge's before the step, and "free" of those where each has gone its own way."""
     o = DEFAULTS | options
+    torch.set_float32_matmul_precision("high" if o["dtype"] == "tf32" else "highest")
     record = ridge_record(program, o, threads)
     difference = Difference()
     free, same = Twin(o), Twin(o)
@@ -152,7 +158,7 @@ def compare(program, options, threads):
         optimizer.step()
     for name, parameter in free.parameters.items():
         last = record[f"{o['num-steps'] + 1}.weight.{name}"]
-        difference.add("weights", last, parameter.detach())
+        difference.add("weights", last, parameter)
     first, last = record["1.0.loss"].item(), record[f"{o['num-steps']}.0.loss"].item()
     return difference.largest, first, last
 
@@ -169,28 +175,30 @@ def table(head, rows):
     print()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--ridge-parity", default=str(ROOT / "build/bin/ridge_parity"))
-    parser.add_argument("--threads", type=int, default=0, help="0: all")
-    arguments = parser.parse_args()
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
+def compare_all(arguments, version, dtype):
+    """By configuration, of each what compare() gives."""
+    same = {"device": arguments.device, "version": version, "dtype": dtype}
+    return {model: compare(arguments.ridge_parity, options | same, arguments.threads)
+            for model, options in MODELS.items()}
 
-    failures = []
 
-    def check(model, what, value, limit):
+class Checks:
+    def __init__(self):
+        self.failures = []
+
+    def __call__(self, model, what, value, limit):
         if not value <= limit:  # so that NaN fails too
-            failures.append(f"{model}: {what} differ by {value:.2e}, over {limit:.0e}")
+            self.failures.append(f"{model}: {what} differ by {value:.2e}, over {limit:.0e}")
 
-    fp32 = {m: compare(arguments.ridge_parity, o, arguments.threads) for m, o in MODELS.items()}
-    print(f"fp32, {STEPS} steps: largest absolute difference over all steps and elements\n")
+
+def report_exact(results, title, check):
+    print(f"{title}: largest absolute difference over all steps and elements\n")
     rows = []
-    for model, (largest, first, last) in fp32.items():
+    for model, (largest, first, last) in results.items():
         gradient = largest_of("grad", largest)
-        check(model, "logits", largest["logits"], LIMITS["logits"])
-        check(model, "losses", largest["loss"], LIMITS["loss"])
-        check(model, "gradients", gradient, LIMITS["gradient"])
+        check(f"{model}, {title}", "logits", largest["logits"], LIMITS["logits"])
+        check(f"{model}, {title}", "losses", largest["loss"], LIMITS["loss"])
+        check(f"{model}, {title}", "gradients", gradient, LIMITS["gradient"])
         rows.append([model, f"{first:.4f} to {last:.4f}", f"{largest['logits']:.1e}",
                      f"{largest['loss']:.1e}", f"{gradient:.1e}",
                      f"{largest_of('free', largest):.1e}", f"{largest['weights']:.1e}"])
@@ -199,27 +207,54 @@ def main():
            "Weights at the end"], rows)
 
     print("Gradients from the same weights by parameter, the largest over layers and steps\n")
-    groups = sorted({k for largest, _, _ in fp32.values() for k in largest if k.startswith("grad.")})
+    groups = sorted({k for largest, _, _ in results.values() for k in largest
+                     if k.startswith("grad.")})
     rows = [[g[len("grad."):].removesuffix(".weight"),
-             *(f"{largest[g]:.1e}" if g in largest else "tied" for largest, _, _ in fp32.values())]
+             *(f"{largest[g]:.1e}" if g in largest else "tied"
+               for largest, _, _ in results.values())]
             for g in groups]
-    table(["Parameter", *fp32], rows)
+    table(["Parameter", *results], rows)
 
-    print("bf16 against PyTorch's autocast\n")
+
+def report_rounded(results, dtype, title, check):
+    print(f"{title}: {ROUNDED_TITLES[dtype]}\n")
+    limit = ROUNDED_LOSS_LIMITS[dtype]
     rows = []
-    for model, options in MODELS.items():
-        largest, first, last = compare(arguments.ridge_parity, options | {"dtype": "bf16"},
-                                       arguments.threads)
-        check(model + ", bf16", "losses", largest["loss"], BF16_LOSS_LIMIT)
+    for model, (largest, first, last) in results.items():
+        check(f"{model}, {title}", "losses", largest["loss"], limit)
         rows.append([model, f"{first:.4f} to {last:.4f}", f"{largest['loss']:.1e}",
                      f"{largest_of('grad', largest):.1e}"])
-    rows.append(["limit", "", f"{BF16_LOSS_LIMIT}", ""])
+    rows.append(["limit", "", f"{limit}", ""])
     table(["Configuration", "Loss", "Losses", "Gradients"], rows)
 
-    print(f"PyTorch {torch.__version__}")
-    for failure in failures:
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--ridge-parity", default=str(ROOT / "build/bin/ridge_parity"))
+    parser.add_argument("--threads", type=int, default=0, help="0: all")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="of both sides")
+    parser.add_argument("--versions", default="v1", help="of Ridge, separated by commas")
+    parser.add_argument("--dtypes", default="fp32,bf16",
+                        help="separated by commas; tf32: with --device cuda only")
+    arguments = parser.parse_args()
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+
+    check = Checks()
+    for version in arguments.versions.split(","):
+        for dtype in arguments.dtypes.split(","):
+            results = compare_all(arguments, version, dtype)
+            title = f"{version}, {dtype}, {STEPS} steps"
+            if dtype == "fp32":
+                report_exact(results, title, check)
+            else:
+                report_rounded(results, dtype, title, check)
+
+    where = torch.cuda.get_device_name() if arguments.device == "cuda" else "CPU"
+    print(f"PyTorch {torch.__version__}, {where}")
+    for failure in check.failures:
         print(f"FAILED {failure}")
-    sys.exit(1 if failures else 0)
+    sys.exit(1 if check.failures else 0)
 
 
 if __name__ == "__main__":

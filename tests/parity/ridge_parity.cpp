@@ -8,16 +8,16 @@
 
 #include <cstdio>
 #include <deque>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ridge/base/error.h"
-#include "ridge/cpu/device.h"
+#include "ridge/cli/system.h"
 #include "ridge/models/llama.h"
 #include "ridge/run/executor.h"
-#include "ridge/train/data.h"
-#include "ridge/train/optimizer.h"
+#include "ridge/run/observer.h"
 #include "ridge/train/options.h"
 #include "ridge/train/safetensors.h"
 #include "ridge/train/trainer.h"
@@ -51,61 +51,56 @@ class Record {
   std::deque<std::vector<std::byte>> bytes_;
 };
 
-// As Trainer does, but with the gradients and logits kept.
-void train(const TrainOptions& options, const char* path) {
-  AdamWConfig adamw;
-  adamw.beta1 = options.beta1;
-  adamw.beta2 = options.beta2;
-  adamw.eps = options.adam_eps;
-  adamw.weight_decay = options.weight_decay;
-  adamw.max_grad_norm = options.max_grad_norm;
-  const std::int64_t batch = options.batch_size, seq = options.seq_len;
-  const std::int64_t accumulation = options.gradient_accumulation_steps;
-  Graph graph;
-  const LanguageModel model =
-      build_llama(graph, options.model(), batch, seq, options.compute_dtype());
-  const TrainingStep training = add_training_step(model.loss, adamw, accumulation);
-  const std::vector<Value>& gradients =
-      accumulation > 1 ? training.accumulators : training.gradients;
-  graph.keep(model.logits, "logits");
-  for (std::size_t i = 0; i < gradients.size(); ++i)
-    graph.keep(gradients[i], graph.info(training.parameters[i].id).name + ".grad");
+// Records what a step computes while its memory is still there.
+class StepRecorder final : public Observer {
+ public:
+  StepRecorder(Trainer& trainer, Record& record) : trainer_(trainer), record_(record) {
+    trainer.executor().observe(*this);
+  }
+  ~StepRecorder() override { trainer_.executor().forget(*this); }
 
-  CpuDevice device(static_cast<int>(options.threads));
-  Executor executor(graph, device);
-  executor.initialize(static_cast<std::uint64_t>(options.seed));
-  const auto source = open_tokens(options);
-  Record record(graph, executor);
-
-  std::vector<std::int32_t> window(static_cast<std::size_t>(batch * (seq + 1)));
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(batch * seq)), targets(tokens.size());
-  for (std::int64_t step = 1; step <= options.num_steps; ++step) {
-    executor.write(training.schedule, std::span<const float>(adamw_schedule(
-                                          adamw, learning_rate_at(options, step), step)));
-    record.add_weights(step);
-    for (const Value& accumulator : training.accumulators) executor.fill_zero(accumulator);
-    for (std::int64_t i = 0; i < accumulation; ++i) {
-      source->batch(Split::train, static_cast<std::uint64_t>((step - 1) * accumulation + i), batch,
-                    seq, window);
-      for (std::int64_t b = 0; b < batch; ++b) {
-        const auto row = window.begin() + b * (seq + 1);
-        std::copy(row, row + seq, tokens.begin() + b * seq);
-        std::copy(row + 1, row + 1 + seq, targets.begin() + b * seq);
-      }
-      executor.write(model.tokens, std::span<const std::int32_t>(tokens));
-      executor.write(model.targets, std::span<const std::int32_t>(targets));
-      executor.run(Phase::forward);
-      executor.run(Phase::backward);
-      record.add(fmt::format("{}.{}.tokens", step, i), model.tokens);
-      record.add(fmt::format("{}.{}.targets", step, i), model.targets);
-      record.add(fmt::format("{}.{}.logits", step, i), model.logits);
-      record.add(fmt::format("{}.{}.loss", step, i), model.loss);
+  void on_phase(Phase phase, Clock::time_point, Clock::time_point) override {
+    const std::int64_t step = trainer_.steps_done() + 1;
+    if (phase == Phase::forward) {
+      const std::string prefix = fmt::format("{}.{}.", step, batch_++);
+      const LanguageModel& model = trainer_.model();
+      record_.add(prefix + "tokens", model.tokens);
+      record_.add(prefix + "targets", model.targets);
+      record_.add(prefix + "logits", model.logits);
+      record_.add(prefix + "loss", model.loss);
     }
+    if (phase == Phase::backward && batch_ == trainer_.options().gradient_accumulation_steps) {
+      batch_ = 0;
+      add_gradients(step);
+    }
+  }
+
+ private:
+  void add_gradients(std::int64_t step) {
+    const TrainingStep& training = trainer_.training();
+    const std::vector<Value>& gradients =
+        training.accumulators.empty() ? training.gradients : training.accumulators;
     for (std::size_t i = 0; i < gradients.size(); ++i)
-      record.add(fmt::format("{}.grad.{}", step, graph.info(training.parameters[i].id).name),
-                 gradients[i]);
-    executor.run(Phase::optimizer);
-    if (training.grad_norm) record.add(fmt::format("{}.grad_norm", step), training.grad_norm);
+      record_.add(
+          fmt::format("{}.grad.{}", step, trainer_.graph().info(training.parameters[i].id).name),
+          gradients[i]);
+  }
+
+  Trainer& trainer_;
+  Record& record_;
+  std::int64_t batch_ = 0;  // of those that the step accumulates
+};
+
+void train(const TrainOptions& options, const char* path) {
+  const std::unique_ptr<Device> device = open_device(options);
+  Trainer trainer(options, *device);
+  Record record(trainer.graph(), trainer.executor());
+  const StepRecorder recorder(trainer, record);
+  while (trainer.steps_done() < options.num_steps) {
+    record.add_weights(trainer.steps_done() + 1);
+    trainer.step();
+    if (const Value norm = trainer.training().grad_norm)
+      record.add(fmt::format("{}.grad_norm", trainer.steps_done()), norm);
   }
   record.add_weights(options.num_steps + 1);
   record.write(path);
@@ -123,7 +118,6 @@ int main(int argc, char** argv) {
     ridge::TrainOptions options;
     ridge::apply_json(options, argv[2]);
     options.resolve();
-    if (options.threads == 0) options.threads = ridge::CpuDevice::default_threads();
     ridge::train(options, argv[1]);
   } catch (const ridge::Error& error) {
     fmt::print(stderr, "ridge_parity: {}\n", error.what());
