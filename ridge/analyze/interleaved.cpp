@@ -63,7 +63,7 @@ std::vector<TimedRun> time_in_turn(const std::vector<TrainOptions>& runs, Device
       try {
         add_round(runs[r], device, rounds, hooks, progress, after, timed[r]);
       } catch (const OutOfMemoryError& error) {
-        throw OutOfMemoryError("{}; {}", error.what(), batch_advice(runs[r], device));
+        throw OutOfMemoryError("{}", with_batch_advice(error.what(), runs[r], device));
       }
     }
   return timed;

@@ -148,11 +148,14 @@ BatchLimit largest_batch(const TrainOptions& options, Device& device, std::size_
   return limit;
 }
 
+namespace {
+
 std::string batch_advice(const TrainOptions& options, Device& device) {
   try {
     const std::size_t available = device.available_memory();
     // Not for tensors: the code of kernels and what libraries allocate and, where memory is not
-    // planned, what lies free between tensors in pieces too small for the next.
+    // planned, what lies free between tensors in pieces too small for the next: up to a fifth in
+    // small models.
     const std::size_t reserve = available / (options.schedule().has(planned_memory) ? 32 : 4);
     const BatchLimit limit = largest_batch(options, device, available - reserve);
     if (limit.batch_size < options.batch_size)
@@ -162,9 +165,19 @@ std::string batch_advice(const TrainOptions& options, Device& device) {
         "by its plan --batch-size {} fits in the {} that are left now: what was missing was held "
         "by other programs, or in pieces",
         options.batch_size, format_bytes(available));
-  } catch (const Error& error) {
+  } catch (const OutOfMemoryError& error) {  // of the search: not even one sequence fits
     return error.what();
+  } catch (const Error&) {
+    return {};  // kernels that cannot be prepared, a device that does not answer
   }
+}
+
+}  // namespace
+
+std::string with_batch_advice(std::string_view message, const TrainOptions& options,
+                              Device& device) {
+  const std::string advice = batch_advice(options, device);
+  return fmt::format("{}{}{}", message, advice.empty() ? "" : "; ", advice);
 }
 
 std::size_t parse_bytes(std::string_view text) {

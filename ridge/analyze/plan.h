@@ -63,10 +63,12 @@ struct BatchLimit {
 // of the whole arena.
 BatchLimit largest_batch(const TrainOptions& options, Device& device, std::size_t budget);
 
-// For whom a device had not memory enough, and who has given back what it took: "--batch-size 12
-// would fit in the 79.10 GiB that are left", or that no batch would. It is not the largest that may
-// fit: a part is left to what no plan knows.
-std::string batch_advice(const TrainOptions& options, Device& device);
+// For whom a device had not memory enough, and who has given back what it took: the message, and
+// "; --batch-size 12 would fit in the 79.10 GiB that are left" or that no batch would. It is not
+// the largest that may fit: a part is left to what no plan knows. The message alone if that cannot
+// be found out.
+std::string with_batch_advice(std::string_view message, const TrainOptions& options,
+                              Device& device);
 
 // "16GB" (10^9 bytes), "1.5 GiB" (2^30), "4096"; UsageError for anything else.
 std::size_t parse_bytes(std::string_view text);

@@ -301,7 +301,7 @@ int train(const TrainOptions& options, Device& device, const TrainerHooks& hooks
   try {
     return run(options, device, hooks);
   } catch (const OutOfMemoryError& error) {  // by now the device has all memory back
-    throw OutOfMemoryError("{}; {}", error.what(), batch_advice(options, device));
+    throw OutOfMemoryError("{}", with_batch_advice(error.what(), options, device));
   }
 }
 

@@ -153,8 +153,9 @@ TEST_F(FaultsOnGpu, KernelThatWritesWhereItMustNotCostsTheProcessNotMore) {
 TEST_F(FaultsOnGpu, ModelThatCannotFitIsRefusedBeforehand) {
   for (const char* version : {"v1", "v4"}) {
     const Sandbox sandbox;
-    const ProgramResult result = sandbox.run(
-        train_small + Words{"--version", version, "--hidden-dim", "16384", "--n-layers", "24"});
+    const ProgramResult result =
+        sandbox.run(train_small + Words{"--version", version, "--hidden-dim", "16384", "--n-layers",
+                                        "24", "--n-heads", "128"});
     expect_one_line(result);
     EXPECT_THAT(result.err, AllOf(HasSubstr("parameters "), HasSubstr("optimizer state "),
                                   HasSubstr(" left of "), HasSubstr("not even a batch of 1 fits")));
