@@ -41,6 +41,24 @@ inline LoopNest merged(const LoopNest& nest) {
   return result;
 }
 
+// The loops over `out`, a dense tensor whose dimension d is dimension order[d] of the dense tensor
+// `in`, with the strides of (out, in).
+template <class Order>
+LoopNest permuted_nest(const Shape& in, const Shape& out, const Order& order) {
+  std::array<std::int64_t, Shape::max_rank> in_stride{};
+  for (std::int64_t d = static_cast<std::int64_t>(in.rank()) - 1, s = 1; d >= 0; --d) {
+    in_stride[static_cast<std::size_t>(d)] = s;
+    s *= in[static_cast<int>(d)];
+  }
+  LoopNest nest(out.rank());
+  std::int64_t out_stride = 1;
+  for (std::size_t d = out.rank(); d-- > 0;) {
+    nest[d] = {out[static_cast<int>(d)], {out_stride, in_stride[order[d]]}};
+    out_stride *= nest[d].extent;
+  }
+  return merged(nest);
+}
+
 // The loops over `shape` of two dense operands that broadcast to it.
 inline LoopNest broadcast_nest(const Shape& shape, const Shape& a, const Shape& b) {
   LoopNest nest(shape.rank());

@@ -8,22 +8,6 @@
 namespace ridge {
 namespace {
 
-// The loops over the result, with the strides of (result, operand).
-LoopNest permuted_nest(const Shape& in, const Shape& out, const Permute& op) {
-  std::array<std::int64_t, Shape::max_rank> in_stride{};
-  for (std::int64_t d = static_cast<std::int64_t>(in.rank()) - 1, s = 1; d >= 0; --d) {
-    in_stride[static_cast<std::size_t>(d)] = s;
-    s *= in[static_cast<int>(d)];
-  }
-  LoopNest nest(out.rank());
-  std::int64_t out_stride = 1;
-  for (std::size_t d = out.rank(); d-- > 0;) {
-    nest[d] = {out[static_cast<int>(d)], {out_stride, in_stride[op.order[d]]}};
-    out_stride *= nest[d].extent;
-  }
-  return merged(nest);
-}
-
 template <class T>
 KernelPtr copy_all(CpuPrepare& prepare) {
   return make_kernel([&pool = prepare.pool, n = prepare.out[0].numel()](const Launch& call) {
@@ -100,7 +84,7 @@ KernelPtr Reshape::cpu(CpuPrepare&) const { return nullptr; }
 KernelPtr Slice::cpu(CpuPrepare&) const { return nullptr; }
 
 KernelPtr Permute::cpu(CpuPrepare& prepare) const {
-  const LoopNest nest = permuted_nest(prepare.in[0].shape, prepare.out[0].shape, *this);
+  const LoopNest nest = permuted_nest(prepare.in[0].shape, prepare.out[0].shape, order);
   return dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
     if (nest.size() <= 1) return copy_all<T>(prepare);
     return nest.back().strides[1] == 1 ? copy_rows<T>(prepare, nest)

@@ -37,20 +37,8 @@ __global__ void gather_kernel(Index n, const __grid_constant__ Nest<Index> nest,
   }
 }
 
-// The loops over the result, with the strides of (result, operand).
-LoopNest permuted_nest(const Shape& in, const Shape& out, const Permute& op) {
-  std::array<std::int64_t, Shape::max_rank> in_stride{};
-  for (std::int64_t d = static_cast<std::int64_t>(in.rank()) - 1, s = 1; d >= 0; --d) {
-    in_stride[static_cast<std::size_t>(d)] = s;
-    s *= in[static_cast<int>(d)];
-  }
-  LoopNest nest(out.rank());
-  std::int64_t out_stride = 1;
-  for (std::size_t d = out.rank(); d-- > 0;) {
-    nest[d] = {out[static_cast<int>(d)], {out_stride, in_stride[op.order[d]]}};
-    out_stride *= nest[d].extent;
-  }
-  nest = merged(nest);
+LoopNest loops_of(const Shape& in, const Shape& out, const Permute& op) {
+  LoopNest nest = permuted_nest(in, out, op.order);
   if (nest.empty()) nest.push_back({1, {1, 1}});
   return nest;
 }
@@ -187,7 +175,7 @@ KernelPtr Reshape::gpu(GpuPrepare&) const { return nullptr; }
 KernelPtr Slice::gpu(GpuPrepare&) const { return nullptr; }
 
 KernelPtr Permute::gpu(GpuPrepare& prepare) const {
-  const LoopNest nest = permuted_nest(prepare.in[0].shape, prepare.out[0].shape, *this);
+  const LoopNest nest = loops_of(prepare.in[0].shape, prepare.out[0].shape, *this);
   const bool rows_stay = nest.back().strides[1] == 1;
   if (prepare.in[0].dtype == DType::bf16)
     return rows_stay ? copy_rows<std::uint16_t>(prepare, nest)
