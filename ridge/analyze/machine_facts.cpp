@@ -208,7 +208,7 @@ std::vector<MachineFacts::Library> examine_libraries() {
               [](const SharedLibrary& l) {
                 return version_by_value<std::size_t>(l, "cublasLtGetVersion");
               }),
-      examine(Library{"cuDNN", "fused attention of v4", true, "cuDNN 9", built.cudnn, {}, {}},
+      examine(Library{"cuDNN", "nothing yet", false, "cuDNN 9", built.cudnn, {}, {}},
               {"libcudnn.so.9", "libcudnn.so"},
               [](const SharedLibrary& l) {
                 return version_by_value<std::size_t>(l, "cudnnGetVersion");
@@ -220,7 +220,7 @@ std::vector<MachineFacts::Library> examine_libraries() {
           [](const SharedLibrary& l) {
             return version_by_pointer<std::uint32_t>(l, "cuptiGetVersion");
           }),
-      examine(Library{"NCCL", "several GPUs", false, "NCCL 2", built.nccl, {}, {}},
+      examine(Library{"NCCL", "nothing yet", false, "NCCL 2", built.nccl, {}, {}},
               {"libnccl.so.2", "libnccl.so"},
               [](const SharedLibrary& l) { return version_by_pointer<int>(l, "ncclGetVersion"); })};
 }

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <fstream>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -289,7 +287,8 @@ class GpuDevice final : public Device {
     check(cudaStreamEndCapture(stream_, &graph), "capturing a step");
   }
 
-  // The nodes that the next one enqueued will follow.
+  // The nodes that the next one enqueued will follow. That some of them would let it begin early
+  // must be asked for, and is left out: it holds within a capture alone.
   Nodes frontier() const {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     const cudaGraphNode_t* nodes = nullptr;

@@ -17,7 +17,7 @@ namespace {
 constexpr Phase phases[] = {Phase::forward, Phase::backward, Phase::optimizer};
 
 // Two kernels at the same time pay where neither fills the device; where they do, each disturbs the
-// other. Bounds that divide the two on an H100.
+// other. The bounds are what takes an H100 some 10 us at 790 TFLOP/s, or 8 us at 3 TB/s.
 bool fills_the_device(const Cost& cost) {
   return cost.flops > 8'000'000'000 || cost.bytes_read + cost.bytes_written > 24'000'000;
 }
