@@ -17,6 +17,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/shared_library.h"
 #include "ridge/cpu/device.h"
+#include "ridge/gpu/libraries.h"
 #include "ridge/profile/counters.h"
 
 #ifdef RIDGE_HAS_CUDA
@@ -189,40 +190,39 @@ int version_by_pointer(const SharedLibrary& library, const char* function) {
   return get && get(&version) == 0 ? static_cast<int>(version) : 0;
 }
 
-// As a library of CUDA `major` (cuDNN: 9, NCCL: 2) is called.
 std::vector<MachineFacts::Library> examine_libraries() {
   constexpr BuiltWith built = built_with();
-  const auto examine = [](MachineFacts::Library library, std::vector<std::string> names,
-                          auto version) {
-    const SharedLibrary file(names);
+  const auto examine = [](const gpu::GpuLibrary& library, int version_built_with, auto version) {
+    MachineFacts::Library facts{.name = library.name,
+                                .purpose = library.purpose,
+                                .needed = library.needed,
+                                .package = library.package,
+                                .built_with = version_built_with};
+    std::vector<std::string> files = library.files;
+    files.insert(files.end(), library.other_files.begin(), library.other_files.end());
+    const SharedLibrary file(files);
     if (!file.is_open())
-      library.error = file.error();
+      facts.error = file.error();
     else
-      library.found = version(file);
-    return library;
+      facts.found = version(file);
+    return facts;
   };
-  using Library = MachineFacts::Library;
-  return {
-      examine(Library{"cuBLASLt", "matrix products", true, "CUDA's cuBLAS", built.cublas, {}, {}},
-              {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
-              [](const SharedLibrary& l) {
-                return version_by_value<std::size_t>(l, "cublasLtGetVersion");
-              }),
-      examine(Library{"cuDNN", "nothing yet", false, "cuDNN 9", built.cudnn, {}, {}},
-              {"libcudnn.so.9", "libcudnn.so"},
-              [](const SharedLibrary& l) {
-                return version_by_value<std::size_t>(l, "cudnnGetVersion");
-              }),
-      examine(
-          Library{"CUPTI", "profiles and counters", false, "CUDA's CUPTI", built.cupti, {}, {}},
-          {"libcupti.so.13", "/usr/local/cuda/lib64/libcupti.so.13",
-           "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.13", "libcupti.so.12", "libcupti.so"},
-          [](const SharedLibrary& l) {
-            return version_by_pointer<std::uint32_t>(l, "cuptiGetVersion");
-          }),
-      examine(Library{"NCCL", "nothing yet", false, "NCCL 2", built.nccl, {}, {}},
-              {"libnccl.so.2", "libnccl.so"},
-              [](const SharedLibrary& l) { return version_by_pointer<int>(l, "ncclGetVersion"); })};
+  const auto cublas = [](const SharedLibrary& l) {
+    return version_by_value<std::size_t>(l, "cublasLtGetVersion");
+  };
+  const auto cudnn = [](const SharedLibrary& l) {
+    return version_by_value<std::size_t>(l, "cudnnGetVersion");
+  };
+  const auto cupti = [](const SharedLibrary& l) {
+    return version_by_pointer<std::uint32_t>(l, "cuptiGetVersion");
+  };
+  const auto nccl = [](const SharedLibrary& l) {
+    return version_by_pointer<int>(l, "ncclGetVersion");
+  };
+  return {examine(gpu::cublas_lt_library(), built.cublas, cublas),
+          examine(gpu::cudnn_library(), built.cudnn, cudnn),
+          examine(gpu::cupti_library(), built.cupti, cupti),
+          examine(gpu::nccl_library(), built.nccl, nccl)};
 }
 
 }  // namespace

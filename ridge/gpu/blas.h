@@ -37,14 +37,15 @@ class Product {
 };
 using ProductPtr = std::unique_ptr<Product>;
 
-// The library, opened. One for each device.
+// The library, opened at first use: either function throws DeviceError if it is not there. One for
+// each device, which outlives the products.
 class Blas {
  public:
   virtual ~Blas() = default;
   // Up to `most` ways, the one that the library expects to be the fastest first; at least one, or
   // DeviceError.
   virtual std::vector<ProductPtr> products(const ProductShape& shape, std::size_t most) = 0;
-  virtual std::string version() const = 0;  // "cuBLASLt 13.1.0"
+  virtual std::string version() = 0;  // "cuBLASLt 13.1.0"
 };
 
 std::shared_ptr<Blas> make_blas();

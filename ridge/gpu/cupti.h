@@ -11,35 +11,18 @@
 
 #include <string_view>
 
-#include "ridge/base/shared_library.h"
+#include "ridge/base/vendor_library.h"
 
 namespace ridge::gpu {
 
 // The functions of CUPTI, under their own names.
-class Cupti {
- public:
+struct Cupti : VendorLibrary {
   // DeviceError, with what to install, if it is not there or too old.
   Cupti();
 
   // DeviceError that says what was refused and, where it is known, what to do.
   void check(CUptiResult result, std::string_view what) const;
 
- private:
-  SharedLibrary library_;
-
-  void* load(const char* name) const;
-  // A function of the library, with the type that the header gives it.
-  template <class F>
-  struct Function {
-    Function(const Cupti& cupti, const char* name) : call(reinterpret_cast<F*>(cupti.load(name))) {}
-    template <class... Arguments>
-    CUptiResult operator()(Arguments... arguments) const {
-      return call(arguments...);
-    }
-    F* call;
-  };
-
- public:
   Function<decltype(cuptiGetErrorMessage)> get_error_message{*this, "cuptiGetErrorMessage"};
   Function<decltype(cuptiGetVersion)> get_version{*this, "cuptiGetVersion"};
 

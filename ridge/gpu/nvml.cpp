@@ -5,7 +5,7 @@
 #include <cctype>
 
 #include "ridge/base/error.h"
-#include "ridge/base/shared_library.h"
+#include "ridge/base/vendor_library.h"
 
 namespace ridge::gpu {
 namespace {
@@ -32,7 +32,12 @@ struct PciInfo {  // nvmlPciInfo_t, version 3
   char bus_id[32];
 };
 
-const std::array<std::string, 2> library_names{"libnvidia-ml.so.1", "libnvidia-ml.so"};
+LibrarySearch search() {
+  return {"NVML",
+          {"libnvidia-ml.so.1", "libnvidia-ml.so"},
+          "this machine has no NVIDIA driver (no libnvidia-ml.so.1); install it, or give the "
+          "container access to it (docker run --gpus all)"};
+}
 
 // "00000000:0A:00.0", as NVML has it, and "0000:0a:00.0", as CUDA does, are one.
 std::string canonical_bus_id(std::string id) {
@@ -44,36 +49,52 @@ std::string canonical_bus_id(std::string id) {
 
 }  // namespace
 
-struct Nvml::Library {
-  SharedLibrary library{library_names};
+// Drivers differ in what they have of it, and cards in what they answer.
+struct Nvml::Library : VendorLibrary {
+  Library() : VendorLibrary(search()) {}
 
-  template <class... Args>
-  bool call(const char* name, Args... args) const {
-    auto* const function = library.function<Result(Args...)>(name);
-    return function && function(args...) == success;
-  }
-
-  // A number that `name` reports of a card; 0 if it does not.
+  template <class... Arguments>
+  using Query = OptionalFunction<Result(Arguments...)>;
   template <class T>
-  T of_card(const char* name, Handle card) const {
-    T value{};
-    return call(name, card, &value) ? value : T{};
+  using CardQuery = Query<Handle, T*>;
+
+  Query<> init{*this, "nvmlInit_v2"};
+  Query<> shutdown{*this, "nvmlShutdown"};
+  Query<char*, unsigned> driver_version{*this, "nvmlSystemGetDriverVersion"};
+  Query<int*> cuda_version{*this, "nvmlSystemGetCudaDriverVersion_v2"};
+  Query<unsigned*> card_count{*this, "nvmlDeviceGetCount_v2"};
+  Query<unsigned, Handle*> card_by_index{*this, "nvmlDeviceGetHandleByIndex_v2"};
+  Query<Handle, char*, unsigned> name{*this, "nvmlDeviceGetName"};
+  Query<Handle, int*, int*> capability{*this, "nvmlDeviceGetCudaComputeCapability"};
+  CardQuery<PciInfo> pci_info{*this, "nvmlDeviceGetPciInfo_v3"};
+  CardQuery<Memory> memory{*this, "nvmlDeviceGetMemoryInfo"};
+  CardQuery<unsigned> power_limit{*this, "nvmlDeviceGetEnforcedPowerLimit"};
+  CardQuery<unsigned> power{*this, "nvmlDeviceGetPowerUsage"};
+  CardQuery<Utilization> utilization{*this, "nvmlDeviceGetUtilizationRates"};
+  CardQuery<unsigned long long> throttle{*this, "nvmlDeviceGetCurrentClocksThrottleReasons"};
+  Query<Handle, int, unsigned*> temperature{*this, "nvmlDeviceGetTemperature"};
+  Query<Handle, int, unsigned*> max_clock{*this, "nvmlDeviceGetMaxClockInfo"};
+  Query<Handle, int, unsigned*> clock{*this, "nvmlDeviceGetClockInfo"};
+
+  template <class F, class... Arguments>
+  static bool ask(const F& query, Arguments... arguments) {
+    return query && query(arguments...) == success;
   }
-  int clock(const char* name, Handle card, int which) const {
-    unsigned mhz = 0;
-    return call(name, card, which, &mhz) ? static_cast<int>(mhz) : 0;
+
+  // What a card answers; 0 if it does not.
+  template <class T>
+  static T of_card(const CardQuery<T>& query, Handle card) {
+    T value{};
+    return ask(query, card, &value) ? value : T{};
+  }
+  static int mhz(const Query<Handle, int, unsigned*>& query, Handle card, int which) {
+    unsigned value = 0;
+    return ask(query, card, which, &value) ? static_cast<int>(value) : 0;
   }
 };
 
 Nvml::Nvml() : library_(std::make_unique<Library>()) {
-  const SharedLibrary& library = library_->library;
-  if (!library.is_open())
-    throw DeviceError(
-        "this machine has no NVIDIA driver (no libnvidia-ml.so.1); install it, or give the "
-        "container "
-        "access to it (docker run --gpus all)");
-  auto* const init = library.function<Result()>("nvmlInit_v2");
-  const Result result = init ? init() : version_mismatch;
+  const Result result = library_->init ? library_->init() : version_mismatch;
   switch (result) {
     case success:
       return;
@@ -94,28 +115,28 @@ Nvml::Nvml() : library_(std::make_unique<Library>()) {
   }
 }
 
-Nvml::~Nvml() { library_->call("nvmlShutdown"); }
+Nvml::~Nvml() { Library::ask(library_->shutdown); }
 
 std::string Nvml::driver_version() const {
   std::array<char, text_size> text{};
-  return library_->call("nvmlSystemGetDriverVersion", text.data(), text_size) ? text.data() : "";
+  return Library::ask(library_->driver_version, text.data(), text_size) ? text.data() : "";
 }
 
 int Nvml::cuda_version() const {
   int version = 0;
-  return library_->call("nvmlSystemGetCudaDriverVersion_v2", &version) ? version : 0;
+  return Library::ask(library_->cuda_version, &version) ? version : 0;
 }
 
-std::string Nvml::library_path() const { return library_->library.path(); }
+std::string Nvml::library_path() const { return library_->path(); }
 
 int Nvml::card_count() const {
   unsigned count = 0;
-  return library_->call("nvmlDeviceGetCount_v2", &count) ? static_cast<int>(count) : 0;
+  return Library::ask(library_->card_count, &count) ? static_cast<int>(count) : 0;
 }
 
 void* Nvml::handle(int card) const {
   Handle device = nullptr;
-  if (!library_->call("nvmlDeviceGetHandleByIndex_v2", static_cast<unsigned>(card), &device))
+  if (!Library::ask(library_->card_by_index, static_cast<unsigned>(card), &device))
     throw DeviceError("there is no card {} that this process may use; see nvidia-smi", card);
   return device;
 }
@@ -124,35 +145,31 @@ CardInfo Nvml::info(int card) const {
   const Handle device = handle(card);
   CardInfo info;
   std::array<char, text_size> text{};
-  if (library_->call("nvmlDeviceGetName", device, text.data(), text_size)) info.name = text.data();
-  info.bus_id =
-      canonical_bus_id(library_->of_card<PciInfo>("nvmlDeviceGetPciInfo_v3", device).bus_id);
-  library_->call("nvmlDeviceGetCudaComputeCapability", device, &info.capability_major,
-                 &info.capability_minor);
-  const auto memory = library_->of_card<Memory>("nvmlDeviceGetMemoryInfo", device);
+  if (Library::ask(library_->name, device, text.data(), text_size)) info.name = text.data();
+  info.bus_id = canonical_bus_id(Library::of_card(library_->pci_info, device).bus_id);
+  Library::ask(library_->capability, device, &info.capability_major, &info.capability_minor);
+  const auto memory = Library::of_card(library_->memory, device);
   info.memory_total = memory.total;
   info.memory_used = memory.used;
-  info.max_sm_mhz = library_->clock("nvmlDeviceGetMaxClockInfo", device, sm_clock);
-  info.max_memory_mhz = library_->clock("nvmlDeviceGetMaxClockInfo", device, memory_clock);
-  info.power_limit_w =
-      1e-3 * library_->of_card<unsigned>("nvmlDeviceGetEnforcedPowerLimit", device);
+  info.max_sm_mhz = Library::mhz(library_->max_clock, device, sm_clock);
+  info.max_memory_mhz = Library::mhz(library_->max_clock, device, memory_clock);
+  info.power_limit_w = 1e-3 * Library::of_card(library_->power_limit, device);
   return info;
 }
 
 CardState Nvml::state(int card) const {
   const Handle device = handle(card);
   CardState state;
-  state.sm_mhz = library_->clock("nvmlDeviceGetClockInfo", device, sm_clock);
-  state.memory_mhz = library_->clock("nvmlDeviceGetClockInfo", device, memory_clock);
-  state.power_w = 1e-3 * library_->of_card<unsigned>("nvmlDeviceGetPowerUsage", device);
+  state.sm_mhz = Library::mhz(library_->clock, device, sm_clock);
+  state.memory_mhz = Library::mhz(library_->clock, device, memory_clock);
+  state.power_w = 1e-3 * Library::of_card(library_->power, device);
   unsigned temperature = 0;
-  if (library_->call("nvmlDeviceGetTemperature", device, core_temperature, &temperature))
+  if (Library::ask(library_->temperature, device, core_temperature, &temperature))
     state.temperature_c = static_cast<int>(temperature);
-  const auto busy = library_->of_card<Utilization>("nvmlDeviceGetUtilizationRates", device);
+  const auto busy = Library::of_card(library_->utilization, device);
   state.busy_percent = static_cast<int>(busy.gpu);
   state.memory_busy_percent = static_cast<int>(busy.memory);
-  state.throttle =
-      library_->of_card<unsigned long long>("nvmlDeviceGetCurrentClocksThrottleReasons", device);
+  state.throttle = Library::of_card(library_->throttle, device);
   state.time_ns = std::chrono::steady_clock::now().time_since_epoch().count();
   return state;
 }

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/program.h"
@@ -9,6 +10,7 @@ namespace ridge {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(DoctorCommand, SaysInOneLineEachWhatThereIs) {
   const Sandbox sandbox;
@@ -31,6 +33,17 @@ TEST(DoctorCommand, AnswersByItsExitCode) {
       EXPECT_TRUE(check["status"] != "missing" || check["remedy"] != "") << check;
   }
   EXPECT_EQ(sandbox.run({"ridge", "doctor", "--device", "abacus"}).exit_code, 2);
+}
+
+// The loader lists what it maps at start. GPU libraries are large, and not everybody has them.
+TEST(Program, StartsWithoutAnyLibraryForGpus) {
+  const Sandbox sandbox;
+  ::setenv("LD_TRACE_LOADED_OBJECTS", "1", 1);
+  const ProgramResult result = sandbox.run({"ridge", "--version"});
+  ::unsetenv("LD_TRACE_LOADED_OBJECTS");
+  EXPECT_THAT(result.out, HasSubstr("libstdc++.so"));
+  for (const char* library : {"libcu", "libnv", "libnccl", "libamd"})
+    EXPECT_THAT(result.out, Not(HasSubstr(library)));
 }
 
 }  // namespace

@@ -122,6 +122,23 @@ TEST(GpuFaults, NoGpuIsALineAndAnExitCode) {
 
 class FaultsOnGpu : public testing::GpuTest {};
 
+// Runs training with another library under the name of a vendor's.
+ProgramResult train_with_stranger(const std::string& file, const Sandbox& sandbox,
+                                  const Words& options = {}) {
+  std::filesystem::create_symlink("/lib/x86_64-linux-gnu/libm.so.6", sandbox.path(file));
+  const char* const set = ::getenv("LD_LIBRARY_PATH");
+  return run_under("LD_LIBRARY_PATH",
+                   fmt::format("{}:{}", sandbox.path("").string(), set ? set : ""), sandbox,
+                   train_small + options);
+}
+
+TEST_F(FaultsOnGpu, LibraryThatIsNotTheOneIsALineAndAnExitCode) {
+  const Sandbox sandbox;
+  const ProgramResult result = train_with_stranger("libcublasLt.so.13", sandbox);
+  expect_one_line(result);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("has no cublasLt"), HasSubstr("ridge doctor")));
+}
+
 json summary_in(const Sandbox& sandbox, const std::string& directory) {
   return json::parse(sandbox.read(directory + "/performance_summary.json"))["performance_summary"];
 }
