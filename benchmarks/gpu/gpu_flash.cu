@@ -1,6 +1,6 @@
 // Flash attention on the GPU: every result checked against attention in double precision on reduced
-// sizes, then timed. Prints one table each; peers/flash_attention.py times PyTorch's at the same
-// shapes. Exits with 1 when a check fails.
+// sizes, then timed, in turns with cuDNN's where that is installed. Prints one table each;
+// peers/flash_attention.py times PyTorch's at the same shapes. Exits with 1 when a check fails.
 //   gpu_flash [check [longest sequence] | time]
 
 #include <cuda_bf16.h>
@@ -11,10 +11,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "ridge/gpu/dnn.h"
 #include "ridge/gpu/flash.h"
 
 namespace {
@@ -37,8 +42,9 @@ class Buffer {
     check(cudaMalloc(&data_, size * sizeof(T)), "cudaMalloc");
     check(cudaMemset(data_, 0xff, size * sizeof(T)), "cudaMemset");  // NaN
   }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
+  Buffer(Buffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
+  Buffer& operator=(Buffer&&) = delete;
   ~Buffer() { cudaFree(data_); }
   T* get() const { return data_; }
   std::size_t size() const { return size_; }
@@ -316,45 +322,75 @@ __global__ void delay(long long cycles) {
   }
 }
 
-// Median microseconds of a call, on problems taken in turn so that none is found in the cache.
-template <class Call>
-double microseconds(const std::vector<Problem*>& problems, const Call& call) {
+using Call = std::function<void(const Problem&)>;
+
+// Median microseconds of each call. Calls take turns, so that whatever the card's clocks do falls
+// on all; and so do problems, so that none is found in the cache.
+std::vector<double> microseconds(const std::vector<std::unique_ptr<Problem>>& problems,
+                                 const std::vector<Call>& calls) {
   constexpr int warm_up = 3, runs = 20;
   cudaEvent_t begin{}, end{};
   check(cudaEventCreate(&begin), "event");
   check(cudaEventCreate(&end), "event");
-  std::vector<float> times;
-  for (int run = -warm_up; run < runs; ++run) {
-    const Problem& problem = *problems[(run + warm_up) % problems.size()];
-    delay<<<1, 1>>>(100'000);
-    check(cudaEventRecord(begin), "event");
-    call(problem);
-    check(cudaEventRecord(end), "event");
-    check(cudaEventSynchronize(end), "event");
-    float time = 0;
-    check(cudaEventElapsedTime(&time, begin, end), "event");
-    if (run >= 0) times.push_back(time * 1000);
-  }
+  std::vector<std::vector<float>> times(calls.size());
+  std::size_t turn = 0;
+  for (int run = -warm_up; run < runs; ++run)
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      delay<<<1, 1>>>(100'000);
+      check(cudaEventRecord(begin), "event");
+      calls[i](*problems[turn++ % problems.size()]);
+      check(cudaEventRecord(end), "event");
+      check(cudaEventSynchronize(end), "event");
+      float time = 0;
+      check(cudaEventElapsedTime(&time, begin, end), "event");
+      if (run >= 0) times[i].push_back(time * 1000);
+    }
   cudaEventDestroy(begin);
   cudaEventDestroy(end);
-  std::nth_element(times.begin(), times.begin() + runs / 2, times.end());
-  return times[runs / 2];
+  std::vector<double> medians;
+  for (std::vector<float>& t : times) {
+    std::nth_element(t.begin(), t.begin() + runs / 2, t.end());
+    medians.push_back(t[runs / 2]);
+  }
+  return medians;
 }
 
-void time_shape(const FlashShape& shape) {
-  constexpr int copies = 3;
-  std::vector<Problem*> problems;
-  for (unsigned i = 0; i < copies; ++i) problems.push_back(new Problem(shape, i));
-  const double forward = microseconds(problems, [](const Problem& p) { p.forward(); });
-  const double backward = microseconds(problems, [](const Problem& p) { p.backward(); });
-  const double fixed = microseconds(problems, [](const Problem& p) { p.backward(true); });
+// Forward, backward and deterministic backward; our time over the library's of the first two.
+void time_shape(const FlashShape& shape, ridge::gpu::Dnn* dnn) {
+  std::vector<std::unique_ptr<Problem>> problems;
+  for (unsigned i = 0; i < 3; ++i) problems.push_back(std::make_unique<Problem>(shape, i));
+  std::vector<Call> calls{[](const Problem& p) { p.forward(); },
+                          [](const Problem& p) { p.backward(); },
+                          [](const Problem& p) { p.backward(true); }};
+  const std::size_t own = calls.size();
+  std::vector<Buffer<unsigned char>> memory;
+  memory.reserve(own);
+  const auto room = [&](std::size_t bytes) { return memory.emplace_back(bytes).get(); };
+  if (dnn) {
+    const FlashOperands operands = problems[0]->operands();
+    const auto bf16 = ridge::DType::bf16;
+    const std::shared_ptr forward = dnn->attention(bf16, shape, operands);
+    calls.push_back([forward, workspace = room(forward->workspace())](const Problem& p) {
+      forward->run(nullptr, p.operands(), p.y.get(), p.lse.get(), workspace);
+    });
+    const std::shared_ptr backward =
+        dnn->attention_grad(bf16, shape, operands, problems[0]->gradients(), false);
+    calls.push_back([backward, workspace = room(backward->workspace())](const Problem& p) {
+      backward->run(nullptr, p.operands(), p.y.get(), p.lse.get(), p.dy.get(), p.gradients(),
+                    workspace);
+    });
+  }
+  const std::vector<double> times = microseconds(problems, calls);
   const double flops = 4.0 * shape.batch * shape.n_heads * shape.seq * shape.seq * shape.head_dim /
                        (shape.causal ? 2 : 1);
-  std::printf("%-34s fwd %8.1f us %6.1f TF/s | bwd %8.1f us %6.1f TF/s | deterministic %8.1f us\n",
-              problems[0]->name().c_str(), forward, flops / forward * 1e-6, backward,
-              2.5 * flops / backward * 1e-6, fixed);
+  std::printf("%-34s", problems[0]->name().c_str());
+  for (std::size_t i = 0; i < own; ++i) {
+    std::printf(" | %8.1f us %5.0f TF/s", times[i], (i == 0 ? 1 : 2.5) * flops / times[i] * 1e-6);
+    if (own + i < times.size())
+      std::printf(", cuDNN %8.1f us: %.2f", times[own + i], times[i] / times[own + i]);
+  }
+  std::printf("\n");
   std::fflush(stdout);
-  for (Problem* problem : problems) delete problem;
 }
 
 FlashShape shape(int batch, int seq, int heads, int kv_heads, int dim, bool causal) {
@@ -381,6 +417,15 @@ int main(int argc, char** argv) {
             shape(1, 4200, 2, 2, 32, causal)})
         good = check_shape(s, 7) && good;
   if (only == "check") return good ? 0 : 1;
+  const std::shared_ptr<ridge::gpu::Dnn> dnn = ridge::gpu::make_dnn();
+  bool there = true;
+  try {
+    std::printf("Forward | backward | backward in a fixed order; ours, and %s in turns\n",
+                dnn->version().c_str());
+  } catch (const std::exception& error) {
+    std::printf("Forward | backward | backward in a fixed order. %s\n", error.what());
+    there = false;
+  }
   for (const FlashShape& s :
        {shape(8, 128, 8, 4, 32, true), shape(8, 128, 8, 4, 64, true),
         shape(16, 512, 16, 8, 64, true), shape(32, 512, 16, 16, 64, true),
@@ -389,6 +434,6 @@ int main(int argc, char** argv) {
         shape(8, 1024, 16, 8, 128, true), shape(32, 512, 16, 16, 128, true),
         shape(16, 1024, 16, 16, 128, true), shape(8, 2048, 16, 16, 128, true),
         shape(2, 8192, 16, 16, 128, true), shape(2, 8192, 16, 16, 128, false)})
-    time_shape(s);
+    time_shape(s, there ? dnn.get() : nullptr);
   return good ? 0 : 1;
 }

@@ -17,6 +17,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/shared_library.h"
 #include "ridge/cpu/device.h"
+#include "ridge/gpu/cudnn.h"
 #include "ridge/gpu/libraries.h"
 #include "ridge/profile/counters.h"
 
@@ -24,9 +25,6 @@
 #include <cuda_runtime_api.h>
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
-#endif
-#if __has_include(<cudnn_version.h>)
-#include <cudnn_version.h>
 #endif
 #if __has_include(<cupti_version.h>)
 #include <cupti_version.h>
@@ -54,8 +52,8 @@ constexpr BuiltWith built_with() {
 #ifdef CUBLAS_VER_MAJOR
   versions.cublas = CUBLAS_VER_MAJOR * 10000 + CUBLAS_VER_MINOR * 100 + CUBLAS_VER_PATCH;
 #endif
-#ifdef CUDNN_MAJOR
-  versions.cudnn = CUDNN_MAJOR * 10000 + CUDNN_MINOR * 100 + CUDNN_PATCHLEVEL;
+#ifdef RIDGE_HAS_CUDA
+  versions.cudnn = gpu::cudnn::oldest_version;  // built without its headers
 #endif
 #ifdef CUPTI_API_VERSION
   versions.cupti = CUPTI_API_VERSION;

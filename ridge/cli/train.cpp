@@ -221,6 +221,8 @@ void print_tuning(Terminal& terminal, const Autotuner& tuner) {
   for (const std::string& warning : tuner.warnings()) terminal.line(warning);
   terminal.line(fmt::format("Products tuned: {} by timing, {} as they were before (see {})",
                             tuner.searched(), tuner.cached(), default_tuning_cache().string()));
+  for (const auto& [work, choice] : tuner.told())
+    terminal.line(fmt::format("Fastest {}: {}", work, choice));
 }
 
 void print_start(Terminal& terminal, Trainer& trainer, const StepCost& cost, double seconds) {

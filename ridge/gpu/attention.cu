@@ -1,6 +1,7 @@
 #include "ridge/ops/attention.h"
 
 #include "ridge/gpu/attention_forward.h"
+#include "ridge/gpu/attention_fused.h"
 #if !defined(__HIP__)
 #include "ridge/gpu/attention_hopper.h"
 #endif
@@ -40,14 +41,26 @@ KernelPtr forward(const Attention& op, GpuPrepare& prepare) {
 }  // namespace
 
 KernelPtr Attention::gpu(GpuPrepare& prepare) const {
+  const bool packed = prepare.in.size() == 1;
+  const AttentionLayout at = attention_layout(*this, packed);
+  const auto own = [&](GpuPrepare& p) {
 #if !defined(__HIP__)
-  const AttentionLayout at = attention_layout(*this, prepare.in.size() == 1);
-  if (gpu::hopper_takes(*this, at, prepare)) return gpu::hopper_attention(*this, at, prepare);
+    if (gpu::hopper_takes(*this, at, p)) return gpu::hopper_attention(*this, at, p);
 #endif
-  return gpu::dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
-    return gpu::dispatch_columns(
-        head_dim, [&]<int Columns>() { return forward<T, Columns>(*this, prepare); });
-  });
+    return gpu::dispatch_floating(p.in[0].dtype, [&]<class T>() {
+      return gpu::dispatch_columns(head_dim,
+                                   [&]<int Columns>() { return forward<T, Columns>(*this, p); });
+    });
+  };
+  const auto fused = [&](GpuPrepare& p) {
+    return gpu::dispatch_floating(p.in[0].dtype, [&]<class T>() {
+      if constexpr (sizeof(T) == 2)
+        return gpu::fused_attention<T>(*this, at, p);
+      else
+        return own(p);  // the library takes types of 16 bits only
+    });
+  };
+  return gpu::fastest_attention(name, *this, packed, prepare, own, fused);
 }
 
 }  // namespace ridge

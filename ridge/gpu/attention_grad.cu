@@ -1,4 +1,5 @@
 #include "ridge/gpu/attention_backward.h"
+#include "ridge/gpu/attention_fused.h"
 #if !defined(__HIP__)
 #include "ridge/gpu/attention_hopper.h"
 #endif
@@ -66,15 +67,27 @@ KernelPtr backward(const AttentionGrad& op, GpuPrepare& prepare) {
 }  // namespace
 
 KernelPtr AttentionGrad::gpu(GpuPrepare& prepare) const {
+  const bool packed = prepare.in.size() == first_of_qkv + 1;
+  const AttentionLayout at = attention_layout(*this, packed);
+  const auto own = [&](GpuPrepare& p) {
 #if !defined(__HIP__)
-  const AttentionLayout at = attention_layout(*this, prepare.in.size() == first_of_qkv + 1);
-  if (gpu::hopper_takes(*this, at, prepare))
-    return gpu::hopper_attention_grad(*this, at, first_of_qkv, prepare);
+    if (gpu::hopper_takes(*this, at, p))
+      return gpu::hopper_attention_grad(*this, at, first_of_qkv, p);
 #endif
-  return gpu::dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
-    return gpu::dispatch_columns(
-        head_dim, [&]<int Columns>() { return backward<T, Columns>(*this, prepare); });
-  });
+    return gpu::dispatch_floating(p.in[0].dtype, [&]<class T>() {
+      return gpu::dispatch_columns(head_dim,
+                                   [&]<int Columns>() { return backward<T, Columns>(*this, p); });
+    });
+  };
+  const auto fused = [&](GpuPrepare& p) {
+    return gpu::dispatch_floating(p.in[0].dtype, [&]<class T>() {
+      if constexpr (sizeof(T) == 2)
+        return gpu::fused_attention_grad<T>(*this, at, first_of_qkv, p);
+      else
+        return own(p);  // the library takes types of 16 bits only
+    });
+  };
+  return gpu::fastest_attention(name, *this, packed, prepare, own, fused);
 }
 
 }  // namespace ridge

@@ -2,22 +2,11 @@
 
 // Attention by the kernels of gpu/sm90/, on the cards that have what these need.
 
-#include "ridge/gpu/attention_rotary.h"
-#include "ridge/gpu/flash.h"
+#include "ridge/gpu/attention_operands.h"
 #include "ridge/gpu/prepare.h"
 #include "ridge/ops/attention.h"
 
 namespace ridge::gpu {
-
-inline FlashShape flash_shape(const AttentionHeads& op, Types in) {
-  return {.batch = in[0].shape[0],
-          .seq = in[0].shape[1],
-          .n_heads = op.n_heads,
-          .n_kv_heads = op.n_kv_heads,
-          .head_dim = op.head_dim,
-          .scale = op.scale,
-          .causal = op.causal};
-}
 
 // Whether they take these operands, which the executor aligns well enough.
 inline bool hopper_takes(const AttentionHeads& op, const AttentionLayout& at,
@@ -27,23 +16,6 @@ inline bool hopper_takes(const AttentionHeads& op, const AttentionLayout& at,
   return prepare.gpu.compute_capability == 90 && prepare.in[0].dtype == DType::bf16 &&
          at.q.offset % 8 == 0 && at.k.offset % 8 == 0 && at.v.offset % 8 == 0 &&
          flash90_supports(flash_shape(op, prepare.in), operands);
-}
-
-// The queries and keys turned, where they must be, and the values where they are.
-template <class Operand>
-FlashOperands flash_operands(const AttentionLayout& at, const AttentionHeads& op,
-                             const Context& gpu, const RotaryPass<BFloat16, BFloat16>& turn,
-                             const Operand& operand, void* workspace) {
-  auto rows = [&](const HeadColumns& x) {
-    return head_rows(operand(x) + x.offset, x.stride, op.head_dim);
-  };
-  const auto turned = turn(gpu, rows(at.q), rows(at.k), workspace);
-  return {.q = turned.q.data,
-          .k = turned.k.data,
-          .v = operand(at.v) + at.v.offset,
-          .q_stride = turned.q.stride,
-          .k_stride = turned.k.stride,
-          .v_stride = at.v.stride};
 }
 
 inline KernelPtr hopper_attention(const Attention& op, const AttentionLayout& at,

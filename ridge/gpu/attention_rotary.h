@@ -17,6 +17,7 @@ struct TurnOperands {
   HeadRows<const In> q, k;
   HeadRows<Out> turned_q, turned_k;  // as wide or wider: the columns beyond are 0
   const float2* rotations;           // [seq, width / 2]; null: as they are
+  float direction = 1;               // -1: back
 };
 
 // Turns the pairs of columns c .. c + 3 of position s; the other way with direction -1 instead
@@ -35,11 +36,11 @@ __device__ inline void turn_columns(float (&x)[4], const float2* rotations, int 
 
 template <class In, class Out>
 __device__ inline void turn_head(const HeadRows<const In>& from, const HeadRows<Out>& to,
-                                 const float2* rotations, std::int64_t position, int s, int head,
-                                 int c) {
+                                 const float2* rotations, float direction, std::int64_t position,
+                                 int s, int head, int c) {
   float x[4];
   load_columns(from.at(position, head), c, from.width, from.vector, x);
-  if (rotations) turn_columns(x, rotations, s, c, from.width, 1.0f);
+  if (rotations) turn_columns(x, rotations, s, c, from.width, direction);
   store_columns(to.at(position, head), c, to.width, to.vector, x);
 }
 
@@ -60,9 +61,9 @@ __global__ void __launch_bounds__(turn_threads)
   const int head = in_position / packs, c = in_position % packs * 4;
   const int s = static_cast<int>(position % seq);
   if (head < n_heads)
-    turn_head(io.q, io.turned_q, io.rotations, position, s, head, c);
+    turn_head(io.q, io.turned_q, io.rotations, io.direction, position, s, head, c);
   else
-    turn_head(io.k, io.turned_k, io.rotations, position, s, head - n_heads, c);
+    turn_head(io.k, io.turned_k, io.rotations, io.direction, position, s, head - n_heads, c);
 }
 
 // What attention's kernels read instead of the queries and keys that they were given.
@@ -105,6 +106,26 @@ class RotaryPass {
                                    .rotations = rotations()};
     launch_turn(gpu, io);
     return {constant(io.turned_q), constant(io.turned_k)};
+  }
+
+  // How far apart the rows of queries and of keys are then, if they were `stride` apart before.
+  std::int64_t q_stride(std::int64_t stride) const {
+    return needed() ? heads_.n_heads * width() : stride;
+  }
+  std::int64_t k_stride(std::int64_t stride) const {
+    return needed() ? heads_.n_kv_heads * width() : stride;
+  }
+
+  // Turns gradients of turned queries and keys back, where they are.
+  void back(const Context& gpu, const HeadRows<Out>& dq,
+            const HeadRows<Out>& dk) const requires std::is_same_v<In, Out> {
+    if (!table_) return;
+    launch_turn(gpu, {.q = constant(dq),
+                      .k = constant(dk),
+                      .turned_q = dq,
+                      .turned_k = dk,
+                      .rotations = rotations(),
+                      .direction = -1});
   }
 
  private:

@@ -19,6 +19,7 @@ using Stream = CUstream_st*;
 #endif
 
 class Blas;            // gpu/blas.h
+class Dnn;             // gpu/dnn.h
 class RotationTables;  // gpu/rotations.h
 
 // What all kernels of one device share: the stream that they enqueue to, and what the card has.
@@ -30,6 +31,7 @@ struct Context {
   std::size_t l2_bytes = 0;
   bool deterministic = false;  // sums in a fixed order, even where that is slower
   std::shared_ptr<Blas> blas;
+  std::shared_ptr<Dnn> dnn;
   std::shared_ptr<RotationTables> rotations;
 };
 

@@ -16,6 +16,7 @@
 #include "ridge/gpu/context.h"
 #include "ridge/gpu/counters.h"
 #include "ridge/gpu/device.h"
+#include "ridge/gpu/dnn.h"
 #include "ridge/gpu/faults.h"
 #include "ridge/gpu/memory.h"
 #include "ridge/gpu/prepare.h"
@@ -129,6 +130,7 @@ class GpuDevice final : public Device {
                 .l2_bytes = static_cast<std::size_t>(properties_.l2CacheSize),
                 .deterministic = options.deterministic,
                 .blas = gpu::make_blas(),
+                .dnn = gpu::make_dnn(),
                 .rotations = gpu::make_rotation_tables()};
     uploads_ = std::make_unique<UploadRing>(stream_);
   }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <stdexcept>
 #include <string_view>
 
 namespace ridge {
@@ -21,9 +22,16 @@ class Tuner {
 
   // The choice, less than `candidates`, which is at least 1. `key` describes the work and the
   // candidates. run(i) does the work once in the i-th way; it is called only if the choice for
-  // `key` is not known yet. Where times do not differ clearly, the earlier candidate is chosen.
+  // `key` is not known yet. Where times do not differ clearly, the earlier candidate is chosen. A
+  // candidate but the first whose run throws NoSuchWay is none.
   virtual std::size_t choose(std::string_view key, std::size_t candidates,
                              const std::function<void(std::size_t)>& run) = 0;
+  struct NoSuchWay : std::runtime_error {
+    using std::runtime_error::runtime_error;
+  };
+
+  // To tell users what was chosen: "attention, 16 x 512, 16/8 heads of 64" and "cuDNN 9.14.0".
+  virtual void tell(std::string_view /*work*/, std::string_view /*choice*/) {}
 };
 
 // What kernels are prepared with.

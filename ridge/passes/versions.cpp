@@ -53,7 +53,7 @@ std::span<const Version> versions() {
       {
           "v4",
           "V4 - Ultra",
-          "planned memory, tuned products, prepared steps",
+          "planned memory, tuned products and attention, prepared steps",
           up_to(tuned_products),
       },
   };

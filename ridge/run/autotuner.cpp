@@ -34,19 +34,29 @@ double seconds_since(Clock::time_point begin) {
 std::vector<double> best_times(std::size_t candidates, const std::function<void(std::size_t)>& run,
                                double budget) {
   constexpr int most_rounds = 25;
-  const auto begin = Clock::now();
+  auto begin = Clock::now();
   std::vector<double> best(candidates, std::numeric_limits<double>::infinity());
   std::vector<std::size_t> alive(candidates);
   for (std::size_t i = 0; i < candidates; ++i) alive[i] = i;
   for (int round = 0; round < most_rounds && alive.size() > 1; ++round) {
+    std::vector<std::size_t> missing;
     for (const std::size_t i : alive) {
       const auto start = Clock::now();
-      run(i);
+      try {
+        run(i);
+      } catch (const Tuner::NoSuchWay&) {
+        missing.push_back(i);
+        continue;
+      }
       // The first run meets cold caches, and memory that the system has yet to provide.
       const double seconds = seconds_since(start);
       if (round > 0) best[i] = std::min(best[i], seconds);
     }
-    if (round == 0) continue;
+    std::erase_if(alive, [&](std::size_t i) { return std::ranges::count(missing, i) > 0; });
+    if (round == 0) {
+      begin = Clock::now();  // what was prepared for it is no part of the search
+      continue;
+    }
     if (round > 1 && seconds_since(begin) > budget) break;
     const double bound = *std::min_element(best.begin(), best.end()) * (round < 3   ? 2.0
                                                                         : round < 6 ? 1.3
@@ -106,6 +116,10 @@ std::size_t Autotuner::choose(std::string_view key, std::size_t candidates,
   if (!options_.cache.empty()) save(key, choice);
   choices_[options_.hardware].insert_or_assign(std::string(key), choice);
   return choice.candidate;
+}
+
+void Autotuner::tell(std::string_view work, std::string_view choice) {
+  told_.insert_or_assign(std::string(work), choice);
 }
 
 const Autotuner::Choice* Autotuner::find(const Choices& choices, std::string_view key,

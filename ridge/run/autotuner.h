@@ -34,6 +34,10 @@ class Autotuner final : public Tuner {
   std::size_t choose(std::string_view key, std::size_t candidates,
                      const std::function<void(std::size_t)>& run) override;
 
+  void tell(std::string_view work, std::string_view choice) override;
+
+  // What there was to tell: by work, the choice.
+  const std::map<std::string, std::string>& told() const { return told_; }
   int searched() const { return searched_; }  // keys timed by this object
   int cached() const { return cached_; }      // calls answered without timing
   // What went wrong with the cache, each once: a corrupt file, a directory that cannot be written.
@@ -55,6 +59,7 @@ class Autotuner final : public Tuner {
   Options options_;
   Choices choices_;
   int searched_ = 0, cached_ = 0;
+  std::map<std::string, std::string> told_;
   std::vector<std::string> warnings_;
 };
 

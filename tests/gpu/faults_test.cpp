@@ -25,6 +25,7 @@ namespace {
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 using Words = std::vector<std::string>;
@@ -137,6 +138,14 @@ TEST_F(FaultsOnGpu, LibraryThatIsNotTheOneIsALineAndAnExitCode) {
   const ProgramResult result = train_with_stranger("libcublasLt.so.13", sandbox);
   expect_one_line(result);
   EXPECT_THAT(result.err, AllOf(HasSubstr("has no cublasLt"), HasSubstr("ridge doctor")));
+}
+
+TEST_F(FaultsOnGpu, CudnnThatIsNotTheOneIsDoneWithout) {
+  const Sandbox sandbox;
+  const ProgramResult result = train_with_stranger(
+      "libcudnn.so.9", sandbox, {"--seq-len", "128", "--dtype", "bf16", "--num-steps", "4"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, Not(HasSubstr("Fastest attention")));
 }
 
 json summary_in(const Sandbox& sandbox, const std::string& directory) {

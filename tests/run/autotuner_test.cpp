@@ -26,6 +26,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 // Work of which candidate `fast` takes next to nothing and any other half a millisecond.
 struct Work {
@@ -73,6 +74,30 @@ TEST(Autotuner, NeedsNoTimingForOneCandidate) {
   EXPECT_EQ(tuner.choose("x", 1, work.function()), 0u);
   EXPECT_EQ(work.runs, 0);
   EXPECT_THROW(tuner.choose("x", 0, work.function()), UsageError);
+}
+
+TEST(Autotuner, LeavesOutWaysThatDoNotExist) {
+  Autotuner tuner(options({}));
+  Work work{1};
+  const auto run = work.function();
+  EXPECT_EQ(tuner.choose("x", 3,
+                         [&](std::size_t i) {
+                           if (i == 2) throw Tuner::NoSuchWay("nobody has this");
+                           run(i);
+                         }),
+            1u);
+  EXPECT_EQ(tuner.choose("alone", 2,
+                         [&](std::size_t i) {
+                           if (i == 1) throw Tuner::NoSuchWay("nobody has this");
+                         }),
+            0u);
+}
+
+TEST(Autotuner, KeepsWhatThereIsToTell) {
+  Autotuner tuner(options({}));
+  for (const char* choice : {"ours", "theirs"}) tuner.tell("attention", choice);
+  tuner.tell("a norm", "ours");
+  EXPECT_THAT(tuner.told(), ElementsAre(Pair("a norm", "ours"), Pair("attention", "theirs")));
 }
 
 TEST(Autotuner, AnnouncesEachSearch) {

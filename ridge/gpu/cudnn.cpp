@@ -1,0 +1,270 @@
+#include "ridge/gpu/cudnn.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+
+#include "ridge/base/error.h"
+#include "ridge/gpu/libraries.h"
+
+namespace ridge::gpu::cudnn {
+namespace {
+
+constexpr Status not_supported = 3000, end_of_not_supported = 4000;
+constexpr std::int64_t alignment = 16;  // bytes, of what is in memory
+constexpr std::size_t most_configs = 8;
+
+Extents packed(const Extents& dims) {
+  return {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};
+}
+
+// Constants are counted downwards.
+std::int64_t constant_id(std::size_t i) { return -1 - static_cast<std::int64_t>(i); }
+
+}  // namespace
+
+Library::Library() : VendorLibrary(search_for(cudnn_library())) {
+  if (version() < oldest_version)
+    throw DeviceError("the cuDNN in {} is too old: version {}.{} or later is needed", path(),
+                      oldest_version / 10000, oldest_version / 100 % 100);
+}
+
+void Library::check(Status status, std::string_view what) const {
+  if (status == success) return;
+  cudaGetLastError();  // it may be the library's, and is no fault of the next launch
+  std::array<char, 512> more{};
+  last_error_string(more.data(), more.size() - 1);
+  throw DeviceError("cuDNN failed in {}: {}{}{}", what, error_string(status), more[0] ? "; " : "",
+                    more.data());
+}
+
+Object::Object(const Library& library, DescriptorType type) : library_(library) {
+  library_.check(library_.create_descriptor(type, &descriptor_), "describing a computation");
+}
+Object::~Object() { library_.destroy_descriptor(descriptor_); }
+
+void Object::set(Attribute attribute, AttributeType type, std::size_t count, const void* values) {
+  library_.check(library_.set_attribute(descriptor_, attribute, type,
+                                        static_cast<std::int64_t>(count), values),
+                 "describing a computation");
+}
+
+std::size_t Object::get(Attribute attribute, AttributeType type, std::size_t most,
+                        void* values) const {
+  std::int64_t count = 0;
+  library_.check(library_.get_attribute(descriptor_, attribute, type,
+                                        static_cast<std::int64_t>(most), &count, values),
+                 "asking for a plan");
+  return std::min(most, static_cast<std::size_t>(count));
+}
+
+void Object::finalize() {
+  library_.check(library_.finalize(descriptor_), "describing a computation");
+}
+
+bool Object::try_finalize() {
+  const Status status = library_.finalize(descriptor_);
+  if (status >= not_supported && status < end_of_not_supported) {
+    cudaGetLastError();
+    return false;
+  }
+  library_.check(status, "preparing a plan");
+  return true;
+}
+
+Plan::Plan(const Library& library, Handle handle, ObjectPtr plan, std::vector<ObjectPtr> parts,
+           std::vector<float> constants)
+    : library_(library),
+      handle_(handle),
+      plan_(std::move(plan)),
+      parts_(std::move(parts)),
+      constants_(std::move(constants)) {
+  std::int64_t bytes = 0;
+  plan_->get(Attribute::plan_workspace_size, std::span(&bytes, 1));
+  workspace_ = static_cast<std::size_t>(bytes);
+}
+
+void Plan::run(Stream stream, std::span<const Binding> bindings, void* workspace) const {
+  std::vector<std::int64_t> ids;
+  std::vector<void*> pointers;
+  for (const Binding& binding : bindings) {
+    ids.push_back(binding.id);
+    pointers.push_back(const_cast<void*>(binding.data));
+  }
+  for (std::size_t i = 0; i < constants_.size(); ++i) {
+    ids.push_back(constant_id(i));
+    pointers.push_back(const_cast<float*>(&constants_[i]));
+  }
+  Object pack(library_, DescriptorType::variant_pack);
+  pack.set_array<std::int64_t>(Attribute::variant_pack_ids, ids);
+  pack.set_pointers(Attribute::variant_pack_pointers, pointers);
+  pack.set_pointers(Attribute::variant_pack_workspace, std::span(&workspace, 1));
+  pack.finalize();
+  library_.check(library_.set_stream(handle_, stream), "choosing the stream");
+  library_.check(library_.execute(handle_, plan_->get(), pack.get()), "a launch");
+}
+
+Tensor GraphBuilder::in_memory(std::int64_t id, DataType type, const Extents& dims,
+                               const Extents& strides) {
+  return tensor(id, type, dims, strides, Place::memory);
+}
+
+Tensor GraphBuilder::constant(float value) {
+  constants_.push_back(value);
+  return tensor(constant_id(constants_.size() - 1), DataType::f32, {1, 1, 1, 1}, {1, 1, 1, 1},
+                Place::host);
+}
+
+Tensor GraphBuilder::tensor(std::int64_t id, DataType type, const Extents& dims,
+                            const Extents& strides, Place place) {
+  auto object = std::make_shared<Object>(library_, DescriptorType::tensor);
+  object->set(Attribute::tensor_id, id);
+  object->set(Attribute::tensor_data_type, type);
+  object->set_array<std::int64_t>(Attribute::tensor_dimensions, dims);
+  object->set_array<std::int64_t>(Attribute::tensor_strides, strides);
+  object->set(Attribute::tensor_alignment, alignment);
+  object->set(Attribute::tensor_is_virtual, place == Place::nowhere);
+  object->set(Attribute::tensor_is_by_value, place == Place::host);
+  object->finalize();
+  parts_.push_back(object);
+  return {dims, strides, object};
+}
+
+Tensor GraphBuilder::computed(DataType type, const Extents& dims) {
+  return tensor(++last_computed_, type, dims, packed(dims), Place::nowhere);
+}
+
+Object& GraphBuilder::part(DescriptorType type) {
+  parts_.push_back(std::make_shared<Object>(library_, type));
+  return *parts_.back();
+}
+
+Object& GraphBuilder::operation(DescriptorType type) {
+  operations_.push_back(std::make_shared<Object>(library_, type));
+  return *operations_.back();
+}
+
+void GraphBuilder::pointwise_into(const Tensor& y, PointwiseMode mode, const PointwiseInputs& in) {
+  Object& description = part(DescriptorType::pointwise);
+  description.set(Attribute::pointwise_mode, mode);
+  description.set(Attribute::pointwise_compute_type,
+                  mode == PointwiseMode::greater_equal ? DataType::boolean : DataType::f32);
+  if (mode == PointwiseMode::index) description.set(Attribute::pointwise_axis, in.axis);
+  description.finalize();
+  Object& op = operation(DescriptorType::pointwise_operation);
+  op.set(Attribute::pointwise_operation_pointwise, description);
+  op.set(Attribute::pointwise_operation_x, *in.x.object);
+  if (in.b) op.set(Attribute::pointwise_operation_b, *in.b->object);
+  if (in.condition) op.set(Attribute::pointwise_operation_t, *in.condition->object);
+  op.set(Attribute::pointwise_operation_y, *y.object);
+  op.finalize();
+}
+
+Tensor GraphBuilder::pointwise(PointwiseMode mode, const Tensor& x) {
+  const Tensor y = computed(DataType::f32, x.dims);
+  pointwise_into(y, mode, {.x = x});
+  return y;
+}
+
+Tensor GraphBuilder::pointwise(PointwiseMode mode, const Tensor& x, const Tensor& b,
+                               DataType type) {
+  const Tensor y = computed(type, x.dims);
+  pointwise_into(y, mode, {.x = x, .b = &b});
+  return y;
+}
+
+Tensor GraphBuilder::index(const Tensor& x, std::int64_t axis) {
+  const Tensor y = computed(DataType::i32, x.dims);
+  pointwise_into(y, PointwiseMode::index, {.x = x, .axis = axis});
+  return y;
+}
+
+Tensor GraphBuilder::select(const Tensor& condition, const Tensor& x, const Tensor& otherwise) {
+  const Tensor y = computed(DataType::f32, x.dims);
+  pointwise_into(y, PointwiseMode::select, {.x = x, .b = &otherwise, .condition = &condition});
+  return y;
+}
+
+void GraphBuilder::reduce_into(const Tensor& y, ReductionMode mode, const Tensor& x) {
+  Object& description = part(DescriptorType::reduction);
+  description.set(Attribute::reduction_mode, mode);
+  description.set(Attribute::reduction_compute_type, DataType::f32);
+  description.finalize();
+  Object& op = operation(DescriptorType::reduction_operation);
+  op.set(Attribute::reduction_operation_reduction, description);
+  op.set(Attribute::reduction_operation_x, *x.object);
+  op.set(Attribute::reduction_operation_y, *y.object);
+  op.finalize();
+}
+
+Tensor GraphBuilder::reduce_rows(ReductionMode mode, const Tensor& x) {
+  const Tensor y = computed(DataType::f32, {x.dims[0], x.dims[1], x.dims[2], 1});
+  reduce_into(y, mode, x);
+  return y;
+}
+
+void GraphBuilder::matmul_into(const Tensor& c, const Tensor& a, const Tensor& b) {
+  Object& description = part(DescriptorType::matmul);
+  description.set(Attribute::matmul_compute_type, DataType::f32);
+  description.finalize();
+  Object& op = operation(DescriptorType::matmul_operation);
+  op.set(Attribute::matmul_operation_matmul, description);
+  op.set(Attribute::matmul_operation_a, *a.object);
+  op.set(Attribute::matmul_operation_b, *b.object);
+  op.set(Attribute::matmul_operation_c, *c.object);
+  op.finalize();
+}
+
+Tensor GraphBuilder::matmul(const Tensor& a, const Tensor& b, DataType type) {
+  const Tensor c = computed(type, {a.dims[0], a.dims[1], a.dims[2], b.dims[3]});
+  matmul_into(c, a, b);
+  return c;
+}
+
+Tensor GraphBuilder::transpose(const Tensor& x, DataType type) {
+  const auto exchanged = [](Extents e) {
+    std::swap(e[2], e[3]);
+    return e;
+  };
+  const Tensor y =
+      tensor(++last_computed_, type, exchanged(x.dims), exchanged(x.strides), Place::nowhere);
+  Object& op = operation(DescriptorType::reshape_operation);
+  op.set(Attribute::reshape_operation_x, *x.object);
+  op.set(Attribute::reshape_operation_y, *y.object);
+  op.finalize();
+  return y;
+}
+
+Plan GraphBuilder::plan(Handle handle) {
+  std::vector<Descriptor> operations;
+  for (const ObjectPtr& operation : operations_) operations.push_back(operation->get());
+  Object& graph = part(DescriptorType::operation_graph);
+  graph.set_array<Descriptor>(Attribute::graph_operations, operations);
+  graph.set(Attribute::graph_handle, handle);
+  graph.finalize();
+  Object& heuristic = part(DescriptorType::heuristic);
+  heuristic.set(Attribute::heuristic_graph, graph);
+  heuristic.set(Attribute::heuristic_mode, HeuristicMode::a);
+  heuristic.finalize();
+  std::vector<ObjectPtr> configs;
+  std::vector<Descriptor> found;
+  for (std::size_t i = 0; i < most_configs; ++i) {
+    configs.push_back(std::make_shared<Object>(library_, DescriptorType::engine_config));
+    found.push_back(configs.back()->get());
+  }
+  const std::size_t count =
+      heuristic.get(Attribute::heuristic_results, std::span<Descriptor>(found));
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto plan = std::make_shared<Object>(library_, DescriptorType::plan);
+    plan->set(Attribute::plan_handle, handle);
+    plan->set(Attribute::plan_engine_config, *configs[i]);
+    if (!plan->try_finalize()) continue;
+    std::vector<ObjectPtr> parts = parts_;
+    parts.insert(parts.end(), operations_.begin(), operations_.end());
+    parts.push_back(configs[i]);
+    return Plan(library_, handle, plan, std::move(parts), constants_);
+  }
+  throw DeviceError("cuDNN has no kernel for this");
+}
+
+}  // namespace ridge::gpu::cudnn
