@@ -142,7 +142,8 @@ KernelPtr MatMul::cpu(CpuPrepare& prepare) const {
                         .trans_a = trans_a,
                         .trans_b = trans_b,
                         .in = prepare.in[0].dtype,
-                        .out = prepare.out[0].dtype};
+                        .out = prepare.out[0].dtype,
+                        .accumulate = prepare.in.size() == 3};
   const GemmPlan plan = plan_of(shape, prepare);
   if (plan.kind == GemmKind::onednn && shape.in == DType::bf16 && !onednn_supports_bf16())
     return widened_product(prepare, shape);

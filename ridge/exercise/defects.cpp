@@ -15,7 +15,8 @@ namespace {
 // gradient of the weight.
 bool is_dense(const Rewriter& rw, NodeId n, std::int64_t rows) {
   const auto* product = rw.op<MatMul>(n);
-  if (!product || product->causal != CausalPart::none) return false;
+  if (!product || product->causal != CausalPart::none || rw.node(n).inputs.size() != 2)
+    return false;
   const Shape& a = rw.type(rw.node(n).inputs[0]).shape;
   const Shape& b = rw.type(rw.node(n).inputs[1]).shape;
   return a.rank() == 2 && b.rank() == 2 && a[0] == rows;

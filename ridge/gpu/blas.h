@@ -13,12 +13,13 @@
 
 namespace ridge::gpu {
 
-// c[batch, m, n] = a b, row-major and dense, with a stored as [m, k], or [k, m] if trans_a, and b
-// as [k, n], or [n, k] if trans_b. Accumulates in f32.
+// c[batch, m, n] = a b, or with `accumulate` c += a b, row-major and dense, with a stored as [m,
+// k], or [k, m] if trans_a, and b as [k, n], or [n, k] if trans_b. Sums are f32.
 struct ProductShape {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   bool trans_a = false, trans_b = false;
   DType in = DType::f32, out = DType::f32;
+  bool accumulate = false;
   bool tf32 = false;  // f32 operands rounded to 19 bits on their way into the tensor cores
   // What the addresses of all three are multiples of, in bytes: 16, or else that of an element.
   std::uint32_t alignment = 16;

@@ -98,11 +98,13 @@ struct Layout {
 struct Problem {
   Descriptor descriptor;
   Layout a, b, c;
+  float beta;  // what c is multiplied with before the product is added
   Problem(const CublasLt& lt, const ProductShape& s)
       : descriptor(lt, s),
         a(lt, s.in, s.trans_a ? s.k : s.m, s.trans_a ? s.m : s.k, s.batch),
         b(lt, s.in, s.trans_b ? s.n : s.k, s.trans_b ? s.k : s.n, s.batch),
-        c(lt, s.out, s.m, s.n, s.batch) {}
+        c(lt, s.out, s.m, s.n, s.batch),
+        beta(s.accumulate ? 1.0f : 0.0f) {}
 };
 
 // The library, and its state on one card.
@@ -142,13 +144,13 @@ class LtProduct final : public Product {
     return workspace_ == 0 ? 0 : workspace_ + workspace_alignment;
   }
   void run(Stream stream, const void* a, const void* b, void* c, void* workspace) const override {
-    const float one = 1, zero = 0;
+    const float one = 1;
     const auto begin = reinterpret_cast<std::uintptr_t>(workspace) + workspace_alignment - 1;
     workspace = reinterpret_cast<void*>(begin - begin % workspace_alignment);
     const CublasLt& lt = library_.lt;
     lt.check(lt.matmul(library_.handle, problem_->descriptor.handle, &one, b, problem_->b.handle, a,
-                       problem_->a.handle, &zero, c, problem_->c.handle, c, problem_->c.handle,
-                       &algorithm_, workspace, workspace_, stream),
+                       problem_->a.handle, &problem_->beta, c, problem_->c.handle, c,
+                       problem_->c.handle, &algorithm_, workspace, workspace_, stream),
              "a product");
   }
 
@@ -202,9 +204,10 @@ class Lt final : public Blas {
 }  // namespace
 
 std::string to_string(const ProductShape& s) {
-  return fmt::format("{}[{} x {}{} x {} x {}{}] -> {}{}{}", name_of(s.in), s.batch, s.m,
+  return fmt::format("{}[{} x {}{} x {} x {}{}] -> {}{}{}{}", name_of(s.in), s.batch, s.m,
                      s.trans_a ? "T" : "", s.k, s.n, s.trans_b ? "T" : "", name_of(s.out),
-                     s.tf32 ? " tf32" : "", s.alignment == 16 ? "" : " unaligned");
+                     s.accumulate ? " +=" : "", s.tf32 ? " tf32" : "",
+                     s.alignment == 16 ? "" : " unaligned");
 }
 
 std::shared_ptr<Blas> make_blas() { return std::make_shared<Lt>(); }

@@ -48,6 +48,7 @@ KernelPtr MatMul::gpu(GpuPrepare& prepare) const {
                           .trans_b = trans_b,
                           .in = prepare.in[0].dtype,
                           .out = prepare.out[0].dtype,
+                          .accumulate = prepare.in.size() == 3,
                           .tf32 = prepare.choice.tf32};
   const bool tune = prepare.choice.products == Products::tuned && prepare.choice.tuner;
   gpu::ProductPtr product = tune ? tuned_product(prepare.gpu, shape, *prepare.choice.tuner)

@@ -20,7 +20,7 @@ Extents extents(const MatMul& op, Types in, const Shape& out) {
 }  // namespace
 
 std::vector<TensorType> MatMul::infer(Types in) const {
-  check_count(name, in, 2);
+  if (in.size() != 3) check_count(name, in, 2);
   check_min_rank(name, in, 0, 2);
   check_dtype(name, in, 0, dtypes);
   check_same_dtype(name, in, 0, 1);
@@ -40,7 +40,16 @@ std::vector<TensorType> MatMul::infer(Types in) const {
   std::vector<std::int64_t> dims(a.dims().begin(), a.dims().end());
   dims[dims.size() - 2] = m;
   dims[dims.size() - 1] = n;
-  return {{result, Shape(dims)}};
+  const TensorType c{result, Shape(dims)};
+  if (in.size() == 3) {
+    check_dtype(name, in, 2, f32_only);
+    check_type(name, in, 2, c);
+  }
+  return {c};
+}
+
+std::optional<Alias> MatMul::aliased_input(std::uint32_t, Types in) const {
+  return in.size() == 3 ? std::optional(Alias{2}) : std::nullopt;
 }
 
 Cost MatMul::cost(Types in, Types results) const {
@@ -80,21 +89,24 @@ std::vector<Value> MatMul::grad(GradBuilder& b) const {
   if (b.needs(0))
     dx = trans_a ? matmul(y, g, {.trans_a = trans_b, .trans_b = true, .causal = of_x})
                  : matmul(g, y, {.trans_a = false, .trans_b = !trans_b, .causal = of_x});
+  if (b.input_count() == 3) return {dx, dy, b.grad()};
   return {dx, dy};
 }
 
 void MatMul::reference(ReferenceCall& call) const {
   const auto &a = call.inputs[0], &b = call.inputs[1], &c = call.outputs[0];
+  const bool adds = call.inputs.size() == 3;
   const std::int64_t m = c.shape[-2], n = c.shape[-1];
   const std::int64_t k = trans_a ? a.shape[-2] : a.shape[-1];
   for (std::int64_t batch = 0; batch < c.shape.rows(2); ++batch)
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t j = 0; j < n; ++j) {
-        double sum = 0;
+        const std::int64_t at = batch * m * n + i * n + j;
+        double sum = adds ? call.inputs[2][at] : 0;
         for (std::int64_t l = 0; l < k; ++l)
           sum += a[batch * m * k + (trans_a ? l * m + i : i * k + l)] *
                  b[batch * k * n + (trans_b ? j * k + l : l * n + j)];
-        c[batch * m * n + i * n + j] = sum;
+        c[at] = sum;
       }
 }
 
@@ -123,6 +135,13 @@ std::vector<Sample<MatMul>> MatMul::samples() {
                        {f32(ta ? Shape{2, 19, 35} : Shape{2, 35, 19}),
                         f32(ta ? Shape{2, 19, 23} : Shape{2, 23, 19})}});
   samples.push_back({{.trans_a = true, .out = DType::f32}, {f32({70, 258}), f32({70, 300})}});
+  // Added to a sum.
+  for (const bool ta : {false, true})
+    samples.push_back({{.trans_a = ta, .trans_b = !ta, .out = DType::f32},
+                       {f32(ta ? Shape{2, 37, 21} : Shape{2, 21, 37}),
+                        f32(ta ? Shape{2, 37, 50} : Shape{2, 50, 37}), f32({2, 21, 50})}});
+  samples.push_back(
+      {{.trans_a = true, .out = DType::f32}, {f32({70, 258}), f32({70, 300}), f32({258, 300})}});
   samples.push_back(
       {{.trans_b = true, .causal = CausalPart::output}, {f32({2, 10, 4}), f32({2, 5, 4})}});
   return samples;
@@ -139,6 +158,6 @@ Value linear(Value x, Value weight) {
   return reshape(y, Shape(dims));
 }
 
-static_assert(Operator<MatMul> && Differentiable<MatMul>);
+static_assert(Operator<MatMul> && Differentiable<MatMul> && Aliasing<MatMul>);
 
 }  // namespace ridge

@@ -16,7 +16,8 @@ enum class CausalPart : std::uint8_t {
 
 // c[.., m, n] = a[.., m, k] b[.., k, n], with a stored as [.., k, m] if trans_a and b as [.., n, k]
 // if trans_b. Leading dimensions are a batch and must be equal. Accumulates in f32; what is wanted
-// in `out` was never rounded to anything less.
+// in `out` was never rounded to anything less. Takes (a, b), or (a, b, sum) with sum of c's type,
+// which must be f32: c = sum + a b in the memory of sum.
 struct MatMul {
   static constexpr std::string_view name = "matmul";
   static constexpr DTypes dtypes = f32_and_bf16;
@@ -31,6 +32,7 @@ struct MatMul {
   std::vector<Value> grad(GradBuilder& builder) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<MatMul>> samples();
+  std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const MatMul&) const = default;

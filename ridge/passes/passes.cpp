@@ -40,6 +40,8 @@ std::span<const Pass> passes() {
       {"bf16-weights", "weights kept in bf16 too, converted where they are updated", Stage::step,
        "fuse-optimizer", bf16_weights},
       {"dead-nodes", "what nobody reads is not computed", Stage::step, "", dead_nodes},
+      {"accumulating-products", "gradients are summed over batches by the products they come from",
+       Stage::step, "", accumulating_products},
       {packed_products, "own products, which pack each operand once", Stage::run, "", nullptr},
       {planned_memory, "one arena, with every address and launch fixed before the first step",
        Stage::run, "", nullptr},

@@ -67,6 +67,7 @@ std::size_t swiglu_in_place(Graph& graph);
 std::size_t fuse_optimizer(Graph& graph);
 std::size_t bf16_weights(Graph& graph);
 std::size_t dead_nodes(Graph& graph);
+std::size_t accumulating_products(Graph& graph);
 std::size_t recompute_light(Graph& graph);
 std::size_t recompute_units(Graph& graph, Recompute recompute);
 

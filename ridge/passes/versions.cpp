@@ -12,11 +12,29 @@ namespace {
 
 // Each version has what the one before it has, and more.
 constexpr std::string_view all_passes[] = {
-    "fuse-qkv",        "swiglu",         "fuse-gate-up",           "residual-norm",
-    "masked-softmax",  "pointwise",      "common-subexpressions",  "dead-nodes",
-    "f32-products",    "fuse-optimizer", "bf16-weights",                               // v2
-    "flash-attention", "fold-rope",      "cross-entropy-in-place", "swiglu-in-place",  // v3
-    "recompute-light", planned_memory,   concurrent_kernels,       tuned_products,     // v4
+    // v2
+    "fuse-qkv",
+    "swiglu",
+    "fuse-gate-up",
+    "residual-norm",
+    "masked-softmax",
+    "pointwise",
+    "common-subexpressions",
+    "dead-nodes",
+    "f32-products",
+    "fuse-optimizer",
+    "bf16-weights",
+    // v3
+    "flash-attention",
+    "fold-rope",
+    "cross-entropy-in-place",
+    "swiglu-in-place",
+    // v4
+    "recompute-light",
+    "accumulating-products",
+    planned_memory,
+    concurrent_kernels,
+    tuned_products,
 };
 
 constexpr std::span<const std::string_view> up_to(std::string_view last) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
 #include "tests/ops/sample_runner.h"
 
@@ -16,15 +17,20 @@ struct Extents {
   std::int64_t batch, m, n, k;
 };
 
-void expect_exact(const MatMul& op, Extents e, DType dtype, double bound) {
+void expect_exact(const MatMul& op, Extents e, DType dtype, double bound, bool adds = false) {
   const SampleInput a{{dtype, op.trans_a ? Shape{e.batch, e.k, e.m} : Shape{e.batch, e.m, e.k}}};
   const SampleInput b{{dtype, op.trans_b ? Shape{e.batch, e.n, e.k} : Shape{e.batch, e.k, e.n}}};
-  const std::vector<TensorType> in{a.type, b.type}, out = op.infer(in);
+  std::vector<TensorType> in{a.type, b.type};
+  const std::vector<TensorType> out = op.infer(in);
   SCOPED_TRACE(fmt::format("{}{} {}{}", in[0].to_string(), op.trans_a ? "^T" : "",
                            in[1].to_string(), op.trans_b ? "^T" : ""));
-  const std::vector<testing::Reals> values{
+  std::vector<testing::Reals> values{
       testing::sample_values({in[0], -bound, bound + 1}, DType::i32, 0),
       testing::sample_values({in[1], -bound, bound + 1}, DType::i32, 1)};
+  if (adds) {
+    in.push_back(out[0]);
+    values.push_back(testing::sample_values({out[0], -1000, 1000}, DType::i32, 2));
+  }
   const auto expected = testing::run_reference(op, in, out, values);
   CpuDevice device(2);
   const auto actual = testing::run_kernel(device, op, in, out, values);
@@ -62,6 +68,28 @@ TEST(MatMulOfIntegers, IsExactInF32OfBf16) {
       for (const bool trans_b : {false, true})
         expect_exact({.trans_a = trans_a, .trans_b = trans_b, .out = DType::f32}, extents,
                      DType::bf16, 8);
+}
+
+// However the sum over k is cut, the first part is added to what was there.
+TEST(MatMulOfIntegers, IsExactWhereItIsAddedToASum) {
+  for (const Extents& extents :
+       {Extents{1, 1, 1, 1}, Extents{2, 31, 17, 13}, Extents{1, 256, 512, 64},
+        Extents{1, 301, 275, 1027}, Extents{3, 65, 130, 129}})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const bool trans_a : {false, true})
+        for (const bool trans_b : {false, true})
+          expect_exact({.trans_a = trans_a, .trans_b = trans_b, .out = DType::f32}, extents, dtype,
+                       8, true);
+}
+
+TEST(MatMul, AddsOnlyToF32) {
+  const TensorType a{DType::bf16, {3, 5}}, b{DType::bf16, {5, 7}}, c{DType::bf16, {3, 7}};
+  EXPECT_THROW(MatMul{}.infer(std::vector{a, b, c}), ShapeError);
+  const TensorType sum{DType::f32, {3, 7}}, other{DType::f32, {7, 3}};
+  EXPECT_THROW(MatMul{}.infer(std::vector{a, b, sum}), ShapeError) << "a b is rounded to bf16";
+  const MatMul unrounded{.out = DType::f32};
+  EXPECT_EQ(unrounded.infer(std::vector{a, b, sum}), std::vector{sum});
+  EXPECT_THROW(unrounded.infer(std::vector{a, b, other}), ShapeError);
 }
 
 }  // namespace

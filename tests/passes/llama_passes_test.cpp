@@ -93,6 +93,24 @@ TEST(LlamaPasses, LeaveTheseKernels) {
   }
 }
 
+// What has no product to come from is added apart: the gradients of norms and of the embedding.
+TEST(LlamaPasses, AddGradientsOfWeightsInTheProducts) {
+  for (const char* dtype : {"fp32", "bf16"})
+    for (const bool tied : {false, true}) {
+      TrainOptions options = default_options("v3", "none", dtype);
+      options.gradient_accumulation_steps = 4;
+      options.tie_embeddings = tied;
+      const Kernels v3 = kernels_of_step(options);
+      options.version = "v4";
+      const Kernels v4 = kernels_of_step(options);
+      EXPECT_EQ(v3.at("accumulate"), tied ? 26 : 27) << dtype;
+      EXPECT_EQ(v4.at("accumulate"), 10) << dtype;
+      EXPECT_EQ(v4.at("matmul"), v3.at("matmul")) << dtype;
+      EXPECT_EQ(v3.at("add"), tied ? 2 : 1) << dtype;
+      EXPECT_EQ(v4.at("add"), 1) << "the terms of a shared weight are added one by one";
+    }
+}
+
 // Names and types of what a step trains, which each have a gradient and two moments.
 std::map<std::string, std::string> trained(const TrainOptions& options) {
   Graph graph;
