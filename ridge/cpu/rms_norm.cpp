@@ -14,10 +14,16 @@ float inverse_deviation(float squares, std::int64_t columns, float eps) {
   return 1.0f / std::sqrt(squares / static_cast<float>(columns) + eps);
 }
 
+float away_from_zero(float weight) {
+  return std::abs(weight) < least_norm_weight ? std::copysign(least_norm_weight, weight) : weight;
+}
+
 template <class X, class Y>
 void normalise(const X* x, float scale, const float* weight, Y* y, std::int64_t columns) {
 #pragma omp simd
-  for (std::int64_t c = 0; c < columns; ++c) store(&y[c], load(&x[c]) * scale * weight[c]);
+  for (std::int64_t c = 0; c < columns; ++c) {
+    store(&y[c], load(&x[c]) * scale * away_from_zero(weight[c]));
+  }
 }
 
 template <class X, class Y>
@@ -69,27 +75,37 @@ KernelPtr add_forward(CpuPrepare& prepare, float eps) {
   });
 }
 
+// A row of x, or of y where the gradient is from the result: its xhat.
+template <class X, bool from_result>
+struct Row {
+  const X* x;
+  const float* weight;
+  float scale;
+  float xhat(std::int64_t c) const {
+    return from_result ? load(&x[c]) / away_from_zero(weight[c]) : load(&x[c]) * scale;
+  }
+};
+
 // One row of a norm's gradient: adds its part to dweight and returns mean_c(w dy xhat).
-template <class X, class Dy>
-float sum_products(const Dy* dy, const X* x, const float* weight, float scale, float* dweight,
-                   std::int64_t columns) {
+template <class Row, class Dy>
+float sum_products(const Dy* dy, const Row& row, float* dweight, std::int64_t columns) {
   float dot = 0;
 #pragma omp simd reduction(+ : dot)
   for (std::int64_t c = 0; c < columns; ++c) {
-    const float product = load(&dy[c]) * load(&x[c]) * scale;
+    const float product = load(&dy[c]) * row.xhat(c);
     dweight[c] += product;
-    dot += weight[c] * product;
+    dot += row.weight[c] * product;
   }
   return dot / static_cast<float>(columns);
 }
 
 // dx of a norm alone (RmsNormGrad), or with dsum added and a second, rounded copy where these are
 // given (AddRmsNormGrad).
-template <class X, class Dy>
-void differentiate(const Dy* dy, const X* x, const float* weight, float scale, float mean,
-                   const float* dsum, X* dx, BFloat16* rounded, std::int64_t columns) {
+template <class Row, class Dy, class Dx>
+void differentiate(const Dy* dy, const Row& row, float mean, const float* dsum, Dx* dx,
+                   BFloat16* rounded, std::int64_t columns) {
   auto at = [=](std::int64_t c) {
-    return scale * (weight[c] * load(&dy[c]) - load(&x[c]) * scale * mean);
+    return row.scale * (row.weight[c] * load(&dy[c]) - row.xhat(c) * mean);
   };
   if (dsum) {
 #pragma omp simd
@@ -107,7 +123,7 @@ void differentiate(const Dy* dy, const X* x, const float* weight, float scale, f
 // The operands are those of RmsNormGrad, after dsum if there are five. The sum over rows for
 // dweight: a fixed number of row blocks, each summed into its own row of the workspace, then the
 // blocks in order. The result does not depend on the number of threads.
-template <class X, class Dy>
+template <class X, class Dy, class Dx, bool from_result>
 KernelPtr backward(CpuPrepare& prepare) {
   constexpr std::int64_t max_blocks = 32;
   const std::size_t first = prepare.in.size() - 4;
@@ -122,7 +138,7 @@ KernelPtr backward(CpuPrepare& prepare) {
     const Dy* dy = call.in<Dy>(first);
     const X* x = call.in<X>(first + 1);
     const float *weight = call.in<float>(first + 2), *rstd = call.in<float>(first + 3);
-    X* dx = call.out<X>(0);
+    Dx* dx = call.out<Dx>(0);
     float* dweight = call.out<float>(1);
     BFloat16* rounded = round ? call.out<BFloat16>(2) : nullptr;
     auto* partial = static_cast<float*>(call.workspace);
@@ -131,8 +147,9 @@ KernelPtr backward(CpuPrepare& prepare) {
       std::fill_n(sums, columns, 0.0f);
       for (std::int64_t r = b * block; r < std::min(rows, (b + 1) * block); ++r) {
         const std::int64_t at = r * columns;
-        const float mean = sum_products(dy + at, x + at, weight, rstd[r], sums, columns);
-        differentiate(dy + at, x + at, weight, rstd[r], mean, dsum ? dsum + at : nullptr, dx + at,
+        const Row<X, from_result> row{x + at, weight, rstd[r]};
+        const float mean = sum_products(dy + at, row, sums, columns);
+        differentiate(dy + at, row, mean, dsum ? dsum + at : nullptr, dx + at,
                       rounded ? rounded + at : nullptr, columns);
       }
     });
@@ -140,6 +157,19 @@ KernelPtr backward(CpuPrepare& prepare) {
       for (std::int64_t c = begin; c < end; ++c) dweight[c] = partial[c];
       for (std::int64_t b = 1; b < blocks; ++b)
         for (std::int64_t c = begin; c < end; ++c) dweight[c] += partial[b * columns + c];
+    });
+  });
+}
+
+// f.template operator()<X, Dy, Dx, from_result>() for the gradient whose operand x, or y, is number
+// `normed`, after dy.
+template <class Prepare, class F>
+KernelPtr dispatch_gradient(const Prepare& prepare, std::size_t normed, bool from_result,
+                            const F& f) {
+  return dispatch_floating(prepare.in[normed].dtype, [&]<class X>() {
+    return dispatch_floating(prepare.in[normed - 1].dtype, [&]<class Dy>() {
+      return from_result ? f.template operator()<X, Dy, float, true>()
+                         : f.template operator()<X, Dy, X, false>();
     });
   });
 }
@@ -154,9 +184,8 @@ KernelPtr RmsNorm::cpu(CpuPrepare& prepare) const {
 }
 
 KernelPtr RmsNormGrad::cpu(CpuPrepare& prepare) const {
-  return dispatch_floating(prepare.in[1].dtype, [&]<class X>() {
-    return dispatch_floating(prepare.in[0].dtype,
-                             [&]<class Dy>() { return backward<X, Dy>(prepare); });
+  return dispatch_gradient(prepare, 1, from_result, [&]<class X, class Dy, class Dx, bool y>() {
+    return backward<X, Dy, Dx, y>(prepare);
   });
 }
 
@@ -168,8 +197,9 @@ KernelPtr AddRmsNorm::cpu(CpuPrepare& prepare) const {
 }
 
 KernelPtr AddRmsNormGrad::cpu(CpuPrepare& prepare) const {
-  return dispatch_floating(prepare.in[prepare.in.size() - 4].dtype,
-                           [&]<class Dy>() { return backward<float, Dy>(prepare); });
+  return dispatch_gradient(
+      prepare, prepare.in.size() - 3, from_result,
+      [&]<class X, class Dy, class Dx, bool y>() { return backward<X, Dy, Dx, y>(prepare); });
 }
 
 }  // namespace ridge

@@ -28,6 +28,10 @@ __device__ float inverse_deviation(float squares, std::int64_t columns, float ep
   return 1.0f / sqrtf(squares / static_cast<float>(columns) + eps);
 }
 
+__device__ float away_from_zero(float weight) {
+  return fabsf(weight) < least_norm_weight ? copysignf(least_norm_weight, weight) : weight;
+}
+
 // Replaces the packs of x by x + delta and writes them to sum.
 template <class Columns, int N, int K, class Delta>
 __device__ void add_delta(const Delta* delta, int columns, Held<float, N> (&packs)[K], float* sum) {
@@ -74,7 +78,7 @@ __global__ void __launch_bounds__(Team::max_threads)
     Columns::each(rest, [&](int k, int c) {
       float result[N];
 #pragma unroll
-      for (int i = 0; i < N; ++i) result[i] = packs[k][i] * scale * weights[k][i];
+      for (int i = 0; i < N; ++i) result[i] = packs[k][i] * scale * away_from_zero(weights[k][i]);
       store_pack<N>(o.y + at + begin + c, result);
     });
   }
@@ -97,25 +101,33 @@ void run_forward(const Context& gpu, std::int64_t rows, std::int64_t columns, fl
 constexpr int max_grad_threads = 512, grad_warps = 8;
 
 // The operands of RmsNormGrad, and those that only AddRmsNormGrad may have: dsum and rounded, or
-// null.
-template <class X, class Dy>
+// null. With from_result x is y.
+template <class X, class Dy, class Dx, bool from_result>
 struct GradOperands {
   const float* dsum;
   const Dy* dy;
   const X* x;
   const float *weight, *rstd;
-  X* dx;
+  Dx* dx;
   BFloat16* rounded;
+
+  // What x is to be multiplied with to be xhat: a factor of the column, and one of the row.
+  __device__ static float column_factor(float weight) {
+    return from_result ? 1.0f / away_from_zero(weight) : 1.0f;
+  }
+  __device__ static float row_factor(float rstd) { return from_result ? 1.0f : rstd; }
 };
 
 // dx of one pack, with dsum added and a second, rounded copy where these are given.
-template <int N, class X, class Dy>
-__device__ void write_dx(const GradOperands<X, Dy>& o, std::int64_t at, const Held<Dy, N>& dy,
+template <int N, class Operands, class X, class Dy>
+__device__ void write_dx(const Operands& o, std::int64_t at, const Held<Dy, N>& dy,
                          const Held<X, N>& x, const Held<float, N>& weight,
-                         const Held<float, N>& dsum, float scale, float mean) {
+                         const Held<float, N>& factor, const Held<float, N>& dsum, float scale,
+                         float mean) {
   float result[N];
+  mean *= Operands::row_factor(scale);
 #pragma unroll
-  for (int i = 0; i < N; ++i) result[i] = scale * (weight[i] * dy[i] - x[i] * scale * mean);
+  for (int i = 0; i < N; ++i) result[i] = scale * (weight[i] * dy[i] - x[i] * factor[i] * mean);
   if (o.dsum) {
 #pragma unroll
     for (int i = 0; i < N; ++i) result[i] += dsum[i];
@@ -132,7 +144,8 @@ struct GradRow {
   Held<float, N> dsum[K];
   float scale;
 
-  __device__ void load(const GradOperands<X, Dy>& o, std::int64_t row, int columns) {
+  template <class Operands>
+  __device__ void load(const Operands& o, std::int64_t row, int columns) {
     using Columns = TeamColumns<Team, N, K>;
     const std::int64_t at = row * columns;
     scale = o.rstd[row];
@@ -167,13 +180,16 @@ __device__ void write_partial(const float (&sums)[K][N], int columns, float* par
 
 // dx, and each block's part of dweight. The team holds whole rows, so that x and dy are read once
 // and the sums over rows stay in registers; it fetches its next row while it works on one.
-template <class Team, int N, int K, class X, class Dy>
+template <class Team, int N, int K, class X, class Dy, class Dx, bool from_result>
 __global__ void __launch_bounds__(Team::is_block ? max_grad_threads : grad_warps* warp_width)
-    rms_norm_grad_kernel(std::int64_t rows, int columns, GradOperands<X, Dy> o, float* partial) {
+    rms_norm_grad_kernel(std::int64_t rows, int columns, GradOperands<X, Dy, Dx, from_result> o,
+                         float* partial) {
   gpu::begin_kernel();
   using Columns = TeamColumns<Team, N, K>;
-  Held<float, N> weight[K];
+  Held<float, N> weight[K], factor[K];
   Columns::load_row(o.weight, columns, weight);
+  Columns::template each_element<true>(
+      columns, [&](int k, int i) { factor[k].at[i] = o.column_factor(weight[k][i]); });
   float sums[K][N] = {};
   GradRow<Team, N, K, X, Dy> next;
   std::int64_t row = first_row<Team>();
@@ -183,25 +199,26 @@ __global__ void __launch_bounds__(Team::is_block ? max_grad_threads : grad_warps
     const std::int64_t at = row * columns;
     row += row_step<Team>();
     if (row < rows) next.load(o, row, columns);
+    const float row_factor = o.row_factor(now.scale);
     float dot = 0.0f;
     Columns::template each_element<true>(columns, [&](int k, int i) {
-      const float part = now.dy[k][i] * now.x[k][i] * now.scale;
+      const float part = now.dy[k][i] * now.x[k][i] * (factor[k][i] * row_factor);
       sums[k][i] += part;
       dot += weight[k][i] * part;
     });
     const float mean = Team::template reduce<Sum>(dot) / static_cast<float>(columns);
     Columns::each(columns, [&](int k, int c) {
-      write_dx(o, at + c, now.dy[k], now.x[k], weight[k], now.dsum[k], now.scale, mean);
+      write_dx(o, at + c, now.dy[k], now.x[k], weight[k], factor[k], now.dsum[k], now.scale, mean);
     });
   }
   write_partial<Columns, Team>(sums, columns, partial);
 }
 
 // The same for rows that no block holds: each is read twice, and the sums over rows lie in memory.
-template <class X, class Dy>
+template <class X, class Dy, class Dx, bool from_result>
 __global__ void __launch_bounds__(1024)
-    rms_norm_grad_of_long_rows(std::int64_t rows, std::int64_t columns, GradOperands<X, Dy> o,
-                               float* partial) {
+    rms_norm_grad_of_long_rows(std::int64_t rows, std::int64_t columns,
+                               GradOperands<X, Dy, Dx, from_result> o, float* partial) {
   gpu::begin_kernel();
   partial += blockIdx.x * columns;
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
@@ -209,15 +226,16 @@ __global__ void __launch_bounds__(1024)
     const float scale = o.rstd[row];
     float dot = 0.0f;
     for (std::int64_t c = threadIdx.x; c < columns; c += blockDim.x) {
-      const float part = load(&o.dy[at + c]) * load(&o.x[at + c]) * scale;
+      const float factor = o.column_factor(o.weight[c]) * o.row_factor(scale);
+      const float part = load(&o.dy[at + c]) * load(&o.x[at + c]) * factor;
       partial[c] = row == blockIdx.x ? part : partial[c] + part;
       dot += o.weight[c] * part;
     }
     const float mean = reduce_block<Sum>(dot) / static_cast<float>(columns);
     for (std::int64_t c = threadIdx.x; c < columns; c += blockDim.x) {
       write_dx<1>(o, at + c, Held<Dy, 1>{o.dy[at + c]}, Held<X, 1>{o.x[at + c]},
-                  Held<float, 1>{o.weight[c]}, Held<float, 1>{o.dsum ? o.dsum[at + c] : 0.0f},
-                  scale, mean);
+                  Held<float, 1>{o.weight[c]}, Held<float, 1>{o.column_factor(o.weight[c])},
+                  Held<float, 1>{o.dsum ? o.dsum[at + c] : 0.0f}, scale, mean);
     }
   }
 }
@@ -261,9 +279,9 @@ GradLaunch teams_for(const Context& gpu, std::int64_t rows, std::int64_t packs, 
   return {static_cast<int>(std::min(rows, resident)), static_cast<int>(threads), 0};
 }
 
-template <class X, class Dy>
+template <class X, class Dy, class Dx, bool from_result>
 void run_backward(const Context& gpu, std::int64_t rows, std::int64_t columns,
-                  const GradOperands<X, Dy>& o, float* partial, float* dweight) {
+                  const GradOperands<X, Dy, Dx, from_result>& o, float* partial, float* dweight) {
   auto run = [&](auto kernel, GradLaunch grid, auto kernel_columns) {
     // One block's sums are the result.
     float* const sums = grid.blocks == 1 ? dweight : partial;
@@ -280,13 +298,16 @@ void run_backward(const Context& gpu, std::int64_t rows, std::int64_t columns,
     const std::int64_t packs = (columns + N - 1) / N;
     const int held = static_cast<int>(columns);  // where a team holds a row
     if (packs <= 2 * warp_width)
-      run(rms_norm_grad_kernel<WarpTeam, N, 2, X, Dy>, warps_for(gpu, rows, columns), held);
+      run(rms_norm_grad_kernel<WarpTeam, N, 2, X, Dy, Dx, from_result>,
+          warps_for(gpu, rows, columns), held);
     else if (packs <= max_grad_threads)
-      run(rms_norm_grad_kernel<BlockTeam, N, 1, X, Dy>, teams_for(gpu, rows, packs, 1), held);
+      run(rms_norm_grad_kernel<BlockTeam, N, 1, X, Dy, Dx, from_result>,
+          teams_for(gpu, rows, packs, 1), held);
     else if (packs <= 4 * max_grad_threads)
-      run(rms_norm_grad_kernel<BlockTeam, N, 4, X, Dy>, teams_for(gpu, rows, packs, 4), held);
+      run(rms_norm_grad_kernel<BlockTeam, N, 4, X, Dy, Dx, from_result>,
+          teams_for(gpu, rows, packs, 4), held);
     else
-      run(rms_norm_grad_of_long_rows<X, Dy>,
+      run(rms_norm_grad_of_long_rows<X, Dy, Dx, from_result>,
           {static_cast<int>(std::min<std::int64_t>(rows, gpu.multiprocessors)), 1024, 0}, columns);
   });
 }
@@ -320,7 +341,7 @@ KernelPtr add_forward(GpuPrepare& prepare, float eps) {
 }
 
 // The operands are those of RmsNormGrad, after dsum if there are five.
-template <class X, class Dy>
+template <class X, class Dy, class Dx, bool from_result>
 KernelPtr backward(GpuPrepare& prepare) {
   const std::size_t first = prepare.in.size() - 4;
   const bool round = prepare.out.size() == 3;
@@ -332,14 +353,28 @@ KernelPtr backward(GpuPrepare& prepare) {
           std::min<std::int64_t>(rows, std::int64_t{16} * prepare.gpu.multiprocessors) * columns) *
       sizeof(float);
   return make_kernel([&gpu = prepare.gpu, rows, columns, first, round](const Launch& call) {
-    const GradOperands<X, Dy> o{.dsum = first == 1 ? call.in<float>(0) : nullptr,
-                                .dy = call.in<Dy>(first),
-                                .x = call.in<X>(first + 1),
-                                .weight = call.in<float>(first + 2),
-                                .rstd = call.in<float>(first + 3),
-                                .dx = call.out<X>(0),
-                                .rounded = round ? call.out<BFloat16>(2) : nullptr};
+    const GradOperands<X, Dy, Dx, from_result> o{
+        .dsum = first == 1 ? call.in<float>(0) : nullptr,
+        .dy = call.in<Dy>(first),
+        .x = call.in<X>(first + 1),
+        .weight = call.in<float>(first + 2),
+        .rstd = call.in<float>(first + 3),
+        .dx = call.out<Dx>(0),
+        .rounded = round ? call.out<BFloat16>(2) : nullptr};
     run_backward(gpu, rows, columns, o, static_cast<float*>(call.workspace), call.out<float>(1));
+  });
+}
+
+// f.template operator()<X, Dy, Dx, from_result>() for the gradient whose operand x, or y, is number
+// `normed`, after dy.
+template <class Prepare, class F>
+KernelPtr dispatch_gradient(const Prepare& prepare, std::size_t normed, bool from_result,
+                            const F& f) {
+  return dispatch_floating(prepare.in[normed].dtype, [&]<class X>() {
+    return dispatch_floating(prepare.in[normed - 1].dtype, [&]<class Dy>() {
+      return from_result ? f.template operator()<X, Dy, float, true>()
+                         : f.template operator()<X, Dy, X, false>();
+    });
   });
 }
 
@@ -353,9 +388,8 @@ KernelPtr RmsNorm::gpu(GpuPrepare& prepare) const {
 }
 
 KernelPtr RmsNormGrad::gpu(GpuPrepare& prepare) const {
-  return dispatch_floating(prepare.in[1].dtype, [&]<class X>() {
-    return dispatch_floating(prepare.in[0].dtype,
-                             [&]<class Dy>() { return backward<X, Dy>(prepare); });
+  return dispatch_gradient(prepare, 1, from_result, [&]<class X, class Dy, class Dx, bool y>() {
+    return backward<X, Dy, Dx, y>(prepare);
   });
 }
 
@@ -367,8 +401,9 @@ KernelPtr AddRmsNorm::gpu(GpuPrepare& prepare) const {
 }
 
 KernelPtr AddRmsNormGrad::gpu(GpuPrepare& prepare) const {
-  return dispatch_floating(prepare.in[prepare.in.size() - 4].dtype,
-                           [&]<class Dy>() { return backward<float, Dy>(prepare); });
+  return dispatch_gradient(
+      prepare, prepare.in.size() - 3, from_result,
+      [&]<class X, class Dy, class Dx, bool y>() { return backward<X, Dy, Dx, y>(prepare); });
 }
 
 }  // namespace ridge

@@ -1,5 +1,6 @@
 #include "ridge/ops/rms_norm.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ridge/ops/check.h"
@@ -17,6 +18,10 @@ TensorType per_row(const TensorType& x) {
 
 TensorType per_column(const TensorType& x) { return {DType::f32, {x.shape[-1]}}; }
 
+double away_from_zero(double weight) {
+  return std::copysign(std::max<double>(std::abs(weight), least_norm_weight), weight);
+}
+
 // y and rstd of the rows of x.
 void normalise(const ReferenceTensor& x, const ReferenceTensor& weight, double eps,
                const ReferenceTensor& y, const ReferenceTensor& rstd) {
@@ -26,27 +31,29 @@ void normalise(const ReferenceTensor& x, const ReferenceTensor& weight, double e
     for (std::int64_t c = 0; c < columns; ++c) sum += x[r * columns + c] * x[r * columns + c];
     rstd[r] = 1.0 / std::sqrt(sum / static_cast<double>(columns) + eps);
     for (std::int64_t c = 0; c < columns; ++c)
-      y[r * columns + c] = x[r * columns + c] * rstd[r] * weight[c];
+      y[r * columns + c] = x[r * columns + c] * rstd[r] * away_from_zero(weight[c]);
   }
 }
 
-// dx and dweight from (dy, x, weight, rstd).
-void differentiate(std::span<const ReferenceTensor> inputs, const ReferenceTensor& dx,
-                   const ReferenceTensor& dweight) {
+// dx and dweight from (dy, x, weight, rstd), or from y where x would be.
+void differentiate(std::span<const ReferenceTensor> inputs, bool from_result,
+                   const ReferenceTensor& dx, const ReferenceTensor& dweight) {
   const auto &dy = inputs[0], &x = inputs[1], &weight = inputs[2], &rstd = inputs[3];
   const std::int64_t columns = x.shape[-1];
   for (std::int64_t c = 0; c < columns; ++c) dweight[c] = 0;
   for (std::int64_t r = 0; r < x.shape.rows(); ++r) {
+    const auto xhat = [&](std::int64_t c) {
+      const double value = x[r * columns + c];
+      return from_result ? value / away_from_zero(weight[c]) : value * rstd[r];
+    };
     double mean = 0;
     for (std::int64_t c = 0; c < columns; ++c) {
-      const std::int64_t i = r * columns + c;
-      mean += weight[c] * dy[i] * x[i] * rstd[r] / static_cast<double>(columns);
-      dweight[c] += dy[i] * x[i] * rstd[r];
+      const double dy_xhat = dy[r * columns + c] * xhat(c);
+      mean += weight[c] * dy_xhat / static_cast<double>(columns);
+      dweight[c] += dy_xhat;
     }
-    for (std::int64_t c = 0; c < columns; ++c) {
-      const std::int64_t i = r * columns + c;
-      dx[i] = rstd[r] * (weight[c] * dy[i] - x[i] * rstd[r] * mean);
-    }
+    for (std::int64_t c = 0; c < columns; ++c)
+      dx[r * columns + c] = rstd[r] * (weight[c] * dy[r * columns + c] - xhat(c) * mean);
   }
 }
 
@@ -90,7 +97,7 @@ std::vector<TensorType> RmsNormGrad::infer(Types in) const {
   check_type(name, in, 0, {in[0].dtype, in[1].shape});
   check_type(name, in, 2, per_column(in[1]));
   check_type(name, in, 3, per_row(in[1]));
-  return {in[1], in[2]};
+  return {{from_result ? DType::f32 : in[1].dtype, in[1].shape}, in[2]};
 }
 
 Cost RmsNormGrad::cost(Types in, Types out) const {
@@ -99,14 +106,16 @@ Cost RmsNormGrad::cost(Types in, Types out) const {
 }
 
 void RmsNormGrad::reference(ReferenceCall& call) const {
-  differentiate(call.inputs, call.outputs[0], call.outputs[1]);
+  differentiate(call.inputs, from_result, call.outputs[0], call.outputs[1]);
 }
 
 std::vector<Sample<RmsNormGrad>> RmsNormGrad::samples() {
   std::vector<Sample<RmsNormGrad>> samples;
   for (const Shape& shape : {Shape{1, 1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{300, 64}}) {
     const TensorType x{DType::f32, shape};
-    samples.push_back({{}, {{x}, {x}, {per_column(x), 0.5, 1.5}, {per_row(x), 0.5, 2.0}}});
+    for (const bool from_result : {false, true})
+      samples.push_back({{.from_result = from_result},
+                         {{x}, {x}, {per_column(x), 0.5, 1.5}, {per_row(x), 0.5, 2.0}}});
   }
   return samples;
 }
@@ -158,10 +167,11 @@ std::vector<Sample<AddRmsNorm>> AddRmsNorm::samples() {
 std::vector<TensorType> AddRmsNormGrad::infer(Types in) const {
   if (in.size() != 4) check_count(name, in, 5);
   const std::size_t first = in.size() - 4;  // where RmsNormGrad's operands begin
-  const TensorType& sum = in[first + 1];
-  check_min_rank(name, in, first + 1, 1);
+  const std::size_t normed = first + 1;     // sum, or y
+  check_min_rank(name, in, normed, 1);
   check_dtype(name, in, first, dtypes);
-  check_dtype(name, in, first + 1, f32_only);
+  check_dtype(name, in, normed, from_result ? DTypes(dtypes) : DTypes(f32_only));
+  const TensorType sum{DType::f32, in[normed].shape};
   check_type(name, in, first, {in[first].dtype, sum.shape});
   check_type(name, in, first + 2, per_column(sum));
   check_type(name, in, first + 3, per_row(sum));
@@ -179,7 +189,7 @@ Cost AddRmsNormGrad::cost(Types in, Types out) const {
 
 void AddRmsNormGrad::reference(ReferenceCall& call) const {
   const auto& dx = call.outputs[0];
-  differentiate(call.inputs.last(4), dx, call.outputs[1]);
+  differentiate(call.inputs.last(4), from_result, dx, call.outputs[1]);
   for (std::int64_t i = 0; i < dx.shape.numel(); ++i) {
     if (call.inputs.size() == 5) dx[i] += call.inputs[0][i];
     if (round_delta) call.outputs[2][i] = dx[i];
@@ -189,13 +199,15 @@ void AddRmsNormGrad::reference(ReferenceCall& call) const {
 std::vector<Sample<AddRmsNormGrad>> AddRmsNormGrad::samples() {
   std::vector<Sample<AddRmsNormGrad>> samples;
   for (const Shape& shape : {Shape{1, 1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{300, 64}})
-    for (const bool round_delta : {false, true}) {
-      const TensorType x{DType::f32, shape};
-      const std::vector<SampleInput> operands{
-          {x}, {x}, {x}, {per_column(x), 0.5, 1.5}, {per_row(x), 0.5, 2.0}};
-      samples.push_back({{.round_delta = round_delta}, operands});
-      samples.push_back({{.round_delta = round_delta}, {operands.begin() + 1, operands.end()}});
-    }
+    for (const bool round_delta : {false, true})
+      for (const bool from_result : {false, true}) {
+        const TensorType x{DType::f32, shape};
+        const std::vector<SampleInput> operands{
+            {x}, {x}, {x}, {per_column(x), 0.5, 1.5}, {per_row(x), 0.5, 2.0}};
+        const AddRmsNormGrad op{.round_delta = round_delta, .from_result = from_result};
+        samples.push_back({op, operands});
+        samples.push_back({op, {operands.begin() + 1, operands.end()}});
+      }
   return samples;
 }
 

@@ -6,6 +6,10 @@
 
 namespace ridge {
 
+// A weight of a norm that is nearer to zero than this counts as this far from it, with its sign: no
+// product can tell, and y always says what xhat = x * rstd was.
+inline constexpr float least_norm_weight = 0x1p-100f;
+
 // Root mean square normalisation over the last dimension (Zhang and Sennrich, 2019):
 //   y[r, c] = x[r, c] * rstd[r] * weight[c],  rstd[r] = 1 / sqrt(mean_c(x[r, c]^2) + eps)
 // Takes x[.., C] and weight[C] in f32; gives y of x's type, or rounded to `out` if that is given,
@@ -31,9 +35,13 @@ struct RmsNorm {
 // dweight[C] in f32:
 //   dx[r, c] = rstd * (w[c] dy[r, c] - xhat[r, c] * mean_c(w dy xhat)),  xhat = x * rstd
 //   dweight[c] = sum_r dy[r, c] * xhat[r, c]
+// With `from_result` y, in any floating dtype, stands where x does, which was f32 and need not be
+// kept: xhat = y / weight, and dx is f32.
 struct RmsNormGrad {
   static constexpr std::string_view name = "rms_norm_grad";
   static constexpr DTypes dtypes = f32_and_bf16;
+
+  bool from_result = false;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -67,12 +75,14 @@ struct AddRmsNorm {
 // Takes (dsum, dy, sum, weight, rstd) with dsum in f32: the gradient that reaches sum from its
 // other uses. Or, where there is none, all but dsum. Gives dx in f32 and dweight[C] as RmsNormGrad
 // does, with dsum added to dx: the whole gradient of the sum, and so of x and of delta alike. With
-// `round_delta` a third output is the same rounded to bf16, for a delta in bf16.
+// `round_delta` a third output is the same rounded to bf16, for a delta in bf16. With `from_result`
+// y stands where sum does, as in RmsNormGrad.
 struct AddRmsNormGrad {
   static constexpr std::string_view name = "add_rms_norm_grad";
   static constexpr DTypes dtypes = f32_and_bf16;
 
   bool round_delta = false;
+  bool from_result = false;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

@@ -50,8 +50,8 @@ using PassNames = std::set<std::string_view>;  // from the table
 // Runs those of `enabled` that belong to the stage, and in Stage::step the recomputation.
 void run_passes(Graph& graph, Stage stage, const PassNames& enabled, Recompute recompute);
 
-// The passes, each in the file of its name; two that are one idea share in_place.cpp, swiglu.cpp or
-// recompute.cpp.
+// The passes, each in the file of its name; two that are one idea share in_place.cpp, results.cpp,
+// swiglu.cpp or recompute.cpp.
 std::size_t fuse_qkv(Graph& graph);
 std::size_t flash_attention(Graph& graph);
 std::size_t fold_rope(Graph& graph);
@@ -68,6 +68,8 @@ std::size_t fuse_optimizer(Graph& graph);
 std::size_t bf16_weights(Graph& graph);
 std::size_t dead_nodes(Graph& graph);
 std::size_t accumulating_products(Graph& graph);
+std::size_t norm_results(Graph& graph);
+std::size_t gate_results(Graph& graph);
 std::size_t recompute_light(Graph& graph);
 std::size_t recompute_units(Graph& graph, Recompute recompute);
 

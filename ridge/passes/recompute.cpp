@@ -1,11 +1,7 @@
 #include <algorithm>
-#include <array>
 #include <map>
-#include <optional>
 #include <set>
-#include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "ridge/passes/passes.h"
@@ -95,126 +91,35 @@ class LightNodes {
       const NodeId producer = rw_.producer(v);
       if (!is_light(producer, v) || repeated_[producer]) continue;
       repeated_[producer] = true;
-      if (rw_.op<AddRmsNorm>(producer)) {
-        repeat_norm(producer, at);
-      } else {
-        repeat_operands(producer, at);
-        rw_.repeat(producer, at);
-      }
+      repeat_operands(producer, at);
+      rw_.repeat(producer, at);
     }
   }
 
  private:
   bool is_light(NodeId n, ValueId v) const {
     if (n == no_node || rw_.node(n).phase != Phase::forward || rw_.is_readable(v)) return false;
-    if (rw_.op<AddRmsNorm>(n)) return v == rw_.node(n).outputs[1];  // the sum is kept
     if (rw_.op<Reshape>(n)) {
       const ValueId operand = rw_.node(n).inputs[0];
       return is_light(rw_.producer(operand), operand);
     }
-    return rw_.op<RmsNorm>(n) || rw_.op<Silu>(n) || rw_.op<Mul>(n) || rw_.op<SwiGlu>(n) ||
+    return rw_.op<Silu>(n) || rw_.op<Mul>(n) || rw_.op<SwiGlu>(n) ||
            (rw_.op<Attention>(n) && v == rw_.node(n).outputs[0]);
-  }
-
-  // The norm alone, from the sum: its terms are not kept.
-  void repeat_norm(NodeId n, NodeId at) {
-    const Node& node = rw_.node(n);
-    const AddRmsNorm& op = *rw_.op<AddRmsNorm>(n);
-    rw_.replace({}, at, [this, &node, n, norm = RmsNorm{.eps = op.eps, .out = op.out}] {
-      const Scope scope(rw_.graph(), node.scope);
-      const PhaseScope phase(rw_.graph(), Phase::backward, rw_.now(n));
-      const auto out = rw_.graph().apply(
-          norm, std::array{rw_.value(node.outputs[0]), rw_.value(node.inputs[2])});
-      return Rewriter::Substitutes{{node.outputs[1], out[0]}};
-    });
   }
 
   Rewriter& rw_;
   std::vector<bool> repeated_;  // by node
 };
 
-// A gradient of SwiGLU, and the one backward node that reads the result itself.
-struct GateResult {
-  NodeId gradient = no_node, reader = no_node;
-  ValueId read = no_value;  // the result, or a reshape of it
-};
-
-// The backward nodes that read v itself or reshaped, as pairs of node and what it reads.
-std::vector<std::pair<NodeId, ValueId>> backward_readers(const Rewriter& rw, ValueId v) {
-  std::vector<std::pair<NodeId, ValueId>> readers;
-  for (const NodeId use : rw.uses(v)) {
-    if (rw.node(use).phase == Phase::backward) {
-      readers.emplace_back(use, v);
-    } else if (rw.op<Reshape>(use)) {
-      const auto more = backward_readers(rw, rw.node(use).outputs[0]);
-      readers.insert(readers.end(), more.begin(), more.end());
-    }
-  }
-  return readers;
-}
-
-// Whether gradient n can give the result in the memory of its operand dy, and the reader wait for
-// it: the gradient of the weight behind the result, which nobody reads before the optimizer.
-std::optional<GateResult> gate_result_at(const Rewriter& rw, const Lifetimes& life, NodeId n) {
-  const SwiGluGrad* op = rw.op<SwiGluGrad>(n);
-  if (!op || op->result || rw.node(n).forward == no_node) return std::nullopt;
-  const NodeId forward = rw.node(n).forward;
-  const std::vector<ValueId>& in = rw.node(n).inputs;
-  if (!rw.op<SwiGlu>(forward) ||
-      !std::ranges::equal(rw.node(forward).inputs, std::span(in).subspan(1)))
-    return std::nullopt;
-  const ValueId y = rw.node(forward).outputs[0];
-  const auto readers = backward_readers(rw, y);
-  if (rw.is_readable(y) || readers.size() != 1) return std::nullopt;
-  const auto [reader, read] = readers.front();
-  if (reader > n || !rw.op<MatMul>(reader) || rw.is_readable(read)) return std::nullopt;
-  for (const NodeId use : rw.uses(rw.node(reader).outputs[0]))
-    if (use < n) return std::nullopt;
-  // Nor may anything else still read dy.
-  if (std::ranges::count(life.dead[n], life.storage[in[0]]) == 0) return std::nullopt;
-  return GateResult{n, reader, read};
-}
-
-// Where the gradient of SwiGLU has all at hand that its result is made of, it gives that as well.
-std::size_t results_of_gate_gradients(Graph& graph) {
-  Rewriter rw(graph);
-  const Lifetimes life = lifetimes_of(graph);
-  for (NodeId n = 0; n < rw.nodes().size(); ++n) {
-    const auto found = gate_result_at(rw, life, n);
-    if (!found) continue;
-    rw.replace({found->reader, n}, n, [&rw, &graph, at = *found] {
-      const Node &gradient = rw.node(at.gradient), &reader = rw.node(at.reader);
-      SwiGluGrad op = std::get<SwiGluGrad>(gradient.op->variant());
-      op.result = true;
-      std::vector<Value> inputs;
-      for (const ValueId in : gradient.inputs) inputs.push_back(rw.value(in));
-      const std::vector<Value> out = graph.apply(op, inputs);
-      Rewriter::Substitutes substitutes;
-      for (std::size_t i = 0; i < gradient.outputs.size(); ++i)
-        substitutes.emplace_back(gradient.outputs[i], out[i]);
-      const Scope scope(graph, reader.scope);
-      const PhaseScope phase(graph, Phase::backward,
-                             reader.forward == no_node ? no_node : rw.now(reader.forward));
-      inputs.clear();
-      for (const ValueId in : reader.inputs)
-        inputs.push_back(in == at.read ? reshape(out.back(), rw.type(in).shape) : rw.value(in));
-      substitutes.emplace_back(reader.outputs[0], graph.apply(*reader.op, inputs)[0]);
-      return substitutes;
-    });
-  }
-  return rw.commit();
-}
-
 }  // namespace
 
-// Each just before the backward node that reads it first, but for what its gradient gives anyway.
+// Each just before the backward node that reads it first.
 std::size_t recompute_light(Graph& graph) {
-  const std::size_t given = results_of_gate_gradients(graph);
   Rewriter rw(graph);
   LightNodes light(rw);
   for (NodeId n = 0; n < rw.nodes().size(); ++n)
     if (rw.node(n).phase == Phase::backward) light.repeat_operands(n, n);
-  return given + rw.commit();
+  return rw.commit();
 }
 
 }  // namespace ridge

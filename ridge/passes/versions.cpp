@@ -30,6 +30,8 @@ constexpr std::string_view all_passes[] = {
     "cross-entropy-in-place",
     "swiglu-in-place",
     // v4
+    "norm-results",
+    "gate-results",
     "recompute-light",
     "accumulating-products",
     planned_memory,

@@ -29,9 +29,9 @@ struct Schedule {
 };
 
 // `enable` and `disable` are names of passes, separated by commas; what an enabled pass needs is
-// enabled with it. On a GPU no version computes anything again unless it is asked to: its memory
-// is large for its arithmetic. UsageError for a name that is none, a pass that is both, or one
-// enabled that needs one disabled.
+// enabled with it. On a GPU no version computes attention again unless it is asked to: that costs
+// more there than its memory is worth. UsageError for a name that is none, a pass that is both, or
+// one enabled that needs one disabled.
 Schedule schedule_of(std::string_view version, std::string_view enable, std::string_view disable,
                      std::string_view recompute, bool on_gpu = false);
 

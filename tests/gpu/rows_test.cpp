@@ -7,6 +7,7 @@
 #include "ridge/gpu/device.h"
 #include "tests/gpu/gpu.h"
 #include "tests/ops/cases.h"
+#include "tests/ops/norm_results.h"
 
 namespace ridge {
 namespace {
@@ -54,10 +55,17 @@ TEST_F(RowsOnGpu, Norms) {
       check(AddRmsNorm{.out = y}, {operands[0], operands[1], operands[3]});
     }
     const std::vector<SampleInput> without_sum(operands.begin() + 1, operands.end());
-    check(RmsNormGrad{}, without_sum);
-    check(AddRmsNormGrad{}, without_sum);
-    check(AddRmsNormGrad{.round_delta = true}, operands);
+    for (const bool from_result : {false, true}) {
+      check(RmsNormGrad{.from_result = from_result}, without_sum);
+      check(AddRmsNormGrad{.from_result = from_result}, without_sum);
+      check(AddRmsNormGrad{.round_delta = true, .from_result = from_result}, operands);
+    }
   }
+}
+
+TEST_F(RowsOnGpu, GradientsOfNormsFromTheirResults) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    testing::expect_gradients_from_results(device(), dtype);
 }
 
 TEST_F(RowsOnGpu, Softmax) {

@@ -10,6 +10,7 @@
 #include "ridge/cpu/device.h"
 #include "ridge/passes/autodiff.h"
 #include "ridge/run/reference.h"
+#include "tests/ops/norm_results.h"
 #include "tests/ops/sample_runner.h"
 
 namespace ridge {
@@ -142,6 +143,12 @@ TEST(FusedOperators, RmsNormGradTakesAGradientInBf16WhereXIsF32) {
     testing::expect_close(testing::decode(actual[o], DType::f32), wanted[o],
                           testing::tolerance_of(out[o], in));
   }
+}
+
+TEST(FusedOperators, RmsNormGradFromTheResultIsThatFromTheOperand) {
+  CpuDevice device(2);
+  for (const DType dtype : {DType::f32, DType::bf16})
+    testing::expect_gradients_from_results(device, dtype);
 }
 
 TEST(FusedOperators, MaskedSoftmaxScalesAndMasks) {

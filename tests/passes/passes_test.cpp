@@ -61,8 +61,12 @@ Rewritten run_model(std::uint64_t seed, const PassNames& enabled, Recompute reco
     const OpVariant& op = node.op->variant();
     const auto* logits = std::get_if<CrossEntropyGrad>(&op);
     const auto* gates = std::get_if<SwiGluGrad>(&op);
+    const auto* norm = std::get_if<RmsNormGrad>(&op);
+    const auto* sum = std::get_if<AddRmsNormGrad>(&op);
     const bool in_place = (logits && logits->in_place) || (gates && gates->in_place);
-    ++rewritten.operators[fmt::format("{}{}", name_of(*node.op), in_place ? " in place" : "")];
+    const bool from_result = (norm && norm->from_result) || (sum && sum->from_result);
+    ++rewritten.operators[fmt::format("{}{}{}", name_of(*node.op), in_place ? " in place" : "",
+                                      from_result ? " from result" : "")];
   }
   rewritten.results["loss"] = values.at(model.loss.id);
   for (std::size_t i = 0; i < step.parameters.size(); ++i) {

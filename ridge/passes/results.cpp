@@ -1,0 +1,139 @@
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "ridge/passes/passes.h"
+#include "ridge/passes/rewrite.h"
+#include "ridge/plan/lifetimes.h"
+
+namespace ridge {
+namespace {
+
+// The result of a norm, where the gradient in question reads what was normalised instead.
+struct NormResult {
+  std::size_t operand = 0;  // of the gradient
+  ValueId y = no_value;
+};
+
+std::optional<NormResult> result_of(const Rewriter& rw, NodeId n) {
+  const RmsNormGrad* one = rw.op<RmsNormGrad>(n);
+  const AddRmsNormGrad* added = rw.op<AddRmsNormGrad>(n);
+  if (!(one && !one->from_result) && !(added && !added->from_result)) return std::nullopt;
+  const std::vector<ValueId>& in = rw.node(n).inputs;
+  const std::size_t at = in.size() - 3;
+  const ValueId x = in[at], weight = in[at + 1], rstd = in[at + 2];
+  const NodeId norm = rw.producer(rstd);
+  if (norm == no_node || rw.type(x).dtype != DType::f32) return std::nullopt;
+  const Node& forward = rw.node(norm);
+  if (rw.op<AddRmsNorm>(norm) && forward.outputs[0] == x && forward.inputs[2] == weight)
+    return NormResult{at, forward.outputs[1]};
+  if (rw.op<RmsNorm>(norm) && forward.inputs[0] == x && forward.inputs[1] == weight)
+    return NormResult{at, forward.outputs[0]};
+  return std::nullopt;
+}
+
+}  // namespace
+
+// The result is there for the gradient of the weight of what reads it, and is mostly narrower.
+std::size_t norm_results(Graph& graph) {
+  Rewriter rw(graph);
+  for (NodeId n = 0; n < rw.nodes().size(); ++n) {
+    const auto found = result_of(rw, n);
+    if (!found) continue;
+    rw.replace({n}, n, [&rw, &graph, n, result = *found] {
+      const Node& node = rw.node(n);
+      std::vector<Value> inputs;
+      for (const ValueId in : node.inputs) inputs.push_back(rw.value(in));
+      inputs[result.operand] = rw.value(result.y);
+      Op op = *node.op;
+      if (auto* one = std::get_if<RmsNormGrad>(&op)) one->from_result = true;
+      if (auto* added = std::get_if<AddRmsNormGrad>(&op)) added->from_result = true;
+      const std::vector<Value> out = graph.apply(op, inputs);
+      Rewriter::Substitutes substitutes;
+      for (std::size_t i = 0; i < out.size(); ++i)
+        substitutes.emplace_back(node.outputs[i], out[i]);
+      return substitutes;
+    });
+  }
+  return rw.commit();
+}
+
+namespace {
+
+// A gradient of SwiGLU, and the one backward node that reads the result itself.
+struct GateResult {
+  NodeId gradient = no_node, reader = no_node;
+  ValueId read = no_value;  // the result, or a reshape of it
+};
+
+// The backward nodes that read v itself or reshaped, as pairs of node and what it reads.
+std::vector<std::pair<NodeId, ValueId>> backward_readers(const Rewriter& rw, ValueId v) {
+  std::vector<std::pair<NodeId, ValueId>> readers;
+  for (const NodeId use : rw.uses(v)) {
+    if (rw.node(use).phase == Phase::backward) {
+      readers.emplace_back(use, v);
+    } else if (rw.op<Reshape>(use)) {
+      const auto more = backward_readers(rw, rw.node(use).outputs[0]);
+      readers.insert(readers.end(), more.begin(), more.end());
+    }
+  }
+  return readers;
+}
+
+// Whether gradient n can give the result in the memory of its operand dy, and the reader wait for
+// it: the gradient of the weight behind the result, which nobody reads before the optimizer.
+std::optional<GateResult> gate_result_at(const Rewriter& rw, const Lifetimes& life, NodeId n) {
+  const SwiGluGrad* op = rw.op<SwiGluGrad>(n);
+  if (!op || op->result || rw.node(n).forward == no_node) return std::nullopt;
+  const NodeId forward = rw.node(n).forward;
+  const std::vector<ValueId>& in = rw.node(n).inputs;
+  if (!rw.op<SwiGlu>(forward) ||
+      !std::ranges::equal(rw.node(forward).inputs, std::span(in).subspan(1)))
+    return std::nullopt;
+  const ValueId y = rw.node(forward).outputs[0];
+  const auto readers = backward_readers(rw, y);
+  if (rw.is_readable(y) || readers.size() != 1) return std::nullopt;
+  const auto [reader, read] = readers.front();
+  if (reader > n || !rw.op<MatMul>(reader) || rw.is_readable(read)) return std::nullopt;
+  for (const NodeId use : rw.uses(rw.node(reader).outputs[0]))
+    if (use < n) return std::nullopt;
+  // Nor may anything else still read dy.
+  if (std::ranges::count(life.dead[n], life.storage[in[0]]) == 0) return std::nullopt;
+  return GateResult{n, reader, read};
+}
+
+}  // namespace
+
+// Where the gradient of SwiGLU has all at hand that its result is made of, it gives that as well.
+std::size_t gate_results(Graph& graph) {
+  Rewriter rw(graph);
+  const Lifetimes life = lifetimes_of(graph);
+  for (NodeId n = 0; n < rw.nodes().size(); ++n) {
+    const auto found = gate_result_at(rw, life, n);
+    if (!found) continue;
+    rw.replace({found->reader, n}, n, [&rw, &graph, at = *found] {
+      const Node &gradient = rw.node(at.gradient), &reader = rw.node(at.reader);
+      SwiGluGrad op = std::get<SwiGluGrad>(gradient.op->variant());
+      op.result = true;
+      std::vector<Value> inputs;
+      for (const ValueId in : gradient.inputs) inputs.push_back(rw.value(in));
+      const std::vector<Value> out = graph.apply(op, inputs);
+      Rewriter::Substitutes substitutes;
+      for (std::size_t i = 0; i < gradient.outputs.size(); ++i)
+        substitutes.emplace_back(gradient.outputs[i], out[i]);
+      const Scope scope(graph, reader.scope);
+      const PhaseScope phase(graph, Phase::backward,
+                             reader.forward == no_node ? no_node : rw.now(reader.forward));
+      inputs.clear();
+      for (const ValueId in : reader.inputs)
+        inputs.push_back(in == at.read ? reshape(out.back(), rw.type(in).shape) : rw.value(in));
+      substitutes.emplace_back(reader.outputs[0], graph.apply(*reader.op, inputs)[0]);
+      return substitutes;
+    });
+  }
+  return rw.commit();
+}
+
+}  // namespace ridge
