@@ -6,7 +6,7 @@
 
 namespace ridge::gpu {
 
-__device__ inline float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
+__device__ inline float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 
 struct SiluOf {
   __device__ float operator()(float x) const { return x * sigmoid(x); }

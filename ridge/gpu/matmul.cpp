@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "ridge/gpu/blas.h"
 #include "ridge/gpu/prepare.h"
+#include "ridge/gpu/products90.h"
 #include "ridge/gpu/trial.h"
 #include "ridge/ops/tuner.h"
 
@@ -20,6 +23,7 @@ bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16
 gpu::ProductPtr tuned_product(const gpu::Context& gpu, const gpu::ProductShape& shape,
                               Tuner& tuner) {
   std::vector<gpu::ProductPtr> ways = gpu.blas->products(shape, most_candidates);
+  if (gpu::ProductPtr own = gpu::product90(gpu, shape)) ways.push_back(std::move(own));
   std::size_t workspace = 0;
   for (const auto& way : ways) workspace = std::max(workspace, way->workspace());
   std::optional<gpu::Trial> trial;  // made if there is anything to time

@@ -68,6 +68,35 @@ __device__ inline void barrier_wait(std::uint64_t* barrier, std::uint32_t parity
       : "memory");
 }
 
+// Clusters of blocks.
+
+__device__ inline int cluster_rank() {
+  std::uint32_t rank = 0;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return static_cast<int>(rank);
+}
+
+// All threads of all blocks of the cluster; what any wrote before it is seen by all after it.
+__device__ inline void cluster_sync() {
+  asm volatile(
+      "barrier.cluster.arrive.release;\n"
+      "barrier.cluster.wait.acquire;" ::
+          : "memory");
+}
+
+// Arrives at the barrier in the same place of another block of the cluster. Only for handing back
+// memory that was read: a release of writes at the cluster's scope would cost a fence of the GPU.
+__device__ inline void barrier_arrive_at(std::uint64_t* barrier, int rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+      "}\n" ::"r"(shared_address(barrier)),
+      "r"(rank)
+      : "memory");
+}
+
 // Named barriers 1..15 (0 is __syncthreads): `threads` counts those that sync and those that
 // arrive.
 __device__ inline void named_sync(int barrier, int threads) {
@@ -108,12 +137,64 @@ __device__ inline void load_box(void* shared, const CUtensorMap* map, std::uint6
       : "memory");
 }
 
+__device__ inline void load_box(void* shared, const CUtensorMap* map, std::uint64_t* barrier,
+                                int c0, int c1) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1)
+      : "memory");
+}
+
+// Into the same place of each block of the cluster whose bit is set, with the bytes counted by each
+// one's barrier.
+__device__ inline void load_box_to(std::uint16_t blocks, void* shared, const CUtensorMap* map,
+                                   std::uint64_t* barrier, int c0, int c1) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "h"(blocks)
+      : "memory");
+}
+
+__device__ inline void store_box(const CUtensorMap* map, const void* shared, int c0, int c1) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+      "r"(shared_address(shared)), "r"(c0), "r"(c1)
+      : "memory");
+}
+
 __device__ inline void store_box(const CUtensorMap* map, const void* shared, int c0, int c1, int c2,
                                  int c3) {
   asm volatile(
       "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::
           "l"(map),
       "r"(shared_address(shared)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+      : "memory");
+}
+
+// The same for what passes through once: it leaves the L2 cache first, before what is read again.
+
+__device__ inline std::uint64_t streaming_policy() {
+  std::uint64_t policy = 0;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+  return policy;
+}
+
+__device__ inline void stream_in_box(void* shared, const CUtensorMap* map, std::uint64_t* barrier,
+                                     int c0, int c1) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "l"(streaming_policy())
+      : "memory");
+}
+
+__device__ inline void stream_out_box(const CUtensorMap* map, const void* shared, int c0, int c1) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint "
+      "[%0, {%2, %3}], [%1], %4;" ::"l"(map),
+      "r"(shared_address(shared)), "r"(c0), "r"(c1), "l"(streaming_policy())
       : "memory");
 }
 
@@ -178,6 +259,16 @@ __device__ inline float exp2(float x) {
   float y = 0;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+__device__ inline std::uint32_t load_word(std::uint32_t address) {
+  std::uint32_t x = 0;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
+  return x;
+}
+
+__device__ inline void store_word(std::uint32_t address, std::uint32_t x) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(x) : "memory");
 }
 
 // 16 bytes of shared memory.

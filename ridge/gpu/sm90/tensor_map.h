@@ -13,6 +13,12 @@ namespace ridge::gpu::sm90 {
 CUtensorMap head_map(const void* base, std::int64_t batch, std::int64_t seq, std::int64_t heads,
                      std::int64_t head_dim, std::int64_t stride, int box_rows);
 
+// A row-major bf16 matrix as the bulk copy engine sees it, column first. Boxes are 64 rows of 64
+// columns, swizzled in shared memory as wgmma wants them. What lies outside the matrix is read as
+// zero and not written. The address must be a multiple of 16 bytes, `columns` of 8.
+inline constexpr int box_extent = 64;
+CUtensorMap matrix_map(const void* base, std::int64_t rows, std::int64_t columns);
+
 // The number of multiprocessors of the current device.
 int multiprocessors();
 

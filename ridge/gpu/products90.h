@@ -1,0 +1,38 @@
+#pragma once
+
+// Products by Hopper's own instructions, from ridge/gpu/sm90: of bf16, accumulated in f32.
+
+#include <cstdint>
+
+#include "ridge/gpu/blas.h"
+#include "ridge/gpu/context.h"
+
+namespace ridge::gpu {
+
+// A product, in need of no workspace; null for cards other than Hopper, for batches, for operands
+// other than bf16, and for extents that the copy engine cannot take: those along which matrices are
+// stored must be multiples of 8.
+ProductPtr product90(const Context& gpu, const ProductShape& shape);
+
+// A product of [m, k] with the feed-forward's gate of `intermediate` columns behind it.
+struct GateProduct {
+  std::int64_t m = 0, intermediate = 0, k = 0;
+};
+
+// Whether there are kernels for the two below: for Hopper, if `intermediate` is a multiple of 64
+// and k one of 8.
+bool gate_products90_support(const Context& gpu, const GateProduct& shape);
+
+// packed[m, 2 intermediate] = x[m, k] weight[2 intermediate, k]^T, gate and up side by side, and
+// y[m, intermediate] = silu(gate) * up. All bf16, at multiples of 16 bytes. Enqueues; DeviceError.
+void swiglu_product90(const Context& gpu, const GateProduct& shape, const void* x,
+                      const void* weight, void* packed, void* y);
+
+// With dy[m, intermediate] = g[m, k] weight[k, intermediate], and gate and up side by side in
+// packed: dpacked[m, 2 intermediate] = (dgate, dup), see ops/swiglu.h; it may be packed. y, if not
+// null, is silu(gate) * up once more. `way` of as many as there are; the rest as above.
+inline constexpr int swiglu_grad_product90_ways = 2;
+void swiglu_grad_product90(const Context& gpu, const GateProduct& shape, int way, const void* g,
+                           const void* weight, const void* packed, void* dpacked, void* y);
+
+}  // namespace ridge::gpu

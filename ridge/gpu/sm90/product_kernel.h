@@ -1,0 +1,296 @@
+#pragma once
+
+// The kernel behind products.cu and swiglu_products.cu: c[m, n] = a b by Hopper's warpgroup
+// product, bf16 operands, f32 accumulation, and an epilogue that takes the accumulators of a tile.
+//
+// A block has a producer warp, which keeps the copy engine ahead by a ring of stages of 64 of the
+// inner dimension, and two consumer warpgroups, which take tiles in turns: while one writes its
+// tile, or computes with it, the other multiplies. Blocks stay and go through the tiles. Two
+// neighbouring blocks are a cluster, whose tiles lie side by side: of the rows of a that both need,
+// each loads half, for both.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ridge/gpu/runtime.h"
+#include "ridge/gpu/sm90/flash_tile.h"
+#include "ridge/gpu/sm90/launch.h"
+#include "ridge/gpu/sm90/tensor_map.h"
+
+namespace ridge::gpu::sm90 {
+
+inline constexpr int consumers = 2;
+inline constexpr int cluster_blocks = 2;
+inline constexpr int product_threads = (1 + consumers) * warpgroup_threads;
+
+// 64 x 64 bf16 as the copy engine moves them.
+using Box = Tile<box_extent, box_extent>;
+
+// How operands are stored: see ProductShape.
+template <bool TransA, bool TransB>
+struct Stored {
+  static constexpr bool trans_a = TransA, trans_b = TransB;
+};
+
+// Tiles are 128 x 128. `Slots`: how many boxes a warpgroup has to stage what it reads and writes
+// besides.
+template <int Stages, int Slots>
+struct ProductConfig {
+  static constexpr int rows = 128, columns = 128, stages = Stages, slots = Slots;
+  static constexpr int blocks = rows / warpgroup_rows, panels = columns / box_extent;
+  static constexpr int a_boxes = rows / box_extent, b_boxes = panels;
+  static constexpr int stage_bytes = (a_boxes + b_boxes) * Box::bytes;
+
+  using Accumulators = float[blocks][columns / 2];
+};
+
+template <class Config>
+struct ProductShared {
+  alignas(1024) unsigned char a[Config::stages][Config::a_boxes * Box::bytes];
+  unsigned char b[Config::stages][Config::b_boxes * Box::bytes];
+  unsigned char slots[consumers][Config::slots][Box::bytes];
+  std::uint64_t full[Config::stages], empty[Config::stages];
+  std::uint64_t side[consumers][Config::slots];  // for what an epilogue loads
+};
+
+// The order in which clusters go through the tiles, two at a time: down a group of rows of tiles,
+// pair of columns by pair, so that what runs at the same time reads little of either operand.
+struct TileOrder {
+  static constexpr int group = 16;
+  int rows = 0, pairs = 0;  // of tiles
+  int steps = 0;            // of 64 of the inner dimension
+
+  // `tile_columns`: how far along n tiles are apart.
+  template <class Config>
+  static TileOrder of(std::int64_t m, std::int64_t n, std::int64_t k, int tile_columns) {
+    const auto parts = [](std::int64_t extent, int part) {
+      return static_cast<int>((extent + part - 1) / part);
+    };
+    return {parts(m, Config::rows), parts(n, tile_columns * cluster_blocks), parts(k, box_extent)};
+  }
+  __host__ __device__ int units() const { return rows * pairs; }
+};
+
+struct TileIndex {
+  int m, n;
+};
+
+__device__ inline TileIndex tile_at(const TileOrder& order, int unit, int rank) {
+  const int per_group = TileOrder::group * order.pairs;
+  const int top = unit / per_group * TileOrder::group;
+  const int rows = min(TileOrder::group, order.rows - top);
+  const int within = unit % per_group;
+  return {top + within % rows, cluster_blocks * (within / rows) + rank};
+}
+
+// The units of this block's cluster.
+__device__ inline int first_unit() { return static_cast<int>(blockIdx.x) / cluster_blocks; }
+__device__ inline int unit_stride() { return static_cast<int>(gridDim.x) / cluster_blocks; }
+
+// Loads box `box` of a stage of an operand, which begins at `along` along m or n: for both blocks
+// of the cluster, if they have it in common.
+template <bool AlongK, bool Common>
+__device__ void load_operand_box(unsigned char* stage, int box, const CUtensorMap* map,
+                                 std::uint64_t* full, int k, int along) {
+  unsigned char* const to = stage + box * Box::bytes;
+  const int c0 = AlongK ? k : along, c1 = AlongK ? along : k;
+  if constexpr (Common)
+    ptx::load_box_to((1 << cluster_blocks) - 1, to, map, full, c0, c1);
+  else
+    ptx::load_box(to, map, full, c0, c1);
+}
+
+template <class Config, class Layout, class Epilogue>
+__device__ void produce_tiles(ProductShared<Config>& shared, const TileOrder& order,
+                              const CUtensorMap* a, const CUtensorMap* b,
+                              const typename Epilogue::Arguments& out) {
+  Ring<Config::stages> ring;
+  const int rank = ptx::cluster_rank();
+  for (int unit = first_unit(); unit < order.units(); unit += unit_stride()) {
+    const TileIndex tile = tile_at(order, unit, rank);
+    for (int step = 0; step < order.steps; ++step, ring.advance()) {
+      std::uint64_t* full = &shared.full[ring.stage];
+      ptx::barrier_wait(&shared.empty[ring.stage], ring.parity ^ 1);
+      ptx::barrier_arrive_expect(full, Config::stage_bytes);
+      const int k = step * box_extent;
+      static_assert(Config::a_boxes == cluster_blocks);
+      load_operand_box<!Layout::trans_a, true>(shared.a[ring.stage], rank, a, full, k,
+                                               tile.m * Config::rows + rank * box_extent);
+#pragma unroll
+      for (int box = 0; box < Config::b_boxes; ++box)
+        load_operand_box<Layout::trans_b, false>(shared.b[ring.stage], box, b, full, k,
+                                                 Epilogue::b_start(out, tile.n, box));
+    }
+  }
+}
+
+// What wgmma reads: 16 of the inner dimension, from row or column `start` of the tile on.
+template <bool AlongK, int Extent>
+__device__ std::uint64_t operand_step(std::uint32_t stage, int step, int start) {
+  if constexpr (AlongK) return Tile<Extent, box_extent>::along_columns(stage, step, start);
+  return Tile<box_extent, Extent>::along_rows(stage, step, start);
+}
+
+template <class Config, class Layout, class Epilogue>
+class ProductConsumer {
+ public:
+  __device__ ProductConsumer(ProductShared<Config>& shared, const TileOrder& order,
+                             const typename Epilogue::Arguments& out, int warpgroup)
+      : shared_(shared), order_(order), out_(out), warpgroup_(warpgroup) {}
+
+  __device__ void run() {
+    const int rank = ptx::cluster_rank();
+    int tiles = 0;  // this block's before this one
+    if (warpgroup_ == consumers - 1) pass_turn();
+    Epilogue epilogue(shared_, out_, warpgroup_);
+    for (int unit = first_unit(); unit < order_.units(); unit += unit_stride(), ++tiles) {
+      if (tiles % consumers != warpgroup_) continue;
+      const TileIndex tile = tile_at(order_, unit, rank);
+      const int row = tile.m * Config::rows;
+      epilogue.begin(row, tile.n);
+      typename Config::Accumulators d;
+      wait_turn();
+      multiply(d, tiles * order_.steps);
+      epilogue.write(d, row, tile.n);
+    }
+  }
+
+ private:
+  __device__ void wait_turn() { ptx::named_sync(1 + warpgroup_, consumers * warpgroup_threads); }
+  __device__ void pass_turn() {
+    ptx::named_arrive(1 + (warpgroup_ + 1) % consumers, consumers * warpgroup_threads);
+  }
+
+  // Both blocks of the cluster may load into the stage again.
+  __device__ void release_stage(int stage) {
+    const int lane = threadIdx.x % warp_threads;
+    if (lane < cluster_blocks) ptx::barrier_arrive_at(&shared_.empty[stage], lane);
+  }
+
+  __device__ void issue(typename Config::Accumulators& d, int stage, bool first) {
+    const std::uint32_t a = ptx::shared_address(shared_.a[stage]);
+    const std::uint32_t b = ptx::shared_address(shared_.b[stage]);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < box_extent / 16; ++step)
+#pragma unroll
+      for (int i = 0; i < Config::blocks; ++i)
+        ptx::wgmma<Config::columns, Layout::trans_a, !Layout::trans_b>(
+            d[i], operand_step<!Layout::trans_a, Config::rows>(a, step, i * warpgroup_rows),
+            operand_step<Layout::trans_b, Config::columns>(b, step, 0), !first || step != 0);
+    ptx::wgmma_commit();
+  }
+
+  // The tile's product, from stages that are the block's `fill`-th and following.
+  __device__ void multiply(typename Config::Accumulators& d, int fill) {
+    Ring<Config::stages> ring{fill % Config::stages,
+                              static_cast<std::uint32_t>(fill / Config::stages % 2)};
+    int before = 0;
+    for (int step = 0; step < order_.steps; ++step, ring.advance()) {
+      ptx::barrier_wait(&shared_.full[ring.stage], ring.parity);
+      issue(d, ring.stage, step == 0);
+      ptx::wgmma_wait<1>();
+      if (step > 0) release_stage(before);
+      before = ring.stage;
+    }
+    pass_turn();  // what it waits for has been loaded: no barrier is a round ahead of it
+    ptx::wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < Config::blocks; ++i) ptx::pin(d[i]);
+    release_stage(before);
+  }
+
+  ProductShared<Config>& shared_;
+  const TileOrder& order_;
+  const typename Epilogue::Arguments& out_;
+  const int warpgroup_;
+};
+
+template <class Config, class Layout, class Epilogue>
+__global__ void __launch_bounds__(product_threads, 1)
+    product_kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
+                   const __grid_constant__ typename Epilogue::Arguments out,
+                   const TileOrder order) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  auto& shared = *reinterpret_cast<ProductShared<Config>*>(memory);
+  constexpr int releases = cluster_blocks * warpgroup_threads / warp_threads;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < Config::stages; ++i) {
+      ptx::barrier_init(&shared.full[i], 1);
+      ptx::barrier_init(&shared.empty[i], releases);
+    }
+    for (auto& barriers : shared.side)
+      for (std::uint64_t& barrier : barriers) ptx::barrier_init(&barrier, 1);
+    ptx::barrier_init_fence();
+    ptx::prefetch_map(&a);
+    ptx::prefetch_map(&b);
+  }
+  ptx::cluster_sync();
+  wait_for_previous();
+  let_next_begin();
+  const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
+  if (warpgroup == 0) {
+    ptx::fewer_registers<40>();
+    if (threadIdx.x < warp_threads && ptx::elect_one())
+      produce_tiles<Config, Layout, Epilogue>(shared, order, &a, &b, out);
+  } else {
+    ptx::more_registers<232>();
+    ProductConsumer<Config, Layout, Epilogue>(shared, order, out, warpgroup - 1).run();
+    if (threadIdx.x % warpgroup_threads == 0) ptx::store_wait<0>();
+  }
+  ptx::cluster_sync();  // the other block may still arrive at barriers here
+}
+
+template <class Config, class Layout, class Epilogue>
+void launch_product(const CUtensorMap& a, const CUtensorMap& b,
+                    const typename Epilogue::Arguments& out, const TileOrder& order,
+                    int multiprocessors, cudaStream_t stream) {
+  constexpr std::size_t bytes = sizeof(ProductShared<Config>);
+  static_assert(bytes <= 232448);
+  const auto kernel = product_kernel<Config, Layout, Epilogue>;
+  allow_shared_memory(kernel, bytes);
+  const int clusters = std::min(multiprocessors / cluster_blocks, order.units());
+  launch_early_clusters(cluster_blocks, kernel, clusters * cluster_blocks, product_threads, bytes,
+                        stream, a, b, out, order);
+  check(last_error(), "a product");
+}
+
+// Stages boxes of a warpgroup's results in its slots and has the copy engine write them, each
+// while the next is being made.
+template <class Config>
+class BoxWriter {
+ public:
+  __device__ BoxWriter(ProductShared<Config>& shared, int warpgroup)
+      : shared_(shared), warpgroup_(warpgroup) {}
+
+  __device__ bool leads() const { return threadIdx.x % warpgroup_threads == 0; }
+  __device__ void sync() const { ptx::named_sync(1 + consumers + warpgroup_, warpgroup_threads); }
+
+  // word(j, h): the bf16 of columns 8 j + first_column() and the next, row first_row() + 8 h.
+  template <class Word>
+  __device__ void write(const CUtensorMap* map, int row, int column, const Word& word) {
+    if (leads()) ptx::store_wait_read<Config::slots - 1>();
+    sync();
+    unsigned char* slot = shared_.slots[warpgroup_][next_];
+    const std::uint32_t address = ptx::shared_address(slot);
+    const int lane = threadIdx.x % warp_threads, warp = threadIdx.x / warp_threads % 4;
+#pragma unroll
+    for (int j = 0; j < 8; j += 2)
+      ptx::store_matrices(Box::chunk(address, warp * 16 + (lane & 15), j + (lane >> 4)), word(j, 0),
+                          word(j, 1), word(j + 1, 0), word(j + 1, 1));
+    ptx::fence_shared_for_async();
+    sync();
+    if (leads()) {
+      ptx::store_box(map, slot, column, row);
+      ptx::store_commit();
+    }
+    next_ = next_ + 1 == Config::slots ? 0 : next_ + 1;
+  }
+
+ private:
+  ProductShared<Config>& shared_;
+  const int warpgroup_;
+  int next_ = 0;
+};
+
+}  // namespace ridge::gpu::sm90
