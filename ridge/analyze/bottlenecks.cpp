@@ -129,9 +129,14 @@ double BottleneckReport::flops_per_second() const {
 
 double BottleneckReport::mfu() const { return over(all.compute_floor, step_seconds); }
 
+bool is_product(const Node& node) {
+  const auto& op = node.op->variant();
+  return std::holds_alternative<MatMul>(op) || std::holds_alternative<LinearSwiGlu>(op) ||
+         std::holds_alternative<LinearSwiGluGrad>(op);
+}
+
 DType compute_dtype(const Graph& graph, const Node& node) {
-  const bool in_bf16 = std::holds_alternative<MatMul>(node.op->variant()) &&
-                       graph.info(node.inputs[0]).type.dtype == DType::bf16;
+  const bool in_bf16 = is_product(node) && graph.info(node.inputs[0]).type.dtype == DType::bf16;
   return in_bf16 ? DType::bf16 : DType::f32;
 }
 

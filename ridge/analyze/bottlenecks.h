@@ -111,6 +111,9 @@ BottleneckReport analyze_bottlenecks(const Recording& recording, const Roof& roo
 std::string bottleneck_text(const BottleneckReport& report, std::size_t top = 8);
 std::string bottleneck_json(const BottleneckReport& report);  // bottlenecks.json
 
+// Whether a node is a matrix product, with or without more behind it.
+bool is_product(const Node& node);
+
 // In what precision a node computes: products in their operands', everything else in f32, whatever
 // the dtype it loads and stores.
 DType compute_dtype(const Graph& graph, const Node& node);

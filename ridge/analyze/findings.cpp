@@ -55,9 +55,7 @@ struct Analysis {
                        100 * report.share(f.seconds_saved));
   }
 
-  bool is_product(NodeId node) const {
-    return std::holds_alternative<MatMul>(graph.nodes()[node].op->variant());
-  }
+  bool is_product(NodeId node) const { return ridge::is_product(graph.nodes()[node]); }
   DType operand_dtype(NodeId node) const {
     return graph.info(graph.nodes()[node].inputs[0]).type.dtype;
   }

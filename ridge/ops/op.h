@@ -11,6 +11,7 @@
 #include "ridge/ops/fill.h"
 #include "ridge/ops/heads.h"
 #include "ridge/ops/layout.h"
+#include "ridge/ops/linear_swiglu.h"
 #include "ridge/ops/matmul.h"
 #include "ridge/ops/optimizer.h"
 #include "ridge/ops/pointwise.h"
@@ -28,9 +29,9 @@ namespace ridge {
 using OpVariant = std::variant<  //
     Accumulate, AdamW, AdamWAll, Add, AddRmsNorm, AddRmsNormGrad, Attention, AttentionGrad, Cast,
     CausalMask, CrossEntropy, CrossEntropyGrad, Embedding, EmbeddingGrad, Fill, GlobalNorm,
-    MaskedSoftmax, MaskedSoftmaxGrad, MatMul, MergeHeads, Mul, Permute, Pointwise, Relu, ReluGrad,
-    Reshape, RmsNorm, RmsNormGrad, Rope, Scale, Silu, SiluGrad, Slice, Softmax, SoftmaxGrad,
-    SplitHeads, SumTo, SwiGlu, SwiGluGrad>;
+    LinearSwiGlu, LinearSwiGluGrad, MaskedSoftmax, MaskedSoftmaxGrad, MatMul, MergeHeads, Mul,
+    Permute, Pointwise, Relu, ReluGrad, Reshape, RmsNorm, RmsNormGrad, Rope, Scale, Silu, SiluGrad,
+    Slice, Softmax, SoftmaxGrad, SplitHeads, SumTo, SwiGlu, SwiGluGrad>;
 
 // A named struct, so that the graph can speak of "an operator" without knowing which there are.
 struct Op : OpVariant {

@@ -38,6 +38,8 @@ std::span<const Pass> passes() {
        Stage::step, "", cross_entropy_in_place},
       {"swiglu-in-place", "the gradient of gate and up takes their place", Stage::step,
        "fuse-gate-up", swiglu_in_place},
+      {"linear-swiglu", "the gate in the products before it, forward and backward, on a GPU",
+       Stage::step, "fuse-gate-up", linear_swiglu},
       {"fuse-optimizer", "one optimizer kernel over all parameters", Stage::step, "",
        fuse_optimizer},
       {"bf16-weights", "weights kept in bf16 too, converted where they are updated", Stage::step,

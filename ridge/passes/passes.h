@@ -64,6 +64,7 @@ std::size_t f32_products(Graph& graph);
 std::size_t pointwise_chains(Graph& graph);
 std::size_t cross_entropy_in_place(Graph& graph);
 std::size_t swiglu_in_place(Graph& graph);
+std::size_t linear_swiglu(Graph& graph);
 std::size_t fuse_optimizer(Graph& graph);
 std::size_t bf16_weights(Graph& graph);
 std::size_t dead_nodes(Graph& graph);

@@ -33,6 +33,7 @@ constexpr std::string_view all_passes[] = {
     "norm-results",
     "gate-results",
     "recompute-light",
+    "linear-swiglu",
     "accumulating-products",
     planned_memory,
     concurrent_kernels,
@@ -93,7 +94,7 @@ Schedule schedule_of(std::string_view version, std::string_view enable, std::str
   const Version& base = version_named(version);
   Schedule schedule{.passes = PassNames(base.passes.begin(), base.passes.end()),
                     .recompute = recompute_named(recompute)};
-  if (on_gpu) schedule.passes.erase("recompute-light");
+  schedule.passes.erase(on_gpu ? "recompute-light" : "linear-swiglu");
   PassNames disabled;
   for (const Pass* pass : passes_in(disable)) disabled.insert(pass->name);
   for (const Pass* pass : passes_in(enable)) {

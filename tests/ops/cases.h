@@ -65,6 +65,15 @@ std::vector<Reals> operand_values(const Sample<T>& sample, Types types) {
   return values;
 }
 
+// That of an operator's result. Gate and up are rounded where they lie, and what is made of them
+// once more.
+template <class T>
+Tolerance tolerance_for(const TensorType& result, Types in) {
+  Tolerance tolerance = tolerance_of(result, in);
+  if (std::same_as<T, LinearSwiGlu>) tolerance.relative *= 2;
+  return tolerance;
+}
+
 // Calls check(sample, operand types) for every sample in every dtype.
 template <class T, class F>
 void for_each_case(const F& check) {

@@ -110,6 +110,20 @@ TEST(LlamaPasses, AddGradientsOfWeightsInTheProducts) {
     }
 }
 
+// As v4 is on a GPU: gates are in the products before them.
+TEST(LlamaPasses, JoinGatesWithProducts) {
+  TrainOptions o;
+  o.version = "v3";
+  Kernels expected = kernels_of_step(default_options("v3"));
+  o.enable_pass = "linear-swiglu";
+  o.resolve();
+  expected.erase("swiglu");
+  expected.erase("swiglu_grad");
+  expected["linear_swiglu"] = expected["linear_swiglu_grad"] = 4;
+  expected["matmul"] -= 8;
+  EXPECT_EQ(kernels_of_step(o), expected);
+}
+
 // Names and types of what a step trains, which each have a gradient and two moments.
 std::map<std::string, std::string> trained(const TrainOptions& options) {
   Graph graph;

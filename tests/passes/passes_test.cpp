@@ -63,7 +63,9 @@ Rewritten run_model(std::uint64_t seed, const PassNames& enabled, Recompute reco
     const auto* gates = std::get_if<SwiGluGrad>(&op);
     const auto* norm = std::get_if<RmsNormGrad>(&op);
     const auto* sum = std::get_if<AddRmsNormGrad>(&op);
-    const bool in_place = (logits && logits->in_place) || (gates && gates->in_place);
+    const auto* products = std::get_if<LinearSwiGluGrad>(&op);
+    const bool in_place = (logits && logits->in_place) || (gates && gates->in_place) ||
+                          (products && products->in_place);
     const bool from_result = (norm && norm->from_result) || (sum && sum->from_result);
     ++rewritten.operators[fmt::format("{}{}{}", name_of(*node.op), in_place ? " in place" : "",
                                       from_result ? " from result" : "")];

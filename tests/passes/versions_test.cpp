@@ -21,6 +21,13 @@ PassNames of_version(std::string_view name) {
   return {passes.begin(), passes.end()};
 }
 
+// A version's passes on the device: each kind leaves one to the other.
+PassNames on_device(std::string_view name, bool on_gpu) {
+  PassNames passes = of_version(name);
+  passes.erase(on_gpu ? "recompute-light" : "linear-swiglu");
+  return passes;
+}
+
 std::string refusal(std::string_view version, std::string_view enable, std::string_view disable,
                     std::string_view recompute = "none") {
   try {
@@ -63,9 +70,11 @@ TEST(Versions, HaveOnlyPassesThatThereAreAndWhatTheyNeed) {
 
 TEST(ScheduleOf, IsTheVersionWithPassesAddedAndTakenAway) {
   for (const Version& version : versions()) {
-    const Schedule schedule = schedule_of(version.name, "", "", "none");
-    EXPECT_EQ(schedule.passes, of_version(version.name));
-    EXPECT_EQ(schedule.recompute, Recompute::none);
+    for (const bool on_gpu : {false, true}) {
+      const Schedule schedule = schedule_of(version.name, "", "", "none", on_gpu);
+      EXPECT_EQ(schedule.passes, on_device(version.name, on_gpu));
+      EXPECT_EQ(schedule.recompute, Recompute::none);
+    }
   }
   EXPECT_EQ(schedule_of("v1", "swiglu,pointwise", "", "none").passes,
             (PassNames{"pointwise", "swiglu"}));
@@ -90,7 +99,7 @@ TEST(ScheduleOf, BringsWhatAPassNeedsAndLeavesOutWhatNeedsIt) {
   EXPECT_FALSE(without.has("fuse-gate-up"));
   EXPECT_FALSE(without.has("swiglu-in-place")) << "needs what needs it";
   EXPECT_FALSE(without.has("gate-results"));
-  EXPECT_EQ(without.passes.size(), of_version("v4").size() - 4);
+  EXPECT_EQ(without.passes.size(), on_device("v4", false).size() - 4);
   EXPECT_TRUE(schedule_of("v4", "", "fuse-gate-up", "none").has("swiglu"));
 }
 

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// The feed-forward's first half: takes (x[m, k], weight[2 I, k]) and gives (packed[m, 2 I],
+// y[m, I]), with packed = x weight^T, gate and up side by side, and y = silu(gate) * up.
+struct LinearSwiGlu {
+  static constexpr std::string_view name = "linear_swiglu";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<LinearSwiGlu>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const LinearSwiGlu&) const = default;
+};
+
+// SwiGluGrad of a product: takes (g[m, k], weight[k, I], packed[m, 2 I]) and gives dpacked[m, 2 I],
+// SwiGluGrad's of dy = g weight and packed; with `in_place` in the memory of packed. With `result`
+// the second output is y[m, I] = silu(gate) * up once more.
+struct LinearSwiGluGrad {
+  static constexpr std::string_view name = "linear_swiglu_grad";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  bool in_place = false;
+  bool result = false;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<LinearSwiGluGrad>> samples();
+  std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const LinearSwiGluGrad&) const = default;
+};
+
+}  // namespace ridge
