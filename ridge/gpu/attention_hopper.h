@@ -18,10 +18,17 @@ inline bool hopper_takes(const AttentionHeads& op, const AttentionLayout& at,
          flash90_supports(flash_shape(op, prepare.in), operands);
 }
 
+using HopperRotary = RotaryPass<BFloat16, BFloat16>;
+
+inline HopperRotary hopper_rotary(const AttentionHeads& op, const FlashShape& shape,
+                                  GpuPrepare& prepare) {
+  return HopperRotary(op, shape.batch, shape.seq, prepare, flash90_turns(shape));
+}
+
 inline KernelPtr hopper_attention(const Attention& op, const AttentionLayout& at,
                                   GpuPrepare& prepare) {
   const FlashShape shape = flash_shape(op, prepare.in);
-  const RotaryPass<BFloat16, BFloat16> turn(op, shape.batch, shape.seq, prepare);
+  const HopperRotary turn = hopper_rotary(op, shape, prepare);
   return make_kernel([=, &gpu = prepare.gpu](const Launch& call) {
     auto operand = [&](const HeadColumns& x) { return call.in<BFloat16>(x.operand); };
     flash90_forward(shape, flash_operands(at, op, gpu, turn, operand, call.workspace),
@@ -33,7 +40,7 @@ inline KernelPtr hopper_attention(const Attention& op, const AttentionLayout& at
 inline KernelPtr hopper_attention_grad(const AttentionGrad& op, const AttentionLayout& at,
                                        std::size_t first, GpuPrepare& prepare) {
   const FlashShape shape = flash_shape(op, prepare.in);
-  const RotaryPass<BFloat16, BFloat16> turn(op, shape.batch, shape.seq, prepare);
+  const HopperRotary turn = hopper_rotary(op, shape, prepare);
   constexpr std::size_t alignment = 256;
   const std::size_t sums =
       reserve(prepare.workspace, flash90_backward_workspace(shape) + alignment);

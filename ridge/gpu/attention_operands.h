@@ -21,7 +21,8 @@ FlashOperands flash_operands(const AttentionLayout& at, const AttentionHeads& op
           .v = operand(at.v) + at.v.offset,
           .q_stride = turned.q.stride,
           .k_stride = turned.k.stride,
-          .v_stride = at.v.stride};
+          .v_stride = at.v.stride,
+          .rotation = turn.turns() ? reinterpret_cast<const float*>(turn.rotations()) : nullptr};
 }
 
 // Their strides.

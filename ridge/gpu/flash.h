@@ -26,11 +26,14 @@ struct FlashOperands {
   const void* k = nullptr;
   const void* v = nullptr;
   std::int64_t q_stride = 0, k_stride = 0, v_stride = 0;
+  // The table [seq, head_dim / 2] of float pairs (cos, sin) by which a rotary embedding turns
+  // columns (2i, 2i + 1) of q and k on their way in; only where flash90_turns().
+  const float* rotation = nullptr;
 };
 
 // Where the backward pass writes (overwrites), laid out like FlashOperands. With a `rotation`, the
-// table [seq, head_dim / 2] of float pairs (cos, sin) by which a rotary embedding turned columns
-// (2i, 2i + 1) of q and k beforehand, dq and dk are those of q and k before it.
+// table by which q and k were turned, beforehand or on their way in, dq and dk are those of q and k
+// before it.
 struct FlashGradients {
   void* dq = nullptr;
   void* dk = nullptr;
@@ -43,6 +46,10 @@ struct FlashGradients {
 // strides of multiples of 8 elements.
 bool flash90_supports(const FlashShape& shape, const FlashOperands& operands);
 bool flash90_supports(const FlashShape& shape, const FlashGradients& gradients);
+
+// Whether the kernels turn q and k themselves, because that costs less than a pass before them:
+// where sequences are so short that no row is turned often.
+bool flash90_turns(const FlashShape& shape);
 
 // y: bf16 [batch, seq, n_heads * head_dim]. lse: float [batch, n_heads, seq], the natural logarithm
 // of the sum over keys of exp(scale q.k). Enqueues; throws DeviceError.

@@ -72,6 +72,23 @@ TEST_F(AttentionOnGpu, HoldsForBf16) {
                DType::bf16, 1.5e-2);
 }
 
+// One tile of queries and keys, whole or not, has kernels of its own on some cards.
+TEST_F(AttentionOnGpu, HoldsForShortSequences) {
+  for (const std::int64_t head_dim : {32, 64})
+    for (const std::int64_t seq : {1, 64, 77, 128})
+      for (const std::int64_t n_kv_heads : {1, 2, 4})
+        for (const bool causal : {true, false}) {
+          SCOPED_TRACE(fmt::format("head_dim {}, seq {}, {} key heads, causal {}", head_dim, seq,
+                                   n_kv_heads, causal));
+          check_both({.n_heads = 4,
+                      .n_kv_heads = n_kv_heads,
+                      .head_dim = head_dim,
+                      .causal = causal,
+                      .rope_theta = seq == 64 ? 0.0f : 100.0f},
+                     3, seq, DType::bf16, 1.5e-2);
+        }
+}
+
 TEST_F(AttentionOnGpu, HoldsForLongSequences) {
   check_both({.n_heads = 2, .n_kv_heads = 1, .head_dim = 64, .rope_theta = 10000.0f}, 1, 1500,
              DType::f32, 2e-5);

@@ -1,5 +1,7 @@
 #include "ridge/gpu/sm90/flash_backward.h"
 
+#include "ridge/gpu/sm90/flash_short.h"
+
 namespace ridge::gpu {
 namespace {
 
@@ -21,6 +23,7 @@ std::size_t rows(const FlashShape& shape) {
 }  // namespace
 
 std::size_t flash90_backward_workspace(const FlashShape& shape) {
+  if (sm90::is_short(shape)) return 0;
   const std::size_t stats = align(rows(shape) * sizeof(float2));
   if (is_separate(shape, false)) return stats;
   return stats + rows(shape) * static_cast<std::size_t>(shape.head_dim) * sizeof(float);
@@ -31,6 +34,7 @@ void flash90_backward(const FlashShape& shape, const FlashOperands& operands, co
                       void* workspace, bool deterministic, Stream stream) {
   auto* const memory = static_cast<std::byte*>(workspace);
   const BackwardCall call{shape, operands, y, lse, dy, gradients, stream};
+  if (sm90::is_short(shape)) return sm90::backward_short(call);
   auto* const stats = reinterpret_cast<float2*>(memory);
   if (is_separate(shape, deterministic)) {
     sm90::backward_queries(call, stats);

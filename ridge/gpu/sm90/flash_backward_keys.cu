@@ -458,7 +458,7 @@ void launch(const BackwardCall& call, const float2* stats, float* dq) {
   constexpr std::size_t bytes = sizeof(KeyShared<Config>);
   const auto kernel = backward_keys_kernel<Config, Causal>;
   allow_shared_memory(kernel, bytes);
-  const int blocks = std::min(multiprocessors(), work.deck.units());
+  const dim3 blocks(static_cast<unsigned>(std::min(multiprocessors(), work.deck.units())));
   launch_early(kernel, blocks, Config::threads, bytes, call.stream, q, k, v, dy, dk, dv, work);
   check(last_error(), "flash attention, backward: dk, dv");
 }

@@ -324,6 +324,7 @@ __global__ void __launch_bounds__(Config::threads, 1)
     ptx::barrier_init_fence();
   }
   __syncthreads();
+  wait_for_previous();
   let_next_begin();
   const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
   if (warpgroup == 0) {
@@ -360,8 +361,8 @@ void launch(const BackwardCall& call, float2* stats) {
   constexpr std::size_t bytes = sizeof(QueryShared<Config>);
   const auto kernel = backward_queries_kernel<Config, Causal>;
   allow_shared_memory(kernel, bytes);
-  const int blocks = std::min(multiprocessors(), work.blocks.deck.units());
-  kernel<<<blocks, Config::threads, bytes, call.stream>>>(maps, work);
+  const dim3 blocks(static_cast<unsigned>(std::min(multiprocessors(), work.blocks.deck.units())));
+  launch_early(kernel, blocks, Config::threads, bytes, call.stream, maps, work);
   check(last_error(), "flash attention, backward: dq");
 }
 

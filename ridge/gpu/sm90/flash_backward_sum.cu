@@ -149,8 +149,8 @@ void finish(const BackwardCall& call, const float* dq) {
   work.rotation = reinterpret_cast<const float2*>(call.gradients.rotation);
   work.out = static_cast<__nv_bfloat16*>(call.gradients.dq);
   work.stride = call.gradients.dq_stride;
-  launch_early(finish_kernel<HeadDim>, static_cast<int>((work.threads + 255) / 256), 256, 0,
-               call.stream, work);
+  launch_early(finish_kernel<HeadDim>, dim3(blocks_for(work.threads, 256)), 256, 0, call.stream,
+               work);
   check(last_error(), "flash attention, backward: dq");
 }
 

@@ -15,7 +15,9 @@
 
 #include "ridge/gpu/flash.h"
 #include "ridge/gpu/runtime.h"
+#include "ridge/gpu/sm90/flash_short.h"
 #include "ridge/gpu/sm90/flash_tile.h"
+#include "ridge/gpu/sm90/launch.h"
 #include "ridge/gpu/sm90/query_blocks.h"
 #include "ridge/gpu/sm90/tensor_map.h"
 
@@ -368,6 +370,8 @@ __global__ void __launch_bounds__(Config::threads, 1)
     ptx::barrier_init_fence();
   }
   __syncthreads();
+  wait_for_previous();
+  let_next_begin();
   const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
   if (warpgroup == 0) {
     ptx::fewer_registers<Config::producer_registers>();
@@ -395,8 +399,8 @@ void forward(const FlashShape& shape, const FlashOperands& operands, void* y, fl
   constexpr std::size_t bytes = sizeof(ForwardShared<Config>);
   const auto kernel = forward_kernel<Config, Causal>;
   allow_shared_memory(kernel, bytes);
-  const int blocks = std::min(multiprocessors(), work.blocks.deck.units());
-  kernel<<<blocks, Config::threads, bytes, stream>>>(q, k, v, out, work);
+  const dim3 blocks(static_cast<unsigned>(std::min(multiprocessors(), work.blocks.deck.units())));
+  launch_early(kernel, blocks, Config::threads, bytes, stream, q, k, v, out, work);
   check(last_error(), "flash attention, forward");
 }
 
@@ -417,6 +421,7 @@ namespace ridge::gpu {
 void flash90_forward(const FlashShape& shape, const FlashOperands& operands, void* y, float* lse,
                      Stream stream) {
   using namespace sm90;
+  if (is_short(shape)) return forward_short(shape, operands, y, lse, stream);
   // Longer sequences gain more from a third warpgroup than they lose to the coarser tiles.
   const bool is_long = shape.seq > 1024;
   if (shape.head_dim == 128)

@@ -1,6 +1,7 @@
 #include <initializer_list>
 
 #include "ridge/gpu/flash.h"
+#include "ridge/gpu/sm90/flash_short.h"
 
 namespace ridge::gpu {
 namespace {
@@ -32,5 +33,7 @@ bool flash90_supports(const FlashShape& shape, const FlashGradients& gradients) 
   return is_built(shape) && is_aligned({gradients.dq, gradients.dk, gradients.dv}) &&
          is_aligned({gradients.dq_stride, gradients.dk_stride, gradients.dv_stride});
 }
+
+bool flash90_turns(const FlashShape& shape) { return sm90::is_short(shape); }
 
 }  // namespace ridge::gpu

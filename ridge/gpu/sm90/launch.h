@@ -6,19 +6,18 @@ namespace ridge::gpu::sm90 {
 
 // Launches a kernel that may begin while the one before it in the stream still runs: it must call
 // wait_for_previous() before it touches what that one writes, and may use until then only what was
-// there before that one began. Blocks come in clusters of `cluster`. The caller checks
-// last_error().
+// there before that one began. `cluster` neighbouring blocks run side by side and may read each
+// other's shared memory. The caller checks last_error().
 template <class... Parameters, class... Arguments>
-void launch_early_clusters(int cluster, void (*kernel)(Parameters...), int blocks, int threads,
-                           std::size_t shared_bytes, cudaStream_t stream,
-                           const Arguments&... arguments) {
-  cudaLaunchAttribute attributes[2]{};
+void launch_early(void (*kernel)(Parameters...), dim3 blocks, unsigned cluster, int threads,
+                  std::size_t shared_bytes, cudaStream_t stream, const Arguments&... arguments) {
+  cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+  attributes[1].val.clusterDim = {cluster, 1, 1};
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.gridDim = blocks;
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
@@ -28,9 +27,9 @@ void launch_early_clusters(int cluster, void (*kernel)(Parameters...), int block
 }
 
 template <class... Parameters, class... Arguments>
-void launch_early(void (*kernel)(Parameters...), int blocks, int threads, std::size_t shared_bytes,
+void launch_early(void (*kernel)(Parameters...), dim3 blocks, int threads, std::size_t shared_bytes,
                   cudaStream_t stream, const Arguments&... arguments) {
-  launch_early_clusters(1, kernel, blocks, threads, shared_bytes, stream, arguments...);
+  launch_early(kernel, blocks, 1, threads, shared_bytes, stream, arguments...);
 }
 
 // In a kernel launched early: returns when all that the kernel before wrote can be read.

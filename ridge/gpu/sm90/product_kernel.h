@@ -250,8 +250,8 @@ void launch_product(const CUtensorMap& a, const CUtensorMap& b,
   const auto kernel = product_kernel<Config, Layout, Epilogue>;
   allow_shared_memory(kernel, bytes);
   const int clusters = std::min(multiprocessors / cluster_blocks, order.units());
-  launch_early_clusters(cluster_blocks, kernel, clusters * cluster_blocks, product_threads, bytes,
-                        stream, a, b, out, order);
+  launch_early(kernel, dim3(static_cast<unsigned>(clusters * cluster_blocks)), cluster_blocks,
+               product_threads, bytes, stream, a, b, out, order);
   check(last_error(), "a product");
 }
 

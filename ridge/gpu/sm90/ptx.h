@@ -107,6 +107,29 @@ __device__ inline void named_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+// A cluster's blocks: what they wrote to shared memory before it, all of them can read after it.
+__device__ inline void cluster_sync() {
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
+}
+
+// A float of the shared memory of the cluster's block `rank`, where this block's is at `address`.
+__device__ inline float load_of_block(std::uint32_t address, int rank) {
+  float x = 0;
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %1, %2;\n"
+      "ld.shared::cluster.f32 %0, [remote];\n"
+      "}\n"
+      : "=f"(x)
+      : "r"(address), "r"(rank)
+      : "memory");
+  return x;
+}
+
 template <int Registers>
 __device__ inline void more_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
@@ -279,6 +302,12 @@ __device__ inline uint4 load_chunk(std::uint32_t address) {
                : "r"(address)
                : "memory");
   return x;
+}
+
+__device__ inline void store_chunk(std::uint32_t address, uint4 x) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(x.x), "r"(x.y),
+               "r"(x.z), "r"(x.w)
+               : "memory");
 }
 
 // The products of two pairs of bf16, summed.
