@@ -82,10 +82,10 @@ template <class T>
 KernelPtr forward(GpuPrepare& prepare) {
   const std::int64_t columns = prepare.in[0].shape[-1], rows = prepare.in[0].shape.rows();
   prepare.workspace = static_cast<std::size_t>(rows) * sizeof(double);
-  return make_kernel([&gpu = prepare.gpu, rows, columns](const Launch& call) {
+  const auto each = [&gpu = prepare.gpu, rows, columns](const Launch& call) {
     const T* logits = call.in<T>(0);
     const auto* targets = call.in<std::int32_t>(1);
-    float *loss = call.out<float>(0), *lse = call.out<float>(1);
+    float* lse = call.out<float>(1);
     auto* losses = static_cast<double*>(call.workspace);
     constexpr int wide = elements_per_access<T>;
     dispatch_packed<wide>(rows_are_packable<wide>(columns, logits), [&]<int N>() {
@@ -95,8 +95,12 @@ KernelPtr forward(GpuPrepare& prepare) {
                columns, logits, targets, lse, losses);
       });
     });
-    launch(gpu, mean_kernel, dim3(1), dim3(mean_threads), 0, rows, losses, loss);
-  });
+  };
+  const auto mean = [&gpu = prepare.gpu, rows](const Launch& call) {
+    launch(gpu, mean_kernel, dim3(1), dim3(mean_threads), 0, rows,
+           static_cast<const double*>(call.workspace), call.out<float>(0));
+  };
+  return make_kernel(each, mean, 0);  // the gradient needs lse alone
 }
 
 template <class T>

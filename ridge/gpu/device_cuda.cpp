@@ -8,6 +8,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ridge/base/error.h"
@@ -112,6 +113,15 @@ class CheckedKernel final : public Kernel {
     kernel_->launch(call);
     check(cudaPeekAtLastError(), "a launch");
   }
+  void launch_first(const Launch& call) const override {
+    kernel_->launch_first(call);
+    check(cudaPeekAtLastError(), "a launch");
+  }
+  void launch_rest(const Launch& call) const override {
+    kernel_->launch_rest(call);
+    check(cudaPeekAtLastError(), "a launch");
+  }
+  std::span<const std::size_t> late_outputs() const override { return kernel_->late_outputs(); }
 
  private:
   KernelPtr kernel_;
@@ -122,7 +132,12 @@ class GpuDevice final : public Device {
   explicit GpuDevice(const GpuOptions& options) : index_(options.index) {
     check(cudaSetDevice(options.index), "choosing the GPU");
     check(cudaGetDeviceProperties(&properties_, options.index), "asking for the GPU's properties");
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
+    int lowest = 0, highest = 0;
+    check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "asking for priorities");
+    check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest),
+          "creating a stream");
+    check(cudaStreamCreateWithPriority(&background_, cudaStreamNonBlocking, lowest),
+          "creating a stream");
     context_ = {.stream = stream_,
                 .multiprocessors = properties_.multiProcessorCount,
                 .compute_capability = properties_.major * 10 + properties_.minor,
@@ -139,6 +154,7 @@ class GpuDevice final : public Device {
     for (const cudaEvent_t mark : marks_)
       if (mark) cudaEventDestroy(mark);
     uploads_.reset();
+    cudaStreamDestroy(background_);
     cudaStreamDestroy(stream_);
   }
 
@@ -207,7 +223,7 @@ class GpuDevice final : public Device {
     if (!marks_[slot]) check(cudaEventCreate(&marks_[slot]), "creating an event");
     // Inside a capture: a node that records the event at every replay.
     const unsigned flags = capturing_ ? cudaEventRecordExternal : cudaEventRecordDefault;
-    check(cudaEventRecordWithFlags(marks_[slot], stream_, flags), "recording an event");
+    check(cudaEventRecordWithFlags(marks_[slot], context_.stream, flags), "recording an event");
   }
   void wait(std::size_t slot) override {
     check(cudaEventSynchronize(marks_.at(slot)), "waiting for the GPU");
@@ -245,7 +261,9 @@ class GpuDevice final : public Device {
       // What follows the work before it alone is captured with it: only within a capture does the
       // runtime know which kernels may be launched early.
       std::size_t end = begin + 1;
-      while (end < works.size() && works[end].after == std::vector{end - 1}) ++end;
+      while (end < works.size() && works[end].after == std::vector{end - 1} &&
+             works[end].background == works[begin].background)
+        ++end;
       Nodes after;
       for (const std::size_t j : works[begin].after)
         after.insert(after.end(), last[j].begin(), last[j].end());
@@ -271,9 +289,12 @@ class GpuDevice final : public Device {
   // which of its nodes no other follows; those of the work before it if it enqueues nothing.
   void capture_into(cudaGraph_t graph, const Nodes& after, std::span<const DeviceWork> works,
                     std::span<Nodes> last) {
-    check(cudaStreamBeginCaptureToGraph(stream_, graph, after.data(), nullptr, after.size(),
+    // Kernels keep the priority of the stream that they are captured from.
+    const cudaStream_t stream = works.front().background ? background_ : stream_;
+    check(cudaStreamBeginCaptureToGraph(stream, graph, after.data(), nullptr, after.size(),
                                         cudaStreamCaptureModeThreadLocal),
           "capturing a step");
+    context_.stream = stream;
     capturing_ = true;
     try {
       for (std::size_t i = 0; i < works.size(); ++i) {
@@ -281,12 +302,15 @@ class GpuDevice final : public Device {
         last[i] = frontier();
       }
     } catch (...) {
-      capturing_ = false;
-      cudaStreamEndCapture(stream_, &graph);
+      end_capture(graph);
       throw;
     }
+    check(end_capture(graph), "capturing a step");
+  }
+
+  cudaError_t end_capture(cudaGraph_t graph) {
     capturing_ = false;
-    check(cudaStreamEndCapture(stream_, &graph), "capturing a step");
+    return cudaStreamEndCapture(std::exchange(context_.stream, stream_), &graph);
   }
 
   // The nodes that the next one enqueued will follow. That some of them would let it begin early
@@ -296,7 +320,8 @@ class GpuDevice final : public Device {
     const cudaGraphNode_t* nodes = nullptr;
     const cudaGraphEdgeData* edges = nullptr;
     std::size_t count = 0;
-    check(cudaStreamGetCaptureInfo(stream_, &status, nullptr, nullptr, &nodes, &edges, &count),
+    check(cudaStreamGetCaptureInfo(context_.stream, &status, nullptr, nullptr, &nodes, &edges,
+                                   &count),
           "capturing a step");
     return {nodes, nodes + count};
   }
@@ -304,6 +329,7 @@ class GpuDevice final : public Device {
   int index_;
   cudaDeviceProp properties_{};
   cudaStream_t stream_ = nullptr;
+  cudaStream_t background_ = nullptr;  // only captured from
   gpu::Context context_;
   std::unique_ptr<UploadRing> uploads_;
   std::vector<cudaEvent_t> marks_;

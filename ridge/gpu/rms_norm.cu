@@ -240,9 +240,9 @@ __global__ void __launch_bounds__(1024)
   }
 }
 
-constexpr int sum_columns = 32, sum_parts = 32;
+constexpr int sum_columns = 8, sum_parts = 32;
 
-// dweight[c] = sum_b partial[b, c]: a block sums 32 columns, each by 32 threads whose sums are then
+// dweight[c] = sum_b partial[b, c]: a block sums 8 columns, each by 32 threads whose sums are then
 // added in order.
 __global__ void __launch_bounds__(sum_columns* sum_parts)
     sum_partials_kernel(std::int64_t columns, int blocks, const float* partial, float* dweight) {
@@ -250,65 +250,73 @@ __global__ void __launch_bounds__(sum_columns* sum_parts)
   __shared__ float sums[sum_parts][sum_columns];
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * sum_columns + threadIdx.x;
   float sum = 0.0f;
-  if (c < columns)
+  if (c < columns) {
+#pragma unroll 8
     for (int b = static_cast<int>(threadIdx.y); b < blocks; b += sum_parts)
       sum += partial[b * columns + c];
+  }
   sums[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y > 0 || c >= columns) return;
+#pragma unroll 8
   for (int p = 1; p < sum_parts; ++p) sum += sums[p][threadIdx.x];
   dweight[c] = sum;
 }
 
-// The blocks that a gradient runs in, each with its row of partial sums.
+// Who takes a row of a gradient, and the blocks that it runs in, each with its row of partial sums.
 struct GradLaunch {
+  enum class Row { of_warp, of_block, of_long_block, in_memory } row;
   int blocks, threads, shared_bytes;
 };
 
-GradLaunch warps_for(const Context& gpu, std::int64_t rows, std::int64_t columns) {
-  const std::int64_t blocks =
-      std::min<std::int64_t>(blocks_for(rows, grad_warps), std::int64_t{2} * gpu.multiprocessors);
-  return {static_cast<int>(blocks), grad_warps * warp_width,
-          static_cast<int>(grad_warps * columns * static_cast<std::int64_t>(sizeof(float)))};
-}
-
-// Blocks that are teams, each thread of which holds k packs.
-GradLaunch teams_for(const Context& gpu, std::int64_t rows, std::int64_t packs, int k) {
+// For rows read in packs of N.
+GradLaunch grad_launch(const Context& gpu, std::int64_t rows, std::int64_t columns, int N) {
+  const std::int64_t packs = (columns + N - 1) / N;
+  if (packs <= 2 * warp_width) {
+    const std::int64_t blocks =
+        std::min<std::int64_t>(blocks_for(rows, grad_warps), std::int64_t{2} * gpu.multiprocessors);
+    return {GradLaunch::Row::of_warp, static_cast<int>(blocks), grad_warps * warp_width,
+            static_cast<int>(grad_warps * columns * static_cast<std::int64_t>(sizeof(float)))};
+  }
+  if (packs > 4 * max_grad_threads)
+    return {GradLaunch::Row::in_memory,
+            static_cast<int>(std::min<std::int64_t>(rows, gpu.multiprocessors)), 1024, 0};
+  const bool is_long = packs > max_grad_threads;
+  const int k = is_long ? 4 : 1;  // packs of a thread
   const std::int64_t threads = ((packs + k - 1) / k + warp_width - 1) / warp_width * warp_width;
   const std::int64_t resident = 1024 / threads * gpu.multiprocessors;
-  return {static_cast<int>(std::min(rows, resident)), static_cast<int>(threads), 0};
+  return {is_long ? GradLaunch::Row::of_long_block : GradLaunch::Row::of_block,
+          static_cast<int>(std::min(rows, resident)), static_cast<int>(threads), 0};
 }
 
 template <class X, class Dy, class Dx, bool from_result>
+bool is_packable(const GradOperands<X, Dy, Dx, from_result>& o, std::int64_t columns,
+                 const float* partial) {
+  return rows_are_packable<wide>(columns, o.dsum, o.dy, o.x, o.weight, o.dx, o.rounded, partial);
+}
+
+// dx, and the blocks' parts of dweight.
+template <class X, class Dy, class Dx, bool from_result>
 void run_backward(const Context& gpu, std::int64_t rows, std::int64_t columns,
-                  const GradOperands<X, Dy, Dx, from_result>& o, float* partial, float* dweight) {
-  auto run = [&](auto kernel, GradLaunch grid, auto kernel_columns) {
-    // One block's sums are the result.
-    float* const sums = grid.blocks == 1 ? dweight : partial;
-    launch(gpu, kernel, dim3(static_cast<unsigned>(grid.blocks)),
-           dim3(static_cast<unsigned>(grid.threads)), static_cast<std::size_t>(grid.shared_bytes),
-           rows, kernel_columns, o, sums);
-    if (grid.blocks > 1)
-      launch(gpu, sum_partials_kernel, dim3(blocks_for(columns, sum_columns)),
-             dim3(sum_columns, sum_parts), 0, columns, grid.blocks, partial, dweight);
-  };
-  const bool packed = rows_are_packable<wide>(columns, o.dsum, o.dy, o.x, o.weight, o.dx, o.rounded,
-                                              partial, dweight);
-  dispatch_packed<wide>(packed, [&]<int N>() {
-    const std::int64_t packs = (columns + N - 1) / N;
+                  const GradOperands<X, Dy, Dx, from_result>& o, float* partial) {
+  dispatch_packed<wide>(is_packable(o, columns, partial), [&]<int N>() {
+    const GradLaunch grid = grad_launch(gpu, rows, columns, N);
+    const auto run = [&](auto kernel, auto kernel_columns) {
+      launch(gpu, kernel, dim3(static_cast<unsigned>(grid.blocks)),
+             dim3(static_cast<unsigned>(grid.threads)), static_cast<std::size_t>(grid.shared_bytes),
+             rows, kernel_columns, o, partial);
+    };
     const int held = static_cast<int>(columns);  // where a team holds a row
-    if (packs <= 2 * warp_width)
-      run(rms_norm_grad_kernel<WarpTeam, N, 2, X, Dy, Dx, from_result>,
-          warps_for(gpu, rows, columns), held);
-    else if (packs <= max_grad_threads)
-      run(rms_norm_grad_kernel<BlockTeam, N, 1, X, Dy, Dx, from_result>,
-          teams_for(gpu, rows, packs, 1), held);
-    else if (packs <= 4 * max_grad_threads)
-      run(rms_norm_grad_kernel<BlockTeam, N, 4, X, Dy, Dx, from_result>,
-          teams_for(gpu, rows, packs, 4), held);
-    else
-      run(rms_norm_grad_of_long_rows<X, Dy, Dx, from_result>,
-          {static_cast<int>(std::min<std::int64_t>(rows, gpu.multiprocessors)), 1024, 0}, columns);
+    switch (grid.row) {
+      case GradLaunch::Row::of_warp:
+        return run(rms_norm_grad_kernel<WarpTeam, N, 2, X, Dy, Dx, from_result>, held);
+      case GradLaunch::Row::of_block:
+        return run(rms_norm_grad_kernel<BlockTeam, N, 1, X, Dy, Dx, from_result>, held);
+      case GradLaunch::Row::of_long_block:
+        return run(rms_norm_grad_kernel<BlockTeam, N, 4, X, Dy, Dx, from_result>, held);
+      case GradLaunch::Row::in_memory:
+        return run(rms_norm_grad_of_long_rows<X, Dy, Dx, from_result>, columns);
+    }
   });
 }
 
@@ -352,17 +360,27 @@ KernelPtr backward(GpuPrepare& prepare) {
       static_cast<std::size_t>(
           std::min<std::int64_t>(rows, std::int64_t{16} * prepare.gpu.multiprocessors) * columns) *
       sizeof(float);
-  return make_kernel([&gpu = prepare.gpu, rows, columns, first, round](const Launch& call) {
-    const GradOperands<X, Dy, Dx, from_result> o{
-        .dsum = first == 1 ? call.in<float>(0) : nullptr,
-        .dy = call.in<Dy>(first),
-        .x = call.in<X>(first + 1),
-        .weight = call.in<float>(first + 2),
-        .rstd = call.in<float>(first + 3),
-        .dx = call.out<Dx>(0),
-        .rounded = round ? call.out<BFloat16>(2) : nullptr};
-    run_backward(gpu, rows, columns, o, static_cast<float*>(call.workspace), call.out<float>(1));
-  });
+  const auto operands = [first, round](const Launch& call) {
+    return GradOperands<X, Dy, Dx, from_result>{.dsum = first == 1 ? call.in<float>(0) : nullptr,
+                                                .dy = call.in<Dy>(first),
+                                                .x = call.in<X>(first + 1),
+                                                .weight = call.in<float>(first + 2),
+                                                .rstd = call.in<float>(first + 3),
+                                                .dx = call.out<Dx>(0),
+                                                .rounded = round ? call.out<BFloat16>(2) : nullptr};
+  };
+  const auto rest = [&gpu = prepare.gpu, rows, columns, operands](const Launch& call) {
+    const auto* partial = static_cast<const float*>(call.workspace);
+    const int N = is_packable(operands(call), columns, partial) ? wide : 1;
+    launch(gpu, sum_partials_kernel, dim3(blocks_for(columns, sum_columns)),
+           dim3(sum_columns, sum_parts), 0, columns, grad_launch(gpu, rows, columns, N).blocks,
+           partial, call.out<float>(1));
+  };
+  return make_kernel(
+      [&gpu = prepare.gpu, rows, columns, operands](const Launch& call) {
+        run_backward(gpu, rows, columns, operands(call), static_cast<float*>(call.workspace));
+      },
+      rest, 1);
 }
 
 // f.template operator()<X, Dy, Dx, from_result>() for the gradient whose operand x, or y, is number

@@ -31,6 +31,13 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual void launch(const Launch& call) const = 0;
+
+  // The same in two parts, where some outputs are needed soon and others late: launch_first() gives
+  // all but the late_outputs(), and launch_rest() gives these, from what the first part left in the
+  // workspace alone. Work that needs none of them may run between the two.
+  virtual void launch_first(const Launch& call) const { launch(call); }
+  virtual void launch_rest(const Launch&) const {}
+  virtual std::span<const std::size_t> late_outputs() const { return {}; }
 };
 
 using KernelPtr = std::unique_ptr<Kernel>;
@@ -47,6 +54,29 @@ KernelPtr make_kernel(F function) {
     F function_;
   };
   return std::make_unique<FunctionKernel>(std::move(function));
+}
+
+// A kernel in two parts, from a callable for each.
+template <class First, class Rest>
+KernelPtr make_kernel(First first, Rest rest, std::size_t late_output) {
+  class TwoPartKernel final : public Kernel {
+   public:
+    TwoPartKernel(First f, Rest r, std::size_t late)
+        : first_(std::move(f)), rest_(std::move(r)), late_(late) {}
+    void launch(const Launch& call) const override {
+      first_(call);
+      rest_(call);
+    }
+    void launch_first(const Launch& call) const override { first_(call); }
+    void launch_rest(const Launch& call) const override { rest_(call); }
+    std::span<const std::size_t> late_outputs() const override { return {&late_, 1}; }
+
+   private:
+    First first_;
+    Rest rest_;
+    std::size_t late_;
+  };
+  return std::make_unique<TwoPartKernel>(std::move(first), std::move(rest), late_output);
 }
 
 }  // namespace ridge

@@ -27,6 +27,7 @@ struct PreparedKernel {
 struct DeviceWork {
   std::function<void()> enqueue;
   std::vector<std::size_t> after;
+  bool background = false;  // others go before it where both could begin
 };
 
 // Where kernels run and tensors live. Work is enqueued in order; synchronize() waits for all

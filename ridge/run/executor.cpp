@@ -10,6 +10,7 @@
 #include "ridge/base/units.h"
 #include "ridge/cpu/device.h"
 #include "ridge/graph/op_rules.h"
+#include "ridge/ops/op.h"
 
 namespace ridge {
 namespace {
@@ -20,6 +21,20 @@ constexpr Phase phases[] = {Phase::forward, Phase::backward, Phase::optimizer};
 // other. The bounds are what takes an H100 some 10 us at 790 TFLOP/s, or 8 us at 3 TB/s.
 bool fills_the_device(const Cost& cost) {
   return cost.flops > 8'000'000'000 || cost.bytes_read + cost.bytes_written > 24'000'000;
+}
+
+std::vector<DeviceWork> in_critical_order(std::vector<DeviceWork> works) {
+  Precedence after;
+  for (const DeviceWork& work : works) after.push_back(work.after);
+  const std::vector<std::size_t> order = critical_first(after);
+  std::vector<std::size_t> place(works.size());
+  for (std::size_t k = 0; k < order.size(); ++k) place[order[k]] = k;
+  std::vector<DeviceWork> ordered;
+  for (const std::size_t i : order) {
+    for (std::size_t& before : works[i].after) before = place[before];
+    ordered.push_back(std::move(works[i]));
+  }
+  return ordered;
 }
 
 // Does something for a node; what the device throws then says for which.
@@ -326,63 +341,108 @@ void Executor::replay(Phase phase) {
     on_behalf_of(graph_, n, [&step = steps_[n]] { step.kernel->launch(step.call()); });
 }
 
-std::vector<Access> Executor::accesses_of(NodeId n) const {
-  const Node& node = graph_.nodes()[n];
-  const Step& step = steps_[n];
+std::vector<Access> Executor::accesses_of(const Piece& piece) const {
+  const Node& node = graph_.nodes()[piece.node];
+  const Step& step = steps_[piece.node];
   std::vector<Access> accesses;
   const auto add = [&](const void* memory, std::size_t bytes, bool writes) {
     const auto begin = reinterpret_cast<std::size_t>(memory);
     if (bytes > 0) accesses.push_back({begin, begin + bytes, writes});
   };
+  const auto late = step.kernel->late_outputs();
+  for (std::size_t o = 0; o < node.outputs.size(); ++o) {
+    const bool is_late = std::ranges::find(late, o) != late.end();
+    if (piece.part == Piece::Part::whole || is_late == (piece.part == Piece::Part::rest))
+      add(step.outputs[o], graph_.info(node.outputs[o]).type.bytes(), true);
+  }
+  add(step.scratch, step.workspace, piece.part != Piece::Part::rest);
+  if (piece.part == Piece::Part::rest) return accesses;
   for (std::size_t i = 0; i < node.inputs.size(); ++i)
     add(step.inputs[i], graph_.info(node.inputs[i]).type.bytes(), false);
-  for (std::size_t o = 0; o < node.outputs.size(); ++o)
-    add(step.outputs[o], graph_.info(node.outputs[o]).type.bytes(), true);
-  add(step.scratch, step.workspace, true);
   // The device is as good as memory that only one of them may have: address 0 stands for it.
   if (fills_the_device(cost(graph_, node))) accesses.push_back({0, 1, true});
   return accesses;
 }
 
+// Where work may overlap, kernels in two parts are two pieces: so nothing waits for the second that
+// can do without.
+std::vector<Executor::Piece> Executor::pieces_of(Phase phase, std::size_t first_place) const {
+  std::vector<Piece> pieces;
+  auto place = static_cast<std::uint32_t>(first_place);
+  for (const NodeId n : replays_[static_cast<std::size_t>(phase)].launches) {
+    if (concurrent_ && !steps_[n].kernel->late_outputs().empty()) {
+      pieces.push_back({n, Piece::Part::first, place});
+      pieces.push_back({n, Piece::Part::rest, place});
+    } else {
+      pieces.push_back({n, Piece::Part::whole, place});
+    }
+    ++place;
+  }
+  return pieces;
+}
+
+Footprint Executor::footprint_of(const Piece& piece) const {
+  const Node& node = graph_.nodes()[piece.node];
+  if (piece.part == Piece::Part::rest) return Footprint::some;
+  if (fills_the_device(cost(graph_, node))) return Footprint::all;
+  // Its blocks are no more than there are heads in the batch, and take long.
+  return std::holds_alternative<AttentionGrad>(node.op->variant()) ? Footprint::few
+                                                                   : Footprint::some;
+}
+
 // Marks come after all work of their phase; the work of the next phase need not wait for them.
 std::vector<DeviceWork> Executor::works_of(std::span<const Phase> phases,
                                            std::optional<std::size_t> first_mark) const {
-  std::vector<NodeId> nodes;
-  std::vector<std::size_t> ends;  // of the phases, in nodes
+  std::vector<Piece> pieces;
+  std::vector<std::size_t> ends;  // of the phases, in pieces
+  std::size_t nodes = 0;
   for (const Phase phase : phases) {
-    const auto& launches = replays_[static_cast<std::size_t>(phase)].launches;
-    nodes.insert(nodes.end(), launches.begin(), launches.end());
-    ends.push_back(nodes.size());
+    const std::vector<Piece> more = pieces_of(phase, nodes);
+    pieces.insert(pieces.end(), more.begin(), more.end());
+    ends.push_back(pieces.size());
+    nodes += replays_[static_cast<std::size_t>(phase)].launches.size();
   }
-  std::vector<std::vector<Access>> accesses;
-  if (concurrent_)
-    for (const NodeId n : nodes) accesses.push_back(accesses_of(n));
-  std::vector<std::vector<std::size_t>> after = order_of(accesses);
-  if (!concurrent_)
-    for (std::size_t i = 0; i < nodes.size(); ++i)
+  Precedence after;
+  std::vector<bool> background(pieces.size(), false);
+  if (concurrent_) {
+    std::vector<std::vector<Access>> accesses;
+    std::vector<Footprint> footprints;
+    for (const Piece& piece : pieces) {
+      accesses.push_back(accesses_of(piece));
+      footprints.push_back(footprint_of(piece));
+    }
+    after = order_of(accesses);
+    background = defer_background(after, footprints);
+  } else {
+    for (std::size_t i = 0; i < pieces.size(); ++i)
       after.push_back(i == 0 ? std::vector<std::size_t>{} : std::vector{i - 1});
+  }
 
   std::vector<DeviceWork> works;
   if (first_mark) works.push_back({.enqueue = [this, m = *first_mark] { device_.mark(m); }});
-  std::vector<std::size_t> work_of(nodes.size());
-  std::size_t i = 0;
-  for (std::size_t p = 0; p < phases.size(); ++p) {
-    std::set<std::size_t> last;  // of this phase and the mark before it: what its mark comes after
-    if (first_mark) last.insert(works.size() - 1);
-    for (; i < ends[p]; ++i) {
-      DeviceWork work{.enqueue = [this, n = nodes[i], i] { launch_for_capture(n, i); }};
-      for (const std::size_t j : after[i]) work.after.push_back(work_of[j]);
-      if (work.after.empty() && first_mark) work.after.push_back(0);
-      for (const std::size_t before : work.after) last.erase(before);
-      work_of[i] = works.size();
-      last.insert(works.size());
-      works.push_back(std::move(work));
-    }
-    if (first_mark)
+  const std::size_t first_work = works.size();
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    DeviceWork work{.enqueue = [this, piece = pieces[i]] { launch_for_capture(piece); },
+                    .background = background[i]};
+    for (const std::size_t j : after[i]) work.after.push_back(first_work + j);
+    if (work.after.empty() && first_mark) work.after.push_back(0);
+    works.push_back(std::move(work));
+  }
+  if (first_mark) {
+    std::size_t begin = 0, mark_before = 0;
+    for (std::size_t p = 0; p < phases.size(); ++p) {
+      // The mark before, and all of this phase that nothing else in it follows.
+      std::set<std::size_t> last{mark_before};
+      for (std::size_t i = begin; i < ends[p]; ++i) last.insert(first_work + i);
+      for (std::size_t i = begin; i < ends[p]; ++i)
+        for (const std::size_t j : after[i]) last.erase(first_work + j);
+      mark_before = works.size();
       works.push_back({.enqueue = [this, m = *first_mark + p + 1] { device_.mark(m); },
                        .after = {last.begin(), last.end()}});
+      begin = ends[p];
+    }
   }
-  return works;
+  return concurrent_ ? in_critical_order(std::move(works)) : works;
 }
 
 void Executor::count(const Replay& replay) {
@@ -415,10 +475,19 @@ const Kernel* Executor::captured(std::span<const Phase> of, std::optional<std::s
 
 // A tracer is told whose the launch is. The number of the run is the place among the nodes that
 // tell_replay() will name.
-void Executor::launch_for_capture(NodeId n, std::size_t place) const {
+void Executor::launch_for_capture(const Piece& piece) const {
   Tracer* const tracer = traced_capture_ ? device_.tracer() : nullptr;
-  if (tracer) tracer->enter(n, static_cast<std::uint32_t>(place));
-  on_behalf_of(graph_, n, [&step = steps_[n]] { step.kernel->launch(step.call()); });
+  if (tracer) tracer->enter(piece.node, piece.place);
+  on_behalf_of(graph_, piece.node, [&piece, &step = steps_[piece.node]] {
+    switch (piece.part) {
+      case Piece::Part::whole:
+        return step.kernel->launch(step.call());
+      case Piece::Part::first:
+        return step.kernel->launch_first(step.call());
+      case Piece::Part::rest:
+        return step.kernel->launch_rest(step.call());
+    }
+  });
   if (tracer) tracer->leave();
 }
 

@@ -13,6 +13,7 @@
 #include "ridge/ops/kernel.h"
 #include "ridge/plan/arena.h"
 #include "ridge/plan/hazards.h"
+#include "ridge/plan/launch_order.h"
 #include "ridge/plan/lifetimes.h"
 #include "ridge/plan/memory.h"
 #include "ridge/run/allocator.h"
@@ -121,13 +122,23 @@ class Executor {
   // The launches of some phases, marked if asked for, as one launch.
   void launch_at_once(std::span<const Phase> phases, std::optional<std::size_t> first_mark);
   const Kernel* captured(std::span<const Phase> of, std::optional<std::size_t> first_mark);
-  void launch_for_capture(NodeId node, std::size_t place) const;
+  // A node's launch in a captured run, or one part of it.
+  struct Piece {
+    enum class Part : std::uint8_t { whole, first, rest };
+    NodeId node = no_node;
+    Part part = Part::whole;
+    std::uint32_t place = 0;  // of the node among those that tell_replay() will name
+  };
+  void launch_for_capture(const Piece& piece) const;
   void launch_captured(const Kernel& kernel);
   void tell_replay(Phase phase);
   bool wants_nodes() const;  // an observer does
   std::vector<DeviceWork> works_of(std::span<const Phase> phases,
                                    std::optional<std::size_t> first_mark) const;
-  std::vector<Access> accesses_of(NodeId node) const;
+  // Those of a phase whose first node has this place.
+  std::vector<Piece> pieces_of(Phase phase, std::size_t first_place) const;
+  std::vector<Access> accesses_of(const Piece& piece) const;
+  Footprint footprint_of(const Piece& piece) const;
 
   void write_copies(ValueId written, std::span<const std::byte> data);
   void run_nodes(Phase phase);
