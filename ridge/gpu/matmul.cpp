@@ -16,6 +16,8 @@ namespace ridge {
 namespace {
 
 constexpr std::size_t most_candidates = 12;
+// The floating-point operations of a product that leaves room for others on any card.
+constexpr std::int64_t most_beside = 8'000'000'000;
 
 bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
@@ -27,15 +29,24 @@ gpu::ProductPtr tuned_product(const gpu::Context& gpu, const gpu::ProductShape& 
   std::size_t workspace = 0;
   for (const auto& way : ways) workspace = std::max(workspace, way->workspace());
   std::optional<gpu::Trial> trial;  // made if there is anything to time
-  const std::string key = fmt::format("{} product {}", gpu.blas->version(), to_string(shape));
+  // The gradient of a weight runs beside what the next gradients wait for: it should take little of
+  // the card rather than little time. Such is the only use of this form.
+  const auto runs = shape.trans_a && 2 * shape.batch * shape.m * shape.n * shape.k < most_beside
+                        ? gpu::Trial::Runs::at_once
+                        : gpu::Trial::Runs::in_turn;
+  const std::string key = fmt::format("{} product {}{}", gpu.blas->version(), to_string(shape),
+                                      runs == gpu::Trial::Runs::at_once ? " beside others" : "");
   const std::size_t choice = tuner.choose(key, ways.size(), [&](std::size_t i) {
     if (!trial)
       trial.emplace(
-          gpu, std::vector{gpu::bytes_of(shape.in, shape.batch * shape.m * shape.k),
-                           gpu::bytes_of(shape.in, shape.batch * shape.k * shape.n),
-                           gpu::bytes_of(shape.out, shape.batch * shape.m * shape.n), workspace});
-    trial->run(
-        [&](const gpu::Trial::Operands& o) { ways[i]->run(gpu.stream, o[0], o[1], o[2], o[3]); });
+          gpu,
+          std::vector{gpu::bytes_of(shape.in, shape.batch * shape.m * shape.k),
+                      gpu::bytes_of(shape.in, shape.batch * shape.k * shape.n),
+                      gpu::bytes_of(shape.out, shape.batch * shape.m * shape.n), workspace},
+          runs);
+    trial->run(i, [&](const gpu::Trial::Operands& o) {
+      ways[i]->run(gpu.stream, o[0], o[1], o[2], o[3]);
+    });
   });
   return std::move(ways[choice]);
 }
