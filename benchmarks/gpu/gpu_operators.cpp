@@ -1,4 +1,4 @@
-// How fast the GPU's operators are, products and attention apart: microseconds a launch inside a
+// How fast the GPU's operators are, products apart: microseconds a launch inside a
 // captured graph, as in a training step, and how much of the bandwidth of a large copy they reach.
 // Operands rotate over more memory than the card's cache holds. Bytes are those of Op::cost: each
 // operand read once and each result written once.
@@ -95,19 +95,18 @@ struct Operands {
   }
 };
 
-// Rows of the table that ids of this operator name.
-std::int64_t id_rows(const Case& c) {
+// What ids of this operator number: rows of a table, or columns of logits.
+std::int64_t id_range(const Case& c) {
   if (const auto* grad = std::get_if<EmbeddingGrad>(&c.op.variant())) return grad->rows;
-  return c.in[0].shape[-1] > 1 && std::holds_alternative<Embedding>(c.op.variant())
-             ? c.in[0].shape[0]
-             : c.in[0].shape[-1];
+  if (std::holds_alternative<Embedding>(c.op.variant())) return c.in[0].shape[0];
+  return c.in[std::holds_alternative<CrossEntropyGrad>(c.op.variant()) ? 1 : 0].shape[-1];
 }
 
 void upload_ids(Device& device, const Case& c, const Operands& operands, std::uint64_t set) {
   for (std::size_t i = 0; i < c.in.size(); ++i) {
     if (c.in[i].dtype != DType::i32) continue;
     std::vector<std::int32_t> ids(static_cast<std::size_t>(c.in[i].numel()));
-    const auto rows = static_cast<double>(id_rows(c));
+    const auto rows = static_cast<double>(id_range(c));
     for (std::size_t k = 0; k < ids.size(); ++k)
       ids[k] =
           static_cast<std::int32_t>(rows * std::pow(philox(3, k, set)[0] * 0x1p-32, c.id_skew));
@@ -162,6 +161,7 @@ struct Size {
 };
 
 constexpr Size sizes[] = {{"tiny", 8, 128, 256, 512, 8, 4, 4},
+                          {"readme", 8, 128, 512, 2048, 8, 4, 8},
                           {"medium", 16, 512, 1024, 4096, 16, 8, 12},
                           {"large", 8, 1024, 2048, 8192, 16, 8, 16}};
 constexpr std::int64_t vocab = 1000;
@@ -227,6 +227,38 @@ void add_embedding(std::vector<Case>& cases, const Size& s, DType dtype, std::in
   cases.push_back({row("embedding grad skewed"), EmbeddingGrad{rows}, {dy, ids}, 3.0});
 }
 
+// Operators of whole rows as a model in `dtype` has them: the residual stream and the weights of
+// norms are in f32. And attention, whose share says nothing: memory does not bound it.
+void add_rows(std::vector<Case>& cases, const Size& s, DType dtype) {
+  const auto row = [&](std::string_view what) {
+    return fmt::format("{} {} {}", what, name_of(dtype), s.name);
+  };
+  const TensorType x{DType::f32, {s.tokens(), s.hidden}}, y{dtype, {s.tokens(), s.hidden}};
+  const TensorType weight{DType::f32, {s.hidden}}, rstd{DType::f32, {s.tokens()}};
+  const bool narrow = dtype != DType::f32;
+  cases.push_back({row("norm"), RmsNorm{.out = dtype}, {x, weight}});
+  cases.push_back({row("norm grad"), RmsNormGrad{}, {y, x, weight, rstd}});
+  cases.push_back({row("add norm"), AddRmsNorm{.out = dtype}, {x, y, weight}});
+  cases.push_back({row("add norm grad"), AddRmsNormGrad{narrow}, {x, y, x, weight, rstd}});
+  const TensorType packed{dtype, {s.tokens(), 2 * s.intermediate}};
+  const TensorType wide{dtype, {s.tokens(), s.intermediate}};
+  cases.push_back({row("swiglu"), SwiGlu{}, {packed}});
+  cases.push_back({row("swiglu grad"), SwiGluGrad{.in_place = true}, {wide, packed}});
+  const TensorType logits{dtype, {s.tokens(), vocab}}, targets{DType::i32, {s.tokens()}};
+  const TensorType loss{DType::f32, {}};
+  cases.push_back({row("cross entropy"), CrossEntropy{}, {logits, targets}});
+  cases.push_back({row("cross entropy grad"), CrossEntropyGrad{}, {loss, logits, targets, rstd}});
+  const std::int64_t head_dim = s.hidden / s.heads;
+  const AttentionHeads heads{s.heads,  s.kv_heads,
+                             head_dim, 1.0f / std::sqrt(static_cast<float>(head_dim)),
+                             true,     10000.0f};
+  const TensorType qkv{dtype, {s.batch, s.seq, s.hidden + 2 * heads.kv_dim()}};
+  const TensorType out{dtype, {s.batch, s.seq, s.hidden}};
+  const TensorType lse{DType::f32, {s.batch, s.heads, s.seq}};
+  cases.push_back({row("attention"), Attention{heads}, {qkv}});
+  cases.push_back({row("attention grad"), AttentionGrad{heads}, {out, out, lse, qkv}});
+}
+
 // The parameters of a model of this size, as the passes pack them.
 std::vector<Shape> parameters_of(const Size& s) {
   std::vector<Shape> shapes{{vocab, s.hidden}};
@@ -272,6 +304,7 @@ std::vector<Case> cases() {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       add_elementwise(all, s, dtype);
       add_moving(all, s, dtype);
+      add_rows(all, s, dtype);
       add_embedding(all, s, dtype, vocab);
       if (s.tokens() > 4096) add_embedding(all, s, dtype, 32000);
     }

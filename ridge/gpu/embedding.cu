@@ -294,13 +294,15 @@ __global__ void __launch_bounds__(scatter_threads, 3)
 
 // Ids that every block can go through by itself: a position and the warp of an owned row have 16
 // bits together.
-constexpr int most_for_a_block = 2048;
+constexpr int most_for_a_block = 8192;
+// Of all blocks together: beyond, to sort them once is less work.
+constexpr std::int64_t most_looks = std::int64_t{1} << 22;
 
 // The hits among a warp's share of the ids, in order: ids of the block's rows, which their lowest
 // bits tell. hits[i] = position * scatter_warps + the row's warp. Returns how many there are.
 __device__ int find_hits(const std::int32_t* ids, int begin, int end, int log2_blocks,
                          std::uint16_t* hits) {
-  constexpr int together = 8;
+  constexpr int together = 16;
   const int mask = (1 << log2_blocks) - 1, block = static_cast<int>(blockIdx.x);
   int n = 0;
   for (int i = begin; i < end; i += together * warp_width) {
@@ -380,8 +382,9 @@ struct Scatter {
 
   // Blocks for so many groups of rows, sharing out the columns among more where the groups alone
   // would not keep the card busy.
-  dim3 grid(const Context& gpu, std::int64_t groups, std::int64_t at_once) const {
-    const std::int64_t wanted = 8 * gpu.multiprocessors / groups;
+  dim3 grid(const Context& gpu, std::int64_t groups, std::int64_t at_once,
+            std::int64_t per_multiprocessor) const {
+    const std::int64_t wanted = per_multiprocessor * gpu.multiprocessors / groups;
     const std::int64_t most = (columns + at_once - 1) / at_once;
     return dim3(static_cast<unsigned>(groups),
                 static_cast<unsigned>(std::clamp<std::int64_t>(wanted, 1, most)));
@@ -394,7 +397,7 @@ void find_and_scatter(const Context& gpu, const Scatter& op, const Launch& call)
   int log2_blocks = 0;
   while (std::int64_t{1} << log2_blocks < groups) ++log2_blocks;
   launch(gpu, find_and_scatter_kernel<Sums, T>,
-         op.grid(gpu, std::int64_t{1} << log2_blocks, Sums::columns), dim3(scatter_threads),
+         op.grid(gpu, std::int64_t{1} << log2_blocks, Sums::columns, 4), dim3(scatter_threads),
          static_cast<std::size_t>(op.count) * sizeof(std::uint16_t), op.count, log2_blocks, op.rows,
          op.columns, call.in<std::int32_t>(1), call.in<T>(0), call.out<T>());
 }
@@ -409,8 +412,9 @@ void sort_and_scatter(const Context& gpu, const Scatter& op, const Launch& call)
   launch(gpu, sort_kernel, dim3(blocks_for(rows, rows_per_block)), dim3(sort_threads),
          static_cast<std::size_t>(sort_warps * rows_per_block) * sizeof(int), op.count, rows,
          rows_per_block, call.in<std::int32_t>(1), first, order);
-  launch(gpu, scatter_kernel<Sums, T>, op.grid(gpu, blocks_for(rows, scatter_warps), Sums::columns),
-         dim3(scatter_threads), 0, op.rows, op.columns, call.in<T>(0), first, order, call.out<T>());
+  launch(gpu, scatter_kernel<Sums, T>,
+         op.grid(gpu, blocks_for(rows, scatter_warps), Sums::columns, 8), dim3(scatter_threads), 0,
+         op.rows, op.columns, call.in<T>(0), first, order, call.out<T>());
 }
 
 template <class T>
@@ -419,7 +423,7 @@ KernelPtr scatter(GpuPrepare& prepare) {
                    static_cast<int>(prepare.in[1].numel())};
   // Where blocks and ids are few, the blocks may look at all ids.
   const bool at_once =
-      op.count <= most_for_a_block && op.rows <= 16 * scatter_warps * prepare.gpu.multiprocessors;
+      op.count <= most_for_a_block && op.count * (op.rows / scatter_warps + 1) <= most_looks;
   if (!at_once) prepare.workspace = static_cast<std::size_t>(op.rows + 1 + op.count) * sizeof(int);
   return make_kernel([&gpu = prepare.gpu, op, at_once](const Launch& call) {
     constexpr int wide = elements_per_access<T>;

@@ -4,6 +4,7 @@
 
 #include "ridge/gpu/elementwise.h"
 #include "ridge/gpu/nest.h"
+#include "ridge/gpu/rows.h"
 
 namespace ridge {
 namespace {
@@ -45,13 +46,22 @@ struct Cut {
 struct CutNests {
   Nest<Index> kept, summed;
   Index extent, sums, terms, terms_per_split;
+
+  // Whether what is summed lies at even distances: so usual that it has kernels without divisions.
+  bool is_even() const { return summed.loops <= 1; }
+  Index stride() const { return summed.loops == 0 ? 0 : summed.stride[0][0]; }
 };
+
+// Terms whose loads are in flight at once, in each thread.
+template <bool is_even>
+inline constexpr int terms_together = is_even ? 8 : 4;
 
 // A block adds rows of one split in a strip of N columns a lane: each warp every sum_warps-th row,
 // and then the warps' sums.
-template <int N, class T, class Out>
+template <bool is_even, int N, class T, class Out>
 __global__ void __launch_bounds__(sum_threads, 4)
-    sum_rows_kernel(const __grid_constant__ CutNests cut, Index strips, const T* x, Out* y) {
+    sum_rows_kernel(const __grid_constant__ CutNests cut, Index strips, Index stride, const T* x,
+                    Out* y) {
   gpu::begin_kernel();
   __shared__ float sums[sum_warps][warp_width * N];
   const Index s = blockIdx.x / strips, strip = blockIdx.x - s * strips;
@@ -64,19 +74,21 @@ __global__ void __launch_bounds__(sum_threads, 4)
   float sum[N] = {};
   if (column < cut.extent) {
     const T* const from = x + start[0] + column;
-    constexpr int together = 4;  // rows whose loads are in flight at once
+    constexpr int together = terms_together<is_even>;
     for (Index t = begin + warp; t < end; t += together * sum_warps) {
-      Pack<T, N> values[together];
+      Held<T, N> values[together];
 #pragma unroll
-      for (int k = 0; k < together; ++k)
-        if (t + k * sum_warps < end)
-          values[k] = *reinterpret_cast<const Pack<T, N>*>(
-              from + offsets_at(cut.summed, t + k * sum_warps).at[0]);
+      for (int k = 0; k < together; ++k) {
+        const Index term = t + k * sum_warps;
+        if (term < end)
+          values[k] = *reinterpret_cast<const Held<T, N>*>(
+              from + (is_even ? term * stride : offsets_at(cut.summed, term).at[0]));
+      }
 #pragma unroll
       for (int k = 0; k < together; ++k)
 #pragma unroll
         for (int i = 0; i < N; ++i)
-          if (t + k * sum_warps < end) sum[i] += load(&values[k].at[i]);
+          if (t + k * sum_warps < end) sum[i] += values[k][i];
     }
   }
 #pragma unroll
@@ -89,8 +101,9 @@ __global__ void __launch_bounds__(sum_threads, 4)
   store_pack<N>(y + blockIdx.y * (cut.sums * cut.extent) + start[1] + column, sum);
 }
 
-// A team, a warp or a block, adds the elements of one split of one number, N a thread at a time.
-template <bool is_block, int N, class T, class Out>
+// A team, a warp or a block, adds the elements of one split of one number, N a thread at a time;
+// `is_run`: they follow each other.
+template <bool is_block, bool is_run, int N, class T, class Out>
 __global__ void __launch_bounds__(sum_threads, 4)
     sum_elements_kernel(const __grid_constant__ CutNests cut, const T* x, Out* y) {
   gpu::begin_kernel();
@@ -102,21 +115,25 @@ __global__ void __launch_bounds__(sum_threads, 4)
   const Index begin = blockIdx.y * cut.terms_per_split;
   const Index end = min(cut.terms, begin + cut.terms_per_split);
   float sum = 0;
-  constexpr int together = 4;
+  constexpr int together = terms_together<is_run>;
   for (Index t = begin + rank * N; t < end; t += together * size * N) {
-    Pack<T, N> values[together];
+    Held<T, N> values[together];
 #pragma unroll
     for (int k = 0; k < together; ++k) {
-      const Index at = t + k * size * N, row = cut.summed.loops == 0 ? 0 : at / cut.extent;
-      if (at < end)
-        values[k] = *reinterpret_cast<const Pack<T, N>*>(
-            x + start[0] + offsets_at(cut.summed, row).at[0] + at - row * cut.extent);
+      const Index at = t + k * size * N;
+      if (at >= end) continue;
+      Index offset = at;
+      if constexpr (!is_run) {
+        const Index row = at / cut.extent;
+        offset += offsets_at(cut.summed, row).at[0] - row * cut.extent;
+      }
+      values[k] = *reinterpret_cast<const Held<T, N>*>(x + start[0] + offset);
     }
 #pragma unroll
     for (int k = 0; k < together; ++k)
 #pragma unroll
       for (int i = 0; i < N; ++i)
-        if (t + k * size * N < end) sum += load(&values[k].at[i]);
+        if (t + k * size * N < end) sum += values[k][i];
   }
   sum = is_block ? reduce_block<Sum>(sum) : reduce_warp<Sum>(sum);
   if (rank == 0) store(&y[blockIdx.y * cut.sums + start[1]], sum);
@@ -173,18 +190,24 @@ void sum_terms(const Context& gpu, const Cut& cut, const CutNests& nests, Index 
   const auto grid = [&](Index blocks) {
     return dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(splits));
   };
+  const bool is_run = nests.summed.loops == 0;
   if (cut.innermost_kept) {
     const Index strips = blocks_for(cut.extent, warp_width * N);
-    launch(gpu, sum_rows_kernel<N, T, Out>, grid(cut.sums * strips), dim3(sum_threads), 0, nests,
-           strips, x, y);
+    launch(gpu,
+           nests.is_even() ? sum_rows_kernel<true, N, T, Out> : sum_rows_kernel<false, N, T, Out>,
+           grid(cut.sums * strips), dim3(sum_threads), 0, nests, strips, nests.stride(), x, y);
   } else if (nests.terms_per_split <= 8 * warp_width * N ||
              (nests.terms_per_split <= 32 * warp_width * N &&
               cut.sums >= 16 * sum_warps * gpu.multiprocessors / 4)) {
-    launch(gpu, sum_elements_kernel<false, N, T, Out>, grid(blocks_for(cut.sums, sum_warps)),
-           dim3(sum_threads), 0, nests, x, y);
+    launch(gpu,
+           is_run ? sum_elements_kernel<false, true, N, T, Out>
+                  : sum_elements_kernel<false, false, N, T, Out>,
+           grid(blocks_for(cut.sums, sum_warps)), dim3(sum_threads), 0, nests, x, y);
   } else {
-    launch(gpu, sum_elements_kernel<true, N, T, Out>, grid(cut.sums), dim3(sum_threads), 0, nests,
-           x, y);
+    launch(gpu,
+           is_run ? sum_elements_kernel<true, true, N, T, Out>
+                  : sum_elements_kernel<true, false, N, T, Out>,
+           grid(cut.sums), dim3(sum_threads), 0, nests, x, y);
   }
 }
 
