@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "ridge/gpu/blas.h"
 #include "ridge/gpu/prepare.h"
@@ -51,6 +52,12 @@ gpu::ProductPtr tuned_product(const gpu::Context& gpu, const gpu::ProductShape& 
   return std::move(ways[choice]);
 }
 
+// Of ways that are rarely taken: memory is set aside for them at every launch, and memory that is
+// used again makes kernels wait for each other.
+gpu::ProductPtr least_workspace(std::vector<gpu::ProductPtr> ways) {
+  return std::move(*std::ranges::min_element(ways, {}, &gpu::Product::workspace));
+}
+
 }  // namespace
 
 KernelPtr MatMul::gpu(GpuPrepare& prepare) const {
@@ -70,7 +77,7 @@ KernelPtr MatMul::gpu(GpuPrepare& prepare) const {
                                  : std::move(prepare.gpu.blas->products(shape, 1).front());
   // For slices, which may begin anywhere.
   shape.alignment = static_cast<std::uint32_t>(std::min(size_of(shape.in), size_of(shape.out)));
-  gpu::ProductPtr unaligned = std::move(prepare.gpu.blas->products(shape, 1).front());
+  gpu::ProductPtr unaligned = least_workspace(prepare.gpu.blas->products(shape, most_candidates));
   prepare.workspace = std::max(product->workspace(), unaligned->workspace());
   return make_kernel([&gpu = prepare.gpu, product = std::move(product),
                       unaligned = std::move(unaligned)](const Launch& call) {
