@@ -45,7 +45,7 @@ class PreparedWays {
     if (!trial_) make_trial();
     if (!kernels_[i]) throw Tuner::NoSuchWay(ways_[i].name);
     const std::size_t n_in = prepare_.in.size(), n_out = prepare_.out.size();
-    trial_->run([&](const Trial::Operands& operands) {
+    trial_->run(i, [&](const Trial::Operands& operands) {
       const std::vector<const void*> in(operands.begin(),
                                         operands.begin() + static_cast<std::ptrdiff_t>(n_in));
       kernels_[i]->kernel->launch({.inputs = in,

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <optional>
-#include <utility>
+#include <string>
+#include <vector>
 
 #include "ridge/gpu/blas.h"
+#include "ridge/gpu/kernel_ways.h"
 #include "ridge/gpu/prepare.h"
 #include "ridge/gpu/products90.h"
-#include "ridge/gpu/trial.h"
 #include "ridge/ops/linear_swiglu_parts.h"
 
 namespace ridge {
@@ -16,47 +16,26 @@ namespace {
 
 using gpu::GateProduct;
 
-// Which of the kernels the tuner finds fastest on operands like these; the first if nothing is to
-// be timed.
-std::size_t fastest(const GpuPrepare& prepare, const std::string& key,
-                    const std::vector<KernelPtr>& kernels) {
-  Tuner* const tuner = prepare.choice.tuner;
-  if (prepare.choice.products != Products::tuned || !tuner) return 0;
-  std::vector<std::size_t> bytes;
-  for (const Types types : {prepare.in, prepare.out})
-    for (const TensorType& type : types) bytes.push_back(gpu::bytes_of(type.dtype, type.numel()));
-  bytes.push_back(prepare.workspace);
-  std::optional<gpu::Trial> trial;  // made if there is anything to time
-  return tuner->choose(key, kernels.size(), [&](std::size_t i) {
-    if (!trial) trial.emplace(prepare.gpu, bytes);
-    trial->run([&](const gpu::Trial::Operands& operands) {
-      const std::vector<const void*> in(operands.begin(), operands.end());
-      const std::span<void* const> rest = std::span(operands).subspan(prepare.in.size());
-      kernels[i]->launch({std::span(in).first(prepare.in.size()), rest.first(prepare.out.size()),
-                          operands.back()});
-    });
-  });
-}
-
 // In one kernel where the card and the operands allow it and that is not slower, else by the
-// kernels of the parts. kernel_of(way) is the one kernel in one of its
-// `most_ways` ways.
+// kernels of the parts. kernel_of(way) is the one kernel in one of its `most_ways` ways.
 template <class Op, class KernelOf>
 KernelPtr joined(const Op& op, GpuPrepare& prepare, const GateProduct& shape, int most_ways,
                  const KernelOf& kernel_of) {
-  std::vector<KernelPtr> kernels;
-  if (prepare.in[0].dtype == DType::bf16 && gate_products90_support(prepare.gpu, shape))
-    for (int way = 0; way < most_ways; ++way) kernels.push_back(kernel_of(way));
-  const std::size_t ways = kernels.size();
-  kernels.push_back(in_parts(
-      op, prepare, [](const auto& part, GpuPrepare& of_part) { return part.gpu(of_part); }));
-  if (ways == 0) return std::move(kernels[0]);
-  const std::string key =
-      fmt::format("{} {}[{} x {} x {}] -> {}", prepare.gpu.blas->version(), Op::name, shape.m,
-                  shape.k, shape.intermediate, prepare.out.size());
-  const std::size_t choice = fastest(prepare, key, kernels);
-  if (choice < ways) prepare.workspace = 0;
-  return std::move(kernels[choice]);
+  const auto parts = [&op](GpuPrepare& of_all) {
+    return in_parts(op, of_all,
+                    [](const auto& part, GpuPrepare& of_part) { return part.gpu(of_part); });
+  };
+  if (prepare.in[0].dtype != DType::bf16 || !gate_products90_support(prepare.gpu, shape))
+    return parts(prepare);
+  std::vector<gpu::KernelWay> ways;
+  for (int way = 0; way < most_ways; ++way)
+    ways.push_back({way == 0 ? "one kernel" : fmt::format("one kernel, way {}", way + 1),
+                    [=](GpuPrepare&) { return kernel_of(way); }});
+  ways.push_back({"a product and a gate", parts});
+  const std::string work = fmt::format("{} {}[{} x {} x {}] -> {}", Op::name, name_of(DType::bf16),
+                                       shape.m, shape.k, shape.intermediate, prepare.out.size());
+  return fastest_kernel(prepare, fmt::format("{} {}", prepare.gpu.blas->version(), work), work,
+                        ways);
 }
 
 }  // namespace

@@ -29,7 +29,8 @@ class Trial {
   enum class Runs : std::uint8_t { in_turn, at_once };
 
   // OutOfMemoryError if they do not fit.
-  Trial(const Context& gpu, const std::vector<std::size_t>& operand_bytes, Runs runs);
+  Trial(const Context& gpu, const std::vector<std::size_t>& operand_bytes,
+        Runs runs = Runs::in_turn);
   ~Trial();
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;

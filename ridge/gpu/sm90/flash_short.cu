@@ -280,11 +280,11 @@ class ShortKeys {
       ptx::cluster_sync();
     }
     if (rank == 0) {
-      if (blocks > 1) gather(dk_, 0, blocks);
+      if (blocks > 1) gather(dk_, 0, rank, blocks);
       write(dk_, call_.dk, call_.dk_stride, kv_head, batch, true);
     }
     if (rank == blocks - 1) {
-      if (blocks > 1) gather(dv_, HeadDim / 2, blocks);
+      if (blocks > 1) gather(dv_, HeadDim / 2, rank, blocks);
       write(dv_, call_.dv, call_.dv_stride, kv_head, batch, false);
     }
     if (blocks > 1) ptx::cluster_sync();  // whose memory is read stays until then
@@ -298,14 +298,15 @@ class ShortKeys {
 #pragma unroll
     for (int i = 0; i < HeadDim / 2; ++i) parts()[(first + i) * threads] = d[i];
   }
-  __device__ void gather(float (&d)[HeadDim / 2], int first, int blocks) const {
+  __device__ void gather(float (&d)[HeadDim / 2], int first, int own, int blocks) const {
     const std::uint32_t at = ptx::shared_address(parts() + first * threads);
-#pragma unroll
-    for (int i = 0; i < HeadDim / 2; ++i) d[i] = 0;
+    float sum[HeadDim / 2] = {};
     for (int rank = 0; rank < blocks; ++rank)
 #pragma unroll
       for (int i = 0; i < HeadDim / 2; ++i)
-        d[i] += ptx::load_of_block(at + i * threads * sizeof(float), rank);
+        sum[i] += rank == own ? d[i] : ptx::load_of_block(at + i * threads * sizeof(float), rank);
+#pragma unroll
+    for (int i = 0; i < HeadDim / 2; ++i) d[i] = sum[i];
   }
 
   // d = this warpgroup's rows of a tile of keys times columns^T.

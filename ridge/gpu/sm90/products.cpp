@@ -28,7 +28,8 @@ class OwnProduct final : public Product {
 ProductPtr product90(const Context& gpu, const ProductShape& shape) {
   constexpr std::int64_t vector = 8;
   const bool fits = is_hopper(gpu) && shape.in == DType::bf16 && shape.batch == 1 &&
-                    shape.alignment == 16 && (shape.trans_a ? shape.m : shape.k) % vector == 0 &&
+                    !shape.accumulate && shape.alignment == 16 &&
+                    (shape.trans_a ? shape.m : shape.k) % vector == 0 &&
                     (shape.trans_b ? shape.k : shape.n) % vector == 0 && shape.n % vector == 0;
   return fits ? std::make_unique<OwnProduct>(gpu, shape) : nullptr;
 }

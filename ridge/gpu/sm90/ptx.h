@@ -97,24 +97,6 @@ __device__ inline void barrier_arrive_at(std::uint64_t* barrier, int rank) {
       : "memory");
 }
 
-// Named barriers 1..15 (0 is __syncthreads): `threads` counts those that sync and those that
-// arrive.
-__device__ inline void named_sync(int barrier, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-
-__device__ inline void named_arrive(int barrier, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-
-// A cluster's blocks: what they wrote to shared memory before it, all of them can read after it.
-__device__ inline void cluster_sync() {
-  asm volatile(
-      "barrier.cluster.arrive.release.aligned;\n"
-      "barrier.cluster.wait.acquire.aligned;" ::
-          : "memory");
-}
-
 // A float of the shared memory of the cluster's block `rank`, where this block's is at `address`.
 __device__ inline float load_of_block(std::uint32_t address, int rank) {
   float x = 0;
@@ -128,6 +110,16 @@ __device__ inline float load_of_block(std::uint32_t address, int rank) {
       : "r"(address), "r"(rank)
       : "memory");
   return x;
+}
+
+// Named barriers 1..15 (0 is __syncthreads): `threads` counts those that sync and those that
+// arrive.
+__device__ inline void named_sync(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+__device__ inline void named_arrive(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
 template <int Registers>
