@@ -22,32 +22,32 @@ void raise(Roof& roof, std::vector<std::string>& notes, const Recording& recordi
            const std::vector<NodeStats>& nodes) {
   const Graph& graph = *recording.graph;
   std::map<std::string, std::string> raised;  // the last note on each ceiling is the highest
-  const auto raise_to = [&](double& ceiling, double seen, const std::string& what,
-                            const Node& node) {
-    if (seen <= ceiling) return;
+  const auto tell = [&](double seen, const std::string& what, const Node& node) {
     raised[what] = fmt::format(
         "{} in {} reached {:.1f} G{}/s, above the measured ceiling of {}, which is taken to be "
         "that: measure again with ridge roofline while the machine is idle",
         name_of(*node.op), graph.scope_name(node.scope), seen / 1e9,
         what.ends_with("FLOP/s") ? "FLOP" : "B", what);
-    ceiling = seen;
   };
   for (const NodeStats& stats : nodes) {
     const Node& node = graph.nodes()[stats.node];
     const double seconds =
         static_cast<double>(stats.total_ns) * ns / static_cast<double>(stats.calls);
     if (seconds <= 0) continue;
-    const DType dtype = compute_dtype(graph, node);
-    raise_to(dtype == DType::bf16 ? roof.bf16_flops : roof.f32_flops,
-             static_cast<double>(stats.cost.causal_flops) / seconds,
-             fmt::format("{} FLOP/s", name_of(dtype)), node);
+    const std::string_view precision = compute_precision(graph, node, roof);
+    if (const double flops = static_cast<double>(stats.cost.causal_flops) / seconds;
+        flops > roof.flops(precision)) {
+      tell(flops, fmt::format("{} FLOP/s", precision), node);
+      roof.raise(precision, flops);
+    }
     const auto bytes = static_cast<std::uint64_t>(stats.cost.bytes());
     const std::string level = roof.level_of(bytes).name;
     const auto found = std::ranges::find(roof.levels, level, &Roof::Level::name);
-    raise_to(found->bytes_per_second, static_cast<double>(bytes) / seconds, level + " bandwidth",
-             node);
+    if (const double rate = static_cast<double>(bytes) / seconds; rate > found->bytes_per_second) {
+      tell(rate, level + " bandwidth", node);
+      found->bytes_per_second = rate;
+    }
   }
-  roof.bf16_flops = std::max(roof.bf16_flops, roof.f32_flops);
   for (std::size_t i = roof.levels.size(); i-- > 1;)
     roof.levels[i - 1].bytes_per_second =
         std::max(roof.levels[i - 1].bytes_per_second, roof.levels[i].bytes_per_second);
@@ -67,13 +67,13 @@ NodeBottleneck of_node(const Graph& graph, const NodeStats& stats, const Roof& r
   t.calls = static_cast<double>(stats.calls) / static_cast<double>(steps);
   t.seconds = static_cast<double>(stats.total_ns) * ns / static_cast<double>(steps);
   t.compute_floor = t.calls * static_cast<double>(stats.cost.causal_flops) /
-                    roof.flops(compute_dtype(graph, node));
+                    roof.flops(compute_precision(graph, node, roof));
   t.memory_floor = t.calls * static_cast<double>(stats.cost.bytes()) / level.bytes_per_second;
   t.floor = std::max(t.compute_floor, t.memory_floor);
   t.cost = stats.cost * std::max<std::int64_t>(1, (stats.calls + steps / 2) / steps);
-  const Bound bound = t.seconds < overhead_seconds * t.calls ? Bound::overhead
-                      : t.compute_floor > t.memory_floor     ? Bound::compute
-                                                             : Bound::memory;
+  const Bound bound = t.seconds < roof.launch_seconds * t.calls ? Bound::overhead
+                      : t.compute_floor > t.memory_floor        ? Bound::compute
+                                                                : Bound::memory;
   t.seconds_by_bound[static_cast<std::size_t>(bound)] = t.seconds;
   return result;
 }
@@ -135,9 +135,14 @@ bool is_product(const Node& node) {
          std::holds_alternative<LinearSwiGluGrad>(op);
 }
 
-DType compute_dtype(const Graph& graph, const Node& node) {
-  const bool in_bf16 = is_product(node) && graph.info(node.inputs[0]).type.dtype == DType::bf16;
-  return in_bf16 ? DType::bf16 : DType::f32;
+std::string_view compute_precision(const Graph& graph, const Node& node, const Roof& roof) {
+  const auto& op = node.op->variant();
+  const bool product = is_product(node);
+  const bool attention =
+      std::holds_alternative<Attention>(op) || std::holds_alternative<AttentionGrad>(op);
+  if (!product && !(attention && roof.device != "cpu")) return name_of(DType::f32);
+  const DType dtype = graph.info(node.inputs[0]).type.dtype;
+  return product && dtype == DType::f32 && roof.tf32 ? "tf32" : name_of(dtype);
 }
 
 double BottleneckReport::vendor_mfu() const {

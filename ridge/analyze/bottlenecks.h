@@ -16,13 +16,9 @@ namespace ridge {
 enum class Bound : std::uint8_t {
   compute,   // its FLOPs, at the peak rate, take longer than its bytes
   memory,    // the other way round
-  overhead,  // a call is so short that starting it is what it costs
+  overhead,  // a call takes less than what a launch alone costs
 };
 std::string_view name_of(Bound bound);
-
-// A call that takes less is bound by overhead: handing a loop to other threads and back costs some
-// microseconds by itself.
-inline constexpr double overhead_seconds = 5e-6;
 
 // The least time that nodes can take, and the time that they took, in seconds per training step.
 // The floor of a node is the larger of two: its FLOPs over the peak rate of its dtype, and its
@@ -114,9 +110,10 @@ std::string bottleneck_json(const BottleneckReport& report);  // bottlenecks.jso
 // Whether a node is a matrix product, with or without more behind it.
 bool is_product(const Node& node);
 
-// In what precision a node computes: products in their operands', everything else in f32, whatever
-// the dtype it loads and stores.
-DType compute_dtype(const Graph& graph, const Node& node);
+// In what precision a node computes under a roof: products in their operands', or in tf32 where the
+// run is so; on a GPU, whose kernels of attention are products, those too. Everything else in f32,
+// whatever the dtype it loads and stores.
+std::string_view compute_precision(const Graph& graph, const Node& node, const Roof& roof);
 
 // Of which part of a transformer a node is: "attention", "feed-forward", "norm",
 // "embedding and output", "optimizer" or "other". By its phase and module scope.

@@ -65,7 +65,7 @@ Ceilings measure_cpu_ceilings(int threads, milliseconds per_measurement) {
   ThreadPool one(1), all(threads);
   Ceilings ceilings{.threads = threads};
   for (const FlopsKernel& kernel : flops_kernels()) {
-    ComputeCeiling ceiling{std::string(kernel.instructions), kernel.dtype};
+    ComputeCeiling ceiling{std::string(kernel.instructions), std::string(name_of(kernel.dtype))};
     ceiling.one_core = measure_flops(kernel, one, per_measurement);
     ceiling.all_cores = threads == 1 ? ceiling.one_core : repeated(ceiling.one_core * threads, [&] {
       return measure_flops(kernel, all, per_measurement);
@@ -84,6 +84,10 @@ Ceilings measure_cpu_ceilings(int threads, milliseconds per_measurement) {
   return ceilings;
 }
 
+bool is_precision(std::string_view name) {
+  return name == "tf32" || name == name_of(DType::f32) || name == name_of(DType::bf16);
+}
+
 Ceilings best_of(Ceilings newer, const Ceilings& older) {
   if (newer.hardware != older.hardware || newer.threads != older.threads) return newer;
   const auto raise = [](auto& ceiling, const auto& other) {
@@ -92,12 +96,39 @@ Ceilings best_of(Ceilings newer, const Ceilings& older) {
   };
   for (ComputeCeiling& ceiling : newer.compute)
     for (const ComputeCeiling& other : older.compute)
-      if (ceiling.instructions == other.instructions && ceiling.dtype == other.dtype)
+      if (ceiling.instructions == other.instructions && ceiling.precision == other.precision)
         raise(ceiling, other);
   for (BandwidthCeiling& ceiling : newer.bandwidth)
     for (const BandwidthCeiling& other : older.bandwidth)
-      if (ceiling.level == other.level && ceiling.bytes == other.bytes) raise(ceiling, other);
+      if (ceiling.level == other.level && ceiling.bytes == other.bytes) {
+        raise(ceiling, other);
+        for (BandwidthCeiling::Access& access : ceiling.accesses)
+          for (const BandwidthCeiling::Access& o : other.accesses)
+            if (access.name == o.name)
+              access.bytes_per_second = std::max(access.bytes_per_second, o.bytes_per_second);
+      }
+  for (double Ceilings::*const cost : {&Ceilings::launch_seconds, &Ceilings::captured_seconds})
+    if (older.*cost > 0 && newer.*cost > 0) newer.*cost = std::min(newer.*cost, older.*cost);
   return newer;
+}
+
+double Roof::flops(std::string_view precision) const {
+  double flops = 0;
+  for (const Peak& peak : peaks)
+    if (peak.precision == precision || peak.precision == "f32") flops = std::max(flops, peak.flops);
+  return flops;
+}
+
+double Roof::fastest_flops() const {
+  double flops = 0;
+  for (const Peak& peak : peaks) flops = std::max(flops, peak.flops);
+  return flops;
+}
+
+void Roof::raise(std::string_view precision, double flops) {
+  auto peak = std::ranges::find(peaks, precision, &Peak::precision);
+  if (peak == peaks.end()) peak = peaks.insert(peak, Peak{std::string(precision)});
+  peak->flops = std::max(peak->flops, flops);
 }
 
 const Roof::Level& Roof::level_of(std::uint64_t bytes) const {
@@ -109,23 +140,26 @@ const Roof::Level& Roof::level_of(std::uint64_t bytes) const {
 Roof roof_of(const Ceilings& ceilings, int threads, const VendorPeaks& vendor) {
   const auto on_threads = [&](const auto& ceiling) {
     const double several = std::min(ceiling.one_core * threads, ceiling.all_cores);
-    return threads == 1                  ? ceiling.one_core
+    return ceiling.one_core == 0         ? ceiling.all_cores
+           : threads == 1                ? ceiling.one_core
            : threads >= ceilings.threads ? ceiling.all_cores
                                          : several;
   };
-  Roof roof{.threads = threads, .vendor = vendor};
-  for (const ComputeCeiling& ceiling : ceilings.compute) {
-    double& peak = ceiling.dtype == DType::bf16 ? roof.bf16_flops : roof.f32_flops;
-    peak = std::max(peak, on_threads(ceiling));
-  }
-  roof.bf16_flops = std::max(roof.bf16_flops, roof.f32_flops);
+  Roof roof{.device = ceilings.device,
+            .hardware = ceilings.hardware,
+            .threads = threads,
+            .captured_seconds = ceilings.captured_seconds,
+            .vendor = vendor};
+  if (ceilings.launch_seconds > 0) roof.launch_seconds = ceilings.launch_seconds;
+  for (const ComputeCeiling& ceiling : ceilings.compute)
+    roof.raise(ceiling.precision, on_threads(ceiling));
   for (const BandwidthCeiling& ceiling : ceilings.bandwidth) {
     const int instances = (threads + ceiling.sharing - 1) / std::max(ceiling.sharing, 1);
     roof.levels.push_back({ceiling.level, ceiling.bytes * static_cast<std::uint64_t>(instances),
                            on_threads(ceiling)});
   }
   const auto is_positive = [](const Roof::Level& level) { return level.bytes_per_second > 0; };
-  if (!(roof.f32_flops > 0) || roof.levels.empty() ||
+  if (!(roof.flops("f32") > 0) || roof.levels.empty() ||
       !std::ranges::all_of(roof.levels, is_positive))
     throw FormatError("the machine's ceilings are incomplete: measure them with ridge roofline");
   // A farther level is no faster than a nearer one, whatever noise there was.
@@ -136,23 +170,45 @@ Roof roof_of(const Ceilings& ceilings, int threads, const VendorPeaks& vendor) {
 }
 
 std::string ceilings_text(const Ceilings& ceilings, const VendorPeaks& vendor) {
-  const std::string all = fmt::format("{} cores", ceilings.threads);
-  const TextColumn columns[] = {{"Ceiling", true}, {"Size"}, {"1 core"}, {all}};
+  const bool by_core = std::ranges::any_of(
+      ceilings.compute, [](const ComputeCeiling& ceiling) { return ceiling.one_core > 0; });
+  std::vector<TextColumn> columns{{"Ceiling", true}, {"Size"}};
+  if (by_core) columns.push_back({"1 core"});
+  columns.push_back({by_core ? fmt::format("{} cores", ceilings.threads) : "Rate"});
   std::vector<TextRow> rows;
-  const auto gflops = [](double value) { return fmt::format("{:.1f} GFLOP/s", value / 1e9); };
+  const auto add = [&](std::string name, std::string size, std::string one, std::string all) {
+    rows.push_back({std::move(name), std::move(size)});
+    if (by_core) rows.back().push_back(std::move(one));
+    rows.back().push_back(std::move(all));
+  };
+  const auto flops = [](double value) {
+    return value < 1e13 ? fmt::format("{:.1f} GFLOP/s", value / 1e9)
+                        : fmt::format("{:.1f} TFLOP/s", value / 1e12);
+  };
   const auto gbytes = [](double value) { return fmt::format("{:.1f} GB/s", value / 1e9); };
+  const auto size_of_level = [](const BandwidthCeiling& ceiling) {
+    return ceiling.bytes > 0 ? format_bytes(ceiling.bytes) : std::string();
+  };
   for (const ComputeCeiling& c : ceilings.compute)
-    rows.push_back({fmt::format("{} {}", name_of(c.dtype), c.instructions), "", gflops(c.one_core),
-                    gflops(c.all_cores)});
-  if (vendor.flops_per_second)
-    rows.push_back({"peak, by the vendor", "", "", gflops(*vendor.flops_per_second)});
+    add(fmt::format("{} {}", c.precision, c.instructions), "", flops(c.one_core),
+        flops(c.all_cores));
+  if (vendor.flops_per_second) add("peak, by the vendor", "", "", flops(*vendor.flops_per_second));
   rows.push_back({});
-  for (const BandwidthCeiling& c : ceilings.bandwidth)
-    rows.push_back({c.level, c.bytes > 0 ? format_bytes(c.bytes) : "", gbytes(c.one_core),
-                    gbytes(c.all_cores)});
+  for (const BandwidthCeiling& c : ceilings.bandwidth) {
+    if (c.accesses.empty()) add(c.level, size_of_level(c), gbytes(c.one_core), gbytes(c.all_cores));
+    for (const BandwidthCeiling::Access& access : c.accesses)
+      add(fmt::format("{}, {}", c.level, access.name), size_of_level(c), "",
+          gbytes(access.bytes_per_second));
+  }
   if (vendor.bytes_per_second)
-    rows.push_back({"memory, by the vendor", "", "", gbytes(*vendor.bytes_per_second)});
-  return text_table(columns, rows);
+    add("memory, by the vendor", "", "", gbytes(*vendor.bytes_per_second));
+  if (ceilings.launch_seconds > 0) {
+    rows.push_back({});
+    add("launch, one by one", "", "", format_duration(ceilings.launch_seconds));
+    add("launch, captured", "", "", format_duration(ceilings.captured_seconds));
+  }
+  const std::string note = ceilings.note.empty() ? "" : fmt::format("Note: {}\n", ceilings.note);
+  return text_table(columns, rows) + note;
 }
 
 }  // namespace ridge

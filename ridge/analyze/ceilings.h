@@ -3,36 +3,53 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "ridge/base/dtype.h"
+#include "ridge/run/device.h"
 
 namespace ridge {
 
-// How fast a machine can compute, with one kind of instruction.
+// What a kernel computes in is said by name: that of a dtype, or "tf32" for products of f32
+// operands that are rounded to 19 bits first. Sums are f32.
+bool is_precision(std::string_view name);
+
+// How fast a device can compute, with one kind of instruction.
 struct ComputeCeiling {
   std::string instructions;  // "AVX-512"
-  DType dtype = DType::f32;
-  double one_core = 0, all_cores = 0;  // FLOP/s
+  std::string precision = "f32";
+  double one_core = 0, all_cores = 0;  // FLOP/s; one core of a GPU is not measured, and 0
 };
 
 // How fast one level of its memory delivers, in bytes per second as the program counts them; the
-// best of reading, copying and STREAM's triad.
+// best of its accesses.
 struct BandwidthCeiling {
+  // Of all cores, by kind of access: "read", "copy".
+  struct Access {
+    std::string name;
+    double bytes_per_second = 0;
+  };
   std::string level;        // "L2", "memory"
   std::uint64_t bytes = 0;  // of one instance; of memory 0, no bound
   int sharing = 1;          // cores that share an instance
   double one_core = 0, all_cores = 0;
+  std::vector<Access> accesses;  // of a GPU; of a CPU they are not kept apart
 };
 
-// The ceilings of one machine, and where and when they were measured.
+// The ceilings of one device, and where and when they were measured.
 struct Ceilings {
   std::string measured_at;  // ISO 8601, UTC
-  std::string host, hardware;
+  std::string host;
+  std::string device = "cpu", hardware;     // as Device::name() and hardware() say them
   int threads = 1;                          // that make "all cores"
   std::vector<ComputeCeiling> compute;      // slowest first
   std::vector<BandwidthCeiling> bandwidth;  // nearest first; the last is memory
+  // Of a device that runs by itself, in seconds: from one launch to the next where the host gives
+  // them one by one, and from one kernel to the next of a captured step. 0 if not measured.
+  double launch_seconds = 0, captured_seconds = 0;
+  std::string note;  // what disturbed the measurement; empty if nothing did
 };
 
 // What the vendor promises, of the whole machine.
@@ -44,33 +61,52 @@ struct VendorPeaks {
 // where all cores gave far less than their number promises, as they do while others use them.
 Ceilings measure_cpu_ceilings(int threads, std::chrono::milliseconds per_measurement);
 
-// The better of two measurements of each ceiling of one machine, dated as the newer: others who use
+// Of a device with probes (Device::probe()), by its own clock: its memory and last cache, its
+// vector units, products of large matrices of random numbers in all precisions, one by one and
+// without a pause, and launches. Takes `per_measurement` for each of some thirty measurements, and
+// its products' tuning.
+Ceilings measure_device_ceilings(Device& device, std::chrono::milliseconds per_measurement);
+
+// The better of two measurements of each ceiling of one device, dated as the newer: others who use
 // a machine can only make it look slower. `newer` alone if they are not of the same hardware and
 // number of threads.
 Ceilings best_of(Ceilings newer, const Ceilings& older);
 
+// A launch on a CPU hands a loop to other threads and back: some microseconds by itself.
+inline constexpr double cpu_launch_seconds = 5e-6;
+
 // The ceilings over a run on some number of threads.
 struct Roof {
+  struct Peak {
+    std::string precision;
+    double flops = 0;  // per second
+  };
   struct Level {
     std::string name;
     std::uint64_t capacity = 0;  // bytes that the threads' caches hold together; 0: no bound
     double bytes_per_second = 0;
     bool operator==(const Level&) const = default;
   };
+  std::string device = "cpu", hardware;
   int threads = 1;
-  double f32_flops = 0, bf16_flops = 0;  // per second
-  std::vector<Level> levels;             // nearest first, at least one; the last has no bound
+  std::vector<Peak> peaks;    // one of f32 at least
+  std::vector<Level> levels;  // nearest first, at least one; the last has no bound
+  // From one launch to the next, and from one kernel to the next where none waits for a launch.
+  double launch_seconds = cpu_launch_seconds, captured_seconds = 0;
+  bool tf32 = false;  // the run's products of f32 operands are in tf32
   VendorPeaks vendor;
 
-  double flops(DType dtype) const { return dtype == DType::bf16 ? bf16_flops : f32_flops; }
+  // No precision is slower than f32, in which it can be computed.
+  double flops(std::string_view precision) const;
+  double fastest_flops() const;
+  void raise(std::string_view precision, double flops);  // to at least so many
   // The nearest level that holds a working set of so many bytes.
   const Level& level_of(std::uint64_t bytes) const;
   const Level& memory() const { return levels.back(); }
 };
 
 // With all threads of the machine, its measured ceilings. With fewer, as many times one core's,
-// and never more than all. bf16 never counts as slower than f32, in which it can be computed.
-// FormatError if a ceiling is missing.
+// and never more than all. FormatError if a ceiling is missing.
 Roof roof_of(const Ceilings& ceilings, int threads, const VendorPeaks& vendor = {});
 
 // An aligned table for the terminal.

@@ -56,6 +56,7 @@ struct Analysis {
   }
 
   bool is_product(NodeId node) const { return ridge::is_product(graph.nodes()[node]); }
+  std::string_view f32_products() const { return report.roof.tf32 ? "tf32" : "f32"; }
   DType operand_dtype(NodeId node) const {
     return graph.info(graph.nodes()[node].inputs[0]).type.dtype;
   }
@@ -95,7 +96,7 @@ struct Analysis {
     const bool in_bf16 = std::ranges::any_of(
         rewrite.nodes, [&](NodeId n) { return is_product(n) && operand_dtype(n) == DType::bf16; });
     const double recomputed = runs * static_cast<double>(rewrite.extra_flops) /
-                              report.roof.flops(in_bf16 ? DType::bf16 : DType::f32);
+                              report.roof.flops(in_bf16 ? "bf16" : f32_products());
     const double floor_after = std::max(t.compute_floor + recomputed, t.memory_floor * bytes_kept);
     f.floor_saved = std::max(0.0, t.floor - floor_after);
     f.kernels_saved = t.calls * (1 - kernels_kept);
@@ -120,7 +121,7 @@ struct Analysis {
         products.push_back(node.node);
     const Timed t = time_of(products);
     Finding f = finding(Finding::Kind::rewrite, "bf16", t);
-    const double speed = report.roof.bf16_flops / report.roof.f32_flops;
+    const double speed = report.roof.flops("bf16") / report.roof.flops(f32_products());
     const double floor_after = std::max(t.compute_floor / speed, t.memory_floor / 2);
     f.floor_saved = std::max(0.0, t.floor - floor_after);
     f.seconds_saved = saved_by_floor(t, floor_after);
@@ -129,8 +130,8 @@ struct Analysis {
     f.text = fmt::format(
         "{}, moves {} that bf16 would not, and this machine multiplies bf16 {:.1f}x as fast; {}, "
         "and {} less kept for the backward pass (--dtype bf16)",
-        opening(f, "products in f32"), megabytes(f.bytes_saved), speed, worth(f),
-        megabytes(static_cast<double>(f.activation_bytes)));
+        opening(f, fmt::format("products in {}", f32_products())), megabytes(f.bytes_saved), speed,
+        worth(f), megabytes(static_cast<double>(f.activation_bytes)));
     return f;
   }
 

@@ -93,33 +93,51 @@ KernelNeeds kernel_needs(const Graph& graph, Device& device, const KernelChoice&
   return needs;
 }
 
-double least_seconds(const Graph& graph, const Node& node, const Roof& roof) {
+LeastTime LeastTime::operator+(const LeastTime& other) const {
+  return {computing + other.computing, moving + other.moving, starting + other.starting};
+}
+
+LeastTime LeastTime::operator*(double times) const {
+  return {computing * times, moving * times, starting * times};
+}
+
+LeastTime least_time(const Graph& graph, const Node& node, const Roof& roof, bool captured) {
   const Cost work = cost(graph, node);
-  const double rate = roof.flops(compute_dtype(graph, node));
+  const double rate = roof.flops(compute_precision(graph, node, roof));
   const Roof::Level& level = roof.level_of(static_cast<std::uint64_t>(work.bytes()));
-  return std::max({overhead_seconds, static_cast<double>(work.causal_flops) / rate,
-                   static_cast<double>(work.bytes()) / level.bytes_per_second});
+  LeastTime time{.computing = static_cast<double>(work.causal_flops) / rate,
+                 .moving = static_cast<double>(work.bytes()) / level.bytes_per_second,
+                 .starting = roof.captured_seconds};
+  (time.computing > time.moving ? time.moving : time.computing) = 0;
+  if (!captured) time.starting += std::max(0.0, roof.launch_seconds - time.total());
+  return time;
 }
 
 TrainingPlan plan_training(const TrainOptions& options, Device& device, const Roof* roof) {
   Graph graph;
   build_training(graph, options);
-  const KernelNeeds needs = kernel_needs(graph, device, kernels_of(options.schedule()));
+  const Schedule schedule = options.schedule();
+  const KernelNeeds needs = kernel_needs(graph, device, kernels_of(schedule));
   TrainingPlan plan;
   plan.parameter_count = options.model().parameter_count();
   plan.memory = predict_memory(graph, needs);
   plan.where = place_of(graph, plan.memory.peak_node);
   plan.cost = checked_cost(graph, options.gradient_accumulation_steps);
-  double seconds = 0;
+  const bool captured = schedule.has(planned_memory) && device.asynchronous();
+  Roof over;
+  if (roof) over = *roof;
+  over.tf32 = options.dtype == "tf32";
+  LeastTime at_best;
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
     if (!needs.has_kernel[n]) continue;
     const Node& node = graph.nodes()[n];
     const std::int64_t times =
         node.phase == Phase::optimizer ? 1 : options.gradient_accumulation_steps;
     plan.launches += times;
-    if (roof) seconds += static_cast<double>(times) * least_seconds(graph, node, *roof);
+    if (roof)
+      at_best = at_best + least_time(graph, node, over, captured) * static_cast<double>(times);
   }
-  if (roof) plan.seconds_at_best = seconds;
+  if (roof) plan.at_best = at_best;
   return plan;
 }
 

@@ -30,6 +30,17 @@ struct Place {
   std::string phase, module, op;
 };
 
+// The least time of one or many nodes, in seconds, by what it goes to.
+struct LeastTime {
+  double computing = 0;  // of nodes whose FLOPs take longer than their bytes
+  double moving = 0;     // of all others
+  double starting = 0;   // what launches add
+
+  double total() const { return computing + moving + starting; }
+  LeastTime operator+(const LeastTime& other) const;
+  LeastTime operator*(double times) const;
+};
+
 // What one training step will need, read off its graph alone: nothing runs and no tensor is
 // allocated, so that it takes no time and no memory to plan what would never fit.
 struct TrainingPlan {
@@ -38,18 +49,18 @@ struct TrainingPlan {
   std::optional<Place> where;  // of the peak; none if nothing but what persists is alive then
   StepCost cost;               // bytes: each operand of each kernel once
   std::int64_t launches = 0;   // of kernels in a step
-  // What the step takes if every kernel reaches the ceilings of its machine, or the few
-  // microseconds that starting it costs; unknown without ceilings.
-  std::optional<double> seconds_at_best;
+  // What the step takes if every kernel reaches the ceilings of its device, one after the other;
+  // unknown without ceilings.
+  std::optional<LeastTime> at_best;
 };
 
 // `options` are resolved. UsageError if the work of a step is beyond what 63 bits count.
 TrainingPlan plan_training(const TrainOptions& options, Device& device, const Roof* roof = nullptr);
 
-// The least time for one run of a node: the largest of its necessary FLOPs over the peak rate of
-// its dtype, its bytes over the bandwidth of the nearest memory level that holds them, and what
-// starting a kernel costs.
-double least_seconds(const Graph& graph, const Node& node, const Roof& roof);
+// The least time for one run of a node: the larger of its necessary FLOPs over the peak rate of its
+// precision and its bytes over the bandwidth of the nearest memory level that holds them; and from
+// that kernel to the next. Where launches are not captured, no less than a launch takes.
+LeastTime least_time(const Graph& graph, const Node& node, const Roof& roof, bool captured);
 
 // The largest batch whose peak is within a budget, and what one more sequence would need; that is
 // unknown only if no larger batch is accepted at all.

@@ -333,10 +333,13 @@ ProfiledMachine profiled_machine(std::string_view document) {
   const Json json = Json::parse(document);
   ProfiledMachine machine{.has_roof = !json["roof"].is_null()};
   if (const Json& summary = json["performance_summary"]; !summary.is_null()) {
-    machine.cpu = summary["system_info"]["cpu"];
+    machine.hardware = summary["system_info"]["cpu"];
     machine.threads = summary["system_info"]["threads"];
   }
-  machine.threads = json["operators"].value("threads", machine.threads);
+  const Json& operators = json["operators"];
+  machine.threads = operators.value("threads", machine.threads);
+  machine.device = operators.value("device", machine.device);
+  machine.hardware = operators.value("hardware", machine.hardware);
   return machine;
 }
 

@@ -19,7 +19,7 @@ std::string profile_document(const std::filesystem::path& profile,
 
 // The CPU and the threads of a profiled run, as far as its files say.
 struct ProfiledMachine {
-  std::string cpu;
+  std::string device = "cpu", hardware;
   int threads = 0;  // 0: not known
   bool has_roof = false;
 };

@@ -94,10 +94,20 @@ class Chart {
   std::vector<std::string> rows_;
 };
 
+// Those above f32's, slowest first.
+std::vector<Roof::Peak> faster_peaks(const Roof& roof) {
+  std::vector<Roof::Peak> peaks = roof.peaks;
+  std::erase_if(peaks, [&](const Roof::Peak& peak) { return peak.flops <= roof.flops("f32"); });
+  std::ranges::stable_sort(peaks, {}, &Roof::Peak::flops);
+  return peaks;
+}
+char mark_of(const Roof::Peak& peak) { return peak.precision == "tf32" ? '~' : '='; }
+
 std::string legend_of_roof(const Roof& roof) {
-  std::string text = fmt::format("  - f32 peak {}FLOP/s", format_si(roof.f32_flops));
-  if (roof.bf16_flops > roof.f32_flops)
-    text += fmt::format(", = bf16 peak {}FLOP/s", format_si(roof.bf16_flops));
+  std::string text = fmt::format("  - f32 peak {}FLOP/s", format_si(roof.flops("f32")));
+  for (const Roof::Peak& peak : faster_peaks(roof))
+    text +=
+        fmt::format(", {} {} peak {}FLOP/s", mark_of(peak), peak.precision, format_si(peak.flops));
   text += "\n  ";
   for (const Roof::Level& level : roof.levels)
     text +=
@@ -151,6 +161,8 @@ ProfiledOperators roofline_points_from_json(std::string_view text, const std::st
   std::vector<RooflinePoint>& points = profile.points;
   try {
     const Json table = Json::parse(text);
+    profile.device = table.value("device", "");
+    profile.hardware = table.value("hardware", "");
     profile.threads = std::max(table.value("threads", 0), 0);
     for (const Json& row : table.at("rows")) {
       const Json& total = row.at("total");
@@ -170,8 +182,7 @@ ProfiledOperators roofline_points_from_json(std::string_view text, const std::st
 }
 
 RooflineRange roofline_range(const std::vector<RooflinePoint>& points, const Roof& roof) {
-  const double peak =
-      std::max({roof.f32_flops, roof.bf16_flops, roof.vendor.flops_per_second.value_or(0)});
+  const double peak = std::max(roof.fastest_flops(), roof.vendor.flops_per_second.value_or(0));
   double low_x = 0.1, high_x = 4 * peak / roof.memory().bytes_per_second;
   double low_y = peak / 100, high_y = peak;
   for (const RooflinePoint& point : points) {
@@ -191,7 +202,8 @@ std::string roofline_text(const std::vector<RooflinePoint>& points, const Roof& 
   Chart chart(roofline_range(points, roof), std::max(width, margin + 20) - margin,
               std::max<std::size_t>(height, 8));
   const std::size_t columns = std::max(width, margin + 20) - margin;
-  const double top = std::max(roof.f32_flops, roof.bf16_flops);
+  const double top = roof.fastest_flops(), f32 = roof.flops("f32");
+  const std::vector<Roof::Peak> faster = faster_peaks(roof);
   for (std::size_t c = 0; c < columns; ++c) {
     const double x = chart.intensity_at(c);
     for (const Roof::Level& level : roof.levels) {
@@ -199,9 +211,9 @@ std::string roofline_text(const std::vector<RooflinePoint>& points, const Roof& 
       if (rate < top) chart.draw_line(c, rate, &level == &roof.levels.back() ? '/' : '.');
     }
     const double reach = x * roof.levels.front().bytes_per_second;
-    if (roof.bf16_flops > roof.f32_flops && reach >= roof.bf16_flops)
-      chart.draw_line(c, roof.bf16_flops, '=');
-    if (reach >= roof.f32_flops) chart.draw_line(c, roof.f32_flops, '-');
+    for (const Roof::Peak& peak : faster)
+      if (reach >= peak.flops) chart.draw_line(c, peak.flops, mark_of(peak));
+    if (reach >= f32) chart.draw_line(c, f32, '-');
   }
   std::size_t drawn = 0;
   for (const RooflinePoint& point : points)

@@ -31,7 +31,9 @@ std::vector<RooflinePoint> roofline_points(const Recording& recording);
 // in the message, for another text.
 struct ProfiledOperators {
   std::vector<RooflinePoint> points;
-  int threads = 0;  // of the run; 0 if the file does not say
+  // Of the run, as far as the file says; else empty, or 0 threads.
+  std::string device, hardware;
+  int threads = 0;
 };
 ProfiledOperators roofline_points_from_json(std::string_view text, const std::string& source);
 

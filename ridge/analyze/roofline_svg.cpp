@@ -17,15 +17,15 @@ constexpr std::size_t labelled_points = 12;
 // Colours stand as they are, not as variables, which some viewers do not know.
 constexpr std::string_view style = R"(<style>
 svg { font:12px system-ui,-apple-system,"Segoe UI",sans-serif } path { fill:none }
-.title { font-size:16px; font-weight:600 } .roof,.bf16 { stroke-width:2 }
+.title { font-size:16px; font-weight:600 } .roof,.fast { stroke-width:2 }
 .cache { stroke-dasharray:3 4 } .vendor { stroke-dasharray:8 5 } circle { fill-opacity:.55 }
 .name { font-size:11px; paint-order:stroke; stroke-width:3px } circle:hover { fill-opacity:.9 }
 .ground { fill:#ffffff } text { fill:#1f2328 } text.faint { fill:#6b7280 } .grid { stroke:#e5e7eb }
-.roof { stroke:#374151 } .cache { stroke:#6b7280 } .bf16 { stroke:#7c3aed } .vendor { stroke:#b45309 }
+.roof { stroke:#374151 } .cache { stroke:#6b7280 } .fast { stroke:#7c3aed } .vendor { stroke:#b45309 }
 circle { fill:#2563eb; stroke:#2563eb } .name { stroke:#ffffff }
 @media (prefers-color-scheme: dark) {
 .ground { fill:#0d1117 } text { fill:#e6edf3 } text.faint { fill:#9198a1 } .grid { stroke:#21262d }
-.roof { stroke:#c9d1d9 } .cache { stroke:#9198a1 } .bf16 { stroke:#b392f0 } .vendor { stroke:#e3a857 }
+.roof { stroke:#c9d1d9 } .cache { stroke:#9198a1 } .fast { stroke:#b392f0 } .vendor { stroke:#e3a857 }
 circle { fill:#58a6ff; stroke:#58a6ff } .name { stroke:#0d1117 } }
 </style>
 )";
@@ -90,14 +90,15 @@ std::string flat(const Axes& axes, double bandwidth, double peak, std::string_vi
 
 std::string ceilings(const Axes& axes, const Roof& roof) {
   std::string svg;
-  const double peak = std::max(roof.f32_flops, roof.bf16_flops);
+  const double peak = roof.fastest_flops(), f32 = roof.flops("f32");
   const double nearest = roof.levels.front().bytes_per_second;
   for (const Roof::Level& level : roof.levels) {
     const bool memory = &level == &roof.levels.back();
     svg += slope(axes, level.bytes_per_second, peak, memory ? "roof" : "cache");
   }
-  svg += flat(axes, nearest, roof.f32_flops, "roof", "f32");
-  if (roof.bf16_flops > roof.f32_flops) svg += flat(axes, nearest, roof.bf16_flops, "bf16", "bf16");
+  svg += flat(axes, nearest, f32, "roof", "f32");
+  for (const Roof::Peak& faster : roof.peaks)
+    if (faster.flops > f32) svg += flat(axes, nearest, faster.flops, "fast", faster.precision);
   if (const auto vendor = roof.vendor.flops_per_second)
     svg += flat(axes, roof.vendor.bytes_per_second.value_or(nearest), *vendor, "vendor", "vendor");
   if (const auto vendor = roof.vendor.bytes_per_second)

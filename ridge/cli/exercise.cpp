@@ -113,18 +113,13 @@ int reveal(const DebugStage& stage) {
 }
 
 // Of the whole step, if this machine's ceilings have been measured.
-std::string utilisation(const RunFacts& run, const std::optional<Roof>& roof, DType dtype) {
+std::string utilisation(const RunFacts& run, const std::optional<Roof>& roof,
+                        const TrainOptions& options) {
   if (!roof) return "not measured";
-  return fmt::format("{:.1f} %", 100 * run.summary.causal_flops_per_second / roof->flops(dtype));
-}
-
-std::optional<Roof> known_roof(const Device& device) {
-  try {
-    const std::filesystem::path path = default_machine_file();
-    if (std::filesystem::exists(path)) return roof_of(read_machine_file(path), device.threads());
-  } catch (const Error&) {  // the comparison is worth having without
-  }
-  return std::nullopt;
+  const std::string_view precision =
+      options.dtype == "tf32" ? options.dtype : name_of(options.compute_dtype());
+  return fmt::format("{:.1f} %",
+                     100 * run.summary.causal_flops_per_second / roof->flops(precision));
 }
 
 std::string factor(double defective, double fixed) {
@@ -167,8 +162,8 @@ std::string comparison(const TrainOptions& options, const RunFacts& bad, const R
       "Samples per second", [](const R& r) { return r.summary.samples_per_second; }, rate);
   add(
       "GFLOP/s", [](const R& r) { return r.summary.causal_flops_per_second / 1e9; }, rate);
-  rows.push_back({"Share of the machine's peak", utilisation(bad, roof, options.compute_dtype()),
-                  utilisation(good, roof, options.compute_dtype()), ""});
+  rows.push_back({"Share of the machine's peak", utilisation(bad, roof, options),
+                  utilisation(good, roof, options), ""});
   rows.emplace_back();
   add(
       "Kernels per step", [](const R& r) { return static_cast<double>(r.kernels); }, count);
@@ -203,7 +198,8 @@ int fix(const DebugStage& stage, const TrainOptions& options, Device& device) {
   terminal.line(fmt::format("Stage {}, {} steps each, with the defect and without", stage.number,
                             options.num_steps));
   terminal.line("");
-  print(terminal, comparison(options, bad, good, known_roof(device)));
+  const KeptRoof roof = kept_roof(device.name(), device.hardware(), device.threads());
+  print(terminal, comparison(options, bad, good, roof.roof));
   terminal.line(fmt::format("Fix: {}", stage.fix));
   return 0;
 }

@@ -41,23 +41,12 @@ struct Answer {
 };
 
 // The ceilings for a step's least time; without them the rest of the plan is as good. A file that
-// was asked for must be there.
-std::optional<Roof> known_roof(const Request& request, int threads, std::string& source) {
-  if (!request.machine_file.empty()) {
-    source = request.machine_file;
-    return roof_of(read_machine_file(request.machine_file), threads);
-  }
-  try {
-    const std::filesystem::path path = default_machine_file();
-    source = "no machine file; run ridge roofline";
-    if (!std::filesystem::exists(path)) return std::nullopt;
-    const Roof roof = roof_of(read_machine_file(path), threads);
-    source = path.string();
-    return roof;
-  } catch (const Error& error) {
-    source = error.what();
-    return std::nullopt;
-  }
+// was asked for must have them.
+KeptRoof known_roof(const Request& request, const Device& device) {
+  if (request.machine_file.empty())
+    return kept_roof(device.name(), device.hardware(), device.threads());
+  return {roof_from_file(request.machine_file, device.name(), device.hardware(), device.threads()),
+          request.machine_file};
 }
 
 Json json_of(const TensorBytes& use) {
@@ -96,8 +85,13 @@ std::string json_text(const TrainOptions& options, const Answer& answer) {
                {"backward", json_of(plan.cost.backward)},
                {"optimizer", json_of(plan.cost.optimizer)},
                {"total", json_of(plan.cost.total())},
-               {"predicted_step_seconds", nullptr}};
-  if (plan.seconds_at_best) json["predicted_step_seconds"] = *plan.seconds_at_best;
+               {"predicted_step_seconds", nullptr},
+               {"predicted_seconds", nullptr}};
+  if (const auto& time = plan.at_best) {
+    json["predicted_step_seconds"] = time->total();
+    json["predicted_seconds"] = {
+        {"computing", time->computing}, {"moving", time->moving}, {"starting", time->starting}};
+  }
   if (answer.limit) {
     Json& limit = json["max_batch"];
     limit = {{"budget_bytes", answer.budget},
@@ -183,9 +177,12 @@ void print(const TrainOptions& options, const Request& request, const Answer& an
                             format_bytes(answer.available), fits ? "it fits" : "it does not fit"));
   terminal.line("");
   print_work(terminal, answer.plan);
-  if (answer.plan.seconds_at_best)
-    terminal.line(fmt::format("Step time: {} if every kernel reaches the ceilings in {}",
-                              format_duration(*answer.plan.seconds_at_best), answer.ceilings));
+  if (const auto& time = answer.plan.at_best)
+    terminal.line(fmt::format(
+        "Step time: {} if every kernel reaches the ceilings in {}: {} computing, {} moving data, "
+        "{} starting kernels",
+        format_duration(time->total()), answer.ceilings, format_duration(time->computing),
+        format_duration(time->moving), format_duration(time->starting)));
   else
     terminal.line(fmt::format("Step time: {}", answer.ceilings));
   if (!answer.limit) return;
@@ -196,8 +193,7 @@ void print(const TrainOptions& options, const Request& request, const Answer& an
 int plan(const Request& request) {
   const TrainOptions options = request.training.options();
   const std::unique_ptr<Device> device = open_device(options);
-  std::string ceilings;
-  const std::optional<Roof> roof = known_roof(request, device->threads(), ceilings);
+  const auto [roof, ceilings] = known_roof(request, *device);
   Answer answer{.plan = plan_training(options, *device, roof ? &*roof : nullptr),
                 .available = device->available_memory(),
                 .device = device->name(),

@@ -29,17 +29,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Against the ceilings of the machine file, if there is a sound one.
-std::optional<BottleneckReport> bottlenecks_of(const Recording& recording) {
-  Roof roof;
-  try {
-    const fs::path path = default_machine_file();
-    if (!fs::exists(path)) return std::nullopt;
-    roof = roof_of(read_machine_file(path), recording.threads);
-  } catch (const Error&) {
-    return std::nullopt;  // the profile is worth having without
-  }
-  return analyze_bottlenecks(recording, roof);
+// Against the ceilings of the machine file, if it has them; the profile is worth having without.
+std::optional<BottleneckReport> bottlenecks_of(const Recording& recording,
+                                               const TrainOptions& options) {
+  std::optional<Roof> roof =
+      kept_roof(recording.device, recording.hardware, recording.threads).roof;
+  if (!roof) return std::nullopt;
+  roof->tf32 = options.dtype == "tf32";
+  return analyze_bottlenecks(recording, *roof);
 }
 
 // The files that are written into a profile directory. The system may refuse one, as a full disk
@@ -342,7 +339,7 @@ void ProfilingSession::finish(Terminal& terminal) {
     return;
   }
   if (!recorder_.recording().activities.empty()) device_time_ = device_time(recorder_.recording());
-  const auto bottlenecks = bottlenecks_of(recording());
+  const auto bottlenecks = bottlenecks_of(recording(), options_);
   print_reports(terminal, bottlenecks);
   write_files(terminal, bottlenecks);
 }

@@ -24,32 +24,14 @@ struct Request {
   std::string profile, output, machine_file;
 };
 
-Roof roof_over(const ProfiledMachine& machine, const Ceilings& ceilings) {
-  return roof_of(ceilings, machine.threads > 0 ? machine.threads : ceilings.threads);
-}
-
-// The ceilings that are kept, for a profile that was taken before there were any, if they are those
-// of its machine.
-std::optional<Roof> kept_roof(const ProfiledMachine& machine) {
-  try {
-    const fs::path path = default_machine_file();
-    if (!fs::exists(path)) return std::nullopt;
-    const Ceilings ceilings = read_machine_file(path);
-    if (machine.cpu.empty() || ceilings.hardware != machine.cpu) return std::nullopt;
-    return roof_over(machine, ceilings);
-  } catch (const Error&) {
-    return std::nullopt;  // the page says how to measure them
-  }
-}
-
 std::string document_of(const Request& request) {
   std::string document = profile_document(request.profile);
   const ProfiledMachine machine = profiled_machine(document);
   std::optional<Roof> roof;
   if (!request.machine_file.empty())
-    roof = roof_over(machine, read_machine_file(request.machine_file));
-  else if (!machine.has_roof)
-    roof = kept_roof(machine);
+    roof = roof_from_file(request.machine_file, machine.device, machine.hardware, machine.threads);
+  else if (!machine.has_roof)  // else the page says how to measure it
+    roof = kept_roof(machine.device, machine.hardware, machine.threads).roof;
   return roof ? profile_document(request.profile, roof) : document;
 }
 

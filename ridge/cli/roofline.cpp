@@ -14,6 +14,8 @@
 #include "ridge/cli/commands.h"
 #include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
+#include "ridge/gpu/nvml.h"
+#include "ridge/profile/device_report.h"
 
 namespace ridge {
 namespace {
@@ -21,7 +23,7 @@ namespace {
 constexpr std::size_t max_profile_bytes = std::size_t{256} << 20;
 
 struct Request {
-  std::string machine_file, profile, svg;
+  std::string device, machine_file, profile, svg;
   double peak_tflops = 0, peak_bandwidth = 0;  // 0: not given
   double seconds = 6;
   bool fresh = false;
@@ -44,42 +46,80 @@ std::filesystem::path machine_file(const Request& request) {
                                       : std::filesystem::path(request.machine_file);
 }
 
-SystemInfo this_system(const Request& request) {
+std::unique_ptr<Device> open_named(const Request& request, const std::string& device) {
   TrainOptions options;
+  options.device = device;
   options.threads = request.threads;
-  return system_info(*open_device(options), options);
+  return open_device(options);
 }
 
-Ceilings measure(const Request& request, const SystemInfo& system, Terminal& terminal) {
-  // Some 35 measurements, more where others use the machine.
-  constexpr double measurements = 35;
-  const auto each = std::chrono::milliseconds(
-      static_cast<std::int64_t>(std::lround(1000 * request.seconds / measurements)));
-  terminal.busy(fmt::format("Measuring on {} threads...", system.threads));
-  Ceilings ceilings = measure_cpu_ceilings(static_cast<int>(system.threads), each);
-  ceilings.measured_at = utc_timestamp();
-  ceilings.host = system.host;
-  ceilings.hardware = system.cpu;
-  const std::filesystem::path path = machine_file(request);
-  if (!request.fresh && std::filesystem::exists(path))
-    ceilings = best_of(ceilings, read_machine_file(path));
-  write_machine_file(path, ceilings);
-  terminal.line(fmt::format("Measured {} on {} threads; kept in {}", system.cpu, system.threads,
-                            path.string()));
+// Of a card, whether its clock fell meanwhile; of what has none, or does not say, nothing.
+template <class F>
+Ceilings watching_clocks(const Device& device, const F& measure) {
+  std::optional<gpu::Nvml> nvml;
+  std::optional<gpu::CardSampler> sampler;
+  if (const std::string card = device.bus_id(); !card.empty()) try {
+      nvml.emplace();
+      sampler.emplace(*nvml, nvml->card_at(card));
+    } catch (const DeviceError&) {
+      sampler.reset();  // the ceilings are worth having without
+    }
+  Ceilings ceilings = measure();
+  if (!sampler) return ceilings;
+  if (const ClockReport clock = clock_report(sampler->stop()); clock.dropped())
+    ceilings.note = fmt::format(
+        "the clock was at {} to {} MHz under load ({}); each ceiling is the best of many samples "
+        "with a rest before it",
+        clock.min_mhz, clock.max_mhz, clock_reasons(clock));
   return ceilings;
 }
 
-// Those in the machine file, if they are this machine's; measured if there are none.
-Ceilings known_ceilings(const Request& request, Terminal& terminal) {
-  const SystemInfo system = this_system(request);
+Ceilings measure(const Request& request, Device& device, Terminal& terminal) {
+  // Some 35 measurements of a CPU, more where others use the machine, and 28 of a GPU.
+  const double measurements = device.asynchronous() ? 28 : 35;
+  const auto each = std::chrono::milliseconds(
+      static_cast<std::int64_t>(std::lround(1000 * request.seconds / measurements)));
+  terminal.busy(fmt::format("Measuring {}...", device.description()));
+  Ceilings ceilings = watching_clocks(device, [&] {
+    return device.asynchronous() ? measure_device_ceilings(device, each)
+                                 : measure_cpu_ceilings(device.threads(), each);
+  });
+  ceilings.measured_at = utc_timestamp();
+  ceilings.host = host_name();
+  ceilings.hardware = device.hardware();
+  return ceilings;
+}
+
+// Adds to the machine file, or improves what it has of this hardware.
+Ceilings measure_and_keep(const Request& request, Device& device, Terminal& terminal) {
+  Ceilings ceilings = measure(request, device, terminal);
   const std::filesystem::path path = machine_file(request);
-  if (!std::filesystem::exists(path)) return measure(request, system, terminal);
-  Ceilings ceilings = read_machine_file(path);
-  terminal.line(fmt::format("Ceilings of {}, measured {}, from {}", ceilings.hardware,
-                            ceilings.measured_at, path.string()));
-  if (ceilings.hardware != system.cpu)
-    terminal.line(fmt::format("Note: this machine is another, {}; measure it with ridge roofline",
-                              system.cpu));
+  Machine machine;
+  if (std::filesystem::exists(path)) machine = read_machine_file(path);
+  const Ceilings* const before = machine.find(ceilings.device, ceilings.hardware);
+  if (before && !request.fresh) ceilings = best_of(ceilings, *before);
+  machine.put(ceilings);
+  write_machine_file(path, machine);
+  terminal.line(fmt::format("Measured {}; kept in {}", device.description(), path.string()));
+  return ceilings;
+}
+
+// Those in the machine file; measured if it has none of such a device.
+Ceilings known_ceilings(const Request& request, const ProfiledOperators& profile,
+                        Terminal& terminal) {
+  const std::filesystem::path path = machine_file(request);
+  const std::string kind = profile.device.empty() ? "cpu" : profile.device;
+  Machine machine;
+  if (std::filesystem::exists(path)) machine = read_machine_file(path);
+  const Ceilings* const kept = machine.find_like(kind, profile.hardware);
+  if (kept)
+    terminal.line(fmt::format("Ceilings of {}, measured {}, from {}", kept->hardware,
+                              kept->measured_at, path.string()));
+  const Ceilings ceilings =
+      kept ? *kept : measure_and_keep(request, *open_named(request, kind), terminal);
+  if (!profile.hardware.empty() && ceilings.hardware != profile.hardware)
+    terminal.line(fmt::format(
+        "Note: the profile is of another, {}; measure that with ridge roofline", profile.hardware));
   return ceilings;
 }
 
@@ -88,20 +128,29 @@ int draw_profile(const Request& request, Terminal& terminal) {
   if (!std::filesystem::exists(file))
     throw IoError("{} has no operators.json: is it the --profile-dir of a run with --profile?",
                   request.profile);
-  const auto [points, profile_threads] =
+  const ProfiledOperators profile =
       roofline_points_from_json(read_text_file(file, max_profile_bytes), file.string());
-  const Ceilings ceilings = known_ceilings(request, terminal);
+  const Ceilings ceilings = known_ceilings(request, profile, terminal);
   const int threads = request.threads > 0   ? static_cast<int>(request.threads)
-                      : profile_threads > 0 ? profile_threads
+                      : profile.threads > 0 ? profile.threads
                                             : ceilings.threads;
   const Roof roof = roof_of(ceilings, threads, vendor_peaks(request));
   terminal.line("");
-  terminal.line(roofline_text(points, roof));
+  terminal.line(roofline_text(profile.points, roof));
   const std::filesystem::path svg =
       request.svg.empty() ? directory / "roofline.svg" : std::filesystem::path(request.svg);
-  write_text_file(svg, roofline_svg(points, roof, "Roofline of " + request.profile));
+  write_text_file(svg, roofline_svg(profile.points, roof, "Roofline of " + request.profile));
   terminal.line(fmt::format("Wrote {}", svg.string()));
   return 0;
+}
+
+// By name, those that are to be measured.
+std::vector<std::string> devices_of(const Request& request) {
+  if (request.device.empty() || request.device == "auto")
+    return has_gpu() ? std::vector<std::string>{"cpu", "cuda"} : std::vector<std::string>{"cpu"};
+  if (request.device != "cpu" && request.device != "cuda")
+    throw UsageError("--device is '{}'; choose one of auto, cpu, cuda", request.device);
+  return {request.device};
 }
 
 int roofline(const Request& request) {
@@ -110,13 +159,17 @@ int roofline(const Request& request) {
     throw UsageError("--seconds is {}; it must be above 0 and at most 3600", request.seconds);
   if (request.threads < 0 || request.threads > 4096)
     throw UsageError("--threads is {}; it must be from 1 to 4096", request.threads);
+  const std::vector<std::string> devices = devices_of(request);
   Terminal terminal;
   if (!request.profile.empty()) return draw_profile(request, terminal);
   if (!request.svg.empty())
     throw UsageError("--svg draws a profile: give --profile PROFILE_DIR with it");
-  const Ceilings ceilings = measure(request, this_system(request), terminal);
-  terminal.line("");
-  terminal.line(ceilings_text(ceilings, vendor));
+  for (const std::string& name : devices) {
+    const std::unique_ptr<Device> device = open_named(request, name);
+    const Ceilings ceilings = measure_and_keep(request, *device, terminal);
+    terminal.line("");
+    terminal.line(ceilings_text(ceilings, vendor));
+  }
   return 0;
 }
 
@@ -133,6 +186,10 @@ void add_roofline_command(CLI::App& program, Action& action) {
                   "Where the picture goes (default: PROFILE_DIR/roofline.svg)")
       ->type_name("FILE");
   command
+      .add_option("--device", request->device,
+                  "auto (the CPU, and a GPU if there is one), cpu or cuda")
+      ->type_name("DEVICE");
+  command
       .add_option("--machine-file", request->machine_file,
                   "Where the ceilings are kept (default: machine.json in the user's cache)")
       ->type_name("FILE");
@@ -141,7 +198,7 @@ void add_roofline_command(CLI::App& program, Action& action) {
   command
       .add_option("--peak-bandwidth", request->peak_bandwidth, "The vendor's bandwidth, in GB/s")
       ->type_name("X");
-  command.add_option("--seconds", request->seconds, "How long to measure, about")
+  command.add_option("--seconds", request->seconds, "How long to measure a device, about")
       ->type_name("X")
       ->capture_default_str();
   command
@@ -151,10 +208,12 @@ void add_roofline_command(CLI::App& program, Action& action) {
   command.add_flag("--fresh", request->fresh, "Forget what was measured before");
   command.footer(
       R"(Without --profile, the ceilings are measured and kept: the best of all measurements of the same
-machine, because others who use it can only make it look slower. With --profile, those are used.
+hardware, because others who use it can only make it look slower. With --profile, those of its
+device are used.
 
 Examples:
   ridge roofline
+  ridge roofline --device cuda
   ridge roofline --profile ./pytorch_profiles --peak-tflops 1.2)");
   command.callback([request, &action] { action = [request] { return roofline(*request); }; });
 }

@@ -21,6 +21,7 @@
 #include "ridge/gpu/faults.h"
 #include "ridge/gpu/memory.h"
 #include "ridge/gpu/prepare.h"
+#include "ridge/gpu/probe.h"
 #include "ridge/gpu/tracing.h"
 #include "ridge/ops/op.h"
 
@@ -233,6 +234,11 @@ class GpuDevice final : public Device {
     check(cudaEventElapsedTime(&milliseconds, marks_.at(from), marks_.at(to)), "reading a time");
     return milliseconds * 1e-3;
   }
+
+  ProbeKernel probe(Probe what, std::size_t bytes) override {
+    return gpu::make_probe(context_, what, bytes);
+  }
+  std::size_t cache_bytes() const override { return context_.l2_bytes; }
 
   Tracer* tracer() override { return tracer_.get(); }
   std::unique_ptr<RangeCounters> range_counters(std::size_t max_ranges) override {

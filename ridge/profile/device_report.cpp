@@ -145,8 +145,7 @@ ClockReport clock_report(std::span<const CardState> samples) {
   return report;
 }
 
-std::string clock_warning(const ClockReport& report) {
-  if (!report.dropped()) return "";
+std::string clock_reasons(const ClockReport& report) {
   struct Reason {
     std::uint64_t bits;
     std::string_view text;
@@ -161,10 +160,15 @@ std::string clock_warning(const ClockReport& report) {
   std::string because;
   for (const auto& [bits, text] : reasons)
     if (report.reasons & bits) because += fmt::format("{}{}", because.empty() ? "" : ", ", text);
+  return because.empty() ? "the driver gives no reason" : because;
+}
+
+std::string clock_warning(const ClockReport& report) {
+  if (!report.dropped()) return "";
   return fmt::format(
       "The GPU's clock fell during the measurement, from {} to {} MHz ({}): times of its parts do "
       "not compare; the limit that nvidia-smi -q -d PERFORMANCE shows is the cause",
-      report.max_mhz, report.min_mhz, because.empty() ? "the driver gives no reason" : because);
+      report.max_mhz, report.min_mhz, clock_reasons(report));
 }
 
 std::string device_report_text(const Recording& recording, const DeviceReport& report) {

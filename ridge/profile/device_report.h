@@ -55,6 +55,8 @@ struct ClockReport {
   bool dropped() const;       // by more than 3 % of the maximum
 };
 ClockReport clock_report(std::span<const CardState> samples);
+// What lowered it: "its power limit, heat".
+std::string clock_reasons(const ClockReport& report);
 // "The GPU's clock dropped ..." with the reason; empty if it did not.
 std::string clock_warning(const ClockReport& report);
 

@@ -146,6 +146,7 @@ OperatorTable operator_table(const Recording& recording, GroupBy group_by, SortB
     table.last_step = recording.steps.back().step;
   }
   table.device = recording.device;
+  table.hardware = recording.hardware;
   table.threads = recording.threads;
   table.dropped = recording.dropped;
   return table;
@@ -170,6 +171,7 @@ std::string operator_table_json(const OperatorTable& table) {
   const Json json{{"group_by", name_of(table.group_by)},
                   {"sort_by", name_of(table.sort_by)},
                   {"device", table.device},
+                  {"hardware", table.hardware},
                   {"threads", table.threads},
                   {"steps", table.time.steps},
                   {"first_step", table.first_step},

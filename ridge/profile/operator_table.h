@@ -59,7 +59,7 @@ struct OperatorTable {
   Work all;
   StepTime time;
   std::int64_t first_step = 0, last_step = 0;
-  std::string device;
+  std::string device, hardware;
   int threads = 0;
   std::uint64_t dropped = 0;  // records the recording had no room for: everything is too small
 

@@ -45,6 +45,7 @@ std::string display_name(const Graph& graph, ValueId value) {
 void Recorder::attach(Executor& executor) {
   recording_.graph = &executor.graph();
   recording_.device = executor.device().name();
+  recording_.hardware = executor.device().hardware();
   recording_.device_description = executor.device().description();
   recording_.threads = executor.device().threads();
   recording_.process_id = ::getpid();

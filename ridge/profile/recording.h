@@ -60,7 +60,7 @@ struct Recording {
 
   const Graph* graph = nullptr;  // outlives the recording
   std::string device;            // "cpu"
-  std::string device_description;
+  std::string hardware, device_description;
   int threads = 1;
   std::int64_t process_id = 0, thread_id = 0;  // the executor's
   std::int64_t epoch_ns = 0;                   // since 1970-01-01, of time 0

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -21,6 +22,21 @@ struct Op;
 struct PreparedKernel {
   KernelPtr kernel;  // null if there is nothing to do (a reshape)
   std::size_t workspace = 0;
+};
+
+// What a device is measured with: one thing, done as fast as it can.
+enum class Probe : std::uint8_t {
+  nothing,       // a launch
+  multiply_add,  // f32 in registers, by vector units
+  read,          // from a buffer, the first input
+  write,         // to a buffer, the first output
+  copy,          // from one to the other
+};
+
+// A kernel that does so, and how much: FLOPs, or bytes read and written; of nothing 1.
+struct ProbeKernel {
+  KernelPtr kernel;  // null where the device has no such thing
+  double work = 0;
 };
 
 // Something to be enqueued, and the earlier pieces of work, by index, that it must follow.
@@ -73,6 +89,11 @@ class Device {
   // device may do work at the same time, or in another order, that does not follow from what it
   // must be `after`. Null where the device has no such thing.
   virtual KernelPtr capture(std::span<const DeviceWork> /*works*/) { return nullptr; }
+
+  // A kernel that measures the device, on buffers of so many bytes, as often as makes its work long
+  // against its launch.
+  virtual ProbeKernel probe(Probe /*what*/, std::size_t /*bytes*/) { return {}; }
+  virtual std::size_t cache_bytes() const { return 0; }  // of its last cache; 0 if not known
 
   // Of a device whose kernels run by themselves, with a clock of its own; else null.
   virtual Tracer* tracer() { return nullptr; }

@@ -20,8 +20,7 @@ using ::testing::IsEmpty;
 
 Roof simple_roof() {
   return {.threads = 1,
-          .f32_flops = 100e9,
-          .bf16_flops = 200e9,
+          .peaks = {{"f32", 100e9}, {"bf16", 200e9}},
           .levels = {{"cache", 600'000, 100e9}, {"memory", 0, 10e9}}};
 }
 
@@ -99,7 +98,7 @@ TEST(Bottlenecks, WhatIsFasterThanItsCeilingRaisesIt) {
   // 167.8 GFLOP/s and 262 GB/s.
   const HandMade run(200'000, 2'000);
   const BottleneckReport report = analyze_bottlenecks(run.recording, simple_roof());
-  EXPECT_NEAR(report.roof.f32_flops, 2.0 * 256 * 256 * 256 / 200e-6, 1);
+  EXPECT_NEAR(report.roof.flops("f32"), 2.0 * 256 * 256 * 256 / 200e-6, 1);
   EXPECT_NEAR(report.roof.levels[0].bytes_per_second, 524'288 / 2e-6, 1);
   EXPECT_NEAR(report.all.floor, report.all.seconds, 1e-12) << "both are at their ceilings";
   EXPECT_LE(report.mfu(), 1);

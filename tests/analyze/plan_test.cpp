@@ -211,10 +211,11 @@ TEST(Plan, TakesTheLongestOfComputingMovingAndStarting) {
   linear(cast(x, DType::bf16), cast(w, DType::bf16));
   scale(x, 2.0f);  // 8 MB
   scale(graph.input("y", {DType::f32, {4}}), 2.0f);
-  const Roof roof{.f32_flops = 1e12,
-                  .bf16_flops = 4e12,
+  const Roof roof{.peaks = {{"f32", 1e12}, {"bf16", 4e12}},
                   .levels = {{"cache", 9'000'000, 1e12}, {"memory", 0, 1e9}}};
-  const auto seconds = [&](NodeId n) { return least_seconds(graph, graph.nodes()[n], roof); };
+  const auto seconds = [&](NodeId n) {
+    return least_time(graph, graph.nodes()[n], roof, false).total();
+  };
   EXPECT_DOUBLE_EQ(seconds(0), 12e-3);  // moving, from memory
   EXPECT_DOUBLE_EQ(seconds(1), 6e6 / 1e12);
   EXPECT_DOUBLE_EQ(seconds(3), 2e9 / 4e12);  // computing, in bf16
@@ -224,11 +225,35 @@ TEST(Plan, TakesTheLongestOfComputingMovingAndStarting) {
   TrainOptions options = small_options();
   CpuDevice device(1);
   const TrainingPlan plan = plan_training(options, device, &roof);
-  ASSERT_TRUE(plan.seconds_at_best);
-  EXPECT_GE(*plan.seconds_at_best, static_cast<double>(plan.launches) * 5e-6);
+  ASSERT_TRUE(plan.at_best);
+  EXPECT_GE(plan.at_best->total(), static_cast<double>(plan.launches) * 4.999999e-6);
   options.gradient_accumulation_steps = 2;
-  EXPECT_GT(*plan_training(options, device, &roof).seconds_at_best, 1.3 * *plan.seconds_at_best);
-  EXPECT_FALSE(plan_training(options, device).seconds_at_best);
+  EXPECT_GT(plan_training(options, device, &roof).at_best->total(), 1.3 * plan.at_best->total());
+  EXPECT_FALSE(plan_training(options, device).at_best);
+}
+
+TEST(Plan, OfACapturedStepAddsAKernelsStartToEach) {
+  Graph graph;
+  const Value x = graph.input("x", {DType::f32, {1000, 1000}});
+  linear(x, graph.parameter("w", {1000, 1000}, Init::normal(1)));  // 2 GFLOP, 12 MB
+  scale(graph.input("y", {DType::f32, {4}}), 2.0f);                // 32 bytes
+  Roof roof{.device = "cuda",
+            .peaks = {{"f32", 1e12}, {"tf32", 8e12}},
+            .levels = {{"memory", 0, 1e12}},
+            .launch_seconds = 3e-6,
+            .captured_seconds = 1e-6};
+  const auto time = [&](NodeId n, bool captured) {
+    return least_time(graph, graph.nodes()[n], roof, captured);
+  };
+  EXPECT_DOUBLE_EQ(time(0, true).computing, 2e-3);
+  EXPECT_EQ(time(0, true).moving, 0);
+  EXPECT_DOUBLE_EQ(time(0, true).starting, 1e-6);
+  EXPECT_DOUBLE_EQ(time(0, false).total(), 2e-3 + 1e-6) << "launched meanwhile";
+  EXPECT_DOUBLE_EQ(time(1, true).total(), 1e-6 + 32e-12);
+  EXPECT_DOUBLE_EQ(time(1, false).total(), 3e-6);
+  roof.tf32 = true;
+  EXPECT_DOUBLE_EQ(time(0, true).computing, 2e9 / 8e12);
+  EXPECT_DOUBLE_EQ(time(1, true).moving, 32e-12);
 }
 
 TEST(LargestBatch, IsTheLastThatFits) {

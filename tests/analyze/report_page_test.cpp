@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const Roof roof{
-    .threads = 2, .f32_flops = 1e12, .bf16_flops = 2e12, .levels = {{"memory", 0, 1e10}}};
+    .threads = 2, .peaks = {{"f32", 1e12}, {"bf16", 2e12}}, .levels = {{"memory", 0, 1e10}}};
 
 // The files of a profile by name, as training writes them.
 std::map<std::string, std::string> profile_files() {
@@ -98,7 +98,7 @@ TEST(ProfileDocument, HasNullForFilesThatAreNotThere) {
 TEST(ProfileDocument, TakesTheRoofItIsGiven) {
   const Profile profile;
   Roof other = roof;
-  other.f32_flops = 5e12;
+  other.raise("f32", 5e12);
   EXPECT_EQ(json::parse(profile_document(profile.path, other))["roof"]["f32_flops_per_second"],
             5e12);
 }
@@ -161,9 +161,15 @@ TEST(ProfileDocument, RefusesDepthThatCouldExhaustTheStack) {
 TEST(ProfiledMachine, IsThatOfTheRun) {
   const Profile profile;
   const ProfiledMachine machine = profiled_machine(profile_document(profile.path));
-  EXPECT_EQ(machine.cpu, "a CPU");
+  json operators = profile.read("operators");
+  EXPECT_EQ(machine.device, "cpu");
+  EXPECT_EQ(machine.hardware, operators["hardware"]);
+  EXPECT_NE(machine.hardware, "");
   EXPECT_EQ(machine.threads, 2);  // of the recording
   EXPECT_TRUE(machine.has_roof);
+  operators.erase("hardware");  // as it was once
+  profile.write("operators", operators.dump());
+  EXPECT_EQ(profiled_machine(profile_document(profile.path)).hardware, "a CPU");
   std::filesystem::remove(profile.file("bottlenecks"));
   EXPECT_FALSE(profiled_machine(profile_document(profile.path)).has_roof);
 }

@@ -15,8 +15,7 @@ using ::testing::Not;
 
 Roof roof() {
   return {.threads = 1,
-          .f32_flops = 100e9,
-          .bf16_flops = 200e9,
+          .peaks = {{"f32", 100e9}, {"bf16", 200e9}},
           .levels = {{"L1", 32 << 10, 400e9}, {"memory", 0, 10e9}}};
 }
 
@@ -42,9 +41,12 @@ TEST(RooflinePoints, AreTheSameFromARecordingAndItsFile) {
   SmallTraining training;
   const Recording& recording = training.record(2);
   const auto direct = roofline_points(recording);
-  const auto [read, threads] =
+  const ProfiledOperators profile =
       roofline_points_from_json(operator_table_json(operator_table(recording)), "operators.json");
-  EXPECT_EQ(threads, recording.threads);
+  EXPECT_EQ(profile.threads, recording.threads);
+  EXPECT_EQ(profile.device, "cpu");
+  EXPECT_EQ(profile.hardware, recording.hardware);
+  const std::vector<RooflinePoint>& read = profile.points;
   ASSERT_EQ(direct.size(), read.size());
   ASSERT_GT(direct.size(), 5u);
   for (std::size_t i = 0; i < direct.size(); ++i) {

@@ -20,9 +20,18 @@ import chromium
 
 PROGRAM = None
 
+
+def processor():
+    """The name under which the machine's ceilings are found."""
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return "CPU"
+
+
 MACHINE = {
     "format": "ridge machine ceilings", "measured_at": "2026-01-01T00:00:00Z", "host": "h",
-    "hardware": "a machine", "threads": 64,
+    "hardware": processor(), "threads": 64,
     "compute": [{"instructions": "AVX2", "dtype": "f32", "one_core_flops_per_second": 1e11,
                  "all_cores_flops_per_second": 4e11}],
     "bandwidth": [{"level": level, "bytes": size, "cores_sharing": 1,
@@ -369,6 +378,8 @@ class ReportTest(unittest.TestCase):
         for name in ("bottlenecks", "nodes", "modules", "memory", "memory_timeline", "config",
                      "performance_summary"):
             (profile / f"{name}.json").unlink()
+        machine = self.work / "cache/ridge/machine.json"
+        self.env = {**self.env, "XDG_CACHE_HOME": str(self.work / "empty")}
         self.report(profile)
         said = "".join(self.texts(".missing"))
         self.assertIn("ridge roofline", said)
@@ -376,7 +387,6 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(len(self.texts(".missing")), 5)
         rows = self.read("operators.json")["rows"]
         self.assertEqual(len(self.column(0)), len(rows))
-        machine = self.work / "cache/ridge/machine.json"
         self.report(profile, "--machine", machine)
         self.assertNotIn("ridge roofline", "".join(self.texts("#roofline .missing")))
 

@@ -22,8 +22,7 @@ function drawRoofline() {
   return section('roofline', title,
     'How fast each operator computes over how much it computes per byte. A point as high as a line ' +
     'is as fast as that ceiling allows; below the slopes memory holds it back, below the flat lines ' +
-    `arithmetic does. The area of a point is its share of the time. Ceilings of ${roof.threads} ` +
-    `${roof.threads === 1 ? 'thread' : 'threads'}.`,
+    `arithmetic does. The area of a point is its share of the time. Ceilings of ${ownerOf(roof)}.`,
     profile.nodes ? element('div', {class: 'controls'}, choice('Points',
       [['operator', 'Operators'], ['shape', 'Shapes'], ['module', 'Modules']], grouping, value => {
         grouping = value;
@@ -31,13 +30,24 @@ function drawRoofline() {
       })) : '',
     chart, element('p', {class: 'quiet'}, 'Ceilings: ', roof.levels.map(level =>
       `${shown(level.level, 30)} ${asByteRate(level.bytes_per_second)}`).join(', '),
-    `, f32 ${asFlopRate(roof.f32_flops_per_second)}, bf16 ${asFlopRate(roof.bf16_flops_per_second)}.`),
+    peaksOf(roof).map(peak => `, ${peak.name} ${asFlopRate(peak.rate)}`), '.'),
     off, notes.map(note => element('p', {class: 'quiet'}, note)));
 }
 
+function ownerOf(roof) {
+  const threads = `${roof.threads} ${roof.threads === 1 ? 'thread' : 'threads'}`;
+  return roof.device === 'cuda' ? shown(roof.hardware || 'the GPU', 60) : threads;
+}
+
+// What it computes in, as name and rate: all members that end so, but for the vendor's.
+function peaksOf(roof) {
+  const end = '_flops_per_second';
+  return Object.keys(roof).filter(key => key.endsWith(end) && key !== 'vendor' + end &&
+    roof[key] > 0).map(key => ({name: shown(key.slice(0, -end.length), 12), rate: roof[key]}));
+}
+
 function rooflineScales(rows, roof, box) {
-  const peak = Math.max(roof.f32_flops_per_second, roof.bf16_flops_per_second,
-    roof.vendor_flops_per_second || 0);
+  const peak = Math.max(...peaksOf(roof).map(p => p.rate), roof.vendor_flops_per_second || 0);
   const memory = roof.levels[roof.levels.length - 1].bytes_per_second;
   const xs = [...rows.map(r => r.intensity), 0.1, 4 * peak / memory];
   const ys = [...rows.map(r => r.flopRate), peak / 100, peak * 1.3];
@@ -76,9 +86,8 @@ function drawCeilings(svg, roof, x, y, box, peak) {
     svg.append('text').attr('class', 'halo').attr('x', box.right - 4).attr('y', y(rate) - 6)
       .attr('text-anchor', 'end').text(`${name} ${asFlopRate(rate)}`);
   };
-  flat(roof.f32_flops_per_second, 'f32 peak', 'main');
-  if (roof.bf16_flops_per_second > 1.02 * roof.f32_flops_per_second)
-    flat(roof.bf16_flops_per_second, 'bf16 peak', 'main');
+  for (const {name, rate} of peaksOf(roof))
+    if (name === 'f32' || rate > 1.02 * roof.f32_flops_per_second) flat(rate, `${name} peak`, 'main');
   if (roof.vendor_flops_per_second) flat(roof.vendor_flops_per_second, 'vendor’s peak', 'vendor');
   const slope = Math.atan2(y(1e1) - y(1), x(1e1) - x(1)) * 180 / Math.PI;
   let labelled = null;

@@ -1,0 +1,112 @@
+// That what a device does is what is measured of it: on one whose clock is exact, because it stands
+// still between launches.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <variant>
+
+#include "ridge/analyze/ceilings.h"
+#include "ridge/ops/op.h"
+
+namespace ridge {
+namespace {
+
+// Has a clock and no memory: addresses are never used.
+class ExactDevice final : public Device {
+ public:
+  static constexpr double f32 = 50e12, tf32 = 300e12, bf16 = 600e12;  // FLOP/s of products
+  static constexpr double launch = 3e-6, captured = 0.75e-6;
+
+  std::string name() const override { return "cuda"; }
+  std::string description() const override { return "an exact card, new"; }
+  std::string hardware() const override { return "an exact card"; }
+  int threads() const override { return 1; }
+  bool asynchronous() const override { return true; }
+  std::size_t total_memory() const override { return std::size_t{64} << 30; }
+  std::size_t available_memory() const override { return std::size_t{64} << 30; }
+  std::size_t cache_bytes() const override { return std::size_t{40} << 20; }
+
+  ProbeKernel probe(Probe what, std::size_t bytes) override {
+    const double in_cache = bytes <= cache_bytes() / 2 ? 2 : 1;
+    switch (what) {
+      case Probe::nothing:
+        return {lasting(launch), 1};
+      case Probe::multiply_add:
+        return {lasting(1e9 / 60e12), 1e9};
+      case Probe::read:
+        return {lasting(1e8 / (3e12 * in_cache)), 1e8};
+      case Probe::write:
+        return {lasting(1e8 / (2e12 * in_cache)), 1e8};
+      case Probe::copy:
+        return {lasting(1e8 / (2.5e12 * in_cache)), 1e8};
+    }
+    return {};
+  }
+  PreparedKernel prepare(const Op& op, Types in, Types out, const KernelChoice& choice) override {
+    EXPECT_TRUE(std::holds_alternative<MatMul>(op.variant()));
+    // One of the layouts is faster than the others.
+    const double slowness = std::get<MatMul>(op.variant()).trans_a ? 1 : 2;
+    const double rate = in[0].dtype == DType::bf16 ? bf16 : choice.tf32 ? tf32 : f32;
+    const auto flops = static_cast<double>(cost(op, in, out).flops);
+    return {lasting(slowness * flops / rate), 100};
+  }
+  KernelPtr capture(std::span<const DeviceWork> works) override {
+    return lasting(20e-6 + captured * static_cast<double>(works.size()));
+  }
+
+  void mark(std::size_t slot) override { marks_.at(slot) = now_; }
+  double seconds_between(std::size_t from, std::size_t to) const override {
+    return marks_.at(to) - marks_.at(from);
+  }
+  void wait(std::size_t) override {}
+  void synchronize() override {}
+  void* allocate(std::size_t) override {
+    ++held;
+    return this;
+  }
+  void deallocate(void*, std::size_t) override { --held; }
+  void upload(void*, const void*, std::size_t) override {}
+  void download(void*, const void*, std::size_t) override {}
+  void download_later(void*, const void*, std::size_t) override {}
+  void clear(void*, std::size_t) override {}
+  void* allocate_host(std::size_t) override { return nullptr; }
+  void deallocate_host(void*) override {}
+
+  int held = 0;
+
+ private:
+  KernelPtr lasting(double seconds) {
+    return make_kernel([this, seconds](const Launch&) { now_ += seconds; });
+  }
+
+  double now_ = 0;
+  std::array<double, 2> marks_{};
+};
+
+TEST(DeviceCeilings, AreWhatTheDeviceDoes) {
+  ExactDevice device;
+  const Ceilings ceilings = measure_device_ceilings(device, std::chrono::milliseconds(1));
+  EXPECT_EQ(device.held, 0);
+  EXPECT_EQ(ceilings.device, "cuda");
+  EXPECT_EQ(ceilings.hardware, "an exact card");
+  const Roof roof = roof_of(ceilings, 1);
+  EXPECT_NEAR(roof.flops("f32"), 60e12, 1e6) << "of multiply-adds, which are faster than products";
+  EXPECT_NEAR(roof.flops("tf32"), ExactDevice::tf32, 1e6);
+  EXPECT_NEAR(roof.flops("bf16"), ExactDevice::bf16, 1e6);
+  ASSERT_EQ(ceilings.bandwidth.size(), 2u);
+  EXPECT_EQ(ceilings.bandwidth[0].bytes, std::size_t{40} << 20);
+  for (const auto& [level, times] : {std::pair{0u, 2.0}, std::pair{1u, 1.0}}) {
+    const BandwidthCeiling& ceiling = ceilings.bandwidth[level];
+    EXPECT_NEAR(ceiling.all_cores, 3e12 * times, 1e6);
+    ASSERT_EQ(ceiling.accesses.size(), 3u);
+    EXPECT_EQ(ceiling.accesses[1].name, "write");
+    EXPECT_NEAR(ceiling.accesses[1].bytes_per_second, 2e12 * times, 1e6);
+    EXPECT_NEAR(ceiling.accesses[2].bytes_per_second, 2.5e12 * times, 1e6);
+  }
+  EXPECT_NEAR(ceilings.launch_seconds, ExactDevice::launch, 1e-12);
+  EXPECT_NEAR(ceilings.captured_seconds, ExactDevice::captured, 1e-12);
+}
+
+}  // namespace
+}  // namespace ridge
