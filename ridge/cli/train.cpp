@@ -94,7 +94,14 @@ class Run {
         options_(trainer.options()),
         terminal_(terminal),
         profiling_(profiling),
-        last_words_(last_words) {}
+        last_words_(last_words) {
+    if (ranges_) trainer.executor().observe(*ranges_);
+  }
+  ~Run() {
+    if (ranges_) trainer_.executor().forget(*ranges_);
+  }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
 
   // A device that fails ends the run; fault() has what it said.
   RunRecord finish() {
@@ -150,8 +157,8 @@ class Run {
   void step() {
     trainer_.executor().reset_peak_memory();
     profiling_.before_step();
-    if (trainer_.steps_in_flight() == 0) trainer_.begin_step();
-    if (may_run_ahead()) trainer_.begin_step();
+    if (trainer_.steps_in_flight() == 0) begin_step();
+    if (may_run_ahead()) begin_step();
     const StepReport report = trainer_.finish_step();
     profiling_.after_step(report);
     const std::size_t peak = trainer_.executor().memory().peak_live;
@@ -165,6 +172,12 @@ class Run {
     if (record_.outcome == Outcome::diverged) return;
     if (options_.eval_every > 0 && (due(options_.eval_every) || is_last())) evaluate();
     if (due(options_.save_every) && !is_last()) save();  // finish() saves the last
+  }
+
+  void begin_step() {
+    if (ranges_) ranges_->begin_step(trainer_.steps_done() + trainer_.steps_in_flight() + 1);
+    trainer_.begin_step();
+    if (ranges_) ranges_->end_step();
   }
 
   // Whether the step after the one in flight may begin before that one is finished: a device that
@@ -213,6 +226,7 @@ class Run {
   RunRecord record_;
   ProfilingSession& profiling_;
   LastWords& last_words_;
+  std::unique_ptr<OutsideRanges> ranges_ = outside_ranges();
   std::int64_t saved_step_ = 0, written_step_ = 0;  // the last to be saved; the last that was
   std::exception_ptr fault_;
 };
