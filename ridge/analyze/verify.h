@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ridge/run/device.h"
@@ -41,7 +42,10 @@ struct Verdict {
 struct Tolerance {
   double loss, logits, gradient, curve;
 };
-Tolerance tolerance_of(DType dtype);
+Tolerance tolerance_of(std::string_view dtype);  // of TrainOptions::dtype
+
+// What a device computes in, as TrainOptions::dtype: tf32 on a GPU alone.
+std::vector<std::string> verified_dtypes(const Device& device);
 
 // What the reference computes for the first step of a run.
 class Reference {
@@ -67,8 +71,9 @@ using Sabotage = std::function<void(Graph&)>;
 
 // Runs one step of the schedule and, if `curve` is not empty, as many steps as it has, and compares
 // both.
-Verdict verify(const Reference& reference, const VerifiedSchedule& schedule, DType dtype,
-               Device& device, const std::vector<double>& curve, const Sabotage& sabotage = {});
+Verdict verify(const Reference& reference, const VerifiedSchedule& schedule,
+               const std::string& dtype, Device& device, const std::vector<double>& curve,
+               const Sabotage& sabotage = {});
 
 // "hidden 64, 2 layers, 4/2 heads of 16, vocabulary 7, batch 2 of 17"
 std::string describe(const TrainOptions& options);

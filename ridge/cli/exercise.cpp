@@ -229,14 +229,14 @@ int verify_stage(const DebugStage& stage, const TrainOptions& asked, Device& dev
   const Defect defect = stage.apply(options, device);
   const VerifiedSchedule schedule{options.version, options.version, options.enable_pass,
                                   options.recompute};
-  const Verdict v = verify(reference, schedule, options.compute_dtype(), defect.device_or(device),
-                           curve, defect.hooks.rewrite);
+  const Verdict v = verify(reference, schedule, options.dtype, defect.device_or(device), curve,
+                           defect.hooks.rewrite);
   const RunFacts bad = observe_run(options, device, stage.apply(options, device));
   const RunFacts good = observe_run(options, device, {});
   terminal.erase();
   terminal.line(fmt::format("Stage {} against the double-precision reference: {}", stage.number,
                             v.configuration));
-  const Tolerance limit = tolerance_of(options.compute_dtype());
+  const Tolerance limit = tolerance_of(options.dtype);
   const auto line = [&](std::string_view what, double error, double most) {
     terminal.line(fmt::format("  {:<42}{:>9.1e}   limit {:.0e}", what, error, most));
   };

@@ -1,12 +1,14 @@
 #include "ridge/analyze/verify.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,24 +30,44 @@ struct Request {
   TrainRequest training;
   bool this_model = false;  // the one that the flags describe, alone
   std::int64_t curve_steps = 50;
-  std::string only_schedules;
+  std::string only_schedules, only_dtypes;
   bool json = false;
 };
+
+// What stands between the commas.
+std::vector<std::string_view> names_in(std::string_view list) {
+  std::vector<std::string_view> names;
+  while (!list.empty()) {
+    const auto comma = std::min(list.find(','), list.size());
+    names.push_back(list.substr(0, comma));
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return names;
+}
 
 std::vector<VerifiedSchedule> chosen_schedules(const std::string& list) {
   std::vector<VerifiedSchedule> all = verified_schedules();
   if (list.empty()) return all;
   std::vector<VerifiedSchedule> chosen;
-  std::string_view rest = list;
-  while (!rest.empty()) {
-    const auto comma = std::min(rest.find(','), rest.size());
-    const std::string_view name = rest.substr(0, comma);
+  for (const std::string_view name : names_in(list)) {
     const auto found = std::ranges::find(all, name, &VerifiedSchedule::name);
     if (found == all.end())
       throw UsageError("there is no schedule '{}' to verify; v1, v4 and \"v1 + swiglu\" are some",
                        name);
     chosen.push_back(*found);
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return chosen;
+}
+
+std::vector<std::string> chosen_dtypes(const std::string& list, const Device& device) {
+  std::vector<std::string> all = verified_dtypes(device);
+  if (list.empty()) return all;
+  std::vector<std::string> chosen;
+  for (const std::string_view name : names_in(list)) {
+    if (std::ranges::find(all, name) == all.end())
+      throw UsageError("there is no dtype '{}' to verify on the {}; there are {}", name,
+                       device.name(), fmt::join(all, ", "));
+    chosen.emplace_back(name);
   }
   return chosen;
 }
@@ -56,16 +78,16 @@ std::vector<Verdict> verdicts_of(const Request& request, Terminal& terminal) {
   const std::vector<VerifiedSchedule> schedules = chosen_schedules(request.only_schedules);
   const std::vector<TrainOptions> configurations =
       request.this_model ? std::vector{asked} : verified_configurations();
-  const std::vector<DType> dtypes{DType::f32, DType::bf16};
+  const std::vector<std::string> dtypes = chosen_dtypes(request.only_dtypes, *device);
   std::vector<Verdict> verdicts;
   const std::size_t all = configurations.size() * dtypes.size() * schedules.size();
   const auto begin = Clock::now();
   for (const TrainOptions& configuration : configurations) {
     const Reference reference(configuration, *device);
-    for (const DType dtype : dtypes) {
+    for (const std::string& dtype : dtypes) {
       TrainOptions baseline = reference.options();
       baseline.version = "v1";
-      baseline.dtype = dtype == DType::bf16 ? "bf16" : "fp32";
+      baseline.dtype = dtype;
       const std::vector<double> curve = loss_curve(baseline, *device, request.curve_steps);
       for (const VerifiedSchedule& schedule : schedules) {
         verdicts.push_back(verify(reference, schedule, dtype, *device, curve));
@@ -122,12 +144,14 @@ void print(Terminal& terminal, const std::vector<Verdict>& verdicts, std::int64_
       "parameter. Without:\nparameters without gradient. Curve: largest difference to v1's loss "
       "in {} steps.",
       curve_steps));
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Tolerance t = tolerance_of(dtype);
+  std::set<std::string> dtypes;
+  for (const Verdict& v : verdicts) {
+    if (!dtypes.insert(v.dtype).second) continue;
+    const Tolerance t = tolerance_of(v.dtype);
     terminal.line(
         fmt::format("Limits in {}: loss {:.0e}, logits {:.0e}, gradients {:.0e}, curve "
                     "{:.0e}",
-                    name_of(dtype), t.loss, t.logits, t.gradient, t.curve));
+                    v.dtype, t.loss, t.logits, t.gradient, t.curve));
   }
   std::size_t wrong = 0;
   for (const Verdict& v : verdicts) {
@@ -185,15 +209,20 @@ void add_verify_command(CLI::App& program, Action& action) {
                   "Only these, separated by commas: v2,v4,\"v1 + swiglu\"")
       ->type_name("LIST")
       ->group("Verify");
+  command
+      .add_option("--dtypes", request->only_dtypes,
+                  "Only these, separated by commas: fp32,tf32,bf16; tf32 on a GPU")
+      ->type_name("LIST")
+      ->group("Verify");
   command.add_option("--curve-steps", request->curve_steps, "Steps of the loss curves")
       ->type_name("N")
       ->default_str("50")
       ->group("Verify");
   command.add_flag("--json", request->json, "Print JSON, one object a run")->group("Verify");
   command.footer(
-      R"(Runs a step of every version, of every pass alone and of both recomputations in fp32 and bf16,
-and compares loss, logits and the gradient of every parameter with the reference, and the losses of
-some steps with v1's. Exit code 1 if any is beyond its limit.
+      R"(Runs a step of every version, of every pass alone and of both recomputations in fp32 and bf16, on
+a GPU in tf32 too, and compares loss, logits and the gradient of every parameter with the reference,
+and the losses of some steps with v1's. Exit code 1 if any is beyond its limit.
 
 Examples:
   ridge verify

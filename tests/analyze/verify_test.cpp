@@ -112,14 +112,15 @@ Sabotage edit(const std::function<void(T&)>& change) {
 
 class VerifyTest : public ::testing::Test {
  protected:
-  const std::vector<double>& curve(DType dtype) {
+  const std::vector<double>& curve(const std::string& dtype) {
     std::vector<double>& losses = curves_[dtype];
     TrainOptions options = options_;
-    options.dtype = dtype == DType::bf16 ? "bf16" : "fp32";
+    options.dtype = dtype;
     if (losses.empty()) losses = loss_curve(options, device_, 8);
     return losses;
   }
-  Verdict broken(const std::string& name, const Sabotage& sabotage, DType dtype = DType::f32) {
+  Verdict broken(const std::string& name, const Sabotage& sabotage,
+                 const std::string& dtype = "fp32") {
     return verify(reference_, version(name), dtype, device_, curve(dtype), sabotage);
   }
 
@@ -127,7 +128,7 @@ class VerifyTest : public ::testing::Test {
   CpuDevice device_{2};
   TrainOptions options_ = small_options();
   Reference reference_{options_, device_};
-  std::map<DType, std::vector<double>> curves_;
+  std::map<std::string, std::vector<double>> curves_;
 };
 
 TEST_F(VerifyTest, IsGreenForEverySchedule) {
@@ -141,8 +142,8 @@ TEST_F(VerifyTest, IsGreenForEverySchedule) {
     change(options);
     options.resolve();
     const Reference reference(options, device_);
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      options.dtype = dtype == DType::bf16 ? "bf16" : "fp32";
+    for (const char* const dtype : {"fp32", "bf16"}) {
+      options.dtype = dtype;
       const std::vector<double> curve = loss_curve(options, device_, 6);
       for (const VerifiedSchedule& schedule : verified_schedules()) {
         const Verdict verdict = verify(reference, schedule, dtype, device_, curve);
@@ -166,7 +167,7 @@ TEST_F(VerifyTest, CoversEveryPassAndVersion) {
 TEST_F(VerifyTest, NamesAParameterWithoutGradient) {
   const std::string name = "layers.1.attention.o_proj.weight";
   for (const char* v : {"v1", "v2", "v3", "v4"})
-    for (const DType dtype : {DType::f32, DType::bf16})
+    for (const char* const dtype : {"fp32", "bf16"})
       for (const Change& change : {zero(), not_a_number()}) {
         const Verdict verdict = broken(v, change_value(name + ".grad", change), dtype);
         EXPECT_THAT(verdict.cut, ElementsAre(name));
@@ -210,7 +211,7 @@ TEST_F(VerifyTest, NamesAGradientThatIsALittleOff) {
       EXPECT_THAT(verdict.failure, StartsWith("gradient of " + std::string(name)));
     }
   const Sabotage off = change_value("norm.weight.grad", times(1.2f));
-  EXPECT_THAT(broken("v3", off, DType::bf16).failure, StartsWith("gradient of norm.weight"));
+  EXPECT_THAT(broken("v3", off, "bf16").failure, StartsWith("gradient of norm.weight"));
 }
 
 // What a kernel without a gradient does: the loss is right, and half of the model does not learn.
@@ -218,7 +219,7 @@ TEST_F(VerifyTest, SeesAttentionThatIsCutOff) {
   const std::vector<std::string> queries_and_keys{
       "layers.0.attention.q_proj.weight", "layers.0.attention.k_proj.weight",
       "layers.1.attention.q_proj.weight", "layers.1.attention.k_proj.weight"};
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const char* const dtype : {"fp32", "bf16"}) {
     EXPECT_EQ(broken("v1", change_results<SoftmaxGrad>(zero()), dtype).cut, queries_and_keys);
     EXPECT_EQ(broken("v2", change_results<MaskedSoftmaxGrad>(zero()), dtype).cut, queries_and_keys);
     for (const char* v : {"v3", "v4"}) {
@@ -264,11 +265,11 @@ TEST_F(VerifyTest, SeesAnOptimizerThatLearnsOtherwise) {
 }
 
 TEST_F(VerifyTest, SeesALossThatIsNoNumberAtAnyStep) {
-  std::vector<double> curve = this->curve(DType::f32);
+  std::vector<double> curve = this->curve("fp32");
   for (const std::size_t at : {std::size_t{0}, std::size_t{3}, curve.size() - 1}) {
     std::vector<double> spoilt = curve;
     spoilt[at] = std::nan("");
-    const Verdict verdict = verify(reference_, version("v3"), DType::f32, device_, spoilt);
+    const Verdict verdict = verify(reference_, version("v3"), "fp32", device_, spoilt);
     EXPECT_THAT(verdict.failure, StartsWith("loss curve"));
     EXPECT_EQ(verdict.curve_error, std::numeric_limits<double>::infinity());
   }
@@ -281,21 +282,12 @@ Words operator+(Words a, const Words& b) {
   return a;
 }
 
-const Words verify_small{"ridge",
-                         "verify",
-                         "--this-model",
-                         "--hidden-dim",
-                         "16",
-                         "--n-heads",
-                         "2",
-                         "--n-layers",
-                         "1",
-                         "--vocab-size",
-                         "11",
-                         "--seq-len",
-                         "5",
-                         "--batch-size",
-                         "1"};
+const Words verify_small{"ridge",        "verify",    "--this-model",
+                         "--device",     "cpu",       "--hidden-dim",
+                         "16",           "--n-heads", "2",
+                         "--n-layers",   "1",         "--vocab-size",
+                         "11",           "--seq-len", "5",
+                         "--batch-size", "1"};
 
 TEST(VerifyCommand, PrintsATableOrJsonAndExitsWith0) {
   const TemporaryCache cache;
@@ -319,6 +311,10 @@ TEST(VerifyCommand, PrintsATableOrJsonAndExitsWith0) {
   }
   EXPECT_EQ(verdicts[1]["schedule"], "v4");
   EXPECT_EQ(verdicts[7]["dtype"], "bf16");
+  EXPECT_THAT(sandbox.run(few + Words{"--dtypes", "bf16"}).out,
+              AllOf(HasSubstr("All 4 runs are right.\n"), HasSubstr("Limits in bf16")));
+  EXPECT_THAT(sandbox.run(few + Words{"--dtypes", "tf32"}).err,
+              HasSubstr("no dtype 'tf32' to verify on the cpu; there are fp32, bf16"));
   EXPECT_FALSE(sandbox.has("output"));
 }
 

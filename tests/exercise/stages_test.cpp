@@ -54,7 +54,7 @@ RunFacts run_stage(std::int64_t number, const TrainOptions& options, Device& dev
 Verdict verify_stage(std::int64_t number, const TrainOptions& options, Device& device) {
   const Defect defect = debug_stage(number).apply(options, device);
   return verify(Reference(options, device), {options.version, options.version, "", "none"},
-                options.compute_dtype(), defect.device_or(device), {}, defect.hooks.rewrite);
+                options.dtype, defect.device_or(device), {}, defect.hooks.rewrite);
 }
 
 std::vector<double> losses_of(const RunFacts& run) {
