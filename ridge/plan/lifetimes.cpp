@@ -23,6 +23,17 @@ Lifetimes lifetimes_of(const Graph& graph) {
     life.storage[id] = info.whole == no_value ? id : info.whole;
     life.offset[id] = info.offset;
   }
+  const auto is_input = [&](ValueId id) {
+    return graph.info(id).persistent && graph.info(id).role == Role::input;
+  };
+  ValueId inputs = no_value;  // whose storage they share
+  for (ValueId id = 0; id < values; ++id) {
+    if (!is_input(id)) continue;
+    if (inputs == no_value) inputs = id;
+    life.storage[id] = inputs;
+    life.offset[id] = life.bytes[inputs];
+    life.bytes[inputs] += allocated_bytes(graph.info(id).type);
+  }
   std::vector<NodeId> last_use(values, no_node);
   for (NodeId n = 0; n < nodes; ++n) {
     const Node& node = graph.nodes()[n];
@@ -43,7 +54,7 @@ Lifetimes lifetimes_of(const Graph& graph) {
   for (ValueId id = 0; id < values; ++id) {
     const ValueInfo& info = graph.info(id);
     if (info.persistent || info.kept) life.permanent[life.storage[id]] = true;
-    if (life.storage[id] == id) life.bytes[id] = allocated_bytes(info.type);
+    if (life.storage[id] == id && id != inputs) life.bytes[id] = allocated_bytes(info.type);
   }
   for (ValueId id = 0; id < values; ++id)
     if (life.storage[id] == id && !life.permanent[id] && last_use[id] != no_node)

@@ -8,7 +8,8 @@ namespace ridge {
 
 // Which memory each value of a graph occupies, and for how long. Several values may share one
 // storage (a reshape, a slice, an update in place); a storage is named by the first value that has
-// it, that of a packed value and its parts by the packed value.
+// it, that of a packed value and its parts by the packed value. Inputs lie side by side in one,
+// each at a multiple of the alignment, so that one transfer feeds them all.
 struct Lifetimes {
   std::vector<ValueId> storage;     // by value: the value that owns its memory
   std::vector<std::size_t> offset;  // by value: the byte where it begins in its storage

@@ -55,6 +55,25 @@ auto on_behalf_of(const Graph& graph, NodeId n, const Action& action) {
   }
 }
 
+// While it lives, a tracer takes what is enqueued, such as copies, to be on behalf of a node,
+// though no part of its runs.
+class OnBehalf {
+ public:
+  template <class NodeOf>
+  OnBehalf(Device& device, const NodeOf& node_of) : tracer_(device.tracer()) {
+    if (tracer_ && !tracer_->active()) tracer_ = nullptr;
+    if (tracer_) tracer_->enter(node_of(), Activity::no_run);
+  }
+  ~OnBehalf() {
+    if (tracer_) tracer_->leave();
+  }
+  OnBehalf(const OnBehalf&) = delete;
+  OnBehalf& operator=(const OnBehalf&) = delete;
+
+ private:
+  Tracer* tracer_;
+};
+
 }  // namespace
 
 Executor::Executor(Graph& graph, Device& device, Execution execution)
@@ -181,12 +200,49 @@ void Executor::initialize(std::uint64_t seed) {
 }
 
 void Executor::write(Value value, std::span<const std::byte> data) {
-  void* memory = address(value.id);
-  if (!memory || data.size() != value.type().bytes())
-    throw UsageError("{} bytes cannot be written to {}, a {}", data.size(),
-                     graph_.info(value.id).name, value.type().to_string());
-  device_.upload(memory, data.data(), data.size());
-  write_copies(value.id, data);
+  write(std::array{Feed{value, data}});
+}
+
+void Executor::write(std::span<const Feed> feeds) {
+  struct Piece {
+    std::byte* memory;
+    std::span<const std::byte> data;
+    std::byte* end;  // of what is its own, where another may begin
+  };
+  std::vector<Piece> pieces;
+  for (const auto& [value, data] : feeds) {
+    const ValueInfo& info = graph_.info(value.id);
+    auto* const memory = static_cast<std::byte*>(address(value.id));
+    if (!memory || data.size() != info.type.bytes())
+      throw UsageError("{} bytes cannot be written to {}, a {}", data.size(), info.name,
+                       info.type.to_string());
+    const bool padded = info.persistent && info.whole == no_value;
+    pieces.push_back({memory, data, memory + (padded ? allocated_bytes(info.type) : data.size())});
+  }
+  std::ranges::sort(pieces, {}, &Piece::memory);
+  const OnBehalf owner(device_, [&] { return first_reader(feeds); });
+  std::vector<std::byte> joined;
+  for (std::size_t i = 0, next = 0; i < pieces.size(); i = next) {
+    for (next = i + 1; next < pieces.size() && pieces[next].memory == pieces[next - 1].end;) ++next;
+    std::span<const std::byte> data = pieces[i].data;
+    if (next > i + 1) {
+      joined.clear();
+      for (std::size_t j = i; j < next; ++j) {
+        joined.resize(static_cast<std::size_t>(pieces[j].memory - pieces[i].memory));
+        joined.insert(joined.end(), pieces[j].data.begin(), pieces[j].data.end());
+      }
+      data = joined;
+    }
+    device_.upload(pieces[i].memory, data.data(), data.size());
+  }
+  for (const auto& [value, data] : feeds) write_copies(value.id, data);
+}
+
+NodeId Executor::first_reader(std::span<const Feed> feeds) const {
+  for (NodeId n = 0; n < graph_.nodes().size(); ++n)
+    for (const Feed& feed : feeds)
+      if (std::ranges::count(graph_.nodes()[n].inputs, feed.value.id) > 0) return n;
+  return no_node;
 }
 
 // What was written may be part of what is copied, or the other way round.
@@ -238,6 +294,7 @@ std::vector<float> Executor::read_floats(Value value) {
 void Executor::fill_zero(Value value) { device_.clear(address(value.id), value.type().bytes()); }
 
 void Executor::read_later(Value value, void* host) {
+  const OnBehalf owner(device_, [&] { return graph_.info(value.id).producer; });
   device_.download_later(host, address(value.id), value.type().bytes());
 }
 

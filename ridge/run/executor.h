@@ -57,6 +57,12 @@ class Executor {
   // read() waits for the device.
   void write(Value value, std::span<const std::byte> data);
   void read(Value value, std::span<std::byte> data);
+  // Several values at once: what lies side by side, as inputs do, in one transfer.
+  struct Feed {
+    Value value;
+    std::span<const std::byte> data;
+  };
+  void write(std::span<const Feed> feeds);
   template <class T>
   void write(Value value, std::span<const T> data) {
     write(value, std::as_bytes(data));
@@ -141,6 +147,7 @@ class Executor {
   Footprint footprint_of(const Piece& piece) const;
 
   void write_copies(ValueId written, std::span<const std::byte> data);
+  NodeId first_reader(std::span<const Feed> feeds) const;  // no_node if there is none
   void run_nodes(Phase phase);
   void run_node(NodeId node);
   void launch(NodeId node);

@@ -103,7 +103,7 @@ Trainer::~Trainer() {
 }
 
 // A window of S + 1 tokens gives S inputs and, one further, S targets.
-void Trainer::feed(Split split, std::uint64_t batch) {
+void Trainer::feed(Split split, std::uint64_t batch, std::span<const float> schedule) {
   const std::int64_t seq = options_.seq_len;
   data_->batch(split, batch, options_.batch_size, seq, window_);
   for (std::int64_t b = 0; b < options_.batch_size; ++b) {
@@ -111,8 +111,10 @@ void Trainer::feed(Split split, std::uint64_t batch) {
     std::copy(row, row + seq, tokens_.begin() + b * seq);
     std::copy(row + 1, row + 1 + seq, targets_.begin() + b * seq);
   }
-  executor_->write(model_.tokens, std::span<const std::int32_t>(tokens_));
-  executor_->write(model_.targets, std::span<const std::int32_t>(targets_));
+  std::vector<Executor::Feed> feeds{{model_.tokens, std::as_bytes(std::span(tokens_))},
+                                    {model_.targets, std::as_bytes(std::span(targets_))}};
+  if (!schedule.empty()) feeds.push_back({training_.schedule, std::as_bytes(schedule)});
+  executor_->write(feeds);
 }
 
 std::size_t Trainer::batches_per_step() const {
@@ -124,13 +126,14 @@ std::size_t Trainer::marks_per_step() const {
   return 2 + (batches == 1 ? Executor::phase_marks : 3 * batches + 1);
 }
 
-void Trainer::accumulate_batches(const Flight& flight) {
+void Trainer::accumulate_batches(const Flight& flight, std::span<const float> schedule) {
   Device& device = executor_->device();
   std::size_t mark = flight.first_mark + 1;
   for (const Value& accumulator : training_.accumulators) executor_->fill_zero(accumulator);
   const std::size_t batches = batches_per_step();
   for (std::size_t batch = 0; batch < batches; ++batch) {
-    feed(Split::train, static_cast<std::uint64_t>(steps_begun_) * batches + batch);
+    feed(Split::train, static_cast<std::uint64_t>(steps_begun_) * batches + batch,
+         batch == 0 ? schedule : std::span<const float>());
     device.mark(mark++);
     executor_->run(Phase::forward);
     executor_->read_later(model_.loss, flight.results + batch);
@@ -150,11 +153,11 @@ void Trainer::begin_step() {
   Flight& flight = flights_[static_cast<std::size_t>(steps_begun_ % max_in_flight)];
   device.mark(flight.first_mark);
   const double rate = learning_rate_at(options_, step);
-  executor_->write(training_.schedule, std::span<const float>(adamw_schedule(adamw_, rate, step)));
+  const std::vector<float> schedule = adamw_schedule(adamw_, rate, step);
   if (batches_per_step() > 1) {
-    accumulate_batches(flight);
+    accumulate_batches(flight, schedule);
   } else {
-    feed(Split::train, static_cast<std::uint64_t>(steps_begun_));
+    feed(Split::train, static_cast<std::uint64_t>(steps_begun_), schedule);
     executor_->run(flight.first_mark + 1);
     executor_->read_later(model_.loss, flight.results);
   }

@@ -95,8 +95,9 @@ class Trainer {
     std::size_t live_bytes = 0;
   };
 
-  void feed(Split split, std::uint64_t batch);
-  void accumulate_batches(const Flight& flight);
+  // Tokens and targets of a batch, and the optimizer's schedule if one is given.
+  void feed(Split split, std::uint64_t batch, std::span<const float> schedule = {});
+  void accumulate_batches(const Flight& flight, std::span<const float> schedule);
   std::size_t batches_per_step() const;
   // Its begin; then either the executor's marks or, with accumulation, one before each batch's
   // forward pass, one between its passes and one after it, and one after the optimizer; its end.

@@ -16,6 +16,8 @@
 #include "ridge/profile/device_report.h"
 #include "ridge/profile/recorder.h"
 #include "ridge/run/executor.h"
+#include "ridge/train/trainer.h"
+#include "tests/base/temporary_cache.h"
 #include "tests/gpu/gpu.h"
 
 namespace ridge {
@@ -52,12 +54,13 @@ struct Chain {
   }
 };
 
-class GpuTracing : public testing::GpuTest, public ::testing::WithParamInterface<bool> {};
-INSTANTIATE_TEST_SUITE_P(Execution, GpuTracing, ::testing::Bool(), [](const auto& planned) {
+using GpuTracing = testing::GpuTest;
+class GpuTracingOf : public testing::GpuTest, public ::testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Execution, GpuTracingOf, ::testing::Bool(), [](const auto& planned) {
   return planned.param ? "Captured" : "Launched";
 });
 
-TEST_P(GpuTracing, GivesEveryKernelToItsNode) {
+TEST_P(GpuTracingOf, GivesEveryKernelToItsNode) {
   Chain chain(device(), GetParam());
   Recorder recorder;
   recorder.attach(chain.executor);
@@ -92,7 +95,7 @@ TEST_P(GpuTracing, GivesEveryKernelToItsNode) {
   EXPECT_LT(first.end_ns - first.begin_ns, 1'000'000);
 }
 
-TEST_P(GpuTracing, CanBeTakenAgain) {
+TEST_P(GpuTracingOf, CanBeTakenAgain) {
   Chain chain(device(), GetParam());
   for (int i = 0; i < 2; ++i) {
     Recorder recorder;
@@ -105,6 +108,36 @@ TEST_P(GpuTracing, CanBeTakenAgain) {
     EXPECT_LT(report->unattributed_fraction(), 0.01);
     chain.executor.run(Phase::forward);
   }
+}
+
+// The smallest steps, where copies weigh most: tokens, targets and schedule go to the card in one,
+// and the loss comes back in another, each on behalf of a node.
+TEST_F(GpuTracing, OfTrainingLeavesNothingWithoutANode) {
+  TrainOptions options;
+  options.version = "v4";
+  options.dtype = "bf16";
+  options.resolve();
+  const TemporaryCache cache;
+  Trainer trainer(options, device());
+  for (int step = 0; step < 4; ++step) trainer.step();
+  Recorder recorder;
+  recorder.attach(trainer.executor());
+  for (int step = 5; step <= 9; ++step) {
+    recorder.begin_step(step);
+    recorder.end_step(trainer.step().loss);
+  }
+  recorder.detach(trainer.executor());
+  std::map<std::string, int> copies;
+  for (const Activity& activity : recorder.recording().activities) {
+    if (activity.kind != Activity::Kind::copy) continue;
+    ++copies[recorder.recording().activity_names[activity.name]];
+    ASSERT_NE(activity.node, no_node);
+    EXPECT_EQ(activity.run, Activity::no_run);
+  }
+  EXPECT_EQ(copies, (std::map<std::string, int>{{"Memcpy DtoH", 5}, {"Memcpy HtoD", 5}}));
+  const auto report = device_report(device_time(recorder.recording()));
+  ASSERT_TRUE(report.has_value());
+  EXPECT_LT(report->unattributed_fraction(), 0.001);
 }
 
 using GpuCounters = testing::GpuTest;

@@ -75,6 +75,24 @@ TEST(Lifetimes, ASliceLiesInItsOperand) {
   EXPECT_EQ(life.dead[4], (std::vector{a.id, b.id}));
 }
 
+TEST(Lifetimes, InputsLieSideBySide) {
+  Graph graph;
+  const Value a = graph.input("a", {DType::i32, {5}});
+  const Value w = graph.parameter("w", {4}, {});
+  const Value b = graph.input("b", {DType::f32, {20}}), c = graph.input("c", {DType::f32, {3}});
+  graph.keep(scale(b, 2.0f), "y");
+  const Lifetimes life = lifetimes_of(graph);
+  for (const Value& value : {a, b, c}) EXPECT_EQ(life.storage[value.id], a.id);
+  EXPECT_EQ(life.storage[w.id], w.id);
+  EXPECT_EQ(life.offset[b.id], 64u);
+  EXPECT_EQ(life.offset[c.id], 64u + 128);
+  EXPECT_EQ(life.bytes[a.id], 64u + 128 + 64);
+  EXPECT_EQ(life.bytes[b.id] + life.bytes[c.id], 0u);
+  EXPECT_TRUE(life.permanent[a.id]);
+  const MemoryPlan plan = plan_memory(graph, life, std::vector<std::size_t>(1));
+  EXPECT_EQ(plan.at_peak.inputs, 256u);
+}
+
 TEST(Lifetimes, PartsLieInTheirPackedValueAndCountOnce) {
   Graph graph;
   const Value a = graph.parameter("a", {3, 5}, {}), b = graph.parameter("b", {4, 5}, {});

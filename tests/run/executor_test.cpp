@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 
 #include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
+#include "ridge/exercise/devices.h"
 #include "ridge/models/llama.h"
 #include "ridge/ops/binary.h"
 #include "ridge/ops/layout.h"
@@ -191,6 +193,58 @@ TEST(Executor, InitialisesEachValueFromItsNameAlone) {
     return values;
   };
   EXPECT_EQ(weight_beside(false), weight_beside(true));
+}
+
+// Counts what is uploaded.
+class CountingDevice final : public WrappedDevice {
+ public:
+  using WrappedDevice::WrappedDevice;
+  void upload(void* device, const void* host, std::size_t bytes) override {
+    ++uploads;
+    uploaded += bytes;
+    WrappedDevice::upload(device, host, bytes);
+  }
+  std::size_t uploads = 0, uploaded = 0;
+};
+
+TEST(Executor, FeedsInputsInOneTransfer) {
+  for (const bool planned : {false, true}) {
+    Graph graph;
+    const Value a = graph.input("a", {DType::f32, {3}});
+    const Value w = graph.parameter("w", {5}, Init::ones());
+    const Value b = graph.input("b", {DType::i32, {17}}), c = graph.input("c", {DType::f32, {1}});
+    graph.keep(scale(w, 2.0f), "y");
+    CpuDevice cpu(1);
+    CountingDevice device(cpu);
+    Executor executor(graph, device, {.planned = planned});
+    const auto feed = [&](const std::vector<Value>& values, std::uint8_t base) {
+      std::vector<std::vector<std::byte>> data;
+      std::vector<Executor::Feed> feeds;
+      for (const Value& value : values)
+        data.emplace_back(value.type().bytes(), std::byte(base + value.id));
+      for (std::size_t i = 0; i < values.size(); ++i) feeds.push_back({values[i], data[i]});
+      device.uploads = device.uploaded = 0;
+      executor.write(feeds);
+    };
+    const auto first_byte = [&](Value value) {
+      std::vector<std::byte> data(value.type().bytes());
+      executor.read(value, std::span(data));
+      EXPECT_EQ(std::ranges::count(data, data[0]), std::ssize(data)) << "of one kind";
+      return std::to_integer<unsigned>(data[0]);
+    };
+    feed({c, a, b}, 10);
+    EXPECT_EQ(device.uploads, 1u);
+    EXPECT_EQ(device.uploaded, 64u + 128 + 4);
+    feed({a, c}, 20);
+    EXPECT_EQ(device.uploads, 2u) << "b lies between them";
+    EXPECT_EQ(first_byte(a), 20 + a.id);
+    EXPECT_EQ(first_byte(b), 10 + b.id);
+    EXPECT_EQ(first_byte(c), 20 + c.id);
+    feed({w, a}, 30);
+    EXPECT_EQ(first_byte(w), 30 + w.id);
+    EXPECT_EQ(first_byte(b), 10 + b.id);
+    EXPECT_THROW(executor.write(std::vector<Executor::Feed>{{a, {}}}), UsageError);
+  }
 }
 
 TEST(Executor, RefusesDataOfTheWrongSize) {
