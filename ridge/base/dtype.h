@@ -6,11 +6,12 @@
 
 namespace ridge {
 
-enum class DType : std::uint8_t { f32, bf16, i32 };
+enum class DType : std::uint8_t { f32, bf16, f8e4m3, f8e5m2, i32 };
 
 std::size_t size_of(DType dtype);       // bytes of one element
-std::string_view name_of(DType dtype);  // "f32", "bf16", "i32"
+std::string_view name_of(DType dtype);  // "f32", "bf16", "f8e4m3", "f8e5m2", "i32"
 bool is_floating(DType dtype);
+bool is_float8(DType dtype);
 
 // A 16-bit brain float: the upper half of an IEEE single. Conversion rounds to nearest even.
 struct BFloat16 {
@@ -29,5 +30,58 @@ struct BFloat16 {
     return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
   }
 };
+
+// The floats of 8 bits of the OCP 8-bit floating point specification (Micikevicius et al., 2023).
+// Conversion rounds to nearest even and saturates: what is larger than every finite number,
+// infinity too, becomes the largest of them. NaN stays NaN and keeps its sign.
+template <int mantissa_bits, int bias, std::uint8_t largest>
+struct Float8 {
+  std::uint8_t bits = 0;
+
+  Float8() = default;
+  constexpr explicit Float8(float value) {
+    const std::uint32_t word = __builtin_bit_cast(std::uint32_t, value);
+    const std::uint32_t magnitude = word & 0x7FFFFFFFu;
+    std::uint32_t narrow = 0;
+    if (magnitude > 0x7F800000u) {
+      narrow = 0x7F;
+    } else if (magnitude < (128u - bias) << 23) {
+      // Denormal here: a multiple of 2^(1 - bias - mantissa_bits), which is the distance between
+      // neighbours where this sum lies.
+      constexpr std::uint32_t grid = (151u - bias - mantissa_bits) << 23;
+      const float sum = __builtin_bit_cast(float, magnitude) + __builtin_bit_cast(float, grid);
+      narrow = __builtin_bit_cast(std::uint32_t, sum) - grid;
+    } else {
+      const std::uint32_t odd = magnitude >> dropped & 1u;
+      const std::uint32_t rounded = (magnitude + (1u << (dropped - 1)) - 1u + odd) >> dropped;
+      narrow = rounded - ((127u - bias) << mantissa_bits);
+      if (narrow > largest) narrow = largest;
+    }
+    bits = static_cast<std::uint8_t>(narrow | (word >> 24 & 0x80u));
+  }
+  constexpr explicit operator float() const {
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x80u) << 24;
+    const std::uint32_t magnitude = bits & 0x7Fu;
+    // Beyond the largest number: infinity, where the format has one, and then NaN.
+    if (magnitude > largest) {
+      const std::uint32_t special = has_infinity && magnitude == largest + 1u ? 0u : 0x00400000u;
+      return __builtin_bit_cast(float, sign | 0x7F800000u | special);
+    }
+    constexpr float rescale = __builtin_bit_cast(float, (254u - bias) << 23);
+    return __builtin_bit_cast(float, sign | magnitude << dropped) * rescale;
+  }
+  static constexpr float max() {
+    Float8 most;
+    most.bits = largest;
+    return static_cast<float>(most);
+  }
+
+ private:
+  static constexpr int dropped = 23 - mantissa_bits;
+  static constexpr bool has_infinity = largest < 0x7Eu;
+};
+
+using Float8E4M3 = Float8<3, 7, 0x7E>;   // up to 448, without infinities
+using Float8E5M2 = Float8<2, 15, 0x7B>;  // up to 57344, with all that IEEE floats have
 
 }  // namespace ridge

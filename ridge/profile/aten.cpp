@@ -38,6 +38,10 @@ std::string_view dtype_name(DType dtype) {
       return "float";
     case DType::bf16:
       return "c10::BFloat16";
+    case DType::f8e4m3:
+      return "c10::Float8_e4m3fn";
+    case DType::f8e5m2:
+      return "c10::Float8_e5m2";
     case DType::i32:
       return "int";
   }

@@ -14,13 +14,21 @@ std::uint16_t rounded(std::uint32_t word) { return BFloat16(std::bit_cast<float>
 TEST(DType, SizesAndNames) {
   EXPECT_EQ(size_of(DType::f32), 4u);
   EXPECT_EQ(size_of(DType::bf16), 2u);
+  EXPECT_EQ(size_of(DType::f8e4m3), 1u);
+  EXPECT_EQ(size_of(DType::f8e5m2), 1u);
   EXPECT_EQ(size_of(DType::i32), 4u);
   EXPECT_EQ(name_of(DType::f32), "f32");
   EXPECT_EQ(name_of(DType::bf16), "bf16");
+  EXPECT_EQ(name_of(DType::f8e4m3), "f8e4m3");
+  EXPECT_EQ(name_of(DType::f8e5m2), "f8e5m2");
   EXPECT_EQ(name_of(DType::i32), "i32");
   EXPECT_TRUE(is_floating(DType::f32));
   EXPECT_TRUE(is_floating(DType::bf16));
+  EXPECT_TRUE(is_floating(DType::f8e4m3));
   EXPECT_FALSE(is_floating(DType::i32));
+  EXPECT_TRUE(is_float8(DType::f8e4m3));
+  EXPECT_TRUE(is_float8(DType::f8e5m2));
+  EXPECT_FALSE(is_float8(DType::bf16));
 }
 
 TEST(BFloat16, RoundsToTheNearest) {
@@ -77,6 +85,81 @@ TEST(BFloat16, EveryValueSurvivesTheRoundTrip) {
     if (std::isnan(wide)) continue;
     EXPECT_EQ(BFloat16(wide).bits, bits);
   }
+}
+
+template <class Q>
+float value_of(int bits) {
+  Q q;
+  q.bits = static_cast<std::uint8_t>(bits);
+  return static_cast<float>(q);
+}
+
+template <class Q>
+class Float8Test : public ::testing::Test {};
+using Float8Types = ::testing::Types<Float8E4M3, Float8E5M2>;
+TYPED_TEST_SUITE(Float8Test, Float8Types);
+
+TYPED_TEST(Float8Test, EveryValueSurvivesTheRoundTrip) {
+  for (int bits = 0; bits < 0x100; ++bits) {
+    const float value = value_of<TypeParam>(bits);
+    if (std::isnan(value) || std::isinf(value)) continue;
+    EXPECT_EQ(TypeParam(value).bits, bits);
+  }
+}
+
+// Between neighbours a < b: to the nearer, in the middle to the even one.
+TYPED_TEST(Float8Test, RoundsToTheNearest) {
+  for (int bits = 0; std::isfinite(value_of<TypeParam>(bits + 1)); ++bits) {
+    const float a = value_of<TypeParam>(bits), b = value_of<TypeParam>(bits + 1);
+    const float middle = (a + b) / 2;  // exact
+    const int even = bits % 2 == 0 ? bits : bits + 1;
+    for (const int sign : {0, 0x80}) {
+      const float s = sign ? -1.0f : 1.0f;
+      EXPECT_EQ(TypeParam(s * std::nextafter(middle, a)).bits, sign | bits);
+      EXPECT_EQ(TypeParam(s * middle).bits, sign | even);
+      EXPECT_EQ(TypeParam(s * std::nextafter(middle, b)).bits, sign | (bits + 1));
+    }
+  }
+}
+
+TYPED_TEST(Float8Test, Saturates) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float large : {TypeParam::max(), 1.2f * TypeParam::max(), 1e30f, infinity}) {
+    EXPECT_EQ(static_cast<float>(TypeParam(large)), TypeParam::max());
+    EXPECT_EQ(static_cast<float>(TypeParam(-large)), -TypeParam::max());
+  }
+  EXPECT_EQ(TypeParam(1e-30f).bits, 0);
+  EXPECT_EQ(TypeParam(-1e-30f).bits, 0x80);
+  EXPECT_EQ(TypeParam(std::numeric_limits<float>::denorm_min()).bits, 0);
+}
+
+TYPED_TEST(Float8Test, NaNStaysNaN) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(static_cast<float>(TypeParam(nan))));
+  EXPECT_TRUE(std::isnan(static_cast<float>(TypeParam(std::bit_cast<float>(0xFF800001u)))));
+}
+
+TEST(Float8E4M3, HasTheValuesOfItsSpecification) {
+  EXPECT_EQ(Float8E4M3::max(), 448.0f);
+  EXPECT_EQ(value_of<Float8E4M3>(0x01), 0x1p-9f);
+  EXPECT_EQ(value_of<Float8E4M3>(0x07), 0x7p-9f);
+  EXPECT_EQ(value_of<Float8E4M3>(0x08), 0x1p-6f);
+  EXPECT_EQ(value_of<Float8E4M3>(0x38), 1.0f);
+  EXPECT_EQ(value_of<Float8E4M3>(0x78), 256.0f);  // where IEEE would have infinity
+  EXPECT_EQ(value_of<Float8E4M3>(0xFE), -448.0f);
+  EXPECT_TRUE(std::isnan(value_of<Float8E4M3>(0x7F)));
+  EXPECT_TRUE(std::isnan(value_of<Float8E4M3>(0xFF)));
+}
+
+TEST(Float8E5M2, HasTheValuesOfItsSpecification) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(Float8E5M2::max(), 57344.0f);
+  EXPECT_EQ(value_of<Float8E5M2>(0x01), 0x1p-16f);
+  EXPECT_EQ(value_of<Float8E5M2>(0x04), 0x1p-14f);
+  EXPECT_EQ(value_of<Float8E5M2>(0x3C), 1.0f);
+  EXPECT_EQ(value_of<Float8E5M2>(0x7C), infinity);
+  EXPECT_EQ(value_of<Float8E5M2>(0xFC), -infinity);
+  for (const int nan : {0x7D, 0x7E, 0x7F, 0xFD}) EXPECT_TRUE(std::isnan(value_of<Float8E5M2>(nan)));
 }
 
 }  // namespace
