@@ -1,5 +1,6 @@
-// How fast the GPU's operators are, products apart: microseconds a launch inside a
-// captured graph, as in a training step, and how much of the bandwidth of a large copy they reach.
+// How fast the GPU's operators are, attention apart: microseconds a launch inside a captured graph,
+// as in a training step, and how much of the bandwidth of a large copy they reach; of products, how
+// many TFLOP/s, by the way that the library expects to be the fastest.
 // Operands rotate over more memory than the card's cache holds. Bytes are those of Op::cost: each
 // operand read once and each result written once.
 //
@@ -298,6 +299,62 @@ void add_optimizer(std::vector<Case>& cases, const Size& s) {
   cases.push_back({fmt::format("accumulate {}", s.name), Accumulate{}, {first, first}});
 }
 
+// The linear layers of a block, their gradients, and in 8 bits what goes into them.
+void add_products(std::vector<Case>& cases, const Size& s) {
+  const std::int64_t columns = s.hidden + 2 * (s.hidden / s.heads * s.kv_heads);
+  const auto quantize = [&](std::string_view what, DType to, Shape shape) {
+    cases.push_back({fmt::format("quantize {} {} {}", what, name_of(to), s.name),
+                     Quantize{.to = to, .transposed = true},
+                     {{DType::bf16, shape}}});
+  };
+  for (const auto& [what, width] : {std::pair{"hidden", s.hidden},
+                                    {"ffn", s.intermediate},
+                                    {"qkv", columns},
+                                    {"gate-up", 2 * s.intermediate}}) {
+    quantize(what, DType::f8e4m3, {s.tokens(), width});
+    quantize(what, DType::f8e5m2, {s.tokens(), width});
+    quantize(fmt::format("{} weight", what), DType::f8e4m3, {width, s.hidden});
+  }
+  const TensorType packed{DType::bf16, {s.tokens(), 2 * s.intermediate}};
+  const TensorType dy{DType::bf16, {s.tokens(), s.intermediate}};
+  cases.push_back({fmt::format("swiglu bf16 {}", s.name), SwiGlu{}, {packed}});
+  cases.push_back({fmt::format("quantize swiglu {}", s.name),
+                   QuantizeSwiGlu{{.to = DType::f8e4m3, .transposed = true}},
+                   {packed}});
+  cases.push_back({fmt::format("swiglu grad bf16 {}", s.name), SwiGluGrad{}, {dy, packed}});
+  cases.push_back({fmt::format("quantize swiglu grad {}", s.name),
+                   QuantizeSwiGlu{{.to = DType::f8e5m2, .transposed = true}, true},
+                   {dy, packed}});
+  const TensorType scale{DType::f32, {}};
+  const auto product = [&](std::string_view what, Shape a, Shape b, bool gradient, DType out) {
+    const DType left = gradient ? DType::f8e5m2 : DType::f8e4m3;
+    cases.push_back({fmt::format("product {} fp8 {}", what, s.name),
+                     ScaledMatMul{.out = out, .fast_accumulation = !gradient},
+                     {{left, a}, {DType::f8e4m3, b}, scale, scale}});
+    if (gradient)
+      cases.push_back({fmt::format("product {} fp8 fast {}", what, s.name),
+                       ScaledMatMul{.out = out, .fast_accumulation = true},
+                       {{left, a}, {DType::f8e4m3, b}, scale, scale}});
+  };
+  for (const auto& [what, in, out] : {std::tuple{"qkv", s.hidden, columns},
+                                      {"o", s.hidden, s.hidden},
+                                      {"gate-up", s.hidden, 2 * s.intermediate},
+                                      {"down", s.intermediate, s.hidden}}) {
+    const Shape x{s.tokens(), in}, y{s.tokens(), out}, w{out, in};
+    const auto row = [&](std::string_view part) {
+      return fmt::format("product {} {} bf16 {}", what, part, s.name);
+    };
+    product(fmt::format("{} y", what), x, w, false, DType::bf16);
+    cases.push_back({row("y"), MatMul{.trans_b = true}, {{DType::bf16, x}, {DType::bf16, w}}});
+    product(fmt::format("{} dx", what), y, {in, out}, true, DType::bf16);
+    cases.push_back({row("dx"), MatMul{}, {{DType::bf16, y}, {DType::bf16, w}}});
+    product(fmt::format("{} dw", what), {out, s.tokens()}, {in, s.tokens()}, true, DType::f32);
+    cases.push_back({row("dw"),
+                     MatMul{.trans_a = true, .out = DType::f32},
+                     {{DType::bf16, y}, {DType::bf16, x}}});
+  }
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Size& s : sizes) {
@@ -309,6 +366,7 @@ std::vector<Case> cases() {
       if (s.tokens() > 4096) add_embedding(all, s, dtype, 32000);
     }
     add_optimizer(all, s);
+    add_products(all, s);
   }
   return all;
 }
@@ -320,8 +378,8 @@ int run(std::span<const char* const> texts) {
   const TensorType big{DType::f32, {1 << 27}};
   const double copied = 2.0 * static_cast<double>(big.bytes());
   const double rate = copied / measure(*device, {"copy", Cast{DType::f32}, {big}}, memory);
-  fmt::print("{}: copies {:.2f} TB/s\n{:36} {:>9} {:>9} {:>6}\n", device->hardware(), rate * 1e-12,
-             "", "us", "GB/s", "share");
+  fmt::print("{}: copies {:.2f} TB/s\n{:36} {:>9} {:>9} {:>6} {:>6}\n", device->hardware(),
+             rate * 1e-12, "", "us", "GB/s", "share", "TFLOP/s");
   for (const Case& c : cases()) {
     const auto contained = [&](const char* text) {
       return c.label.find(text) != std::string::npos;
@@ -330,8 +388,10 @@ int run(std::span<const char* const> texts) {
     const double seconds = measure(*device, c, memory);
     const Cost work = cost(c.op, c.in, infer(c.op, c.in));
     const double bytes = static_cast<double>(work.bytes());
-    fmt::print("{:36} {:9.2f} {:9.0f} {:5.0f}%\n", c.label, seconds * 1e6, bytes / seconds * 1e-9,
-               100 * bytes / seconds / rate);
+    const double flops = static_cast<double>(2 * work.macs);
+    fmt::print("{:36} {:9.2f} {:9.0f} {:5.0f}%{}\n", c.label, seconds * 1e6, bytes / seconds * 1e-9,
+               100 * bytes / seconds / rate,
+               flops > 0 ? fmt::format(" {:6.0f}", flops / seconds * 1e-12) : "");
     std::fflush(stdout);
   }
   return 0;

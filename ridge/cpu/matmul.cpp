@@ -13,6 +13,8 @@
 #include "ridge/cpu/onednn.h"
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/simd.h"
+#include "ridge/ops/quantize.h"
+#include "ridge/ops/scaled_matmul.h"
 #include "ridge/ops/tuner.h"
 
 namespace ridge {
@@ -22,6 +24,13 @@ template <class From, class To>
 void convert(ThreadPool& pool, const From* from, To* to, std::int64_t n) {
   parallel_for(pool, n, 16384, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) store(&to[i], load(&from[i]));
+  });
+}
+
+template <class Q>
+void widen(ThreadPool& pool, const Q* from, float* to, std::int64_t n, float scale) {
+  parallel_for(pool, n, 16384, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) to[i] = static_cast<float>(from[i]) * scale;
   });
 }
 
@@ -156,6 +165,31 @@ KernelPtr MatMul::cpu(CpuPrepare& prepare) const {
         prepare.workspace = std::max(prepare.workspace, make_gemm(shape, other)->workspace());
   return make_kernel([&pool = prepare.pool, gemm = std::move(gemm)](const Launch& call) {
     gemm->run(pool, call.inputs[0], call.inputs[1], call.outputs[0], call.workspace);
+  });
+}
+
+// No CPU multiplies 8 bits: they are widened to f32, the left operand with both scales.
+KernelPtr ScaledMatMul::cpu(CpuPrepare& prepare) const {
+  const Shape &a = prepare.in[0].shape, &c = prepare.out[0].shape;
+  const GemmShape shape{
+      .batch = c.rows(2), .m = c[-2], .n = c[-1], .k = a[-1], .trans_b = true, .out = DType::f32};
+  const bool rounds = prepare.out[0].dtype == DType::bf16;
+  const std::int64_t na = a.numel(), nb = prepare.in[1].numel(), nc = rounds ? c.numel() : 0;
+  prepare.workspace = padded_floats(na) + padded_floats(nb) + padded_floats(nc);
+  GemmPtr gemm = make_onednn_gemm(shape);
+  return dispatch_float8(prepare.in[0].dtype, [&]<class A>() {
+    return dispatch_float8(prepare.in[1].dtype, [&]<class B>() {
+      return make_kernel(
+          [&pool = prepare.pool, gemm = std::move(gemm), na, nb, nc, rounds](const Launch& call) {
+            auto* wide_a = static_cast<float*>(call.workspace);
+            auto* wide_b = wide_a + padded_floats(na) / sizeof(float);
+            auto* wide_c = rounds ? wide_b + padded_floats(nb) / sizeof(float) : call.out<float>();
+            widen(pool, call.in<A>(0), wide_a, na, *call.in<float>(2) * *call.in<float>(3));
+            widen(pool, call.in<B>(1), wide_b, nb, 1.0f);
+            gemm->run(pool, wide_a, wide_b, wide_c, nullptr);
+            if (rounds) convert(pool, wide_c, call.out<BFloat16>(), nc);
+          });
+    });
   });
 }
 

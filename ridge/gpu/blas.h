@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,10 @@ struct ProductShape {
   bool trans_a = false, trans_b = false;
   DType in = DType::f32, out = DType::f32;
   bool accumulate = false;
+  // Of b, where it is another than that of a. Operands of 8 bits are scaled, and lie as [m, k] and
+  // [n, k], with extents that are multiples of 16.
+  std::optional<DType> in_b{};
+  bool fast_accumulation = false;  // of 8 bits: see ops/scaled_matmul.h
   bool tf32 = false;  // f32 operands rounded to 19 bits on their way into the tensor cores
   // What the addresses of all three are multiples of, in bytes: 16, or else that of an element.
   std::uint32_t alignment = 16;
@@ -29,12 +34,20 @@ struct ProductShape {
 
 std::string to_string(const ProductShape& shape);
 
+// What the elements of 8-bit operands stand for is so many times themselves. On the device, aligned
+// to 16 bytes.
+struct OperandScales {
+  const float *a = nullptr, *b = nullptr;
+};
+
 // One way to compute a product.
 class Product {
  public:
   virtual ~Product() = default;
   virtual std::size_t workspace() const = 0;  // bytes
-  virtual void run(Stream stream, const void* a, const void* b, void* c, void* workspace) const = 0;
+  // `scales` for operands of 8 bits alone.
+  virtual void run(Stream stream, const void* a, const void* b, void* c, void* workspace,
+                   OperandScales scales = {}) const = 0;
 };
 using ProductPtr = std::unique_ptr<Product>;
 

@@ -47,7 +47,18 @@ struct CublasLt : VendorLibrary {
       *this, "cublasLtMatmulPreferenceSetAttribute"};
 };
 
-cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+cudaDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return CUDA_R_16BF;
+    case DType::f8e4m3:
+      return CUDA_R_8F_E4M3;
+    case DType::f8e5m2:
+      return CUDA_R_8F_E5M2;
+    default:
+      return CUDA_R_32F;
+  }
+}
 
 struct Descriptor {
   const CublasLt& lt;
@@ -60,13 +71,24 @@ struct Descriptor {
     // left operand is our b, and a row-major matrix is its own transpose to the library.
     set(CUBLASLT_MATMUL_DESC_TRANSA, s.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, s.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (!is_float8(s.in)) return;
+    set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{s.fast_accumulation});
+    // So that ways which cannot scale are not offered: nothing is read yet.
+    alignas(16) static constexpr float some_scale = 1;
+    set_scales({&some_scale, &some_scale});
+  }
+  // To the library, our right operand is the left one; scales begin on 16 bytes.
+  void set_scales(OperandScales scales) const {
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales.b);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales.a);
   }
   ~Descriptor() { lt.matmul_destroy(handle); }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
 
  private:
-  void set(cublasLtMatmulDescAttributes_t attribute, cublasOperation_t value) {
+  template <class T>
+  void set(cublasLtMatmulDescAttributes_t attribute, T value) const {
     lt.check(lt.matmul_set(handle, attribute, &value, sizeof(value)), "describing a product");
   }
 };
@@ -102,7 +124,7 @@ struct Problem {
   Problem(const CublasLt& lt, const ProductShape& s)
       : descriptor(lt, s),
         a(lt, s.in, s.trans_a ? s.k : s.m, s.trans_a ? s.m : s.k, s.batch),
-        b(lt, s.in, s.trans_b ? s.n : s.k, s.trans_b ? s.k : s.n, s.batch),
+        b(lt, s.in_b.value_or(s.in), s.trans_b ? s.n : s.k, s.trans_b ? s.k : s.n, s.batch),
         c(lt, s.out, s.m, s.n, s.batch),
         beta(s.accumulate ? 1.0f : 0.0f) {}
 };
@@ -143,7 +165,9 @@ class LtProduct final : public Product {
   std::size_t workspace() const override {
     return workspace_ == 0 ? 0 : workspace_ + workspace_alignment;
   }
-  void run(Stream stream, const void* a, const void* b, void* c, void* workspace) const override {
+  void run(Stream stream, const void* a, const void* b, void* c, void* workspace,
+           OperandScales scales) const override {
+    if (scales.a) problem_->descriptor.set_scales(scales);
     const float one = 1;
     const auto begin = reinterpret_cast<std::uintptr_t>(workspace) + workspace_alignment - 1;
     workspace = reinterpret_cast<void*>(begin - begin % workspace_alignment);
@@ -204,10 +228,11 @@ class Lt final : public Blas {
 }  // namespace
 
 std::string to_string(const ProductShape& s) {
-  return fmt::format("{}[{} x {}{} x {} x {}{}] -> {}{}{}{}", name_of(s.in), s.batch, s.m,
+  return fmt::format("{}{}[{} x {}{} x {} x {}{}] -> {}{}{}{}{}", name_of(s.in),
+                     s.in_b ? fmt::format(" {}", name_of(*s.in_b)) : "", s.batch, s.m,
                      s.trans_a ? "T" : "", s.k, s.n, s.trans_b ? "T" : "", name_of(s.out),
-                     s.accumulate ? " +=" : "", s.tf32 ? " tf32" : "",
-                     s.alignment == 16 ? "" : " unaligned");
+                     s.accumulate ? " +=" : "", s.fast_accumulation ? " fast" : "",
+                     s.tf32 ? " tf32" : "", s.alignment == 16 ? "" : " unaligned");
 }
 
 std::shared_ptr<Blas> make_blas() { return std::make_shared<Lt>(); }

@@ -166,6 +166,7 @@ class GpuDevice final : public Device {
                        properties_.multiProcessorCount, format_bytes(properties_.totalGlobalMem));
   }
   int threads() const override { return 1; }
+  bool multiplies_float8() const override { return context_.compute_capability >= 89; }
   bool asynchronous() const override { return true; }
 
   PreparedKernel prepare(const Op& op, Types in, Types out, const KernelChoice& choice) override {

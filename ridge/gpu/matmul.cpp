@@ -7,10 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "ridge/base/error.h"
 #include "ridge/gpu/blas.h"
 #include "ridge/gpu/prepare.h"
 #include "ridge/gpu/products90.h"
 #include "ridge/gpu/trial.h"
+#include "ridge/ops/scaled_matmul.h"
 #include "ridge/ops/tuner.h"
 
 namespace ridge {
@@ -42,11 +44,15 @@ gpu::ProductPtr tuned_product(const gpu::Context& gpu, const gpu::ProductShape& 
       trial.emplace(
           gpu,
           std::vector{gpu::bytes_of(shape.in, shape.batch * shape.m * shape.k),
-                      gpu::bytes_of(shape.in, shape.batch * shape.k * shape.n),
-                      gpu::bytes_of(shape.out, shape.batch * shape.m * shape.n), workspace},
+                      gpu::bytes_of(shape.in_b.value_or(shape.in), shape.batch * shape.k * shape.n),
+                      gpu::bytes_of(shape.out, shape.batch * shape.m * shape.n), workspace,
+                      sizeof(float), sizeof(float)},
           runs);
     trial->run(i, [&](const gpu::Trial::Operands& o) {
-      ways[i]->run(gpu.stream, o[0], o[1], o[2], o[3]);
+      gpu::OperandScales scales;
+      if (is_float8(shape.in))
+        scales = {static_cast<const float*>(o[4]), static_cast<const float*>(o[5])};
+      ways[i]->run(gpu.stream, o[0], o[1], o[2], o[3], scales);
     });
   });
   return std::move(ways[choice]);
@@ -56,6 +62,14 @@ gpu::ProductPtr tuned_product(const gpu::Context& gpu, const gpu::ProductShape& 
 // used again makes kernels wait for each other.
 gpu::ProductPtr least_workspace(std::vector<gpu::ProductPtr> ways) {
   return std::move(*std::ranges::min_element(ways, {}, &gpu::Product::workspace));
+}
+
+// The way that the tuner finds fastest, or the library believes to be.
+gpu::ProductPtr best_product(const GpuPrepare& prepare, const gpu::ProductShape& shape) {
+  const KernelChoice& choice = prepare.choice;
+  if (choice.products == Products::tuned && choice.tuner)
+    return tuned_product(prepare.gpu, shape, *choice.tuner);
+  return std::move(prepare.gpu.blas->products(shape, 1).front());
 }
 
 }  // namespace
@@ -72,9 +86,7 @@ KernelPtr MatMul::gpu(GpuPrepare& prepare) const {
                           .out = prepare.out[0].dtype,
                           .accumulate = prepare.in.size() == 3,
                           .tf32 = prepare.choice.tf32};
-  const bool tune = prepare.choice.products == Products::tuned && prepare.choice.tuner;
-  gpu::ProductPtr product = tune ? tuned_product(prepare.gpu, shape, *prepare.choice.tuner)
-                                 : std::move(prepare.gpu.blas->products(shape, 1).front());
+  gpu::ProductPtr product = best_product(prepare, shape);
   // For slices, which may begin anywhere.
   shape.alignment = static_cast<std::uint32_t>(std::min(size_of(shape.in), size_of(shape.out)));
   gpu::ProductPtr unaligned = least_workspace(prepare.gpu.blas->products(shape, most_candidates));
@@ -85,6 +97,30 @@ KernelPtr MatMul::gpu(GpuPrepare& prepare) const {
     void* result = call.outputs[0];
     const bool aligned = is_aligned(lhs) && is_aligned(rhs) && is_aligned(result);
     (aligned ? product : unaligned)->run(gpu.stream, lhs, rhs, result, call.workspace);
+  });
+}
+
+KernelPtr ScaledMatMul::gpu(GpuPrepare& prepare) const {
+  const Shape &a = prepare.in[0].shape, &c = prepare.out[0].shape;
+  const gpu::ProductShape shape{.batch = c.rows(2),
+                                .m = c[-2],
+                                .n = c[-1],
+                                .k = a[-1],
+                                .trans_b = true,
+                                .in = prepare.in[0].dtype,
+                                .out = prepare.out[0].dtype,
+                                .in_b = prepare.in[1].dtype,
+                                .fast_accumulation = fast_accumulation};
+  for (const std::int64_t extent : {shape.m, shape.n, shape.k})
+    if (extent % extent_multiple != 0)
+      throw DeviceError(
+          "the GPU multiplies no 8-bit operands of which an extent is {}: {} x {} x {}", extent,
+          shape.m, shape.k, shape.n);
+  gpu::ProductPtr product = best_product(prepare, shape);
+  prepare.workspace = product->workspace();
+  return make_kernel([&gpu = prepare.gpu, product = std::move(product)](const Launch& call) {
+    product->run(gpu.stream, call.inputs[0], call.inputs[1], call.outputs[0], call.workspace,
+                 {call.in<float>(2), call.in<float>(3)});
   });
 }
 

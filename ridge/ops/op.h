@@ -15,10 +15,12 @@
 #include "ridge/ops/matmul.h"
 #include "ridge/ops/optimizer.h"
 #include "ridge/ops/pointwise.h"
+#include "ridge/ops/quantize.h"
 #include "ridge/ops/reduce.h"
 #include "ridge/ops/relu.h"
 #include "ridge/ops/rms_norm.h"
 #include "ridge/ops/rope.h"
+#include "ridge/ops/scaled_matmul.h"
 #include "ridge/ops/silu.h"
 #include "ridge/ops/softmax.h"
 #include "ridge/ops/swiglu.h"
@@ -30,8 +32,9 @@ using OpVariant = std::variant<  //
     Accumulate, AdamW, AdamWAll, Add, AddRmsNorm, AddRmsNormGrad, Attention, AttentionGrad, Cast,
     CausalMask, CrossEntropy, CrossEntropyGrad, Embedding, EmbeddingGrad, Fill, GlobalNorm,
     LinearSwiGlu, LinearSwiGluGrad, MaskedSoftmax, MaskedSoftmaxGrad, MatMul, MergeHeads, Mul,
-    Permute, Pointwise, Relu, ReluGrad, Reshape, RmsNorm, RmsNormGrad, Rope, Scale, Silu, SiluGrad,
-    Slice, Softmax, SoftmaxGrad, SplitHeads, SumTo, SwiGlu, SwiGluGrad>;
+    Permute, Pointwise, Quantize, QuantizeSwiGlu, Relu, ReluGrad, Reshape, RmsNorm, RmsNormGrad,
+    Rope, Scale, ScaledMatMul, Silu, SiluGrad, Slice, Softmax, SoftmaxGrad, SplitHeads, SumTo,
+    SwiGlu, SwiGluGrad>;
 
 // A named struct, so that the graph can speak of "an operator" without knowing which there are.
 struct Op : OpVariant {

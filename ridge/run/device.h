@@ -56,6 +56,8 @@ class Device {
   // "AMD EPYC": the same whatever number of threads shares it.
   virtual std::string hardware() const { return description(); }
   virtual int threads() const = 0;  // that share a kernel; 1 where they do not count
+  // Whether it multiplies operands of 8 bits by hardware of its own. Others may imitate it.
+  virtual bool multiplies_float8() const { return false; }
 
   virtual PreparedKernel prepare(const Op& op, Types in, Types out,
                                  const KernelChoice& choice = {}) = 0;

@@ -52,7 +52,7 @@ TYPED_TEST(EveryOperator, KernelAgreesWithReference) {
     for (std::size_t o = 0; o < out.size(); ++o) {
       SCOPED_TRACE(fmt::format("output {}: {}", o, out[o].to_string()));
       testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o],
-                            testing::tolerance_for<TypeParam>(out[o], in));
+                            testing::tolerance_of_result<TypeParam>(out[o], in));
     }
     EXPECT_EQ(testing::run_kernel(two, op, in, out, values), actual) << "on 2 threads";
     EXPECT_EQ(testing::run_kernel(four, op, in, out, values), actual) << "on 4 threads";

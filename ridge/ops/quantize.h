@@ -1,0 +1,76 @@
+#pragma once
+
+#include <bit>
+
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// What a tensor whose largest magnitude is `amax` is divided by before it is converted to a float
+// of 8 bits whose largest number is `largest`: the least power of two that keeps it from
+// overflowing, and at least 2^-100. By a power of two, because dividing by it rounds nothing and,
+// of floats, costs no precision. Infinity for infinity.
+constexpr float quantization_scale(float amax, float largest) {
+  constexpr std::uint32_t mantissa = 0x007FFFFFu, infinity = 0x7F800000u;
+  const auto a = std::bit_cast<std::uint32_t>(amax), l = std::bit_cast<std::uint32_t>(largest);
+  if (a >= infinity) return std::bit_cast<float>(infinity);
+  const int exponent = static_cast<int>(a >> 23) - static_cast<int>(l >> 23) +
+                       static_cast<int>((a & mantissa) > (l & mantissa));
+  return std::bit_cast<float>(static_cast<std::uint32_t>(127 + (exponent < -100 ? -100 : exponent))
+                              << 23);
+}
+
+// A tensor in 8 bits with one scale for all of it, made from its own largest magnitude: x is about
+// q * scale, where scale is quantization_scale(max |x|) and q = x / scale, rounded to `to`. Takes
+// x[.., C]; gives scale, an f32 scalar, then with `plain` q[.., C] and with `transposed` q[C, R],
+// where R is the number of x's rows. What is infinite or NaN in x makes q NaN.
+struct Quantize {
+  static constexpr std::string_view name = "quantize";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  DType to = DType::f8e4m3;
+  bool plain = true, transposed = false;  // at least one
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Quantize>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const Quantize&) const = default;
+
+  // Where among the outputs they are.
+  std::size_t plain_output() const { return 1; }
+  std::size_t transposed_output() const { return plain ? 2 : 1; }
+};
+
+// What Quantize makes of SwiGlu's result or gradient, without that being stored in between. Takes
+// (packed[.., 2 I]), gate and up side by side, and quantises y[.., I]; or with `gradient` takes
+// (dy[.., I], packed[.., 2 I]) and quantises dpacked[.., 2 I]: see ops/swiglu.h. Gives what
+// Quantize gives; y and dpacked are not rounded before.
+struct QuantizeSwiGlu {
+  static constexpr std::string_view name = "quantize_swiglu";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  Quantize into;
+  bool gradient = false;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<QuantizeSwiGlu>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const QuantizeSwiGlu&) const = default;
+
+  TensorType quantised(Types in) const;  // y's type, or dpacked's
+};
+
+// Calls function.template operator()<Q>() for the element type of a float of 8 bits.
+template <class F>
+auto dispatch_float8(DType dtype, const F& function) {
+  if (dtype == DType::f8e4m3) return function.template operator()<Float8E4M3>();
+  return function.template operator()<Float8E5M2>();
+}
+
+}  // namespace ridge
