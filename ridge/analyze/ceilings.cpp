@@ -153,6 +153,8 @@ Roof roof_of(const Ceilings& ceilings, int threads, const VendorPeaks& vendor) {
   if (ceilings.launch_seconds > 0) roof.launch_seconds = ceilings.launch_seconds;
   for (const ComputeCeiling& ceiling : ceilings.compute)
     roof.raise(ceiling.precision, on_threads(ceiling));
+  // Tensor cores take two operands of 8 bits where they take one of 16.
+  if (ceilings.device != "cpu") roof.raise(name_of(DType::f8e4m3), 2 * roof.flops("bf16"));
   for (const BandwidthCeiling& ceiling : ceilings.bandwidth) {
     const int instances = (threads + ceiling.sharing - 1) / std::max(ceiling.sharing, 1);
     roof.levels.push_back({ceiling.level, ceiling.bytes * static_cast<std::uint64_t>(instances),

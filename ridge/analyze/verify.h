@@ -47,6 +47,9 @@ Tolerance tolerance_of(std::string_view dtype);  // of TrainOptions::dtype
 // What a device computes in, as TrainOptions::dtype: tf32 on a GPU alone.
 std::vector<std::string> verified_dtypes(const Device& device);
 
+// Those of some configurations that fp8 can train, with a third layer where there are only two.
+std::vector<TrainOptions> in_fp8(std::vector<TrainOptions> configurations);
+
 // What the reference computes for the first step of a run.
 class Reference {
  public:

@@ -14,6 +14,15 @@
 #endif
 
 namespace ridge {
+
+bool has_gpu() {
+#ifdef RIDGE_HAS_CUDA
+  return gpu_count() > 0;
+#else
+  return false;
+#endif
+}
+
 namespace {
 
 // The value of the first "key : value" line of a file under /proc.
@@ -40,17 +49,7 @@ std::int64_t threads_of(const TrainOptions& options) {
   return options.threads > 0 ? options.threads : CpuDevice::default_threads();
 }
 
-}  // namespace
-
-bool has_gpu() {
-#ifdef RIDGE_HAS_CUDA
-  return gpu_count() > 0;
-#else
-  return false;
-#endif
-}
-
-std::unique_ptr<Device> open_device(const TrainOptions& options) {
+std::unique_ptr<Device> open_named_device(const TrainOptions& options) {
   if (options.device == "cuda" || (options.device == "auto" && has_gpu())) {
 #ifdef RIDGE_HAS_CUDA
     return open_gpu({.deterministic = options.deterministic});
@@ -59,6 +58,17 @@ std::unique_ptr<Device> open_device(const TrainOptions& options) {
 #endif
   }
   return std::make_unique<CpuDevice>(static_cast<int>(threads_of(options)));
+}
+}  // namespace
+
+std::unique_ptr<Device> open_device(const TrainOptions& options) {
+  std::unique_ptr<Device> device = open_named_device(options);
+  if (options.dtype == "fp8" && !device->multiplies_float8())
+    throw UsageError(
+        "--dtype fp8 needs a GPU that multiplies 8-bit floats (compute capability 8.9 or later); "
+        "this would run on the {}, {}: use --dtype bf16",
+        device->name(), device->hardware());
+  return device;
 }
 
 std::unique_ptr<OutsideRanges> outside_ranges() {

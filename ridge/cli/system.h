@@ -15,7 +15,8 @@ namespace ridge {
 // Whether --device auto means a GPU: this build can use one, and one is there.
 bool has_gpu();
 
-// The device that options.device names. DeviceError if this build or this machine has none.
+// The device that options.device names. DeviceError if this build or this machine has none,
+// UsageError if it does not have the options' dtype.
 std::unique_ptr<Device> open_device(const TrainOptions& options);
 
 // For a profiler that listens to this process from outside; null if none does.

@@ -72,19 +72,37 @@ std::vector<std::string> chosen_dtypes(const std::string& list, const Device& de
   return chosen;
 }
 
+// A model, and what it is trained in.
+struct Task {
+  TrainOptions configuration;
+  std::vector<std::string> dtypes;
+};
+
+std::vector<Task> tasks_of(const std::vector<TrainOptions>& configurations,
+                           std::vector<std::string> dtypes) {
+  std::vector<Task> tasks;
+  const bool with_fp8 = std::erase(dtypes, "fp8") > 0;
+  if (!dtypes.empty())
+    for (const TrainOptions& options : configurations) tasks.push_back({options, dtypes});
+  if (with_fp8)
+    for (const TrainOptions& options : in_fp8(configurations)) tasks.push_back({options, {"fp8"}});
+  return tasks;
+}
+
 std::vector<Verdict> verdicts_of(const Request& request, Terminal& terminal) {
   const TrainOptions asked = request.training.options();
   const std::unique_ptr<Device> device = open_device(asked);
   const std::vector<VerifiedSchedule> schedules = chosen_schedules(request.only_schedules);
-  const std::vector<TrainOptions> configurations =
-      request.this_model ? std::vector{asked} : verified_configurations();
-  const std::vector<std::string> dtypes = chosen_dtypes(request.only_dtypes, *device);
+  const std::vector<Task> tasks =
+      tasks_of(request.this_model ? std::vector{asked} : verified_configurations(),
+               chosen_dtypes(request.only_dtypes, *device));
   std::vector<Verdict> verdicts;
-  const std::size_t all = configurations.size() * dtypes.size() * schedules.size();
+  std::size_t all = 0;
+  for (const Task& task : tasks) all += task.dtypes.size() * schedules.size();
   const auto begin = Clock::now();
-  for (const TrainOptions& configuration : configurations) {
-    const Reference reference(configuration, *device);
-    for (const std::string& dtype : dtypes) {
+  for (const Task& task : tasks) {
+    const Reference reference(task.configuration, *device);
+    for (const std::string& dtype : task.dtypes) {
       TrainOptions baseline = reference.options();
       baseline.version = "v1";
       baseline.dtype = dtype;
@@ -221,8 +239,9 @@ void add_verify_command(CLI::App& program, Action& action) {
   command.add_flag("--json", request->json, "Print JSON, one object a run")->group("Verify");
   command.footer(
       R"(Runs a step of every version, of every pass alone and of both recomputations in fp32 and bf16, on
-a GPU in tf32 too, and compares loss, logits and the gradient of every parameter with the reference,
-and the losses of some steps with v1's. Exit code 1 if any is beyond its limit.
+a GPU in tf32 too and, if it has that, in fp8, and compares loss, logits and the gradient of every
+parameter with the reference, and the losses of some steps with v1's. Exit code 1 if any is beyond
+its limit.
 
 Examples:
   ridge verify

@@ -19,6 +19,8 @@
 namespace ridge {
 namespace {
 
+std::string scope_of_block(std::int64_t layer) { return fmt::format("layers.{}", layer); }
+
 struct Builder {
   Graph& graph;
   const LlamaConfig& config;
@@ -71,7 +73,7 @@ struct Builder {
   }
 
   Value block(Value x, std::int64_t layer) const {
-    const Scope scope(graph, fmt::format("layers.{}", layer));
+    const Scope scope(graph, scope_of_block(layer));
     x = add(x, cast(attention(norm(x, "attention_norm")), DType::f32));
     return add(x, cast(feed_forward(norm(x, "ffn_norm")), DType::f32));
   }
@@ -112,6 +114,13 @@ std::int64_t LlamaConfig::parameter_count() const {
   const std::int64_t layer = 2 * hidden_dim + 2 * hidden_dim * hidden_dim +
                              2 * hidden_dim * kv_dim + 3 * hidden_dim * intermediate_dim;
   return (tie_embeddings ? 1 : 2) * vocab_size * hidden_dim + n_layers * layer + hidden_dim;
+}
+
+std::vector<std::string> inner_blocks(const LlamaConfig& config) {
+  std::vector<std::string> scopes;
+  for (std::int64_t layer = 1; layer + 1 < config.n_layers; ++layer)
+    scopes.push_back(scope_of_block(layer));
+  return scopes;
 }
 
 std::string describe_difference(const LlamaConfig& have, const LlamaConfig& want) {

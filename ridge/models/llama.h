@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "ridge/graph/graph.h"
 
@@ -26,6 +27,9 @@ struct LlamaConfig {
   std::int64_t parameter_count() const;
   bool operator==(const LlamaConfig&) const = default;
 };
+
+// The scopes of all blocks but the first and the last, whose products stand the fewest digits.
+std::vector<std::string> inner_blocks(const LlamaConfig& config);
 
 // The first size in which two configurations differ: "hidden_dim is 256, not 512".
 std::string describe_difference(const LlamaConfig& have, const LlamaConfig& want);

@@ -7,6 +7,7 @@
 #include "ridge/base/error.h"
 #include "ridge/train/data.h"
 #include "ridge/train/safetensors.h"
+#include "ridge/train/trainer.h"
 
 namespace ridge {
 namespace {
@@ -40,6 +41,7 @@ Evaluator::Evaluator(const TrainOptions& options, Device& device, const Load& lo
   model_ = build_llama(graph_, options.model(), options.batch_size, options.seq_len,
                        options.compute_dtype());
   graph_.keep(model_.logits, "logits");
+  narrow_products(graph_, options);
   executor_ = std::make_unique<Executor>(graph_, device);
   load(graph_, *executor_);
 }

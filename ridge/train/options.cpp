@@ -10,6 +10,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/units.h"
+#include "ridge/ops/scaled_matmul.h"
 
 namespace ridge {
 namespace {
@@ -99,13 +100,34 @@ void check_model(const TrainOptions& o) {
   }
 }
 
+// Tensor cores take 8 bits in units of 16, and two blocks stay in bf16.
+void check_fp8(const TrainOptions& o) {
+  if (o.dtype != "fp8") return;
+  if (o.n_layers < 3)
+    throw UsageError(
+        "--dtype fp8 with --n-layers {}: the first and the last stay in bf16, so there have to be "
+        "at least 3",
+        o.n_layers);
+  const LlamaConfig model = o.model();
+  const auto check_units = [](std::string_view name, std::int64_t extent) {
+    if (extent % ScaledMatMul::extent_multiple != 0)
+      throw UsageError("--dtype fp8 with {} {}: it must be a multiple of {}", name, extent,
+                       ScaledMatMul::extent_multiple);
+  };
+  check_units("--hidden-dim", o.hidden_dim);
+  check_units("--n-kv-heads times the head's size,", model.n_kv_heads * model.head_dim());
+  check_units("--intermediate-dim", o.intermediate_dim);
+  check_units("--batch-size times --seq-len,", o.batch_size * o.seq_len);
+}
+
 void check_training(const TrainOptions& o) {
   check_range("batch-size", o.batch_size, 1, 1 << 20);
   check_range("seq-len", o.seq_len, 1, 1 << 20);
   check_range("num-steps", o.num_steps, 1, max_count);
   check_range("gradient-accumulation-steps", o.gradient_accumulation_steps, 1, 1 << 16);
   check_range("seed", o.seed, 0, std::numeric_limits<std::int64_t>::max());
-  check_choice("dtype", o.dtype, {"fp32", "tf32", "bf16"});
+  check_choice("dtype", o.dtype, {"fp32", "tf32", "bf16", "fp8"});
+  check_fp8(o);
   o.schedule();
 }
 
@@ -234,8 +256,8 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
       {"dtype",
        {"precision"},
        "Training",
-       "fp32, tf32 (fp32 with products that a GPU rounds to 19 bits), or bf16 with fp32 "
-       "master weights",
+       "fp32, tf32 (fp32 with products that a GPU rounds to 19 bits), or with fp32 master weights "
+       "bf16, or fp8 (bf16 with 8-bit products in the inner blocks, on a GPU that has them)",
        &o.dtype},
       {"use-amp", {"amp"}, "Training", "The same as --dtype bf16", &o.use_amp},
       {"version", {}, "Training", "Which schedule of the model runs: v1 to v4", &o.version},

@@ -40,7 +40,7 @@ struct TrainOptions {
   double beta2 = 0.999;
   double adam_eps = 1e-8;
   double max_grad_norm = 0.0;  // 0: gradients are not clipped
-  std::string dtype = "fp32";  // or "bf16"
+  std::string dtype = "fp32";  // or "tf32", "bf16", "fp8"
   bool use_amp = false;        // the workshop's spelling of dtype bf16
   std::string version = "v1";
   std::string enable_pass, disable_pass;  // names, separated by commas
@@ -90,7 +90,10 @@ struct TrainOptions {
 
   LlamaConfig model() const;  // of resolved options
   Schedule schedule() const;
-  DType compute_dtype() const { return use_amp || dtype == "bf16" ? DType::bf16 : DType::f32; }
+  // Of activations, and of products but those that fp8 takes to 8 bits.
+  DType compute_dtype() const {
+    return use_amp || dtype == "bf16" || dtype == "fp8" ? DType::bf16 : DType::f32;
+  }
   bool profiling() const;  // any of the profiles was asked for
   bool reports_memory() const { return profile_memory || enable_all_profiling; }
   bool reports_flops() const { return flops || enable_deepspeed_flops || enable_all_profiling; }

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "ridge/base/error.h"
+#include "ridge/passes/fp8_products.h"
 #include "ridge/run/autotuner.h"
 #include "ridge/train/checkpoint.h"
 #include "ridge/train/data.h"
@@ -50,6 +51,10 @@ StepCost cost_of_step(const Graph& graph, std::int64_t accumulation_steps) {
   return step;
 }
 
+void narrow_products(Graph& graph, const TrainOptions& options) {
+  if (options.dtype == "fp8") fp8_products(graph, inner_blocks(options.model()));
+}
+
 TrainingGraph build_training(Graph& graph, const TrainOptions& options) {
   const Schedule schedule = options.schedule();
   TrainingGraph built;
@@ -59,6 +64,7 @@ TrainingGraph build_training(Graph& graph, const TrainOptions& options) {
   built.step =
       add_training_step(built.model.loss, adamw_of(options), options.gradient_accumulation_steps);
   run_passes(graph, Stage::step, schedule.passes, schedule.recompute);
+  narrow_products(graph, options);
   return built;
 }
 

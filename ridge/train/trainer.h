@@ -41,6 +41,9 @@ struct TrainingGraph {
 // Appends the whole of a training run's graph, as `options`, which are resolved, describe it.
 TrainingGraph build_training(Graph& graph, const TrainOptions& options);
 
+// The last of it, for graphs that are built otherwise: with dtype fp8, products in 8 bits.
+void narrow_products(Graph& graph, const TrainOptions& options);
+
 // What a caller may have done on the way.
 struct TrainerHooks {
   std::function<void(Graph&)> rewrite;  // the finished graph, before anything is prepared

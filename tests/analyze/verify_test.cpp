@@ -253,6 +253,24 @@ TEST_F(VerifyTest, SeesAnotherModel) {
         off("weight"));
 }
 
+// A CPU imitates products of 8 bits.
+TEST(VerifyFp8, IsGreenForEveryVersionAndSeesAWrongScale) {
+  TemporaryCache cache;
+  CpuDevice device(2);
+  const std::vector<TrainOptions> all = in_fp8({small_options(), verified_configurations()[0]});
+  ASSERT_THAT(all, SizeIs(1)) << "of which the first has odd sizes";
+  EXPECT_EQ(all[0].n_layers, 3);
+  const Reference reference(all[0], device);
+  for (const char* v : {"v1", "v2", "v3", "v4"}) {
+    const Verdict verdict = verify(reference, version(v), DType::f8e4m3, device, {});
+    EXPECT_EQ(verdict.failure, "") << v;
+    EXPECT_EQ(verdict.dtype, "fp8");
+  }
+  const Verdict doubled = verify(reference, version("v3"), DType::f8e4m3, device, {},
+                                 change_results<ScaledMatMul>(times(2.0f)));
+  EXPECT_NE(doubled.failure, "");
+}
+
 // What the first step does not show.
 TEST_F(VerifyTest, SeesAnOptimizerThatLearnsOtherwise) {
   const auto fails = [&](const char* v, const Sabotage& sabotage) {

@@ -91,6 +91,20 @@ TEST(WorkshopCommands, Run) {
   }
 }
 
+// Before it does anything, whatever the command.
+TEST(Fp8, NeedsAGpuThatHasIt) {
+  const Sandbox sandbox;
+  for (const char* command : {"train", "plan", "compare"}) {
+    Words line{"ridge", command, "--device", "cpu", "--dtype", "fp8"};
+    if (command == std::string("compare")) line = line + Words{"v1", "v4"};
+    const ProgramResult result = sandbox.run(line);
+    EXPECT_EQ(result.exit_code, 2) << command;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("--dtype fp8 needs a GPU"), HasSubstr("on the cpu")));
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+  }
+  EXPECT_FALSE(sandbox.has("output"));
+}
+
 TEST(Output, IsInTheWorkshopsLayout) {
   const Sandbox sandbox;
   const ProgramResult result = sandbox.run({"tiny_llama_v1", "--num-steps", "5", "--batch-size",

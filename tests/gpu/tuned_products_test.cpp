@@ -43,7 +43,7 @@ class TunedProducts : public testing::GpuTest {
       const auto actual = testing::run_kernel(device(), op, in, out, values, choice);
       for (std::size_t o = 0; o < out.size(); ++o)
         testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o],
-                              testing::tolerance_for<T>(out[o], in));
+                              testing::tolerance_of_result<T>(out[o], in));
       if (tuner.is_last()) break;
     }
   }

@@ -73,6 +73,21 @@ TEST(TrainOptions, TakesOtherSpellings) {
   EXPECT_EQ(amp, resolved({.dtype = "bf16"})) << "one meaning, one form";
 }
 
+TEST(TrainOptions, SaysWhatFp8CannotTrain) {
+  EXPECT_EQ(resolved({.dtype = "fp8"}).compute_dtype(), DType::bf16);
+  EXPECT_THAT(refusal({{"dtype", "fp8"}, {"n-layers", "2"}}),
+              AllOf(HasSubstr("--n-layers 2"), HasSubstr("at least 3")));
+  EXPECT_THAT(refusal({{"dtype", "fp8"}, {"hidden-dim", "264"}, {"n-heads", "4"}}),
+              HasSubstr("--hidden-dim 264: it must be a multiple of 16"));
+  EXPECT_THAT(refusal({{"dtype", "fp8"}, {"intermediate-dim", "500"}}),
+              HasSubstr("--intermediate-dim 500"));
+  EXPECT_THAT(refusal({{"dtype", "fp8"}, {"batch-size", "1"}, {"seq-len", "17"}}),
+              HasSubstr("--batch-size times --seq-len, 17"));
+  EXPECT_THAT(
+      refusal({{"dtype", "fp8"}, {"hidden-dim", "96"}, {"n-heads", "12"}, {"n-kv-heads", "1"}}),
+      HasSubstr("--n-kv-heads times the head's size, 8"));
+}
+
 TEST(TrainOptions, NamesTheFlagTheValueAndTheReason) {
   EXPECT_THAT(refusal({{"hidden-dim", "250"}}),
               AllOf(HasSubstr("--hidden-dim 250"), HasSubstr("--n-heads 8"),

@@ -1,0 +1,154 @@
+// Which products dtype fp8 takes to 8 bits, and that a model trains with them.
+
+#include "ridge/passes/fp8_products.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "ridge/cpu/device.h"
+#include "ridge/graph/op_rules.h"
+#include "ridge/ops/matmul.h"
+#include "ridge/ops/op.h"
+#include "ridge/ops/swiglu.h"
+#include "ridge/ops/unary.h"
+#include "ridge/train/trainer.h"
+
+namespace ridge {
+namespace {
+
+TrainOptions options_of(const char* version, const char* dtype = "fp8") {
+  TrainOptions o;
+  o.version = version;
+  o.dtype = dtype;
+  o.vocab_size = 64;
+  o.hidden_dim = 64;
+  o.n_layers = 4;
+  o.n_heads = 4;
+  o.n_kv_heads = 2;
+  o.intermediate_dim = 96;
+  o.batch_size = 2;
+  o.seq_len = 16;
+  o.learning_rate = 1e-3;
+  o.resolve();
+  return o;
+}
+
+template <class T>
+std::vector<const Node*> nodes_of(const Graph& graph) {
+  std::vector<const Node*> nodes;
+  for (const Node& node : graph.nodes())
+    if (std::holds_alternative<T>(node.op->variant())) nodes.push_back(&node);
+  return nodes;
+}
+
+// Without values computed again, which are quantised again.
+TrainOptions kept_options_of(const char* version) {
+  TrainOptions o = options_of(version);
+  o.disable_pass = "recompute-light";
+  return o;
+}
+
+class Fp8Products : public ::testing::TestWithParam<const char*> {};
+
+// Three products of each projection: 7 a block in v1, 4 where q, k, v and gate, up are one.
+TEST_P(Fp8Products, TakeTheLinearLayersOfInnerBlocks) {
+  Graph graph;
+  build_training(graph, kept_options_of(GetParam()));
+  const bool fused = GetParam() != std::string("v1");
+  const auto products = nodes_of<ScaledMatMul>(graph);
+  EXPECT_EQ(products.size(), fused ? 2u * 4 * 3 : 2u * 7 * 3);
+  for (const Node* node : products) {
+    const std::string& scope = graph.scope_name(node->scope);
+    EXPECT_TRUE(scope.starts_with("layers.1.") || scope.starts_with("layers.2.")) << scope;
+    const bool forward = node->phase == Phase::forward;
+    const auto& op = std::get<ScaledMatMul>(node->op->variant());
+    EXPECT_EQ(op.fast_accumulation, forward);
+    const auto dtype = [&](std::size_t i) { return graph.info(node->inputs[i]).type.dtype; };
+    EXPECT_EQ(dtype(0), forward ? DType::f8e4m3 : DType::f8e5m2);
+    EXPECT_EQ(dtype(1), DType::f8e4m3);
+  }
+  // What is left: the outer blocks', the output's and, without flash attention, attention's own.
+  std::size_t outer = 0;
+  for (const Node* node : nodes_of<MatMul>(graph)) {
+    const Shape& shape = graph.info(node->inputs[0]).type.shape;
+    if (shape.rank() == 2) ++outer;
+  }
+  EXPECT_EQ(outer, 3 + (fused ? 2u * 4 * 3 : 2u * 7 * 3));
+}
+
+// With q, k and v apart, x is quantised once all the same, and x and the weights in both layouts.
+TEST_P(Fp8Products, QuantiseEachOperandOnce) {
+  Graph graph;
+  build_training(graph, kept_options_of(GetParam()));
+  const bool fused = GetParam() != std::string("v1");
+  // Of a block: four inputs, and for each projection its weight and its gradient. Of these, with
+  // gate and up packed, SwiGlu's result and gradient are computed as they are quantised.
+  const auto plain = nodes_of<Quantize>(graph);
+  const auto computed = nodes_of<QuantizeSwiGlu>(graph);
+  EXPECT_EQ(computed.size(), fused ? 2u * 2 : 0u);
+  EXPECT_EQ(plain.size() + computed.size(), 2u * (4 + 2 * (fused ? 4 : 7)));
+  EXPECT_EQ(nodes_of<SwiGlu>(graph).size(), fused ? 2u : 0u) << "of the outer blocks";
+  EXPECT_EQ(nodes_of<SwiGluGrad>(graph).size(), fused ? 2u : 0u);
+  std::set<std::pair<ValueId, DType>> seen;
+  for (const Node* node : plain) {
+    const auto& op = std::get<Quantize>(node->op->variant());
+    EXPECT_TRUE(seen.emplace(node->inputs[0], op.to).second);
+    EXPECT_TRUE(op.plain && op.transposed);
+  }
+  for (const Node* node : computed) {
+    const auto& op = std::get<QuantizeSwiGlu>(node->op->variant());
+    EXPECT_EQ(op.gradient, node->phase == Phase::backward);
+    EXPECT_EQ(op.into.to, op.gradient ? DType::f8e5m2 : DType::f8e4m3);
+    EXPECT_TRUE(op.into.plain && op.into.transposed);
+  }
+}
+
+TEST_P(Fp8Products, TrainAsInBf16) {
+  CpuDevice device(2);
+  Trainer narrow(options_of(GetParam()), device);
+  Trainer wide(options_of(GetParam(), "bf16"), device);
+  for (int step = 0; step < 12; ++step) {
+    const double loss = narrow.step().loss, expected = wide.step().loss;
+    EXPECT_NEAR(loss, expected, 0.03) << "step " << step;
+    EXPECT_NE(loss, expected) << "step " << step;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Versions, Fp8Products, ::testing::Values("v1", "v2", "v3", "v4"));
+
+TEST(Fp8ProductsOfOddGraphs, LeaveWhatTensorCoresDoNotTake) {
+  Graph graph;
+  const Scope scope(graph, "inner");
+  int count = 0;
+  const auto input = [&](DType dtype, const Shape& shape) {
+    return graph.input("x" + std::to_string(count++), {dtype, shape});
+  };
+  matmul(input(DType::f32, {16, 16}), input(DType::f32, {16, 16}));
+  matmul(input(DType::bf16, {16, 24}), input(DType::bf16, {24, 16}));
+  matmul(input(DType::bf16, {2, 16, 16}), input(DType::bf16, {2, 16, 16}));
+  matmul(input(DType::bf16, {32, 16}), input(DType::bf16, {32, 16}),
+         {.trans_b = true, .causal = CausalPart::output});
+  const std::string inner[] = {"inner"}, other[] = {"inn", "inner.most"};
+  EXPECT_EQ(fp8_products(graph, inner), 0u);
+  matmul(input(DType::bf16, {16, 32}), input(DType::bf16, {32, 16}));
+  EXPECT_EQ(fp8_products(graph, other), 0u) << "a scope, not the beginning of its name";
+  EXPECT_EQ(fp8_products(graph, inner), 1u);
+}
+
+// A value may be both sides of a product, each in its own layout.
+TEST(Fp8ProductsOfOddGraphs, QuantiseAValueThatIsBothOperands) {
+  Graph graph;
+  const Scope scope(graph, "inner");
+  const Value x = graph.input("x", {DType::bf16, {32, 32}});
+  const Value y = matmul(x, x, {.trans_b = true});
+  graph.keep(y, "y");
+  const std::string inner[] = {"inner"};
+  EXPECT_EQ(fp8_products(graph, inner), 1u);
+  const auto quantized = nodes_of<Quantize>(graph);
+  ASSERT_EQ(quantized.size(), 1u);
+  EXPECT_FALSE(std::get<Quantize>(quantized[0]->op->variant()).transposed);
+}
+
+}  // namespace
+}  // namespace ridge
