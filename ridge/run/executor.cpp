@@ -204,12 +204,12 @@ void Executor::write(Value value, std::span<const std::byte> data) {
 }
 
 void Executor::write(std::span<const Feed> feeds) {
-  struct Piece {
+  struct Fed {
     std::byte* memory;
     std::span<const std::byte> data;
     std::byte* end;  // of what is its own, where another may begin
   };
-  std::vector<Piece> pieces;
+  std::vector<Fed> pieces;
   for (const auto& [value, data] : feeds) {
     const ValueInfo& info = graph_.info(value.id);
     auto* const memory = static_cast<std::byte*>(address(value.id));
@@ -219,7 +219,7 @@ void Executor::write(std::span<const Feed> feeds) {
     const bool padded = info.persistent && info.whole == no_value;
     pieces.push_back({memory, data, memory + (padded ? allocated_bytes(info.type) : data.size())});
   }
-  std::ranges::sort(pieces, {}, &Piece::memory);
+  std::ranges::sort(pieces, {}, &Fed::memory);
   const OnBehalf owner(device_, [&] { return first_reader(feeds); });
   std::vector<std::byte> joined;
   for (std::size_t i = 0, next = 0; i < pieces.size(); i = next) {

@@ -214,7 +214,12 @@ LlamaConfig TrainOptions::model() const {
 }
 
 Schedule TrainOptions::schedule() const {
-  return schedule_of(version, enable_pass, disable_pass, recompute, device == "cuda");
+  Schedule schedule = schedule_of(version, enable_pass, disable_pass, recompute, device == "cuda");
+  // These make of products in bf16 what those in 8 bits cannot take the place of.
+  if (dtype == "fp8")
+    for (const char* pass : {"gate-results", "linear-swiglu", "accumulating-products"})
+      schedule.passes.erase(pass);
+  return schedule;
 }
 
 bool TrainOptions::profiling() const {

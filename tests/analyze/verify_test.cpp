@@ -262,11 +262,11 @@ TEST(VerifyFp8, IsGreenForEveryVersionAndSeesAWrongScale) {
   EXPECT_EQ(all[0].n_layers, 3);
   const Reference reference(all[0], device);
   for (const char* v : {"v1", "v2", "v3", "v4"}) {
-    const Verdict verdict = verify(reference, version(v), DType::f8e4m3, device, {});
+    const Verdict verdict = verify(reference, version(v), "fp8", device, {});
     EXPECT_EQ(verdict.failure, "") << v;
     EXPECT_EQ(verdict.dtype, "fp8");
   }
-  const Verdict doubled = verify(reference, version("v3"), DType::f8e4m3, device, {},
+  const Verdict doubled = verify(reference, version("v3"), "fp8", device, {},
                                  change_results<ScaledMatMul>(times(2.0f)));
   EXPECT_NE(doubled.failure, "");
 }

@@ -49,6 +49,21 @@ TrainOptions kept_options_of(const char* version) {
   return o;
 }
 
+// As v4 is on a GPU, and with gradients that are summed: the products are found all the same.
+TEST(Fp8ProductsOfV4, TakeThePlaceOfProductsBeforeTheyAreJoined) {
+  const auto products_of = [](const std::string& enabled, std::int64_t batches) {
+    TrainOptions o = kept_options_of("v4");
+    o.enable_pass = enabled;
+    o.gradient_accumulation_steps = batches;
+    Graph graph;
+    build_training(graph, o);
+    for (const Node* node : nodes_of<MatMul>(graph)) EXPECT_EQ(node->inputs.size(), 2);
+    return nodes_of<ScaledMatMul>(graph).size();
+  };
+  EXPECT_EQ(products_of("linear-swiglu", 1), products_of("", 1));
+  EXPECT_EQ(products_of("", 4), products_of("", 1));
+}
+
 class Fp8Products : public ::testing::TestWithParam<const char*> {};
 
 // Three products of each projection: 7 a block in v1, 4 where q, k, v and gate, up are one.

@@ -84,6 +84,7 @@ __device__ inline int first_row() {
 
 // Each warp of a consumer warpgroup tells the producer that it is done with a buffer.
 __device__ inline void release(std::uint64_t* empty) {
+  __syncwarp();  // what other lanes still read would be written over
   if (threadIdx.x % warp_threads == 0) ptx::barrier_arrive(empty);
 }
 
