@@ -294,7 +294,7 @@ void add_optimizer(std::vector<Case>& cases, const Size& s) {
                    AdamWAll{.each = each, .zero_grad = true}, operands});
   for (const Shape& shape : shapes) operands.push_back({DType::bf16, shape});
   cases.push_back({fmt::format("adamw all, bf16 {}", s.name),
-                   AdamWAll{.each = each, .bf16_copies = std::vector<bool>(shapes.size(), true)},
+                   AdamWAll{.each = each, .copied = std::vector<bool>(shapes.size(), true)},
                    operands});
   cases.push_back({fmt::format("accumulate {}", s.name), Accumulate{}, {first, first}});
 }

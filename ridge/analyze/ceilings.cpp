@@ -85,7 +85,8 @@ Ceilings measure_cpu_ceilings(int threads, milliseconds per_measurement) {
 }
 
 bool is_precision(std::string_view name) {
-  return name == "tf32" || name == name_of(DType::f32) || name == name_of(DType::bf16);
+  return name == "tf32" || name == name_of(DType::f32) || name == name_of(DType::bf16) ||
+         name == name_of(DType::f16);
 }
 
 Ceilings best_of(Ceilings newer, const Ceilings& older) {
@@ -153,7 +154,9 @@ Roof roof_of(const Ceilings& ceilings, int threads, const VendorPeaks& vendor) {
   if (ceilings.launch_seconds > 0) roof.launch_seconds = ceilings.launch_seconds;
   for (const ComputeCeiling& ceiling : ceilings.compute)
     roof.raise(ceiling.precision, on_threads(ceiling));
-  // Tensor cores take two operands of 8 bits where they take one of 16.
+  // Tensor cores multiply both types of 16 bits at one rate.
+  if (ceilings.device != "cpu") roof.raise(name_of(DType::f16), roof.flops("bf16"));
+  // They take two operands of 8 bits where they take one of 16.
   if (ceilings.device != "cpu") roof.raise(name_of(DType::f8e4m3), 2 * roof.flops("bf16"));
   for (const BandwidthCeiling& ceiling : ceilings.bandwidth) {
     const int instances = (threads + ceiling.sharing - 1) / std::max(ceiling.sharing, 1);

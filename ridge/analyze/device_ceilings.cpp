@@ -136,12 +136,9 @@ BandwidthCeiling bandwidth_of(const Measurement& measurement, Device& device,
 void fill_randomly(const Buffer& buffer, DType dtype, std::uint64_t stream) {
   std::vector<float> floats(std::size_t{1} << 18);
   fill_normal(floats, 1.0f, 1, stream, 0);
-  std::vector<std::uint16_t> halves(floats.size());
-  for (std::size_t i = 0; i < floats.size(); ++i) halves[i] = BFloat16(floats[i]).bits;
-  if (dtype == DType::f32)
-    buffer.fill(floats.data(), floats.size() * sizeof(float));
-  else
-    buffer.fill(halves.data(), halves.size() * sizeof(std::uint16_t));
+  std::vector<std::byte> elements(floats.size() * size_of(dtype));
+  store_floats(floats, dtype, elements.data());
+  buffer.fill(elements.data(), elements.size());
 }
 
 struct ProductRate {
@@ -199,8 +196,8 @@ Ceilings measure_device_ceilings(Device& device, milliseconds per_measurement) {
   if (multiply_adds == 0)
     throw UsageError("the {} cannot be measured: it has no kernels for that", device.name());
   ceilings.compute.push_back({.instructions = "multiply-add", .all_cores = multiply_adds});
-  for (const auto& [dtype, tf32] :
-       {std::pair{DType::f32, false}, std::pair{DType::f32, true}, std::pair{DType::bf16, false}}) {
+  for (const auto& [dtype, tf32] : {std::pair{DType::f32, false}, std::pair{DType::f32, true},
+                                    std::pair{DType::bf16, false}, std::pair{DType::f16, false}}) {
     const std::string precision = tf32 ? "tf32" : std::string(name_of(dtype));
     const ProductRate rate = product_rate(measurement, device, dtype, tf32);
     ceilings.compute.push_back({.instructions = "product, sustained",

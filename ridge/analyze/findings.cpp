@@ -93,10 +93,10 @@ struct Analysis {
                                                     : 1;
     const double kernels_kept =
         static_cast<double>(rewrite.kernels_after) / static_cast<double>(rewrite.kernels_now);
-    const bool in_bf16 = std::ranges::any_of(
-        rewrite.nodes, [&](NodeId n) { return is_product(n) && operand_dtype(n) == DType::bf16; });
+    const bool narrow = std::ranges::any_of(
+        rewrite.nodes, [&](NodeId n) { return is_product(n) && is_16_bit(operand_dtype(n)); });
     const double recomputed = runs * static_cast<double>(rewrite.extra_flops) /
-                              report.roof.flops(in_bf16 ? "bf16" : f32_products());
+                              report.roof.flops(narrow ? "bf16" : f32_products());
     const double floor_after = std::max(t.compute_floor + recomputed, t.memory_floor * bytes_kept);
     f.floor_saved = std::max(0.0, t.floor - floor_after);
     f.kernels_saved = t.calls * (1 - kernels_kept);

@@ -1,8 +1,33 @@
 #include "ridge/base/dtype.h"
 
+#include <algorithm>
+
 #include "ridge/base/error.h"
 
 namespace ridge {
+namespace {
+
+// Calls function.template operator()<T>() for the element type of a floating dtype.
+template <class F>
+void with_element(DType dtype, const F& function) {
+  switch (dtype) {
+    case DType::f32:
+      return function.template operator()<float>();
+    case DType::bf16:
+      return function.template operator()<BFloat16>();
+    case DType::f16:
+      return function.template operator()<Float16>();
+    case DType::f8e4m3:
+      return function.template operator()<Float8E4M3>();
+    case DType::f8e5m2:
+      return function.template operator()<Float8E5M2>();
+    case DType::i32:
+      break;
+  }
+  throw Error("{} is no floating dtype", name_of(dtype));
+}
+
+}  // namespace
 
 std::size_t size_of(DType dtype) {
   switch (dtype) {
@@ -10,6 +35,7 @@ std::size_t size_of(DType dtype) {
     case DType::i32:
       return 4;
     case DType::bf16:
+    case DType::f16:
       return 2;
     case DType::f8e4m3:
     case DType::f8e5m2:
@@ -24,6 +50,8 @@ std::string_view name_of(DType dtype) {
       return "f32";
     case DType::bf16:
       return "bf16";
+    case DType::f16:
+      return "f16";
     case DType::f8e4m3:
       return "f8e4m3";
     case DType::f8e5m2:
@@ -36,6 +64,20 @@ std::string_view name_of(DType dtype) {
 
 bool is_floating(DType dtype) { return dtype != DType::i32; }
 
+bool is_16_bit(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 bool is_float8(DType dtype) { return dtype == DType::f8e4m3 || dtype == DType::f8e5m2; }
+
+void store_floats(std::span<const float> from, DType dtype, void* to) {
+  with_element(dtype, [&]<class T>() {
+    std::ranges::transform(from, static_cast<T*>(to), [](float x) { return T(x); });
+  });
+}
+
+void load_floats(const void* from, DType dtype, std::span<float> to) {
+  with_element(dtype, [&]<class T>() {
+    std::transform(static_cast<const T*>(from), static_cast<const T*>(from) + to.size(), to.begin(),
+                   [](T x) { return static_cast<float>(x); });
+  });
+}
 
 }  // namespace ridge

@@ -2,15 +2,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace ridge {
 
-enum class DType : std::uint8_t { f32, bf16, f8e4m3, f8e5m2, i32 };
+enum class DType : std::uint8_t { f32, bf16, f16, f8e4m3, f8e5m2, i32 };
 
 std::size_t size_of(DType dtype);       // bytes of one element
-std::string_view name_of(DType dtype);  // "f32", "bf16", "f8e4m3", "f8e5m2", "i32"
+std::string_view name_of(DType dtype);  // "f32", "bf16", "f16", "f8e4m3", "f8e5m2", "i32"
 bool is_floating(DType dtype);
+// Of the two that training computes in beside f32: bf16 and f16.
+bool is_16_bit(DType dtype);
 bool is_float8(DType dtype);
 
 // A 16-bit brain float: the upper half of an IEEE single. Conversion rounds to nearest even.
@@ -28,6 +31,39 @@ struct BFloat16 {
   }
   explicit operator float() const {
     return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
+  }
+};
+
+// A 16-bit IEEE half: 11 bits of precision from 2^-14 to 65504, in steps of 2^-24 below. Conversion
+// rounds to nearest even: to infinity from 65520 on, to 0 up to 2^-25.
+struct Float16 {
+  std::uint16_t bits = 0;
+
+  Float16() = default;
+  explicit Float16(float value) {
+    const std::uint32_t word = __builtin_bit_cast(std::uint32_t, value);
+    const std::uint32_t magnitude = word & 0x7FFFFFFFu;
+    bits = static_cast<std::uint16_t>((word >> 16 & 0x8000u) | magnitude_bits(magnitude));
+  }
+  explicit operator float() const {
+    const std::uint32_t magnitude = bits & 0x7FFFu, sign = (bits & 0x8000u) << 16;
+    if (magnitude < 0x0400u) {  // 0 and subnormals
+      const float value = static_cast<float>(magnitude) * 0x1p-24f;
+      return sign ? -value : value;
+    }
+    const std::uint32_t rebias = magnitude < 0x7C00u ? 112u << 23 : 224u << 23;
+    return __builtin_bit_cast(float, sign | ((magnitude << 13) + rebias));
+  }
+
+ private:
+  // Of the magnitude of a single, given as its bits.
+  static std::uint32_t magnitude_bits(std::uint32_t single) {
+    if (single > 0x7F800000u) return 0x7E00u | (single >> 13 & 0x3FFu);  // NaN, quiet
+    if (single >= 0x477FF000u) return 0x7C00u;
+    if (single >= 0x38800000u) return (single + 0xFFFu + (single >> 13 & 1u) - (112u << 23)) >> 13;
+    // The last place of 0.5 + x is 2^-24: the sum is rounded where a subnormal half is.
+    const float shifted = __builtin_bit_cast(float, single) + 0.5f;
+    return __builtin_bit_cast(std::uint32_t, shifted) - 0x3F000000u;
   }
 };
 
@@ -83,5 +119,9 @@ struct Float8 {
 
 using Float8E4M3 = Float8<3, 7, 0x7E>;   // up to 448, without infinities
 using Float8E5M2 = Float8<2, 15, 0x7B>;  // up to 57344, with all that IEEE floats have
+
+// Many floats as elements of a floating dtype, rounded to it, and back.
+void store_floats(std::span<const float> from, DType dtype, void* to);
+void load_floats(const void* from, DType dtype, std::span<float> to);
 
 }  // namespace ridge

@@ -15,7 +15,7 @@ constexpr std::int64_t block = 16384;  // elements per task
 // AdamW's update of a run of elements. The operations and their order are those of PyTorch's AdamW
 // and clip_grad_norm_, so that both agree to rounding.
 struct Update {
-  float keep, step, correction, decay2, tiny, rest1, rest2, clip = 1.0f;
+  float keep, step, correction, decay2, tiny, rest1, rest2, factor = 1.0f;  // of the gradient
 
   // `norm` only where the gradients are clipped.
   Update(const AdamW& op, const float* schedule, const float* norm) {
@@ -27,7 +27,9 @@ struct Update {
     tiny = static_cast<float>(op.eps);
     rest1 = static_cast<float>(1.0 - op.beta1);
     rest2 = static_cast<float>(1.0 - op.beta2);
-    if (op.max_norm > 0) clip = std::min(1.0f, static_cast<float>(op.max_norm) / (*norm + 1e-6f));
+    if (op.scaled) factor = schedule[3];
+    if (op.max_norm > 0)
+      factor *= std::min(1.0f, static_cast<float>(op.max_norm) / (*norm * factor + 1e-6f));
   }
 
   // The new values may be in the memory of the old. Never inlined: the compiler shall choose once
@@ -38,7 +40,7 @@ struct Update {
     const Update c = *this;  // a copy in registers, which the stores below cannot change
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) {
-      const float g = grad[i] * c.clip;
+      const float g = grad[i] * c.factor;
       const float mi = m[i] + c.rest1 * (g - m[i]);
       const float vi = v[i] * c.decay2 + c.rest2 * (g * g);
       new_m[i] = mi;
@@ -47,6 +49,9 @@ struct Update {
     }
   }
 };
+
+// Whether nothing is to be updated.
+bool is_skipped(const AdamW& op, const float* schedule) { return op.scaled && schedule[3] == 0.0f; }
 
 // All parameters one after another, as if they were one long vector.
 struct Concatenation {
@@ -81,7 +86,7 @@ std::vector<Parameter> parameters_of(const AdamWAll& op, const Launch& call) {
         call.in<float>(in), call.in<float>(in + 1), call.in<float>(in + 2), call.in<float>(in + 3),
         call.out<float>(out), call.out<float>(out + 1), call.out<float>(out + 2)});
     if (op.zero_grad) parameter.zeroed = call.out<float>(out + 3);
-    if (!op.bf16_copies.empty() && op.bf16_copies[p]) parameter.copy = call.out<BFloat16>(copy++);
+    if (!op.copied.empty() && op.copied[p]) parameter.copy = call.out<BFloat16>(copy++);
   }
   return parameters;
 }
@@ -157,6 +162,7 @@ KernelPtr AdamW::cpu(CpuPrepare& prepare) const {
     const float *param = call.in<float>(0), *grad = call.in<float>(1);
     const float *m = call.in<float>(2), *v = call.in<float>(3);
     float *new_param = call.out<float>(0), *new_m = call.out<float>(1), *new_v = call.out<float>(2);
+    if (is_skipped(op, call.in<float>(4))) return;
     const Update update(op, call.in<float>(4), op.max_norm > 0 ? call.in<float>(5) : nullptr);
     parallel_for(pool, n, block, [=](std::int64_t begin, std::int64_t end) {
       update(param + begin, grad + begin, m + begin, v + begin, new_param + begin, new_m + begin,
@@ -174,9 +180,13 @@ KernelPtr AdamWAll::cpu(CpuPrepare& prepare) const {
     const std::vector<Parameter> parameters = parameters_of(op, call);
     const Update update(op.each, call.in<float>(0),
                         op.each.max_norm > 0 ? call.in<float>(1) : nullptr);
+    const bool skipped = is_skipped(op.each, call.in<float>(0));
     parallel_for(pool, all.starts.back(), block, [&](std::int64_t begin, std::int64_t end) {
       all.for_each_part(begin, end, [&](std::size_t p, std::int64_t i, std::int64_t n) {
-        update_part(update, parameters[p], i, n);
+        if (!skipped)
+          update_part(update, parameters[p], i, n);
+        else if (parameters[p].zeroed)
+          std::fill_n(parameters[p].zeroed + i, n, 0.0f);
       });
     });
   });

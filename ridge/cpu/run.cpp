@@ -12,6 +12,7 @@
 #include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
 #include "ridge/cpu/prepare.h"
+#include "ridge/graph/op_rules.h"
 #include "ridge/ops/op.h"
 
 namespace ridge {
@@ -57,6 +58,9 @@ std::string CpuDevice::description() const {
 }
 
 PreparedKernel CpuDevice::prepare(const Op& op, Types in, Types out, const KernelChoice& choice) {
+  for (const Types types : {in, out})
+    if (std::ranges::find(types, DType::f16, &TensorType::dtype) != types.end())
+      throw UsageError("{} has no kernel for f16 on a CPU: use a GPU, or bf16", name_of(op));
   CpuPrepare prepare{
       .pool = pool_, .in = in, .out = out, .rotations = rotations_, .choice = choice};
   KernelPtr kernel = std::visit([&](const auto& o) { return o.cpu(prepare); }, op.variant());

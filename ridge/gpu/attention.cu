@@ -44,10 +44,11 @@ KernelPtr Attention::gpu(GpuPrepare& prepare) const {
   const bool packed = prepare.in.size() == 1;
   const AttentionLayout at = attention_layout(*this, packed);
   const auto own = [&](GpuPrepare& p) {
-#if !defined(__HIP__)
-    if (gpu::hopper_takes(*this, at, p)) return gpu::hopper_attention(*this, at, p);
-#endif
     return gpu::dispatch_floating(p.in[0].dtype, [&]<class T>() {
+#if !defined(__HIP__)
+      if constexpr (sizeof(T) == 2)
+        if (gpu::hopper_takes(*this, at, p)) return gpu::hopper_attention<T>(*this, at, p);
+#endif
       return gpu::dispatch_columns(head_dim,
                                    [&]<int Columns>() { return forward<T, Columns>(*this, p); });
     });

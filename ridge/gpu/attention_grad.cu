@@ -70,11 +70,12 @@ KernelPtr AttentionGrad::gpu(GpuPrepare& prepare) const {
   const bool packed = prepare.in.size() == first_of_qkv + 1;
   const AttentionLayout at = attention_layout(*this, packed);
   const auto own = [&](GpuPrepare& p) {
-#if !defined(__HIP__)
-    if (gpu::hopper_takes(*this, at, p))
-      return gpu::hopper_attention_grad(*this, at, first_of_qkv, p);
-#endif
     return gpu::dispatch_floating(p.in[0].dtype, [&]<class T>() {
+#if !defined(__HIP__)
+      if constexpr (sizeof(T) == 2)
+        if (gpu::hopper_takes(*this, at, p))
+          return gpu::hopper_attention_grad<T>(*this, at, first_of_qkv, p);
+#endif
       return gpu::dispatch_columns(head_dim,
                                    [&]<int Columns>() { return backward<T, Columns>(*this, p); });
     });

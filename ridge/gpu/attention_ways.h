@@ -18,7 +18,8 @@ inline FlashShape flash_shape(const AttentionHeads& op, Types in) {
           .n_kv_heads = op.n_kv_heads,
           .head_dim = op.head_dim,
           .scale = op.scale,
-          .causal = op.causal};
+          .causal = op.causal,
+          .dtype = in[0].dtype};
 }
 
 using PrepareKernel = std::function<KernelPtr(GpuPrepare&)>;

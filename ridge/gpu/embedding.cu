@@ -444,8 +444,8 @@ KernelPtr scatter(GpuPrepare& prepare) {
 }  // namespace
 
 KernelPtr Embedding::gpu(GpuPrepare& prepare) const {
-  return prepare.in[0].dtype == DType::bf16 ? gather<std::uint16_t>(prepare)
-                                            : gather<std::uint32_t>(prepare);
+  return size_of(prepare.in[0].dtype) == 2 ? gather<std::uint16_t>(prepare)
+                                           : gather<std::uint32_t>(prepare);
 }
 
 KernelPtr EmbeddingGrad::gpu(GpuPrepare& prepare) const {

@@ -3,22 +3,25 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ridge/base/dtype.h"
 #include "ridge/gpu/context.h"
 
 namespace ridge::gpu {
 
-// Flash attention for Hopper GPUs: bf16 operands, float accumulation and softmax, and no matrix of
-// scores in memory. y = softmax(scale q k^T + mask) v for each head; query heads h n_kv_heads /
-// n_heads share key head kv without it being repeated. Queries and keys are of one sequence.
+// Flash attention for Hopper GPUs: operands of 16 bits, float accumulation and softmax, and no
+// matrix of scores in memory. y = softmax(scale q k^T + mask) v for each head; query heads h
+// n_kv_heads / n_heads share key head kv without it being repeated. Queries and keys are of one
+// sequence.
 struct FlashShape {
   std::int64_t batch = 0, seq = 0;
   std::int64_t n_heads = 0, n_kv_heads = 0;  // n_heads is a multiple of n_kv_heads
   std::int64_t head_dim = 0;                 // 32, 64 or 128
   float scale = 1;
   bool causal = false;
+  DType dtype = DType::bf16;  // of all operands and results but lse; or f16
 };
 
-// bf16, on the device. Head h of position s, counted through the batch (b * seq + s), is head_dim
+// On the device. Head h of position s, counted through the batch (b * seq + s), is head_dim
 // contiguous elements at element s * stride + h * head_dim; so columns of one packed matrix will
 // do.
 struct FlashOperands {
@@ -51,7 +54,7 @@ bool flash90_supports(const FlashShape& shape, const FlashGradients& gradients);
 // where sequences are so short that no row is turned often.
 bool flash90_turns(const FlashShape& shape);
 
-// y: bf16 [batch, seq, n_heads * head_dim]. lse: float [batch, n_heads, seq], the natural logarithm
+// y: [batch, seq, n_heads * head_dim]. lse: float [batch, n_heads, seq], the natural logarithm
 // of the sum over keys of exp(scale q.k). Enqueues; throws DeviceError.
 void flash90_forward(const FlashShape& shape, const FlashOperands& operands, void* y, float* lse,
                      Stream stream);

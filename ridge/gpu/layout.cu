@@ -177,7 +177,7 @@ KernelPtr Slice::gpu(GpuPrepare&) const { return nullptr; }
 KernelPtr Permute::gpu(GpuPrepare& prepare) const {
   const LoopNest nest = loops_of(prepare.in[0].shape, prepare.out[0].shape, *this);
   const bool rows_stay = nest.back().strides[1] == 1;
-  if (prepare.in[0].dtype == DType::bf16)
+  if (size_of(prepare.in[0].dtype) == 2)
     return rows_stay ? copy_rows<std::uint16_t>(prepare, nest)
                      : transpose_all<std::uint16_t>(prepare, nest);
   return rows_stay ? copy_rows<std::uint32_t>(prepare, nest)

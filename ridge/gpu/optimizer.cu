@@ -112,7 +112,9 @@ constexpr int adamw_threads = 256, adamw_packs = 2, adamw_tile = adamw_threads *
 // What a step multiplies by; see the formulas at AdamW, which it orders as PyTorch does, so that
 // both agree to rounding.
 struct Factors {
-  float keep, step, correction, decay2, tiny, rest1, rest2, clip;
+  float keep, step, correction, decay2, tiny, rest1, rest2;
+  float factor;  // of the gradient
+  bool skipped;  // nothing is updated
 
   // `norm` only where the gradients are clipped.
   __device__ void set(const AdamW& op, const float* schedule, const float* norm) {
@@ -124,13 +126,15 @@ struct Factors {
     tiny = static_cast<float>(op.eps);
     rest1 = static_cast<float>(1.0 - op.beta1);
     rest2 = static_cast<float>(1.0 - op.beta2);
-    clip = norm ? fminf(1.0f, static_cast<float>(op.max_norm) / (*norm + 1e-6f)) : 1.0f;
+    factor = op.scaled ? schedule[3] : 1.0f;
+    skipped = op.scaled && factor == 0.0f;
+    if (norm) factor *= fminf(1.0f, static_cast<float>(op.max_norm) / (*norm * factor + 1e-6f));
   }
 
   // Each fused operation is written out, so that every kernel that this is part of gets the same
   // bits.
   __device__ void update(float& param, float grad, float& m, float& v) const {
-    const float g = grad * clip;
+    const float g = grad * factor;
     m = fmaf(rest1, g - m, m);
     v = fmaf(rest2, g * g, v * decay2);
     param = fmaf(-step, m / fmaf(sqrtf(v), correction, tiny), param * keep);
@@ -140,15 +144,15 @@ struct Factors {
 // One parameter, updated in place.
 struct Parameter {
   float *param, *grad, *m, *v;  // grad is written only if it is to be zeroed
-  BFloat16* copy;               // or null
+  RoundedCopy copy;             // or null
   std::int64_t n;
   bool packed;  // all are aligned to packs of four
 };
 
-Parameter parameter_of(float* param, float* grad, float* m, float* v, BFloat16* copy,
+Parameter parameter_of(float* param, float* grad, float* m, float* v, RoundedCopy copy,
                        std::int64_t n) {
   const bool packed = is_aligned(param, 16) && is_aligned(grad, 16) && is_aligned(m, 16) &&
-                      is_aligned(v, 16) && is_aligned(copy, 8);
+                      is_aligned(v, 16) && is_aligned(copy.data, 8);
   return {param, grad, m, v, copy, n, packed};
 }
 
@@ -174,15 +178,21 @@ __device__ void update_tile(const Parameter& x, std::int64_t tile, const AdamW& 
   if (threadIdx.x == 0) shared.set(op, schedule, norm);  // in double: once a block
   __syncthreads();
   const Factors factors = shared;
+  constexpr float zeros[4] = {};
+  if (factors.skipped) {
+    if (zero_grad)
+      each_pack(
+          [&](int, std::int64_t i, std::int64_t rest) { store4<whole>(x.grad + i, rest, zeros); });
+    return;
+  }
   each_pack([&](int k, std::int64_t i, std::int64_t rest) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) factors.update(param[k][j], grad[k][j], m[k][j], v[k][j]);
     store4<whole>(x.param + i, rest, param[k]);
     store4<whole>(x.m + i, rest, m[k]);
     store4<whole>(x.v + i, rest, v[k]);
-    constexpr float zeros[4] = {};
     if (zero_grad) store4<whole>(x.grad + i, rest, zeros);
-    if (x.copy) store4<whole>(x.copy + i, rest, param[k]);
+    if (x.copy) x.copy.at(i, [&](auto* to) { store4<whole>(to, rest, param[k]); });
   });
 }
 
@@ -255,7 +265,7 @@ KernelPtr AdamW::gpu(GpuPrepare& prepare) const {
   return make_kernel([&gpu = prepare.gpu, n, op = *this](const Launch& call) {
     auto* const grad = const_cast<float*>(call.in<float>(1));  // is not written
     const Parameter parameter =
-        parameter_of(call.out<float>(0), grad, call.out<float>(1), call.out<float>(2), nullptr, n);
+        parameter_of(call.out<float>(0), grad, call.out<float>(1), call.out<float>(2), {}, n);
     update<false>(gpu, op, {&parameter, 1}, call.in<float>(4),
                   op.max_norm > 0 ? call.in<float>(5) : nullptr);
   });
@@ -265,26 +275,32 @@ KernelPtr AdamWAll::gpu(GpuPrepare& prepare) const {
   const std::size_t first = shared_operands(), count = parameters(prepare.in.size());
   std::vector<std::int64_t> sizes;
   for (std::size_t p = 0; p < count; ++p) sizes.push_back(prepare.in[first + 4 * p].numel());
-  return make_kernel(
-      [&gpu = prepare.gpu, sizes = std::move(sizes), op = *this, first](const Launch& call) {
-        std::vector<Parameter> all;
-        std::size_t copy = sizes.size() * op.outputs_each();
-        for (std::size_t p = 0; p < sizes.size(); ++p) {
-          const std::size_t out = p * op.outputs_each();
-          const bool copied = !op.bf16_copies.empty() && op.bf16_copies[p];
-          all.push_back(parameter_of(call.out<float>(out),
-                                     op.zero_grad
-                                         ? call.out<float>(out + 3)
-                                         : const_cast<float*>(call.in<float>(first + 4 * p + 1)),
-                                     call.out<float>(out + 1), call.out<float>(out + 2),
-                                     copied ? call.out<BFloat16>(copy++) : nullptr, sizes[p]));
-        }
-        const auto* norm = op.each.max_norm > 0 ? call.in<float>(1) : nullptr;
-        if (op.zero_grad)
-          update<true>(gpu, op.each, all, call.in<float>(0), norm);
-        else
-          update<false>(gpu, op.each, all, call.in<float>(0), norm);
-      });
+  std::vector<DType> copies;
+  for (const TensorType& type : prepare.in.subspan(first + 4 * count)) copies.push_back(type.dtype);
+  return make_kernel([&gpu = prepare.gpu, sizes = std::move(sizes), copies = std::move(copies),
+                      op = *this, first](const Launch& call) {
+    std::vector<Parameter> all;
+    std::size_t copy = 0;
+    const auto rounded_copy = [&] {
+      void* const to = call.outputs[sizes.size() * op.outputs_each() + copy];
+      return RoundedCopy(to, copies[copy++]);
+    };
+    for (std::size_t p = 0; p < sizes.size(); ++p) {
+      const std::size_t out = p * op.outputs_each();
+      const bool copied = !op.copied.empty() && op.copied[p];
+      all.push_back(parameter_of(call.out<float>(out),
+                                 op.zero_grad
+                                     ? call.out<float>(out + 3)
+                                     : const_cast<float*>(call.in<float>(first + 4 * p + 1)),
+                                 call.out<float>(out + 1), call.out<float>(out + 2),
+                                 copied ? rounded_copy() : RoundedCopy(), sizes[p]));
+    }
+    const auto* norm = op.each.max_norm > 0 ? call.in<float>(1) : nullptr;
+    if (op.zero_grad)
+      update<true>(gpu, op.each, all, call.in<float>(0), norm);
+    else
+      update<false>(gpu, op.each, all, call.in<float>(0), norm);
+  });
 }
 
 }  // namespace ridge

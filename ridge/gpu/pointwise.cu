@@ -113,40 +113,42 @@ struct Operands {
   void* result[PointwiseProgram::most_results];
 };
 
-// What is read before it is known to be f32 or bf16.
+// What is read before its dtype is known.
 struct Raw {
   uint4 half[2];
 };
 
-__device__ Raw load_raw(const void* p, bool is_bf16, std::int64_t i) {
+__device__ Raw load_raw(const void* p, DType dtype, std::int64_t i) {
   Raw raw;
+  const bool wide = dtype == DType::f32;
   const auto* halves =
-      reinterpret_cast<const uint4*>(static_cast<const char*>(p) + i * (is_bf16 ? 2 : 4));
+      reinterpret_cast<const uint4*>(static_cast<const char*>(p) + i * (wide ? 4 : 2));
   raw.half[0] = halves[0];
-  if (!is_bf16) raw.half[1] = halves[1];
+  if (wide) raw.half[1] = halves[1];
   return raw;
 }
 
-__device__ Elements decode(const Raw& raw, bool is_bf16) {
+__device__ Elements decode(const Raw& raw, DType dtype) {
   Elements x;
   const std::uint32_t words[] = {raw.half[0].x, raw.half[0].y, raw.half[0].z, raw.half[0].w,
                                  raw.half[1].x, raw.half[1].y, raw.half[1].z, raw.half[1].w};
 #pragma unroll
   for (int j = 0; j < N; ++j)
-    x.at[j] = __uint_as_float(!is_bf16     ? words[j]
-                              : j % 2 == 0 ? words[j / 2] << 16
-                                           : words[j / 2] & 0xFFFF0000u);
+    x.at[j] = dtype == DType::f32    ? __uint_as_float(words[j])
+              : dtype == DType::bf16 ? half_of_word<BFloat16>(words[j / 2], j % 2)
+                                     : half_of_word<Float16>(words[j / 2], j % 2);
   return x;
 }
 
 // The n <= N elements from i on, one by one.
-__device__ Elements load_some(const void* p, bool is_bf16, std::int64_t i, int n) {
+__device__ Elements load_some(const void* p, DType dtype, std::int64_t i, int n) {
   Elements x;
 #pragma unroll
   for (int j = 0; j < N; ++j)
-    x.at[j] = j >= n    ? 0.0f
-              : is_bf16 ? load(static_cast<const BFloat16*>(p) + i + j)
-                        : static_cast<const float*>(p)[i + j];
+    x.at[j] = j >= n                 ? 0.0f
+              : dtype == DType::f32  ? static_cast<const float*>(p)[i + j]
+              : dtype == DType::bf16 ? load(static_cast<const BFloat16*>(p) + i + j)
+                                     : load(static_cast<const Float16*>(p) + i + j);
   return x;
 }
 
@@ -205,14 +207,14 @@ __global__ void __launch_bounds__(program_threads)
 #pragma unroll
       for (int k = 0; k < together; ++k)
         if (o + k < program.operands)
-          raw[k] = load_raw(operands.operand[o + k], program.operand_is_bf16[o + k], i);
+          raw[k] = load_raw(operands.operand[o + k], program.operand_dtype[o + k], i);
 #pragma unroll
       for (int k = 0; k < together; ++k)
         if (o + k < program.operands)
-          slots.put(o + k, decode(raw[k], program.operand_is_bf16[o + k]));
+          slots.put(o + k, decode(raw[k], program.operand_dtype[o + k]));
     } else {
       for (int k = o; k < min(o + together, program.operands); ++k)
-        slots.put(k, load_some(operands.operand[k], program.operand_is_bf16[k], i, count));
+        slots.put(k, load_some(operands.operand[k], program.operand_dtype[k], i, count));
     }
   }
 
@@ -263,10 +265,10 @@ __global__ void __launch_bounds__(program_threads)
       const PointwiseProgram::Result& result = program.result[r];
       const Elements x = result.slot == PointwiseProgram::previous ? value : slots.get(result.slot);
       void* const to = operands.result[result.index];
-      if (result.is_bf16)
-        store_elements(static_cast<BFloat16*>(to) + i, x, packed, count);
-      else
+      if (result.dtype == DType::f32)
         store_elements(static_cast<float*>(to) + i, x, packed, count);
+      else
+        RoundedCopy(to, result.dtype).at(i, [&](auto* p) { store_elements(p, x, packed, count); });
     }
   }
 }

@@ -32,7 +32,7 @@ PointwiseProgram::PointwiseProgram(const Pointwise& op, Types in) {
   const std::vector<std::size_t> last = last_uses(op, in.size());
   std::vector<std::uint8_t> slot_of(last.size(), none), free;
   for (std::size_t i = 0; i < in.size(); ++i) {
-    operand_is_bf16[i] = in[i].dtype == DType::bf16;
+    operand_dtype[i] = in[i].dtype;
     slot_of[i] = static_cast<std::uint8_t>(slots++);
   }
   const auto add_results = [&](std::size_t value, int after) {
@@ -41,7 +41,7 @@ PointwiseProgram::PointwiseProgram(const Pointwise& op, Types in) {
         result[results++] = {.slot = after == 0 ? slot_of[value] : previous,
                              .index = static_cast<std::uint8_t>(r),
                              .after = static_cast<std::uint8_t>(after),
-                             .is_bf16 = op.results[r].dtype == DType::bf16};
+                             .dtype = op.results[r].dtype};
   };
   for (std::size_t i = 0; i < in.size(); ++i) add_results(i, 0);
   for (std::size_t s = 0; s < op.steps.size(); ++s) {

@@ -25,11 +25,11 @@ struct PointwiseProgram {
     std::uint8_t slot = none;  // of an operand, or `previous`
     std::uint8_t index = 0;    // of the result
     std::uint8_t after = 0;    // steps
-    bool is_bf16 = false;
+    DType dtype = DType::f32;
   };
 
   int operands = 0, steps = 0, results = 0, slots = 0;
-  bool operand_is_bf16[most_operands] = {};  // operand i is put into slot i
+  DType operand_dtype[most_operands] = {};  // operand i is put into slot i
   Step step[most_steps];
   Result result[most_results];  // in the order of `after`
 

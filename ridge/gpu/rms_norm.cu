@@ -109,7 +109,7 @@ struct GradOperands {
   const X* x;
   const float *weight, *rstd;
   Dx* dx;
-  BFloat16* rounded;
+  RoundedCopy rounded;
 
   // What x is to be multiplied with to be xhat: a factor of the column, and one of the row.
   __device__ static float column_factor(float weight) {
@@ -133,7 +133,7 @@ __device__ void write_dx(const Operands& o, std::int64_t at, const Held<Dy, N>& 
     for (int i = 0; i < N; ++i) result[i] += dsum[i];
   }
   store_pack<N>(o.dx + at, result);
-  if (o.rounded) store_pack<N>(o.rounded + at, result);
+  if (o.rounded) o.rounded.at(at, [&](auto* to) { store_pack<N>(to, result); });
 }
 
 // What a thread reads of a row.
@@ -292,7 +292,8 @@ GradLaunch grad_launch(const Context& gpu, std::int64_t rows, std::int64_t colum
 template <class X, class Dy, class Dx, bool from_result>
 bool is_packable(const GradOperands<X, Dy, Dx, from_result>& o, std::int64_t columns,
                  const float* partial) {
-  return rows_are_packable<wide>(columns, o.dsum, o.dy, o.x, o.weight, o.dx, o.rounded, partial);
+  return rows_are_packable<wide>(columns, o.dsum, o.dy, o.x, o.weight, o.dx,
+                                 static_cast<std::uint16_t*>(o.rounded.data), partial);
 }
 
 // dx, and the blocks' parts of dweight.
@@ -353,6 +354,7 @@ template <class X, class Dy, class Dx, bool from_result>
 KernelPtr backward(GpuPrepare& prepare) {
   const std::size_t first = prepare.in.size() - 4;
   const bool round = prepare.out.size() == 3;
+  const DType delta = prepare.out.back().dtype;  // if so
   const Shape& shape = prepare.out[0].shape;
   const std::int64_t columns = shape[-1], rows = shape.rows();
   // A row of sums for each block, of which there are at most 16 on a multiprocessor.
@@ -360,14 +362,15 @@ KernelPtr backward(GpuPrepare& prepare) {
       static_cast<std::size_t>(
           std::min<std::int64_t>(rows, std::int64_t{16} * prepare.gpu.multiprocessors) * columns) *
       sizeof(float);
-  const auto operands = [first, round](const Launch& call) {
-    return GradOperands<X, Dy, Dx, from_result>{.dsum = first == 1 ? call.in<float>(0) : nullptr,
-                                                .dy = call.in<Dy>(first),
-                                                .x = call.in<X>(first + 1),
-                                                .weight = call.in<float>(first + 2),
-                                                .rstd = call.in<float>(first + 3),
-                                                .dx = call.out<Dx>(0),
-                                                .rounded = round ? call.out<BFloat16>(2) : nullptr};
+  const auto operands = [first, round, delta](const Launch& call) {
+    return GradOperands<X, Dy, Dx, from_result>{
+        .dsum = first == 1 ? call.in<float>(0) : nullptr,
+        .dy = call.in<Dy>(first),
+        .x = call.in<X>(first + 1),
+        .weight = call.in<float>(first + 2),
+        .rstd = call.in<float>(first + 3),
+        .dx = call.out<Dx>(0),
+        .rounded = round ? RoundedCopy(call.outputs[2], delta) : RoundedCopy()};
   };
   const auto rest = [&gpu = prepare.gpu, rows, columns, operands](const Launch& call) {
     const auto* partial = static_cast<const float*>(call.workspace);
@@ -388,21 +391,18 @@ KernelPtr backward(GpuPrepare& prepare) {
 template <class Prepare, class F>
 KernelPtr dispatch_gradient(const Prepare& prepare, std::size_t normed, bool from_result,
                             const F& f) {
-  return dispatch_floating(prepare.in[normed].dtype, [&]<class X>() {
-    return dispatch_floating(prepare.in[normed - 1].dtype, [&]<class Dy>() {
-      return from_result ? f.template operator()<X, Dy, float, true>()
-                         : f.template operator()<X, Dy, X, false>();
-    });
+  const DType x = prepare.in[normed].dtype, dy = prepare.in[normed - 1].dtype;
+  return dispatch_floating(x, dy, [&]<class X, class Dy>() {
+    return from_result ? f.template operator()<X, Dy, float, true>()
+                       : f.template operator()<X, Dy, X, false>();
   });
 }
 
 }  // namespace
 
 KernelPtr RmsNorm::gpu(GpuPrepare& prepare) const {
-  return dispatch_floating(prepare.in[0].dtype, [&]<class X>() {
-    return dispatch_floating(prepare.out[0].dtype,
-                             [&]<class Y>() { return forward<X, Y>(prepare, eps); });
-  });
+  return dispatch_floating(prepare.in[0].dtype, prepare.out[0].dtype,
+                           [&]<class X, class Y>() { return forward<X, Y>(prepare, eps); });
 }
 
 KernelPtr RmsNormGrad::gpu(GpuPrepare& prepare) const {
@@ -412,9 +412,8 @@ KernelPtr RmsNormGrad::gpu(GpuPrepare& prepare) const {
 }
 
 KernelPtr AddRmsNorm::gpu(GpuPrepare& prepare) const {
-  return dispatch_floating(prepare.in[1].dtype, [&]<class Delta>() {
-    return dispatch_floating(prepare.out[1].dtype,
-                             [&]<class Y>() { return add_forward<Delta, Y>(prepare, eps); });
+  return dispatch_floating(prepare.in[1].dtype, prepare.out[1].dtype, [&]<class Delta, class Y>() {
+    return add_forward<Delta, Y>(prepare, eps);
   });
 }
 

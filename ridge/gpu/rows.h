@@ -51,19 +51,17 @@ __device__ std::int64_t row_step() {
   return static_cast<std::int64_t>(gridDim.x) * Team::count();
 }
 
-// N neighbours as they lie in memory, so that two bf16 share a register until they are needed.
+// N neighbours as they lie in memory, so that two of 16 bits share a register until they are
+// needed.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Held {
   T at[N];
   __device__ float operator[](int i) const { return load(&at[i]); }
 };
-template <int N>
-requires(N % 2 == 0) struct alignas(2 * N) Held<BFloat16, N> {
+template <class T, int N>
+requires(sizeof(T) == 2 && N % 2 == 0) struct alignas(2 * N) Held<T, N> {
   std::uint32_t words[N / 2];
-  __device__ float operator[](int i) const {
-    const std::uint32_t word = words[i / 2];
-    return __uint_as_float(i % 2 == 0 ? word << 16 : word & 0xFFFF0000u);
-  }
+  __device__ float operator[](int i) const { return half_of_word<T>(words[i / 2], i % 2); }
 };
 
 // The columns of a row that one thread of the team holds: K packs of N neighbours, the team's width

@@ -14,6 +14,7 @@
 #endif
 
 #include <cstdint>
+#include <type_traits>
 
 #include "ridge/base/dtype.h"
 #include "ridge/gpu/context.h"
@@ -84,7 +85,11 @@ __device__ inline float load(const float* p) { return *p; }
 __device__ inline float load(const BFloat16* p) {
   return __uint_as_float(static_cast<std::uint32_t>(p->bits) << 16);
 }
+__device__ inline float load(const Float16* p) { return __half2float(__ushort_as_half(p->bits)); }
 __device__ inline void store(float* p, float x) { *p = x; }
+__device__ inline void store(Float16* p, float x) {
+  p->bits = __half_as_ushort(__float2half_rn(x));
+}
 __device__ inline void store(BFloat16* p, float x) {
 #if defined(__HIP__)
   const std::uint32_t word = __float_as_uint(x);
@@ -94,6 +99,18 @@ __device__ inline void store(BFloat16* p, float x) {
 #else
   p->bits = __bfloat16_as_ushort(__float2bfloat16_rn(x));
 #endif
+}
+
+// One of the two 16-bit elements in a word: the low one, 0, or the high one, 1.
+template <class T>
+__device__ inline float half_of_word(std::uint32_t word, int which) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return __uint_as_float(which == 0 ? word << 16 : word & 0xFFFF0000u);
+  } else {
+    T element;
+    element.bits = static_cast<std::uint16_t>(which == 0 ? word : word >> 16);
+    return load(&element);
+  }
 }
 
 // N consecutive elements that travel in one access; their address must be aligned to all of them.
@@ -116,6 +133,26 @@ __device__ inline void store_pack(T* p, const float (&x)[N]) {
   for (int i = 0; i < N; ++i) store(&pack.at[i], x[i]);
   *reinterpret_cast<Pack<T, N>*>(p) = pack;
 }
+
+// A tensor that a kernel writes rounded to 16 bits beside another result; which of the two dtypes
+// it has is known at run time only. Null: it is not wanted.
+struct RoundedCopy {
+  void* data = nullptr;
+  bool is_f16 = false;  // else bf16
+
+  RoundedCopy() = default;
+  __host__ __device__ RoundedCopy(void* to, DType dtype) : data(to), is_f16(dtype == DType::f16) {}
+
+  __device__ explicit operator bool() const { return data != nullptr; }
+  // Calls f(pointer to the element at i).
+  template <class F>
+  __device__ void at(std::int64_t i, const F& f) const {
+    if (is_f16)
+      f(static_cast<Float16*>(data) + i);
+    else
+      f(static_cast<BFloat16*>(data) + i);
+  }
+};
 
 // The value of the lane whose number differs by `mask`.
 template <class T>
@@ -196,7 +233,22 @@ __device__ inline T reduce_block(T x) {
 template <class F>
 auto dispatch_floating(DType dtype, const F& function) {
   if (dtype == DType::bf16) return function.template operator()<BFloat16>();
+  if (dtype == DType::f16) return function.template operator()<Float16>();
   return function.template operator()<float>();
+}
+
+// The same for two dtypes, which, if both are of 16 bits, are the same.
+template <class F>
+auto dispatch_floating(DType first, DType second, const F& function) {
+  const auto call = [&]<class Narrow>() {
+    if (first == DType::f32 && second == DType::f32)
+      return function.template operator()<float, float>();
+    if (first == DType::f32) return function.template operator()<float, Narrow>();
+    if (second == DType::f32) return function.template operator()<Narrow, float>();
+    return function.template operator()<Narrow, Narrow>();
+  };
+  if (first == DType::f16 || second == DType::f16) return call.template operator()<Float16>();
+  return call.template operator()<BFloat16>();
 }
 
 }  // namespace ridge::gpu

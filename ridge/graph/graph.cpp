@@ -93,12 +93,12 @@ Value Graph::pack(std::span<const Value> parts, std::string name) {
   return packed;
 }
 
-Value Graph::bf16_copy(Value original, std::string name) {
+Value Graph::rounded_copy(Value original, DType dtype, std::string name) {
   const ValueInfo& info = values_[original.id];
   if (!info.persistent || info.type.dtype != DType::f32)
-    throw UsageError("{} cannot be kept in bf16 as {}: it is no persistent f32 value", info.name,
-                     name);
-  const Value copy = state(std::move(name), {DType::bf16, info.type.shape}, info.role, {});
+    throw UsageError("{} cannot be kept in {} as {}: it is no persistent f32 value", info.name,
+                     name_of(dtype), name);
+  const Value copy = state(std::move(name), {dtype, info.type.shape}, info.role, {});
   values_[copy.id].copy_of = original.id;
   values_[copy.id].scope = info.scope;
   return copy;

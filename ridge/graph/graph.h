@@ -33,11 +33,12 @@ std::string_view name_of(Role role);
 
 // What a persistent value holds before the first step.
 struct Init {
-  enum class Kind : std::uint8_t { zeros, ones, normal } kind = Kind::zeros;
-  float std = 0.0f;  // of Kind::normal, whose mean is 0
+  enum class Kind : std::uint8_t { constant, normal } kind = Kind::constant;
+  float value = 0.0f;  // of each element; of Kind::normal, whose mean is 0, the standard deviation
 
-  static Init zeros() { return {}; }
-  static Init ones() { return {Kind::ones, 0.0f}; }
+  static Init zeros() { return constant(0.0f); }
+  static Init ones() { return constant(1.0f); }
+  static Init constant(float value) { return {Kind::constant, value}; }
   static Init normal(float std) { return {Kind::normal, std}; }
   bool operator==(const Init&) const = default;
 };
@@ -102,11 +103,11 @@ class Graph {
   // already; ShapeError if the shapes do not fit.
   Value pack(std::span<const Value> parts, std::string name);
 
-  // A persistent value, by its full name, that holds what `original` does, rounded to bf16. It
-  // follows from that one: whoever writes the original from outside writes the copy with it, it is
-  // in no checkpoint, and no parameter beside the one it repeats; a node that updates the original
-  // has to update the copy. UsageError if the original is no persistent f32 value.
-  Value bf16_copy(Value original, std::string name);
+  // A persistent value, by its full name, that holds what `original` does, rounded to a dtype of 16
+  // bits. It follows from that one: whoever writes the original from outside writes the copy with
+  // it, it is in no checkpoint, and no parameter beside the one it repeats; a node that updates the
+  // original has to update the copy. UsageError if the original is no persistent f32 value.
+  Value rounded_copy(Value original, DType dtype, std::string name);
 
   // Applies an operator: infers its output types (ShapeError if the operands do not fit) and
   // appends the node under the current scope and phase.

@@ -38,7 +38,7 @@ std::string describe_difference(const LlamaConfig& have, const LlamaConfig& want
 struct LanguageModel {
   Value tokens;   // input, i32[batch, seq]: tokens 0 .. S-1 of each window
   Value targets;  // input, i32[batch, seq]: tokens 1 .. S
-  Value logits;   // f32 or bf16 [batch, seq, vocab]
+  Value logits;   // [batch, seq, vocab], in the dtype computed in
   Value loss;     // f32 scalar: mean next-token cross-entropy in nats, kept readable
 };
 
@@ -47,8 +47,8 @@ struct LanguageModel {
 // final RMSNorm, output projection and cross-entropy.
 //
 // Parameters are f32 and named "embedding.weight", "layers.<i>.attention.q_proj.weight", ...; a
-// projection's weight is [out, in]. With `compute` bf16, products, activations inside the blocks
-// and logits are bf16, while parameters, the residual stream and every reduction stay f32.
+// projection's weight is [out, in]. With `compute` bf16 or f16, products, activations inside the
+// blocks and logits are that, while parameters, the residual stream and every reduction stay f32.
 LanguageModel build_llama(Graph& graph, const LlamaConfig& config, std::int64_t batch_size,
                           std::int64_t seq_len, DType compute = DType::f32);
 

@@ -35,7 +35,7 @@ void check_qkv(std::string_view op, const AttentionHeads& heads, Types in, std::
   check_heads(op, heads);
   const bool packed = in.size() == first + 1;
   if (!packed) check_count(op, in, first + 3);
-  check_dtype(op, in, first, f32_and_bf16);
+  check_dtype(op, in, first, f32_and_16_bit);
   if (in[first].shape.rank() != 3)
     throw ShapeError("{}: operand {} is not [batch, position, column]: {}", op, first, list_of(in));
   const std::int64_t q = heads.q_dim(), kv = heads.kv_dim();

@@ -31,7 +31,7 @@ struct AttentionHeads {
 // [B, S, (H + 2 KV) d]; gives y[B, S, H d] of their type and lse[B, H, S] in f32, for the gradient.
 struct Attention : AttentionHeads {
   static constexpr std::string_view name = "attention";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -52,7 +52,7 @@ struct Attention : AttentionHeads {
 // where i also runs over the query heads of a group.
 struct AttentionGrad : AttentionHeads {
   static constexpr std::string_view name = "attention_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

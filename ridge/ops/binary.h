@@ -7,7 +7,7 @@ namespace ridge {
 // c = a + b with NumPy broadcasting; one dtype.
 struct Add {
   static constexpr std::string_view name = "add";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -22,7 +22,7 @@ struct Add {
 // c = a * b with NumPy broadcasting; one dtype.
 struct Mul {
   static constexpr std::string_view name = "mul";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

@@ -26,6 +26,12 @@ void check_dtype(std::string_view op, Types in, std::size_t i, DTypes dtypes) {
                      list_of(in));
 }
 
+void check_one_16_bit(std::string_view op, Types in, DType a, DType b) {
+  if (is_16_bit(a) && is_16_bit(b) && a != b)
+    throw ShapeError("{} does not take {} together with {}: {}", op, name_of(a), name_of(b),
+                     list_of(in));
+}
+
 void check_same_dtype(std::string_view op, Types in, std::size_t i, std::size_t j) {
   if (in[i].dtype != in[j].dtype)
     throw ShapeError("{}: operands {} and {} differ in dtype: {}", op, i, j, list_of(in));

@@ -9,7 +9,7 @@ namespace ridge {
 // f32, for the gradient. Sums in f32 per row and in f64 over rows.
 struct CrossEntropy {
   static constexpr std::string_view name = "cross_entropy";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -25,7 +25,7 @@ struct CrossEntropy {
 // onehot(target)). With `in_place` that is the memory of logits, which nothing may need any more.
 struct CrossEntropyGrad {
   static constexpr std::string_view name = "cross_entropy_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   bool in_place = false;
 

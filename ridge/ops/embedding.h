@@ -8,7 +8,7 @@ namespace ridge {
 // checked; gives y[.., D] of the table's dtype.
 struct Embedding {
   static constexpr std::string_view name = "embedding";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -24,7 +24,7 @@ struct Embedding {
 // of the dy whose id it is; rows that no id names are 0. Accumulates in f32.
 struct EmbeddingGrad {
   static constexpr std::string_view name = "embedding_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::int64_t rows = 0;
 

@@ -7,7 +7,7 @@ namespace ridge {
 // A tensor of one value, from no operand.
 struct Fill {
   static constexpr std::string_view name = "fill";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   TensorType type;
   float value = 0.0f;

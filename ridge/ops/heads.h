@@ -20,7 +20,7 @@ struct HeadLayout {
 // q and k turned by the rotary embedding. All three have gradients.
 struct SplitHeads {
   static constexpr std::string_view name = "split_heads";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   HeadLayout layout;
 
@@ -38,7 +38,7 @@ struct SplitHeads {
 // turned back.
 struct MergeHeads {
   static constexpr std::string_view name = "merge_heads";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   HeadLayout layout;
 

@@ -9,7 +9,7 @@ namespace ridge {
 // The same elements under another shape. Free: the result shares the operand's memory.
 struct Reshape {
   static constexpr std::string_view name = "reshape";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   Shape shape;
 
@@ -28,7 +28,7 @@ struct Reshape {
 // no gradient rule; it takes apart gradients and results, not what is differentiated.
 struct Slice {
   static constexpr std::string_view name = "slice";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::int64_t begin = 0;
   std::int64_t rows = 0;
@@ -46,7 +46,7 @@ struct Slice {
 // Moves data so that dimension i of the result is dimension order[i] of the operand.
 struct Permute {
   static constexpr std::string_view name = "permute";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   // Only the first rank() entries count; the others are 0.
   std::array<std::uint8_t, Shape::max_rank> order{};

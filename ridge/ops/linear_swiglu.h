@@ -8,7 +8,7 @@ namespace ridge {
 // y[m, I]), with packed = x weight^T, gate and up side by side, and y = silu(gate) * up.
 struct LinearSwiGlu {
   static constexpr std::string_view name = "linear_swiglu";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -24,7 +24,7 @@ struct LinearSwiGlu {
 // the second output is y[m, I] = silu(gate) * up once more.
 struct LinearSwiGluGrad {
   static constexpr std::string_view name = "linear_swiglu_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   bool in_place = false;
   bool result = false;

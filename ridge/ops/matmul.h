@@ -20,7 +20,7 @@ enum class CausalPart : std::uint8_t {
 // which must be f32: c = sum + a b in the memory of sum.
 struct MatMul {
   static constexpr std::string_view name = "matmul";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   bool trans_a = false;
   bool trans_b = false;

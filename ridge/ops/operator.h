@@ -54,7 +54,8 @@ struct ReferenceCall {
 // The floating dtypes that an operator's floating operands may have.
 using DTypes = std::span<const DType>;
 inline constexpr DType f32_only[] = {DType::f32};
-inline constexpr DType f32_and_bf16[] = {DType::f32, DType::bf16};
+inline constexpr DType only_16_bit[] = {DType::bf16, DType::f16};
+inline constexpr DType f32_and_16_bit[] = {DType::f32, DType::bf16, DType::f16};
 
 template <class T>
 concept Operator = std::equality_comparable<T> &&

@@ -67,15 +67,16 @@ std::vector<TensorType> AdamW::infer(Types in) const {
   check_count(name, in, max_norm > 0 ? 6 : 5);
   check_dtype(name, in, 0, dtypes);
   for (std::size_t i = 1; i < 4; ++i) check_same_type(name, in, 0, i);
-  check_type(name, in, 4, {DType::f32, {3}});
+  check_type(name, in, 4, schedule_type());
   if (max_norm > 0) check_type(name, in, 5, {DType::f32, {}});
   return {in[0], in[0], in[0]};
 }
 
 Cost AdamW::cost(Types in, Types out) const {
   // Per element: decay (1), exp_avg (3), exp_avg_sq (4), root, correction and eps (3), quotient,
-  // step and difference (3), clipping (1). The few scalars made once a launch are not counted.
-  return streaming_cost((max_norm > 0 ? 15 : 14) * in[0].numel(), in, out);
+  // step and difference (3), clipping or scaling (1). The few scalars made once a launch are not
+  // counted.
+  return streaming_cost((max_norm > 0 || scaled ? 15 : 14) * in[0].numel(), in, out);
 }
 
 std::optional<Alias> AdamW::aliased_input(std::uint32_t output, Types) const {
@@ -86,9 +87,16 @@ std::optional<Alias> AdamW::aliased_input(std::uint32_t output, Types) const {
 void AdamW::reference(ReferenceCall& call) const {
   const auto &param = call.inputs[0], &grad = call.inputs[1], &m = call.inputs[2],
              &v = call.inputs[3], &schedule = call.inputs[4];
-  const double clip = max_norm > 0 ? std::min(1.0, max_norm / (call.inputs[5][0] + 1e-6)) : 1.0;
+  const double unscale = scaled ? schedule[3] : 1.0;
+  if (unscale == 0) {
+    for (const auto& [from, to] : {std::pair(0, 0), {2, 1}, {3, 2}})
+      std::ranges::copy(call.inputs[from].data, call.outputs[to].data.begin());
+    return;
+  }
+  const double norm = max_norm > 0 ? call.inputs[5][0] * unscale : 0.0;
+  const double clip = max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
   for (std::int64_t i = 0; i < param.shape.numel(); ++i) {
-    const double g = grad[i] * clip;
+    const double g = grad[i] * unscale * clip;
     const double new_m = beta1 * m[i] + (1.0 - beta1) * g;
     const double new_v = beta2 * v[i] + (1.0 - beta2) * g * g;
     const double decayed = param[i] - schedule[0] * weight_decay * param[i];
@@ -101,21 +109,21 @@ void AdamW::reference(ReferenceCall& call) const {
 
 std::vector<Sample<AdamW>> AdamW::samples() {
   std::vector<Sample<AdamW>> samples;
-  for (const double max_norm : {0.0, 1.0})
+  for (const AdamW& op : {AdamW{}, AdamW{.max_norm = 1.0}, AdamW{.scaled = true},
+                          AdamW{.max_norm = 0.5, .scaled = true}})
     for (const Shape& shape : {Shape{1}, Shape{7, 5}, Shape{3, 20011}}) {
       const TensorType type{DType::f32, shape};
       Sample<AdamW> sample{
-          {.max_norm = max_norm},
-          {{type}, {type}, {type}, {type, 0.01, 1.0}, {{DType::f32, {3}}, 0.1, 0.9}}};
+          op, {{type}, {type}, {type}, {type, 0.01, 1.0}, {op.schedule_type(), 0.1, 0.9}}};
       // Norms on both sides of the limit.
-      if (max_norm > 0) sample.inputs.push_back({{DType::f32, {}}, 0.5, 3.0});
+      if (op.max_norm > 0) sample.inputs.push_back({{DType::f32, {}}, 0.5, 3.0});
       samples.push_back(sample);
     }
   return samples;
 }
 
 std::size_t AdamWAll::copies() const {
-  return static_cast<std::size_t>(std::ranges::count(bf16_copies, true));
+  return static_cast<std::size_t>(std::ranges::count(copied, true));
 }
 
 std::vector<TensorType> AdamWAll::infer(Types in) const {
@@ -124,9 +132,9 @@ std::vector<TensorType> AdamWAll::infer(Types in) const {
     throw ShapeError("adamw_all takes {} operands and 4 for each parameter: {}", others,
                      list_of(in));
   const std::size_t count = parameters(in.size());
-  if (!bf16_copies.empty() && bf16_copies.size() != count)
-    throw ShapeError("adamw_all: bf16_copies marks {} parameters of {}", bf16_copies.size(), count);
-  check_type(name, in, 0, {DType::f32, {3}});
+  if (!copied.empty() && copied.size() != count)
+    throw ShapeError("adamw_all: copied marks {} parameters of {}", copied.size(), count);
+  check_type(name, in, 0, each.schedule_type());
   if (first == 2) check_type(name, in, 1, {DType::f32, {}});
   std::vector<TensorType> out;
   for (std::size_t p = first; p < first + 4 * count; p += 4) {
@@ -135,9 +143,10 @@ std::vector<TensorType> AdamWAll::infer(Types in) const {
     out.insert(out.end(), outputs_each(), in[p]);
   }
   std::size_t copy = first + 4 * count;
-  for (std::size_t p = 0; p < bf16_copies.size(); ++p)
-    if (bf16_copies[p]) {
-      check_type(name, in, copy, {DType::bf16, in[first + 4 * p].shape});
+  for (std::size_t p = 0; p < copied.size(); ++p)
+    if (copied[p]) {
+      check_dtype(name, in, copy, only_16_bit);
+      check_type(name, in, copy, {in[copy].dtype, in[first + 4 * p].shape});
       out.push_back(in[copy++]);
     }
   return out;
@@ -154,13 +163,14 @@ Cost AdamWAll::cost(Types in, Types out) const {
 std::optional<Alias> AdamWAll::aliased_input(std::uint32_t output, Types) const {
   constexpr std::uint32_t inputs[] = {0, 2, 3, 1};
   const std::uint32_t p = output / outputs_each();
-  if (const auto count = static_cast<std::uint32_t>(bf16_copies.size()); count > 0 && p >= count)
+  if (const auto count = static_cast<std::uint32_t>(copied.size()); count > 0 && p >= count)
     return Alias{shared_operands() + 4 * count + output - count * outputs_each()};
   return Alias{shared_operands() + 4 * p + inputs[output % outputs_each()]};
 }
 
 void AdamWAll::reference(ReferenceCall& call) const {
   const std::size_t first = shared_operands(), count = parameters(call.inputs.size());
+  const bool skipped = each.scaled && call.inputs[0][3] == 0;
   std::size_t copy = count * outputs_each();
   for (std::size_t p = 0; p < count; ++p) {
     const auto parameter = call.inputs.subspan(first + 4 * p, 4);
@@ -170,30 +180,35 @@ void AdamWAll::reference(ReferenceCall& call) const {
     ReferenceCall alone{operands, outputs};
     each.reference(alone);
     if (zero_grad) std::ranges::fill(outputs[3].data, 0.0);
-    if (!bf16_copies.empty() && bf16_copies[p])
-      std::ranges::copy(outputs[0].data, call.outputs[copy++].data.begin());
+    if (copied.empty() || !copied[p]) continue;
+    const std::size_t held = first + 4 * count + copy - count * outputs_each();
+    std::ranges::copy(skipped ? call.inputs[held].data : outputs[0].data,
+                      call.outputs[copy++].data.begin());
   }
 }
 
 std::vector<Sample<AdamWAll>> AdamWAll::samples() {
   std::vector<Sample<AdamWAll>> samples;
-  auto add = [&](const AdamWAll& op, const std::vector<Shape>& shapes) {
-    Sample<AdamWAll> sample{op, {{{DType::f32, {3}}, 0.1, 0.9}}};
+  auto add = [&](const AdamWAll& op, const std::vector<Shape>& shapes, DType dtype = DType::bf16) {
+    Sample<AdamWAll> sample{op, {{op.each.schedule_type(), 0.1, 0.9}}};
     if (op.each.max_norm > 0) sample.inputs.push_back({{DType::f32, {}}, 0.5, 3.0});
     for (const Shape& shape : shapes) {
       const TensorType type{DType::f32, shape};
       for (const double low : {-1.0, -1.0, -1.0, 0.01}) sample.inputs.push_back({type, low, 1.0});
     }
-    for (std::size_t p = 0; p < op.bf16_copies.size(); ++p)
-      if (op.bf16_copies[p]) sample.inputs.push_back({{DType::bf16, shapes[p]}});
+    for (std::size_t p = 0; p < op.copied.size(); ++p)
+      if (op.copied[p]) sample.inputs.push_back({{dtype, shapes[p]}});
     samples.push_back(sample);
   };
   const std::vector<Shape> several{{7, 5}, {1}, {3, 20011}};
   add({}, {{13}});
   add({}, several);
   add({.each = {.max_norm = 1.0}, .zero_grad = true}, several);
-  add({.zero_grad = true, .bf16_copies = {true, false, true}}, several);
-  add({.each = {.max_norm = 1.0}, .bf16_copies = {false, true, false}}, several);
+  add({.zero_grad = true, .copied = {true, false, true}}, several);
+  add({.each = {.max_norm = 1.0}, .copied = {false, true, false}}, several);
+  add({.zero_grad = true, .copied = {true, false, true}}, several, DType::f16);
+  add({.each = {.max_norm = 0.5, .scaled = true}, .copied = {false, true, true}}, several,
+      DType::f16);
   return samples;
 }
 

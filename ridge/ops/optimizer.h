@@ -42,6 +42,9 @@ struct GlobalNorm {
 //   param -= lr * weight_decay * param
 //   exp_avg = beta1 * exp_avg + (1 - beta1) * g;  exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) *
 //   g^2 param -= lr / (1 - beta1^t) * exp_avg / (sqrt(exp_avg_sq / (1 - beta2^t)) + eps)
+// `scaled`: grad and norm are those of a loss that was multiplied by a scale, and schedule has a
+// fourth number, by which they are multiplied first: the scale's inverse, or 0 for a step that is
+// to be skipped, which leaves everything as it was. See UpdateLossScale, which computes it.
 struct AdamW {
   static constexpr std::string_view name = "adamw";
   static constexpr DTypes dtypes = f32_only;
@@ -52,6 +55,9 @@ struct AdamW {
   double eps = 1e-8;
   double weight_decay = 0.01;
   double max_norm = 0.0;  // 0: no clipping
+  bool scaled = false;
+
+  TensorType schedule_type() const { return {DType::f32, {scaled ? 4 : 3}}; }
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -63,19 +69,19 @@ struct AdamW {
   bool operator==(const AdamW&) const = default;
 };
 
-// One kernel for all parameters, to the bit what AdamW does to each. Takes schedule[3], the norm if
-// max_norm is above 0, and (param, grad, exp_avg, exp_avg_sq) of every parameter. Gives (param,
+// One kernel for all parameters, to the bit what AdamW does to each. Takes the schedule, the norm
+// if max_norm is above 0, and (param, grad, exp_avg, exp_avg_sq) of every parameter. Gives (param,
 // exp_avg, exp_avg_sq) of every parameter in their memory, with `zero_grad` followed by its grad,
-// whose memory is zero after it was used: ready to accumulate. Last, in and out, come the copies of
-// the parameters that `bf16_copies` marks, bf16 tensors of their shapes: what they held is not
-// read, but overwritten with the updated parameter, rounded.
+// whose memory is zero after it was used, or skipped: ready to accumulate. Last, in and out, come
+// the copies of the parameters that `copied` marks, 16-bit tensors of their shapes: what they held
+// is not read, but overwritten with the updated parameter, rounded; a skipped step leaves them too.
 struct AdamWAll {
   static constexpr std::string_view name = "adamw_all";
   static constexpr DTypes dtypes = f32_only;
 
   AdamW each;
   bool zero_grad = false;
-  std::vector<bool> bf16_copies{};  // one entry per parameter, or empty: no copies
+  std::vector<bool> copied{};  // one entry per parameter, or empty: no copies
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

@@ -126,15 +126,16 @@ std::vector<Sample<Pointwise>> Pointwise::samples() {
                         .results = {{13}}};
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{130, 257}})
     add(shape, 3, chain);
-  // Results of one value in both dtypes, of an operand, and of a value that later steps use.
-  add({3, 700}, 2,
-      {.steps = {{Code::add, 0, 1}, {Code::scale, 2, 0, 3.0f}},
-       .results = {{3}, {3, DType::bf16}, {2, DType::bf16}, {2}, {2}, {0}, {1, DType::bf16}}});
-  // A result in bf16 that a later step needs unrounded.
-  add({9, 31}, 2,
-      {.steps = {{Code::mul, 0, 1}, {Code::scale, 2, 0, 3.0f}},
-       .results = {{2, DType::bf16}, {3}}});
-  add({17}, 1, {.steps = {}, .results = {{0, DType::bf16}}});
+  for (const DType narrow : {DType::bf16, DType::f16}) {
+    // Results of one value in two dtypes, of an operand, and of a value that later steps use.
+    add({3, 700}, 2,
+        {.steps = {{Code::add, 0, 1}, {Code::scale, 2, 0, 3.0f}},
+         .results = {{3}, {3, narrow}, {2, narrow}, {2}, {2}, {0}, {1, narrow}}});
+    // A narrow result that a later step needs unrounded.
+    add({9, 31}, 2,
+        {.steps = {{Code::mul, 0, 1}, {Code::scale, 2, 0, 3.0f}}, .results = {{2, narrow}, {3}}});
+    add({17}, 1, {.steps = {}, .results = {{0, narrow}}});
+  }
   // More values alive at once than steps that could share their place.
   Pointwise wide{.steps = {}, .results = {}};
   for (std::uint16_t i = 0; i < 20; ++i)

@@ -6,11 +6,12 @@ namespace ridge {
 
 // A chain of elementwise operators in one pass: a straight-line program over registers that hold
 // one element each. The first registers are the operands, and each step adds one. All in f32: what
-// was a tensor in bf16 between two operators is not rounded any more, and a Cast is no step but the
-// dtype of an operand or a result. Has no gradient, being made from a graph that has them already.
+// was a tensor of 16 bits between two operators is not rounded any more, and a Cast is no step but
+// the dtype of an operand or a result. Has no gradient, being made from a graph that has them
+// already.
 struct Pointwise {
   static constexpr std::string_view name = "pointwise";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   // The operators that a step may be, each of registers a and, if it takes two operands, b.
   enum class Code : std::uint8_t { add, mul, scale, silu, silu_grad, relu, relu_grad };

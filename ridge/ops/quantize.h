@@ -26,7 +26,7 @@ constexpr float quantization_scale(float amax, float largest) {
 // where R is the number of x's rows. What is infinite or NaN in x makes q NaN.
 struct Quantize {
   static constexpr std::string_view name = "quantize";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   DType to = DType::f8e4m3;
   bool plain = true, transposed = false;  // at least one
@@ -50,7 +50,7 @@ struct Quantize {
 // Quantize gives; y and dpacked are not rounded before.
 struct QuantizeSwiGlu {
   static constexpr std::string_view name = "quantize_swiglu";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   Quantize into;
   bool gradient = false;

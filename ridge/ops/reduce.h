@@ -8,7 +8,7 @@ namespace ridge {
 // of a broadcast. Accumulates in f32.
 struct SumTo {
   static constexpr std::string_view name = "sum_to";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   Shape shape;
 

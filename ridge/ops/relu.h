@@ -7,7 +7,7 @@ namespace ridge {
 // y = max(x, 0).
 struct Relu {
   static constexpr std::string_view name = "relu";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -22,7 +22,7 @@ struct Relu {
 // Takes (dy, y) and gives dx = dy where y > 0, else 0.
 struct ReluGrad {
   static constexpr std::string_view name = "relu_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

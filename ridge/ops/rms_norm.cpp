@@ -64,7 +64,9 @@ std::vector<TensorType> RmsNorm::infer(Types in) const {
   check_min_rank(name, in, 0, 1);
   check_dtype(name, in, 0, dtypes);
   check_type(name, in, 1, per_column(in[0]));
-  return {{out.value_or(in[0].dtype), in[0].shape}, per_row(in[0])};
+  const DType y = out.value_or(in[0].dtype);
+  check_one_16_bit(name, in, in[0].dtype, y);
+  return {{y, in[0].shape}, per_row(in[0])};
 }
 
 Cost RmsNorm::cost(Types in, Types results) const {
@@ -83,7 +85,8 @@ void RmsNorm::reference(ReferenceCall& call) const {
 std::vector<Sample<RmsNorm>> RmsNorm::samples() {
   std::vector<Sample<RmsNorm>> samples;
   for (const Shape& shape : {Shape{1, 1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{40, 256}})
-    for (const auto y : {std::optional<DType>(), std::optional(DType::bf16)})
+    for (const auto y :
+         {std::optional<DType>(), std::optional(DType::bf16), std::optional(DType::f16)})
       samples.push_back(
           {{.out = y}, {{{DType::f32, shape}}, {{DType::f32, {shape[-1]}}, 0.5, 1.5}}});
   return samples;
@@ -95,6 +98,7 @@ std::vector<TensorType> RmsNormGrad::infer(Types in) const {
   check_dtype(name, in, 0, dtypes);
   check_dtype(name, in, 1, dtypes);
   check_type(name, in, 0, {in[0].dtype, in[1].shape});
+  check_one_16_bit(name, in, in[0].dtype, in[1].dtype);
   check_type(name, in, 2, per_column(in[1]));
   check_type(name, in, 3, per_row(in[1]));
   return {{from_result ? DType::f32 : in[1].dtype, in[1].shape}, in[2]};
@@ -127,6 +131,7 @@ std::vector<TensorType> AddRmsNorm::infer(Types in) const {
   check_dtype(name, in, 1, dtypes);
   check_type(name, in, 1, {in[1].dtype, in[0].shape});
   check_type(name, in, 2, per_column(in[0]));
+  check_one_16_bit(name, in, in[1].dtype, out);
   return {in[0], {out, in[0].shape}, per_row(in[0])};
 }
 
@@ -143,7 +148,8 @@ std::vector<Value> AddRmsNorm::grad(GradBuilder& b) const {
   std::vector<Value> operands;
   if (dsum) operands.push_back(dsum);
   for (const Value& value : {dy, b.output(0), b.input(2), b.output(2)}) operands.push_back(value);
-  const bool round_delta = delta != DType::f32;
+  std::optional<DType> round_delta;
+  if (delta != DType::f32) round_delta = delta;
   const auto grads = b.graph().apply(AddRmsNormGrad{.round_delta = round_delta}, operands);
   return {grads[0], round_delta ? grads[2] : grads[0], grads[1]};
 }
@@ -157,7 +163,7 @@ void AddRmsNorm::reference(ReferenceCall& call) const {
 std::vector<Sample<AddRmsNorm>> AddRmsNorm::samples() {
   std::vector<Sample<AddRmsNorm>> samples;
   for (const Shape& shape : {Shape{1, 1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{40, 256}})
-    for (const DType y : {DType::f32, DType::bf16}) {
+    for (const DType y : {DType::f32, DType::bf16, DType::f16}) {
       const TensorType x{DType::f32, shape};
       samples.push_back({{.out = y}, {{x}, {x}, {per_column(x), 0.5, 1.5}}});
     }
@@ -173,11 +179,12 @@ std::vector<TensorType> AddRmsNormGrad::infer(Types in) const {
   check_dtype(name, in, normed, from_result ? DTypes(dtypes) : DTypes(f32_only));
   const TensorType sum{DType::f32, in[normed].shape};
   check_type(name, in, first, {in[first].dtype, sum.shape});
+  check_one_16_bit(name, in, in[first].dtype, in[normed].dtype);
   check_type(name, in, first + 2, per_column(sum));
   check_type(name, in, first + 3, per_row(sum));
   if (first == 1) check_type(name, in, 0, sum);
   std::vector<TensorType> out{sum, per_column(sum)};
-  if (round_delta) out.push_back({DType::bf16, sum.shape});
+  if (round_delta) out.push_back({*round_delta, sum.shape});
   return out;
 }
 
@@ -199,7 +206,8 @@ void AddRmsNormGrad::reference(ReferenceCall& call) const {
 std::vector<Sample<AddRmsNormGrad>> AddRmsNormGrad::samples() {
   std::vector<Sample<AddRmsNormGrad>> samples;
   for (const Shape& shape : {Shape{1, 1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{300, 64}})
-    for (const bool round_delta : {false, true})
+    for (const auto round_delta :
+         {std::optional<DType>(), std::optional(DType::bf16), std::optional(DType::f16)})
       for (const bool from_result : {false, true}) {
         const TensorType x{DType::f32, shape};
         const std::vector<SampleInput> operands{

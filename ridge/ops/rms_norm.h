@@ -16,7 +16,7 @@ inline constexpr float least_norm_weight = 0x1p-100f;
 // and rstd[..] in f32, for the gradient.
 struct RmsNorm {
   static constexpr std::string_view name = "rms_norm";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   float eps = 1e-6f;
   std::optional<DType> out;
@@ -39,7 +39,7 @@ struct RmsNorm {
 // kept: xhat = y / weight, and dx is f32.
 struct RmsNormGrad {
   static constexpr std::string_view name = "rms_norm_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   bool from_result = false;
 
@@ -57,7 +57,7 @@ struct RmsNormGrad {
 // and rstd in f32. Sum and y have gradients.
 struct AddRmsNorm {
   static constexpr std::string_view name = "add_rms_norm";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   float eps = 1e-6f;
   DType out = DType::f32;
@@ -75,13 +75,13 @@ struct AddRmsNorm {
 // Takes (dsum, dy, sum, weight, rstd) with dsum in f32: the gradient that reaches sum from its
 // other uses. Or, where there is none, all but dsum. Gives dx in f32 and dweight[C] as RmsNormGrad
 // does, with dsum added to dx: the whole gradient of the sum, and so of x and of delta alike. With
-// `round_delta` a third output is the same rounded to bf16, for a delta in bf16. With `from_result`
-// y stands where sum does, as in RmsNormGrad.
+// `round_delta` a third output is the same rounded to that dtype, which is the delta's. With
+// `from_result` y stands where sum does, as in RmsNormGrad.
 struct AddRmsNormGrad {
   static constexpr std::string_view name = "add_rms_norm_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
-  bool round_delta = false;
+  std::optional<DType> round_delta{};
   bool from_result = false;
 
   std::vector<TensorType> infer(Types in) const;

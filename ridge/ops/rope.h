@@ -9,7 +9,7 @@ namespace ridge {
 // Position s is the index along the second to last dimension. The gradient is the inverse rotation.
 struct Rope {
   static constexpr std::string_view name = "rope";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   float theta = 10000.0f;
   bool inverse = false;

@@ -7,7 +7,7 @@ namespace ridge {
 // y = x * sigmoid(x) (Elfwing, Uchibe, Doya, 2017), also called swish.
 struct Silu {
   static constexpr std::string_view name = "silu";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -22,7 +22,7 @@ struct Silu {
 // Takes (dy, x) and gives dx = dy * s * (1 + x * (1 - s)) with s = sigmoid(x).
 struct SiluGrad {
   static constexpr std::string_view name = "silu_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

@@ -13,7 +13,7 @@ namespace {
 // Operand 0 holds the scores of as many queries as keys.
 void check_scores(std::string_view op, Types in) {
   check_min_rank(op, in, 0, 2);
-  check_dtype(op, in, 0, f32_and_bf16);
+  check_dtype(op, in, 0, f32_and_16_bit);
   if (in[0].shape[-1] != in[0].shape[-2])
     throw ShapeError("{}: {} queries and {} keys are not equally many: {}", op, in[0].shape[-2],
                      in[0].shape[-1], list_of(in));

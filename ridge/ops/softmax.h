@@ -11,7 +11,7 @@ namespace ridge {
 // extents are equal.
 struct CausalMask {
   static constexpr std::string_view name = "causal_mask";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   float value = -std::numeric_limits<float>::infinity();
 
@@ -29,7 +29,7 @@ struct CausalMask {
 // -infinity gives exactly 0; a row needs at least one finite element.
 struct Softmax {
   static constexpr std::string_view name = "softmax";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -44,7 +44,7 @@ struct Softmax {
 // Takes (dy, y) and gives dx = y * (dy - sum(dy * y)) over the last dimension.
 struct SoftmaxGrad {
   static constexpr std::string_view name = "softmax_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -60,7 +60,7 @@ struct SoftmaxGrad {
 // The last two extents are equal.
 struct MaskedSoftmax {
   static constexpr std::string_view name = "masked_softmax";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   float scale = 1.0f;
 
@@ -78,7 +78,7 @@ struct MaskedSoftmax {
 // exactly 0 beyond, where neither operand is read.
 struct MaskedSoftmaxGrad {
   static constexpr std::string_view name = "masked_softmax_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   float scale = 1.0f;
 

@@ -8,7 +8,7 @@ namespace ridge {
 // and up[.., I] side by side in packed[.., 2 I], gate first.
 struct SwiGlu {
   static constexpr std::string_view name = "swiglu";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -26,7 +26,7 @@ struct SwiGlu {
 // With `result` the last output is y = silu(gate) * up once more, in the memory of dy.
 struct SwiGluGrad {
   static constexpr std::string_view name = "swiglu_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   bool in_place = false;
   bool result = false;

@@ -51,7 +51,7 @@ void Cast::reference(ReferenceCall& call) const {
 
 std::vector<Sample<Cast>> Cast::samples() {
   std::vector<Sample<Cast>> samples;
-  for (const DType to : {DType::f32, DType::bf16})
+  for (const DType to : f32_and_16_bit)
     for (const Shape& shape : {Shape{}, Shape{1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{130, 257}})
       samples.push_back({{.to = to}, {{{DType::f32, shape}}}});
   return samples;

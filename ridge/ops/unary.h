@@ -7,7 +7,7 @@ namespace ridge {
 // y = factor * x.
 struct Scale {
   static constexpr std::string_view name = "scale";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   float factor = 1.0f;
 
@@ -24,7 +24,7 @@ struct Scale {
 // The same numbers in another floating dtype, rounded to nearest even.
 struct Cast {
   static constexpr std::string_view name = "cast";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   DType to = DType::f32;
 

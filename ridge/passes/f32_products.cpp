@@ -6,7 +6,8 @@
 namespace ridge {
 namespace {
 
-// The product of bf16 operands whose result, reshaped or not, is only there to be converted to f32.
+// The product of 16-bit operands whose result, reshaped or not, is only there to be converted to
+// f32.
 struct Widened {
   NodeId product = no_node, reshape = no_node, cast = no_node;
 
@@ -21,7 +22,7 @@ std::optional<Widened> widened_at(const Rewriter& rw, NodeId n) {
   if (!product) return std::nullopt;
   Widened found{.product = n};
   ValueId y = rw.node(n).outputs[0];
-  if (rw.type(y).dtype != DType::bf16) return std::nullopt;
+  if (!is_16_bit(rw.type(y).dtype)) return std::nullopt;
   found.reshape = rw.only_use<Reshape>(y);
   if (found.reshape != no_node) y = rw.node(found.reshape).outputs[0];
   found.cast = rw.only_use<Cast>(y);

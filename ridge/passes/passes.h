@@ -66,7 +66,7 @@ std::size_t cross_entropy_in_place(Graph& graph);
 std::size_t swiglu_in_place(Graph& graph);
 std::size_t linear_swiglu(Graph& graph);
 std::size_t fuse_optimizer(Graph& graph);
-std::size_t bf16_weights(Graph& graph);
+std::size_t rounded_weights(Graph& graph);
 std::size_t dead_nodes(Graph& graph);
 std::size_t accumulating_products(Graph& graph);
 std::size_t norm_results(Graph& graph);

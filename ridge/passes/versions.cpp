@@ -23,7 +23,7 @@ constexpr std::string_view all_passes[] = {
     "dead-nodes",
     "f32-products",
     "fuse-optimizer",
-    "bf16-weights",
+    "rounded-weights",
     // v3
     "flash-attention",
     "fold-rope",
@@ -68,7 +68,7 @@ Recompute recompute_named(std::string_view name) {
 std::span<const Version> versions() {
   static constexpr Version table[] = {
       {"v1", "V1 - Baseline", "one kernel an operator, attention scores materialised", {}},
-      {"v2", "V2 - Fused", "fused projections and pointwise operators", up_to("bf16-weights")},
+      {"v2", "V2 - Fused", "fused projections and pointwise operators", up_to("rounded-weights")},
       {"v3", "V3 - Kernels", "own flash attention, norms, rotary and cross-entropy",
        up_to("swiglu-in-place")},
       {

@@ -42,6 +42,8 @@ std::string_view dtype_name(DType dtype) {
       return "c10::Float8_e4m3fn";
     case DType::f8e5m2:
       return "c10::Float8_e5m2";
+    case DType::f16:
+      return "c10::Half";
     case DType::i32:
       return "int";
   }

@@ -15,7 +15,7 @@ namespace ridge {
 struct AtenCall {
   struct Operand {
     std::vector<std::int64_t> dims, strides;
-    std::string_view dtype;  // "float", "c10::BFloat16", "int"
+    std::string_view dtype;  // "float", "c10::BFloat16", "c10::Half", "int"
   };
   std::string name;
   std::vector<Operand> inputs;

@@ -185,14 +185,13 @@ void Executor::initialize(std::uint64_t seed) {
     if (info.type.dtype != DType::f32)
       throw UsageError("{} is {}, but only f32 values are initialised", info.name,
                        name_of(info.type.dtype));
-    host.assign(static_cast<std::size_t>(info.type.numel()),
-                info.init.kind == Init::Kind::ones ? 1.0f : 0.0f);
+    host.assign(static_cast<std::size_t>(info.type.numel()), info.init.value);
     if (info.init.kind == Init::Kind::normal) {
       const std::uint64_t stream = stream_of(info.name);
       parallel_for(pool, info.type.numel(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
         const auto first = static_cast<std::size_t>(begin);
         fill_normal(std::span(host).subspan(first, static_cast<std::size_t>(end - begin)),
-                    info.init.std, seed, stream, first);
+                    info.init.value, seed, stream, first);
       });
     }
     write(graph_.value(id), std::span<const float>(host));
@@ -257,10 +256,11 @@ void Executor::write_copies(ValueId written, std::span<const std::byte> data) {
     if (first >= last) continue;
     std::vector<float> floats((last - first) / sizeof(float));
     std::memcpy(floats.data(), data.data() + (first - begin), last - first);
-    std::vector<BFloat16> rounded(floats.size());
-    std::ranges::transform(floats, rounded.begin(), [](float x) { return BFloat16(x); });
-    auto* const memory = static_cast<BFloat16*>(address(copy)) + (first - start) / sizeof(float);
-    device_.upload(memory, rounded.data(), rounded.size() * sizeof(BFloat16));
+    const DType dtype = graph_.info(copy).type.dtype;
+    std::vector<std::byte> rounded(floats.size() * size_of(dtype));
+    store_floats(floats, dtype, rounded.data());
+    const std::size_t before = (first - start) / sizeof(float) * size_of(dtype);
+    device_.upload(static_cast<std::byte*>(address(copy)) + before, rounded.data(), rounded.size());
   }
 }
 
@@ -281,13 +281,9 @@ float Executor::read_scalar(Value value) {
 
 std::vector<float> Executor::read_floats(Value value) {
   std::vector<float> floats(static_cast<std::size_t>(value.type().numel()));
-  if (value.dtype() == DType::f32) {
-    read(value, std::span(floats));
-    return floats;
-  }
-  std::vector<BFloat16> narrow(floats.size());
-  read(value, std::span(narrow));
-  std::ranges::transform(narrow, floats.begin(), [](BFloat16 x) { return static_cast<float>(x); });
+  std::vector<std::byte> bytes(value.type().bytes());
+  read(value, std::span(bytes));
+  load_floats(bytes.data(), value.dtype(), floats);
   return floats;
 }
 

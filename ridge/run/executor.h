@@ -53,7 +53,7 @@ class Executor {
   void initialize(std::uint64_t seed);
 
   // Copies host data to an input or persistent value, or a readable value to the host. The sizes
-  // must be equal to the value's. What is written to a value is written to its bf16 copies too.
+  // must be equal to the value's. What is written to a value is written to its rounded copies too.
   // read() waits for the device.
   void write(Value value, std::span<const std::byte> data);
   void read(Value value, std::span<std::byte> data);
@@ -176,7 +176,7 @@ class Executor {
   std::map<CaptureKey, KernelPtr> captured_;
   bool traced_capture_ = false;  // what was captured is known to the device's tracer
   std::vector<Step> steps_;      // by node
-  std::vector<ValueId> copies_;  // of persistent values, in bf16
+  std::vector<ValueId> copies_;  // of persistent values, rounded
   std::vector<void*> memory_;    // by storage; null while it has none
   std::size_t peak_bytes_ = 0;
   std::vector<Observer*> observers_;

@@ -220,29 +220,20 @@ std::vector<float> reorder_heads(std::span<const float> from, const Shape& shape
   return result;
 }
 
-float half_to_float(std::uint16_t bits) {
-  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  float magnitude = std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
-  if (exponent == 0) magnitude = std::ldexp(static_cast<float>(mantissa), -24);
-  if (exponent == 31) magnitude = mantissa == 0 ? INFINITY : NAN;
-  return bits >> 15 ? -magnitude : magnitude;
-}
-
-template <class T, class Convert>
-void convert(std::span<const std::byte> bytes, std::span<float> floats, const Convert& to_float) {
+template <class T>
+void convert(std::span<const std::byte> bytes, std::span<float> floats) {
   for (std::size_t i = 0; i < floats.size(); ++i) {
     T stored;  // copied out, because a file need not align its tensors
     std::memcpy(&stored, bytes.data() + i * sizeof stored, sizeof stored);
-    floats[i] = to_float(stored);
+    floats[i] = static_cast<float>(stored);
   }
 }
 
 std::vector<float> floats_of(const StoredTensor& tensor, std::int64_t count) {
   std::vector<float> floats(static_cast<std::size_t>(count));
   if (tensor.dtype == "F32") std::memcpy(floats.data(), tensor.bytes.data(), tensor.bytes.size());
-  if (tensor.dtype == "F16") convert<std::uint16_t>(tensor.bytes, floats, half_to_float);
-  if (tensor.dtype == "BF16")
-    convert<BFloat16>(tensor.bytes, floats, [](BFloat16 x) { return static_cast<float>(x); });
+  if (tensor.dtype == "F16") convert<Float16>(tensor.bytes, floats);
+  if (tensor.dtype == "BF16") convert<BFloat16>(tensor.bytes, floats);
   return floats;
 }
 

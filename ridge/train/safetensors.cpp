@@ -32,7 +32,7 @@ struct StoredDType {
 // The dtypes of whole bytes. Narrower ones are stored packed, and Ridge has no use for them.
 constexpr std::array stored_dtypes = {
     StoredDType{"F32", 4, DType::f32}, StoredDType{"BF16", 2, DType::bf16},
-    StoredDType{"I32", 4, DType::i32}, StoredDType{"F16", 2, {}},
+    StoredDType{"I32", 4, DType::i32}, StoredDType{"F16", 2, DType::f16},
     StoredDType{"F64", 8, {}},         StoredDType{"C64", 8, {}},
     StoredDType{"I64", 8, {}},         StoredDType{"U64", 8, {}},
     StoredDType{"U32", 4, {}},         StoredDType{"I16", 2, {}},

@@ -83,7 +83,7 @@ TEST(AblationSteps, KeepToEnabledAndDisabledPasses) {
   EXPECT_THAT(passes_of(steps), Not(testing::Contains("fuse-gate-up")));
   EXPECT_EQ(steps.back().pass, "cross-entropy-in-place");
   EXPECT_EQ(steps.back().version, "v3") << "it ends with the last pass that is left";
-  EXPECT_EQ(version_at(steps, "bf16-weights"), "v2");
+  EXPECT_EQ(version_at(steps, "rounded-weights"), "v2");
 }
 
 // Three rows over eight rounds, in each of which the machine has another speed: the second row

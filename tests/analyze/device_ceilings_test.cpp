@@ -47,7 +47,7 @@ class ExactDevice final : public Device {
     EXPECT_TRUE(std::holds_alternative<MatMul>(op.variant()));
     // One of the layouts is faster than the others.
     const double slowness = std::get<MatMul>(op.variant()).trans_a ? 1 : 2;
-    const double rate = in[0].dtype == DType::bf16 ? bf16 : choice.tf32 ? tf32 : f32;
+    const double rate = size_of(in[0].dtype) == 2 ? bf16 : choice.tf32 ? tf32 : f32;
     const auto flops = static_cast<double>(cost(op, in, out).flops);
     return {lasting(slowness * flops / rate), 100};
   }
@@ -94,6 +94,7 @@ TEST(DeviceCeilings, AreWhatTheDeviceDoes) {
   EXPECT_NEAR(roof.flops("f32"), 60e12, 1e6) << "of multiply-adds, which are faster than products";
   EXPECT_NEAR(roof.flops("tf32"), ExactDevice::tf32, 1e6);
   EXPECT_NEAR(roof.flops("bf16"), ExactDevice::bf16, 1e6);
+  EXPECT_NEAR(roof.flops("f16"), ExactDevice::bf16, 1e6);
   ASSERT_EQ(ceilings.bandwidth.size(), 2u);
   EXPECT_EQ(ceilings.bandwidth[0].bytes, std::size_t{40} << 20);
   for (const auto& [level, times] : {std::pair{0u, 2.0}, std::pair{1u, 1.0}}) {

@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <vector>
+
+#include "ridge/base/error.h"
 
 namespace ridge {
 namespace {
@@ -14,21 +18,27 @@ std::uint16_t rounded(std::uint32_t word) { return BFloat16(std::bit_cast<float>
 TEST(DType, SizesAndNames) {
   EXPECT_EQ(size_of(DType::f32), 4u);
   EXPECT_EQ(size_of(DType::bf16), 2u);
+  EXPECT_EQ(size_of(DType::f16), 2u);
   EXPECT_EQ(size_of(DType::f8e4m3), 1u);
   EXPECT_EQ(size_of(DType::f8e5m2), 1u);
   EXPECT_EQ(size_of(DType::i32), 4u);
   EXPECT_EQ(name_of(DType::f32), "f32");
   EXPECT_EQ(name_of(DType::bf16), "bf16");
+  EXPECT_EQ(name_of(DType::f16), "f16");
   EXPECT_EQ(name_of(DType::f8e4m3), "f8e4m3");
   EXPECT_EQ(name_of(DType::f8e5m2), "f8e5m2");
   EXPECT_EQ(name_of(DType::i32), "i32");
   EXPECT_TRUE(is_floating(DType::f32));
   EXPECT_TRUE(is_floating(DType::bf16));
+  EXPECT_TRUE(is_floating(DType::f16));
   EXPECT_TRUE(is_floating(DType::f8e4m3));
   EXPECT_FALSE(is_floating(DType::i32));
   EXPECT_TRUE(is_float8(DType::f8e4m3));
   EXPECT_TRUE(is_float8(DType::f8e5m2));
   EXPECT_FALSE(is_float8(DType::bf16));
+  for (const DType dtype :
+       {DType::f32, DType::bf16, DType::f16, DType::f8e4m3, DType::f8e5m2, DType::i32})
+    EXPECT_EQ(is_16_bit(dtype), size_of(dtype) == 2);
 }
 
 TEST(BFloat16, RoundsToTheNearest) {
@@ -160,6 +170,84 @@ TEST(Float8E5M2, HasTheValuesOfItsSpecification) {
   EXPECT_EQ(value_of<Float8E5M2>(0x7C), infinity);
   EXPECT_EQ(value_of<Float8E5M2>(0xFC), -infinity);
   for (const int nan : {0x7D, 0x7E, 0x7F, 0xFD}) EXPECT_TRUE(std::isnan(value_of<Float8E5M2>(nan)));
+}
+
+std::uint16_t half(float value) { return Float16(value).bits; }
+
+float half_value_of(std::uint32_t bits) {
+  Float16 value;
+  value.bits = static_cast<std::uint16_t>(bits);
+  return static_cast<float>(value);
+}
+
+TEST(Float16, HasTheValuesOfIeeeHalves) {
+  EXPECT_EQ(half_value_of(0x3C00), 1.0f);
+  EXPECT_EQ(half_value_of(0xC000), -2.0f);
+  EXPECT_EQ(half_value_of(0x3555), 0x1.554p-2f);
+  EXPECT_EQ(half_value_of(0x7BFF), 65504.0f);
+  EXPECT_EQ(half_value_of(0x0400), 0x1p-14f);
+  EXPECT_EQ(half_value_of(0x03FF), 1023 * 0x1p-24f);
+  EXPECT_EQ(half_value_of(0x8001), -0x1p-24f);
+  EXPECT_EQ(half_value_of(0x7C00), std::numeric_limits<float>::infinity());
+  EXPECT_EQ(half_value_of(0xFC00), -std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(half_value_of(0x7C01)));
+  EXPECT_TRUE(std::signbit(half_value_of(0x8000)));
+}
+
+// Between any two neighbours: below their middle to the lower, above it to the upper, and on it to
+// the even one; subnormals, and the step from the largest number to infinity, included.
+TEST(Float16, RoundsToTheNearestAndTiesToEven) {
+  for (std::uint32_t bits = 0; bits < 0x7C00; ++bits) {
+    const float low = half_value_of(bits);
+    const float high = bits == 0x7BFF ? 65536.0f : half_value_of(bits + 1);
+    const float middle = 0.5f * (low + high);  // exact in single precision
+    const std::uint32_t even = bits % 2 == 0 ? bits : bits + 1;
+    for (const std::uint32_t sign : {0u, 0x8000u}) {
+      const float by = sign ? -1.0f : 1.0f;
+      ASSERT_EQ(half(by * middle), sign | even);
+      ASSERT_EQ(half(by * std::nextafter(middle, 0.0f)), sign | bits);
+      ASSERT_EQ(half(by * std::nextafter(middle, 1e6f)), sign | (bits + 1));
+    }
+  }
+}
+
+TEST(Float16, EveryValueSurvivesTheRoundTrip) {
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    if (std::isnan(half_value_of(bits))) continue;
+    EXPECT_EQ(half(half_value_of(bits)), bits);
+  }
+}
+
+TEST(Float16, OverflowsToInfinityAndUnderflowsToZero) {
+  EXPECT_EQ(half(65519.99f), 0x7BFF);
+  EXPECT_EQ(half(65520.0f), 0x7C00);
+  EXPECT_EQ(half(-1e30f), 0xFC00);
+  EXPECT_EQ(half(std::numeric_limits<float>::infinity()), 0x7C00);
+  EXPECT_EQ(half(0x1p-25f), 0x0000);
+  EXPECT_EQ(half(-0x1.000002p-25f), 0x8001);
+  EXPECT_EQ(half(std::numeric_limits<float>::denorm_min()), 0x0000);
+}
+
+TEST(Float16, NaNStaysQuietAndKeepsItsSign) {
+  EXPECT_EQ(half(std::bit_cast<float>(0x7F800001)), 0x7E00);  // payload only in the lower bits
+  EXPECT_EQ(half(std::bit_cast<float>(0xFF800001)), 0xFE00);
+  EXPECT_EQ(half(std::bit_cast<float>(0x7FFFFFFF)), 0x7FFF);
+}
+
+TEST(DType, ConvertsManyFloats) {
+  const std::vector<float> values{1.0f, 0.1f, -70000.0f, 3e-6f};
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    std::vector<std::uint16_t> memory(values.size() * size_of(dtype) / 2);
+    std::vector<float> back(values.size());
+    store_floats(values, dtype, memory.data());
+    load_floats(memory.data(), dtype, back);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      EXPECT_EQ(back[i], dtype == DType::f32    ? values[i]
+                         : dtype == DType::bf16 ? static_cast<float>(BFloat16(values[i]))
+                                                : static_cast<float>(Float16(values[i])));
+  }
+  std::int32_t integer = 0;
+  EXPECT_THROW(store_floats(std::array{1.0f}, DType::i32, &integer), Error);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ TEST(Ablate, WritesTheWaterfall) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, IsEmpty());
   EXPECT_THAT(result.out, AllOf(HasSubstr("\n(none) "), HasSubstr("\nfuse-qkv "),
-                                ContainsRegex("\nbf16-weights +\\| v2 "),
+                                ContainsRegex("\nrounded-weights +\\| v2 "),
                                 HasSubstr("Wrote a/b/ablation.html"), Not(HasSubstr("flash"))));
   const auto json = nlohmann::json::parse(sandbox.read("a/b/ablation.json"));
   ASSERT_EQ(json["rows"].size(), 12u);

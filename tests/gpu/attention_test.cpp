@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "ridge/base/error.h"
 #include "tests/gpu/gpu.h"
@@ -44,9 +45,7 @@ class AttentionOnGpu : public testing::GpuTest {
     const Reals x = testing::sample_values({qkv}, dtype, 0);
     const auto forward = check(Attention{heads}, std::array{qkv}, {x}, tolerance);
     std::vector<Reals> values{testing::sample_values({y}, dtype, 1), forward[0], forward[1], x};
-    for (double& element : values[1])
-      element = dtype == DType::bf16 ? static_cast<float>(BFloat16(static_cast<float>(element)))
-                                     : static_cast<float>(element);
+    for (double& element : values[1]) element = testing::rounded(element, dtype);
     for (double& element : values[2]) element = static_cast<float>(element);
     check(AttentionGrad{heads}, std::array{y, y, f32({batch, heads.n_heads, seq}), qkv}, values,
           tolerance);
@@ -66,10 +65,59 @@ TEST_F(AttentionOnGpu, HoldsForAllTiles) {
     }
 }
 
-TEST_F(AttentionOnGpu, HoldsForBf16) {
-  for (const std::int64_t head_dim : {32, 64, 128, 256})
-    check_both({.n_heads = 4, .n_kv_heads = 1, .head_dim = head_dim, .rope_theta = 500.0f}, 1, 200,
-               DType::bf16, 1.5e-2);
+TEST_F(AttentionOnGpu, HoldsFor16Bits) {
+  for (const auto& [dtype, tolerance] : {std::pair{DType::bf16, 1.5e-2}, {DType::f16, 2e-3}})
+    for (const std::int64_t head_dim : {32, 64, 128, 256})
+      for (const bool causal : {true, false}) {
+        SCOPED_TRACE(fmt::format("{}, head_dim {}, causal {}", name_of(dtype), head_dim, causal));
+        check_both({.n_heads = 4,
+                    .n_kv_heads = 1,
+                    .head_dim = head_dim,
+                    .causal = causal,
+                    .rope_theta = 500.0f},
+                   1, 200, dtype, tolerance);
+      }
+}
+
+// Hopper's tiles for long sequences, and its sum of dq over keys in no fixed order.
+TEST_F(AttentionOnGpu, HoldsForLongSequencesOf16BitsInAnyOrder) {
+  const std::unique_ptr<Device> unordered = open_gpu({.deterministic = false});
+  for (const auto& [head_dim, seq, dtype] :
+       {std::tuple(128, 1100, DType::bf16), {128, 1100, DType::f16}, {64, 2100, DType::f16}}) {
+    SCOPED_TRACE(fmt::format("{}, head_dim {}", name_of(dtype), head_dim));
+    const AttentionHeads heads{.n_heads = 1, .n_kv_heads = 1, .head_dim = head_dim, .scale = 0.1f};
+    const TensorType x{dtype, {1, seq, head_dim}};
+    const std::vector<TensorType> in{x, x, x};
+    std::vector<Reals> values;
+    for (std::uint64_t i = 0; i < 4; ++i) values.push_back(testing::sample_values({x}, dtype, i));
+    const std::vector<Reals> qkv(values.begin(), values.begin() + 3);
+    const Attention forward{heads};
+    const std::vector<TensorType> results = forward.infer(in);
+    const auto y = testing::run_reference(forward, in, results, qkv);
+    const double tolerance = dtype == DType::f16 ? 3e-3 : 2e-2;
+    const auto expect_near = [&](const Op& op, const std::vector<TensorType>& operands,
+                                 const std::vector<Reals>& given,
+                                 const std::vector<Reals>& wanted) {
+      const std::vector<TensorType> out = infer(op, operands);
+      const auto actual = testing::run_kernel(*unordered, op, operands, out, given);
+      for (std::size_t o = 0; o < out.size(); ++o) {
+        SCOPED_TRACE(fmt::format("{}: output {}", name_of(op), o));
+        testing::expect_close(testing::decode(actual[o], out[o].dtype), wanted[o],
+                              {tolerance, tolerance});
+      }
+    };
+    expect_near(forward, in, qkv, y);
+    std::vector<TensorType> operands{x, results[0], results[1]};
+    operands.insert(operands.end(), in.begin(), in.end());
+    std::vector<Reals> given{values[3], y[0], y[1]};
+    for (std::size_t i = 0; i < 2; ++i)
+      for (double& element : given[1 + i]) element = testing::rounded(element, results[i].dtype);
+    given.insert(given.end(), qkv.begin(), qkv.end());
+    const AttentionGrad backward{heads};
+    const auto gradients =
+        testing::run_reference(backward, operands, backward.infer(operands), given);
+    expect_near(backward, operands, given, gradients);
+  }
 }
 
 // One tile of queries and keys, whole or not, has kernels of its own on some cards.
@@ -80,12 +128,14 @@ TEST_F(AttentionOnGpu, HoldsForShortSequences) {
         for (const bool causal : {true, false}) {
           SCOPED_TRACE(fmt::format("head_dim {}, seq {}, {} key heads, causal {}", head_dim, seq,
                                    n_kv_heads, causal));
-          check_both({.n_heads = 4,
-                      .n_kv_heads = n_kv_heads,
-                      .head_dim = head_dim,
-                      .causal = causal,
-                      .rope_theta = seq == 64 ? 0.0f : 100.0f},
-                     3, seq, DType::bf16, 1.5e-2);
+          for (const auto& [dtype, tolerance] :
+               {std::pair{DType::bf16, 1.5e-2}, {DType::f16, 2e-3}})
+            check_both({.n_heads = 4,
+                        .n_kv_heads = n_kv_heads,
+                        .head_dim = head_dim,
+                        .causal = causal,
+                        .rope_theta = seq == 64 ? 0.0f : 100.0f},
+                       3, seq, dtype, tolerance);
         }
 }
 

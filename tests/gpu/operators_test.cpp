@@ -10,15 +10,15 @@ namespace {
 
 using testing::Reals;
 
-// Tensor cores take bf16 operands: what attention makes on its way, turned queries and keys and the
-// probabilities, is rounded to it where the CPU keeps it in f32.
+// Tensor cores take operands of 16 bits: what attention makes on its way, turned queries and keys
+// and the probabilities, is rounded to them where the CPU keeps it in f32.
 template <class T>
 testing::Tolerance tolerance_of(const TensorType& result, Types in) {
   testing::Tolerance tolerance = testing::tolerance_of_result<T>(result, in);
   // Hopper's tensor cores keep some 14 bits of a sum of 8-bit products, here of up to 100.
   if (std::same_as<T, ScaledMatMul>) tolerance.absolute = 0x1p-5;
   if (std::same_as<T, Attention> || std::same_as<T, AttentionGrad>)
-    if (in[0].dtype == DType::bf16) tolerance.absolute = 0x1p-7;
+    if (is_16_bit(in[0].dtype)) tolerance.absolute = in[0].dtype == DType::f16 ? 0x1p-10 : 0x1p-7;
   return tolerance;
 }
 
@@ -28,19 +28,21 @@ TYPED_TEST_SUITE(EveryOperatorOnGpu, testing::TypesOf<OpVariant>::type, testing:
 
 TYPED_TEST(EveryOperatorOnGpu, KernelAgreesWithReference) {
   Device& device = this->device();
-  testing::for_each_case<TypeParam>([&](const Sample<TypeParam>& sample, Types in) {
-    const Op op(sample.op);
-    const std::vector<TensorType> out = sample.op.infer(in);
-    const std::vector<Reals> values = testing::operand_values(sample, in);
-    const std::vector<Reals> expected = testing::run_reference(op, in, out, values);
-    const auto actual = testing::run_kernel(device, op, in, out, values);
-    for (std::size_t o = 0; o < out.size(); ++o) {
-      SCOPED_TRACE(fmt::format("output {}: {}", o, out[o].to_string()));
-      testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o],
-                            tolerance_of<TypeParam>(out[o], in));
-    }
-    EXPECT_EQ(testing::run_kernel(device, op, in, out, values), actual) << "at a second launch";
-  });
+  testing::for_each_case<TypeParam>(
+      [&](const Sample<TypeParam>& sample, Types in) {
+        const Op op(sample.op);
+        const std::vector<TensorType> out = sample.op.infer(in);
+        const std::vector<Reals> values = testing::operand_values(sample, in);
+        const std::vector<Reals> expected = testing::run_reference(op, in, out, values);
+        const auto actual = testing::run_kernel(device, op, in, out, values);
+        for (std::size_t o = 0; o < out.size(); ++o) {
+          SCOPED_TRACE(fmt::format("output {}: {}", o, out[o].to_string()));
+          testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o],
+                                tolerance_of<TypeParam>(out[o], in));
+        }
+        EXPECT_EQ(testing::run_kernel(device, op, in, out, values), actual) << "at a second launch";
+      },
+      true);
 }
 
 // Attention, products joined with a gate and those of 8 bits read what never is a slice.
@@ -53,18 +55,20 @@ constexpr bool reads_slices = !std::same_as<T, Attention> && !std::same_as<T, At
 TYPED_TEST(EveryOperatorOnGpu, TakesOperandsAlignedToTheirElementsOnly) {
   if (!reads_slices<TypeParam>) return;
   Device& device = this->device();
-  testing::for_each_case<TypeParam>([&](const Sample<TypeParam>& sample, Types in) {
-    const Op op(sample.op);
-    const std::vector<TensorType> out = sample.op.infer(in);
-    const std::vector<Reals> values = testing::operand_values(sample, in);
-    const std::vector<Reals> expected = testing::run_reference(op, in, out, values);
-    const auto actual = testing::run_kernel(device, op, in, out, values, {}, 1);
-    for (std::size_t o = 0; o < out.size(); ++o) {
-      SCOPED_TRACE(fmt::format("output {}: {}", o, out[o].to_string()));
-      testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o],
-                            tolerance_of<TypeParam>(out[o], in));
-    }
-  });
+  testing::for_each_case<TypeParam>(
+      [&](const Sample<TypeParam>& sample, Types in) {
+        const Op op(sample.op);
+        const std::vector<TensorType> out = sample.op.infer(in);
+        const std::vector<Reals> values = testing::operand_values(sample, in);
+        const std::vector<Reals> expected = testing::run_reference(op, in, out, values);
+        const auto actual = testing::run_kernel(device, op, in, out, values, {}, 1);
+        for (std::size_t o = 0; o < out.size(); ++o) {
+          SCOPED_TRACE(fmt::format("output {}: {}", o, out[o].to_string()));
+          testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o],
+                                tolerance_of<TypeParam>(out[o], in));
+        }
+      },
+      true);
 }
 
 }  // namespace

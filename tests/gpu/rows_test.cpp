@@ -50,7 +50,7 @@ TEST_F(RowsOnGpu, Norms) {
                                             {f32(shape)},
                                             {f32({shape[-1]}), 0.5, 1.5},
                                             {f32({shape[0]}), 0.5, 2.0}};
-    for (const DType y : {DType::f32, DType::bf16}) {
+    for (const DType y : {DType::f32, DType::bf16, DType::f16}) {
       check(RmsNorm{.out = y}, {operands[0], operands[3]});
       check(AddRmsNorm{.out = y}, {operands[0], operands[1], operands[3]});
     }
@@ -58,7 +58,8 @@ TEST_F(RowsOnGpu, Norms) {
     for (const bool from_result : {false, true}) {
       check(RmsNormGrad{.from_result = from_result}, without_sum);
       check(AddRmsNormGrad{.from_result = from_result}, without_sum);
-      check(AddRmsNormGrad{.round_delta = true, .from_result = from_result}, operands);
+      for (const DType delta : {DType::bf16, DType::f16})
+        check(AddRmsNormGrad{.round_delta = delta, .from_result = from_result}, operands);
     }
   }
 }

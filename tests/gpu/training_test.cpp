@@ -46,7 +46,7 @@ class TrainingOnGpu : public testing::GpuTest {
   }
 };
 
-constexpr DType dtypes[] = {DType::f32, DType::bf16};
+constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
 
 std::vector<SampleInput> optimizer_inputs(const std::vector<Shape>& shapes) {
   std::vector<SampleInput> inputs{{{DType::f32, {3}}, 0.1, 0.9}, {{DType::f32, {}}, 0.5, 3.0}};
@@ -73,10 +73,9 @@ TEST_F(TrainingOnGpu, OptimizersOfManyParametersDoWhatThatOfOneDoes) {
     std::vector<bool> copied;
     for (std::size_t p = 0; p < count; ++p) copied.push_back(p % 3 == 0);
     for (std::size_t p = 0; p < count; ++p)
-      if (copied[p]) inputs.push_back({{DType::bf16, shapes[p]}});
+      if (copied[p]) inputs.push_back({{p % 2 == 0 ? DType::bf16 : DType::f16, shapes[p]}});
     const AdamW each{.max_norm = 1.0};
-    const auto all =
-        check(AdamWAll{.each = each, .zero_grad = true, .bf16_copies = copied}, inputs);
+    const auto all = check(AdamWAll{.each = each, .zero_grad = true, .copied = copied}, inputs);
     for (std::size_t p = 0; p < std::min<std::size_t>(count, 8); ++p) {
       std::vector<TensorType> in;
       std::vector<Reals> values;
@@ -179,11 +178,11 @@ TEST_F(TrainingOnGpu, PointwiseChainsKnownToTheCompilerAndNot) {
     }
   Pointwise wide;
   std::vector<SampleInput> many;
-  for (std::uint16_t i = 0; i < 33; ++i) many.push_back({{dtypes[i % 2], {9, 1100}}});
+  for (std::uint16_t i = 0; i < 33; ++i) many.push_back({{dtypes[i % 3], {9, 1100}}});
   for (std::uint16_t i = 0; i < 32; ++i)
     wide.steps.push_back({Code::add, static_cast<std::uint16_t>(i == 0 ? 0 : 32 + i),
                           static_cast<std::uint16_t>(i + 1)});
-  wide.results = {{64}, {40, DType::bf16}, {20}};
+  wide.results = {{64}, {40, DType::bf16}, {41, DType::f16}, {20}};
   check(wide, many);
 }
 

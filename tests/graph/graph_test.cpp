@@ -191,14 +191,14 @@ TEST(Graph, CountsNoCopyAsAParameter) {
   const Value a = graph.parameter("a", {3, 5}, Init::ones());
   const Value b = graph.parameter("b", {1, 5}, Init::ones());
   const Value both = graph.pack(std::array{a, b}, "ab");
-  const Value copy = graph.bf16_copy(both, "ab.bf16");
+  const Value copy = graph.rounded_copy(both, DType::bf16, "ab.bf16");
   EXPECT_EQ(copy.type(), (TensorType{DType::bf16, {4, 5}}));
   EXPECT_EQ(graph.info(copy.id).copy_of, both.id);
   EXPECT_TRUE(graph.info(copy.id).persistent);
   EXPECT_THAT(graph.parameters(), ElementsAre(a, b));
   EXPECT_THAT(graph.trainables(), ElementsAre(both));
-  EXPECT_THROW(graph.bf16_copy(copy, "again"), UsageError);
-  EXPECT_THROW(graph.bf16_copy(add(a, a), "computed"), UsageError);
+  EXPECT_THROW(graph.rounded_copy(copy, DType::bf16, "again"), UsageError);
+  EXPECT_THROW(graph.rounded_copy(add(a, a), DType::bf16, "computed"), UsageError);
 }
 
 TEST(Gradients, GoToTheBackwardPhaseUnderTheForwardScope) {

@@ -246,7 +246,7 @@ TEST(FusedOperators, AdamWAllIsAdamWOfEach) {
 }
 
 TEST(FusedOperators, AdamWAllUpdatesEachOperandInItsOwnMemory) {
-  const AdamWAll op{.each = {.max_norm = 1.0}, .zero_grad = true, .bf16_copies = {false, true}};
+  const AdamWAll op{.each = {.max_norm = 1.0}, .zero_grad = true, .copied = {false, true}};
   const std::vector<std::optional<std::uint32_t>> wanted{2, 4, 5, 3, 6, 8, 9, 7, 10};
   for (std::uint32_t o = 0; o < wanted.size(); ++o) {
     const auto alias = op.aliased_input(o, {});

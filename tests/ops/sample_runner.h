@@ -21,15 +21,13 @@ namespace ridge::testing {
 
 using Reals = std::vector<double>;
 
-// Calls function.template operator()<T>() for the element type of any floating dtype.
-template <class F>
-void dispatch_float(DType dtype, const F& function) {
-  if (is_float8(dtype))
-    dispatch_float8(dtype, function);
-  else if (dtype == DType::bf16)
-    function.template operator()<BFloat16>();
-  else
-    function.template operator()<float>();
+// The nearest number of a floating dtype.
+inline double rounded(double real, DType dtype) {
+  float value = static_cast<float>(real);
+  std::byte bytes[sizeof(float)];
+  store_floats({&value, 1}, dtype, bytes);
+  load_floats(bytes, dtype, {&value, 1});
+  return value;
 }
 
 // Numbers of the sample's range, a function of operand and element alone, exact in `dtype`.
@@ -41,40 +39,32 @@ inline Reals sample_values(const SampleInput& input, DType dtype, std::uint64_t 
     if (dtype == DType::i32)
       values[i] = std::floor(real);
     else
-      dispatch_float(dtype, [&]<class T>() {
-        values[i] = static_cast<double>(static_cast<float>(T(static_cast<float>(real))));
-      });
+      values[i] = rounded(real, dtype);
   }
   return values;
 }
 
 inline std::vector<std::byte> encode(const Reals& values, DType dtype) {
   std::vector<std::byte> bytes(values.size() * size_of(dtype));
-  auto put = [&](std::size_t i, auto element) {
-    std::memcpy(&bytes[i * sizeof(element)], &element, sizeof(element));
-  };
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (dtype == DType::i32)
-      put(i, static_cast<std::int32_t>(values[i]));
-    else
-      dispatch_float(dtype, [&]<class T>() { put(i, T(static_cast<float>(values[i]))); });
+  if (dtype == DType::i32) {
+    const std::vector<std::int32_t> integers(values.begin(), values.end());
+    std::memcpy(bytes.data(), integers.data(), bytes.size());
+  } else {
+    store_floats(std::vector<float>(values.begin(), values.end()), dtype, bytes.data());
   }
   return bytes;
 }
 
 inline Reals decode(std::span<const std::byte> bytes, DType dtype) {
-  Reals values(bytes.size() / size_of(dtype));
-  auto get = [&]<class T>(std::size_t i, T element) {
-    std::memcpy(&element, &bytes[i * sizeof(T)], sizeof(T));
-    return element;
-  };
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (dtype == DType::i32)
-      values[i] = get(i, std::int32_t{});
-    else
-      dispatch_float(dtype, [&]<class T>() { values[i] = static_cast<float>(get(i, T{})); });
+  const std::size_t count = bytes.size() / size_of(dtype);
+  if (dtype == DType::i32) {
+    std::vector<std::int32_t> integers(count);
+    std::memcpy(integers.data(), bytes.data(), bytes.size());
+    return {integers.begin(), integers.end()};
   }
-  return values;
+  std::vector<float> floats(count);
+  load_floats(bytes.data(), dtype, floats);
+  return {floats.begin(), floats.end()};
 }
 
 inline std::vector<Reals> run_reference(const Op& op, Types in, Types out,
@@ -190,14 +180,16 @@ struct Tolerance {
 // Results of 8 bits are exact, because their reference is rounded as they are.
 // f32 results carry the rounding of a few operations, or of a sum over as many elements as the
 // operands have for each of the result: its error grows like the root of their number, from the
-// width of a vector register on. bf16 results are rounded once more, to 8 bits.
+// width of a vector register on. Results of 16 bits are rounded once more, to 8 bits in bf16 and to
+// 11 in f16.
 inline Tolerance tolerance_of(const TensorType& result, Types in) {
   if (is_float8(result.dtype)) return {0, 0};
   std::int64_t most = 1;
   for (const TensorType& type : in) most = std::max(most, type.numel());
   const double length = static_cast<double>(most) / static_cast<double>(result.numel());
   const double absolute = 1e-5 * std::max(1.0, std::sqrt(length) / 16.0);
-  return {absolute, result.dtype == DType::bf16 ? 0x1p-7 : 1e-5};
+  const double narrow = result.dtype == DType::f16 ? 0x1p-10 : 0x1p-7;
+  return {absolute, is_16_bit(result.dtype) ? narrow : 1e-5};
 }
 
 // Every element within the tolerance; infinities only where the reference has the same.

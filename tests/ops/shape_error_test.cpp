@@ -99,10 +99,9 @@ TEST(ShapeErrors, FusedOperators) {
               AllOf(HasSubstr("merge_heads"), HasSubstr("operand 2")));
   EXPECT_THAT(message_of(AdamWAll{}, std::vector<TensorType>(4, f32({3}))),
               AllOf(HasSubstr("adamw_all"), HasSubstr("4 for each parameter")));
-  EXPECT_THAT(
-      message_of(AdamWAll{.bf16_copies = {false, false}}, std::vector<TensorType>(5, f32({3}))),
-      HasSubstr("2 parameters of 1"));
-  EXPECT_THAT(message_of(AdamWAll{.bf16_copies = {true}}, std::vector<TensorType>(6, f32({3}))),
+  EXPECT_THAT(message_of(AdamWAll{.copied = {false, false}}, std::vector<TensorType>(5, f32({3}))),
+              HasSubstr("2 parameters of 1"));
+  EXPECT_THAT(message_of(AdamWAll{.copied = {true}}, std::vector<TensorType>(6, f32({3}))),
               AllOf(HasSubstr("adamw_all"), HasSubstr("operand 5"), HasSubstr("bf16[3]")));
 }
 

@@ -106,13 +106,15 @@ TEST(Executor, WritesCopiesWithWhatTheyRepeat) {
   const Value a = graph.parameter("a", {2, 3}, Init::ones());
   const Value b = graph.parameter("b", {1, 3}, Init::normal(1.0f));
   const Value both = graph.pack(std::array{a, b}, "ab");
-  const Value of_both = graph.bf16_copy(both, "ab.bf16"), of_b = graph.bf16_copy(b, "b.bf16");
+  const Value of_both = graph.rounded_copy(both, DType::bf16, "ab.bf16");
+  const Value of_b = graph.rounded_copy(b, DType::f16, "b.f16");
   CpuDevice device(1);
   Executor executor(graph, device);
   const auto expect_rounded = [&] {
     for (const auto& [copy, original] : {std::pair{of_both, both}, std::pair{of_b, b}}) {
       std::vector<float> wanted = executor.read_floats(original);
-      for (float& x : wanted) x = static_cast<float>(BFloat16(x));
+      for (float& x : wanted)
+        x = copy == of_b ? static_cast<float>(Float16(x)) : static_cast<float>(BFloat16(x));
       EXPECT_EQ(executor.read_floats(copy), wanted);
     }
   };

@@ -28,8 +28,9 @@ constexpr int block_keys = consumers * warpgroup_rows;
 // EarlyDv: dV += P^T dY is issued before dS is computed, so that the two overlap. LateDk: dK +=
 // dS^T Q is waited for only in the next step, so that the tensor cores have work until its products
 // come. Both cost registers.
-template <int HeadDim, int Queries, int Stages, bool EarlyDv, bool LateDk, bool Sum>
+template <class T, int HeadDim, int Queries, int Stages, bool EarlyDv, bool LateDk, bool Sum>
 struct KeyConfig {
+  using Element = T;
   static constexpr int head_dim = HeadDim;
   static constexpr int queries = Queries;  // of one Q or dY tile
   static constexpr int stages = Stages;    // of the rings of Q and dY
@@ -40,9 +41,9 @@ struct KeyConfig {
   // A warpgroup's share of dQ is 64 rows of it if there are 128, else half of its columns.
   static constexpr bool split_columns = Queries == warpgroup_rows;
   static constexpr int dq_columns = split_columns ? HeadDim / 2 : HeadDim;
-  using QueryTile = Tile<Queries, HeadDim>;
-  using KeyTile = Tile<block_keys, HeadDim>;
-  using ScoreTile = Tile<block_keys, Queries>;  // dS^T
+  using QueryTile = Tile<T, Queries, HeadDim>;
+  using KeyTile = Tile<T, block_keys, HeadDim>;
+  using ScoreTile = Tile<T, block_keys, Queries>;  // dS^T
 };
 
 template <class Config>
@@ -135,6 +136,7 @@ __device__ void produce(KeyShared<Config>& shared, const KeyWork& work, const CU
 // One consumer warpgroup: 64 keys.
 template <class Config, bool Causal>
 class Consumer {
+  using Element = typename Config::Element;
   using QueryTile = typename Config::QueryTile;
   using KeyTile = typename Config::KeyTile;
   using ScoreTile = typename Config::ScoreTile;
@@ -209,7 +211,7 @@ class Consumer {
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < head_dim / 16; ++step)
-      ptx::wgmma<queries, false, false>(
+      ptx::wgmma<Element, queries, false, false>(
           d, KeyTile::along_columns(a, step, warpgroup_ * warpgroup_rows),
           QueryTile::along_columns(b, step), step != 0);
     ptx::wgmma_commit();
@@ -226,8 +228,8 @@ class Consumer {
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < queries / 16; ++step)
-      ptx::wgmma<head_dim, true>(d, a[step], QueryTile::along_rows(b, step),
-                                 step > 0 || accumulate);
+      ptx::wgmma<Element, head_dim, true>(d, a[step], QueryTile::along_rows(b, step),
+                                          step > 0 || accumulate);
     ptx::wgmma_commit();
   }
 
@@ -238,7 +240,7 @@ class Consumer {
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < block_keys / 16; ++step)
-      ptx::wgmma<Config::dq_columns, true, true>(
+      ptx::wgmma<Element, Config::dq_columns, true, true>(
           dq,
           ScoreTile::along_rows(a, step, Config::split_columns ? 0 : warpgroup_ * warpgroup_rows),
           KeyTile::along_rows(b, step, Config::split_columns ? warpgroup_ * Config::dq_columns : 0),
@@ -310,7 +312,7 @@ class Consumer {
       if ((Causal && tiles.tile * queries < key_end - 1) || key_end > work_.seq)
         mask(s, at, tiles.tile);
 #pragma unroll
-      for (int step = 0; step < queries / 16; ++step) pack_step(p[step], s, step);
+      for (int step = 0; step < queries / 16; ++step) pack_step<Element>(p[step], s, step);
       if constexpr (early_dv) {
         issue_gradient(dv_, p, shared_.dy[stage], previous_ >= 0);
         ptx::wgmma_wait<1>();
@@ -320,7 +322,7 @@ class Consumer {
       ptx::pin(dp);
       to_score_gradients(dp, s, stats);
 #pragma unroll
-      for (int step = 0; step < queries / 16; ++step) pack_step(ds[step], dp, step);
+      for (int step = 0; step < queries / 16; ++step) pack_step<Element>(ds[step], dp, step);
     }
     if constexpr (!early_dv) issue_gradient(dv_, p, shared_.dy[stage], previous_ >= 0);
     if constexpr (Config::sum) {
@@ -429,7 +431,7 @@ template <class Config, bool Causal>
 void launch(const BackwardCall& call, const float2* stats, float* dq) {
   const FlashShape& shape = call.shape;
   const auto map = [&](const void* base, std::int64_t heads, std::int64_t stride, int box) {
-    return head_map(base, shape.batch, shape.seq, heads, shape.head_dim, stride, box);
+    return head_map(shape.dtype, base, shape.batch, shape.seq, heads, shape.head_dim, stride, box);
   };
   const CUtensorMap q =
       map(call.operands.q, shape.n_heads, call.operands.q_stride, Config::queries);
@@ -474,22 +476,26 @@ void launch(const BackwardCall& call, const float2* stats, float* dq) {
 }  // namespace
 
 void backward_keys(const BackwardCall& call, const float2* stats) {
-  if (call.shape.head_dim == 128)
-    launch<KeyConfig<128, 64, 2, true, true, false>>(call, stats, nullptr);
-  else if (call.shape.head_dim == 64)
-    launch<KeyConfig<64, 128, 2, true, false, false>>(call, stats, nullptr);
-  else
-    launch<KeyConfig<32, 128, 2, true, true, false>>(call, stats, nullptr);
+  with_element(call.shape, [&]<class T>() {
+    if (call.shape.head_dim == 128)
+      launch<KeyConfig<T, 128, 64, 2, true, true, false>>(call, stats, nullptr);
+    else if (call.shape.head_dim == 64)
+      launch<KeyConfig<T, 64, 128, 2, true, false, false>>(call, stats, nullptr);
+    else
+      launch<KeyConfig<T, 32, 128, 2, true, true, false>>(call, stats, nullptr);
+  });
 }
 
 void backward_summed(const BackwardCall& call, float2* stats, float* dq) {
   prepare_sum(call, stats, dq);
-  if (call.shape.head_dim == 128)
-    launch<KeyConfig<128, summed_queries(128), 2, true, true, true>>(call, stats, dq);
-  else if (call.shape.head_dim == 64)
-    launch<KeyConfig<64, summed_queries(64), 2, true, false, true>>(call, stats, dq);
-  else
-    launch<KeyConfig<32, summed_queries(32), 2, true, true, true>>(call, stats, dq);
+  with_element(call.shape, [&]<class T>() {
+    if (call.shape.head_dim == 128)
+      launch<KeyConfig<T, 128, summed_queries(128), 2, true, true, true>>(call, stats, dq);
+    else if (call.shape.head_dim == 64)
+      launch<KeyConfig<T, 64, summed_queries(64), 2, true, false, true>>(call, stats, dq);
+    else
+      launch<KeyConfig<T, 32, summed_queries(32), 2, true, true, true>>(call, stats, dq);
+  });
   finish_sum(call, dq);
 }
 

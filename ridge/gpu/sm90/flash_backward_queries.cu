@@ -21,15 +21,16 @@ namespace {
 
 constexpr int consumers = 2;  // warpgroups
 
-template <int HeadDim, int Keys, int Stages>
+template <class T, int HeadDim, int Keys, int Stages>
 struct QueryConfig {
+  using Element = T;
   static constexpr int head_dim = HeadDim;
   static constexpr int keys = Keys;      // of one K or V tile
   static constexpr int stages = Stages;  // of the rings of K and V
   static constexpr int queries = warpgroup_rows * consumers;
   static constexpr int threads = warpgroup_threads * (consumers + 1);
-  using QueryTile = Tile<warpgroup_rows, HeadDim>;
-  using KeyTile = Tile<Keys, HeadDim>;
+  using QueryTile = Tile<T, warpgroup_rows, HeadDim>;
+  using KeyTile = Tile<T, Keys, HeadDim>;
 };
 static_assert(padded_rows % (warpgroup_rows * consumers) == 0);
 
@@ -106,6 +107,7 @@ __device__ void produce(QueryShared<Config>& shared, const QueryWork& work, cons
 // One consumer warpgroup: its 64 rows of every tile of this block.
 template <class Config, bool Causal>
 class Consumer {
+  using Element = typename Config::Element;
   using QueryTile = typename Config::QueryTile;
   using KeyTile = typename Config::KeyTile;
   using Scores = float[Config::keys / 2];
@@ -136,8 +138,8 @@ class Consumer {
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < Config::head_dim / 16; ++step)
-      ptx::wgmma<Config::keys, false, false>(d, QueryTile::along_columns(a, step),
-                                             KeyTile::along_columns(b, step), step != 0);
+      ptx::wgmma<Element, Config::keys, false, false>(d, QueryTile::along_columns(a, step),
+                                                      KeyTile::along_columns(b, step), step != 0);
     ptx::wgmma_commit();
   }
 
@@ -147,8 +149,8 @@ class Consumer {
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < Config::keys / 16; ++step)
-      ptx::wgmma<Config::head_dim, true>(dq_, ds_[step], KeyTile::along_rows(b, step),
-                                         step > 0 || accumulate);
+      ptx::wgmma<Element, Config::head_dim, true>(dq_, ds_[step], KeyTile::along_rows(b, step),
+                                                  step > 0 || accumulate);
     ptx::wgmma_commit();
   }
 
@@ -168,7 +170,7 @@ class Consumer {
 #pragma unroll
     for (int i = 0; i < Config::keys / 2; ++i) s[i] *= dp[i] - delta_[i / 2 % 2];
 #pragma unroll
-    for (int step = 0; step < Config::keys / 16; ++step) pack_step(ds_[step], s, step);
+    for (int step = 0; step < Config::keys / 16; ++step) pack_step<Element>(ds_[step], s, step);
   }
 
   // The next key tile, with dQ += dS K of the one before.
@@ -253,8 +255,8 @@ class Consumer {
         const int at_chunk = 4 * chunk + static_cast<int>(threadIdx.x % 4);
         const uint4 a = ptx::load_chunk(QueryTile::chunk(y, tile_row, at_chunk));
         const uint4 b = ptx::load_chunk(QueryTile::chunk(dy, tile_row, at_chunk));
-        sum += ptx::dot_bf16(a.x, b.x) + ptx::dot_bf16(a.y, b.y) + ptx::dot_bf16(a.z, b.z) +
-               ptx::dot_bf16(a.w, b.w);
+        sum += ptx::dot<Element>(a.x, b.x) + ptx::dot<Element>(a.y, b.y) +
+               ptx::dot<Element>(a.z, b.z) + ptx::dot<Element>(a.w, b.w);
       }
       delta_[r] = row_sum(sum);
       lse_[r] =
@@ -341,7 +343,7 @@ template <class Config, bool Causal>
 void launch(const BackwardCall& call, float2* stats) {
   const FlashShape& shape = call.shape;
   const auto map = [&](const void* base, std::int64_t heads, std::int64_t stride, int box) {
-    return head_map(base, shape.batch, shape.seq, heads, shape.head_dim, stride, box);
+    return head_map(shape.dtype, base, shape.batch, shape.seq, heads, shape.head_dim, stride, box);
   };
   const std::int64_t dense = shape.n_heads * shape.head_dim;
   const QueryMaps maps{
@@ -377,12 +379,14 @@ void launch(const BackwardCall& call, float2* stats) {
 }  // namespace
 
 void backward_queries(const BackwardCall& call, float2* stats) {
-  if (call.shape.head_dim == 128)
-    launch<QueryConfig<128, 64, 2>>(call, stats);
-  else if (call.shape.head_dim == 64)
-    launch<QueryConfig<64, 128, 3>>(call, stats);
-  else
-    launch<QueryConfig<32, 128, 3>>(call, stats);
+  with_element(call.shape, [&]<class T>() {
+    if (call.shape.head_dim == 128)
+      launch<QueryConfig<T, 128, 64, 2>>(call, stats);
+    else if (call.shape.head_dim == 64)
+      launch<QueryConfig<T, 64, 128, 3>>(call, stats);
+    else
+      launch<QueryConfig<T, 32, 128, 3>>(call, stats);
+  });
 }
 
 }  // namespace ridge::gpu::sm90

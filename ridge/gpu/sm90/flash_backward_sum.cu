@@ -14,19 +14,20 @@ namespace {
 
 constexpr int consumers = 2;  // warpgroups
 
+template <class T>
 struct PrepareWork {
   std::int64_t rows;  // batch * n_heads * padded_seq
   int seq, padded_seq, n_heads;
-  const __nv_bfloat16* y;
-  const __nv_bfloat16* dy;
+  const T* y;
+  const T* dy;
   const float* lse;
   float2* stats;
   float4* dq;
 };
 
 // The row statistics, and zeros for the sum of dQ. Eight columns a thread.
-template <int HeadDim>
-__global__ void __launch_bounds__(256) prepare_kernel(const PrepareWork work) {
+template <class T, int HeadDim>
+__global__ void __launch_bounds__(256) prepare_kernel(const PrepareWork<T> work) {
   constexpr int row_threads = HeadDim / 8;
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const std::int64_t row = thread / row_threads;
@@ -39,12 +40,11 @@ __global__ void __launch_bounds__(256) prepare_kernel(const PrepareWork work) {
                             head % work.n_heads * HeadDim + thread % row_threads * 8;
     const uint4 a = *reinterpret_cast<const uint4*>(work.y + at);
     const uint4 b = *reinterpret_cast<const uint4*>(work.dy + at);
-    const auto* y = reinterpret_cast<const __nv_bfloat162*>(&a);
-    const auto* dy = reinterpret_cast<const __nv_bfloat162*>(&b);
+    const std::uint32_t y[] = {a.x, a.y, a.z, a.w}, dy[] = {b.x, b.y, b.z, b.w};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float2 left = __bfloat1622float2(y[i]), right = __bfloat1622float2(dy[i]);
-      delta = fmaf(left.x, right.x, fmaf(left.y, right.y, delta));
+      delta = fmaf(half_of_word<T>(y[i], 1), half_of_word<T>(dy[i], 1), delta);
+      delta = fmaf(half_of_word<T>(y[i], 0), half_of_word<T>(dy[i], 0), delta);
     }
   }
 #pragma unroll
@@ -58,20 +58,21 @@ __global__ void __launch_bounds__(256) prepare_kernel(const PrepareWork work) {
   }
 }
 
+template <class T>
 struct FinishWork {
   std::int64_t threads;
   int seq, padded_seq, n_heads;
   float scale;
   const float4* dq;
   const float2* rotation;
-  __nv_bfloat16* out;
+  T* out;
   std::int64_t stride;
 };
 
 // dq = scale times the workspace, rounded. A thread gathers what four neighbouring threads of the
 // backward kernel held: 8 columns of two rows.
-template <int HeadDim>
-__global__ void __launch_bounds__(256) finish_kernel(const FinishWork work) {
+template <class T, int HeadDim>
+__global__ void __launch_bounds__(256) finish_kernel(const FinishWork<T> work) {
   constexpr int queries = summed_queries(HeadDim);
   constexpr bool split_columns = queries == warpgroup_rows;
   constexpr int dq_columns = split_columns ? HeadDim / 2 : HeadDim;
@@ -112,34 +113,34 @@ __global__ void __launch_bounds__(256) finish_kernel(const FinishWork work) {
     }
     *reinterpret_cast<uint4*>(work.out + (head / work.n_heads * work.seq + position) * work.stride +
                               head % work.n_heads * HeadDim + column) =
-        uint4{ptx::pack_bf16(x[0], x[1]), ptx::pack_bf16(x[2], x[3]), ptx::pack_bf16(x[4], x[5]),
-              ptx::pack_bf16(x[6], x[7])};
+        uint4{ptx::pack<T>(x[0], x[1]), ptx::pack<T>(x[2], x[3]), ptx::pack<T>(x[4], x[5]),
+              ptx::pack<T>(x[6], x[7])};
   };
   write(upper, row);
   write(lower, row + 8);
 }
 
-template <int HeadDim>
+template <class T, int HeadDim>
 void prepare(const BackwardCall& call, float2* stats, float* dq) {
-  PrepareWork work{};
+  PrepareWork<T> work{};
   work.seq = static_cast<int>(call.shape.seq);
   work.padded_seq = static_cast<int>(padded_seq(call.shape));
   work.n_heads = static_cast<int>(call.shape.n_heads);
   work.rows = call.shape.batch * call.shape.n_heads * work.padded_seq;
-  work.y = static_cast<const __nv_bfloat16*>(call.y);
-  work.dy = static_cast<const __nv_bfloat16*>(call.dy);
+  work.y = static_cast<const T*>(call.y);
+  work.dy = static_cast<const T*>(call.dy);
   work.lse = call.lse;
   work.stats = stats;
   work.dq = reinterpret_cast<float4*>(dq);
   const std::int64_t threads = work.rows * (HeadDim / 8);
-  prepare_kernel<HeadDim>
+  prepare_kernel<T, HeadDim>
       <<<static_cast<unsigned>((threads + 255) / 256), 256, 0, call.stream>>>(work);
   check(last_error(), "flash attention, backward: row sums");
 }
 
-template <int HeadDim>
+template <class T, int HeadDim>
 void finish(const BackwardCall& call, const float* dq) {
-  FinishWork work{};
+  FinishWork<T> work{};
   work.seq = static_cast<int>(call.shape.seq);
   work.padded_seq = static_cast<int>(padded_seq(call.shape));
   work.n_heads = static_cast<int>(call.shape.n_heads);
@@ -147,9 +148,9 @@ void finish(const BackwardCall& call, const float* dq) {
   work.scale = call.shape.scale;
   work.dq = reinterpret_cast<const float4*>(dq);
   work.rotation = reinterpret_cast<const float2*>(call.gradients.rotation);
-  work.out = static_cast<__nv_bfloat16*>(call.gradients.dq);
+  work.out = static_cast<T*>(call.gradients.dq);
   work.stride = call.gradients.dq_stride;
-  launch_early(finish_kernel<HeadDim>, dim3(blocks_for(work.threads, 256)), 256, 0, call.stream,
+  launch_early(finish_kernel<T, HeadDim>, dim3(blocks_for(work.threads, 256)), 256, 0, call.stream,
                work);
   check(last_error(), "flash attention, backward: dq");
 }
@@ -157,21 +158,25 @@ void finish(const BackwardCall& call, const float* dq) {
 }  // namespace
 
 void prepare_sum(const BackwardCall& call, float2* stats, float* dq) {
-  if (call.shape.head_dim == 128)
-    prepare<128>(call, stats, dq);
-  else if (call.shape.head_dim == 64)
-    prepare<64>(call, stats, dq);
-  else
-    prepare<32>(call, stats, dq);
+  with_element(call.shape, [&]<class T>() {
+    if (call.shape.head_dim == 128)
+      prepare<T, 128>(call, stats, dq);
+    else if (call.shape.head_dim == 64)
+      prepare<T, 64>(call, stats, dq);
+    else
+      prepare<T, 32>(call, stats, dq);
+  });
 }
 
 void finish_sum(const BackwardCall& call, const float* dq) {
-  if (call.shape.head_dim == 128)
-    finish<128>(call, dq);
-  else if (call.shape.head_dim == 64)
-    finish<64>(call, dq);
-  else
-    finish<32>(call, dq);
+  with_element(call.shape, [&]<class T>() {
+    if (call.shape.head_dim == 128)
+      finish<T, 128>(call, dq);
+    else if (call.shape.head_dim == 64)
+      finish<T, 64>(call, dq);
+    else
+      finish<T, 32>(call, dq);
+  });
 }
 
 }  // namespace ridge::gpu::sm90

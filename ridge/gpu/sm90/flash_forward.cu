@@ -24,8 +24,9 @@
 namespace ridge::gpu::sm90 {
 namespace {
 
-template <int HeadDim, int Keys, int Consumers, int Stages>
+template <class T, int HeadDim, int Keys, int Consumers, int Stages>
 struct ForwardConfig {
+  using Element = T;
   static constexpr int head_dim = HeadDim;
   static constexpr int keys = Keys;            // of one K or V tile
   static constexpr int consumers = Consumers;  // warpgroups
@@ -34,8 +35,8 @@ struct ForwardConfig {
   static constexpr int threads = warpgroup_threads * (Consumers + 1);
   static constexpr int consumer_registers = Consumers == 2 ? 240 : 160;
   static constexpr int producer_registers = Consumers == 2 ? 24 : 32;
-  using QueryTile = Tile<warpgroup_rows, HeadDim>;
-  using KeyTile = Tile<Keys, HeadDim>;
+  using QueryTile = Tile<T, warpgroup_rows, HeadDim>;
+  using KeyTile = Tile<T, Keys, HeadDim>;
   // A warpgroup that passes over keys still holds the values of the tile before.
   static_assert((Consumers - 1) * warpgroup_rows <= (Stages - 1) * Keys);
 };
@@ -133,6 +134,7 @@ struct RowSoftmax {
 // One consumer warpgroup: its 64 rows of every tile of this block.
 template <class Config, bool Causal>
 class Consumer {
+  using Element = typename Config::Element;
   using QueryTile = typename Config::QueryTile;
   using KeyTile = typename Config::KeyTile;
   using Scores = float[Config::keys / 2];
@@ -180,8 +182,8 @@ class Consumer {
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < Config::head_dim / 16; ++step)
-      ptx::wgmma<Config::keys, false, false>(s, QueryTile::along_columns(q, step),
-                                             KeyTile::along_columns(k, step), step != 0);
+      ptx::wgmma<Element, Config::keys, false, false>(s, QueryTile::along_columns(q, step),
+                                                      KeyTile::along_columns(k, step), step != 0);
     ptx::wgmma_commit();
   }
 
@@ -191,14 +193,15 @@ class Consumer {
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < Config::keys / 16; ++step)
-      ptx::wgmma<Config::head_dim, true>(out_, probabilities_[step], KeyTile::along_rows(v, step),
-                                         1);
+      ptx::wgmma<Element, Config::head_dim, true>(out_, probabilities_[step],
+                                                  KeyTile::along_rows(v, step), 1);
     ptx::wgmma_commit();
   }
 
   __device__ void pack(const Scores& s) {
 #pragma unroll
-    for (int step = 0; step < Config::keys / 16; ++step) pack_step(probabilities_[step], s, step);
+    for (int step = 0; step < Config::keys / 16; ++step)
+      pack_step<Element>(probabilities_[step], s, step);
   }
 
   // Key tiles from here on hold keys that some row of this warpgroup must not see.
@@ -388,7 +391,7 @@ template <class Config, bool Causal>
 void forward(const FlashShape& shape, const FlashOperands& operands, void* y, float* lse,
              cudaStream_t stream) {
   const auto rows = [&](const void* base, std::int64_t heads, std::int64_t stride, int box) {
-    return head_map(base, shape.batch, shape.seq, heads, shape.head_dim, stride, box);
+    return head_map(shape.dtype, base, shape.batch, shape.seq, heads, shape.head_dim, stride, box);
   };
   const CUtensorMap q = rows(operands.q, shape.n_heads, operands.q_stride, warpgroup_rows);
   const CUtensorMap k = rows(operands.k, shape.n_kv_heads, operands.k_stride, Config::keys);
@@ -413,6 +416,23 @@ void forward(const FlashShape& shape, const FlashOperands& operands, void* y, fl
     forward<Config, false>(shape, operands, y, lse, stream);
 }
 
+template <class T>
+void forward_of(const FlashShape& shape, const FlashOperands& operands, void* y, float* lse,
+                cudaStream_t stream) {
+  // Longer sequences gain more from a third warpgroup than they lose to the coarser tiles.
+  const bool is_long = shape.seq > 1024;
+  if (shape.head_dim == 128)
+    forward<ForwardConfig<T, 128, 128, 2, 2>>(shape, operands, y, lse, stream);
+  else if (shape.head_dim == 64 && is_long)
+    forward<ForwardConfig<T, 64, 128, 3, 2>>(shape, operands, y, lse, stream);
+  else if (shape.head_dim == 64)
+    forward<ForwardConfig<T, 64, 128, 2, 3>>(shape, operands, y, lse, stream);
+  else if (is_long)
+    forward<ForwardConfig<T, 32, 128, 3, 3>>(shape, operands, y, lse, stream);
+  else
+    forward<ForwardConfig<T, 32, 128, 2, 3>>(shape, operands, y, lse, stream);
+}
+
 }  // namespace
 }  // namespace ridge::gpu::sm90
 
@@ -422,18 +442,7 @@ void flash90_forward(const FlashShape& shape, const FlashOperands& operands, voi
                      Stream stream) {
   using namespace sm90;
   if (is_short(shape)) return forward_short(shape, operands, y, lse, stream);
-  // Longer sequences gain more from a third warpgroup than they lose to the coarser tiles.
-  const bool is_long = shape.seq > 1024;
-  if (shape.head_dim == 128)
-    forward<ForwardConfig<128, 128, 2, 2>>(shape, operands, y, lse, stream);
-  else if (shape.head_dim == 64 && is_long)
-    forward<ForwardConfig<64, 128, 3, 2>>(shape, operands, y, lse, stream);
-  else if (shape.head_dim == 64)
-    forward<ForwardConfig<64, 128, 2, 3>>(shape, operands, y, lse, stream);
-  else if (is_long)
-    forward<ForwardConfig<32, 128, 3, 3>>(shape, operands, y, lse, stream);
-  else
-    forward<ForwardConfig<32, 128, 2, 3>>(shape, operands, y, lse, stream);
+  with_element(shape, [&]<class T>() { forward_of<T>(shape, operands, y, lse, stream); });
 }
 
 }  // namespace ridge::gpu

@@ -36,15 +36,15 @@ struct ShortWork {
 struct ShortForward {
   ShortWork work;
   CUtensorMap q, k, v;
-  __nv_bfloat16* y;  // [batch, seq, n_heads * head_dim]
-  float* lse;        // [batch, n_heads, seq]
+  BFloat16* y;  // [batch, seq, n_heads * head_dim]
+  float* lse;   // [batch, n_heads, seq]
 };
 
 struct ShortBackward {
   ShortWork work;
   CUtensorMap q, k, v, y, dy;
   const float* lse;
-  __nv_bfloat16 *dq, *dk, *dv;
+  BFloat16 *dq, *dk, *dv;
   std::int64_t dq_stride, dk_stride, dv_stride;
 };
 
@@ -52,7 +52,7 @@ struct ShortBackward {
 // angles of the 16-byte chunks that are its own in every tile.
 template <int HeadDim>
 class TileTurn {
-  using Rows = Tile<rows, HeadDim>;
+  using Rows = Tile<BFloat16, rows, HeadDim>;
   static constexpr int row_chunks = HeadDim / 8;
   static constexpr int own_chunks = rows * row_chunks / threads;
 
@@ -89,7 +89,7 @@ class TileTurn {
   }
   __device__ static std::uint32_t turn(std::uint32_t pair, float cos, float sin) {
     const float x = __uint_as_float(pair << 16), y = __uint_as_float(pair & 0xffff0000U);
-    return ptx::pack_bf16(fmaf(x, cos, -y * sin), fmaf(x, sin, y * cos));
+    return ptx::pack<BFloat16>(fmaf(x, cos, -y * sin), fmaf(x, sin, y * cos));
   }
 
   bool present_;
@@ -100,7 +100,7 @@ class TileTurn {
 // This thread's share of 64 x (2 Count) accumulators, rounded, to rows of memory that are `stride`
 // elements apart and begin at `to`; `row` is the position of its first row.
 template <int Count>
-__device__ void write_rows(const float (&d)[Count], __nv_bfloat16* to, std::int64_t stride, int row,
+__device__ void write_rows(const float (&d)[Count], BFloat16* to, std::int64_t stride, int row,
                            int seq, float upper, float lower) {
   const float factor[2] = {upper, lower};
 #pragma unroll
@@ -110,7 +110,7 @@ __device__ void write_rows(const float (&d)[Count], __nv_bfloat16* to, std::int6
 #pragma unroll
     for (int i = 2 * r; i < Count; i += 4)
       words[(i / 4 * 8 + first_column()) / 2] =
-          ptx::pack_bf16(d[i] * factor[r], d[i + 1] * factor[r]);
+          ptx::pack<BFloat16>(d[i] * factor[r], d[i + 1] * factor[r]);
   }
 }
 
@@ -126,7 +126,7 @@ __device__ void sync_for_products() {
 
 template <int HeadDim>
 struct ShortForwardShared {
-  using Rows = Tile<rows, HeadDim>;
+  using Rows = Tile<BFloat16, rows, HeadDim>;
   alignas(1024) unsigned char q[Rows::bytes];
   alignas(1024) unsigned char k[Rows::bytes];
   alignas(1024) unsigned char v[Rows::bytes];
@@ -137,7 +137,7 @@ template <int HeadDim, bool Causal>
 __global__ void __launch_bounds__(threads)
     short_forward_kernel(const __grid_constant__ ShortForward call) {
   extern __shared__ __align__(1024) unsigned char memory[];
-  using Rows = Tile<rows, HeadDim>;
+  using Rows = Tile<BFloat16, rows, HeadDim>;
   auto& shared = *reinterpret_cast<ShortForwardShared<HeadDim>*>(memory);
   const ShortWork& work = call.work;
   const int head = static_cast<int>(blockIdx.x), batch = static_cast<int>(blockIdx.y);
@@ -168,8 +168,8 @@ __global__ void __launch_bounds__(threads)
   ptx::wgmma_fence();
 #pragma unroll
   for (int step = 0; step < HeadDim / 16; ++step)
-    ptx::wgmma<rows, false, false>(s, Rows::along_columns(q, step, top),
-                                   Rows::along_columns(k, step), step != 0);
+    ptx::wgmma<BFloat16, rows, false, false>(s, Rows::along_columns(q, step, top),
+                                             Rows::along_columns(k, step), step != 0);
   ptx::wgmma_commit();
   ptx::wgmma_wait<0>();
   ptx::pin(s);
@@ -198,11 +198,11 @@ __global__ void __launch_bounds__(threads)
   }
   std::uint32_t p[rows / 16][4];
 #pragma unroll
-  for (int step = 0; step < rows / 16; ++step) pack_step(p[step], s, step);
+  for (int step = 0; step < rows / 16; ++step) pack_step<BFloat16>(p[step], s, step);
   ptx::wgmma_fence();
 #pragma unroll
   for (int step = 0; step < rows / 16; ++step)
-    ptx::wgmma<HeadDim, true>(out, p[step], Rows::along_rows(v, step), step != 0);
+    ptx::wgmma<BFloat16, HeadDim, true>(out, p[step], Rows::along_rows(v, step), step != 0);
   ptx::wgmma_commit();
   ptx::wgmma_wait<0>();
   ptx::pin(out);
@@ -213,22 +213,22 @@ __global__ void __launch_bounds__(threads)
 
 template <int HeadDim>
 struct ShortBackwardShared {
-  using Rows = Tile<rows, HeadDim>;
+  using Rows = Tile<BFloat16, rows, HeadDim>;
   alignas(1024) unsigned char k[Rows::bytes];
   alignas(1024) unsigned char v[Rows::bytes];
   alignas(1024) unsigned char q[2][Rows::bytes];
   alignas(1024) unsigned char dy[2][Rows::bytes];
   alignas(1024) unsigned char y[2][Rows::bytes];
-  alignas(1024) unsigned char ds[Tile<rows, rows>::bytes];  // dS^T
-  alignas(16) float2 stats[rows];                           // of a query: lse log2(e), rowsum(dY Y)
+  alignas(1024) unsigned char ds[Tile<BFloat16, rows, rows>::bytes];  // dS^T
+  alignas(16) float2 stats[rows];  // of a query: lse log2(e), rowsum(dY Y)
   std::uint64_t keys_full, rows_full[2];
 };
 
 // One warpgroup: 64 keys, and of dQ 64 queries.
 template <int HeadDim, bool Causal>
 class ShortKeys {
-  using Rows = Tile<rows, HeadDim>;
-  using Scores = Tile<rows, rows>;
+  using Rows = Tile<BFloat16, rows, HeadDim>;
+  using Scores = Tile<BFloat16, rows, rows>;
   using Shared = ShortBackwardShared<HeadDim>;
 
  public:
@@ -249,7 +249,7 @@ class ShortKeys {
     to_probabilities(s, stats);
     std::uint32_t p[rows / 16][4], ds[rows / 16][4];
 #pragma unroll
-    for (int step = 0; step < rows / 16; ++step) pack_step(p[step], s, step);
+    for (int step = 0; step < rows / 16; ++step) pack_step<BFloat16>(p[step], s, step);
     issue_gradient(dv_, p, dy, accumulate);
     ptx::wgmma_wait<1>();
     ptx::pin(dp);
@@ -259,7 +259,7 @@ class ShortKeys {
       dp[i] = s[i] * (dp[i] - (i % 2 == 0 ? pair.y : pair.w));
     }
 #pragma unroll
-    for (int step = 0; step < rows / 16; ++step) pack_step(ds[step], dp, step);
+    for (int step = 0; step < rows / 16; ++step) pack_step<BFloat16>(ds[step], dp, step);
     issue_gradient(dk_, ds, q, accumulate);
     exchange(ds);
     float dq[HeadDim / 2];
@@ -315,8 +315,8 @@ class ShortKeys {
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < HeadDim / 16; ++step)
-      ptx::wgmma<rows, false, false>(d, Rows::along_columns(keys, step, first_),
-                                     Rows::along_columns(columns, step), step != 0);
+      ptx::wgmma<BFloat16, rows, false, false>(d, Rows::along_columns(keys, step, first_),
+                                               Rows::along_columns(columns, step), step != 0);
     ptx::wgmma_commit();
   }
 
@@ -326,7 +326,8 @@ class ShortKeys {
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < rows / 16; ++step)
-      ptx::wgmma<HeadDim, true>(d, a[step], Rows::along_rows(tile, step), step > 0 || accumulate);
+      ptx::wgmma<BFloat16, HeadDim, true>(d, a[step], Rows::along_rows(tile, step),
+                                          step > 0 || accumulate);
     ptx::wgmma_commit();
   }
 
@@ -335,8 +336,8 @@ class ShortKeys {
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < rows / 16; ++step)
-      ptx::wgmma<HeadDim, true, true>(dq, Scores::along_rows(ds, step, first_),
-                                      Rows::along_rows(keys, step), step != 0);
+      ptx::wgmma<BFloat16, HeadDim, true, true>(dq, Scores::along_rows(ds, step, first_),
+                                                Rows::along_rows(keys, step), step != 0);
     ptx::wgmma_commit();
   }
 
@@ -367,7 +368,7 @@ class ShortKeys {
 
   // A gradient of this warpgroup's 64 positions, and of q and k as they were before they were
   // turned.
-  __device__ void write(float (&d)[HeadDim / 2], __nv_bfloat16* to, std::int64_t stride, int head,
+  __device__ void write(float (&d)[HeadDim / 2], BFloat16* to, std::int64_t stride, int head,
                         int batch, bool is_scaled) const {
     const ShortWork& work = call_.work;
     const int row = first_ + first_row();
@@ -388,7 +389,7 @@ class ShortKeys {
 template <int HeadDim>
 __device__ void prepare_stats(ShortBackwardShared<HeadDim>& shared, int stage, const float* lse,
                               int seq) {
-  using Rows = Tile<rows, HeadDim>;
+  using Rows = Tile<BFloat16, rows, HeadDim>;
   constexpr int chunks = HeadDim / 16;
   static_assert(threads == 2 * rows);
   const int row = static_cast<int>(threadIdx.x) / 2;
@@ -401,8 +402,8 @@ __device__ void prepare_stats(ShortBackwardShared<HeadDim>& shared, int stage, c
     const int chunk = 2 * i + static_cast<int>(threadIdx.x) % 2;
     const uint4 a = ptx::load_chunk(Rows::chunk(y, row, chunk));
     const uint4 b = ptx::load_chunk(Rows::chunk(dy, row, chunk));
-    sum += ptx::dot_bf16(a.x, b.x) + ptx::dot_bf16(a.y, b.y) + ptx::dot_bf16(a.z, b.z) +
-           ptx::dot_bf16(a.w, b.w);
+    sum += ptx::dot<BFloat16>(a.x, b.x) + ptx::dot<BFloat16>(a.y, b.y) +
+           ptx::dot<BFloat16>(a.z, b.z) + ptx::dot<BFloat16>(a.w, b.w);
   }
   sum += __shfl_xor_sync(0xffffffff, sum, 1);
   if (threadIdx.x % 2 == 0) shared.stats[row] = float2{log_sum, sum};
@@ -412,7 +413,7 @@ template <int HeadDim, bool Causal>
 __global__ void __launch_bounds__(threads, 1)
     short_backward_kernel(const __grid_constant__ ShortBackward call, unsigned cluster) {
   extern __shared__ __align__(1024) unsigned char memory[];
-  using Rows = Tile<rows, HeadDim>;
+  using Rows = Tile<BFloat16, rows, HeadDim>;
   auto& shared = *reinterpret_cast<ShortBackwardShared<HeadDim>*>(memory);
   const ShortWork& work = call.work;
   const int batch = static_cast<int>(blockIdx.y),
@@ -473,7 +474,7 @@ ShortWork work_of(const FlashShape& shape, const float* turn, const float* turn_
 
 CUtensorMap tile_map(const FlashShape& shape, const void* base, std::int64_t heads,
                      std::int64_t stride) {
-  return head_map(base, shape.batch, shape.seq, heads, shape.head_dim, stride, rows);
+  return head_map(shape.dtype, base, shape.batch, shape.seq, heads, shape.head_dim, stride, rows);
 }
 
 dim3 grid(std::int64_t blocks, const FlashShape& shape) {
@@ -517,7 +518,7 @@ void forward_short(const FlashShape& shape, const FlashOperands& operands, void*
                           tile_map(shape, operands.q, shape.n_heads, operands.q_stride),
                           tile_map(shape, operands.k, shape.n_kv_heads, operands.k_stride),
                           tile_map(shape, operands.v, shape.n_kv_heads, operands.v_stride),
-                          static_cast<__nv_bfloat16*>(y),
+                          static_cast<BFloat16*>(y),
                           lse};
   shape.head_dim == 64 ? forward<64>(shape, call, stream) : forward<32>(shape, call, stream);
 }
@@ -532,9 +533,9 @@ void backward_short(const BackwardCall& at) {
                            tile_map(shape, at.y, shape.n_heads, dense),
                            tile_map(shape, at.dy, shape.n_heads, dense),
                            at.lse,
-                           static_cast<__nv_bfloat16*>(at.gradients.dq),
-                           static_cast<__nv_bfloat16*>(at.gradients.dk),
-                           static_cast<__nv_bfloat16*>(at.gradients.dv),
+                           static_cast<BFloat16*>(at.gradients.dq),
+                           static_cast<BFloat16*>(at.gradients.dk),
+                           static_cast<BFloat16*>(at.gradients.dv),
                            at.gradients.dq_stride,
                            at.gradients.dk_stride,
                            at.gradients.dv_stride};

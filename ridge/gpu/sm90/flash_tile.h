@@ -1,10 +1,11 @@
 #pragma once
 
-// What the forward and backward kernels share: tiles of bf16 rows in shared memory, and how the
+// What the forward and backward kernels share: tiles of rows in shared memory, and how the
 // accumulators of a product are written to them.
 
 #include <cstdint>
 
+#include "ridge/gpu/flash.h"
 #include "ridge/gpu/sm90/ptx.h"
 #include "ridge/gpu/sm90/wgmma.h"
 
@@ -16,10 +17,20 @@ inline constexpr int warpgroup_rows = 64;  // rows of one wgmma
 inline constexpr float log2e = 1.4426950408889634f;
 inline constexpr float ln2 = 0.6931471805599453f;
 
-// Rows x Columns bf16 in shared memory as the copy engine leaves them: panels of at most 64 columns
-// one after another, in each panel its rows, swizzled.
-template <int Rows, int Columns>
+// Calls function.template operator()<T>() for the element type of the operands.
+template <class F>
+void with_element(const FlashShape& shape, const F& function) {
+  if (shape.dtype == DType::f16)
+    function.template operator()<Float16>();
+  else
+    function.template operator()<BFloat16>();
+}
+
+// Rows x Columns elements of T, of 16 bits, in shared memory as the copy engine leaves them: panels
+// of at most 64 columns one after another, in each panel its rows, swizzled.
+template <class T, int Rows, int Columns>
 struct Tile {
+  using Element = T;
   static constexpr int panel_columns = Columns < 64 ? Columns : 64;
   static constexpr int panels = Columns / panel_columns;
   static constexpr int row_bytes = panel_columns * 2;
@@ -52,16 +63,17 @@ struct Tile {
   }
 };
 
-// Packs 16 columns of accumulators (two groups of 8), from column 16 * step on, as an A operand.
-template <int Count>
+// Packs 16 columns of accumulators (two groups of 8), from column 16 * step on, as an A operand of
+// T.
+template <class T, int Count>
 __device__ inline void pack_step(std::uint32_t (&packed)[4], const float (&d)[Count], int step) {
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    packed[i] = ptx::pack_bf16(d[8 * step + 2 * i], d[8 * step + 2 * i + 1]);
+    packed[i] = ptx::pack<T>(d[8 * step + 2 * i], d[8 * step + 2 * i + 1]);
 }
 
 // Writes a warpgroup's 64 x (2 Count) accumulators, times a factor for each of the thread's two
-// rows, to rows first_row... of a tile as bf16.
+// rows, to rows first_row... of a tile.
 template <class Tile, int Count>
 __device__ inline void store_accumulators(std::uint32_t tile, int first_row,
                                           const float (&d)[Count], float upper, float lower) {
@@ -69,11 +81,12 @@ __device__ inline void store_accumulators(std::uint32_t tile, int first_row,
   const int row = first_row + warp * 16 + (lane & 15);
 #pragma unroll
   for (int step = 0; step < Count / 8; ++step)
-    ptx::store_matrices(Tile::chunk(tile, row, 2 * step + (lane >> 4)),
-                        ptx::pack_bf16(d[8 * step] * upper, d[8 * step + 1] * upper),
-                        ptx::pack_bf16(d[8 * step + 2] * lower, d[8 * step + 3] * lower),
-                        ptx::pack_bf16(d[8 * step + 4] * upper, d[8 * step + 5] * upper),
-                        ptx::pack_bf16(d[8 * step + 6] * lower, d[8 * step + 7] * lower));
+    ptx::store_matrices(
+        Tile::chunk(tile, row, 2 * step + (lane >> 4)),
+        ptx::pack<typename Tile::Element>(d[8 * step] * upper, d[8 * step + 1] * upper),
+        ptx::pack<typename Tile::Element>(d[8 * step + 2] * lower, d[8 * step + 3] * lower),
+        ptx::pack<typename Tile::Element>(d[8 * step + 4] * upper, d[8 * step + 5] * upper),
+        ptx::pack<typename Tile::Element>(d[8 * step + 6] * lower, d[8 * step + 7] * lower));
 }
 
 // Where a thread's accumulators begin: see wgmma.h.

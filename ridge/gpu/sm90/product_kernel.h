@@ -24,7 +24,7 @@ inline constexpr int cluster_blocks = 2;
 inline constexpr int product_threads = (1 + consumers) * warpgroup_threads;
 
 // 64 x 64 bf16 as the copy engine moves them.
-using Box = Tile<box_extent, box_extent>;
+using Box = Tile<BFloat16, box_extent, box_extent>;
 
 // How operands are stored: see ProductShape.
 template <bool TransA, bool TransB>
@@ -127,8 +127,9 @@ __device__ void produce_tiles(ProductShared<Config>& shared, const TileOrder& or
 // What wgmma reads: 16 of the inner dimension, from row or column `start` of the tile on.
 template <bool AlongK, int Extent>
 __device__ std::uint64_t operand_step(std::uint32_t stage, int step, int start) {
-  if constexpr (AlongK) return Tile<Extent, box_extent>::along_columns(stage, step, start);
-  return Tile<box_extent, Extent>::along_rows(stage, step, start);
+  if constexpr (AlongK)
+    return Tile<BFloat16, Extent, box_extent>::along_columns(stage, step, start);
+  return Tile<BFloat16, box_extent, Extent>::along_rows(stage, step, start);
 }
 
 template <class Config, class Layout, class Epilogue>
@@ -175,7 +176,7 @@ class ProductConsumer {
     for (int step = 0; step < box_extent / 16; ++step)
 #pragma unroll
       for (int i = 0; i < Config::blocks; ++i)
-        ptx::wgmma<Config::columns, Layout::trans_a, !Layout::trans_b>(
+        ptx::wgmma<BFloat16, Config::columns, Layout::trans_a, !Layout::trans_b>(
             d[i], operand_step<!Layout::trans_a, Config::rows>(a, step, i * warpgroup_rows),
             operand_step<Layout::trans_b, Config::columns>(b, step, 0), !first || step != 0);
     ptx::wgmma_commit();

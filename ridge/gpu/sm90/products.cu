@@ -25,7 +25,7 @@ class WriteBf16 {
         writer_.write(&out_.c, row + i * box_extent, b_start(out_, tile, panel),
                       [&](int j, int half) {
                         const int at = 32 * panel + 4 * j + 2 * half;
-                        return ptx::pack_bf16(d[i][at], d[i][at + 1]);
+                        return ptx::pack<BFloat16>(d[i][at], d[i][at + 1]);
                       });
   }
 

@@ -5,9 +5,12 @@
 // Shared memory is named by its 32-bit address in the shared window.
 
 #include <cuda.h>
-#include <cuda_bf16.h>
 
 #include <cstdint>
+#include <type_traits>
+
+#include "ridge/base/dtype.h"
+#include "ridge/gpu/runtime.h"
 
 namespace ridge::gpu::ptx {
 
@@ -302,16 +305,21 @@ __device__ inline void store_chunk(std::uint32_t address, uint4 x) {
                : "memory");
 }
 
-// The products of two pairs of bf16, summed.
-__device__ inline float dot_bf16(std::uint32_t a, std::uint32_t b) {
-  const float low = __uint_as_float(a << 16) * __uint_as_float(b << 16);
-  return fmaf(__uint_as_float(a & 0xffff0000U), __uint_as_float(b & 0xffff0000U), low);
+// The products of two pairs of T, summed.
+template <class T>
+__device__ inline float dot(std::uint32_t a, std::uint32_t b) {
+  const float low = half_of_word<T>(a, 0) * half_of_word<T>(b, 0);
+  return fmaf(half_of_word<T>(a, 1), half_of_word<T>(b, 1), low);
 }
 
-// Two floats as bf16, `low` in the low half.
-__device__ inline std::uint32_t pack_bf16(float low, float high) {
+// Two floats as T, `low` in the low half.
+template <class T>
+__device__ inline std::uint32_t pack(float low, float high) {
   std::uint32_t packed = 0;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  if constexpr (std::is_same_v<T, BFloat16>)
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
   return packed;
 }
 

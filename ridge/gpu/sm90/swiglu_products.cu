@@ -35,7 +35,7 @@ class WriteSwiGlu {
         if (column >= out_.intermediate) continue;  // what follows the gates are not gates
         const auto part = [&](int first, int j, int half) {
           const int at = 32 * first + 4 * j + 2 * half;
-          return ptx::pack_bf16(d[i][at], d[i][at + 1]);
+          return ptx::pack<BFloat16>(d[i][at], d[i][at + 1]);
         };
         const auto gate = [&](int j, int half) { return part(panel, j, half); };
         const auto up = [&](int j, int half) { return part(panels + panel, j, half); };
@@ -44,8 +44,8 @@ class WriteSwiGlu {
         // Of the rounded values, which the gradient will see.
         writer_.write(&out_.y, r, column, [&](int j, int half) {
           const std::uint32_t g = gate(j, half), u = up(j, half);
-          return ptx::pack_bf16(low(g) * sigmoid(low(g)) * low(u),
-                                high(g) * sigmoid(high(g)) * high(u));
+          return ptx::pack<BFloat16>(low(g) * sigmoid(low(g)) * low(u),
+                                     high(g) * sigmoid(high(g)) * high(u));
         });
       }
   }
@@ -148,9 +148,9 @@ class WriteSwiGluGrad {
     for (int w = 0; w < words; ++w) {
       const Gradients a = gradients(dy[first + 2 * w], low(gate[w]), low(up[w]));
       const Gradients b = gradients(dy[first + 2 * w + 1], high(gate[w]), high(up[w]));
-      gate[w] = ptx::pack_bf16(a.gate, b.gate);
-      up[w] = ptx::pack_bf16(a.up, b.up);
-      y[w] = ptx::pack_bf16(a.y, b.y);
+      gate[w] = ptx::pack<BFloat16>(a.gate, b.gate);
+      up[w] = ptx::pack<BFloat16>(a.up, b.up);
+      y[w] = ptx::pack<BFloat16>(a.y, b.y);
     }
 #pragma unroll
     for (int w = 0; w < words; ++w) {

@@ -49,8 +49,8 @@ CUtensorMap matrix_map(const void* base, std::int64_t rows, std::int64_t columns
   return map;
 }
 
-CUtensorMap head_map(const void* base, std::int64_t batch, std::int64_t seq, std::int64_t heads,
-                     std::int64_t head_dim, std::int64_t stride, int box_rows) {
+CUtensorMap head_map(DType dtype, const void* base, std::int64_t batch, std::int64_t seq,
+                     std::int64_t heads, std::int64_t head_dim, std::int64_t stride, int box_rows) {
   constexpr std::int64_t element = 2;
   const auto size = [](std::int64_t n) { return static_cast<cuuint64_t>(n); };
   const auto columns = static_cast<cuuint32_t>(std::min<std::int64_t>(head_dim, 64));
@@ -59,10 +59,12 @@ CUtensorMap head_map(const void* base, std::int64_t batch, std::int64_t seq, std
                                           size(seq * stride * element)};
   const std::array<cuuint32_t, 4> box{columns, static_cast<cuuint32_t>(box_rows), 1, 1};
   const std::array<cuuint32_t, 4> steps{1, 1, 1, 1};
+  const auto type =
+      dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   CUtensorMap map{};
   const CUresult status =
-      encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<void*>(base), sizes.data(),
-                strides.data(), box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+      encoder()(&map, type, 4, const_cast<void*>(base), sizes.data(), strides.data(), box.data(),
+                steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
                 columns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
                 CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS)

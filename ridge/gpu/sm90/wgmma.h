@@ -1,7 +1,7 @@
 #pragma once
 
 // Hopper's warpgroup matrix product: d[64, N] (+)= a[64, 16] b[16, N] by four warps together, bf16
-// operands, float accumulators in registers, asynchronous.
+// or f16 operands, float accumulators in registers, asynchronous.
 //
 // Accumulators: thread t of the warpgroup holds, for each group of 8 columns j, the elements
 //   d[4j], d[4j+1]: row r, columns 8j + c, 8j + c + 1;  d[4j+2], d[4j+3]: the same of row r + 8
@@ -14,6 +14,8 @@
 // may the accumulators, and the registers and shared memory of the operands, be touched.
 
 #include <cstdint>
+
+#include "ridge/base/dtype.h"
 
 namespace ridge::gpu::ptx {
 
@@ -59,15 +61,27 @@ __device__ inline void pin(std::uint32_t (&registers)[Count]) {
   for (int i = 0; i < Count; ++i) asm volatile("" : "+r"(registers[i])::"memory");
 }
 
-// d (+)= a b with both operands in shared memory; `accumulate` false overwrites d.
-template <int N, bool TransposeA, bool TransposeB>
+// What an instruction calls its operands' type.
+template <class T>
+struct TypeName;
+template <>
+struct TypeName<BFloat16> {
+  static constexpr char suffix[] = ".bf16";
+};
+template <>
+struct TypeName<Float16> {
+  static constexpr char suffix[] = ".f16";
+};
+
+// d (+)= a b with both operands, of T, in shared memory; `accumulate` false overwrites d.
+template <class T, int N, bool TransposeA, bool TransposeB>
 __device__ inline void wgmma(float (&d)[N / 2], std::uint64_t a, std::uint64_t b, int accumulate) {
   if constexpr (N == 32) {
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
         "setp.ne.b32 p, %18, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32%21%21 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, "
         "%8, %9, %10, %11, %12, %13, %14, %15}, "
         "%16, %17, p, 1, 1, %19, %20;\n"
@@ -75,13 +89,14 @@ __device__ inline void wgmma(float (&d)[N / 2], std::uint64_t a, std::uint64_t b
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
           "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
           "+f"(d[14]), "+f"(d[15])
-        : "l"(a), "l"(b), "r"(accumulate), "n"(TransposeA), "n"(TransposeB));
+        : "l"(a), "l"(b), "r"(accumulate), "n"(TransposeA), "n"(TransposeB),
+          "C"(TypeName<T>::suffix));
   } else if constexpr (N == 64) {
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
         "setp.ne.b32 p, %34, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32%37%37 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, "
         "%8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, "
@@ -93,13 +108,14 @@ __device__ inline void wgmma(float (&d)[N / 2], std::uint64_t a, std::uint64_t b
           "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
           "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
           "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        : "l"(a), "l"(b), "r"(accumulate), "n"(TransposeA), "n"(TransposeB));
+        : "l"(a), "l"(b), "r"(accumulate), "n"(TransposeA), "n"(TransposeB),
+          "C"(TypeName<T>::suffix));
   } else if constexpr (N == 96) {
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
         "setp.ne.b32 p, %50, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 "
+        "wgmma.mma_async.sync.aligned.m64n96k16.f32%53%53 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, "
         "%8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, "
@@ -115,13 +131,14 @@ __device__ inline void wgmma(float (&d)[N / 2], std::uint64_t a, std::uint64_t b
           "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]),
           "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
           "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
-        : "l"(a), "l"(b), "r"(accumulate), "n"(TransposeA), "n"(TransposeB));
+        : "l"(a), "l"(b), "r"(accumulate), "n"(TransposeA), "n"(TransposeB),
+          "C"(TypeName<T>::suffix));
   } else if constexpr (N == 128) {
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
         "setp.ne.b32 p, %66, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32%69%69 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, "
         "%8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, "
@@ -142,14 +159,15 @@ __device__ inline void wgmma(float (&d)[N / 2], std::uint64_t a, std::uint64_t b
           "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
           "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]),
           "+f"(d[63])
-        : "l"(a), "l"(b), "r"(accumulate), "n"(TransposeA), "n"(TransposeB));
+        : "l"(a), "l"(b), "r"(accumulate), "n"(TransposeA), "n"(TransposeB),
+          "C"(TypeName<T>::suffix));
   } else {
     static_assert(N == 0, "no wgmma of this width here");
   }
 }
 
 // d (+)= a b with a in registers.
-template <int N, bool TransposeB>
+template <class T, int N, bool TransposeB>
 __device__ inline void wgmma(float (&d)[N / 2], const std::uint32_t (&a)[4], std::uint64_t b,
                              int accumulate) {
   if constexpr (N == 32) {
@@ -157,7 +175,7 @@ __device__ inline void wgmma(float (&d)[N / 2], const std::uint32_t (&a)[4], std
         "{\n"
         ".reg .pred p;\n"
         "setp.ne.b32 p, %21, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32%23%23 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, "
         "%8, %9, %10, %11, %12, %13, %14, %15}, "
         "{%16, %17, %18, %19}, %20, p, 1, 1, %22;\n"
@@ -165,13 +183,14 @@ __device__ inline void wgmma(float (&d)[N / 2], const std::uint32_t (&a)[4], std
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
           "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
           "+f"(d[14]), "+f"(d[15])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TransposeB));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TransposeB),
+          "C"(TypeName<T>::suffix));
   } else if constexpr (N == 64) {
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
         "setp.ne.b32 p, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32%39%39 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, "
         "%8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, "
@@ -183,13 +202,14 @@ __device__ inline void wgmma(float (&d)[N / 2], const std::uint32_t (&a)[4], std
           "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
           "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
           "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TransposeB));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TransposeB),
+          "C"(TypeName<T>::suffix));
   } else if constexpr (N == 96) {
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
         "setp.ne.b32 p, %53, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 "
+        "wgmma.mma_async.sync.aligned.m64n96k16.f32%55%55 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, "
         "%8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, "
@@ -205,13 +225,14 @@ __device__ inline void wgmma(float (&d)[N / 2], const std::uint32_t (&a)[4], std
           "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]),
           "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
           "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TransposeB));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TransposeB),
+          "C"(TypeName<T>::suffix));
   } else if constexpr (N == 128) {
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
         "setp.ne.b32 p, %69, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32%71%71 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, "
         "%8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, "
@@ -232,7 +253,8 @@ __device__ inline void wgmma(float (&d)[N / 2], const std::uint32_t (&a)[4], std
           "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
           "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]),
           "+f"(d[63])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TransposeB));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TransposeB),
+          "C"(TypeName<T>::suffix));
   } else {
     static_assert(N == 0, "no wgmma of this width here");
   }
