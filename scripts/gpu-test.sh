@@ -20,7 +20,7 @@
 set -uo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 bin=$root/build/bin logs=gpu-test-logs limit=600
-versions=(v1 v2 v3 v4) dtypes=(fp32 tf32 bf16)
+versions=(v1 v2 v3 v4) dtypes=(fp32 tf32 bf16 fp16)
 
 usage() {
   sed -n 's/^#   \(scripts.*\)/usage: \1/p' "$0" >&2

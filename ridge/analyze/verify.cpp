@@ -25,9 +25,12 @@ class StepReader final : public Observer {
     if (phase == Phase::forward) logits = executor.read_floats(trainer_.model().logits);
     if (phase != Phase::backward) return;
     const TrainingStep& step = trainer_.training();
+    const float scale = trainer_.gradient_scale();
     gradients.clear();
-    for (const Value& g : step.accumulators.empty() ? step.gradients : step.accumulators)
+    for (const Value& g : step.accumulators.empty() ? step.gradients : step.accumulators) {
       gradients.push_back(read(executor, g));
+      for (float& element : gradients.back()) element /= scale;
+    }
   }
 
   std::vector<float> logits;
@@ -181,10 +184,12 @@ std::vector<TrainOptions> verified_configurations() {
 // with AVX-512; other instructions sum in another order. In f32 these were 5e-8, 5e-7, 8e-7 and,
 // one unit in the last place of a loss, 5e-7; in bf16, of 8 bits, 8e-5, 5e-3, 2e-2 and 4e-3. In
 // tf32, to whose 11 bits only what goes into products is rounded, 1e-5, 5e-4, 2e-3 and 2e-3 on an
-// H100. In fp8, whose gradients have 3 significant bits, they were 4e-4, 4e-2, 1e-1 and 7e-2, and
+// H100; in fp16, to whose 11 bits all but sums and weights are rounded, 2e-5, 6e-4, 2e-3 and 3e-3.
+// In fp8, whose gradients have 3 significant bits, they were 4e-4, 4e-2, 1e-1 and 7e-2, and
 // the limits are about four times that: a factor of 2 is still seen anywhere.
 Tolerance tolerance_of(std::string_view dtype) {
   if (dtype == "fp8") return {.loss = 2e-3, .logits = 2e-1, .gradient = 5e-1, .curve = 3e-1};
+  if (dtype == "fp16") return {.loss = 1e-4, .logits = 5e-3, .gradient = 1e-2, .curve = 2e-2};
   if (dtype == "tf32") return {.loss = 6e-5, .logits = 4e-3, .gradient = 1e-2, .curve = 1e-2};
   if (dtype == "bf16") return {.loss = 5e-4, .logits = 3e-2, .gradient = 1e-1, .curve = 2e-2};
   return {.loss = 5e-7, .logits = 4e-6, .gradient = 1e-5, .curve = 4e-6};
@@ -202,6 +207,12 @@ std::vector<TrainOptions> in_fp8(std::vector<TrainOptions> configurations) {
     }
   });
   return configurations;
+}
+
+TrainOptions verified_in(TrainOptions options, std::string_view dtype) {
+  options.dtype = dtype;
+  options.loss_scale = 8192;
+  return options;
 }
 
 Reference::Reference(TrainOptions options, Device& device) : options_(options) {
@@ -242,7 +253,7 @@ std::vector<double> loss_curve(const TrainOptions& options, Device& device, std:
 
 std::vector<std::string> verified_dtypes(const Device& device) {
   if (device.name() == "cpu") return {"fp32", "bf16"};
-  std::vector<std::string> dtypes{"fp32", "tf32", "bf16"};
+  std::vector<std::string> dtypes{"fp32", "tf32", "bf16", "fp16"};
   if (device.multiplies_float8()) dtypes.emplace_back("fp8");
   return dtypes;
 }
@@ -252,7 +263,7 @@ Verdict verify(const Reference& reference, const VerifiedSchedule& schedule,
                const Sabotage& sabotage) {
   TrainOptions options = reference.options();
   schedule.apply_to(options);
-  options.dtype = dtype;
+  options = verified_in(options, dtype);
   Verdict verdict{
       .configuration = describe(options), .schedule = schedule.name, .dtype = options.dtype};
   Trainer trainer(options, device, {.rewrite = sabotage});

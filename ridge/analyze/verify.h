@@ -27,7 +27,8 @@ std::vector<VerifiedSchedule> verified_schedules();
 std::vector<TrainOptions> verified_configurations();
 
 // How far one schedule is from the double-precision reference of the same step, as norm of the
-// difference over norm of the reference. An error that is no number is infinite.
+// difference over norm of the reference. An error that is no number is infinite. Gradients are
+// compared without their loss scale.
 struct Verdict {
   std::string configuration, schedule, dtype;
   double loss_error = 0;
@@ -44,11 +45,15 @@ struct Tolerance {
 };
 Tolerance tolerance_of(std::string_view dtype);  // of TrainOptions::dtype
 
-// What a device computes in, as TrainOptions::dtype: tf32 on a GPU alone.
+// What a device computes in, as TrainOptions::dtype: tf32 and fp16 on a GPU alone.
 std::vector<std::string> verified_dtypes(const Device& device);
 
 // Those of some configurations that fp8 can train, with a third layer where there are only two.
 std::vector<TrainOptions> in_fp8(std::vector<TrainOptions> configurations);
+
+// `options` as verification runs them in a dtype. Under loss scaling the first step counts only if
+// no gradient overflows, so that the scale begins lower than in training.
+TrainOptions verified_in(TrainOptions options, std::string_view dtype);
 
 // What the reference computes for the first step of a run.
 class Reference {

@@ -134,6 +134,15 @@ std::string step_line(const TrainOptions& options, const StepReport& report,
   return line;
 }
 
+std::string loss_scale_line(const StepReport& report) {
+  if (report.skipped)
+    return fmt::format(
+        "Step {} is skipped: gradients overflow with loss scale {:g}; {:g} from now on",
+        report.step, *report.loss_scale, *report.next_loss_scale);
+  if (report.loss_scale == report.next_loss_scale) return "";
+  return fmt::format("Loss scale {:g} after step {}", *report.next_loss_scale, report.step);
+}
+
 std::string validation_line(const ValidationLoss& validation) {
   return fmt::format("Validation after step {}: Loss = {:.4f}, Perplexity = {:.2f}",
                      validation.step, validation.loss, std::exp(validation.loss));
@@ -156,6 +165,9 @@ void print_summary(Terminal& terminal, const TrainOptions& options, const RunRec
                               summary.flops_per_second / 1e9,
                               summary.causal_flops_per_second / 1e9));
   terminal.line(fmt::format("Final loss: {:.4f}", record.steps.back().loss));
+  if (const auto scale = record.steps.back().next_loss_scale)
+    terminal.line(fmt::format("Loss scale: {:g}, {} of {} steps skipped", *scale,
+                              skipped_steps(record), record.steps.size()));
   terminal.line(coverage(options, summary));
   terminal.line(rule);
 }

@@ -21,6 +21,8 @@ void print_flops(Terminal& terminal, const StepCost& cost);
 // `peak_bytes` is the most tensors held during the step.
 std::string step_line(const TrainOptions& options, const StepReport& report,
                       std::size_t peak_bytes);
+// What became of the loss scale in a step that changed it, or could not use it; else empty.
+std::string loss_scale_line(const StepReport& report);
 std::string validation_line(const ValidationLoss& validation);
 
 void print_summary(Terminal& terminal, const TrainOptions& options, const RunRecord& record,

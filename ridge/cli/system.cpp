@@ -57,6 +57,10 @@ std::unique_ptr<Device> open_named_device(const TrainOptions& options) {
     throw DeviceError("--device cuda: this build of Ridge has no GPU code; use --device cpu");
 #endif
   }
+  if (options.compute_dtype() == DType::f16)
+    throw UsageError(
+        "--dtype fp16 needs a GPU, which {}; on a CPU use --dtype bf16",
+        options.device == "cpu" ? "--device cpu rules out" : "this machine does not have");
   return std::make_unique<CpuDevice>(static_cast<int>(threads_of(options)));
 }
 }  // namespace

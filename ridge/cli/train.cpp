@@ -165,7 +165,9 @@ class Run {
     note_peak();
     const bool is_first = record_.steps.empty();
     record_.steps.push_back(report);
-    if (!std::isfinite(report.loss)) record_.outcome = Outcome::diverged;
+    if (!std::isfinite(report.loss) || overflows_at_any_scale(report))
+      record_.outcome = Outcome::diverged;
+    if (const std::string line = loss_scale_line(report); !line.empty()) terminal_.line(line);
     if (is_first || is_last() || due(options_.log_interval) ||
         record_.outcome != Outcome::completed)
       terminal_.line(step_line(options_, report, peak));
@@ -178,6 +180,11 @@ class Run {
     if (ranges_) ranges_->begin_step(trainer_.steps_done() + trainer_.steps_in_flight() + 1);
     trainer_.begin_step();
     if (ranges_) ranges_->end_step();
+  }
+
+  // Gradients that do not fit when they are a millionth of what they are will not if they are less.
+  static bool overflows_at_any_scale(const StepReport& report) {
+    return report.skipped && *report.loss_scale < 1e-6;
   }
 
   // Whether the step after the one in flight may begin before that one is finished: a device that
@@ -270,6 +277,11 @@ void report(Terminal& terminal, Trainer& trainer, const RunRecord& record, LastW
 // The summary of a run that diverged is written all the same: its losses show how it went. A
 // checkpoint is not, for its weights are spoilt; the last one before stays.
 [[noreturn]] void refuse_divergence(const RunRecord& record) {
+  if (record.steps.back().skipped && std::isfinite(record.steps.back().loss))
+    throw Error(
+        "gradients overflow at step {} whatever the loss scale: training has diverged; try a "
+        "smaller --learning-rate, or --dtype bf16",
+        record.steps.back().step);
   throw Error(
       "the loss is {} at step {}: training has diverged; try a smaller --learning-rate, "
       "--lr-warmup-steps 100 or --max-grad-norm 1",

@@ -103,9 +103,8 @@ std::vector<Verdict> verdicts_of(const Request& request, Terminal& terminal) {
   for (const Task& task : tasks) {
     const Reference reference(task.configuration, *device);
     for (const std::string& dtype : task.dtypes) {
-      TrainOptions baseline = reference.options();
+      TrainOptions baseline = verified_in(reference.options(), dtype);
       baseline.version = "v1";
-      baseline.dtype = dtype;
       const std::vector<double> curve = loss_curve(baseline, *device, request.curve_steps);
       for (const VerifiedSchedule& schedule : schedules) {
         verdicts.push_back(verify(reference, schedule, dtype, *device, curve));
@@ -143,7 +142,7 @@ std::vector<Row> rows_of(const std::vector<Verdict>& verdicts) {
   return rows;
 }
 
-void print(Terminal& terminal, const std::vector<Verdict>& verdicts, std::int64_t curve_steps) {
+void print(Terminal& terminal, const std::vector<Verdict>& verdicts, const Request& request) {
   const std::vector<TextColumn> columns{{"Schedule", true}, {"dtype", true}, {"Right"},
                                         {"Loss"},           {"Logits"},      {"Gradients"},
                                         {"Without"},        {"Curve"}};
@@ -161,7 +160,7 @@ void print(Terminal& terminal, const std::vector<Verdict>& verdicts, std::int64_
       "graph:\nnorm of the difference over norm of the reference; gradients: of the worst "
       "parameter. Without:\nparameters without gradient. Curve: largest difference to v1's loss "
       "in {} steps.",
-      curve_steps));
+      request.curve_steps));
   std::set<std::string> dtypes;
   for (const Verdict& v : verdicts) {
     if (!dtypes.insert(v.dtype).second) continue;
@@ -207,7 +206,7 @@ int run_verify(const Request& request) {
     for (const Verdict& v : verdicts) json.push_back(json_of(v));
     terminal.line(json.dump(2));
   } else {
-    print(terminal, verdicts, request.curve_steps);
+    print(terminal, verdicts, request);
   }
   return std::ranges::all_of(verdicts, [](const Verdict& v) { return v.failure.empty(); }) ? 0 : 1;
 }
@@ -229,7 +228,7 @@ void add_verify_command(CLI::App& program, Action& action) {
       ->group("Verify");
   command
       .add_option("--dtypes", request->only_dtypes,
-                  "Only these, separated by commas: fp32,tf32,bf16; tf32 on a GPU")
+                  "Only these, separated by commas: fp32,bf16; on a GPU tf32,fp16,fp8")
       ->type_name("LIST")
       ->group("Verify");
   command.add_option("--curve-steps", request->curve_steps, "Steps of the loss curves")
@@ -239,13 +238,14 @@ void add_verify_command(CLI::App& program, Action& action) {
   command.add_flag("--json", request->json, "Print JSON, one object a run")->group("Verify");
   command.footer(
       R"(Runs a step of every version, of every pass alone and of both recomputations in fp32 and bf16, on
-a GPU in tf32 too and, if it has that, in fp8, and compares loss, logits and the gradient of every
+a GPU in tf32 and fp16 too and, if it has that, in fp8, and compares loss, logits and the gradient of every
 parameter with the reference, and the losses of some steps with v1's. Exit code 1 if any is beyond
 its limit.
 
 Examples:
   ridge verify
   ridge verify --schedules v3,v4 --curve-steps 10
+  ridge verify --device cuda --dtypes fp16 --schedules v1,v2,v3,v4
   ridge verify --this-model --hidden-dim 64 --seq-len 100 --json)");
   command.callback([request, &action] { action = [request] { return run_verify(*request); }; });
 }

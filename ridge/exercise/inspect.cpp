@@ -42,8 +42,9 @@ class ParameterReader final : public Observer {
 
   void on_phase(Phase phase, Clock::time_point, Clock::time_point) override {
     if (phase != Phase::backward) return;
+    const double scale = trainer_.gradient_scale();
     for (Row& row : rows_)
-      row.gradient = sum_of_squares(trainer_.executor().read_floats(row.value));
+      row.gradient = sum_of_squares(trainer_.executor().read_floats(row.value)) / (scale * scale);
   }
 
   std::vector<ParameterFacts> facts() const {

@@ -12,6 +12,7 @@
 #include "ridge/ops/heads.h"
 #include "ridge/ops/layout.h"
 #include "ridge/ops/linear_swiglu.h"
+#include "ridge/ops/loss_scale.h"
 #include "ridge/ops/matmul.h"
 #include "ridge/ops/optimizer.h"
 #include "ridge/ops/pointwise.h"
@@ -34,7 +35,7 @@ using OpVariant = std::variant<  //
     LinearSwiGlu, LinearSwiGluGrad, MaskedSoftmax, MaskedSoftmaxGrad, MatMul, MergeHeads, Mul,
     Permute, Pointwise, Quantize, QuantizeSwiGlu, Relu, ReluGrad, Reshape, RmsNorm, RmsNormGrad,
     Rope, Scale, ScaledMatMul, Silu, SiluGrad, Slice, Softmax, SoftmaxGrad, SplitHeads, SumTo,
-    SwiGlu, SwiGluGrad>;
+    SwiGlu, SwiGluGrad, UpdateLossScale>;
 
 // A named struct, so that the graph can speak of "an operator" without knowing which there are.
 struct Op : OpVariant {

@@ -6,6 +6,7 @@
 #include "ridge/ops/fill.h"
 #include "ridge/ops/grad_builder.h"
 #include "ridge/ops/reduce.h"
+#include "ridge/ops/unary.h"
 
 namespace ridge {
 namespace {
@@ -21,9 +22,15 @@ std::vector<bool> depends_on(const Graph& graph, std::span<const Value> wrt) {
   return depends;
 }
 
+// d/d(loss).
+Value seed_of(Value loss, float seed, Value scale) {
+  if (!scale) return fill(*loss.graph, loss.type(), seed);
+  return seed == 1.0f ? scale : ridge::scale(scale, seed);
+}
+
 }  // namespace
 
-std::vector<Value> gradients(Value loss, std::span<const Value> wrt, float seed) {
+std::vector<Value> gradients(Value loss, std::span<const Value> wrt, float seed, Value scale) {
   Graph& graph = *loss.graph;
   if (loss.shape().numel() != 1)
     throw ShapeError("only a scalar has a gradient, not {}", loss.type().to_string());
@@ -34,7 +41,7 @@ std::vector<Value> gradients(Value loss, std::span<const Value> wrt, float seed)
   std::vector<Value> grads(graph.value_count());  // by value id; "no value" where none arrived yet
   {
     const Scope scope(graph, graph.info(loss.id).scope);
-    grads[loss.id] = fill(graph, loss.type(), seed);
+    grads[loss.id] = seed_of(loss, seed, scale);
   }
   for (std::size_t n = forward_nodes; n-- > 0;) {
     const Node node = graph.nodes()[n];  // a copy: the graph grows below

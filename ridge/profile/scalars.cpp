@@ -44,6 +44,7 @@ std::vector<Scalar> training_scalars(const StepReport& step, std::int64_t tokens
       {"throughput/tokens_per_second", static_cast<double>(tokens_per_step) / step.seconds},
       {"memory/live_mb", static_cast<double>(step.live_bytes) / 1e6}};
   if (step.grad_norm) scalars.push_back({"train/grad_norm", *step.grad_norm});
+  if (step.loss_scale) scalars.push_back({"train/loss_scale", *step.loss_scale});
   // The peak was measured at another time than this step, which may have had a faster machine.
   if (compute_floor_seconds)
     scalars.push_back(

@@ -97,6 +97,9 @@ void check_same_course(const TrainOptions& stored, const TrainOptions& asked) {
   require_same("gradient-accumulation-steps", stored.gradient_accumulation_steps,
                asked.gradient_accumulation_steps);
   require_same("data", stored.data, asked.data);
+  // Loss scaling has state of its own, and counts the updates done.
+  if (stored.compute_dtype() == DType::f16 || asked.compute_dtype() == DType::f16)
+    require_same("dtype", stored.dtype, asked.dtype);
   require_same("validation-fraction", stored.validation_fraction, asked.validation_fraction);
 }
 

@@ -1,6 +1,7 @@
 #include "ridge/train/optimizer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -83,6 +84,20 @@ std::vector<Value> accumulate(Graph& graph, TrainingStep& step, std::span<const 
   return sums;
 }
 
+// Appends the update of the loss scale, by the norm of all gradients; the schedule for AdamW.
+Value scaled_schedule(TrainingStep& step, const AdamWConfig& config, Value norm) {
+  Graph& graph = *norm.graph;
+  const Value counters =
+      graph.state("loss_scale.counters", {DType::f32, {2}}, Role::optimizer_state, Init::zeros());
+  const UpdateLossScale op{
+      .rule = *config.loss_scaling, .beta1 = config.beta1, .beta2 = config.beta2};
+  const std::vector<Value> out =
+      graph.apply(op, std::array{step.loss_scale, counters, step.schedule, norm});
+  step.scale_report = out[3];
+  graph.keep(step.scale_report, "loss_scale.report");
+  return out[2];
+}
+
 }  // namespace
 
 TrainingStep add_training_step(Value loss, const AdamWConfig& config,
@@ -93,8 +108,11 @@ TrainingStep add_training_step(Value loss, const AdamWConfig& config,
   step.parameters = graph.parameters();
   step.schedule = graph.input("schedule", {DType::f32, {3}});
   const std::vector<Value> trainables = graph.trainables();
+  if (config.loss_scaling)
+    step.loss_scale = graph.state("loss_scale", {DType::f32, {}}, Role::optimizer_state,
+                                  Init::constant(config.loss_scaling->initial));
   std::vector<Value> grads =
-      gradients(loss, trainables, 1.0f / static_cast<float>(accumulation_steps));
+      gradients(loss, trainables, 1.0f / static_cast<float>(accumulation_steps), step.loss_scale);
   {
     const PhaseScope phase(graph, Phase::backward);
     step.gradients = by_parameter(graph, trainables, grads);
@@ -111,8 +129,12 @@ TrainingStep add_training_step(Value loss, const AdamWConfig& config,
 
   const PhaseScope phase(graph, Phase::optimizer);
   const Scope scope(graph, "optimizer");
-  if (config.max_grad_norm > 0) {
-    step.grad_norm = graph.apply(GlobalNorm{}, grads).front();
+  const bool clips = config.max_grad_norm > 0;
+  Value norm, schedule = step.schedule;
+  if (clips || config.loss_scaling) norm = graph.apply(GlobalNorm{}, grads).front();
+  if (config.loss_scaling) schedule = scaled_schedule(step, config, norm);
+  if (clips) {
+    step.grad_norm = step.scale_report ? reshape(slice(step.scale_report, 0, 1), {}) : norm;
     graph.keep(step.grad_norm, "grad_norm");
   }
   for (const Value& p : step.parameters)
@@ -121,13 +143,14 @@ TrainingStep add_training_step(Value loss, const AdamWConfig& config,
   for (std::size_t i = 0; i < grads.size(); ++i) {
     const Value p = trainables[i];
     std::vector<Value> operands{p, grads[i], companion_of(graph, p, ".exp_avg"),
-                                companion_of(graph, p, ".exp_avg_sq"), step.schedule};
-    if (step.grad_norm) operands.push_back(step.grad_norm);
+                                companion_of(graph, p, ".exp_avg_sq"), schedule};
+    if (clips) operands.push_back(norm);
     graph.apply(AdamW{.beta1 = config.beta1,
                       .beta2 = config.beta2,
                       .eps = config.eps,
                       .weight_decay = config.weight_decay,
-                      .max_norm = config.max_grad_norm},
+                      .max_norm = config.max_grad_norm,
+                      .scaled = config.loss_scaling.has_value()},
                 operands);
   }
   return step;

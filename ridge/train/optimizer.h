@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "ridge/graph/graph.h"
+#include "ridge/ops/loss_scale.h"
 
 namespace ridge {
 
@@ -13,6 +15,7 @@ struct AdamWConfig {
   double eps = 1e-8;
   double weight_decay = 0.01;
   double max_grad_norm = 0.0;  // 0: no clipping
+  std::optional<LossScaling> loss_scaling{};
 };
 
 // The values through which a training step is fed and read.
@@ -22,12 +25,17 @@ struct TrainingStep {
   std::vector<Value> parameters;
   std::vector<Value> gradients;     // of the parameters, in their order, as are:
   std::vector<Value> accumulators;  // their sums, persistent; empty without accumulation
+  // With loss scaling: what gradients and accumulators are multiplied by, an f32 scalar,
+  // persistent; and UpdateLossScale's report, kept.
+  Value loss_scale, scale_report;
 };
 
 // Appends to a forward graph its backward pass, for every parameter, and the AdamW update.
 // With accumulation_steps > 1 the gradients, of the loss over accumulation_steps, are added to
 // persistent accumulators at the end of each backward phase; the caller zeroes these before the
 // first. State of a parameter p is named "p.exp_avg" and "p.exp_avg_sq", its gradient "p.grad".
+// With loss scaling its state is named "loss_scale" and "loss_scale.counters"; t in the schedule is
+// then counted on the device, by updates that are not skipped.
 // Packed parameters are updated as one; their gradients, accumulators and state are packed alike.
 // UsageError if the loss reads a part of a packed parameter other than through that.
 TrainingStep add_training_step(Value loss, const AdamWConfig& config,

@@ -85,6 +85,7 @@ void derive(TrainOptions& o) {
   if (o.intermediate_dim == 0) o.intermediate_dim = 2 * o.hidden_dim;
   replace_spelling(o.dtype, {"f32", "float32", "float"}, "fp32");
   replace_spelling(o.dtype, {"bfloat16"}, "bf16");
+  replace_spelling(o.dtype, {"f16", "float16", "half"}, "fp16");
   replace_spelling(o.device, {"gpu"}, "cuda");
   if (o.use_amp) o.dtype = "bf16", o.use_amp = false;
   if (o.profile_steps > 0 && !o.profiling()) o.enable_pytorch_profiler = true;
@@ -126,7 +127,7 @@ void check_training(const TrainOptions& o) {
   check_range("num-steps", o.num_steps, 1, max_count);
   check_range("gradient-accumulation-steps", o.gradient_accumulation_steps, 1, 1 << 16);
   check_range("seed", o.seed, 0, std::numeric_limits<std::int64_t>::max());
-  check_choice("dtype", o.dtype, {"fp32", "tf32", "bf16", "fp8"});
+  check_choice("dtype", o.dtype, {"fp32", "tf32", "bf16", "fp16", "fp8"});
   check_fp8(o);
   o.schedule();
 }
@@ -149,6 +150,8 @@ void check_optimizer(const TrainOptions& o) {
   check_real("beta2", o.beta2, 0, max_beta);
   check_real("adam-eps", o.adam_eps, 1e-30, 1);
   check_real("max-grad-norm", o.max_grad_norm, 0, 1e30);
+  check_real("loss-scale", o.loss_scale, 1e-6, 1e38);
+  check_range("loss-scale-growth-interval", o.loss_scale_growth_interval, 1, 1 << 24);
 }
 
 void check_run(const TrainOptions& o) {
@@ -262,8 +265,20 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
        {"precision"},
        "Training",
        "fp32, tf32 (fp32 with products that a GPU rounds to 19 bits), or with fp32 master weights "
-       "bf16, or fp8 (bf16 with 8-bit products in the inner blocks, on a GPU that has them)",
+       "bf16, fp16 (on a GPU, with dynamic loss scaling) or fp8 (bf16 with 8-bit products in the "
+       "inner blocks, on a GPU that has them)",
        &o.dtype},
+      {"loss-scale",
+       {},
+       "Training",
+       "fp16: what the loss is multiplied by at first, so that small gradients survive; halved at "
+       "overflow, whose step is skipped",
+       &o.loss_scale},
+      {"loss-scale-growth-interval",
+       {"loss-scale-window"},
+       "Training",
+       "fp16: steps without overflow after which the scale doubles",
+       &o.loss_scale_growth_interval},
       {"use-amp", {"amp"}, "Training", "The same as --dtype bf16", &o.use_amp},
       {"version", {}, "Training", "Which schedule of the model runs: v1 to v4", &o.version},
       {"enable-pass",

@@ -39,9 +39,11 @@ struct TrainOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double adam_eps = 1e-8;
-  double max_grad_norm = 0.0;  // 0: gradients are not clipped
-  std::string dtype = "fp32";  // or "tf32", "bf16", "fp8"
-  bool use_amp = false;        // the workshop's spelling of dtype bf16
+  double max_grad_norm = 0.0;                      // 0: gradients are not clipped
+  std::string dtype = "fp32";                      // or "tf32", "bf16", "fp16", "fp8"
+  bool use_amp = false;                            // the workshop's spelling of dtype bf16
+  double loss_scale = 65536.0;                     // of dtype fp16: the first
+  std::int64_t loss_scale_growth_interval = 2000;  // good steps after which it doubles
   std::string version = "v1";
   std::string enable_pass, disable_pass;  // names, separated by commas
   std::string recompute = "none";         // or "attention", "block"
@@ -92,6 +94,7 @@ struct TrainOptions {
   Schedule schedule() const;
   // Of activations, and of products but those that fp8 takes to 8 bits.
   DType compute_dtype() const {
+    if (dtype == "fp16") return DType::f16;
     return use_amp || dtype == "bf16" || dtype == "fp8" ? DType::bf16 : DType::f32;
   }
   bool profiling() const;  // any of the profiles was asked for

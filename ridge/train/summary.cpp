@@ -113,6 +113,10 @@ Json summary_json(const RunRecord& record, const PerformanceSummary& s) {
     json["achieved_gflops_causal"] = s.causal_flops_per_second / 1e9;
   }
   json["final_loss"] = record.steps.empty() ? Json() : Json(record.steps.back().loss);
+  if (!record.steps.empty() && record.steps.back().next_loss_scale) {
+    json["final_loss_scale"] = *record.steps.back().next_loss_scale;
+    json["skipped_steps"] = skipped_steps(record);
+  }
   json["losses"] = losses_json(record);
   json["step_seconds"] = times_json(record, &StepReport::seconds);
   json["forward_seconds"] = times_json(record, &StepReport::forward_seconds);
@@ -143,6 +147,10 @@ std::string_view name_of(Outcome outcome) {
       return "failed";
   }
   return "unknown";
+}
+
+std::int64_t skipped_steps(const RunRecord& record) {
+  return std::ranges::count(record.steps, true, &StepReport::skipped);
 }
 
 PerformanceSummary summarize(const TrainOptions& options, const RunRecord& record) {

@@ -47,6 +47,9 @@ struct PerformanceSummary {
   double mean_live_bytes = 0;  // of tensors at the ends of all steps
 };
 
+// How many steps loss scaling has skipped.
+std::int64_t skipped_steps(const RunRecord& record);
+
 PerformanceSummary summarize(const TrainOptions& options, const RunRecord& record);
 
 // Where a run took place.

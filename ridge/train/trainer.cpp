@@ -13,11 +13,15 @@ namespace ridge {
 namespace {
 
 AdamWConfig adamw_of(const TrainOptions& o) {
-  return {.beta1 = o.beta1,
-          .beta2 = o.beta2,
-          .eps = o.adam_eps,
-          .weight_decay = o.weight_decay,
-          .max_grad_norm = o.max_grad_norm};
+  AdamWConfig config{.beta1 = o.beta1,
+                     .beta2 = o.beta2,
+                     .eps = o.adam_eps,
+                     .weight_decay = o.weight_decay,
+                     .max_grad_norm = o.max_grad_norm};
+  if (o.compute_dtype() == DType::f16)
+    config.loss_scaling = {.initial = static_cast<float>(o.loss_scale),
+                           .growth_interval = o.loss_scale_growth_interval};
+  return config;
 }
 
 }  // namespace
@@ -94,7 +98,7 @@ Trainer::Trainer(const TrainOptions& options, Device& device, const TrainerHooks
   executor_ = std::make_unique<Executor>(*graph_, device, execution);
   executor_->initialize(static_cast<std::uint64_t>(options.seed));
   const auto elements = static_cast<std::size_t>(options.batch_size * options.seq_len);
-  const std::size_t results = batches_per_step() + 1;
+  const std::size_t results = batches_per_step() + 3;
   auto* memory = static_cast<float*>(device.allocate_host(max_in_flight * results * sizeof(float)));
   for (std::size_t i = 0; i < flights_.size(); ++i)
     flights_[i] = {.results = memory + i * results, .first_mark = i * marks_per_step()};
@@ -167,8 +171,11 @@ void Trainer::begin_step() {
     executor_->run(flight.first_mark + 1);
     executor_->read_later(model_.loss, flight.results);
   }
-  if (training_.grad_norm)
-    executor_->read_later(training_.grad_norm, flight.results + batches_per_step());
+  for (const Value& result : {training_.scale_report, training_.grad_norm}) {
+    if (!result) continue;  // the report has the norm
+    executor_->read_later(result, flight.results + batches_per_step());
+    break;
+  }
   device.mark(flight.first_mark + marks_per_step() - 1);
   flight.live_bytes = executor_->memory().live;
   ++steps_begun_;
@@ -193,7 +200,13 @@ StepReport Trainer::finish_step() {
     report.backward_seconds += seconds(first + 1, first + 2);
   }
   report.optimizer_seconds = seconds(end - 2, end - 1);
-  if (training_.grad_norm) report.grad_norm = flight.results[batches];
+  const float* const after = flight.results + batches;
+  if (training_.grad_norm) report.grad_norm = after[0];
+  if (training_.scale_report) {
+    report.skipped = !std::isfinite(after[0]);
+    report.loss_scale = after[1];
+    report.next_loss_scale = after[2];
+  }
   report.live_bytes = flight.live_bytes;
   ++steps_done_;
   return report;
@@ -202,6 +215,10 @@ StepReport Trainer::finish_step() {
 StepReport Trainer::step() {
   begin_step();
   return finish_step();
+}
+
+float Trainer::gradient_scale() {
+  return training_.loss_scale ? executor_->read_scalar(training_.loss_scale) : 1.0f;
 }
 
 double Trainer::evaluate(std::int64_t batches) {

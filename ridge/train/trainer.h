@@ -25,7 +25,11 @@ struct StepReport {
   double loss = 0;        // mean over the accumulated batches, in nats
   double learning_rate = 0;
   std::optional<double> grad_norm;  // before clipping
-  double seconds = 0;               // all of it, data included
+  // With loss scaling: what the loss was multiplied by, and will be next. A step whose gradients
+  // overflow is skipped: nothing is updated.
+  std::optional<double> loss_scale, next_loss_scale;
+  bool skipped = false;
+  double seconds = 0;  // all of it, data included
   double forward_seconds = 0;
   double backward_seconds = 0;
   double optimizer_seconds = 0;
@@ -74,6 +78,9 @@ class Trainer {
 
   std::int64_t steps_done() const { return steps_done_; }
 
+  // What the gradients on the device are multiplied by; 1 without loss scaling.
+  float gradient_scale();
+
   // Mean loss over the first `batches` windows of the validation split, the same ones each time.
   double evaluate(std::int64_t batches);
 
@@ -93,7 +100,9 @@ class Trainer {
  private:
   // Where a step in flight leaves what its report needs.
   struct Flight {
-    float* results = nullptr;  // the loss of each batch, then the norm, in Device::allocate_host()
+    // In Device::allocate_host(): the loss of each batch, then the norm or UpdateLossScale's
+    // report.
+    float* results = nullptr;
     std::size_t first_mark = 0;
     std::size_t live_bytes = 0;
   };

@@ -307,6 +307,16 @@ const Words verify_small{"ridge",        "verify",    "--this-model",
                          "11",           "--seq-len", "5",
                          "--batch-size", "1"};
 
+TEST(Verification, TakesDtypesByTheirNames) {
+  for (const auto& [name, dtype] :
+       {std::pair{"fp32", DType::f32}, {"bf16", DType::bf16}, {"fp16", DType::f16}}) {
+    const TrainOptions options = verified_in(small_options(), name);
+    EXPECT_EQ(options.compute_dtype(), dtype);
+    EXPECT_LE(tolerance_of("fp32").gradient, tolerance_of(name).gradient);
+    EXPECT_GE(tolerance_of("bf16").gradient, tolerance_of(name).gradient);
+  }
+}
+
 TEST(VerifyCommand, PrintsATableOrJsonAndExitsWith0) {
   const TemporaryCache cache;
   const Sandbox sandbox;

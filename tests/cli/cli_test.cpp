@@ -389,6 +389,8 @@ TEST(BadInput, IsOneLineAndWritesNothing) {
       {t + Words{"--learning-rate", "nan"}, 2, "--learning-rate is nan"},
       {t + Words{"--version", "v7"}, 2, "v7"},
       {t + Words{"--device", "tpu"}, 2, "auto, cpu, cuda"},
+      {t + Words{"--device", "cpu", "--dtype", "fp16"}, 2, "use --dtype bf16"},
+      {{"ridge", "verify", "--device", "cpu", "--dtypes", "fp16"}, 2, "there are fp32, bf16"},
       {t + Words{"--data", "missing"}, 1, "missing: No such file"},
       {t + Words{"--data", "."}, 1, "directory"},
       {t + Words{"--data", "empty"}, 1, "empty"},

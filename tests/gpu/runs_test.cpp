@@ -57,7 +57,7 @@ class GpuRuns : public testing::GpuTest {
 
 TEST_F(GpuRuns, RepeatTheirBitsWithDeterministic) {
   for (const char* version : {"v1", "v2", "v3", "v4"})
-    for (const char* dtype : {"fp32", "bf16"}) {
+    for (const char* dtype : {"fp32", "bf16", "fp16"}) {
       TrainOptions options = small_options();
       options.version = version;
       options.dtype = dtype;

@@ -102,7 +102,19 @@ TEST(ShapeErrors, FusedOperators) {
   EXPECT_THAT(message_of(AdamWAll{.copied = {false, false}}, std::vector<TensorType>(5, f32({3}))),
               HasSubstr("2 parameters of 1"));
   EXPECT_THAT(message_of(AdamWAll{.copied = {true}}, std::vector<TensorType>(6, f32({3}))),
-              AllOf(HasSubstr("adamw_all"), HasSubstr("operand 5"), HasSubstr("bf16[3]")));
+              HasSubstr("adamw_all does not take f32 as operand 5"));
+  EXPECT_THAT(message_of(AdamW{.scaled = true}, std::vector<TensorType>(5, f32({3}))),
+              HasSubstr("operand 4 is f32[3] where f32[4] is needed"));
+  EXPECT_THAT(message_of(UpdateLossScale{}, {f32({}), f32({2}), f32({4}), f32({})}),
+              HasSubstr("operand 2 is f32[4] where f32[3] is needed"));
+  // bf16 and f16 never meet in one operator.
+  EXPECT_THAT(message_of(RmsNorm{.out = DType::f16}, {bf16({2, 3}), f32({3})}),
+              HasSubstr("rms_norm does not take bf16 together with f16"));
+  EXPECT_THAT(message_of(AddRmsNorm{.out = DType::f16}, {f32({2, 3}), bf16({2, 3}), f32({3})}),
+              HasSubstr("bf16 together with f16"));
+  const TensorType f16{DType::f16, {2, 3}};
+  EXPECT_THAT(message_of(RmsNormGrad{}, {f16, bf16({2, 3}), f32({3}), f32({2})}),
+              HasSubstr("f16 together with bf16"));
 }
 
 TEST(ShapeErrors, PointwisePrograms) {

@@ -3,7 +3,7 @@
 prints how far apart logits, losses and every parameter's gradient come to be.
 
     tests/parity/parity.py --ridge-parity build/bin/ridge_parity
-    tests/parity/parity.py --device cuda --versions v1,v2,v3,v4 --dtypes fp32,tf32,bf16
+    tests/parity/parity.py --device cuda --versions v1,v2,v3,v4 --dtypes fp32,tf32,bf16,fp16
 
 Exits with 1 if anything is further apart than the limits below. Needs torch, numpy and safetensors
 (benchmarks/peers/requirements.txt)."""
@@ -25,8 +25,10 @@ from tiny_llama import Config, TinyLlama, loss_of  # noqa: E402
 
 LIMITS = {"logits": 1e-3, "loss": 1e-5, "gradient": 1e-6}
 # Of losses, where both round products' operands, and not in the same places.
-ROUNDED_LOSS_LIMITS = {"tf32": 0.01, "bf16": 0.05}
-ROUNDED_TITLES = {"tf32": "tf32 against PyTorch's", "bf16": "bf16 against PyTorch's autocast"}
+ROUNDED_LOSS_LIMITS = {"tf32": 0.01, "bf16": 0.05, "fp16": 0.01}
+ROUNDED_TITLES = {"tf32": "tf32 against PyTorch's", "bf16": "bf16 against PyTorch's autocast",
+                  "fp16": "fp16 against PyTorch's autocast and GradScaler"}
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 STEPS = 10
 
 # By Ridge's option names; what is not named has its default.
@@ -64,7 +66,8 @@ DEFAULTS = {
     "batch-size": 8, "seq-len": 128, "num-steps": STEPS, "gradient-accumulation-steps": 1,
     "learning-rate": 1e-4, "lr-schedule": "constant", "lr-warmup-steps": 0,
     "min-learning-rate": 0.0, "weight-decay": 0.01, "beta1": 0.9, "beta2": 0.999,
-    "adam-eps": 1e-8, "max-grad-norm": 0.0, "dtype": "fp32",
+    "adam-eps": 1e-8, "max-grad-norm": 0.0, "dtype": "fp32", "loss-scale": 65536.0,
+    "loss-scale-growth-interval": 2000,
     "device": "cpu", "version": "v1",
 }
 
@@ -111,19 +114,20 @@ class Twin:
             for name, parameter in self.parameters.items():
                 parameter.copy_(record[f"{step}.weight.{name}"])
 
-    def gradients(self, record, step):
-        """Leaves the gradients in the parameters; gives each batch's logits and loss."""
+    def gradients(self, record, step, scaled):
+        """Leaves the gradients of scaled(loss) in the parameters; gives each batch's logits and
+        loss."""
         accumulation = self.options["gradient-accumulation-steps"]
         results = []
         self.model.zero_grad()
         for i in range(accumulation):
             tokens, targets = (record[f"{step}.{i}.{kind}"].long().to(self.options["device"])
                                for kind in ("tokens", "targets"))
-            bf16 = self.options["dtype"] == "bf16"
-            with torch.autocast(self.options["device"], dtype=torch.bfloat16, enabled=bf16):
+            dtype = AUTOCAST.get(self.options["dtype"])
+            with torch.autocast(self.options["device"], dtype=dtype, enabled=dtype is not None):
                 logits = self.model(tokens)
                 loss = loss_of(logits, targets)
-            (loss / accumulation).backward()
+            scaled(loss / accumulation).backward()
             results.append((logits, loss))
         return results
 
@@ -140,14 +144,24 @@ def compare(program, options, threads):
     optimizer = torch.optim.AdamW(
         free.model.parameters(), lr=o["learning-rate"], betas=(o["beta1"], o["beta2"]),
         eps=o["adam-eps"], weight_decay=o["weight-decay"])
+    scaler = torch.amp.GradScaler(
+        o["device"], init_scale=o["loss-scale"], growth_interval=o["loss-scale-growth-interval"],
+        enabled=o["dtype"] == "fp16")
     for step in range(1, o["num-steps"] + 1):
-        for i, (logits, loss) in enumerate(free.gradients(record, step)):
+        for i, (logits, loss) in enumerate(free.gradients(record, step, scaler.scale)):
             difference.add("logits", record[f"{step}.{i}.logits"], logits)
             difference.add("loss", record[f"{step}.{i}.loss"], loss)
+        norm, scale, _ = record.get(f"{step}.loss_scale", torch.ones(3)).tolist()
+        difference.add("loss scale", torch.tensor(scale), torch.tensor(scaler.get_scale()))
+        scaler.unscale_(optimizer)
         same.load(record, step)
-        same.gradients(record, step)
+        same.gradients(record, step, lambda loss: loss * scale)
         for kind, twin in {"free": free, "grad": same}.items():
+            if not math.isfinite(norm):
+                break  # a step that Ridge skips has no gradients
             for name, parameter in twin.parameters.items():
+                if kind == "grad":
+                    parameter.grad /= scale
                 difference.add(f"{kind}.{group_of(name)}", record[f"{step}.grad.{name}"],
                                parameter.grad)
         if o["max-grad-norm"] > 0:
@@ -155,7 +169,8 @@ def compare(program, options, threads):
             difference.add("gradient norm", record[f"{step}.grad_norm"], norm)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate_at(o, step)
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
     for name, parameter in free.parameters.items():
         last = record[f"{o['num-steps'] + 1}.weight.{name}"]
         difference.add("weights", last, parameter)
@@ -222,6 +237,7 @@ def report_rounded(results, dtype, title, check):
     rows = []
     for model, (largest, first, last) in results.items():
         check(f"{model}, {title}", "losses", largest["loss"], limit)
+        check(f"{model}, {title}", "loss scales", largest["loss scale"], 0)
         rows.append([model, f"{first:.4f} to {last:.4f}", f"{largest['loss']:.1e}",
                      f"{largest_of('grad', largest):.1e}"])
     rows.append(["limit", "", f"{limit}", ""])

@@ -1,8 +1,9 @@
 // ridge_parity OUT.safetensors OPTIONS_JSON: trains num-steps steps and writes all that parity.py
 // compares: for each step and accumulated batch "<step>.<batch>.tokens", ".targets", ".logits" and
 // ".loss"; for each step from 1 the weights before it ("<step>.weight.<parameter>"), the gradients
-// as the optimizer gets them, before clipping ("<step>.grad.<parameter>"), and their norm
-// ("<step>.grad_norm"); and the weights after the last step, numbered as before one more.
+// as the optimizer gets them, before clipping and without a loss scale ("<step>.grad.<parameter>"),
+// their norm ("<step>.grad_norm") and UpdateLossScale's report ("<step>.loss_scale"); and the
+// weights after the last step, numbered as before one more.
 
 #include <fmt/format.h>
 
@@ -33,6 +34,12 @@ class Record {
   void add(std::string name, Value value) {
     types_.push_back({std::move(name), value.type()});
     executor_.read(value, std::span<std::byte>(bytes_.emplace_back(value.type().bytes())));
+  }
+
+  void add(std::string name, const TensorType& type, std::span<const float> floats) {
+    types_.push_back({std::move(name), type});
+    const auto bytes = std::as_bytes(floats);
+    bytes_.emplace_back(bytes.begin(), bytes.end());
   }
 
   void add_weights(std::int64_t step) {
@@ -80,10 +87,14 @@ class StepRecorder final : public Observer {
     const TrainingStep& training = trainer_.training();
     const std::vector<Value>& gradients =
         training.accumulators.empty() ? training.gradients : training.accumulators;
-    for (std::size_t i = 0; i < gradients.size(); ++i)
+    const float scale = trainer_.gradient_scale();
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      std::vector<float> floats = trainer_.executor().read_floats(gradients[i]);
+      for (float& element : floats) element /= scale;
       record_.add(
           fmt::format("{}.grad.{}", step, trainer_.graph().info(training.parameters[i].id).name),
-          gradients[i]);
+          gradients[i].type(), floats);
+    }
   }
 
   Trainer& trainer_;
@@ -101,6 +112,8 @@ void train(const TrainOptions& options, const char* path) {
     trainer.step();
     if (const Value norm = trainer.training().grad_norm)
       record.add(fmt::format("{}.grad_norm", trainer.steps_done()), norm);
+    if (const Value report = trainer.training().scale_report)
+      record.add(fmt::format("{}.loss_scale", trainer.steps_done()), report);
   }
   record.add_weights(options.num_steps + 1);
   record.write(path);

@@ -269,18 +269,21 @@ int casts_in(const TrainOptions& options, Phase phase) {
   }));
 }
 
-TEST(LlamaInBf16, ConvertsNoWeightAndNoGradientOfOne) {
-  const TrainOptions v1 = default_options("v1", "none", "bf16");
-  EXPECT_GT(casts_in(v1, Phase::forward), 29);
-  EXPECT_GT(casts_in(v1, Phase::backward), 29);
-  for (const char* version : {"v2", "v3", "v4"})
-    for (const char* recompute : {"none", "block"})
-      for (const bool tied : {false, true}) {
-        TrainOptions options = default_options(version, recompute, "bf16");
-        options.tie_embeddings = tied;
-        EXPECT_EQ(casts_in(options, Phase::forward), 0) << version << recompute << tied;
-        EXPECT_EQ(casts_in(options, Phase::backward), 0) << version << recompute << tied;
-      }
+TEST(LlamaIn16Bits, ConvertsNoWeightAndNoGradientOfOne) {
+  for (const char* dtype : {"bf16", "fp16"}) {
+    SCOPED_TRACE(dtype);
+    const TrainOptions v1 = default_options("v1", "none", dtype);
+    EXPECT_GT(casts_in(v1, Phase::forward), 29);
+    EXPECT_GT(casts_in(v1, Phase::backward), 29);
+    for (const char* version : {"v2", "v3", "v4"})
+      for (const char* recompute : {"none", "block"})
+        for (const bool tied : {false, true}) {
+          TrainOptions options = default_options(version, recompute, dtype);
+          options.tie_embeddings = tied;
+          EXPECT_EQ(casts_in(options, Phase::forward), 0) << version << recompute << tied;
+          EXPECT_EQ(casts_in(options, Phase::backward), 0) << version << recompute << tied;
+        }
+  }
 }
 
 }  // namespace

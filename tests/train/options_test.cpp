@@ -68,6 +68,10 @@ TEST(TrainOptions, TakesOtherSpellings) {
   for (const char* name : {"f32", "float32", "fp32"})
     EXPECT_EQ(resolved({.dtype = name}).dtype, "fp32") << name;
   EXPECT_EQ(resolved({.dtype = "bfloat16"}).compute_dtype(), DType::bf16);
+  for (const char* spelling : {"fp16", "f16", "float16", "half"}) {
+    EXPECT_EQ(resolved({.dtype = spelling}).compute_dtype(), DType::f16);
+    EXPECT_EQ(resolved({.dtype = spelling}).dtype, "fp16");
+  }
   const TrainOptions amp = resolved({.use_amp = true});
   EXPECT_EQ(amp.dtype, "bf16");
   EXPECT_EQ(amp, resolved({.dtype = "bf16"})) << "one meaning, one form";
@@ -95,7 +99,11 @@ TEST(TrainOptions, NamesTheFlagTheValueAndTheReason) {
   EXPECT_THAT(refusal({{"n-heads", "6"}, {"hidden-dim", "252"}, {"n-kv-heads", "4"}}),
               HasSubstr("--n-heads 6 is no multiple of --n-kv-heads 4"));
   EXPECT_THAT(refusal({{"hidden-dim", "8"}}), HasSubstr("odd head size 1"));
-  EXPECT_THAT(refusal({{"dtype", "fp16"}}), HasSubstr("'fp16'; choose one of fp32, tf32, bf16"));
+  EXPECT_THAT(refusal({{"dtype", "fp8x"}}),
+              HasSubstr("'fp8x'; choose one of fp32, tf32, bf16, fp16, fp8"));
+  EXPECT_THAT(refusal({{"loss-scale", "0"}}), HasSubstr("--loss-scale is 0"));
+  EXPECT_THAT(refusal({{"loss-scale-growth-interval", "0"}}),
+              HasSubstr("--loss-scale-growth-interval is 0"));
   EXPECT_THAT(refusal({{"batch-size", "8x"}}), HasSubstr("--batch-size is '8x'"));
   EXPECT_THAT(refusal({{"batch-size", "9223372036854775808"}}), HasSubstr("out of range"));
   EXPECT_THAT(refusal({{"learning-rate", "1e999"}}), HasSubstr("out of range"));

@@ -113,6 +113,17 @@ TEST(PerformanceJson, HasTheKeysOfTheWorkshop) {
   EXPECT_EQ(summary["flops_per_step"]["backward"], 200);
 }
 
+TEST(PerformanceJson, TellsOfTheLossScaleWhereThereIsOne) {
+  RunRecord r = record();
+  EXPECT_FALSE(json_of(options(1), r)["performance_summary"].contains("skipped_steps"));
+  for (StepReport& step : r.steps) step.loss_scale = step.next_loss_scale = 512;
+  r.steps[1].skipped = r.steps[2].skipped = true;
+  r.steps.back().next_loss_scale = 1024;
+  const nlohmann::json summary = json_of(options(1), r)["performance_summary"];
+  EXPECT_EQ(summary["skipped_steps"], 2);
+  EXPECT_EQ(summary["final_loss_scale"], 1024);
+}
+
 TEST(PerformanceJson, WritesNullForWhatIsNoNumber) {
   RunRecord r = record();
   r.outcome = Outcome::diverged;
