@@ -1,0 +1,54 @@
+#pragma once
+
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// Functions of one element that networks put between their layers, beside Relu and Silu.
+enum class ActivationKind : std::uint8_t {
+  relu6,         // min(max(x, 0), 6)
+  sigmoid,       // 1 / (1 + exp(-x))
+  hard_sigmoid,  // min(max(x + 3, 0), 6) / 6  (Howard et al., 2019)
+  hard_swish,    // x * hard_sigmoid(x)
+  gelu,          // x / 2 * (1 + erf(x / sqrt(2)))  (Hendrycks and Gimpel, 2016)
+  tanh,
+};
+std::string_view name_of(ActivationKind kind);  // "relu6"
+
+// y = kind(x).
+struct Activation {
+  static constexpr std::string_view name = "activation";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  ActivationKind kind = ActivationKind::gelu;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Activation>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const Activation&) const = default;
+};
+
+// Takes (dy, x) and gives dx = dy * kind'(x); at a kink the derivative that PyTorch takes: 0 at the
+// ends of relu6, hard_sigmoid and hard_swish.
+struct ActivationGrad {
+  static constexpr std::string_view name = "activation_grad";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  ActivationKind kind = ActivationKind::gelu;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<ActivationGrad>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const ActivationGrad&) const = default;
+};
+
+Value activation(Value x, ActivationKind kind);
+
+}  // namespace ridge

@@ -1,0 +1,84 @@
+#pragma once
+
+#include "ridge/ops/image.h"
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// What a convolution and its gradients have in common.
+struct ConvGeometry {
+  Pair stride{1, 1};
+  Pair padding{0, 0};  // zeros on either side
+  Pair dilation{1, 1};
+  std::int64_t groups = 1;
+  ImageLayout layout = ImageLayout::nchw;
+
+  // How many places a kernel of so many rows and columns has on an image of these; below 1 if none.
+  Pair output(Pair image, Pair kernel) const;
+  bool operator==(const ConvGeometry&) const = default;
+};
+
+// What is done to a convolution's result before it is written.
+enum class ConvEpilogue : std::uint8_t { none, relu, relu6, silu, hard_swish };
+
+// y[n, o, i, j] = epilogue(bias[o] + residual[n, o, i, j] +
+//     sum over c, r, s of x[n, g C/G + c, i stride - padding + r dilation, ..] * weight[o, c, r,
+//     s])
+// with g the group of o, G groups, and x 0 beyond its edges. Takes x, an image of C channels, and
+// weight[O, C / G, R, S], or [O, R, S, C / G] if the layout is nhwc; then, if `bias`, bias[O] in
+// the type of x, and, if `residual`, a tensor of the result's type. Accumulates in f32. Only
+// without epilogue and residual does it have a gradient.
+struct Conv2d : ConvGeometry {
+  static constexpr std::string_view name = "conv2d";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  bool bias = false;
+  bool residual = false;
+  ConvEpilogue epilogue = ConvEpilogue::none;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Conv2d>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const Conv2d&) const = default;
+};
+
+// Takes (dy, weight) and gives dx, of the image's shape `image`: the convolution transposed.
+struct Conv2dInputGrad : ConvGeometry {
+  static constexpr std::string_view name = "conv2d_input_grad";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  Shape image;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Conv2dInputGrad>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const Conv2dInputGrad&) const = default;
+};
+
+// Takes (dy, x) and gives dweight, of the weight's shape `weight`, of their type.
+struct Conv2dWeightGrad : ConvGeometry {
+  static constexpr std::string_view name = "conv2d_weight_grad";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  Shape weight;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Conv2dWeightGrad>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const Conv2dWeightGrad&) const = default;
+};
+
+// Without bias if it is no value.
+Value conv2d(Value x, Value weight, Value bias, const ConvGeometry& geometry);
+
+}  // namespace ridge

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// y = x / (1 - rate) where a random number of the element is at least `rate`, else 0 (Srivastava et
+// al., 2014). The number is a function of `seed`, the step and the element, so that the gradient is
+// the same operator. With `block` above 1, as many elements in a row share their number: with all
+// of a sample's, whole samples are dropped (stochastic depth: Huang et al., 2016). Takes x and
+// step[] in i32.
+struct Dropout {
+  static constexpr std::string_view name = "dropout";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  float rate = 0.5f;
+  std::uint64_t seed = 0;
+  std::int64_t block = 1;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Dropout>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const Dropout&) const = default;
+};
+
+}  // namespace ridge

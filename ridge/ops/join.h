@@ -1,0 +1,67 @@
+#pragma once
+
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// The operands one after another along dimension `dim`; all other extents are equal.
+struct Concat {
+  static constexpr std::string_view name = "concat";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  std::uint32_t dim = 0;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Concat>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const Concat&) const = default;
+};
+
+// Elements [begin, begin + extent) along dimension `dim`, copied. Where begin + extent passes an
+// end of the operand, or begin is below 0, the rest is zero: so its gradient is a window too, and
+// padding is one.
+struct Window {
+  static constexpr std::string_view name = "window";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  std::uint32_t dim = 0;
+  std::int64_t begin = 0;
+  std::int64_t extent = 1;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Window>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const Window&) const = default;
+};
+
+// y[.., i, ..] = x[.., (i - shift) mod extent, ..] along dimension `dim`.
+struct Roll {
+  static constexpr std::string_view name = "roll";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  std::uint32_t dim = 0;
+  std::int64_t shift = 0;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Roll>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const Roll&) const = default;
+};
+
+Value concat(std::span<const Value> parts, std::uint32_t dim);
+Value window(Value x, std::uint32_t dim, std::int64_t begin, std::int64_t extent);
+Value roll(Value x, std::uint32_t dim, std::int64_t shift);
+
+}  // namespace ridge

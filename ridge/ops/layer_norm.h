@@ -1,0 +1,46 @@
+#pragma once
+
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// y[r, c] = (x[r, c] - mean[r]) * rstd[r] * weight[c] + bias[c] (Ba, Kiros, Hinton, 2016), over the
+// last dimension: rstd = 1 / sqrt(variance + eps), with the biased variance. Takes x[.., C],
+// weight[C] and bias[C] in f32; gives y of x's type, and mean[..] and rstd[..] in f32, for the
+// gradient.
+struct LayerNorm {
+  static constexpr std::string_view name = "layer_norm";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  float eps = 1e-5f;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<LayerNorm>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const LayerNorm&) const = default;
+};
+
+// Takes (dy, x, weight, mean, rstd) and gives dx of x's type, dweight[C] and dbias[C] in f32. With
+// xhat = (x - mean) * rstd and g = weight * dy:
+//   dx = rstd * (g - mean_c(g) - xhat * mean_c(g * xhat));  dweight = sum dy * xhat;  dbias = sum
+//   dy
+struct LayerNormGrad {
+  static constexpr std::string_view name = "layer_norm_grad";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<LayerNormGrad>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const LayerNormGrad&) const = default;
+};
+
+Value layer_norm(Value x, Value weight, Value bias, float eps = 1e-5f);
+
+}  // namespace ridge

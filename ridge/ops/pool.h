@@ -1,0 +1,125 @@
+#pragma once
+
+#include "ridge/ops/image.h"
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// The windows of a pooling operator over an image's rows and columns.
+struct PoolWindows {
+  Pair kernel{1, 1};
+  Pair stride{1, 1};
+  Pair padding{0, 0};  // at most half the kernel
+  // Whether a last window may begin inside the image, or its padding before, and end beyond.
+  bool ceil = false;
+  ImageLayout layout = ImageLayout::nchw;
+
+  Pair output(Pair image) const;
+  bool operator==(const PoolWindows&) const = default;
+};
+
+// The largest element of each window; padding counts as -infinity.
+struct MaxPool2d : PoolWindows {
+  static constexpr std::string_view name = "max_pool2d";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<MaxPool2d>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const MaxPool2d&) const = default;
+};
+
+// Takes (dy, x) and gives dx: each dy goes to the first largest element of its window, row by row.
+struct MaxPool2dGrad : PoolWindows {
+  static constexpr std::string_view name = "max_pool2d_grad";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<MaxPool2dGrad>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const MaxPool2dGrad&) const = default;
+};
+
+// The mean of each window, in f32 inside. With `count_padding` zeros of the padding are part of the
+// mean, but not what lies beyond it.
+struct AvgPool2d : PoolWindows {
+  static constexpr std::string_view name = "avg_pool2d";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  bool count_padding = true;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<AvgPool2d>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const AvgPool2d&) const = default;
+};
+
+// Takes (dy) and gives dx, of the image's shape `image`.
+struct AvgPool2dGrad : PoolWindows {
+  static constexpr std::string_view name = "avg_pool2d_grad";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  bool count_padding = true;
+  Shape image;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<AvgPool2dGrad>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const AvgPool2dGrad&) const = default;
+};
+
+// The mean of each of size[0] x size[1] windows that cover the image as evenly as they can: window
+// i of n over an extent of m begins at floor(i m / n) and ends at ceil((i + 1) m / n).
+struct AdaptiveAvgPool2d {
+  static constexpr std::string_view name = "adaptive_avg_pool2d";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  Pair size{1, 1};
+  ImageLayout layout = ImageLayout::nchw;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<AdaptiveAvgPool2d>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const AdaptiveAvgPool2d&) const = default;
+};
+
+// Takes (dy) and gives dx, of the image's shape `image`.
+struct AdaptiveAvgPool2dGrad {
+  static constexpr std::string_view name = "adaptive_avg_pool2d_grad";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  ImageLayout layout = ImageLayout::nchw;
+  Shape image;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<AdaptiveAvgPool2dGrad>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const AdaptiveAvgPool2dGrad&) const = default;
+};
+
+Value max_pool2d(Value x, const PoolWindows& windows);
+Value avg_pool2d(Value x, const PoolWindows& windows, bool count_padding = true);
+Value adaptive_avg_pool2d(Value x, Pair size);
+
+}  // namespace ridge

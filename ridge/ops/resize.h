@@ -1,0 +1,47 @@
+#pragma once
+
+#include "ridge/ops/image.h"
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// An image of size[0] x size[1] by bilinear interpolation between the centres of pixels: row i of n
+// over an extent of m lies at max((i + 1/2) m / n - 1/2, 0), and what would come after the last
+// row is the last row.
+struct Resize {
+  static constexpr std::string_view name = "resize";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  Pair size{1, 1};
+  ImageLayout layout = ImageLayout::nchw;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  std::vector<Value> grad(GradBuilder& builder) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Resize>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const Resize&) const = default;
+};
+
+// Takes (dy) and gives dx, of the image's shape `image`: the interpolation transposed.
+struct ResizeGrad {
+  static constexpr std::string_view name = "resize_grad";
+  static constexpr DTypes dtypes = f32_and_bf16;
+
+  ImageLayout layout = ImageLayout::nchw;
+  Shape image;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<ResizeGrad>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const ResizeGrad&) const = default;
+};
+
+Value resize(Value x, Pair size);
+
+}  // namespace ridge
