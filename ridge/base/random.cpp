@@ -8,7 +8,6 @@
 namespace ridge {
 namespace {
 
-std::uint32_t low(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
 std::uint32_t high(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
 
 // Logarithm, sine and cosine of our own: the mathematics library's differ in the last bits from one
@@ -90,24 +89,6 @@ void normal_batch(float (&out)[batch], std::uint64_t seed, std::uint64_t stream,
 }
 
 }  // namespace
-
-std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter_low,
-                                    std::uint64_t counter_high) {
-  std::uint32_t k0 = low(key), k1 = high(key);
-  std::uint32_t c0 = low(counter_low), c1 = high(counter_low);
-  std::uint32_t c2 = low(counter_high), c3 = high(counter_high);
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t p0 = std::uint64_t{0xD2511F53} * c0;
-    const std::uint64_t p1 = std::uint64_t{0xCD9E8D57} * c2;
-    c0 = high(p1) ^ c1 ^ k0;
-    c1 = low(p1);
-    c2 = high(p0) ^ c3 ^ k1;
-    c3 = low(p0);
-    k0 += 0x9E3779B9;
-    k1 += 0xBB67AE85;
-  }
-  return {c0, c1, c2, c3};
-}
 
 std::uint64_t stream_of(std::string_view name) {
   std::uint64_t hash = 0xCBF29CE484222325u;

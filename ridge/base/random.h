@@ -1,17 +1,12 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
-namespace ridge {
+#include "ridge/base/philox.h"
 
-// Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011):
-// four random words that are a pure function of key and counter, so that any element of any tensor
-// can be drawn anywhere, in any order, on any device, with the same result.
-std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter_low,
-                                    std::uint64_t counter_high);
+namespace ridge {
 
 // FNV-1a: the stream a named tensor draws from.
 std::uint64_t stream_of(std::string_view name);
