@@ -18,6 +18,28 @@ Extents packed(const Extents& dims) {
   return {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};
 }
 
+bool is_within(const Library& library, const Object& config, const EngineLimits& limits) {
+  Object engine(library, DescriptorType::engine);
+  std::array<Descriptor, 1> found{engine.get()};
+  config.get<Descriptor>(Attribute::engine_config_engine, found);
+  std::array<NumericalNote, 16> notes{};
+  const std::size_t count =
+      engine.get<NumericalNote>(Attribute::engine_numerical_notes, std::span(notes));
+  return std::none_of(notes.begin(), notes.begin() + count, [&](NumericalNote note) {
+    switch (note) {
+      case NumericalNote::tensor_core:
+      case NumericalNote::down_convert_inputs:
+      case NumericalNote::fft:
+      case NumericalNote::winograd:
+        return !limits.inexact;
+      case NumericalNote::nondeterministic:
+        return limits.deterministic;
+      default:
+        return note == NumericalNote::reduced_precision_reduction;
+    }
+  });
+}
+
 // Constants are counted downwards.
 std::int64_t constant_id(std::size_t i) { return -1 - static_cast<std::int64_t>(i); }
 
@@ -235,17 +257,86 @@ Tensor GraphBuilder::transpose(const Tensor& x, DataType type) {
   return y;
 }
 
-Plan GraphBuilder::plan(Handle handle) {
+Tensor GraphBuilder::like(const Tensor& other) {
+  return tensor(++last_computed_, DataType::f32, other.dims, other.strides, Place::nowhere);
+}
+
+Object& GraphBuilder::convolution(const Convolution& how) {
+  Object& description = part(DescriptorType::convolution);
+  description.set(Attribute::convolution_spatial_dims, std::int64_t{2});
+  description.set(Attribute::convolution_compute_type, DataType::f32);
+  description.set(Attribute::convolution_mode, ConvolutionMode::cross_correlation);
+  description.set_array<std::int64_t>(Attribute::convolution_strides, how.strides);
+  description.set_array<std::int64_t>(Attribute::convolution_dilations, how.dilations);
+  description.set_array<std::int64_t>(Attribute::convolution_pre_padding, how.padding);
+  description.set_array<std::int64_t>(Attribute::convolution_post_padding, how.padding);
+  description.finalize();
+  return description;
+}
+
+void GraphBuilder::convolution_into(const Tensor& y, const Convolution& how, const Tensor& x,
+                                    const Tensor& w) {
+  Object& description = convolution(how);
+  Object& op = operation(DescriptorType::convolution_operation);
+  op.set(Attribute::convolution_operation_convolution, description);
+  op.set(Attribute::convolution_operation_x, *x.object);
+  op.set(Attribute::convolution_operation_w, *w.object);
+  op.set(Attribute::convolution_operation_y, *y.object);
+  op.set(Attribute::convolution_operation_alpha, 1.0f);
+  op.set(Attribute::convolution_operation_beta, 0.0f);
+  op.finalize();
+}
+
+void GraphBuilder::convolution_input_grad_into(const Tensor& dx, const Convolution& how,
+                                               const Tensor& dy, const Tensor& w) {
+  Object& description = convolution(how);
+  Object& op = operation(DescriptorType::convolution_input_grad_operation);
+  op.set(Attribute::convolution_input_grad_convolution, description);
+  op.set(Attribute::convolution_input_grad_dx, *dx.object);
+  op.set(Attribute::convolution_input_grad_w, *w.object);
+  op.set(Attribute::convolution_input_grad_dy, *dy.object);
+  op.set(Attribute::convolution_input_grad_alpha, 1.0f);
+  op.set(Attribute::convolution_input_grad_beta, 0.0f);
+  op.finalize();
+}
+
+void GraphBuilder::convolution_weight_grad_into(const Tensor& dw, const Convolution& how,
+                                                const Tensor& dy, const Tensor& x) {
+  Object& description = convolution(how);
+  Object& op = operation(DescriptorType::convolution_weight_grad_operation);
+  op.set(Attribute::convolution_weight_grad_convolution, description);
+  op.set(Attribute::convolution_weight_grad_dw, *dw.object);
+  op.set(Attribute::convolution_weight_grad_x, *x.object);
+  op.set(Attribute::convolution_weight_grad_dy, *dy.object);
+  op.set(Attribute::convolution_weight_grad_alpha, 1.0f);
+  op.set(Attribute::convolution_weight_grad_beta, 0.0f);
+  op.finalize();
+}
+
+Plan GraphBuilder::plan(Handle handle, const EngineLimits& limits) {
   std::vector<Descriptor> operations;
   for (const ObjectPtr& operation : operations_) operations.push_back(operation->get());
   Object& graph = part(DescriptorType::operation_graph);
   graph.set_array<Descriptor>(Attribute::graph_operations, operations);
   graph.set(Attribute::graph_handle, handle);
-  graph.finalize();
+  if (graph.try_finalize())
+    for (const HeuristicMode mode : {HeuristicMode::a, HeuristicMode::fallback}) {
+      ObjectPtr plan = first_plan(handle, graph, mode, limits);
+      if (!plan) continue;
+      std::vector<ObjectPtr> parts = parts_;
+      parts.insert(parts.end(), operations_.begin(), operations_.end());
+      return Plan(library_, handle, std::move(plan), std::move(parts), constants_);
+    }
+  throw DeviceError("cuDNN has no kernel for this");
+}
+
+// Null if there is none of this kind.
+ObjectPtr GraphBuilder::first_plan(Handle handle, const Object& graph, HeuristicMode mode,
+                                   const EngineLimits& limits) {
   Object& heuristic = part(DescriptorType::heuristic);
   heuristic.set(Attribute::heuristic_graph, graph);
-  heuristic.set(Attribute::heuristic_mode, HeuristicMode::a);
-  heuristic.finalize();
+  heuristic.set(Attribute::heuristic_mode, mode);
+  if (!heuristic.try_finalize()) return nullptr;
   std::vector<ObjectPtr> configs;
   std::vector<Descriptor> found;
   for (std::size_t i = 0; i < most_configs; ++i) {
@@ -255,16 +346,15 @@ Plan GraphBuilder::plan(Handle handle) {
   const std::size_t count =
       heuristic.get(Attribute::heuristic_results, std::span<Descriptor>(found));
   for (std::size_t i = 0; i < count; ++i) {
-    const auto plan = std::make_shared<Object>(library_, DescriptorType::plan);
+    if (!is_within(library_, *configs[i], limits)) continue;
+    auto plan = std::make_shared<Object>(library_, DescriptorType::plan);
     plan->set(Attribute::plan_handle, handle);
     plan->set(Attribute::plan_engine_config, *configs[i]);
     if (!plan->try_finalize()) continue;
-    std::vector<ObjectPtr> parts = parts_;
-    parts.insert(parts.end(), operations_.begin(), operations_.end());
-    parts.push_back(configs[i]);
-    return Plan(library_, handle, plan, std::move(parts), constants_);
+    parts_.push_back(configs[i]);
+    return plan;
   }
-  throw DeviceError("cuDNN has no kernel for this");
+  return nullptr;
 }
 
 }  // namespace ridge::gpu::cudnn

@@ -30,12 +30,16 @@ enum class DataType : int { f32 = 0, f16 = 2, i32 = 4, bf16 = 9, boolean = 11 };
 
 enum class PointwiseMode : int {
   mul = 1,
+  min = 2,
+  max = 3,
   div = 6,
   sub = 9,
   add = 0,
   exp = 13,
   log = 15,
   identity = 21,
+  relu = 100,
+  swish = 106,  // x sigmoid(x)
   greater_equal = 303,
   index = 501,   // of each element, along an axis
   select = 601,  // x where t, else b
@@ -43,13 +47,30 @@ enum class PointwiseMode : int {
 
 enum class ReductionMode : int { add = 0, max = 3 };
 
-enum class HeuristicMode : int { a = 3 };
+enum class HeuristicMode : int { fallback = 2, a = 3 };
+
+enum class ConvolutionMode : int { cross_correlation = 1 };
+
+// What an engine does to numbers.
+enum class NumericalNote : int {
+  tensor_core = 0,
+  down_convert_inputs = 1,
+  reduced_precision_reduction = 2,
+  fft = 3,
+  nondeterministic = 4,
+  winograd = 5,
+};
 
 enum class DescriptorType : int {
   pointwise = 0,
+  convolution = 1,
+  engine = 2,
   engine_config = 3,
   heuristic = 4,
   plan = 5,
+  convolution_operation = 10,
+  convolution_weight_grad_operation = 11,
+  convolution_input_grad_operation = 12,
   pointwise_operation = 13,
   operation_graph = 15,
   variant_pack = 16,
@@ -66,8 +87,11 @@ enum class AttributeType : int {
   data_type = 1,
   boolean = 2,
   int64 = 3,
+  f32 = 4,
   pointer = 6,
+  convolution_mode = 7,
   heuristic_mode = 8,
+  numerical_note = 11,
   pointwise_mode = 14,
   descriptor = 15,
   reduction_mode = 18,
@@ -77,12 +101,38 @@ enum class Attribute : int {
   pointwise_mode = 0,
   pointwise_compute_type = 1,
   pointwise_axis = 9,
+  convolution_compute_type = 100,
+  convolution_mode = 101,
+  convolution_dilations = 102,
+  convolution_strides = 103,
+  convolution_post_padding = 104,
+  convolution_pre_padding = 105,
+  convolution_spatial_dims = 106,
   heuristic_mode = 200,
   heuristic_graph = 201,
   heuristic_results = 202,
+  engine_config_engine = 300,
   plan_handle = 400,
   plan_engine_config = 401,
   plan_workspace_size = 402,
+  convolution_operation_alpha = 700,
+  convolution_operation_beta = 701,
+  convolution_operation_convolution = 702,
+  convolution_operation_w = 703,
+  convolution_operation_x = 704,
+  convolution_operation_y = 705,
+  convolution_input_grad_alpha = 706,
+  convolution_input_grad_beta = 707,
+  convolution_input_grad_convolution = 708,
+  convolution_input_grad_w = 709,
+  convolution_input_grad_dx = 710,
+  convolution_input_grad_dy = 711,
+  convolution_weight_grad_alpha = 712,
+  convolution_weight_grad_beta = 713,
+  convolution_weight_grad_convolution = 714,
+  convolution_weight_grad_dw = 715,
+  convolution_weight_grad_x = 716,
+  convolution_weight_grad_dy = 717,
   pointwise_operation_pointwise = 750,
   pointwise_operation_x = 751,
   pointwise_operation_b = 752,
@@ -100,6 +150,7 @@ enum class Attribute : int {
   variant_pack_ids = 1000,
   variant_pack_pointers = 1001,
   variant_pack_workspace = 1003,
+  engine_numerical_notes = 1303,
   matmul_compute_type = 1500,
   matmul_operation_a = 1520,
   matmul_operation_b = 1521,
@@ -148,6 +199,12 @@ template <>
 inline constexpr AttributeType attribute_type<bool> = AttributeType::boolean;
 template <>
 inline constexpr AttributeType attribute_type<std::int64_t> = AttributeType::int64;
+template <>
+inline constexpr AttributeType attribute_type<float> = AttributeType::f32;
+template <>
+inline constexpr AttributeType attribute_type<ConvolutionMode> = AttributeType::convolution_mode;
+template <>
+inline constexpr AttributeType attribute_type<NumericalNote> = AttributeType::numerical_note;
 template <>
 inline constexpr AttributeType attribute_type<HeuristicMode> = AttributeType::heuristic_mode;
 template <>
@@ -231,6 +288,18 @@ class Plan {
   std::size_t workspace_ = 0;
 };
 
+// Down, across.
+struct Convolution {
+  std::array<std::int64_t, 2> strides, padding, dilations;
+};
+
+// Which engines may serve a graph.
+struct EngineLimits {
+  // Whether f32 operands may be rounded, to 19 bits by tensor cores, or transformed first.
+  bool inexact = true;
+  bool deterministic = false;
+};
+
 struct PointwiseInputs {
   const Tensor& x;
   const Tensor* b = nullptr;
@@ -263,11 +332,21 @@ class GraphBuilder {
   Tensor matmul(const Tensor& a, const Tensor& b, DataType type = DataType::f32);
   void matmul_into(const Tensor& c, const Tensor& a, const Tensor& b);
 
+  // Of images x[N, C, H, W] with weights w[O, C / groups, R, S] into y[N, O, .., ..].
+  void convolution_into(const Tensor& y, const Convolution& how, const Tensor& x, const Tensor& w);
+  void convolution_input_grad_into(const Tensor& dx, const Convolution& how, const Tensor& dy,
+                                   const Tensor& w);
+  void convolution_weight_grad_into(const Tensor& dw, const Convolution& how, const Tensor& dy,
+                                    const Tensor& x);
+
+  // To compute into: f32, with the extents and strides of another.
+  Tensor like(const Tensor& other);
+
   // With the last two dimensions exchanged, as `type`.
   Tensor transpose(const Tensor& x, DataType type);
 
   // The plan that the library expects to be the fastest. DeviceError if it has none.
-  Plan plan(Handle handle);
+  Plan plan(Handle handle, const EngineLimits& limits = {});
 
  private:
   enum class Place : std::uint8_t { memory, host, nowhere };
@@ -275,6 +354,9 @@ class GraphBuilder {
                 Place place);
   Tensor computed(DataType type, const Extents& dims);
   Object& part(DescriptorType type);
+  Object& convolution(const Convolution& how);
+  ObjectPtr first_plan(Handle handle, const Object& graph, HeuristicMode mode,
+                       const EngineLimits& limits);
   Object& operation(DescriptorType type);
 
   const Library& library_;

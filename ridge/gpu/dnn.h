@@ -1,6 +1,7 @@
 #pragma once
 
-// Attention by the vendor's library of fused kernels. One file implements this for each vendor.
+// Attention and convolutions by the vendor's library of fused kernels. One file implements this for
+// each vendor.
 
 #include <cstddef>
 #include <memory>
@@ -8,6 +9,7 @@
 
 #include "ridge/base/dtype.h"
 #include "ridge/gpu/flash.h"
+#include "ridge/ops/conv.h"
 
 namespace ridge::gpu {
 
@@ -30,6 +32,34 @@ class FusedAttentionGrad {
                    const void* dy, const FlashGradients& gradients, void* workspace) const = 0;
 };
 
+// A convolution with what Conv2d does to its result, or a gradient of one.
+struct ConvProblem {
+  enum class Kind : std::uint8_t { forward, input_grad, weight_grad };
+
+  Kind kind = Kind::forward;
+  ConvGeometry geometry;
+  ImageShape x, y, weight;  // of the weight: O, C / G, R, S
+  DType dtype = DType::f32;
+  bool bias = false, residual = false;
+  ConvEpilogue epilogue = ConvEpilogue::none;
+  bool tf32 = false;  // whether f32 may be rounded to it
+  bool deterministic = false;
+};
+
+// Aligned to 16 bytes. Of the kind forward y is written, of the others x or weight is; bias and
+// residual are null where there is none.
+struct ConvPointers {
+  const void *x, *weight, *y;
+  const void *bias = nullptr, *residual = nullptr;
+};
+
+class FusedConv {
+ public:
+  virtual ~FusedConv() = default;
+  virtual std::size_t workspace() const = 0;  // bytes
+  virtual void run(Stream stream, const ConvPointers& operands, void* workspace) const = 0;
+};
+
 // The library, opened at first use: any function but supports() throws DeviceError if it is not
 // there. One for each device, which outlives what it makes.
 class Dnn {
@@ -45,6 +75,8 @@ class Dnn {
                                                              const FlashOperands& operands,
                                                              const FlashGradients& gradients,
                                                              bool deterministic) = 0;
+  // DeviceError if it has none.
+  virtual std::unique_ptr<FusedConv> conv(const ConvProblem& problem) = 0;
 };
 
 std::shared_ptr<Dnn> make_dnn();

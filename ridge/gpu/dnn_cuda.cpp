@@ -4,6 +4,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/units.h"
+#include "ridge/gpu/conv_cudnn.h"
 #include "ridge/gpu/cudnn.h"
 #include "ridge/gpu/dnn.h"
 
@@ -251,6 +252,10 @@ class Cudnn final : public Dnn {
       throw DeviceError("cuDNN's attention wants a workspace of {}",
                         format_bytes(kernel->workspace()));
     return kernel;
+  }
+
+  std::unique_ptr<FusedConv> conv(const ConvProblem& problem) override {
+    return cudnn_conv(opened().library, opened().handle, problem);
   }
 
  private:

@@ -21,14 +21,27 @@ struct ImageShape {
   std::int64_t n = 1, c = 1, h = 1, w = 1;
 
   ImageShape() = default;
-  ImageShape(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w)
-      : n(n), c(c), h(h), w(w) {}
+  ImageShape(std::int64_t images, std::int64_t channels, std::int64_t rows, std::int64_t columns)
+      : n(images), c(channels), h(rows), w(columns) {}
   // `shape` has four dimensions.
   ImageShape(const Shape& shape, ImageLayout layout);
 
   Shape in(ImageLayout layout) const;
   std::int64_t pixels() const { return h * w; }
   bool operator==(const ImageShape&) const = default;
+};
+
+// How far apart neighbours of each dimension lie in memory, in elements.
+struct ImageStrides {
+  std::int64_t n = 0, c = 0, h = 0, w = 0;
+
+  ImageStrides() = default;
+  ImageStrides(const ImageShape& image, ImageLayout layout);
+
+  constexpr std::int64_t at(std::int64_t image, std::int64_t channel, std::int64_t row,
+                            std::int64_t column) const {
+    return image * n + channel * c + row * h + column * w;
+  }
 };
 
 // Of a dimension: down, across.

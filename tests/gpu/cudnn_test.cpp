@@ -52,6 +52,64 @@ static_assert(same(PointwiseMode::mul, CUDNN_POINTWISE_MUL) &&
               same(PointwiseMode::greater_equal, CUDNN_POINTWISE_CMP_GE) &&
               same(PointwiseMode::index, CUDNN_POINTWISE_GEN_INDEX) &&
               same(PointwiseMode::select, CUDNN_POINTWISE_BINARY_SELECT));
+static_assert(same(PointwiseMode::min, CUDNN_POINTWISE_MIN) &&
+              same(PointwiseMode::max, CUDNN_POINTWISE_MAX) &&
+              same(PointwiseMode::relu, CUDNN_POINTWISE_RELU_FWD) &&
+              same(PointwiseMode::swish, CUDNN_POINTWISE_SWISH_FWD));
+static_assert(same(HeuristicMode::fallback, CUDNN_HEUR_MODE_FALLBACK) &&
+              same(ConvolutionMode::cross_correlation, CUDNN_CROSS_CORRELATION) &&
+              same(NumericalNote::tensor_core, CUDNN_NUMERICAL_NOTE_TENSOR_CORE) &&
+              same(NumericalNote::down_convert_inputs, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) &&
+              same(NumericalNote::reduced_precision_reduction,
+                   CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) &&
+              same(NumericalNote::fft, CUDNN_NUMERICAL_NOTE_FFT) &&
+              same(NumericalNote::winograd, CUDNN_NUMERICAL_NOTE_WINOGRAD) &&
+              same(NumericalNote::nondeterministic, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
+static_assert(same(DescriptorType::convolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) &&
+              same(DescriptorType::engine, CUDNN_BACKEND_ENGINE_DESCRIPTOR) &&
+              same(DescriptorType::convolution_operation,
+                   CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) &&
+              same(DescriptorType::convolution_weight_grad_operation,
+                   CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR) &&
+              same(DescriptorType::convolution_input_grad_operation,
+                   CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR));
+static_assert(same(AttributeType::f32, CUDNN_TYPE_FLOAT) &&
+              same(AttributeType::convolution_mode, CUDNN_TYPE_CONVOLUTION_MODE) &&
+              same(AttributeType::numerical_note, CUDNN_TYPE_NUMERICAL_NOTE));
+static_assert(same(Attribute::convolution_compute_type, CUDNN_ATTR_CONVOLUTION_COMP_TYPE) &&
+              same(Attribute::convolution_mode, CUDNN_ATTR_CONVOLUTION_CONV_MODE) &&
+              same(Attribute::convolution_dilations, CUDNN_ATTR_CONVOLUTION_DILATIONS) &&
+              same(Attribute::convolution_strides, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES) &&
+              same(Attribute::convolution_post_padding, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS) &&
+              same(Attribute::convolution_pre_padding, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS) &&
+              same(Attribute::convolution_spatial_dims, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) &&
+              same(Attribute::engine_config_engine, CUDNN_ATTR_ENGINECFG_ENGINE) &&
+              same(Attribute::engine_numerical_notes, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE));
+static_assert(
+    same(Attribute::convolution_operation_alpha, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA) &&
+    same(Attribute::convolution_operation_beta, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA) &&
+    same(Attribute::convolution_operation_convolution,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC) &&
+    same(Attribute::convolution_operation_w, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W) &&
+    same(Attribute::convolution_operation_x, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X) &&
+    same(Attribute::convolution_operation_y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y) &&
+    same(Attribute::convolution_input_grad_alpha,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA) &&
+    same(Attribute::convolution_input_grad_beta, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA) &&
+    same(Attribute::convolution_input_grad_convolution,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC) &&
+    same(Attribute::convolution_input_grad_w, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W) &&
+    same(Attribute::convolution_input_grad_dx, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX) &&
+    same(Attribute::convolution_input_grad_dy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY) &&
+    same(Attribute::convolution_weight_grad_alpha,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA) &&
+    same(Attribute::convolution_weight_grad_beta,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA) &&
+    same(Attribute::convolution_weight_grad_convolution,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC) &&
+    same(Attribute::convolution_weight_grad_dw, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW) &&
+    same(Attribute::convolution_weight_grad_x, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X) &&
+    same(Attribute::convolution_weight_grad_dy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY));
 static_assert(same(ReductionMode::add, CUDNN_REDUCE_TENSOR_ADD) &&
               same(ReductionMode::max, CUDNN_REDUCE_TENSOR_MAX));
 static_assert(same(HeuristicMode::a, CUDNN_HEUR_MODE_A));
