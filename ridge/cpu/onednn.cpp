@@ -1,43 +1,19 @@
 #include "ridge/cpu/onednn.h"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <unordered_map>
 
 #include "ridge/base/error.h"
+#include "ridge/cpu/onednn_engine.h"
 #include "ridge/cpu/scratch.h"
 
 namespace ridge {
 namespace {
-
-// Runs oneDNN on the calling thread alone, and leaves the caller's OpenMP setting as it was.
-class SingleThreaded {
- public:
-  SingleThreaded() : before_(omp_get_max_threads()) {
-    if (before_ != 1) omp_set_num_threads(1);
-  }
-  ~SingleThreaded() {
-    if (before_ != 1) omp_set_num_threads(before_);
-  }
-
- private:
-  int before_;
-};
-
-const dnnl::engine& cpu_engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
-
-dnnl::memory::data_type onednn_type(DType dtype) {
-  return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
-}
 
 // One product on a tile of m x n: the operands are parts of larger matrices, whence the leading
 // dimensions.
@@ -83,16 +59,13 @@ class Primitive {
   }
 
   void run(const void* a, const void* b, void* c) const {
-    auto memory_at = [](const dnnl::memory::desc& desc, const void* data) {
-      return dnnl::memory(desc, cpu_engine(), const_cast<void*>(data));
-    };
     try {
       dnnl::stream stream(cpu_engine());
-      matmul_.execute(stream, {{DNNL_ARG_SRC, memory_at(a_, a)},
-                               {DNNL_ARG_WEIGHTS, memory_at(b_, b)},
-                               {DNNL_ARG_DST, memory_at(c_, c)},
+      matmul_.execute(stream, {{DNNL_ARG_SRC, onednn_memory(a_, a)},
+                               {DNNL_ARG_WEIGHTS, onednn_memory(b_, b)},
+                               {DNNL_ARG_DST, onednn_memory(c_, c)},
                                {DNNL_ARG_SCRATCHPAD,
-                                memory_at(scratch_, scratch_memory(scratch_.get_size()))}});
+                                onednn_memory(scratch_, scratch_memory(scratch_.get_size()))}});
       stream.wait();
     } catch (const dnnl::error& error) {
       throw DeviceError("a oneDNN product failed: {}", error.what());

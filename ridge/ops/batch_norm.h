@@ -66,4 +66,9 @@ struct BatchNormGrad {
   bool operator==(const BatchNormGrad&) const = default;
 };
 
+Value batch_norm(Value x, Value weight, Value bias, Value mean, Value variance, float eps = 1e-5f);
+// The normalised image; the running statistics are moved in place.
+Value batch_norm_train(Value x, Value weight, Value bias, Value mean, Value variance,
+                       float eps = 1e-5f, float momentum = 0.1f);
+
 }  // namespace ridge

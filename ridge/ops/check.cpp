@@ -20,6 +20,11 @@ void check_min_rank(std::string_view op, Types in, std::size_t i, std::size_t ra
     throw ShapeError("{}: operand {} needs at least {} dimensions: {}", op, i, rank, list_of(in));
 }
 
+void check_rank(std::string_view op, Types in, std::size_t i, std::size_t rank) {
+  if (in[i].shape.rank() != rank)
+    throw ShapeError("{}: operand {} needs {} dimensions: {}", op, i, rank, list_of(in));
+}
+
 void check_dtype(std::string_view op, Types in, std::size_t i, DTypes dtypes) {
   if (std::ranges::find(dtypes, in[i].dtype) == dtypes.end())
     throw ShapeError("{} does not take {} as operand {}: {}", op, name_of(in[i].dtype), i,

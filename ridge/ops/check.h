@@ -16,6 +16,8 @@ std::string list_of(Types types);  // "f32[2, 3], i32[4]"
 void check_count(std::string_view op, Types in, std::size_t count);
 // Operand i has at least `rank` dimensions.
 void check_min_rank(std::string_view op, Types in, std::size_t i, std::size_t rank);
+// Operand i has exactly `rank` dimensions.
+void check_rank(std::string_view op, Types in, std::size_t i, std::size_t rank);
 // Operand i has a floating dtype among `dtypes`.
 void check_dtype(std::string_view op, Types in, std::size_t i, DTypes dtypes);
 // a and b are not both of 16 bits and different: no kernel takes such a pair.

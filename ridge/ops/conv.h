@@ -27,7 +27,7 @@ enum class ConvEpilogue : std::uint8_t { none, relu, relu6, silu, hard_swish };
 // with g the group of o, G groups, and x 0 beyond its edges. Takes x, an image of C channels, and
 // weight[O, C / G, R, S], or [O, R, S, C / G] if the layout is nhwc; then, if `bias`, bias[O] in
 // the type of x, and, if `residual`, a tensor of the result's type. Accumulates in f32. Only
-// without epilogue and residual does it have a gradient.
+// without epilogue does it have a gradient.
 struct Conv2d : ConvGeometry {
   static constexpr std::string_view name = "conv2d";
   static constexpr DTypes dtypes = f32_and_bf16;

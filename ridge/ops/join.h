@@ -1,8 +1,23 @@
 #pragma once
 
+#include <vector>
+
 #include "ridge/ops/operator.h"
 
 namespace ridge {
+
+// How the operators below move data: the result is a matrix whose rows each consist of pieces of
+// rows of the operands, or of zeros.
+struct JoinPlan {
+  struct Piece {
+    std::int64_t columns = 0;
+    int operand = -1;             // none: zeros
+    std::int64_t begin = 0;       // the operand's first column that is copied
+    std::int64_t row_stride = 0;  // of the operand
+  };
+  std::int64_t rows = 1, columns = 0;
+  std::vector<Piece> pieces;  // from left to right
+};
 
 // The operands one after another along dimension `dim`; all other extents are equal.
 struct Concat {
@@ -19,6 +34,8 @@ struct Concat {
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Concat&) const = default;
+
+  JoinPlan plan(Types in) const;
 };
 
 // Elements [begin, begin + extent) along dimension `dim`, copied. Where begin + extent passes an
@@ -40,6 +57,8 @@ struct Window {
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Window&) const = default;
+
+  JoinPlan plan(Types in) const;
 };
 
 // y[.., i, ..] = x[.., (i - shift) mod extent, ..] along dimension `dim`.
@@ -58,6 +77,8 @@ struct Roll {
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Roll&) const = default;
+
+  JoinPlan plan(Types in) const;
 };
 
 Value concat(std::span<const Value> parts, std::uint32_t dim);

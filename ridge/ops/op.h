@@ -4,21 +4,29 @@
 
 #include <variant>
 
+#include "ridge/ops/activation.h"
 #include "ridge/ops/attention.h"
+#include "ridge/ops/batch_norm.h"
 #include "ridge/ops/binary.h"
+#include "ridge/ops/conv.h"
 #include "ridge/ops/cross_entropy.h"
+#include "ridge/ops/dropout.h"
 #include "ridge/ops/embedding.h"
 #include "ridge/ops/fill.h"
 #include "ridge/ops/heads.h"
+#include "ridge/ops/join.h"
+#include "ridge/ops/layer_norm.h"
 #include "ridge/ops/layout.h"
 #include "ridge/ops/linear_swiglu.h"
 #include "ridge/ops/loss_scale.h"
 #include "ridge/ops/matmul.h"
 #include "ridge/ops/optimizer.h"
 #include "ridge/ops/pointwise.h"
+#include "ridge/ops/pool.h"
 #include "ridge/ops/quantize.h"
 #include "ridge/ops/reduce.h"
 #include "ridge/ops/relu.h"
+#include "ridge/ops/resize.h"
 #include "ridge/ops/rms_norm.h"
 #include "ridge/ops/rope.h"
 #include "ridge/ops/scaled_matmul.h"
@@ -30,12 +38,15 @@
 namespace ridge {
 
 using OpVariant = std::variant<  //
-    Accumulate, AdamW, AdamWAll, Add, AddRmsNorm, AddRmsNormGrad, Attention, AttentionGrad, Cast,
-    CausalMask, CrossEntropy, CrossEntropyGrad, Embedding, EmbeddingGrad, Fill, GlobalNorm,
-    LinearSwiGlu, LinearSwiGluGrad, MaskedSoftmax, MaskedSoftmaxGrad, MatMul, MergeHeads, Mul,
-    Permute, Pointwise, Quantize, QuantizeSwiGlu, Relu, ReluGrad, Reshape, RmsNorm, RmsNormGrad,
-    Rope, Scale, ScaledMatMul, Silu, SiluGrad, Slice, Softmax, SoftmaxGrad, SplitHeads, SumTo,
-    SwiGlu, SwiGluGrad, UpdateLossScale>;
+    Accumulate, Activation, ActivationGrad, AdamW, AdamWAll, AdaptiveAvgPool2d,
+    AdaptiveAvgPool2dGrad, Add, AddRmsNorm, AddRmsNormGrad, Attention, AttentionGrad, AvgPool2d,
+    AvgPool2dGrad, BatchNorm, BatchNormGrad, BatchNormTrain, Cast, CausalMask, Concat, Conv2d,
+    Conv2dInputGrad, Conv2dWeightGrad, CrossEntropy, CrossEntropyGrad, Dropout, Embedding,
+    EmbeddingGrad, Fill, GlobalNorm, LayerNorm, LayerNormGrad, LinearSwiGlu, LinearSwiGluGrad,
+    MaskedSoftmax, MaskedSoftmaxGrad, MatMul, MaxPool2d, MaxPool2dGrad, MergeHeads, Mul, Permute,
+    Pointwise, Quantize, QuantizeSwiGlu, Relu, ReluGrad, Reshape, Resize, ResizeGrad, RmsNorm,
+    RmsNormGrad, Roll, Rope, Scale, ScaledMatMul, Silu, SiluGrad, Slice, Softmax, SoftmaxGrad,
+    SplitHeads, SumTo, SwiGlu, SwiGluGrad, UpdateLossScale, Window>;
 
 // A named struct, so that the graph can speak of "an operator" without knowing which there are.
 struct Op : OpVariant {

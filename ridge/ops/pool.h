@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ridge/ops/axis.h"
 #include "ridge/ops/image.h"
 #include "ridge/ops/operator.h"
 
@@ -14,6 +15,7 @@ struct PoolWindows {
   bool ceil = false;
   ImageLayout layout = ImageLayout::nchw;
 
+  // How many windows an image of these extents has; below 1 if none.
   Pair output(Pair image) const;
   bool operator==(const PoolWindows&) const = default;
 };
@@ -63,6 +65,9 @@ struct AvgPool2d : PoolWindows {
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const AvgPool2d&) const = default;
+
+  // Down and across.
+  std::array<Axis, 2> axes(Types in, Types out) const;
 };
 
 // Takes (dy) and gives dx, of the image's shape `image`.
@@ -80,6 +85,9 @@ struct AvgPool2dGrad : PoolWindows {
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const AvgPool2dGrad&) const = default;
+
+  // Down and across.
+  std::array<Axis, 2> axes(Types in, Types out) const;
 };
 
 // The mean of each of size[0] x size[1] windows that cover the image as evenly as they can: window
@@ -99,6 +107,9 @@ struct AdaptiveAvgPool2d {
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const AdaptiveAvgPool2d&) const = default;
+
+  // Down and across.
+  std::array<Axis, 2> axes(Types in, Types out) const;
 };
 
 // Takes (dy) and gives dx, of the image's shape `image`.
@@ -116,6 +127,9 @@ struct AdaptiveAvgPool2dGrad {
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const AdaptiveAvgPool2dGrad&) const = default;
+
+  // Down and across.
+  std::array<Axis, 2> axes(Types in, Types out) const;
 };
 
 Value max_pool2d(Value x, const PoolWindows& windows);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ridge/ops/axis.h"
 #include "ridge/ops/image.h"
 #include "ridge/ops/operator.h"
 
@@ -23,6 +24,9 @@ struct Resize {
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Resize&) const = default;
+
+  // Down and across.
+  std::array<Axis, 2> axes(Types in, Types out) const;
 };
 
 // Takes (dy) and gives dx, of the image's shape `image`: the interpolation transposed.
@@ -40,6 +44,9 @@ struct ResizeGrad {
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const ResizeGrad&) const = default;
+
+  // Down and across.
+  std::array<Axis, 2> axes(Types in, Types out) const;
 };
 
 Value resize(Value x, Pair size);

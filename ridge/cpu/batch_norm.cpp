@@ -1,0 +1,267 @@
+#include "ridge/ops/batch_norm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "ridge/cpu/prepare.h"
+#include "ridge/cpu/simd.h"
+
+namespace ridge {
+namespace {
+
+// Channels that a task finishes.
+constexpr std::int64_t channels_per_task = 64;
+
+// An image as a matrix of runs: with channels first a run is one channel's plane, with channels
+// last a pixel's channels. Sums over a channel are taken in parts, which depend on the shape alone:
+// pieces of a plane, or blocks of pixels; their results are rows of C numbers, added in order.
+struct Runs {
+  bool planes;
+  std::int64_t channels, count, length;  // runs, and elements of each
+  std::int64_t per_part, parts;          // elements of a plane or pixels, and how many in all
+
+  Runs(const Shape& shape, ImageLayout layout) : planes(layout == ImageLayout::nchw) {
+    const ImageShape image(shape, layout);
+    channels = image.c;
+    count = planes ? image.n * image.c : image.n * image.pixels();
+    length = planes ? image.pixels() : image.c;
+    if (planes) {
+      per_part = std::min<std::int64_t>(length, 16384);
+      parts = image.n * ((length + per_part - 1) / per_part);
+    } else {
+      // Short ones, because rounding errors grow with the length.
+      per_part = std::clamp<std::int64_t>((count + 63) / 64, 1, 512);
+      parts = (count + per_part - 1) / per_part;
+    }
+  }
+
+  std::int64_t elements() const { return count * length / channels; }         // of a channel
+  std::int64_t pieces() const { return (length + per_part - 1) / per_part; }  // of a plane
+  // How many elements of a channel part p has.
+  std::int64_t part_size(std::int64_t p) const {
+    const std::int64_t all = planes ? length : count;
+    return std::min(per_part, all - (planes ? p % pieces() : p) * per_part);
+  }
+
+  // f<planes>(offset of the run, its channel or 0) for each run.
+  template <class F>
+  void each(ThreadPool& pool, const F& f) const {
+    parallel_for(pool, count, rows_per_task(length), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        if (planes)
+          f.template operator()<true>(r * length, r % channels);
+        else
+          f.template operator()<false>(r * length, std::int64_t{0});
+      }
+    });
+  }
+
+  // Two sums over each part and channel, to sums[part][0 or 1][channel]: of first(element, channel,
+  // shift) and second(..), where shift is shift(the part's first element of the channel).
+  template <class Terms>
+  void sum_parts(ThreadPool& pool, float* sums, const Terms& terms) const {
+    if (planes) {
+      const std::int64_t n = parts * channels;
+      parallel_for(pool, n, rows_per_task(per_part), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const std::int64_t p = i / channels, c = i % channels;
+          const std::int64_t at = (p / pieces() * channels + c) * length + p % pieces() * per_part;
+          const std::int64_t size = part_size(p);
+          const float shift = terms.shift(at);
+          float a = 0, b = 0;
+#pragma omp simd reduction(+ : a, b)
+          for (std::int64_t k = 0; k < size; ++k) {
+            a += terms.first(at + k, c, shift);
+            b += terms.second(at + k, c, shift);
+          }
+          sums[2 * p * channels + c] = a;
+          sums[(2 * p + 1) * channels + c] = b;
+        }
+      });
+      return;
+    }
+    pool.run(parts, [&](std::int64_t p) {
+      float *a = sums + 2 * p * channels, *b = a + channels;
+      std::fill_n(a, 2 * channels, 0.0f);
+      const std::int64_t top = p * per_part * channels;
+      for (std::int64_t r = 0; r < part_size(p); ++r) {
+        const std::int64_t at = top + r * channels;
+#pragma omp simd
+        for (std::int64_t c = 0; c < channels; ++c) {
+          const float shift = terms.shift(top + c);
+          a[c] += terms.first(at + c, c, shift);
+          b[c] += terms.second(at + c, c, shift);
+        }
+      }
+    });
+  }
+};
+
+// y = (x - mean) * factor + bias, with one of each for a channel.
+template <class T>
+void normalise(ThreadPool& pool, const Runs& runs, const T* x, const float* mean,
+               const float* factor, const float* bias, T* y) {
+  runs.each(pool, [=, length = runs.length]<bool planes>(std::int64_t at, std::int64_t channel) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < length; ++i) {
+      const std::int64_t c = planes ? channel : i;
+      store(&y[at + i], (load(&x[at + i]) - mean[c]) * factor[c] + bias[c]);
+    }
+  });
+}
+
+template <class T>
+KernelPtr infer_form(CpuPrepare& prepare, const BatchNorm& op) {
+  const Runs runs(prepare.in[0].shape, op.layout);
+  prepare.workspace = static_cast<std::size_t>(runs.channels) * sizeof(float);
+  return make_kernel([&pool = prepare.pool, runs, eps = op.eps](const Launch& call) {
+    const float *weight = call.in<float>(1), *variance = call.in<float>(4);
+    auto* factor = static_cast<float*>(call.workspace);
+    for (std::int64_t c = 0; c < runs.channels; ++c)
+      factor[c] = weight[c] / std::sqrt(variance[c] + eps);
+    normalise(pool, runs, call.in<T>(0), call.in<float>(3), factor, call.in<float>(2),
+              call.out<T>());
+  });
+}
+
+// The sums that a mean and a variance are made of, from the part's first element on, which is close
+// to the mean: squares of what is far from zero would leave few digits to the variance.
+template <class T>
+struct Deviations {
+  const T* x;
+  float shift(std::int64_t at) const { return load(&x[at]); }
+  float first(std::int64_t at, std::int64_t, float shift) const { return load(&x[at]) - shift; }
+  float second(std::int64_t at, std::int64_t, float shift) const {
+    return (load(&x[at]) - shift) * (load(&x[at]) - shift);
+  }
+};
+
+struct Moments {
+  double count = 0, mean = 0, squares = 0;  // squares: of the deviations from the mean
+
+  // Chan, Golub and LeVeque, 1979.
+  void merge(const Moments& other) {
+    const double all = count + other.count, delta = other.mean - mean;
+    squares += other.squares + delta * delta * count * other.count / all;
+    mean += delta * other.count / all;
+    count = all;
+  }
+};
+
+// Of channel c, from the parts' sums.
+template <class T>
+Moments moments_of(const Runs& runs, const T* x, const float* sums, std::int64_t c) {
+  Moments all;
+  for (std::int64_t p = 0; p < runs.parts; ++p) {
+    const double sum = sums[2 * p * runs.channels + c];
+    const double squares = sums[(2 * p + 1) * runs.channels + c];
+    const auto n = static_cast<double>(runs.part_size(p));
+    const std::int64_t first = runs.planes ? (p / runs.pieces() * runs.channels + c) * runs.length +
+                                                 p % runs.pieces() * runs.per_part
+                                           : p * runs.per_part * runs.channels + c;
+    all.merge({n, load(&x[first]) + sum / n, squares - sum * sum / n});
+  }
+  return all;
+}
+
+template <class T>
+KernelPtr train_form(CpuPrepare& prepare, const BatchNormTrain& op) {
+  const Runs runs(prepare.in[0].shape, op.layout);
+  prepare.workspace =
+      static_cast<std::size_t>((2 * runs.parts + 1) * runs.channels) * sizeof(float);
+  return make_kernel([&pool = prepare.pool, runs, op](const Launch& call) {
+    const T* x = call.in<T>(0);
+    const float* weight = call.in<float>(1);
+    float *mean = call.out<float>(1), *rstd = call.out<float>(2);
+    float *running_mean = call.out<float>(3), *running_variance = call.out<float>(4);
+    auto* sums = static_cast<float*>(call.workspace);
+    float* factor = sums + 2 * runs.parts * runs.channels;
+    runs.sum_parts(pool, sums, Deviations<T>{x});
+    parallel_for(pool, runs.channels, channels_per_task, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t c = begin; c < end; ++c) {
+        const Moments m = moments_of(runs, x, sums, c);
+        mean[c] = static_cast<float>(m.mean);
+        rstd[c] = static_cast<float>(1.0 / std::sqrt(m.squares / m.count + double{op.eps}));
+        factor[c] = weight[c] * rstd[c];
+        const auto unbiased = static_cast<float>(m.squares / (m.count - 1));
+        running_mean[c] += op.momentum * (mean[c] - running_mean[c]);
+        running_variance[c] += op.momentum * (unbiased - running_variance[c]);
+      }
+    });
+    normalise(pool, runs, x, mean, factor, call.in<float>(2), call.out<T>());
+  });
+}
+
+// The sums that dbias and dweight are made of.
+template <class T>
+struct GradTerms {
+  const T *dy, *x;
+  const float *mean, *rstd;
+  float shift(std::int64_t) const { return 0; }
+  float first(std::int64_t at, std::int64_t, float) const { return load(&dy[at]); }
+  float second(std::int64_t at, std::int64_t c, float) const {
+    return load(&dy[at]) * (load(&x[at]) - mean[c]) * rstd[c];
+  }
+};
+
+template <class T>
+KernelPtr backward(CpuPrepare& prepare, ImageLayout layout) {
+  const Runs runs(prepare.in[1].shape, layout);
+  prepare.workspace =
+      static_cast<std::size_t>((2 * runs.parts + 3) * runs.channels) * sizeof(float);
+  return make_kernel([&pool = prepare.pool, runs](const Launch& call) {
+    const T *dy = call.in<T>(0), *x = call.in<T>(1);
+    const float *weight = call.in<float>(2), *mean = call.in<float>(3), *rstd = call.in<float>(4);
+    T* dx = call.out<T>(0);
+    float *dweight = call.out<float>(1), *dbias = call.out<float>(2);
+    auto* sums = static_cast<float*>(call.workspace);
+    const std::int64_t channels = runs.channels;
+    // dx = factor * (dy - offset - (x - mean) * slope)
+    float* factor = sums + 2 * runs.parts * channels;
+    float *offset = factor + channels, *slope = offset + channels;
+    runs.sum_parts(pool, sums, GradTerms<T>{dy, x, mean, rstd});
+    parallel_for(pool, channels, channels_per_task, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t c = begin; c < end; ++c) {
+        double a = 0, b = 0;
+        for (std::int64_t p = 0; p < runs.parts; ++p) {
+          a += sums[2 * p * channels + c];
+          b += sums[(2 * p + 1) * channels + c];
+        }
+        const auto count = static_cast<double>(runs.elements());
+        dbias[c] = static_cast<float>(a);
+        dweight[c] = static_cast<float>(b);
+        factor[c] = weight[c] * rstd[c];
+        offset[c] = static_cast<float>(a / count);
+        slope[c] = static_cast<float>(b / count) * rstd[c];
+      }
+    });
+    runs.each(pool, [=, length = runs.length]<bool planes>(std::int64_t at, std::int64_t channel) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < length; ++i) {
+        const std::int64_t c = planes ? channel : i;
+        const float centred = load(&x[at + i]) - mean[c];
+        store(&dx[at + i], factor[c] * (load(&dy[at + i]) - offset[c] - centred * slope[c]));
+      }
+    });
+  });
+}
+
+}  // namespace
+
+KernelPtr BatchNorm::cpu(CpuPrepare& prepare) const {
+  return dispatch_floating(prepare.in[0].dtype,
+                           [&]<class T>() { return infer_form<T>(prepare, *this); });
+}
+
+KernelPtr BatchNormTrain::cpu(CpuPrepare& prepare) const {
+  return dispatch_floating(prepare.in[0].dtype,
+                           [&]<class T>() { return train_form<T>(prepare, *this); });
+}
+
+KernelPtr BatchNormGrad::cpu(CpuPrepare& prepare) const {
+  return dispatch_floating(prepare.in[0].dtype,
+                           [&]<class T>() { return backward<T>(prepare, layout); });
+}
+
+}  // namespace ridge

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "ridge/cpu/thread_pool.h"
+#include "ridge/ops/conv.h"
+
+namespace ridge {
+
+// A convolution, or a gradient of one, of given shapes.
+struct ConvShape {
+  enum class Kind : std::uint8_t { forward, input_grad, weight_grad };
+
+  Kind kind = Kind::forward;
+  ConvGeometry geometry;  // its layout is that of x and y
+  ImageShape x, y;
+  ImageShape weight;  // [O, C / G, R, S], as ops/conv.h has it
+  ImageLayout weight_layout = ImageLayout::nchw;
+  DType dtype = DType::f32;
+  // Of Kind::forward.
+  bool bias = false, residual = false;
+  ConvEpilogue epilogue = ConvEpilogue::none;
+  bool f32_result = false;  // y in f32, whatever the dtype of the others
+};
+
+// Dense tensors of the shape's types. What the kind of convolution computes is written, the others
+// are read: y, or the gradient of x or of weight with y standing for its gradient.
+struct ConvOperands {
+  void *x = nullptr, *weight = nullptr, *y = nullptr;
+  const void *bias = nullptr, *residual = nullptr;
+};
+
+class Conv {
+ public:
+  virtual ~Conv() = default;
+  // Bytes that run() wants at `workspace`, aligned to 64.
+  virtual std::size_t workspace() const = 0;
+  virtual void run(ThreadPool& pool, const ConvOperands& operands, void* workspace) const = 0;
+};
+
+using ConvPtr = std::unique_ptr<Conv>;
+
+// Convolutions by oneDNN, each library call on one thread: we share out images, and of few images
+// rows, or channels of the result, in parts that depend on the shape alone, so the result has the
+// same bits on any number of threads. Weights are brought into the order that the library likes
+// best at every run. DeviceError if the library has no such convolution on this CPU.
+ConvPtr make_onednn_conv(const ConvShape& shape);
+
+// Whether this CPU and library convolve bf16 operands, forward and backward.
+bool onednn_convolves_bf16();
+
+}  // namespace ridge

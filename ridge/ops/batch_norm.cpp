@@ -1,0 +1,200 @@
+#include "ridge/ops/batch_norm.h"
+
+#include <array>
+#include <cmath>
+
+#include "ridge/ops/check.h"
+#include "ridge/ops/grad_builder.h"
+#include "ridge/ops/op.h"
+
+namespace ridge {
+namespace {
+
+constexpr ImageLayout layouts[] = {ImageLayout::nchw, ImageLayout::nhwc};
+
+TensorType per_channel(const TensorType& x, ImageLayout layout) {
+  return {DType::f32, {ImageShape(x.shape, layout).c}};
+}
+
+// An image and four vectors of its channels, beginning with operand `first`.
+void check_operands(std::string_view op, Types in, std::size_t first, ImageLayout layout,
+                    DTypes dtypes) {
+  check_count(op, in, first + 5);
+  check_rank(op, in, first, 4);
+  check_dtype(op, in, first, dtypes);
+  for (std::size_t i = first + 1; i < first + 5; ++i)
+    check_type(op, in, i, per_channel(in[first], layout));
+}
+
+// f(channel, element) for every element of an image.
+template <class F>
+void for_each_element(const Shape& shape, ImageLayout layout, const F& f) {
+  const ImageShape image(shape, layout);
+  const ImageStrides strides(image, layout);
+  for (std::int64_t i = 0; i < shape.numel(); ++i) f(i / strides.c % image.c, i);
+}
+
+std::vector<Shape> shapes(ImageLayout layout) {
+  std::vector<Shape> shapes;
+  for (const ImageShape& image :
+       {ImageShape{2, 1, 1, 1}, ImageShape{2, 3, 5, 7}, ImageShape{5, 33, 1, 1},
+        ImageShape{1, 4, 9, 3}, ImageShape{3, 64, 8, 8}, ImageShape{2, 5, 70, 61},
+        ImageShape{130, 24, 4, 5}})
+    shapes.push_back(image.in(layout));
+  return shapes;
+}
+
+}  // namespace
+
+std::vector<TensorType> BatchNorm::infer(Types in) const {
+  check_operands(name, in, 0, layout, dtypes);
+  return {in[0]};
+}
+
+Cost BatchNorm::cost(Types in, Types out) const {
+  // Per element the difference from the mean, a product and an add; per channel the factor: add,
+  // root, division.
+  return streaming_cost(3 * in[0].numel() + 3 * in[1].numel(), in, out);
+}
+
+void BatchNorm::reference(ReferenceCall& call) const {
+  const auto &x = call.inputs[0], &weight = call.inputs[1], &bias = call.inputs[2];
+  const auto &mean = call.inputs[3], &variance = call.inputs[4], &y = call.outputs[0];
+  for_each_element(x.shape, layout, [&](auto c, auto i) {
+    y[i] = (x[i] - mean[c]) / std::sqrt(variance[c] + double{eps}) * weight[c] + bias[c];
+  });
+}
+
+std::vector<Sample<BatchNorm>> BatchNorm::samples() {
+  std::vector<Sample<BatchNorm>> samples;
+  for (const ImageLayout layout : layouts)
+    for (const Shape& shape : shapes(layout)) {
+      const TensorType x{DType::f32, shape}, c = per_channel(x, layout);
+      samples.push_back(
+          {{.layout = layout}, {{x, -2.0, 3.0}, {c, 0.5, 1.5}, {c}, {c}, {c, 0.1, 2.0}}});
+    }
+  return samples;
+}
+
+std::vector<TensorType> BatchNormTrain::infer(Types in) const {
+  check_operands(name, in, 0, layout, dtypes);
+  if (in[0].numel() == in[1].numel())
+    throw ShapeError("{} needs more than one element of each channel: {}", name, list_of(in));
+  return {in[0], in[1], in[1], in[3], in[4]};
+}
+
+Cost BatchNormTrain::cost(Types in, Types out) const {
+  // Per element: the mean's sum (1); difference, square and sum of the variance (3); product and
+  // add (2). Per channel: mean, variance, eps, root, inverse, factor (6); and the running
+  // statistics: a subtraction, product and add each, and the unbiased variance (7).
+  return streaming_cost(6 * in[0].numel() + 13 * in[1].numel(), in, out);
+}
+
+std::vector<Value> BatchNormTrain::grad(GradBuilder& b) const {
+  return b.graph().apply(BatchNormGrad{layout},
+                         std::array{b.grad(), b.input(0), b.input(1), b.output(1), b.output(2)});
+}
+
+void BatchNormTrain::reference(ReferenceCall& call) const {
+  const auto &x = call.inputs[0], &weight = call.inputs[1], &bias = call.inputs[2];
+  const auto &y = call.outputs[0], &mean = call.outputs[1], &rstd = call.outputs[2];
+  const std::int64_t channels = weight.shape.numel();
+  const auto count = static_cast<double>(x.shape.numel() / channels);
+  std::vector<double> variance(static_cast<std::size_t>(channels));
+  auto variance_of = [&](std::int64_t c) -> double& {
+    return variance[static_cast<std::size_t>(c)];
+  };
+  for (std::int64_t c = 0; c < channels; ++c) mean[c] = 0;
+  for_each_element(x.shape, layout, [&](auto c, auto i) { mean[c] += x[i] / count; });
+  for_each_element(x.shape, layout, [&](auto c, auto i) {
+    variance_of(c) += (x[i] - mean[c]) * (x[i] - mean[c]) / count;
+  });
+  for (std::int64_t c = 0; c < channels; ++c) {
+    rstd[c] = 1.0 / std::sqrt(variance_of(c) + double{eps});
+    const double m = momentum, unbiased = variance_of(c) * count / (count - 1);
+    call.outputs[3][c] = (1 - m) * call.inputs[3][c] + m * mean[c];
+    call.outputs[4][c] = (1 - m) * call.inputs[4][c] + m * unbiased;
+  }
+  for_each_element(x.shape, layout, [&](auto c, auto i) {
+    y[i] = (x[i] - mean[c]) * rstd[c] * weight[c] + bias[c];
+  });
+}
+
+std::vector<Sample<BatchNormTrain>> BatchNormTrain::samples() {
+  std::vector<Sample<BatchNormTrain>> samples;
+  for (const ImageLayout layout : layouts)
+    for (const Shape& shape : shapes(layout)) {
+      const TensorType x{DType::f32, shape}, c = per_channel(x, layout);
+      samples.push_back(
+          {{.layout = layout}, {{x, -2.0, 3.0}, {c, 0.5, 1.5}, {c}, {c}, {c, 0.1, 2.0}}});
+    }
+  // A mean far from zero.
+  const TensorType x{DType::f32, {4, 6, 6, 8}}, c{DType::f32, {8}};
+  samples.push_back({{.momentum = 0.3f, .layout = ImageLayout::nhwc},
+                     {{x, 20.0, 21.0}, {c, 0.5, 1.5}, {c}, {c}, {c, 0.1, 2.0}}});
+  return samples;
+}
+
+std::optional<Alias> BatchNormTrain::aliased_input(std::uint32_t output, Types) const {
+  if (output < 3) return std::nullopt;
+  return Alias{output};
+}
+
+std::vector<TensorType> BatchNormGrad::infer(Types in) const {
+  check_count(name, in, 5);
+  check_rank(name, in, 1, 4);
+  check_dtype(name, in, 1, dtypes);
+  check_same_type(name, in, 0, 1);
+  for (std::size_t i = 2; i < 5; ++i) check_type(name, in, i, per_channel(in[1], layout));
+  return {in[1], in[2], in[2]};
+}
+
+Cost BatchNormGrad::cost(Types in, Types out) const {
+  // Per element: xhat (2), its product with dy and two sums (3); dx: xhat times a mean, two
+  // subtractions, the factor (4). Per channel: that factor and two means (3).
+  return streaming_cost(9 * in[1].numel() + 3 * in[2].numel(), in, out);
+}
+
+void BatchNormGrad::reference(ReferenceCall& call) const {
+  const auto &dy = call.inputs[0], &x = call.inputs[1], &weight = call.inputs[2];
+  const auto &mean = call.inputs[3], &rstd = call.inputs[4];
+  const auto &dx = call.outputs[0], &dweight = call.outputs[1], &dbias = call.outputs[2];
+  const std::int64_t channels = weight.shape.numel();
+  const auto count = static_cast<double>(x.shape.numel() / channels);
+  for (std::int64_t c = 0; c < channels; ++c) dweight[c] = dbias[c] = 0;
+  for_each_element(x.shape, layout, [&](auto c, auto i) {
+    dbias[c] += dy[i];
+    dweight[c] += dy[i] * (x[i] - mean[c]) * rstd[c];
+  });
+  for_each_element(x.shape, layout, [&](auto c, auto i) {
+    const double xhat = (x[i] - mean[c]) * rstd[c];
+    dx[i] = weight[c] * rstd[c] * (dy[i] - dbias[c] / count - xhat * dweight[c] / count);
+  });
+}
+
+std::vector<Sample<BatchNormGrad>> BatchNormGrad::samples() {
+  std::vector<Sample<BatchNormGrad>> samples;
+  for (const ImageLayout layout : layouts)
+    for (const Shape& shape : shapes(layout)) {
+      const TensorType x{DType::f32, shape}, c = per_channel(x, layout);
+      samples.push_back({{.layout = layout}, {{x}, {x}, {c, 0.5, 1.5}, {c}, {c, 0.5, 2.0}}});
+    }
+  return samples;
+}
+
+Value batch_norm(Value x, Value weight, Value bias, Value mean, Value variance, float eps) {
+  return x.graph->apply1(BatchNorm{.eps = eps}, {x, weight, bias, mean, variance});
+}
+
+Value batch_norm_train(Value x, Value weight, Value bias, Value mean, Value variance, float eps,
+                       float momentum) {
+  return x.graph->apply(BatchNormTrain{.eps = eps, .momentum = momentum},
+                        std::array{x, weight, bias, mean, variance})[0];
+}
+
+static_assert(Operator<BatchNorm>);
+static_assert(Operator<BatchNormTrain> && Differentiable<BatchNormTrain> &&
+              Aliasing<BatchNormTrain>);
+static_assert(Operator<BatchNormGrad>);
+
+}  // namespace ridge
