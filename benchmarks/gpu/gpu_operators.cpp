@@ -355,8 +355,110 @@ void add_products(std::vector<Case>& cases, const Size& s) {
   }
 }
 
+// Of 64 images, channels last: as in ResNet, MobileNet, EfficientNet, ConvNeXt, DenseNet, ViT and
+// Swin.
+void add_images(std::vector<Case>& cases, DType dtype) {
+  constexpr ImageLayout layout = ImageLayout::nhwc;
+  const auto row = [&](std::string_view what, const TensorType& type) {
+    return fmt::format("{} {}", what, type.to_string());
+  };
+  const auto image = [&](std::int64_t pixels, std::int64_t channels) {
+    return TensorType{dtype, {64, pixels, pixels, channels}};
+  };
+  const auto channels = [](std::int64_t n) { return TensorType{DType::f32, {n}}; };
+  for (const auto& [x, n] : {std::pair{image(56, 256), 256}, std::pair{image(14, 1024), 1024}}) {
+    const TensorType c = channels(n);
+    cases.push_back({row("batch norm", x), BatchNorm{.layout = layout}, {x, c, c, c, c}});
+    cases.push_back(
+        {row("batch norm train", x), BatchNormTrain{.layout = layout}, {x, c, c, c, c}});
+    cases.push_back({row("batch norm grad", x), BatchNormGrad{layout}, {x, x, c, c, c}});
+  }
+  const PoolWindows pool{{3, 3}, {2, 2}, {1, 1}, false, layout};
+  const TensorType first = image(112, 64);
+  cases.push_back({row("max pool", first), MaxPool2d{pool}, {first}});
+  cases.push_back({row("max pool grad", first), MaxPool2dGrad{pool}, {image(56, 64), first}});
+  for (const auto& [pixels, n] : {std::pair{7, 2048}, std::pair{112, 32}, std::pair{14, 672}}) {
+    const TensorType x = image(pixels, n);
+    cases.push_back({row("global mean", x), AdaptiveAvgPool2d{{1, 1}, layout}, {x}});
+    cases.push_back(
+        {row("global mean grad", x), AdaptiveAvgPool2dGrad{layout, x.shape}, {image(1, n)}});
+  }
+  cases.push_back({row("avg pool", image(56, 128)),
+                   AvgPool2d{{{2, 2}, {2, 2}, {0, 0}, false, layout}},
+                   {image(56, 128)}});
+  cases.push_back(
+      {row("resize to 224", image(28, 24)), Resize{{224, 224}, layout}, {image(28, 24)}});
+  for (const auto& [rows, n] : {std::pair{64 * 197, 768}, std::pair{64 * 3136, 96}}) {
+    const TensorType x{dtype, {rows, n}}, c = channels(n), r = channels(rows);
+    cases.push_back({row("layer norm", x), LayerNorm{}, {x, c, c}});
+    cases.push_back({row("layer norm grad", x), LayerNormGrad{}, {x, x, c, r, r}});
+  }
+  const TensorType hidden{dtype, {64 * 197, 3072}};
+  for (const ActivationKind kind : {ActivationKind::gelu, ActivationKind::hard_swish}) {
+    cases.push_back({row(name_of(kind), hidden), Activation{kind}, {hidden}});
+    cases.push_back({row(fmt::format("{} grad", name_of(kind)), hidden),
+                     ActivationGrad{kind},
+                     {hidden, hidden}});
+  }
+  cases.push_back({row("concat + 32", image(28, 256)), Concat{3}, {image(28, 256), image(28, 32)}});
+  cases.push_back({row("concat 12", image(28, 32)), Concat{3}, std::vector(12, image(28, 32))});
+  cases.push_back({row("window 32", image(28, 256)), Window{3, 64, 32}, {image(28, 256)}});
+  cases.push_back({row("roll", image(56, 96)), Roll{1, -3}, {image(56, 96)}});
+  cases.push_back({row("dropout", hidden), Dropout{.rate = 0.1f}, {hidden, {DType::i32, {}}}});
+  struct Depthwise {
+    std::int64_t pixels, channels, size, stride;
+  };
+  for (const Depthwise& d :
+       {Depthwise{112, 32, 3, 1}, Depthwise{112, 96, 3, 2}, Depthwise{14, 576, 3, 1},
+        Depthwise{14, 672, 5, 1}, Depthwise{28, 240, 5, 2}, Depthwise{56, 96, 7, 1}}) {
+    const ConvGeometry g{.stride = {d.stride, d.stride},
+                         .padding = {d.size / 2, d.size / 2},
+                         .groups = d.channels,
+                         .layout = layout};
+    const TensorType x = image(d.pixels, d.channels), y = image(d.pixels / d.stride, d.channels);
+    const TensorType weight{dtype, {d.channels, d.size, d.size, 1}};
+    const std::string what = fmt::format("depthwise {} / {}", d.size, d.stride);
+    cases.push_back({row(what + " + silu", x),
+                     Conv2d{g, true, false, ConvEpilogue::silu},
+                     {x, weight, {dtype, {d.channels}}}});
+    cases.push_back({row(what, x), Conv2d{g}, {x, weight}});
+    cases.push_back({row(what + " dx", x), Conv2dInputGrad{g, x.shape}, {y, weight}});
+    cases.push_back({row(what + " dw", x), Conv2dWeightGrad{g, weight.shape}, {y, x}});
+  }
+}
+
+// Convolutions of ResNet-50, of 32 images, channels last.
+void add_convolutions(std::vector<Case>& cases, DType dtype) {
+  struct Layer {
+    std::int64_t in, pixels, out, size, stride;
+  };
+  for (const Layer& l :
+       {Layer{3, 224, 64, 7, 2}, Layer{64, 56, 64, 1, 1}, Layer{64, 56, 64, 3, 1},
+        Layer{64, 56, 256, 1, 1}, Layer{256, 56, 64, 1, 1}, Layer{128, 56, 128, 3, 2},
+        Layer{256, 56, 512, 1, 2}, Layer{128, 28, 512, 1, 1}, Layer{256, 14, 256, 3, 1},
+        Layer{1024, 14, 256, 1, 1}, Layer{512, 7, 512, 3, 1}, Layer{512, 7, 2048, 1, 1}}) {
+    const ConvGeometry g{.stride = {l.stride, l.stride},
+                         .padding = {l.size / 2, l.size / 2},
+                         .layout = ImageLayout::nhwc};
+    const TensorType x{dtype, {32, l.pixels, l.pixels, l.in}};
+    const TensorType weight{dtype, {l.out, l.size, l.size, l.in}}, bias{dtype, {l.out}};
+    const TensorType y = Conv2d{g}.infer(std::vector{x, weight})[0];
+    const std::string what = fmt::format("conv {} {}@{} -> {} {}x{}/{}", name_of(dtype), l.in,
+                                         l.pixels, l.out, l.size, l.size, l.stride);
+    cases.push_back({what, Conv2d{g}, {x, weight}});
+    cases.push_back(
+        {what + " relu", Conv2d{g, true, true, ConvEpilogue::relu}, {x, weight, bias, y}});
+    cases.push_back({what + " dx", Conv2dInputGrad{g, x.shape}, {y, weight}});
+    cases.push_back({what + " dw", Conv2dWeightGrad{g, weight.shape}, {y, x}});
+  }
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    add_images(all, dtype);
+    add_convolutions(all, dtype);
+  }
   for (const Size& s : sizes) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       add_elementwise(all, s, dtype);
@@ -388,10 +490,11 @@ int run(std::span<const char* const> texts) {
     const double seconds = measure(*device, c, memory);
     const Cost work = cost(c.op, c.in, infer(c.op, c.in));
     const double bytes = static_cast<double>(work.bytes());
-    const double flops = static_cast<double>(2 * work.macs);
-    fmt::print("{:36} {:9.2f} {:9.0f} {:5.0f}%{}\n", c.label, seconds * 1e6, bytes / seconds * 1e-9,
-               100 * bytes / seconds / rate,
-               flops > 0 ? fmt::format(" {:6.0f}", flops / seconds * 1e-12) : "");
+    fmt::print("{:36} {:9.2f} {:9.0f} {:5.0f}%", c.label, seconds * 1e6, bytes / seconds * 1e-9,
+               100 * bytes / seconds / rate);
+    const auto products = 2 * static_cast<double>(work.macs);
+    if (products > 0) fmt::print(" {:6.1f} TFLOP/s", products / seconds * 1e-12);
+    fmt::print("\n");
     std::fflush(stdout);
   }
   return 0;
