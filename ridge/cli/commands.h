@@ -22,6 +22,7 @@ void add_verify_command(CLI::App& program, Action& action);
 void add_ablate_command(CLI::App& program, Action& action);
 void add_compare_command(CLI::App& program, Action& action);
 void add_export_command(CLI::App& program, Action& action);
+void add_bench_command(CLI::App& program, Action& action);
 void add_roofline_command(CLI::App& program, Action& action);
 void add_report_command(CLI::App& program, Action& action);
 void add_trace_command(CLI::App& program, Action& action);

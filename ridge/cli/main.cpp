@@ -40,6 +40,7 @@ void add_commands(CLI::App& program, const std::string& name, Action& action) {
   add_ablate_command(program, action);
   add_compare_command(program, action);
   add_export_command(program, action);
+  add_bench_command(program, action);
   add_roofline_command(program, action);
   add_report_command(program, action);
   add_trace_command(program, action);

@@ -15,6 +15,10 @@ namespace ridge {
 inline float relu6(float x) { return x < 0.0f ? 0.0f : (x > 6.0f ? 6.0f : x); }
 inline float hard_sigmoid(float x) { return relu6(x + 3.0f) * (1.0f / 6.0f); }
 inline float hard_swish(float x) { return x * hard_sigmoid(x); }
+inline float exp_capped(float x) {
+  const float y = vexp(x);
+  return y > 100.0f ? 100.0f : y;
+}
 inline float silu(float x) { return x * sigmoid(x); }
 
 // The normal distribution: of its tail beyond |x|, and the density at x.
@@ -72,6 +76,8 @@ auto with_activation(ActivationKind kind, const F& f) {
       return f([](float x) { return hard_swish(x); });
     case ActivationKind::gelu:
       return f([](float x) { return gelu(x); });
+    case ActivationKind::exp_capped:
+      return f([](float x) { return exp_capped(x); });
     default:
       return f([](float x) { return tanh_of(x); });
   }
@@ -97,6 +103,11 @@ auto with_activation_derivative(ActivationKind kind, const F& f) {
       });
     case ActivationKind::gelu:
       return f([](float x) { return gelu_derivative(x); });
+    case ActivationKind::exp_capped:
+      return f([](float x) {
+        const float y = vexp(x);
+        return y <= 100.0f ? y : 0.0f;
+      });
     default:
       return f([](float x) {
         const float y = tanh_of(x);

@@ -22,6 +22,8 @@ KernelPtr with_activation(Kind kind, const F& f) {
       return f(gpu::HardSwishOf{}, gpu::HardSwishGradOf{});
     case Kind::gelu:
       return f(gpu::GeluOf{}, gpu::GeluGradOf{});
+    case Kind::exp_capped:
+      return f(gpu::ExpCappedOf{}, gpu::ExpCappedGradOf{});
     default:
       return f(gpu::TanhOf{}, gpu::TanhGradOf{});
   }

@@ -102,6 +102,20 @@ struct GeluGradOf {
   }
 };
 
+struct ExpCappedOf {
+  __device__ float operator()(float x) const {
+    const float y = expf(x);
+    return y > 100.0f ? 100.0f : y;
+  }
+};
+
+struct ExpCappedGradOf {
+  __device__ float operator()(float dy, float x) const {
+    const float y = expf(x);
+    return y <= 100.0f ? dy * y : 0.0f;
+  }
+};
+
 struct TanhOf {
   __device__ float operator()(float x) const { return tanhf(x); }
 };

@@ -255,7 +255,7 @@ class Cudnn final : public Dnn {
   }
 
   std::unique_ptr<FusedConv> conv(const ConvProblem& problem) override {
-    return cudnn_conv(opened().library, opened().handle, problem);
+    return cudnn_conv(opened().library, opened().handle(), problem);
   }
 
  private:

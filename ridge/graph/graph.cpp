@@ -16,8 +16,8 @@ std::string_view name_of(Phase phase) {
 }
 
 std::string_view name_of(Role role) {
-  constexpr std::string_view names[] = {"input", "parameter", "optimizer state", "gradient",
-                                        "activation"};
+  constexpr std::string_view names[] = {"input",           "parameter", "buffer",
+                                        "optimizer state", "gradient",  "activation"};
   return names[static_cast<int>(role)];
 }
 

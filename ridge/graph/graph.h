@@ -26,20 +26,26 @@ inline constexpr ValueId no_value = ~ValueId{0};
 enum class Phase : std::uint8_t { forward, backward, optimizer };
 std::string_view name_of(Phase phase);
 
-// What a value is for. Inputs are fed before each run; parameters, optimizer state and accumulated
-// gradients live from step to step; everything else is born and dies within a run.
-enum class Role : std::uint8_t { input, parameter, optimizer_state, gradient, activation };
+// What a value is for. Inputs are fed before each run; parameters, buffers (what a model keeps
+// beside them and no optimizer touches: running statistics, constants), optimizer state and
+// accumulated gradients live from step to step; everything else is born and dies within a run.
+enum class Role : std::uint8_t { input, parameter, buffer, optimizer_state, gradient, activation };
 std::string_view name_of(Role role);
 
 // What a persistent value holds before the first step.
 struct Init {
-  enum class Kind : std::uint8_t { constant, normal } kind = Kind::constant;
+  enum class Kind : std::uint8_t { constant, normal, values } kind = Kind::constant;
   float value = 0.0f;  // of each element; of Kind::normal, whose mean is 0, the standard deviation
+  // Of Kind::values: one for each element, converted to the value's dtype.
+  std::shared_ptr<const std::vector<float>> values{};
 
   static Init zeros() { return constant(0.0f); }
   static Init ones() { return constant(1.0f); }
   static Init constant(float value) { return {Kind::constant, value}; }
   static Init normal(float std) { return {Kind::normal, std}; }
+  static Init of(std::vector<float> values) {
+    return {Kind::values, 0.0f, std::make_shared<const std::vector<float>>(std::move(values))};
+  }
   bool operator==(const Init&) const = default;
 };
 

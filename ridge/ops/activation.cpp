@@ -13,8 +13,8 @@ namespace {
 
 using Kind = ActivationKind;
 
-constexpr Kind kinds[] = {Kind::relu6,      Kind::sigmoid, Kind::hard_sigmoid,
-                          Kind::hard_swish, Kind::gelu,    Kind::tanh};
+constexpr Kind kinds[] = {Kind::relu6, Kind::sigmoid, Kind::hard_sigmoid, Kind::hard_swish,
+                          Kind::gelu,  Kind::tanh,    Kind::exp_capped};
 
 double logistic(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
@@ -36,6 +36,8 @@ double value_at(Kind kind, double x) {
       return x * normal_cdf(x);
     case Kind::tanh:
       return std::tanh(x);
+    case Kind::exp_capped:
+      return std::min(std::exp(x), 100.0);
   }
   return x;
 }
@@ -54,6 +56,8 @@ double derivative_at(Kind kind, double x) {
       return normal_cdf(x) + x * normal_density(x);
     case Kind::tanh:
       return 1.0 / (std::cosh(x) * std::cosh(x));
+    case Kind::exp_capped:
+      return std::exp(x) <= 100.0 ? std::exp(x) : 0.0;
   }
   return 1;
 }
@@ -72,6 +76,7 @@ std::int64_t flops_of(Kind kind) {
     case Kind::gelu:
       return 5;  // the argument, the error function, an add, two products
     case Kind::tanh:
+    case Kind::exp_capped:
       return 1;
   }
   return 0;
@@ -93,6 +98,8 @@ std::int64_t grad_flops_of(Kind kind) {
                   // dy
     case Kind::tanh:
       return 4;  // y, its square, 1 - that, times dy
+    case Kind::exp_capped:
+      return 2;
   }
   return 0;
 }
@@ -113,6 +120,8 @@ std::string_view name_of(ActivationKind kind) {
       return "gelu";
     case Kind::tanh:
       return "tanh";
+    case Kind::exp_capped:
+      return "exp_capped";
   }
   return "";
 }

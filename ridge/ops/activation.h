@@ -12,6 +12,7 @@ enum class ActivationKind : std::uint8_t {
   hard_swish,    // x * hard_sigmoid(x)
   gelu,          // x / 2 * (1 + erf(x / sqrt(2)))  (Hendrycks and Gimpel, 2016)
   tanh,
+  exp_capped,  // min(exp(x), 100)  (the scale of Swin v2's scores: Liu et al., 2021)
 };
 std::string_view name_of(ActivationKind kind);  // "relu6"
 

@@ -25,6 +25,7 @@ std::size_t& TensorBytes::of(Role role) {
     case Role::input:
       return inputs;
     case Role::parameter:
+    case Role::buffer:
       return parameters;
     case Role::gradient:
       return gradients;

@@ -12,8 +12,8 @@ namespace ridge {
 // Bytes of tensors by what they are for, as allocated.
 struct TensorBytes {
   std::size_t inputs = 0;
-  std::size_t parameters = 0;
-  std::size_t gradients = 0;  // of parameters
+  std::size_t parameters = 0;  // and buffers
+  std::size_t gradients = 0;   // of parameters
   std::size_t optimizer_state = 0;
   std::size_t activations = 0;  // and their gradients: all that is born and dies within a step
   std::size_t workspace = 0;

@@ -20,6 +20,7 @@ MemoryGroup group_of_value(const Graph& graph, const ValueInfo& info) {
     case Role::input:
       return MemoryGroup::inputs;
     case Role::parameter:
+    case Role::buffer:
       return MemoryGroup::parameters;
     case Role::optimizer_state:
       return MemoryGroup::optimizer;

@@ -182,6 +182,10 @@ void Executor::initialize(std::uint64_t seed) {
     const ValueInfo& info = graph_.info(id);
     if (!info.persistent || !info.parts.empty() || info.role == Role::input) continue;
     if (info.copy_of != no_value) continue;  // written with what it repeats
+    if (info.init.kind == Init::Kind::values) {
+      write_values(graph_.value(id), *info.init.values);
+      continue;
+    }
     if (info.type.dtype != DType::f32)
       throw UsageError("{} is {}, but only f32 values are initialised", info.name,
                        name_of(info.type.dtype));
@@ -196,6 +200,15 @@ void Executor::initialize(std::uint64_t seed) {
     }
     write(graph_.value(id), std::span<const float>(host));
   }
+}
+
+void Executor::write_values(Value value, std::span<const float> values) {
+  if (value.dtype() == DType::f32) return write(value, values);
+  if (value.dtype() != DType::i32)
+    throw UsageError("{} is {}, but only f32 and i32 values are initialised",
+                     graph_.info(value.id).name, name_of(value.dtype()));
+  const std::vector<std::int32_t> integers(values.begin(), values.end());
+  write(value, std::span<const std::int32_t>(integers));
 }
 
 void Executor::write(Value value, std::span<const std::byte> data) {

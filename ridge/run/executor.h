@@ -146,6 +146,7 @@ class Executor {
   std::vector<Access> accesses_of(const Piece& piece) const;
   Footprint footprint_of(const Piece& piece) const;
 
+  void write_values(Value value, std::span<const float> values);
   void write_copies(ValueId written, std::span<const std::byte> data);
   NodeId first_reader(std::span<const Feed> feeds) const;  // no_node if there is none
   void run_nodes(Phase phase);

@@ -12,15 +12,16 @@ namespace {
 
 constexpr std::string_view format_name = "ridge-checkpoint-1";
 
-// What a run goes on with: parameters and optimizer state. Inputs are fed anew and accumulated
-// gradients are zero between steps.
+// What a run goes on with: parameters, buffers and optimizer state. Inputs are fed anew and
+// accumulated gradients are zero between steps.
 std::vector<Value> checkpointed(Graph& graph) {
   std::vector<Value> values;
   for (ValueId id = 0; id < graph.value_count(); ++id) {
     const ValueInfo& info = graph.info(id);
     // Packed values are written by part, and copies with what they repeat.
     if (!info.persistent || !info.parts.empty() || info.copy_of != no_value) continue;
-    if (info.role == Role::parameter || info.role == Role::optimizer_state)
+    if (info.role == Role::parameter || info.role == Role::buffer ||
+        info.role == Role::optimizer_state)
       values.push_back(graph.value(id));
   }
   return values;

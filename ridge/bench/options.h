@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ridge/base/dtype.h"
+
+namespace ridge {
+
+// What `ridge bench` measures.
+struct BenchOptions {
+  std::string network = "resnet50";
+  std::int64_t batch_size = 64;
+  std::int64_t iterations = 20;
+  std::int64_t warmup = 5;      // iterations before those that count
+  std::int64_t image_size = 0;  // rows and columns; 0: the network's own
+  std::string dtype = "fp32";
+  std::string device = "auto";
+  std::int64_t threads = 0;  // processors to use; 0: all this process may
+  std::int64_t seed = 42;    // decides weights and images
+
+  // UsageError naming the first that makes no sense, with the reason.
+  void check() const;
+  DType compute_dtype() const;
+};
+
+}  // namespace ridge

@@ -1,0 +1,176 @@
+#include "ridge/models/vision/layers.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <vector>
+
+#include "ridge/base/random.h"
+#include "ridge/ops/batch_norm.h"
+#include "ridge/ops/binary.h"
+#include "ridge/ops/dropout.h"
+#include "ridge/ops/layer_norm.h"
+#include "ridge/ops/layout.h"
+#include "ridge/ops/matmul.h"
+#include "ridge/ops/relu.h"
+#include "ridge/ops/silu.h"
+#include "ridge/ops/unary.h"
+
+namespace ridge::vision {
+namespace {
+
+// The deviation that keeps the variance of what flows back (He et al., 2015).
+Init kaiming(std::int64_t fan_out) {
+  return Init::normal(static_cast<float>(std::sqrt(2.0 / static_cast<double>(fan_out))));
+}
+
+Pair keeping_padding(const ConvOptions& o) {
+  return {o.dilation[0] * (o.kernel[0] - 1) / 2, o.dilation[1] * (o.kernel[1] - 1) / 2};
+}
+
+}  // namespace
+
+Value Layers::computed(Value x) const { return cast(x, compute_); }
+
+Value Layers::parameter_f32(std::string_view name, const Shape& shape, Init init) const {
+  return graph_.parameter(name, shape, std::move(init));
+}
+
+Value Layers::parameter(std::string_view name, const Shape& shape, Init init) const {
+  return computed(parameter_f32(name, shape, std::move(init)));
+}
+
+Value Layers::buffer(std::string_view name, const TensorType& type, Init init) const {
+  const std::string& scope = graph_.scope_name(graph_.current_scope());
+  return graph_.state(scope.empty() ? std::string(name) : fmt::format("{}.{}", scope, name), type,
+                      Role::buffer, std::move(init));
+}
+
+Value Layers::constant(std::string_view name, const TensorType& type,
+                       std::vector<float> values) const {
+  return buffer(name, type, Init::of(std::move(values)));
+}
+
+Value Layers::conv(Value x, std::string_view name, const ConvOptions& o) const {
+  const Scope scope(graph_, name);
+  const std::int64_t in = x.shape()[1] / o.groups;
+  const Value weight =
+      parameter("weight", {o.out, in, o.kernel[0], o.kernel[1]},
+                kaiming(std::max<std::int64_t>(1, o.out * o.kernel[0] * o.kernel[1] / o.groups)));
+  const Value bias = o.bias ? parameter("bias", {o.out}, Init::zeros()) : Value{};
+  return conv2d(x, weight, bias,
+                {.stride = o.stride,
+                 .padding = o.padding ? Pair(*o.padding) : keeping_padding(o),
+                 .dilation = o.dilation,
+                 .groups = o.groups});
+}
+
+Value Layers::batch_norm(Value x, std::string_view name, float eps) const {
+  const Scope scope(graph_, name);
+  const Shape channels{x.shape()[1]};
+  const Value weight = parameter_f32("weight", channels, Init::ones());
+  const Value bias = parameter_f32("bias", channels, Init::zeros());
+  const Value mean = buffer("running_mean", {DType::f32, channels}, Init::zeros());
+  const Value variance = buffer("running_var", {DType::f32, channels}, Init::ones());
+  return training_ ? batch_norm_train(x, weight, bias, mean, variance, eps)
+                   : ridge::batch_norm(x, weight, bias, mean, variance, eps);
+}
+
+Value Layers::conv_norm(Value x, std::string_view conv_name, std::string_view norm_name,
+                        const ConvOptions& options, Act activation, float eps) const {
+  return act(batch_norm(conv(x, conv_name, options), norm_name, eps), activation);
+}
+
+Value Layers::conv_norm(Value x, std::string_view name, const ConvOptions& options, Act activation,
+                        float eps) const {
+  const Scope scope(graph_, name);
+  return conv_norm(x, "0", "1", options, activation, eps);
+}
+
+Value Layers::linear(Value x, std::string_view name, std::int64_t out, bool bias) const {
+  const Scope scope(graph_, name);
+  const std::int64_t in = x.shape()[-1];
+  const Value weight = parameter("weight", {out, in}, Init::normal(0.02f));
+  const Value y = ridge::linear(x, weight);
+  return bias ? add(y, parameter("bias", {out}, Init::zeros())) : y;
+}
+
+Value Layers::layer_norm(Value x, std::string_view name, float eps) const {
+  const Scope scope(graph_, name);
+  const Shape channels{x.shape()[-1]};
+  const Value weight = parameter_f32("weight", channels, Init::ones());
+  const Value bias = parameter_f32("bias", channels, Init::zeros());
+  return ridge::layer_norm(x, weight, bias, eps);
+}
+
+Value Layers::squeeze_excitation(Value x, std::string_view name, std::int64_t squeeze, Act inner,
+                                 Act gate) const {
+  const Scope scope(graph_, name);
+  Value weights = conv(mean_pool(x), "fc1", {.out = squeeze, .bias = true});
+  weights = conv(act(weights, inner), "fc2", {.out = x.shape()[1], .bias = true});
+  return mul(act(weights, gate), x);
+}
+
+Value Layers::act(Value x, Act act) const {
+  switch (act) {
+    case Act::none:
+      return x;
+    case Act::relu:
+      return relu(x);
+    case Act::silu:
+      return silu(x);
+    case Act::relu6:
+      return activation(x, ActivationKind::relu6);
+    case Act::hard_swish:
+      return activation(x, ActivationKind::hard_swish);
+    case Act::gelu:
+      return activation(x, ActivationKind::gelu);
+    case Act::sigmoid:
+      return activation(x, ActivationKind::sigmoid);
+    case Act::hard_sigmoid:
+      return activation(x, ActivationKind::hard_sigmoid);
+  }
+  return x;
+}
+
+Value Layers::max_pool(Value x, const PoolOptions& o) const {
+  return max_pool2d(x,
+                    {.kernel = o.kernel, .stride = o.stride, .padding = o.padding, .ceil = o.ceil});
+}
+
+Value Layers::avg_pool(Value x, const PoolOptions& o) const {
+  return avg_pool2d(x,
+                    {.kernel = o.kernel, .stride = o.stride, .padding = o.padding, .ceil = o.ceil});
+}
+
+Value Layers::mean_pool(Value x, Both size) const { return adaptive_avg_pool2d(x, size); }
+
+Value Layers::pooled(Value x) const { return flatten(mean_pool(x)); }
+
+Value Layers::flatten(Value x) const {
+  return reshape(x, {x.shape()[0], x.shape().numel() / x.shape()[0]});
+}
+
+Value Layers::drop(Value x, float rate, std::int64_t block) const {
+  if (!training_ || rate == 0) return x;
+  Value step = graph_.find("step");
+  if (!step) step = graph_.input("step", {DType::i32, {}});
+  // Each has a stream of its own: by its place in the graph.
+  const std::uint64_t seed = stream_of(fmt::format("dropout {}", graph_.nodes().size()));
+  return ridge::dropout(x, step, rate, seed, block);
+}
+
+Value Layers::dropout(Value x, float rate) const { return drop(x, rate, 1); }
+
+Value Layers::stochastic_depth(Value x, float rate) const {
+  return drop(x, rate, x.shape().numel() / x.shape()[0]);
+}
+
+std::int64_t round_channels(double value, std::int64_t divisor, std::int64_t least) {
+  if (least == 0) least = divisor;
+  const auto whole = static_cast<std::int64_t>(value + static_cast<double>(divisor) / 2);
+  const std::int64_t rounded = std::max(least, whole / divisor * divisor);
+  return static_cast<double>(rounded) < 0.9 * value ? rounded + divisor : rounded;
+}
+
+}  // namespace ridge::vision

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ridge/graph/graph.h"
+#include "ridge/ops/activation.h"
+#include "ridge/ops/conv.h"
+#include "ridge/ops/pool.h"
+
+namespace ridge::vision {
+
+// Down and across; one number for both.
+struct Both : Pair {
+  constexpr Both(std::int64_t both) : Pair{both, both} {}  // NOLINT(google-explicit-constructor)
+  constexpr Both(std::int64_t down, std::int64_t across) : Pair{down, across} {}
+};
+
+// What follows a layer.
+enum class Act : std::uint8_t { none, relu, relu6, silu, hard_swish, gelu, sigmoid, hard_sigmoid };
+
+struct ConvOptions {
+  std::int64_t out = 1;  // channels
+  Both kernel = 1;
+  Both stride = 1;
+  std::optional<Both> padding{};  // unless given, what keeps the extent where the stride is 1
+  Both dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = false;
+};
+
+struct PoolOptions {
+  Both kernel = 1;
+  Both stride = 1;
+  Both padding = 0;
+  bool ceil = false;
+};
+
+// The layers that networks are made of, as torchvision has them: each creates its parameters below
+// the graph's current scope under the names they have there, so that a published file of weights
+// fits. Images are [N, C, H, W]. With `compute` bf16, products and what lies between layers are
+// bf16, while parameters and statistics are f32.
+class Layers {
+ public:
+  Layers(Graph& graph, DType compute, bool training)
+      : graph_(graph), compute_(compute), training_(training) {}
+
+  Graph& graph() const { return graph_; }
+
+  Value conv(Value x, std::string_view name, const ConvOptions& options) const;
+  Value batch_norm(Value x, std::string_view name, float eps = 1e-5f) const;
+  // A convolution, the norm of it, and an activation.
+  Value conv_norm(Value x, std::string_view conv_name, std::string_view norm_name,
+                  const ConvOptions& options, Act act, float eps = 1e-5f) const;
+  // The same under the names "<name>.0" and "<name>.1".
+  Value conv_norm(Value x, std::string_view name, const ConvOptions& options, Act act,
+                  float eps = 1e-5f) const;
+  // Over the last dimension, as is the norm below.
+  Value linear(Value x, std::string_view name, std::int64_t out, bool bias = true) const;
+  Value layer_norm(Value x, std::string_view name, float eps = 1e-5f) const;
+  // x times weights of its channels, which two 1 x 1 convolutions with `squeeze` channels between
+  // them compute from their means (Hu et al., 2018): "<name>.fc1" and "<name>.fc2".
+  Value squeeze_excitation(Value x, std::string_view name, std::int64_t squeeze, Act inner,
+                           Act gate) const;
+  Value act(Value x, Act act) const;
+
+  Value max_pool(Value x, const PoolOptions& options) const;
+  Value avg_pool(Value x, const PoolOptions& options) const;
+  // [N, C, H, W] -> [N, C, size, size]
+  Value mean_pool(Value x, Both size = 1) const;
+  // [N, C, H, W] -> [N, C]
+  Value pooled(Value x) const;
+  Value flatten(Value x) const;  // [N, ..] -> [N, all the rest]
+
+  // In training, elements or whole samples at random become 0; otherwise x itself.
+  Value dropout(Value x, float rate) const;
+  Value stochastic_depth(Value x, float rate) const;
+
+  // A parameter or a constant of the network's own, converted to what is computed in.
+  Value parameter(std::string_view name, const Shape& shape, Init init) const;
+  Value parameter_f32(std::string_view name, const Shape& shape, Init init) const;
+  Value constant(std::string_view name, const TensorType& type, std::vector<float> values) const;
+  Value computed(Value x) const;  // in the dtype that is computed in
+
+ private:
+  Value buffer(std::string_view name, const TensorType& type, Init init) const;
+  Value drop(Value x, float rate, std::int64_t block) const;
+
+  Graph& graph_;
+  DType compute_;
+  bool training_;
+};
+
+// The multiple of `divisor` next to `value`, but at least `least` (0: the divisor) and at least 0.9
+// of it: how the MobileNet family rounds numbers of channels.
+std::int64_t round_channels(double value, std::int64_t divisor = 8, std::int64_t least = 0);
+
+}  // namespace ridge::vision

@@ -1,0 +1,46 @@
+#pragma once
+
+// Weights for tests that nobody has to ship: each element is a function of its tensor's name and
+// its place. vision_golden.py has the same rule.
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "ridge/base/random.h"
+#include "ridge/base/shape.h"
+
+namespace ridge {
+
+// Element `index` of a stream, uniform in [0, 1): SplitMix64's finaliser (Steele, Lea, Flood, 2014)
+// over a counter that begins at the stream's number.
+inline float rule_uniform(std::uint64_t stream, std::uint64_t index) {
+  std::uint64_t z = stream + (index + 1) * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  z ^= z >> 31;
+  return static_cast<float>(z >> 40) * 0x1p-24f;
+}
+
+// Weights that keep activations within bounds through a hundred layers.
+inline void fill_by_rule(std::span<float> out, std::string_view name, const Shape& shape) {
+  const std::uint64_t stream = stream_of(name);
+  float scale = 0, offset = 0;
+  if (name.ends_with("running_var")) {
+    scale = 1.0f, offset = 0.5f;
+  } else if (name.ends_with("running_mean") || name.ends_with("bias")) {
+    scale = 0.05f, offset = -0.025f;
+  } else if (name.ends_with("logit_scale")) {
+    scale = 1.0f, offset = 2.0f;
+  } else if (shape.rank() == 1) {
+    scale = 0.4f, offset = 0.4f;
+  } else {
+    const std::int64_t fan_in = shape.numel() / shape[0];
+    const auto bound = static_cast<float>(std::sqrt(6.0 / static_cast<double>(fan_in)));
+    scale = 2 * bound, offset = -bound;
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = rule_uniform(stream, i) * scale + offset;
+}
+
+}  // namespace ridge
