@@ -22,18 +22,23 @@ KernelPtr forward(CpuPrepare& prepare, float eps) {
       for (std::int64_t r = begin; r < end; ++r) {
         const T* from = x + r * columns;
         T* to = y + r * columns;
-        float sum = 0, squares = 0;
+        float sum = 0, rest = 0, squares = 0;
 #pragma omp simd reduction(+ : sum)
         for (std::int64_t c = 0; c < columns; ++c) sum += load(&from[c]);
+        // Only about the mean: what rounding left is found with the squares, and taken off apart.
         const float centre = sum / count;
-#pragma omp simd reduction(+ : squares)
-        for (std::int64_t c = 0; c < columns; ++c)
-          squares += (load(&from[c]) - centre) * (load(&from[c]) - centre);
-        const float scale = 1.0f / std::sqrt(squares / count + eps);
+#pragma omp simd reduction(+ : rest, squares)
+        for (std::int64_t c = 0; c < columns; ++c) {
+          const float distance = load(&from[c]) - centre;
+          rest += distance;
+          squares += distance * distance;
+        }
+        const float shift = rest / count;
+        const float scale = 1.0f / std::sqrt(squares / count - shift * shift + eps);
 #pragma omp simd
         for (std::int64_t c = 0; c < columns; ++c)
-          store(&to[c], (load(&from[c]) - centre) * scale * weight[c] + bias[c]);
-        mean[r] = centre;
+          store(&to[c], (load(&from[c]) - centre - shift) * scale * weight[c] + bias[c]);
+        mean[r] = centre + shift;
         rstd[r] = scale;
       }
     });

@@ -41,6 +41,20 @@ template <class T>
 std::vector<TensorType> operand_types(const Sample<T>& sample, DType dtype) {
   std::vector<TensorType> given;
   for (const SampleInput& input : sample.inputs) given.push_back(input.type);
+  const auto accepted = [&](const std::vector<TensorType>& types) {
+    try {
+      sample.op.infer(types);
+      return true;
+    } catch (const ShapeError&) {
+      return false;
+    }
+  };
+  std::vector<TensorType> all_of_them = given;
+  for (TensorType& type : all_of_them)
+    if (is_floating(type.dtype)) type.dtype = dtype;
+  if (accepted(all_of_them)) return all_of_them;
+  if (given.size() > 30)
+    throw Error("{} takes too many operands to try which keep theirs", T::name);
   const unsigned all = (1u << given.size()) - 1;
   for (int size = static_cast<int>(given.size()); size >= 0; --size)
     for (unsigned chosen = 0; chosen <= all; ++chosen) {
@@ -48,11 +62,7 @@ std::vector<TensorType> operand_types(const Sample<T>& sample, DType dtype) {
       std::vector<TensorType> types = given;
       for (std::size_t i = 0; i < types.size(); ++i)
         if ((chosen >> i & 1u) && is_floating(types[i].dtype)) types[i].dtype = dtype;
-      try {
-        sample.op.infer(types);
-        return types;
-      } catch (const ShapeError&) {
-      }
+      if (accepted(types)) return types;
     }
   throw Error("{} takes {} in no dtype", T::name, list_of(given));
 }
