@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/gpu/random_bits.h"
 #include "ridge/gpu/dnn.h"
 #include "ridge/gpu/flash.h"
 
@@ -62,10 +63,7 @@ class Buffer {
 __global__ void fill_normal(Half* x, std::size_t size, unsigned seed, float sigma) {
   for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < size;
        i += static_cast<std::size_t>(gridDim.x) * blockDim.x) {
-    std::uint64_t z = (i + 1) * 0x9e3779b97f4a7c15ULL + seed * 0xda942042e4dd58b5ULL;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
-    z ^= z >> 31;
+    const std::uint64_t z = random_bits(i, seed);
     const float u = (static_cast<unsigned>(z) + 1.0F) * 0x1p-32F, v = (z >> 32) * 0x1p-32F;
     x[i] = __float2bfloat16(sigma * sqrtf(-2 * logf(u)) * cospif(2 * v));
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "ridge/base/normal_tail.h"
 #include "ridge/cpu/simd.h"
 #include "ridge/ops/activation.h"
 
@@ -25,21 +26,11 @@ inline float silu(float x) { return x * sigmoid(x); }
 struct Normal {
   float tail, density;
 
-  // The tail is density * f(|x|), where f varies slowly: t times a polynomial in t = 1 / (1 + p
-  // |x|), fitted for the least maximum of the relative error (2e-7).
   explicit Normal(float x) {
-    const float t = 1.0f / (1.0f + 0.31112698372f * std::fabs(x));
-    float p = 0x1.242b54p-4f;
-    p = p * t - 0x1.1d18cap-2f;
-    p = p * t + 0x1.30acb6p-2f;
-    p = p * t - 0x1.581ea6p-6f;
-    p = p * t + 0x1.baed9ap-3f;
-    p = p * t + 0x1.bcc108p-3f;
-    p = p * t + 0x1.fdbd70p-3f;
-    p = p * t + 0x1.fc5a5ap-3f;
+    const float t = 1.0f / (1.0f + normal_tail_scale * std::fabs(x));
     const float exponential = vexp(-0.5f * x * x);
-    tail = 0.5f * p * t * exponential;
-    density = 0.3989422804f * exponential;
+    tail = 0.5f * normal_tail(t) * exponential;
+    density = normal_density_scale * exponential;
   }
   float below(float x) const { return x < 0.0f ? tail : 1.0f - tail; }
 };

@@ -246,33 +246,24 @@ Primitive::Primitive(const ConvShape& s, std::int64_t images, const Part& part, 
   }
   // The gradients ask for a forward convolution as a hint.
   const auto hint = forward({weight_dims(s), onednn_type(s.dtype), memory::format_tag::any});
-  if (s.kind == Kind::input_grad) {
-    using Backward = dnnl::convolution_backward_data;
+  const auto backward = [&]<class Backward>() {
 #if DNNL_VERSION_MAJOR >= 3
-    const Backward::primitive_desc desc(cpu_engine(), direct, x_, weights, y_, strides, dilations,
-                                        before, after, hint, attributes);
+    const typename Backward::primitive_desc desc(cpu_engine(), direct, x_, weights, y_, strides,
+                                                 dilations, before, after, hint, attributes);
 #else
-    const Backward::primitive_desc desc(
+    const typename Backward::primitive_desc desc(
         {direct, x_, weights, y_, strides, dilations, before, after}, attributes, cpu_engine(),
         hint);
 #endif
-    weights_ = desc.weights_desc();
     scratch_ = desc.scratchpad_desc();
     call_ = Backward(desc);
-  } else {
-    using Backward = dnnl::convolution_backward_weights;
-#if DNNL_VERSION_MAJOR >= 3
-    const Backward::primitive_desc desc(cpu_engine(), direct, x_, weights, y_, strides, dilations,
-                                        before, after, hint, attributes);
-#else
-    const Backward::primitive_desc desc(
-        {direct, x_, weights, y_, strides, dilations, before, after}, attributes, cpu_engine(),
-        hint);
-#endif
-    weights_ = desc.diff_weights_desc();
-    scratch_ = desc.scratchpad_desc();
-    call_ = Backward(desc);
-  }
+    return desc;
+  };
+  if (s.kind == Kind::input_grad)
+    weights_ = backward.template operator()<dnnl::convolution_backward_data>().weights_desc();
+  else
+    weights_ =
+        backward.template operator()<dnnl::convolution_backward_weights>().diff_weights_desc();
 }
 
 float applied(ConvEpilogue epilogue, float x) {

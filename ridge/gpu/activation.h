@@ -2,6 +2,7 @@
 
 // Activations of one element, in f32: what several kernels apply.
 
+#include "ridge/base/normal_tail.h"
 #include "ridge/gpu/runtime.h"
 
 namespace ridge::gpu {
@@ -68,25 +69,15 @@ struct HardSwishGradOf {
   }
 };
 
-// The normal distribution: of its tail beyond |x|, and the density at x. The tail is the density
-// times t and a polynomial in t = 1 / (1 + p |x|), fitted for the least maximum of the relative
-// error (2e-7).
+// The normal distribution: of its tail beyond |x|, and the density at x.
 struct Normal {
   float tail, density;
 
   __device__ explicit Normal(float x) {
-    const float t = __fdividef(1.0f, 1.0f + 0.31112698372f * fabsf(x));
-    float p = 0x1.242b54p-4f;
-    p = p * t - 0x1.1d18cap-2f;
-    p = p * t + 0x1.30acb6p-2f;
-    p = p * t - 0x1.581ea6p-6f;
-    p = p * t + 0x1.baed9ap-3f;
-    p = p * t + 0x1.bcc108p-3f;
-    p = p * t + 0x1.fdbd70p-3f;
-    p = p * t + 0x1.fc5a5ap-3f;
+    const float t = __fdividef(1.0f, 1.0f + normal_tail_scale * fabsf(x));
     const float exponential = __expf(-0.5f * x * x);
-    tail = 0.5f * p * t * exponential;
-    density = 0.3989422804f * exponential;
+    tail = 0.5f * normal_tail(t) * exponential;
+    density = normal_density_scale * exponential;
   }
   __device__ float below(float x) const { return x < 0.0f ? tail : 1.0f - tail; }
 };

@@ -230,19 +230,6 @@ struct GradTerms {
   }
 };
 
-struct FinishGrad {
-  float *dweight, *dbias;
-  __device__ void add(TwoSums& sums, const ChannelSums&, std::int64_t, std::int64_t, float a,
-                      float b) const {
-    sums.a += a;
-    sums.b += b;
-  }
-  __device__ void operator()(std::int64_t c, const TwoSums& sums) const {
-    dbias[c] = static_cast<float>(sums.a);
-    dweight[c] = static_cast<float>(sums.b);
-  }
-};
-
 ChannelSums sums_of(const Context& gpu, const Shape& shape, ImageLayout layout, int pack) {
   const ImageShape image(shape, layout);
   return layout == ImageLayout::nchw
@@ -299,7 +286,7 @@ KernelPtr backward(GpuPrepare& prepare, ImageLayout layout) {
                                .dx = call.out<T>(0)};
     sum_channels<wide, TwoSums>(gpu, s, rows_are_packable<wide>(s.columns, map.dy, map.x),
                                 GradTerms<T>{map.dy, map.x, map.mean, map.rstd},
-                                FinishGrad{call.out<float>(1), call.out<float>(2)},
+                                ParameterGrads{call.out<float>(1), call.out<float>(2)},
                                 static_cast<float*>(call.workspace));
     apply<wide>(gpu, layout_of(s),
                 is_aligned(map.dy, 16) && is_aligned(map.x, 16) && is_aligned(map.dx, 16), map);

@@ -164,4 +164,18 @@ struct TwoSums {
   }
 };
 
+// The sums as the gradients of a norm's parameters: the first is of dy, the second of dy xhat.
+struct ParameterGrads {
+  float *dweight, *dbias;
+  __device__ void add(TwoSums& sums, const ChannelSums&, std::int64_t, std::int64_t, float a,
+                      float b) const {
+    sums.a += a;
+    sums.b += b;
+  }
+  __device__ void operator()(std::int64_t c, const TwoSums& sums) const {
+    dbias[c] = static_cast<float>(sums.a);
+    dweight[c] = static_cast<float>(sums.b);
+  }
+};
+
 }  // namespace ridge::gpu

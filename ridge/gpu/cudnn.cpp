@@ -261,7 +261,10 @@ Tensor GraphBuilder::like(const Tensor& other) {
   return tensor(++last_computed_, DataType::f32, other.dims, other.strides, Place::nowhere);
 }
 
-Object& GraphBuilder::convolution(const Convolution& how) {
+// An operation of the attributes that its kind has for the convolution, for how far results are
+// scaled, and for its tensors.
+void GraphBuilder::convolution(const Convolution& how, const ConvolutionAttributes& kind,
+                               std::initializer_list<std::pair<Attribute, const Tensor*>> tensors) {
   Object& description = part(DescriptorType::convolution);
   description.set(Attribute::convolution_spatial_dims, std::int64_t{2});
   description.set(Attribute::convolution_compute_type, DataType::f32);
@@ -271,46 +274,44 @@ Object& GraphBuilder::convolution(const Convolution& how) {
   description.set_array<std::int64_t>(Attribute::convolution_pre_padding, how.padding);
   description.set_array<std::int64_t>(Attribute::convolution_post_padding, how.padding);
   description.finalize();
-  return description;
+  Object& op = operation(kind.operation);
+  op.set(kind.convolution, description);
+  for (const auto& [attribute, tensor] : tensors) op.set(attribute, *tensor->object);
+  op.set(kind.alpha, 1.0f);
+  op.set(kind.beta, 0.0f);
+  op.finalize();
 }
 
 void GraphBuilder::convolution_into(const Tensor& y, const Convolution& how, const Tensor& x,
                                     const Tensor& w) {
-  Object& description = convolution(how);
-  Object& op = operation(DescriptorType::convolution_operation);
-  op.set(Attribute::convolution_operation_convolution, description);
-  op.set(Attribute::convolution_operation_x, *x.object);
-  op.set(Attribute::convolution_operation_w, *w.object);
-  op.set(Attribute::convolution_operation_y, *y.object);
-  op.set(Attribute::convolution_operation_alpha, 1.0f);
-  op.set(Attribute::convolution_operation_beta, 0.0f);
-  op.finalize();
+  convolution(how,
+              {DescriptorType::convolution_operation, Attribute::convolution_operation_convolution,
+               Attribute::convolution_operation_alpha, Attribute::convolution_operation_beta},
+              {{Attribute::convolution_operation_x, &x},
+               {Attribute::convolution_operation_w, &w},
+               {Attribute::convolution_operation_y, &y}});
 }
 
 void GraphBuilder::convolution_input_grad_into(const Tensor& dx, const Convolution& how,
                                                const Tensor& dy, const Tensor& w) {
-  Object& description = convolution(how);
-  Object& op = operation(DescriptorType::convolution_input_grad_operation);
-  op.set(Attribute::convolution_input_grad_convolution, description);
-  op.set(Attribute::convolution_input_grad_dx, *dx.object);
-  op.set(Attribute::convolution_input_grad_w, *w.object);
-  op.set(Attribute::convolution_input_grad_dy, *dy.object);
-  op.set(Attribute::convolution_input_grad_alpha, 1.0f);
-  op.set(Attribute::convolution_input_grad_beta, 0.0f);
-  op.finalize();
+  convolution(how,
+              {DescriptorType::convolution_input_grad_operation,
+               Attribute::convolution_input_grad_convolution,
+               Attribute::convolution_input_grad_alpha, Attribute::convolution_input_grad_beta},
+              {{Attribute::convolution_input_grad_dx, &dx},
+               {Attribute::convolution_input_grad_w, &w},
+               {Attribute::convolution_input_grad_dy, &dy}});
 }
 
 void GraphBuilder::convolution_weight_grad_into(const Tensor& dw, const Convolution& how,
                                                 const Tensor& dy, const Tensor& x) {
-  Object& description = convolution(how);
-  Object& op = operation(DescriptorType::convolution_weight_grad_operation);
-  op.set(Attribute::convolution_weight_grad_convolution, description);
-  op.set(Attribute::convolution_weight_grad_dw, *dw.object);
-  op.set(Attribute::convolution_weight_grad_x, *x.object);
-  op.set(Attribute::convolution_weight_grad_dy, *dy.object);
-  op.set(Attribute::convolution_weight_grad_alpha, 1.0f);
-  op.set(Attribute::convolution_weight_grad_beta, 0.0f);
-  op.finalize();
+  convolution(how,
+              {DescriptorType::convolution_weight_grad_operation,
+               Attribute::convolution_weight_grad_convolution,
+               Attribute::convolution_weight_grad_alpha, Attribute::convolution_weight_grad_beta},
+              {{Attribute::convolution_weight_grad_dw, &dw},
+               {Attribute::convolution_weight_grad_x, &x},
+               {Attribute::convolution_weight_grad_dy, &dy}});
 }
 
 Plan GraphBuilder::plan(Handle handle, const EngineLimits& limits) {

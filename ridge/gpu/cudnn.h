@@ -8,9 +8,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ridge/base/vendor_library.h"
@@ -354,7 +356,12 @@ class GraphBuilder {
                 Place place);
   Tensor computed(DataType type, const Extents& dims);
   Object& part(DescriptorType type);
-  Object& convolution(const Convolution& how);
+  struct ConvolutionAttributes {
+    DescriptorType operation;
+    Attribute convolution, alpha, beta;
+  };
+  void convolution(const Convolution& how, const ConvolutionAttributes& kind,
+                   std::initializer_list<std::pair<Attribute, const Tensor*>> tensors);
   ObjectPtr first_plan(Handle handle, const Object& graph, HeuristicMode mode,
                        const EngineLimits& limits);
   Object& operation(DescriptorType type);

@@ -169,19 +169,6 @@ struct GradTerms {
   }
 };
 
-struct FinishGrad {
-  float *dweight, *dbias;
-  __device__ void add(TwoSums& sums, const ChannelSums&, std::int64_t, std::int64_t, float a,
-                      float b) const {
-    sums.a += a;
-    sums.b += b;
-  }
-  __device__ void operator()(std::int64_t c, const TwoSums& sums) const {
-    dbias[c] = static_cast<float>(sums.a);
-    dweight[c] = static_cast<float>(sums.b);
-  }
-};
-
 template <class T>
 KernelPtr forward(GpuPrepare& prepare, float eps) {
   constexpr int wide = 4;  // weights are f32
@@ -217,7 +204,7 @@ KernelPtr backward(GpuPrepare& prepare) {
     });
     sum_channels<sums_wide, TwoSums>(gpu, s, rows_are_packable<sums_wide>(columns, o.dy, o.x),
                                      GradTerms<T>{o.dy, o.x, o.mean, o.rstd},
-                                     FinishGrad{call.out<float>(1), call.out<float>(2)},
+                                     ParameterGrads{call.out<float>(1), call.out<float>(2)},
                                      static_cast<float*>(call.workspace));
   });
 }
