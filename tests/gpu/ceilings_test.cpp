@@ -17,11 +17,11 @@ TEST_F(GpuCeilings, AreInTheOrderOfAnyCard) {
   EXPECT_EQ(ceilings.hardware, device().hardware());
   const Roof roof = roof_of(ceilings, 1);
   // Of any card with tensor cores: a product in f32 is no faster than multiply-adds in registers.
-  ASSERT_EQ(ceilings.compute.size(), 7u);
+  ASSERT_EQ(ceilings.compute.size(), 9u);
   EXPECT_GT(ceilings.compute[0].all_cores, 1e12);
   EXPECT_LT(ceilings.compute[2].all_cores, 1.05 * ceilings.compute[0].all_cores);
   EXPECT_GT(ceilings.compute[2].all_cores, 0.4 * ceilings.compute[0].all_cores);
-  for (const std::size_t best : {2, 4, 6})
+  for (const std::size_t best : {2, 4, 6, 8})
     EXPECT_GE(ceilings.compute[best].all_cores, ceilings.compute[best - 1].all_cores);
   EXPECT_GT(roof.flops("tf32"), roof.flops("f32"));
   EXPECT_GT(roof.flops("bf16"), 1.3 * roof.flops("tf32"));
