@@ -1,19 +1,10 @@
 #include "ridge/bench/options.h"
 
-#include <string_view>
-
 #include "ridge/base/error.h"
+#include "ridge/base/ranges.h"
 #include "ridge/models/vision.h"
 
 namespace ridge {
-namespace {
-
-void check_range(std::string_view flag, std::int64_t value, std::int64_t low, std::int64_t high) {
-  if (value < low || value > high)
-    throw UsageError("{} is {}; it must be from {} to {}", flag, value, low, high);
-}
-
-}  // namespace
 
 DType BenchOptions::compute_dtype() const {
   if (dtype == "bf16") return DType::bf16;
@@ -23,11 +14,11 @@ DType BenchOptions::compute_dtype() const {
 
 void BenchOptions::check() const {
   vision_network(network);
-  check_range("--batch-size", batch_size, 1, 1 << 20);
-  check_range("--iterations", iterations, 1, 1'000'000);
-  check_range("--warmup", warmup, 0, 1'000'000);
-  check_range("--image-size", image_size, 0, 1 << 14);
-  check_range("--threads", threads, 0, 4096);
+  check_range("batch-size", batch_size, 1, 1 << 20);
+  check_range("iterations", iterations, 1, 1'000'000);
+  check_range("warmup", warmup, 0, 1'000'000);
+  check_range("image-size", image_size, 0, 1 << 14);
+  check_range("threads", threads, 0, 4096);
   compute_dtype();
 }
 

@@ -28,7 +28,6 @@ class BenchSession {
 
   Graph& graph() { return *graph_; }
   Executor& executor() { return *executor_; }
-  const VisionModel& model() const { return model_; }
 
  private:
   void feed(std::uint64_t seed);

@@ -12,6 +12,7 @@
 #include "ridge/bench/summary.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/interrupt.h"
+#include "ridge/cli/last_words.h"
 #include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/profile/text_table.h"
@@ -139,21 +140,28 @@ void report(Terminal& terminal, const Request& request, const Device& device,
   const BenchSummary summary = summarize(options, record);
   terminal.line("");
   terminal.line(summary_text(options, record, summary, device.name() != "cpu"));
+  LastWords last_words;
   const auto write = [&](const std::string& file, const std::string& text) {
     if (file.empty()) return;
-    write_text_file(file, text);
-    terminal.line(fmt::format("Wrote {}", file));
+    last_words.attempt([&] {
+      write_text_file(file, text);
+      terminal.line(fmt::format("Wrote {}", file));
+    });
   };
   write(request.times_file, times_csv(record));
   write(request.json_file,
         bench_json(options, record, summary, system_info(device, device_options(options)),
                    utc_timestamp()));
+  last_words.throw_fault();
 }
 
 int bench(const Request& request) {
   if (request.list || request.list_json) return print_list(request);
   const BenchOptions& options = request.bench;
   options.check();
+  // Now, not after the measurement, is the time to learn that they cannot be written.
+  for (const std::string& file : {request.times_file, request.json_file})
+    if (!file.empty()) probe_writing(file);
   const std::unique_ptr<Device> device = open_device(device_options(options));
   Terminal terminal;
   print_start(terminal, options, *device);
@@ -175,7 +183,7 @@ int bench(const Request& request) {
 void add_flags(CLI::App& command, Request& request) {
   BenchOptions& o = request.bench;
   const auto add = [&](const char* flag, auto& field, const char* what, const char* type) {
-    command.add_option(flag, field, what)->type_name(type)->capture_default_str();
+    command.add_option(flag, field, what)->type_name(type)->take_last()->capture_default_str();
   };
   add("--network", o.network, "Which network; see --list", "NAME");
   add("--batch-size", o.batch_size, "Images in a batch", "N");
@@ -188,9 +196,11 @@ void add_flags(CLI::App& command, Request& request) {
   add("--threads", o.threads, "Processors to use; 0: all this process may", "N");
   add("--seed", o.seed, "Decides weights and images", "N");
   command.add_option("--export-times", request.times_file, "Write every time to this CSV file")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->take_last();
   command.add_option("--export-json", request.json_file, "Write the summary to this JSON file")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->take_last();
   command.add_flag("--list", request.list, "Print the networks, their parameters and work");
   command.add_flag("--json", request.list_json, "The list as JSON");
 }

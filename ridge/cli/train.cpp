@@ -5,7 +5,6 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
-#include <optional>
 
 #include "ridge/analyze/plan.h"
 #include "ridge/base/error.h"
@@ -13,6 +12,7 @@
 #include "ridge/base/units.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/interrupt.h"
+#include "ridge/cli/last_words.h"
 #include "ridge/cli/profiling.h"
 #include "ridge/cli/run_text.h"
 #include "ridge/cli/system.h"
@@ -65,26 +65,6 @@ void load_start(Trainer& trainer) {
   if (!options.init_from.empty())
     read_hf_parameters(options.init_from, options.model(), trainer.graph(), trainer.executor());
 }
-
-// What a run leaves behind is written as far as the system takes it: a file that it refuses, as a
-// full disk does, keeps neither the others from being written nor the results from being printed.
-class LastWords {
- public:
-  template <class Action>
-  void attempt(const Action& action) {
-    try {
-      action();
-    } catch (const IoError& error) {
-      if (!first_fault_) first_fault_ = error;
-    }
-  }
-  void throw_fault() const {
-    if (first_fault_) throw IoError(*first_fault_);
-  }
-
- private:
-  std::optional<IoError> first_fault_;
-};
 
 // The steps of a run and what is due between them.
 class Run {

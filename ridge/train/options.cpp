@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ridge/base/error.h"
-#include "ridge/base/units.h"
+#include "ridge/base/ranges.h"
 #include "ridge/ops/scaled_matmul.h"
 
 namespace ridge {
@@ -20,12 +20,6 @@ namespace {
 constexpr double max_tensor_bytes = 0x1p44;
 constexpr std::int64_t max_count = 1'000'000'000;
 constexpr double max_beta = 0.999999;  // closer to 1, 1 - beta has no digits in single precision
-
-void check_range(std::string_view name, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value < least || value > most)
-    throw UsageError("--{} is {}; it must be from {} to {}", name, value, least,
-                     format_count(most));
-}
 
 void check_real(std::string_view name, double value, double least, double most) {
   if (!std::isfinite(value) || value < least || value > most)

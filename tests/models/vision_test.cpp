@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "ridge/base/error.h"
+#include "ridge/bench/session.h"
 #include "ridge/cpu/device.h"
-#include "ridge/graph/op_rules.h"
+#include "ridge/passes/autodiff.h"
 #include "ridge/run/executor.h"
 #include "tests/models/vision_rule.h"
 
@@ -44,18 +45,6 @@ std::vector<std::string> names_of_all() {
   return names;
 }
 
-std::int64_t parameters_of(Graph& graph) {
-  std::int64_t count = 0;
-  for (const Value& p : graph.parameters()) count += p.type().numel();
-  return count;
-}
-
-std::int64_t macs_of(const Graph& graph) {
-  Cost sum;
-  for (const Node& node : graph.nodes()) sum += cost(graph, node);
-  return sum.macs;
-}
-
 void write_weights(Graph& graph, Executor& executor) {
   executor.initialize(0);  // constants keep what they get here
   std::vector<float> host;
@@ -85,16 +74,29 @@ TEST_P(Networks, HaveTorchvisionsSizes) {
   Graph graph;
   const VisionModel model = build_vision(graph, name, {});
   if (without_golden().contains(name)) {
-    EXPECT_EQ(parameters_of(graph), without_golden()[name]["parameters"]);
+    EXPECT_EQ(parameter_count(graph), without_golden()[name]["parameters"]);
     EXPECT_EQ(model.logits.shape(), (Shape{1, 1000}));
     return;
   }
   ASSERT_TRUE(golden().contains(name));
   const json& expected = golden()[name];
-  EXPECT_EQ(parameters_of(graph), expected["parameters"]);
-  EXPECT_EQ(macs_of(graph), expected["macs"]);
+  EXPECT_EQ(parameter_count(graph), expected["parameters"]);
+  EXPECT_EQ(total_cost(graph).macs, expected["macs"]);
   const auto shape = expected["shape"].get<std::vector<std::int64_t>>();
   EXPECT_EQ(model.logits.shape(), Shape(shape));
+}
+
+// In the form for training: by the batch's statistics, with what is dropped decided by the step.
+TEST_P(Networks, GiveEveryParameterAGradientInTraining) {
+  Graph graph;
+  const VisionModel model = build_vision(graph, GetParam(), {.batch_size = 2, .training = true});
+  const std::vector<Value> parameters = graph.parameters();
+  std::vector<Value> grads;
+  ASSERT_NO_THROW(grads = gradients(model.loss, parameters));
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    ASSERT_TRUE(grads[i]) << graph.info(parameters[i].id).name;
+    EXPECT_EQ(grads[i].type(), parameters[i].type()) << graph.info(parameters[i].id).name;
+  }
 }
 
 // Whether this program is one that a sanitizer makes some ten times slower.
