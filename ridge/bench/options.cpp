@@ -1,5 +1,10 @@
 #include "ridge/bench/options.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <initializer_list>
+
 #include "ridge/base/error.h"
 #include "ridge/base/ranges.h"
 #include "ridge/models/vision.h"
@@ -12,6 +17,16 @@ DType BenchOptions::compute_dtype() const {
   throw UsageError("--dtype is '{}'; choose one of fp32, tf32, bf16", dtype);
 }
 
+namespace {
+
+void check_choice(std::string_view flag, std::string_view value,
+                  std::initializer_list<std::string_view> choices) {
+  if (std::ranges::find(choices, value) == choices.end())
+    throw UsageError("--{} is '{}'; choose one of {}", flag, value, fmt::join(choices, ", "));
+}
+
+}  // namespace
+
 void BenchOptions::check() const {
   vision_network(network);
   check_range("batch-size", batch_size, 1, 1 << 20);
@@ -20,6 +35,9 @@ void BenchOptions::check() const {
   check_range("image-size", image_size, 0, 1 << 14);
   check_range("threads", threads, 0, 4096);
   compute_dtype();
+  check_choice("mode", mode, {"inference", "training"});
+  check_choice("compile", compile, {"none", "default", "reduce-overhead", "max-autotune"});
+  check_choice("channels-last", channels_last, {"auto", "on", "off"});
 }
 
 }  // namespace ridge

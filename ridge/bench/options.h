@@ -15,6 +15,10 @@ struct BenchOptions {
   std::int64_t warmup = 5;      // iterations before those that count
   std::int64_t image_size = 0;  // rows and columns; 0: the network's own
   std::string dtype = "fp32";
+  std::string mode = "inference";      // or training: forward, backward and an SGD step
+  std::string compile = "none";        // or default, reduce-overhead, max-autotune
+  std::string channels_last = "auto";  // or on, off
+  std::string weights;                 // a safetensors file; empty: drawn from the seed
   std::string device = "auto";
   std::int64_t threads = 0;  // processors to use; 0: all this process may
   std::int64_t seed = 42;    // decides weights and images
