@@ -210,18 +210,18 @@ Rewrite residual_norm(const View& view) {
   return rewrite;
 }
 
-template <class T>
+template <class... T>
 std::vector<NodeId> all_of(const View& view) {
   std::vector<NodeId> nodes;
   for (NodeId n = 0; n < view.graph.nodes().size(); ++n)
-    if (is_any<T>(view.node(n))) nodes.push_back(n);
+    if (is_any<T...>(view.node(n))) nodes.push_back(n);
   return nodes;
 }
 
 Rewrite one_optimizer_kernel(const View& view) {
   Rewrite rewrite{
       .name = "one optimizer kernel", .subject = "parameter updates", .passes = "fuse-optimizer"};
-  rewrite.nodes = all_of<AdamW>(view);
+  rewrite.nodes = all_of<AdamW, Sgd>(view);
   rewrite.kernels_now = static_cast<std::int64_t>(rewrite.nodes.size());
   rewrite.kernels_after = 1;
   for (const NodeId n : rewrite.nodes) rewrite.bytes_now += cost(view.graph, view.node(n)).bytes();

@@ -1,6 +1,7 @@
 #include "ridge/ops/optimizer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -12,13 +13,46 @@ namespace {
 
 constexpr std::int64_t block = 16384;  // elements per task
 
-// AdamW's update of a run of elements. The operations and their order are those of PyTorch's AdamW
-// and clip_grad_norm_, so that both agree to rounding.
-struct Update {
-  float keep, step, correction, decay2, tiny, rest1, rest2, factor = 1.0f;  // of the gradient
+// Whether nothing is to be updated.
+template <class Each>
+bool is_skipped(const Each& op, const float* schedule) {
+  return op.scaled && schedule[3] == 0.0f;
+}
 
-  // `norm` only where the gradients are clipped.
-  Update(const AdamW& op, const float* schedule, const float* norm) {
+// What the gradient is multiplied by. `norm` only where the
+// gradients are clipped.
+template <class Each>
+float gradient_factor(const Each& op, const float* schedule, const float* norm) {
+  const float factor = op.scaled ? schedule[3] : 1.0f;
+  if (op.max_norm == 0) return factor;
+  return factor * std::min(1.0f, static_cast<float>(op.max_norm) / (*norm * factor + 1e-6f));
+}
+
+// The memory of one parameter in one launch, which is updated in place; of the last two only what
+// there is.
+template <class Each>
+struct Parameter {
+  float* param;
+  const float* grad;
+  std::array<float*, Each::moments> moments;
+  float* zeroed = nullptr;
+  void* copy = nullptr;
+  DType copy_dtype = DType::bf16;
+};
+
+// An optimizer's update of elements [i, i + n). The operations and their order are those of
+// PyTorch's optimizers and clip_grad_norm_, so that both agree to rounding. Never inlined: the
+// compiler shall choose once which products and sums it fuses, so that every caller gets the same
+// bits. What `this` holds is copied to registers, which the stores cannot change.
+template <class Each>
+struct Update;
+
+template <>
+struct Update<AdamW> {
+  float factor, keep, step, correction, decay2, tiny, rest1, rest2;
+
+  Update(const AdamW& op, const float* schedule, const float* norm)
+      : factor(gradient_factor(op, schedule, norm)) {
     const double lr = schedule[0];
     keep = static_cast<float>(1.0 - lr * op.weight_decay);
     step = static_cast<float>(lr / schedule[1]);
@@ -27,31 +61,50 @@ struct Update {
     tiny = static_cast<float>(op.eps);
     rest1 = static_cast<float>(1.0 - op.beta1);
     rest2 = static_cast<float>(1.0 - op.beta2);
-    if (op.scaled) factor = schedule[3];
-    if (op.max_norm > 0)
-      factor *= std::min(1.0f, static_cast<float>(op.max_norm) / (*norm * factor + 1e-6f));
   }
 
-  // The new values may be in the memory of the old. Never inlined: the compiler shall choose once
-  // which products and sums it fuses, so that every caller gets the same bits.
-  [[gnu::noinline]] void operator()(const float* param, const float* grad, const float* m,
-                                    const float* v, float* new_param, float* new_m, float* new_v,
+  [[gnu::noinline]] void operator()(const Parameter<AdamW>& x, std::int64_t i,
                                     std::int64_t n) const {
-    const Update c = *this;  // a copy in registers, which the stores below cannot change
+    const Update c = *this;
+    float *param = x.param + i, *m = x.moments[0] + i, *v = x.moments[1] + i;
+    const float* grad = x.grad + i;
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) {
-      const float g = grad[i] * c.factor;
-      const float mi = m[i] + c.rest1 * (g - m[i]);
-      const float vi = v[i] * c.decay2 + c.rest2 * (g * g);
-      new_m[i] = mi;
-      new_v[i] = vi;
-      new_param[i] = param[i] * c.keep - c.step * (mi / (std::sqrt(vi) * c.correction + c.tiny));
+    for (std::int64_t k = 0; k < n; ++k) {
+      const float g = grad[k] * c.factor;
+      const float mk = m[k] + c.rest1 * (g - m[k]);
+      const float vk = v[k] * c.decay2 + c.rest2 * (g * g);
+      m[k] = mk;
+      v[k] = vk;
+      param[k] = param[k] * c.keep - c.step * (mk / (std::sqrt(vk) * c.correction + c.tiny));
     }
   }
 };
 
-// Whether nothing is to be updated.
-bool is_skipped(const AdamW& op, const float* schedule) { return op.scaled && schedule[3] == 0.0f; }
+template <>
+struct Update<Sgd> {
+  float factor, rate, weight_decay, momentum;
+  bool nesterov;
+
+  Update(const Sgd& op, const float* schedule, const float* norm)
+      : factor(gradient_factor(op, schedule, norm)),
+        rate(schedule[0]),
+        weight_decay(static_cast<float>(op.weight_decay)),
+        momentum(static_cast<float>(op.momentum)),
+        nesterov(op.nesterov) {}
+
+  [[gnu::noinline]] void operator()(const Parameter<Sgd>& x, std::int64_t i, std::int64_t n) const {
+    const Update c = *this;
+    float *param = x.param + i, *buffer = x.moments[0] + i;
+    const float* grad = x.grad + i;
+#pragma omp simd
+    for (std::int64_t k = 0; k < n; ++k) {
+      const float g = grad[k] * c.factor + c.weight_decay * param[k];
+      const float moved = c.momentum * buffer[k] + g;
+      buffer[k] = moved;
+      param[k] -= c.rate * (c.nesterov ? g + c.momentum * moved : moved);
+    }
+  }
+};
 
 // All parameters one after another, as if they were one long vector.
 struct Concatenation {
@@ -69,41 +122,58 @@ struct Concatenation {
   }
 };
 
-// The memory of one parameter in one launch; of the last two only what there is.
-struct Parameter {
-  const float *param, *grad, *m, *v;
-  float *new_param, *new_m, *new_v, *zeroed = nullptr;
-  BFloat16* copy = nullptr;
-};
-
-std::vector<Parameter> parameters_of(const AdamWAll& op, const Launch& call) {
+// `copies` are the dtypes of the 16-bit copies, in order.
+template <class Each>
+std::vector<Parameter<Each>> parameters_of(const UpdateAll<Each>& op, std::span<const DType> copies,
+                                           const Launch& call) {
   const std::size_t first = op.shared_operands(), count = op.parameters(call.inputs.size());
-  std::size_t copy = count * op.outputs_each();
-  std::vector<Parameter> parameters;
+  std::size_t copy = 0;
+  std::vector<Parameter<Each>> parameters;
   for (std::size_t p = 0; p < count; ++p) {
-    const std::size_t in = first + 4 * p, out = p * op.outputs_each();
-    Parameter& parameter = parameters.emplace_back(Parameter{
-        call.in<float>(in), call.in<float>(in + 1), call.in<float>(in + 2), call.in<float>(in + 3),
-        call.out<float>(out), call.out<float>(out + 1), call.out<float>(out + 2)});
-    if (op.zero_grad) parameter.zeroed = call.out<float>(out + 3);
-    if (!op.copied.empty() && op.copied[p]) parameter.copy = call.out<BFloat16>(copy++);
+    const std::size_t out = p * op.outputs_each();
+    Parameter<Each>& x = parameters.emplace_back(
+        Parameter<Each>{call.out<float>(out), call.in<float>(first + op.operands_each * p + 1)});
+    for (std::size_t m = 0; m < Each::moments; ++m) x.moments[m] = call.out<float>(out + 1 + m);
+    if (op.zero_grad) x.zeroed = call.out<float>(out + 1 + Each::moments);
+    if (op.copied.empty() || !op.copied[p]) continue;
+    x.copy = call.outputs[count * op.outputs_each() + copy];
+    x.copy_dtype = copies[copy++];
   }
   return parameters;
 }
 
 // Where more is to be done with the new values, then in pieces that are still in the first-level
 // cache.
-void update_part(const Update& update, const Parameter& x, std::int64_t begin, std::int64_t n) {
+template <class Each>
+void update_part(const Update<Each>& update, const Parameter<Each>& x, std::int64_t begin,
+                 std::int64_t n) {
   const std::int64_t piece = x.zeroed || x.copy ? 1024 : n;
   for (std::int64_t i = begin, end = begin + n; i < end; i += piece) {
     const std::int64_t length = std::min(piece, end - i);
-    update(x.param + i, x.grad + i, x.m + i, x.v + i, x.new_param + i, x.new_m + i, x.new_v + i,
-           length);
+    update(x, i, length);
     if (x.zeroed) std::fill_n(x.zeroed + i, length, 0.0f);
     if (!x.copy) continue;
+    dispatch_floating(x.copy_dtype, [&]<class T>() {
+      T* copy = static_cast<T*>(x.copy);
 #pragma omp simd
-    for (std::int64_t k = i; k < i + length; ++k) store(&x.copy[k], x.new_param[k]);
+      for (std::int64_t k = i; k < i + length; ++k) store(&copy[k], x.param[k]);
+    });
   }
+}
+
+template <class Each>
+KernelPtr update_each(const Each& op, CpuPrepare& prepare) {
+  const std::int64_t n = prepare.in[0].numel();
+  return make_kernel([&pool = prepare.pool, n, op](const Launch& call) {
+    constexpr std::size_t own = 2 + Each::moments;
+    if (is_skipped(op, call.in<float>(own))) return;
+    Parameter<Each> x{call.out<float>(0), call.in<float>(1)};
+    for (std::size_t m = 0; m < Each::moments; ++m) x.moments[m] = call.out<float>(1 + m);
+    const Update<Each> update(op, call.in<float>(own),
+                              op.max_norm > 0 ? call.in<float>(own + 1) : nullptr);
+    parallel_for(pool, n, block,
+                 [&](std::int64_t begin, std::int64_t end) { update(x, begin, end - begin); });
+  });
 }
 
 }  // namespace
@@ -156,30 +226,23 @@ KernelPtr GlobalNorm::cpu(CpuPrepare& prepare) const {
   });
 }
 
-KernelPtr AdamW::cpu(CpuPrepare& prepare) const {
-  const std::int64_t n = prepare.in[0].numel();
-  return make_kernel([&pool = prepare.pool, n, op = *this](const Launch& call) {
-    const float *param = call.in<float>(0), *grad = call.in<float>(1);
-    const float *m = call.in<float>(2), *v = call.in<float>(3);
-    float *new_param = call.out<float>(0), *new_m = call.out<float>(1), *new_v = call.out<float>(2);
-    if (is_skipped(op, call.in<float>(4))) return;
-    const Update update(op, call.in<float>(4), op.max_norm > 0 ? call.in<float>(5) : nullptr);
-    parallel_for(pool, n, block, [=](std::int64_t begin, std::int64_t end) {
-      update(param + begin, grad + begin, m + begin, v + begin, new_param + begin, new_m + begin,
-             new_v + begin, end - begin);
-    });
-  });
-}
+KernelPtr AdamW::cpu(CpuPrepare& prepare) const { return update_each(*this, prepare); }
+KernelPtr Sgd::cpu(CpuPrepare& prepare) const { return update_each(*this, prepare); }
 
-KernelPtr AdamWAll::cpu(CpuPrepare& prepare) const {
+template <class Each>
+KernelPtr UpdateAll<Each>::cpu(CpuPrepare& prepare) const {
   Concatenation all{{0}};
   const std::size_t first = shared_operands(), count = parameters(prepare.in.size());
-  for (std::size_t p = first; p < first + 4 * count; p += 4)
+  for (std::size_t p = first; p < first + operands_each * count; p += operands_each)
     all.starts.push_back(all.starts.back() + prepare.in[p].numel());
-  return make_kernel([&pool = prepare.pool, op = *this, all = std::move(all)](const Launch& call) {
-    const std::vector<Parameter> parameters = parameters_of(op, call);
-    const Update update(op.each, call.in<float>(0),
-                        op.each.max_norm > 0 ? call.in<float>(1) : nullptr);
+  std::vector<DType> copies;
+  for (const TensorType& type : prepare.out.subspan(count * outputs_each()))
+    copies.push_back(type.dtype);
+  return make_kernel([&pool = prepare.pool, op = *this, all = std::move(all),
+                      copies = std::move(copies)](const Launch& call) {
+    const std::vector<Parameter<Each>> parameters = parameters_of(op, copies, call);
+    const Update<Each> update(op.each, call.in<float>(0),
+                              op.each.max_norm > 0 ? call.in<float>(1) : nullptr);
     const bool skipped = is_skipped(op.each, call.in<float>(0));
     parallel_for(pool, all.starts.back(), block, [&](std::int64_t begin, std::int64_t end) {
       all.for_each_part(begin, end, [&](std::size_t p, std::int64_t i, std::int64_t n) {
@@ -191,5 +254,8 @@ KernelPtr AdamWAll::cpu(CpuPrepare& prepare) const {
     });
   });
 }
+
+template KernelPtr AdamWAll::cpu(CpuPrepare&) const;
+template KernelPtr SgdAll::cpu(CpuPrepare&) const;
 
 }  // namespace ridge

@@ -107,16 +107,27 @@ __global__ void __launch_bounds__(norm_threads)
   if (threadIdx.x == 0) *blocks.norm = static_cast<float>(sqrt(total));
 }
 
-constexpr int adamw_threads = 256, adamw_packs = 2, adamw_tile = adamw_threads * 4 * adamw_packs;
+constexpr int update_threads = 256, update_packs = 2,
+              update_tile_size = update_threads * 4 * update_packs;
 
-// What a step multiplies by; see the formulas at AdamW, which it orders as PyTorch does, so that
-// both agree to rounding.
-struct Factors {
-  float keep, step, correction, decay2, tiny, rest1, rest2;
-  float factor;  // of the gradient
-  bool skipped;  // nothing is updated
+// What a step multiplies by; see the formulas in ops/optimizer.h, which these order as PyTorch
+// does, so that both agree to rounding. Each fused operation is written out, so that every kernel
+// that this is part of gets the same bits.
+template <class Each>
+struct Factors;
 
-  // `norm` only where the gradients are clipped.
+// What the gradient is multiplied by. `norm` only where the gradients are clipped.
+template <class Each>
+__device__ float gradient_factor(const Each& op, const float* schedule, const float* norm) {
+  const float factor = op.scaled ? schedule[3] : 1.0f;
+  return norm ? factor * fminf(1.0f, static_cast<float>(op.max_norm) / (*norm * factor + 1e-6f))
+              : factor;
+}
+
+template <>
+struct Factors<AdamW> {
+  float keep, step, correction, decay2, tiny, rest1, rest2, factor;
+
   __device__ void set(const AdamW& op, const float* schedule, const float* norm) {
     const double lr = schedule[0];
     keep = static_cast<float>(1.0 - lr * op.weight_decay);
@@ -126,14 +137,11 @@ struct Factors {
     tiny = static_cast<float>(op.eps);
     rest1 = static_cast<float>(1.0 - op.beta1);
     rest2 = static_cast<float>(1.0 - op.beta2);
-    factor = op.scaled ? schedule[3] : 1.0f;
-    skipped = op.scaled && factor == 0.0f;
-    if (norm) factor *= fminf(1.0f, static_cast<float>(op.max_norm) / (*norm * factor + 1e-6f));
+    factor = gradient_factor(op, schedule, norm);
   }
 
-  // Each fused operation is written out, so that every kernel that this is part of gets the same
-  // bits.
-  __device__ void update(float& param, float grad, float& m, float& v) const {
+  __device__ void update(float& param, float grad, float (&moments)[2]) const {
+    float &m = moments[0], &v = moments[1];
     const float g = grad * factor;
     m = fmaf(rest1, g - m, m);
     v = fmaf(rest2, g * g, v * decay2);
@@ -141,45 +149,74 @@ struct Factors {
   }
 };
 
+template <>
+struct Factors<Sgd> {
+  float factor, rate, weight_decay, momentum;
+  bool nesterov;
+
+  __device__ void set(const Sgd& op, const float* schedule, const float* norm) {
+    rate = schedule[0];
+    weight_decay = static_cast<float>(op.weight_decay);
+    momentum = static_cast<float>(op.momentum);
+    nesterov = op.nesterov;
+    factor = gradient_factor(op, schedule, norm);
+  }
+
+  __device__ void update(float& param, float grad, float (&moments)[1]) const {
+    const float g = fmaf(weight_decay, param, grad * factor);
+    moments[0] = fmaf(momentum, moments[0], g);
+    param = fmaf(-rate, nesterov ? fmaf(momentum, moments[0], g) : moments[0], param);
+  }
+};
+
 // One parameter, updated in place.
+template <class Each>
 struct Parameter {
-  float *param, *grad, *m, *v;  // grad is written only if it is to be zeroed
-  RoundedCopy copy;             // or null
+  float *param, *grad;  // the latter is written only if it is to be zeroed
+  float* moments[Each::moments];
+  RoundedCopy copy;  // or null
   std::int64_t n;
   bool packed;  // all are aligned to packs of four
 };
 
-Parameter parameter_of(float* param, float* grad, float* m, float* v, RoundedCopy copy,
-                       std::int64_t n) {
-  const bool packed = is_aligned(param, 16) && is_aligned(grad, 16) && is_aligned(m, 16) &&
-                      is_aligned(v, 16) && is_aligned(copy.data, 8);
-  return {param, grad, m, v, copy, n, packed};
+// Of a launch whose outputs from `out` on are the parameter and its moments.
+template <class Each>
+Parameter<Each> parameter_of(const Launch& call, std::size_t out, float* grad, RoundedCopy copy,
+                             std::int64_t n) {
+  Parameter<Each> x{.param = call.out<float>(out), .grad = grad, .copy = copy, .n = n};
+  x.packed = is_aligned(x.param, 16) && is_aligned(grad, 16) && is_aligned(copy.data, 8);
+  for (std::size_t m = 0; m < Each::moments; ++m) {
+    x.moments[m] = call.out<float>(out + 1 + m);
+    x.packed = x.packed && is_aligned(x.moments[m], 16);
+  }
+  return x;
 }
 
 // Updates the tile that begins at an element, by a whole block.
-template <bool zero_grad, bool whole>
-__device__ void update_tile(const Parameter& x, std::int64_t tile, const AdamW& op,
+template <bool zero_grad, bool whole, class Each>
+__device__ void update_tile(const Parameter<Each>& x, std::int64_t tile, const Each& op,
                             const float* schedule, const float* norm) {
-  float param[adamw_packs][4], grad[adamw_packs][4], m[adamw_packs][4], v[adamw_packs][4];
+  constexpr int moments = Each::moments;
+  float param[update_packs][4], grad[update_packs][4], moment[moments][update_packs][4];
   const auto each_pack = [&](const auto& f) {
 #pragma unroll
-    for (int k = 0; k < adamw_packs; ++k) {
-      const std::int64_t i = tile + (k * adamw_threads + static_cast<int>(threadIdx.x)) * 4;
+    for (int k = 0; k < update_packs; ++k) {
+      const std::int64_t i = tile + (k * update_threads + static_cast<int>(threadIdx.x)) * 4;
       f(k, i, x.n - i);
     }
   };
   each_pack([&](int k, std::int64_t i, std::int64_t rest) {
     load4<whole>(x.grad + i, rest, grad[k]);
-    load4<whole>(x.m + i, rest, m[k]);
-    load4<whole>(x.v + i, rest, v[k]);
+#pragma unroll
+    for (int m = 0; m < moments; ++m) load4<whole>(x.moments[m] + i, rest, moment[m][k]);
     load4<whole>(x.param + i, rest, param[k]);
   });
-  __shared__ Factors shared;
+  __shared__ Factors<Each> shared;
   if (threadIdx.x == 0) shared.set(op, schedule, norm);  // in double: once a block
   __syncthreads();
-  const Factors factors = shared;
+  const Factors<Each> factors = shared;
   constexpr float zeros[4] = {};
-  if (factors.skipped) {
+  if (op.scaled && schedule[3] == 0.0f) {  // nothing is updated
     if (zero_grad)
       each_pack(
           [&](int, std::int64_t i, std::int64_t rest) { store4<whole>(x.grad + i, rest, zeros); });
@@ -187,41 +224,62 @@ __device__ void update_tile(const Parameter& x, std::int64_t tile, const AdamW& 
   }
   each_pack([&](int k, std::int64_t i, std::int64_t rest) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) factors.update(param[k][j], grad[k][j], m[k][j], v[k][j]);
+    for (int j = 0; j < 4; ++j) {
+      float state[moments];
+#pragma unroll
+      for (int m = 0; m < moments; ++m) state[m] = moment[m][k][j];
+      factors.update(param[k][j], grad[k][j], state);
+#pragma unroll
+      for (int m = 0; m < moments; ++m) moment[m][k][j] = state[m];
+    }
     store4<whole>(x.param + i, rest, param[k]);
-    store4<whole>(x.m + i, rest, m[k]);
-    store4<whole>(x.v + i, rest, v[k]);
+#pragma unroll
+    for (int m = 0; m < moments; ++m) store4<whole>(x.moments[m] + i, rest, moment[m][k]);
     if (zero_grad) store4<whole>(x.grad + i, rest, zeros);
     if (x.copy) x.copy.at(i, [&](auto* to) { store4<whole>(to, rest, param[k]); });
   });
 }
 
 // One tile of one parameter a block.
-template <bool zero_grad, class Table>
-__global__ void __launch_bounds__(adamw_threads)
-    adamw_kernel(const __grid_constant__ Table table, const __grid_constant__ AdamW op,
-                 const float* schedule, const float* norm) {
+template <bool zero_grad, class Table, class Each>
+__global__ void __launch_bounds__(update_threads)
+    update_kernel(const __grid_constant__ Table table, const __grid_constant__ Each op,
+                  const float* schedule, const float* norm) {
   gpu::begin_kernel();
   const int parameter = table.find(blockIdx.x);
-  const Parameter& x = table.entry[parameter];
+  const Parameter<Each>& x = table.entry[parameter];
   const std::int64_t tile =
-      static_cast<std::int64_t>(blockIdx.x - table.first_tile[parameter]) * adamw_tile;
-  if (x.packed && x.n - tile >= adamw_tile)
+      static_cast<std::int64_t>(blockIdx.x - table.first_tile[parameter]) * update_tile_size;
+  if (x.packed && x.n - tile >= update_tile_size)
     update_tile<zero_grad, true>(x, tile, op, schedule, norm);
   else
     update_tile<zero_grad, false>(x, tile, op, schedule, norm);
 }
 
 // A launch's parameters beside the table.
-constexpr std::size_t adamw_others = sizeof(AdamW) + 3 * sizeof(void*);
+template <class Each>
+constexpr std::size_t update_others = sizeof(Each) + 3 * sizeof(void*);
 constexpr std::size_t norm_others = sizeof(NormBlocks) + sizeof(void*);
 
-template <bool zero_grad>
-void update(const Context& gpu, const AdamW& op, std::span<const Parameter> parameters,
+template <bool zero_grad, class Each>
+void update(const Context& gpu, const Each& op, std::span<const Parameter<Each>> parameters,
             const float* schedule, const float* norm) {
-  for_each_table<adamw_others>(parameters, adamw_tile, [&]<class Table>(const Table& table) {
-    launch(gpu, adamw_kernel<zero_grad, Table>, dim3(table.tiles()), dim3(adamw_threads), 0, table,
-           op, schedule, norm);
+  for_each_table<update_others<Each>>(
+      parameters, update_tile_size, [&]<class Table>(const Table& table) {
+        launch(gpu, update_kernel<zero_grad, Table, Each>, dim3(table.tiles()),
+               dim3(update_threads), 0, table, op, schedule, norm);
+      });
+}
+
+template <class Each>
+KernelPtr update_each(const Each& op, GpuPrepare& prepare) {
+  const std::int64_t n = prepare.in[0].numel();
+  return make_kernel([&gpu = prepare.gpu, n, op](const Launch& call) {
+    constexpr std::size_t own = 2 + Each::moments;
+    auto* const grad = const_cast<float*>(call.in<float>(1));  // is not written
+    const Parameter<Each> parameter = parameter_of<Each>(call, 0, grad, {}, n);
+    update<false, Each>(gpu, op, {&parameter, 1}, call.in<float>(own),
+                        op.max_norm > 0 ? call.in<float>(own + 1) : nullptr);
   });
 }
 
@@ -260,26 +318,21 @@ KernelPtr GlobalNorm::gpu(GpuPrepare& prepare) const {
   });
 }
 
-KernelPtr AdamW::gpu(GpuPrepare& prepare) const {
-  const std::int64_t n = prepare.in[0].numel();
-  return make_kernel([&gpu = prepare.gpu, n, op = *this](const Launch& call) {
-    auto* const grad = const_cast<float*>(call.in<float>(1));  // is not written
-    const Parameter parameter =
-        parameter_of(call.out<float>(0), grad, call.out<float>(1), call.out<float>(2), {}, n);
-    update<false>(gpu, op, {&parameter, 1}, call.in<float>(4),
-                  op.max_norm > 0 ? call.in<float>(5) : nullptr);
-  });
-}
+KernelPtr AdamW::gpu(GpuPrepare& prepare) const { return update_each(*this, prepare); }
+KernelPtr Sgd::gpu(GpuPrepare& prepare) const { return update_each(*this, prepare); }
 
-KernelPtr AdamWAll::gpu(GpuPrepare& prepare) const {
+template <class Each>
+KernelPtr UpdateAll<Each>::gpu(GpuPrepare& prepare) const {
   const std::size_t first = shared_operands(), count = parameters(prepare.in.size());
   std::vector<std::int64_t> sizes;
-  for (std::size_t p = 0; p < count; ++p) sizes.push_back(prepare.in[first + 4 * p].numel());
+  for (std::size_t p = 0; p < count; ++p)
+    sizes.push_back(prepare.in[first + operands_each * p].numel());
   std::vector<DType> copies;
-  for (const TensorType& type : prepare.in.subspan(first + 4 * count)) copies.push_back(type.dtype);
+  for (const TensorType& type : prepare.in.subspan(first + operands_each * count))
+    copies.push_back(type.dtype);
   return make_kernel([&gpu = prepare.gpu, sizes = std::move(sizes), copies = std::move(copies),
                       op = *this, first](const Launch& call) {
-    std::vector<Parameter> all;
+    std::vector<Parameter<Each>> all;
     std::size_t copy = 0;
     const auto rounded_copy = [&] {
       void* const to = call.outputs[sizes.size() * op.outputs_each() + copy];
@@ -287,20 +340,22 @@ KernelPtr AdamWAll::gpu(GpuPrepare& prepare) const {
     };
     for (std::size_t p = 0; p < sizes.size(); ++p) {
       const std::size_t out = p * op.outputs_each();
+      float* const grad = op.zero_grad
+                              ? call.out<float>(out + 1 + Each::moments)
+                              : const_cast<float*>(call.in<float>(first + operands_each * p + 1));
       const bool copied = !op.copied.empty() && op.copied[p];
-      all.push_back(parameter_of(call.out<float>(out),
-                                 op.zero_grad
-                                     ? call.out<float>(out + 3)
-                                     : const_cast<float*>(call.in<float>(first + 4 * p + 1)),
-                                 call.out<float>(out + 1), call.out<float>(out + 2),
-                                 copied ? rounded_copy() : RoundedCopy(), sizes[p]));
+      all.push_back(
+          parameter_of<Each>(call, out, grad, copied ? rounded_copy() : RoundedCopy(), sizes[p]));
     }
     const auto* norm = op.each.max_norm > 0 ? call.in<float>(1) : nullptr;
     if (op.zero_grad)
-      update<true>(gpu, op.each, all, call.in<float>(0), norm);
+      update<true, Each>(gpu, op.each, all, call.in<float>(0), norm);
     else
-      update<false>(gpu, op.each, all, call.in<float>(0), norm);
+      update<false, Each>(gpu, op.each, all, call.in<float>(0), norm);
   });
 }
+
+template KernelPtr AdamWAll::gpu(GpuPrepare&) const;
+template KernelPtr SgdAll::gpu(GpuPrepare&) const;
 
 }  // namespace ridge

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "ridge/ops/check.h"
 #include "ridge/ops/op.h"
@@ -63,40 +64,106 @@ std::vector<Sample<GlobalNorm>> GlobalNorm::samples() {
           {{}, {f32({3, 20011}), f32({16384}), f32({257})}}};
 }
 
-std::vector<TensorType> AdamW::infer(Types in) const {
-  check_count(name, in, max_norm > 0 ? 6 : 5);
-  check_dtype(name, in, 0, dtypes);
-  for (std::size_t i = 1; i < 4; ++i) check_same_type(name, in, 0, i);
-  check_type(name, in, 4, schedule_type());
-  if (max_norm > 0) check_type(name, in, 5, {DType::f32, {}});
-  return {in[0], in[0], in[0]};
+namespace {
+
+// What the optimizers of one parameter have in common.
+template <class Each>
+std::vector<TensorType> infer_each(const Each& op, Types in) {
+  constexpr std::size_t own = 2 + Each::moments;
+  check_count(Each::name, in, own + (op.max_norm > 0 ? 2 : 1));
+  check_dtype(Each::name, in, 0, Each::dtypes);
+  for (std::size_t i = 1; i < own; ++i) check_same_type(Each::name, in, 0, i);
+  check_type(Each::name, in, own, op.schedule_type());
+  if (op.max_norm > 0) check_type(Each::name, in, own + 1, {DType::f32, {}});
+  return std::vector<TensorType>(1 + Each::moments, in[0]);
+}
+
+// The parameter's memory, then those of its moments, which come after the gradient.
+std::optional<Alias> alias_of_each(std::uint32_t output) {
+  return Alias{.input = output == 0 ? 0 : output + 1};
+}
+
+// What the gradient is multiplied by.
+template <class Each>
+double gradient_factor(const Each& op, const ReferenceCall& call) {
+  constexpr std::size_t own = 2 + Each::moments;
+  const double unscale = op.scaled ? call.inputs[own][3] : 1.0;
+  if (op.max_norm == 0) return unscale;
+  return unscale * std::min(1.0, op.max_norm / (call.inputs[own + 1][0] * unscale + 1e-6));
+}
+
+// Whether the step is one to skip, which leaves all as it was.
+template <class Each>
+bool is_skipped(const Each& op, ReferenceCall& call) {
+  if (!op.scaled || call.inputs[2 + Each::moments][3] != 0) return false;
+  for (std::uint32_t out = 0; out < call.outputs.size(); ++out)
+    std::ranges::copy(call.inputs[alias_of_each(out)->input].data, call.outputs[out].data.begin());
+  return true;
+}
+
+// Of the values in samples.
+template <class Each>
+constexpr double least_last_moment = -1.0;
+template <>
+constexpr double least_last_moment<AdamW> = 0.01;  // that of squares
+
+// Each of these options, on a single element, a few and several blocks.
+template <class Each>
+std::vector<Sample<Each>> samples_of_each(std::initializer_list<Each> ops) {
+  std::vector<Sample<Each>> samples;
+  for (const Each& op : ops)
+    for (const Shape& shape : {Shape{1}, Shape{7, 5}, Shape{3, 20011}}) {
+      const TensorType type{DType::f32, shape};
+      Sample<Each> sample{op, std::vector<SampleInput>(1 + Each::moments, {type})};
+      sample.inputs.push_back({type, least_last_moment<Each>, 1.0});
+      sample.inputs.push_back({op.schedule_type(), 0.1, 0.9});
+      // Norms on both sides of the limit.
+      if (op.max_norm > 0) sample.inputs.push_back({{DType::f32, {}}, 0.5, 3.0});
+      samples.push_back(sample);
+    }
+  return samples;
+}
+
+}  // namespace
+
+std::vector<TensorType> AdamW::infer(Types in) const { return infer_each(*this, in); }
+std::vector<TensorType> Sgd::infer(Types in) const { return infer_each(*this, in); }
+
+std::int64_t AdamW::flops_per_element() const {
+  // Decay (1), exp_avg (3), exp_avg_sq (4), root, correction and eps (3), quotient, step and
+  // difference (3), clipping or scaling (1). The few scalars made once a launch are not counted.
+  return max_norm > 0 || scaled ? 15 : 14;
+}
+
+std::int64_t Sgd::flops_per_element() const {
+  // Momentum (2), step and difference (2); decay of the weight, Nesterov's look ahead, clipping or
+  // scaling.
+  return 4 + (weight_decay != 0 ? 2 : 0) + (nesterov ? 2 : 0) + (max_norm > 0 || scaled ? 1 : 0);
 }
 
 Cost AdamW::cost(Types in, Types out) const {
-  // Per element: decay (1), exp_avg (3), exp_avg_sq (4), root, correction and eps (3), quotient,
-  // step and difference (3), clipping or scaling (1). The few scalars made once a launch are not
-  // counted.
-  return streaming_cost((max_norm > 0 || scaled ? 15 : 14) * in[0].numel(), in, out);
+  return streaming_cost(flops_per_element() * in[0].numel(), in, out);
+}
+
+Cost Sgd::cost(Types in, Types out) const {
+  return streaming_cost(flops_per_element() * in[0].numel(), in, out);
 }
 
 std::optional<Alias> AdamW::aliased_input(std::uint32_t output, Types) const {
-  constexpr std::uint32_t inputs[] = {0, 2, 3};
-  return Alias{.input = inputs[output]};
+  return alias_of_each(output);
+}
+
+std::optional<Alias> Sgd::aliased_input(std::uint32_t output, Types) const {
+  return alias_of_each(output);
 }
 
 void AdamW::reference(ReferenceCall& call) const {
   const auto &param = call.inputs[0], &grad = call.inputs[1], &m = call.inputs[2],
              &v = call.inputs[3], &schedule = call.inputs[4];
-  const double unscale = scaled ? schedule[3] : 1.0;
-  if (unscale == 0) {
-    for (const auto& [from, to] : {std::pair(0, 0), {2, 1}, {3, 2}})
-      std::ranges::copy(call.inputs[from].data, call.outputs[to].data.begin());
-    return;
-  }
-  const double norm = max_norm > 0 ? call.inputs[5][0] * unscale : 0.0;
-  const double clip = max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
+  if (is_skipped(*this, call)) return;
+  const double factor = gradient_factor(*this, call);
   for (std::int64_t i = 0; i < param.shape.numel(); ++i) {
-    const double g = grad[i] * unscale * clip;
+    const double g = grad[i] * factor;
     const double new_m = beta1 * m[i] + (1.0 - beta1) * g;
     const double new_v = beta2 * v[i] + (1.0 - beta2) * g * g;
     const double decayed = param[i] - schedule[0] * weight_decay * param[i];
@@ -107,94 +174,109 @@ void AdamW::reference(ReferenceCall& call) const {
   }
 }
 
-std::vector<Sample<AdamW>> AdamW::samples() {
-  std::vector<Sample<AdamW>> samples;
-  for (const AdamW& op : {AdamW{}, AdamW{.max_norm = 1.0}, AdamW{.scaled = true},
-                          AdamW{.max_norm = 0.5, .scaled = true}})
-    for (const Shape& shape : {Shape{1}, Shape{7, 5}, Shape{3, 20011}}) {
-      const TensorType type{DType::f32, shape};
-      Sample<AdamW> sample{
-          op, {{type}, {type}, {type}, {type, 0.01, 1.0}, {op.schedule_type(), 0.1, 0.9}}};
-      // Norms on both sides of the limit.
-      if (op.max_norm > 0) sample.inputs.push_back({{DType::f32, {}}, 0.5, 3.0});
-      samples.push_back(sample);
-    }
-  return samples;
+void Sgd::reference(ReferenceCall& call) const {
+  const auto &param = call.inputs[0], &grad = call.inputs[1], &buffer = call.inputs[2],
+             &schedule = call.inputs[3];
+  if (is_skipped(*this, call)) return;
+  const double factor = gradient_factor(*this, call);
+  for (std::int64_t i = 0; i < param.shape.numel(); ++i) {
+    const double g = grad[i] * factor + weight_decay * param[i];
+    const double moved = momentum * buffer[i] + g;
+    call.outputs[0][i] = param[i] - schedule[0] * (nesterov ? g + momentum * moved : moved);
+    call.outputs[1][i] = moved;
+  }
 }
 
-std::size_t AdamWAll::copies() const {
+std::vector<Sample<AdamW>> AdamW::samples() {
+  return samples_of_each({AdamW{}, AdamW{.max_norm = 1.0}, AdamW{.scaled = true},
+                          AdamW{.max_norm = 0.5, .scaled = true}});
+}
+
+std::vector<Sample<Sgd>> Sgd::samples() {
+  return samples_of_each({Sgd{}, Sgd{.momentum = 0.5, .weight_decay = 0.1, .max_norm = 1.0},
+                          Sgd{.weight_decay = 0.01, .nesterov = true, .scaled = true},
+                          Sgd{.max_norm = 0.5, .scaled = true}});
+}
+
+template <class Each>
+std::size_t UpdateAll<Each>::copies() const {
   return static_cast<std::size_t>(std::ranges::count(copied, true));
 }
 
-std::vector<TensorType> AdamWAll::infer(Types in) const {
+template <class Each>
+std::vector<TensorType> UpdateAll<Each>::infer(Types in) const {
   const std::size_t first = shared_operands(), others = first + copies();
-  if (in.size() < others + 4 || (in.size() - others) % 4 != 0)
-    throw ShapeError("adamw_all takes {} operands and 4 for each parameter: {}", others,
-                     list_of(in));
+  if (in.size() < others + operands_each || (in.size() - others) % operands_each != 0)
+    throw ShapeError("{} takes {} operands and {} for each parameter: {}", name, others,
+                     operands_each, list_of(in));
   const std::size_t count = parameters(in.size());
   if (!copied.empty() && copied.size() != count)
-    throw ShapeError("adamw_all: copied marks {} parameters of {}", copied.size(), count);
+    throw ShapeError("{}: copied marks {} parameters of {}", name, copied.size(), count);
   check_type(name, in, 0, each.schedule_type());
   if (first == 2) check_type(name, in, 1, {DType::f32, {}});
   std::vector<TensorType> out;
-  for (std::size_t p = first; p < first + 4 * count; p += 4) {
+  for (std::size_t p = first; p < first + operands_each * count; p += operands_each) {
     check_dtype(name, in, p, dtypes);
-    for (std::size_t i = 1; i < 4; ++i) check_same_type(name, in, p, p + i);
+    for (std::size_t i = 1; i < operands_each; ++i) check_same_type(name, in, p, p + i);
     out.insert(out.end(), outputs_each(), in[p]);
   }
-  std::size_t copy = first + 4 * count;
+  std::size_t copy = first + operands_each * count;
   for (std::size_t p = 0; p < copied.size(); ++p)
     if (copied[p]) {
       check_dtype(name, in, copy, only_16_bit);
-      check_type(name, in, copy, {in[copy].dtype, in[first + 4 * p].shape});
+      check_type(name, in, copy, {in[copy].dtype, in[first + operands_each * p].shape});
       out.push_back(in[copy++]);
     }
   return out;
 }
 
-Cost AdamWAll::cost(Types in, Types out) const {
-  std::int64_t flops = 0;
+template <class Each>
+Cost UpdateAll<Each>::cost(Types in, Types out) const {
+  std::int64_t elements = 0;
   const std::size_t read = in.size() - copies();
-  for (std::size_t p = shared_operands(); p < read; p += 4)
-    flops += each.cost(in.subspan(p, 4), {}).flops;
-  return streaming_cost(flops, in.first(read), out);
+  for (std::size_t p = shared_operands(); p < read; p += operands_each) elements += in[p].numel();
+  return streaming_cost(each.flops_per_element() * elements, in.first(read), out);
 }
 
-std::optional<Alias> AdamWAll::aliased_input(std::uint32_t output, Types) const {
-  constexpr std::uint32_t inputs[] = {0, 2, 3, 1};
-  const std::uint32_t p = output / outputs_each();
+template <class Each>
+std::optional<Alias> UpdateAll<Each>::aliased_input(std::uint32_t output, Types) const {
+  const std::uint32_t p = output / outputs_each(), own = output % outputs_each();
   if (const auto count = static_cast<std::uint32_t>(copied.size()); count > 0 && p >= count)
-    return Alias{shared_operands() + 4 * count + output - count * outputs_each()};
-  return Alias{shared_operands() + 4 * p + inputs[output % outputs_each()]};
+    return Alias{shared_operands() + operands_each * count + output - count * outputs_each()};
+  const std::uint32_t operand = own > Each::moments ? 1 : alias_of_each(own)->input;
+  return Alias{shared_operands() + operands_each * p + operand};
 }
 
-void AdamWAll::reference(ReferenceCall& call) const {
+template <class Each>
+void UpdateAll<Each>::reference(ReferenceCall& call) const {
   const std::size_t first = shared_operands(), count = parameters(call.inputs.size());
   const bool skipped = each.scaled && call.inputs[0][3] == 0;
   std::size_t copy = count * outputs_each();
   for (std::size_t p = 0; p < count; ++p) {
-    const auto parameter = call.inputs.subspan(first + 4 * p, 4);
+    const auto parameter = call.inputs.subspan(first + operands_each * p, operands_each);
     std::vector<ReferenceTensor> operands(parameter.begin(), parameter.end());
     operands.insert(operands.end(), call.inputs.begin(), call.inputs.begin() + first);
     const auto outputs = call.outputs.subspan(p * outputs_each(), outputs_each());
-    ReferenceCall alone{operands, outputs};
+    ReferenceCall alone{operands, outputs.first(1 + Each::moments)};
     each.reference(alone);
-    if (zero_grad) std::ranges::fill(outputs[3].data, 0.0);
+    if (zero_grad) std::ranges::fill(outputs.back().data, 0.0);
     if (copied.empty() || !copied[p]) continue;
-    const std::size_t held = first + 4 * count + copy - count * outputs_each();
+    const std::size_t held = first + operands_each * count + copy - count * outputs_each();
     std::ranges::copy(skipped ? call.inputs[held].data : outputs[0].data,
                       call.outputs[copy++].data.begin());
   }
 }
 
-std::vector<Sample<AdamWAll>> AdamWAll::samples() {
-  std::vector<Sample<AdamWAll>> samples;
-  auto add = [&](const AdamWAll& op, const std::vector<Shape>& shapes, DType dtype = DType::bf16) {
-    Sample<AdamWAll> sample{op, {{op.each.schedule_type(), 0.1, 0.9}}};
+template <class Each>
+std::vector<Sample<UpdateAll<Each>>> UpdateAll<Each>::samples() {
+  std::vector<Sample<UpdateAll>> samples;
+  auto add = [&](const UpdateAll& op, const std::vector<Shape>& shapes, DType dtype = DType::bf16) {
+    Sample<UpdateAll> sample{op, {{op.each.schedule_type(), 0.1, 0.9}}};
     if (op.each.max_norm > 0) sample.inputs.push_back({{DType::f32, {}}, 0.5, 3.0});
     for (const Shape& shape : shapes) {
       const TensorType type{DType::f32, shape};
-      for (const double low : {-1.0, -1.0, -1.0, 0.01}) sample.inputs.push_back({type, low, 1.0});
+      sample.inputs.insert(sample.inputs.end(), 1 + Each::moments, {type});
+      sample.inputs.push_back({type, least_last_moment<Each>, 1.0});
     }
     for (std::size_t p = 0; p < op.copied.size(); ++p)
       if (op.copied[p]) sample.inputs.push_back({{dtype, shapes[p]}});
@@ -212,9 +294,14 @@ std::vector<Sample<AdamWAll>> AdamWAll::samples() {
   return samples;
 }
 
+template struct UpdateAll<AdamW>;
+template struct UpdateAll<Sgd>;
+
 static_assert(Operator<Accumulate> && Aliasing<Accumulate>);
 static_assert(Operator<GlobalNorm>);
 static_assert(Operator<AdamW> && Aliasing<AdamW>);
 static_assert(Operator<AdamWAll> && Aliasing<AdamWAll>);
+static_assert(Operator<Sgd> && Aliasing<Sgd>);
+static_assert(Operator<SgdAll> && Aliasing<SgdAll>);
 
 }  // namespace ridge

@@ -46,8 +46,9 @@ struct GlobalNorm {
 // fourth number, by which they are multiplied first: the scale's inverse, or 0 for a step that is
 // to be skipped, which leaves everything as it was. See UpdateLossScale, which computes it.
 struct AdamW {
-  static constexpr std::string_view name = "adamw";
+  static constexpr std::string_view name = "adamw", name_of_all = "adamw_all";
   static constexpr DTypes dtypes = f32_only;
+  static constexpr std::uint32_t moments = 2;  // tensors of state for each parameter
 
   // In double, since 1 - beta2 in f32 would be off by 1e-5 of itself.
   double beta1 = 0.9;
@@ -58,6 +59,7 @@ struct AdamW {
   bool scaled = false;
 
   TensorType schedule_type() const { return {DType::f32, {scaled ? 4 : 3}}; }
+  std::int64_t flops_per_element() const;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -69,37 +71,72 @@ struct AdamW {
   bool operator==(const AdamW&) const = default;
 };
 
-// One kernel for all parameters, to the bit what AdamW does to each. Takes the schedule, the norm
-// if max_norm is above 0, and (param, grad, exp_avg, exp_avg_sq) of every parameter. Gives (param,
-// exp_avg, exp_avg_sq) of every parameter in their memory, with `zero_grad` followed by its grad,
-// whose memory is zero after it was used, or skipped: ready to accumulate. Last, in and out, come
-// the copies of the parameters that `copied` marks, 16-bit tensors of their shapes: what they held
-// is not read, but overwritten with the updated parameter, rounded; a skipped step leaves them too.
-struct AdamWAll {
-  static constexpr std::string_view name = "adamw_all";
+// Stochastic gradient descent with momentum, as PyTorch has it, in place. Takes param, grad and
+// buffer of one f32 type and, as AdamW does, the schedule, of which it uses the learning rate and
+// the scale, and the norm; outputs 0 and 1 are the memory of param and buffer.
+//   g = grad * min(1, max_norm / (norm + 1e-6)) + weight_decay * param
+//   buffer = momentum * buffer + g                  (which begins at 0)
+//   param -= lr * buffer                            (nesterov: lr * (g + momentum * buffer))
+struct Sgd {
+  static constexpr std::string_view name = "sgd", name_of_all = "sgd_all";
   static constexpr DTypes dtypes = f32_only;
+  static constexpr std::uint32_t moments = 1;
 
-  AdamW each;
+  double momentum = 0.9;
+  double weight_decay = 0.0;
+  double max_norm = 0.0;  // 0: no clipping
+  bool nesterov = false;
+  bool scaled = false;
+
+  TensorType schedule_type() const { return {DType::f32, {scaled ? 4 : 3}}; }
+  std::int64_t flops_per_element() const;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Sgd>> samples();
+  std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const Sgd&) const = default;
+};
+
+// One kernel for all parameters, to the bit what Each, an optimizer above, does to each. Takes the
+// schedule, the norm if max_norm is above 0, and (param, grad, moments) of every parameter. Gives
+// (param, moments) of every parameter in their memory, with `zero_grad` followed by its grad, whose
+// memory is zero after it was used, or skipped: ready to accumulate. Last, in and out, come the
+// copies of the parameters that `copied` marks, 16-bit tensors of their shapes: what they held is
+// not read, but overwritten with the updated parameter, rounded; a skipped step leaves them too.
+template <class Each>
+struct UpdateAll {
+  static constexpr std::string_view name = Each::name_of_all;
+  static constexpr DTypes dtypes = f32_only;
+  static constexpr std::uint32_t operands_each = 2 + Each::moments;
+
+  Each each;
   bool zero_grad = false;
   std::vector<bool> copied{};  // one entry per parameter, or empty: no copies
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
   void reference(ReferenceCall& call) const;
-  static std::vector<Sample<AdamWAll>> samples();
+  static std::vector<Sample<UpdateAll>> samples();
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const AdamWAll&) const = default;
+  bool operator==(const UpdateAll&) const = default;
 
   // The operands before those of the first parameter, the outputs of each parameter, the copies
   // after those of all, and how many parameters that leaves of so many operands.
   std::uint32_t shared_operands() const { return each.max_norm > 0 ? 2 : 1; }
-  std::uint32_t outputs_each() const { return zero_grad ? 4 : 3; }
+  std::uint32_t outputs_each() const { return 1 + Each::moments + (zero_grad ? 1 : 0); }
   std::size_t copies() const;
   std::size_t parameters(std::size_t operands) const {
-    return (operands - shared_operands() - copies()) / 4;
+    return (operands - shared_operands() - copies()) / operands_each;
   }
 };
+
+using AdamWAll = UpdateAll<AdamW>;
+using SgdAll = UpdateAll<Sgd>;
 
 }  // namespace ridge

@@ -24,20 +24,20 @@ Value copy_of(Graph& graph, Value parameter, DType dtype) {
   return found ? found : graph.rounded_copy(parameter, dtype, name);
 }
 
-}  // namespace
-
 // A weight that products read in 16 bits is kept so beside itself, by the kernel that updates it,
 // instead of being converted in every forward pass.
-std::size_t rounded_weights(Graph& graph) {
+template <class Each>
+std::size_t round_where_updated(Graph& graph) {
+  using All = UpdateAll<Each>;
   Rewriter rw(graph);
   for (NodeId n = 0; n < rw.nodes().size(); ++n) {
-    const AdamWAll* op = rw.op<AdamWAll>(n);
+    const All* op = rw.op<All>(n);
     if (!op || op->copies() > 0) continue;
     const Node& node = rw.node(n);
-    AdamWAll with_copies = *op;
+    All with_copies = *op;
     std::vector<std::pair<ValueId, DType>> copied;
     for (std::size_t p = 0; p < op->parameters(node.inputs.size()); ++p) {
-      const ValueId parameter = node.inputs[op->shared_operands() + 4 * p];
+      const ValueId parameter = node.inputs[op->shared_operands() + All::operands_each * p];
       const std::vector<NodeId> casts = conversions_of(rw, parameter);
       with_copies.copied.push_back(!casts.empty());
       if (casts.empty()) continue;
@@ -63,6 +63,12 @@ std::size_t rounded_weights(Graph& graph) {
     });
   }
   return rw.commit();
+}
+
+}  // namespace
+
+std::size_t rounded_weights(Graph& graph) {
+  return round_where_updated<AdamW>(graph) + round_where_updated<Sgd>(graph);
 }
 
 }  // namespace ridge

@@ -84,13 +84,44 @@ std::vector<Value> accumulate(Graph& graph, TrainingStep& step, std::span<const 
   return sums;
 }
 
-// Appends the update of the loss scale, by the norm of all gradients; the schedule for AdamW.
-Value scaled_schedule(TrainingStep& step, const AdamWConfig& config, Value norm) {
+// The operator that updates a parameter, and what its state is called after the parameter's name.
+AdamW operator_of(const AdamWConfig& config) {
+  return {.beta1 = config.beta1,
+          .beta2 = config.beta2,
+          .eps = config.eps,
+          .weight_decay = config.weight_decay,
+          .max_norm = config.max_grad_norm,
+          .scaled = config.loss_scaling.has_value()};
+}
+
+Sgd operator_of(const SgdConfig& config) {
+  return {.momentum = config.momentum,
+          .weight_decay = config.weight_decay,
+          .max_norm = config.max_grad_norm,
+          .nesterov = config.nesterov,
+          .scaled = config.loss_scaling.has_value()};
+}
+
+constexpr std::array<const char*, 2> moments_of(const AdamW&) {
+  return {".exp_avg", ".exp_avg_sq"};
+}
+constexpr std::array<const char*, 1> moments_of(const Sgd&) { return {".momentum_buffer"}; }
+
+UpdateLossScale loss_scale_update(const AdamWConfig& config) {
+  return {.rule = *config.loss_scaling, .beta1 = config.beta1, .beta2 = config.beta2};
+}
+
+// SGD reads no more of the schedule than the learning rate and the scale.
+UpdateLossScale loss_scale_update(const SgdConfig& config) {
+  return {.rule = *config.loss_scaling};
+}
+
+// Appends the update of the loss scale, by the norm of all gradients; the schedule for the
+// optimizer.
+Value scaled_schedule(TrainingStep& step, const UpdateLossScale& op, Value norm) {
   Graph& graph = *norm.graph;
   const Value counters =
       graph.state("loss_scale.counters", {DType::f32, {2}}, Role::optimizer_state, Init::zeros());
-  const UpdateLossScale op{
-      .rule = *config.loss_scaling, .beta1 = config.beta1, .beta2 = config.beta2};
   const std::vector<Value> out =
       graph.apply(op, std::array{step.loss_scale, counters, step.schedule, norm});
   step.scale_report = out[3];
@@ -98,10 +129,38 @@ Value scaled_schedule(TrainingStep& step, const AdamWConfig& config, Value norm)
   return out[2];
 }
 
-}  // namespace
+// Appends the update of every trainable by its gradient.
+template <class Config>
+void update(TrainingStep& step, const Config& config, std::span<const Value> trainables,
+            std::span<const Value> grads) {
+  Graph& graph = *step.schedule.graph;
+  const PhaseScope phase(graph, Phase::optimizer);
+  const Scope scope(graph, "optimizer");
+  const bool clips = config.max_grad_norm > 0;
+  Value norm, schedule = step.schedule;
+  if (clips || config.loss_scaling) norm = graph.apply(GlobalNorm{}, grads).front();
+  if (config.loss_scaling) schedule = scaled_schedule(step, loss_scale_update(config), norm);
+  if (clips) {
+    step.grad_norm = step.scale_report ? reshape(slice(step.scale_report, 0, 1), {}) : norm;
+    graph.keep(step.grad_norm, "grad_norm");
+  }
+  const auto op = operator_of(config);
+  const auto moments = moments_of(op);
+  for (const Value& p : step.parameters)
+    for (const char* moment : moments)
+      graph.state(graph.info(p.id).name + moment, p.type(), Role::optimizer_state, Init::zeros());
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    std::vector<Value> operands{trainables[i], grads[i]};
+    for (const char* moment : moments)
+      operands.push_back(companion_of(graph, trainables[i], moment));
+    operands.push_back(schedule);
+    if (clips) operands.push_back(norm);
+    graph.apply(op, operands);
+  }
+}
 
-TrainingStep add_training_step(Value loss, const AdamWConfig& config,
-                               std::int64_t accumulation_steps) {
+template <class Config>
+TrainingStep add_step(Value loss, const Config& config, std::int64_t accumulation_steps) {
   Graph& graph = *loss.graph;
   check_reads_no_part(graph, loss.id);
   TrainingStep step;
@@ -126,34 +185,19 @@ TrainingStep add_training_step(Value loss, const AdamWConfig& config,
                        graph.info(step.parameters[i].id).name + ".grad");
     }
   }
-
-  const PhaseScope phase(graph, Phase::optimizer);
-  const Scope scope(graph, "optimizer");
-  const bool clips = config.max_grad_norm > 0;
-  Value norm, schedule = step.schedule;
-  if (clips || config.loss_scaling) norm = graph.apply(GlobalNorm{}, grads).front();
-  if (config.loss_scaling) schedule = scaled_schedule(step, config, norm);
-  if (clips) {
-    step.grad_norm = step.scale_report ? reshape(slice(step.scale_report, 0, 1), {}) : norm;
-    graph.keep(step.grad_norm, "grad_norm");
-  }
-  for (const Value& p : step.parameters)
-    for (const char* moment : {".exp_avg", ".exp_avg_sq"})
-      graph.state(graph.info(p.id).name + moment, p.type(), Role::optimizer_state, Init::zeros());
-  for (std::size_t i = 0; i < grads.size(); ++i) {
-    const Value p = trainables[i];
-    std::vector<Value> operands{p, grads[i], companion_of(graph, p, ".exp_avg"),
-                                companion_of(graph, p, ".exp_avg_sq"), schedule};
-    if (clips) operands.push_back(norm);
-    graph.apply(AdamW{.beta1 = config.beta1,
-                      .beta2 = config.beta2,
-                      .eps = config.eps,
-                      .weight_decay = config.weight_decay,
-                      .max_norm = config.max_grad_norm,
-                      .scaled = config.loss_scaling.has_value()},
-                operands);
-  }
+  update(step, config, trainables, grads);
   return step;
+}
+
+}  // namespace
+
+TrainingStep add_training_step(Value loss, const AdamWConfig& config,
+                               std::int64_t accumulation_steps) {
+  return add_step(loss, config, accumulation_steps);
+}
+
+TrainingStep add_sgd_step(Value loss, const SgdConfig& config, std::int64_t accumulation_steps) {
+  return add_step(loss, config, accumulation_steps);
 }
 
 std::vector<float> adamw_schedule(const AdamWConfig& config, double learning_rate, std::int64_t t) {

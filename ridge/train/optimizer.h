@@ -18,9 +18,19 @@ struct AdamWConfig {
   std::optional<LossScaling> loss_scaling{};
 };
 
+struct SgdConfig {
+  double momentum = 0.9;
+  double weight_decay = 0.0;
+  bool nesterov = false;
+  double max_grad_norm = 0.0;  // 0: no clipping
+  std::optional<LossScaling> loss_scaling{};
+};
+
 // The values through which a training step is fed and read.
 struct TrainingStep {
-  Value schedule;   // input, f32[3]: learning rate, 1 - beta1^t, 1 - beta2^t; see adamw_schedule()
+  // Input, f32[3]: learning rate, 1 - beta1^t, 1 - beta2^t; see adamw_schedule(). SGD uses the
+  // first alone.
+  Value schedule;
   Value grad_norm;  // f32 scalar, kept; no value without clipping
   std::vector<Value> parameters;
   std::vector<Value> gradients;     // of the parameters, in their order, as are:
@@ -40,6 +50,8 @@ struct TrainingStep {
 // UsageError if the loss reads a part of a packed parameter other than through that.
 TrainingStep add_training_step(Value loss, const AdamWConfig& config,
                                std::int64_t accumulation_steps = 1);
+// The same with SGD, whose state of p is named "p.momentum_buffer".
+TrainingStep add_sgd_step(Value loss, const SgdConfig& config, std::int64_t accumulation_steps = 1);
 
 // What to write to TrainingStep::schedule before update number t = 1, 2, ...
 std::vector<float> adamw_schedule(const AdamWConfig& config, double learning_rate, std::int64_t t);

@@ -220,28 +220,35 @@ TEST(FusedOperators, SplitHeadsFillsInForGradientsThatNeverArrive) {
 
 using Bytes = std::vector<std::byte>;
 
-TEST(FusedOperators, AdamWAllIsAdamWOfEach) {
+template <class Each>
+class FusedOptimizers : public ::testing::Test {};
+using Optimizers = ::testing::Types<AdamW, Sgd>;
+TYPED_TEST_SUITE(FusedOptimizers, Optimizers);
+
+TYPED_TEST(FusedOptimizers, DoWhatThatOfEachDoes) {
+  using Each = TypeParam;
+  constexpr std::size_t own = 2 + Each::moments;
   CpuDevice device(2);
-  const AdamW each{.max_norm = 1.0};
+  const Each each{.weight_decay = 0.1, .max_norm = 1.0};
   // The second parameter begins and ends within tasks that others share.
   const std::vector<TensorType> parameters{f32({37}), f32({3, 20011}), f32({1}), f32({129})};
   std::vector<TensorType> in{f32({3}), f32({})};
   std::vector<Reals> values{{1e-2, 0.5, 0.25}, {1.75}};
   std::vector<Bytes> wanted;
   for (std::size_t p = 0; p < parameters.size(); ++p) {
-    std::vector<TensorType> alone(4, parameters[p]);
-    std::vector<Reals> own;
-    for (std::size_t i = 0; i < 4; ++i)
-      own.push_back(
-          testing::sample_values({alone[i], i < 3 ? -1.0 : 0.01, 1.0}, DType::f32, 4 * p + i));
+    std::vector<TensorType> alone(own, parameters[p]);
+    std::vector<Reals> of_this;
+    for (std::size_t i = 0; i < own; ++i)
+      of_this.push_back(
+          testing::sample_values({alone[i], i < 3 ? -1.0 : 0.01, 1.0}, DType::f32, own * p + i));
     in.insert(in.end(), alone.begin(), alone.end());
-    values.insert(values.end(), own.begin(), own.end());
+    values.insert(values.end(), of_this.begin(), of_this.end());
     alone.insert(alone.end(), in.begin(), in.begin() + 2);
-    own.insert(own.end(), values.begin(), values.begin() + 2);
-    for (Bytes& bytes : testing::run_kernel(device, each, alone, each.infer(alone), own))
+    of_this.insert(of_this.end(), values.begin(), values.begin() + 2);
+    for (Bytes& bytes : testing::run_kernel(device, each, alone, each.infer(alone), of_this))
       wanted.push_back(std::move(bytes));
   }
-  const AdamWAll all{.each = each};
+  const UpdateAll<Each> all{.each = each};
   EXPECT_EQ(testing::run_kernel(device, all, in, all.infer(in), values), wanted);
 }
 
@@ -322,6 +329,74 @@ TEST(FusedOperators, PointwiseGivesTheBitsOfItsSteps) {
                                   {Code::relu_grad, 7, 8}},
                         .results = {{9}}};
   EXPECT_EQ(run(fused, three, x), wanted);
+}
+
+// Columns [first, first + columns) of windows' positions [B, P, C] as heads [B, heads, P, d].
+Value heads_of(Value x, std::int64_t first, std::int64_t columns, std::int64_t heads) {
+  const Shape& s = x.shape();
+  x = reshape(window(x, 2, first, columns), {s[0], s[1], heads, columns / heads});
+  return permute(x, {0, 2, 1, 3});
+}
+
+// Images [N, H, W, C] as windows [N R C', side^2, C], and back.
+Value cut(Value x, const WindowHeads& w) {
+  const Shape s = x.shape();
+  const std::int64_t rows = s[1] / w.side, columns = s[2] / w.side;
+  x = roll(roll(x, 1, -w.shift_down), 2, -w.shift_across);
+  const Shape split = w.spread ? Shape{s[0], w.side, rows, w.side, columns, s[3]}
+                               : Shape{s[0], rows, w.side, columns, w.side, s[3]};
+  x = reshape(x, split);
+  x = w.spread ? permute(x, {0, 2, 4, 1, 3, 5}) : permute(x, {0, 1, 3, 2, 4, 5});
+  return reshape(x, {s[0] * rows * columns, w.positions(), s[3]});
+}
+
+Value joined(Value x, const WindowHeads& w, const Shape& image) {
+  const std::int64_t rows = image[1] / w.side, columns = image[2] / w.side;
+  x = reshape(x, {image[0], rows, columns, w.side, w.side, image[3]});
+  x = w.spread ? permute(x, {0, 3, 1, 4, 2, 5}) : permute(x, {0, 1, 3, 2, 4, 5});
+  return roll(roll(reshape(x, image), 1, w.shift_down), 2, w.shift_across);
+}
+
+// [windows of an image, 1, P, P]: what keeps pixels apart that the shift put together, found from
+// where they were.
+Constant mask_of(const WindowHeads& w, std::int64_t height, std::int64_t width) {
+  const std::int64_t rows = height / w.side, columns = width / w.side, n = w.positions();
+  Constant mask{f32({rows * columns, 1, n, n}), {}};
+  for (std::int64_t window = 0; window < rows * columns; ++window) {
+    const auto wrapped = [&](std::int64_t p) {
+      const std::int64_t y = window / columns * w.side + p / w.side + w.shift_down;
+      const std::int64_t x = window % columns * w.side + p % w.side + w.shift_across;
+      return std::pair(y >= height, x >= width);
+    };
+    for (std::int64_t p = 0; p < n; ++p)
+      for (std::int64_t q = 0; q < n; ++q)
+        mask.values.push_back(wrapped(p) == wrapped(q) ? 0.0 : -1000.0);
+  }
+  return mask;
+}
+
+TEST(FusedOperators, WindowAttentionCutsAttendsAndJoins) {
+  constexpr std::int64_t heads = 2, d = 3, channels = heads * d;
+  for (const WindowHeads& w :
+       {WindowHeads{.n_heads = heads, .side = 3, .scale = 0.5f},
+        WindowHeads{.n_heads = heads, .side = 3, .shift_down = 1, .shift_across = 2, .scale = 0.5f},
+        WindowHeads{.n_heads = heads, .side = 3, .spread = true, .scale = 0.5f}}) {
+    const std::int64_t n = w.positions();
+    const Shape image{2, 6, 9, channels};
+    expect_same(
+        {f32({2, 6, 9, 3 * channels}), f32({heads, n, n})}, {mask_of(w, 6, 9)},
+        [&](auto x) { return std::vector{window_attention(x[0], x[1], w)}; },
+        [&](auto x) {
+          const Value qkv = cut(x[0], w);
+          const Value q = scale(heads_of(qkv, 0, channels, heads), w.scale);
+          Value s = matmul(q, heads_of(qkv, channels, channels, heads), {.trans_b = true});
+          s = reshape(add(s, x[1]), {2, 6, heads, n, n});
+          s = reshape(add(s, x[2]), {12, heads, n, n});
+          const Value y = matmul(softmax(s), heads_of(qkv, 2 * channels, channels, heads));
+          return std::vector{
+              joined(reshape(permute(y, {0, 2, 1, 3}), {12, n, channels}), w, image)};
+        });
+  }
 }
 
 }  // namespace

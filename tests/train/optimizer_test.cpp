@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 
 #include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
@@ -14,6 +15,7 @@
 #include "ridge/ops/op.h"
 #include "ridge/ops/reduce.h"
 #include "ridge/ops/silu.h"
+#include "ridge/passes/passes.h"
 #include "ridge/run/executor.h"
 #include "ridge/run/reference.h"
 #include "ridge/train/checkpoint.h"
@@ -126,6 +128,74 @@ TEST(TrainingStep, PackedParametersTrainToTheSameBits) {
       both.insert(both.end(), d.begin(), d.end());
       EXPECT_EQ(values_of(other, packed.whole), both);
     }
+}
+
+// loss = sum(c w) over two parameters, so that their gradient is c.
+struct SgdRun {
+  std::vector<float> parameters, buffers;  // after three steps
+};
+
+SgdRun sgd_run(const SgdConfig& config, bool fused) {
+  Graph graph;
+  const Value c = graph.input("c", {DType::f32, {4}});
+  const Value a = graph.parameter("a", {2}, Init::of({0.5f, -1.25f}));
+  const Value b = graph.parameter("b", {2}, Init::of({2.0f, 0.0f}));
+  const Value loss = add(sum_to(mul(a, slice(c, 0, 2)), {}), sum_to(mul(b, slice(c, 2, 2)), {}));
+  const TrainingStep training = add_sgd_step(loss, config);
+  if (fused) {
+    EXPECT_EQ(fuse_optimizer(graph), 1u);
+  }
+  CpuDevice device(1);
+  Executor executor(graph, device);
+  executor.initialize(0);
+  const float rate = 0.1f, unread = std::numeric_limits<float>::quiet_NaN();
+  executor.write(training.schedule, std::span<const float>(std::array{rate, unread, unread}));
+  for (int t = 1; t <= 3; ++t) {
+    const std::array gradient{1.0f, -0.5f, 0.25f * static_cast<float>(t), -2.0f};
+    executor.write(c, std::span<const float>(gradient));
+    executor.run();
+  }
+  SgdRun done;
+  for (const char* name : {"a", "b"}) {
+    std::ranges::copy(values_of(executor, graph.find(name)), std::back_inserter(done.parameters));
+    std::ranges::copy(values_of(executor, graph.find(fmt::format("{}.momentum_buffer", name))),
+                      std::back_inserter(done.buffers));
+  }
+  return done;
+}
+
+// The numbers are those of torch.optim.SGD and clip_grad_norm_.
+TEST(TrainingStep, SgdIsPyTorchs) {
+  struct Case {
+    SgdConfig config;
+    std::vector<float> parameters, buffers;
+  };
+  const Case cases[] = {
+      {{},
+       {-0.0610000007f, -0.969500005f, 1.76225007f, 1.12199998f},
+       {2.71000004f, -1.35500002f, 1.40250003f, -5.42000008f}},
+      {{.weight_decay = 0.1},
+       {-0.0840204731f, -0.902368784f, 1.65245557f, 1.11242008f},
+       {2.80570483f, -1.67006242f, 1.924945f, -5.34420013f}},
+      {{.weight_decay = 0.1, .nesterov = true, .max_grad_norm = 0.5},
+       {0.291651845f, -1.06671989f, 1.76563501f, 0.337590307f},
+       {0.693781614f, -0.611606956f, 0.82044065f, -1.1228472f}},
+  };
+  for (const auto& [config, parameters, buffers] : cases)
+    for (const bool fused : {false, true}) {
+      const SgdRun done = sgd_run(config, fused);
+      EXPECT_THAT(done.parameters, ::testing::Pointwise(::testing::FloatNear(1e-6f), parameters));
+      EXPECT_THAT(done.buffers, ::testing::Pointwise(::testing::FloatNear(1e-6f), buffers));
+    }
+}
+
+// A scale far too high overflows the first gradients, which then must change nothing.
+TEST(TrainingStep, SgdWithLossScalingSkipsWhatOverflows) {
+  SgdConfig config{.loss_scaling = LossScaling{.initial = 0x1p127f, .backoff = 0x1p-120f}};
+  const SgdRun scaled = sgd_run(config, true);
+  // Two steps instead of three, of which the first had gradient c(2).
+  EXPECT_THAT(scaled.buffers,
+              ::testing::Pointwise(::testing::FloatNear(1e-6f), {1.9f, -0.95f, 1.2f, -3.8f}));
 }
 
 TEST(TrainingStep, NamesGradientsAndStateByParameter) {
