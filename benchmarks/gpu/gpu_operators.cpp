@@ -16,143 +16,18 @@
 #include <string_view>
 #include <vector>
 
+#include "ridge/analyze/operator_timing.h"
 #include "ridge/base/error.h"
-#include "ridge/base/random.h"
 #include "ridge/base/statistics.h"
 #include "ridge/gpu/device.h"
-#include "ridge/graph/op_rules.h"
-#include "ridge/ops/op.h"
-#include "ridge/run/device.h"
 
 namespace ridge {
 namespace {
 
-struct Case {
-  std::string label;
-  Op op;
-  std::vector<TensorType> in;
-  double id_skew = 1;  // ids are rows * u^id_skew for uniform u
-};
+using Case = OperatorCase;
 
-constexpr std::size_t at_least = std::size_t{192} << 20;  // bytes to rotate over: L2 several times
-
-constexpr std::size_t most_memory = std::size_t{24} << 30;
-
-std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-// Positive numbers between 1/4 and 4, in f32 and in bf16 alike: the card is faster on zeros, and
-// optimizers take roots.
-std::vector<std::byte> pattern(std::size_t bytes) {
-  std::vector<std::uint16_t> words(bytes / 2);
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::uint32_t random = philox(7, i, 0)[0];
-    words[i] = static_cast<std::uint16_t>((125 + (random >> 8 & 3)) << 7 | (random & 0x7F));
-  }
-  const auto* begin = reinterpret_cast<const std::byte*>(words.data());
-  return {begin, begin + bytes};
-}
-
-class Memory {
- public:
-  Memory(Device& device, std::size_t bytes)
-      : device_(device), bytes_(bytes), data_(static_cast<std::byte*>(device.allocate(bytes))) {}
-  ~Memory() { device_.deallocate(data_, bytes_); }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  std::byte* data() const { return data_; }
-  std::size_t bytes() const { return bytes_; }
-
-  void fill(const std::vector<std::byte>& with) const {
-    for (std::size_t at = 0; at < bytes_; at += with.size())
-      device_.upload(data_ + at, with.data(), std::min(with.size(), bytes_ - at));
-  }
-
- private:
-  Device& device_;
-  std::size_t bytes_;
-  std::byte* data_;
-};
-
-// The operands of one launch, laid out from `begin` on.
-struct Operands {
-  std::vector<const void*> in;
-  std::vector<void*> out;
-  std::byte* end;
-
-  Operands(const Case& c, Types outputs, std::byte* begin) : end(begin) {
-    for (const TensorType& type : c.in) in.push_back(take(type));
-    for (std::uint32_t o = 0; o < outputs.size(); ++o)
-      if (const auto alias = aliased_input(c.op, o, c.in))
-        out.push_back(const_cast<void*>(in[alias->input]));
-      else
-        out.push_back(take(outputs[o]));
-  }
-
- private:
-  std::byte* take(const TensorType& type) {
-    std::byte* const here = end;
-    end += padded(type.bytes());
-    return here;
-  }
-};
-
-// What ids of this operator number: rows of a table, or columns of logits.
-std::int64_t id_range(const Case& c) {
-  if (const auto* grad = std::get_if<EmbeddingGrad>(&c.op.variant())) return grad->rows;
-  if (std::holds_alternative<Embedding>(c.op.variant())) return c.in[0].shape[0];
-  return c.in[std::holds_alternative<CrossEntropyGrad>(c.op.variant()) ? 1 : 0].shape[-1];
-}
-
-void upload_ids(Device& device, const Case& c, const Operands& operands, std::uint64_t set) {
-  for (std::size_t i = 0; i < c.in.size(); ++i) {
-    if (c.in[i].dtype != DType::i32) continue;
-    std::vector<std::int32_t> ids(static_cast<std::size_t>(c.in[i].numel()));
-    const auto rows = static_cast<double>(id_range(c));
-    for (std::size_t k = 0; k < ids.size(); ++k)
-      ids[k] =
-          static_cast<std::int32_t>(rows * std::pow(philox(3, k, set)[0] * 0x1p-32, c.id_skew));
-    device.upload(const_cast<void*>(operands.in[i]), ids.data(), c.in[i].bytes());
-  }
-}
-
-// Seconds of one launch.
-double measure(Device& device, const Case& c, const Memory& memory) {
-  const std::vector<TensorType> outputs = infer(c.op, c.in);
-  const PreparedKernel prepared = device.prepare(c.op, c.in, outputs);
-  std::byte* const workspace = memory.data();
-  std::vector<Operands> sets;
-  std::byte* begin = workspace + padded(prepared.workspace);
-  const std::byte* const enough = begin + at_least;
-  const std::byte* const last = memory.data() + memory.bytes();
-  do {
-    const Operands next(c, outputs, begin);
-    if (next.end > last) {
-      if (sets.empty()) throw Error("{} does not fit", c.label);
-      break;
-    }
-    upload_ids(device, c, next, sets.size());
-    sets.push_back(next);
-    begin = next.end;
-  } while (begin < enough);
-
-  const auto launches = std::max<std::size_t>(sets.size(), sets.size() == 1 ? 4 : 24);
-  const DeviceWork work{.enqueue = [&] {
-    for (std::size_t l = 0; l < launches; ++l) {
-      const Operands& set = sets[l % sets.size()];
-      prepared.kernel->launch({.inputs = set.in, .outputs = set.out, .workspace = workspace});
-    }
-  }};
-  const KernelPtr graph = device.capture({&work, 1});
-  std::vector<double> seconds;
-  for (int repetition = -2; repetition < 9; ++repetition) {
-    device.mark(0);
-    graph->launch({});
-    device.mark(1);
-    device.wait(1);
-    if (repetition >= 0)
-      seconds.push_back(device.seconds_between(0, 1) / static_cast<double>(launches));
-  }
-  return statistics_of(seconds).median;
+double measure(Device& device, const Case& c) {
+  return statistics_of(time_operator(device, c)).median;
 }
 
 struct Size {
@@ -236,11 +111,12 @@ void add_rows(std::vector<Case>& cases, const Size& s, DType dtype) {
   };
   const TensorType x{DType::f32, {s.tokens(), s.hidden}}, y{dtype, {s.tokens(), s.hidden}};
   const TensorType weight{DType::f32, {s.hidden}}, rstd{DType::f32, {s.tokens()}};
-  const bool narrow = dtype != DType::f32;
+  AddRmsNormGrad add_norm_grad;
+  if (dtype != DType::f32) add_norm_grad.round_delta = dtype;
   cases.push_back({row("norm"), RmsNorm{.out = dtype}, {x, weight}});
   cases.push_back({row("norm grad"), RmsNormGrad{}, {y, x, weight, rstd}});
   cases.push_back({row("add norm"), AddRmsNorm{.out = dtype}, {x, y, weight}});
-  cases.push_back({row("add norm grad"), AddRmsNormGrad{narrow}, {x, y, x, weight, rstd}});
+  cases.push_back({row("add norm grad"), add_norm_grad, {x, y, x, weight, rstd}});
   const TensorType packed{dtype, {s.tokens(), 2 * s.intermediate}};
   const TensorType wide{dtype, {s.tokens(), s.intermediate}};
   cases.push_back({row("swiglu"), SwiGlu{}, {packed}});
@@ -402,6 +278,25 @@ void add_images(std::vector<Case>& cases, DType dtype) {
   }
   cases.push_back({row("concat + 32", image(28, 256)), Concat{3}, {image(28, 256), image(28, 32)}});
   cases.push_back({row("concat 12", image(28, 32)), Concat{3}, std::vector(12, image(28, 32))});
+  // A layer of a dense block reads all before it; 14 of the third block's 24.
+  std::vector<TensorType> joined{image(14, 256)};
+  while (joined.size() < 15) joined.push_back(image(14, 32));
+  const TensorType all = channels(256 + 14 * 32);
+  for (int k = 0; k < 4; ++k) joined.push_back(all);
+  cases.push_back({row("batch norm 15", image(14, 256)),
+                   BatchNorm{.layout = layout, .parts = 15, .relu = true}, joined});
+  // Images as they come, the channels of ShuffleNet's halves in turn, and what segments.
+  const TensorType pictures{DType::f32, {64, 3, 224, 224}};
+  cases.push_back({row("to channels last", pictures), Permute{{0, 2, 3, 1}, dtype}, {pictures}});
+  const TensorType shuffled{dtype, {64, 28, 28, 2, 58}}, classes{dtype, {8, 224, 224, 21}};
+  cases.push_back({row("shuffle", shuffled), Permute{{0, 1, 2, 4, 3}}, {shuffled}});
+  cases.push_back({row("to channels first", classes), Permute{{0, 3, 1, 2}}, {classes}});
+  for (const auto& [n, squeezed] : {std::pair{96, 4}, std::pair{672, 28}, std::pair{1152, 48}}) {
+    const auto of = [&](const Shape& shape) { return TensorType{dtype, shape}; };
+    cases.push_back({row("squeeze and excitation", of({squeezed, n})),
+                     SqueezeExcitation{.inner = ConvEpilogue::silu},
+                     {of({64, n}), of({squeezed, n}), of({squeezed}), of({squeezed, n}), of({n})}});
+  }
   cases.push_back({row("window 32", image(28, 256)), Window{3, 64, 32}, {image(28, 256)}});
   cases.push_back({row("roll", image(56, 96)), Roll{1, -3}, {image(56, 96)}});
   cases.push_back({row("dropout", hidden), Dropout{.rate = 0.1f}, {hidden, {DType::i32, {}}}});
@@ -475,11 +370,9 @@ std::vector<Case> cases() {
 
 int run(std::span<const char* const> texts) {
   const std::unique_ptr<Device> device = open_gpu();
-  const Memory memory(*device, std::min(device->available_memory() / 8 * 7, most_memory));
-  memory.fill(pattern(std::size_t{64} << 20));
   const TensorType big{DType::f32, {1 << 27}};
   const double copied = 2.0 * static_cast<double>(big.bytes());
-  const double rate = copied / measure(*device, {"copy", Cast{DType::f32}, {big}}, memory);
+  const double rate = copied / measure(*device, {"copy", Cast{DType::f32}, {big}});
   fmt::print("{}: copies {:.2f} TB/s\n{:36} {:>9} {:>9} {:>6} {:>6}\n", device->hardware(),
              rate * 1e-12, "", "us", "GB/s", "share", "TFLOP/s");
   for (const Case& c : cases()) {
@@ -487,8 +380,8 @@ int run(std::span<const char* const> texts) {
       return c.label.find(text) != std::string::npos;
     };
     if (!texts.empty() && std::ranges::none_of(texts, contained)) continue;
-    const double seconds = measure(*device, c, memory);
-    const Cost work = cost(c.op, c.in, infer(c.op, c.in));
+    const double seconds = measure(*device, c);
+    const Cost work = cost_of(c);
     const double bytes = static_cast<double>(work.bytes());
     fmt::print("{:36} {:9.2f} {:9.0f} {:5.0f}%", c.label, seconds * 1e6, bytes / seconds * 1e-9,
                100 * bytes / seconds / rate);

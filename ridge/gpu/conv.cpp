@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ridge/base/error.h"
+#include "ridge/gpu/conv90.h"
 #include "ridge/gpu/conv_direct.h"
 #include "ridge/gpu/dnn.h"
 #include "ridge/gpu/kernel_ways.h"
@@ -24,6 +25,8 @@ using PrepareOwn = std::function<KernelPtr(GpuPrepare&)>;
 using PointersOf = std::function<ConvPointers(const Launch&)>;
 
 constexpr std::size_t vendors_alignment = 16;
+// Of the library's plans, that are timed: of those that it has, and that it has to compile.
+constexpr std::size_t most_plans = 8, most_compiled_plans = 1;
 
 ConvProblem problem_of(Kind kind, const ConvGeometry& geometry, const GpuPrepare& prepare,
                        const Shape& x, const Shape& weight, const Shape& y) {
@@ -44,56 +47,126 @@ bool is_aligned(const Launch& call) {
   return std::ranges::all_of(call.inputs, aligned) && std::ranges::all_of(call.outputs, aligned);
 }
 
-// By the library; by our own kernel where operands are aligned to their elements only. Where the
-// library cannot finish an f32 result as it should, we do that after it. DeviceError if it cannot
-// convolve so at all.
-KernelPtr vendors_conv(GpuPrepare& prepare, const ConvProblem& problem, const PointersOf& pointers,
-                       const PrepareOwn& own) {
-  std::shared_ptr<FusedConv> conv;
-  bool finishes = true;
-  try {
-    conv = prepare.gpu.dnn->conv(problem);
-  } catch (const DeviceError&) {
-    if (problem.kind != Kind::forward || problem.dtype != DType::f32) throw;
-    ConvProblem plain = problem;
-    plain.bias = plain.residual = false;
-    plain.epilogue = ConvEpilogue::none;
-    conv = prepare.gpu.dnn->conv(plain);
-    finishes = false;
-  }
+// What all ways to compute a convolution need.
+struct Work {
+  std::string_view name;
+  ConvProblem problem;
+  PointersOf pointers;
+  PrepareOwn own;  // takes everything
+};
+
+// By a kernel that wants its operands aligned; by our own where they are not.
+KernelPtr unless_unaligned(GpuPrepare& prepare, const Work& work, std::size_t workspace,
+                           std::function<void(const ConvPointers&, void*)> run) {
   GpuPrepare of_own = prepare;
   of_own.workspace = 0;
-  std::shared_ptr<Kernel> unaligned = own(of_own);
-  prepare.workspace = std::max(conv->workspace(), of_own.workspace);
+  std::shared_ptr<Kernel> unaligned = work.own(of_own);
+  prepare.workspace = std::max(workspace, of_own.workspace);
   return make_kernel(
-      [&gpu = prepare.gpu, problem, conv, finishes, unaligned, pointers](const Launch& call) {
+      [run = std::move(run), unaligned, pointers = work.pointers](const Launch& call) {
         if (!is_aligned(call)) return unaligned->launch(call);
-        ConvPointers operands = pointers(call);
-        const ConvPointers all = operands;
-        if (!finishes) operands.bias = operands.residual = nullptr;
-        conv->run(gpu.stream, operands, call.workspace);
-        if (!finishes) gpu::finish_conv(gpu, problem, all);
+        run(pointers(call), call.workspace);
       });
 }
 
-// The library's kernels, but our own where each channel is convolved for itself, unless the tuner
-// finds the others faster; and where the library has none.
-KernelPtr convolution(std::string_view name, GpuPrepare& prepare, const ConvProblem& problem,
-                      const Shape& image, const Shape& weight, const PointersOf& pointers,
-                      const PrepareOwn& own) {
-  const auto vendors = [&](GpuPrepare& p) { return vendors_conv(p, problem, pointers, own); };
-  if (gpu::is_depthwise(problem.geometry, image, weight)) {
-    if (!prepare.choice.tuner) return own(prepare);
-    const std::string work =
-        fmt::format("{} {}, {} channels apart, stride {}", name, list_of(prepare.in),
-                    problem.geometry.groups, problem.geometry.stride[0]);
-    return gpu::fastest_kernel(prepare, work, work, {{"own kernels", own}, {"cuDNN", vendors}});
-  }
+KernelPtr kernel_of(GpuPrepare& prepare, const Work& work, std::shared_ptr<FusedConv> conv) {
+  const std::size_t workspace = conv->workspace();
+  return unless_unaligned(
+      prepare, work, workspace,
+      [&gpu = prepare.gpu, conv = std::move(conv)](const ConvPointers& operands, void* memory) {
+        conv->run(gpu.stream, operands, memory);
+      });
+}
+
+// By the library's plan of this rank. Where it cannot finish an f32 result as it should, we do that
+// after it. DeviceError if it cannot convolve so at all.
+KernelPtr vendors_conv(GpuPrepare& prepare, const Work& work, std::size_t rank) {
+  const ConvProblem& problem = work.problem;
   try {
-    return vendors(prepare);
+    return kernel_of(prepare, work, prepare.gpu.dnn->conv(problem, rank));
   } catch (const DeviceError&) {
-    return own(prepare);
+    if (problem.kind != Kind::forward || problem.dtype != DType::f32) throw;
   }
+  ConvProblem plain = problem;
+  plain.bias = plain.residual = false;
+  plain.epilogue = ConvEpilogue::none;
+  std::shared_ptr<FusedConv> conv = prepare.gpu.dnn->conv(plain, rank);
+  const std::size_t workspace = conv->workspace();
+  return unless_unaligned(
+      prepare, work, workspace,
+      [&gpu = prepare.gpu, problem, conv](const ConvPointers& all, void* memory) {
+        ConvPointers operands = all;
+        operands.bias = operands.residual = nullptr;
+        conv->run(gpu.stream, operands, memory);
+        gpu::finish_conv(gpu, problem, all);
+      });
+}
+
+std::string version_or_nothing(gpu::Dnn& dnn) {
+  try {
+    return dnn.version();
+  } catch (const DeviceError&) {
+    return {};
+  }
+}
+
+// Whether the library has kernels for what follows the convolution; for all else it compiles one
+// when a plan is prepared, most of a second long, and ours are faster.
+bool is_ready_made(const ConvProblem& problem) {
+  return !problem.residual &&
+         (problem.epilogue == ConvEpilogue::none || problem.epilogue == ConvEpilogue::relu);
+}
+
+// The ways to compute a convolution, the one that is taken without a tuner first.
+std::vector<gpu::KernelWay> ways_of(const gpu::Context& gpu, const Work& work) {
+  const ConvProblem& problem = work.problem;
+  std::vector<gpu::KernelWay> ways;
+  const auto add = [&](std::string name, PrepareOwn prepare) {
+    ways.push_back({std::move(name), std::move(prepare)});
+  };
+  const std::string library = version_or_nothing(*gpu.dnn);
+  const auto add_vendors = [&](std::size_t first, std::size_t plans) {
+    if (library.empty()) return;
+    for (std::size_t rank = first; rank < plans; ++rank)
+      add(rank == 0 ? library : fmt::format("{}, plan {}", library, rank),
+          [=](GpuPrepare& p) { return vendors_conv(p, work, rank); });
+  };
+  if (gpu::is_depthwise(problem)) {
+    add("own kernels", work.own);
+    add_vendors(0, 1);
+    return ways;
+  }
+  const std::vector<gpu::ConvTiles> all_tiles = gpu::conv90_ways(gpu, problem);
+  const auto add_tiles = [&] {
+    for (const gpu::ConvTiles& tiles : all_tiles)
+      add(gpu::to_string(tiles), [=, &gpu](GpuPrepare& p) {
+        return kernel_of(p, work, gpu::conv90(gpu, work.problem, tiles));
+      });
+  };
+  const bool is_first = !all_tiles.empty() && all_tiles.front().few_channels;
+  if (!all_tiles.empty() && (is_first || !is_ready_made(problem))) {
+    add_tiles();
+    add_vendors(0, is_first ? 1 : most_compiled_plans);
+    return ways;
+  }
+  add(library.empty() ? "own kernels" : library, [=](GpuPrepare& p) {
+    try {
+      return vendors_conv(p, work, 0);
+    } catch (const DeviceError&) {
+      return work.own(p);
+    }
+  });
+  add_vendors(1, most_plans);
+  add_tiles();
+  return ways;
+}
+
+// Whichever way the tuner finds the fastest.
+KernelPtr convolution(GpuPrepare& prepare, const Work& work) {
+  const std::vector<gpu::KernelWay> ways = ways_of(prepare.gpu, work);
+  const std::string what = fmt::format("{} {}", work.name, gpu::to_string(work.problem));
+  const std::string key = fmt::format("{} {}", version_or_nothing(*prepare.gpu.dnn), what);
+  return gpu::fastest_kernel(prepare, key, what, ways);
 }
 
 }  // namespace
@@ -104,36 +177,36 @@ KernelPtr Conv2d::gpu(GpuPrepare& prepare) const {
   problem.bias = bias;
   problem.residual = residual;
   problem.epilogue = epilogue;
-  return convolution(
-      name, prepare, problem, prepare.in[0].shape, prepare.in[1].shape,
-      [op = *this](const Launch& call) {
-        return ConvPointers{call.inputs[0], call.inputs[1], call.outputs[0],
-                            op.bias ? call.inputs[2] : nullptr,
-                            op.residual ? call.inputs[2u + op.bias] : nullptr};
-      },
-      [op = *this](GpuPrepare& p) { return gpu::direct_conv(op, p); });
+  return convolution(prepare, {name, problem,
+                               [op = *this](const Launch& call) {
+                                 return ConvPointers{
+                                     call.inputs[0], call.inputs[1], call.outputs[0],
+                                     op.bias ? call.inputs[2] : nullptr,
+                                     op.residual ? call.inputs[2u + op.bias] : nullptr};
+                               },
+                               [op = *this](GpuPrepare& p) { return gpu::direct_conv(op, p); }});
 }
 
 KernelPtr Conv2dInputGrad::gpu(GpuPrepare& prepare) const {
   const ConvProblem problem =
       problem_of(Kind::input_grad, *this, prepare, image, prepare.in[1].shape, prepare.in[0].shape);
-  return convolution(
-      name, prepare, problem, image, prepare.in[1].shape,
-      [](const Launch& call) {
-        return ConvPointers{call.outputs[0], call.inputs[1], call.inputs[0]};
-      },
-      [op = *this](GpuPrepare& p) { return gpu::direct_conv_input_grad(op, p); });
+  return convolution(prepare,
+                     {name, problem,
+                      [](const Launch& call) {
+                        return ConvPointers{call.outputs[0], call.inputs[1], call.inputs[0]};
+                      },
+                      [op = *this](GpuPrepare& p) { return gpu::direct_conv_input_grad(op, p); }});
 }
 
 KernelPtr Conv2dWeightGrad::gpu(GpuPrepare& prepare) const {
   const ConvProblem problem = problem_of(Kind::weight_grad, *this, prepare, prepare.in[1].shape,
                                          weight, prepare.in[0].shape);
-  return convolution(
-      name, prepare, problem, prepare.in[1].shape, weight,
-      [](const Launch& call) {
-        return ConvPointers{call.inputs[1], call.outputs[0], call.inputs[0]};
-      },
-      [op = *this](GpuPrepare& p) { return gpu::direct_conv_weight_grad(op, p); });
+  return convolution(prepare,
+                     {name, problem,
+                      [](const Launch& call) {
+                        return ConvPointers{call.inputs[1], call.outputs[0], call.inputs[0]};
+                      },
+                      [op = *this](GpuPrepare& p) { return gpu::direct_conv_weight_grad(op, p); }});
 }
 
 }  // namespace ridge

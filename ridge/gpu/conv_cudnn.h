@@ -9,8 +9,8 @@
 
 namespace ridge::gpu {
 
-// DeviceError if the library has no kernel for it.
+// As Dnn::conv().
 std::unique_ptr<FusedConv> cudnn_conv(const cudnn::Library& library, cudnn::Handle handle,
-                                      const ConvProblem& problem);
+                                      const ConvProblem& problem, std::size_t rank);
 
 }  // namespace ridge::gpu

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ridge/gpu/activation.h"
+#include "ridge/gpu/conv_epilogue.h"
 #include "ridge/gpu/nest.h"
 #include "ridge/gpu/rows.h"
 
@@ -57,18 +57,7 @@ struct Finish {
 #pragma unroll
       for (int k = 0; k < N; ++k) sums[k] += more[k];
     }
-    switch (epilogue) {
-      case ConvEpilogue::relu:
-        return map(ReluOf(), sums);
-      case ConvEpilogue::relu6:
-        return map(Relu6Of(), sums);
-      case ConvEpilogue::silu:
-        return map(SiluOf(), sums);
-      case ConvEpilogue::hard_swish:
-        return map(HardSwishOf(), sums);
-      default:
-        return;
-    }
+    apply_epilogue(epilogue, sums);
   }
 
   __device__ float operator()(float sum, std::int64_t channel, std::int64_t at) const {
@@ -76,13 +65,6 @@ struct Finish {
     load_bias(channel, biases);
     apply(biases, at, sums);
     return sums[0];
-  }
-
- private:
-  template <class F, int N>
-  __device__ static void map(F function, float (&values)[N]) {
-#pragma unroll
-    for (int k = 0; k < N; ++k) values[k] = function(values[k]);
   }
 };
 
@@ -403,6 +385,14 @@ __global__ void depthwise_weight_sums_kernel(std::int64_t channels, std::int64_t
   store(&dweight[c * taps + tap], sum);
 }
 
+bool is_depthwise(const ConvGeometry& g, const ImageShape& image, const ImageShape& weight) {
+  const std::int64_t size = weight.h;
+  return g.layout == ImageLayout::nhwc && g.groups == image.c && weight.n == image.c &&
+         weight.w == size && (size == 3 || size == 5 || size == 7) &&
+         (g.stride == Pair{1, 1} || g.stride == Pair{2, 2}) && g.dilation == Pair{1, 1} &&
+         image.n * image.pixels() < std::int64_t{1} << 31;
+}
+
 // Calls f.template operator()<K, stride>() for the sizes that have a kernel of their own.
 template <class F>
 void dispatch_depthwise(const ConvDims& d, const F& f) {
@@ -443,7 +433,7 @@ ConvDims transposed(const ConvDims& d) {
 template <class T>
 KernelPtr forward(const Conv2d& op, GpuPrepare& prepare) {
   const ConvDims d(op, prepare.in[0].shape, prepare.in[1].shape, prepare.out[0].shape);
-  const bool depthwise = is_depthwise(op, prepare.in[0].shape, prepare.in[1].shape);
+  const bool depthwise = is_depthwise(op, d.x, d.weight);
   return make_kernel([&gpu = prepare.gpu, op, d, depthwise](const Launch& call) {
     constexpr int wide = elements_per_access<T>;
     const T *x = call.in<T>(0), *weight = call.in<T>(1);
@@ -462,7 +452,7 @@ KernelPtr forward(const Conv2d& op, GpuPrepare& prepare) {
 template <class T>
 KernelPtr input_grad(const Conv2dInputGrad& op, GpuPrepare& prepare) {
   const ConvDims d(op, op.image, prepare.in[1].shape, prepare.in[0].shape);
-  const bool depthwise = is_depthwise(op, op.image, prepare.in[1].shape);
+  const bool depthwise = is_depthwise(op, d.x, d.weight);
   return make_kernel([&gpu = prepare.gpu, d, depthwise](const Launch& call) {
     constexpr int wide = elements_per_access<T>;
     const T *dy = call.in<T>(0), *weight = call.in<T>(1);
@@ -487,7 +477,7 @@ template <class T>
 KernelPtr weight_grad(const Conv2dWeightGrad& op, GpuPrepare& prepare) {
   constexpr int wide = elements_per_access<T>;
   const ConvDims d(op, prepare.in[1].shape, op.weight, prepare.in[0].shape);
-  const bool depthwise = is_depthwise(op, prepare.in[1].shape, op.weight);
+  const bool depthwise = is_depthwise(op, d.x, d.weight);
   const std::int64_t taps = d.weight.h * d.weight.w, lines = d.y.n * d.y.h;
   std::int64_t per_part = lines;
   if (depthwise) {
@@ -520,13 +510,8 @@ KernelPtr weight_grad(const Conv2dWeightGrad& op, GpuPrepare& prepare) {
 
 }  // namespace
 
-bool is_depthwise(const ConvGeometry& g, const Shape& image_shape, const Shape& weight_shape) {
-  const ImageShape image(image_shape, g.layout), weight(weight_shape, g.layout);
-  const std::int64_t size = weight.h;
-  return g.layout == ImageLayout::nhwc && g.groups == image.c && weight.n == image.c &&
-         weight.w == size && (size == 3 || size == 5 || size == 7) &&
-         (g.stride == Pair{1, 1} || g.stride == Pair{2, 2}) && g.dilation == Pair{1, 1} &&
-         image.n * image.pixels() < std::int64_t{1} << 31;
+bool is_depthwise(const ConvProblem& problem) {
+  return is_depthwise(problem.geometry, problem.x, problem.weight);
 }
 
 void finish_conv(const Context& gpu, const ConvProblem& problem, const ConvPointers& operands) {

@@ -18,6 +18,6 @@ void finish_conv(const Context& gpu, const ConvProblem& problem, const ConvPoint
 
 // Whether each channel is convolved for itself into one of the result, in an order and of a size
 // that the kernels above have their own variants for.
-bool is_depthwise(const ConvGeometry& geometry, const Shape& image, const Shape& weight);
+bool is_depthwise(const ConvProblem& problem);
 
 }  // namespace ridge::gpu

@@ -13,6 +13,8 @@ namespace {
 constexpr Status not_supported = 3000, end_of_not_supported = 4000;
 constexpr std::int64_t alignment = 16;  // bytes, of what is in memory
 constexpr std::size_t most_configs = 8;
+// What the library expects of engines; and those that serve where it expects nothing.
+constexpr HeuristicMode heuristic_modes[] = {HeuristicMode::a, HeuristicMode::fallback};
 
 Extents packed(const Extents& dims) {
   return {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};
@@ -22,6 +24,9 @@ bool is_within(const Library& library, const Object& config, const EngineLimits&
   Object engine(library, DescriptorType::engine);
   std::array<Descriptor, 1> found{engine.get()};
   config.get<Descriptor>(Attribute::engine_config_engine, found);
+  std::int64_t number = 0;
+  engine.get(Attribute::engine_global_index, std::span(&number, 1));
+  if (number == limits.except) return false;
   std::array<NumericalNote, 16> notes{};
   const std::size_t count =
       engine.get<NumericalNote>(Attribute::engine_numerical_notes, std::span(notes));
@@ -314,48 +319,68 @@ void GraphBuilder::convolution_weight_grad_into(const Tensor& dw, const Convolut
                {Attribute::convolution_weight_grad_dy, &dy}});
 }
 
-Plan GraphBuilder::plan(Handle handle, const EngineLimits& limits) {
+Object* GraphBuilder::operation_graph(Handle handle) {
   std::vector<Descriptor> operations;
   for (const ObjectPtr& operation : operations_) operations.push_back(operation->get());
   Object& graph = part(DescriptorType::operation_graph);
   graph.set_array<Descriptor>(Attribute::graph_operations, operations);
   graph.set(Attribute::graph_handle, handle);
-  if (graph.try_finalize())
-    for (const HeuristicMode mode : {HeuristicMode::a, HeuristicMode::fallback}) {
-      ObjectPtr plan = first_plan(handle, graph, mode, limits);
-      if (!plan) continue;
-      std::vector<ObjectPtr> parts = parts_;
-      parts.insert(parts.end(), operations_.begin(), operations_.end());
-      return Plan(library_, handle, std::move(plan), std::move(parts), constants_);
-    }
+  return graph.try_finalize() ? &graph : nullptr;
+}
+
+Plan GraphBuilder::plan(Handle handle, const EngineLimits& limits) {
+  if (const Object* graph = operation_graph(handle))
+    for (const HeuristicMode mode : heuristic_modes)
+      for (const ObjectPtr& config : configs(*graph, mode, limits))
+        if (ObjectPtr plan = prepared(handle, config)) return finished(handle, std::move(plan));
   throw DeviceError("cuDNN has no kernel for this");
 }
 
-// Null if there is none of this kind.
-ObjectPtr GraphBuilder::first_plan(Handle handle, const Object& graph, HeuristicMode mode,
-                                   const EngineLimits& limits) {
+Plan GraphBuilder::plan_of_rank(Handle handle, std::size_t rank, const EngineLimits& limits) {
+  if (const Object* graph = operation_graph(handle))
+    for (const HeuristicMode mode : heuristic_modes) {
+      const std::vector<ObjectPtr> all = configs(*graph, mode, limits);
+      if (rank >= all.size()) {
+        rank -= all.size();
+        continue;
+      }
+      if (ObjectPtr plan = prepared(handle, all[rank])) return finished(handle, std::move(plan));
+      break;
+    }
+  throw DeviceError("cuDNN has no such plan");
+}
+
+std::vector<ObjectPtr> GraphBuilder::configs(const Object& graph, HeuristicMode mode,
+                                             const EngineLimits& limits) {
   Object& heuristic = part(DescriptorType::heuristic);
   heuristic.set(Attribute::heuristic_graph, graph);
   heuristic.set(Attribute::heuristic_mode, mode);
-  if (!heuristic.try_finalize()) return nullptr;
   std::vector<ObjectPtr> configs;
+  if (!heuristic.try_finalize()) return configs;
   std::vector<Descriptor> found;
   for (std::size_t i = 0; i < most_configs; ++i) {
     configs.push_back(std::make_shared<Object>(library_, DescriptorType::engine_config));
     found.push_back(configs.back()->get());
   }
-  const std::size_t count =
-      heuristic.get(Attribute::heuristic_results, std::span<Descriptor>(found));
-  for (std::size_t i = 0; i < count; ++i) {
-    if (!is_within(library_, *configs[i], limits)) continue;
-    auto plan = std::make_shared<Object>(library_, DescriptorType::plan);
-    plan->set(Attribute::plan_handle, handle);
-    plan->set(Attribute::plan_engine_config, *configs[i]);
-    if (!plan->try_finalize()) continue;
-    parts_.push_back(configs[i]);
-    return plan;
-  }
-  return nullptr;
+  configs.resize(heuristic.get(Attribute::heuristic_results, std::span<Descriptor>(found)));
+  std::erase_if(configs,
+                [&](const ObjectPtr& config) { return !is_within(library_, *config, limits); });
+  return configs;
+}
+
+ObjectPtr GraphBuilder::prepared(Handle handle, const ObjectPtr& config) {
+  auto plan = std::make_shared<Object>(library_, DescriptorType::plan);
+  plan->set(Attribute::plan_handle, handle);
+  plan->set(Attribute::plan_engine_config, *config);
+  if (!plan->try_finalize()) return nullptr;
+  parts_.push_back(config);
+  return plan;
+}
+
+Plan GraphBuilder::finished(Handle handle, ObjectPtr plan) const {
+  std::vector<ObjectPtr> parts = parts_;
+  parts.insert(parts.end(), operations_.begin(), operations_.end());
+  return Plan(library_, handle, std::move(plan), std::move(parts), constants_);
 }
 
 }  // namespace ridge::gpu::cudnn

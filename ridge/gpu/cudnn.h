@@ -152,6 +152,7 @@ enum class Attribute : int {
   variant_pack_ids = 1000,
   variant_pack_pointers = 1001,
   variant_pack_workspace = 1003,
+  engine_global_index = 1301,
   engine_numerical_notes = 1303,
   matmul_compute_type = 1500,
   matmul_operation_a = 1520,
@@ -300,6 +301,7 @@ struct EngineLimits {
   // Whether f32 operands may be rounded, to 19 bits by tensor cores, or transformed first.
   bool inexact = true;
   bool deterministic = false;
+  std::int64_t except = -1;  // an engine, by its number among those of the same operations
 };
 
 struct PointwiseInputs {
@@ -349,6 +351,9 @@ class GraphBuilder {
 
   // The plan that the library expects to be the fastest. DeviceError if it has none.
   Plan plan(Handle handle, const EngineLimits& limits = {});
+  // The one that it expects to be the `rank`-th, from 0 on. DeviceError if there are fewer, or if
+  // it cannot be prepared after all.
+  Plan plan_of_rank(Handle handle, std::size_t rank, const EngineLimits& limits);
 
  private:
   enum class Place : std::uint8_t { memory, host, nowhere };
@@ -362,8 +367,13 @@ class GraphBuilder {
   };
   void convolution(const Convolution& how, const ConvolutionAttributes& kind,
                    std::initializer_list<std::pair<Attribute, const Tensor*>> tensors);
-  ObjectPtr first_plan(Handle handle, const Object& graph, HeuristicMode mode,
-                       const EngineLimits& limits);
+  // Null if it cannot be described.
+  Object* operation_graph(Handle handle);
+  std::vector<ObjectPtr> configs(const Object& graph, HeuristicMode mode,
+                                 const EngineLimits& limits);
+  // Null if the library cannot prepare it.
+  ObjectPtr prepared(Handle handle, const ObjectPtr& config);
+  Plan finished(Handle handle, ObjectPtr plan) const;
   Object& operation(DescriptorType type);
 
   const Library& library_;

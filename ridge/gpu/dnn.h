@@ -46,6 +46,9 @@ struct ConvProblem {
   bool deterministic = false;
 };
 
+// All that a choice of its kernel depends on: "bf16[32, 56, 56, 64] to 256, 1 x 1, bias, relu".
+std::string to_string(const ConvProblem& problem);
+
 // Aligned to 16 bytes. Of the kind forward y is written, of the others x or weight is; bias and
 // residual are null where there is none.
 struct ConvPointers {
@@ -75,8 +78,9 @@ class Dnn {
                                                              const FlashOperands& operands,
                                                              const FlashGradients& gradients,
                                                              bool deterministic) = 0;
-  // DeviceError if it has none.
-  virtual std::unique_ptr<FusedConv> conv(const ConvProblem& problem) = 0;
+  // By the plan that the library expects to be the fastest of those that it can prepare, or exactly
+  // by that of another rank. DeviceError if it has none.
+  virtual std::unique_ptr<FusedConv> conv(const ConvProblem& problem, std::size_t rank = 0) = 0;
 };
 
 std::shared_ptr<Dnn> make_dnn();

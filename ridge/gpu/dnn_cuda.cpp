@@ -254,8 +254,8 @@ class Cudnn final : public Dnn {
     return kernel;
   }
 
-  std::unique_ptr<FusedConv> conv(const ConvProblem& problem) override {
-    return cudnn_conv(opened().library, opened().handle(), problem);
+  std::unique_ptr<FusedConv> conv(const ConvProblem& problem, std::size_t rank) override {
+    return cudnn_conv(opened().library, opened().handle(), problem, rank);
   }
 
  private:
@@ -268,6 +268,42 @@ class Cudnn final : public Dnn {
 };
 
 }  // namespace
+
+namespace {
+
+std::string_view name_of(ConvEpilogue epilogue) {
+  switch (epilogue) {
+    case ConvEpilogue::none:
+      return "";
+    case ConvEpilogue::relu:
+      return ", relu";
+    case ConvEpilogue::relu6:
+      return ", relu6";
+    case ConvEpilogue::silu:
+      return ", silu";
+    case ConvEpilogue::hard_swish:
+      return ", hard_swish";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string to_string(const ConvProblem& p) {
+  const ConvGeometry& g = p.geometry;
+  const auto pair = [](const char* what, const Pair& values, std::int64_t usual) {
+    if (values == Pair{usual, usual}) return std::string();
+    return values[0] == values[1] ? fmt::format(", {} {}", what, values[0])
+                                  : fmt::format(", {} {} x {}", what, values[0], values[1]);
+  };
+  return fmt::format(
+      "{} to {}, {} x {}{}{}{}{}{}{}{}{}{}{}", TensorType{p.dtype, p.x.in(g.layout)}.to_string(),
+      p.y.c, p.weight.h, p.weight.w, pair("stride", g.stride, 1), pair("padding", g.padding, 0),
+      pair("dilation", g.dilation, 1), g.groups == 1 ? "" : fmt::format(", {} groups", g.groups),
+      g.layout == ImageLayout::nchw ? ", channels first" : "", p.bias ? ", bias" : "",
+      p.residual ? ", residual" : "", name_of(p.epilogue), p.tf32 ? ", tf32" : "",
+      p.deterministic ? ", deterministic" : "");
+}
 
 std::shared_ptr<Dnn> make_dnn() { return std::make_shared<Cudnn>(); }
 

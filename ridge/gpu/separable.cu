@@ -53,18 +53,19 @@ __global__ void __launch_bounds__(elementwise_threads)
   store_pack<N>(y + out.at(place.outer, place.row, place.column) + place.channel, sum);
 }
 
-constexpr int mean_threads = 256;
+constexpr int mean_threads = 256, mean_warps = mean_threads / warp_width;
+constexpr int most_mean_packs = 8;
 
 // Large windows of equal weights: a block takes one of them for some packs of channels
-// (threadIdx.x), and its lanes (threadIdx.y) share the elements, whose sums are then added in
-// order. Of few windows several blocks take one, each a split: then the sums go to
+// (threadIdx.x), and its lanes (threadIdx.y) share the elements, whose sums are then added, always
+// in the same order. Of few windows several blocks take one, each a split: then the sums go to
 // partial[split][result].
 template <int N, class T>
 __global__ void __launch_bounds__(mean_threads)
     mean_kernel(const __grid_constant__ Axes<std::int64_t> axes, Pixels in, Pixels out, int chunks,
                 const T* x, T* y, float* partial) {
   gpu::begin_kernel();
-  __shared__ float sums[mean_threads][N + 1];
+  __shared__ float sums[mean_warps][most_mean_packs * N];
   const std::int64_t pixel = blockIdx.x / chunks;
   const std::int64_t channel =
       (static_cast<std::int64_t>(blockIdx.x % chunks) * blockDim.x + threadIdx.x) * N;
@@ -74,33 +75,42 @@ __global__ void __launch_bounds__(mean_threads)
   const auto width = static_cast<int>(columns.end - columns.begin);
   const int count = static_cast<int>(rows.end - rows.begin) * width;
   const int lanes = static_cast<int>(blockDim.y), lane = static_cast<int>(threadIdx.y);
+  const bool whole_rows = width == in.w;  // which follow one another
   float sum[N] = {};
   if (channel < in.channels) {
     const T* const from = x + in.at(outer, rows.begin, columns.begin) + channel;
 #pragma unroll 4
     for (int k = static_cast<int>(blockIdx.y) * lanes + lane; k < count;
          k += lanes * static_cast<int>(gridDim.y)) {
-      const int row = k / width;
+      const int row = whole_rows ? 0 : k / width;
       float values[N];
       load_pack<N>(from + (row * in.w + k - row * width) * in.channels, values);
 #pragma unroll
       for (int v = 0; v < N; ++v) sum[v] += values[v];
     }
   }
-  const int packs = static_cast<int>(blockDim.x), column = static_cast<int>(threadIdx.x);
+  // First of the lanes of a warp, then of the warps.
+  const int packs = static_cast<int>(blockDim.x);
+  for (int mask = packs; mask < warp_width; mask *= 2)
 #pragma unroll
-  for (int v = 0; v < N; ++v) sums[lane * packs + column][v] = sum[v];
+    for (int v = 0; v < N; ++v) sum[v] += shuffle_xor(sum[v], mask);
+  const int thread = lane * packs + static_cast<int>(threadIdx.x), warp = thread / warp_width;
+  if (thread % warp_width < packs)
+#pragma unroll
+    for (int v = 0; v < N; ++v) sums[warp][thread % warp_width * N + v] = sum[v];
   __syncthreads();
-  if (lane > 0 || channel >= in.channels) return;
-  for (int l = 1; l < lanes; ++l)
+  const std::int64_t to_channel =
+      static_cast<std::int64_t>(blockIdx.x % chunks) * packs * N + thread;
+  if (thread >= packs * N || to_channel >= in.channels) return;
+  float total = 0;
 #pragma unroll
-    for (int v = 0; v < N; ++v) sum[v] += sums[l * packs + column][v];
-  const std::int64_t to = pixel * out.channels + channel;
-  if (partial) return store_pack<N>(partial + blockIdx.y * out.numel() + to, sum);
-  const float weight = axes.down.weight(i, rows.begin) * axes.across.weight(j, columns.begin);
-#pragma unroll
-  for (int v = 0; v < N; ++v) sum[v] *= weight;
-  store_pack<N>(y + to, sum);
+  for (int w = 0; w < mean_warps; ++w) total += sums[w][thread];
+  const std::int64_t to = pixel * out.channels + to_channel;
+  if (partial) {
+    partial[blockIdx.y * out.numel() + to] = total;
+    return;
+  }
+  store(&y[to], total * axes.down.weight(i, rows.begin) * axes.across.weight(j, columns.begin));
 }
 
 // The results from those of the splits.
@@ -150,11 +160,11 @@ struct MeanCut {
 
   MeanCut(const Context& gpu, const Pixels& in, const Pixels& out, std::int64_t terms, int n) {
     const std::int64_t all = (in.channels + n - 1) / n;
-    packs = 8;
+    packs = most_mean_packs;
     while (packs > 1 && packs / 2 >= all) packs /= 2;
     chunks = blocks_for(all, packs);
     const std::int64_t blocks = out.numel() / out.channels * chunks;
-    const std::int64_t wanted = (std::int64_t{4} * gpu.multiprocessors + blocks - 1) / blocks;
+    const std::int64_t wanted = (std::int64_t{16} * gpu.multiprocessors + blocks - 1) / blocks;
     const std::int64_t least = std::int64_t{4} * (mean_threads / packs);  // elements of a split
     splits = static_cast<unsigned>(
         std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(1, terms / least)));

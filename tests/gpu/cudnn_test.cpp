@@ -84,6 +84,7 @@ static_assert(same(Attribute::convolution_compute_type, CUDNN_ATTR_CONVOLUTION_C
               same(Attribute::convolution_pre_padding, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS) &&
               same(Attribute::convolution_spatial_dims, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) &&
               same(Attribute::engine_config_engine, CUDNN_ATTR_ENGINECFG_ENGINE) &&
+              same(Attribute::engine_global_index, CUDNN_ATTR_ENGINE_GLOBAL_INDEX) &&
               same(Attribute::engine_numerical_notes, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE));
 static_assert(
     same(Attribute::convolution_operation_alpha, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA) &&

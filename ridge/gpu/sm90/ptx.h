@@ -115,6 +115,20 @@ __device__ inline float load_of_block(std::uint32_t address, int rank) {
   return x;
 }
 
+__device__ inline float4 load4_of_block(std::uint32_t address, int rank) {
+  float4 x{};
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %4, %5;\n"
+      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [remote];\n"
+      "}\n"
+      : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+      : "r"(address), "r"(rank)
+      : "memory");
+  return x;
+}
+
 // Named barriers 1..15 (0 is __syncthreads): `threads` counts those that sync and those that
 // arrive.
 __device__ inline void named_sync(int barrier, int threads) {
@@ -164,6 +178,28 @@ __device__ inline void load_box(void* shared, const CUtensorMap* map, std::uint6
       : "memory");
 }
 
+// Of windows of images (sm90/tensor_map.h): `across` and `down` into each, from the first on, whose
+// corner is at (column, row) of an image.
+__device__ inline void load_windows(void* shared, const CUtensorMap* map, std::uint64_t* barrier,
+                                    int channel, int column, int row, int image,
+                                    std::uint16_t across, std::uint16_t down) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "r"(channel), "r"(column), "r"(row), "r"(image),
+      "h"(across), "h"(down)
+      : "memory");
+}
+
+__device__ inline void load_box(void* shared, const CUtensorMap* map, std::uint64_t* barrier,
+                                int c0, int c1, int c2) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2)
+      : "memory");
+}
+
 // Into the same place of each block of the cluster whose bit is set, with the bytes counted by each
 // one's barrier.
 __device__ inline void load_box_to(std::uint16_t blocks, void* shared, const CUtensorMap* map,
@@ -175,10 +211,28 @@ __device__ inline void load_box_to(std::uint16_t blocks, void* shared, const CUt
       : "memory");
 }
 
+__device__ inline void load_box_to(std::uint16_t blocks, void* shared, const CUtensorMap* map,
+                                   std::uint64_t* barrier, int c0, int c1, int c2) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2), "h"(blocks)
+      : "memory");
+}
+
 __device__ inline void store_box(const CUtensorMap* map, const void* shared, int c0, int c1) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
       "r"(shared_address(shared)), "r"(c0), "r"(c1)
+      : "memory");
+}
+
+__device__ inline void store_box(const CUtensorMap* map, const void* shared, int c0, int c1,
+                                 int c2) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
+          map),
+      "r"(shared_address(shared)), "r"(c0), "r"(c1), "r"(c2)
       : "memory");
 }
 

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "ridge/gpu/conv90.h"
+
+namespace ridge::gpu::sm90 {
+
+// What conv90.h declares, of channels that are a multiple of 8. Enqueues; DeviceError.
+void conv(const ConvProblem& problem, const ConvTiles& tiles, const ConvPointers& operands,
+          int multiprocessors, Stream stream);
+
+// The same of fewer channels, without a residual, where takes_few_channels() says so.
+bool takes_few_channels(const ConvProblem& problem);
+void conv_of_few_channels(const ConvProblem& problem, const ConvTiles& tiles,
+                          const ConvPointers& operands, int multiprocessors, Stream stream);
+
+}  // namespace ridge::gpu::sm90

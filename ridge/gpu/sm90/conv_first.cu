@@ -1,0 +1,256 @@
+// The first convolution of a network: of images of few channels, with channels last, whose windows
+// the copy engine cannot gather.
+//
+// A block takes up to `most_tile_rows` rows of `tile_pixels` pixels of the result, fewer where that
+// leaves blocks without work. It puts the rows of the
+// image that they need into shared memory, with zeros beyond the edges and each pixel padded to 4
+// or 8 elements, so that neighbouring windows begin 16 bytes apart. Without swizzling that is how
+// wgmma reads a matrix: 8 rows of 16 bytes one after another. So the matrix of windows needs no
+// memory of its own: the operand's rows overlap.
+
+#include <algorithm>
+
+#include "ridge/gpu/conv_epilogue.h"
+#include "ridge/gpu/sm90/conv.h"
+#include "ridge/gpu/sm90/flash_tile.h"
+#include "ridge/gpu/sm90/launch.h"
+#include "ridge/gpu/sm90/tensor_map.h"
+
+namespace ridge::gpu::sm90 {
+namespace {
+
+constexpr int most_tile_rows = 4, tile_pixels = 2 * warpgroup_rows;
+constexpr int first_threads = 2 * warpgroup_threads;
+constexpr int vector = 8;  // elements in 16 bytes, a chunk
+
+struct FirstConv {
+  CUtensorMap y;  // [N x rows, columns, channels]
+  const void *x, *weight, *bias;
+  ConvEpilogue epilogue;
+  int h, w, c, pixel_channels;
+  int out_h, out_w, channels;
+  int kernel[2], stride[2], padding[2], dilation;  // down
+  int depth_steps;                                 // of 16 elements of a row of a window
+  int rows, row_chunks;                            // of the image, in shared memory
+  int tile_rows;
+  int tiles, row_tiles, pixel_tiles, channel_tiles;
+
+  __host__ __device__ int weight_chunks(int columns) const {
+    return kernel[0] * depth_steps * 2 * columns;
+  }
+};
+
+// An operand without swizzling, its inner dimension in chunks of 16 bytes that are `chunk_bytes`
+// apart; rows are 16 bytes apart.
+__device__ std::uint64_t plain_operand(std::uint32_t shared, std::uint32_t chunk_bytes) {
+  constexpr std::uint64_t eight_rows = 128;
+  return static_cast<std::uint64_t>((shared & 0x3ffff) >> 4) |
+         static_cast<std::uint64_t>(chunk_bytes >> 4) << 16 | (eight_rows >> 4) << 32;
+}
+
+// The elements from `first` on of a row of pixels of `channels`, as if each had `padded` and there
+// were zeros beyond `columns`.
+__device__ uint4 padded_chunk(const std::uint16_t* row, int first_pixel, int padded, int channels,
+                              int columns) {
+  std::uint32_t words[vector / 2] = {};
+#pragma unroll
+  for (int k = 0; k < vector; ++k) {
+    const int pixel = first_pixel + (padded == 4 ? k / 4 : 0), channel = padded == 4 ? k % 4 : k;
+    if (channel < channels && pixel >= 0 && pixel < columns)
+      words[k / 2] |= static_cast<std::uint32_t>(row[pixel * channels + channel]) << k % 2 * 16;
+  }
+  return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+template <int Columns>
+__device__ void load_weight(const FirstConv& a, int first, unsigned char* to) {
+  const auto* weight = static_cast<const std::uint16_t*>(a.weight);
+  const int per_chunk = vector / a.pixel_channels;  // pixels
+  for (int i = static_cast<int>(threadIdx.x); i < a.weight_chunks(Columns); i += first_threads) {
+    const int o = i % Columns, chunk = i / Columns % (2 * a.depth_steps);
+    const int r = i / Columns / (2 * a.depth_steps);
+    uint4 values{};
+    if (first + o < a.channels)
+      values = padded_chunk(weight + ((first + o) * a.kernel[0] + r) * a.kernel[1] * a.c,
+                            chunk * per_chunk, a.pixel_channels, a.c, a.kernel[1]);
+    ptx::store_chunk(ptx::shared_address(to) + i * 16, values);
+  }
+}
+
+__device__ void load_image(const FirstConv& a, int image, int first_row, int first_column,
+                           unsigned char* to) {
+  const auto* x = static_cast<const std::uint16_t*>(a.x);
+  const int per_chunk = vector / a.pixel_channels;
+#pragma unroll 2
+  for (int i = static_cast<int>(threadIdx.x); i < a.rows * a.row_chunks; i += first_threads) {
+    const int row = i / a.row_chunks, chunk = i - row * a.row_chunks;
+    uint4 values{};
+    if (first_row + row >= 0 && first_row + row < a.h)
+      values =
+          padded_chunk(x + (static_cast<std::int64_t>(image) * a.h + first_row + row) * a.w * a.c,
+                       first_column + chunk * per_chunk, a.pixel_channels, a.c, a.w);
+    ptx::store_chunk(ptx::shared_address(to) + i * 16, values);
+  }
+}
+
+template <class T, int Columns>
+__global__ void __launch_bounds__(first_threads, 3)
+    first_conv_kernel(const __grid_constant__ FirstConv a) {
+  using Box = Tile<T, warpgroup_rows, Columns>;
+  extern __shared__ __align__(1024) unsigned char memory[];
+  const int warpgroup =
+      __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / warpgroup_threads, 0);
+  unsigned char* const box = memory + warpgroup * Box::bytes;
+  unsigned char* const weight = memory + 2 * Box::bytes;
+  unsigned char* const pixels = weight + a.weight_chunks(Columns) * 16;
+  const bool leads = threadIdx.x % warpgroup_threads == 0;
+  const int lane = threadIdx.x % warp_threads, warp = threadIdx.x / warp_threads % 4;
+  wait_for_previous();
+  let_next_begin();
+  int loaded = -1;  // first channel of the weight that is in shared memory
+  float2 bias[Columns / 8];
+  for (int tile = static_cast<int>(blockIdx.x); tile < a.tiles;
+       tile += static_cast<int>(gridDim.x)) {
+    const int channel = tile % a.channel_tiles * Columns, place = tile / a.channel_tiles;
+    const int column = place % a.pixel_tiles * tile_pixels, line = place / a.pixel_tiles;
+    const int row = line % a.row_tiles * a.tile_rows, image = line / a.row_tiles;
+    __syncthreads();  // the last tile is multiplied
+    if (channel != loaded) {
+      load_weight<Columns>(a, channel, weight);
+#pragma unroll
+      for (int j = 0; j < Columns / 8; ++j) {
+        const int at = channel + 8 * j + first_column();
+        const T* const from = static_cast<const T*>(a.bias) + at;
+        bias[j] = make_float2(0.0f, 0.0f);
+        if (a.bias != nullptr && at < a.channels) bias[j] = make_float2(load(from), load(from + 1));
+      }
+      loaded = channel;
+    }
+    load_image(a, image, row * a.stride[0] - a.padding[0], column * a.stride[1] - a.padding[1],
+               pixels);
+    ptx::fence_shared_for_async();
+    __syncthreads();
+    const int own_column = column + warpgroup * warpgroup_rows;
+    if (own_column >= a.out_w) continue;
+    for (int i = 0; i < a.tile_rows && row + i < a.out_h; ++i) {
+      float d[Columns / 2];
+      const std::uint32_t windows = ptx::shared_address(pixels) + warpgroup * warpgroup_rows * 16;
+      std::uint32_t with = ptx::shared_address(weight);
+      for (int r = 0; r < a.kernel[0]; ++r)
+        for (int step = 0; step < a.depth_steps; ++step, with += 2 * Columns * 16) {
+          ptx::wgmma_fence();
+          ptx::wgmma<T, Columns, false, false>(
+              d,
+              plain_operand(
+                  windows + ((i * a.stride[0] + r * a.dilation) * a.row_chunks + 2 * step) * 16,
+                  16),
+              plain_operand(with, Columns * 16), r != 0 || step != 0);
+        }
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<0>();
+      ptx::pin(d);
+      if (leads) ptx::store_wait_read<0>();
+      ptx::named_sync(1 + warpgroup, warpgroup_threads);
+#pragma unroll
+      for (int j = 0; j < Columns / 8; j += 2) {
+        float values[8];
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+          values[2 * w] = d[4 * j + 2 * w] + bias[j + w / 2].x;
+          values[2 * w + 1] = d[4 * j + 2 * w + 1] + bias[j + w / 2].y;
+        }
+        apply_epilogue(a.epilogue, values);
+        ptx::store_matrices(
+            Box::chunk(ptx::shared_address(box), warp * 16 + (lane & 15), j + (lane >> 4)),
+            ptx::pack<T>(values[0], values[1]), ptx::pack<T>(values[2], values[3]),
+            ptx::pack<T>(values[4], values[5]), ptx::pack<T>(values[6], values[7]));
+      }
+      ptx::fence_shared_for_async();
+      ptx::named_sync(1 + warpgroup, warpgroup_threads);
+      if (leads) {
+        ptx::store_box(&a.y, box, channel, own_column, image * a.out_h + row + i);
+        ptx::store_commit();
+      }
+    }
+  }
+  if (leads) ptx::store_wait<0>();
+}
+
+FirstConv described(const ConvProblem& p, const ConvPointers& o, int columns, int tile_rows) {
+  const ConvGeometry& g = p.geometry;
+  const auto parts = [](std::int64_t extent, std::int64_t part) {
+    return static_cast<int>((extent + part - 1) / part);
+  };
+  FirstConv a{};
+  a.x = o.x;
+  a.weight = o.weight;
+  a.bias = o.bias;
+  a.epilogue = p.epilogue;
+  a.h = static_cast<int>(p.x.h);
+  a.w = static_cast<int>(p.x.w);
+  a.c = static_cast<int>(p.x.c);
+  a.out_h = static_cast<int>(p.y.h);
+  a.out_w = static_cast<int>(p.y.w);
+  a.channels = static_cast<int>(p.y.c);
+  a.kernel[0] = static_cast<int>(p.weight.h);
+  a.kernel[1] = static_cast<int>(p.weight.w);
+  for (std::size_t d = 0; d < 2; ++d) {
+    a.stride[d] = static_cast<int>(g.stride[d]);
+    a.padding[d] = static_cast<int>(g.padding[d]);
+  }
+  a.dilation = static_cast<int>(g.dilation[0]);
+  a.pixel_channels = vector / a.stride[1];
+  a.depth_steps = parts(a.kernel[1] * a.pixel_channels, 16);
+  a.tile_rows = tile_rows;
+  a.rows = (tile_rows - 1) * a.stride[0] + (a.kernel[0] - 1) * a.dilation + 1;
+  a.row_chunks = tile_pixels + 2 * a.depth_steps;
+  a.row_tiles = parts(a.out_h, tile_rows);
+  a.pixel_tiles = parts(a.out_w, tile_pixels);
+  a.channel_tiles = parts(a.channels, columns);
+  a.tiles = static_cast<int>(p.y.n) * a.row_tiles * a.pixel_tiles * a.channel_tiles;
+  return a;
+}
+
+std::size_t shared_bytes(const FirstConv& a, int columns) {
+  return static_cast<std::size_t>(2 * warpgroup_rows * columns * 2 +
+                                  (a.weight_chunks(columns) + a.rows * a.row_chunks) * 16);
+}
+
+template <class T, int Columns>
+void run(const ConvProblem& p, const ConvPointers& o, int multiprocessors, cudaStream_t stream) {
+  const std::int64_t rows_each = p.y.n * p.y.h / (std::int64_t{2} * multiprocessors);
+  FirstConv a = described(p, o, Columns,
+                          static_cast<int>(std::clamp<std::int64_t>(rows_each, 1, most_tile_rows)));
+  a.y = box_map(o.y, {p.y.c, p.y.w, p.y.n * p.y.h}, {Columns, warpgroup_rows, 1});
+  const std::size_t bytes = shared_bytes(a, Columns);
+  const auto kernel = first_conv_kernel<T, Columns>;
+  allow_shared_memory(kernel, bytes);
+  launch_early(kernel, dim3(static_cast<unsigned>(std::min(a.tiles, 3 * multiprocessors))),
+               first_threads, bytes, stream, a);
+  check(last_error(), "a convolution");
+}
+
+}  // namespace
+
+bool takes_few_channels(const ConvProblem& p) {
+  const ConvGeometry& g = p.geometry;
+  return (g.stride[1] == 1 ? p.x.c <= 8 : g.stride[1] == 2 && p.x.c <= 4) && g.dilation[1] == 1 &&
+         !p.residual && p.y.c % vector == 0 &&
+         shared_bytes(described(p, {}, 64, most_tile_rows), 64) <= 100000;
+}
+
+void conv_of_few_channels(const ConvProblem& p, const ConvTiles& tiles, const ConvPointers& o,
+                          int multiprocessors, Stream stream) {
+  const auto with_columns = [&]<class T>() {
+    if (tiles.columns == 32)
+      run<T, 32>(p, o, multiprocessors, stream);
+    else
+      run<T, 64>(p, o, multiprocessors, stream);
+  };
+  if (p.dtype == DType::f16)
+    with_columns.template operator()<Float16>();
+  else
+    with_columns.template operator()<BFloat16>();
+}
+
+}  // namespace ridge::gpu::sm90

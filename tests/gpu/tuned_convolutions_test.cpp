@@ -1,0 +1,150 @@
+// Every kernel among which the tuner chooses for a convolution or a gradient of one, on a GPU.
+
+#include <algorithm>
+
+#include "ridge/ops/conv.h"
+#include "ridge/ops/tuner.h"
+#include "tests/gpu/gpu.h"
+#include "tests/ops/cases.h"
+
+namespace ridge {
+namespace {
+
+// Chooses the candidate it is told to, if there is such a kernel.
+class Choose final : public Tuner {
+ public:
+  explicit Choose(std::size_t candidate) : candidate_(candidate) {}
+  std::size_t choose(std::string_view, std::size_t candidates,
+                     const std::function<void(std::size_t)>&) override {
+    most_ = std::max(most_, candidates);
+    return std::min(candidate_, candidates - 1);
+  }
+  void tell(std::string_view, std::string_view choice) override { told = choice; }
+  bool is_last() const { return candidate_ + 1 >= most_; }
+
+  std::string told;
+
+ private:
+  std::size_t candidate_, most_ = 0;
+};
+
+struct Layer {
+  std::int64_t n, pixels, in, out, size, stride = 1, dilation = 1, groups = 1;
+
+  ConvGeometry geometry(ImageLayout layout = ImageLayout::nhwc) const {
+    return {.stride = {stride, stride},
+            .padding = {size / 2 * dilation, size / 2 * dilation},
+            .dilation = {dilation, dilation},
+            .groups = groups,
+            .layout = layout};
+  }
+  Shape image() const { return {n, pixels, pixels, in}; }
+  Shape weight() const { return {out, size, size, in / groups}; }
+};
+
+class TunedConvolutions : public testing::GpuTest {
+ protected:
+  template <class T>
+  void expect_all_right(const Sample<T>& sample, DType dtype) {
+    std::vector<TensorType> in = testing::operand_types(sample, dtype);
+    const Op op(sample.op);
+    const std::vector<TensorType> out = sample.op.infer(in);
+    const auto values = testing::operand_values(sample, in);
+    const auto expected = testing::run_reference(op, in, out, values);
+    for (std::size_t candidate = 0;; ++candidate) {
+      Choose tuner(candidate);
+      const KernelChoice choice{.tuner = &tuner};
+      const auto actual = testing::run_kernel(device(), op, in, out, values, choice);
+      SCOPED_TRACE(
+          fmt::format("{} of {}, candidate {}: {}", T::name, list_of(in), candidate, tuner.told));
+      testing::Tolerance tolerance = testing::tolerance_of_result<T>(out[0], in);
+      tolerance.absolute = std::max(tolerance.absolute, 4e-5);
+      testing::expect_close(testing::decode(actual[0], out[0].dtype), expected[0], tolerance);
+      if (tuner.is_last()) break;
+    }
+  }
+
+  void expect_all_right(const Layer& l, DType dtype, bool bias, bool residual,
+                        ConvEpilogue epilogue) {
+    const Conv2d op{l.geometry(), bias, residual, epilogue};
+    std::vector<TensorType> types{{DType::f32, l.image()}, {DType::f32, l.weight()}};
+    const TensorType y = Conv2d{l.geometry()}.infer(types)[0];
+    if (bias) types.push_back({DType::f32, {l.out}});
+    if (residual) types.push_back(y);
+    Sample<Conv2d> sample{op, {}};
+    for (const TensorType& type : types) sample.inputs.push_back({type});
+    expect_all_right(sample, dtype);
+  }
+};
+
+// Of one step and of many, of fewer and more pixels and channels than a tile, and of several tiles,
+// with windows that cross rows and images; and one of more tiles than there is room for at a time.
+const Layer layers[] = {
+    {1, 7, 8, 8, 1},          {2, 9, 64, 136, 1},    {3, 10, 72, 256, 1}, {1, 7, 512, 64, 1},
+    {2, 11, 16, 40, 1, 2},    {2, 7, 128, 64, 3},    {3, 9, 24, 32, 3},   {2, 13, 64, 72, 3, 2},
+    {1, 12, 32, 48, 3, 1, 2}, {2, 8, 8, 24, 5},      {1, 33, 64, 64, 3},  {1, 40, 40, 264, 1},
+    {5, 5, 256, 96, 3},       {1, 20, 16, 16, 7, 2}, {9, 64, 8, 40, 1},
+};
+
+// Of few channels, which are padded: at steps of one and two, with small and large windows, and so
+// many that a block has several rows.
+const Layer first_layers[] = {{2, 32, 3, 64, 7, 2}, {1, 21, 3, 32, 3, 2},  {2, 15, 3, 64, 3, 1},
+                              {1, 18, 1, 40, 5, 1}, {1, 19, 3, 16, 7, 1},  {1, 16, 4, 24, 3, 2},
+                              {1, 17, 6, 72, 3, 1}, {40, 32, 3, 32, 3, 2}, {80, 32, 3, 32, 3, 2}};
+
+// Each channel for itself: of both strides, of odd numbers of columns and rows, and of many
+// channels.
+const Layer depthwise_layers[] = {
+    {2, 13, 40, 40, 3, 1, 1, 40}, {1, 14, 102, 102, 3, 2, 1, 102}, {2, 9, 16, 16, 5, 1, 1, 16},
+    {1, 15, 26, 26, 5, 2, 1, 26}, {1, 11, 98, 98, 7, 1, 1, 98},    {1, 12, 10, 10, 7, 2, 1, 10},
+    {4, 40, 64, 64, 3, 1, 1, 64}, {1, 1, 8, 8, 3, 1, 1, 8},        {3, 6, 9, 9, 3, 1, 1, 9}};
+
+TEST_F(TunedConvolutions, AreRightInEveryWay) {
+  for (const Layer& layer : layers)
+    expect_all_right(layer, DType::bf16, false, false, ConvEpilogue::none);
+}
+
+TEST_F(TunedConvolutions, AreRightOfFewChannels) {
+  for (const Layer& layer : first_layers)
+    expect_all_right(layer, DType::bf16, true, false, ConvEpilogue::relu);
+}
+
+TEST_F(TunedConvolutions, AreRightWithChannelsApart) {
+  for (const Layer& layer : depthwise_layers) {
+    expect_all_right(layer, DType::bf16, true, false, ConvEpilogue::silu);
+    expect_all_right(layer, DType::f32, false, true, ConvEpilogue::none);
+  }
+}
+
+// Few shapes: the library takes most of a second to prepare each.
+TEST_F(TunedConvolutions, AreRightWithAResidual) {
+  expect_all_right(layers[1], DType::bf16, true, true, ConvEpilogue::relu);
+  expect_all_right(layers[5], DType::bf16, false, true, ConvEpilogue::none);
+  expect_all_right(layers[14], DType::bf16, false, true, ConvEpilogue::relu);
+}
+
+TEST_F(TunedConvolutions, AreRightWithWhatFollowsThem) {
+  expect_all_right(layers[11], DType::bf16, true, false, ConvEpilogue::relu);
+  for (const ConvEpilogue epilogue :
+       {ConvEpilogue::relu6, ConvEpilogue::silu, ConvEpilogue::hard_swish})
+    expect_all_right(layers[1], DType::bf16, true, false, epilogue);
+}
+
+TEST_F(TunedConvolutions, AreRightInF16) {
+  for (const Layer& layer : {layers[1], layers[5], layers[7]})
+    expect_all_right(layer, DType::f16, true, false, ConvEpilogue::relu);
+  expect_all_right(first_layers[0], DType::f16, true, false, ConvEpilogue::relu);
+}
+
+TEST_F(TunedConvolutions, GradientsAreRightInEveryWay) {
+  for (const Layer& l : {layers[1], layers[5], layers[7]}) {
+    const Conv2d op{l.geometry()};
+    const std::vector<TensorType> in{{DType::f32, l.image()}, {DType::f32, l.weight()}};
+    const TensorType y = op.infer(in)[0];
+    expect_all_right<Conv2dInputGrad>({{l.geometry(), l.image()}, {{y}, {in[1]}}}, DType::bf16);
+    expect_all_right<Conv2dWeightGrad>({{l.geometry(), l.weight()}, {{y}, {in[0]}}}, DType::bf16);
+  }
+}
+
+}  // namespace
+}  // namespace ridge
