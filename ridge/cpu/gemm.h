@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,6 +12,8 @@
 #include "ridge/cpu/thread_pool.h"
 
 namespace ridge {
+
+struct CpuPrepare;  // cpu/prepare.h
 
 // A batch of products C[m, n] = A[m, k] B[k, n] of dense row-major matrices, where A is stored as
 // [k, m] if trans_a and B as [n, k] if trans_b. Sums are f32 whatever the operands are.
@@ -56,19 +59,31 @@ GemmPlan default_plan(const GemmShape& shape);
 // The few plans worth timing; the default plan is the first.
 std::vector<GemmPlan> gemm_plans(const GemmShape& shape);
 
+// A part of C.
+struct GemmTile {
+  std::int64_t batch, row, rows, column, columns;
+};
+// Called with each part of C once that is complete, by the thread that computed it and still has it
+// in its caches.
+using GemmTileDone = std::function<void(const GemmTile&)>;
+
 // A prepared product.
 class Gemm {
  public:
   virtual ~Gemm() = default;
   // Bytes that run() wants at `workspace`, aligned to 64.
   virtual std::size_t workspace() const { return 0; }
-  virtual void run(ThreadPool& pool, const void* a, const void* b, void* c,
-                   void* workspace) const = 0;
+  virtual void run(ThreadPool& pool, const void* a, const void* b, void* c, void* workspace,
+                   const GemmTileDone& done = {}) const = 0;
 };
 
 using GemmPtr = std::unique_ptr<Gemm>;
 
 // DeviceError if oneDNN is asked for and has no such product on this CPU.
 GemmPtr make_gemm(const GemmShape& shape, const GemmPlan& plan);
+
+// The product by the plan that an operator's `prepare.choice` asks for, or the next best that this
+// CPU has; `prepare.workspace` becomes what it wants, or what any that may be chosen wants.
+GemmPtr chosen_gemm(const GemmShape& shape, CpuPrepare& prepare);
 
 }  // namespace ridge

@@ -51,7 +51,8 @@ class PackedGemm final : public Gemm {
  public:
   PackedGemm(const GemmShape& shape, const GemmPlan& plan);
   std::size_t workspace() const override;
-  void run(ThreadPool& pool, const void* a, const void* b, void* c, void* workspace) const override;
+  void run(ThreadPool& pool, const void* a, const void* b, void* c, void* workspace,
+           const GemmTileDone& done) const override;
 
  private:
   // A task: one tile of C in one or more matrices of the batch.
@@ -98,6 +99,7 @@ class PackedGemm final : public Gemm {
                      const Scratch& scratch, const Target& c, bool accumulate) const;
   template <class T>
   T* first_of_tile(const Task& task) const;
+  GemmTile tile_of(const Task& task) const;
   void add_tile(const Task& task, const float* sums, std::int64_t stride) const;
 
   GemmShape shape_;
@@ -221,8 +223,8 @@ void PackedGemm::pack_tile_of_b(const Task& task, Range k, float* words) const {
   pack(kind_, columns_of_b(task.b, task.batch, columns.begin, k), parts);
 }
 
-void PackedGemm::run(ThreadPool& pool, const void* a, const void* b, void* c,
-                     void* workspace) const {
+void PackedGemm::run(ThreadPool& pool, const void* a, const void* b, void* c, void* workspace,
+                     const GemmTileDone& done) const {
   auto* packed_b = packs_b_once_ ? static_cast<float*>(workspace) : nullptr;
   auto* packed_a =
       packs_a_once_ ? packed_b + shape_.batch * words_ * round_up(shape_.n, lanes) : nullptr;
@@ -241,8 +243,10 @@ void PackedGemm::run(ThreadPool& pool, const void* a, const void* b, void* c,
               .column_blocks = {}};
     task.row_blocks = part_of({0, row_blocks_}, i % tiles / column_tiles_, row_tiles_);
     task.column_blocks = part_of({0, column_blocks_}, i % column_tiles_, column_tiles_);
-    for (; task.batch < std::min(shape_.batch, first + batches_per_task_); ++task.batch)
+    for (; task.batch < std::min(shape_.batch, first + batches_per_task_); ++task.batch) {
       run_tile(task);
+      if (done) done(tile_of(task));
+    }
   });
 }
 
@@ -264,6 +268,13 @@ T* PackedGemm::first_of_tile(const Task& task) const {
   return static_cast<T*>(task.c) +
          (task.batch * shape_.m + rows(task.row_blocks).begin) * shape_.n +
          task.column_blocks.begin * block_columns;
+}
+
+GemmTile PackedGemm::tile_of(const Task& task) const {
+  const Range r = rows(task.row_blocks);
+  const std::int64_t column = task.column_blocks.begin * block_columns;
+  return {task.batch, r.begin, r.size(), column,
+          std::min(shape_.n, task.column_blocks.end * block_columns) - column};
 }
 
 void PackedGemm::run_tile(const Task& task) const {
@@ -328,11 +339,10 @@ void PackedGemm::multiply_rows(const Task& task, Range k, Range c_rows, const fl
 
 // Adds a tile's sums to the bf16 values of C, and rounds once.
 void PackedGemm::add_tile(const Task& task, const float* sums, std::int64_t stride) const {
-  const std::int64_t first = task.column_blocks.begin * block_columns;
-  const std::int64_t columns = std::min(shape_.n, task.column_blocks.end * block_columns) - first;
+  const GemmTile tile = tile_of(task);
   BFloat16* c = first_of_tile<BFloat16>(task);
-  for (std::int64_t i = 0; i < rows(task.row_blocks).size(); ++i, sums += stride, c += shape_.n)
-    for (std::int64_t j = 0; j < columns; ++j) store(&c[j], sums[j] + load(&c[j]));
+  for (std::int64_t i = 0; i < tile.rows; ++i, sums += stride, c += shape_.n)
+    for (std::int64_t j = 0; j < tile.columns; ++j) store(&c[j], sums[j] + load(&c[j]));
 }
 
 }  // namespace

@@ -39,23 +39,28 @@ std::size_t padded_floats(std::int64_t n) {
   return padded(static_cast<std::size_t>(n) * sizeof(float));
 }
 
-// bf16 on a CPU that oneDNN cannot multiply it on: widened to f32 first, rounded after if it is to
-// be.
+// Operands of T, 16 bits that the library does not multiply on this CPU: widened to f32 first, the
+// result rounded after if it is to be.
+template <class T>
 KernelPtr widened_product(CpuPrepare& prepare, GemmShape shape) {
-  const bool rounds = shape.out == DType::bf16;
+  const bool rounds = shape.out != DType::f32, adds = rounds && shape.accumulate;
   shape.in = shape.out = DType::f32;
   const std::int64_t na = prepare.in[0].numel(), nb = prepare.in[1].numel();
   const std::int64_t nc = rounds ? prepare.out[0].numel() : 0;
-  prepare.workspace = padded_floats(na) + padded_floats(nb) + padded_floats(nc);
-  return make_kernel([&pool = prepare.pool, gemm = make_onednn_gemm(shape), na, nb, nc,
-                      rounds](const Launch& call) {
-    auto* a = static_cast<float*>(call.workspace);
+  const bool vendors = prepare.choice.products == Products::vendor;
+  GemmPtr gemm = make_gemm(shape, vendors ? GemmPlan{} : default_plan(shape));
+  const std::size_t own = padded(gemm->workspace());
+  prepare.workspace = own + padded_floats(na) + padded_floats(nb) + padded_floats(nc);
+  return make_kernel([&pool = prepare.pool, gemm = std::move(gemm), own, na, nb, nc, rounds,
+                      adds](const Launch& call) {
+    auto* a = reinterpret_cast<float*>(static_cast<char*>(call.workspace) + own);
     auto* b = a + padded_floats(na) / sizeof(float);
     auto* c = rounds ? b + padded_floats(nb) / sizeof(float) : call.out<float>();
-    convert(pool, call.in<BFloat16>(0), a, na);
-    convert(pool, call.in<BFloat16>(1), b, nb);
-    gemm->run(pool, a, b, c, nullptr);
-    if (rounds) convert(pool, c, call.out<BFloat16>(), nc);
+    convert(pool, call.in<T>(0), a, na);
+    convert(pool, call.in<T>(1), b, nb);
+    if (adds) convert(pool, call.out<T>(), c, nc);
+    gemm->run(pool, a, b, c, call.workspace);
+    if (rounds) convert(pool, c, call.out<T>(), nc);
   });
 }
 
@@ -140,7 +145,31 @@ GemmPlan plan_of(const GemmShape& shape, const CpuPrepare& prepare) {
   return tuned_plan(shape, prepare.pool, *choice.tuner);
 }
 
+// Whether the plan is oneDNN's and its operands are such as it cannot multiply on this CPU.
+bool lacks(const GemmPlan& plan, const GemmShape& shape) {
+  return plan.kind == GemmKind::onednn && shape.in == DType::bf16 && !onednn_supports_bf16();
+}
+
+GemmPtr gemm_of(const GemmShape& shape, const GemmPlan& plan, CpuPrepare& prepare) {
+  GemmPtr gemm = make_gemm(shape, plan);
+  prepare.workspace = gemm->workspace();
+  // Of all that may be chosen, so that memory can be planned before anything is timed.
+  if (prepare.choice.products == Products::tuned)
+    for (const GemmPlan& other : gemm_plans(shape))
+      if (other.kind != GemmKind::onednn)  // which wants none, and takes long to prepare
+        prepare.workspace = std::max(prepare.workspace, make_gemm(shape, other)->workspace());
+  return gemm;
+}
+
 }  // namespace
+
+GemmPtr chosen_gemm(const GemmShape& shape, CpuPrepare& prepare) {
+  GemmPlan plan = plan_of(shape, prepare);
+  if (lacks(plan, shape))
+    for (const GemmPlan& other : gemm_plans(shape))
+      if (lacks(plan, shape)) plan = other;
+  return gemm_of(shape, plan, prepare);
+}
 
 KernelPtr MatMul::cpu(CpuPrepare& prepare) const {
   const Shape &a = prepare.in[0].shape, &c = prepare.out[0].shape;
@@ -153,16 +182,10 @@ KernelPtr MatMul::cpu(CpuPrepare& prepare) const {
                         .in = prepare.in[0].dtype,
                         .out = prepare.out[0].dtype,
                         .accumulate = prepare.in.size() == 3};
+  if (shape.in == DType::f16) return widened_product<Float16>(prepare, shape);
   const GemmPlan plan = plan_of(shape, prepare);
-  if (plan.kind == GemmKind::onednn && shape.in == DType::bf16 && !onednn_supports_bf16())
-    return widened_product(prepare, shape);
-  GemmPtr gemm = make_gemm(shape, plan);
-  prepare.workspace = gemm->workspace();
-  // Of all that may be chosen, so that memory can be planned before anything is timed.
-  if (prepare.choice.products == Products::tuned)
-    for (const GemmPlan& other : gemm_plans(shape))
-      if (other.kind != GemmKind::onednn)  // which wants none, and takes long to prepare
-        prepare.workspace = std::max(prepare.workspace, make_gemm(shape, other)->workspace());
+  if (lacks(plan, shape)) return widened_product<BFloat16>(prepare, shape);
+  GemmPtr gemm = gemm_of(shape, plan, prepare);
   return make_kernel([&pool = prepare.pool, gemm = std::move(gemm)](const Launch& call) {
     gemm->run(pool, call.inputs[0], call.inputs[1], call.outputs[0], call.workspace);
   });
@@ -173,22 +196,23 @@ KernelPtr ScaledMatMul::cpu(CpuPrepare& prepare) const {
   const Shape &a = prepare.in[0].shape, &c = prepare.out[0].shape;
   const GemmShape shape{
       .batch = c.rows(2), .m = c[-2], .n = c[-1], .k = a[-1], .trans_b = true, .out = DType::f32};
-  const bool rounds = prepare.out[0].dtype == DType::bf16;
+  const DType to = prepare.out[0].dtype;
+  const bool rounds = to != DType::f32;
   const std::int64_t na = a.numel(), nb = prepare.in[1].numel(), nc = rounds ? c.numel() : 0;
   prepare.workspace = padded_floats(na) + padded_floats(nb) + padded_floats(nc);
   GemmPtr gemm = make_onednn_gemm(shape);
   return dispatch_float8(prepare.in[0].dtype, [&]<class A>() {
     return dispatch_float8(prepare.in[1].dtype, [&]<class B>() {
-      return make_kernel(
-          [&pool = prepare.pool, gemm = std::move(gemm), na, nb, nc, rounds](const Launch& call) {
-            auto* wide_a = static_cast<float*>(call.workspace);
-            auto* wide_b = wide_a + padded_floats(na) / sizeof(float);
-            auto* wide_c = rounds ? wide_b + padded_floats(nb) / sizeof(float) : call.out<float>();
-            widen(pool, call.in<A>(0), wide_a, na, *call.in<float>(2) * *call.in<float>(3));
-            widen(pool, call.in<B>(1), wide_b, nb, 1.0f);
-            gemm->run(pool, wide_a, wide_b, wide_c, nullptr);
-            if (rounds) convert(pool, wide_c, call.out<BFloat16>(), nc);
-          });
+      return make_kernel([&pool = prepare.pool, gemm = std::move(gemm), na, nb, nc, rounds,
+                          to](const Launch& call) {
+        auto* wide_a = static_cast<float*>(call.workspace);
+        auto* wide_b = wide_a + padded_floats(na) / sizeof(float);
+        auto* wide_c = rounds ? wide_b + padded_floats(nb) / sizeof(float) : call.out<float>();
+        widen(pool, call.in<A>(0), wide_a, na, *call.in<float>(2) * *call.in<float>(3));
+        widen(pool, call.in<B>(1), wide_b, nb, 1.0f);
+        gemm->run(pool, wide_a, wide_b, wide_c, nullptr);
+        dispatch_floating(to, [&]<class C>() { convert(pool, wide_c, call.out<C>(), nc); });
+      });
     });
   });
 }

@@ -110,7 +110,8 @@ GemmShape canonical(GemmShape s) {
 class OnednnGemm final : public Gemm {
  public:
   explicit OnednnGemm(const GemmShape& shape);
-  void run(ThreadPool& pool, const void* a, const void* b, void* c, void* workspace) const override;
+  void run(ThreadPool& pool, const void* a, const void* b, void* c, void* workspace,
+           const GemmTileDone& done) const override;
 
  private:
   void run_tile(std::int64_t batch, std::int64_t i, std::int64_t j, const char* a, const char* b,
@@ -156,7 +157,8 @@ OnednnGemm::OnednnGemm(const GemmShape& shape)
   }
 }
 
-void OnednnGemm::run(ThreadPool& pool, const void* a, const void* b, void* c, void*) const {
+void OnednnGemm::run(ThreadPool& pool, const void* a, const void* b, void* c, void*,
+                     const GemmTileDone& done) const {
   const GemmShape& s = shape_;
   const Tile tile = tile_;
   const std::int64_t rows = (s.m + tile.m - 1) / tile.m, columns = (s.n + tile.n - 1) / tile.n;
@@ -166,9 +168,11 @@ void OnednnGemm::run(ThreadPool& pool, const void* a, const void* b, void* c, vo
     const SingleThreaded single;
     const std::int64_t first = task / (rows * columns) * group;
     const std::int64_t i = task / columns % rows * tile.m, j = task % columns * tile.n;
-    for (std::int64_t batch = first; batch < std::min(s.batch, first + group); ++batch)
+    for (std::int64_t batch = first; batch < std::min(s.batch, first + group); ++batch) {
       run_tile(batch, i, j, static_cast<const char*>(a), static_cast<const char*>(b),
                static_cast<char*>(c));
+      if (done) done({batch, i, std::min(tile.m, s.m - i), j, std::min(tile.n, s.n - j)});
+    }
   });
 }
 

@@ -21,6 +21,9 @@ struct ProductShape {
   bool trans_a = false, trans_b = false;
   DType in = DType::f32, out = DType::f32;
   bool accumulate = false;
+  // What is added to each row, and to the product, before that is rounded; `relu` comes last. They
+  // are of c's dtype.
+  bool bias = false, residual = false, relu = false;
   // Of b, where it is another than that of a. Operands of 8 bits are scaled, and lie as [m, k] and
   // [n, k], with extents that are multiples of 16.
   std::optional<DType> in_b{};
@@ -40,6 +43,11 @@ struct OperandScales {
   const float *a = nullptr, *b = nullptr;
 };
 
+// bias[n] and residual[m, n], where the shape has them. On the device, aligned to 16 bytes.
+struct ProductTerms {
+  const void *bias = nullptr, *residual = nullptr;
+};
+
 // One way to compute a product.
 class Product {
  public:
@@ -47,7 +55,7 @@ class Product {
   virtual std::size_t workspace() const = 0;  // bytes
   // `scales` for operands of 8 bits alone.
   virtual void run(Stream stream, const void* a, const void* b, void* c, void* workspace,
-                   OperandScales scales = {}) const = 0;
+                   OperandScales scales = {}, ProductTerms terms = {}) const = 0;
 };
 using ProductPtr = std::unique_ptr<Product>;
 

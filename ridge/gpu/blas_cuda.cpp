@@ -73,6 +73,12 @@ struct Descriptor {
     // left operand is our b, and a row-major matrix is its own transpose to the library.
     set(CUBLASLT_MATMUL_DESC_TRANSA, s.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, s.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (s.bias) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE,
+          s.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS);
+    } else if (s.relu) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_RELU);
+    }
     if (!is_float8(s.in)) return;
     set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{s.fast_accumulation});
     // So that ways which cannot scale are not offered: nothing is read yet.
@@ -84,6 +90,8 @@ struct Descriptor {
     set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales.b);
     set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales.a);
   }
+  // Our rows are the library's columns, along which it adds a bias.
+  void set_bias(const void* bias) const { set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias); }
   ~Descriptor() { lt.matmul_destroy(handle); }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
@@ -122,13 +130,13 @@ struct Layout {
 struct Problem {
   Descriptor descriptor;
   Layout a, b, c;
-  float beta;  // what c is multiplied with before the product is added
+  float beta;  // what c, or the residual, is multiplied with before the product is added
   Problem(const CublasLt& lt, const ProductShape& s)
       : descriptor(lt, s),
         a(lt, s.in, s.trans_a ? s.k : s.m, s.trans_a ? s.m : s.k, s.batch),
         b(lt, s.in_b.value_or(s.in), s.trans_b ? s.n : s.k, s.trans_b ? s.k : s.n, s.batch),
         c(lt, s.out, s.m, s.n, s.batch),
-        beta(s.accumulate ? 1.0f : 0.0f) {}
+        beta(s.accumulate || s.residual ? 1.0f : 0.0f) {}
 };
 
 // The library, and its state on one card.
@@ -168,14 +176,16 @@ class LtProduct final : public Product {
     return workspace_ == 0 ? 0 : workspace_ + workspace_alignment;
   }
   void run(Stream stream, const void* a, const void* b, void* c, void* workspace,
-           OperandScales scales) const override {
+           OperandScales scales, ProductTerms terms) const override {
     if (scales.a) problem_->descriptor.set_scales(scales);
+    if (terms.bias) problem_->descriptor.set_bias(terms.bias);
+    const void* const added = terms.residual ? terms.residual : c;
     const float one = 1;
     const auto begin = reinterpret_cast<std::uintptr_t>(workspace) + workspace_alignment - 1;
     workspace = reinterpret_cast<void*>(begin - begin % workspace_alignment);
     const CublasLt& lt = library_.lt;
     lt.check(lt.matmul(library_.handle, problem_->descriptor.handle, &one, b, problem_->b.handle, a,
-                       problem_->a.handle, &problem_->beta, c, problem_->c.handle, c,
+                       problem_->a.handle, &problem_->beta, added, problem_->c.handle, c,
                        problem_->c.handle, &algorithm_, workspace, workspace_, stream),
              "a product");
   }
@@ -230,11 +240,13 @@ class Lt final : public Blas {
 }  // namespace
 
 std::string to_string(const ProductShape& s) {
-  return fmt::format("{}{}[{} x {}{} x {} x {}{}] -> {}{}{}{}{}", name_of(s.in),
+  return fmt::format("{}{}[{} x {}{} x {} x {}{}] -> {}{}{}{}{}{}{}{}", name_of(s.in),
                      s.in_b ? fmt::format(" {}", name_of(*s.in_b)) : "", s.batch, s.m,
                      s.trans_a ? "T" : "", s.k, s.n, s.trans_b ? "T" : "", name_of(s.out),
                      s.accumulate ? " +=" : "", s.fast_accumulation ? " fast" : "",
-                     s.tf32 ? " tf32" : "", s.alignment == 16 ? "" : " unaligned");
+                     s.tf32 ? " tf32" : "", s.bias ? " + bias" : "",
+                     s.residual ? " + residual" : "", s.relu ? " relu" : "",
+                     s.alignment == 16 ? "" : " unaligned");
 }
 
 std::shared_ptr<Blas> make_blas() { return std::make_shared<Lt>(); }

@@ -25,14 +25,13 @@ KernelPtr joined(const Op& op, GpuPrepare& prepare, const GateProduct& shape, in
     return in_parts(op, of_all,
                     [](const auto& part, GpuPrepare& of_part) { return part.gpu(of_part); });
   };
-  if (prepare.in[0].dtype != DType::bf16 || !gate_products90_support(prepare.gpu, shape))
-    return parts(prepare);
+  if (!gate_products90_support(prepare.gpu, shape)) return parts(prepare);
   std::vector<gpu::KernelWay> ways;
   for (int way = 0; way < most_ways; ++way)
     ways.push_back({way == 0 ? "one kernel" : fmt::format("one kernel, way {}", way + 1),
                     [=](GpuPrepare&) { return kernel_of(way); }});
   ways.push_back({"a product and a gate", parts});
-  const std::string work = fmt::format("{} {}[{} x {} x {}] -> {}", Op::name, name_of(DType::bf16),
+  const std::string work = fmt::format("{} {}[{} x {} x {}] -> {}", Op::name, name_of(shape.dtype),
                                        shape.m, shape.k, shape.intermediate, prepare.out.size());
   return fastest_kernel(prepare, fmt::format("{} {}", prepare.gpu.blas->version(), work), work,
                         ways);
@@ -43,7 +42,8 @@ KernelPtr joined(const Op& op, GpuPrepare& prepare, const GateProduct& shape, in
 KernelPtr LinearSwiGlu::gpu(GpuPrepare& prepare) const {
   const GateProduct shape{.m = prepare.in[0].shape[0],
                           .intermediate = prepare.out[1].shape[1],
-                          .k = prepare.in[0].shape[1]};
+                          .k = prepare.in[0].shape[1],
+                          .dtype = prepare.in[0].dtype};
   return joined(*this, prepare, shape, 1, [&, &gpu = prepare.gpu](int) {
     return make_kernel([=, &gpu](const Launch& call) {
       swiglu_product90(gpu, shape, call.inputs[0], call.inputs[1], call.outputs[0],
@@ -55,7 +55,8 @@ KernelPtr LinearSwiGlu::gpu(GpuPrepare& prepare) const {
 KernelPtr LinearSwiGluGrad::gpu(GpuPrepare& prepare) const {
   const GateProduct shape{.m = prepare.in[0].shape[0],
                           .intermediate = prepare.in[1].shape[1],
-                          .k = prepare.in[0].shape[1]};
+                          .k = prepare.in[0].shape[1],
+                          .dtype = prepare.in[0].dtype};
   const auto kernel_of = [&, &gpu = prepare.gpu](int way) {
     return make_kernel([=, &gpu, with_result = result](const Launch& call) {
       swiglu_grad_product90(gpu, shape, way, call.inputs[0], call.inputs[1], call.inputs[2],

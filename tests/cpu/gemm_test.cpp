@@ -230,6 +230,32 @@ TEST(Gemm, AddsToBf16SumsOfManyBlocksRoundedOnce) {
   }
 }
 
+// Each element is told of once, when it has its value: what is done to it then stays.
+TEST(Gemm, TellsOfEachPartOfCOnceItIsComplete) {
+  for (const GemmShape& s : shapes) {
+    Operands o(s, 8);
+    for (const GemmPlan& plan : all_plans(s)) {
+      const Matrix wanted = run(s, plan, o, 1);
+      const GemmPtr gemm = make_gemm(s, plan);
+      const GuardedMemory workspace(gemm->workspace() + 64);
+      void* memory = workspace.data();
+      std::size_t space = workspace.size();
+      memory = std::align(64, gemm->workspace(), memory, space);
+      Matrix c(s.batch * s.m * s.n, s.out);
+      for (std::int64_t i = 0; i < c.size(); ++i) c.set(i, o.c.get(i));
+      ThreadPool pool(2);
+      auto* const values = reinterpret_cast<float*>(c.data());
+      gemm->run(pool, o.a.data(), o.b.data(), c.data(), memory, [&](const GemmTile& tile) {
+        for (std::int64_t i = tile.row; i < tile.row + tile.rows; ++i)
+          for (std::int64_t j = tile.column; j < tile.column + tile.columns; ++j)
+            values[(tile.batch * s.m + i) * s.n + j] += 1000.0f;
+      });
+      for (std::int64_t i = 0; i < c.size(); ++i)
+        ASSERT_EQ(c.get(i), wanted.get(i) + 1000.0f) << to_string(s) << " " << to_string(plan);
+    }
+  }
+}
+
 // NaN in one row of A must reach that row of C and no other, though blocks are padded with what
 // happens to lie beside them.
 TEST(Gemm, PaddingStaysInPadding) {

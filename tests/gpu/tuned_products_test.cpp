@@ -31,7 +31,11 @@ class TunedProducts : public testing::GpuTest {
  protected:
   template <class T>
   void expect_all_right(const Sample<T>& sample) {
-    std::vector<TensorType> in = testing::operand_types(sample, DType::bf16);
+    for (const DType dtype : only_16_bit) expect_all_right(sample, dtype);
+  }
+  template <class T>
+  void expect_all_right(const Sample<T>& sample, DType dtype) {
+    std::vector<TensorType> in = testing::operand_types(sample, dtype);
     const Op op(sample.op);
     const std::vector<TensorType> out = sample.op.infer(in);
     const auto values = testing::operand_values(sample, in);
@@ -65,6 +69,11 @@ TEST_F(TunedProducts, AreRightWithAGateBehindThem) {
   for (const Sample<LinearSwiGlu>& sample : LinearSwiGlu::samples()) expect_all_right(sample);
   for (const Sample<LinearSwiGluGrad>& sample : LinearSwiGluGrad::samples())
     expect_all_right(sample);
+}
+
+TEST_F(TunedProducts, AreRightWithAnEpilogue) {
+  for (const Sample<Linear>& sample : Linear::samples())
+    for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) expect_all_right(sample, dtype);
 }
 
 }  // namespace

@@ -130,5 +130,31 @@ TEST(ShapeErrors, PointwisePrograms) {
               HasSubstr("a result uses register 2 where there are 2"));
 }
 
+TEST(ShapeErrors, LinearLayers) {
+  EXPECT_THAT(message_of(Linear{}, {f32({2, 3}), f32({5, 4})}),
+              AllOf(HasSubstr("linear"), HasSubstr("inner extents 3 and 4 differ")));
+  EXPECT_THAT(message_of(Linear{.bias = true}, {f32({2, 3}), f32({5, 3})}), HasSubstr("linear"));
+  EXPECT_THAT(message_of(Linear{.bias = true}, {f32({2, 3}), f32({5, 3}), f32({3})}),
+              AllOf(HasSubstr("linear"), HasSubstr("f32[5]")));
+  EXPECT_THAT(message_of(Linear{.residual = true}, {f32({2, 3}), f32({5, 3}), f32({5})}),
+              AllOf(HasSubstr("linear"), HasSubstr("f32[2, 5]")));
+}
+
+TEST(ShapeErrors, WindowsOfImages) {
+  const TensorType image = f32({1, 6, 9, 12});
+  EXPECT_THAT(message_of(WindowAttention{{.n_heads = 2, .side = 2}}, {image, f32({2, 4, 4})}),
+              HasSubstr("does not divide into windows of 2 x 2"));
+  EXPECT_THAT(message_of(WindowAttention{{.n_heads = 5, .side = 3}}, {image, f32({5, 9, 9})}),
+              HasSubstr("of 5 heads"));
+  EXPECT_THAT(message_of(WindowAttention{{.n_heads = 2, .side = 3, .shift_down = 3}},
+                         {image, f32({2, 9, 9})}),
+              HasSubstr("no shift by 3"));
+  EXPECT_THAT(message_of(WindowAttention{{.side = 3, .shift_across = 1, .spread = true}},
+                         {image, f32({1, 9, 9})}),
+              HasSubstr("spread windows"));
+  EXPECT_THAT(message_of(WindowAttention{{.n_heads = 2, .side = 3}}, {image, f32({2, 9, 8})}),
+              AllOf(HasSubstr("window_attention"), HasSubstr("f32[2, 9, 9]")));
+}
+
 }  // namespace
 }  // namespace ridge

@@ -33,26 +33,28 @@ struct ShortWork {
   const float2 *turn, *turn_back;  // [seq, head_dim / 2], or null
 };
 
+template <class T>
 struct ShortForward {
   ShortWork work;
   CUtensorMap q, k, v;
-  BFloat16* y;  // [batch, seq, n_heads * head_dim]
-  float* lse;   // [batch, n_heads, seq]
+  T* y;        // [batch, seq, n_heads * head_dim]
+  float* lse;  // [batch, n_heads, seq]
 };
 
+template <class T>
 struct ShortBackward {
   ShortWork work;
   CUtensorMap q, k, v, y, dy;
   const float* lse;
-  BFloat16 *dq, *dk, *dv;
+  T *dq, *dk, *dv;
   std::int64_t dq_stride, dk_stride, dv_stride;
 };
 
 // Turns pairs of columns (2i, 2i + 1) of tiles by the angles of their rows. A thread loads the
 // angles of the 16-byte chunks that are its own in every tile.
-template <int HeadDim>
+template <class T, int HeadDim>
 class TileTurn {
-  using Rows = Tile<BFloat16, rows, HeadDim>;
+  using Rows = Tile<T, rows, HeadDim>;
   static constexpr int row_chunks = HeadDim / 8;
   static constexpr int own_chunks = rows * row_chunks / threads;
 
@@ -88,8 +90,8 @@ class TileTurn {
     return i * (threads / row_chunks) + static_cast<int>(threadIdx.x) / row_chunks;
   }
   __device__ static std::uint32_t turn(std::uint32_t pair, float cos, float sin) {
-    const float x = __uint_as_float(pair << 16), y = __uint_as_float(pair & 0xffff0000U);
-    return ptx::pack<BFloat16>(fmaf(x, cos, -y * sin), fmaf(x, sin, y * cos));
+    const float x = half_of_word<T>(pair, 0), y = half_of_word<T>(pair, 1);
+    return ptx::pack<T>(fmaf(x, cos, -y * sin), fmaf(x, sin, y * cos));
   }
 
   bool present_;
@@ -99,9 +101,9 @@ class TileTurn {
 
 // This thread's share of 64 x (2 Count) accumulators, rounded, to rows of memory that are `stride`
 // elements apart and begin at `to`; `row` is the position of its first row.
-template <int Count>
-__device__ void write_rows(const float (&d)[Count], BFloat16* to, std::int64_t stride, int row,
-                           int seq, float upper, float lower) {
+template <class T, int Count>
+__device__ void write_rows(const float (&d)[Count], T* to, std::int64_t stride, int row, int seq,
+                           float upper, float lower) {
   const float factor[2] = {upper, lower};
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -110,7 +112,7 @@ __device__ void write_rows(const float (&d)[Count], BFloat16* to, std::int64_t s
 #pragma unroll
     for (int i = 2 * r; i < Count; i += 4)
       words[(i / 4 * 8 + first_column()) / 2] =
-          ptx::pack<BFloat16>(d[i] * factor[r], d[i + 1] * factor[r]);
+          ptx::pack<T>(d[i] * factor[r], d[i + 1] * factor[r]);
   }
 }
 
@@ -124,21 +126,21 @@ __device__ void sync_for_products() {
   __syncthreads();
 }
 
-template <int HeadDim>
+template <class T, int HeadDim>
 struct ShortForwardShared {
-  using Rows = Tile<BFloat16, rows, HeadDim>;
+  using Rows = Tile<T, rows, HeadDim>;
   alignas(1024) unsigned char q[Rows::bytes];
   alignas(1024) unsigned char k[Rows::bytes];
   alignas(1024) unsigned char v[Rows::bytes];
   std::uint64_t full;
 };
 
-template <int HeadDim, bool Causal>
+template <class T, int HeadDim, bool Causal>
 __global__ void __launch_bounds__(threads)
-    short_forward_kernel(const __grid_constant__ ShortForward call) {
+    short_forward_kernel(const __grid_constant__ ShortForward<T> call) {
   extern __shared__ __align__(1024) unsigned char memory[];
-  using Rows = Tile<BFloat16, rows, HeadDim>;
-  auto& shared = *reinterpret_cast<ShortForwardShared<HeadDim>*>(memory);
+  using Rows = Tile<T, rows, HeadDim>;
+  auto& shared = *reinterpret_cast<ShortForwardShared<T, HeadDim>*>(memory);
   const ShortWork& work = call.work;
   const int head = static_cast<int>(blockIdx.x), batch = static_cast<int>(blockIdx.y);
   if (threadIdx.x == 0) {
@@ -155,7 +157,7 @@ __global__ void __launch_bounds__(threads)
     load_tile<Rows>(shared.k, &call.k, &shared.full, 0, kv_head, batch);
     load_tile<Rows>(shared.v, &call.v, &shared.full, 0, kv_head, batch);
   }
-  const TileTurn<HeadDim> turn(work.turn, work.seq);
+  const TileTurn<T, HeadDim> turn(work.turn, work.seq);
   const std::uint32_t q = ptx::shared_address(shared.q), k = ptx::shared_address(shared.k),
                       v = ptx::shared_address(shared.v);
   ptx::barrier_wait(&shared.full, 0);
@@ -168,8 +170,8 @@ __global__ void __launch_bounds__(threads)
   ptx::wgmma_fence();
 #pragma unroll
   for (int step = 0; step < HeadDim / 16; ++step)
-    ptx::wgmma<BFloat16, rows, false, false>(s, Rows::along_columns(q, step, top),
-                                             Rows::along_columns(k, step), step != 0);
+    ptx::wgmma<T, rows, false, false>(s, Rows::along_columns(q, step, top),
+                                      Rows::along_columns(k, step), step != 0);
   ptx::wgmma_commit();
   ptx::wgmma_wait<0>();
   ptx::pin(s);
@@ -198,11 +200,11 @@ __global__ void __launch_bounds__(threads)
   }
   std::uint32_t p[rows / 16][4];
 #pragma unroll
-  for (int step = 0; step < rows / 16; ++step) pack_step<BFloat16>(p[step], s, step);
+  for (int step = 0; step < rows / 16; ++step) pack_step<T>(p[step], s, step);
   ptx::wgmma_fence();
 #pragma unroll
   for (int step = 0; step < rows / 16; ++step)
-    ptx::wgmma<BFloat16, HeadDim, true>(out, p[step], Rows::along_rows(v, step), step != 0);
+    ptx::wgmma<T, HeadDim, true>(out, p[step], Rows::along_rows(v, step), step != 0);
   ptx::wgmma_commit();
   ptx::wgmma_wait<0>();
   ptx::pin(out);
@@ -211,28 +213,28 @@ __global__ void __launch_bounds__(threads)
              factor[0], factor[1]);
 }
 
-template <int HeadDim>
+template <class T, int HeadDim>
 struct ShortBackwardShared {
-  using Rows = Tile<BFloat16, rows, HeadDim>;
+  using Rows = Tile<T, rows, HeadDim>;
   alignas(1024) unsigned char k[Rows::bytes];
   alignas(1024) unsigned char v[Rows::bytes];
   alignas(1024) unsigned char q[2][Rows::bytes];
   alignas(1024) unsigned char dy[2][Rows::bytes];
   alignas(1024) unsigned char y[2][Rows::bytes];
-  alignas(1024) unsigned char ds[Tile<BFloat16, rows, rows>::bytes];  // dS^T
+  alignas(1024) unsigned char ds[Tile<T, rows, rows>::bytes];  // dS^T
   alignas(16) float2 stats[rows];  // of a query: lse log2(e), rowsum(dY Y)
   std::uint64_t keys_full, rows_full[2];
 };
 
 // One warpgroup: 64 keys, and of dQ 64 queries.
-template <int HeadDim, bool Causal>
+template <class T, int HeadDim, bool Causal>
 class ShortKeys {
-  using Rows = Tile<BFloat16, rows, HeadDim>;
-  using Scores = Tile<BFloat16, rows, rows>;
-  using Shared = ShortBackwardShared<HeadDim>;
+  using Rows = Tile<T, rows, HeadDim>;
+  using Scores = Tile<T, rows, rows>;
+  using Shared = ShortBackwardShared<T, HeadDim>;
 
  public:
-  __device__ ShortKeys(Shared& shared, const ShortBackward& call)
+  __device__ ShortKeys(Shared& shared, const ShortBackward<T>& call)
       : shared_(shared), call_(call), first_(warpgroup_index() * warpgroup_rows) {}
 
   // The share of a query head, whose tiles are in `stage` and whose statistics are there as well.
@@ -249,7 +251,7 @@ class ShortKeys {
     to_probabilities(s, stats);
     std::uint32_t p[rows / 16][4], ds[rows / 16][4];
 #pragma unroll
-    for (int step = 0; step < rows / 16; ++step) pack_step<BFloat16>(p[step], s, step);
+    for (int step = 0; step < rows / 16; ++step) pack_step<T>(p[step], s, step);
     issue_gradient(dv_, p, dy, accumulate);
     ptx::wgmma_wait<1>();
     ptx::pin(dp);
@@ -259,7 +261,7 @@ class ShortKeys {
       dp[i] = s[i] * (dp[i] - (i % 2 == 0 ? pair.y : pair.w));
     }
 #pragma unroll
-    for (int step = 0; step < rows / 16; ++step) pack_step<BFloat16>(ds[step], dp, step);
+    for (int step = 0; step < rows / 16; ++step) pack_step<T>(ds[step], dp, step);
     issue_gradient(dk_, ds, q, accumulate);
     exchange(ds);
     float dq[HeadDim / 2];
@@ -315,8 +317,8 @@ class ShortKeys {
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < HeadDim / 16; ++step)
-      ptx::wgmma<BFloat16, rows, false, false>(d, Rows::along_columns(keys, step, first_),
-                                               Rows::along_columns(columns, step), step != 0);
+      ptx::wgmma<T, rows, false, false>(d, Rows::along_columns(keys, step, first_),
+                                        Rows::along_columns(columns, step), step != 0);
     ptx::wgmma_commit();
   }
 
@@ -326,8 +328,8 @@ class ShortKeys {
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < rows / 16; ++step)
-      ptx::wgmma<BFloat16, HeadDim, true>(d, a[step], Rows::along_rows(tile, step),
-                                          step > 0 || accumulate);
+      ptx::wgmma<T, HeadDim, true>(d, a[step], Rows::along_rows(tile, step),
+                                   step > 0 || accumulate);
     ptx::wgmma_commit();
   }
 
@@ -336,8 +338,8 @@ class ShortKeys {
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < rows / 16; ++step)
-      ptx::wgmma<BFloat16, HeadDim, true, true>(dq, Scores::along_rows(ds, step, first_),
-                                                Rows::along_rows(keys, step), step != 0);
+      ptx::wgmma<T, HeadDim, true, true>(dq, Scores::along_rows(ds, step, first_),
+                                         Rows::along_rows(keys, step), step != 0);
     ptx::wgmma_commit();
   }
 
@@ -368,8 +370,8 @@ class ShortKeys {
 
   // A gradient of this warpgroup's 64 positions, and of q and k as they were before they were
   // turned.
-  __device__ void write(float (&d)[HeadDim / 2], BFloat16* to, std::int64_t stride, int head,
-                        int batch, bool is_scaled) const {
+  __device__ void write(float (&d)[HeadDim / 2], T* to, std::int64_t stride, int head, int batch,
+                        bool is_scaled) const {
     const ShortWork& work = call_.work;
     const int row = first_ + first_row();
     if (is_scaled && work.turn_back) rotate_back(d, work.turn_back, row, work.seq);
@@ -379,17 +381,17 @@ class ShortKeys {
   }
 
   Shared& shared_;
-  const ShortBackward& call_;
+  const ShortBackward<T>& call_;
   const int first_;  // of the keys, and of the queries
   // Both are set by their first product.
   float dk_[HeadDim / 2], dv_[HeadDim / 2];
 };
 
 // lse and rowsum(dY Y) of all queries: two threads a row.
-template <int HeadDim>
-__device__ void prepare_stats(ShortBackwardShared<HeadDim>& shared, int stage, const float* lse,
+template <class T, int HeadDim>
+__device__ void prepare_stats(ShortBackwardShared<T, HeadDim>& shared, int stage, const float* lse,
                               int seq) {
-  using Rows = Tile<BFloat16, rows, HeadDim>;
+  using Rows = Tile<T, rows, HeadDim>;
   constexpr int chunks = HeadDim / 16;
   static_assert(threads == 2 * rows);
   const int row = static_cast<int>(threadIdx.x) / 2;
@@ -402,19 +404,19 @@ __device__ void prepare_stats(ShortBackwardShared<HeadDim>& shared, int stage, c
     const int chunk = 2 * i + static_cast<int>(threadIdx.x) % 2;
     const uint4 a = ptx::load_chunk(Rows::chunk(y, row, chunk));
     const uint4 b = ptx::load_chunk(Rows::chunk(dy, row, chunk));
-    sum += ptx::dot<BFloat16>(a.x, b.x) + ptx::dot<BFloat16>(a.y, b.y) +
-           ptx::dot<BFloat16>(a.z, b.z) + ptx::dot<BFloat16>(a.w, b.w);
+    sum += ptx::dot<T>(a.x, b.x) + ptx::dot<T>(a.y, b.y) + ptx::dot<T>(a.z, b.z) +
+           ptx::dot<T>(a.w, b.w);
   }
   sum += __shfl_xor_sync(0xffffffff, sum, 1);
   if (threadIdx.x % 2 == 0) shared.stats[row] = float2{log_sum, sum};
 }
 
-template <int HeadDim, bool Causal>
+template <class T, int HeadDim, bool Causal>
 __global__ void __launch_bounds__(threads, 1)
-    short_backward_kernel(const __grid_constant__ ShortBackward call, unsigned cluster) {
+    short_backward_kernel(const __grid_constant__ ShortBackward<T> call, unsigned cluster) {
   extern __shared__ __align__(1024) unsigned char memory[];
-  using Rows = Tile<BFloat16, rows, HeadDim>;
-  auto& shared = *reinterpret_cast<ShortBackwardShared<HeadDim>*>(memory);
+  using Rows = Tile<T, rows, HeadDim>;
+  auto& shared = *reinterpret_cast<ShortBackwardShared<T, HeadDim>*>(memory);
   const ShortWork& work = call.work;
   const int batch = static_cast<int>(blockIdx.y),
             n_own = work.n_heads / static_cast<int>(gridDim.x);
@@ -444,13 +446,13 @@ __global__ void __launch_bounds__(threads, 1)
   // The angles are loaded while the tile is on its way, and for each tile again: kept, they would
   // cost the products registers.
   const auto turn_when = [&](std::uint64_t* full, int parity, unsigned char* tile) {
-    const TileTurn<HeadDim> turn(work.turn, work.seq);
+    const TileTurn<T, HeadDim> turn(work.turn, work.seq);
     ptx::barrier_wait(full, parity);
     turn(ptx::shared_address(tile));
   };
   turn_when(&shared.keys_full, 0, shared.k);
 
-  ShortKeys<HeadDim, Causal> keys(shared, call);
+  ShortKeys<T, HeadDim, Causal> keys(shared, call);
   for (int h = 0; h < n_own; ++h) {
     const std::int64_t head = static_cast<std::int64_t>(batch) * work.n_heads + first + h;
     turn_when(&shared.rows_full[h % 2], h / 2 % 2, shared.q[h % 2]);
@@ -481,11 +483,11 @@ dim3 grid(std::int64_t blocks, const FlashShape& shape) {
   return dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(shape.batch));
 }
 
-template <int HeadDim>
-void forward(const FlashShape& shape, const ShortForward& call, cudaStream_t stream) {
-  constexpr std::size_t bytes = sizeof(ShortForwardShared<HeadDim>);
-  const auto kernel =
-      shape.causal ? short_forward_kernel<HeadDim, true> : short_forward_kernel<HeadDim, false>;
+template <class T, int HeadDim>
+void forward(const FlashShape& shape, const ShortForward<T>& call, cudaStream_t stream) {
+  constexpr std::size_t bytes = sizeof(ShortForwardShared<T, HeadDim>);
+  const auto kernel = shape.causal ? short_forward_kernel<T, HeadDim, true>
+                                   : short_forward_kernel<T, HeadDim, false>;
   allow_shared_memory(kernel, bytes);
   launch_early(kernel, grid(shape.n_heads, shape), threads, bytes, stream, call);
   check(last_error(), "flash attention of short sequences");
@@ -498,11 +500,11 @@ unsigned cluster_of(const FlashShape& shape) {
   return static_cast<unsigned>(blocks);
 }
 
-template <int HeadDim>
-void backward(const FlashShape& shape, const ShortBackward& call, cudaStream_t stream) {
-  constexpr std::size_t bytes = sizeof(ShortBackwardShared<HeadDim>);
-  const auto kernel =
-      shape.causal ? short_backward_kernel<HeadDim, true> : short_backward_kernel<HeadDim, false>;
+template <class T, int HeadDim>
+void backward(const FlashShape& shape, const ShortBackward<T>& call, cudaStream_t stream) {
+  constexpr std::size_t bytes = sizeof(ShortBackwardShared<T, HeadDim>);
+  const auto kernel = shape.causal ? short_backward_kernel<T, HeadDim, true>
+                                   : short_backward_kernel<T, HeadDim, false>;
   allow_shared_memory(kernel, bytes);
   const unsigned cluster = cluster_of(shape);
   launch_early(kernel, grid(shape.n_kv_heads * cluster, shape), cluster, threads, bytes, stream,
@@ -514,33 +516,39 @@ void backward(const FlashShape& shape, const ShortBackward& call, cudaStream_t s
 
 void forward_short(const FlashShape& shape, const FlashOperands& operands, void* y, float* lse,
                    cudaStream_t stream) {
-  const ShortForward call{work_of(shape, operands.rotation, nullptr),
-                          tile_map(shape, operands.q, shape.n_heads, operands.q_stride),
-                          tile_map(shape, operands.k, shape.n_kv_heads, operands.k_stride),
-                          tile_map(shape, operands.v, shape.n_kv_heads, operands.v_stride),
-                          static_cast<BFloat16*>(y),
-                          lse};
-  shape.head_dim == 64 ? forward<64>(shape, call, stream) : forward<32>(shape, call, stream);
+  with_element(shape, [&]<class T>() {
+    const ShortForward<T> call{work_of(shape, operands.rotation, nullptr),
+                               tile_map(shape, operands.q, shape.n_heads, operands.q_stride),
+                               tile_map(shape, operands.k, shape.n_kv_heads, operands.k_stride),
+                               tile_map(shape, operands.v, shape.n_kv_heads, operands.v_stride),
+                               static_cast<T*>(y),
+                               lse};
+    shape.head_dim == 64 ? forward<T, 64>(shape, call, stream)
+                         : forward<T, 32>(shape, call, stream);
+  });
 }
 
 void backward_short(const BackwardCall& at) {
   const FlashShape& shape = at.shape;
   const std::int64_t dense = shape.n_heads * shape.head_dim;
-  const ShortBackward call{work_of(shape, at.operands.rotation, at.gradients.rotation),
-                           tile_map(shape, at.operands.q, shape.n_heads, at.operands.q_stride),
-                           tile_map(shape, at.operands.k, shape.n_kv_heads, at.operands.k_stride),
-                           tile_map(shape, at.operands.v, shape.n_kv_heads, at.operands.v_stride),
-                           tile_map(shape, at.y, shape.n_heads, dense),
-                           tile_map(shape, at.dy, shape.n_heads, dense),
-                           at.lse,
-                           static_cast<BFloat16*>(at.gradients.dq),
-                           static_cast<BFloat16*>(at.gradients.dk),
-                           static_cast<BFloat16*>(at.gradients.dv),
-                           at.gradients.dq_stride,
-                           at.gradients.dk_stride,
-                           at.gradients.dv_stride};
-  shape.head_dim == 64 ? backward<64>(shape, call, at.stream)
-                       : backward<32>(shape, call, at.stream);
+  with_element(shape, [&]<class T>() {
+    const ShortBackward<T> call{
+        work_of(shape, at.operands.rotation, at.gradients.rotation),
+        tile_map(shape, at.operands.q, shape.n_heads, at.operands.q_stride),
+        tile_map(shape, at.operands.k, shape.n_kv_heads, at.operands.k_stride),
+        tile_map(shape, at.operands.v, shape.n_kv_heads, at.operands.v_stride),
+        tile_map(shape, at.y, shape.n_heads, dense),
+        tile_map(shape, at.dy, shape.n_heads, dense),
+        at.lse,
+        static_cast<T*>(at.gradients.dq),
+        static_cast<T*>(at.gradients.dk),
+        static_cast<T*>(at.gradients.dv),
+        at.gradients.dq_stride,
+        at.gradients.dk_stride,
+        at.gradients.dv_stride};
+    shape.head_dim == 64 ? backward<T, 64>(shape, call, at.stream)
+                         : backward<T, 32>(shape, call, at.stream);
+  });
 }
 
 }  // namespace ridge::gpu::sm90

@@ -1,6 +1,6 @@
 #pragma once
 
-// Flash attention of sequences that are one tile long, in bf16.
+// Flash attention of sequences that are one tile long, of 16-bit elements.
 
 #include <cuda_runtime.h>
 
@@ -12,7 +12,7 @@ namespace ridge::gpu::sm90 {
 inline constexpr int short_rows = 128;  // of a tile
 
 inline bool is_short(const FlashShape& shape) {
-  return shape.dtype == DType::bf16 && shape.seq <= short_rows && shape.head_dim <= 64;
+  return shape.seq <= short_rows && shape.head_dim <= 64;
 }
 
 void forward_short(const FlashShape& shape, const FlashOperands& operands, void* y, float* lse,

@@ -17,13 +17,17 @@ inline constexpr int warpgroup_rows = 64;  // rows of one wgmma
 inline constexpr float log2e = 1.4426950408889634f;
 inline constexpr float ln2 = 0.6931471805599453f;
 
-// Calls function.template operator()<T>() for the element type of the operands.
+// Calls function.template operator()<T>() for the element type of operands of 16 bits.
 template <class F>
-void with_element(const FlashShape& shape, const F& function) {
-  if (shape.dtype == DType::f16)
+void with_element(DType dtype, const F& function) {
+  if (dtype == DType::f16)
     function.template operator()<Float16>();
   else
     function.template operator()<BFloat16>();
+}
+template <class F>
+void with_element(const FlashShape& shape, const F& function) {
+  with_element(shape.dtype, function);
 }
 
 // Rows x Columns elements of T, of 16 bits, in shared memory as the copy engine leaves them: panels

@@ -1,13 +1,14 @@
 #pragma once
 
-// The kernel behind products.cu and swiglu_products.cu: c[m, n] = a b by Hopper's warpgroup
-// product, bf16 operands, f32 accumulation, and an epilogue that takes the accumulators of a tile.
+// The kernel behind products.cu, swiglu_products.cu and linear_products.cu: c[m, n] = a b by
+// Hopper's warpgroup product, operands of 16 bits, f32 accumulation, and an epilogue that takes the
+// accumulators of a tile.
 //
 // A block has a producer warp, which keeps the copy engine ahead by a ring of stages of 64 of the
 // inner dimension, and two consumer warpgroups, which take tiles in turns: while one writes its
 // tile, or computes with it, the other multiplies. Blocks stay and go through the tiles. Two
-// neighbouring blocks are a cluster, whose tiles lie side by side: of the rows of a that both need,
-// each loads half, for both.
+// neighbouring blocks are a cluster, whose tiles lie side by side, or one below the other: of the
+// part of a, or of b, that both need, each loads half, for both.
 
 #include <algorithm>
 #include <cstdint>
@@ -23,7 +24,7 @@ inline constexpr int consumers = 2;
 inline constexpr int cluster_blocks = 2;
 inline constexpr int product_threads = (1 + consumers) * warpgroup_threads;
 
-// 64 x 64 bf16 as the copy engine moves them.
+// 64 x 64 elements of 16 bits as the copy engine moves them.
 using Box = Tile<BFloat16, box_extent, box_extent>;
 
 // How operands are stored: see ProductShape.
@@ -32,11 +33,18 @@ struct Stored {
   static constexpr bool trans_a = TransA, trans_b = TransB;
 };
 
-// Tiles are 128 x 128. `Slots`: how many boxes a warpgroup has to stage what it reads and writes
-// besides.
-template <int Stages, int Slots>
+// How the two tiles of a cluster lie: along n, with their rows of a in common, or along m, with
+// their columns of b in common, which suits products of few columns.
+enum class Pairs : std::uint8_t { along_n, along_m };
+
+// Tiles are 128 x Columns of elements of T. `Slots`: how many boxes a warpgroup has to stage what
+// it reads and writes besides.
+template <int Stages, int Slots, class T = BFloat16, int Columns = 128,
+          Pairs Neighbours = Pairs::along_n>
 struct ProductConfig {
-  static constexpr int rows = 128, columns = 128, stages = Stages, slots = Slots;
+  using Element = T;
+  static constexpr int rows = 128, columns = Columns, stages = Stages, slots = Slots;
+  static constexpr bool along_m = Neighbours == Pairs::along_m;
   static constexpr int blocks = rows / warpgroup_rows, panels = columns / box_extent;
   static constexpr int a_boxes = rows / box_extent, b_boxes = panels;
   static constexpr int stage_bytes = (a_boxes + b_boxes) * Box::bytes;
@@ -53,12 +61,13 @@ struct ProductShared {
   std::uint64_t side[consumers][Config::slots];  // for what an epilogue loads
 };
 
-// The order in which clusters go through the tiles, two at a time: down a group of rows of tiles,
-// pair of columns by pair, so that what runs at the same time reads little of either operand.
+// The order in which clusters go through the tiles, two at a time: down a group of rows of tiles
+// (or of pairs of rows), column (or pair of columns) by column, so that what runs at the same time
+// reads little of either operand.
 struct TileOrder {
   static constexpr int group = 16;
-  int rows = 0, pairs = 0;  // of tiles
-  int steps = 0;            // of 64 of the inner dimension
+  int rows = 0, columns = 0;  // of tiles, or pairs of them
+  int steps = 0;              // of 64 of the inner dimension
 
   // `tile_columns`: how far along n tiles are apart.
   template <class Config>
@@ -66,38 +75,46 @@ struct TileOrder {
     const auto parts = [](std::int64_t extent, int part) {
       return static_cast<int>((extent + part - 1) / part);
     };
-    return {parts(m, Config::rows), parts(n, tile_columns * cluster_blocks), parts(k, box_extent)};
+    constexpr int down = Config::along_m ? cluster_blocks : 1;
+    constexpr int across = Config::along_m ? 1 : cluster_blocks;
+    return {parts(m, Config::rows * down), parts(n, tile_columns * across), parts(k, box_extent)};
   }
-  __host__ __device__ int units() const { return rows * pairs; }
+  __host__ __device__ int units() const { return rows * columns; }
 };
 
 struct TileIndex {
   int m, n;
 };
 
-__device__ inline TileIndex tile_at(const TileOrder& order, int unit, int rank) {
-  const int per_group = TileOrder::group * order.pairs;
+template <class Config>
+__device__ TileIndex tile_at(const TileOrder& order, int unit, int rank) {
+  const int per_group = TileOrder::group * order.columns;
   const int top = unit / per_group * TileOrder::group;
   const int rows = min(TileOrder::group, order.rows - top);
   const int within = unit % per_group;
-  return {top + within % rows, cluster_blocks * (within / rows) + rank};
+  const int row = top + within % rows, column = within / rows;
+  if constexpr (Config::along_m) return {cluster_blocks * row + rank, column};
+  return {row, cluster_blocks * column + rank};
 }
 
 // The units of this block's cluster.
 __device__ inline int first_unit() { return static_cast<int>(blockIdx.x) / cluster_blocks; }
 __device__ inline int unit_stride() { return static_cast<int>(gridDim.x) / cluster_blocks; }
 
-// Loads box `box` of a stage of an operand, which begins at `along` along m or n: for both blocks
-// of the cluster, if they have it in common.
-template <bool AlongK, bool Common>
-__device__ void load_operand_box(unsigned char* stage, int box, const CUtensorMap* map,
-                                 std::uint64_t* full, int k, int along) {
-  unsigned char* const to = stage + box * Box::bytes;
-  const int c0 = AlongK ? k : along, c1 = AlongK ? along : k;
-  if constexpr (Common)
-    ptx::load_box_to((1 << cluster_blocks) - 1, to, map, full, c0, c1);
-  else
-    ptx::load_box(to, map, full, c0, c1);
+// Loads a stage of an operand, whose box `box` begins at start(box) along m or n. What the blocks
+// of the cluster have in common they load in turns, each time for both.
+template <int Boxes, bool AlongK, bool Common, class Start>
+__device__ void load_operand(unsigned char* stage, const CUtensorMap* map, std::uint64_t* full,
+                             int rank, int k, const Start& start) {
+#pragma unroll
+  for (int box = 0; box < Boxes; ++box) {
+    unsigned char* const to = stage + box * Box::bytes;
+    const int along = start(box), c0 = AlongK ? k : along, c1 = AlongK ? along : k;
+    if constexpr (!Common)
+      ptx::load_box(to, map, full, c0, c1);
+    else if (box % cluster_blocks == rank)
+      ptx::load_box_to((1 << cluster_blocks) - 1, to, map, full, c0, c1);
+  }
 }
 
 template <class Config, class Layout, class Epilogue>
@@ -107,19 +124,18 @@ __device__ void produce_tiles(ProductShared<Config>& shared, const TileOrder& or
   Ring<Config::stages> ring;
   const int rank = ptx::cluster_rank();
   for (int unit = first_unit(); unit < order.units(); unit += unit_stride()) {
-    const TileIndex tile = tile_at(order, unit, rank);
+    const TileIndex tile = tile_at<Config>(order, unit, rank);
     for (int step = 0; step < order.steps; ++step, ring.advance()) {
       std::uint64_t* full = &shared.full[ring.stage];
       ptx::barrier_wait(&shared.empty[ring.stage], ring.parity ^ 1);
       ptx::barrier_arrive_expect(full, Config::stage_bytes);
       const int k = step * box_extent;
-      static_assert(Config::a_boxes == cluster_blocks);
-      load_operand_box<!Layout::trans_a, true>(shared.a[ring.stage], rank, a, full, k,
-                                               tile.m * Config::rows + rank * box_extent);
-#pragma unroll
-      for (int box = 0; box < Config::b_boxes; ++box)
-        load_operand_box<Layout::trans_b, false>(shared.b[ring.stage], box, b, full, k,
-                                                 Epilogue::b_start(out, tile.n, box));
+      load_operand<Config::a_boxes, !Layout::trans_a, !Config::along_m>(
+          shared.a[ring.stage], a, full, rank, k,
+          [&](int box) { return tile.m * Config::rows + box * box_extent; });
+      load_operand<Config::b_boxes, Layout::trans_b, Config::along_m>(
+          shared.b[ring.stage], b, full, rank, k,
+          [&](int box) { return Epilogue::b_start(out, tile.n, box); });
     }
   }
 }
@@ -146,7 +162,7 @@ class ProductConsumer {
     Epilogue epilogue(shared_, out_, warpgroup_);
     for (int unit = first_unit(); unit < order_.units(); unit += unit_stride(), ++tiles) {
       if (tiles % consumers != warpgroup_) continue;
-      const TileIndex tile = tile_at(order_, unit, rank);
+      const TileIndex tile = tile_at<Config>(order_, unit, rank);
       const int row = tile.m * Config::rows;
       epilogue.begin(row, tile.n);
       typename Config::Accumulators d;
@@ -176,7 +192,7 @@ class ProductConsumer {
     for (int step = 0; step < box_extent / 16; ++step)
 #pragma unroll
       for (int i = 0; i < Config::blocks; ++i)
-        ptx::wgmma<BFloat16, Config::columns, Layout::trans_a, !Layout::trans_b>(
+        ptx::wgmma<typename Config::Element, Config::columns, Layout::trans_a, !Layout::trans_b>(
             d[i], operand_step<!Layout::trans_a, Config::rows>(a, step, i * warpgroup_rows),
             operand_step<Layout::trans_b, Config::columns>(b, step, 0), !first || step != 0);
     ptx::wgmma_commit();
@@ -267,7 +283,7 @@ class BoxWriter {
   __device__ bool leads() const { return threadIdx.x % warpgroup_threads == 0; }
   __device__ void sync() const { ptx::named_sync(1 + consumers + warpgroup_, warpgroup_threads); }
 
-  // word(j, h): the bf16 of columns 8 j + first_column() and the next, row first_row() + 8 h.
+  // word(j, h): the elements of columns 8 j + first_column() and the next, row first_row() + 8 h.
   template <class Word>
   __device__ void write(const CUtensorMap* map, int row, int column, const Word& word) {
     if (leads()) ptx::store_wait_read<Config::slots - 1>();

@@ -4,9 +4,9 @@
 namespace ridge::gpu::sm90 {
 namespace {
 
-// c in bf16, by the copy engine.
+// c in the operands' type, by the copy engine.
 template <class Config>
-class WriteBf16 {
+class Write16Bit {
  public:
   struct Arguments {
     CUtensorMap c;
@@ -14,7 +14,7 @@ class WriteBf16 {
   __device__ static int b_start(const Arguments&, int tile, int box) {
     return tile * Config::columns + box * box_extent;
   }
-  __device__ WriteBf16(ProductShared<Config>& shared, const Arguments& out, int warpgroup)
+  __device__ Write16Bit(ProductShared<Config>& shared, const Arguments& out, int warpgroup)
       : writer_(shared, warpgroup), out_(out) {}
   __device__ void begin(int, int) {}
   __device__ void write(const typename Config::Accumulators& d, int row, int tile) {
@@ -25,7 +25,7 @@ class WriteBf16 {
         writer_.write(&out_.c, row + i * box_extent, b_start(out_, tile, panel),
                       [&](int j, int half) {
                         const int at = 32 * panel + 4 * j + 2 * half;
-                        return ptx::pack<BFloat16>(d[i][at], d[i][at + 1]);
+                        return ptx::pack<typename Config::Element>(d[i][at], d[i][at + 1]);
                       });
   }
 
@@ -68,12 +68,10 @@ class WriteF32 {
   const Arguments& out_;
 };
 
-// The most stages that leave two slots.
-using Config = ProductConfig<6, 2>;
-
-template <class Layout>
+template <class T, class Layout>
 void run(const ProductShape& s, const void* a, const void* b, void* c, int multiprocessors,
          cudaStream_t stream) {
+  using Config = ProductConfig<6, 2, T>;  // the most stages that leave two slots
   const CUtensorMap a_map = Layout::trans_a ? matrix_map(a, s.k, s.m) : matrix_map(a, s.m, s.k);
   const CUtensorMap b_map = Layout::trans_b ? matrix_map(b, s.n, s.k) : matrix_map(b, s.k, s.n);
   const TileOrder order = TileOrder::of<Config>(s.m, s.n, s.k, Config::columns);
@@ -82,22 +80,24 @@ void run(const ProductShape& s, const void* a, const void* b, void* c, int multi
         a_map, b_map, {static_cast<float*>(c), static_cast<int>(s.m), static_cast<int>(s.n)}, order,
         multiprocessors, stream);
   else
-    launch_product<Config, Layout, WriteBf16<Config>>(a_map, b_map, {matrix_map(c, s.m, s.n)},
-                                                      order, multiprocessors, stream);
+    launch_product<Config, Layout, Write16Bit<Config>>(a_map, b_map, {matrix_map(c, s.m, s.n)},
+                                                       order, multiprocessors, stream);
 }
 
 }  // namespace
 
 void product(const ProductShape& s, const void* a, const void* b, void* c, int multiprocessors,
              cudaStream_t stream) {
-  if (s.trans_a && s.trans_b)
-    run<Stored<true, true>>(s, a, b, c, multiprocessors, stream);
-  else if (s.trans_a)
-    run<Stored<true, false>>(s, a, b, c, multiprocessors, stream);
-  else if (s.trans_b)
-    run<Stored<false, true>>(s, a, b, c, multiprocessors, stream);
-  else
-    run<Stored<false, false>>(s, a, b, c, multiprocessors, stream);
+  with_element(s.in, [&]<class T>() {
+    if (s.trans_a && s.trans_b)
+      run<T, Stored<true, true>>(s, a, b, c, multiprocessors, stream);
+    else if (s.trans_a)
+      run<T, Stored<true, false>>(s, a, b, c, multiprocessors, stream);
+    else if (s.trans_b)
+      run<T, Stored<false, true>>(s, a, b, c, multiprocessors, stream);
+    else
+      run<T, Stored<false, false>>(s, a, b, c, multiprocessors, stream);
+  });
 }
 
 }  // namespace ridge::gpu::sm90

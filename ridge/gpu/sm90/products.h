@@ -18,5 +18,8 @@ void swiglu_product(const GateProduct& shape, const void* x, const void* weight,
 void swiglu_grad_product(GradWay way, const GateProduct& shape, const void* g, const void* weight,
                          const void* packed, void* dpacked, void* y, int multiprocessors,
                          Stream stream);
+void linear_product(const LinearProduct& shape, int way, const void* x, const void* weight,
+                    const void* bias, const void* residual, void* y, int multiprocessors,
+                    Stream stream);
 
 }  // namespace ridge::gpu::sm90

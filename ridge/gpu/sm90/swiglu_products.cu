@@ -5,12 +5,20 @@
 namespace ridge::gpu::sm90 {
 namespace {
 
-__device__ float low(std::uint32_t word) { return __uint_as_float(word << 16); }
-__device__ float high(std::uint32_t word) { return __uint_as_float(word & 0xffff0000U); }
+template <class T>
+__device__ float low(std::uint32_t word) {
+  return half_of_word<T>(word, 0);
+}
+template <class T>
+__device__ float high(std::uint32_t word) {
+  return half_of_word<T>(word, 1);
+}
 
 // Gate and up, whose columns are the left and the right half of a tile, and the result of SwiGLU.
 template <class Config>
 class WriteSwiGlu {
+  using T = typename Config::Element;
+
  public:
   struct Arguments {
     CUtensorMap packed, y;
@@ -35,7 +43,7 @@ class WriteSwiGlu {
         if (column >= out_.intermediate) continue;  // what follows the gates are not gates
         const auto part = [&](int first, int j, int half) {
           const int at = 32 * first + 4 * j + 2 * half;
-          return ptx::pack<BFloat16>(d[i][at], d[i][at + 1]);
+          return ptx::pack<T>(d[i][at], d[i][at + 1]);
         };
         const auto gate = [&](int j, int half) { return part(panel, j, half); };
         const auto up = [&](int j, int half) { return part(panels + panel, j, half); };
@@ -44,8 +52,8 @@ class WriteSwiGlu {
         // Of the rounded values, which the gradient will see.
         writer_.write(&out_.y, r, column, [&](int j, int half) {
           const std::uint32_t g = gate(j, half), u = up(j, half);
-          return ptx::pack<BFloat16>(low(g) * sigmoid(low(g)) * low(u),
-                                     high(g) * sigmoid(high(g)) * high(u));
+          return ptx::pack<T>(low<T>(g) * sigmoid(low<T>(g)) * low<T>(u),
+                              high<T>(g) * sigmoid(high<T>(g)) * high<T>(u));
         });
       }
   }
@@ -60,6 +68,8 @@ class WriteSwiGlu {
 // from the same place.
 template <class Config, bool WithResult>
 class WriteSwiGluGrad {
+  using T = typename Config::Element;
+
  public:
   struct Arguments {
     CUtensorMap packed, dpacked, y;
@@ -146,11 +156,11 @@ class WriteSwiGluGrad {
     }
 #pragma unroll
     for (int w = 0; w < words; ++w) {
-      const Gradients a = gradients(dy[first + 2 * w], low(gate[w]), low(up[w]));
-      const Gradients b = gradients(dy[first + 2 * w + 1], high(gate[w]), high(up[w]));
-      gate[w] = ptx::pack<BFloat16>(a.gate, b.gate);
-      up[w] = ptx::pack<BFloat16>(a.up, b.up);
-      y[w] = ptx::pack<BFloat16>(a.y, b.y);
+      const Gradients a = gradients(dy[first + 2 * w], low<T>(gate[w]), low<T>(up[w]));
+      const Gradients b = gradients(dy[first + 2 * w + 1], high<T>(gate[w]), high<T>(up[w]));
+      gate[w] = ptx::pack<T>(a.gate, b.gate);
+      up[w] = ptx::pack<T>(a.up, b.up);
+      y[w] = ptx::pack<T>(a.y, b.y);
     }
 #pragma unroll
     for (int w = 0; w < words; ++w) {
@@ -190,14 +200,16 @@ void backward(const GateProduct& s, const void* g, const void* weight, const voi
 
 void swiglu_product(const GateProduct& s, const void* x, const void* weight, void* packed, void* y,
                     int multiprocessors, cudaStream_t stream) {
-  using Config = ProductConfig<5, 4>;
-  using Epilogue = WriteSwiGlu<Config>;
-  const auto order = TileOrder::of<Config>(s.m, s.intermediate, s.k, Epilogue::tile_columns);
-  launch_product<Config, Stored<false, true>, Epilogue>(
-      matrix_map(x, s.m, s.k), matrix_map(weight, 2 * s.intermediate, s.k),
-      {matrix_map(packed, s.m, 2 * s.intermediate), matrix_map(y, s.m, s.intermediate),
-       static_cast<int>(s.intermediate)},
-      order, multiprocessors, stream);
+  with_element(s.dtype, [&]<class T>() {
+    using Config = ProductConfig<5, 4, T>;
+    using Epilogue = WriteSwiGlu<Config>;
+    const auto order = TileOrder::of<Config>(s.m, s.intermediate, s.k, Epilogue::tile_columns);
+    launch_product<Config, Stored<false, true>, Epilogue>(
+        matrix_map(x, s.m, s.k), matrix_map(weight, 2 * s.intermediate, s.k),
+        {matrix_map(packed, s.m, 2 * s.intermediate), matrix_map(y, s.m, s.intermediate),
+         static_cast<int>(s.intermediate)},
+        order, multiprocessors, stream);
+  });
 }
 
 void swiglu_grad_product(GradWay way, const GateProduct& s, const void* g, const void* weight,
@@ -207,14 +219,16 @@ void swiglu_grad_product(GradWay way, const GateProduct& s, const void* g, const
     backward<Config, WithResult>(s, g, weight, packed, dpacked, y, multiprocessors, stream);
   };
   const bool ahead = way == GradWay::more_ahead;
-  if (y && ahead)
-    run.operator()<ProductConfig<4, 5>, true>();
-  else if (y)
-    run.operator()<ProductConfig<5, 3>, true>();
-  else if (ahead)
-    run.operator()<ProductConfig<5, 4>, false>();
-  else
-    run.operator()<ProductConfig<6, 2>, false>();
+  with_element(s.dtype, [&]<class T>() {
+    if (y && ahead)
+      run.template operator()<ProductConfig<4, 5, T>, true>();
+    else if (y)
+      run.template operator()<ProductConfig<5, 3, T>, true>();
+    else if (ahead)
+      run.template operator()<ProductConfig<5, 4, T>, false>();
+    else
+      run.template operator()<ProductConfig<6, 2, T>, false>();
+  });
 }
 
 }  // namespace ridge::gpu::sm90

@@ -12,9 +12,7 @@
 #include "ridge/ops/activation.h"
 #include "ridge/ops/binary.h"
 #include "ridge/ops/layout.h"
-#include "ridge/ops/matmul.h"
-#include "ridge/ops/softmax.h"
-#include "ridge/ops/unary.h"
+#include "ridge/ops/window_attention.h"
 
 namespace ridge::vision {
 namespace {
@@ -43,48 +41,37 @@ Value mobile_block(const Layers& layers, Value x, std::int64_t out, std::int64_t
   return add(shortcut, layers.stochastic_depth(y, drop_rate));
 }
 
-Value self_attention(const Layers& layers, Value x) {
+// Among neighbours, or among as many positions spread over the whole image.
+enum class Reach { window, grid };
+
+Value self_attention(const Layers& layers, Value x, Reach reach) {
   const std::int64_t dim = x.shape()[-1], heads = dim / head_dim, positions = partition * partition;
   const std::int64_t side = 2 * partition - 1;
   const Scope scope(layers.graph(), "attn_layer.1");
   const Value qkv = layers.linear(x, "to_qkv", 3 * dim);
-  const Value q = window_heads(qkv, 0, dim, heads), v = window_heads(qkv, 2 * dim, dim, heads);
-  // By the root of all channels, not of a head's.
-  const Value k = scale(window_heads(qkv, dim, dim, heads),
-                        static_cast<float>(1 / std::sqrt(static_cast<double>(dim))));
   const Value table =
       layers.parameter("relative_position_bias_table", {side * side, heads}, Init::normal(0.02f));
   const Value index = relative_position_index(layers, partition, {positions, positions});
-  const Value scores =
-      add(matmul(q, k, {.trans_b = true}), relative_position_bias(table, index, positions));
-  return layers.linear(join_heads(matmul(softmax(scores), v)), "merge", dim);
+  const Value y =
+      window_attention(qkv, relative_position_bias(table, index, positions),
+                       {.n_heads = heads,
+                        .side = partition,
+                        .spread = reach == Reach::grid,
+                        // By the root of all channels, not of a head's.
+                        .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(dim)))});
+  return layers.linear(y, "merge", dim);
 }
 
-enum class Reach { window, grid };
-
-// Among neighbours, or among as many positions spread over the whole image.
-Value partition_attention(const Layers& layers, Value image, Reach reach, float drop_rate) {
-  const Shape s = image.shape();
-  const std::int64_t n = s[0], c = s[1], rows = s[2] / partition, columns = s[3] / partition;
+// [N, H, W, C]
+Value partition_attention(const Layers& layers, Value x, Reach reach, float drop_rate) {
   const Scope scope(layers.graph(),
                     reach == Reach::window ? "layers.window_attention" : "layers.grid_attention");
-  const bool near = reach == Reach::window;
-  const Shape split = near ? Shape{n, c, rows, partition, columns, partition}
-                           : Shape{n, c, partition, rows, partition, columns};
-  Value x = reshape(image, split);
-  x = near ? permute(x, {0, 2, 4, 3, 5, 1}) : permute(x, {0, 3, 5, 2, 4, 1});
-  x = reshape(x, {n * rows * columns, partition * partition, c});
-  // What is dropped are samples, of which x holds all windows in a row.
-  const auto branch = [&](Value y) {
-    return reshape(layers.stochastic_depth(reshape(y, {n, y.shape().numel() / n}), drop_rate),
-                   y.shape());
-  };
-  x = add(x, branch(self_attention(layers, layers.layer_norm(x, "attn_layer.0"))));
+  const auto branch = [&](Value y) { return layers.stochastic_depth(y, drop_rate); };
+  x = add(x, branch(self_attention(layers, layers.layer_norm(x, "attn_layer.0"), reach)));
+  const std::int64_t c = x.shape()[-1];
   Value y = layers.linear(layers.layer_norm(x, "mlp_layer.0"), "mlp_layer.1", 4 * c);
   y = layers.linear(layers.act(y, Act::gelu), "mlp_layer.3", c);
-  x = reshape(add(x, branch(y)), {n, rows, columns, partition, partition, c});
-  x = near ? permute(x, {0, 5, 1, 3, 2, 4}) : permute(x, {0, 5, 3, 1, 4, 2});
-  return reshape(x, s);
+  return add(x, branch(y));
 }
 
 Value build(const Layers& layers, Value images, std::int64_t classes) {
@@ -106,8 +93,10 @@ Value build(const Layers& layers, Value images, std::int64_t classes) {
       const Scope scope(layers.graph(), fmt::format("blocks.{}.layers.{}", stage, i));
       const float rate = 0.2f * static_cast<float>(done) / (blocks - 1);
       x = mobile_block(layers, x, channels[stage], i == 0 ? 2 : 1, rate);
+      x = permute(x, {0, 2, 3, 1});
       x = partition_attention(layers, x, Reach::window, rate);
       x = partition_attention(layers, x, Reach::grid, rate);
+      x = permute(x, {0, 3, 1, 2});
     }
   x = layers.layer_norm(layers.pooled(x), "classifier.2");
   x = activation(layers.linear(x, "classifier.3", channels.back()), ActivationKind::tanh);

@@ -18,8 +18,8 @@
 #include "ridge/ops/matmul.h"
 #include "ridge/ops/relu.h"
 #include "ridge/ops/rms_norm.h"
-#include "ridge/ops/softmax.h"
 #include "ridge/ops/unary.h"
+#include "ridge/ops/window_attention.h"
 
 namespace ridge::vision {
 namespace {
@@ -33,71 +33,8 @@ struct Config {
   std::int64_t window = 7;
 };
 
-// How an image [N, H, W, C] is cut into windows: padded to whole ones and rolled by `shift`.
-struct Partition {
-  std::int64_t n, h, w, c, window, padded_h, padded_w, shift_h, shift_w;
-
-  Partition(const Shape& image, std::int64_t side, std::int64_t shift)
-      : n(image[0]), h(image[1]), w(image[2]), c(image[3]), window(side) {
-    padded_h = (h + window - 1) / window * window;
-    padded_w = (w + window - 1) / window * window;
-    // One window has no neighbours to exchange positions with.
-    shift_h = window >= padded_h ? 0 : shift;
-    shift_w = window >= padded_w ? 0 : shift;
-  }
-  std::int64_t rows() const { return padded_h / window; }
-  std::int64_t columns() const { return padded_w / window; }
-  std::int64_t windows() const { return rows() * columns(); }
-  std::int64_t positions() const { return window * window; }
-  bool shifted() const { return shift_h + shift_w > 0; }
-};
-
 Value resized(Value x, std::uint32_t dim, std::int64_t extent) {
   return x.shape()[static_cast<int>(dim)] == extent ? x : window(x, dim, 0, extent);
-}
-
-Value rolled(Value x, std::int64_t down, std::int64_t across) {
-  if (down != 0) x = roll(x, 1, down);
-  return across == 0 ? x : roll(x, 2, across);
-}
-
-// [N, H, W, C] -> [N windows, positions, C]
-Value cut(Value x, const Partition& p) {
-  x = rolled(resized(resized(x, 1, p.padded_h), 2, p.padded_w), -p.shift_h, -p.shift_w);
-  x = permute(reshape(x, {p.n, p.rows(), p.window, p.columns(), p.window, p.c}),
-              {0, 1, 3, 2, 4, 5});
-  return reshape(x, {p.n * p.windows(), p.positions(), p.c});
-}
-
-Value joined(Value x, const Partition& p) {
-  x = permute(reshape(x, {p.n, p.rows(), p.columns(), p.window, p.window, p.c}),
-              {0, 1, 3, 2, 4, 5});
-  x = rolled(reshape(x, {p.n, p.padded_h, p.padded_w, p.c}), p.shift_h, p.shift_w);
-  return resized(resized(x, 1, p.h), 2, p.w);
-}
-
-// Which of the three parts, that were not neighbours before the roll, a row or column is in.
-std::int64_t part_of(std::int64_t i, std::int64_t extent, std::int64_t window, std::int64_t shift) {
-  if (i < extent - window) return 0;
-  return i < extent - shift ? 1 : 2;
-}
-
-// [1, windows, 1, positions, positions]: 0 for a pair from one part of the image, else -100.
-Value shift_mask(const Layers& layers, const Partition& p) {
-  const auto part = [&](std::int64_t window, std::int64_t position) {
-    const std::int64_t i = window / p.columns() * p.window + position / p.window;
-    const std::int64_t j = window % p.columns() * p.window + position % p.window;
-    return 3 * part_of(i, p.padded_h, p.window, p.shift_h) +
-           part_of(j, p.padded_w, p.window, p.shift_w);
-  };
-  std::vector<float> mask;
-  for (std::int64_t w = 0; w < p.windows(); ++w)
-    for (std::int64_t a = 0; a < p.positions(); ++a)
-      for (std::int64_t b = 0; b < p.positions(); ++b)
-        mask.push_back(part(w, a) == part(w, b) ? 0.0f : -100.0f);
-  return layers.constant("attn_mask",
-                         {DType::f32, {1, p.windows(), 1, p.positions(), p.positions()}},
-                         std::move(mask));
 }
 
 // Version 2's bias is a small network of the offsets, on a logarithmic scale from -8 to 8.
@@ -120,13 +57,13 @@ Value offset_network(const Layers& layers, std::int64_t window, std::int64_t hea
   return layers.linear(relu(x), "cpb_mlp.2", heads, false);
 }
 
-Value bias_of(const Layers& layers, const Config& config, const Partition& p, std::int64_t heads) {
-  const std::int64_t positions = p.positions(), side = 2 * p.window - 1;
+Value bias_of(const Layers& layers, const Config& config, std::int64_t heads) {
+  const std::int64_t positions = config.window * config.window, side = 2 * config.window - 1;
   const Value table = config.version == 1
                           ? layers.parameter("relative_position_bias_table", {side * side, heads},
                                              Init::normal(0.02f))
-                          : offset_network(layers, p.window, heads);
-  const Value index = relative_position_index(layers, p.window, {positions * positions});
+                          : offset_network(layers, config.window, heads);
+  const Value index = relative_position_index(layers, config.window, {positions * positions});
   const Value bias = relative_position_bias(table, index, positions);
   return config.version == 1 ? bias : scale(layers.act(bias, Act::sigmoid), 16.0f);
 }
@@ -155,31 +92,43 @@ Value qkv_of(const Layers& layers, Value x, const Config& config) {
   return add(linear(x, weight), without_key_bias(layers, bias));
 }
 
-Value scores_of(const Layers& layers, Value q, Value k, const Config& config) {
-  const std::int64_t heads = q.shape()[1], head_dim = q.shape()[3];
-  if (config.version == 1)
-    return matmul(scale(q, static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)))), k,
-                  {.trans_b = true});
-  // Angles, by a learned factor of at most 100.
-  const Value logit_scale = layers.parameter("logit_scale", {heads, 1, 1}, Init::normal(1.0f));
-  return mul(matmul(unit_vectors(layers, q), unit_vectors(layers, k), {.trans_b = true}),
-             activation(logit_scale, ActivationKind::exp_capped));
+// Version 2's scores are angles, by a learned factor of at most 100: queries and keys of such
+// lengths that their products are these.
+Value with_angles(const Layers& layers, Value qkv, std::int64_t heads) {
+  const Shape& s = qkv.shape();
+  const std::int64_t dim = s[3] / 3;
+  const Shape rows{s[0], s[1], s[2], dim}, split{s[0], s[1], s[2], heads, dim / heads};
+  const auto part = [&](std::int64_t i) { return window(qkv, 3, i * dim, dim); };
+  const auto units = [&](std::int64_t i) { return unit_vectors(layers, reshape(part(i), split)); };
+  const Value factor =
+      activation(layers.parameter("logit_scale", {heads, 1, 1}, Init::normal(1.0f)),
+                 ActivationKind::exp_capped);
+  const Value q = mul(units(0), reshape(factor, {heads, 1}));
+  return concat({{reshape(q, rows), reshape(units(1), rows), part(2)}}, 3);
 }
 
+// Among the positions of each window, of windows that are shifted in every other block.
 Value attention(const Layers& layers, Value image, const Config& config, std::int64_t heads,
                 std::int64_t shift) {
   const Scope scope(layers.graph(), "attn");
-  const Partition p(image.shape(), config.window, shift);
-  const Value qkv = qkv_of(layers, cut(image, p), config);
-  const Value q = window_heads(qkv, 0, p.c, heads), k = window_heads(qkv, p.c, p.c, heads);
-  Value scores = add(scores_of(layers, q, k, config), bias_of(layers, config, p, heads));
-  if (p.shifted()) {
-    const Shape flat = scores.shape();
-    scores = reshape(scores, {p.n, p.windows(), heads, p.positions(), p.positions()});
-    scores = reshape(add(scores, layers.computed(shift_mask(layers, p))), flat);
-  }
-  const Value y = matmul(softmax(scores), window_heads(qkv, 2 * p.c, p.c, heads));
-  return joined(layers.linear(join_heads(y), "proj", p.c), p);
+  const Shape s = image.shape();
+  const auto whole = [&](std::int64_t extent) {
+    return (extent + config.window - 1) / config.window * config.window;
+  };
+  const std::int64_t h = whole(s[1]), w = whole(s[2]), head_dim = s[3] / heads;
+  Value qkv = qkv_of(layers, resized(resized(image, 1, h), 2, w), config);
+  if (config.version == 2) qkv = with_angles(layers, qkv, heads);
+  // One window has no neighbours to exchange positions with.
+  const Value y = window_attention(
+      qkv, bias_of(layers, config, heads),
+      {.n_heads = heads,
+       .side = config.window,
+       .shift_down = config.window >= h ? 0 : shift,
+       .shift_across = config.window >= w ? 0 : shift,
+       .scale = config.version == 2
+                    ? 1.0f
+                    : static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)))});
+  return resized(resized(layers.linear(y, "proj", s[3]), 1, s[1]), 2, s[2]);
 }
 
 Value feed_forward(const Layers& layers, Value x) {
@@ -215,9 +164,7 @@ Value merge(const Layers& layers, Value x, const Config& config) {
 
 Value features(const Layers& layers, Value images, const Config& config) {
   const Scope scope(layers.graph(), "features");
-  Value x = layers.conv(images, "0.0",
-                        {.out = config.dim, .kernel = 4, .stride = 4, .padding = 0, .bias = true});
-  x = layers.layer_norm(permute(x, {0, 2, 3, 1}), "0.2");
+  Value x = layers.layer_norm(layers.patches(images, "0.0", config.dim, 4), "0.2");
   int blocks = 0, done = 0;
   for (const int depth : config.depths) blocks += depth;
   for (std::size_t stage = 0; stage < config.depths.size(); ++stage) {

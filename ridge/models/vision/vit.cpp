@@ -50,11 +50,8 @@ Value block(const Layers& layers, Value x, const Config& config) {
 // [N, 3, H, W] -> [N, 1 + patches, D], a learned token first.
 Value tokens(const Layers& layers, Value images, const Config& config) {
   const std::int64_t n = images.shape()[0], dim = config.hidden_dim;
-  Value x = layers.conv(
-      images, "conv_proj",
-      {.out = dim, .kernel = config.patch, .stride = config.patch, .padding = 0, .bias = true});
-  const std::int64_t patches = x.shape()[2] * x.shape()[3];
-  x = permute(reshape(x, {n, dim, patches}), {0, 2, 1});
+  Value x = layers.patches(images, "conv_proj", dim, config.patch);
+  x = reshape(x, {n, x.shape()[1] * x.shape()[2], dim});
   const Value token = layers.parameter("class_token", {1, 1, dim}, Init::zeros());
   const Value none = fill(layers.graph(), {x.dtype(), {n, 1, dim}}, 0.0f);
   return concat({{add(none, token), x}}, 1);
@@ -71,9 +68,10 @@ Value build(const Layers& layers, Value images, std::int64_t classes) {
       const Scope scope(layers.graph(), fmt::format("layers.encoder_layer_{}", i));
       x = block(layers, x, config);
     }
-    x = layers.layer_norm(x, "ln", eps);
+    // Of the result the learned token alone is read.
+    x = layers.layer_norm(reshape(window(x, 1, 0, 1), {n, dim}), "ln", eps);
   }
-  return layers.linear(reshape(window(x, 1, 0, 1), {n, dim}), "heads.head", classes);
+  return layers.linear(x, "heads.head", classes);
 }
 
 constexpr Config large{.n_layers = 24, .n_heads = 16, .hidden_dim = 1024, .mlp_dim = 4096};

@@ -3,21 +3,9 @@
 #include <vector>
 
 #include "ridge/ops/embedding.h"
-#include "ridge/ops/join.h"
 #include "ridge/ops/layout.h"
 
 namespace ridge::vision {
-
-Value window_heads(Value x, std::int64_t first, std::int64_t columns, std::int64_t heads) {
-  const std::int64_t windows = x.shape()[0], positions = x.shape()[1];
-  x = reshape(window(x, 2, first, columns), {windows, positions, heads, columns / heads});
-  return permute(x, {0, 2, 1, 3});
-}
-
-Value join_heads(Value x) {
-  const Shape s = x.shape();
-  return reshape(permute(x, {0, 2, 1, 3}), {s[0], s[2], s[1] * s[3]});
-}
 
 Value relative_position_index(const Layers& layers, std::int64_t size, const Shape& shape) {
   std::vector<float> index;
@@ -34,7 +22,7 @@ Value relative_position_index(const Layers& layers, std::int64_t size, const Sha
 Value relative_position_bias(Value table, Value index, std::int64_t positions) {
   const std::int64_t heads = table.shape()[1];
   const Value rows = embedding(table, reshape(index, {positions, positions}));
-  return reshape(permute(rows, {2, 0, 1}), {1, heads, positions, positions});
+  return reshape(permute(rows, {2, 0, 1}), {heads, positions, positions});
 }
 
 }  // namespace ridge::vision

@@ -1,0 +1,131 @@
+#include "ridge/ops/linear.h"
+
+#include "ridge/cpu/activation.h"
+#include "ridge/cpu/conv.h"
+#include "ridge/cpu/gemm.h"
+#include "ridge/cpu/prepare.h"
+#include "ridge/cpu/simd.h"
+
+namespace ridge {
+namespace {
+
+// Calls f(function) with the epilogue as a function of one float.
+template <class F>
+auto with_epilogue(LinearEpilogue epilogue, const F& f) {
+  switch (epilogue) {
+    case LinearEpilogue::relu:
+      return f([](float x) { return x < 0.0f ? 0.0f : x; });  // so that NaN stays NaN
+    case LinearEpilogue::relu6:
+      return f([](float x) { return relu6(x); });
+    case LinearEpilogue::silu:
+      return f([](float x) { return silu(x); });
+    case LinearEpilogue::hard_swish:
+      return f([](float x) { return hard_swish(x); });
+    case LinearEpilogue::gelu:
+      return f([](float x) { return gelu(x); });
+    default:
+      return f([](float x) { return x; });
+  }
+}
+
+// One row of a tile of sums, of which y may be the same memory. Bias and residual may be null.
+template <class T, class F>
+void finish_row(const float* sums, const T* bias, const T* residual, T* y, std::int64_t columns,
+                const F& function) {
+  const auto row = [&](const auto& sum) {
+#pragma omp simd
+    for (std::int64_t j = 0; j < columns; ++j) store(&y[j], function(sum(j)));
+  };
+  if (bias && residual)
+    row([=](std::int64_t j) { return sums[j] + load(&bias[j]) + load(&residual[j]); });
+  else if (bias)
+    row([=](std::int64_t j) { return sums[j] + load(&bias[j]); });
+  else if (residual)
+    row([=](std::int64_t j) { return sums[j] + load(&residual[j]); });
+  else
+    row([=](std::int64_t j) { return sums[j]; });
+}
+
+// The product leaves f32: in y itself, or, where y is rounded, in the workspace. What follows is
+// done tile by tile, as the tiles are made.
+template <class T, class F>
+KernelPtr kernel(const Linear& op, CpuPrepare& prepare, const F& function) {
+  const auto [m, n, k] = linear_extents(prepare.in);
+  constexpr bool rounds = sizeof(T) < sizeof(float);
+  GemmPtr gemm = chosen_gemm(
+      {.m = m, .n = n, .k = k, .trans_b = true, .in = prepare.in[0].dtype, .out = DType::f32},
+      prepare);
+  const std::size_t gemm_bytes = (prepare.workspace + 63) / 64 * 64;
+  if (rounds) prepare.workspace = gemm_bytes + static_cast<std::size_t>(m * n) * sizeof(float);
+  return make_kernel([&pool = prepare.pool, gemm = std::move(gemm), op, n, gemm_bytes,
+                      function](const Launch& call) {
+    T* const y = call.out<T>();
+    float* sums = nullptr;
+    if constexpr (rounds)
+      sums = reinterpret_cast<float*>(static_cast<std::byte*>(call.workspace) + gemm_bytes);
+    else
+      sums = y;
+    const T* const bias = op.bias ? call.in<T>(2) : nullptr;
+    const T* const residual = op.residual ? call.in<T>(op.residual_operand()) : nullptr;
+    gemm->run(pool, call.inputs[0], call.inputs[1], sums, call.workspace,
+              [=](const GemmTile& tile) {
+                for (std::int64_t i = tile.row; i < tile.row + tile.rows; ++i) {
+                  const std::int64_t at = i * n + tile.column;
+                  finish_row(sums + at, bias ? bias + tile.column : nullptr,
+                             residual ? residual + at : nullptr, y + at, tile.columns, function);
+                }
+              });
+  });
+}
+
+ConvEpilogue conv_epilogue(LinearEpilogue epilogue) {
+  switch (epilogue) {
+    case LinearEpilogue::relu:
+      return ConvEpilogue::relu;
+    case LinearEpilogue::relu6:
+      return ConvEpilogue::relu6;
+    case LinearEpilogue::silu:
+      return ConvEpilogue::silu;
+    case LinearEpilogue::hard_swish:
+      return ConvEpilogue::hard_swish;
+    default:
+      return ConvEpilogue::none;
+  }
+}
+
+// The layer as a convolution with kernels of one pixel, of an image whose rows are the layer's.
+ConvShape conv_shape(const Linear& op, const LinearExtents& e, DType dtype) {
+  return {.geometry = {.layout = ImageLayout::nhwc},
+          .x = {1, e.k, e.m, 1},
+          .y = {1, e.n, e.m, 1},
+          .weight = {e.n, e.k, 1, 1},
+          .weight_layout = ImageLayout::nhwc,
+          .dtype = dtype,
+          .bias = op.bias,
+          .residual = op.residual,
+          .epilogue = conv_epilogue(op.epilogue),
+          .gelu = op.epilogue == LinearEpilogue::gelu};
+}
+
+}  // namespace
+
+// Where the weights stay the same the convolution is faster than any product that packs them anew.
+KernelPtr Linear::cpu(CpuPrepare& prepare) const {
+  const DType dtype = prepare.in[0].dtype;
+  KernelPtr product;
+  if (dtype != DType::f16)
+    product = dispatch_floating(dtype, [&]<class T>() {
+      return with_epilogue(
+          epilogue, [&](const auto& function) { return kernel<T>(*this, prepare, function); });
+    });
+  return conv_kernel(
+      prepare, conv_shape(*this, linear_extents(prepare.in), dtype),
+      [](const Launch& call, const ConvShape& s) {
+        return ConvOperands{const_cast<void*>(call.inputs[0]), const_cast<void*>(call.inputs[1]),
+                            call.outputs[0], s.bias ? call.inputs[2] : nullptr,
+                            s.residual ? call.inputs[2u + s.bias] : nullptr};
+      },
+      std::move(product));
+}
+
+}  // namespace ridge

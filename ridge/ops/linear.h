@@ -1,0 +1,43 @@
+#pragma once
+
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// What is done to a linear layer's result before it is written.
+enum class LinearEpilogue : std::uint8_t { none, relu, relu6, silu, hard_swish, gelu };
+
+// A dense layer with what follows it: takes x[.., k] and weight[n, k]; then, if `bias`, bias[n] in
+// the type of x, and, if `residual`, a tensor of the result's type; gives
+//   y[.., j] = epilogue(sum over l of x[.., l] * weight[j, l] + bias[j] + residual[.., j])
+// of x's type, accumulated in f32. It has no gradient: the pass linear-epilogues puts it where
+// nobody reads what lies between, forward and backward.
+struct Linear {
+  static constexpr std::string_view name = "linear";
+  static constexpr DTypes dtypes = f32_and_16_bit;
+
+  bool bias = false;
+  bool residual = false;
+  LinearEpilogue epilogue = LinearEpilogue::none;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Linear>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const Linear&) const = default;
+
+  // Which operand the residual is.
+  std::size_t residual_operand() const { return bias ? 3 : 2; }
+};
+
+// The layer's extents: its product is of [m, k] and [k, n].
+struct LinearExtents {
+  std::int64_t m, n, k;
+};
+LinearExtents linear_extents(Types in);
+
+std::string_view name_of(LinearEpilogue epilogue);  // "gelu"
+
+}  // namespace ridge
