@@ -1,12 +1,13 @@
-#include "ridge/ops/conv.h"
+#include "ridge/cpu/conv.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "ridge/base/error.h"
-#include "ridge/cpu/onednn_conv.h"
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/simd.h"
+#include "ridge/ops/conv.h"
+#include "ridge/ops/packing.h"
 
 namespace ridge {
 namespace {
@@ -48,54 +49,71 @@ void convert(ThreadPool& pool, const From* from, std::int64_t n, To* to) {
 }
 
 // Runs a convolution on copies of its operands in another dtype or order: in f32, where the library
-// has none of bf16; with channels last, where it does that much faster than channels first.
+// has none of 16 bits; with channels last, where it does that much faster than channels first.
 template <class T, class Inner>
-class Converted {
+class Converted final : public Conv {
  public:
-  Converted(const ConvShape& shape, ConvShape inner)
+  Converted(const ConvShape& shape, const ConvShape& inner)
       : outer_(shape), conv_(make_onednn_conv(inner)) {
     turned_ = shape.geometry.layout != inner.geometry.layout;
-    widened_ = !std::is_same_v<T, Inner>;
   }
 
-  std::size_t workspace() const {
-    const ConvShape& s = outer_;
-    std::size_t bytes = padded(conv_->workspace());
-    for (const std::int64_t n : {elements(s.x), elements(s.y), s.residual ? elements(s.y) : 0,
-                                 widened_ ? elements(s.weight) : 0, bias_elements()})
-      bytes += padded(static_cast<std::size_t>(n) * sizeof(Inner));
-    return bytes;
+  // Widened weights, if they are, behind what the inner convolution makes of them.
+  std::size_t packed_bytes() const override {
+    const bool widens = widened && outer_.kind != Kind::weight_grad;
+    return padded(conv_->packed_bytes()) + (widens ? bytes_of(outer_.weight) : 0);
+  }
+  void pack(ThreadPool& pool, const void* weight, void* packed) const override {
+    const std::size_t inner = padded(conv_->packed_bytes());
+    if (widened) {
+      auto* const wide = reinterpret_cast<Inner*>(static_cast<char*>(packed) + inner);
+      convert(pool, static_cast<const T*>(weight), elements(outer_.weight), wide);
+      weight = wide;
+    }
+    if (inner > 0) conv_->pack(pool, weight, packed);
   }
 
-  void run(ThreadPool& pool, const ConvOperands& o, void* workspace) const {
+  bool is_slow() const override { return conv_->is_slow(); }
+  std::size_t workspace() const override {
     const ConvShape& s = outer_;
+    const bool widens_grad = widened && s.kind == Kind::weight_grad;
+    return padded(conv_->workspace()) + bytes_of(s.x) + bytes_of(s.y) +
+           (s.residual ? bytes_of(s.y) : 0) + (widens_grad ? bytes_of(s.weight) : 0) +
+           (widens_bias() ? padded(static_cast<std::size_t>(s.y.c) * sizeof(Inner)) : 0);
+  }
+
+  void run(ThreadPool& pool, const ConvOperands& o, void* workspace) const override {
+    const ConvShape& s = outer_;
+    const bool widens_grad = widened && s.kind == Kind::weight_grad;
     auto* memory = static_cast<char*>(workspace) + padded(conv_->workspace());
-    auto take = [&](std::int64_t n) {
+    auto take = [&](std::size_t bytes) {
       auto* const taken = reinterpret_cast<Inner*>(memory);
-      memory += padded(static_cast<std::size_t>(n) * sizeof(Inner));
+      memory += bytes;
       return taken;
     };
-    Inner *x = take(elements(s.x)), *y = take(elements(s.y));
-    Inner* residual = s.residual ? take(elements(s.y)) : nullptr;
-    Inner* weight = widened_ ? take(elements(s.weight)) : nullptr;
-    Inner* bias = bias_elements() > 0 ? take(bias_elements()) : nullptr;
-    ConvOperands inner{x, widened_ ? weight : o.weight, y, bias ? bias : o.bias, residual};
+    Inner *x = take(bytes_of(s.x)), *y = take(bytes_of(s.y));
+    Inner* residual = s.residual ? take(bytes_of(s.y)) : nullptr;
+    Inner* gradient = widens_grad ? take(bytes_of(s.weight)) : nullptr;
+    Inner* bias = widens_bias() ? reinterpret_cast<Inner*>(memory) : nullptr;
+    const ConvOperands inner{x, gradient ? gradient : o.weight, y, bias ? bias : o.bias, residual};
     if (s.kind != Kind::input_grad) enter(pool, o.x, s.x, x);
     if (s.kind != Kind::forward) enter(pool, o.y, s.y, y);
     if (residual) enter(pool, o.residual, s.y, residual);
-    if (widened_ && s.kind != Kind::weight_grad)
-      convert(pool, static_cast<const T*>(o.weight), elements(s.weight), weight);
     if (bias) convert(pool, static_cast<const T*>(o.bias), s.y.c, bias);
     conv_->run(pool, inner, workspace);
     if (s.kind == Kind::forward) leave(pool, y, s.y, o.y);
     if (s.kind == Kind::input_grad) leave(pool, x, s.x, o.x);
-    if (widened_ && s.kind == Kind::weight_grad)
-      convert(pool, weight, elements(s.weight), static_cast<T*>(o.weight));
+    if (gradient) convert(pool, gradient, elements(s.weight), static_cast<T*>(o.weight));
   }
 
  private:
+  static constexpr bool widened = !std::is_same_v<T, Inner>;
+
   static std::int64_t elements(const ImageShape& s) { return s.n * s.c * s.pixels(); }
-  std::int64_t bias_elements() const { return outer_.bias && widened_ ? outer_.y.c : 0; }
+  static std::size_t bytes_of(const ImageShape& s) {
+    return padded(static_cast<std::size_t>(elements(s)) * sizeof(Inner));
+  }
+  bool widens_bias() const { return outer_.bias && widened; }
 
   void enter(ThreadPool& pool, const void* from, const ImageShape& s, Inner* to) const {
     if (turned_)
@@ -112,19 +130,8 @@ class Converted {
 
   ConvShape outer_;
   ConvPtr conv_;
-  bool turned_, widened_;
+  bool turned_;
 };
-
-template <class T, class Inner>
-KernelPtr converted(CpuPrepare& prepare, const ConvShape& shape, const ConvShape& inner,
-                    const auto& operands_of) {
-  Converted<T, Inner> conv(shape, inner);
-  prepare.workspace = conv.workspace();
-  return make_kernel(
-      [&pool = prepare.pool, conv = std::move(conv), operands_of](const Launch& call) {
-        conv.run(pool, operands_of(call), call.workspace);
-      });
-}
 
 // With channels first the library is as fast on matrices, images apart; else it goes through a copy
 // in the shape of a product, which is slower than going through one with channels last.
@@ -134,25 +141,45 @@ bool turns(const ConvShape& s) {
   return s.geometry.layout == ImageLayout::nchw && !product;
 }
 
-KernelPtr convolution(CpuPrepare& prepare, const ConvShape& shape, const auto& operands_of) {
-  ConvShape inner = shape;
-  if (turns(shape)) inner.geometry.layout = ImageLayout::nhwc;
-  const bool widens = shape.dtype == DType::bf16 && !onednn_convolves_bf16();
-  if (widens) {
-    inner.dtype = DType::f32;
-    return converted<BFloat16, float>(prepare, shape, inner, operands_of);
+class ConvKernel final : public PackingKernel {
+ public:
+  ConvKernel(ThreadPool& pool, const ConvShape& shape, ConvPtr conv, ConvOperandsOf operands_of,
+             KernelPtr unpacked)
+      : pool_(pool),
+        shape_(shape),
+        conv_(std::move(conv)),
+        operands_of_(operands_of),
+        unpacked_(std::move(unpacked)) {}
+
+  Packed packed() const override { return {1, conv_->packed_bytes(), conv_->workspace()}; }
+
+  void pack(const void* weight, void* packed) override {
+    conv_->pack(pool_, weight, packed);
+    kept_ = packed;
   }
-  if (turns(shape))
-    return dispatch_floating(shape.dtype, [&]<class T>() {
-      return converted<T, T>(prepare, shape, inner, operands_of);
-    });
-  ConvPtr conv = make_onednn_conv(shape);
-  prepare.workspace = conv->workspace();
-  return make_kernel(
-      [&pool = prepare.pool, conv = std::move(conv), operands_of](const Launch& call) {
-        conv->run(pool, operands_of(call), call.workspace);
-      });
-}
+
+  void launch(const Launch& call) const override {
+    if (unpacked_ && !kept_) return unpacked_->launch(call);
+    ConvOperands operands = operands_of_(call, shape_);
+    void* workspace = call.workspace;
+    if (kept_) {
+      operands.weight = kept_;
+    } else if (const std::size_t bytes = conv_->packed_bytes(); bytes > 0) {
+      conv_->pack(pool_, operands.weight, workspace);
+      operands.weight = workspace;
+      workspace = static_cast<char*>(workspace) + padded(bytes);
+    }
+    conv_->run(pool_, operands, workspace);
+  }
+
+ private:
+  ThreadPool& pool_;
+  ConvShape shape_;
+  ConvPtr conv_;
+  ConvOperandsOf operands_of_;
+  KernelPtr unpacked_;
+  void* kept_ = nullptr;  // the packed weights, if they stay
+};
 
 ConvShape shape_of(Kind kind, const ConvGeometry& geometry, const TensorType& x,
                    const TensorType& weight, const TensorType& y) {
@@ -170,22 +197,46 @@ void* input(const Launch& call, std::size_t i) { return const_cast<void*>(call.i
 
 }  // namespace
 
+ConvPtr make_conv(const ConvShape& shape) {
+  ConvShape inner = shape;
+  if (turns(shape)) inner.geometry.layout = ImageLayout::nhwc;
+  if (shape.dtype == DType::f16 || (shape.dtype == DType::bf16 && !onednn_convolves_bf16())) {
+    inner.dtype = DType::f32;
+    return dispatch_floating(shape.dtype, [&]<class T>() -> ConvPtr {
+      return std::make_unique<Converted<T, float>>(shape, inner);
+    });
+  }
+  if (!turns(shape)) return make_onednn_conv(shape);
+  return dispatch_floating(shape.dtype, [&]<class T>() -> ConvPtr {
+    return std::make_unique<Converted<T, T>>(shape, inner);
+  });
+}
+
+KernelPtr conv_kernel(CpuPrepare& prepare, const ConvShape& shape, ConvOperandsOf operands_of,
+                      KernelPtr unpacked) {
+  ConvPtr conv = make_conv(shape);
+  if (unpacked && conv->is_slow()) return unpacked;
+  if (!unpacked) prepare.workspace = padded(conv->packed_bytes()) + conv->workspace();
+  return std::make_unique<ConvKernel>(prepare.pool, shape, std::move(conv), operands_of,
+                                      std::move(unpacked));
+}
+
 KernelPtr Conv2d::cpu(CpuPrepare& prepare) const {
   ConvShape shape = shape_of(Kind::forward, *this, prepare.in[0], prepare.in[1], prepare.out[0]);
   shape.bias = bias;
   shape.residual = residual;
   shape.epilogue = epilogue;
-  return convolution(prepare, shape, [op = *this](const Launch& call) {
+  return conv_kernel(prepare, shape, [](const Launch& call, const ConvShape& s) {
     return ConvOperands{input(call, 0), input(call, 1), call.outputs[0],
-                        op.bias ? call.inputs[2] : nullptr,
-                        op.residual ? call.inputs[2u + op.bias] : nullptr};
+                        s.bias ? call.inputs[2] : nullptr,
+                        s.residual ? call.inputs[2u + s.bias] : nullptr};
   });
 }
 
 KernelPtr Conv2dInputGrad::cpu(CpuPrepare& prepare) const {
   const ConvShape shape =
       shape_of(Kind::input_grad, *this, prepare.out[0], prepare.in[1], prepare.in[0]);
-  return convolution(prepare, shape, [](const Launch& call) {
+  return conv_kernel(prepare, shape, [](const Launch& call, const ConvShape&) {
     return ConvOperands{call.outputs[0], input(call, 1), input(call, 0)};
   });
 }
@@ -193,7 +244,7 @@ KernelPtr Conv2dInputGrad::cpu(CpuPrepare& prepare) const {
 KernelPtr Conv2dWeightGrad::cpu(CpuPrepare& prepare) const {
   const ConvShape shape =
       shape_of(Kind::weight_grad, *this, prepare.in[1], prepare.out[0], prepare.in[0]);
-  return convolution(prepare, shape, [](const Launch& call) {
+  return conv_kernel(prepare, shape, [](const Launch& call, const ConvShape&) {
     return ConvOperands{input(call, 1), call.outputs[0], input(call, 0)};
   });
 }

@@ -21,6 +21,7 @@ struct ConvShape {
   // Of Kind::forward.
   bool bias = false, residual = false;
   ConvEpilogue epilogue = ConvEpilogue::none;
+  bool gelu = false;        // instead: linear layers have it
   bool f32_result = false;  // y in f32, whatever the dtype of the others
 };
 
@@ -34,17 +35,24 @@ struct ConvOperands {
 class Conv {
  public:
   virtual ~Conv() = default;
-  // Bytes that run() wants at `workspace`, aligned to 64.
+  // Weights that are read can be brought into the order that the library likes best, of so many
+  // bytes; 0 if they are in it, or are what is computed.
+  virtual std::size_t packed_bytes() const = 0;
+  virtual void pack(ThreadPool& pool, const void* weight, void* packed) const = 0;
+  // Whether the library has only its portable reference for it here.
+  virtual bool is_slow() const = 0;
+  // Bytes that run() wants at `workspace`, which like all memory here is aligned to 64.
   virtual std::size_t workspace() const = 0;
+  // The operands' weight is the packed one, if packed_bytes() is not 0. One at a time.
   virtual void run(ThreadPool& pool, const ConvOperands& operands, void* workspace) const = 0;
 };
 
 using ConvPtr = std::unique_ptr<Conv>;
 
 // Convolutions by oneDNN, each library call on one thread: we share out images, and of few images
-// rows, or channels of the result, in parts that depend on the shape alone, so the result has the
-// same bits on any number of threads. Weights are brought into the order that the library likes
-// best at every run. DeviceError if the library has no such convolution on this CPU.
+// rows and channels of the result, in parts that depend on the shape alone, so the result has the
+// same bits on any number of threads. DeviceError if the library has no such convolution on this
+// CPU.
 ConvPtr make_onednn_conv(const ConvShape& shape);
 
 // Whether this CPU and library convolve bf16 operands, forward and backward.

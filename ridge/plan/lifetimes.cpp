@@ -1,6 +1,7 @@
 #include "ridge/plan/lifetimes.h"
 
 #include "ridge/graph/op_rules.h"
+#include "ridge/ops/op.h"
 
 namespace ridge {
 
@@ -60,6 +61,32 @@ Lifetimes lifetimes_of(const Graph& graph) {
     if (life.storage[id] == id && !life.permanent[id] && last_use[id] != no_node)
       life.dead[last_use[id]].push_back(id);
   return life;
+}
+
+std::vector<bool> updated_storages(const Graph& graph, const Lifetimes& lifetimes) {
+  std::vector<bool> updated(graph.value_count(), false);
+  for (const Node& node : graph.nodes()) {
+    const Op& op = *node.op;
+    // These only name their operand's memory anew.
+    if (std::holds_alternative<Reshape>(op.variant()) ||
+        std::holds_alternative<Slice>(op.variant()))
+      continue;
+    for (std::uint32_t o = 0; o < node.outputs.size(); ++o)
+      if (aliased_input(op, o, graph.types_of(node.inputs)))
+        updated[lifetimes.storage[node.outputs[o]]] = true;
+  }
+  return updated;
+}
+
+std::vector<bool> seldom_written(const Graph& graph, const Lifetimes& lifetimes) {
+  const std::vector<bool> updated = updated_storages(graph, lifetimes);
+  std::vector<bool> seldom(graph.value_count());
+  for (ValueId id = 0; id < seldom.size(); ++id) {
+    const ValueId storage = lifetimes.storage[id];
+    const ValueInfo& owner = graph.info(storage);
+    seldom[id] = owner.persistent && owner.role != Role::input && !updated[storage];
+  }
+  return seldom;
 }
 
 }  // namespace ridge

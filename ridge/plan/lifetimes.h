@@ -25,4 +25,11 @@ std::size_t allocated_bytes(const TensorType& type);
 
 Lifetimes lifetimes_of(const Graph& graph);
 
+// By storage: whether a node updates it in place.
+std::vector<bool> updated_storages(const Graph& graph, const Lifetimes& lifetimes);
+
+// By value: whether it keeps its memory and the host alone writes it, seldom: a weight that nothing
+// trains, and no input.
+std::vector<bool> seldom_written(const Graph& graph, const Lifetimes& lifetimes);
+
 }  // namespace ridge

@@ -14,6 +14,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
+#include "ridge/run/device.h"
 
 namespace ridge {
 namespace {
@@ -110,7 +111,13 @@ std::size_t Autotuner::choose(std::string_view key, std::size_t candidates,
   if (candidates == 1) return 0;
   ++searched_;
   if (options_.log) options_.log(key, searched_);
-  const std::vector<double> times = best_times(candidates, run, options_.seconds_per_search);
+  std::vector<bool> tried(candidates, false);
+  const auto announced = [&](std::size_t i) {
+    if (options_.trying && !tried[i]) options_.trying(key, i + 1, candidates);
+    tried[i] = true;
+    run(i);
+  };
+  const std::vector<double> times = best_times(candidates, announced, options_.seconds_per_search);
   const std::size_t fastest_candidate = fastest(times);
   Choice choice{fastest_candidate, candidates, times[fastest_candidate]};
   if (!options_.cache.empty()) save(key, choice);
@@ -189,6 +196,11 @@ void Autotuner::save(std::string_view key, Choice& choice) {
 void Autotuner::warn(std::string message) {
   if (std::find(warnings_.begin(), warnings_.end(), message) == warnings_.end())
     warnings_.push_back(std::move(message));
+}
+
+std::string measured_on(const Device& device) {
+  const std::string driver = device.driver();
+  return driver.empty() ? device.hardware() : fmt::format("{}, {}", device.hardware(), driver);
 }
 
 std::filesystem::path default_tuning_cache() {

@@ -11,6 +11,8 @@
 
 namespace ridge {
 
+class Device;  // run/device.h
+
 // Chooses by timing, and remembers what it chose in a file.
 //
 // Times vary, so two searches may choose differently, and results may then differ in rounding. A
@@ -21,10 +23,12 @@ class Autotuner final : public Tuner {
  public:
   struct Options {
     std::filesystem::path cache;  // empty: none is read or written
-    // What a choice holds for, beyond its key: the processor, as Device::hardware() says it.
+    // What a choice holds for, beyond its key: measured_on() the device.
     std::string hardware;
     // Called before each search, with the key and its number in this process, from 1 on.
     std::function<void(std::string_view key, int number)> log = {};
+    // Called before a candidate is run for the first time, with its number, from 1 on, among all.
+    std::function<void(std::string_view key, std::size_t number, std::size_t of)> trying = {};
     double seconds_per_search = 0.3;  // soon after which a search ends; two rounds are always timed
   };
 
@@ -62,6 +66,9 @@ class Autotuner final : public Tuner {
   std::map<std::string, std::string> told_;
   std::vector<std::string> warnings_;
 };
+
+// The processor and its driver, another of which may run the same kernels faster or slower.
+std::string measured_on(const Device& device);
 
 // $XDG_CACHE_HOME/ridge/tuning.json, or ~/.cache/ridge/tuning.json; empty without a home.
 std::filesystem::path default_tuning_cache();

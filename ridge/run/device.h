@@ -55,9 +55,12 @@ class Device {
   virtual std::string description() const = 0;  // "AMD EPYC, 4 threads"
   // "AMD EPYC": the same whatever number of threads shares it.
   virtual std::string hardware() const { return description(); }
+  virtual std::string driver() const { return {}; }  // "driver 580.159.04"; empty if it has none
   virtual int threads() const = 0;  // that share a kernel; 1 where they do not count
   // Whether it multiplies operands of 8 bits by hardware of its own. Others may imitate it.
   virtual bool multiplies_float8() const { return false; }
+  // The same of f16.
+  virtual bool multiplies_float16() const { return true; }
 
   virtual PreparedKernel prepare(const Op& op, Types in, Types out,
                                  const KernelChoice& choice = {}) = 0;

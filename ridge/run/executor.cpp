@@ -1,14 +1,11 @@
 #include "ridge/run/executor.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <utility>
 
 #include "ridge/base/error.h"
-#include "ridge/base/random.h"
 #include "ridge/base/units.h"
-#include "ridge/cpu/device.h"
 #include "ridge/graph/op_rules.h"
 #include "ridge/ops/op.h"
 
@@ -55,31 +52,13 @@ auto on_behalf_of(const Graph& graph, NodeId n, const Action& action) {
   }
 }
 
-// While it lives, a tracer takes what is enqueued, such as copies, to be on behalf of a node,
-// though no part of its runs.
-class OnBehalf {
- public:
-  template <class NodeOf>
-  OnBehalf(Device& device, const NodeOf& node_of) : tracer_(device.tracer()) {
-    if (tracer_ && !tracer_->active()) tracer_ = nullptr;
-    if (tracer_) tracer_->enter(node_of(), Activity::no_run);
-  }
-  ~OnBehalf() {
-    if (tracer_) tracer_->leave();
-  }
-  OnBehalf(const OnBehalf&) = delete;
-  OnBehalf& operator=(const OnBehalf&) = delete;
-
- private:
-  Tracer* tracer_;
-};
-
 }  // namespace
 
 Executor::Executor(Graph& graph, Device& device, Execution execution)
     : graph_(graph),
       device_(device),
       concurrent_(execution.concurrent),
+      capture_(execution.captured),
       lifetimes_(lifetimes_of(graph)),
       allocator_(device),
       places_{.storage = std::vector<std::size_t>(graph.value_count()),
@@ -89,15 +68,18 @@ Executor::Executor(Graph& graph, Device& device, Execution execution)
   const MemoryPlan least = plan_memory(graph, lifetimes_, workspace);
   check_memory(least.peak_bytes, least.at_peak);
   prepare(execution.kernels);
+  choose_packed_inputs();
   std::ranges::transform(steps_, workspace.begin(), &Step::workspace);
-  const MemoryPlan memory = plan_memory(graph, lifetimes_, workspace);
-  peak_bytes_ = memory.peak_bytes;
+  MemoryPlan memory = plan_memory(graph, lifetimes_, workspace);
+  memory.at_peak.parameters += packed_bytes_;
+  peak_bytes_ = memory.peak_bytes + packed_bytes_;
   if (execution.planned)
     plan(workspace, memory.at_peak);
   else
     check_memory(peak_bytes_, memory.at_peak);
   for (ValueId id = 0; id < graph.value_count(); ++id)
     if (graph.info(id).persistent && lifetimes_.storage[id] == id) take(id);
+  place_packed_inputs();
   for (ValueId id = 0; id < graph.value_count(); ++id)
     if (graph.info(id).copy_of != no_value) copies_.push_back(id);
 }
@@ -113,6 +95,37 @@ void Executor::prepare(const KernelChoice& kernels) {
                       std::vector<const void*>(node.inputs.size()),
                       std::vector<void*>(node.outputs.size())});
   }
+}
+
+void Executor::choose_packed_inputs() {
+  const std::vector<bool> packable = seldom_written(graph_, lifetimes_);
+  for (NodeId n = 0; n < steps_.size(); ++n) {
+    auto* const kernel = dynamic_cast<PackingKernel*>(steps_[n].kernel.get());
+    if (!kernel) continue;
+    const PackingKernel::Packed packed = kernel->packed();
+    const ValueId value = graph_.nodes()[n].inputs[packed.input];
+    if (packed.bytes == 0 || !packable[value]) continue;
+    packed_inputs_.push_back({n, kernel, value, packed.bytes});
+    packed_bytes_ += packed.bytes;
+    steps_[n].workspace = packed.workspace;
+  }
+  wants_packing_ = packed_bytes_ > 0;
+}
+
+// In an arena, behind everything else.
+void Executor::place_packed_inputs() {
+  std::size_t offset = arena_ ? places_.bytes : 0;
+  for (PackedInput& input : packed_inputs_) {
+    input.memory = allocate(input.bytes, offset);
+    offset += input.bytes;
+  }
+}
+
+void Executor::pack_inputs() {
+  if (!std::exchange(wants_packing_, false)) return;
+  for (const PackedInput& input : packed_inputs_)
+    on_behalf_of(graph_, input.node,
+                 [&] { input.kernel->pack(address(input.value), input.memory); });
 }
 
 void Executor::check_memory(std::size_t needed, const TensorBytes& parts) const {
@@ -131,9 +144,9 @@ void Executor::plan(std::span<const std::size_t> workspace, const TensorBytes& p
   const ArenaNeeds needs{.alignment = device_.asynchronous() ? 256 : tensor_alignment,
                          .concurrent = concurrent_ && device_.asynchronous()};
   places_ = plan_arena(graph_, lifetimes_, workspace, needs);
-  check_memory(places_.bytes, parts);
+  check_memory(places_.bytes + packed_bytes_, parts);
   try {
-    arena_.emplace(device_, std::max(places_.bytes, tensor_alignment));
+    arena_.emplace(device_, std::max(places_.bytes + packed_bytes_, tensor_alignment));
   } catch (const OutOfMemoryError& error) {  // somebody else took what was left, or it is in pieces
     throw OutOfMemoryError("{}; all tensors: {}", error.what(), to_string(parts));
   }
@@ -175,136 +188,9 @@ Executor::Replay Executor::replay_of(Phase phase) const {
 
 Executor::~Executor() { settle(device_); }
 
-void Executor::initialize(std::uint64_t seed) {
-  ThreadPool pool(CpuDevice::default_threads());  // the host's, whatever the device
-  std::vector<float> host;
-  for (ValueId id = 0; id < graph_.value_count(); ++id) {
-    const ValueInfo& info = graph_.info(id);
-    if (!info.persistent || !info.parts.empty() || info.role == Role::input) continue;
-    if (info.copy_of != no_value) continue;  // written with what it repeats
-    if (info.init.kind == Init::Kind::values) {
-      write_values(graph_.value(id), *info.init.values);
-      continue;
-    }
-    if (info.type.dtype != DType::f32)
-      throw UsageError("{} is {}, but only f32 values are initialised", info.name,
-                       name_of(info.type.dtype));
-    host.assign(static_cast<std::size_t>(info.type.numel()), info.init.value);
-    if (info.init.kind == Init::Kind::normal) {
-      const std::uint64_t stream = stream_of(info.name);
-      parallel_for(pool, info.type.numel(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
-        const auto first = static_cast<std::size_t>(begin);
-        fill_normal(std::span(host).subspan(first, static_cast<std::size_t>(end - begin)),
-                    info.init.value, seed, stream, first);
-      });
-    }
-    write(graph_.value(id), std::span<const float>(host));
-  }
-}
-
-void Executor::write_values(Value value, std::span<const float> values) {
-  if (value.dtype() == DType::f32) return write(value, values);
-  if (value.dtype() != DType::i32)
-    throw UsageError("{} is {}, but only f32 and i32 values are initialised",
-                     graph_.info(value.id).name, name_of(value.dtype()));
-  const std::vector<std::int32_t> integers(values.begin(), values.end());
-  write(value, std::span<const std::int32_t>(integers));
-}
-
-void Executor::write(Value value, std::span<const std::byte> data) {
-  write(std::array{Feed{value, data}});
-}
-
-void Executor::write(std::span<const Feed> feeds) {
-  struct Fed {
-    std::byte* memory;
-    std::span<const std::byte> data;
-    std::byte* end;  // of what is its own, where another may begin
-  };
-  std::vector<Fed> pieces;
-  for (const auto& [value, data] : feeds) {
-    const ValueInfo& info = graph_.info(value.id);
-    auto* const memory = static_cast<std::byte*>(address(value.id));
-    if (!memory || data.size() != info.type.bytes())
-      throw UsageError("{} bytes cannot be written to {}, a {}", data.size(), info.name,
-                       info.type.to_string());
-    const bool padded = info.persistent && info.whole == no_value;
-    pieces.push_back({memory, data, memory + (padded ? allocated_bytes(info.type) : data.size())});
-  }
-  std::ranges::sort(pieces, {}, &Fed::memory);
-  const OnBehalf owner(device_, [&] { return first_reader(feeds); });
-  std::vector<std::byte> joined;
-  for (std::size_t i = 0, next = 0; i < pieces.size(); i = next) {
-    for (next = i + 1; next < pieces.size() && pieces[next].memory == pieces[next - 1].end;) ++next;
-    std::span<const std::byte> data = pieces[i].data;
-    if (next > i + 1) {
-      joined.clear();
-      for (std::size_t j = i; j < next; ++j) {
-        joined.resize(static_cast<std::size_t>(pieces[j].memory - pieces[i].memory));
-        joined.insert(joined.end(), pieces[j].data.begin(), pieces[j].data.end());
-      }
-      data = joined;
-    }
-    device_.upload(pieces[i].memory, data.data(), data.size());
-  }
-  for (const auto& [value, data] : feeds) write_copies(value.id, data);
-}
-
-NodeId Executor::first_reader(std::span<const Feed> feeds) const {
-  for (NodeId n = 0; n < graph_.nodes().size(); ++n)
-    for (const Feed& feed : feeds)
-      if (std::ranges::count(graph_.nodes()[n].inputs, feed.value.id) > 0) return n;
-  return no_node;
-}
-
-// What was written may be part of what is copied, or the other way round.
-void Executor::write_copies(ValueId written, std::span<const std::byte> data) {
-  const std::size_t begin = lifetimes_.offset[written], end = begin + data.size();
-  for (const ValueId copy : copies_) {
-    const ValueId original = graph_.info(copy).copy_of;
-    if (lifetimes_.storage[original] != lifetimes_.storage[written]) continue;
-    const std::size_t start = lifetimes_.offset[original];
-    const std::size_t first = std::max(begin, start);
-    const std::size_t last = std::min(end, start + graph_.info(original).type.bytes());
-    if (first >= last) continue;
-    std::vector<float> floats((last - first) / sizeof(float));
-    std::memcpy(floats.data(), data.data() + (first - begin), last - first);
-    const DType dtype = graph_.info(copy).type.dtype;
-    std::vector<std::byte> rounded(floats.size() * size_of(dtype));
-    store_floats(floats, dtype, rounded.data());
-    const std::size_t before = (first - start) / sizeof(float) * size_of(dtype);
-    device_.upload(static_cast<std::byte*>(address(copy)) + before, rounded.data(), rounded.size());
-  }
-}
-
-void Executor::read(Value value, std::span<std::byte> data) {
-  const void* memory = address(value.id);
-  if (!memory || data.size() != value.type().bytes())
-    throw UsageError("{} bytes cannot be read from {}, a {}", data.size(),
-                     graph_.info(value.id).name, value.type().to_string());
-  device_.synchronize();
-  device_.download(data.data(), memory, data.size());
-}
-
-float Executor::read_scalar(Value value) {
-  float scalar = 0;
-  read(value, std::span(&scalar, 1));
-  return scalar;
-}
-
-std::vector<float> Executor::read_floats(Value value) {
-  std::vector<float> floats(static_cast<std::size_t>(value.type().numel()));
-  std::vector<std::byte> bytes(value.type().bytes());
-  read(value, std::span(bytes));
-  load_floats(bytes.data(), value.dtype(), floats);
-  return floats;
-}
-
-void Executor::fill_zero(Value value) { device_.clear(address(value.id), value.type().bytes()); }
-
-void Executor::read_later(Value value, void* host) {
-  const OnBehalf owner(device_, [&] { return graph_.info(value.id).producer; });
-  device_.download_later(host, address(value.id), value.type().bytes());
+std::size_t Executor::launches() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(steps_, [](const Step& step) { return step.kernel != nullptr; }));
 }
 
 void Executor::observe(Observer& observer) {
@@ -532,6 +418,7 @@ void Executor::renew_captures() {
 
 // Null until it ran once without.
 const Kernel* Executor::captured(std::span<const Phase> of, std::optional<std::size_t> first_mark) {
+  if (!capture_) return nullptr;
   renew_captures();
   const auto [entry, first_time] = captured_.try_emplace({of.front(), of.size(), first_mark});
   if (!entry->second && !first_time && device_.asynchronous())
@@ -618,7 +505,10 @@ void Executor::run_nodes(Phase phase) {
 }
 
 void Executor::run(Phase phase) {
-  if (phase == Phase::forward) release_transients();
+  if (phase == Phase::forward) {
+    release_transients();
+    pack_inputs();
+  }
   if (arena_ && !wants_nodes()) return launch_at_once(std::array{phase}, std::nullopt);
   run_nodes(phase);
 }
@@ -626,6 +516,7 @@ void Executor::run(Phase phase) {
 void Executor::run(std::size_t first_mark) {
   if (arena_ && !wants_nodes()) {
     release_transients();
+    pack_inputs();
     return launch_at_once(phases, first_mark);
   }
   device_.mark(first_mark);

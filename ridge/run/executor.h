@@ -11,6 +11,7 @@
 
 #include "ridge/graph/graph.h"
 #include "ridge/ops/kernel.h"
+#include "ridge/ops/packing.h"
 #include "ridge/plan/arena.h"
 #include "ridge/plan/hazards.h"
 #include "ridge/plan/launch_order.h"
@@ -30,8 +31,9 @@ struct Execution {
   // over launches. Otherwise memory is taken from a caching allocator as values are born, and
   // returned as they die.
   bool planned = false;
-  // Of a planned graph, where the device can capture: kernels that do not depend on each other may
-  // run at the same time.
+  // Of a planned graph, where the device can capture: all those launches are one.
+  bool captured = true;
+  // Of a captured graph: kernels that do not depend on each other may run at the same time.
   bool concurrent = false;
   KernelChoice kernels = {};
 };
@@ -93,6 +95,8 @@ class Executor {
   // learns from the capture whose the launches are, and a graph that was traced stays slower. Else
   // the next run does so.
   void renew_captures();
+  // Kernels of a run, phase after phase: nodes, but those with nothing to do.
+  std::size_t launches() const;
   // The most bytes of tensors a run will have alive at once.
   std::size_t peak_bytes() const { return peak_bytes_; }
   // What is in use, and what is reserved of the device for it: the whole arena, if planned.
@@ -119,7 +123,19 @@ class Executor {
     Arena::Usage usage;
   };
 
+  // A node whose kernel keeps an input that never changes in an order of its own.
+  struct PackedInput {
+    NodeId node = no_node;
+    PackingKernel* kernel = nullptr;
+    ValueId value = no_value;
+    std::size_t bytes = 0;
+    void* memory = nullptr;
+  };
+
   void prepare(const KernelChoice& kernels);
+  void choose_packed_inputs();
+  void place_packed_inputs();
+  void pack_inputs();  // where they have been written to since
   void check_memory(std::size_t needed, const TensorBytes& parts) const;
   void plan(std::span<const std::size_t> workspace, const TensorBytes& parts);
   Replay replay_of(Phase phase) const;
@@ -165,7 +181,7 @@ class Executor {
 
   Graph& graph_;
   Device& device_;
-  bool concurrent_;
+  bool concurrent_, capture_;
   Lifetimes lifetimes_;
   CachingAllocator allocator_;     // unless planned
   std::optional<Arena> arena_;     // if planned
@@ -177,6 +193,9 @@ class Executor {
   std::map<CaptureKey, KernelPtr> captured_;
   bool traced_capture_ = false;  // what was captured is known to the device's tracer
   std::vector<Step> steps_;      // by node
+  std::vector<PackedInput> packed_inputs_;
+  std::size_t packed_bytes_ = 0;
+  bool wants_packing_ = false;
   std::vector<ValueId> copies_;  // of persistent values, rounded
   std::vector<void*> memory_;    // by storage; null while it has none
   std::size_t peak_bytes_ = 0;

@@ -1,0 +1,175 @@
+// What an executor's values hold: written by the host before a run, read after it.
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "ridge/base/error.h"
+#include "ridge/base/random.h"
+#include "ridge/cpu/device.h"
+#include "ridge/run/executor.h"
+
+namespace ridge {
+namespace {
+
+// While it lives, a tracer takes what is enqueued, such as copies, to be on behalf of a node,
+// though no part of its runs.
+class OnBehalf {
+ public:
+  template <class NodeOf>
+  OnBehalf(Device& device, const NodeOf& node_of) : tracer_(device.tracer()) {
+    if (tracer_ && !tracer_->active()) tracer_ = nullptr;
+    if (tracer_) tracer_->enter(node_of(), Activity::no_run);
+  }
+  ~OnBehalf() {
+    if (tracer_) tracer_->leave();
+  }
+  OnBehalf(const OnBehalf&) = delete;
+  OnBehalf& operator=(const OnBehalf&) = delete;
+
+ private:
+  Tracer* tracer_;
+};
+
+}  // namespace
+
+void Executor::initialize(std::uint64_t seed) {
+  ThreadPool pool(CpuDevice::default_threads());  // the host's, whatever the device
+  std::vector<float> host;
+  for (ValueId id = 0; id < graph_.value_count(); ++id) {
+    const ValueInfo& info = graph_.info(id);
+    if (!info.persistent || !info.parts.empty() || info.role == Role::input) continue;
+    if (info.copy_of != no_value) continue;  // written with what it repeats
+    if (info.init.kind == Init::Kind::none) continue;
+    if (info.init.kind == Init::Kind::values) {
+      write_values(graph_.value(id), *info.init.values);
+      continue;
+    }
+    if (info.type.dtype != DType::f32)
+      throw UsageError("{} is {}, but only f32 values are initialised", info.name,
+                       name_of(info.type.dtype));
+    host.assign(static_cast<std::size_t>(info.type.numel()), info.init.value);
+    if (info.init.kind == Init::Kind::normal) {
+      const std::uint64_t stream = stream_of(info.name);
+      parallel_for(pool, info.type.numel(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
+        const auto first = static_cast<std::size_t>(begin);
+        fill_normal(std::span(host).subspan(first, static_cast<std::size_t>(end - begin)),
+                    info.init.value, seed, stream, first);
+      });
+    }
+    write(graph_.value(id), std::span<const float>(host));
+  }
+}
+
+void Executor::write_values(Value value, std::span<const float> values) {
+  if (value.dtype() == DType::f32) return write(value, values);
+  if (value.dtype() != DType::i32)
+    throw UsageError("{} is {}, but only f32 and i32 values are initialised",
+                     graph_.info(value.id).name, name_of(value.dtype()));
+  const std::vector<std::int32_t> integers(values.begin(), values.end());
+  write(value, std::span<const std::int32_t>(integers));
+}
+
+void Executor::write(Value value, std::span<const std::byte> data) {
+  write(std::array{Feed{value, data}});
+}
+
+void Executor::write(std::span<const Feed> feeds) {
+  struct Fed {
+    std::byte* memory;
+    std::span<const std::byte> data;
+    std::byte* end;  // of what is its own, where another may begin
+  };
+  std::vector<Fed> pieces;
+  for (const auto& [value, data] : feeds) {
+    const ValueInfo& info = graph_.info(value.id);
+    auto* const memory = static_cast<std::byte*>(address(value.id));
+    if (!memory || data.size() != info.type.bytes())
+      throw UsageError("{} bytes cannot be written to {}, a {}", data.size(), info.name,
+                       info.type.to_string());
+    const bool padded = info.persistent && info.whole == no_value;
+    pieces.push_back({memory, data, memory + (padded ? allocated_bytes(info.type) : data.size())});
+  }
+  std::ranges::sort(pieces, {}, &Fed::memory);
+  const OnBehalf owner(device_, [&] { return first_reader(feeds); });
+  std::vector<std::byte> joined;
+  for (std::size_t i = 0, next = 0; i < pieces.size(); i = next) {
+    for (next = i + 1; next < pieces.size() && pieces[next].memory == pieces[next - 1].end;) ++next;
+    std::span<const std::byte> data = pieces[i].data;
+    if (next > i + 1) {
+      joined.clear();
+      for (std::size_t j = i; j < next; ++j) {
+        joined.resize(static_cast<std::size_t>(pieces[j].memory - pieces[i].memory));
+        joined.insert(joined.end(), pieces[j].data.begin(), pieces[j].data.end());
+      }
+      data = joined;
+    }
+    device_.upload(pieces[i].memory, data.data(), data.size());
+  }
+  for (const auto& [value, data] : feeds) {
+    write_copies(value.id, data);
+    if (graph_.info(value.id).role != Role::input) wants_packing_ = true;
+  }
+}
+
+NodeId Executor::first_reader(std::span<const Feed> feeds) const {
+  for (NodeId n = 0; n < graph_.nodes().size(); ++n)
+    for (const Feed& feed : feeds)
+      if (std::ranges::count(graph_.nodes()[n].inputs, feed.value.id) > 0) return n;
+  return no_node;
+}
+
+// What was written may be part of what is copied, or the other way round.
+void Executor::write_copies(ValueId written, std::span<const std::byte> data) {
+  const std::size_t begin = lifetimes_.offset[written], end = begin + data.size();
+  for (const ValueId copy : copies_) {
+    const ValueId original = graph_.info(copy).copy_of;
+    if (lifetimes_.storage[original] != lifetimes_.storage[written]) continue;
+    const std::size_t start = lifetimes_.offset[original];
+    const std::size_t first = std::max(begin, start);
+    const std::size_t last = std::min(end, start + graph_.info(original).type.bytes());
+    if (first >= last) continue;
+    std::vector<float> floats((last - first) / sizeof(float));
+    std::memcpy(floats.data(), data.data() + (first - begin), last - first);
+    const DType dtype = graph_.info(copy).type.dtype;
+    std::vector<std::byte> rounded(floats.size() * size_of(dtype));
+    store_floats(floats, dtype, rounded.data());
+    const std::size_t before = (first - start) / sizeof(float) * size_of(dtype);
+    device_.upload(static_cast<std::byte*>(address(copy)) + before, rounded.data(), rounded.size());
+  }
+}
+
+void Executor::read(Value value, std::span<std::byte> data) {
+  const void* memory = address(value.id);
+  if (!memory || data.size() != value.type().bytes())
+    throw UsageError("{} bytes cannot be read from {}, a {}", data.size(),
+                     graph_.info(value.id).name, value.type().to_string());
+  device_.synchronize();
+  device_.download(data.data(), memory, data.size());
+}
+
+float Executor::read_scalar(Value value) {
+  float scalar = 0;
+  read(value, std::span(&scalar, 1));
+  return scalar;
+}
+
+std::vector<float> Executor::read_floats(Value value) {
+  std::vector<float> floats(static_cast<std::size_t>(value.type().numel()));
+  std::vector<std::byte> bytes(value.type().bytes());
+  read(value, std::span(bytes));
+  load_floats(bytes.data(), value.dtype(), floats);
+  return floats;
+}
+
+void Executor::fill_zero(Value value) {
+  device_.clear(address(value.id), value.type().bytes());
+  wants_packing_ = true;
+}
+
+void Executor::read_later(Value value, void* host) {
+  const OnBehalf owner(device_, [&] { return graph_.info(value.id).producer; });
+  device_.download_later(host, address(value.id), value.type().bytes());
+}
+
+}  // namespace ridge

@@ -1,0 +1,202 @@
+#include "ridge/cpu/conv.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "ridge/base/random.h"
+#include "ridge/cpu/simd.h"
+
+namespace ridge {
+namespace {
+
+using Kind = ConvShape::Kind;
+
+std::size_t elements(const ImageShape& s) {
+  return static_cast<std::size_t>(s.n * s.c * s.pixels());
+}
+
+// Numbers of a dtype in memory aligned to 64 bytes, which the library overwrites no more of than
+// they are.
+class Tensor {
+ public:
+  Tensor(std::size_t count, DType dtype, std::string_view name) : dtype_(dtype) {
+    values_.resize(count);
+    fill_normal(values_, 1.0f, 3, stream_of(name));
+    memory_.reset(std::aligned_alloc(64, (count * size_of(dtype) + guard + 63) / 64 * 64));
+    std::memset(memory_.get(), 0x7B, count * size_of(dtype) + guard);
+    store_floats(values_, dtype, static_cast<std::byte*>(memory_.get()));
+    load_floats(static_cast<std::byte*>(memory_.get()), dtype, values_);
+  }
+
+  void* data() const { return memory_.get(); }
+  const std::vector<float>& values() const { return values_; }  // as they were at first
+  std::vector<float> now() const {
+    std::vector<float> floats(values_.size());
+    const auto* const bytes = static_cast<const std::byte*>(memory_.get());
+    load_floats(bytes, dtype_, floats);
+    for (std::size_t i = 0; i < guard; ++i)
+      EXPECT_EQ(bytes[values_.size() * size_of(dtype_) + i], std::byte{0x7B});
+    return floats;
+  }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  static constexpr std::size_t guard = 128;
+
+  DType dtype_;
+  std::vector<float> values_;
+  std::unique_ptr<void, Free> memory_;
+};
+
+double followed(const ConvShape& s, double x) {
+  if (s.gelu) return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+  switch (s.epilogue) {
+    case ConvEpilogue::none:
+      break;
+    case ConvEpilogue::relu:
+      return std::max(x, 0.0);
+    case ConvEpilogue::relu6:
+      return std::min(std::max(x, 0.0), 6.0);
+    case ConvEpilogue::silu:
+      return x / (1 + std::exp(-x));
+    case ConvEpilogue::hard_swish:
+      return x * std::min(std::max(x + 3, 0.0), 6.0) / 6;
+  }
+  return x;
+}
+
+// The result at an element by its definition.
+double defined(const ConvShape& s, const Tensor& x, const Tensor& w, double addend, std::int64_t n,
+               std::int64_t o, std::int64_t i, std::int64_t j) {
+  const ConvGeometry& g = s.geometry;
+  const ImageStrides xs(s.x, g.layout), ws(s.weight, s.weight_layout);
+  const std::int64_t first = o / (s.y.c / g.groups) * s.weight.c;
+  double sum = addend;
+  for (std::int64_t c = 0; c < s.weight.c; ++c)
+    for (std::int64_t r = 0; r < s.weight.h; ++r)
+      for (std::int64_t q = 0; q < s.weight.w; ++q) {
+        const std::int64_t row = i * g.stride[0] - g.padding[0] + r * g.dilation[0];
+        const std::int64_t column = j * g.stride[1] - g.padding[1] + q * g.dilation[1];
+        if (row < 0 || row >= s.x.h || column < 0 || column >= s.x.w) continue;
+        sum += static_cast<double>(
+                   x.values()[static_cast<std::size_t>(xs.at(n, first + c, row, column))]) *
+               w.values()[static_cast<std::size_t>(ws.at(o, c, r, q))];
+      }
+  return followed(s, sum);
+}
+
+struct Operands {
+  Tensor x, weight, y, bias, residual;
+
+  explicit Operands(const ConvShape& s)
+      : x(elements(s.x), s.dtype, "x"),
+        weight(elements(s.weight), s.dtype, "weight"),
+        y(elements(s.y), s.dtype, "y"),
+        bias(static_cast<std::size_t>(s.y.c), s.dtype, "bias"),
+        residual(elements(s.y), s.dtype, "residual") {}
+
+  // The result on so many threads.
+  std::vector<float> run(const ConvShape& s, const Conv& conv, int threads) {
+    ThreadPool pool(threads);
+    const Tensor packed(conv.packed_bytes() / sizeof(float), DType::f32, "packed");
+    const Tensor workspace(conv.workspace() / sizeof(float) + 1, DType::f32, "workspace");
+    if (conv.packed_bytes() > 0) conv.pack(pool, weight.data(), packed.data());
+    conv.run(pool,
+             {.x = x.data(),
+              .weight = conv.packed_bytes() > 0 ? packed.data() : weight.data(),
+              .y = y.data(),
+              .bias = s.bias ? bias.data() : nullptr,
+              .residual = s.residual ? residual.data() : nullptr},
+             workspace.data());
+    return y.now();
+  }
+
+  void expect_defined(const ConvShape& s, const std::vector<float>& result) const {
+    const ImageStrides ys(s.y, s.geometry.layout);
+    const double eps = s.dtype == DType::bf16 ? 0x1p-8 : 1e-5;
+    for (std::int64_t n = 0; n < s.y.n; ++n)
+      for (std::int64_t o = 0; o < s.y.c; o += 1 + s.y.c / 19)
+        for (std::int64_t i = 0; i < s.y.h; ++i)
+          for (std::int64_t j = 0; j < s.y.w; j += 1 + s.y.w / 5) {
+            const auto at = static_cast<std::size_t>(ys.at(n, o, i, j));
+            const double addend =
+                (s.bias ? static_cast<double>(bias.values()[static_cast<std::size_t>(o)]) : 0.0) +
+                (s.residual ? static_cast<double>(residual.values()[at]) : 0.0);
+            const double wanted = defined(s, x, weight, addend, n, o, i, j);
+            // Sums of k products of unit variance; the library may round them before it adds the
+            // residual.
+            const double scale = std::sqrt(static_cast<double>(s.weight.c * s.weight.pixels()));
+            ASSERT_NEAR(result[at], wanted, eps * (scale + 2 * std::abs(wanted)))
+                << "image " << n << ", channel " << o << ", row " << i << ", column " << j;
+          }
+  }
+};
+
+ConvShape shape_of(ImageShape x, std::int64_t channels, std::int64_t kernel, ConvGeometry geometry,
+                   DType dtype, ConvEpilogue epilogue, bool residual) {
+  const Pair out = geometry.output({x.h, x.w}, {kernel, kernel});
+  return {.geometry = geometry,
+          .x = x,
+          .y = {x.n, channels, out[0], out[1]},
+          .weight = {channels, x.c / geometry.groups, kernel, kernel},
+          .weight_layout = geometry.layout,
+          .dtype = dtype,
+          .bias = true,
+          .residual = residual,
+          .epilogue = epilogue};
+}
+
+// Of few images parts are rows and channels, of many images; with an epilogue of ours, and without.
+std::vector<ConvShape> shapes() {
+  constexpr auto nhwc = ImageLayout::nhwc;
+  const ConvGeometry one{.layout = nhwc}, three{.padding = {1, 1}, .layout = nhwc},
+      strided{.stride = {2, 2}, .padding = {1, 1}, .layout = nhwc},
+      depthwise{.padding = {1, 1}, .groups = 48, .layout = nhwc},
+      first{.stride = {2, 2}, .padding = {1, 1}};
+  std::vector<ConvShape> all;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const auto& [epilogue, residual] :
+         {std::pair{ConvEpilogue::none, true}, std::pair{ConvEpilogue::relu, true},
+          std::pair{ConvEpilogue::silu, false}, std::pair{ConvEpilogue::silu, true},
+          std::pair{ConvEpilogue::relu6, false}, std::pair{ConvEpilogue::hard_swish, true}}) {
+      all.push_back(shape_of({1, 48, 14, 14}, 200, 3, three, dtype, epilogue, residual));
+      all.push_back(shape_of({2, 64, 7, 7}, 272, 1, one, dtype, epilogue, residual));
+      all.push_back(shape_of({1, 32, 29, 31}, 96, 3, strided, dtype, epilogue, residual));
+      all.push_back(shape_of({3, 48, 28, 28}, 48, 3, depthwise, dtype, epilogue, residual));
+      all.push_back(shape_of({33, 24, 5, 5}, 40, 3, three, dtype, epilogue, residual));
+      all.push_back(shape_of({9, 3, 12, 12}, 20, 3, first, dtype, epilogue, residual));
+    }
+  // The rows of a linear layer.
+  ConvShape linear = shape_of({1, 72, 197, 1}, 160, 1, one, DType::f32, ConvEpilogue::none, false);
+  linear.gelu = true;
+  all.push_back(linear);
+  // So wide that a row alone is more than a part with an epilogue of ours may have.
+  all.push_back(shape_of({1, 8, 3, 2000}, 96, 1, one, DType::f32, ConvEpilogue::silu, false));
+  return all;
+}
+
+TEST(Conv, ComputesTheDefinitionOnAnyNumberOfThreads) {
+  for (const ConvShape& shape : shapes()) {
+    SCOPED_TRACE(::testing::Message()
+                 << name_of(shape.dtype) << ' ' << shape.x.n << 'x' << shape.x.c << 'x' << shape.x.h
+                 << 'x' << shape.x.w << " to " << shape.y.c << " channels, epilogue "
+                 << static_cast<int>(shape.epilogue));
+    const ConvPtr conv = make_conv(shape);
+    Operands operands(shape);
+    const std::vector<float> once = operands.run(shape, *conv, 1);
+    operands.expect_defined(shape, once);
+    EXPECT_EQ(operands.run(shape, *conv, 3), once);
+    // The same kernel on operands elsewhere.
+    Operands others(shape);
+    EXPECT_EQ(others.run(shape, *conv, 2), once);
+  }
+}
+
+}  // namespace
+}  // namespace ridge

@@ -1,0 +1,134 @@
+// Kernels that keep an input in an order of their own, and when the executor lets them.
+
+#include "ridge/ops/packing.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "ridge/cpu/device.h"
+#include "ridge/ops/conv.h"
+#include "ridge/ops/op.h"
+#include "ridge/run/executor.h"
+#include "ridge/run/reference.h"
+
+namespace ridge {
+namespace {
+
+const TensorType image{DType::f32, {1, 6, 6, 16}};
+const TensorType kernels{DType::f32, {48, 3, 3, 16}};
+
+std::vector<float> ramp(const TensorType& type, float step) {
+  std::vector<float> values(static_cast<std::size_t>(type.numel()));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = step * (static_cast<float>(i * 37 % 101) - 50.0f);
+  return values;
+}
+
+Value convolved(Value x, Value weight) {
+  return conv2d(x, weight, {}, {.padding = {1, 1}, .layout = ImageLayout::nhwc});
+}
+
+std::vector<double> expected(const std::vector<float>& xs, const std::vector<float>& ws) {
+  Graph graph;
+  const Value x = graph.input("x", image), weight = graph.input("weight", kernels);
+  const Value y = convolved(x, weight);
+  return evaluate_reference(graph,
+                            {{x.id, {xs.begin(), xs.end()}}, {weight.id, {ws.begin(), ws.end()}}})
+      .at(y.id);
+}
+
+void expect_near(const std::vector<float>& actual, const std::vector<double>& wanted) {
+  ASSERT_EQ(actual.size(), wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(actual[i], wanted[i], 1e-3);
+}
+
+class Packing : public ::testing::TestWithParam<bool> {
+ protected:
+  Execution execution() const { return {.planned = GetParam()}; }
+};
+
+TEST_P(Packing, FollowsWhatTheHostWrites) {
+  Graph graph;
+  const Value x = graph.input("x", image);
+  const Value weight = graph.parameter("weight", kernels.shape, Init::normal(1.0f));
+  const Value y = convolved(x, weight);
+  graph.keep(y, "y");
+  CpuDevice device(2);
+  Executor executor(graph, device, execution());
+  executor.initialize(1);
+  const std::vector<float> xs = ramp(image, 0.01f);
+  executor.write(x, std::span(xs));
+  std::vector<float> ws(static_cast<std::size_t>(kernels.numel()));
+  executor.read(weight, std::span(ws));
+  executor.run();
+  expect_near(executor.read_floats(y), expected(xs, ws));
+
+  const std::vector<float> others = ramp(kernels, 0.02f);
+  executor.write(weight, std::span(others));
+  executor.run(Phase::forward);
+  expect_near(executor.read_floats(y), expected(xs, others));
+
+  executor.fill_zero(weight);
+  executor.run();
+  EXPECT_EQ(executor.read_floats(y),
+            std::vector<float>(static_cast<std::size_t>(y.type().numel())));
+}
+
+TEST_P(Packing, IsPartOfThePlannedMemory) {
+  Graph graph;
+  const Value x = graph.input("x", image);
+  const Value weight = graph.parameter("weight", kernels.shape, Init::zeros());
+  graph.keep(convolved(x, weight), "y");
+  CpuDevice device(1);
+  const auto kernel = device.prepare(*graph.nodes()[0].op, std::vector{image, kernels},
+                                     std::vector{TensorType{DType::f32, {1, 6, 6, 48}}});
+  const auto* packing = dynamic_cast<const PackingKernel*>(kernel.kernel.get());
+  ASSERT_NE(packing, nullptr);
+  const PackingKernel::Packed packed = packing->packed();
+  EXPECT_EQ(packed.input, 1u);
+  ASSERT_GT(packed.bytes, 0u);
+  EXPECT_LE(packed.workspace + packed.bytes, kernel.workspace);
+
+  Executor executor(graph, device, execution());
+  const std::size_t tensors = image.bytes() + kernels.bytes() + 36 * 48 * sizeof(float);
+  EXPECT_EQ(executor.peak_bytes(), tensors + packed.bytes + packed.workspace);
+  executor.initialize(1);
+  executor.run();
+  EXPECT_EQ(executor.memory().peak_live, executor.peak_bytes());
+}
+
+// Weights that are fed, or that the graph itself updates, are packed at each launch.
+TEST_P(Packing, LeavesAloneWhatChanges) {
+  for (const bool fed : {false, true}) {
+    Graph graph;
+    const Value x = graph.input("x", image);
+    const Value weight = fed ? graph.input("weight", kernels)
+                             : graph.parameter("weight", kernels.shape, Init::zeros());
+    const Value delta = graph.input("delta", kernels);
+    const Value y = convolved(x, weight);
+    graph.keep(y, "y");
+    if (!fed) graph.apply1(Accumulate{}, {weight, delta});
+    CpuDevice device(2);
+    Executor executor(graph, device, execution());
+    executor.initialize(1);
+    const std::vector<float> xs = ramp(image, 0.01f), step = ramp(kernels, 0.01f);
+    executor.write(x, std::span(xs));
+    executor.write(delta, std::span(step));
+    std::vector<float> ws(step.size(), 0.0f);
+    for (int run = 0; run < 3; ++run) {
+      if (fed) executor.write(weight, std::span<const float>(ws));
+      executor.run();
+      const std::vector<double> wanted = expected(xs, ws);
+      expect_near(executor.read_floats(y), wanted);
+      for (std::size_t i = 0; i < ws.size(); ++i) ws[i] += step[i];
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Executions, Packing, ::testing::Bool(),
+                         [](const auto& p) { return p.param ? "planned" : "allocated"; });
+
+}  // namespace
+}  // namespace ridge
