@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "ridge/cpu/prepare.h"
@@ -98,30 +99,65 @@ struct Runs {
   }
 };
 
-// y = (x - mean) * factor + bias, with one of each for a channel.
+// Written so that NaN stays NaN.
+float at_least(float least, float x) { return x < least ? least : x; }
+
+// y = (x - mean) * factor + bias, with one of each for a channel, or `least` if that is more.
 template <class T>
 void normalise(ThreadPool& pool, const Runs& runs, const T* x, const float* mean,
-               const float* factor, const float* bias, T* y) {
+               const float* factor, const float* bias, T* y,
+               float least = -std::numeric_limits<float>::infinity()) {
   runs.each(pool, [=, length = runs.length]<bool planes>(std::int64_t at, std::int64_t channel) {
 #pragma omp simd
     for (std::int64_t i = 0; i < length; ++i) {
       const std::int64_t c = planes ? channel : i;
-      store(&y[at + i], (load(&x[at + i]) - mean[c]) * factor[c] + bias[c]);
+      store(&y[at + i], at_least(least, (load(&x[at + i]) - mean[c]) * factor[c] + bias[c]));
     }
   });
 }
 
+// What lies in the memory of one image of several.
+struct Part {
+  std::int64_t begin, channels;
+};
+
+std::vector<Part> parts_of(const BatchNorm& op, Types in) {
+  std::vector<Part> parts;
+  std::int64_t begin = 0;
+  for (std::size_t p = 0; p < op.parts; ++p) {
+    const std::int64_t channels = ImageShape(in[p].shape, op.layout).c;
+    parts.push_back({begin, channels});
+    begin += channels;
+  }
+  return parts;
+}
+
 template <class T>
 KernelPtr infer_form(CpuPrepare& prepare, const BatchNorm& op) {
-  const Runs runs(prepare.in[0].shape, op.layout);
+  const Runs runs(prepare.out[0].shape, op.layout);
   prepare.workspace = static_cast<std::size_t>(runs.channels) * sizeof(float);
-  return make_kernel([&pool = prepare.pool, runs, eps = op.eps](const Launch& call) {
-    const float *weight = call.in<float>(1), *variance = call.in<float>(4);
+  const std::vector<Part> parts = parts_of(op, prepare.in);
+  return make_kernel([&pool = prepare.pool, runs, parts, op](const Launch& call) {
+    const float *weight = call.in<float>(op.parts), *bias = call.in<float>(op.parts + 1);
+    const float *mean = call.in<float>(op.parts + 2), *variance = call.in<float>(op.parts + 3);
     auto* factor = static_cast<float*>(call.workspace);
     for (std::int64_t c = 0; c < runs.channels; ++c)
-      factor[c] = weight[c] / std::sqrt(variance[c] + eps);
-    normalise(pool, runs, call.in<T>(0), call.in<float>(3), factor, call.in<float>(2),
-              call.out<T>());
+      factor[c] = weight[c] / std::sqrt(variance[c] + op.eps);
+    T* y = call.out<T>();
+    const float least = op.relu ? 0.0f : -std::numeric_limits<float>::infinity();
+    if (op.parts == 1) return normalise(pool, runs, call.in<T>(0), mean, factor, bias, y, least);
+    runs.each(pool, [&]<bool planes>(std::int64_t at, std::int64_t) {
+      for (std::size_t p = 0; p < parts.size(); ++p) {
+        const auto [begin, channels] = parts[p];
+        const T* x = call.in<T>(p) + at / runs.channels * channels;
+        T* to = y + at + begin;
+#pragma omp simd
+        for (std::int64_t i = 0; i < channels; ++i) {
+          const std::int64_t c = begin + i;
+          store(&to[i], at_least(least, (load(&x[i]) - mean[c]) * factor[c] + bias[c]));
+        }
+      }
+    });
   });
 }
 

@@ -1,5 +1,6 @@
 #include "ridge/ops/batch_norm.h"
 
+#include "ridge/gpu/activation.h"
 #include "ridge/gpu/channel_sums.h"
 #include "ridge/gpu/nest.h"
 
@@ -14,22 +15,48 @@ struct Layout {
   std::int64_t columns, rows, plane;  // as ChannelSums has them
 };
 
-constexpr int apply_rows = 4;  // of a thread with channels last, so that it loads vectors once
+constexpr int apply_rows = 4;  // of a thread with channels last that are under way at once
 
-// Map::at<N>(c) gives what it needs of N channels, and that then maps N elements, at an offset.
+// apply(load(row), row) for every row of the calling thread. What is loaded does not wait for what
+// is written before it.
+template <class Load, class Apply>
+__device__ void each_row(const Layout& s, std::int64_t step, const Load& load, const Apply& apply) {
+  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * sum_lanes + threadIdx.y;
+       first < s.rows; first += apply_rows * step) {
+    decltype(load(first)) loaded[apply_rows];
+#pragma unroll
+    for (int k = 0; k < apply_rows; ++k)
+      if (first + k * step < s.rows) loaded[k] = load(first + k * step);
+#pragma unroll
+    for (int k = 0; k < apply_rows; ++k)
+      if (first + k * step < s.rows) apply(loaded[k], first + k * step);
+  }
+}
+
+// Map::at<N>(c) gives what it needs of N channels, load<N>(i) what it needs of the N elements at an
+// offset, and apply() writes what it makes of both.
 template <int N, class Map>
 __global__ void __launch_bounds__(sum_packs* sum_lanes) apply_rows_kernel(Layout s, Map map) {
   gpu::begin_kernel();
   const std::int64_t c = (static_cast<std::int64_t>(blockIdx.x) * sum_packs + threadIdx.x) * N;
   if (c >= s.columns) return;
   const auto channels = map.template at<N>(c);
-  const std::int64_t first =
-      static_cast<std::int64_t>(blockIdx.y) * (sum_lanes * apply_rows) + threadIdx.y;
-#pragma unroll
-  for (int k = 0; k < apply_rows; ++k) {
-    const std::int64_t row = first + k * sum_lanes;
-    if (row < s.rows) map.template apply<N>(channels, row * s.columns + c);
-  }
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.y) * sum_lanes;
+  each_row(
+      s, step, [&](std::int64_t row) { return map.template load<N>(row * s.columns + c); },
+      [&](const auto& loaded, std::int64_t row) {
+        map.template apply<N>(channels, loaded, row * s.columns + c);
+      });
+}
+
+// Blocks below one another: no more than keep the card busy, since each begins by working out what
+// it needs of its channels.
+unsigned blocks_down(const Context& gpu, std::int64_t rows, unsigned across) {
+  constexpr std::int64_t per_multiprocessor = 16;  // two waves
+  const std::int64_t most = std::max<std::int64_t>(
+      1, per_multiprocessor * gpu.multiprocessors / static_cast<std::int64_t>(across));
+  const std::int64_t wanted = blocks_for(rows, sum_lanes * apply_rows);
+  return static_cast<unsigned>(std::min<std::int64_t>({wanted, most, 65535}));
 }
 
 // With channels first a pack lies in one plane.
@@ -40,7 +67,7 @@ __global__ void __launch_bounds__(elementwise_threads)
   const std::int64_t i = thread_index<std::int64_t>();
   if (i >= packs) return;
   const std::int64_t c = i * N / s.plane % s.columns;
-  map.template apply<N>(map.template at<1>(c), i * N);
+  map.template apply<N>(map.template at<1>(c), map.template load<N>(i * N), i * N);
 }
 
 template <int wide, class Map>
@@ -53,16 +80,9 @@ void apply(const Context& gpu, const Layout& s, bool aligned, const Map& map) {
              dim3(elementwise_threads), 0, s, packs, map);
       return;
     }
-    // Grids are at most 65535 high.
-    constexpr std::int64_t most = std::int64_t{65535} * sum_lanes * apply_rows;
-    for (std::int64_t row = 0; row < s.rows; row += most) {
-      Layout part = s;
-      part.rows = std::min(most, s.rows - row);
-      launch(
-          gpu, apply_rows_kernel<N, Map>,
-          dim3(blocks_for(s.columns, sum_packs * N), blocks_for(part.rows, sum_lanes * apply_rows)),
-          dim3(sum_packs, sum_lanes), 0, part, map.from(row * s.columns));
-    }
+    const unsigned across = blocks_for(s.columns, sum_packs * N);
+    launch(gpu, apply_rows_kernel<N, Map>, dim3(across, blocks_down(gpu, s.rows, across)),
+           dim3(sum_packs, sum_lanes), 0, s, map);
   });
 }
 
@@ -79,13 +99,8 @@ struct Normalise {
   const float *weight, *bias, *mean, *scale;  // scale: rstd, or the variance
   float eps;
   T* y;
+  bool relu = false;
 
-  Normalise from(std::int64_t offset) const {
-    Normalise moved = *this;
-    moved.x += offset;
-    moved.y += offset;
-    return moved;
-  }
   template <int M>
   __device__ NormOf<M> at(std::int64_t c) const {
     NormOf<M> norm;
@@ -98,14 +113,18 @@ struct Normalise {
     }
     return norm;
   }
+  template <int N>
+  __device__ Pack<T, N> load(std::int64_t i) const {
+    return *reinterpret_cast<const Pack<T, N>*>(x + i);
+  }
   template <int N, int M>
-  __device__ void apply(const NormOf<M>& norm, std::int64_t i) const {
+  __device__ void apply(const NormOf<M>& norm, const Pack<T, N>& read, std::int64_t i) const {
     float values[N];
-    load_pack<N>(x + i, values);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       const int m = M == 1 ? 0 : k;
-      values[k] = (values[k] - norm.mean[m]) * norm.factor[m] + norm.bias[m];
+      values[k] = (gpu::load(&read.at[k]) - norm.mean[m]) * norm.factor[m] + norm.bias[m];
+      if (relu) values[k] = ReluOf()(values[k]);
     }
     store_pack<N>(y + i, values);
   }
@@ -124,13 +143,6 @@ struct Differentiate {
   float inverse_count;
   T* dx;
 
-  Differentiate from(std::int64_t offset) const {
-    Differentiate moved = *this;
-    moved.dy += offset;
-    moved.x += offset;
-    moved.dx += offset;
-    return moved;
-  }
   template <int M>
   __device__ GradOf<M> at(std::int64_t c) const {
     GradOf<M> grad;
@@ -143,16 +155,24 @@ struct Differentiate {
     }
     return grad;
   }
+  template <int N>
+  struct Loaded {
+    Pack<T, N> dy, x;
+  };
+  template <int N>
+  __device__ Loaded<N> load(std::int64_t i) const {
+    return {*reinterpret_cast<const Pack<T, N>*>(dy + i),
+            *reinterpret_cast<const Pack<T, N>*>(x + i)};
+  }
   template <int N, int M>
-  __device__ void apply(const GradOf<M>& grad, std::int64_t i) const {
-    float values[N], grads[N];
-    load_pack<N>(x + i, values);
-    load_pack<N>(dy + i, grads);
+  __device__ void apply(const GradOf<M>& grad, const Loaded<N>& loaded, std::int64_t i) const {
+    float grads[N];
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       const int m = M == 1 ? 0 : k;
-      const float centred = values[k] - grad.mean[m];
-      grads[k] = grad.factor[m] * (grads[k] - grad.offset[m] - centred * grad.slope[m]);
+      const float centred = gpu::load(&loaded.x.at[k]) - grad.mean[m];
+      grads[k] =
+          grad.factor[m] * (gpu::load(&loaded.dy.at[k]) - grad.offset[m] - centred * grad.slope[m]);
     }
     store_pack<N>(dx + i, grads);
   }
@@ -243,11 +263,84 @@ template <class T>
 KernelPtr infer_form(GpuPrepare& prepare, const BatchNorm& op) {
   constexpr int wide = elements_per_access<T>;
   const Layout all = layout_of(sums_of(prepare.gpu, prepare.in[0].shape, op.layout, wide));
-  return make_kernel([&gpu = prepare.gpu, all, eps = op.eps](const Launch& call) {
-    const Normalise<T, true> map{call.in<T>(0),     call.in<float>(1), call.in<float>(2),
-                                 call.in<float>(3), call.in<float>(4), eps,
-                                 call.out<T>()};
+  return make_kernel([&gpu = prepare.gpu, all, op](const Launch& call) {
+    const Normalise<T, true> map{call.in<T>(0),     call.in<float>(1),
+                                 call.in<float>(2), call.in<float>(3),
+                                 call.in<float>(4), op.eps,
+                                 call.out<T>(),     op.relu};
     apply<wide>(gpu, all, is_aligned(map.x, 16) && is_aligned(map.y, 16), map);
+  });
+}
+
+// Images whose channels lie side by side in the result.
+struct Parts {
+  int count;
+  const void* x[BatchNorm::most_parts];
+  std::int32_t begin[BatchNorm::most_parts + 1];  // of the result's channels
+
+  // The part that channel c is of.
+  __device__ int of(std::int64_t c) const {
+    int low = 0, high = count;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      (begin[middle] <= c ? low : high) = middle;
+    }
+    return low;
+  }
+};
+
+// Each thread goes down N channels of the result, all of one part.
+template <int N, class T>
+__global__ void __launch_bounds__(sum_packs* sum_lanes)
+    joined_kernel(Layout s, const __grid_constant__ Parts parts, Normalise<T, true> map) {
+  gpu::begin_kernel();
+  const std::int64_t c = (static_cast<std::int64_t>(blockIdx.x) * sum_packs + threadIdx.x) * N;
+  if (c >= s.columns) return;
+  const auto norm = map.template at<N>(c);
+  const int part = parts.of(c);
+  const std::int64_t begin = parts.begin[part], channels = parts.begin[part + 1] - begin;
+  const T* x = static_cast<const T*>(parts.x[part]) + (c - begin);
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.y) * sum_lanes;
+  each_row(
+      s, step,
+      [&](std::int64_t row) { return *reinterpret_cast<const Pack<T, N>*>(x + row * channels); },
+      [&](const auto& loaded, std::int64_t row) {
+        map.template apply<N>(norm, loaded, row * s.columns + c);
+      });
+}
+
+template <class T>
+KernelPtr joined_form(GpuPrepare& prepare, const BatchNorm& op) {
+  constexpr int wide = elements_per_access<T>;
+  const ImageShape image(prepare.out[0].shape, op.layout);
+  const Layout all{.planes = false, .columns = image.c, .rows = image.n * image.pixels()};
+  Parts parts{.count = static_cast<int>(op.parts)};
+  bool in_packs = true;
+  for (std::size_t p = 0; p < op.parts; ++p) {
+    const std::int64_t channels = prepare.in[p].shape[3];
+    parts.begin[p + 1] = parts.begin[p] + static_cast<std::int32_t>(channels);
+    in_packs = in_packs && channels % wide == 0;
+  }
+  return make_kernel([&gpu = prepare.gpu, all, parts, in_packs, op](const Launch& call) {
+    Parts images = parts;
+    const Normalise<T, true> map{nullptr,
+                                 call.in<float>(op.parts),
+                                 call.in<float>(op.parts + 1),
+                                 call.in<float>(op.parts + 2),
+                                 call.in<float>(op.parts + 3),
+                                 op.eps,
+                                 call.out<T>(),
+                                 op.relu};
+    bool packed = in_packs && is_aligned(map.y, 16);
+    for (std::size_t p = 0; p < op.parts; ++p) {
+      images.x[p] = call.inputs[p];
+      packed = packed && is_aligned(images.x[p], 16);
+    }
+    dispatch_packed<wide>(packed, [&]<int N>() {
+      const unsigned across = blocks_for(all.columns, sum_packs * N);
+      launch(gpu, joined_kernel<N, T>, dim3(across, blocks_down(gpu, all.rows, across)),
+             dim3(sum_packs, sum_lanes), 0, all, images, map);
+    });
   });
 }
 
@@ -296,8 +389,9 @@ KernelPtr backward(GpuPrepare& prepare, ImageLayout layout) {
 }  // namespace
 
 KernelPtr BatchNorm::gpu(GpuPrepare& prepare) const {
-  return gpu::dispatch_floating(prepare.in[0].dtype,
-                                [&]<class T>() { return infer_form<T>(prepare, *this); });
+  return gpu::dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
+    return parts == 1 ? infer_form<T>(prepare, *this) : joined_form<T>(prepare, *this);
+  });
 }
 
 KernelPtr BatchNormTrain::gpu(GpuPrepare& prepare) const {

@@ -25,6 +25,8 @@ const TensorType& Value::type() const { return graph->info(id).type; }
 
 Graph::Graph() : scopes_{""}, scope_ids_{{"", 0}} {}
 
+std::unique_ptr<Graph> Graph::clone() const { return std::unique_ptr<Graph>(new Graph(*this)); }
+
 std::string Graph::scoped(std::string_view name) const {
   const std::string& scope = scopes_[scope_];
   return scope.empty() ? std::string(name) : fmt::format("{}.{}", scope, name);
@@ -129,6 +131,14 @@ std::vector<Value> Graph::apply(Op op, std::span<const Value> inputs) {
   node.op = std::make_shared<const Op>(std::move(op));
   nodes_.push_back(std::move(node));
   return outputs;
+}
+
+void Graph::make_buffer(ValueId id, std::string name) {
+  ValueInfo& info = values_[id];
+  if (info.name.empty()) give_name(id, std::move(name));
+  info.role = Role::buffer;
+  info.persistent = true;
+  info.init = Init::none();
 }
 
 std::vector<Node> Graph::take_nodes(NodeId first) {

@@ -34,7 +34,7 @@ std::string_view name_of(Role role);
 
 // What a persistent value holds before the first step.
 struct Init {
-  enum class Kind : std::uint8_t { constant, normal, values } kind = Kind::constant;
+  enum class Kind : std::uint8_t { constant, normal, values, none } kind = Kind::constant;
   float value = 0.0f;  // of each element; of Kind::normal, whose mean is 0, the standard deviation
   // Of Kind::values: one for each element, converted to the value's dtype.
   std::shared_ptr<const std::vector<float>> values{};
@@ -43,6 +43,7 @@ struct Init {
   static Init ones() { return constant(1.0f); }
   static Init constant(float value) { return {Kind::constant, value}; }
   static Init normal(float std) { return {Kind::normal, std}; }
+  static Init none() { return {Kind::none}; }  // somebody writes it before the first step
   static Init of(std::vector<float> values) {
     return {Kind::values, 0.0f, std::make_shared<const std::vector<float>>(std::move(values))};
   }
@@ -94,8 +95,10 @@ struct Node {
 class Graph {
  public:
   Graph();
-  Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
+
+  // The same values and nodes under the same ids. Handles stay with the graph they were taken from.
+  std::unique_ptr<Graph> clone() const;
 
   Value input(std::string name, TensorType type);
   // `name` is unique within the graph and relative to the current scope.
@@ -127,6 +130,12 @@ class Graph {
   // Of a persistent value that is no packed one.
   void set_init(Value value, Init init) { values_[value.id].init = init; }
 
+  // For freezing (passes/freeze.h): a computed value, whose producer will leave, becomes a buffer
+  // that somebody writes, under this name unless it has one; a persistent value that no node uses
+  // takes no memory any more, though it keeps its name and role.
+  void make_buffer(ValueId id, std::string name);
+  void give_up(ValueId id) { values_[id].persistent = false; }
+
   // For rewriting (passes/rewrite.h): takes the nodes from `first` on out, which leaves what they
   // computed without a producer, and appends one, whose outputs nothing produces.
   std::vector<Node> take_nodes(NodeId first = 0);
@@ -153,6 +162,8 @@ class Graph {
  private:
   friend class Scope;
   friend class PhaseScope;
+
+  Graph(const Graph&) = default;
 
   Value add_value(ValueInfo info);
   void give_name(ValueId id, std::string name);  // UsageError if another value has it

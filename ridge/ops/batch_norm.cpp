@@ -1,7 +1,9 @@
 #include "ridge/ops/batch_norm.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "ridge/ops/check.h"
 #include "ridge/ops/grad_builder.h"
@@ -47,22 +49,50 @@ std::vector<Shape> shapes(ImageLayout layout) {
 }  // namespace
 
 std::vector<TensorType> BatchNorm::infer(Types in) const {
-  check_operands(name, in, 0, layout, dtypes);
-  return {in[0]};
+  if (parts < 1 || parts > most_parts || (parts > 1 && layout == ImageLayout::nchw))
+    throw ShapeError("{} takes one image or, with channels last, up to {}, not {}", name,
+                     most_parts, parts);
+  check_count(name, in, parts + 4);
+  TensorType y = in[0];
+  std::int64_t channels = 0;
+  for (std::size_t p = 0; p < parts; ++p) {
+    check_rank(name, in, p, 4);
+    check_dtype(name, in, p, dtypes);
+    ImageShape image(in[p].shape, layout);
+    channels += image.c;
+    image.c = channels;
+    y.shape = image.in(layout);
+    image.c = ImageShape(in[0].shape, layout).c;
+    if (image.in(layout) != in[0].shape || in[p].dtype != in[0].dtype)
+      throw ShapeError("{}: images differ in more than their channels: {}", name, list_of(in));
+  }
+  for (std::size_t i = parts; i < parts + 4; ++i) check_type(name, in, i, per_channel(y, layout));
+  return {y};
 }
 
 Cost BatchNorm::cost(Types in, Types out) const {
   // Per element the difference from the mean, a product and an add; per channel the factor: add,
   // root, division.
-  return streaming_cost(3 * in[0].numel() + 3 * in[1].numel(), in, out);
+  return streaming_cost(3 * out[0].numel() + 3 * in[parts].numel(), in, out);
 }
 
 void BatchNorm::reference(ReferenceCall& call) const {
-  const auto &x = call.inputs[0], &weight = call.inputs[1], &bias = call.inputs[2];
-  const auto &mean = call.inputs[3], &variance = call.inputs[4], &y = call.outputs[0];
-  for_each_element(x.shape, layout, [&](auto c, auto i) {
-    y[i] = (x[i] - mean[c]) / std::sqrt(variance[c] + double{eps}) * weight[c] + bias[c];
-  });
+  const auto &weight = call.inputs[parts], &bias = call.inputs[parts + 1];
+  const auto &mean = call.inputs[parts + 2], &variance = call.inputs[parts + 3];
+  const auto& y = call.outputs[0];
+  const std::int64_t channels = weight.shape.numel();
+  std::int64_t before = 0;
+  for (std::size_t p = 0; p < parts; ++p) {
+    const auto& x = call.inputs[p];
+    const std::int64_t own = ImageShape(x.shape, layout).c;
+    for_each_element(x.shape, layout, [&](auto part_channel, auto i) {
+      const std::int64_t c = before + part_channel;
+      const std::int64_t to = parts == 1 ? i : i / own * channels + c;
+      y[to] = (x[i] - mean[c]) / std::sqrt(variance[c] + double{eps}) * weight[c] + bias[c];
+      if (relu) y[to] = std::max(y[to], 0.0);
+    });
+    before += own;
+  }
 }
 
 std::vector<Sample<BatchNorm>> BatchNorm::samples() {
@@ -70,9 +100,27 @@ std::vector<Sample<BatchNorm>> BatchNorm::samples() {
   for (const ImageLayout layout : layouts)
     for (const Shape& shape : shapes(layout)) {
       const TensorType x{DType::f32, shape}, c = per_channel(x, layout);
-      samples.push_back(
-          {{.layout = layout}, {{x, -2.0, 3.0}, {c, 0.5, 1.5}, {c}, {c}, {c, 0.1, 2.0}}});
+      samples.push_back({{.layout = layout, .relu = samples.size() % 2 == 1},
+                         {{x, -2.0, 3.0}, {c, 0.5, 1.5}, {c}, {c}, {c, 0.1, 2.0}}});
     }
+  // Several images, of channels that fill vectors and of others.
+  for (const auto& [pixels, channels] :
+       {std::pair<Pair, std::vector<std::int64_t>>{{5, 7}, {3, 1, 8, 2}},
+        {{6, 6}, {64, 32, 32, 16, 48}},
+        {{1, 1}, {8, 8}},
+        {{33, 9}, std::vector<std::int64_t>(12, 8)}}) {
+    Sample<BatchNorm> sample{{.layout = ImageLayout::nhwc, .parts = channels.size(), .relu = true},
+                             {}};
+    std::int64_t sum = 0;
+    for (const std::int64_t c : channels) {
+      sample.inputs.push_back({{DType::f32, {2, pixels[0], pixels[1], c}}, -2.0, 3.0});
+      sum += c;
+    }
+    const TensorType c{DType::f32, {sum}};
+    for (const SampleInput& vector : {SampleInput{c, 0.5, 1.5}, {c}, {c}, {c, 0.1, 2.0}})
+      sample.inputs.push_back(vector);
+    samples.push_back(std::move(sample));
+  }
   return samples;
 }
 

@@ -6,14 +6,20 @@
 namespace ridge {
 
 // y = (x - mean[c]) / sqrt(variance[c] + eps) * weight[c] + bias[c] for channel c (Ioffe and
-// Szegedy, 2015), by the statistics that training left. Takes an image and weight, bias, mean and
-// variance, each [C] in f32. It has no gradient: training normalises by BatchNormTrain.
+// Szegedy, 2015), by the statistics that training left; max(y, 0) if `relu`. Takes an image and
+// weight, bias, mean and variance, each [C] in f32. With channels last it may take several images,
+// up to most_parts, whose channels, one after another, are those of the result. It has no gradient:
+// training normalises by BatchNormTrain.
 struct BatchNorm {
   static constexpr std::string_view name = "batch_norm";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
+
+  static constexpr std::size_t most_parts = 64;
 
   float eps = 1e-5f;
   ImageLayout layout = ImageLayout::nchw;
+  std::size_t parts = 1;
+  bool relu = false;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -30,7 +36,7 @@ struct BatchNorm {
 // the batch, with its unbiased variance. The gradient reaches x, weight and bias.
 struct BatchNormTrain {
   static constexpr std::string_view name = "batch_norm_train";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   float eps = 1e-5f;
   float momentum = 0.1f;
@@ -53,7 +59,7 @@ struct BatchNormTrain {
 //   dx = weight * rstd * (dy - dbias / M - xhat * dweight / M)
 struct BatchNormGrad {
   static constexpr std::string_view name = "batch_norm_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   ImageLayout layout = ImageLayout::nchw;
 

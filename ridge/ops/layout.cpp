@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "ridge/ops/check.h"
 #include "ridge/ops/grad_builder.h"
@@ -93,7 +94,9 @@ std::vector<TensorType> Permute::infer(Types in) const {
                      fmt::join(order, ", "), in[0].to_string());
   std::vector<std::int64_t> dims;
   for (std::size_t d = 0; d < shape.rank(); ++d) dims.push_back(shape[order[d]]);
-  return {{in[0].dtype, Shape(dims)}};
+  if (to && std::ranges::find(dtypes, *to) == dtypes.end())
+    throw ShapeError("permute: {} cannot become {}", in[0].to_string(), name_of(*to));
+  return {{to.value_or(in[0].dtype), Shape(dims)}};
 }
 
 Cost Permute::cost(Types in, Types out) const { return streaming_cost(0, in, out); }
@@ -102,7 +105,8 @@ std::vector<Value> Permute::grad(GradBuilder& b) const {
   Order inverse{};
   for (std::size_t d = 0; d < b.input(0).shape().rank(); ++d)
     inverse[order[d]] = static_cast<std::uint8_t>(d);
-  return {permute(b.grad(), inverse)};
+  if (!to) return {permute(b.grad(), inverse)};
+  return {permute(b.grad(), inverse, b.input(0).dtype())};
 }
 
 void Permute::reference(ReferenceCall& call) const {
@@ -128,7 +132,7 @@ std::vector<Sample<Permute>> Permute::samples() {
   auto sample = [](const Shape& shape, Order order) {
     return Sample<Permute>{{.order = order}, {{{DType::f32, shape}}}};
   };
-  return {
+  std::vector<Sample<Permute>> samples{
       sample({}, {}),
       sample({5}, {0}),
       sample({3, 5}, {0, 1}),
@@ -145,7 +149,21 @@ std::vector<Sample<Permute>> Permute::samples() {
       sample({2, 3, 4, 5}, {3, 2, 1, 0}),
       sample({2, 1, 20, 3}, {3, 0, 1, 2}),
       sample({2, 3, 4, 2, 3, 5}, {5, 3, 0, 4, 1, 2}),
+      // Images of few channels, to channels last and first.
+      sample({2, 3, 31, 35}, {0, 2, 3, 1}),
+      sample({1, 4, 40, 64}, {0, 2, 3, 1}),
+      sample({3, 9, 7, 4}, {0, 3, 1, 2}),
+      sample({2, 21, 33, 17}, {0, 2, 3, 1}),
   };
+  // Converted: all together, by rows, by tiles, and of few channels.
+  for (const DType to : f32_and_16_bit)
+    for (const auto& [shape, order] : {std::pair<Shape, Order>{{3, 35}, {0, 1}},
+                                       {{2, 37, 4, 32}, {0, 2, 1, 3}},
+                                       {{67, 129}, {1, 0}},
+                                       {{2, 3, 32, 40}, {0, 2, 3, 1}},
+                                       {{2, 3, 13, 11}, {0, 2, 3, 1}}})
+      samples.push_back({{.order = order, .to = to}, {{{DType::f32, shape}}}});
+  return samples;
 }
 
 Value reshape(Value x, const Shape& shape) {
@@ -156,7 +174,9 @@ Value slice(Value x, std::int64_t begin, std::int64_t rows) {
   return x.graph->apply1(Slice{.begin = begin, .rows = rows}, {x});
 }
 
-Value permute(Value x, Order order) { return x.graph->apply1(Permute{.order = order}, {x}); }
+Value permute(Value x, Order order, std::optional<DType> to) {
+  return x.graph->apply1(Permute{.order = order, .to = to}, {x});
+}
 
 static_assert(Operator<Reshape> && Differentiable<Reshape> && Aliasing<Reshape>);
 static_assert(Operator<Slice> && Aliasing<Slice>);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 
 #include "ridge/ops/operator.h"
 
@@ -43,13 +44,15 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-// Moves data so that dimension i of the result is dimension order[i] of the operand.
+// Moves data so that dimension i of the result is dimension order[i] of the operand; into another
+// floating dtype, rounded to nearest even, if `to` is one.
 struct Permute {
   static constexpr std::string_view name = "permute";
   static constexpr DTypes dtypes = f32_and_16_bit;
 
   // Only the first rank() entries count; the others are 0.
   std::array<std::uint8_t, Shape::max_rank> order{};
+  std::optional<DType> to{};
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -64,6 +67,7 @@ struct Permute {
 // The value itself if it has that shape already.
 Value reshape(Value x, const Shape& shape);
 Value slice(Value x, std::int64_t begin, std::int64_t rows);
-Value permute(Value x, std::array<std::uint8_t, Shape::max_rank> order);
+Value permute(Value x, std::array<std::uint8_t, Shape::max_rank> order,
+              std::optional<DType> to = {});
 
 }  // namespace ridge

@@ -8,6 +8,9 @@ namespace ridge {
 
 std::span<const Pass> passes() {
   static constexpr Pass table[] = {
+      {"fold-batch-norm",
+       "batch norm's factors and offsets in the weights of convolutions before it",
+       Stage::inference, "", fold_batch_norm},
       {"fuse-qkv", "queries, keys and values in one product, split into heads in one kernel",
        Stage::forward, "", fuse_qkv},
       {"flash-attention", "attention that never stores its scores, forward and backward",
@@ -22,6 +25,8 @@ std::span<const Pass> passes() {
        "", residual_norm},
       {"masked-softmax", "scale, causal mask and softmax in one kernel", Stage::forward, "",
        masked_softmax},
+      {"channels-last", "images with the channels of a pixel side by side, and no permute undone",
+       Stage::forward, "", channels_last},
       {"common-subexpressions", "what two nodes compute alike is computed once", Stage::step, "",
        common_subexpressions},
       {"f32-products", "products that are wanted in f32 are never rounded to 16 bits", Stage::step,
@@ -32,6 +37,16 @@ std::span<const Pass> passes() {
        Stage::step, "swiglu", gate_results},
       {"recompute-light", "gates and attention's results again in the backward pass, not kept",
        Stage::step, "", recompute_light},
+      {"conv-epilogues", "residual addition and activation in the convolution before them",
+       Stage::step, "", conv_epilogues},
+      {"norm-activations",
+       "batch norm by constant statistics with the activation after and the concatenation before "
+       "it",
+       Stage::inference, "", norm_activations},
+      {"squeeze-excitation", "both products of squeeze and excitation in one kernel",
+       Stage::inference, "conv-epilogues", squeeze_excitation},
+      {"linear-epilogues", "bias, residual and activation in the products of linear layers",
+       Stage::step, "", linear_epilogues},
       {"pointwise", "chains of elementwise operators in one kernel each", Stage::step, "",
        pointwise_chains},
       {"cross-entropy-in-place", "the gradient of the logits takes the place of the logits",

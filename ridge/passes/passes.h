@@ -12,8 +12,12 @@
 namespace ridge {
 
 // What a pass works on: the forward graph, whose gradient is appended afterwards, so that a fused
-// operator brings its own; the whole training step; or nothing of the graph, but how it is run.
-enum class Stage : std::uint8_t { forward, step, run };
+// operator brings its own; the whole training step; the forward graph of a network that nobody
+// trains, where operators without a gradient may stand; or nothing of the graph, but how it is run.
+enum class Stage : std::uint8_t { forward, step, inference, run };
+
+// Whether training can have passes of the stage.
+constexpr bool is_for_training(Stage stage) { return stage != Stage::inference; }
 
 // Something done for speed or memory that leaves what is computed the same, and can be left out.
 struct Pass {
@@ -52,6 +56,10 @@ void run_passes(Graph& graph, Stage stage, const PassNames& enabled, Recompute r
 
 // The passes, each in the file of its name; two that are one idea share in_place.cpp, results.cpp,
 // swiglu.cpp or recompute.cpp.
+std::size_t channels_last(Graph& graph);
+std::size_t conv_epilogues(Graph& graph);
+std::size_t norm_activations(Graph& graph);
+std::size_t squeeze_excitation(Graph& graph);
 std::size_t fuse_qkv(Graph& graph);
 std::size_t flash_attention(Graph& graph);
 std::size_t fold_rope(Graph& graph);
@@ -65,6 +73,7 @@ std::size_t pointwise_chains(Graph& graph);
 std::size_t cross_entropy_in_place(Graph& graph);
 std::size_t swiglu_in_place(Graph& graph);
 std::size_t linear_swiglu(Graph& graph);
+std::size_t linear_epilogues(Graph& graph);
 std::size_t fuse_optimizer(Graph& graph);
 std::size_t rounded_weights(Graph& graph);
 std::size_t dead_nodes(Graph& graph);
@@ -72,6 +81,7 @@ std::size_t accumulating_products(Graph& graph);
 std::size_t norm_results(Graph& graph);
 std::size_t gate_results(Graph& graph);
 std::size_t recompute_light(Graph& graph);
+std::size_t fold_batch_norm(Graph& graph);
 std::size_t recompute_units(Graph& graph, Recompute recompute);
 
 }  // namespace ridge

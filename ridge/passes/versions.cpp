@@ -34,6 +34,7 @@ constexpr std::string_view all_passes[] = {
     "gate-results",
     "recompute-light",
     "linear-swiglu",
+    "linear-epilogues",
     "accumulating-products",
     planned_memory,
     concurrent_kernels,
@@ -52,6 +53,8 @@ std::vector<const Pass*> passes_in(std::string_view list) {
     std::string name(list.substr(0, comma));
     std::ranges::replace(name, '_', '-');
     found.push_back(&pass_named(name));
+    if (!is_for_training(found.back()->stage))
+      throw UsageError("the pass {} is for networks that are not trained", name);
     list.remove_prefix(std::min(comma + 1, list.size()));
   }
   return found;

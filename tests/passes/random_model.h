@@ -99,6 +99,27 @@ class RandomModel {
     return project(maybe() ? mul(up, gate) : mul(gate, up), width_);
   }
 
+  // Linear layers with what may follow them in any order, and with what may not.
+  Value layer(Value x, std::int64_t out) {
+    Value y = project(x, out);
+    const auto bias = [&] { return cast(weight({out}), x.dtype()); };
+    const std::int64_t terms = pick(0, 3);
+    if (terms == 1) y = add(y, bias());
+    if (terms == 2 && x.shape() == y.shape()) y = maybe() ? add(x, y) : add(y, x);
+    if (terms == 3) y = maybe() ? add(add(bias(), y), y) : add(add(y, bias()), project(x, out));
+    y = noted(y);
+    const std::int64_t kind = pick(0, 4);
+    if (kind == 1) y = relu(y);
+    if (kind == 2) y = silu(y);
+    if (kind == 3) y = activation(y, ActivationKind::gelu);
+    if (kind == 4) y = activation(y, ActivationKind::hard_swish);
+    return y;
+  }
+  Value biased(Value x) {
+    const Scope scope(graph_, "biased");
+    return layer(layer(x, maybe() ? width_ : pick(1, 6)), width_);
+  }
+
   // Elementwise operators in a row, some of them twice the same.
   Value pointwise(Value x) {
     const Value first = x;
@@ -114,16 +135,53 @@ class RandomModel {
     return x;
   }
 
+  // Channels as torchvision has them, before positions, in one column.
+  Value image(Value x) {
+    const Scope scope(graph_, "image");
+    x = reshape(permute(x, {0, 2, 1}), {batch_, width_, seq_, 1});
+    const Value first = x;
+    const std::int64_t length = pick(2, 6);
+    for (std::int64_t i = 0; i < length; ++i) {
+      const std::int64_t kind = pick(0, 6);
+      if (kind <= 1) x = noted_image(convolved(x));
+      if (kind <= 2) x = noted_image(maybe() ? silu(x) : relu(x));
+      if (kind == 3) x = noted_image(maybe() ? add(first, x) : add(x, first));
+      if (kind == 4) x = mul(silu(convolved(adaptive_avg_pool2d(x, {1, 1}))), x);
+      if (kind == 5) x = shuffled(x);
+      if (kind == 6) x = max_pool2d(x, {.kernel = {3, 1}, .padding = {1, 0}});
+    }
+    return permute(reshape(x, {batch_, width_, seq_}), {0, 2, 1});
+  }
+  Value noted_image(Value x) {
+    if (maybe()) scale(x, 2.0f);
+    return x;
+  }
+  Value convolved(Value x) {
+    const std::int64_t rows = maybe() ? 1 : 3, groups = maybe() ? width_ : 1;
+    const Value w = cast(weight({width_, width_ / groups, rows, 1}), x.dtype());
+    const Value bias = maybe() ? cast(weight({width_}), x.dtype()) : Value{};
+    return conv2d(x, w, bias, {.padding = {rows / 2, 0}, .groups = groups});
+  }
+  // Channels of two halves in turn, or the halves exchanged.
+  Value shuffled(Value x) {
+    const std::int64_t half = width_ / 2;
+    if (maybe()) return concat({{window(x, 1, half, half), window(x, 1, 0, half)}}, 1);
+    x = permute(reshape(x, {batch_, 2, half, seq_}), {0, 2, 1, 3});
+    return reshape(x, {batch_, width_, seq_, 1});
+  }
+
   void grow() {
     const auto from =
         static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(streams_.size()) - 1));
     const Value x = streams_[from];
     const Value h = norm(x);
-    const std::int64_t kind = pick(0, 3);
+    const std::int64_t kind = pick(0, 5);
     Value delta = h;
     if (kind <= 1) delta = attention(h);
     if (kind == 2) delta = feed_forward(h);
     if (kind == 3) delta = pointwise(h);
+    if (kind == 4) delta = image(h);
+    if (kind == 5) delta = biased(h);
     const Value sum = maybe() ? add(cast(delta, DType::f32), x) : add(x, cast(delta, DType::f32));
     streams_.push_back(kind == 0 && maybe() ? add(sum, cast(feed_forward(h), DType::f32)) : sum);
   }

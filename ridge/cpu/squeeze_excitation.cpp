@@ -1,0 +1,84 @@
+#include "ridge/ops/squeeze_excitation.h"
+
+#include <algorithm>
+
+#include "ridge/cpu/activation.h"
+#include "ridge/cpu/prepare.h"
+#include "ridge/cpu/simd.h"
+
+namespace ridge {
+namespace {
+
+// y[n, s] = function(b[s] + sum over c of w[s, c] * x[n, c])
+template <class T, class F>
+void squeeze(ThreadPool& pool, std::int64_t images, std::int64_t squeezed, std::int64_t channels,
+             const T* x, const T* w, const T* b, float* y, const F& function) {
+  const auto some = [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t s = i % squeezed;
+      const T *from = x + i / squeezed * channels, *weights = w + s * channels;
+      float sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t c = 0; c < channels; ++c) sum += load(&weights[c]) * load(&from[c]);
+      y[i] = function(sum + load(&b[s]));
+    }
+  };
+  parallel_for(pool, images * squeezed, rows_per_task(channels), some);
+}
+
+// Channels that a task sums at once.
+constexpr std::int64_t piece = 256;
+
+// y[n, c] = function(b[c] + sum over s of w[s, c] * x[n, s])
+template <class T, class F>
+void excite(ThreadPool& pool, std::int64_t images, std::int64_t squeezed, std::int64_t channels,
+            const float* x, const T* w, const T* b, T* y, const F& function) {
+  const std::int64_t pieces = (channels + piece - 1) / piece;
+  const auto some = [=](std::int64_t begin, std::int64_t end) {
+    float sums[piece];
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t n = i / pieces, first = i % pieces * piece;
+      const std::int64_t length = std::min(piece, channels - first);
+#pragma omp simd
+      for (std::int64_t c = 0; c < length; ++c) sums[c] = load(&b[first + c]);
+      for (std::int64_t s = 0; s < squeezed; ++s) {
+        const float inside = x[n * squeezed + s];
+        const T* weights = w + s * channels + first;
+#pragma omp simd
+        for (std::int64_t c = 0; c < length; ++c) sums[c] += inside * load(&weights[c]);
+      }
+      T* to = y + n * channels + first;
+#pragma omp simd
+      for (std::int64_t c = 0; c < length; ++c) store(&to[c], function(sums[c]));
+    }
+  };
+  parallel_for(pool, images * pieces, rows_per_task(piece * squeezed), some);
+}
+
+}  // namespace
+
+KernelPtr SqueezeExcitation::cpu(CpuPrepare& prepare) const {
+  const std::int64_t images = prepare.in[0].shape[0], channels = prepare.in[0].shape[1];
+  const std::int64_t squeezed = prepare.in[1].shape[0];
+  prepare.workspace = static_cast<std::size_t>(images * squeezed) * sizeof(float);
+  return dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
+    return make_kernel(
+        [&pool = prepare.pool, images, channels, squeezed, op = *this](const Launch& call) {
+          auto* inside = static_cast<float*>(call.workspace);
+          const auto inside_by = [&](const auto& function) {
+            squeeze(pool, images, squeezed, channels, call.in<T>(0), call.in<T>(1), call.in<T>(2),
+                    inside, function);
+          };
+          if (op.inner == ConvEpilogue::relu)
+            inside_by([](float x) { return x < 0.0f ? 0.0f : x; });
+          else
+            inside_by([](float x) { return silu(x); });
+          with_activation(op.gate, [&](const auto& function) {
+            excite(pool, images, squeezed, channels, inside, call.in<T>(3), call.in<T>(4),
+                   call.out<T>(), function);
+          });
+        });
+  });
+}
+
+}  // namespace ridge

@@ -1,0 +1,98 @@
+#include "ridge/ops/squeeze_excitation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "ridge/ops/check.h"
+#include "ridge/ops/op.h"
+
+namespace ridge {
+namespace {
+
+constexpr ConvEpilogue inners[] = {ConvEpilogue::relu, ConvEpilogue::silu};
+constexpr ActivationKind gates[] = {ActivationKind::sigmoid, ActivationKind::hard_sigmoid};
+
+double logistic(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+double applied(ConvEpilogue inner, double x) {
+  return inner == ConvEpilogue::relu ? std::max(x, 0.0) : x * logistic(x);
+}
+double applied(ActivationKind gate, double x) {
+  return gate == ActivationKind::sigmoid ? logistic(x) : std::clamp(x + 3.0, 0.0, 6.0) / 6.0;
+}
+
+}  // namespace
+
+std::vector<TensorType> SqueezeExcitation::infer(Types in) const {
+  check_count(name, in, 5);
+  check_rank(name, in, 0, 2);
+  check_rank(name, in, 1, 2);
+  check_dtype(name, in, 0, dtypes);
+  const DType dtype = in[0].dtype;
+  const std::int64_t channels = in[0].shape[1], squeezed = in[1].shape[0];
+  check_type(name, in, 1, {dtype, {squeezed, channels}});
+  check_type(name, in, 2, {dtype, {squeezed}});
+  check_type(name, in, 3, {dtype, {squeezed, channels}});
+  check_type(name, in, 4, {dtype, {channels}});
+  if (channels > most_channels)
+    throw ShapeError("{} takes up to {} channels, not {}", name, most_channels, channels);
+  if (std::ranges::find(inners, inner) == std::end(inners) ||
+      std::ranges::find(gates, gate) == std::end(gates))
+    throw ShapeError("{} has relu or silu inside, and is a sigmoid or hard_sigmoid", name);
+  return {in[0]};
+}
+
+Cost SqueezeExcitation::cost(Types in, Types out) const {
+  // As the convolutions and activations count that it stands for.
+  const std::int64_t macs = 2 * in[0].numel() * in[1].shape[0];
+  const std::int64_t inside = in[0].shape[0] * in[1].shape[0], outside = out[0].numel();
+  Cost cost = streaming_cost(2 * macs + inside * (inner == ConvEpilogue::relu ? 1 : 5) +
+                                 outside * (gate == ActivationKind::sigmoid ? 4 : 3),
+                             in, out);
+  cost.macs = macs;
+  return cost;
+}
+
+void SqueezeExcitation::reference(ReferenceCall& call) const {
+  const auto &x = call.inputs[0], &w1 = call.inputs[1], &b1 = call.inputs[2];
+  const auto &w2 = call.inputs[3], &b2 = call.inputs[4], &y = call.outputs[0];
+  const std::int64_t channels = x.shape[1], squeezed = w1.shape[0];
+  std::vector<double> sums(static_cast<std::size_t>(channels));
+  for (std::int64_t n = 0; n < x.shape[0]; ++n) {
+    std::copy_n(b2.data.begin(), channels, sums.begin());
+    for (std::int64_t s = 0; s < squeezed; ++s) {
+      double sum = b1[s];
+      for (std::int64_t c = 0; c < channels; ++c) sum += w1[s * channels + c] * x[n * channels + c];
+      const double inside = applied(inner, sum);
+      for (std::int64_t c = 0; c < channels; ++c)
+        sums[static_cast<std::size_t>(c)] += w2[s * channels + c] * inside;
+    }
+    for (std::int64_t c = 0; c < channels; ++c)
+      y[n * channels + c] = applied(gate, sums[static_cast<std::size_t>(c)]);
+  }
+}
+
+std::vector<Sample<SqueezeExcitation>> SqueezeExcitation::samples() {
+  std::vector<Sample<SqueezeExcitation>> samples;
+  struct Sizes {
+    std::int64_t n, channels, squeezed;
+  };
+  std::size_t i = 0;
+  for (const auto& [n, c, s] : {Sizes{1, 1, 1},
+                                {2, 32, 8},
+                                {3, 17, 5},
+                                {1, 96, 4},
+                                {5, 480, 20},
+                                {2, 1152, 48},
+                                {9, 40, 33}}) {
+    const auto of = [](const Shape& shape) { return SampleInput{{DType::f32, shape}}; };
+    samples.push_back({{.inner = inners[i % 2], .gate = gates[i / 2 % 2]},
+                       {of({n, c}), of({s, c}), of({s}), of({s, c}), of({c})}});
+    ++i;
+  }
+  return samples;
+}
+
+static_assert(Operator<SqueezeExcitation>);
+
+}  // namespace ridge

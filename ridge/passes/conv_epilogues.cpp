@@ -1,0 +1,96 @@
+#include <optional>
+#include <utility>
+
+#include "ridge/passes/passes.h"
+#include "ridge/passes/rewrite.h"
+
+namespace ridge {
+namespace {
+
+// A convolution and what becomes a part of it.
+struct Chain {
+  NodeId conv = no_node;
+  NodeId add = no_node;  // of the residual
+  ValueId residual = no_value;
+  NodeId activation = no_node;  // after all
+  ConvEpilogue epilogue = ConvEpilogue::none;
+
+  NodeId last() const { return activation != no_node ? activation : add != no_node ? add : conv; }
+  std::vector<NodeId> nodes() const {
+    std::vector<NodeId> all{conv};
+    for (const NodeId n : {add, activation})
+      if (n != no_node) all.push_back(n);
+    return all;
+  }
+};
+
+std::optional<ConvEpilogue> epilogue_of(const Rewriter& rw, NodeId n) {
+  if (rw.op<Relu>(n)) return ConvEpilogue::relu;
+  if (rw.op<Silu>(n)) return ConvEpilogue::silu;
+  const Activation* op = rw.op<Activation>(n);
+  if (op && op->kind == ActivationKind::relu6) return ConvEpilogue::relu6;
+  if (op && op->kind == ActivationKind::hard_swish) return ConvEpilogue::hard_swish;
+  return std::nullopt;
+}
+
+// The one node that uses v if nobody else needs v.
+NodeId reader(const Rewriter& rw, ValueId v) {
+  return rw.uses(v).size() == 1 && !rw.is_readable(v) ? rw.uses(v).front() : no_node;
+}
+
+// What node n, which uses v, adds to v, if that is all it does and a convolution could do it.
+std::optional<ValueId> residual_of(const Rewriter& rw, NodeId n, ValueId v) {
+  if (!rw.op<Add>(n)) return std::nullopt;
+  const std::vector<ValueId>& in = rw.node(n).inputs;
+  const ValueId other = in[0] == v ? in[1] : in[0];
+  if (other == v || rw.type(other) != rw.type(v)) return std::nullopt;
+  return other;
+}
+
+std::optional<Chain> chain_from(const Rewriter& rw, NodeId conv) {
+  const Conv2d* op = rw.op<Conv2d>(conv);
+  if (!op || op->epilogue != ConvEpilogue::none) return std::nullopt;
+  Chain chain{.conv = conv};
+  NodeId next = reader(rw, rw.node(conv).outputs[0]);
+  const auto residual = residual_of(rw, next, rw.node(conv).outputs[0]);
+  if (residual && !op->residual) {
+    chain.add = next;
+    chain.residual = *residual;
+    next = reader(rw, rw.node(next).outputs[0]);
+  }
+  if (const auto epilogue = epilogue_of(rw, next)) {
+    chain.activation = next;
+    chain.epilogue = *epilogue;
+  }
+  if (chain.last() == conv) return std::nullopt;
+  return chain;
+}
+
+}  // namespace
+
+// From the last convolution on: of two whose results are added, the later takes the sum, since the
+// other would have to wait for it.
+std::size_t conv_epilogues(Graph& graph) {
+  Rewriter rw(graph);
+  for (NodeId n = static_cast<NodeId>(rw.nodes().size()); n-- > 0;) {
+    const auto chain = chain_from(rw, n);
+    if (!chain) continue;
+    rw.replace(chain->nodes(), chain->last(), [&rw, &graph, chain = *chain] {
+      const Node& conv = rw.node(chain.conv);
+      Conv2d op = std::get<Conv2d>(conv.op->variant());
+      op.epilogue = chain.epilogue;
+      std::vector<Value> operands;
+      for (const ValueId in : conv.inputs) operands.push_back(rw.value(in));
+      if (chain.add != no_node) {
+        op.residual = true;
+        operands.push_back(rw.value(chain.residual));
+      }
+      const Scope scope(graph, conv.scope);
+      return Rewriter::Substitutes{
+          {rw.node(chain.last()).outputs[0], graph.apply(op, operands)[0]}};
+    });
+  }
+  return rw.commit();
+}
+
+}  // namespace ridge

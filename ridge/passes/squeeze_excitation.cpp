@@ -1,0 +1,83 @@
+#include <optional>
+
+#include "ridge/passes/passes.h"
+#include "ridge/passes/rewrite.h"
+
+namespace ridge {
+namespace {
+
+// Larger ones are worth products that all of a device works on.
+constexpr std::int64_t most_weights = 1 << 17;
+
+// From the last node back: a sigmoid of a convolution of a convolution, each of single pixels.
+struct Squeeze {
+  NodeId gate = no_node, excite = no_node, squeeze = no_node;
+  SqueezeExcitation op;
+};
+
+bool is_one_pixel(const Shape& shape, ImageLayout layout) {
+  return ImageShape(shape, layout).pixels() == 1;
+}
+
+// Whether node n is a product of one pixel's channels, with a bias.
+bool is_product(const Rewriter& rw, NodeId n, ConvEpilogue epilogue) {
+  const Conv2d* op = rw.op<Conv2d>(n);
+  if (!op || !op->bias || op->residual || op->epilogue != epilogue || op->groups != 1) return false;
+  const std::vector<ValueId>& in = rw.node(n).inputs;
+  return is_one_pixel(rw.type(in[0]).shape, op->layout) &&
+         is_one_pixel(rw.type(in[1]).shape, op->layout) && op->padding == Pair{0, 0};
+}
+
+NodeId only_producer(const Rewriter& rw, ValueId v, NodeId user) {
+  const NodeId n = rw.producer<Conv2d>(v);
+  return n != no_node && rw.uses(v).size() == 1 && rw.uses(v)[0] == user && !rw.is_readable(v)
+             ? n
+             : no_node;
+}
+
+std::optional<Squeeze> squeeze_at(const Rewriter& rw, NodeId n) {
+  const Activation* gate = rw.op<Activation>(n);
+  if (!gate ||
+      (gate->kind != ActivationKind::sigmoid && gate->kind != ActivationKind::hard_sigmoid))
+    return std::nullopt;
+  Squeeze found{.gate = n, .op = {.gate = gate->kind}};
+  found.excite = only_producer(rw, rw.node(n).inputs[0], n);
+  if (!is_product(rw, found.excite, ConvEpilogue::none)) return std::nullopt;
+  found.squeeze = only_producer(rw, rw.node(found.excite).inputs[0], found.excite);
+  for (const ConvEpilogue inner : {ConvEpilogue::relu, ConvEpilogue::silu})
+    if (is_product(rw, found.squeeze, inner)) {
+      found.op.inner = inner;
+      const Shape& weight = rw.type(rw.node(found.squeeze).inputs[1]).shape;
+      const Shape& image = rw.type(rw.node(found.squeeze).inputs[0]).shape;
+      if (rw.type(rw.node(n).outputs[0]).shape == image && weight.numel() <= most_weights &&
+          image.numel() / image[0] <= SqueezeExcitation::most_channels)
+        return found;
+    }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::size_t squeeze_excitation(Graph& graph) {
+  Rewriter rw(graph);
+  for (NodeId n = 0; n < rw.nodes().size(); ++n) {
+    const auto found = squeeze_at(rw, n);
+    if (!found) continue;
+    rw.replace({found->squeeze, found->excite, n}, n, [&rw, &graph, found = *found] {
+      const auto matrix = [&](ValueId v) {
+        const Shape& shape = rw.type(v).shape;
+        return reshape(rw.value(v), {shape[0], shape.numel() / shape[0]});
+      };
+      const std::vector<ValueId>&squeeze = rw.node(found.squeeze).inputs,
+            &excite = rw.node(found.excite).inputs;
+      const ValueId y = rw.node(found.gate).outputs[0];
+      const Value weights =
+          graph.apply1(found.op, {matrix(squeeze[0]), matrix(squeeze[1]), rw.value(squeeze[2]),
+                                  permute(matrix(excite[1]), {1, 0}), rw.value(excite[2])});
+      return Rewriter::Substitutes{{y, reshape(weights, rw.type(y).shape)}};
+    });
+  }
+  return rw.commit();
+}
+
+}  // namespace ridge
