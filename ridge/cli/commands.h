@@ -23,6 +23,7 @@ void add_ablate_command(CLI::App& program, Action& action);
 void add_compare_command(CLI::App& program, Action& action);
 void add_export_command(CLI::App& program, Action& action);
 void add_bench_command(CLI::App& program, Action& action);
+void add_ops_command(CLI::App& program, Action& action);
 void add_roofline_command(CLI::App& program, Action& action);
 void add_report_command(CLI::App& program, Action& action);
 void add_trace_command(CLI::App& program, Action& action);
@@ -34,5 +35,7 @@ int about();  // an action: prints the version of the program and what it runs o
 
 // Makes `program` itself `ridge train --version <version>`, under one of the workshop's names.
 void configure_as_train(CLI::App& program, const char* version, Action& action);
+// Makes it `ridge bench`, likewise.
+void configure_as_bench(CLI::App& program, Action& action);
 
 }  // namespace ridge

@@ -18,7 +18,8 @@ namespace ridge {
 namespace {
 
 constexpr int exit_failure = 1, exit_usage = 2;
-constexpr std::string_view workshop_name = "tiny_llama_";
+// The programs of the workshop whose command lines are understood under their own names.
+constexpr std::string_view workshop_name = "tiny_llama_", bench_name = "micro_benchmarking_pytorch";
 
 // The version in "tiny_llama_v1"; null under any other name.
 const char* version_in(std::string_view name) {
@@ -32,6 +33,10 @@ void add_commands(CLI::App& program, const std::string& name, Action& action) {
     configure_as_train(program, version, action);
     return;
   }
+  if (name == bench_name) {
+    configure_as_bench(program, action);
+    return;
+  }
   add_train_command(program, action);
   add_eval_command(program, action);
   add_plan_command(program, action);
@@ -41,6 +46,7 @@ void add_commands(CLI::App& program, const std::string& name, Action& action) {
   add_compare_command(program, action);
   add_export_command(program, action);
   add_bench_command(program, action);
+  add_ops_command(program, action);
   add_roofline_command(program, action);
   add_report_command(program, action);
   add_trace_command(program, action);

@@ -53,4 +53,17 @@ KernelPtr Mul::cpu(CpuPrepare& prepare) const {
   });
 }
 
+KernelPtr Arithmetic::cpu(CpuPrepare& prepare) const {
+  return dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
+    switch (kind) {
+      case ArithmeticKind::sub:
+        return broadcasting<T>(prepare, [](float a, float b) { return a - b; });
+      case ArithmeticKind::div:
+        return broadcasting<T>(prepare, [](float a, float b) { return a / b; });
+      default:
+        return broadcasting<T>(prepare, [](float a, float b) { return a == b ? 1.0f : 0.0f; });
+    }
+  });
+}
+
 }  // namespace ridge

@@ -16,6 +16,18 @@ struct Times {
   __device__ float operator()(float a, float b) const { return a * b; }
 };
 
+struct Minus {
+  __device__ float operator()(float a, float b) const { return a - b; }
+};
+
+struct Over {
+  __device__ float operator()(float a, float b) const { return a / b; }
+};
+
+struct IsEqual {
+  __device__ float operator()(float a, float b) const { return a == b ? 1.0f : 0.0f; }
+};
+
 // N consecutive elements of an operand, or N times the same one where it stands still.
 template <int N, class T>
 __device__ void load_run(const T* p, bool stands_still, float (&x)[N]) {
@@ -86,6 +98,19 @@ KernelPtr Add::gpu(GpuPrepare& prepare) const {
 KernelPtr Mul::gpu(GpuPrepare& prepare) const {
   return gpu::dispatch_floating(prepare.in[0].dtype,
                                 [&]<class T>() { return broadcasting<T>(prepare, Times{}); });
+}
+
+KernelPtr Arithmetic::gpu(GpuPrepare& prepare) const {
+  return gpu::dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
+    switch (kind) {
+      case ArithmeticKind::sub:
+        return broadcasting<T>(prepare, Minus{});
+      case ArithmeticKind::div:
+        return broadcasting<T>(prepare, Over{});
+      default:
+        return broadcasting<T>(prepare, IsEqual{});
+    }
+  });
 }
 
 }  // namespace ridge

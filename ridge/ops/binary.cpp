@@ -94,10 +94,45 @@ void Mul::reference(ReferenceCall& call) const {
 
 std::vector<Sample<Mul>> Mul::samples() { return samples_binary<Mul>(); }
 
+std::string_view name_of(ArithmeticKind kind) {
+  constexpr std::string_view names[] = {"sub", "div", "equal"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+std::vector<TensorType> Arithmetic::infer(Types in) const {
+  return infer_binary(name_of(kind), in, dtypes);
+}
+
+Cost Arithmetic::cost(Types in, Types out) const {
+  // Comparisons are not counted.
+  return streaming_cost(kind == ArithmeticKind::equal ? 0 : out[0].numel(), in, out);
+}
+
+void Arithmetic::reference(ReferenceCall& call) const {
+  reference_binary(call, [kind = kind](double a, double b) {
+    if (kind == ArithmeticKind::equal) return a == b ? 1.0 : 0.0;
+    return kind == ArithmeticKind::sub ? a - b : a / b;
+  });
+}
+
+std::vector<Sample<Arithmetic>> Arithmetic::samples() {
+  std::vector<Sample<Arithmetic>> samples;
+  for (const auto kind : {ArithmeticKind::sub, ArithmeticKind::div, ArithmeticKind::equal})
+    for (auto& [op, inputs] : samples_binary<Arithmetic>()) {
+      if (kind == ArithmeticKind::div) inputs[1].low = 0.5;  // away from the pole
+      samples.push_back({{kind}, inputs});
+    }
+  // Where some elements are equal: one element of each side in turn.
+  samples.push_back({{ArithmeticKind::equal},
+                     {{{DType::f32, {64, 1}}, 1.0, 1.0}, {{DType::f32, {9}}, 1.0, 1.0}}});
+  return samples;
+}
+
 Value add(Value a, Value b) { return a.graph->apply1(Add{}, {a, b}); }
 Value mul(Value a, Value b) { return a.graph->apply1(Mul{}, {a, b}); }
 
 static_assert(Operator<Add> && Differentiable<Add>);
+static_assert(Operator<Arithmetic>);
 static_assert(Operator<Mul> && Differentiable<Mul>);
 
 }  // namespace ridge

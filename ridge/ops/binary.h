@@ -34,6 +34,26 @@ struct Mul {
   bool operator==(const Mul&) const = default;
 };
 
+// The arithmetic that tensor libraries have beside these, and networks here have no need of.
+enum class ArithmeticKind : std::uint8_t { sub, div, equal };
+std::string_view name_of(ArithmeticKind kind);  // "sub"
+
+// c = a - b, a / b, or 1 where a == b and 0 elsewhere, with NumPy broadcasting; one dtype.
+struct Arithmetic {
+  static constexpr std::string_view name = "arithmetic";
+  static constexpr DTypes dtypes = f32_and_16_bit;
+
+  ArithmeticKind kind = ArithmeticKind::sub;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Arithmetic>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const Arithmetic&) const = default;
+};
+
 Value add(Value a, Value b);
 Value mul(Value a, Value b);
 

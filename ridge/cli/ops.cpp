@@ -1,0 +1,253 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "ridge/analyze/machine_file.h"
+#include "ridge/analyze/tensor_operators.h"
+#include "ridge/base/error.h"
+#include "ridge/base/file.h"
+#include "ridge/base/ranges.h"
+#include "ridge/base/statistics.h"
+#include "ridge/cli/commands.h"
+#include "ridge/cli/interrupt.h"
+#include "ridge/cli/system.h"
+#include "ridge/cli/terminal.h"
+#include "ridge/profile/text_table.h"
+
+namespace ridge {
+namespace {
+
+struct Request {
+  std::string op = "add", op_type, dtype = "fp32", device = "auto", json_file;
+  std::string first = "64-1024-1024", second = "64-1024-1024";
+  bool in_place = false, predefined = false, models = false, list = false;
+  std::int64_t iterations = 20, warmup = 5, threads = 0;
+};
+
+struct Measured {
+  OperatorCase what;
+  std::vector<double> seconds;
+  std::string failure;  // in words, if it did not fit
+};
+
+DType dtype_of(const Request& request) {
+  for (const auto& [name, dtype] : {std::pair{"fp32", DType::f32}, std::pair{"fp16", DType::f16},
+                                    std::pair{"bf16", DType::bf16}})
+    if (request.dtype == name) return dtype;
+  throw UsageError("--dtype is '{}'; choose one of fp32, fp16, bf16", request.dtype);
+}
+
+void check(const Request& request) {
+  check_range("num-iters", request.iterations, 1, 1'000'000);
+  check_range("num-warmup-iters", request.warmup, 0, 1'000'000);
+  check_range("threads", request.threads, 0, 4096);
+  if (request.predefined && request.models)
+    throw UsageError("--run-predefined and --run-model-ops are two lists: choose one");
+  if (request.models && request.in_place)
+    throw UsageError("--run-model-ops says itself what is in place: leave --inplace out");
+}
+
+// Its type follows from an operator's name; who gives it wants to be told of a mistake.
+void check_type(const Request& request) {
+  if (request.op_type.empty()) return;
+  std::string_view name = request.op;
+  if (name.ends_with('_')) name.remove_suffix(1);
+  for (const TensorOpName& known : tensor_operators())
+    if (known.name == name && name_of(known.type) != request.op_type)
+      throw UsageError("--op-type is '{}', but {} is {}", request.op_type, name,
+                       name_of(known.type));
+}
+
+std::vector<TensorOpRequest> wanted(const Request& request) {
+  const DType dtype = dtype_of(request);
+  if (request.models) return model_operators(dtype);
+  const Shape first = shape_from_dims(request.first, "--input1-dim");
+  const Shape second = shape_from_dims(request.second, "--input2-dim");
+  if (!request.predefined) return {{request.op, first, second, dtype, request.in_place}};
+  std::vector<TensorOpRequest> all = predefined_operators(first, second, dtype);
+  const std::vector<TensorOpName> names = tensor_operators();
+  for (std::size_t i = 0; i < all.size(); ++i)  // the benchmark reduces into new tensors anyway
+    all[i].in_place = request.in_place && names[i].type != TensorOpType::reduction;
+  return all;
+}
+
+// The ceilings of the machine file; without them there are no shares of the roofline.
+std::optional<Roof> roof_over(const Device& device, Terminal& terminal) {
+  KeptRoof kept = kept_roof(device.name(), device.hardware(), device.threads());
+  if (!kept.roof)
+    terminal.line(
+        fmt::format("No shares of the roofline: {}; ridge roofline measures it", kept.source));
+  return kept.roof;
+}
+
+// The least time that the machine's ceilings leave, over the time taken.
+double share_of(const Roof& roof, const OperatorCase& what, const Cost& work, double seconds) {
+  const std::string_view precision = work.macs > 0 ? name_of(what.in[0].dtype) : "f32";
+  const double computing = static_cast<double>(work.flops) / roof.flops(precision);
+  const double moving = static_cast<double>(work.bytes()) / roof.memory().bytes_per_second;
+  return std::max(computing, moving) / seconds;
+}
+
+std::vector<Measured> measure(const Request& request, Device& device, Terminal& terminal) {
+  std::vector<OperatorCase> cases;  // all, so that a mistake is told before anything runs
+  for (const TensorOpRequest& one : wanted(request)) cases.push_back(tensor_operator(one));
+  std::vector<Measured> measured;
+  for (const OperatorCase& one : cases) {
+    if (interrupt_noted() != 0) break;
+    terminal.busy(fmt::format("{} of {}: {}", measured.size() + 1, cases.size(), one.label));
+    measured.push_back({one, {}, ""});
+    try {
+      measured.back().seconds =
+          time_operator(device, one, {.warmup = request.warmup, .repetitions = request.iterations});
+    } catch (const OutOfMemoryError& error) {
+      if (cases.size() == 1) throw;
+      measured.back().failure = error.what();
+    }
+  }
+  terminal.erase();
+  return measured;
+}
+
+std::string text_of(const std::vector<Measured>& measured, const std::optional<Roof>& roof) {
+  std::vector<TextColumn> columns{{.header = "Operator", .left = true},
+                                  {.header = "us"},
+                                  {.header = "+-"},
+                                  {.header = "GB/s"},
+                                  {.header = "GFLOP/s"}};
+  if (roof) columns.push_back({.header = "Of roofline"});
+  std::vector<TextRow> rows;
+  for (const Measured& one : measured) {
+    if (one.seconds.empty()) {
+      rows.push_back({one.what.label, "-"});
+      continue;
+    }
+    const Statistics time = statistics_of(one.seconds);
+    const Cost work = cost_of(one.what);
+    rows.push_back({one.what.label, fmt::format("{:.2f}", time.median * 1e6),
+                    fmt::format("{:.1f} %", 100 * time.variation()),
+                    fmt::format("{:.1f}", static_cast<double>(work.bytes()) / time.median * 1e-9),
+                    fmt::format("{:.1f}", static_cast<double>(work.flops) / time.median * 1e-9)});
+    if (roof)
+      rows.back().push_back(
+          fmt::format("{:.0f} %", 100 * share_of(*roof, one.what, work, time.median)));
+  }
+  std::string text = text_table(columns, rows);
+  for (const Measured& one : measured)
+    if (!one.failure.empty()) text += fmt::format("{}: {}\n", one.what.label, one.failure);
+  text.pop_back();
+  return text;
+}
+
+std::string json_of(const Request& request, const std::vector<Measured>& measured,
+                    const std::optional<Roof>& roof, const Device& device) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Measured& one : measured) {
+    nlohmann::ordered_json row{{"operator", one.what.label}};
+    if (one.seconds.empty()) {
+      row["failure"] = one.failure;
+    } else {
+      const Statistics time = statistics_of(one.seconds);
+      const Cost work = cost_of(one.what);
+      row.update({{"seconds", time.median},
+                  {"std_dev", time.std_dev},
+                  {"bytes", work.bytes()},
+                  {"flops", work.flops}});
+      if (roof) row["share_of_roofline"] = share_of(*roof, one.what, work, time.median);
+    }
+    list.push_back(std::move(row));
+  }
+  return nlohmann::ordered_json{{"dtype", request.dtype},
+                                {"device", device.description()},
+                                {"timestamp", utc_timestamp()},
+                                {"operators", list}}
+             .dump(2) +
+         "\n";
+}
+
+int print_list() {
+  std::vector<TextRow> rows;
+  for (const TensorOpName& op : tensor_operators())
+    rows.push_back({std::string(op.name), std::string(name_of(op.type))});
+  const TextColumn columns[] = {{.header = "Operator", .left = true},
+                                {.header = "Type", .left = true}};
+  std::string text = text_table(columns, rows);
+  text.pop_back();
+  Terminal().line(text);
+  return 0;
+}
+
+int ops(const Request& request) {
+  if (request.list) return print_list();
+  check(request);
+  check_type(request);
+  for (const TensorOpRequest& one : wanted(request)) tensor_operator(one);
+  if (!request.json_file.empty()) probe_writing(request.json_file);
+  TrainOptions options;
+  options.device = request.device;
+  options.threads = request.threads;
+  const std::unique_ptr<Device> device = open_device(options);
+  Terminal terminal;
+  terminal.line(fmt::format("Device: {}, {}", device->description(), request.dtype));
+  const std::optional<Roof> roof = roof_over(*device, terminal);
+  note_interrupts();
+  const std::vector<Measured> measured = measure(request, *device, terminal);
+  terminal.line("");
+  if (!measured.empty()) terminal.line(text_of(measured, roof));
+  if (!request.json_file.empty()) {
+    write_text_file(request.json_file, json_of(request, measured, roof, *device));
+    terminal.line(fmt::format("Wrote {}", request.json_file));
+  }
+  if (interrupt_noted() == 0) return 0;
+  terminal.line("Interrupted");
+  return 128 + interrupt_noted();
+}
+
+void add_flags(CLI::App& command, Request& r) {
+  const auto add = [&](const char* flag, auto& field, const char* what, const char* type) {
+    command.add_option(flag, field, what)->type_name(type)->take_last()->capture_default_str();
+  };
+  add("--op", r.op, "Which operator; see --list. With an underscore at its end: in place", "NAME");
+  add("--op-type", r.op_type, "What it is expected to be: unary, binary, reduction or product",
+      "TYPE");
+  add("--dtype", r.dtype, "fp32, fp16 or bf16", "TEXT");
+  add("--input1-dim", r.first, "The extents of the first operand", "DIMS");
+  add("--input2-dim", r.second, "Those of the second of a binary operator or a product", "DIMS");
+  command.add_flag("--inplace", r.in_place, "Write the result over the first operand");
+  command.add_flag("--run-predefined", r.predefined, "The benchmark's list of 18 operators");
+  command.add_flag("--run-model-ops", r.models, "What training BERT and DLRM asks of tensors");
+  add("--num-iters,--iterations", r.iterations, "Measurements of each, of some launches", "N");
+  add("--num-warmup-iters,--warmup", r.warmup, "Measurements before those that count", "N");
+  add("--device", r.device, "auto (a GPU if there is one), cpu or cuda", "TEXT");
+  add("--threads", r.threads, "Processors to use; 0: all this process may", "N");
+  command.add_option("--export-json", r.json_file, "Write the times to this JSON file")
+      ->type_name("FILE")
+      ->take_last();
+  command.add_flag("--list", r.list, "Print the operators there are");
+}
+
+}  // namespace
+
+void add_ops_command(CLI::App& program, Action& action) {
+  CLI::App& command = *program.add_subcommand("ops", "Time single tensor operators");
+  const auto request = std::make_shared<Request>();
+  add_flags(command, *request);
+  command.footer(
+      R"(Times are medians of one launch. Operands rotate over more memory than the last cache holds, so
+that every launch finds its own in memory, as within a network. Bytes are those of each operand read
+once and the result written once; eq gives 0 and 1 in the dtype of its operands. The share of the
+roofline compares with the ceilings that ridge roofline has measured on this machine.
+
+Examples:
+  ridge ops --op add
+  ridge ops --op add_ --input1-dim 32-128-1024 --input2-dim 1024 --dtype bf16
+  ridge ops --op matmul --input1-dim 1024-1024 --input2-dim 1024-1024
+  ridge ops --run-predefined --export-json ops.json
+  ridge ops --run-model-ops --dtype fp16 --device cuda)");
+  command.callback([request, &action] { action = [request] { return ops(*request); }; });
+}
+
+}  // namespace ridge
