@@ -22,6 +22,21 @@ inline float exp_capped(float x) {
 }
 inline float silu(float x) { return x * sigmoid(x); }
 
+// a b + c, rounded once where the processor does so in one instruction. The compiler would fuse
+// them in one kernel and not in another; this is for kernels that must give the same bits.
+inline float multiply_add(float a, float b, float c) {
+#ifdef __FP_FAST_FMAF
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+inline float silu_grad(float dy, float x) {
+  const float s = sigmoid(x);
+  return dy * s * multiply_add(x, 1.0f - s, 1.0f);
+}
+
 // The normal distribution: of its tail beyond |x|, and the density at x.
 struct Normal {
   float tail, density;
@@ -67,6 +82,10 @@ auto with_activation(ActivationKind kind, const F& f) {
       return f([](float x) { return hard_swish(x); });
     case ActivationKind::gelu:
       return f([](float x) { return gelu(x); });
+    case ActivationKind::exp:
+      return f([](float x) { return vexp(x); });
+    case ActivationKind::sqrt:
+      return f([](float x) { return std::sqrt(x); });
     case ActivationKind::exp_capped:
       return f([](float x) { return exp_capped(x); });
     default:
@@ -94,6 +113,10 @@ auto with_activation_derivative(ActivationKind kind, const F& f) {
       });
     case ActivationKind::gelu:
       return f([](float x) { return gelu_derivative(x); });
+    case ActivationKind::exp:
+      return f([](float x) { return vexp(x); });
+    case ActivationKind::sqrt:
+      return f([](float x) { return 0.5f / std::sqrt(x); });
     case ActivationKind::exp_capped:
       return f([](float x) {
         const float y = vexp(x);

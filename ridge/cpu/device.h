@@ -22,6 +22,7 @@ class CpuDevice final : public Device {
   std::string description() const override;
   std::string hardware() const override;
   int threads() const override { return pool_.size(); }
+  bool multiplies_float16() const override;
   PreparedKernel prepare(const Op& op, Types in, Types out,
                          const KernelChoice& choice = {}) override;
   void* allocate(std::size_t bytes) override;

@@ -2,6 +2,7 @@
 #include <memory>
 #include <optional>
 
+#include "ridge/cpu/activation.h"
 #include "ridge/cpu/elementwise.h"
 #include "ridge/ops/pointwise.h"
 
@@ -131,10 +132,7 @@ void run_step(const Pointwise::Step& step, const A* a, const B* b, Y* y, std::in
     case Code::silu:
       return map(a, a, y, n, [](float p, float) { return p * sigmoid(p); });
     case Code::silu_grad:
-      return map(a, b, y, n, [](float dy, float x) {
-        const float s = sigmoid(x);
-        return dy * s * (1.0f + x * (1.0f - s));
-      });
+      return map(a, b, y, n, [](float dy, float x) { return silu_grad(dy, x); });
     case Code::relu:
       return map(a, a, y, n, [](float p, float) { return p < 0.0f ? 0.0f : p; });
     case Code::relu_grad:

@@ -99,11 +99,26 @@ float sum_products(const Dy* dy, const Row& row, float* dweight, std::int64_t co
   return dot / static_cast<float>(columns);
 }
 
-// dx of a norm alone (RmsNormGrad), or with dsum added and a second, rounded copy where these are
-// given (AddRmsNormGrad).
+// A tensor of 16-bit elements of either kind, or none.
+struct RoundedCopy {
+  void* data = nullptr;
+  DType dtype = DType::bf16;
+
+  // From `begin` on, of one row.
+  void write(std::int64_t begin, const auto* from, std::int64_t columns) const {
+    if (!data) return;
+    dispatch_floating(dtype, [&]<class T>() {
+      T* to = static_cast<T*>(data) + begin;
+#pragma omp simd
+      for (std::int64_t c = 0; c < columns; ++c) store(&to[c], load(&from[c]));
+    });
+  }
+};
+
+// dx of a norm alone (RmsNormGrad), or with dsum added where that is given (AddRmsNormGrad).
 template <class Row, class Dy, class Dx>
 void differentiate(const Dy* dy, const Row& row, float mean, const float* dsum, Dx* dx,
-                   BFloat16* rounded, std::int64_t columns) {
+                   std::int64_t columns) {
   auto at = [=](std::int64_t c) {
     return row.scale * (row.weight[c] * load(&dy[c]) - row.xhat(c) * mean);
   };
@@ -113,10 +128,6 @@ void differentiate(const Dy* dy, const Row& row, float mean, const float* dsum, 
   } else {
 #pragma omp simd
     for (std::int64_t c = 0; c < columns; ++c) store(&dx[c], at(c));
-  }
-  if (rounded) {
-#pragma omp simd
-    for (std::int64_t c = 0; c < columns; ++c) store(&rounded[c], load(&dx[c]));
   }
 }
 
@@ -128,6 +139,7 @@ KernelPtr backward(CpuPrepare& prepare) {
   constexpr std::int64_t max_blocks = 32;
   const std::size_t first = prepare.in.size() - 4;
   const bool round = prepare.out.size() == 3;
+  const DType delta = prepare.out.back().dtype;
   const Shape& shape = prepare.out[0].shape;
   const std::int64_t columns = shape[-1], rows = shape.rows();
   const std::int64_t block = (rows + max_blocks - 1) / max_blocks;
@@ -140,7 +152,7 @@ KernelPtr backward(CpuPrepare& prepare) {
     const float *weight = call.in<float>(first + 2), *rstd = call.in<float>(first + 3);
     Dx* dx = call.out<Dx>(0);
     float* dweight = call.out<float>(1);
-    BFloat16* rounded = round ? call.out<BFloat16>(2) : nullptr;
+    const RoundedCopy rounded = round ? RoundedCopy{call.outputs[2], delta} : RoundedCopy{};
     auto* partial = static_cast<float*>(call.workspace);
     pool.run(blocks, [=](std::int64_t b) {
       float* sums = partial + b * columns;
@@ -149,8 +161,8 @@ KernelPtr backward(CpuPrepare& prepare) {
         const std::int64_t at = r * columns;
         const Row<X, from_result> row{x + at, weight, rstd[r]};
         const float mean = sum_products(dy + at, row, sums, columns);
-        differentiate(dy + at, row, mean, dsum ? dsum + at : nullptr, dx + at,
-                      rounded ? rounded + at : nullptr, columns);
+        differentiate(dy + at, row, mean, dsum ? dsum + at : nullptr, dx + at, columns);
+        rounded.write(at, dx + at, columns);
       }
     });
     parallel_for(pool, columns, 256, [=](std::int64_t begin, std::int64_t end) {

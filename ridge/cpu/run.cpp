@@ -2,6 +2,11 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
 
 #include <algorithm>
 #include <cstdlib>
@@ -57,10 +62,21 @@ std::string CpuDevice::description() const {
   return fmt::format("{}, {} thread{}", hardware(), pool_.size(), pool_.size() == 1 ? "" : "s");
 }
 
+bool CpuDevice::multiplies_float16() const {
+#if defined(__x86_64__)
+  constexpr unsigned avx512_fp16_bit = 1u << 23;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __builtin_cpu_supports("avx512f") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+         (d & avx512_fp16_bit) != 0;
+#elif defined(__aarch64__)
+  constexpr unsigned long asimd_half_bit = 1ul << 10;
+  return (getauxval(AT_HWCAP) & asimd_half_bit) != 0;
+#else
+  return false;
+#endif
+}
+
 PreparedKernel CpuDevice::prepare(const Op& op, Types in, Types out, const KernelChoice& choice) {
-  for (const Types types : {in, out})
-    if (std::ranges::find(types, DType::f16, &TensorType::dtype) != types.end())
-      throw UsageError("{} has no kernel for f16 on a CPU: use a GPU, or bf16", name_of(op));
   CpuPrepare prepare{
       .pool = pool_, .in = in, .out = out, .rotations = rotations_, .choice = choice};
   KernelPtr kernel = std::visit([&](const auto& o) { return o.cpu(prepare); }, op.variant());

@@ -1,5 +1,6 @@
 #include "ridge/ops/silu.h"
 
+#include "ridge/cpu/activation.h"
 #include "ridge/cpu/elementwise.h"
 
 namespace ridge {
@@ -12,10 +13,7 @@ KernelPtr Silu::cpu(CpuPrepare& prepare) const {
 
 KernelPtr SiluGrad::cpu(CpuPrepare& prepare) const {
   return dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
-    return map_pairs<T>(prepare, [](float dy, float x) {
-      const float s = sigmoid(x);
-      return dy * s * (1.0f + x * (1.0f - s));
-    });
+    return map_pairs<T>(prepare, [](float dy, float x) { return silu_grad(dy, x); });
   });
 }
 

@@ -12,8 +12,10 @@ namespace ridge {
 
 inline float load(const float* p) { return *p; }
 inline float load(const BFloat16* p) { return static_cast<float>(*p); }
+inline float load(const Float16* p) { return static_cast<float>(*p); }
 inline void store(float* p, float x) { *p = x; }
 inline void store(BFloat16* p, float x) { *p = BFloat16(x); }
+inline void store(Float16* p, float x) { *p = Float16(x); }
 
 // e^x to within 2 units in the last place (over all floats the worst is 1.01), without a branch.
 // Infinity where e^x overflows, 0 where it is below half the smallest denormal and at -infinity,
@@ -51,6 +53,7 @@ inline float sigmoid(float x) { return 1.0f / (1.0f + vexp(-x)); }
 template <class F>
 auto dispatch_floating(DType dtype, const F& function) {
   if (dtype == DType::bf16) return function.template operator()<BFloat16>();
+  if (dtype == DType::f16) return function.template operator()<Float16>();
   return function.template operator()<float>();
 }
 

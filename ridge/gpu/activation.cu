@@ -22,6 +22,10 @@ KernelPtr with_activation(Kind kind, const F& f) {
       return f(gpu::HardSwishOf{}, gpu::HardSwishGradOf{});
     case Kind::gelu:
       return f(gpu::GeluOf{}, gpu::GeluGradOf{});
+    case Kind::exp:
+      return f(gpu::ExpOf{}, gpu::ExpGradOf{});
+    case Kind::sqrt:
+      return f(gpu::SqrtOf{}, gpu::SqrtGradOf{});
     case Kind::exp_capped:
       return f(gpu::ExpCappedOf{}, gpu::ExpCappedGradOf{});
     default:

@@ -93,6 +93,22 @@ struct GeluGradOf {
   }
 };
 
+struct ExpOf {
+  __device__ float operator()(float x) const { return expf(x); }
+};
+
+struct ExpGradOf {
+  __device__ float operator()(float dy, float x) const { return dy * expf(x); }
+};
+
+struct SqrtOf {
+  __device__ float operator()(float x) const { return sqrtf(x); }
+};
+
+struct SqrtGradOf {
+  __device__ float operator()(float dy, float x) const { return dy * 0.5f / sqrtf(x); }
+};
+
 struct ExpCappedOf {
   __device__ float operator()(float x) const {
     const float y = expf(x);

@@ -20,6 +20,7 @@
 #include "ridge/gpu/dnn.h"
 #include "ridge/gpu/faults.h"
 #include "ridge/gpu/memory.h"
+#include "ridge/gpu/nvml.h"
 #include "ridge/gpu/prepare.h"
 #include "ridge/gpu/probe.h"
 #include "ridge/gpu/tracing.h"
@@ -161,6 +162,15 @@ class GpuDevice final : public Device {
 
   std::string name() const override { return "cuda"; }
   std::string hardware() const override { return properties_.name; }
+  std::string driver() const override {
+    int version = 0;
+    try {
+      return "driver " + gpu::Nvml().driver_version();
+    } catch (const DeviceError&) {  // where only the runtime of CUDA was brought along
+      gpu::check(cudaDriverGetVersion(&version), "cudaDriverGetVersion");
+    }
+    return fmt::format("driver of CUDA {}.{}", version / 1000, version % 1000 / 10);
+  }
   std::string description() const override {
     return fmt::format("{}, {} multiprocessors, {}", properties_.name,
                        properties_.multiProcessorCount, format_bytes(properties_.totalGlobalMem));

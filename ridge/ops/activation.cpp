@@ -13,8 +13,9 @@ namespace {
 
 using Kind = ActivationKind;
 
-constexpr Kind kinds[] = {Kind::relu6, Kind::sigmoid, Kind::hard_sigmoid, Kind::hard_swish,
-                          Kind::gelu,  Kind::tanh,    Kind::exp_capped};
+constexpr Kind kinds[] = {Kind::relu6,      Kind::sigmoid, Kind::hard_sigmoid,
+                          Kind::hard_swish, Kind::gelu,    Kind::tanh,
+                          Kind::exp,        Kind::sqrt,    Kind::exp_capped};
 
 double logistic(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
@@ -36,6 +37,10 @@ double value_at(Kind kind, double x) {
       return x * normal_cdf(x);
     case Kind::tanh:
       return std::tanh(x);
+    case Kind::exp:
+      return std::exp(x);
+    case Kind::sqrt:
+      return std::sqrt(x);
     case Kind::exp_capped:
       return std::min(std::exp(x), 100.0);
   }
@@ -56,6 +61,10 @@ double derivative_at(Kind kind, double x) {
       return normal_cdf(x) + x * normal_density(x);
     case Kind::tanh:
       return 1.0 / (std::cosh(x) * std::cosh(x));
+    case Kind::exp:
+      return std::exp(x);
+    case Kind::sqrt:
+      return 0.5 / std::sqrt(x);
     case Kind::exp_capped:
       return std::exp(x) <= 100.0 ? std::exp(x) : 0.0;
   }
@@ -76,6 +85,8 @@ std::int64_t flops_of(Kind kind) {
     case Kind::gelu:
       return 5;  // the argument, the error function, an add, two products
     case Kind::tanh:
+    case Kind::exp:
+    case Kind::sqrt:
     case Kind::exp_capped:
       return 1;
   }
@@ -98,11 +109,23 @@ std::int64_t grad_flops_of(Kind kind) {
                   // dy
     case Kind::tanh:
       return 4;  // y, its square, 1 - that, times dy
+    case Kind::exp:
     case Kind::exp_capped:
       return 2;
+    case Kind::sqrt:
+      return 3;  // the root, a division, times dy
   }
   return 0;
 }
+
+// The part of [-range, range] where the function is defined, and so small that of a sum of its
+// values one can still be told by a difference.
+struct Range {
+  double low, high;
+  Range(Kind kind, double range)
+      : low(kind == Kind::sqrt ? range / 1000 : -range),
+        high(kind == Kind::exp ? std::min(range, 3.0) : range) {}
+};
 
 }  // namespace
 
@@ -120,6 +143,10 @@ std::string_view name_of(ActivationKind kind) {
       return "gelu";
     case Kind::tanh:
       return "tanh";
+    case Kind::exp:
+      return "exp";
+    case Kind::sqrt:
+      return "sqrt";
     case Kind::exp_capped:
       return "exp_capped";
   }
@@ -148,11 +175,14 @@ void Activation::reference(ReferenceCall& call) const {
 std::vector<Sample<Activation>> Activation::samples() {
   std::vector<Sample<Activation>> samples;
   for (const Kind kind : kinds) {
+    const auto add = [&](const Shape& shape, double range) {
+      const Range within(kind, range);
+      samples.push_back({{kind}, {{{DType::f32, shape}, within.low, within.high}}});
+    };
     for (const Shape& shape : {Shape{}, Shape{3, 7}, Shape{2, 5, 33}, Shape{130, 257}})
-      samples.push_back({{kind}, {{{DType::f32, shape}, -8.0, 8.0}}});
-    // Far into both tails, and close to zero.
-    samples.push_back({{kind}, {{{DType::f32, {101}}, -200.0, 200.0}}});
-    samples.push_back({{kind}, {{{DType::f32, {101}}, -0.01, 0.01}}});
+      add(shape, 8.0);
+    add({101}, 200.0);  // far into both tails
+    add({101}, 0.01);
   }
   return samples;
 }
@@ -176,7 +206,9 @@ void ActivationGrad::reference(ReferenceCall& call) const {
 std::vector<Sample<ActivationGrad>> ActivationGrad::samples() {
   std::vector<Sample<ActivationGrad>> samples;
   auto add = [&](Kind kind, const Shape& shape, double range) {
-    samples.push_back({{kind}, {{{DType::f32, shape}}, {{DType::f32, shape}, -range, range}}});
+    const Range within(kind, range);
+    samples.push_back(
+        {{kind}, {{{DType::f32, shape}}, {{DType::f32, shape}, within.low, within.high}}});
   };
   for (const Kind kind : kinds) {
     for (const Shape& shape : {Shape{}, Shape{3, 7}, Shape{2, 5, 33}, Shape{130, 257}})

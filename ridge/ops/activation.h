@@ -12,6 +12,8 @@ enum class ActivationKind : std::uint8_t {
   hard_swish,    // x * hard_sigmoid(x)
   gelu,          // x / 2 * (1 + erf(x / sqrt(2)))  (Hendrycks and Gimpel, 2016)
   tanh,
+  exp,
+  sqrt,
   exp_capped,  // min(exp(x), 100)  (the scale of Swin v2's scores: Liu et al., 2021)
 };
 std::string_view name_of(ActivationKind kind);  // "relu6"
@@ -19,7 +21,7 @@ std::string_view name_of(ActivationKind kind);  // "relu6"
 // y = kind(x).
 struct Activation {
   static constexpr std::string_view name = "activation";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   ActivationKind kind = ActivationKind::gelu;
 
@@ -37,7 +39,7 @@ struct Activation {
 // ends of relu6, hard_sigmoid and hard_swish.
 struct ActivationGrad {
   static constexpr std::string_view name = "activation_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   ActivationKind kind = ActivationKind::gelu;
 

@@ -30,7 +30,7 @@ enum class ConvEpilogue : std::uint8_t { none, relu, relu6, silu, hard_swish };
 // without epilogue does it have a gradient.
 struct Conv2d : ConvGeometry {
   static constexpr std::string_view name = "conv2d";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   bool bias = false;
   bool residual = false;
@@ -49,7 +49,7 @@ struct Conv2d : ConvGeometry {
 // Takes (dy, weight) and gives dx, of the image's shape `image`: the convolution transposed.
 struct Conv2dInputGrad : ConvGeometry {
   static constexpr std::string_view name = "conv2d_input_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   Shape image;
 
@@ -65,7 +65,7 @@ struct Conv2dInputGrad : ConvGeometry {
 // Takes (dy, x) and gives dweight, of the weight's shape `weight`, of their type.
 struct Conv2dWeightGrad : ConvGeometry {
   static constexpr std::string_view name = "conv2d_weight_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   Shape weight;
 

@@ -22,7 +22,7 @@ struct JoinPlan {
 // The operands one after another along dimension `dim`; all other extents are equal.
 struct Concat {
   static constexpr std::string_view name = "concat";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::uint32_t dim = 0;
 
@@ -43,7 +43,7 @@ struct Concat {
 // padding is one.
 struct Window {
   static constexpr std::string_view name = "window";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::uint32_t dim = 0;
   std::int64_t begin = 0;
@@ -64,7 +64,7 @@ struct Window {
 // y[.., i, ..] = x[.., (i - shift) mod extent, ..] along dimension `dim`.
 struct Roll {
   static constexpr std::string_view name = "roll";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::uint32_t dim = 0;
   std::int64_t shift = 0;

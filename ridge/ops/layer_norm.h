@@ -10,7 +10,7 @@ namespace ridge {
 // gradient.
 struct LayerNorm {
   static constexpr std::string_view name = "layer_norm";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   float eps = 1e-5f;
 
@@ -30,7 +30,7 @@ struct LayerNorm {
 //   dy
 struct LayerNormGrad {
   static constexpr std::string_view name = "layer_norm_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

@@ -17,6 +17,7 @@
 #include "ridge/ops/join.h"
 #include "ridge/ops/layer_norm.h"
 #include "ridge/ops/layout.h"
+#include "ridge/ops/linear.h"
 #include "ridge/ops/linear_swiglu.h"
 #include "ridge/ops/loss_scale.h"
 #include "ridge/ops/matmul.h"
@@ -25,6 +26,7 @@
 #include "ridge/ops/pool.h"
 #include "ridge/ops/quantize.h"
 #include "ridge/ops/reduce.h"
+#include "ridge/ops/reduce_all.h"
 #include "ridge/ops/relu.h"
 #include "ridge/ops/resize.h"
 #include "ridge/ops/rms_norm.h"
@@ -32,21 +34,24 @@
 #include "ridge/ops/scaled_matmul.h"
 #include "ridge/ops/silu.h"
 #include "ridge/ops/softmax.h"
+#include "ridge/ops/squeeze_excitation.h"
 #include "ridge/ops/swiglu.h"
 #include "ridge/ops/unary.h"
+#include "ridge/ops/window_attention.h"
 
 namespace ridge {
 
 using OpVariant = std::variant<  //
     Accumulate, Activation, ActivationGrad, AdamW, AdamWAll, AdaptiveAvgPool2d,
-    AdaptiveAvgPool2dGrad, Add, AddRmsNorm, AddRmsNormGrad, Attention, AttentionGrad, AvgPool2d,
-    AvgPool2dGrad, BatchNorm, BatchNormGrad, BatchNormTrain, Cast, CausalMask, Concat, Conv2d,
-    Conv2dInputGrad, Conv2dWeightGrad, CrossEntropy, CrossEntropyGrad, Dropout, Embedding,
-    EmbeddingGrad, Fill, GlobalNorm, LayerNorm, LayerNormGrad, LinearSwiGlu, LinearSwiGluGrad,
-    MaskedSoftmax, MaskedSoftmaxGrad, MatMul, MaxPool2d, MaxPool2dGrad, MergeHeads, Mul, Permute,
-    Pointwise, Quantize, QuantizeSwiGlu, Relu, ReluGrad, Reshape, Resize, ResizeGrad, RmsNorm,
-    RmsNormGrad, Roll, Rope, Scale, ScaledMatMul, Silu, SiluGrad, Slice, Softmax, SoftmaxGrad,
-    SplitHeads, SumTo, SwiGlu, SwiGluGrad, UpdateLossScale, Window>;
+    AdaptiveAvgPool2dGrad, Add, AddRmsNorm, AddRmsNormGrad, Arithmetic, Attention, AttentionGrad,
+    AvgPool2d, AvgPool2dGrad, BatchNorm, BatchNormGrad, BatchNormTrain, Cast, CausalMask, Concat,
+    Conv2d, Conv2dInputGrad, Conv2dWeightGrad, CrossEntropy, CrossEntropyGrad, Dropout, Embedding,
+    EmbeddingGrad, Fill, GlobalNorm, LayerNorm, LayerNormGrad, Linear, LinearSwiGlu,
+    LinearSwiGluGrad, MaskedSoftmax, MaskedSoftmaxGrad, MatMul, MaxPool2d, MaxPool2dGrad,
+    MergeHeads, Mul, Permute, Pointwise, Quantize, QuantizeSwiGlu, ReduceAll, Relu, ReluGrad,
+    Reshape, Resize, ResizeGrad, RmsNorm, RmsNormGrad, Roll, Rope, Scale, ScaledMatMul, Sgd, SgdAll,
+    Silu, SiluGrad, Slice, Softmax, SoftmaxGrad, SplitHeads, SqueezeExcitation, SumTo, SwiGlu,
+    SwiGluGrad, UpdateLossScale, Window, WindowAttention, WindowAttentionGrad>;
 
 // A named struct, so that the graph can speak of "an operator" without knowing which there are.
 struct Op : OpVariant {

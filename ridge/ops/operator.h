@@ -55,7 +55,6 @@ struct ReferenceCall {
 using DTypes = std::span<const DType>;
 inline constexpr DType f32_only[] = {DType::f32};
 inline constexpr DType only_16_bit[] = {DType::bf16, DType::f16};
-inline constexpr DType f32_and_bf16[] = {DType::f32, DType::bf16};  // those without f16 so far
 inline constexpr DType f32_and_16_bit[] = {DType::f32, DType::bf16, DType::f16};
 
 template <class T>

@@ -23,7 +23,7 @@ struct PoolWindows {
 // The largest element of each window; padding counts as -infinity.
 struct MaxPool2d : PoolWindows {
   static constexpr std::string_view name = "max_pool2d";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -38,7 +38,7 @@ struct MaxPool2d : PoolWindows {
 // Takes (dy, x) and gives dx: each dy goes to the first largest element of its window, row by row.
 struct MaxPool2dGrad : PoolWindows {
   static constexpr std::string_view name = "max_pool2d_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -53,7 +53,7 @@ struct MaxPool2dGrad : PoolWindows {
 // mean, but not what lies beyond it.
 struct AvgPool2d : PoolWindows {
   static constexpr std::string_view name = "avg_pool2d";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   bool count_padding = true;
 
@@ -73,7 +73,7 @@ struct AvgPool2d : PoolWindows {
 // Takes (dy) and gives dx, of the image's shape `image`.
 struct AvgPool2dGrad : PoolWindows {
   static constexpr std::string_view name = "avg_pool2d_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   bool count_padding = true;
   Shape image;
@@ -94,7 +94,7 @@ struct AvgPool2dGrad : PoolWindows {
 // i of n over an extent of m begins at floor(i m / n) and ends at ceil((i + 1) m / n).
 struct AdaptiveAvgPool2d {
   static constexpr std::string_view name = "adaptive_avg_pool2d";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   Pair size{1, 1};
   ImageLayout layout = ImageLayout::nchw;
@@ -115,7 +115,7 @@ struct AdaptiveAvgPool2d {
 // Takes (dy) and gives dx, of the image's shape `image`.
 struct AdaptiveAvgPool2dGrad {
   static constexpr std::string_view name = "adaptive_avg_pool2d_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   ImageLayout layout = ImageLayout::nchw;
   Shape image;

@@ -11,7 +11,7 @@ namespace ridge {
 // row is the last row.
 struct Resize {
   static constexpr std::string_view name = "resize";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   Pair size{1, 1};
   ImageLayout layout = ImageLayout::nchw;
@@ -32,7 +32,7 @@ struct Resize {
 // Takes (dy) and gives dx, of the image's shape `image`: the interpolation transposed.
 struct ResizeGrad {
   static constexpr std::string_view name = "resize_grad";
-  static constexpr DTypes dtypes = f32_and_bf16;
+  static constexpr DTypes dtypes = f32_and_16_bit;
 
   ImageLayout layout = ImageLayout::nchw;
   Shape image;

@@ -13,16 +13,23 @@ using testing::Reals;
 // Tensor cores take operands of 16 bits: what attention makes on its way, turned queries and keys
 // and the probabilities, is rounded to them where the CPU keeps it in f32.
 template <class T>
-testing::Tolerance tolerance_of(const TensorType& result, Types in) {
+testing::Tolerance tolerance_of(const T& op, const TensorType& result, Types in) {
   testing::Tolerance tolerance = testing::tolerance_of_result<T>(result, in);
   // Hopper's tensor cores keep some 14 bits of a sum of 8-bit products, here of up to 100.
   if (std::same_as<T, ScaledMatMul>) tolerance.absolute = 0x1p-5;
-  if (std::same_as<T, Attention> || std::same_as<T, AttentionGrad>)
+  if (std::same_as<T, Attention> || std::same_as<T, AttentionGrad> ||
+      std::same_as<T, WindowAttention>)
     if (is_16_bit(in[0].dtype)) tolerance.absolute = in[0].dtype == DType::f16 ? 0x1p-10 : 0x1p-7;
-  // Long sums in a single f32 number, one term after the other.
-  if (std::same_as<T, Conv2d> || std::same_as<T, Conv2dInputGrad> ||
-      std::same_as<T, Conv2dWeightGrad>)
-    tolerance.absolute = std::max(tolerance.absolute, 4e-5);
+  // Sums of n terms in a single f32 number, one term after the other: partial sums grow as sqrt(n),
+  // and so does the sum of what is lost of each, up to 2^-24 of it. Of ten thousand results the
+  // worst was found off by n 2^-24 for n from 288 to 1568.
+  if constexpr (std::same_as<T, Conv2d> || std::same_as<T, Conv2dInputGrad> ||
+                std::same_as<T, Conv2dWeightGrad>) {
+    const std::vector<TensorType> out{result};
+    const auto macs = static_cast<double>(op.cost(in, out).macs);
+    const double terms = macs / static_cast<double>(result.numel());
+    tolerance.absolute = std::max(tolerance.absolute, 2 * terms * 0x1p-24);
+  }
   return tolerance;
 }
 
@@ -32,21 +39,19 @@ TYPED_TEST_SUITE(EveryOperatorOnGpu, testing::TypesOf<OpVariant>::type, testing:
 
 TYPED_TEST(EveryOperatorOnGpu, KernelAgreesWithReference) {
   Device& device = this->device();
-  testing::for_each_case<TypeParam>(
-      [&](const Sample<TypeParam>& sample, Types in) {
-        const Op op(sample.op);
-        const std::vector<TensorType> out = sample.op.infer(in);
-        const std::vector<Reals> values = testing::operand_values(sample, in);
-        const std::vector<Reals> expected = testing::run_reference(op, in, out, values);
-        const auto actual = testing::run_kernel(device, op, in, out, values);
-        for (std::size_t o = 0; o < out.size(); ++o) {
-          SCOPED_TRACE(fmt::format("output {}: {}", o, out[o].to_string()));
-          testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o],
-                                tolerance_of<TypeParam>(out[o], in));
-        }
-        EXPECT_EQ(testing::run_kernel(device, op, in, out, values), actual) << "at a second launch";
-      },
-      true);
+  testing::for_each_case<TypeParam>([&](const Sample<TypeParam>& sample, Types in) {
+    const Op op(sample.op);
+    const std::vector<TensorType> out = sample.op.infer(in);
+    const std::vector<Reals> values = testing::operand_values(sample, in);
+    const std::vector<Reals> expected = testing::run_reference(op, in, out, values);
+    const auto actual = testing::run_kernel(device, op, in, out, values);
+    for (std::size_t o = 0; o < out.size(); ++o) {
+      SCOPED_TRACE(fmt::format("output {}: {}", o, out[o].to_string()));
+      testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o],
+                            tolerance_of(sample.op, out[o], in));
+    }
+    EXPECT_EQ(testing::run_kernel(device, op, in, out, values), actual) << "at a second launch";
+  });
 }
 
 // Attention, products joined with a gate and those of 8 bits read what never is a slice.
@@ -59,20 +64,18 @@ constexpr bool reads_slices = !std::same_as<T, Attention> && !std::same_as<T, At
 TYPED_TEST(EveryOperatorOnGpu, TakesOperandsAlignedToTheirElementsOnly) {
   if (!reads_slices<TypeParam>) return;
   Device& device = this->device();
-  testing::for_each_case<TypeParam>(
-      [&](const Sample<TypeParam>& sample, Types in) {
-        const Op op(sample.op);
-        const std::vector<TensorType> out = sample.op.infer(in);
-        const std::vector<Reals> values = testing::operand_values(sample, in);
-        const std::vector<Reals> expected = testing::run_reference(op, in, out, values);
-        const auto actual = testing::run_kernel(device, op, in, out, values, {}, 1);
-        for (std::size_t o = 0; o < out.size(); ++o) {
-          SCOPED_TRACE(fmt::format("output {}: {}", o, out[o].to_string()));
-          testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o],
-                                tolerance_of<TypeParam>(out[o], in));
-        }
-      },
-      true);
+  testing::for_each_case<TypeParam>([&](const Sample<TypeParam>& sample, Types in) {
+    const Op op(sample.op);
+    const std::vector<TensorType> out = sample.op.infer(in);
+    const std::vector<Reals> values = testing::operand_values(sample, in);
+    const std::vector<Reals> expected = testing::run_reference(op, in, out, values);
+    const auto actual = testing::run_kernel(device, op, in, out, values, {}, 1);
+    for (std::size_t o = 0; o < out.size(); ++o) {
+      SCOPED_TRACE(fmt::format("output {}: {}", o, out[o].to_string()));
+      testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o],
+                            tolerance_of(sample.op, out[o], in));
+    }
+  });
 }
 
 }  // namespace

@@ -48,10 +48,12 @@ class TrainingOnGpu : public testing::GpuTest {
 
 constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
 
+template <class Each>
 std::vector<SampleInput> optimizer_inputs(const std::vector<Shape>& shapes) {
   std::vector<SampleInput> inputs{{{DType::f32, {3}}, 0.1, 0.9}, {{DType::f32, {}}, 0.5, 3.0}};
   for (const Shape& shape : shapes)
-    for (const double low : {-1.0, -1.0, -1.0, 0.01}) inputs.push_back({{DType::f32, shape}, low});
+    for (std::size_t i = 0; i < 2 + Each::moments; ++i)
+      inputs.push_back({{DType::f32, shape}, i < 3 ? -1.0 : 0.01});  // AdamW's last: of squares
   return inputs;
 }
 
@@ -65,27 +67,38 @@ std::vector<Shape> many_shapes(std::size_t count) {
   return shapes;
 }
 
-TEST_F(TrainingOnGpu, OptimizersOfManyParametersDoWhatThatOfOneDoes) {
+template <class Each>
+class OptimizersOnGpu : public TrainingOnGpu {};
+using Optimizers = ::testing::Types<AdamW, Sgd>;
+TYPED_TEST_SUITE(OptimizersOnGpu, Optimizers);
+
+TYPED_TEST(OptimizersOnGpu, OfManyParametersDoWhatThatOfOneDoes) {
+  using Each = TypeParam;
+  constexpr std::size_t own = 2 + Each::moments, results = 2 + Each::moments;  // grad is zeroed
   for (const std::size_t count : {1, 40, 150, 1500}) {
     SCOPED_TRACE(count);
     const std::vector<Shape> shapes = many_shapes(count);
-    std::vector<SampleInput> inputs = optimizer_inputs(shapes);
+    std::vector<SampleInput> inputs = optimizer_inputs<Each>(shapes);
     std::vector<bool> copied;
     for (std::size_t p = 0; p < count; ++p) copied.push_back(p % 3 == 0);
     for (std::size_t p = 0; p < count; ++p)
       if (copied[p]) inputs.push_back({{p % 2 == 0 ? DType::bf16 : DType::f16, shapes[p]}});
-    const AdamW each{.max_norm = 1.0};
-    const auto all = check(AdamWAll{.each = each, .zero_grad = true, .copied = copied}, inputs);
+    const Each each{.weight_decay = 0.1, .max_norm = 1.0};
+    const auto all =
+        this->check(UpdateAll<Each>{.each = each, .zero_grad = true, .copied = copied}, inputs);
     for (std::size_t p = 0; p < std::min<std::size_t>(count, 8); ++p) {
       std::vector<TensorType> in;
       std::vector<Reals> values;
-      for (const std::size_t i :
-           {2 + 4 * p, 3 + 4 * p, 4 + 4 * p, 5 + 4 * p, std::size_t{0}, std::size_t{1}}) {
+      const auto take = [&](std::size_t i) {
         in.push_back(inputs[i].type);
         values.push_back(testing::sample_values(inputs[i], DType::f32, i));
-      }
-      const auto one = check(each, in, values);
-      for (std::size_t o = 0; o < 3; ++o) EXPECT_EQ(one[o], all[4 * p + o]) << "parameter " << p;
+      };
+      for (std::size_t i = 0; i < own; ++i) take(2 + own * p + i);
+      take(0);
+      take(1);
+      const auto one = this->check(each, in, values);
+      for (std::size_t o = 0; o < 1 + Each::moments; ++o)
+        EXPECT_EQ(one[o], all[results * p + o]) << "parameter " << p;
     }
   }
 }

@@ -7,9 +7,12 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "ridge/base/random.h"
 #include "ridge/base/shape.h"
+#include "ridge/graph/graph.h"
 
 namespace ridge {
 
@@ -41,6 +44,18 @@ inline void fill_by_rule(std::span<float> out, std::string_view name, const Shap
     scale = 2 * bound, offset = -bound;
   }
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = rule_uniform(stream, i) * scale + offset;
+}
+
+// As the initial values of all parameters and buffers, but those that are constants.
+inline void set_weights_by_rule(Graph& graph) {
+  for (ValueId id = 0; id < graph.value_count(); ++id) {
+    const ValueInfo& info = graph.info(id);
+    const bool weights = info.role == Role::parameter || info.role == Role::buffer;
+    if (!weights || info.init.kind == Init::Kind::values) continue;
+    std::vector<float> values(static_cast<std::size_t>(info.type.numel()));
+    fill_by_rule(values, info.name, info.type.shape);
+    graph.set_init(graph.value(id), Init::of(std::move(values)));
+  }
 }
 
 }  // namespace ridge

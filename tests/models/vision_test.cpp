@@ -15,20 +15,15 @@
 #include "ridge/cpu/device.h"
 #include "ridge/passes/autodiff.h"
 #include "ridge/run/executor.h"
-#include "tests/models/vision_rule.h"
+#include "tests/models/ruled_network.h"
 
 namespace ridge {
 namespace {
 
 using nlohmann::json;
-
-const json& golden() {
-  static const json all = [] {
-    std::ifstream file(RIDGE_SOURCE_DIR "/tests/models/vision_golden.json");
-    return json::parse(file);
-  }();
-  return all;
-}
+using testing::logits_tolerance;
+using testing::RuledNetwork;
+using testing::vision_golden;
 
 // What torchvision does not have; the sizes are those of the papers' own tables and releases.
 const json& without_golden() {
@@ -45,29 +40,7 @@ std::vector<std::string> names_of_all() {
   return names;
 }
 
-void write_weights(Graph& graph, Executor& executor) {
-  executor.initialize(0);  // constants keep what they get here
-  std::vector<float> host;
-  for (ValueId id = 0; id < graph.value_count(); ++id) {
-    const ValueInfo& info = graph.info(id);
-    const bool weights = info.role == Role::parameter || info.role == Role::buffer;
-    if (!weights || info.init.kind == Init::Kind::values) continue;
-    host.resize(static_cast<std::size_t>(info.type.numel()));
-    fill_by_rule(host, info.name, info.type.shape);
-    executor.write(graph.value(id), std::span<const float>(host));
-  }
-}
-
-void write_image(const VisionModel& model, Executor& executor) {
-  const std::uint64_t stream = stream_of("images");
-  std::vector<float> host(static_cast<std::size_t>(model.images.type().numel()));
-  for (std::size_t i = 0; i < host.size(); ++i) host[i] = rule_uniform(stream, i) * 4.0f - 2.0f;
-  executor.write(model.images, std::span<const float>(host));
-  const std::vector<std::int32_t> targets(static_cast<std::size_t>(model.targets.type().numel()));
-  executor.write(model.targets, std::span<const std::int32_t>(targets));
-}
-
-class Networks : public testing::TestWithParam<std::string> {};
+class Networks : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Networks, HaveTorchvisionsSizes) {
   const std::string name = GetParam();
@@ -78,8 +51,8 @@ TEST_P(Networks, HaveTorchvisionsSizes) {
     EXPECT_EQ(model.logits.shape(), (Shape{1, 1000}));
     return;
   }
-  ASSERT_TRUE(golden().contains(name));
-  const json& expected = golden()[name];
+  ASSERT_TRUE(vision_golden().contains(name));
+  const json& expected = vision_golden()[name];
   EXPECT_EQ(parameter_count(graph), expected["parameters"]);
   EXPECT_EQ(total_cost(graph).macs, expected["macs"]);
   const auto shape = expected["shape"].get<std::vector<std::int64_t>>();
@@ -109,32 +82,26 @@ constexpr bool is_slow = false;
 TEST_P(Networks, ComputeTorchvisionsLogits) {
   const std::string name = GetParam();
   if (without_golden().contains(name)) GTEST_SKIP() << "torchvision has none";
-  if (is_slow && golden()[name]["macs"] > 1'000'000'000) GTEST_SKIP() << "takes too long";
-  Graph graph;
-  const VisionModel model = build_vision(graph, name, {});
+  const std::int64_t macs = vision_golden()[name]["macs"];
+  if (is_slow && macs > 1'000'000'000) GTEST_SKIP() << "takes too long";
   CpuDevice device;
-  Executor executor(graph, device, {.planned = true});
-  write_weights(graph, executor);
-  write_image(model, executor);
-  executor.run(Phase::forward);
-  const std::vector<float> logits = executor.read_floats(model.logits);
-  const json& expected = golden()[name];
-  const auto elements = expected["elements"].get<std::vector<std::size_t>>();
-  const auto values = expected["values"].get<std::vector<double>>();
-  // Two orders of summation through a hundred layers.
-  const double limit = 1e-4 * expected["rms"].get<double>();
-  for (std::size_t i = 0; i < elements.size(); ++i)
-    EXPECT_NEAR(logits[elements[i]], values[i], limit) << "element " << elements[i];
+  RuledNetwork network(name);
+  std::vector<std::string> dtypes{"fp32"};
+  // The large ones are made of the same layers; ridge_networks checks all.
+  if (macs < 5'000'000'000) dtypes.insert(dtypes.end(), {"bf16", "fp16"});
+  for (const std::string& dtype : dtypes)
+    EXPECT_LT(network.error(network.logits(device, dtype)), logits_tolerance(name, dtype)) << dtype;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Networks, testing::ValuesIn(names_of_all()),
+INSTANTIATE_TEST_SUITE_P(All, Networks, ::testing::ValuesIn(names_of_all()),
                          [](const auto& named) { return named.param; });
 
 TEST(VisionNetworks, AreAllThere) {
   const std::vector<std::string> names = names_of_all();
-  for (const auto& [name, expected] : golden().items()) EXPECT_THAT(names, testing::Contains(name));
+  for (const auto& [name, expected] : vision_golden().items())
+    EXPECT_THAT(names, ::testing::Contains(name));
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
-  EXPECT_EQ(names.size(), golden().size() + without_golden().size());
+  EXPECT_EQ(names.size(), vision_golden().size() + without_golden().size());
 }
 
 TEST(VisionNetworks, GoByTheirAliasesToo) {
@@ -157,10 +124,10 @@ std::string complaint_of(std::string_view name, const VisionOptions& options) {
 }
 
 TEST(VisionNetworks, SayWhatIsWrong) {
-  EXPECT_THAT(complaint_of("resnet5", {}), testing::HasSubstr("resnet50"));
-  EXPECT_THAT(complaint_of("resnet50", {.batch_size = 0}), testing::HasSubstr("batch size is 0"));
-  EXPECT_THAT(complaint_of("alexnet", {.image_size = 62}), testing::HasSubstr("62 x 62"));
-  EXPECT_THAT(complaint_of("maxvit_t", {.image_size = 225}), testing::HasSubstr("225"));
+  EXPECT_THAT(complaint_of("resnet5", {}), ::testing::HasSubstr("resnet50"));
+  EXPECT_THAT(complaint_of("resnet50", {.batch_size = 0}), ::testing::HasSubstr("batch size is 0"));
+  EXPECT_THAT(complaint_of("alexnet", {.image_size = 62}), ::testing::HasSubstr("62 x 62"));
+  EXPECT_THAT(complaint_of("maxvit_t", {.image_size = 225}), ::testing::HasSubstr("225"));
 }
 
 // The least size that each says is the least that works.

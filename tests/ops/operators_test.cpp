@@ -89,9 +89,9 @@ TYPED_TEST(EveryOperator, CostsWhatItTouches) {
     if (std::same_as<TypeParam, MaskedSoftmax> || std::same_as<TypeParam, MaskedSoftmaxGrad>)
       read = read / (2 * in[0].shape[-1]) * (in[0].shape[-1] + 1);
     // Copies are written over, whatever they held.
-    if (std::same_as<TypeParam, AdamWAll>)
+    if (std::same_as<TypeParam, AdamWAll> || std::same_as<TypeParam, SgdAll>)
       for (const TensorType& type : in)
-        if (type.dtype == DType::bf16) read -= static_cast<std::int64_t>(type.bytes());
+        if (is_16_bit(type.dtype)) read -= static_cast<std::int64_t>(type.bytes());
     EXPECT_EQ(cost.bytes_read, read);
     EXPECT_EQ(cost.bytes_written, written);
   });

@@ -196,6 +196,29 @@ TEST(BatchNorms, SurviveALargeMean) {
   }
 }
 
+// As of their concatenation, and no fewer than ReLU leaves.
+TEST(BatchNorms, ReadAsManyImagesAsTheyMay) {
+  const auto parts = static_cast<std::int64_t>(BatchNorm::most_parts);
+  std::vector<TensorType> images, vectors(4, f32({3 * parts}));
+  std::vector<Reals> values, ones(4, Reals(static_cast<std::size_t>(3 * parts), 1.0));
+  for (std::int64_t p = 0; p < parts; ++p) {
+    images.push_back(f32({1, 2, 2, 3}));
+    values.push_back(testing::sample_values({images.back(), -2.0, 2.0}, DType::f32,
+                                            static_cast<std::size_t>(p)));
+  }
+  const Reals joined = run(Concat{3}, images, values);
+  const auto with = [](auto first, const auto& rest) {
+    first.insert(first.end(), rest.begin(), rest.end());
+    return first;
+  };
+  Reals expected = run(BatchNorm{.layout = ImageLayout::nhwc},
+                       with(std::vector{f32({1, 2, 2, 3 * parts})}, vectors),
+                       with(std::vector<Reals>{joined}, ones));
+  for (double& x : expected) x = std::max(x, 0.0);
+  const BatchNorm op{.layout = ImageLayout::nhwc, .parts = BatchNorm::most_parts, .relu = true};
+  EXPECT_EQ(run(op, with(images, vectors), with(values, ones)), expected);
+}
+
 TEST(Dropping, KeepsTheRateAndRepeatsItself) {
   const std::vector<TensorType> in{f32({1000, 100}), {DType::i32, {}}};
   const Reals ones(100'000, 1.0);
@@ -249,6 +272,18 @@ TEST(VisionShapes, ThatDoNotFit) {
   EXPECT_THAT(message_of(Dropout{.rate = 1.0f}, {f32({4}), {DType::i32, {}}}), HasSubstr("rate"));
   EXPECT_THAT(message_of(Dropout{.block = 3}, {f32({4}), {DType::i32, {}}}), HasSubstr("blocks"));
   EXPECT_THAT(message_of(LayerNorm{}, {f32({2, 4}), f32({3}), f32({4})}), HasSubstr("f32[3]"));
+  const TensorType one = f32({2, 3, 3, 1}), c = f32({2});
+  EXPECT_THAT(message_of(BatchNorm{.parts = 2}, {one, one, c, c, c, c}), HasSubstr("not 2"));
+  const BatchNorm two{.layout = ImageLayout::nhwc, .parts = 2};
+  EXPECT_THAT(message_of(two, {one, f32({2, 3, 2, 1}), c, c, c, c}),
+              HasSubstr("more than their channels"));
+  EXPECT_THAT(message_of(two, {one, one, c, c, c, f32({3})}), HasSubstr("f32[3]"));
+  EXPECT_THAT(message_of(SqueezeExcitation{}, {f32({2, 8}), f32({4, 8}), f32({4}), f32({8, 4}), c}),
+              HasSubstr("f32[4, 8]"));
+  EXPECT_THAT(message_of(SqueezeExcitation{.inner = ConvEpilogue::relu6},
+                         {f32({2, 8}), f32({4, 8}), f32({4}), f32({4, 8}), f32({8})}),
+              HasSubstr("relu or silu"));
+  EXPECT_THAT(message_of(Permute{{1, 0}, DType::i32}, {f32({4, 9})}), HasSubstr("become i32"));
   EXPECT_THAT(message_of(BatchNorm{}, {f32({2, 4, 1, 1}), f32({4}), f32({4}), f32({4}), f32({1})}),
               HasSubstr("operand 4"));
 }

@@ -1,0 +1,35 @@
+#pragma once
+
+// Convolutions by Hopper's own instructions, from ridge/gpu/sm90: of bf16 and f16, channels last,
+// as products of matrices whose left operand the copy engine gathers from the image.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ridge/gpu/context.h"
+#include "ridge/gpu/dnn.h"
+
+namespace ridge::gpu {
+
+// How the result, a matrix [N H W, O], is cut: tiles of `rows` x `columns`, of which `split` blocks
+// each sum a part.
+struct ConvTiles {
+  int rows = 128, columns = 128, split = 1;
+  bool paired = false;        // two blocks load the weight together
+  bool few_channels = false;  // of an image whose pixels the copy engine cannot take
+  bool operator==(const ConvTiles&) const = default;
+};
+
+std::string to_string(const ConvTiles& tiles);
+
+// The ways that there are kernels for and that may be worth their while, what is expected to be the
+// fastest first; none for cards other than Hopper, gradients, groups, other types or layouts, and
+// channels that are no multiples of 8, but for images of few.
+std::vector<ConvTiles> conv90_ways(const Context& gpu, const ConvProblem& problem);
+
+// One of these ways. `gpu` outlives it.
+std::unique_ptr<FusedConv> conv90(const Context& gpu, const ConvProblem& problem,
+                                  const ConvTiles& tiles);
+
+}  // namespace ridge::gpu

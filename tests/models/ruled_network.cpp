@@ -1,0 +1,149 @@
+#include "tests/models/ruled_network.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "ridge/bench/session.h"
+#include "ridge/cpu/device.h"
+#include "ridge/cpu/thread_pool.h"
+#include "ridge/ops/op.h"
+#include "ridge/passes/autodiff.h"
+#include "tests/models/vision_golden.h"
+#include "tests/models/vision_rule.h"
+
+namespace ridge::testing {
+namespace {
+
+using nlohmann::json;
+
+DType compute_dtype(std::string_view dtype) {
+  return BenchOptions{.dtype = std::string(dtype)}.compute_dtype();
+}
+
+Execution execution_in(std::string_view dtype) {
+  Execution execution{.planned = true};
+  execution.kernels.tf32 = dtype == "tf32";
+  return execution;
+}
+
+bool is_weight(const ValueInfo& info) {
+  return (info.role == Role::parameter || info.role == Role::buffer) &&
+         info.init.kind != Init::Kind::values;
+}
+
+}  // namespace
+
+const json& vision_golden() {
+  static const json all = json::parse(vision_golden_text);
+  return all;
+}
+
+void RuledNetwork::feed(const VisionModel& model, Graph& graph, Executor& executor) {
+  executor.initialize(0);  // constants keep what they get here
+  std::vector<ValueId> ids, fresh;
+  for (ValueId id = 0; id < graph.value_count(); ++id) {
+    if (!is_weight(graph.info(id))) continue;
+    ids.push_back(id);
+    if (weights_.try_emplace(graph.info(id).name).second) fresh.push_back(id);
+  }
+  ThreadPool pool(CpuDevice::default_threads());
+  pool.run(static_cast<std::int64_t>(fresh.size()), [&](std::int64_t i) {
+    const ValueInfo& info = graph.info(fresh[static_cast<std::size_t>(i)]);
+    std::vector<float>& values = weights_.at(info.name);
+    values.resize(static_cast<std::size_t>(info.type.numel()));
+    fill_by_rule(values, info.name, info.type.shape);
+  });
+  for (const ValueId id : ids)
+    executor.write(graph.value(id), std::span<const float>(weights_.at(graph.info(id).name)));
+
+  const std::uint64_t stream = stream_of("images");
+  std::vector<float> images(static_cast<std::size_t>(model.images.type().numel()));
+  for (std::size_t i = 0; i < images.size(); ++i) images[i] = rule_uniform(stream, i) * 4.0f - 2.0f;
+  executor.write(model.images, std::span<const float>(images));
+  const std::vector<std::int32_t> targets(static_cast<std::size_t>(model.targets.type().numel()));
+  executor.write(model.targets, std::span<const std::int32_t>(targets));
+}
+
+std::vector<float> RuledNetwork::logits(Device& device, std::string_view dtype) {
+  Graph graph;
+  const VisionModel model = build_vision(graph, name_, {.compute = compute_dtype(dtype)});
+  Executor executor(graph, device, execution_in(dtype));
+  feed(model, graph, executor);
+  executor.run(Phase::forward);
+  return executor.read_floats(model.logits);
+}
+
+const RuledNetwork::Expected& RuledNetwork::expected() {
+  if (expected_) return *expected_;
+  Expected& e = expected_.emplace();
+  if (vision_golden().contains(name_)) {
+    const json& golden = vision_golden()[name_];
+    e.rms = golden["rms"];
+    e.elements = golden["elements"].get<std::vector<std::size_t>>();
+    e.values = golden["values"].get<std::vector<double>>();
+    return e;
+  }
+  CpuDevice cpu;
+  for (const float logit : logits(cpu, "fp32")) {
+    e.elements.push_back(e.elements.size());
+    e.values.push_back(logit);
+    e.rms += static_cast<double>(logit) * logit;
+  }
+  e.rms = std::sqrt(e.rms / static_cast<double>(e.values.size()));
+  return e;
+}
+
+double RuledNetwork::error(const std::vector<float>& logits) {
+  const Expected& e = expected();
+  double worst = 0;
+  for (std::size_t i = 0; i < e.elements.size(); ++i) {
+    const double difference = std::abs(logits[e.elements[i]] - e.values[i]);
+    if (!std::isfinite(difference)) return std::numeric_limits<double>::infinity();
+    worst = std::max(worst, difference);
+  }
+  return worst / e.rms;
+}
+
+RuledNetwork::Step RuledNetwork::training_step(Device& device, std::string_view dtype) {
+  Graph graph;
+  const VisionModel model = build_vision(
+      graph, name_, {.batch_size = 2, .compute = compute_dtype(dtype), .training = true});
+  const std::vector<Value> parameters = graph.parameters();
+  const std::vector<Value> grads = gradients(model.loss, parameters);
+  const PhaseScope after(graph, Phase::optimizer);
+  const Value norm = graph.apply(Op(GlobalNorm{}), grads)[0];
+  graph.keep(norm, "gradient norm");
+  Executor executor(graph, device, execution_in(dtype));
+  feed(model, graph, executor);
+  if (model.step) executor.write(model.step, std::span<const std::int32_t>(std::vector{1}));
+  executor.run();
+  return {executor.read_scalar(model.loss), executor.read_scalar(norm)};
+}
+
+// In fp32 two orders of summation through a hundred layers. Else rounding: a number rounded to a
+// unit u is off by up to u of itself, u / sqrt(3) in the root mean square, and the sums and norms
+// that follow keep errors as large beside what they are errors of as they were. They are
+// independent, so that n roundings one after another make sqrt(n / 3) u, of which the largest of a
+// thousand logits has some 3.5 times: 2 u sqrt(n). In 16 bits all that is written is rounded; tf32
+// rounds the two operands of products, which tensor cores cut off rather than round.
+double logits_tolerance(std::string_view network, std::string_view dtype) {
+  if (dtype == "fp32") return 1e-4;
+  const DType computed = compute_dtype(dtype);
+  Graph graph;
+  build_vision(graph, network, {.compute = computed});
+  double n = 0;
+  for (const Node& node : graph.nodes()) {
+    const Cost work = cost(graph, node);
+    if (dtype == "tf32")
+      n += work.macs > 0 ? 2 : 0;
+    else if (work.bytes_written > 0 && graph.info(node.outputs[0]).type.dtype == computed)
+      n += 1;
+  }
+  const double unit = dtype == "tf32" ? 0x1p-10 : (dtype == "bf16" ? 0x1p-9 : 0x1p-12);
+  return 2 * unit * std::sqrt(n);
+}
+
+}  // namespace ridge::testing
