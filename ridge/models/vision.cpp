@@ -99,10 +99,13 @@ VisionModel build_vision(Graph& graph, std::string_view name, const VisionOption
     throw UsageError(
         "images of {} x {} are too small for {}: nothing of less than {} reaches its end", size,
         size, network.name, network.least_size);
-  const vision::Layers layers(graph, options.compute, options.training);
+  if (options.classes < 0 || options.classes == 1)
+    throw UsageError("there are {} classes; it must be at least 2", options.classes);
+  const vision::Layers layers(graph, options);
   VisionModel model;
   model.images = graph.input("images", {DType::f32, {n, 3, size, size}});
-  model.logits = network.build(layers, layers.computed(model.images), network.classes);
+  const std::int64_t classes = options.classes == 0 ? network.classes : options.classes;
+  model.logits = network.build(layers, layers.computed(model.images), classes);
   const bool segments = model.logits.shape().rank() == 4;
   model.targets = graph.input("targets", {DType::i32, segments ? Shape{n, size, size} : Shape{n}});
   graph.keep(model.logits, "logits");

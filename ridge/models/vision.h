@@ -29,12 +29,15 @@ struct VisionOptions {
   // Batch norm by the batch's statistics, and dropout. Otherwise by those that training left, and
   // no dropout.
   bool training = false;
+  std::int64_t classes = 0;          // 0: the network's own
+  bool dropout = true;               // in training; so is stochastic depth
+  float statistics_momentum = 0.1f;  // by which running statistics move, in training
 };
 
 struct VisionModel {
   Value images;   // input, f32[N, 3, H, W]
   Value targets;  // input, i32[N], or [N, H, W] of a network that segments, in [0, classes)
-  Value logits;   // f32 or bf16 [N, classes], or [N, classes, H, W]; kept readable
+  Value logits;   // f32, bf16 or f16 [N, classes], or [N, classes, H, W]; kept readable
   Value loss;     // f32 scalar: mean cross-entropy in nats, kept readable
   Value step;     // input, i32 scalar, that decides what is dropped; no value if nothing is
 };

@@ -220,23 +220,6 @@ std::vector<float> reorder_heads(std::span<const float> from, const Shape& shape
   return result;
 }
 
-template <class T>
-void convert(std::span<const std::byte> bytes, std::span<float> floats) {
-  for (std::size_t i = 0; i < floats.size(); ++i) {
-    T stored;  // copied out, because a file need not align its tensors
-    std::memcpy(&stored, bytes.data() + i * sizeof stored, sizeof stored);
-    floats[i] = static_cast<float>(stored);
-  }
-}
-
-std::vector<float> floats_of(const StoredTensor& tensor, std::int64_t count) {
-  std::vector<float> floats(static_cast<std::size_t>(count));
-  if (tensor.dtype == "F32") std::memcpy(floats.data(), tensor.bytes.data(), tensor.bytes.size());
-  if (tensor.dtype == "F16") convert<Float16>(tensor.bytes, floats);
-  if (tensor.dtype == "BF16") convert<BFloat16>(tensor.bytes, floats);
-  return floats;
-}
-
 // The weights' files of a folder: one, or those that the index lists.
 std::vector<fs::path> weight_files(const fs::path& folder) {
   const fs::path index_path = folder / index_name;
@@ -289,9 +272,9 @@ const StoredTensor& matching_tensor(const TensorsByName& tensors, const Weight& 
     throw FormatError("{}: {} has the shape [{}], but by {} it has {}", folder.string(),
                       weight.hf_name, fmt::join(tensor.shape, ", "), config_name,
                       weight.value.shape().to_string());
-  if (tensor.dtype != "F32" && tensor.dtype != "F16" && tensor.dtype != "BF16")
-    throw FormatError("{}: {} is {}; it must be F32, F16 or BF16", folder.string(), weight.hf_name,
-                      tensor.dtype);
+  if (!tensor.is_floating())
+    throw FormatError("{}: {} is {}; it must be F32, F16, BF16 or F64", folder.string(),
+                      weight.hf_name, tensor.dtype);
   return tensor;
 }
 
@@ -337,7 +320,7 @@ void read_hf_parameters(const fs::path& folder, const LlamaConfig& config, Graph
   }
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const Shape& shape = weights[i].value.shape();
-    std::vector<float> floats = floats_of(*found[i], shape.numel());
+    std::vector<float> floats = found[i]->floats();
     if (weights[i].rotary_heads > 0)
       floats = reorder_heads(floats, shape, weights[i].rotary_heads, Layout::pairs);
     executor.write(weights[i].value, std::span<const float>(floats));
@@ -370,7 +353,7 @@ void export_hf(const fs::path& checkpoint, const fs::path& folder) {
   write_safetensors(folder / weights_name, types, {{"format", "pt"}}, [&](std::size_t i) {
     const Weight& weight = weights[i];
     const Shape& shape = weight.value.shape();
-    floats = floats_of(stored[i], shape.numel());
+    floats = stored[i].floats();
     if (weight.rotary_heads > 0)
       floats = reorder_heads(floats, shape, weight.rotary_heads, Layout::halves);
     return std::as_bytes(std::span<const float>(floats));

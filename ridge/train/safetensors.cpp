@@ -336,6 +336,34 @@ std::optional<TensorType> StoredTensor::type() const {
   return TensorType{*known->dtype, Shape(shape)};
 }
 
+namespace {
+
+template <class T>
+void convert(std::span<const std::byte> bytes, std::span<float> floats) {
+  for (std::size_t i = 0; i < floats.size(); ++i) {
+    T stored;  // copied out, because a file need not align its tensors
+    std::memcpy(&stored, bytes.data() + i * sizeof stored, sizeof stored);
+    floats[i] = static_cast<float>(stored);
+  }
+}
+
+}  // namespace
+
+bool StoredTensor::is_floating() const {
+  return dtype == "F64" || dtype == "F32" || dtype == "F16" || dtype == "BF16";
+}
+
+std::vector<float> StoredTensor::floats() const {
+  if (!is_floating()) throw FormatError("{} is {}, and holds no floats", name, dtype);
+  const StoredDType* const known = find_dtype(dtype);
+  std::vector<float> floats(bytes.size() / known->size);
+  if (dtype == "F64") convert<double>(bytes, floats);
+  if (dtype == "F32") convert<float>(bytes, floats);
+  if (dtype == "F16") convert<Float16>(bytes, floats);
+  if (dtype == "BF16") convert<BFloat16>(bytes, floats);
+  return floats;
+}
+
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     : file_(path), name_(path.string()), data_(file_.bytes()) {
   parse();

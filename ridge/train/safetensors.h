@@ -32,6 +32,9 @@ struct StoredTensor {
 
   // The type, where Ridge has one of that dtype and those extents.
   std::optional<TensorType> type() const;
+  // Whether the elements are F64, F32, F16 or BF16, of any extents; and then these, converted.
+  bool is_floating() const;
+  std::vector<float> floats() const;
 };
 
 // A file that is known to be sound: the constructors check all of it but the tensors' elements, and

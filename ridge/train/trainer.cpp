@@ -91,7 +91,7 @@ Trainer::Trainer(const TrainOptions& options, Device& device, const TrainerHooks
                       .kernels = kernels_of(schedule)};
   if (schedule.has(tuned_products)) {
     tuner_ = std::make_unique<Autotuner>(Autotuner::Options{
-        .cache = default_tuning_cache(), .hardware = device.hardware(), .log = hooks.tuning});
+        .cache = default_tuning_cache(), .hardware = measured_on(device), .log = hooks.tuning});
     execution.kernels.tuner = tuner_.get();
   }
   execution.kernels.tf32 = options.dtype == "tf32";

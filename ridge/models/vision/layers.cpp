@@ -9,6 +9,7 @@
 #include "ridge/ops/batch_norm.h"
 #include "ridge/ops/binary.h"
 #include "ridge/ops/dropout.h"
+#include "ridge/ops/join.h"
 #include "ridge/ops/layer_norm.h"
 #include "ridge/ops/layout.h"
 #include "ridge/ops/matmul.h"
@@ -19,9 +20,11 @@
 namespace ridge::vision {
 namespace {
 
-// The deviation that keeps the variance of what flows back (He et al., 2015).
-Init kaiming(std::int64_t fan_out) {
-  return Init::normal(static_cast<float>(std::sqrt(2.0 / static_cast<double>(fan_out))));
+Init fresh_weights(Fresh fresh, std::int64_t fan_in, std::int64_t fan_out) {
+  if (fresh == Fresh::small) return Init::normal(0.01f);
+  const std::int64_t fan = std::max<std::int64_t>(1, fresh == Fresh::fan_out ? fan_out : fan_in);
+  const double gain = fresh == Fresh::linear ? 1.0 / 3.0 : 2.0;
+  return Init::normal(static_cast<float>(std::sqrt(gain / static_cast<double>(fan))));
 }
 
 Pair keeping_padding(const ConvOptions& o) {
@@ -30,7 +33,7 @@ Pair keeping_padding(const ConvOptions& o) {
 
 }  // namespace
 
-Value Layers::computed(Value x) const { return cast(x, compute_); }
+Value Layers::computed(Value x) const { return cast(x, options_.compute); }
 
 Value Layers::parameter_f32(std::string_view name, const Shape& shape, Init init) const {
   return graph_.parameter(name, shape, std::move(init));
@@ -54,15 +57,29 @@ Value Layers::constant(std::string_view name, const TensorType& type,
 Value Layers::conv(Value x, std::string_view name, const ConvOptions& o) const {
   const Scope scope(graph_, name);
   const std::int64_t in = x.shape()[1] / o.groups;
-  const Value weight =
-      parameter("weight", {o.out, in, o.kernel[0], o.kernel[1]},
-                kaiming(std::max<std::int64_t>(1, o.out * o.kernel[0] * o.kernel[1] / o.groups)));
+  const std::int64_t taps = o.kernel[0] * o.kernel[1];
+  const Value weight = parameter("weight", {o.out, in, o.kernel[0], o.kernel[1]},
+                                 fresh_weights(o.fresh, in * taps, o.out * taps / o.groups));
   const Value bias = o.bias ? parameter("bias", {o.out}, Init::zeros()) : Value{};
   return conv2d(x, weight, bias,
                 {.stride = o.stride,
                  .padding = o.padding ? Pair(*o.padding) : keeping_padding(o),
                  .dilation = o.dilation,
                  .groups = o.groups});
+}
+
+Value Layers::patches(Value x, std::string_view name, std::int64_t out, std::int64_t size) const {
+  const Scope scope(graph_, name);
+  const Shape s = x.shape();
+  const std::int64_t rows = s[2] / size, columns = s[3] / size, inner = s[1] * size * size;
+  if (rows * size != s[2]) x = window(x, 2, 0, rows * size);
+  if (columns * size != s[3]) x = window(x, 3, 0, columns * size);
+  x = permute(reshape(x, {s[0], s[1], rows, size, columns, size}), {0, 2, 4, 1, 3, 5});
+  const Value weight = parameter("weight", {out, s[1], size, size},
+                                 fresh_weights(Fresh::fan_out, inner, out * size * size));
+  const Value y =
+      ridge::linear(reshape(x, {s[0], rows, columns, inner}), reshape(weight, {out, inner}));
+  return add(y, parameter("bias", {out}, Init::zeros()));
 }
 
 Value Layers::batch_norm(Value x, std::string_view name, float eps) const {
@@ -72,8 +89,9 @@ Value Layers::batch_norm(Value x, std::string_view name, float eps) const {
   const Value bias = parameter_f32("bias", channels, Init::zeros());
   const Value mean = buffer("running_mean", {DType::f32, channels}, Init::zeros());
   const Value variance = buffer("running_var", {DType::f32, channels}, Init::ones());
-  return training_ ? batch_norm_train(x, weight, bias, mean, variance, eps)
-                   : ridge::batch_norm(x, weight, bias, mean, variance, eps);
+  return options_.training
+             ? batch_norm_train(x, weight, bias, mean, variance, eps, options_.statistics_momentum)
+             : ridge::batch_norm(x, weight, bias, mean, variance, eps);
 }
 
 Value Layers::conv_norm(Value x, std::string_view conv_name, std::string_view norm_name,
@@ -90,7 +108,7 @@ Value Layers::conv_norm(Value x, std::string_view name, const ConvOptions& optio
 Value Layers::linear(Value x, std::string_view name, std::int64_t out, bool bias) const {
   const Scope scope(graph_, name);
   const std::int64_t in = x.shape()[-1];
-  const Value weight = parameter("weight", {out, in}, Init::normal(0.02f));
+  const Value weight = parameter("weight", {out, in}, fresh_weights(Fresh::linear, in, out));
   const Value y = ridge::linear(x, weight);
   return bias ? add(y, parameter("bias", {out}, Init::zeros())) : y;
 }
@@ -152,7 +170,7 @@ Value Layers::flatten(Value x) const {
 }
 
 Value Layers::drop(Value x, float rate, std::int64_t block) const {
-  if (!training_ || rate == 0) return x;
+  if (!options_.training || !options_.dropout || rate == 0) return x;
   Value step = graph_.find("step");
   if (!step) step = graph_.input("step", {DType::i32, {}});
   // Each has a stream of its own: by its place in the graph.

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "ridge/graph/graph.h"
+#include "ridge/models/vision.h"
 #include "ridge/ops/activation.h"
 #include "ridge/ops/conv.h"
 #include "ridge/ops/pool.h"
@@ -21,6 +22,11 @@ struct Both : Pair {
 // What follows a layer.
 enum class Act : std::uint8_t { none, relu, relu6, silu, hard_swish, gelu, sigmoid, hard_sigmoid };
 
+// The deviation of fresh weights: what keeps the variance of what flows back, or of what flows
+// forward, through a ReLU (He et al., 2015); that of PyTorch's layers where nobody asks for another
+// (uniform in +-1 / sqrt(fan_in)); or 0.01, which leaves logits near 0.
+enum class Fresh : std::uint8_t { fan_out, fan_in, linear, small };
+
 struct ConvOptions {
   std::int64_t out = 1;  // channels
   Both kernel = 1;
@@ -29,6 +35,7 @@ struct ConvOptions {
   Both dilation = 1;
   std::int64_t groups = 1;
   bool bias = false;
+  Fresh fresh = Fresh::fan_out;
 };
 
 struct PoolOptions {
@@ -44,12 +51,14 @@ struct PoolOptions {
 // bf16, while parameters and statistics are f32.
 class Layers {
  public:
-  Layers(Graph& graph, DType compute, bool training)
-      : graph_(graph), compute_(compute), training_(training) {}
+  Layers(Graph& graph, const VisionOptions& options) : graph_(graph), options_(options) {}
 
   Graph& graph() const { return graph_; }
 
   Value conv(Value x, std::string_view name, const ConvOptions& options) const;
+  // The convolution with bias of patches of size x size that lie side by side, as one product:
+  // [N, C, H, W] -> [N, H / size, W / size, out], less what is no whole patch.
+  Value patches(Value x, std::string_view name, std::int64_t out, std::int64_t size) const;
   Value batch_norm(Value x, std::string_view name, float eps = 1e-5f) const;
   // A convolution, the norm of it, and an activation.
   Value conv_norm(Value x, std::string_view conv_name, std::string_view norm_name,
@@ -89,8 +98,7 @@ class Layers {
   Value drop(Value x, float rate, std::int64_t block) const;
 
   Graph& graph_;
-  DType compute_;
-  bool training_;
+  VisionOptions options_;
 };
 
 // The multiple of `divisor` next to `value`, but at least `least` (0: the divisor) and at least 0.9

@@ -37,7 +37,8 @@ Value mobilenet_backbone(const Layers& layers, Value images) {
 Value fcn_head(const Layers& layers, Value x, std::int64_t classes) {
   const Scope scope(layers.graph(), "classifier");
   x = layers.conv_norm(x, "0", "1", {.out = x.shape()[1] / 4, .kernel = 3}, Act::relu);
-  return layers.conv(layers.dropout(x, 0.1f), "4", {.out = classes, .bias = true});
+  return layers.conv(layers.dropout(x, 0.1f), "4",
+                     {.out = classes, .bias = true, .fresh = Fresh::linear});
 }
 
 // Pyramid of dilations: the same features seen at five scales.
@@ -61,7 +62,7 @@ Value deeplab_head(const Layers& layers, Value x, std::int64_t classes) {
     x = atrous_pyramid(layers, x);
   }
   x = layers.conv_norm(x, "1", "2", {.out = 256, .kernel = 3}, Act::relu);
-  return layers.conv(x, "4", {.out = classes, .bias = true});
+  return layers.conv(x, "4", {.out = classes, .bias = true, .fresh = Fresh::linear});
 }
 
 template <Value (*backbone)(const Layers&, Value),
@@ -81,7 +82,7 @@ Value lraspp(const Layers& layers, Value images, std::int64_t classes) {
   Value x = layers.conv_norm(high, "cbr", {.out = 128}, Act::relu);
   const Value weights = layers.conv(layers.mean_pool(high), "scale.1", {.out = 128});
   x = resized_like(mul(x, layers.act(weights, Act::sigmoid)), low);
-  const ConvOptions classify{.out = classes, .bias = true};
+  const ConvOptions classify{.out = classes, .bias = true, .fresh = Fresh::linear};
   const Value coarse = layers.conv(x, "high_classifier", classify);
   return resized_like(add(layers.conv(low, "low_classifier", classify), coarse), images);
 }

@@ -10,8 +10,10 @@
 namespace ridge::vision {
 namespace {
 
-Value conv_relu(const Layers& layers, Value x, std::string_view name, ConvOptions options) {
+Value conv_relu(const Layers& layers, Value x, std::string_view name, ConvOptions options,
+                Fresh fresh = Fresh::fan_in) {
   options.bias = true;
+  options.fresh = fresh;
   return layers.act(layers.conv(x, name, options), Act::relu);
 }
 
@@ -54,7 +56,7 @@ template <Value (*features)(const Layers&, Value)>
 Value build(const Layers& layers, Value images, std::int64_t classes) {
   const Value x = layers.dropout(features(layers, images), 0.5f);
   const Scope scope(layers.graph(), "classifier");
-  return layers.pooled(conv_relu(layers, x, "1", {.out = classes}));
+  return layers.pooled(conv_relu(layers, x, "1", {.out = classes}, Fresh::small));
 }
 
 constexpr Network table[] = {

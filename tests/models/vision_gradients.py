@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Writes tests/models/vision_gradients.json: the loss of torchvision's networks in training, and the
+gradients of their parameters, for vision_gradients_test.cpp to compare Ridge's with.
+
+    tests/models/vision_gradients.py [NAME..]
+
+A batch of four small images, weights and images by the rule of vision_golden.py, batch norm by the
+batch's statistics, nothing dropped; in double precision (vit_h_14 in single, because of its 630 million parameters).
+"rounding" is how far PyTorch's own gradients in single precision are from these, the largest
+relative difference of the parameters written down: a ReLU that rounding switches changes much.
+Needs torch and torchvision."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import torchvision
+
+from vision_golden import NAMES, SEGMENTERS, build_buffers, by_rule, uniform
+
+GOLDEN = Path(__file__).with_name("vision_gradients.json")
+BATCH = 4
+PARAMETERS = 10  # of a network, whose gradients are written down
+# Rows and columns of the images: such that a channel keeps some pixels to the end.
+SIZES = {"inception_v3": 107, "maxvit_t": 224, "vit_h_14": 70}
+SIZE = 64
+
+
+def build(name, size):
+    if name in SEGMENTERS:
+        return getattr(torchvision.models.segmentation, name)(weights=None, weights_backbone=None)
+    options = {"googlenet": dict(aux_logits=False, init_weights=False),
+               "inception_v3": dict(aux_logits=False, init_weights=False)}.get(name, {})
+    if name.startswith("vit"):
+        options["image_size"] = size
+    return getattr(torchvision.models, name)(weights=None, **options)
+
+
+def gradients_of(name):
+    size = SIZES.get(name, SIZE)
+    with torch.device("meta"):
+        model = build(name, size)
+    model = model.to_empty(device="cpu").train()
+    fresh = build_buffers(name, model)
+    for module in model.modules():
+        if isinstance(module, (torch.nn.Dropout, torchvision.ops.StochasticDepth)):
+            module.p = 0.0
+    with torch.no_grad():
+        for key, tensor in model.state_dict().items():
+            if tensor.is_floating_point() and key not in fresh:
+                tensor.copy_(by_rule(key, tuple(tensor.shape)))
+    images = torch.from_numpy((uniform("images", BATCH * 3 * size * size) * np.float32(4) -
+                               np.float32(2)).reshape(BATCH, 3, size, size))
+    parameters = dict(model.named_parameters())
+    names = list(parameters)
+    chosen = [names[i] for i in sorted({int(i) for i in np.linspace(0, len(names) - 1, PARAMETERS)})]
+    loss = step(model, images)
+    rounded = {key: parameters[key].grad.double() for key in chosen}
+    if name != "vit_h_14":
+        loss = step(model.double(), images.double())
+    exact = {key: parameters[key].grad.double() for key in chosen}
+    norm = torch.sqrt(sum(p.grad.double().square().sum() for p in parameters.values()))
+    # A bias before batch norm has no gradient but what rounding leaves.
+    rounding = max(((rounded[key] - exact[key]).norm() / (exact[key].norm() + 1e-6 * norm)).item()
+                   for key in chosen)
+    checksums = {key: [float(f"{x:.8g}") for x in (grad.sum(), grad.norm())]
+                 for key, grad in exact.items()}
+    return {"size": size, "loss": float(f"{loss:.8g}"), "norm": float(f"{norm.item():.8g}"),
+            "rounding": float(f"{rounding:.2g}"), "gradients": checksums}
+
+
+def step(model, images):
+    """The loss; the gradients are left in the parameters."""
+    model.zero_grad()
+    y = model(images)
+    y = y["out"] if isinstance(y, dict) else y
+    targets = torch.arange(y.numel() // y.shape[1]) * 37 % y.shape[1]
+    loss = torch.nn.functional.cross_entropy(y, targets.reshape(y.shape[:1] + y.shape[2:]))
+    loss.backward()
+    return loss.item()
+
+
+def main():
+    names = sys.argv[1:] or NAMES
+    golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
+    for name in names:
+        golden[name] = gradients_of(name)
+        print(f"{name:32} loss {golden[name]['loss']:.6f}  norm {golden[name]['norm']:.6g}"
+              f"  rounding {golden[name]['rounding']:.2g}",
+              flush=True)
+        write(golden)
+
+
+def write(golden):
+    lines = [f"{json.dumps(name)}: {json.dumps(golden[name])}" for name in NAMES if name in golden]
+    GOLDEN.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()
