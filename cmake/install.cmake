@@ -17,8 +17,8 @@ install(FILES ${PROJECT_BINARY_DIR}/ridgeConfig.cmake ${PROJECT_BINARY_DIR}/ridg
 
 if(TARGET ridge_program)
   install(TARGETS ridge_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  foreach(version v1 v2 v3 v4)
-    install(PROGRAMS $<TARGET_FILE_DIR:ridge_program>/tiny_llama_${version}
-      DESTINATION ${CMAKE_INSTALL_BINDIR})
+  get_target_property(other_names ridge_program OTHER_NAMES)
+  foreach(name ${other_names})
+    install(PROGRAMS $<TARGET_FILE_DIR:ridge_program>/${name} DESTINATION ${CMAKE_INSTALL_BINDIR})
   endforeach()
 endif()

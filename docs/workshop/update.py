@@ -41,7 +41,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-PAGES = ["README.md", "exercise-1.md", "exercise-2.md", "debugging.md"]
+PAGES = ["README.md", "exercise-1.md", "exercise-2.md", "debugging.md", "inference-1.md",
+         "inference-2.md", "inference-3.md", "inference-4.md", "inference-6.md"]
 
 DIRECTIVE = re.compile(r"<!-- (run|show|keep) (.*?) -->")
 CLAUSE = re.compile(r"\s*(?:(from|to|only) /((?:[^/\\]|\\.)*)/|(first) (\d+)|(exact|measured))")
@@ -50,8 +51,12 @@ NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?:\s?" + UNITS + r")
 
 
 # What a check puts in place of parts of a command, to be quick. Steps 5 to 10 are profiled, and two
-# after the first three are not.
-QUICKER = [(re.compile(r"--num-steps (1[2-9]|[2-9]\d)\b"), "--num-steps 11"),
+# after the first three are not. Of an image of 64 x 64 something is left at the end of any network.
+QUICKER = [(re.compile(r"^( *)micro_benchmarking_pytorch\b", re.MULTILINE),
+            r"\1micro_benchmarking_pytorch --image-size 64"),
+           (re.compile(r"--batch-size 32\b"), "--batch-size 4"),
+           (re.compile(r"--max-batch-for 500MB\b"), "--max-batch-for 150MB"),
+           (re.compile(r"--num-steps (1[2-9]|[2-9]\d)\b"), "--num-steps 11"),
            (re.compile(r"^ridge roofline$", re.MULTILINE), "ridge roofline --seconds 1")]
 
 

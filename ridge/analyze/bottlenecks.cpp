@@ -132,7 +132,9 @@ double BottleneckReport::mfu() const { return over(all.compute_floor, step_secon
 bool is_product(const Node& node) {
   const auto& op = node.op->variant();
   return std::holds_alternative<MatMul>(op) || std::holds_alternative<LinearSwiGlu>(op) ||
-         std::holds_alternative<LinearSwiGluGrad>(op) || std::holds_alternative<ScaledMatMul>(op);
+         std::holds_alternative<LinearSwiGluGrad>(op) || std::holds_alternative<ScaledMatMul>(op) ||
+         std::holds_alternative<Conv2d>(op) || std::holds_alternative<Conv2dInputGrad>(op) ||
+         std::holds_alternative<Conv2dWeightGrad>(op);
 }
 
 std::string_view compute_precision(const Graph& graph, const Node& node, const Roof& roof) {

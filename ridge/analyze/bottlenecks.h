@@ -107,7 +107,7 @@ BottleneckReport analyze_bottlenecks(const Recording& recording, const Roof& roo
 std::string bottleneck_text(const BottleneckReport& report, std::size_t top = 8);
 std::string bottleneck_json(const BottleneckReport& report);  // bottlenecks.json
 
-// Whether a node is a matrix product, with or without more behind it.
+// Whether a node is a matrix product or a convolution, with or without more behind it.
 bool is_product(const Node& node);
 
 // In what precision a node computes under a roof: products in their operands', or in tf32 where the

@@ -150,7 +150,7 @@ struct ProductRate {
 ProductRate product_rate(const Measurement& measurement, Device& device, DType dtype, bool tf32) {
   const std::int64_t extent = dtype == DType::f32 && !tf32 ? 4096 : 8192;
   const TensorType type{dtype, {extent, extent}};
-  Autotuner tuner({.cache = {}, .hardware = device.hardware(), .seconds_per_search = 0.1});
+  Autotuner tuner({.cache = {}, .hardware = measured_on(device), .seconds_per_search = 0.1});
   const Buffer a(device, type.bytes()), b(device, type.bytes()), c(device, type.bytes());
   fill_randomly(a, dtype, 1);
   fill_randomly(b, dtype, 2);

@@ -46,26 +46,30 @@ void add_round(const TrainOptions& options, Device& device, const Rounds& rounds
 
 }  // namespace
 
+void take_turns(std::size_t runs, std::int64_t rounds,
+                const std::function<void(std::size_t run, std::int64_t round)>& turn) {
+  for (std::int64_t round = 0; round < rounds; ++round)
+    for (std::size_t i = 0; i < runs; ++i) turn(round % 2 == 0 ? i : runs - 1 - i, round);
+}
+
 std::vector<TimedRun> time_in_turn(const std::vector<TrainOptions>& runs, Device& device,
                                    const Rounds& rounds, const TurnTaking& hooks) {
   std::vector<TimedRun> timed(runs.size());
   const std::int64_t all = rounds.steps_of(runs.size());
   std::int64_t done = 0;
-  for (std::int64_t round = 0; round < rounds.rounds; ++round)
-    for (std::size_t turn = 0; turn < runs.size(); ++turn) {
-      const std::size_t r = round % 2 == 0 ? turn : runs.size() - 1 - turn;
-      const auto progress = [&] {
-        if (hooks.progress) hooks.progress(++done, all);
-      };
-      const auto after = [&](Trainer& trainer) {
-        if (hooks.after) hooks.after(r, trainer);
-      };
-      try {
-        add_round(runs[r], device, rounds, hooks, progress, after, timed[r]);
-      } catch (const OutOfMemoryError& error) {
-        throw OutOfMemoryError("{}", with_batch_advice(error.what(), runs[r], device));
-      }
+  take_turns(runs.size(), rounds.rounds, [&](std::size_t r, std::int64_t) {
+    const auto progress = [&] {
+      if (hooks.progress) hooks.progress(++done, all);
+    };
+    const auto after = [&](Trainer& trainer) {
+      if (hooks.after) hooks.after(r, trainer);
+    };
+    try {
+      add_round(runs[r], device, rounds, hooks, progress, after, timed[r]);
+    } catch (const OutOfMemoryError& error) {
+      throw OutOfMemoryError("{}", with_batch_advice(error.what(), runs[r], device));
     }
+  });
   return timed;
 }
 

@@ -24,6 +24,11 @@ struct Rounds {
 // that each has at least one.
 Rounds rounds_of(std::int64_t rounds, std::int64_t steps_in_all, std::int64_t warmup);
 
+// Calls `turn` for each of so many runs, in each round: every other one backwards, so that a drift
+// within rounds cancels out.
+void take_turns(std::size_t runs, std::int64_t rounds,
+                const std::function<void(std::size_t run, std::int64_t round)>& turn);
+
 struct TimedRun {
   std::vector<std::vector<StepReport>> rounds;  // without the warm-up
   std::size_t peak_bytes = 0;                   // most that tensors took
@@ -41,8 +46,8 @@ struct TurnTaking {
 
 // Times training runs against each other in one process: in each round every run is set up, warmed
 // up and timed, one after the other, so that slow changes of the machine meet all of them alike and
-// round i of one can be paired with round i of another. Every other round goes backwards, so that a
-// drift within rounds cancels out. No two runs hold memory at once. `runs` are resolved.
+// round i of one can be paired with round i of another. No two runs hold memory at once. `runs` are
+// resolved.
 std::vector<TimedRun> time_in_turn(const std::vector<TrainOptions>& runs, Device& device,
                                    const Rounds& rounds, const TurnTaking& hooks = {});
 

@@ -11,6 +11,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/units.h"
 #include "ridge/ops/op.h"
+#include "ridge/ops/packing.h"
 #include "ridge/plan/arena.h"
 #include "ridge/plan/lifetimes.h"
 
@@ -71,7 +72,9 @@ KernelNeeds kernel_needs(const Graph& graph, Device& device, const KernelChoice&
     std::vector<TensorType> in, out;
     std::size_t workspace;
     bool has_kernel;
+    PackingKernel::Packed packed = {};
   };
+  const std::vector<bool> packable = seldom_written(graph, lifetimes_of(graph));
   // The layers of a model repeat each other: few of its nodes differ.
   std::map<std::pair<std::string_view, std::int64_t>, std::vector<Prepared>> seen;
   KernelNeeds needs;
@@ -85,9 +88,14 @@ KernelNeeds kernel_needs(const Graph& graph, Device& device, const KernelChoice&
       const PreparedKernel kernel = device.prepare(*node.op, in, out, choice);
       alike.push_back({node.op.get(), std::move(in), std::move(out), kernel.workspace,
                        kernel.kernel != nullptr});
+      if (const auto* packing = dynamic_cast<const PackingKernel*>(kernel.kernel.get()))
+        alike.back().packed = packing->packed();
       known = std::prev(alike.end());
     }
-    needs.workspace.push_back(known->workspace);
+    const PackingKernel::Packed& packed = known->packed;
+    const bool packs = packed.bytes > 0 && packable[node.inputs[packed.input]];
+    if (packs) needs.packed_bytes += packed.bytes;
+    needs.workspace.push_back(packs ? packed.workspace : known->workspace);
     needs.has_kernel.push_back(known->has_kernel);
   }
   return needs;
@@ -141,19 +149,18 @@ TrainingPlan plan_training(const TrainOptions& options, Device& device, const Ro
   return plan;
 }
 
-BatchLimit largest_batch(const TrainOptions& options, Device& device, std::size_t budget) {
-  const std::size_t least = need_at(options, device, 1).value();
+BatchLimit largest_batch(const BytesNeeded& needed, std::size_t budget, std::string_view remedy) {
+  const std::size_t least = needed(1).value();
   if (least > budget)
-    throw OutOfMemoryError(
-        "not even a batch of 1 fits in {}: it needs {}; use a smaller model or sequence",
-        format_bytes(budget), format_bytes(least));
+    throw OutOfMemoryError("not even a batch of 1 fits in {}: it needs {}; {}",
+                           format_bytes(budget), format_bytes(least), remedy);
   BatchLimit limit{.batch_size = 1, .peak_bytes = least};
   // Everything grows with the batch, so that the sizes that fit are all those up to the limit.
   std::int64_t too_many = 0;  // once known
   for (std::int64_t step = 1; too_many - limit.batch_size != 1;) {
     const std::int64_t batch =
         too_many == 0 ? limit.batch_size + step : std::midpoint(limit.batch_size, too_many);
-    const std::optional<std::size_t> peak = need_at(options, device, batch);
+    const std::optional<std::size_t> peak = needed(batch);
     if (peak && *peak <= budget) {
       limit.batch_size = batch;
       limit.peak_bytes = *peak;
@@ -164,6 +171,11 @@ BatchLimit largest_batch(const TrainOptions& options, Device& device, std::size_
     }
   }
   return limit;
+}
+
+BatchLimit largest_batch(const TrainOptions& options, Device& device, std::size_t budget) {
+  return largest_batch([&](std::int64_t batch) { return need_at(options, device, batch); }, budget,
+                       "use a smaller model or sequence");
 }
 
 namespace {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@ namespace ridge {
 struct KernelNeeds {
   std::vector<std::size_t> workspace;  // by node
   std::vector<bool> has_kernel;        // by node: false where there is nothing to run
+  std::size_t packed_bytes = 0;        // of inputs that kernels keep packed (ops/packing.h)
 };
 
 // Prepares each distinct operator once, on its exact types, and drops it again; nothing is
@@ -69,6 +71,13 @@ struct BatchLimit {
   std::size_t peak_bytes = 0;
   std::optional<std::size_t> next_peak_bytes;
 };
+
+// What a batch of so many takes of memory; nothing if it is refused as absurd.
+using BytesNeeded = std::function<std::optional<std::size_t>(std::int64_t batch_size)>;
+
+// By asking what some batches need. OutOfMemoryError if not even one of 1 fits; `remedy` says then
+// what would help.
+BatchLimit largest_batch(const BytesNeeded& needed, std::size_t budget, std::string_view remedy);
 
 // OutOfMemoryError if not even one sequence fits. Where memory is planned, the peaks are the sizes
 // of the whole arena.

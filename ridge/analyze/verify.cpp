@@ -125,7 +125,8 @@ std::vector<VerifiedSchedule> verified_schedules() {
   for (const Version& version : versions())
     all.push_back({std::string(version.name), std::string(version.name), "", "none"});
   for (const Pass& pass : passes())
-    all.push_back({fmt::format("v1 + {}", pass.name), "v1", std::string(pass.name), "none"});
+    if (is_for_training(pass.stage))
+      all.push_back({fmt::format("v1 + {}", pass.name), "v1", std::string(pass.name), "none"});
   for (const char* recompute : {"attention", "block"})
     for (const char* version : {"v1", "v3"})
       all.push_back({fmt::format("{} + recompute {}", version, recompute), version, "", recompute});

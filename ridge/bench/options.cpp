@@ -13,8 +13,9 @@ namespace ridge {
 
 DType BenchOptions::compute_dtype() const {
   if (dtype == "bf16") return DType::bf16;
+  if (dtype == "fp16") return DType::f16;
   if (dtype == "fp32" || dtype == "tf32") return DType::f32;
-  throw UsageError("--dtype is '{}'; choose one of fp32, tf32, bf16", dtype);
+  throw UsageError("--dtype is '{}'; choose one of fp32, tf32, bf16, fp16", dtype);
 }
 
 namespace {
@@ -36,6 +37,9 @@ void BenchOptions::check() const {
   check_range("threads", threads, 0, 4096);
   compute_dtype();
   check_choice("mode", mode, {"inference", "training"});
+  if (!data.empty() && !trains()) throw UsageError("--data is for --mode training");
+  if (!(learning_rate >= 0 && learning_rate <= 1e6))
+    throw UsageError("--learning-rate is {}; it must be at least 0, and finite", learning_rate);
   check_choice("compile", compile, {"none", "default", "reduce-overhead", "max-autotune"});
   check_choice("channels-last", channels_last, {"auto", "on", "off"});
 }

@@ -22,10 +22,16 @@ struct BenchOptions {
   std::string device = "auto";
   std::int64_t threads = 0;  // processors to use; 0: all this process may
   std::int64_t seed = 42;    // decides weights and images
+  // Of training, by SGD.
+  double learning_rate = 0.01;
+  double momentum = 0.9;
+  double weight_decay = 0.0;
+  std::string data;  // of ImageData, to learn; empty: one batch of random images
 
   // UsageError naming the first that makes no sense, with the reason.
   void check() const;
   DType compute_dtype() const;
+  bool trains() const { return mode == "training"; }
 };
 
 }  // namespace ridge

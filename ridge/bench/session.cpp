@@ -1,21 +1,104 @@
 #include "ridge/bench/session.h"
 
+#include <chrono>
+#include <cstddef>
+#include <utility>
+
+#include "ridge/base/error.h"
 #include "ridge/base/random.h"
+#include "ridge/bench/schedule.h"
+#include "ridge/bench/weights.h"
 #include "ridge/graph/op_rules.h"
+#include "ridge/passes/freeze.h"
+#include "ridge/run/autotuner.h"
 
 namespace ridge {
+namespace {
 
-BenchSession::BenchSession(const BenchOptions& options, Device& device)
+// Where f16 is only imitated, its times would say nothing.
+void check_dtype(const BenchOptions& options, const Device& device) {
+  if (options.compute_dtype() == DType::f16 && !device.multiplies_float16())
+    throw UsageError(
+        "--dtype fp16: this {} ({}) has no fp16 arithmetic; use bf16 or fp32, or a GPU",
+        device.name(), device.hardware());
+}
+
+// What a frozen graph's buffers hold, on the host: so that the device never has the memory of both
+// graphs.
+using Contents = std::vector<std::pair<ValueId, std::vector<std::byte>>>;
+
+Contents computed_once(const Frozen& frozen, Device& device, Execution execution,
+                       std::uint64_t seed) {
+  if (frozen.values.empty()) return {};
+  execution.planned = false;
+  execution.kernels.tuner = nullptr;
+  Graph& setup = *frozen.setup;
+  Executor executor(setup, device, execution);
+  executor.initialize(seed);
+  executor.run(Phase::forward);
+  Contents contents;
+  for (const ValueId id : frozen.values) {
+    contents.emplace_back(id, setup.info(id).type.bytes());
+    executor.read(setup.value(id), std::span(contents.back().second));
+  }
+  return contents;
+}
+
+}  // namespace
+
+BenchSession::BenchSession(const BenchOptions& options, Device& device, const BenchHooks& hooks)
     : graph_(std::make_unique<Graph>()) {
-  model_ = build_vision(*graph_, options.network,
-                        {.batch_size = options.batch_size,
-                         .image_size = options.image_size,
-                         .compute = options.compute_dtype()});
-  Execution execution;
+  check_dtype(options, device);
+  if (options.trains()) training_ = std::make_unique<VisionTraining>(options);
+  const VisionOptions network = training_ ? training_->network() : vision_options(options);
+  const auto seed = static_cast<std::uint64_t>(options.seed);
+  model_ = build_vision(*graph_, options.network, network);
+  if (hooks.rewrite)
+    hooks.rewrite(*graph_);
+  else if (!options.weights.empty())
+    load_weights(*graph_, options.network, options.weights);
+  else if (!training_)
+    settle_statistics(*graph_, options.network, network, seed, device);
+  compile(options, device, hooks);
+  if (training_) training_->start(*executor_);
+}
+
+BenchSession::~BenchSession() = default;
+
+void BenchSession::rewrite(const CompileMode& mode, bool channels_last) {
+  if (!training_) return rewrite_for_inference(*graph_, mode, channels_last);
+  rewrite_for_training(*graph_, Stage::forward, mode, channels_last);
+  training_->append(model_);
+  rewrite_for_training(*graph_, Stage::step, mode, channels_last);
+}
+
+void BenchSession::compile(const BenchOptions& options, Device& device, const BenchHooks& hooks) {
+  const auto start = std::chrono::steady_clock::now();
+  const CompileMode& mode = compile_mode(options.compile);
+  const auto seed = static_cast<std::uint64_t>(options.seed);
+  Execution execution = execution_of(mode);
   execution.kernels.tf32 = options.dtype == "tf32";
+  if (mode.tuned) {
+    tuner_ = std::make_unique<Autotuner>(Autotuner::Options{
+        .cache = default_tuning_cache(), .hardware = measured_on(device), .trying = hooks.trying});
+    execution.kernels.tuner = tuner_.get();
+  }
+  // "auto" too: so oneDNN convolves resnet50 and mobilenet_v2 in about half the time, and so tensor
+  // cores want their operands.
+  rewrite(mode, options.channels_last != "off");
+  Contents frozen;
+  if (mode.frozen && !training_) frozen = computed_once(freeze(*graph_), device, execution, seed);
   executor_ = std::make_unique<Executor>(*graph_, device, execution);
-  executor_->initialize(static_cast<std::uint64_t>(options.seed));
-  feed(static_cast<std::uint64_t>(options.seed));
+  executor_->initialize(seed);
+  for (const auto& [id, bytes] : frozen)
+    executor_->write(graph_->value(id), std::span<const std::byte>(bytes));
+  feed(seed);
+  // The first run loads code; the second is captured. A step of training would change the weights.
+  if (mode.captured && device.asynchronous() && !training_)
+    for (int run = 0; run < 2; ++run) executor_->run(Phase::forward);
+  device.synchronize();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  compile_seconds_ = took.count();
 }
 
 void BenchSession::feed(std::uint64_t seed) {
@@ -32,11 +115,18 @@ void BenchSession::feed(std::uint64_t seed) {
 
 BenchIteration BenchSession::iterate() {
   Device& device = executor_->device();
-  device.mark(0);
-  executor_->run(Phase::forward);
-  device.mark(1);
-  device.wait(1);
-  const double seconds = device.seconds_between(0, 1);
+  std::size_t end = 1;
+  if (training_) {
+    training_->next(*executor_);
+    executor_->run(/*first_mark=*/0);
+    end = Executor::phase_marks - 1;
+  } else {
+    device.mark(0);
+    executor_->run(Phase::forward);
+    device.mark(1);
+  }
+  device.wait(end);
+  const double seconds = device.seconds_between(0, end);
   return {.loss = executor_->read_scalar(model_.loss), .seconds = seconds};
 }
 

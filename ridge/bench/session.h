@@ -1,40 +1,76 @@
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "ridge/bench/options.h"
+#include "ridge/bench/training.h"
 #include "ridge/graph/op_rules.h"
 #include "ridge/models/vision.h"
 #include "ridge/run/executor.h"
 
 namespace ridge {
 
-// One forward pass over the batch.
+class Autotuner;     // run/autotuner.h
+struct CompileMode;  // bench/schedule.h
+
+// One forward pass over the batch, or one step of training on it.
 struct BenchIteration {
   double loss = 0;     // mean cross-entropy in nats
   double seconds = 0;  // of the device's clock, from the first kernel to the last
 };
 
+struct BenchHooks {
+  // Called with the graph as it was built, before any pass, in place of what else gives weights and
+  // statistics their initial values (Graph::set_init).
+  std::function<void(Graph&)> rewrite = {};
+  // Called before a kernel is timed for the first time: Autotuner::Options::trying.
+  std::function<void(std::string_view work, std::size_t number, std::size_t of)> trying = {};
+};
+
 // A network on a device, with one batch of images in its memory.
 class BenchSession {
  public:
-  // Weights are drawn as the network's authors initialise them, images from N(0, 1) and targets
-  // uniformly, all from options.seed. The device outlives the session. Errors are those of
-  // build_vision() and Executor.
-  BenchSession(const BenchOptions& options, Device& device);
+  // Weights are those of options.weights, or drawn as the network's authors initialise them; images
+  // are drawn from N(0, 1) and targets uniformly, all from options.seed. The device outlives the
+  // session. Errors are those of build_vision() and Executor.
+  BenchSession(const BenchOptions& options, Device& device, const BenchHooks& hooks = {});
+  ~BenchSession();
 
   BenchIteration iterate();
 
+  // Of a network in training on data, on those held out.
+  std::optional<Accuracy> accuracy() {
+    if (!training_ || !training_->has_data()) return std::nullopt;
+    return training_->accuracy(*graph_, *executor_);
+  }
+
+  // The graph that runs: what was computed once, and parameters that only that reads, take no
+  // memory in it (passes/freeze.h).
   Graph& graph() { return *graph_; }
   Executor& executor() { return *executor_; }
+  const VisionModel& model() const { return model_; }
+
+  // What making the network ready took: passes, preparing and timing kernels, computing what is
+  // frozen, and in inference the first runs, where a device has to capture one.
+  double compile_seconds() const { return compile_seconds_; }
+  const Autotuner* tuner() const { return tuner_.get(); }  // null unless the mode tunes
 
  private:
+  void rewrite(const CompileMode& mode, bool channels_last);
+  void compile(const BenchOptions& options, Device& device, const BenchHooks& hooks);
   void feed(std::uint64_t seed);
 
   std::unique_ptr<Graph> graph_;
   VisionModel model_;
+  std::unique_ptr<VisionTraining> training_;  // null in inference
+  std::unique_ptr<Autotuner> tuner_;
   std::unique_ptr<Executor> executor_;
+  double compile_seconds_ = 0;
 };
 
 // Elements of all parameters; buffers are none.

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "ridge/base/units.h"
+
 namespace ridge {
 namespace {
 
@@ -18,18 +20,31 @@ std::string upper(std::string text) {
   return text;
 }
 
+bool is_recorded(const BenchRecord& record, std::size_t iteration) {
+  return std::ranges::find(record.recorded, iteration) != record.recorded.end();
+}
+
+std::vector<double> counted_seconds(const BenchRecord& record) {
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < record.seconds.size(); ++i)
+    if (!is_recorded(record, i)) seconds.push_back(record.seconds[i]);
+  return seconds.empty() ? record.seconds : seconds;
+}
+
 double megabytes(std::size_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 }  // namespace
 
 BenchSummary summarize(const BenchOptions& options, const BenchRecord& record) {
-  BenchSummary summary{.iteration = statistics_of(record.seconds)};
-  summary.p90 = tail_percentile(record.seconds, 0.90);
-  summary.p95 = tail_percentile(record.seconds, 0.95);
-  summary.p99 = tail_percentile(record.seconds, 0.99);
-  const double total = std::accumulate(record.seconds.begin(), record.seconds.end(), 0.0);
+  const std::vector<double> seconds = counted_seconds(record);
+  BenchSummary summary{.iteration = statistics_of(seconds),
+                       .left_out = record.seconds.size() - seconds.size()};
+  summary.p90 = tail_percentile(seconds, 0.90);
+  summary.p95 = tail_percentile(seconds, 0.95);
+  summary.p99 = tail_percentile(seconds, 0.99);
+  const double total = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   const auto samples =
-      static_cast<double>(options.batch_size) * static_cast<double>(record.seconds.size());
+      static_cast<double>(options.batch_size) * static_cast<double>(seconds.size());
   if (total > 0) {
     summary.samples_per_second = samples / total;
     summary.flops_per_second = 2.0 * static_cast<double>(record.macs) * samples / total;
@@ -48,7 +63,8 @@ std::string summary_text(const BenchOptions& options, const BenchRecord& record,
   line("{}\nPerformance Summary:\n{}", rule, rule);
   line("Network: {}", options.network);
   line("Batch size: {}", options.batch_size);
-  line("Iterations: {} (excluding warmup)", time.count);
+  line("Iterations: {} (excluding warmup{})", time.count,
+       summary.left_out > 0 ? fmt::format(" and {} that were recorded", summary.left_out) : "");
   line("Precision: {}", upper(options.dtype));
   line("");
   line("Average time per iteration: {:.4f} seconds", time.mean);
@@ -71,6 +87,9 @@ std::string summary_text(const BenchOptions& options, const BenchRecord& record,
   tail("p99", summary.p99);
   line("Products: {:.2f} GMACs an image, {:.2f} TFLOP/s", static_cast<double>(record.macs) / 1e9,
        summary.flops_per_second / 1e12);
+  if (options.compile != "none")
+    line("Compilation time: {} (mode={})", format_duration(record.compile_seconds),
+         options.compile);
   if (summary.unsteady())
     line(
         "Warning: the times vary by {:.1f} % (standard deviation over mean; more than {:.1f} % is "
@@ -82,19 +101,23 @@ std::string summary_text(const BenchOptions& options, const BenchRecord& record,
 
 std::string bench_json(const BenchOptions& options, const BenchRecord& record,
                        const BenchSummary& summary, const SystemInfo& system,
-                       const std::string& timestamp) {
+                       const std::string& timestamp, const std::string& profile) {
   using nlohmann::ordered_json;
   const auto optional = [](const std::optional<double>& x) {
     return x ? ordered_json(*x) : ordered_json(nullptr);
   };
   const Statistics& time = summary.iteration;
-  const ordered_json json{
+  ordered_json json{
       {"network", options.network},
       {"batch_size", options.batch_size},
       {"iterations", options.iterations},
       {"warmup", options.warmup},
       {"image_size", options.image_size},
       {"dtype", options.dtype},
+      {"mode", options.mode},
+      {"compile", options.compile},
+      {"compile_seconds", record.compile_seconds},
+      {"channels_last", options.channels_last},
       {"seed", options.seed},
       {"parameters", record.parameters},
       {"macs", record.macs},
@@ -109,7 +132,8 @@ std::string bench_json(const BenchOptions& options, const BenchRecord& record,
         {"p90", optional(summary.p90)},
         {"p95", optional(summary.p95)},
         {"p99", optional(summary.p99)},
-        {"all", record.seconds}}},
+        {"all", record.seconds},
+        {"recorded", record.recorded}}},
       {"samples_per_second", summary.samples_per_second},
       {"flops_per_second", summary.flops_per_second},
       {"peak_memory_mb", megabytes(record.peak_tensor_bytes)},
@@ -123,13 +147,15 @@ std::string bench_json(const BenchOptions& options, const BenchRecord& record,
         {"ridge_version", system.ridge_version}}},
       {"timestamp", timestamp},
   };
+  if (!profile.empty()) json["profile"] = ordered_json::parse(profile);
   return json.dump(2) + "\n";
 }
 
 std::string times_csv(const BenchRecord& record) {
-  std::string csv = "iteration,loss,seconds\n";
+  std::string csv = "iteration,loss,seconds,recorded\n";
   for (std::size_t i = 0; i < record.seconds.size(); ++i)
-    fmt::format_to(std::back_inserter(csv), "{},{},{}\n", i, record.losses[i], record.seconds[i]);
+    fmt::format_to(std::back_inserter(csv), "{},{},{},{}\n", i, record.losses[i], record.seconds[i],
+                   is_recorded(record, i) ? 1 : 0);
   return csv;
 }
 

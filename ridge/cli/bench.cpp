@@ -1,102 +1,37 @@
-#include <fmt/ranges.h>
+// `ridge bench`, also called micro_benchmarking_pytorch.
+
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 
+#include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/units.h"
+#include "ridge/bench/facts.h"
 #include "ridge/bench/session.h"
 #include "ridge/bench/summary.h"
+#include "ridge/bench/weights.h"
+#include "ridge/cli/bench_list.h"
+#include "ridge/cli/bench_profiling.h"
+#include "ridge/cli/bench_request.h"
+#include "ridge/cli/bench_tables.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/interrupt.h"
 #include "ridge/cli/last_words.h"
 #include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/profile/text_table.h"
+#include "ridge/run/autotuner.h"
 
 namespace ridge {
 namespace {
 
-struct Request {
-  BenchOptions bench;
-  bool list = false, list_json = false;
-  std::string json_file, times_file;
-};
-
-// The list of networks --------------------------------------------------------------------------
-
-struct Listed {
-  VisionNetwork network;
-  std::int64_t parameters = 0, macs = 0;  // the latter of one image
-};
-
-std::vector<Listed> all_listed() {
-  std::vector<Listed> all;
-  for (const VisionNetwork& network : vision_networks()) {
-    Graph graph;
-    build_vision(graph, network.name, {});
-    all.push_back({network, parameter_count(graph), total_cost(graph).macs});
-  }
-  return all;
-}
-
-std::string list_json() {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const Listed& entry : all_listed())
-    list.push_back({{"name", entry.network.name},
-                    {"aliases", entry.network.aliases},
-                    {"parameters", entry.parameters},
-                    {"macs", entry.macs},
-                    {"input_size", entry.network.input_size},
-                    {"classes", entry.network.classes}});
-  return list.dump(2);
-}
-
-std::string list_text() {
-  const TextColumn columns[] = {{.header = "Network", .left = true},
-                                {.header = "Parameters"},
-                                {.header = "GMACs"},
-                                {.header = "Input"},
-                                {.header = "Classes"},
-                                {.header = "Also", .left = true}};
-  std::vector<TextRow> rows;
-  for (const Listed& entry : all_listed()) {
-    const VisionNetwork& network = entry.network;
-    rows.push_back({std::string(network.name), format_count(entry.parameters),
-                    fmt::format("{:.3f}", static_cast<double>(entry.macs) / 1e9),
-                    fmt::format("{0} x {0}", network.input_size), fmt::to_string(network.classes),
-                    fmt::format("{}", fmt::join(network.aliases, ", "))});
-  }
-  return text_table(columns, rows);
-}
-
-int print_list(const Request& request) {
-  std::string text = request.list_json ? list_json() : list_text();
+int print_list(bool as_json) {
+  std::string text = as_json ? network_list_json() : network_list_text();
   if (text.ends_with('\n')) text.pop_back();
   Terminal().line(text);
   return 0;
-}
-
-// A benchmark -----------------------------------------------------------------------------------
-
-// What a device is opened by.
-TrainOptions device_options(const BenchOptions& bench) {
-  TrainOptions options;
-  options.device = bench.device;
-  options.threads = bench.threads;
-  return options;
-}
-
-void print_start(Terminal& terminal, const BenchOptions& options, const Device& device) {
-  terminal.line(fmt::format("Using network: {}", options.network));
-  terminal.line(fmt::format("Batch size: {}", options.batch_size));
-  terminal.line(fmt::format("Iterations: {}", options.iterations));
-  terminal.line(fmt::format("Precision: {}", options.dtype));
-  terminal.line(fmt::format("Device: {}", device.description()));
-  terminal.line("");
 }
 
 std::string iteration_line(std::string_view name, std::int64_t number, const BenchIteration& done) {
@@ -104,120 +39,187 @@ std::string iteration_line(std::string_view name, std::int64_t number, const Ben
                      done.seconds);
 }
 
-// Whether it was interrupted.
-bool warm_up(Terminal& terminal, const BenchOptions& options, BenchSession& session) {
-  if (options.warmup == 0) return false;
-  terminal.line(fmt::format("Warming up ({} iterations)...", options.warmup));
-  for (std::int64_t i = 0; i < options.warmup; ++i) {
-    if (interrupt_noted() != 0) return true;
-    terminal.line(iteration_line("Warmup iteration", i, session.iterate()));
+// One network, timed on a device.
+class Benchmark {
+ public:
+  Benchmark(const BenchRequest& request, Device& device, Terminal& terminal)
+      : request_(request), options_(request.bench), device_(device), terminal_(terminal) {}
+
+  int run() {
+    print_configuration();
+    const std::unique_ptr<BenchSession> session = load();
+    BenchProfiling profiling(request_, *session);
+    note_interrupts();
+    warm_up(*session);
+    measure(*session, profiling);
+    if (interrupt_noted() != 0) terminal_.line("Interrupted");
+    keep(*session);
+    if (!record_.seconds.empty()) report(profiling);
+    return interrupt_noted() == 0 ? 0 : 128 + interrupt_noted();
   }
-  terminal.line("Warmup complete.");
-  terminal.line("");
-  return false;
-}
 
-BenchRecord measure(Terminal& terminal, const BenchOptions& options, BenchSession& session) {
-  BenchRecord record;
-  terminal.line("Running timed iterations...");
-  for (std::int64_t i = 0; i < options.iterations && interrupt_noted() == 0; ++i) {
-    const BenchIteration done = session.iterate();
-    record.seconds.push_back(done.seconds);
-    record.losses.push_back(done.loss);
-    terminal.line(iteration_line("Epoch", i, done));
+ private:
+  void print_configuration() {
+    terminal_.line(fmt::format("Using network: {}", options_.network));
+    terminal_.line(fmt::format("Batch size: {}", options_.batch_size));
+    terminal_.line(fmt::format("Iterations: {}", options_.iterations));
+    terminal_.line(fmt::format("FP16: {}", options_.dtype == "fp16" ? "True" : "False"));
+    terminal_.line(fmt::format("Precision: {}", options_.dtype));
+    terminal_.line(fmt::format("Mode: {}", options_.mode));
+    if (options_.compile == "none")
+      terminal_.line("Compile: off");
+    else
+      terminal_.line(fmt::format("Compile: ENABLED (mode={})", options_.compile));
+    for (const std::string& note : request_.notes) terminal_.line("  " + note);
+    terminal_.line(fmt::format("Device: {}", device_.description()));
+    terminal_.line("");
   }
-  const MemoryStats& memory = session.executor().memory();
-  record.peak_tensor_bytes = memory.peak_live;
-  record.reserved_bytes = memory.reserved;
-  record.parameters = parameter_count(session.graph());
-  record.macs = total_cost(session.graph()).macs / options.batch_size;
-  return record;
-}
 
-void report(Terminal& terminal, const Request& request, const Device& device,
-            const BenchRecord& record) {
-  const BenchOptions& options = request.bench;
-  const BenchSummary summary = summarize(options, record);
-  terminal.line("");
-  terminal.line(summary_text(options, record, summary, device.name() != "cpu"));
-  LastWords last_words;
-  const auto write = [&](const std::string& file, const std::string& text) {
-    if (file.empty()) return;
-    last_words.attempt([&] {
-      write_text_file(file, text);
-      terminal.line(fmt::format("Wrote {}", file));
-    });
-  };
-  write(request.times_file, times_csv(record));
-  write(request.json_file,
-        bench_json(options, record, summary, system_info(device, device_options(options)),
-                   utc_timestamp()));
-  last_words.throw_fault();
-}
+  std::unique_ptr<BenchSession> load() {
+    const bool converts = options_.dtype == "fp16" || options_.dtype == "bf16";
+    const bool compiles = options_.compile != "none";
+    const std::string precision = options_.dtype == "fp16" ? "FP16" : "BF16";
+    if (converts) terminal_.line(fmt::format("Converting model to {}...", precision));
+    if (compiles) terminal_.line(fmt::format("Compiling model (mode={})...", options_.compile));
+    terminal_.busy("Loading model...");
+    const auto start = std::chrono::steady_clock::now();
+    auto session = std::make_unique<BenchSession>(options_, device_, tuning_on(terminal_));
+    const std::chrono::duration<double> loading = std::chrono::steady_clock::now() - start;
+    if (compiles) {
+      record_.compile_seconds = session->compile_seconds();
+      terminal_.line(
+          fmt::format("Compilation complete in {}", format_duration(record_.compile_seconds)));
+    }
+    if (session->tuner()) print_tuning(*session->tuner());
+    if (converts) terminal_.line("Model conversion complete.");
+    const NetworkFacts facts = facts_of(options_);
+    record_.parameters = facts.parameters;
+    terminal_.line(fmt::format("Model loaded in {}: {} parameters",
+                               format_duration(loading.count()), format_count(facts.parameters)));
+    terminal_.line("");
+    return session;
+  }
 
-int bench(const Request& request) {
-  if (request.list || request.list_json) return print_list(request);
-  const BenchOptions& options = request.bench;
-  options.check();
+  void print_tuning(const Autotuner& tuner) {
+    for (const std::string& warning : tuner.warnings()) terminal_.line(warning);
+    terminal_.line(fmt::format("Kernels chosen: {} by timing, {} as they were before (see {})",
+                               tuner.searched(), tuner.cached(), default_tuning_cache().string()));
+  }
+
+  void warm_up(BenchSession& session) {
+    if (options_.warmup == 0) return;
+    terminal_.line(fmt::format("Warming up ({} iterations)...", options_.warmup));
+    for (std::int64_t i = 0; i < options_.warmup; ++i) {
+      if (interrupt_noted() != 0) return;
+      terminal_.line(iteration_line("Warmup iteration", i, session.iterate()));
+    }
+    terminal_.line("Warmup complete.");
+    terminal_.line("");
+  }
+
+  void measure(BenchSession& session, BenchProfiling& profiling) {
+    if (interrupt_noted() != 0) return;
+    terminal_.line("Running timed iterations...");
+    for (std::int64_t i = 0; i < options_.iterations && interrupt_noted() == 0; ++i) {
+      profiling.before(i);
+      const BenchIteration done = session.iterate();
+      profiling.after(i, done);
+      record_.seconds.push_back(done.seconds);
+      record_.losses.push_back(done.loss);
+      if (profiling.recorded(i)) record_.recorded.push_back(static_cast<std::size_t>(i));
+      terminal_.line(iteration_line("Epoch", i, done) +
+                     (profiling.recorded(i) ? " [PROFILING]" : ""));
+    }
+    const MemoryStats& memory = session.executor().memory();
+    record_.peak_tensor_bytes = memory.peak_live;
+    record_.reserved_bytes = memory.reserved;
+    record_.macs = total_cost(session.graph()).macs / options_.batch_size;
+  }
+
+  // What training made of the network.
+  void keep(BenchSession& session) {
+    if (!request_.weights_file.empty()) {
+      save_weights(request_.weights_file, session.graph(), session.executor());
+      terminal_.line(fmt::format("Wrote {}", request_.weights_file));
+    }
+    if (const auto accuracy = session.accuracy())
+      terminal_.line(fmt::format("Held-out accuracy: {:.2f} % of {} images",
+                                 100 * accuracy->share(), accuracy->images));
+  }
+
+  void report(BenchProfiling& profiling) {
+    const BenchSummary summary = summarize(options_, record_);
+    terminal_.line("");
+    terminal_.line(summary_text(options_, record_, summary, device_.name() != "cpu"));
+    LastWords last_words;
+    const auto write = [&](const std::string& file, const std::string& text) {
+      if (file.empty()) return;
+      last_words.attempt([&] {
+        write_text_file(file, text);
+        terminal_.line(fmt::format("Wrote {}", file));
+      });
+    };
+    last_words.attempt([&] { profiling.finish(terminal_); });
+    write(request_.times_file, times_csv(record_));
+    write(request_.json_file,
+          bench_json(options_, record_, summary, system_info(device_, device_options(options_)),
+                     utc_timestamp(), profiling.json()));
+    last_words.throw_fault();
+  }
+
+  const BenchRequest& request_;
+  const BenchOptions& options_;
+  Device& device_;
+  Terminal& terminal_;
+  BenchRecord record_;
+};
+
+int bench(BenchRequest request) {
+  if (request.list || request.list_json) return print_list(request.list_json);
+  request.resolve();
   // Now, not after the measurement, is the time to learn that they cannot be written.
-  for (const std::string& file : {request.times_file, request.json_file})
+  for (const std::string& file :
+       {request.times_file, request.json_file, request.weights_file, trace_file(request).string()})
     if (!file.empty()) probe_writing(file);
-  const std::unique_ptr<Device> device = open_device(device_options(options));
+  const std::unique_ptr<Device> device = open_device(device_options(request.bench));
   Terminal terminal;
-  print_start(terminal, options, *device);
-  terminal.busy("Loading model...");
-  const auto start = std::chrono::steady_clock::now();
-  BenchSession session(options, *device);
-  const std::chrono::duration<double> loading = std::chrono::steady_clock::now() - start;
-  terminal.line(fmt::format("Model loaded in {}: {} parameters", format_duration(loading.count()),
-                            format_count(parameter_count(session.graph()))));
-  terminal.line("");
-  note_interrupts();
-  const bool stopped = warm_up(terminal, options, session);
-  const BenchRecord record = stopped ? BenchRecord{} : measure(terminal, options, session);
-  if (interrupt_noted() != 0) terminal.line("Interrupted");
-  if (!record.seconds.empty()) report(terminal, request, *device, record);
-  return interrupt_noted() == 0 ? 0 : 128 + interrupt_noted();
+  if (const auto table = bench_table(request, *device, terminal)) return *table;
+  return Benchmark(request, *device, terminal).run();
 }
 
-void add_flags(CLI::App& command, Request& request) {
-  BenchOptions& o = request.bench;
-  const auto add = [&](const char* flag, auto& field, const char* what, const char* type) {
-    command.add_option(flag, field, what)->type_name(type)->take_last()->capture_default_str();
-  };
-  add("--network", o.network, "Which network; see --list", "NAME");
-  add("--batch-size", o.batch_size, "Images in a batch", "N");
-  add("--iterations", o.iterations, "Forward passes to time", "N");
-  add("--warmup", o.warmup, "Forward passes before them", "N");
-  add("--image-size", o.image_size, "Rows and columns of an image; 0: the network's own", "N");
-  add("--dtype", o.dtype, "fp32, tf32 (fp32 with products that a GPU rounds to 19 bits) or bf16",
-      "TEXT");
-  add("--device", o.device, "auto (a GPU if there is one), cpu or cuda", "TEXT");
-  add("--threads", o.threads, "Processors to use; 0: all this process may", "N");
-  add("--seed", o.seed, "Decides weights and images", "N");
-  command.add_option("--export-times", request.times_file, "Write every time to this CSV file")
-      ->type_name("FILE")
-      ->take_last();
-  command.add_option("--export-json", request.json_file, "Write the summary to this JSON file")
-      ->type_name("FILE")
-      ->take_last();
-  command.add_flag("--list", request.list, "Print the networks, their parameters and work");
-  command.add_flag("--json", request.list_json, "The list as JSON");
+void configure(CLI::App& command, std::string_view name, Action& action) {
+  const auto request = std::make_shared<BenchRequest>();
+  add_bench_flags(command, *request);
+  command.footer(fmt::format(
+      R"(Weights and images are random, unless files are named: they decide neither the time nor the
+memory.
+
+Examples:
+  {0} --network resnet50 --batch-size 32 --iterations 20
+  {0} --network resnet50 --batch-size 64 --compile --compileContext "{{'mode': 'max-autotune'}}"
+  {0} --network resnet50 --mode training --batch-size 64 --dtype bf16
+  {0} --network vit_b_16 --batch-size 16 --dtype bf16 --export-json vit.json
+  {0} --network resnet50 --batch-size 32 --iterations 10 --autograd-profiler --kineto
+  {0} --network resnet50 --batch-size 32 --iterations 20 --flops-prof-step 10
+  {0} --network resnet50 --batch-size 64 --compare-modes
+  {0} --network resnet50 --batch-size 32 --precisions fp32,bf16
+  {0} --network resnet50 --batch-sizes 8,32,128,256
+  {0} --network resnet50 --find-max-batch --max-batch-for 4GB
+  {0} --list
+The workshop's exercises with these commands: docs/workshop in the sources.)",
+      name));
+  command.callback([request, &action] { action = [request] { return bench(*request); }; });
 }
 
 }  // namespace
 
 void add_bench_command(CLI::App& program, Action& action) {
-  CLI::App& command = *program.add_subcommand("bench", "Time the forward pass of a vision network");
-  const auto request = std::make_shared<Request>();
-  add_flags(command, *request);
-  command.footer(R"(Weights and images are random: they decide neither the time nor the memory.
+  configure(*program.add_subcommand("bench", "Time a vision network"), "ridge bench", action);
+}
 
-Examples:
-  ridge bench --network resnet50 --batch-size 32 --iterations 20
-  ridge bench --network vit_b_16 --batch-size 16 --dtype bf16 --export-json vit.json
-  ridge bench --list)");
-  command.callback([request, &action] { action = [request] { return bench(*request); }; });
+void configure_as_bench(CLI::App& program, Action& action) {
+  program.description("Times a vision network, with the flags of the workshop.");
+  configure(program, program.get_name(), action);
 }
 
 }  // namespace ridge

@@ -184,19 +184,12 @@ void ProfilingSession::start_recording() {
   recorder_.attach(trainer_.executor());
   if (counters_) counters_->attach(trainer_.executor());
   recording_ = true;
-  const std::string card = trainer_.executor().device().bus_id();
-  if (card.empty()) return;
-  try {
-    nvml_ = std::make_unique<gpu::Nvml>();
-    sampler_ = std::make_unique<gpu::CardSampler>(*nvml_, nvml_->card_at(card));
-  } catch (const DeviceError&) {
-    sampler_.reset();  // the rest of the profile is worth having without clocks
-  }
+  card_ = std::make_unique<CardWatch>(trainer_.executor().device());
 }
 
 void ProfilingSession::stop_recording() {
-  if (sampler_) recorder_.add_card(sampler_->stop());
-  sampler_.reset();
+  recorder_.add_card(card_->stop());
+  card_.reset();
   recorder_.detach(trainer_.executor());
   if (counters_) counters_->detach(trainer_.executor());
   recording_ = false;

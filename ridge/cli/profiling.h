@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "ridge/analyze/bottlenecks.h"
+#include "ridge/cli/card_watch.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/gpu/nvml.h"
 #include "ridge/profile/counters.h"
 #include "ridge/profile/device_counters.h"
 #include "ridge/profile/operator_table.h"
@@ -62,8 +62,7 @@ class ProfilingSession {
   // Null if not asked for, or not to be had: of the processor, and of a GPU.
   std::unique_ptr<HardwareCounters> counters_;
   std::unique_ptr<DeviceCounters> device_counters_;
-  std::unique_ptr<gpu::Nvml> nvml_;
-  std::unique_ptr<gpu::CardSampler> sampler_;  // while recording on a card
+  std::unique_ptr<CardWatch> card_;  // while recording
   std::vector<StepReport> steps_;
   bool recording_ = false;
 };

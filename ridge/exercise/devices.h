@@ -25,6 +25,7 @@ class WrappedDevice : public Device {
   std::string name() const override { return inner_.name(); }
   std::string description() const override { return inner_.description(); }
   std::string hardware() const override { return inner_.hardware(); }
+  std::string driver() const override { return inner_.driver(); }
   int threads() const override { return inner_.threads(); }
   PreparedKernel prepare(const Op& op, Types in, Types out, const KernelChoice& choice) override {
     return inner_.prepare(op, in, out, choice);

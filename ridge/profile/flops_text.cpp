@@ -46,9 +46,15 @@ class PerStep {
   double steps_;
 };
 
+// Whether anything ran after the forward pass: of inference there is nothing to say of the rest.
+bool trains(const FlopsReport& r) {
+  return r.root().backward().flops + r.root().optimizer().flops > 0;
+}
+
 std::string summary(const FlopsReport& r, const FlopsText& options) {
   const PerStep step(r);
   const ModuleWork& root = r.root();
+  const bool training = trains(r);
   std::string text;
   const auto line = [&](std::string_view label, const std::string& value) {
     text += fmt::format("{:<62}{}\n", fmt::format("{}:", label), value);
@@ -67,22 +73,27 @@ std::string summary(const FlopsReport& r, const FlopsText& options) {
   line("params", si(static_cast<double>(root.parameters)));
   line("fwd MACs", si_unit(step(root.forward().macs), "MACs"));
   line("fwd flops", si(step(root.forward().flops)));
-  line("bwd flops (counted)", si(step(root.backward().flops)));
-  line("step flops", si(step(root.optimizer().flops)));
-  line("fwd+bwd+step flops", si(step(root.all().flops)));
-  line("bwd flops / fwd flops",
-       root.forward().flops > 0
-           ? fmt::format("{:.3f}", step(root.backward().flops) / step(root.forward().flops))
-           : "-");
+  if (training) {
+    line("bwd flops (counted)", si(step(root.backward().flops)));
+    line("step flops", si(step(root.optimizer().flops)));
+    line("fwd+bwd+step flops", si(step(root.all().flops)));
+    line("bwd flops / fwd flops",
+         root.forward().flops > 0
+             ? fmt::format("{:.3f}", step(root.backward().flops) / step(root.forward().flops))
+             : "-");
+  }
   line("fwd latency", step.time(fwd));
-  line("bwd latency", step.time(bwd));
+  if (training) line("bwd latency", step.time(bwd));
   line("fwd FLOPS = fwd flops / fwd latency", rate(root.forward().flops, fwd));
-  line("bwd FLOPS = bwd flops / bwd latency", rate(root.backward().flops, bwd));
-  line("fwd+bwd FLOPS = fwd+bwd flops / (fwd+bwd latency)",
-       rate(root.forward().flops + root.backward().flops, fwd + bwd));
-  line("step latency", step.time(opt));
+  if (training) {
+    line("bwd FLOPS = bwd flops / bwd latency", rate(root.backward().flops, bwd));
+    line("fwd+bwd FLOPS = fwd+bwd flops / (fwd+bwd latency)",
+         rate(root.forward().flops + root.backward().flops, fwd + bwd));
+    line("step latency", step.time(opt));
+  }
   line("iter latency", step.time(r.step_ns));
-  line("FLOPS = fwd+bwd+step flops / iter latency", rate(root.all().flops, r.step_ns));
+  line(training ? "FLOPS = fwd+bwd+step flops / iter latency" : "FLOPS = fwd flops / iter latency",
+       rate(root.all().flops, r.step_ns));
   if (options.samples_per_step > 0 && r.step_ns > 0)
     line("samples/second", fmt::format("{:.2f}", static_cast<double>(options.samples_per_step) /
                                                      (step(r.step_ns) * 1e-9)));
@@ -127,6 +138,7 @@ std::string aggregated(const FlopsReport& r, const FlopsText& options) {
     text += top(
         kinds, "fwd latency", [](const ModuleWork& w) { return w.forward().ns; },
         [&](std::int64_t n) { return step.time(n); });
+    if (!trains(r)) continue;
     text += top(
         kinds, "bwd latency", [](const ModuleWork& w) { return w.backward().ns; },
         [&](std::int64_t n) { return step.time(n); });
@@ -154,25 +166,35 @@ std::string detailed(const FlopsReport& r, const FlopsText& options) {
   const auto rate = [](const PhaseWork& work) {
     return work.flops > 0 ? fmt::format("{:.1f}", work.flops_per_second() * 1e-9) : "-";
   };
+  const bool training = trains(r);
   std::vector<TextRow> rows;
   for (std::size_t m = 0; m < r.tree.modules.size(); ++m) {
     const Module& module = r.tree.modules[m];
     const ModuleWork& w = r.total[m];
     if (module.depth > options.max_depth || is_idle(w)) continue;
-    rows.push_back({std::string(2 * std::min<std::size_t>(module.depth, 16), ' ') +
-                        (m == 0 ? std::string(options.model) : "(" + module.name + ")"),
-                    amount(static_cast<double>(w.parameters)), share(w.parameters, root.parameters),
-                    amount(step(w.forward().macs)), share(w.forward().macs, root.forward().macs),
-                    amount(step(w.forward().flops)), amount(step(w.backward().flops)),
-                    share(w.all().flops, root.all().flops), milliseconds(w.forward().ns),
-                    share(w.forward().ns, root.forward().ns), rate(w.forward()),
-                    milliseconds(w.backward().ns), share(w.backward().ns, root.backward().ns),
-                    rate(w.backward())});
+    TextRow& row = rows.emplace_back();
+    row = {std::string(2 * std::min<std::size_t>(module.depth, 16), ' ') +
+               (m == 0 ? std::string(options.model) : "(" + module.name + ")"),
+           amount(static_cast<double>(w.parameters)),
+           share(w.parameters, root.parameters),
+           amount(step(w.forward().macs)),
+           share(w.forward().macs, root.forward().macs),
+           amount(step(w.forward().flops))};
+    if (training) row.push_back(amount(step(w.backward().flops)));
+    for (std::string cell : {share(w.all().flops, root.all().flops), milliseconds(w.forward().ns),
+                             share(w.forward().ns, root.forward().ns), rate(w.forward())})
+      row.push_back(std::move(cell));
+    if (!training) continue;
+    for (std::string cell : {milliseconds(w.backward().ns),
+                             share(w.backward().ns, root.backward().ns), rate(w.backward())})
+      row.push_back(std::move(cell));
   }
-  const std::vector<TextColumn> columns{
-      {"Module", true, 40}, {"Params"},    {"%"},     {"MACs"},   {"%"},
-      {"fwd flops"},        {"bwd flops"}, {"%"},     {"fwd ms"}, {"% fwd"},
-      {"GFLOPS"},           {"bwd ms"},    {"% bwd"}, {"GFLOPS"}};
+  std::vector<TextColumn> columns{{"Module", true, 40}, {"Params"}, {"%"}, {"MACs"}, {"%"},
+                                  {"fwd flops"}};
+  if (training) columns.push_back({"bwd flops"});
+  for (const char* header : {"%", "fwd ms", "% fwd", "GFLOPS"}) columns.push_back({header});
+  if (training)
+    for (const char* header : {"bwd ms", "% bwd", "GFLOPS"}) columns.push_back({header});
   return text_table(columns, rows);
 }
 
@@ -185,11 +207,13 @@ std::string flops_report_text(const FlopsReport& report, const FlopsText& option
                            : fmt::format("Profile Summary at step {}:\n", report.last_step);
   text +=
       "Notations:\n"
-      "number of parameters (params), number of multiply-accumulate operations (MACs; only matrix\n"
-      "products have them), number of floating-point operations (flops; of every operator, one "
-      "MAC\n"
-      "being two), floating-point operations per second (FLOPS), fwd latency (forward pass), bwd\n"
-      "latency (backward pass), step (weight update), iter latency (the whole training step)\n\n";
+      "number of parameters (params), number of multiply-accumulate operations (MACs; only "
+      "products\n"
+      "and convolutions have them), number of floating-point operations (flops; of every operator, "
+      "one\n"
+      "MAC being two), floating-point operations per second (FLOPS), fwd latency (forward pass), "
+      "bwd\n"
+      "latency (backward pass), step (weight update), iter latency (the whole step)\n\n";
   text += summary(report, options);
   text += "\n" + heading("Aggregated Profile");
   text +=
@@ -199,11 +223,17 @@ std::string flops_report_text(const FlopsReport& report, const FlopsText& option
   text += aggregated(report, options);
   text += "\n" + heading("Detailed Profile");
   text +=
-      "Each module with its submodules: params, forward MACs, forward and backward flops, forward\n"
-      "and backward latency (of kernels alone) with the achieved GFLOPS. Every % is a share of "
-      "the\n"
-      "model's; that of flops is of forward, backward and optimizer together. Backward work is\n"
-      "counted from the backward operators that ran, not derived from the forward ones.\n";
+      trains(report)
+          ? "Each module with its submodules: params, forward MACs, forward and backward flops, "
+            "forward\n"
+            "and backward latency (of kernels alone) with the achieved GFLOPS. Every % is a "
+            "share of the\n"
+            "model's; that of flops is of forward, backward and optimizer together. Backward "
+            "work is\n"
+            "counted from the backward operators that ran, not derived from the forward ones.\n"
+          : "Each module with its submodules: params, MACs, flops, and latency (of kernels "
+            "alone) with the\n"
+            "achieved GFLOPS. Every % is a share of the model's.\n";
   text += detailed(report, options);
   if (report.dropped > 0)
     text += fmt::format("Records that had no room: {}; every figure here is too small.\n",

@@ -69,8 +69,11 @@ struct OperatorTable {
 OperatorTable operator_table(const Recording& recording, GroupBy group_by = GroupBy::op,
                              SortBy sort_by = SortBy::total);
 
-// For the terminal: the first `top` rows (0: all), what the others take together, the gaps.
-std::string operator_table_text(const OperatorTable& table, std::size_t top = 10);
+// For the terminal: the first `top` rows (0: all), what the others take together, the gaps. Without
+// FLOPs, bytes and their rates where the times are those of launches.
+enum class OperatorColumns : std::uint8_t { all, times };
+std::string operator_table_text(const OperatorTable& table, std::size_t top = 10,
+                                OperatorColumns shown = OperatorColumns::all);
 std::string operator_table_json(const OperatorTable& table);  // every row
 std::string operators_csv(const OperatorTable& table);        // every row and the gaps
 

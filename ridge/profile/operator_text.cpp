@@ -71,16 +71,18 @@ std::string title(const OperatorTable& table, std::size_t shown) {
 
 }  // namespace
 
-std::string operator_table_text(const OperatorTable& table, std::size_t top) {
+std::string operator_table_text(const OperatorTable& table, std::size_t top,
+                                OperatorColumns columns_shown) {
+  const bool work = columns_shown == OperatorColumns::all;
   const std::size_t shown = top == 0 ? table.rows.size() : std::min(top, table.rows.size());
   // Only of a module is self time another thing than total time.
   const bool nested = table.group_by == GroupBy::module;
   std::vector<TextColumn> columns{{std::string(first_column(table.group_by)), true, name_width},
                                   {"Calls"}};
   if (nested) columns.push_back({"Self Time"});
-  for (const char* header :
-       {"Total Time", "Share", "Average", "GFLOP", "GFLOP/s", "MB moved", "GB/s"})
-    columns.push_back({header});
+  for (const char* header : {"Total Time", "Share", "Average"}) columns.push_back({header});
+  if (work)
+    for (const char* header : {"GFLOP", "GFLOP/s", "MB moved", "GB/s"}) columns.push_back({header});
 
   std::vector<TextRow> rows;
   const auto add = [&](std::string name, const Work& self, const Work& total) {
@@ -88,9 +90,11 @@ std::string operator_table_text(const OperatorTable& table, std::size_t top) {
     row = {std::move(name), fmt::format("{}", total.calls)};
     if (nested) row.push_back(milliseconds(self.ns));
     for (std::string cell :
-         {milliseconds(total.ns), percent(table.share(total.ns)), microseconds(total.average_ns()),
-          amount(total.cost.flops, 1e9), rate(total.flops_per_second()),
-          amount(total.cost.bytes(), 1e6), rate(total.bytes_per_second())})
+         {milliseconds(total.ns), percent(table.share(total.ns)), microseconds(total.average_ns())})
+      row.push_back(std::move(cell));
+    if (!work) return;
+    for (std::string cell : {amount(total.cost.flops, 1e9), rate(total.flops_per_second()),
+                             amount(total.cost.bytes(), 1e6), rate(total.bytes_per_second())})
       row.push_back(std::move(cell));
   };
   const auto add_time = [&](std::string name, std::int64_t ns) {

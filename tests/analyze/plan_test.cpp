@@ -69,8 +69,11 @@ TrainOptions random_options(std::mt19937& random) {
   o.max_grad_norm = from_to(0, 1) ? 1.0 : 0.0;
   o.version = versions()[static_cast<std::size_t>(from_to(0, 3))].name;
   o.recompute = name_of(static_cast<Recompute>(from_to(0, 2)));
-  const auto pass = from_to(0, static_cast<std::int64_t>(passes().size()) - 1);
-  (from_to(0, 1) ? o.enable_pass : o.disable_pass) = passes()[static_cast<std::size_t>(pass)].name;
+  std::vector<std::string_view> names;
+  for (const Pass& pass : passes())
+    if (is_for_training(pass.stage)) names.push_back(pass.name);
+  const auto pass = from_to(0, static_cast<std::int64_t>(names.size()) - 1);
+  (from_to(0, 1) ? o.enable_pass : o.disable_pass) = names[static_cast<std::size_t>(pass)];
   return resolved(o);
 }
 

@@ -67,8 +67,8 @@ TEST(BenchSummary, GivesJsonAndCsv) {
   EXPECT_TRUE(json["seconds"]["p99"].is_null());
   EXPECT_EQ(json["loss"], 6.9);
   EXPECT_EQ(json["peak_memory_mb"], 57.0);
-  EXPECT_THAT(times_csv(record), HasSubstr("iteration,loss,seconds\n0,6.9,0.1\n"));
-  EXPECT_THAT(times_csv(record), HasSubstr("\n9,6.9,0.3\n"));
+  EXPECT_THAT(times_csv(record), HasSubstr("iteration,loss,seconds,recorded\n0,6.9,0.1,0\n"));
+  EXPECT_THAT(times_csv(record), HasSubstr("\n9,6.9,0.3,0\n"));
 }
 
 TEST(BenchSession, RepeatsItsLossWhichDependsOnTheSeed) {

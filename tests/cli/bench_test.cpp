@@ -1,8 +1,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <iomanip>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "ridge/cpu/device.h"
+#include "ridge/models/vision.h"
 #include "tests/cli/program.h"
 
 namespace ridge {
@@ -58,8 +65,177 @@ TEST(BenchCommand, RefusesWhatItCannotDoBeforeItMeasures) {
   refused({"--network", "resnet5"}, 2, "resnet50");
   refused({"--batch-size", "0"}, 2, "--batch-size is 0");
   refused({"--image-size", "8"}, 2, "8 x 8 are too small");
-  refused({"--dtype", "fp16"}, 2, "fp32, tf32, bf16");
+  refused({"--dtype", "fp17"}, 2, "fp32, tf32, bf16, fp16");
+  if (!CpuDevice(1).multiplies_float16())
+    refused({"--dtype", "fp16"}, 2, "has no fp16 arithmetic; use bf16 or fp32");
+  refused({"--fp16", "2"}, 2, "--fp16 is 2");
+  refused({"--amp-opt-level", "4"}, 2, "--amp-opt-level is 4");
+  refused({"--compile", "--compileContext", "{'mode': 'fast'}"}, 2, "'mode' is 'fast'");
+  refused({"--compile", "--compileContext", "{'mode'"}, 2, "takes a dict of Python");
+  refused({"--flops-prof-step", "3"}, 2, "iterations 0 to 2");
+  refused({"--precisions", "fp32,fp17"}, 2, "--dtype is 'fp17'");
+  refused({"--batch-sizes", "8,0"}, 2, "--batch-size is 0");
+  refused({"--find-max-batch", "--max-batch-for", "3XB"}, 2, "'3XB' is no amount of memory");
+  refused({"--export-profile", "missing/t.json"}, 1, "cannot write missing/t.json");
   refused({"--export-json", "missing/b.json"}, 1, "cannot write missing/b.json");
+}
+
+TEST(BenchCommand, RefusesFlagsThatExcludeEachOther) {
+  const Sandbox sandbox;
+  const auto refused = [&](std::initializer_list<std::string> more, const char* what) {
+    const ProgramResult result = sandbox.run(with(quick, more));
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_THAT(result.err, HasSubstr(what));
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+    EXPECT_EQ(result.out, "");
+  };
+  refused({"--fp16", "1", "--dtype", "bf16"}, "--fp16 1 and --dtype bf16 exclude each other");
+  refused({"--fp16", "0", "--dtype", "fp16"}, "--fp16 0 and --dtype fp16 exclude each other");
+  refused({"--fp16", "0", "--amp-opt-level", "1"}, "--fp16 0 and --amp-opt-level 1");
+  refused({"--amp-opt-level", "1", "--dtype", "fp32"}, "excludes --dtype fp32");
+  refused({"--compileContext", "{}"}, "give --compile too");
+  refused({"--compare-modes", "--batch-sizes", "1,2"}, "exclude each other");
+  refused({"--compare-modes", "--compile"}, "--compare-modes excludes --compile");
+  refused({"--precisions", "fp32,bf16", "--dtype", "bf16"}, "--precisions excludes --dtype");
+  refused({"--batch-sizes", "1,2", "--kineto"}, "--batch-sizes excludes --kineto");
+  refused({"--max-batch-for", "1GB"}, "give that too");
+  for (const char* flag : {"--device_ids", "--rank", "--world-size"})
+    refused({flag, "1"}, "not there yet");
+  refused({"--distributed_dataparallel"}, "not there yet");
+}
+
+// A word of a shell's line may be in double quotes.
+std::vector<std::string> shell_words(const std::string& line) {
+  std::vector<std::string> words;
+  std::istringstream stream(line);
+  for (std::string word; stream >> std::quoted(word);) words.push_back(word);
+  return words;
+}
+
+std::string value_after(const std::vector<std::string>& words, const std::string& flag) {
+  const auto at = std::ranges::find(words, flag);
+  return at == words.end() ? "" : *(at + 1);
+}
+
+// Each line as it stands, but for a network and images that take no time.
+TEST(BenchCommand, RunsTheWorkshopsLines) {
+  std::ifstream file(RIDGE_SOURCE_DIR "/tests/cli/bench_commands.txt");
+  std::size_t lines = 0;
+  for (std::string line; std::getline(file, line); ++lines) {
+    SCOPED_TRACE(line);
+    std::vector<std::string> command = shell_words(line);
+    vision_network(value_after(command, "--network"));
+    const std::string iterations = value_after(command, "--iterations");
+    const bool profiles_flops = !value_after(command, "--flops-prof-step").empty();
+    const ProgramResult result = Sandbox().run(with(
+        command,
+        {"--network", "squeezenet1_1", "--image-size", "32", "--batch-size", "2", "--threads", "1",
+         "--warmup", "1", "--device", "cpu", "--iterations", profiles_flops ? "11" : "4"}));
+    const bool half = value_after(command, "--fp16") == "1";
+    if (half && result.exit_code == 2) {  // on a processor without fp16
+      EXPECT_THAT(result.err, HasSubstr("fp16"));
+      EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+      continue;
+    }
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.err, "");
+    for (const char* text :
+         {"Using network: ", "Batch size: 2\n", "Iterations: ", "Warming up (1 iterations)...\n",
+          "Warmup iteration 0: Loss = ", "Warmup complete.\n", "Running timed iterations...\n",
+          "Epoch 3: Loss = ", " seconds", "Performance Summary:\n",
+          "Average time per iteration: ", "Standard deviation: ", "Throughput: ", "Memory Usage: ",
+          "Milliseconds per batch: ", "Microseconds per sample: ", "Median: "})
+      EXPECT_THAT(result.out, HasSubstr(text));
+    EXPECT_THAT(result.out, HasSubstr(half ? "FP16: True\n" : "FP16: False\n"));
+    const bool compiles = std::ranges::find(command, "--compile") != command.end();
+    EXPECT_EQ(result.out.find("Compilation complete in ") != std::string::npos, compiles);
+    if (line.find("max-autotune") != std::string::npos) {
+      EXPECT_THAT(result.out, HasSubstr("Compile: ENABLED (mode=max-autotune)\n"));
+    }
+    if (line.find("--autograd-profiler") != std::string::npos) {
+      for (const char* text :
+           {"Profiler Results (iterations 2 to 3):\n", "conv2d", "memory, in one",
+            "Which operations take longest", "What share have convolutions?",
+            "How much does the host add?", "and 2 that were recorded"})
+        EXPECT_THAT(result.out, HasSubstr(text));
+    }
+    if (profiles_flops) {
+      for (const char* text :
+           {"Profile Summary at step 10:\n", "Aggregated Profile", "Detailed Profile",
+            "How efficient is it?", "Which modules hold it",
+            "How many FLOPs does it do for each byte", "and 1 that were recorded"})
+        EXPECT_THAT(result.out, HasSubstr(text));
+    }
+    if (testing::Test::HasFailure()) break;  // the others would say the same
+  }
+  EXPECT_EQ(lines, 46u);
+}
+
+TEST(BenchCommand, WritesATraceAndTablesAsJson) {
+  const Sandbox sandbox;
+  ProgramResult result = sandbox.run(with(quick, {"--kineto", "--export-json", "b.json"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("Wrote squeezenet1_1_trace.json, for ui.perfetto.dev"));
+  const auto trace = nlohmann::json::parse(sandbox.read("squeezenet1_1_trace.json"));
+  EXPECT_TRUE(std::ranges::any_of(trace["traceEvents"], [](const auto& event) {
+    return event.value("name", "") == "ridge::conv2d";
+  }));
+  const auto json = nlohmann::json::parse(sandbox.read("b.json"));
+  EXPECT_FALSE(json["profile"]["operators"]["rows"].empty());
+  EXPECT_EQ(json["seconds"]["recorded"], nlohmann::json({1, 2}));
+
+  result = sandbox.run(with(quick, {"--export-profile", "t.pftrace"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(sandbox.has("t.pftrace"));
+  EXPECT_THAT(result.out, Not(HasSubstr("Profiler Results")));
+}
+
+TEST(BenchCommand, ComparesModesPrecisionsAndBatchSizes) {
+  const Sandbox sandbox;
+  const auto table = [&](std::initializer_list<std::string> more) {
+    const ProgramResult result = sandbox.run(with(with(quick, more), {"--export-json", "t.json"}));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, Not(HasSubstr("Epoch")));
+    return std::pair(result.out, nlohmann::json::parse(sandbox.read("t.json")));
+  };
+  const auto [modes, modes_json] = table({"--compare-modes"});
+  for (const char* row : {"\nno compile ", "\ndefault ", "\nreduce-overhead ", "\nmax-autotune "})
+    EXPECT_THAT(modes, HasSubstr(row));
+  EXPECT_EQ(modes_json["rows"].size(), 4u);
+
+  const auto [precisions, precisions_json] = table({"--precisions", "fp32,bf16"});
+  EXPECT_THAT(precisions, HasSubstr("Largest difference of logits"));
+  EXPECT_LT(precisions_json["rows"][1]["difference"]["logits_over_rms"], 0.2);
+
+  const auto [sizes, sizes_json] = table({"--batch-sizes", "1,2,1000000"});
+  EXPECT_THAT(sizes, HasSubstr("  1000000 | out of memory"));
+  EXPECT_GT(sizes_json["rows"][1]["peak_memory_mb"], sizes_json["rows"][0]["peak_memory_mb"]);
+
+  const auto [most, most_json] =
+      table({"--find-max-batch", "--max-batch-for", "50MB", "--precisions", "fp32,bf16"});
+  EXPECT_THAT(most, HasSubstr("bf16 takes "));
+  for (const auto& row : most_json["rows"])
+    EXPECT_EQ(row["measured_peak_bytes"], row["planned_peak_bytes"]);
+}
+
+TEST(BenchCommand, SumsUpWhatWasMeasuredBeforeAnInterrupt) {
+  const Sandbox sandbox;
+  RunningProgram program(sandbox, with(quick, {"--iterations", "100000", "--autograd-profiler"}));
+  ASSERT_TRUE(program.wait_for("Epoch 2: "));
+  program.send(SIGINT);
+  const ProgramResult result = program.wait();
+  EXPECT_EQ(result.exit_code, 128 + SIGINT);
+  EXPECT_THAT(result.out, HasSubstr("Interrupted\n"));
+  EXPECT_THAT(result.out, HasSubstr("Performance Summary:\n"));
+  EXPECT_THAT(result.out, HasSubstr("Nothing was profiled: the run ended before iteration"));
+}
+
+TEST(BenchCommand, SaysHowItIsCalled) {
+  const Sandbox sandbox;
+  const ProgramResult result = sandbox.run({"micro_benchmarking_pytorch", "--help"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, HasSubstr("micro_benchmarking_pytorch --network resnet50"));
+  EXPECT_THAT(result.out, HasSubstr("--compileContext"));
 }
 
 }  // namespace

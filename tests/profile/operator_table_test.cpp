@@ -224,5 +224,15 @@ TEST(OperatorTable, SaysHowManyThreadsRan) {
   EXPECT_EQ(nlohmann::json::parse(json)["threads"], run.recording().threads);
 }
 
+TEST(OperatorTable, LeavesOutRatesOfLaunches) {
+  const RealRecording run;
+  const OperatorTable table = operator_table(run.recording());
+  const std::string all = operator_table_text(table);
+  const std::string times = operator_table_text(table, 10, OperatorColumns::times);
+  EXPECT_NE(all.find("GFLOP/s"), std::string::npos);
+  EXPECT_EQ(times.find("GFLOP"), std::string::npos) << times;
+  EXPECT_NE(times.find("Average"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace ridge

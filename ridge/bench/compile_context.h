@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ridge {
+
+// What --compileContext asks for: the keyword arguments of torch.compile, as a dict of Python.
+struct CompileContext {
+  std::string mode = "default";    // as BenchOptions::compile has it; "none" if 'disable' is True
+  std::vector<std::string> notes;  // what each argument that changes nothing means here
+};
+
+// From a literal such as "{'mode': 'max-autotune', 'fullgraph': True}": strings, numbers, True,
+// False, None, and dicts of them. UsageError that says where the text is none, and for keys and
+// values that torch.compile does not have or that mean something which Ridge has not.
+CompileContext parse_compile_context(std::string_view text);
+
+}  // namespace ridge

@@ -1,0 +1,139 @@
+#include "ridge/bench/largest_batch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "ridge/base/error.h"
+#include "ridge/base/units.h"
+#include "ridge/bench/schedule.h"
+#include "ridge/bench/session.h"
+#include "ridge/passes/freeze.h"
+#include "ridge/plan/arena.h"
+#include "ridge/plan/lifetimes.h"
+#include "ridge/plan/memory.h"
+#include "ridge/profile/text_table.h"
+
+namespace ridge {
+
+std::optional<std::size_t> bytes_needed(const BenchOptions& options, Device& device) {
+  try {
+    options.check();
+    Graph graph;
+    build_vision(graph, options.network,
+                 {.batch_size = options.batch_size,
+                  .image_size = options.image_size,
+                  .compute = options.compute_dtype()});
+    const CompileMode& mode = compile_mode(options.compile);
+    rewrite_for_inference(graph, mode, options.channels_last != "off");
+    // What is computed once is gone again before the passes begin.
+    if (mode.frozen) freeze(graph);
+    Execution execution = execution_of(mode);
+    execution.kernels.tf32 = options.dtype == "tf32";
+    const KernelNeeds needs = kernel_needs(graph, device, execution.kernels);
+    const Lifetimes lifetimes = lifetimes_of(graph);
+    if (execution.planned)
+      return plan_arena(graph, lifetimes, needs.workspace).bytes + needs.packed_bytes;
+    return peak_live_bytes(graph, lifetimes, needs.workspace) + needs.packed_bytes;
+  } catch (const UsageError&) {
+    return std::nullopt;
+  } catch (const ShapeError&) {
+    return std::nullopt;
+  }
+}
+
+std::size_t usable_memory(Device& device) {
+  const std::size_t available = device.available_memory();
+  return available - available / (device.asynchronous() ? 32 : 4);
+}
+
+LargestBatch find_largest_batch(const BenchOptions& options, Device& device, std::size_t budget) {
+  LargestBatch found{.options = options, .planned = {}, .budget = budget};
+  const auto needed = [&](std::int64_t batch) {
+    BenchOptions with = options;
+    with.batch_size = batch;
+    return bytes_needed(with, device);
+  };
+  std::int64_t& batch = found.options.batch_size;
+  try {
+    found.planned = largest_batch(needed, budget, "use smaller images or a smaller network");
+  } catch (const OutOfMemoryError& error) {
+    batch = 0;
+    found.fault = error.what();
+    return found;
+  }
+  for (batch = found.planned.batch_size; batch > 0; batch -= std::max<std::int64_t>(1, batch / 16))
+    try {
+      BenchSession session(found.options, device);
+      session.iterate();
+      found.seconds = session.iterate().seconds;
+      const MemoryStats& memory = session.executor().memory();
+      found.measured_peak =
+          compile_mode(options.compile).planned ? memory.reserved : memory.peak_live;
+      return found;
+    } catch (const OutOfMemoryError& error) {
+      found.fault = error.what();
+    }
+  return found;
+}
+
+std::string largest_batches_text(std::span<const LargestBatch> found) {
+  const TextColumn columns[] = {{"Precision", true}, {"Planned"},  {"Planned peak"},
+                                {"One more needs"},  {"Ran with"}, {"Measured peak"},
+                                {"Samples/s"}};
+  const auto count = [](std::size_t bytes) {
+    return format_count(static_cast<std::int64_t>(bytes)) + " B";
+  };
+  std::vector<TextRow> rows;
+  std::string faults;
+  for (const LargestBatch& one : found) {
+    TextRow& row = rows.emplace_back();
+    row = {one.options.dtype};
+    if (one.planned.batch_size == 0) {
+      row.emplace_back("none");
+      faults += fmt::format("{}: {}\n", one.options.dtype, one.fault);
+      continue;
+    }
+    const std::int64_t batch = one.options.batch_size;
+    row.push_back(format_count(one.planned.batch_size));
+    row.push_back(count(one.planned.peak_bytes));
+    row.push_back(one.planned.next_peak_bytes ? count(*one.planned.next_peak_bytes) : "-");
+    row.push_back(batch > 0 ? format_count(batch) : "none");
+    row.push_back(batch > 0 ? count(one.measured_peak) : "-");
+    row.push_back(batch > 0 ? fmt::format("{:.1f}", static_cast<double>(batch) / one.seconds)
+                            : "-");
+  }
+  std::string text = fmt::format("Largest batches of {} in {} of memory:\n",
+                                 found.front().options.network, format_bytes(found.front().budget));
+  text += text_table(columns, rows) + faults;
+  for (const LargestBatch& one : found.subspan(1))
+    if (one.options.batch_size > 0 && found.front().options.batch_size > 0)
+      text += fmt::format("{} takes {:.2f} times the batch of {}\n", one.options.dtype,
+                          static_cast<double>(one.options.batch_size) /
+                              static_cast<double>(found.front().options.batch_size),
+                          found.front().options.dtype);
+  return text;
+}
+
+std::string largest_batches_json(std::span<const LargestBatch> found) {
+  using Json = nlohmann::ordered_json;
+  Json rows = Json::array();
+  for (const LargestBatch& one : found)
+    rows.push_back({{"network", one.options.network},
+                    {"dtype", one.options.dtype},
+                    {"compile", one.options.compile},
+                    {"budget_bytes", one.budget},
+                    {"planned_batch_size", one.planned.batch_size},
+                    {"planned_peak_bytes", one.planned.peak_bytes},
+                    {"next_peak_bytes",
+                     one.planned.next_peak_bytes ? Json(*one.planned.next_peak_bytes) : Json()},
+                    {"batch_size", one.options.batch_size},
+                    {"measured_peak_bytes", one.measured_peak},
+                    {"seconds", one.seconds},
+                    {"fault", one.fault.empty() ? Json() : Json(one.fault)}});
+  const Json json{{"kind", "largest_batches"}, {"rows", std::move(rows)}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ridge

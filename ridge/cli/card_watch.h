@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ridge/gpu/nvml.h"
+#include "ridge/run/device.h"
+
+namespace ridge {
+
+// Samples the clocks and the power of a device's card while something is recorded. Of a device
+// that is no card, or where the driver does not tell, there are no samples: the rest of a profile
+// is worth having without.
+class CardWatch {
+ public:
+  explicit CardWatch(const Device& device);  // from now on
+  std::vector<CardState> stop();
+
+ private:
+  std::unique_ptr<gpu::Nvml> nvml_;
+  std::unique_ptr<gpu::CardSampler> sampler_;
+};
+
+}  // namespace ridge

@@ -1,0 +1,176 @@
+#include "ridge/bench/session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ridge/base/error.h"
+#include "ridge/bench/schedule.h"
+#include "ridge/cpu/device.h"
+#include "ridge/run/autotuner.h"
+#include "tests/base/temporary_cache.h"
+#include "tests/models/vision_rule.h"
+#include "tests/run/failing_devices.h"
+
+namespace ridge {
+namespace {
+
+BenchOptions options_for(const std::string& network, const std::string& compile) {
+  return {.network = network, .batch_size = 2, .image_size = 64, .compile = compile};
+}
+
+// What a session found: enough to compare modes by.
+struct Found {
+  double loss = 0;
+  std::vector<float> logits;
+  std::size_t launches = 0, peak_bytes = 0;
+};
+
+Found run(const BenchOptions& options, Device& device, const BenchHooks& hooks = {}) {
+  BenchHooks with_weights = hooks;
+  with_weights.rewrite = set_weights_by_rule;
+  BenchSession session(options, device, with_weights);
+  Found found;
+  for (int i = 0; i < 2; ++i) found.loss = session.iterate().loss;
+  found.logits = session.executor().read_floats(session.model().logits);
+  found.launches = session.executor().launches();
+  found.peak_bytes = session.executor().memory().peak_live;
+  EXPECT_GT(session.compile_seconds(), 0);
+  return found;
+}
+
+// The error as a share of the logits' root mean square.
+double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
+  double error = 0, square = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    error = std::max(error, std::abs(double{got[i]} - want[i]));
+    square += double{want[i]} * want[i] / static_cast<double>(want.size());
+  }
+  return error / std::sqrt(square);
+}
+
+class Modes : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Modes, ComputeTheSame) {
+  const TemporaryCache cache;
+  CpuDevice device(2);
+  const Found plain = run(options_for(GetParam(), "none"), device);
+  ASSERT_TRUE(std::isfinite(plain.loss));
+  for (const CompileMode& mode : compile_modes()) {
+    if (!mode.compiles()) continue;
+    const Found found = run(options_for(GetParam(), std::string(mode.name)), device);
+    // Two orders of summation through a network's depth, as against torchvision.
+    EXPECT_LT(relative_error(found.logits, plain.logits), 1e-4) << mode.name;
+    EXPECT_NEAR(found.loss, plain.loss, 1e-4 * plain.loss) << mode.name;
+    EXPECT_LE(found.launches, plain.launches) << mode.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Modes,
+                         ::testing::Values("resnet18", "mobilenet_v2", "densenet121",
+                                           "efficientnet_b0", "shufflenet_v2_x1_0", "mnasnet0_5",
+                                           "vgg11_bn", "squeezenet1_1", "swin_t"),
+                         [](const auto& named) { return named.param; });
+
+TEST(BenchSession, RoundsFoldedWeightsOnceInBf16) {
+  CpuDevice device(2);
+  BenchOptions options = options_for("resnet18", "none");
+  const Found exact = run(options, device);
+  options.dtype = "bf16";
+  const Found plain = run(options, device);
+  options.compile = "default";
+  const Found folded = run(options, device);
+  // No further from f32 than operator by operator, which rounds after each: 8 bits are 0.4 %.
+  EXPECT_LT(relative_error(folded.logits, exact.logits),
+            1.5 * relative_error(plain.logits, exact.logits));
+}
+
+TEST(BenchSession, NeedsNoMemoryForWhatOnlyTheSetupReads) {
+  CpuDevice device(2);
+  BenchOptions options = options_for("resnet18", "default");
+  options.dtype = "bf16";
+  BenchSession session(options, device);
+  std::size_t weights = 0;
+  for (ValueId id = 0; id < session.graph().value_count(); ++id) {
+    const ValueInfo& info = session.graph().info(id);
+    if (info.persistent && info.role != Role::input) weights += info.type.bytes();
+  }
+  const auto parameters = static_cast<double>(parameter_count(session.graph()));
+  EXPECT_EQ(parameters, 11'689'512) << "the network has them still";
+  EXPECT_NEAR(static_cast<double>(weights), 2 * parameters, 0.01 * parameters) << "in 16 bits";
+}
+
+TEST(BenchSession, TunesOnceAndTellsWhatItTries) {
+  const TemporaryCache cache;
+  CpuDevice device(2);
+  const BenchOptions options = options_for("resnet18", "max-autotune");
+  std::size_t tried = 0;
+  const BenchHooks hooks{.trying = [&](std::string_view work, std::size_t number, std::size_t of) {
+    EXPECT_FALSE(work.empty());
+    EXPECT_GE(number, 1u);
+    EXPECT_LE(number, of);
+    ++tried;
+  }};
+  {
+    const BenchSession session(options, device, hooks);
+    ASSERT_NE(session.tuner(), nullptr);
+    EXPECT_GT(session.tuner()->searched(), 0);
+    EXPECT_GT(tried, 1u);
+  }
+  tried = 0;
+  const BenchSession session(options, device, hooks);
+  EXPECT_EQ(session.tuner()->searched(), 0);
+  EXPECT_GT(session.tuner()->cached(), 0);
+  EXPECT_EQ(tried, 0u);
+}
+
+// The device does as a GPU does.
+TEST(BenchSession, CapturesWhatTheModeSays) {
+  const TemporaryCache cache;
+  CpuDevice cpu(2);
+  for (const CompileMode& mode : compile_modes()) {
+    testing::LossyDevice device(cpu);
+    BenchSession session(options_for("squeezenet1_1", std::string(mode.name)), device);
+    const std::size_t captures = device.captures();
+    EXPECT_EQ(captures, mode.captured ? 1u : 0u) << mode.name;
+    const double loss = session.iterate().loss;
+    EXPECT_EQ(session.iterate().loss, loss);
+    EXPECT_EQ(device.captures(), captures) << "after the session was ready";
+  }
+}
+
+TEST(BenchSession, TrainsTheSameInEveryMode) {
+  const TemporaryCache cache;
+  CpuDevice device(2);
+  BenchOptions options = options_for("resnet18", "none");
+  options.mode = "training";
+  const auto losses = [&] {
+    BenchSession session(options, device, {.rewrite = set_weights_by_rule});
+    std::vector<double> all;
+    for (int step = 0; step < 3; ++step) all.push_back(session.iterate().loss);
+    return all;
+  };
+  const std::vector<double> want = losses();
+  EXPECT_NE(want[0], want[2]);
+  for (const CompileMode& mode : compile_modes()) {
+    options.compile = mode.name;
+    const std::vector<double> got = losses();
+    // Rounding grows with each step.
+    for (std::size_t i = 0; i < want.size(); ++i)
+      EXPECT_NEAR(got[i], want[i], 1e-3 * want[i]) << mode.name << ", step " << i;
+  }
+}
+
+TEST(CompileModes, AreFoundByName) {
+  for (const CompileMode& mode : compile_modes()) EXPECT_EQ(&compile_mode(mode.name), &mode);
+  try {
+    compile_mode("fast");
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("none, default, reduce-overhead, max-autotune"));
+  }
+}
+
+}  // namespace
+}  // namespace ridge
