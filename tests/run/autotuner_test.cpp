@@ -3,6 +3,7 @@
 
 #include "ridge/run/autotuner.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -111,6 +112,19 @@ TEST(Autotuner, AnnouncesEachSearch) {
   choose(tuner, "a", 0);
   choose(tuner, "b", 0);
   EXPECT_THAT(log, ElementsAre("1 a", "2 b"));
+}
+
+TEST(Autotuner, AnnouncesEachCandidateOnce) {
+  std::vector<std::string> log;
+  auto with_log = options({});
+  with_log.trying = [&](std::string_view key, std::size_t number, std::size_t of) {
+    log.push_back(fmt::format("{} {}/{}", key, number, of));
+  };
+  Autotuner tuner(with_log);
+  choose(tuner, "a", 0, 3);
+  choose(tuner, "a", 0, 3);
+  choose(tuner, "b", 0, 2);
+  EXPECT_THAT(log, ElementsAre("a 1/3", "a 2/3", "a 3/3", "b 1/2", "b 2/2"));
 }
 
 TEST(AutotunerCache, SecondStartSearchesNothing) {
