@@ -70,18 +70,25 @@ gpu::ProductShape product_of(const Linear& op, const GpuPrepare& prepare, bool j
           .tf32 = prepare.choice.tf32};
 }
 
-// A product, and after it a kernel for what of the layer the product does not do; some rows at a
-// time. Between the two the sums are f32: else they would be rounded twice, and where a bias or
-// residual cancels them, that shows.
+// So many rows that their sums in f32 take some 32 MiB: the last cache of large cards holds them.
+std::int64_t rows_at_a_time(std::int64_t columns) {
+  constexpr std::int64_t most_sums = 8 << 20;
+  return std::max<std::int64_t>(64, most_sums / columns);
+}
+
+// A product, and after it a kernel for what of the layer the product does not do. Between the two
+// the sums are f32: else they would be rounded twice, and where a bias or residual cancels them,
+// that shows. Where they have memory of their own, it is that of some rows at a time.
 class ProductAndRest {
  public:
   // Of the product's ways that with this number; DeviceError if there are fewer.
   ProductAndRest(const Linear& op, const GpuPrepare& prepare, gpu::ProductShape shape,
-                 std::size_t way, std::int64_t rows)
-      : gpu_(prepare.gpu), op_(op), m_(shape.m), dtype_(shape.out), rows_(std::min(rows, m_)) {
+                 std::size_t way)
+      : gpu_(prepare.gpu), op_(op), m_(shape.m), dtype_(shape.out), rows_(shape.m) {
     finishes_ = (op.epilogue != LinearEpilogue::none && !shape.relu) || op.bias != shape.bias ||
                 op.residual != shape.residual;
     if (finishes_) shape.out = DType::f32;
+    if (shape.out != dtype_) rows_ = std::min(m_, rows_at_a_time(shape.n));
     shape_ = shape;
     product_ = product_of_rows(rows_, way);
     if (m_ % rows_ != 0) last_ = product_of_rows(m_ % rows_, way);
@@ -133,8 +140,8 @@ class ProductAndRest {
 };
 
 KernelPtr vendor_kernel(const Linear& op, GpuPrepare& prepare, bool joined, std::size_t way) {
-  const auto whole = std::make_shared<ProductAndRest>(op, prepare, product_of(op, prepare, joined),
-                                                      way, linear_extents(prepare.in).m);
+  const auto whole =
+      std::make_shared<ProductAndRest>(op, prepare, product_of(op, prepare, joined), way);
   prepare.workspace = whole->workspace();
   return make_kernel([whole](const Launch& call) { (*whole)(call); });
 }
@@ -184,10 +191,7 @@ KernelPtr fastest_aligned(const Linear& op, GpuPrepare& prepare) {
 KernelPtr unaligned_kernel(const Linear& op, GpuPrepare& prepare) {
   gpu::ProductShape shape = product_of(op, prepare, false);
   shape.alignment = static_cast<std::uint32_t>(size_of(shape.in));
-  // Rarely taken, but memory is set aside for it at every launch: not for all rows at once.
-  constexpr std::int64_t most_sums = 1 << 20;
-  const std::int64_t rows = std::max<std::int64_t>(64, most_sums / shape.n);
-  const auto whole = std::make_shared<ProductAndRest>(op, prepare, shape, 0, rows);
+  const auto whole = std::make_shared<ProductAndRest>(op, prepare, shape, 0);
   prepare.workspace = whole->workspace();
   return make_kernel([whole](const Launch& call) { (*whole)(call); });
 }

@@ -3,30 +3,14 @@
 #include <algorithm>
 
 #include "ridge/ops/conv.h"
-#include "ridge/ops/tuner.h"
+#include "tests/gpu/choose.h"
 #include "tests/gpu/gpu.h"
 #include "tests/ops/cases.h"
 
 namespace ridge {
 namespace {
 
-// Chooses the candidate it is told to, if there is such a kernel.
-class Choose final : public Tuner {
- public:
-  explicit Choose(std::size_t candidate) : candidate_(candidate) {}
-  std::size_t choose(std::string_view, std::size_t candidates,
-                     const std::function<void(std::size_t)>&) override {
-    most_ = std::max(most_, candidates);
-    return std::min(candidate_, candidates - 1);
-  }
-  void tell(std::string_view, std::string_view choice) override { told = choice; }
-  bool is_last() const { return candidate_ + 1 >= most_; }
-
-  std::string told;
-
- private:
-  std::size_t candidate_, most_ = 0;
-};
+using testing::Choose;
 
 struct Layer {
   std::int64_t n, pixels, in, out, size, stride = 1, dilation = 1, groups = 1;

@@ -1,31 +1,14 @@
 // Every kernel among which the tuner chooses, on a GPU: the vendor's products, our own, and those
 // with a gate behind them.
 
-#include <algorithm>
-
-#include "ridge/ops/tuner.h"
+#include "tests/gpu/choose.h"
 #include "tests/gpu/gpu.h"
 #include "tests/ops/cases.h"
 
 namespace ridge {
 namespace {
 
-// Chooses the candidate it is told to, or the last, having run it.
-class Choose final : public Tuner {
- public:
-  explicit Choose(std::size_t candidate) : candidate_(candidate) {}
-  std::size_t choose(std::string_view, std::size_t candidates,
-                     const std::function<void(std::size_t)>& run) override {
-    most_ = std::max(most_, candidates);
-    const std::size_t choice = std::min(candidate_, candidates - 1);
-    run(choice);
-    return choice;
-  }
-  bool is_last() const { return candidate_ + 1 >= most_; }
-
- private:
-  std::size_t candidate_, most_ = 0;
-};
+using testing::Choose;
 
 class TunedProducts : public testing::GpuTest {
  protected:
