@@ -9,6 +9,9 @@
 namespace ridge {
 namespace {
 
+// Channels that are summed at once: of many, one after the other, the sum would lose digits.
+constexpr std::int64_t piece = 256;
+
 // y[n, s] = function(b[s] + sum over c of w[s, c] * x[n, c])
 template <class T, class F>
 void squeeze(ThreadPool& pool, std::int64_t images, std::int64_t squeezed, std::int64_t channels,
@@ -17,17 +20,20 @@ void squeeze(ThreadPool& pool, std::int64_t images, std::int64_t squeezed, std::
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t s = i % squeezed;
       const T *from = x + i / squeezed * channels, *weights = w + s * channels;
-      float sum = 0;
+      float all = 0;
+      for (std::int64_t first = 0; first < channels; first += piece) {
+        const std::int64_t end_of_piece = std::min(first + piece, channels);
+        float sum = 0;
 #pragma omp simd reduction(+ : sum)
-      for (std::int64_t c = 0; c < channels; ++c) sum += load(&weights[c]) * load(&from[c]);
-      y[i] = function(sum + load(&b[s]));
+        for (std::int64_t c = first; c < end_of_piece; ++c)
+          sum += load(&weights[c]) * load(&from[c]);
+        all += sum;
+      }
+      y[i] = function(all + load(&b[s]));
     }
   };
   parallel_for(pool, images * squeezed, rows_per_task(channels), some);
 }
-
-// Channels that a task sums at once.
-constexpr std::int64_t piece = 256;
 
 // y[n, c] = function(b[c] + sum over s of w[s, c] * x[n, s])
 template <class T, class F>
