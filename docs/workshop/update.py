@@ -55,7 +55,7 @@ NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?:\s?" + UNITS + r")
 QUICKER = [(re.compile(r"^( *)micro_benchmarking_pytorch\b", re.MULTILINE),
             r"\1micro_benchmarking_pytorch --image-size 64"),
            (re.compile(r"--batch-size 32\b"), "--batch-size 4"),
-           (re.compile(r"--max-batch-for 500MB\b"), "--max-batch-for 150MB"),
+           (re.compile(r"--max-batch-for 500MB\b"), "--max-batch-for 250MB"),
            (re.compile(r"--num-steps (1[2-9]|[2-9]\d)\b"), "--num-steps 11"),
            (re.compile(r"^ridge roofline$", re.MULTILINE), "ridge roofline --seconds 1")]
 
