@@ -38,7 +38,7 @@ constexpr double bytes_per_second = 3.0e12, flops_per_second = 7.5e14;
 struct Layer {
   int in, pixels, out, size, stride;
   bool depthwise, residual;
-  ConvEpilogue epilogue;
+  Epilogue epilogue;
   int count;
 };
 
@@ -47,7 +47,7 @@ struct Network {
   std::vector<Layer> layers;
 };
 
-using enum ConvEpilogue;
+using enum Epilogue;
 
 // The layers of ResNet-50, stage by stage: reductions, 3 x 3, expansions (with a residual, but for
 // the projections beside the first).
@@ -73,7 +73,7 @@ struct Stage {
 };
 
 // Inverted bottlenecks: expansion, depthwise, projection.
-std::vector<Layer> bottlenecks(std::span<const Stage> stages, int last, ConvEpilogue epilogue) {
+std::vector<Layer> bottlenecks(std::span<const Stage> stages, int last, Epilogue epilogue) {
   std::vector<Layer> all{{3, 224, 32, 3, 2, false, false, epilogue, 1}};
   int in = 32, pixels = 112;
   for (const Stage& s : stages)

@@ -294,7 +294,7 @@ void add_images(std::vector<Case>& cases, DType dtype) {
   for (const auto& [n, squeezed] : {std::pair{96, 4}, std::pair{672, 28}, std::pair{1152, 48}}) {
     const auto of = [&](const Shape& shape) { return TensorType{dtype, shape}; };
     cases.push_back({row("squeeze and excitation", of({squeezed, n})),
-                     SqueezeExcitation{.inner = ConvEpilogue::silu},
+                     SqueezeExcitation{.inner = Epilogue::silu},
                      {of({64, n}), of({squeezed, n}), of({squeezed}), of({squeezed, n}), of({n})}});
   }
   cases.push_back({row("window 32", image(28, 256)), Window{3, 64, 32}, {image(28, 256)}});
@@ -314,7 +314,7 @@ void add_images(std::vector<Case>& cases, DType dtype) {
     const TensorType weight{dtype, {d.channels, d.size, d.size, 1}};
     const std::string what = fmt::format("depthwise {} / {}", d.size, d.stride);
     cases.push_back({row(what + " + silu", x),
-                     Conv2d{g, true, false, ConvEpilogue::silu},
+                     Conv2d{g, true, false, Epilogue::silu},
                      {x, weight, {dtype, {d.channels}}}});
     cases.push_back({row(what, x), Conv2d{g}, {x, weight}});
     cases.push_back({row(what + " dx", x), Conv2dInputGrad{g, x.shape}, {y, weight}});
@@ -341,8 +341,7 @@ void add_convolutions(std::vector<Case>& cases, DType dtype) {
     const std::string what = fmt::format("conv {} {}@{} -> {} {}x{}/{}", name_of(dtype), l.in,
                                          l.pixels, l.out, l.size, l.size, l.stride);
     cases.push_back({what, Conv2d{g}, {x, weight}});
-    cases.push_back(
-        {what + " relu", Conv2d{g, true, true, ConvEpilogue::relu}, {x, weight, bias, y}});
+    cases.push_back({what + " relu", Conv2d{g, true, true, Epilogue::relu}, {x, weight, bias, y}});
     cases.push_back({what + " dx", Conv2dInputGrad{g, x.shape}, {y, weight}});
     cases.push_back({what + " dw", Conv2dWeightGrad{g, weight.shape}, {y, x}});
   }

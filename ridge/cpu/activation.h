@@ -9,6 +9,7 @@
 #include "ridge/base/normal_tail.h"
 #include "ridge/cpu/simd.h"
 #include "ridge/ops/activation.h"
+#include "ridge/ops/epilogue.h"
 
 namespace ridge {
 
@@ -66,6 +67,26 @@ inline float tanh_of(float x) {
   p = p * a2 - 0x1.55553ap-2f;
   const float near = a + a * a2 * p, far = 1.0f - 2.0f / (vexp(2.0f * a) + 1.0f);
   return std::copysign(a < 0.625f ? near : far, x);
+}
+
+// Calls f(function) with the epilogue as a function of one float.
+template <class F>
+auto with_epilogue(Epilogue epilogue, const F& f) {
+  switch (epilogue) {
+    case Epilogue::relu:
+      return f([](float x) { return x < 0.0f ? 0.0f : x; });  // so that NaN stays NaN
+    case Epilogue::relu6:
+      return f([](float x) { return relu6(x); });
+    case Epilogue::silu:
+      return f([](float x) { return silu(x); });
+    case Epilogue::hard_swish:
+      return f([](float x) { return hard_swish(x); });
+    case Epilogue::gelu:
+      return f([](float x) { return gelu(x); });
+    case Epilogue::none:
+      break;
+  }
+  return f([](float x) { return x; });
 }
 
 // Calls f(function) with the activation as a function of one float.

@@ -9,25 +9,6 @@
 namespace ridge {
 namespace {
 
-// Calls f(function) with the epilogue as a function of one float.
-template <class F>
-auto with_epilogue(LinearEpilogue epilogue, const F& f) {
-  switch (epilogue) {
-    case LinearEpilogue::relu:
-      return f([](float x) { return x < 0.0f ? 0.0f : x; });  // so that NaN stays NaN
-    case LinearEpilogue::relu6:
-      return f([](float x) { return relu6(x); });
-    case LinearEpilogue::silu:
-      return f([](float x) { return silu(x); });
-    case LinearEpilogue::hard_swish:
-      return f([](float x) { return hard_swish(x); });
-    case LinearEpilogue::gelu:
-      return f([](float x) { return gelu(x); });
-    default:
-      return f([](float x) { return x; });
-  }
-}
-
 // One row of a tile of sums, of which y may be the same memory. Bias and residual may be null.
 template <class T, class F>
 void finish_row(const float* sums, const T* bias, const T* residual, T* y, std::int64_t columns,
@@ -78,21 +59,6 @@ KernelPtr kernel(const Linear& op, CpuPrepare& prepare, const F& function) {
   });
 }
 
-ConvEpilogue conv_epilogue(LinearEpilogue epilogue) {
-  switch (epilogue) {
-    case LinearEpilogue::relu:
-      return ConvEpilogue::relu;
-    case LinearEpilogue::relu6:
-      return ConvEpilogue::relu6;
-    case LinearEpilogue::silu:
-      return ConvEpilogue::silu;
-    case LinearEpilogue::hard_swish:
-      return ConvEpilogue::hard_swish;
-    default:
-      return ConvEpilogue::none;
-  }
-}
-
 // The layer as a convolution with kernels of one pixel, of an image whose rows are the layer's.
 ConvShape conv_shape(const Linear& op, const LinearExtents& e, DType dtype) {
   return {.geometry = {.layout = ImageLayout::nhwc},
@@ -103,8 +69,7 @@ ConvShape conv_shape(const Linear& op, const LinearExtents& e, DType dtype) {
           .dtype = dtype,
           .bias = op.bias,
           .residual = op.residual,
-          .epilogue = conv_epilogue(op.epilogue),
-          .gelu = op.epilogue == LinearEpilogue::gelu};
+          .epilogue = op.epilogue};
 }
 
 }  // namespace

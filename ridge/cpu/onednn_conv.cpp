@@ -24,14 +24,13 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 // What follows the sums and takes oneDNN 2.6 twice as long as us: we apply it, as soon as a call is
 // done, to results that are still in the cache.
 bool has_own_epilogue(const ConvShape& s) {
-  return s.kind == Kind::forward && (s.epilogue == ConvEpilogue::silu || s.gelu);
+  return s.kind == Kind::forward && (s.epilogue == Epilogue::silu || s.epilogue == Epilogue::gelu);
 }
 
 // What calls compute: without an epilogue of our own, which takes sums before they are rounded.
 ConvShape shape_of_calls(ConvShape s) {
   if (!has_own_epilogue(s)) return s;
-  s.epilogue = ConvEpilogue::none;
-  s.gelu = false;
+  s.epilogue = Epilogue::none;
   if (s.dtype != DType::f32) {
     s.residual = false;
     s.f32_result = true;
@@ -262,7 +261,7 @@ void OnednnConv::finish(const ConvPart& part, const float* sums, const T* residu
   const bool whole = part.channels == s.y.c;
   const std::int64_t runs = whole ? 1 : pixels, length = (whole ? pixels : 1) * part.channels;
   const std::int64_t first = ys.at(part.image, part.channel, part.row, 0);
-  const auto each = [&](auto function) {
+  const auto each = [&](const auto& function) {
     for (std::int64_t run = 0; run < runs; ++run) {
       const float* from = sums + run * length;
       T* to = y + first + run * s.y.c;
@@ -275,19 +274,7 @@ void OnednnConv::finish(const ConvPart& part, const float* sums, const T* residu
         for (std::int64_t i = 0; i < length; ++i) store(&to[i], function(from[i]));
     }
   };
-  if (s.gelu) return each([](float x) { return gelu(x); });
-  switch (s.epilogue) {
-    case ConvEpilogue::none:
-      return each([](float x) { return x; });
-    case ConvEpilogue::relu:
-      return each([](float x) { return x < 0.0f ? 0.0f : x; });
-    case ConvEpilogue::relu6:
-      return each([](float x) { return relu6(x); });
-    case ConvEpilogue::silu:
-      return each([](float x) { return silu(x); });
-    case ConvEpilogue::hard_swish:
-      return each([](float x) { return hard_swish(x); });
-  }
+  with_epilogue(s.epilogue, each);
 }
 
 // Adds the parts' gradients to the first, in order.

@@ -20,8 +20,7 @@ struct ConvShape {
   DType dtype = DType::f32;
   // Of Kind::forward.
   bool bias = false, residual = false;
-  ConvEpilogue epilogue = ConvEpilogue::none;
-  bool gelu = false;        // instead: linear layers have it
+  Epilogue epilogue = Epilogue::none;
   bool f32_result = false;  // y in f32, whatever the dtype of the others
 };
 

@@ -44,19 +44,22 @@ dnnl::primitive_attr attributes_of(const ConvShape& s, const memory::desc& y) {
 #endif
   };
   switch (s.epilogue) {
-    case ConvEpilogue::none:
+    case Epilogue::none:
       break;
-    case ConvEpilogue::relu:
+    case Epilogue::relu:
       append(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
       break;
-    case ConvEpilogue::relu6:
+    case Epilogue::relu6:
       append(dnnl::algorithm::eltwise_clip, 0.0f, 6.0f);
       break;
-    case ConvEpilogue::silu:
+    case Epilogue::silu:
       append(dnnl::algorithm::eltwise_swish, 1.0f, 0.0f);
       break;
-    case ConvEpilogue::hard_swish:
+    case Epilogue::hard_swish:
       append(dnnl::algorithm::eltwise_hardswish, 1.0f / 6, 0.5f);
+      break;
+    case Epilogue::gelu:
+      append(dnnl::algorithm::eltwise_gelu_erf, 0.0f, 0.0f);
       break;
   }
   attributes.set_post_ops(ops);
@@ -68,7 +71,7 @@ ConvShape shape_of_part(ConvShape s, const ConvPart& part) {
   if (part.channels == s.y.c) return s;
   s.y.c = s.weight.n = part.channels;
   s.residual = false;
-  s.epilogue = ConvEpilogue::none;
+  s.epilogue = Epilogue::none;
   s.f32_result = true;
   return s;
 }

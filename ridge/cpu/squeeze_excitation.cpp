@@ -75,7 +75,7 @@ KernelPtr SqueezeExcitation::cpu(CpuPrepare& prepare) const {
             squeeze(pool, images, squeezed, channels, call.in<T>(0), call.in<T>(1), call.in<T>(2),
                     inside, function);
           };
-          if (op.inner == ConvEpilogue::relu)
+          if (op.inner == Epilogue::relu)
             inside_by([](float x) { return x < 0.0f ? 0.0f : x; });
           else
             inside_by([](float x) { return silu(x); });

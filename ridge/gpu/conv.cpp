@@ -89,7 +89,7 @@ KernelPtr vendors_conv(GpuPrepare& prepare, const Work& work, std::size_t rank) 
   }
   ConvProblem plain = problem;
   plain.bias = plain.residual = false;
-  plain.epilogue = ConvEpilogue::none;
+  plain.epilogue = Epilogue::none;
   std::shared_ptr<FusedConv> conv = prepare.gpu.dnn->conv(plain, rank);
   const std::size_t workspace = conv->workspace();
   return unless_unaligned(
@@ -114,7 +114,7 @@ std::string version_or_nothing(gpu::Dnn& dnn) {
 // when a plan is prepared, most of a second long, and ours are faster.
 bool is_ready_made(const ConvProblem& problem) {
   return !problem.residual &&
-         (problem.epilogue == ConvEpilogue::none || problem.epilogue == ConvEpilogue::relu);
+         (problem.epilogue == Epilogue::none || problem.epilogue == Epilogue::relu);
 }
 
 // The ways to compute a convolution, the one that is taken without a tuner first.

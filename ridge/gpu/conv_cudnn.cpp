@@ -72,38 +72,40 @@ class Chain {
   int left_;
 };
 
-int operations_of(ConvEpilogue epilogue) {
+int operations_of(Epilogue epilogue) {
   switch (epilogue) {
-    case ConvEpilogue::none:
+    case Epilogue::none:
       return 0;
-    case ConvEpilogue::relu6:
+    case Epilogue::relu6:
       return 2;
-    case ConvEpilogue::hard_swish:
+    case Epilogue::hard_swish:
       return 5;
     default:
       return 1;
   }
 }
 
-void append(GraphBuilder& g, Chain& chain, ConvEpilogue epilogue, const Tensor& x) {
+void append(GraphBuilder& g, Chain& chain, Epilogue epilogue, const Tensor& x) {
   switch (epilogue) {
-    case ConvEpilogue::none:
+    case Epilogue::none:
       return;
-    case ConvEpilogue::relu:
+    case Epilogue::relu:
       chain.apply(PointwiseMode::relu, x);
       return;
-    case ConvEpilogue::relu6:
+    case Epilogue::relu6:
       chain.clamp(x);
       return;
-    case ConvEpilogue::silu:
+    case Epilogue::silu:
       chain.apply(PointwiseMode::swish, x);
       return;
-    case ConvEpilogue::hard_swish: {
+    case Epilogue::hard_swish: {
       const Tensor sixth = chain.apply(PointwiseMode::mul, x, g.constant(1.0f / 6));
       const Tensor moved = chain.apply(PointwiseMode::add, x, g.constant(3.0f));
       chain.apply(PointwiseMode::mul, chain.clamp(moved), sixth);
       return;
     }
+    case Epilogue::gelu:
+      throw DeviceError("no convolution has GELU behind it");
   }
 }
 

@@ -37,7 +37,7 @@ struct ConvDims {
 template <class T>
 struct Finish {
   const T *bias, *residual;  // null where there is none
-  ConvEpilogue epilogue;
+  Epilogue epilogue;
 
   // The bias of N channels, or zeros.
   template <int N>

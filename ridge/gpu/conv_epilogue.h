@@ -13,15 +13,15 @@ __device__ inline void map_values(F function, float (&values)[N]) {
 
 // What a convolution does to its sums before they are written.
 template <int N>
-__device__ inline void apply_epilogue(ConvEpilogue epilogue, float (&values)[N]) {
+__device__ inline void apply_epilogue(Epilogue epilogue, float (&values)[N]) {
   switch (epilogue) {
-    case ConvEpilogue::relu:
+    case Epilogue::relu:
       return map_values(ReluOf(), values);
-    case ConvEpilogue::relu6:
+    case Epilogue::relu6:
       return map_values(Relu6Of(), values);
-    case ConvEpilogue::silu:
+    case Epilogue::silu:
       return map_values(SiluOf(), values);
-    case ConvEpilogue::hard_swish:
+    case Epilogue::hard_swish:
       return map_values(HardSwishOf(), values);
     default:
       return;

@@ -41,7 +41,7 @@ struct ConvProblem {
   ImageShape x, y, weight;  // of the weight: O, C / G, R, S
   DType dtype = DType::f32;
   bool bias = false, residual = false;
-  ConvEpilogue epilogue = ConvEpilogue::none;
+  Epilogue epilogue = Epilogue::none;
   bool tf32 = false;  // whether f32 may be rounded to it
   bool deterministic = false;
 };

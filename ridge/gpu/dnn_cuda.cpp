@@ -269,26 +269,6 @@ class Cudnn final : public Dnn {
 
 }  // namespace
 
-namespace {
-
-std::string_view name_of(ConvEpilogue epilogue) {
-  switch (epilogue) {
-    case ConvEpilogue::none:
-      return "";
-    case ConvEpilogue::relu:
-      return ", relu";
-    case ConvEpilogue::relu6:
-      return ", relu6";
-    case ConvEpilogue::silu:
-      return ", silu";
-    case ConvEpilogue::hard_swish:
-      return ", hard_swish";
-  }
-  return "";
-}
-
-}  // namespace
-
 std::string to_string(const ConvProblem& p) {
   const ConvGeometry& g = p.geometry;
   const auto pair = [](const char* what, const Pair& values, std::int64_t usual) {
@@ -301,8 +281,9 @@ std::string to_string(const ConvProblem& p) {
       p.y.c, p.weight.h, p.weight.w, pair("stride", g.stride, 1), pair("padding", g.padding, 0),
       pair("dilation", g.dilation, 1), g.groups == 1 ? "" : fmt::format(", {} groups", g.groups),
       g.layout == ImageLayout::nchw ? ", channels first" : "", p.bias ? ", bias" : "",
-      p.residual ? ", residual" : "", name_of(p.epilogue), p.tf32 ? ", tf32" : "",
-      p.deterministic ? ", deterministic" : "");
+      p.residual ? ", residual" : "",
+      p.epilogue == Epilogue::none ? "" : fmt::format(", {}", name_of(p.epilogue)),
+      p.tf32 ? ", tf32" : "", p.deterministic ? ", deterministic" : "");
 }
 
 std::shared_ptr<Dnn> make_dnn() { return std::make_shared<Cudnn>(); }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -22,14 +21,6 @@ namespace {
 constexpr std::size_t most_vendor_ways = 8;
 
 bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
-
-gpu::ProductActivation activation_of(LinearEpilogue epilogue) {
-  constexpr gpu::ProductActivation of[] = {
-      gpu::ProductActivation::none,       gpu::ProductActivation::relu,
-      gpu::ProductActivation::relu6,      gpu::ProductActivation::silu,
-      gpu::ProductActivation::hard_swish, gpu::ProductActivation::gelu};
-  return of[static_cast<int>(epilogue)];
-}
 
 // Operands of one launch; bias and residual are null where the layer has none.
 struct Operands {
@@ -66,7 +57,7 @@ gpu::ProductShape product_of(const Linear& op, const GpuPrepare& prepare, bool j
           .out = prepare.out[0].dtype,
           .bias = joined && op.bias,
           .residual = joined && op.residual,
-          .relu = joined && op.epilogue == LinearEpilogue::relu,
+          .relu = joined && op.epilogue == Epilogue::relu,
           .tf32 = prepare.choice.tf32};
 }
 
@@ -85,7 +76,7 @@ class ProductAndRest {
   ProductAndRest(const Linear& op, const GpuPrepare& prepare, gpu::ProductShape shape,
                  std::size_t way)
       : gpu_(prepare.gpu), op_(op), m_(shape.m), dtype_(shape.out), rows_(shape.m) {
-    finishes_ = (op.epilogue != LinearEpilogue::none && !shape.relu) || op.bias != shape.bias ||
+    finishes_ = (op.epilogue != Epilogue::none && !shape.relu) || op.bias != shape.bias ||
                 op.residual != shape.residual;
     if (finishes_) shape.out = DType::f32;
     if (shape.out != dtype_) rows_ = std::min(m_, rows_at_a_time(shape.n));
@@ -148,7 +139,7 @@ KernelPtr vendor_kernel(const Linear& op, GpuPrepare& prepare, bool joined, std:
 
 // How many of the library's ways there are that leave nothing to do.
 std::size_t joined_ways(const Linear& op, const GpuPrepare& prepare) {
-  if (op.epilogue != LinearEpilogue::none && op.epilogue != LinearEpilogue::relu) return 0;
+  if (op.epilogue != Epilogue::none && op.epilogue != Epilogue::relu) return 0;
   try {
     return prepare.gpu.blas->products(product_of(op, prepare, true), most_vendor_ways).size();
   } catch (const DeviceError&) {
@@ -159,7 +150,7 @@ std::size_t joined_ways(const Linear& op, const GpuPrepare& prepare) {
 // Of operands aligned to 16 bytes.
 KernelPtr fastest_aligned(const Linear& op, GpuPrepare& prepare) {
   const auto [m, n, k] = linear_extents(prepare.in);
-  const gpu::LinearProduct own{m, n, k, prepare.in[0].dtype, activation_of(op.epilogue)};
+  const gpu::LinearProduct own{m, n, k, prepare.in[0].dtype, op.epilogue};
   std::vector<gpu::KernelWay> ways;
   if (linear_product90_supports(prepare.gpu, own))
     for (int way = 0; way < gpu::linear_product90_ways; ++way)

@@ -12,19 +12,19 @@ struct Identity {
 
 // Calls f(function) with the epilogue's function.
 template <class F>
-void with_epilogue(LinearEpilogue epilogue, const F& f) {
+void with_epilogue(Epilogue epilogue, const F& f) {
   switch (epilogue) {
-    case LinearEpilogue::none:
+    case Epilogue::none:
       return f(Identity());
-    case LinearEpilogue::relu:
+    case Epilogue::relu:
       return f(ReluOf());
-    case LinearEpilogue::relu6:
+    case Epilogue::relu6:
       return f(Relu6Of());
-    case LinearEpilogue::silu:
+    case Epilogue::silu:
       return f(SiluOf());
-    case LinearEpilogue::hard_swish:
+    case Epilogue::hard_swish:
       return f(HardSwishOf());
-    case LinearEpilogue::gelu:
+    case Epilogue::gelu:
       return f(GeluOf());
   }
 }
@@ -67,7 +67,7 @@ void finish(const Context& gpu, F function, std::int64_t m, std::int64_t n, cons
 
 }  // namespace
 
-void finish_linear(const Context& gpu, DType dtype, LinearEpilogue epilogue, std::int64_t m,
+void finish_linear(const Context& gpu, DType dtype, Epilogue epilogue, std::int64_t m,
                    std::int64_t n, const float* sums, const void* bias, const void* residual,
                    void* y) {
   if (m == 0 || n == 0) return;

@@ -6,6 +6,7 @@
 
 #include "ridge/gpu/blas.h"
 #include "ridge/gpu/context.h"
+#include "ridge/ops/epilogue.h"
 
 namespace ridge::gpu {
 
@@ -36,14 +37,12 @@ inline constexpr int swiglu_grad_product90_ways = 2;
 void swiglu_grad_product90(const Context& gpu, const GateProduct& shape, int way, const void* g,
                            const void* weight, const void* packed, void* dpacked, void* y);
 
-enum class ProductActivation : std::uint8_t { none, relu, relu6, silu, hard_swish, gelu };
-
-// y[m, n] = activation(x[m, k] weight[n, k]^T + bias[n] + residual[m, n]), row-major and dense; all
+// y[m, n] = epilogue(x[m, k] weight[n, k]^T + bias[n] + residual[m, n]), row-major and dense; all
 // bf16 or all f16. GELU is the exact one.
 struct LinearProduct {
   std::int64_t m = 0, n = 0, k = 0;
   DType dtype = DType::bf16;
-  ProductActivation activation = ProductActivation::none;
+  Epilogue epilogue = Epilogue::none;
 };
 
 // Whether there are kernels for it: for Hopper, if n and k are multiples of 8.

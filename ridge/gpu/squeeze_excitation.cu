@@ -111,8 +111,8 @@ KernelPtr SqueezeExcitation::gpu(GpuPrepare& prepare) const {
       return gate == ActivationKind::sigmoid ? squeeze<T, Inner, SigmoidOf>(prepare)
                                              : squeeze<T, Inner, HardSigmoidOf>(prepare);
     };
-    return inner == ConvEpilogue::relu ? with.template operator()<ReluOf>()
-                                       : with.template operator()<SiluOf>();
+    return inner == Epilogue::relu ? with.template operator()<ReluOf>()
+                                   : with.template operator()<SiluOf>();
   });
 }
 

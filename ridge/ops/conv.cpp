@@ -80,33 +80,6 @@ void for_each_product(const ConvGeometry& g, const Shape& image_shape, const Sha
               }
 }
 
-double applied(ConvEpilogue epilogue, double x) {
-  switch (epilogue) {
-    case ConvEpilogue::none:
-      return x;
-    case ConvEpilogue::relu:
-      return std::max(x, 0.0);
-    case ConvEpilogue::relu6:
-      return std::clamp(x, 0.0, 6.0);
-    case ConvEpilogue::silu:
-      return x / (1.0 + std::exp(-x));
-    case ConvEpilogue::hard_swish:
-      return x * std::clamp(x + 3.0, 0.0, 6.0) / 6.0;
-  }
-  return x;
-}
-
-std::int64_t flops_of(ConvEpilogue epilogue) {
-  switch (epilogue) {
-    case ConvEpilogue::silu:
-      return 4;
-    case ConvEpilogue::hard_swish:
-      return 3;
-    default:
-      return 0;
-  }
-}
-
 // What convolutions and their gradients are tried on.
 struct Trial {
   ImageShape image;
@@ -168,6 +141,7 @@ std::vector<TensorType> Conv2d::infer(Types in) const {
   for (std::size_t i = 0; i < 2; ++i) check_rank(name, in, i, 4);
   check_dtype(name, in, 0, dtypes);
   check_same_dtype(name, in, 0, 1);
+  if (!takes(epilogue)) throw ShapeError("{} has no epilogue {}", name, name_of(epilogue));
   const TensorType y{in[0].dtype, convolved(name, *this, in[0].shape, in[1].shape)};
   if (bias) check_type(name, in, 2, {y.dtype, {in[1].shape[0]}});
   if (residual) check_type(name, in, 2u + bias, y);
@@ -180,7 +154,7 @@ Cost Conv2d::cost(Types in, Types out) const {
 }
 
 std::vector<Value> Conv2d::grad(GradBuilder& b) const {
-  if (epilogue != ConvEpilogue::none)
+  if (epilogue != Epilogue::none)
     throw UsageError("conv2d: only without an epilogue does it have a gradient");
   const Value x = b.input(0), weight = b.input(1), dy = b.grad();
   std::vector<Value> grads(b.input_count());
@@ -212,7 +186,7 @@ void Conv2d::reference(ReferenceCall& call) const {
 std::vector<Sample<Conv2d>> Conv2d::samples() {
   std::vector<Sample<Conv2d>> samples;
   auto add = [&](const Trial& trial, ImageLayout layout, bool bias, bool residual,
-                 ConvEpilogue epilogue) {
+                 Epilogue epilogue) {
     const Conv2d op{trial.geometry(layout), bias, residual, epilogue};
     std::vector<TensorType> types{{DType::f32, trial.image.in(layout)},
                                   {DType::f32, trial.weight.in(layout)}};
@@ -226,13 +200,13 @@ std::vector<Sample<Conv2d>> Conv2d::samples() {
   const std::vector<Trial> all = trials();
   for (const ImageLayout layout : layouts) {
     for (std::size_t t = 0; t < all.size(); ++t)
-      add(all[t], layout, t % 2 == 1, false, ConvEpilogue::none);
+      add(all[t], layout, t % 2 == 1, false, Epilogue::none);
     // Ordinary ones, one of few pixels, and one of each channel for itself.
     for (const std::size_t t : {std::size_t{1}, std::size_t{3}, std::size_t{12}, all.size() - 4}) {
-      add(all[t], layout, false, true, ConvEpilogue::none);
-      for (const ConvEpilogue epilogue :
-           {ConvEpilogue::relu, ConvEpilogue::relu6, ConvEpilogue::silu, ConvEpilogue::hard_swish})
-        add(all[t], layout, true, epilogue == ConvEpilogue::relu, epilogue);
+      add(all[t], layout, false, true, Epilogue::none);
+      for (const Epilogue epilogue :
+           {Epilogue::relu, Epilogue::relu6, Epilogue::silu, Epilogue::hard_swish})
+        add(all[t], layout, true, epilogue == Epilogue::relu, epilogue);
     }
   }
   return samples;

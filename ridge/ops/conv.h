@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ridge/ops/epilogue.h"
 #include "ridge/ops/image.h"
 #include "ridge/ops/operator.h"
 
@@ -18,9 +19,6 @@ struct ConvGeometry {
   bool operator==(const ConvGeometry&) const = default;
 };
 
-// What is done to a convolution's result before it is written.
-enum class ConvEpilogue : std::uint8_t { none, relu, relu6, silu, hard_swish };
-
 // y[n, o, i, j] = epilogue(bias[o] + residual[n, o, i, j] +
 //     sum over c, r, s of x[n, g C/G + c, i stride - padding + r dilation, ..] * weight[o, c, r,
 //     s])
@@ -34,7 +32,10 @@ struct Conv2d : ConvGeometry {
 
   bool bias = false;
   bool residual = false;
-  ConvEpilogue epilogue = ConvEpilogue::none;
+  Epilogue epilogue = Epilogue::none;
+
+  // No network has GELU behind a convolution.
+  static constexpr bool takes(Epilogue e) { return e != Epilogue::gelu; }
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

@@ -1,53 +1,11 @@
 #include "ridge/ops/linear.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <numbers>
 
 #include "ridge/ops/check.h"
 
 namespace ridge {
-namespace {
-
-double applied(LinearEpilogue epilogue, double x) {
-  switch (epilogue) {
-    case LinearEpilogue::none:
-      return x;
-    case LinearEpilogue::relu:
-      return std::max(x, 0.0);
-    case LinearEpilogue::relu6:
-      return std::clamp(x, 0.0, 6.0);
-    case LinearEpilogue::silu:
-      return x / (1.0 + std::exp(-x));
-    case LinearEpilogue::hard_swish:
-      return x * std::clamp(x + 3.0, 0.0, 6.0) / 6.0;
-    case LinearEpilogue::gelu:
-      return x * 0.5 * std::erfc(-x / std::numbers::sqrt2);
-  }
-  return x;
-}
-
-// As the operators count that it stands for.
-std::int64_t flops_of(LinearEpilogue epilogue) {
-  switch (epilogue) {
-    case LinearEpilogue::silu:
-      return 4;
-    case LinearEpilogue::hard_swish:
-      return 3;
-    case LinearEpilogue::gelu:
-      return 5;
-    default:
-      return 0;
-  }
-}
-
-}  // namespace
-
-std::string_view name_of(LinearEpilogue epilogue) {
-  constexpr std::string_view names[] = {"none", "relu", "relu6", "silu", "hard_swish", "gelu"};
-  return names[static_cast<int>(epilogue)];
-}
 
 LinearExtents linear_extents(Types in) {
   return {in[0].shape.rows(), in[1].shape[0], in[1].shape[1]};
@@ -102,7 +60,6 @@ std::vector<Sample<Linear>> Linear::samples() {
     if (op.residual) sample.inputs.push_back({{DType::f32, Shape(dims)}});
     samples.push_back(std::move(sample));
   };
-  using Epilogue = LinearEpilogue;
   for (const Epilogue epilogue : {Epilogue::none, Epilogue::relu, Epilogue::relu6, Epilogue::silu,
                                   Epilogue::hard_swish, Epilogue::gelu}) {
     add({2, 70, 72}, 136, {.bias = true, .epilogue = epilogue});

@@ -1,11 +1,9 @@
 #pragma once
 
+#include "ridge/ops/epilogue.h"
 #include "ridge/ops/operator.h"
 
 namespace ridge {
-
-// What is done to a linear layer's result before it is written.
-enum class LinearEpilogue : std::uint8_t { none, relu, relu6, silu, hard_swish, gelu };
 
 // A dense layer with what follows it: takes x[.., k] and weight[n, k]; then, if `bias`, bias[n] in
 // the type of x, and, if `residual`, a tensor of the result's type; gives
@@ -18,7 +16,7 @@ struct Linear {
 
   bool bias = false;
   bool residual = false;
-  LinearEpilogue epilogue = LinearEpilogue::none;
+  Epilogue epilogue = Epilogue::none;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -37,7 +35,5 @@ struct LinearExtents {
   std::int64_t m, n, k;
 };
 LinearExtents linear_extents(Types in);
-
-std::string_view name_of(LinearEpilogue epilogue);  // "gelu"
 
 }  // namespace ridge

@@ -10,13 +10,10 @@
 namespace ridge {
 namespace {
 
-constexpr ConvEpilogue inners[] = {ConvEpilogue::relu, ConvEpilogue::silu};
+constexpr Epilogue inners[] = {Epilogue::relu, Epilogue::silu};
 constexpr ActivationKind gates[] = {ActivationKind::sigmoid, ActivationKind::hard_sigmoid};
 
 double logistic(double x) { return 1.0 / (1.0 + std::exp(-x)); }
-double applied(ConvEpilogue inner, double x) {
-  return inner == ConvEpilogue::relu ? std::max(x, 0.0) : x * logistic(x);
-}
 double applied(ActivationKind gate, double x) {
   return gate == ActivationKind::sigmoid ? logistic(x) : std::clamp(x + 3.0, 0.0, 6.0) / 6.0;
 }
@@ -46,7 +43,7 @@ Cost SqueezeExcitation::cost(Types in, Types out) const {
   // As the convolutions and activations count that it stands for.
   const std::int64_t macs = 2 * in[0].numel() * in[1].shape[0];
   const std::int64_t inside = in[0].shape[0] * in[1].shape[0], outside = out[0].numel();
-  Cost cost = streaming_cost(2 * macs + inside * (inner == ConvEpilogue::relu ? 1 : 5) +
+  Cost cost = streaming_cost(2 * macs + inside * (1 + flops_of(inner)) +
                                  outside * (gate == ActivationKind::sigmoid ? 4 : 3),
                              in, out);
   cost.macs = macs;

@@ -18,7 +18,7 @@ struct SqueezeExcitation {
 
   static constexpr std::int64_t most_channels = 8192;
 
-  ConvEpilogue inner = ConvEpilogue::relu;
+  Epilogue inner = Epilogue::relu;
   ActivationKind gate = ActivationKind::sigmoid;
 
   std::vector<TensorType> infer(Types in) const;

@@ -1,6 +1,7 @@
 #include <optional>
 #include <utility>
 
+#include "ridge/passes/epilogues.h"
 #include "ridge/passes/passes.h"
 #include "ridge/passes/rewrite.h"
 
@@ -13,7 +14,7 @@ struct Chain {
   NodeId add = no_node;  // of the residual
   ValueId residual = no_value;
   NodeId activation = no_node;  // after all
-  ConvEpilogue epilogue = ConvEpilogue::none;
+  Epilogue epilogue = Epilogue::none;
 
   NodeId last() const { return activation != no_node ? activation : add != no_node ? add : conv; }
   std::vector<NodeId> nodes() const {
@@ -23,15 +24,6 @@ struct Chain {
     return all;
   }
 };
-
-std::optional<ConvEpilogue> epilogue_of(const Rewriter& rw, NodeId n) {
-  if (rw.op<Relu>(n)) return ConvEpilogue::relu;
-  if (rw.op<Silu>(n)) return ConvEpilogue::silu;
-  const Activation* op = rw.op<Activation>(n);
-  if (op && op->kind == ActivationKind::relu6) return ConvEpilogue::relu6;
-  if (op && op->kind == ActivationKind::hard_swish) return ConvEpilogue::hard_swish;
-  return std::nullopt;
-}
 
 // The one node that uses v if nobody else needs v.
 NodeId reader(const Rewriter& rw, ValueId v) {
@@ -49,7 +41,7 @@ std::optional<ValueId> residual_of(const Rewriter& rw, NodeId n, ValueId v) {
 
 std::optional<Chain> chain_from(const Rewriter& rw, NodeId conv) {
   const Conv2d* op = rw.op<Conv2d>(conv);
-  if (!op || op->epilogue != ConvEpilogue::none) return std::nullopt;
+  if (!op || op->epilogue != Epilogue::none) return std::nullopt;
   Chain chain{.conv = conv};
   NodeId next = reader(rw, rw.node(conv).outputs[0]);
   const auto residual = residual_of(rw, next, rw.node(conv).outputs[0]);
@@ -58,9 +50,10 @@ std::optional<Chain> chain_from(const Rewriter& rw, NodeId conv) {
     chain.residual = *residual;
     next = reader(rw, rw.node(next).outputs[0]);
   }
-  if (const auto epilogue = epilogue_of(rw, next)) {
+  const Epilogue epilogue = epilogue_of(rw, next);
+  if (epilogue != Epilogue::none && Conv2d::takes(epilogue)) {
     chain.activation = next;
-    chain.epilogue = *epilogue;
+    chain.epilogue = epilogue;
   }
   if (chain.last() == conv) return std::nullopt;
   return chain;

@@ -17,7 +17,7 @@ bool takes_norm_before(const Conv2d& conv) {
 }
 
 bool takes_norm_after(const Conv2d& conv) {
-  return !conv.residual && conv.epilogue == ConvEpilogue::none;
+  return !conv.residual && conv.epilogue == Epilogue::none;
 }
 
 // The convolution on whose `side` norm n is, where one computes what the other alone reads; else

@@ -1,6 +1,7 @@
 #include <optional>
 #include <vector>
 
+#include "ridge/passes/epilogues.h"
 #include "ridge/passes/passes.h"
 #include "ridge/passes/rewrite.h"
 
@@ -12,27 +13,11 @@ struct Layer {
   std::vector<NodeId> nodes;  // from the product to the last
   ValueId x, weight;          // [m, k], [n, k]
   std::optional<ValueId> bias, residual;
-  LinearEpilogue epilogue = LinearEpilogue::none;
+  Epilogue epilogue = Epilogue::none;
   ValueId y;  // of the last of the nodes
 
   Linear op() const { return {bias.has_value(), residual.has_value(), epilogue}; }
 };
-
-LinearEpilogue epilogue_of(const Rewriter& rw, NodeId n) {
-  if (rw.op<Relu>(n)) return LinearEpilogue::relu;
-  if (rw.op<Silu>(n)) return LinearEpilogue::silu;
-  if (const Activation* activation = rw.op<Activation>(n)) switch (activation->kind) {
-      case ActivationKind::relu6:
-        return LinearEpilogue::relu6;
-      case ActivationKind::hard_swish:
-        return LinearEpilogue::hard_swish;
-      case ActivationKind::gelu:
-        return LinearEpilogue::gelu;
-      default:
-        break;
-    }
-  return LinearEpilogue::none;
-}
 
 // Goes on from the layer's y to the node that alone uses it, if that is part of a linear layer too.
 class Growth {
@@ -52,7 +37,7 @@ class Growth {
  private:
   // What an addition adds, unless it widens y.
   bool take_term(NodeId n) {
-    if (!rw_.op<Add>(n) || layer_.epilogue != LinearEpilogue::none) return false;
+    if (!rw_.op<Add>(n) || layer_.epilogue != Epilogue::none) return false;
     const auto& in = rw_.node(n).inputs;
     const ValueId other = in[in[0] == layer_.y ? 1 : 0];
     const TensorType &y = rw_.type(layer_.y), &added = rw_.type(other);
@@ -69,9 +54,9 @@ class Growth {
   }
 
   bool take_activation(NodeId n) {
-    if (layer_.epilogue != LinearEpilogue::none) return false;
+    if (layer_.epilogue != Epilogue::none) return false;
     layer_.epilogue = epilogue_of(rw_, n);
-    return layer_.epilogue != LinearEpilogue::none;
+    return layer_.epilogue != Epilogue::none;
   }
 
   const Rewriter& rw_;

@@ -20,7 +20,7 @@ bool is_one_pixel(const Shape& shape, ImageLayout layout) {
 }
 
 // Whether node n is a product of one pixel's channels, with a bias.
-bool is_product(const Rewriter& rw, NodeId n, ConvEpilogue epilogue) {
+bool is_product(const Rewriter& rw, NodeId n, Epilogue epilogue) {
   const Conv2d* op = rw.op<Conv2d>(n);
   if (!op || !op->bias || op->residual || op->epilogue != epilogue || op->groups != 1) return false;
   const std::vector<ValueId>& in = rw.node(n).inputs;
@@ -42,9 +42,9 @@ std::optional<Squeeze> squeeze_at(const Rewriter& rw, NodeId n) {
     return std::nullopt;
   Squeeze found{.gate = n, .op = {.gate = gate->kind}};
   found.excite = only_producer(rw, rw.node(n).inputs[0], n);
-  if (!is_product(rw, found.excite, ConvEpilogue::none)) return std::nullopt;
+  if (!is_product(rw, found.excite, Epilogue::none)) return std::nullopt;
   found.squeeze = only_producer(rw, rw.node(found.excite).inputs[0], found.excite);
-  for (const ConvEpilogue inner : {ConvEpilogue::relu, ConvEpilogue::silu})
+  for (const Epilogue inner : {Epilogue::relu, Epilogue::silu})
     if (is_product(rw, found.squeeze, inner)) {
       found.op.inner = inner;
       const Shape& weight = rw.type(rw.node(found.squeeze).inputs[1]).shape;

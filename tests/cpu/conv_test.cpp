@@ -54,23 +54,6 @@ class Tensor {
   std::unique_ptr<void, Free> memory_;
 };
 
-double followed(const ConvShape& s, double x) {
-  if (s.gelu) return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-  switch (s.epilogue) {
-    case ConvEpilogue::none:
-      break;
-    case ConvEpilogue::relu:
-      return std::max(x, 0.0);
-    case ConvEpilogue::relu6:
-      return std::min(std::max(x, 0.0), 6.0);
-    case ConvEpilogue::silu:
-      return x / (1 + std::exp(-x));
-    case ConvEpilogue::hard_swish:
-      return x * std::min(std::max(x + 3, 0.0), 6.0) / 6;
-  }
-  return x;
-}
-
 // The result at an element by its definition.
 double defined(const ConvShape& s, const Tensor& x, const Tensor& w, double addend, std::int64_t n,
                std::int64_t o, std::int64_t i, std::int64_t j) {
@@ -88,7 +71,7 @@ double defined(const ConvShape& s, const Tensor& x, const Tensor& w, double adde
                    x.values()[static_cast<std::size_t>(xs.at(n, first + c, row, column))]) *
                w.values()[static_cast<std::size_t>(ws.at(o, c, r, q))];
       }
-  return followed(s, sum);
+  return applied(s.epilogue, sum);
 }
 
 struct Operands {
@@ -139,7 +122,7 @@ struct Operands {
 };
 
 ConvShape shape_of(ImageShape x, std::int64_t channels, std::int64_t kernel, ConvGeometry geometry,
-                   DType dtype, ConvEpilogue epilogue, bool residual) {
+                   DType dtype, Epilogue epilogue, bool residual) {
   const Pair out = geometry.output({x.h, x.w}, {kernel, kernel});
   return {.geometry = geometry,
           .x = x,
@@ -162,9 +145,9 @@ std::vector<ConvShape> shapes() {
   std::vector<ConvShape> all;
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const auto& [epilogue, residual] :
-         {std::pair{ConvEpilogue::none, true}, std::pair{ConvEpilogue::relu, true},
-          std::pair{ConvEpilogue::silu, false}, std::pair{ConvEpilogue::silu, true},
-          std::pair{ConvEpilogue::relu6, false}, std::pair{ConvEpilogue::hard_swish, true}}) {
+         {std::pair{Epilogue::none, true}, std::pair{Epilogue::relu, true},
+          std::pair{Epilogue::silu, false}, std::pair{Epilogue::silu, true},
+          std::pair{Epilogue::relu6, false}, std::pair{Epilogue::hard_swish, true}}) {
       all.push_back(shape_of({1, 48, 14, 14}, 200, 3, three, dtype, epilogue, residual));
       all.push_back(shape_of({2, 64, 7, 7}, 272, 1, one, dtype, epilogue, residual));
       all.push_back(shape_of({1, 32, 29, 31}, 96, 3, strided, dtype, epilogue, residual));
@@ -173,11 +156,9 @@ std::vector<ConvShape> shapes() {
       all.push_back(shape_of({9, 3, 12, 12}, 20, 3, first, dtype, epilogue, residual));
     }
   // The rows of a linear layer.
-  ConvShape linear = shape_of({1, 72, 197, 1}, 160, 1, one, DType::f32, ConvEpilogue::none, false);
-  linear.gelu = true;
-  all.push_back(linear);
+  all.push_back(shape_of({1, 72, 197, 1}, 160, 1, one, DType::f32, Epilogue::gelu, false));
   // So wide that a row alone is more than a part with an epilogue of ours may have.
-  all.push_back(shape_of({1, 8, 3, 2000}, 96, 1, one, DType::f32, ConvEpilogue::silu, false));
+  all.push_back(shape_of({1, 8, 3, 2000}, 96, 1, one, DType::f32, Epilogue::silu, false));
   return all;
 }
 

@@ -48,8 +48,7 @@ class TunedConvolutions : public testing::GpuTest {
     }
   }
 
-  void expect_all_right(const Layer& l, DType dtype, bool bias, bool residual,
-                        ConvEpilogue epilogue) {
+  void expect_all_right(const Layer& l, DType dtype, bool bias, bool residual, Epilogue epilogue) {
     const Conv2d op{l.geometry(), bias, residual, epilogue};
     std::vector<TensorType> types{{DType::f32, l.image()}, {DType::f32, l.weight()}};
     const TensorType y = Conv2d{l.geometry()}.infer(types)[0];
@@ -85,39 +84,38 @@ const Layer depthwise_layers[] = {
 
 TEST_F(TunedConvolutions, AreRightInEveryWay) {
   for (const Layer& layer : layers)
-    expect_all_right(layer, DType::bf16, false, false, ConvEpilogue::none);
+    expect_all_right(layer, DType::bf16, false, false, Epilogue::none);
 }
 
 TEST_F(TunedConvolutions, AreRightOfFewChannels) {
   for (const Layer& layer : first_layers)
-    expect_all_right(layer, DType::bf16, true, false, ConvEpilogue::relu);
+    expect_all_right(layer, DType::bf16, true, false, Epilogue::relu);
 }
 
 TEST_F(TunedConvolutions, AreRightWithChannelsApart) {
   for (const Layer& layer : depthwise_layers) {
-    expect_all_right(layer, DType::bf16, true, false, ConvEpilogue::silu);
-    expect_all_right(layer, DType::f32, false, true, ConvEpilogue::none);
+    expect_all_right(layer, DType::bf16, true, false, Epilogue::silu);
+    expect_all_right(layer, DType::f32, false, true, Epilogue::none);
   }
 }
 
 // Few shapes: the library takes most of a second to prepare each.
 TEST_F(TunedConvolutions, AreRightWithAResidual) {
-  expect_all_right(layers[1], DType::bf16, true, true, ConvEpilogue::relu);
-  expect_all_right(layers[5], DType::bf16, false, true, ConvEpilogue::none);
-  expect_all_right(layers[14], DType::bf16, false, true, ConvEpilogue::relu);
+  expect_all_right(layers[1], DType::bf16, true, true, Epilogue::relu);
+  expect_all_right(layers[5], DType::bf16, false, true, Epilogue::none);
+  expect_all_right(layers[14], DType::bf16, false, true, Epilogue::relu);
 }
 
 TEST_F(TunedConvolutions, AreRightWithWhatFollowsThem) {
-  expect_all_right(layers[11], DType::bf16, true, false, ConvEpilogue::relu);
-  for (const ConvEpilogue epilogue :
-       {ConvEpilogue::relu6, ConvEpilogue::silu, ConvEpilogue::hard_swish})
+  expect_all_right(layers[11], DType::bf16, true, false, Epilogue::relu);
+  for (const Epilogue epilogue : {Epilogue::relu6, Epilogue::silu, Epilogue::hard_swish})
     expect_all_right(layers[1], DType::bf16, true, false, epilogue);
 }
 
 TEST_F(TunedConvolutions, AreRightInF16) {
   for (const Layer& layer : {layers[1], layers[5], layers[7]})
-    expect_all_right(layer, DType::f16, true, false, ConvEpilogue::relu);
-  expect_all_right(first_layers[0], DType::f16, true, false, ConvEpilogue::relu);
+    expect_all_right(layer, DType::f16, true, false, Epilogue::relu);
+  expect_all_right(first_layers[0], DType::f16, true, false, Epilogue::relu);
 }
 
 TEST_F(TunedConvolutions, GradientsAreRightInEveryWay) {

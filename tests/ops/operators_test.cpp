@@ -115,7 +115,7 @@ template <class T>
 bool has_gradient(const T&) {
   return true;
 }
-bool has_gradient(const Conv2d& op) { return op.epilogue == ConvEpilogue::none; }
+bool has_gradient(const Conv2d& op) { return op.epilogue == Epilogue::none; }
 
 // loss = sum of sum(weights * output) over the differentiable outputs, where the operands are the
 // first values of the graph and the weights the next. Where an output is infinite, its softmax

@@ -58,6 +58,13 @@ Reals turned(const Reals& values, const ImageShape& s, ImageLayout from) {
   return result;
 }
 
+TEST(Conv, IsNotFollowedByGelu) {
+  const TensorType x{DType::f32, {1, 3, 8, 8}}, weight{DType::f32, {4, 3, 3, 3}};
+  Conv2d op;
+  op.epilogue = Epilogue::gelu;
+  EXPECT_EQ(message_of(op, {x, weight}), "conv2d has no epilogue gelu");
+}
+
 TEST(Pooling, CountsWindows) {
   // 7 rows, windows of 3, 2 apart: at 0, 2, 4. With ceil no more; of 8 rows one at 6.
   const PoolWindows floor{.kernel = {3, 3}, .stride = {2, 2}};
@@ -280,7 +287,7 @@ TEST(VisionShapes, ThatDoNotFit) {
   EXPECT_THAT(message_of(two, {one, one, c, c, c, f32({3})}), HasSubstr("f32[3]"));
   EXPECT_THAT(message_of(SqueezeExcitation{}, {f32({2, 8}), f32({4, 8}), f32({4}), f32({8, 4}), c}),
               HasSubstr("f32[4, 8]"));
-  EXPECT_THAT(message_of(SqueezeExcitation{.inner = ConvEpilogue::relu6},
+  EXPECT_THAT(message_of(SqueezeExcitation{.inner = Epilogue::relu6},
                          {f32({2, 8}), f32({4, 8}), f32({4}), f32({4, 8}), f32({8})}),
               HasSubstr("relu or silu"));
   EXPECT_THAT(message_of(Permute{{1, 0}, DType::i32}, {f32({4, 9})}), HasSubstr("become i32"));
@@ -291,7 +298,7 @@ TEST(VisionShapes, ThatDoNotFit) {
 // 2 * 3 * 8 results of 4 channels and 3 x 3 taps.
 TEST(VisionCosts, CountMultiplyAccumulates) {
   const std::vector<TensorType> in{f32({1, 4, 4, 5}), f32({8, 4, 3, 3}), f32({8})};
-  const Conv2d op{{}, true, false, ConvEpilogue::hard_swish};
+  const Conv2d op{{}, true, false, Epilogue::hard_swish};
   const std::vector<TensorType> out = op.infer(in);
   EXPECT_EQ(out[0].shape, (Shape{1, 8, 2, 3}));
   const Cost cost = op.cost(in, out);

@@ -160,7 +160,7 @@ TEST(FoldBatchNorm, LeavesConvolutionsThatAreFinishedAlready) {
   for (Node& node : nodes) {
     if (const auto* conv = std::get_if<Conv2d>(&node.op->variant())) {
       Conv2d finished = *conv;
-      finished.epilogue = ConvEpilogue::relu;
+      finished.epilogue = Epilogue::relu;
       node.op = std::make_shared<const Op>(finished);
     }
     model.graph.append(node);

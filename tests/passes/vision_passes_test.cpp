@@ -213,7 +213,7 @@ TEST(ConvEpilogues, TakeActivationsOfWholeNetworks) {
     build_vision(before, name, {});
     build_vision(after, name, {});
     conv_epilogues(after);
-    const auto is_fused = [](const Conv2d& op) { return op.epilogue == ConvEpilogue::relu; };
+    const auto is_fused = [](const Conv2d& op) { return op.epilogue == Epilogue::relu; };
     EXPECT_EQ(count_of<Conv2d>(after, is_fused), count_of<Conv2d>(after)) << name;
     EXPECT_EQ(count_of<Relu>(after), count_of<Relu>(before) - count_of<Conv2d>(before)) << name;
     EXPECT_EQ(total_cost(after).flops, total_cost(before).flops) << name;
@@ -347,18 +347,17 @@ TEST(ConvEpilogues, TakeResidualAndActivation) {
     EXPECT_EQ(small.rewrite(), 1u);
     ASSERT_EQ(small.graph.nodes().size(), 2u);
     const Conv2d& op = small.op(1);
-    EXPECT_TRUE(op.bias && op.residual && op.epilogue == ConvEpilogue::relu);
+    EXPECT_TRUE(op.bias && op.residual && op.epilogue == Epilogue::relu);
     EXPECT_EQ(small.scope(1), "second");
   }
 }
 
 TEST(ConvEpilogues, TakeEveryActivationThatThereIs) {
-  const std::pair<Value (*)(Value), ConvEpilogue> all[] = {
-      {relu, ConvEpilogue::relu},
-      {silu, ConvEpilogue::silu},
-      {[](Value x) { return activation(x, ActivationKind::relu6); }, ConvEpilogue::relu6},
-      {[](Value x) { return activation(x, ActivationKind::hard_swish); },
-       ConvEpilogue::hard_swish}};
+  const std::pair<Value (*)(Value), Epilogue> all[] = {
+      {relu, Epilogue::relu},
+      {silu, Epilogue::silu},
+      {[](Value x) { return activation(x, ActivationKind::relu6); }, Epilogue::relu6},
+      {[](Value x) { return activation(x, ActivationKind::hard_swish); }, Epilogue::hard_swish}};
   for (const auto& [apply, epilogue] : all) {
     Small small;
     small.graph.keep(apply(small.conv(small.x, "conv")), "y");
@@ -392,7 +391,7 @@ TEST(ConvEpilogues, LeaveWhatIsNeededItself) {
     small.graph.keep(add(relu(sum), sum), "y");
     EXPECT_EQ(small.rewrite(), 1u);
     EXPECT_TRUE(small.op(0).residual);
-    EXPECT_EQ(small.op(0).epilogue, ConvEpilogue::none);
+    EXPECT_EQ(small.op(0).epilogue, Epilogue::none);
   }
   {  // the result, by somebody else
     Small small;

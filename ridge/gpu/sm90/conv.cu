@@ -75,7 +75,7 @@ struct Arguments {
   // For those that do not write by the copy engine.
   const void *bias, *residual_data;
   void* y_data;
-  ConvEpilogue epilogue;
+  Epilogue epilogue;
   bool flat;                // x is a matrix of pixels: windows are pixels
   int tiles, tile_columns;  // for pairs of blocks, of pairs of tiles
   int kernel[2], stride[2], padding[2], dilation[2];

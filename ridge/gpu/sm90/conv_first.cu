@@ -26,7 +26,7 @@ constexpr int vector = 8;  // elements in 16 bytes, a chunk
 struct FirstConv {
   CUtensorMap y;  // [N x rows, columns, channels]
   const void *x, *weight, *bias;
-  ConvEpilogue epilogue;
+  Epilogue epilogue;
   int h, w, c, pixel_channels;
   int out_h, out_w, channels;
   int kernel[2], stride[2], padding[2], dilation;  // down

@@ -35,19 +35,19 @@ struct ShortGelu {
 // Calls function(f) with the activation's function f. Around loops over elements, not within: the
 // same for all of a kernel, it costs a jump then.
 template <class F>
-__device__ void with_activation(ProductActivation activation, const F& function) {
+__device__ void with_activation(Epilogue activation, const F& function) {
   switch (activation) {
-    case ProductActivation::none:
+    case Epilogue::none:
       return function([](float x) { return x; });
-    case ProductActivation::relu:
+    case Epilogue::relu:
       return function(ReluOf());
-    case ProductActivation::relu6:
+    case Epilogue::relu6:
       return function(Relu6Of());
-    case ProductActivation::silu:
+    case Epilogue::silu:
       return function(SiluOf());
-    case ProductActivation::hard_swish:
+    case Epilogue::hard_swish:
       return function(HardSwishOf());
-    case ProductActivation::gelu:
+    case Epilogue::gelu:
       return function(ShortGelu());
   }
 }
@@ -63,7 +63,7 @@ class WriteLinear {
     CUtensorMap y, residual;
     const Element* bias;  // may be null
     int n;
-    ProductActivation activation;
+    Epilogue activation;
   };
   // The boxes of a tile, and for how many the residual is loaded ahead.
   __device__ static constexpr int parts() { return Config::blocks * Config::panels; }
@@ -184,7 +184,7 @@ void run(const LinearProduct& s, const Operands& o, int multiprocessors, cudaStr
   const CUtensorMap y = matrix_map(o.y, s.m, s.n);
   const typename Epilogue::Arguments out{y, WithResidual ? matrix_map(o.residual, s.m, s.n) : y,
                                          static_cast<const typename Config::Element*>(o.bias),
-                                         static_cast<int>(s.n), s.activation};
+                                         static_cast<int>(s.n), s.epilogue};
   launch_product<Config, Stored<false, true>, Epilogue>(
       matrix_map(o.x, s.m, s.k), matrix_map(o.weight, s.n, s.k), out,
       TileOrder::of<Config>(s.m, s.n, s.k, Config::columns), multiprocessors, stream);
