@@ -137,9 +137,12 @@ KernelPtr vendor_kernel(const Linear& op, GpuPrepare& prepare, bool joined, std:
   return make_kernel([whole](const Launch& call) { (*whole)(call); });
 }
 
-// How many of the library's ways there are that leave nothing to do.
+// How many of the library's ways there are that leave nothing to do. Of 16 bits and rows that do
+// not begin at multiples of 16 bytes its kernels round the product before they add to it.
 std::size_t joined_ways(const Linear& op, const GpuPrepare& prepare) {
   if (op.epilogue != Epilogue::none && op.epilogue != Epilogue::relu) return 0;
+  const auto [m, n, k] = linear_extents(prepare.in);
+  if (size_of(prepare.in[0].dtype) == 2 && (n % 8 != 0 || k % 8 != 0)) return 0;
   try {
     return prepare.gpu.blas->products(product_of(op, prepare, true), most_vendor_ways).size();
   } catch (const DeviceError&) {
