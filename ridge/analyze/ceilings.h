@@ -67,6 +67,9 @@ Ceilings measure_cpu_ceilings(int threads, std::chrono::milliseconds per_measure
 // its products' tuning.
 Ceilings measure_device_ceilings(Device& device, std::chrono::milliseconds per_measurement);
 
+// The one of the two above that serves `device`.
+Ceilings measure_ceilings(Device& device, std::chrono::milliseconds per_measurement);
+
 // The better of two measurements of each ceiling of one device, dated as the newer: others who use
 // a machine can only make it look slower. `newer` alone if they are not of the same hardware and
 // number of threads.

@@ -221,4 +221,9 @@ Ceilings measure_device_ceilings(Device& device, milliseconds per_measurement) {
   return ceilings;
 }
 
+Ceilings measure_ceilings(Device& device, milliseconds per_measurement) {
+  return device.asynchronous() ? measure_device_ceilings(device, per_measurement)
+                               : measure_cpu_ceilings(device.threads(), per_measurement);
+}
+
 }  // namespace ridge

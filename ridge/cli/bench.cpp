@@ -28,9 +28,7 @@ namespace ridge {
 namespace {
 
 int print_list(bool as_json) {
-  std::string text = as_json ? network_list_json() : network_list_text();
-  if (text.ends_with('\n')) text.pop_back();
-  Terminal().line(text);
+  Terminal().lines(as_json ? network_list_json() : network_list_text());
   return 0;
 }
 
@@ -53,8 +51,10 @@ class Benchmark {
     warm_up(*session);
     measure(*session, profiling);
     if (interrupt_noted() != 0) terminal_.line("Interrupted");
-    keep(*session);
-    if (!record_.seconds.empty()) report(profiling);
+    LastWords last_words;
+    last_words.attempt([&] { keep(*session); });
+    if (!record_.seconds.empty()) report(profiling, last_words);
+    last_words.throw_fault();
     return interrupt_noted() == 0 ? 0 : 128 + interrupt_noted();
   }
 
@@ -147,11 +147,10 @@ class Benchmark {
                                  100 * accuracy->share(), accuracy->images));
   }
 
-  void report(BenchProfiling& profiling) {
+  void report(BenchProfiling& profiling, LastWords& last_words) {
     const BenchSummary summary = summarize(options_, record_);
     terminal_.line("");
     terminal_.line(summary_text(options_, record_, summary, device_.name() != "cpu"));
-    LastWords last_words;
     const auto write = [&](const std::string& file, const std::string& text) {
       if (file.empty()) return;
       last_words.attempt([&] {
@@ -164,7 +163,6 @@ class Benchmark {
     write(request_.json_file,
           bench_json(options_, record_, summary, system_info(device_, device_options(options_)),
                      utc_timestamp(), profiling.json()));
-    last_words.throw_fault();
   }
 
   const BenchRequest& request_;

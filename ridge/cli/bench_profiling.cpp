@@ -23,10 +23,6 @@ constexpr std::int64_t most_recorded = 5;
 // Of each ceiling, where none are kept: rough, but at once.
 constexpr std::chrono::milliseconds quick_measurement{30};
 
-void print(Terminal& terminal, std::string_view text) {
-  terminal.line(text.substr(0, text.find_last_not_of('\n') + 1));
-}
-
 void print_title(Terminal& terminal, std::string_view title) {
   terminal.line("");
   terminal.line(rule);
@@ -102,10 +98,7 @@ Roof BenchProfiling::find_roof(Terminal& terminal) const {
     roof = *std::move(kept.roof);
   } else {
     terminal.busy("Measuring this device's ceilings...");
-    roof =
-        roof_of(device.asynchronous() ? measure_device_ceilings(device, quick_measurement)
-                                      : measure_cpu_ceilings(device.threads(), quick_measurement),
-                device.threads());
+    roof = roof_of(measure_ceilings(device, quick_measurement), device.threads());
     terminal.line(
         "The ceilings were measured just now, in a hurry; ridge roofline keeps better ones");
   }
@@ -119,24 +112,24 @@ void BenchProfiling::print_operators(Terminal& terminal, const Recording& on_dev
   print_title(terminal, fmt::format("Profiler Results (iterations {} to {}):",
                                     host.steps.front().step, host.steps.back().step));
   if (device) print_section(terminal, "CPU time, in which the host gives out the work:");
-  print(terminal, operator_table_text(operator_table(host), 10,
-                                      device ? OperatorColumns::times : OperatorColumns::all));
+  terminal.lines(operator_table_text(operator_table(host), 10,
+                                     device ? OperatorColumns::times : OperatorColumns::all));
   if (device) {
     print_section(terminal, "CUDA time, by operation:");
-    print(terminal, operator_table_text(operator_table(on_device)));
+    terminal.lines(operator_table_text(operator_table(on_device)));
     print_section(terminal, "CUDA time, by kernel:");
-    print(terminal, device_report_text(on_device, *device));
+    terminal.lines(device_report_text(on_device, *device));
   }
   print_section(terminal, device ? "CUDA memory, in one pass:" : "CPU memory, in one pass:");
-  print(terminal, operator_memory_text(on_device));
+  terminal.lines(operator_memory_text(on_device));
   const MemoryReport memory = memory_report(on_device);
   terminal.line(fmt::format("At the peak {:.1f} MB were held, when {} was allocated",
                             static_cast<double>(memory.peak) * 1e-6, memory.peak_owner));
   const ProfileAnswers answers = profile_answers(host, on_device);
   print_section(terminal, "Questions:");
-  print(terminal, answers_text(answers));
+  terminal.lines(answers_text(answers));
   if (const std::string warning = clock_warning(clock_report(host.card)); !warning.empty())
-    print(terminal, warning);
+    terminal.lines(warning);
 }
 
 void BenchProfiling::print_flops(Terminal& terminal, const Recording& on_device) {
@@ -144,12 +137,11 @@ void BenchProfiling::print_flops(Terminal& terminal, const Recording& on_device)
   const Roof roof = find_roof(terminal);
   const FlopsReport report = flops_report(on_device, step);
   terminal.line("");
-  print(terminal, flops_report_text(report, {.model = request_.bench.network,
-                                             .samples_per_step = request_.bench.batch_size}));
+  terminal.lines(flops_report_text(
+      report, {.model = request_.bench.network, .samples_per_step = request_.bench.batch_size}));
   print_section(terminal, "Questions:");
-  print(terminal,
-        answers_text(efficiency_answers(on_device, report, roof, precision_of(request_.bench),
-                                        request_.bench.batch_size)));
+  terminal.lines(answers_text(efficiency_answers(
+      on_device, report, roof, precision_of(request_.bench), request_.bench.batch_size)));
 }
 
 void BenchProfiling::write_trace(Terminal& terminal) const {

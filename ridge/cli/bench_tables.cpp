@@ -14,10 +14,6 @@
 namespace ridge {
 namespace {
 
-void print(Terminal& terminal, std::string_view text) {
-  terminal.line(text.substr(0, text.find_last_not_of('\n') + 1));
-}
-
 void print_start(Terminal& terminal, const BenchOptions& o, const Device& device,
                  std::string_view varied) {
   terminal.line(fmt::format("Using network: {}", o.network));
@@ -60,7 +56,7 @@ int compare_modes(const BenchRequest& request, Device& device, Terminal& termina
   variants.front().name = "no compile";
   print_start(terminal, request.bench, device, "compile mode");
   const std::vector<VariantResult> results = measure(variants, device, terminal);
-  print(terminal, modes_table(results));
+  terminal.lines(modes_table(results));
   write_json(terminal, request, comparison_json("compile_modes", results));
   return exit_code();
 }
@@ -88,7 +84,7 @@ int compare_precisions(const BenchRequest& request, Device& device, Terminal& te
     differences.push_back(result.measured() && results.front().measured()
                               ? difference_of(results.front(), result, classes, inner)
                               : Difference{});
-  print(terminal, precisions_table(results, differences));
+  terminal.lines(precisions_table(results, differences));
   write_json(terminal, request, comparison_json("precisions", results, differences));
   return exit_code();
 }
@@ -101,7 +97,7 @@ int compare_batch_sizes(const BenchRequest& request, Device& device, Terminal& t
   }
   print_start(terminal, request.bench, device, "batch size");
   const std::vector<VariantResult> results = measure(variants, device, terminal);
-  print(terminal, batch_sizes_table(results));
+  terminal.lines(batch_sizes_table(results));
   write_json(terminal, request, comparison_json("batch_sizes", results));
   return exit_code();
 }
@@ -119,7 +115,7 @@ int find_max_batch(const BenchRequest& request, Device& device, Terminal& termin
     terminal.busy(fmt::format("Looking for the largest batch in {}...", precision));
     found.push_back(find_largest_batch(options, device, budget));
   }
-  print(terminal, largest_batches_text(found));
+  terminal.lines(largest_batches_text(found));
   write_json(terminal, request, largest_batches_json(found));
   return found.front().options.batch_size > 0 ? 0 : 1;
 }

@@ -41,10 +41,6 @@ struct Request {
   bool verify = false, reveal = false, fix = false;
 };
 
-void print(Terminal& terminal, const std::string& text) {
-  terminal.line(std::string_view(text).substr(0, text.find_last_not_of('\n') + 1));
-}
-
 // Where a run is about learning, it has something to learn: a file beside the results, written if
 // no other data was named.
 TrainOptions options_of(const Request& request) {
@@ -199,7 +195,7 @@ int fix(const DebugStage& stage, const TrainOptions& options, Device& device) {
                             options.num_steps));
   terminal.line("");
   const KeptRoof roof = kept_roof(device.name(), device.hardware(), device.threads());
-  print(terminal, comparison(options, bad, good, roof.roof));
+  terminal.lines(comparison(options, bad, good, roof.roof));
   terminal.line(fmt::format("Fix: {}", stage.fix));
   return 0;
 }
@@ -249,7 +245,7 @@ int verify_stage(const DebugStage& stage, const TrainOptions& asked, Device& dev
                             reference.parameters.size()));
   terminal.line(v.failure.empty() ? "What it computes is right." : "WRONG: " + v.failure);
   terminal.line("");
-  print(terminal, parameter_table(bad, good));
+  terminal.lines(parameter_table(bad, good));
   terminal.line(
       "Start: root mean square of the weights before the first step. Gradient: its norm in it.");
   return 0;

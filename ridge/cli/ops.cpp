@@ -138,7 +138,6 @@ std::string text_of(const std::vector<Measured>& measured, const std::optional<R
   std::string text = text_table(columns, rows);
   for (const Measured& one : measured)
     if (!one.failure.empty()) text += fmt::format("{}: {}\n", one.what.label, one.failure);
-  text.pop_back();
   return text;
 }
 
@@ -174,9 +173,7 @@ int print_list() {
     rows.push_back({std::string(op.name), std::string(name_of(op.type))});
   const TextColumn columns[] = {{.header = "Operator", .left = true},
                                 {.header = "Type", .left = true}};
-  std::string text = text_table(columns, rows);
-  text.pop_back();
-  Terminal().line(text);
+  Terminal().lines(text_table(columns, rows));
   return 0;
 }
 

@@ -280,7 +280,7 @@ void ProfilingSession::print_reports(Terminal& terminal,
   const TrainOptions& o = options_;
   auto print = [&](const std::string& text) {
     terminal.line("");
-    terminal.line(std::string_view(text).substr(0, text.find_last_not_of('\n') + 1));
+    terminal.lines(text);
   };
   const bool operators = o.enable_pytorch_profiler || o.profile_operators || o.enable_all_profiling;
   if (operators) print(operator_table_text(operator_table(recording, group_by_, sort_by_)));

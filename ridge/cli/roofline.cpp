@@ -5,16 +5,15 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
-#include <optional>
 
 #include "ridge/analyze/machine_file.h"
 #include "ridge/analyze/roofline.h"
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
+#include "ridge/cli/card_watch.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/gpu/nvml.h"
 #include "ridge/profile/device_report.h"
 
 namespace ridge {
@@ -53,37 +52,19 @@ std::unique_ptr<Device> open_named(const Request& request, const std::string& de
   return open_device(options);
 }
 
-// Of a card, whether its clock fell meanwhile; of what has none, or does not say, nothing.
-template <class F>
-Ceilings watching_clocks(const Device& device, const F& measure) {
-  std::optional<gpu::Nvml> nvml;
-  std::optional<gpu::CardSampler> sampler;
-  if (const std::string card = device.bus_id(); !card.empty()) try {
-      nvml.emplace();
-      sampler.emplace(*nvml, nvml->card_at(card));
-    } catch (const DeviceError&) {
-      sampler.reset();  // the ceilings are worth having without
-    }
-  Ceilings ceilings = measure();
-  if (!sampler) return ceilings;
-  if (const ClockReport clock = clock_report(sampler->stop()); clock.dropped())
-    ceilings.note = fmt::format(
-        "the clock was at {} to {} MHz under load ({}); each ceiling is the best of many samples "
-        "with a rest before it",
-        clock.min_mhz, clock.max_mhz, clock_reasons(clock));
-  return ceilings;
-}
-
 Ceilings measure(const Request& request, Device& device, Terminal& terminal) {
   // Some 35 measurements of a CPU, more where others use the machine, and 28 of a GPU.
   const double measurements = device.asynchronous() ? 28 : 35;
   const auto each = std::chrono::milliseconds(
       static_cast<std::int64_t>(std::lround(1000 * request.seconds / measurements)));
   terminal.busy(fmt::format("Measuring {}...", device.description()));
-  Ceilings ceilings = watching_clocks(device, [&] {
-    return device.asynchronous() ? measure_device_ceilings(device, each)
-                                 : measure_cpu_ceilings(device.threads(), each);
-  });
+  CardWatch card(device);
+  Ceilings ceilings = measure_ceilings(device, each);
+  if (const ClockReport clock = clock_report(card.stop()); clock.dropped())
+    ceilings.note = fmt::format(
+        "the clock was at {} to {} MHz under load ({}); each ceiling is the best of many samples "
+        "with a rest before it",
+        clock.min_mhz, clock.max_mhz, clock_reasons(clock));
   ceilings.measured_at = utc_timestamp();
   ceilings.host = host_name();
   ceilings.hardware = device.hardware();

@@ -17,6 +17,8 @@ class Terminal {
 
   // Prints text and ends the line. IoError if it cannot be written.
   void line(std::string_view text);
+  // The same of text that ends its last line itself.
+  void lines(std::string_view text) { line(text.substr(0, text.find_last_not_of('\n') + 1)); }
 
   // Shows what is being done until the next line.
   void busy(std::string_view what);

@@ -24,9 +24,7 @@ int check(const std::string& path) {
   std::string unpacked;
   if (is_gzip(file.bytes())) text = unpacked = gunzip(file.bytes(), max_unpacked, name);
   const TraceCheck result = check_trace(text, name);
-  std::string report = trace_check_text(result);
-  report.pop_back();  // the terminal ends the line
-  Terminal().line(report);
+  Terminal().lines(trace_check_text(result));
   return std::ranges::all_of(result.verdicts, &TraceVerdict::accepts) ? 0 : 1;
 }
 

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <csignal>
@@ -228,6 +229,21 @@ TEST(BenchCommand, SumsUpWhatWasMeasuredBeforeAnInterrupt) {
   EXPECT_THAT(result.out, HasSubstr("Interrupted\n"));
   EXPECT_THAT(result.out, HasSubstr("Performance Summary:\n"));
   EXPECT_THAT(result.out, HasSubstr("Nothing was profiled: the run ended before iteration"));
+}
+
+TEST(BenchCommand, ReportsWhatItMeasuredEvenIfWeightsCannotBeSaved) {
+  const Sandbox sandbox;
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const struct rlimit small { 200'000, before.rlim_max };
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const ProgramResult result =
+      sandbox.run(with(quick, {"--mode", "training", "--save-weights", "w.safetensors"}));
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("cannot write w.safetensors"));
+  EXPECT_THAT(result.out, HasSubstr("Throughput: "));
+  EXPECT_FALSE(sandbox.has("w.safetensors"));
 }
 
 TEST(BenchCommand, SaysHowItIsCalled) {
