@@ -7,6 +7,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/ranges.h"
+#include "ridge/bench/schedule.h"
 #include "ridge/models/vision.h"
 
 namespace ridge {
@@ -40,7 +41,7 @@ void BenchOptions::check() const {
   if (!data.empty() && !trains()) throw UsageError("--data is for --mode training");
   if (!(learning_rate >= 0 && learning_rate <= 1e6))
     throw UsageError("--learning-rate is {}; it must be at least 0, and finite", learning_rate);
-  check_choice("compile", compile, {"none", "default", "reduce-overhead", "max-autotune"});
+  compile_mode(compile);
   check_choice("channels-last", channels_last, {"auto", "on", "off"});
 }
 

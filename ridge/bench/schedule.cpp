@@ -22,11 +22,6 @@ constexpr std::string_view training_passes[] = {
     "fuse-optimizer",   "rounded-weights",       "dead-nodes",
 };
 
-const Pass* find_pass(std::string_view name) {
-  const auto found = std::ranges::find(passes(), name, &Pass::name);
-  return found == passes().end() ? nullptr : &*found;
-}
-
 bool is_wanted(std::string_view name, bool channels_last) {
   return name != channels_last_pass || channels_last;
 }
@@ -71,15 +66,13 @@ const CompileMode& compile_mode(std::string_view name) {
 
 void rewrite_for_inference(Graph& graph, const CompileMode& mode, bool channels_last) {
   for (const std::string_view name : mode.inference_passes)
-    if (const Pass* pass = find_pass(name); pass && is_wanted(name, channels_last))
-      pass->run(graph);
+    if (is_wanted(name, channels_last)) pass_named(name).run(graph);
 }
 
 void rewrite_for_training(Graph& graph, Stage stage, const CompileMode& mode, bool channels_last) {
   for (const std::string_view name : mode.training_passes)
-    if (const Pass* pass = find_pass(name);
-        pass && pass->stage == stage && is_wanted(name, channels_last))
-      pass->run(graph);
+    if (const Pass& pass = pass_named(name); pass.stage == stage && is_wanted(name, channels_last))
+      pass.run(graph);
 }
 
 Execution execution_of(const CompileMode& mode) {
