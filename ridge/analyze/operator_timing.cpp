@@ -20,7 +20,7 @@ constexpr std::size_t most_sets = 1024;
 std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // Positive numbers between 1/4 and 4, in f32 and in bf16 alike: a card is faster on zeros, and
-// optimizers take roots. As f16 the same words are between 2^-1 and 2^1 in size.
+// optimizers take roots. As f16 the same words are between 1.6 and 2.3.
 std::vector<std::byte> pattern(std::size_t bytes) {
   std::vector<std::uint16_t> words(bytes / 2);
   for (std::size_t i = 0; i < words.size(); ++i) {

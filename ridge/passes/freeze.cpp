@@ -12,12 +12,6 @@
 namespace ridge {
 namespace {
 
-// Whether a node only names its operand's memory anew.
-bool is_free(const Node& node) {
-  return std::holds_alternative<Reshape>(node.op->variant()) ||
-         std::holds_alternative<Slice>(node.op->variant());
-}
-
 // By node: whether it computes what is the same in every run.
 std::vector<bool> constant_nodes(const Graph& graph) {
   const Lifetimes life = lifetimes_of(graph);
@@ -51,7 +45,7 @@ Sides sides_of(const Graph& graph) {
     const Node& node = graph.nodes()[n];
     const bool is_read = std::ranges::any_of(
         node.outputs, [&](ValueId out) { return read[out] || graph.info(out).kept; });
-    sides.runs[n] = !constant[n] || (is_free(node) && is_read);
+    sides.runs[n] = !constant[n] || (only_renames(*node.op) && is_read);
     if (sides.runs[n])
       for (const ValueId in : node.inputs) read[in] = true;
     for (const ValueId out : node.outputs) {

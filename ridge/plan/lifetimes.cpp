@@ -63,14 +63,16 @@ Lifetimes lifetimes_of(const Graph& graph) {
   return life;
 }
 
+bool only_renames(const Op& op) {
+  return std::holds_alternative<Reshape>(op.variant()) ||
+         std::holds_alternative<Slice>(op.variant());
+}
+
 std::vector<bool> updated_storages(const Graph& graph, const Lifetimes& lifetimes) {
   std::vector<bool> updated(graph.value_count(), false);
   for (const Node& node : graph.nodes()) {
     const Op& op = *node.op;
-    // These only name their operand's memory anew.
-    if (std::holds_alternative<Reshape>(op.variant()) ||
-        std::holds_alternative<Slice>(op.variant()))
-      continue;
+    if (only_renames(op)) continue;
     for (std::uint32_t o = 0; o < node.outputs.size(); ++o)
       if (aliased_input(op, o, graph.types_of(node.inputs)))
         updated[lifetimes.storage[node.outputs[o]]] = true;
