@@ -154,6 +154,8 @@ std::string fall(const AblationRow& before, const AblationRow& row, std::size_t 
         x - 4, low, x + 4, x, high);
     lowest = std::max(lowest, low);
   }
+  // Of a change that is not clear the number would be read as if it were one.
+  if (change_of(row.to_before) == Change::unclear) return svg;
   return svg + label(x, lowest + 14, "middle", percent(row.to_before.value), "small");
 }
 

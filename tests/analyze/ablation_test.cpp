@@ -207,6 +207,7 @@ TEST(AblationSvg, IsXmlWithABarForEachRow) {
   EXPECT_EQ(count(svg, "<rect class=\"slower\""), 0u);
   EXPECT_EQ(count(svg, "<rect class=\"strip\""), 9u);
   EXPECT_EQ(count(svg, "<path class=\"whisker\""), 2u);
+  EXPECT_EQ(count(svg, " %</text>"), 1u) << "of the clear change alone";
   EXPECT_THAT(svg, AllOf(HasSubstr(">+ fuse-qkv<"), HasSubstr("prefers-color-scheme:dark"),
                          HasSubstr("\u221220 %"), Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
 }
