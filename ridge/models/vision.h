@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,9 +30,10 @@ struct VisionOptions {
   // Batch norm by the batch's statistics, and dropout. Otherwise by those that training left, and
   // no dropout.
   bool training = false;
-  std::int64_t classes = 0;          // 0: the network's own
-  bool dropout = true;               // in training; so is stochastic depth
-  float statistics_momentum = 0.1f;  // by which running statistics move, in training
+  std::int64_t classes = 0;  // 0: the network's own
+  bool dropout = true;       // in training; so is stochastic depth
+  // By which running statistics move, in training; none: by the network's own.
+  std::optional<float> statistics_momentum{};
 };
 
 struct VisionModel {

@@ -5,10 +5,11 @@ gradients of their parameters, for vision_gradients_test.cpp to compare Ridge's 
     tests/models/vision_gradients.py [NAME..]
 
 A batch of four small images, weights and images by the rule of vision_golden.py, batch norm by the
-batch's statistics, nothing dropped; in double precision (vit_h_14 in single, because of its 630 million parameters).
-"rounding" is how far PyTorch's own gradients in single precision are from these, the largest
-relative difference of the parameters written down: a ReLU that rounding switches changes much.
-Needs torch and torchvision."""
+batch's statistics, nothing dropped; in double precision. "rounding" is how far PyTorch's own
+gradients in single precision are from these, the largest relative difference of the parameters
+written down: a ReLU that rounding switches changes much. "statistics" are how far the step moves
+the running statistics of the first, the middle and the last batch norm. Needs torch and
+torchvision, and for vit_h_14 15 GB of memory."""
 
 import json
 import sys
@@ -38,7 +39,8 @@ def build(name, size):
     return getattr(torchvision.models, name)(weights=None, **options)
 
 
-def gradients_of(name):
+def network(name):
+    """Its size of images, itself in training, and the images."""
     size = SIZES.get(name, SIZE)
     with torch.device("meta"):
         model = build(name, size)
@@ -53,22 +55,55 @@ def gradients_of(name):
                 tensor.copy_(by_rule(key, tuple(tensor.shape)))
     images = torch.from_numpy((uniform("images", BATCH * 3 * size * size) * np.float32(4) -
                                np.float32(2)).reshape(BATCH, 3, size, size))
+    return size, model, images
+
+
+def gradients_of(name):
+    size, model, images = network(name)
     parameters = dict(model.named_parameters())
     names = list(parameters)
     chosen = [names[i] for i in sorted({int(i) for i in np.linspace(0, len(names) - 1, PARAMETERS)})]
-    loss = step(model, images)
+    step(model, images)
     rounded = {key: parameters[key].grad.double() for key in chosen}
-    if name != "vit_h_14":
-        loss = step(model.double(), images.double())
-    exact = {key: parameters[key].grad.double() for key in chosen}
-    norm = torch.sqrt(sum(p.grad.double().square().sum() for p in parameters.values()))
+    model.zero_grad()  # whose memory is needed
+    model.double()
+    reset_statistics(model)
+    loss = step(model, images.double())
+    exact = {key: parameters[key].grad for key in chosen}
+    norm = torch.sqrt(sum(p.grad.square().sum() for p in parameters.values()))
     # A bias before batch norm has no gradient but what rounding leaves.
     rounding = max(((rounded[key] - exact[key]).norm() / (exact[key].norm() + 1e-6 * norm)).item()
                    for key in chosen)
-    checksums = {key: [float(f"{x:.8g}") for x in (grad.sum(), grad.norm())]
-                 for key, grad in exact.items()}
-    return {"size": size, "loss": float(f"{loss:.8g}"), "norm": float(f"{norm.item():.8g}"),
-            "rounding": float(f"{rounding:.2g}"), "gradients": checksums}
+    result = {"size": size, "loss": float(f"{loss:.8g}"), "norm": float(f"{norm.item():.8g}"),
+              "rounding": float(f"{rounding:.2g}"),
+              "gradients": {key: checksum(grad) for key, grad in exact.items()}}
+    if statistics := moved_statistics(model):
+        result["statistics"] = statistics
+    return result
+
+
+def checksum(tensor):
+    return [float(f"{x:.8g}") for x in (tensor.sum(), tensor.norm())]
+
+
+def running(model):
+    return {key: buffer for key, buffer in model.named_buffers() if "running_" in key}
+
+
+def reset_statistics(model):
+    for key, buffer in running(model).items():
+        buffer.copy_(by_rule(key, tuple(buffer.shape)))
+
+
+def moved_statistics(model):
+    means = [key for key in running(model) if key.endswith("running_mean")]
+    chosen = [means[i] for i in sorted({0, len(means) // 2, len(means) - 1})] if means else []
+    moved = {}
+    for key in chosen:
+        for each in (key, key.replace("running_mean", "running_var")):
+            buffer = model.get_buffer(each)
+            moved[each] = checksum(buffer - by_rule(each, tuple(buffer.shape)))
+    return moved
 
 
 def step(model, images):

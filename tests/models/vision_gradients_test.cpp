@@ -1,5 +1,5 @@
-// Vision networks in training: loss and gradients against those of PyTorch, which
-// vision_gradients.py wrote down.
+// Vision networks in training: loss, gradients and running statistics against those of PyTorch,
+// which vision_gradients.py wrote down.
 
 #include <gtest/gtest.h>
 
@@ -68,6 +68,15 @@ Checksum checksum_of(const std::vector<float>& values) {
   return {sum, std::sqrt(squares)};
 }
 
+// Running statistics, less what they were before the step.
+std::vector<float> movement(Graph& graph, Executor& executor, const std::string& name) {
+  const Value after = graph.find(name);
+  std::vector<float> moved = executor.read_floats(after), before(moved.size());
+  fill_by_rule(before, name, after.shape());
+  for (std::size_t i = 0; i < moved.size(); ++i) moved[i] -= before[i];
+  return moved;
+}
+
 class NetworkGradients : public testing::TestWithParam<std::string> {};
 
 TEST_P(NetworkGradients, ArePyTorchs) {
@@ -109,6 +118,17 @@ TEST_P(NetworkGradients, ArePyTorchs) {
     EXPECT_NEAR(norm, wanted[1], limit) << name;
     EXPECT_NEAR(sum, wanted[0], limit * std::sqrt(static_cast<double>(grad.type().numel())))
         << name;
+  }
+  const json statistics = expected.value("statistics", json::object());
+  for (const auto& [name, wanted] : statistics.items()) {
+    ASSERT_TRUE(graph.find(name)) << name;
+    const std::vector<float> moved = movement(graph, executor, name);
+    const auto [sum, norm] = checksum_of(moved);
+    const double root = std::sqrt(static_cast<double>(moved.size()));
+    // Numbers up to 1.5 are rounded before their difference is taken.
+    const double limit = relative * wanted[1].get<double>() + 0x1p-23 * root;
+    EXPECT_NEAR(norm, wanted[1], limit) << name;
+    EXPECT_NEAR(sum, wanted[0], limit * root) << name;
   }
 }
 

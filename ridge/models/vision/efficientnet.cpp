@@ -15,7 +15,7 @@ namespace {
 struct Scaling {
   double width = 1, depth = 1;
   float dropout = 0.2f;
-  float eps = 1e-5f;  // of the norms
+  Norm norm = {};
 };
 
 struct Stage {
@@ -36,18 +36,19 @@ int repeats_of(const Stage& stage, const Scaling& scaling) {
 }
 
 Value block(const Layers& layers, Value x, const Stage& stage, std::int64_t out,
-            std::int64_t stride, float drop_rate, float eps) {
+            std::int64_t stride, float drop_rate, const Norm& norm) {
   const std::int64_t in = x.shape()[1], inner = in * stage.expansion;
   const Scope scope(layers.graph(), "block");
   Value y = x;
   int index = 0;
-  if (inner != in) y = layers.conv_norm(y, fmt::to_string(index++), {.out = inner}, Act::silu, eps);
+  if (inner != in)
+    y = layers.conv_norm(y, fmt::to_string(index++), {.out = inner}, Act::silu, norm);
   y = layers.conv_norm(y, fmt::to_string(index++),
                        {.out = inner, .kernel = stage.kernel, .stride = stride, .groups = inner},
-                       Act::silu, eps);
+                       Act::silu, norm);
   y = layers.squeeze_excitation(y, fmt::to_string(index++), std::max<std::int64_t>(1, in / 4),
                                 Act::silu, Act::sigmoid);
-  y = layers.conv_norm(y, fmt::to_string(index), {.out = out}, Act::none, eps);
+  y = layers.conv_norm(y, fmt::to_string(index), {.out = out}, Act::none, norm);
   return stride == 1 && in == out ? add(layers.stochastic_depth(y, drop_rate), x) : y;
 }
 
@@ -56,19 +57,19 @@ Value features(const Layers& layers, Value x, const Scaling& scaling) {
   int blocks = 0, done = 0;
   for (const Stage& stage : stages) blocks += repeats_of(stage, scaling);
   x = layers.conv_norm(x, "0", {.out = scaled(32, scaling), .kernel = 3, .stride = 2}, Act::silu,
-                       scaling.eps);
+                       scaling.norm);
   int index = 1;
   for (const Stage& stage : stages) {
     for (int i = 0; i < repeats_of(stage, scaling); ++i, ++done) {
       const Scope place(layers.graph(), fmt::format("{}.{}", index, i));
       const float drop_rate = 0.2f * static_cast<float>(done) / static_cast<float>(blocks);
       x = block(layers, x, stage, scaled(stage.out, scaling), i == 0 ? stage.stride : 1, drop_rate,
-                scaling.eps);
+                scaling.norm);
     }
     ++index;
   }
   return layers.conv_norm(x, fmt::to_string(index), {.out = 4 * x.shape()[1]}, Act::silu,
-                          scaling.eps);
+                          scaling.norm);
 }
 
 template <Scaling scaling>
@@ -83,9 +84,9 @@ constexpr Network table[] = {
     {.name = "efficientnet_b2", .build = build<{1.1, 1.2, 0.3f}>},
     {.name = "efficientnet_b3", .build = build<{1.2, 1.4, 0.3f}>},
     {.name = "efficientnet_b4", .build = build<{1.4, 1.8, 0.4f}>},
-    {.name = "efficientnet_b5", .build = build<{1.6, 2.2, 0.4f, 1e-3f}>},
-    {.name = "efficientnet_b6", .build = build<{1.8, 2.6, 0.5f, 1e-3f}>},
-    {.name = "efficientnet_b7", .build = build<{2.0, 3.1, 0.5f, 1e-3f}>},
+    {.name = "efficientnet_b5", .build = build<{1.6, 2.2, 0.4f, slow_norm}>},
+    {.name = "efficientnet_b6", .build = build<{1.8, 2.6, 0.5f, slow_norm}>},
+    {.name = "efficientnet_b7", .build = build<{2.0, 3.1, 0.5f, slow_norm}>},
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 
 Value conv(const Layers& layers, Value x, std::string_view name, const ConvOptions& options) {
   const Scope scope(layers.graph(), name);
-  return layers.conv_norm(x, "conv", "bn", options, Act::relu, 1e-3f);
+  return layers.conv_norm(x, "conv", "bn", options, Act::relu, {.eps = 1e-3f});
 }
 
 Value join(std::initializer_list<Value> branches) { return concat(branches, 1); }

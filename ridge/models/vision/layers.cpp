@@ -82,27 +82,27 @@ Value Layers::patches(Value x, std::string_view name, std::int64_t out, std::int
   return add(y, parameter("bias", {out}, Init::zeros()));
 }
 
-Value Layers::batch_norm(Value x, std::string_view name, float eps) const {
+Value Layers::batch_norm(Value x, std::string_view name, const Norm& norm) const {
   const Scope scope(graph_, name);
   const Shape channels{x.shape()[1]};
   const Value weight = parameter_f32("weight", channels, Init::ones());
   const Value bias = parameter_f32("bias", channels, Init::zeros());
   const Value mean = buffer("running_mean", {DType::f32, channels}, Init::zeros());
   const Value variance = buffer("running_var", {DType::f32, channels}, Init::ones());
-  return options_.training
-             ? batch_norm_train(x, weight, bias, mean, variance, eps, options_.statistics_momentum)
-             : ridge::batch_norm(x, weight, bias, mean, variance, eps);
+  if (!options_.training) return ridge::batch_norm(x, weight, bias, mean, variance, norm.eps);
+  return batch_norm_train(x, weight, bias, mean, variance, norm.eps,
+                          options_.statistics_momentum.value_or(norm.momentum));
 }
 
 Value Layers::conv_norm(Value x, std::string_view conv_name, std::string_view norm_name,
-                        const ConvOptions& options, Act activation, float eps) const {
-  return act(batch_norm(conv(x, conv_name, options), norm_name, eps), activation);
+                        const ConvOptions& options, Act activation, const Norm& norm) const {
+  return act(batch_norm(conv(x, conv_name, options), norm_name, norm), activation);
 }
 
 Value Layers::conv_norm(Value x, std::string_view name, const ConvOptions& options, Act activation,
-                        float eps) const {
+                        const Norm& norm) const {
   const Scope scope(graph_, name);
-  return conv_norm(x, "0", "1", options, activation, eps);
+  return conv_norm(x, "0", "1", options, activation, norm);
 }
 
 Value Layers::linear(Value x, std::string_view name, std::int64_t out, bool bias) const {

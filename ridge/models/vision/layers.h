@@ -38,6 +38,15 @@ struct ConvOptions {
   Fresh fresh = Fresh::fan_out;
 };
 
+// Of a batch norm: what is added to variances, and the part of the way to a batch's statistics that
+// running ones go in training.
+struct Norm {
+  float eps = 1e-5f;
+  float momentum = 0.1f;
+};
+// Of MobileNet v3, MaxViT and the largest EfficientNets.
+inline constexpr Norm slow_norm{.eps = 1e-3f, .momentum = 0.01f};
+
 struct PoolOptions {
   Both kernel = 1;
   Both stride = 1;
@@ -59,13 +68,13 @@ class Layers {
   // The convolution with bias of patches of size x size that lie side by side, as one product:
   // [N, C, H, W] -> [N, H / size, W / size, out], less what is no whole patch.
   Value patches(Value x, std::string_view name, std::int64_t out, std::int64_t size) const;
-  Value batch_norm(Value x, std::string_view name, float eps = 1e-5f) const;
+  Value batch_norm(Value x, std::string_view name, const Norm& norm = {}) const;
   // A convolution, the norm of it, and an activation.
   Value conv_norm(Value x, std::string_view conv_name, std::string_view norm_name,
-                  const ConvOptions& options, Act act, float eps = 1e-5f) const;
+                  const ConvOptions& options, Act act, const Norm& norm = {}) const;
   // The same under the names "<name>.0" and "<name>.1".
   Value conv_norm(Value x, std::string_view name, const ConvOptions& options, Act act,
-                  float eps = 1e-5f) const;
+                  const Norm& norm = {}) const;
   // Over the last dimension, as is the norm below.
   Value linear(Value x, std::string_view name, std::int64_t out, bool bias = true) const;
   Value layer_norm(Value x, std::string_view name, float eps = 1e-5f) const;

@@ -17,7 +17,6 @@
 namespace ridge::vision {
 namespace {
 
-constexpr float eps = 1e-3f;
 constexpr std::int64_t head_dim = 32, partition = 7;
 
 // An inverted residual whose shortcut is pooled and projected where the shape changes.
@@ -32,10 +31,10 @@ Value mobile_block(const Layers& layers, Value x, std::int64_t out, std::int64_t
     shortcut = layers.conv(shortcut, name, {.out = out, .bias = true});
   }
   const Scope inside(layers.graph(), "layers");
-  Value y = layers.batch_norm(x, "pre_norm", eps);
-  y = layers.conv_norm(y, "conv_a", {.out = inner}, Act::gelu, eps);
+  Value y = layers.batch_norm(x, "pre_norm", slow_norm);
+  y = layers.conv_norm(y, "conv_a", {.out = inner}, Act::gelu, slow_norm);
   y = layers.conv_norm(y, "conv_b", {.out = inner, .kernel = 3, .stride = stride, .groups = inner},
-                       Act::gelu, eps);
+                       Act::gelu, slow_norm);
   y = layers.squeeze_excitation(y, "squeeze_excitation", out / 4, Act::silu, Act::sigmoid);
   y = layers.conv(y, "conv_c", {.out = out, .bias = true});
   return add(shortcut, layers.stochastic_depth(y, drop_rate));
@@ -81,8 +80,8 @@ Value build(const Layers& layers, Value images, std::int64_t classes) {
   if (images.shape()[2] % (32 * partition) != 0 || images.shape()[3] % (32 * partition) != 0)
     throw UsageError("maxvit_t takes images whose extents are multiples of {}; these are {} x {}",
                      32 * partition, images.shape()[2], images.shape()[3]);
-  Value x =
-      layers.conv_norm(images, "stem.0", {.out = 64, .kernel = 3, .stride = 2}, Act::gelu, eps);
+  Value x = layers.conv_norm(images, "stem.0", {.out = 64, .kernel = 3, .stride = 2}, Act::gelu,
+                             slow_norm);
   {
     const Scope scope(layers.graph(), "stem.1");
     x = layers.conv(x, "0", {.out = 64, .kernel = 3, .bias = true});

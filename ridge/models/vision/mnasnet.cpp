@@ -9,6 +9,8 @@
 namespace ridge::vision {
 namespace {
 
+constexpr Norm norm{.momentum = 3e-4f};
+
 struct Stack {
   std::int64_t out, kernel, stride, expansion;
   int repeats;
@@ -18,11 +20,11 @@ Value block(const Layers& layers, Value x, std::int64_t out, const Stack& stack,
             std::int64_t stride) {
   const std::int64_t in = x.shape()[1], inner = in * stack.expansion;
   const Scope scope(layers.graph(), "layers");
-  Value y = layers.conv_norm(x, "0", "1", {.out = inner}, Act::relu);
+  Value y = layers.conv_norm(x, "0", "1", {.out = inner}, Act::relu, norm);
   y = layers.conv_norm(y, "3", "4",
                        {.out = inner, .kernel = stack.kernel, .stride = stride, .groups = inner},
-                       Act::relu);
-  y = layers.conv_norm(y, "6", "7", {.out = out}, Act::none);
+                       Act::relu, norm);
+  y = layers.conv_norm(y, "6", "7", {.out = out}, Act::none, norm);
   return stride == 1 && in == out ? add(y, x) : y;
 }
 
@@ -34,9 +36,9 @@ Value features(const Layers& layers, Value x, double width) {
   };
   const Scope scope(layers.graph(), "layers");
   const std::int64_t stem = channels(32);
-  x = layers.conv_norm(x, "0", "1", {.out = stem, .kernel = 3, .stride = 2}, Act::relu);
-  x = layers.conv_norm(x, "3", "4", {.out = stem, .kernel = 3, .groups = stem}, Act::relu);
-  x = layers.conv_norm(x, "6", "7", {.out = channels(16)}, Act::none);
+  x = layers.conv_norm(x, "0", "1", {.out = stem, .kernel = 3, .stride = 2}, Act::relu, norm);
+  x = layers.conv_norm(x, "3", "4", {.out = stem, .kernel = 3, .groups = stem}, Act::relu, norm);
+  x = layers.conv_norm(x, "6", "7", {.out = channels(16)}, Act::none, norm);
   int index = 8;
   for (const Stack& stack : stacks) {
     for (int i = 0; i < stack.repeats; ++i) {
@@ -45,7 +47,7 @@ Value features(const Layers& layers, Value x, double width) {
     }
     ++index;
   }
-  return layers.conv_norm(x, "14", "15", {.out = 1280}, Act::relu);
+  return layers.conv_norm(x, "14", "15", {.out = 1280}, Act::relu, norm);
 }
 
 template <int width_percent>

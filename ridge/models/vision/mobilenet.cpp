@@ -51,8 +51,6 @@ Value mobilenet_v2(const Layers& layers, Value images, std::int64_t classes) {
 
 // Version 3 ---------------------------------------------------------------------------------------
 
-constexpr float eps = 1e-3f;
-
 struct Bottleneck {
   std::int64_t kernel, inner, out;
   bool squeeze;
@@ -82,28 +80,29 @@ Value bottleneck(const Layers& layers, Value x, const Bottleneck& b) {
   const Scope scope(layers.graph(), "block");
   Value y = x;
   int index = 0;
-  if (b.inner != in) y = layers.conv_norm(y, fmt::to_string(index++), {.out = b.inner}, b.act, eps);
+  if (b.inner != in)
+    y = layers.conv_norm(y, fmt::to_string(index++), {.out = b.inner}, b.act, slow_norm);
   y = layers.conv_norm(y, fmt::to_string(index++),
                        {.out = b.inner,
                         .kernel = b.kernel,
                         .stride = b.stride,
                         .dilation = b.dilation,
                         .groups = b.inner},
-                       b.act, eps);
+                       b.act, slow_norm);
   if (b.squeeze)
     y = layers.squeeze_excitation(y, fmt::to_string(index++),
                                   round_channels(static_cast<double>(b.inner) / 4), Act::relu,
                                   Act::hard_sigmoid);
-  y = layers.conv_norm(y, fmt::to_string(index), {.out = b.out}, Act::none, eps);
+  y = layers.conv_norm(y, fmt::to_string(index), {.out = b.out}, Act::none, slow_norm);
   return b.stride == 1 && in == b.out ? add(y, x) : y;
 }
 
 Value stem(const Layers& layers, Value images) {
-  return layers.conv_norm(images, "0", {.out = 16, .kernel = 3, .stride = 2}, HS, eps);
+  return layers.conv_norm(images, "0", {.out = 16, .kernel = 3, .stride = 2}, HS, slow_norm);
 }
 
 Value last(const Layers& layers, Value x, std::size_t index) {
-  return layers.conv_norm(x, fmt::to_string(index), {.out = 6 * x.shape()[1]}, HS, eps);
+  return layers.conv_norm(x, fmt::to_string(index), {.out = 6 * x.shape()[1]}, HS, slow_norm);
 }
 
 Value mobilenet_v3(const Layers& layers, Value images, std::span<const Bottleneck> blocks,
