@@ -99,11 +99,32 @@ inline Offsets offsets_at(std::span<const Loop> nest, std::int64_t iteration) {
 // body(iteration, offsets at it, length of the run).
 template <class F>
 void for_each_run(std::span<const Loop> nest, std::int64_t begin, std::int64_t end, const F& body) {
-  const std::int64_t extent = nest.back().extent;
-  for (std::int64_t i = begin; i < end;) {
-    const std::int64_t length = std::min(end - i, extent - i % extent);
-    body(i, offsets_at(nest, i), length);
+  const Loop& along = nest.back();
+  const std::span<const Loop> outer = nest.first(nest.size() - 1);
+  std::array<std::int64_t, Shape::max_rank> at{};  // in the outer loops
+  for (std::int64_t l = std::ssize(outer), i = begin / along.extent; l-- > 0;) {
+    const auto loop = static_cast<std::size_t>(l);
+    at[loop] = i % outer[loop].extent;
+    i /= outer[loop].extent;
+  }
+  Offsets offsets = offsets_at(outer, begin / along.extent);
+  const auto move = [&](const Loop& loop, std::int64_t steps) {
+    offsets[0] += steps * loop.strides[0];
+    offsets[1] += steps * loop.strides[1];
+  };
+  std::int64_t skipped = begin % along.extent;
+  for (std::int64_t i = begin; i < end; skipped = 0) {
+    const std::int64_t length = std::min(end - i, along.extent - skipped);
+    body(i,
+         Offsets{offsets[0] + skipped * along.strides[0], offsets[1] + skipped * along.strides[1]},
+         length);
     i += length;
+    for (std::size_t l = outer.size(); l-- > 0;) {
+      move(outer[l], 1);
+      if (++at[l] < outer[l].extent) break;
+      move(outer[l], -outer[l].extent);
+      at[l] = 0;
+    }
   }
 }
 

@@ -67,16 +67,26 @@ void transpose(const From* x, std::int64_t x_step, To* y, std::int64_t y_step, s
   }
 }
 
+// The same for so few columns, side by side in y, that the compiler can turn the inner loop into
+// shuffles of whole vectors.
+template <int columns, class From, class To>
+void interleave(const From* x, std::int64_t x_step, To* y, std::int64_t rows) {
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (int c = 0; c < columns; ++c) store(&y[r * columns + c], load(&x[c * x_step + r]));
+}
+
 // The innermost loop runs along the result but not along the operand; some other loop, the rows
 // here, runs along the operand. Both together are a transpose, for every iteration of the rest.
 template <class From, class To>
 KernelPtr transpose_all(CpuPrepare& prepare, LoopNest nest) {
-  constexpr std::int64_t strip = 16;
   const Loop columns = nest.back();
   nest.pop_back();
   const auto it = std::ranges::find_if(nest, [](const Loop& l) { return l.strides[1] == 1; });
   const Loop rows = *it;
   nest.erase(it);
+  constexpr std::int64_t colours = 3;
+  const bool is_coloured = columns.extent == colours && rows.strides[0] == colours;
+  const std::int64_t strip = is_coloured ? 512 : 16;
   const std::int64_t strips = (rows.extent + strip - 1) / strip;
   const std::int64_t grain = rows_per_task(strip * columns.extent);
   return make_kernel([=, &pool = prepare.pool](const Launch& call) {
@@ -86,8 +96,13 @@ KernelPtr transpose_all(CpuPrepare& prepare, LoopNest nest) {
       for (std::int64_t task = begin; task < end; ++task) {
         const auto [to, from] = offsets_at(nest, task / strips);
         const std::int64_t r = task % strips * strip;
-        transpose(x + from + r, columns.strides[1], y + to + r * rows.strides[0], rows.strides[0],
-                  std::min(strip, rows.extent - r), columns.extent);
+        const std::int64_t length = std::min(strip, rows.extent - r);
+        const From* const x_strip = x + from + r;
+        To* const y_strip = y + to + r * rows.strides[0];
+        if (is_coloured)
+          interleave<colours>(x_strip, columns.strides[1], y_strip, length);
+        else
+          transpose(x_strip, columns.strides[1], y_strip, rows.strides[0], length, columns.extent);
       }
     });
   });

@@ -11,6 +11,7 @@
 #include "ridge/cpu/activation.h"
 #include "ridge/cpu/onednn_conv_call.h"
 #include "ridge/cpu/scratch.h"
+#include "ridge/cpu/silu_rows.h"
 
 namespace ridge {
 namespace {
@@ -274,6 +275,11 @@ void OnednnConv::finish(const ConvPart& part, const float* sums, const T* residu
         for (std::int64_t i = 0; i < length; ++i) store(&to[i], function(from[i]));
     }
   };
+  if (s.epilogue == Epilogue::silu && !residual) {
+    for (std::int64_t run = 0; run < runs; ++run)
+      silu_rows(sums + run * length, length, y + first + run * s.y.c);
+    return;
+  }
   with_epilogue(s.epilogue, each);
 }
 
