@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ridge/base/error.h"
+#include "ridge/cpu/depthwise_conv.h"
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/simd.h"
 #include "ridge/ops/conv.h"
@@ -198,6 +199,7 @@ void* input(const Launch& call, std::size_t i) { return const_cast<void*>(call.i
 }  // namespace
 
 ConvPtr make_conv(const ConvShape& shape) {
+  if (is_depthwise(shape)) return make_depthwise_conv(shape);
   ConvShape inner = shape;
   if (turns(shape)) inner.geometry.layout = ImageLayout::nhwc;
   if (shape.dtype == DType::f16 || (shape.dtype == DType::bf16 && !onednn_convolves_bf16())) {

@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "ridge/base/error.h"
-#include "ridge/cpu/activation.h"
+#include "ridge/cpu/finish_rows.h"
 #include "ridge/cpu/onednn_conv_call.h"
 #include "ridge/cpu/scratch.h"
-#include "ridge/cpu/silu_rows.h"
 
 namespace ridge {
 namespace {
@@ -262,25 +261,11 @@ void OnednnConv::finish(const ConvPart& part, const float* sums, const T* residu
   const bool whole = part.channels == s.y.c;
   const std::int64_t runs = whole ? 1 : pixels, length = (whole ? pixels : 1) * part.channels;
   const std::int64_t first = ys.at(part.image, part.channel, part.row, 0);
-  const auto each = [&](const auto& function) {
-    for (std::int64_t run = 0; run < runs; ++run) {
-      const float* from = sums + run * length;
-      T* to = y + first + run * s.y.c;
-      const T* more = residual ? residual + first + run * s.y.c : nullptr;
-      if (more)
-#pragma omp simd
-        for (std::int64_t i = 0; i < length; ++i) store(&to[i], function(from[i] + load(&more[i])));
-      else
-#pragma omp simd
-        for (std::int64_t i = 0; i < length; ++i) store(&to[i], function(from[i]));
-    }
-  };
-  if (s.epilogue == Epilogue::silu && !residual) {
-    for (std::int64_t run = 0; run < runs; ++run)
-      silu_rows(sums + run * length, length, y + first + run * s.y.c);
-    return;
+  for (std::int64_t run = 0; run < runs; ++run) {
+    const std::int64_t at = first + run * s.y.c;
+    finish_rows(s.epilogue, sums + run * length, residual ? residual + at : nullptr, length,
+                y + at);
   }
-  with_epilogue(s.epilogue, each);
 }
 
 // Adds the parts' gradients to the first, in order.

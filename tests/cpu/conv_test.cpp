@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -155,6 +156,24 @@ std::vector<ConvShape> shapes() {
       all.push_back(shape_of({33, 24, 5, 5}, 40, 3, three, dtype, epilogue, residual));
       all.push_back(shape_of({9, 3, 12, 12}, 20, 3, first, dtype, epilogue, residual));
     }
+  // Each channel by itself: more padding than the weights see, fewer columns than a tile has, and
+  // numbers of channels that fill no whole vectors.
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const std::int64_t kernel : {3, 5})
+      for (const std::int64_t stride : {1, 2})
+        for (const auto& [channels, height, width, padding] :
+             {std::array<std::int64_t, 4>{58, 9, 15, kernel / 2},
+              {33, 5, 6, 0},
+              {96, 7, 7, 2},
+              {40, 1, 30, 4}}) {
+          const ConvGeometry each{.stride = {stride, stride},
+                                  .padding = {padding, padding},
+                                  .groups = channels,
+                                  .layout = nhwc};
+          const Epilogue epilogue = stride == 1 ? Epilogue::relu6 : Epilogue::silu;
+          all.push_back(shape_of({2, channels, height, width}, channels, kernel, each, dtype,
+                                 epilogue, channels == 58));
+        }
   // The rows of a linear layer.
   all.push_back(shape_of({1, 72, 197, 1}, 160, 1, one, DType::f32, Epilogue::gelu, false));
   // So wide that a row alone is more than a part with an epilogue of ours may have.
