@@ -1,6 +1,7 @@
 #include "ridge/analyze/operator_timing.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <span>
 #include <variant>
@@ -23,9 +24,11 @@ std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 // optimizers take roots. As f16 the same words are between 1.6 and 2.3.
 std::vector<std::byte> pattern(std::size_t bytes) {
   std::vector<std::uint16_t> words(bytes / 2);
+  std::array<std::uint32_t, 4> random{};
   for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::uint32_t random = philox(7, i, 0)[0];
-    words[i] = static_cast<std::uint16_t>((125 + (random >> 8 & 3)) << 7 | (random & 0x7F));
+    if (i % 8 == 0) random = philox(7, i / 8, 0);
+    const std::uint32_t bits = random[i % 8 / 2] >> (i % 2 * 16);
+    words[i] = static_cast<std::uint16_t>((125 + (bits >> 8 & 3)) << 7 | (bits & 0x7F));
   }
   const auto* begin = reinterpret_cast<const std::byte*>(words.data());
   return {begin, begin + bytes};
@@ -87,7 +90,9 @@ std::size_t bytes_of(const OperatorCase& c, Types outputs) {
 // What ids of this operator number: rows of a table, or columns of logits.
 std::int64_t id_range(const OperatorCase& c) {
   if (const auto* grad = std::get_if<EmbeddingGrad>(&c.op.variant())) return grad->rows;
-  if (std::holds_alternative<Embedding>(c.op.variant())) return c.in[0].shape[0];
+  if (std::holds_alternative<Embedding>(c.op.variant()) ||
+      std::holds_alternative<IndexAdd>(c.op.variant()))
+    return c.in[0].shape[0];
   return c.in[std::holds_alternative<CrossEntropyGrad>(c.op.variant()) ? 1 : 0].shape[-1];
 }
 

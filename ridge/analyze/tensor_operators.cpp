@@ -51,17 +51,20 @@ std::vector<Entry> entries() {
       unary("relu6", ActivationKind::relu6),
       {{"softmax", Type::unary}, Softmax{}},
       {{"matmul", Type::product}, MatMul{}},
+      {{"add", Type::sparse}, IndexAdd{}},
   };
 }
 constexpr std::size_t listed = 18;
 
-Entry entry_named(std::string_view name) {
+Entry entry_named(std::string_view name, bool sparse) {
   std::vector<std::string_view> names;
   for (const Entry& entry : entries()) {
+    if ((entry.name.type == Type::sparse) != sparse) continue;
     if (entry.name.name == name) return entry;
     names.push_back(entry.name.name);
   }
-  throw UsageError("there is no operator '{}'; choose one of {}", name, fmt::join(names, ", "));
+  throw UsageError("there is no {}operator '{}'; choose one of {}", sparse ? "sparse " : "", name,
+                   fmt::join(names, ", "));
 }
 
 std::string dims_of(const Shape& shape) {
@@ -70,12 +73,18 @@ std::string dims_of(const Shape& shape) {
 
 bool has_second(Type type) { return type == Type::binary || type == Type::product; }
 
+// The operands of rows being added to a table, as sparse tensors are whose first dimension is.
+std::vector<TensorType> sparse_operands(const TensorOpRequest& request) {
+  const Shape &table = request.first, &ids = request.second;
+  return {{request.dtype, table}, {DType::i32, ids}, {request.dtype, {ids.numel(), table[-1]}}};
+}
+
 struct ModelRow {
   std::string_view name, first, second;
+  bool sparse = false;
 };
 
-// Facts of ROCm's torch_tensor_ops_bench.py: what training BERT and DLRM asks of tensors. Its one
-// row of a sparse tensor is left out, since there are none here.
+// Facts of ROCm's torch_tensor_ops_bench.py: what training BERT and DLRM asks of tensors.
 constexpr ModelRow model_rows[] = {
     {"add", "32-128-1024", "32-128-1024"},
     {"add", "32-16-128-128", "32-1-1-128"},
@@ -108,6 +117,7 @@ constexpr ModelRow model_rows[] = {
     {"sum", "64-128-1024", ""},
     {"sum", "4-512-1024", ""},
     {"sum", "8-512-1024", ""},
+    {"add_", "32709138-128", "851968", true},
     {"relu_", "32768-512", ""},
     {"relu_", "32768-256", ""},
     {"relu_", "32768-128", ""},
@@ -117,7 +127,7 @@ constexpr ModelRow model_rows[] = {
 }  // namespace
 
 std::string_view name_of(TensorOpType type) {
-  constexpr std::string_view names[] = {"unary", "binary", "reduction", "product"};
+  constexpr std::string_view names[] = {"unary", "binary", "reduction", "product", "sparse"};
   return names[static_cast<std::size_t>(type)];
 }
 
@@ -152,10 +162,12 @@ OperatorCase tensor_operator(const TensorOpRequest& request) {
   std::string_view name = request.name;
   const bool in_place = request.in_place || name.ends_with('_');
   if (name.ends_with('_')) name.remove_suffix(1);
-  const Entry entry = entry_named(name);
+  const Entry entry = entry_named(name, request.sparse);
   const Type type = entry.name.type;
   if (in_place && (type == Type::reduction || type == Type::product || name == "softmax"))
     throw UsageError("{} cannot work in place: only operators of single elements can", name);
+  if (type == Type::sparse && !in_place)
+    throw UsageError("a sparse tensor is added in place: ask for {}_, or --inplace", name);
   OperatorCase result{
       .label = fmt::format("{}{}({}", name, in_place ? "_" : "", dims_of(request.first)),
       .op = entry.op,
@@ -164,6 +176,10 @@ OperatorCase tensor_operator(const TensorOpRequest& request) {
   if (has_second(type)) {
     result.in.push_back({request.dtype, request.second});
     result.label += ", " + dims_of(request.second);
+  }
+  if (type == Type::sparse) {
+    result.in = sparse_operands(request);
+    result.label += fmt::format(", sparse {}", dims_of(result.in[2].shape));
   }
   result.label += ")";
   try {
@@ -190,7 +206,8 @@ std::vector<TensorOpRequest> model_operators(DType dtype) {
   std::vector<TensorOpRequest> requests;
   for (const ModelRow& row : model_rows)
     requests.push_back({std::string(row.name), shape_from_dims(row.first, ""),
-                        row.second.empty() ? Shape{} : shape_from_dims(row.second, ""), dtype});
+                        row.second.empty() ? Shape{} : shape_from_dims(row.second, ""), dtype,
+                        false, row.sparse});
   return requests;
 }
 

@@ -14,7 +14,8 @@ namespace ridge {
 // Tensor operators by the names that PyTorch has for them, for the benchmark of the workshop
 // (ROCm's TorchTensorOpsBench).
 
-enum class TensorOpType : std::uint8_t { unary, binary, reduction, product };
+// Sparse: to a table, rows are added that ids name.
+enum class TensorOpType : std::uint8_t { unary, binary, reduction, product, sparse };
 std::string_view name_of(TensorOpType type);  // "unary"
 
 struct TensorOpName {
@@ -25,12 +26,13 @@ struct TensorOpName {
 std::vector<TensorOpName> tensor_operators();
 
 // What is to be measured: `second` is the other operand of a binary operator, which broadcasts
-// against the first, or the transposed right operand of a product.
+// against the first, or the transposed right operand of a product, or how many rows of the first
+// are added to by a sparse operator.
 struct TensorOpRequest {
   std::string name;  // "add"; "add_" is add in place
   Shape first, second;
   DType dtype = DType::f32;
-  bool in_place = false;
+  bool in_place = false, sparse = false;
 };
 
 // "64-1024-1024" as a shape. UsageError, naming the flag, for anything else.

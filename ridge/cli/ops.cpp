@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -56,10 +56,12 @@ void check_type(const Request& request) {
   if (request.op_type.empty()) return;
   std::string_view name = request.op;
   if (name.ends_with('_')) name.remove_suffix(1);
+  std::vector<std::string_view> types;
   for (const TensorOpName& known : tensor_operators())
-    if (known.name == name && name_of(known.type) != request.op_type)
-      throw UsageError("--op-type is '{}', but {} is {}", request.op_type, name,
-                       name_of(known.type));
+    if (known.name == name) types.push_back(name_of(known.type));
+  if (!types.empty() && std::ranges::find(types, request.op_type) == types.end())
+    throw UsageError("--op-type is '{}', but {} is {}", request.op_type, name,
+                     fmt::join(types, " or "));
 }
 
 std::vector<TensorOpRequest> wanted(const Request& request) {
@@ -67,7 +69,8 @@ std::vector<TensorOpRequest> wanted(const Request& request) {
   if (request.models) return model_operators(dtype);
   const Shape first = shape_from_dims(request.first, "--input1-dim");
   const Shape second = shape_from_dims(request.second, "--input2-dim");
-  if (!request.predefined) return {{request.op, first, second, dtype, request.in_place}};
+  if (!request.predefined)
+    return {{request.op, first, second, dtype, request.in_place, request.op_type == "sparse"}};
   std::vector<TensorOpRequest> all = predefined_operators(first, second, dtype);
   const std::vector<TensorOpName> names = tensor_operators();
   for (std::size_t i = 0; i < all.size(); ++i)  // the benchmark reduces into new tensors anyway
@@ -208,11 +211,12 @@ void add_flags(CLI::App& command, Request& r) {
     command.add_option(flag, field, what)->type_name(type)->take_last()->capture_default_str();
   };
   add("--op", r.op, "Which operator; see --list. With an underscore at its end: in place", "NAME");
-  add("--op-type", r.op_type, "What it is expected to be: unary, binary, reduction or product",
-      "TYPE");
+  add("--op-type", r.op_type,
+      "What it is expected to be: unary, binary, reduction, product or sparse", "TYPE");
   add("--dtype", r.dtype, "fp32, fp16 or bf16", "TEXT");
   add("--input1-dim", r.first, "The extents of the first operand", "DIMS");
-  add("--input2-dim", r.second, "Those of the second of a binary operator or a product", "DIMS");
+  add("--input2-dim", r.second,
+      "Those of the second of a binary operator or a product; the rows of a sparse", "DIMS");
   command.add_flag("--inplace", r.in_place, "Write the result over the first operand");
   command.add_flag("--run-predefined", r.predefined, "The benchmark's list of 18 operators");
   command.add_flag("--run-model-ops", r.models, "What training BERT and DLRM asks of tensors");
@@ -242,6 +246,7 @@ Examples:
   ridge ops --op add
   ridge ops --op add_ --input1-dim 32-128-1024 --input2-dim 1024 --dtype bf16
   ridge ops --op matmul --input1-dim 1024-1024 --input2-dim 1024-1024
+  ridge ops --op add_ --op-type sparse --input1-dim 1000000-128 --input2-dim 65536
   ridge ops --run-predefined --export-json ops.json
   ridge ops --run-model-ops --dtype fp16 --device cuda)");
   command.callback([request, &action] { action = [request] { return ops(*request); }; });

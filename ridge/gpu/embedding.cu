@@ -1,6 +1,7 @@
 #include "ridge/ops/embedding.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "ridge/gpu/elementwise.h"
 #include "ridge/gpu/nest.h"
@@ -76,10 +77,10 @@ __device__ int sum_before(int x) {
   return sum - x;
 }
 
-// f(position, id) for the ids of the calling warp's share, by all lanes together; past the end, id
-// is -1. The share is a run, and the lanes go through it side by side.
+// f(position, key) for the ids of the calling warp's share, by all lanes together; past the end,
+// the key is -1. The share is a run, and the lanes go through it side by side.
 template <class F>
-__device__ void each_of_share(const std::int32_t* ids, int count, const F& f) {
+__device__ void each_of_share(const std::int32_t* ids, int count, int mask, const F& f) {
   constexpr int together = 8;  // ids whose loads are in flight at once
   const int lane = static_cast<int>(threadIdx.x) % warp_width;
   const int warp = static_cast<int>(threadIdx.x) / warp_width;
@@ -89,18 +90,19 @@ __device__ void each_of_share(const std::int32_t* ids, int count, const F& f) {
     int id[together];
 #pragma unroll
     for (int k = 0; k < together; ++k)
-      id[k] = i + k * warp_width < end ? ids[i + k * warp_width] : -1;
+      id[k] = i + k * warp_width < end ? ids[i + k * warp_width] & mask : -1;
 #pragma unroll
     for (int k = 0; k < together; ++k) f(i + k * warp_width, id[k]);
   }
 }
 
-// Counting sort: the positions of ids, ordered by id and, where equal, by position. Those of id v
-// are order[first[v]] up to order[first[v + 1]]. A block places the ids of its own rows of the
-// table, and finds by itself where they begin.
+// Counting sort: the positions of ids, ordered by id & mask, which is a row of the table or a
+// bucket of rows, and, where equal, by position. Those of row v are order[first[v]] up to
+// order[first[v + 1]]. A block places the ids of its own rows, and finds by itself where they
+// begin.
 __global__ void __launch_bounds__(sort_threads)
-    sort_kernel(int count, int rows, int rows_per_block, const std::int32_t* ids, int* first,
-                int* order) {
+    sort_kernel(int count, int rows, int mask, int rows_per_block, const std::int32_t* ids,
+                int* first, int* order) {
   gpu::begin_kernel();
   extern __shared__ int places[];  // [warp][row]: how many, and then where its next one goes
   const int begin = static_cast<int>(blockIdx.x) * rows_per_block;
@@ -111,7 +113,7 @@ __global__ void __launch_bounds__(sort_threads)
   __syncthreads();
 
   int before = 0;
-  each_of_share(ids, count, [&](int, int id) {
+  each_of_share(ids, count, mask, [&](int, int id) {
     const int row = id - begin;
     before += id >= 0 && row < 0;
     if (row >= 0 && row < mine) atomicAdd(&own[row], 1);
@@ -135,7 +137,7 @@ __global__ void __launch_bounds__(sort_threads)
   if (blockIdx.x == 0 && thread == 0) first[rows] = count;
   __syncthreads();
 
-  each_of_share(ids, count, [&](int position, int id) {
+  each_of_share(ids, count, mask, [&](int position, int id) {
     const int row = id - begin;
     const bool is_mine = id >= 0 && row >= 0 && row < mine;
     for (std::uint64_t left = ballot(is_mine); left != 0;) {
@@ -402,19 +404,24 @@ void find_and_scatter(const Context& gpu, const Scatter& op, const Launch& call)
          op.columns, call.in<std::int32_t>(1), call.in<T>(0), call.out<T>());
 }
 
+// first[rows + 1] and order[count], from ids of which the bits of `mask` count.
+void sort(const Context& gpu, int count, int rows, int mask, const std::int32_t* ids, int* first,
+          int* order) {
+  const int rows_per_block =
+      std::clamp((rows - 1) / gpu.multiprocessors + 1, 1, most_rows_per_block);
+  launch(gpu, sort_kernel, dim3(blocks_for(rows, rows_per_block)), dim3(sort_threads),
+         static_cast<std::size_t>(sort_warps * rows_per_block) * sizeof(int), count, rows, mask,
+         rows_per_block, ids, first, order);
+}
+
 template <class Sums, class T>
 void sort_and_scatter(const Context& gpu, const Scatter& op, const Launch& call) {
   auto* first = static_cast<int*>(call.workspace);
   auto* order = first + op.rows + 1;
-  const int rows = static_cast<int>(op.rows);
-  const int rows_per_block =
-      std::clamp((rows - 1) / gpu.multiprocessors + 1, 1, most_rows_per_block);
-  launch(gpu, sort_kernel, dim3(blocks_for(rows, rows_per_block)), dim3(sort_threads),
-         static_cast<std::size_t>(sort_warps * rows_per_block) * sizeof(int), op.count, rows,
-         rows_per_block, call.in<std::int32_t>(1), first, order);
+  sort(gpu, op.count, static_cast<int>(op.rows), -1, call.in<std::int32_t>(1), first, order);
   launch(gpu, scatter_kernel<Sums, T>,
-         op.grid(gpu, blocks_for(rows, scatter_warps), Sums::columns, 8), dim3(scatter_threads), 0,
-         op.rows, op.columns, call.in<T>(0), first, order, call.out<T>());
+         op.grid(gpu, blocks_for(op.rows, scatter_warps), Sums::columns, 8), dim3(scatter_threads),
+         0, op.rows, op.columns, call.in<T>(0), first, order, call.out<T>());
 }
 
 template <class T>
@@ -441,6 +448,94 @@ KernelPtr scatter(GpuPrepare& prepare) {
   });
 }
 
+constexpr int add_threads = 256, add_warps = add_threads / warp_width;
+constexpr unsigned most_buckets = 8192;  // about as many as warps that a card runs at a time
+
+// sums += rows[order[b], :] for the lanes b of `lanes`, in their order, from column c on.
+template <int N, class T>
+__device__ void add_lanes(std::uint64_t lanes, const int* order, std::int64_t columns,
+                          std::int64_t c, const T* rows, float (&sums)[N]) {
+  constexpr int together = 4;  // whose loads are in flight at once
+  while (lanes != 0) {
+    Pack<T, N> packs[together];
+    int n = 0;
+#pragma unroll
+    for (int k = 0; k < together; ++k) {
+      if (lanes == 0) break;
+      const int lane = __ffsll(static_cast<long long>(lanes)) - 1;
+      lanes &= lanes - 1;
+      packs[k] = *reinterpret_cast<const Pack<T, N>*>(rows + order[lane] * columns + c);
+      ++n;
+    }
+#pragma unroll
+    for (int k = 0; k < together; ++k)
+#pragma unroll
+      for (int j = 0; j < N; ++j)
+        if (k < n) sums[j] += load(&packs[k].at[j]);
+  }
+}
+
+// After sort_kernel. A warp adds to the rows whose ids end in the bits of its bucket: to each, when
+// it meets its id for the first time, all that have it. `keys` has room for the ids as they are
+// sorted.
+template <int N, class T>
+__global__ void __launch_bounds__(add_threads)
+    add_rows_kernel(int buckets, std::int64_t columns, const int* first, const int* order,
+                    const std::int32_t* ids, int* keys, const T* rows, T* table) {
+  gpu::begin_kernel();
+  const int bucket = static_cast<int>(blockIdx.x) * add_warps + warp_of_thread();
+  if (bucket >= buckets) return;
+  const int lane = lane_of_thread(), begin = first[bucket], end = first[bucket + 1];
+  for (int i = begin + lane; i < end; i += warp_width) keys[i] = ids[order[i]];
+  sync_warp();
+  // Lanes of those of the warp's width from `at` on that are between `from` and `to` and have it.
+  const auto with_key = [&](int key, int at, int from, int to) {
+    const int i = at + lane;
+    return ballot(i >= from && i < to && keys[i] == key);
+  };
+  for (int i = begin; i < end; ++i) {
+    const int key = keys[i];
+    bool is_first = true;
+    for (int at = begin; is_first && at < i; at += warp_width)
+      is_first = with_key(key, at, begin, i) == 0;
+    if (!is_first) continue;
+    for (std::int64_t strip = 0; strip < columns; strip += warp_width * N) {
+      const std::int64_t c = strip + lane * N;
+      T* const to = table + key * columns + c;
+      float sums[N] = {};
+      if (c < columns) load_pack<N>(to, sums);
+      for (int at = i; at < end; at += warp_width) {
+        const std::uint64_t lanes = with_key(key, at, i, end);
+        if (c < columns) add_lanes(lanes, order + at, columns, c, rows, sums);
+      }
+      if (c < columns) store_pack<N>(to, sums);
+    }
+  }
+}
+
+template <class T>
+KernelPtr add_rows(GpuPrepare& prepare) {
+  const std::int64_t columns = prepare.in[0].shape[1];
+  const int count = static_cast<int>(prepare.in[1].numel());
+  const auto buckets =
+      static_cast<int>(std::bit_ceil(std::min(static_cast<unsigned>(count), most_buckets)));
+  prepare.workspace = static_cast<std::size_t>(buckets + 1 + 2 * count) * sizeof(int);
+  return make_kernel([&gpu = prepare.gpu, columns, count, buckets](const Launch& call) {
+    constexpr int wide = 4;  // so that a warp spans rows of 128
+    constexpr std::size_t bytes = wide * sizeof(T);
+    const auto* ids = call.in<std::int32_t>(1);
+    const T* rows = call.in<T>(2);
+    T* table = call.out<T>();
+    auto* first = static_cast<int*>(call.workspace);
+    auto* order = first + buckets + 1;
+    sort(gpu, count, buckets, buckets - 1, ids, first, order);
+    const bool packed = columns % wide == 0 && is_aligned(rows, bytes) && is_aligned(table, bytes);
+    launch(gpu, packed ? add_rows_kernel<wide, T> : add_rows_kernel<1, T>,
+           dim3(blocks_for(buckets, add_warps)), dim3(add_threads), 0, buckets, columns, first,
+           order, ids, order + count, rows, table);
+  });
+}
+
 }  // namespace
 
 KernelPtr Embedding::gpu(GpuPrepare& prepare) const {
@@ -450,6 +545,10 @@ KernelPtr Embedding::gpu(GpuPrepare& prepare) const {
 
 KernelPtr EmbeddingGrad::gpu(GpuPrepare& prepare) const {
   return dispatch_floating(prepare.in[0].dtype, [&]<class T>() { return scatter<T>(prepare); });
+}
+
+KernelPtr IndexAdd::gpu(GpuPrepare& prepare) const {
+  return dispatch_floating(prepare.in[0].dtype, [&]<class T>() { return add_rows<T>(prepare); });
 }
 
 }  // namespace ridge

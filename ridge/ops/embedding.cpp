@@ -82,9 +82,51 @@ std::vector<Sample<EmbeddingGrad>> EmbeddingGrad::samples() {
           sample(500, {2, 3, 7, 33}), sample(20, {4, 100, 64}), sample(5, {9, 700})};
 }
 
+std::vector<TensorType> IndexAdd::infer(Types in) const {
+  check_count(name, in, 3);
+  check_rank(name, in, 0, 2);
+  check_dtype(name, in, 0, dtypes);
+  check_rank(name, in, 1, 1);
+  check_type(name, in, 1, {DType::i32, in[1].shape});
+  check_type(name, in, 2, {in[0].dtype, {in[1].numel(), in[0].shape[1]}});
+  return {in[0]};
+}
+
+Cost IndexAdd::cost(Types in, Types) const {
+  // Of the table, one row for each id, read and written.
+  const auto rows = static_cast<std::int64_t>(in[2].bytes());
+  return {.flops = in[2].numel(),
+          .bytes_read = static_cast<std::int64_t>(in[1].bytes()) + 2 * rows,
+          .bytes_written = rows};
+}
+
+void IndexAdd::reference(ReferenceCall& call) const {
+  const auto &table = call.inputs[0], &ids = call.inputs[1], &rows = call.inputs[2];
+  const auto& y = call.outputs[0];
+  const std::int64_t columns = table.shape[1];
+  for (std::int64_t i = 0; i < table.shape.numel(); ++i) y[i] = table[i];
+  for (std::int64_t i = 0; i < ids.shape.numel(); ++i)
+    for (std::int64_t c = 0; c < columns; ++c)
+      y[static_cast<std::int64_t>(ids[i]) * columns + c] += rows[i * columns + c];
+}
+
+std::optional<Alias> IndexAdd::aliased_input(std::uint32_t, Types) const { return Alias{0}; }
+
+std::vector<Sample<IndexAdd>> IndexAdd::samples() {
+  auto sample = [](std::int64_t rows, std::int64_t columns, std::int64_t ids) {
+    return Sample<IndexAdd>{{},
+                            {{{DType::f32, {rows, columns}}},
+                             {{DType::i32, {ids}}, 0.0, static_cast<double>(rows)},
+                             {{DType::f32, {ids, columns}}}}};
+  };
+  return {sample(1, 1, 1),    sample(7, 5, 3),      sample(3, 13, 40),
+          sample(40, 700, 9), sample(900, 64, 333), sample(5000, 8, 20'000)};
+}
+
 Value embedding(Value table, Value ids) { return table.graph->apply1(Embedding{}, {table, ids}); }
 
 static_assert(Operator<Embedding> && Differentiable<Embedding>);
 static_assert(Operator<EmbeddingGrad>);
+static_assert(Operator<IndexAdd> && Aliasing<IndexAdd>);
 
 }  // namespace ridge

@@ -46,7 +46,7 @@ using OpVariant = std::variant<  //
     AdaptiveAvgPool2dGrad, Add, AddRmsNorm, AddRmsNormGrad, Arithmetic, Attention, AttentionGrad,
     AvgPool2d, AvgPool2dGrad, BatchNorm, BatchNormGrad, BatchNormTrain, Cast, CausalMask, Concat,
     Conv2d, Conv2dInputGrad, Conv2dWeightGrad, CrossEntropy, CrossEntropyGrad, Dropout, Embedding,
-    EmbeddingGrad, Fill, GlobalNorm, LayerNorm, LayerNormGrad, Linear, LinearSwiGlu,
+    EmbeddingGrad, Fill, GlobalNorm, IndexAdd, LayerNorm, LayerNormGrad, Linear, LinearSwiGlu,
     LinearSwiGluGrad, MaskedSoftmax, MaskedSoftmaxGrad, MatMul, MaxPool2d, MaxPool2dGrad,
     MergeHeads, Mul, Permute, Pointwise, Quantize, QuantizeSwiGlu, ReduceAll, Relu, ReluGrad,
     Reshape, Resize, ResizeGrad, RmsNorm, RmsNormGrad, Roll, Rope, Scale, ScaledMatMul, Sgd, SgdAll,

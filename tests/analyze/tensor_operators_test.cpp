@@ -35,6 +35,7 @@ TEST(TensorOperators, ReadExtents) {
 
 TEST(TensorOperators, AreWhatTheirNamesSay) {
   for (const TensorOpName& op : tensor_operators()) {
+    if (op.type == TensorOpType::sparse) continue;
     const bool two = op.type == TensorOpType::binary || op.type == TensorOpType::product;
     const OperatorCase made = tensor_operator({std::string(op.name), {8, 8}, {8, 8}});
     EXPECT_EQ(made.in.size(), two ? 2u : 1u) << op.name;
@@ -42,6 +43,27 @@ TEST(TensorOperators, AreWhatTheirNamesSay) {
     const Shape out = infer(made.op, made.in)[0].shape;
     EXPECT_EQ(out, op.type == TensorOpType::reduction ? Shape{} : (Shape{8, 8})) << op.name;
   }
+}
+
+TEST(TensorOperators, AddRowsOfSparseTensors) {
+  const OperatorCase made = tensor_operator({"add_", {100, 8}, {6}, DType::bf16, false, true});
+  EXPECT_EQ(made.label, "add_(100-8, sparse 6-8)");
+  EXPECT_EQ(made.in[2], (TensorType{DType::bf16, {6, 8}}));
+  const Cost work = cost_of(made);
+  EXPECT_EQ(work.flops, 48);
+  EXPECT_EQ(work.bytes(), 3 * 48 * 2 + 6 * 4);
+  EXPECT_THAT(error_of([] {
+                tensor_operator({"add", {100, 8}, {6}, DType::f32, false, true});
+              }),
+              HasSubstr("in place"));
+  EXPECT_THAT(error_of([] {
+                tensor_operator({"mul_", {100, 8}, {6}, DType::f32, false, true});
+              }),
+              HasSubstr("sparse operator 'mul'"));
+  EXPECT_NE(error_of([] {
+              tensor_operator({"add_", {9, 9, 8}, {6}, DType::f32, false, true});
+            }),
+            "");
 }
 
 TEST(TensorOperators, RefuseWhatCannotBe) {
@@ -55,6 +77,7 @@ TEST(TensorOperators, OfTheListsCanAllBeMade) {
   EXPECT_EQ(predefined_operators({4, 4}, {4, 4}, DType::f32).size(), 18u);
   for (const TensorOpRequest& one : predefined_operators({4, 4}, {4, 4}, DType::bf16))
     EXPECT_EQ(tensor_operator(one).in[0].dtype, DType::bf16);
+  EXPECT_EQ(model_operators(DType::f32).size(), 36u);
   for (const TensorOpRequest& one : model_operators(DType::f32)) {
     const OperatorCase made = tensor_operator(one);
     EXPECT_EQ(made.in_place, one.name.ends_with('_')) << made.label;

@@ -37,6 +37,8 @@ TEST(OpsCommand, RefusesInOneLine) {
   refused({"--input1-dim", "3x4"}, "--input1-dim is '3x4'");
   refused({"--op", "exp", "--op-type", "binary"}, "exp is unary");
   refused({"--dtype", "int8"}, "fp32, fp16, bf16");
+  refused({"--op", "add", "--op-type", "unary"}, "add is binary or sparse");
+  refused({"--op", "add", "--op-type", "sparse", "--input2-dim", "8"}, "in place");
   refused({"--run-model-ops", "--inplace"}, "--run-model-ops");
   refused({"--run-model-ops", "--run-predefined"}, "two lists");
   refused({"--num-iters", "0"}, "--num-iters is 0");

@@ -77,6 +77,10 @@ TYPED_TEST(EveryOperator, CostsWhatItTouches) {
     // A gather reads the rows it gathers, not the whole table.
     if (std::same_as<TypeParam, Embedding>)
       read = static_cast<std::int64_t>(in[1].bytes() + out[0].bytes());
+    if (std::same_as<TypeParam, IndexAdd>) {
+      read = static_cast<std::int64_t>(in[1].bytes() + 2 * in[2].bytes());
+      written = static_cast<std::int64_t>(in[2].bytes());
+    }
     // Of a window, what lies in the operand.
     if constexpr (std::same_as<TypeParam, Window>) {
       const std::int64_t extent = in[0].shape[static_cast<int>(sample.op.dim)];
