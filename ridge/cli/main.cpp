@@ -69,11 +69,19 @@ void refuse_unknown(const CLI::App& command) {
   refuse_unknown_arguments(command);
 }
 
-// CLI11 reports some mistakes itself, as "--flag: 1 required N missing".
+// CLI11 reports some mistakes itself, as "--flag: 1 required N missing" and "Could not convert:
+// --flag = word"; what it converts are numbers.
 std::string in_our_words(const CLI::ParseError& error) {
   std::string text = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error))
     return fmt::format("{} needs one value", text.substr(0, text.find(':')));
+  if (constexpr std::string_view failed = "Could not convert: "; text.starts_with(failed)) {
+    const std::size_t equals = text.find(" = ");
+    if (equals != std::string::npos)
+      return fmt::format("{} is '{}'; it must be a number",
+                         text.substr(failed.size(), equals - failed.size()),
+                         text.substr(equals + 3));
+  }
   return text;
 }
 

@@ -96,9 +96,8 @@ VisionModel build_vision(Graph& graph, std::string_view name, const VisionOption
   const std::int64_t size = options.image_size == 0 ? network.input_size : options.image_size;
   if (n < 1) throw UsageError("the batch size is {}; it must be at least 1", n);
   if (size < network.least_size)
-    throw UsageError(
-        "images of {} x {} are too small for {}: nothing of less than {} reaches its end", size,
-        size, network.name, network.least_size);
+    throw UsageError("images of {} x {} are too small for {}, which takes them from {} x {} on",
+                     size, size, network.name, network.least_size, network.least_size);
   if (options.classes < 0 || options.classes == 1)
     throw UsageError("there are {} classes; it must be at least 2", options.classes);
   const vision::Layers layers(graph, options);

@@ -66,6 +66,7 @@ TEST(BenchCommand, RefusesWhatItCannotDoBeforeItMeasures) {
   refused({"--network", "resnet5"}, 2, "resnet50");
   refused({"--batch-size", "0"}, 2, "--batch-size is 0");
   refused({"--image-size", "8"}, 2, "8 x 8 are too small");
+  refused({"--seed", "many"}, 2, "--seed is 'many'; it must be a number");
   refused({"--dtype", "fp17"}, 2, "fp32, tf32, bf16, fp16");
   if (!CpuDevice(1).multiplies_float16())
     refused({"--dtype", "fp16"}, 2, "has no fp16 arithmetic; use bf16 or fp32");
