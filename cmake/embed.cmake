@@ -2,7 +2,8 @@
 # target, declared in <header> (included as "<header>") as `extern const std::string_view <name>`.
 # They are read when the target is built, so that a changed file is a changed program.
 function(embed_text target header)
-  set(source ${CMAKE_CURRENT_BINARY_DIR}/${target}_embedded.cpp)
+  get_filename_component(stem ${header} NAME_WE)
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/${target}_${stem}_embedded.cpp)
   set(files)
   foreach(entry ${ARGN})
     string(REGEX REPLACE "^[^=]*=" "" file ${entry})

@@ -217,9 +217,15 @@ std::vector<MachineFacts::Library> examine_libraries() {
   const auto nccl = [](const SharedLibrary& l) {
     return version_by_pointer<int>(l, "ncclGetVersion");
   };
+  const auto nvrtc = [](const SharedLibrary& l) {
+    auto* const get = l.function<int(int*, int*)>("nvrtcVersion");
+    int major = 0, minor = 0;
+    return get && get(&major, &minor) == 0 ? major * 10000 + minor * 100 : 0;
+  };
   return {examine(gpu::cublas_lt_library(), built.cublas, cublas),
           examine(gpu::cudnn_library(), built.cudnn, cudnn),
           examine(gpu::cupti_library(), built.cupti, cupti),
+          examine(gpu::nvrtc_library(), built.runtime, nvrtc),
           examine(gpu::nccl_library(), built.nccl, nccl)};
 }
 

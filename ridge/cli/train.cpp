@@ -237,6 +237,7 @@ void print_start(Terminal& terminal, Trainer& trainer, const StepCost& cost, dou
   if (!options.init_from.empty())
     terminal.line(fmt::format("Weights read from {}", options.init_from));
   if (trainer.tuner()) print_tuning(terminal, *trainer.tuner());
+  for (const std::string& warning : trainer.executor().device().warnings()) terminal.line(warning);
   terminal.line("");
   terminal.line("Starting training...");
 }

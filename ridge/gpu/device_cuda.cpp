@@ -19,6 +19,7 @@
 #include "ridge/gpu/device.h"
 #include "ridge/gpu/dnn.h"
 #include "ridge/gpu/faults.h"
+#include "ridge/gpu/generated_kernels.h"
 #include "ridge/gpu/memory.h"
 #include "ridge/gpu/nvml.h"
 #include "ridge/gpu/prepare.h"
@@ -174,6 +175,9 @@ class GpuDevice final : public Device {
   std::string description() const override {
     return fmt::format("{}, {} multiprocessors, {}", properties_.name,
                        properties_.multiProcessorCount, format_bytes(properties_.totalGlobalMem));
+  }
+  std::vector<std::string> warnings() const override {
+    return gpu::GeneratedKernels::of_process().warnings();
   }
   int threads() const override { return 1; }
   bool multiplies_float8() const override { return context_.compute_capability >= 89; }

@@ -55,6 +55,15 @@ GpuLibrary nccl_library() {
   return {"NCCL", "nothing yet", false, "NCCL 2", places_of("libnccl.so.2"), {"libnccl.so"}};
 }
 
+GpuLibrary nvrtc_library() {
+  return {"NVRTC",
+          "generated kernels",
+          false,
+          "CUDA's NVRTC",
+          places_of(fmt::format("libnvrtc.so.{}", cuda_major)),
+          {"libnvrtc.so.12", "libnvrtc.so"}};
+}
+
 LibrarySearch search_for(const GpuLibrary& library) {
   return {
       library.name, library.files,

@@ -23,6 +23,7 @@ GpuLibrary cublas_lt_library();
 GpuLibrary cudnn_library();
 GpuLibrary cupti_library();
 GpuLibrary nccl_library();
+GpuLibrary nvrtc_library();
 
 LibrarySearch search_for(const GpuLibrary& library);
 

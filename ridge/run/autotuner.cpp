@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -14,6 +13,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
+#include "ridge/base/user_cache.h"
 #include "ridge/run/device.h"
 
 namespace ridge {
@@ -203,16 +203,6 @@ std::string measured_on(const Device& device) {
   return driver.empty() ? device.hardware() : fmt::format("{}, {}", device.hardware(), driver);
 }
 
-std::filesystem::path default_tuning_cache() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::filesystem::path(value ? value : "");
-  };
-  // The specification tells to ignore a relative path.
-  if (const auto cache = variable("XDG_CACHE_HOME"); cache.is_absolute())
-    return cache / "ridge" / "tuning.json";
-  const auto home = variable("HOME");
-  return home.empty() ? home : home / ".cache" / "ridge" / "tuning.json";
-}
+std::filesystem::path default_tuning_cache() { return user_cache("tuning.json"); }
 
 }  // namespace ridge

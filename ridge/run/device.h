@@ -56,6 +56,8 @@ class Device {
   // "AMD EPYC": the same whatever number of threads shares it.
   virtual std::string hardware() const { return description(); }
   virtual std::string driver() const { return {}; }  // "driver 580.159.04"; empty if it has none
+  // What kernels that were prepared until now do without, and the remedy: a line each.
+  virtual std::vector<std::string> warnings() const { return {}; }
   virtual int threads() const = 0;  // that share a kernel; 1 where they do not count
   // Whether it multiplies operands of 8 bits by hardware of its own. Others may imitate it.
   virtual bool multiplies_float8() const { return false; }

@@ -174,7 +174,7 @@ TEST(Doctor, ExaminesThisMachine) {
   EXPECT_GT(facts.memory_total, 0u);
   EXPECT_GT(facts.disk_available, 0u);
   EXPECT_FALSE(facts.cpu_features.empty());
-  EXPECT_EQ(facts.libraries.size(), 4u);
+  EXPECT_EQ(facts.libraries.size(), 5u);
   EXPECT_TRUE(diagnose(facts).cpu_can_run);
 }
 

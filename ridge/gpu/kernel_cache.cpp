@@ -1,0 +1,80 @@
+#include "ridge/gpu/kernel_cache.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "ridge/base/error.h"
+#include "ridge/base/file.h"
+
+namespace ridge::gpu {
+namespace {
+
+// A file begins with a line of format, the lengths of key and image, and a digest of both; the key
+// follows, which is text, and the image.
+constexpr std::size_t header_bytes = 64;
+
+// FNV-1a.
+std::uint64_t digest(std::string_view text, std::uint64_t hash = 14695981039346656037u) {
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  return hash;
+}
+
+std::string header_of(std::string_view key, std::string_view image) {
+  std::string header = fmt::format("ridge kernel 1 {} {} {:016x}", key.size(), image.size(),
+                                   digest(image, digest(key)));
+  header.resize(header_bytes - 1, ' ');
+  return header + "\n";
+}
+
+}  // namespace
+
+KernelCache::KernelCache(std::filesystem::path directory) : directory_(std::move(directory)) {}
+
+std::filesystem::path KernelCache::file_of(const std::string& name, std::string_view key) const {
+  return directory_ / fmt::format("{}_{:016x}", name, digest(key));
+}
+
+std::optional<std::vector<char>> KernelCache::find(const std::string& name,
+                                                   std::string_view key) const {
+  if (directory_.empty()) return std::nullopt;
+  const std::filesystem::path path = file_of(name, key);
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
+  try {
+    const MappedFile file(path);
+    const std::string_view all(reinterpret_cast<const char*>(file.bytes().data()),
+                               file.bytes().size());
+    if (all.size() < header_bytes + key.size() || all.substr(header_bytes, key.size()) != key)
+      return std::nullopt;
+    const std::string_view image = all.substr(header_bytes + key.size());
+    if (all.substr(0, header_bytes) != header_of(key, image)) return std::nullopt;
+    return std::vector<char>(image.begin(), image.end());
+  } catch (const IoError&) {
+    return std::nullopt;
+  }
+}
+
+bool KernelCache::keep(const std::string& name, std::string_view key,
+                       const std::vector<char>& image) const {
+  if (directory_.empty()) return false;
+  std::error_code error;
+  std::filesystem::create_directories(directory_, error);
+  if (error) return false;
+  try {
+    AtomicFile file(file_of(name, key));
+    const std::string_view text(image.data(), image.size());
+    file.write(header_of(key, text));
+    file.write(key);
+    file.write(text);
+    file.commit();
+    return true;
+  } catch (const IoError&) {
+    return false;
+  }
+}
+
+}  // namespace ridge::gpu
