@@ -42,6 +42,40 @@ constexpr Size sizes[] = {{"tiny", 8, 128, 256, 512, 8, 4, 4},
                           {"large", 8, 1024, 2048, 8192, 16, 8, 16}};
 constexpr std::int64_t vocab = 1000;
 
+// By generated kernels; with RIDGE_GENERATED_KERNELS=off by the interpreter.
+void add_chains(std::vector<Case>& cases, const Size& s, DType dtype) {
+  using Code = Pointwise::Code;
+  using Step = Pointwise::Step;
+  const TensorType wide{dtype, {s.tokens(), s.intermediate}}, row{dtype, {s.intermediate}};
+  const auto add = [&](std::string_view what, const std::vector<TensorType>& in,
+                       const Pointwise& op) {
+    cases.push_back({fmt::format("pointwise {} {} {}", what, name_of(dtype), s.name), op, in});
+  };
+  const Step gelu{.code = Code::activation, .a = 2, .kind = ActivationKind::gelu};
+  const Step hard_swish{.code = Code::activation, .a = 10, .kind = ActivationKind::hard_swish};
+  add("silu*", {wide, wide}, {{{Code::silu, 0}, {Code::mul, 2, 1}}, {{3, dtype}}});
+  add("bias gelu", {wide, row}, {{{Code::add, 0, 1}, gelu}, {{3, dtype}}});
+  add("5 steps", {wide, wide, wide},
+      {{{Code::silu, 0},
+        {Code::mul, 3, 1},
+        {Code::scale, 4, 0, 0.5f},
+        {Code::add, 5, 2},
+        {Code::silu_grad, 6, 0}},
+       {{6, dtype}, {7, dtype}}});
+  add("10 steps", {wide, row, wide},
+      {{{Code::add, 0, 1},
+        {Code::relu, 3},
+        {Code::mul, 4, 2},
+        {Code::add, 5, 0},
+        {Code::silu, 6},
+        {Code::scale, 7, 0, 0.7f},
+        {Code::add, 8, 1},
+        {Code::mul, 9, 2},
+        hard_swish,
+        {Code::relu, 11}},
+       {{12, dtype}}});
+}
+
 void add_elementwise(std::vector<Case>& cases, const Size& s, DType dtype) {
   const auto row = [&](std::string_view what) {
     return fmt::format("{} {} {}", what, name_of(dtype), s.name);
@@ -52,22 +86,7 @@ void add_elementwise(std::vector<Case>& cases, const Size& s, DType dtype) {
   cases.push_back({row("add a column"), Add{}, {wide, {dtype, {s.tokens(), 1}}}});
   cases.push_back({row("mul"), Mul{}, {wide, wide}});
   cases.push_back({row("fill"), Fill{.type = wide, .value = 1.5f}, {}});
-  using Code = Pointwise::Code;
-  cases.push_back({row("pointwise silu*"),
-                   Pointwise{{{Code::silu, 0}, {Code::mul, 2, 1}}, {{3, dtype}}},
-                   {wide, wide}});
-  // What the interpreter has to do: the same, and more.
-  cases.push_back({row("pointwise *silu"),
-                   Pointwise{{{Code::silu, 1}, {Code::mul, 2, 0}}, {{3, dtype}}},
-                   {wide, wide}});
-  cases.push_back({row("pointwise 5 steps"),
-                   Pointwise{{{Code::silu, 0},
-                              {Code::mul, 3, 1},
-                              {Code::scale, 4, 0, 0.5f},
-                              {Code::add, 5, 2},
-                              {Code::silu_grad, 6, 0}},
-                             {{6, dtype}, {7, dtype}}},
-                   {wide, wide, wide}});
+  add_chains(cases, s, dtype);
 }
 
 void add_moving(std::vector<Case>& cases, const Size& s, DType dtype) {

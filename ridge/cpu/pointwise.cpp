@@ -2,6 +2,7 @@
 #include <memory>
 #include <optional>
 
+#include "ridge/base/loop_nest.h"
 #include "ridge/cpu/activation.h"
 #include "ridge/cpu/elementwise.h"
 #include "ridge/ops/pointwise.h"
@@ -20,7 +21,8 @@ struct Place {
   DType dtype = DType::f32;
 };
 
-// A step over a whole tile, or without one a copy of `a` to `to`.
+// A step over a whole tile, or without one a copy of `a` to `to`, of an operand that broadcasts
+// with each element as often as it is used.
 struct Instruction {
   std::optional<Pointwise::Step> step;
   Place to, a, b;
@@ -29,19 +31,30 @@ struct Instruction {
 struct Program {
   std::vector<Instruction> instructions;
   std::size_t slots = 0;
+  std::vector<LoopNest> nests;  // by operand: over the results and it; empty if it is whole
 };
+
+// These take and give f32 alone: among all dtypes that there are between them and memory, that many
+// loops of theirs would make a large program.
+bool is_activation(Code code) { return code == Code::activation || code == Code::activation_grad; }
 
 // Translates a program into tile instructions and shares slots between values that are never alive
 // at once.
 class Compiler {
  public:
-  Compiler(const Pointwise& op, Types in) : op_(op), operands_(in.size()) {
+  Compiler(const Pointwise& op, Types in, const Shape& shape) : op_(op), operands_(in.size()) {
     for (std::size_t i = 0; i < in.size(); ++i)
       places_.push_back({Place::Kind::operand, i, in[i].dtype});
     last_use_.resize(in.size() + op.steps.size(), unused);
+    program_.nests.resize(in.size());
     for (std::size_t s = 0; s < op.steps.size(); ++s) {
       last_use_[op.steps[s].a] = s;
       if (operand_count(op.steps[s].code) == 2) last_use_[op.steps[s].b] = s;
+    }
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      if (in[i].shape.numel() == shape.numel()) continue;
+      program_.nests[i] = broadcast_nest(shape, shape, in[i].shape);
+      put_into_slot(i);
     }
   }
 
@@ -79,6 +92,13 @@ class Compiler {
     if (places_[value].kind == Place::Kind::slot) free_.push_back(places_[value].index);
   }
 
+  // From where steps take it as f32, and, if it broadcasts, like any other.
+  void put_into_slot(std::size_t operand) {
+    const Place from = places_[operand];
+    places_[operand] = take_slot();
+    program_.instructions.push_back({.to = places_[operand], .a = from});
+  }
+
   // Copies a value to each result that it is, but for the one it was computed in.
   void store_results(std::size_t value) {
     for (std::size_t r = 0; r < op_.results.size(); ++r) {
@@ -93,10 +113,15 @@ class Compiler {
     const Pointwise::Step& step = op_.steps[s];
     const std::size_t a = step.a, b = operand_count(step.code) == 2 ? step.b : step.a;
     const std::size_t value = operands_ + s;
+    const bool wide = is_activation(step.code);
+    if (wide)
+      for (const std::size_t x : {a, b})
+        if (places_[x].dtype != DType::f32) put_into_slot(x);
     // Before the place of the result is chosen, which may be an operand's slot.
     if (last_use_[a] == s) release(a);
     if (last_use_[b] == s && b != a) release(b);
-    const auto home = home_of(value);
+    auto home = home_of(value);
+    if (wide && home && op_.results[*home].dtype != DType::f32) home.reset();
     places_.push_back(home ? Place{Place::Kind::result, *home, op_.results[*home].dtype}
                            : take_slot());
     program_.instructions.push_back({step, places_[value], places_[a], places_[b]});
@@ -137,7 +162,34 @@ void run_step(const Pointwise::Step& step, const A* a, const B* b, Y* y, std::in
       return map(a, a, y, n, [](float p, float) { return p < 0.0f ? 0.0f : p; });
     case Code::relu_grad:
       return map(a, b, y, n, [](float dy, float x) { return x > 0.0f ? dy : 0.0f; });
+    case Code::activation:
+    case Code::activation_grad:
+      break;
   }
+}
+
+void run_activation(const Pointwise::Step& step, const float* a, const float* b, float* y,
+                    std::int64_t n) {
+  if (step.code == Code::activation)
+    with_activation(step.kind,
+                    [&](auto f) { map(a, a, y, n, [f](float x, float) { return f(x); }); });
+  else
+    with_activation_derivative(
+        step.kind, [&](auto f) { map(a, b, y, n, [f](float dy, float x) { return dy * f(x); }); });
+}
+
+// The elements of an operand under [begin, end) of the results.
+template <class T>
+void spread(const LoopNest& nest, const T* operand, float* y, std::int64_t begin,
+            std::int64_t end) {
+  for_each_run(nest, begin, end, [&](std::int64_t i, Offsets at, std::int64_t length) {
+    const T* from = operand + at[1];
+    float* to = y + (i - begin);
+    if (nest.back().strides[1] == 0)
+      std::fill_n(to, length, load(from));
+    else
+      map(from, from, to, length, [](float p, float) { return p; });
+  });
 }
 
 // Where element `at` of a register is in one launch.
@@ -156,9 +208,18 @@ T* address(const Place& place, const Launch& call, float* scratch, std::int64_t 
 }
 
 // One instruction over one tile of n elements, which begins at element `at`.
-void run(const Instruction& instruction, const Launch& call, float* scratch, std::int64_t at,
-         std::int64_t n) {
+void run(const Program& program, const Instruction& instruction, const Launch& call, float* scratch,
+         std::int64_t at, std::int64_t n) {
   const auto& [step, to, a, b] = instruction;
+  if (a.kind == Place::Kind::operand && !program.nests[a.index].empty())
+    return dispatch_floating(a.dtype, [&]<class A>() {
+      spread(program.nests[a.index], call.in<A>(a.index), address<float>(to, call, scratch, at), at,
+             at + n);
+    });
+  if (step && is_activation(step->code))
+    return run_activation(*step, address<float>(a, call, scratch, at),
+                          address<float>(b, call, scratch, at),
+                          address<float>(to, call, scratch, at), n);
   dispatch_floating(a.dtype, [&]<class A>() {
     const A* pa = address<A>(a, call, scratch, at);
     dispatch_floating(to.dtype, [&]<class Y>() {
@@ -173,14 +234,14 @@ void run(const Instruction& instruction, const Launch& call, float* scratch, std
 }  // namespace
 
 KernelPtr Pointwise::cpu(CpuPrepare& prepare) const {
-  Program program = Compiler(*this, prepare.in).compile();
+  Program program = Compiler(*this, prepare.in, prepare.out[0].shape).compile();
   const std::int64_t n = prepare.out[0].numel();
   return make_kernel([&pool = prepare.pool, n, program = std::move(program)](const Launch& call) {
     parallel_for(pool, n, elements_per_task, [&](std::int64_t begin, std::int64_t end) {
       const auto scratch = std::make_unique_for_overwrite<float[]>(program.slots * tile);
       for (std::int64_t i = begin; i < end; i += tile)
         for (const Instruction& instruction : program.instructions)
-          run(instruction, call, scratch.get(), i, std::min(tile, end - i));
+          run(program, instruction, call, scratch.get(), i, std::min(tile, end - i));
     });
   });
 }

@@ -1,7 +1,4 @@
-#include "ridge/ops/pointwise.h"
-
-#include <algorithm>
-#include <array>
+#include "ridge/gpu/pointwise.h"
 
 #include "ridge/gpu/activation.h"
 #include "ridge/gpu/elementwise.h"
@@ -13,91 +10,41 @@ namespace {
 using namespace gpu;
 using Code = Pointwise::Code;
 
-__device__ float apply(Code code, float a, float b, float factor) {
-  switch (code) {
-    case Code::add:
-      return a + b;
-    case Code::mul:
-      return a * b;
-    case Code::scale:
-      return factor * a;
-    case Code::silu:
-      return SiluOf()(a);
-    case Code::silu_grad:
-      return SiluGradOf()(a, b);
-    case Code::relu:
-      return ReluOf()(a);
-    case Code::relu_grad:
-      return ReluGradOf()(a, b);
-  }
-  return 0;
+using Step = PointwiseProgram::Step;
+
+// A call each, so that an interpreter of all of them stays small.
+template <class F, class... Operands>
+__device__ __noinline__ float called(Operands... operands) {
+  return F()(operands...);
 }
 
-// A chain whose steps are known to the compiler: each takes the value of the one before, or the
-// first operand, and if it takes two then the next operand.
-template <Code... codes>
-struct Chain {
-  static constexpr std::array all{codes...};
+template <class F, class Gradient>
+__device__ float activation(bool gradient, float a, float b) {
+  return gradient ? called<Gradient>(a, b) : called<F>(a);
+}
 
-  float factors[sizeof...(codes)];
-
-  template <class... Operands>
-  __device__ float operator()(float value, Operands... others) const {
-    const float operands[] = {others..., 0.0f};
-    int operand = 0, step = 0;
-    ((value = apply(codes, value, takes_two(codes) ? operands[operand++] : 0.0f, factors[step++])),
-     ...);
-    return value;
+__device__ float activation(ActivationKind kind, bool gradient, float a, float b) {
+  switch (kind) {
+    case ActivationKind::relu6:
+      return activation<Relu6Of, Relu6GradOf>(gradient, a, b);
+    case ActivationKind::sigmoid:
+      return activation<SigmoidOf, SigmoidGradOf>(gradient, a, b);
+    case ActivationKind::hard_sigmoid:
+      return activation<HardSigmoidOf, HardSigmoidGradOf>(gradient, a, b);
+    case ActivationKind::hard_swish:
+      return activation<HardSwishOf, HardSwishGradOf>(gradient, a, b);
+    case ActivationKind::gelu:
+      return activation<GeluOf, GeluGradOf>(gradient, a, b);
+    case ActivationKind::tanh:
+      return activation<TanhOf, TanhGradOf>(gradient, a, b);
+    case ActivationKind::exp:
+      return activation<ExpOf, ExpGradOf>(gradient, a, b);
+    case ActivationKind::sqrt:
+      return activation<SqrtOf, SqrtGradOf>(gradient, a, b);
+    case ActivationKind::exp_capped:
+      return activation<ExpCappedOf, ExpCappedGradOf>(gradient, a, b);
   }
-
-  static constexpr bool takes_two(Code code) {
-    return code != Code::scale && code != Code::silu && code != Code::relu;
-  }
-  static constexpr std::size_t operands() { return 1 + (takes_two(codes) + ...); }
-
-  // Whether `op` is this chain, with all operands and the result in one dtype.
-  static bool is(const Pointwise& op, Types in) {
-    if (op.steps.size() != all.size() || in.size() != operands() || op.results.size() != 1 ||
-        op.results[0].value != in.size() + op.steps.size() - 1)
-      return false;
-    std::size_t next = 1, value = 0;
-    for (std::size_t s = 0; s < all.size(); ++s) {
-      const Pointwise::Step& step = op.steps[s];
-      if (step.code != all[s]) return false;
-      const bool swapped = step.a != value && (step.code == Code::add || step.code == Code::mul);
-      if ((swapped ? step.b : step.a) != value) return false;
-      if (takes_two(step.code) && (swapped ? step.a : step.b) != next++) return false;
-      value = in.size() + s;
-    }
-    return std::ranges::all_of(
-        in, [&](const TensorType& type) { return type.dtype == op.results[0].dtype; });
-  }
-
-  static KernelPtr prepare(const Pointwise& op, GpuPrepare& prepare) {
-    Chain chain;
-    for (std::size_t s = 0; s < all.size(); ++s) chain.factors[s] = op.steps[s].factor;
-    return dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
-      const std::int64_t n = prepare.out[0].numel();
-      return make_kernel([&gpu = prepare.gpu, n, chain](const Launch& call) {
-        T* y = call.out<T>();
-        if constexpr (operands() == 1)
-          map(gpu, n, chain, y, call.in<T>(0));
-        else if constexpr (operands() == 2)
-          map(gpu, n, chain, y, call.in<T>(0), call.in<T>(1));
-        else
-          map(gpu, n, chain, y, call.in<T>(0), call.in<T>(1), call.in<T>(2));
-      });
-    });
-  }
-};
-
-// The kernel of the first chain that `op` is; null if it is none.
-template <class... Chains>
-KernelPtr prepare_chain(const Pointwise& op, GpuPrepare& prepare) {
-  KernelPtr kernel;
-  ((!kernel && Chains::is(op, prepare.in) ? void(kernel = Chains::prepare(op, prepare)) : void()),
-   ...);
-  return kernel;
+  return 0;
 }
 
 constexpr int program_threads = 128;
@@ -140,15 +87,33 @@ __device__ Elements decode(const Raw& raw, DType dtype) {
   return x;
 }
 
-// The n <= N elements from i on, one by one.
-__device__ Elements load_some(const void* p, DType dtype, std::int64_t i, int n) {
+// Where the element of an operand is that is used in element i of the results.
+__device__ std::int64_t source_of(const PointwiseProgram& program, int operand, std::int64_t i) {
+  if (program.is_whole(operand)) return i;
+  std::int64_t source = 0, stride = 1;
+  for (int l = program.loops - 1; l >= 0; --l) {
+    const std::int64_t extent = program.extent[l], rest = i / extent;
+    if (program.moves_along(operand, l)) {
+      source += (i - rest * extent) * stride;
+      stride *= extent;
+    }
+    i = rest;
+  }
+  return source;
+}
+
+// An operand's elements for the n <= N of the results from i on, one by one.
+__device__ Elements load_some(const PointwiseProgram& program, int operand, const void* p,
+                              std::int64_t i, int n) {
+  const DType dtype = program.operand_dtype[operand];
   Elements x;
 #pragma unroll
-  for (int j = 0; j < N; ++j)
-    x.at[j] = j >= n                 ? 0.0f
-              : dtype == DType::f32  ? static_cast<const float*>(p)[i + j]
-              : dtype == DType::bf16 ? load(static_cast<const BFloat16*>(p) + i + j)
-                                     : load(static_cast<const Float16*>(p) + i + j);
+  for (int j = 0; j < N; ++j) {
+    const std::int64_t at = j < n ? source_of(program, operand, i + j) : 0;
+    x.at[j] = dtype == DType::f32    ? static_cast<const float*>(p)[at]
+              : dtype == DType::bf16 ? load(static_cast<const BFloat16*>(p) + at)
+                                     : load(static_cast<const Float16*>(p) + at);
+  }
   return x;
 }
 
@@ -202,7 +167,7 @@ __global__ void __launch_bounds__(program_threads)
 
   constexpr int together = 4;  // operands whose loads are in flight at once
   for (int o = 0; o < program.operands; o += together) {
-    if (packed) {
+    if (packed && program.all_whole) {
       Raw raw[together];
 #pragma unroll
       for (int k = 0; k < together; ++k)
@@ -214,7 +179,7 @@ __global__ void __launch_bounds__(program_threads)
           slots.put(o + k, decode(raw[k], program.operand_dtype[o + k]));
     } else {
       for (int k = o; k < min(o + together, program.operands); ++k)
-        slots.put(k, load_some(operands.operand[k], program.operand_dtype[k], i, count));
+        slots.put(k, load_some(program, k, operands.operand[k], i, count));
     }
   }
 
@@ -222,41 +187,42 @@ __global__ void __launch_bounds__(program_threads)
   int r = 0;
   for (int s = 0; s <= program.steps; ++s) {
     if (s > 0) {
-      const PointwiseProgram::Step& step = program.step[s - 1];
+      const Step& step = program.step[s - 1];
       const Elements a = step.a == PointwiseProgram::previous ? value : slots.get(step.a);
       const Elements b = step.b == step.a                       ? a
                          : step.b == PointwiseProgram::previous ? value
                                                                 : slots.get(step.b);
-      const Code code = step.code;
-      const float factor = step.factor;
       const auto each = [&](const auto& f) {
 #pragma unroll
-        for (int j = 0; j < N; ++j) value.at[j] = f(a.at[j], b.at[j]);
+        for (int k = 0; k < N; ++k) value.at[k] = f(a.at[k], b.at[k]);
       };
-      const auto run = [&]<Code c>() {
-        each([&](float p, float q) { return apply(c, p, q, factor); });
-      };
-      switch (code) {
+      switch (step.code) {
         case Code::add:
-          run.template operator()<Code::add>();
+          each([](float p, float q) { return p + q; });
           break;
         case Code::mul:
-          run.template operator()<Code::mul>();
+          each([](float p, float q) { return p * q; });
           break;
         case Code::scale:
-          run.template operator()<Code::scale>();
+          each([f = step.factor](float p, float) { return f * p; });
           break;
         case Code::silu:
-          run.template operator()<Code::silu>();
+          each([](float p, float) { return SiluOf()(p); });
           break;
         case Code::silu_grad:
-          run.template operator()<Code::silu_grad>();
+          each(SiluGradOf());
           break;
         case Code::relu:
-          run.template operator()<Code::relu>();
+          each([](float p, float) { return ReluOf()(p); });
           break;
         case Code::relu_grad:
-          run.template operator()<Code::relu_grad>();
+          each(ReluGradOf());
+          break;
+        case Code::activation:
+        case Code::activation_grad:
+          each([kind = step.kind, gradient = step.code == Code::activation_grad](float p, float q) {
+            return activation(kind, gradient, p, q);
+          });
           break;
       }
       if (step.to != PointwiseProgram::none) slots.put(step.to, value);
@@ -273,8 +239,10 @@ __global__ void __launch_bounds__(program_threads)
   }
 }
 
-KernelPtr prepare_program(const Pointwise& op, GpuPrepare& prepare) {
-  const PointwiseProgram program(op, prepare.in);
+}  // namespace
+
+KernelPtr gpu::interpreted_pointwise(const Pointwise& op, GpuPrepare& prepare) {
+  const PointwiseProgram program(op, prepare.in, prepare.out[0].shape);
   const std::size_t shared = program.slots * program_threads * sizeof(Elements);
   allow_shared_memory(program_kernel, prepare.gpu.shared_per_block);
   return make_kernel(
@@ -292,19 +260,6 @@ KernelPtr prepare_program(const Pointwise& op, GpuPrepare& prepare) {
         launch(gpu, program_kernel, dim3(blocks_for(n, std::int64_t{program_threads} * N)),
                dim3(program_threads), shared, n, aligned, program, operands);
       });
-}
-
-}  // namespace
-
-KernelPtr Pointwise::gpu(GpuPrepare& prepare) const {
-  // The chains of usual models.
-  KernelPtr kernel =
-      prepare_chain<Chain<Code::silu, Code::mul>, Chain<Code::silu_grad, Code::mul>,
-                    Chain<Code::mul, Code::silu_grad>, Chain<Code::add, Code::relu>,
-                    Chain<Code::relu_grad, Code::add>, Chain<Code::add, Code::relu_grad>,
-                    Chain<Code::add, Code::add>, Chain<Code::mul, Code::add>,
-                    Chain<Code::scale, Code::add>>(*this, prepare);
-  return kernel ? std::move(kernel) : prepare_program(*this, prepare);
 }
 
 }  // namespace ridge

@@ -21,7 +21,7 @@ std::vector<std::size_t> last_uses(const Pointwise& op, std::size_t operands) {
 
 }  // namespace
 
-PointwiseProgram::PointwiseProgram(const Pointwise& op, Types in) {
+PointwiseProgram::PointwiseProgram(const Pointwise& op, Types in, const Shape& shape) {
   if (in.size() > most_operands || op.steps.size() > most_steps || op.results.size() > most_results)
     throw Error(
         "pointwise: the GPU takes up to {} operands, {} steps and {} results, not {}, {} and {}: "
@@ -29,6 +29,14 @@ PointwiseProgram::PointwiseProgram(const Pointwise& op, Types in) {
         most_operands, most_steps, most_results, in.size(), op.steps.size(), op.results.size());
   operands = static_cast<int>(in.size());
   steps = static_cast<int>(op.steps.size());
+  const BroadcastLoops lies(shape, in);
+  loops = static_cast<int>(lies.extents.size());
+  std::ranges::copy(lies.extents, extent);
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    for (std::size_t l = 0; l < lies.extents.size(); ++l)
+      if (lies.moves[i][l]) moves[i] |= static_cast<std::uint8_t>(1u << l);
+    all_whole = all_whole && lies.is_whole(i);
+  }
   const std::vector<std::size_t> last = last_uses(op, in.size());
   std::vector<std::uint8_t> slot_of(last.size(), none), free;
   for (std::size_t i = 0; i < in.size(); ++i) {
@@ -54,6 +62,7 @@ PointwiseProgram::PointwiseProgram(const Pointwise& op, Types in) {
     Step& to = step[s];
     to.code = from.code;
     to.factor = from.factor;
+    to.kind = from.kind;
     to.a = place(from.a);
     to.b = binary ? place(from.b) : to.a;
     // Before the value's own place is chosen, which may be an operand's slot.

@@ -23,54 +23,6 @@ double normal_density(double x) {
   return std::exp(-x * x / 2) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
 }
 
-double value_at(Kind kind, double x) {
-  switch (kind) {
-    case Kind::relu6:
-      return std::clamp(x, 0.0, 6.0);
-    case Kind::sigmoid:
-      return logistic(x);
-    case Kind::hard_sigmoid:
-      return std::clamp(x + 3.0, 0.0, 6.0) / 6.0;
-    case Kind::hard_swish:
-      return x * std::clamp(x + 3.0, 0.0, 6.0) / 6.0;
-    case Kind::gelu:
-      return x * normal_cdf(x);
-    case Kind::tanh:
-      return std::tanh(x);
-    case Kind::exp:
-      return std::exp(x);
-    case Kind::sqrt:
-      return std::sqrt(x);
-    case Kind::exp_capped:
-      return std::min(std::exp(x), 100.0);
-  }
-  return x;
-}
-
-double derivative_at(Kind kind, double x) {
-  switch (kind) {
-    case Kind::relu6:
-      return x > 0 && x < 6 ? 1.0 : 0.0;
-    case Kind::sigmoid:
-      return logistic(x) * logistic(-x);
-    case Kind::hard_sigmoid:
-      return x > -3 && x < 3 ? 1.0 / 6 : 0.0;
-    case Kind::hard_swish:
-      return x <= -3 ? 0.0 : (x >= 3 ? 1.0 : x / 3 + 0.5);
-    case Kind::gelu:
-      return normal_cdf(x) + x * normal_density(x);
-    case Kind::tanh:
-      return 1.0 / (std::cosh(x) * std::cosh(x));
-    case Kind::exp:
-      return std::exp(x);
-    case Kind::sqrt:
-      return 0.5 / std::sqrt(x);
-    case Kind::exp_capped:
-      return std::exp(x) <= 100.0 ? std::exp(x) : 0.0;
-  }
-  return 1;
-}
-
 // Of the value at one element.
 std::int64_t flops_of(Kind kind) {
   switch (kind) {
@@ -129,6 +81,54 @@ struct Range {
 
 }  // namespace
 
+double value_of(ActivationKind kind, double x) {
+  switch (kind) {
+    case Kind::relu6:
+      return std::clamp(x, 0.0, 6.0);
+    case Kind::sigmoid:
+      return logistic(x);
+    case Kind::hard_sigmoid:
+      return std::clamp(x + 3.0, 0.0, 6.0) / 6.0;
+    case Kind::hard_swish:
+      return x * std::clamp(x + 3.0, 0.0, 6.0) / 6.0;
+    case Kind::gelu:
+      return x * normal_cdf(x);
+    case Kind::tanh:
+      return std::tanh(x);
+    case Kind::exp:
+      return std::exp(x);
+    case Kind::sqrt:
+      return std::sqrt(x);
+    case Kind::exp_capped:
+      return std::min(std::exp(x), 100.0);
+  }
+  return x;
+}
+
+double derivative_of(ActivationKind kind, double x) {
+  switch (kind) {
+    case Kind::relu6:
+      return x > 0 && x < 6 ? 1.0 : 0.0;
+    case Kind::sigmoid:
+      return logistic(x) * logistic(-x);
+    case Kind::hard_sigmoid:
+      return x > -3 && x < 3 ? 1.0 / 6 : 0.0;
+    case Kind::hard_swish:
+      return x <= -3 ? 0.0 : (x >= 3 ? 1.0 : x / 3 + 0.5);
+    case Kind::gelu:
+      return normal_cdf(x) + x * normal_density(x);
+    case Kind::tanh:
+      return 1.0 / (std::cosh(x) * std::cosh(x));
+    case Kind::exp:
+      return std::exp(x);
+    case Kind::sqrt:
+      return 0.5 / std::sqrt(x);
+    case Kind::exp_capped:
+      return std::exp(x) <= 100.0 ? std::exp(x) : 0.0;
+  }
+  return 1;
+}
+
 std::string_view name_of(ActivationKind kind) {
   switch (kind) {
     case Kind::relu6:
@@ -169,7 +169,7 @@ std::vector<Value> Activation::grad(GradBuilder& b) const {
 
 void Activation::reference(ReferenceCall& call) const {
   const auto &x = call.inputs[0], &y = call.outputs[0];
-  for (std::int64_t i = 0; i < x.shape.numel(); ++i) y[i] = value_at(kind, x[i]);
+  for (std::int64_t i = 0; i < x.shape.numel(); ++i) y[i] = value_of(kind, x[i]);
 }
 
 std::vector<Sample<Activation>> Activation::samples() {
@@ -200,7 +200,7 @@ Cost ActivationGrad::cost(Types in, Types out) const {
 
 void ActivationGrad::reference(ReferenceCall& call) const {
   const auto &dy = call.inputs[0], &x = call.inputs[1], &dx = call.outputs[0];
-  for (std::int64_t i = 0; i < x.shape.numel(); ++i) dx[i] = dy[i] * derivative_at(kind, x[i]);
+  for (std::int64_t i = 0; i < x.shape.numel(); ++i) dx[i] = dy[i] * derivative_of(kind, x[i]);
 }
 
 std::vector<Sample<ActivationGrad>> ActivationGrad::samples() {

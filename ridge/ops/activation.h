@@ -18,6 +18,10 @@ enum class ActivationKind : std::uint8_t {
 };
 std::string_view name_of(ActivationKind kind);  // "relu6"
 
+// kind(x) and kind'(x), in double precision.
+double value_of(ActivationKind kind, double x);
+double derivative_of(ActivationKind kind, double x);
+
 // y = kind(x).
 struct Activation {
   static constexpr std::string_view name = "activation";

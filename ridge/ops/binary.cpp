@@ -18,23 +18,12 @@ std::vector<TensorType> infer_binary(std::string_view name, Types in, DTypes dty
   }
 }
 
-// Where an operand's element is, given the index of an element of the broadcast result.
-std::int64_t source_index(const Shape& source, const Shape& result, std::int64_t index) {
-  std::int64_t source_offset = 0, stride = 1;
-  for (int d = 1; d <= static_cast<int>(source.rank()); ++d) {
-    const std::int64_t i = index % result[-d];
-    if (source[-d] != 1) source_offset += i * stride;
-    index /= result[-d];
-    stride *= source[-d];
-  }
-  return source_offset;
-}
-
 template <class F>
 void reference_binary(ReferenceCall& call, F function) {
   const auto &a = call.inputs[0], &b = call.inputs[1], &c = call.outputs[0];
   for (std::int64_t i = 0; i < c.shape.numel(); ++i)
-    c[i] = function(a[source_index(a.shape, c.shape, i)], b[source_index(b.shape, c.shape, i)]);
+    c[i] = function(a[broadcast_source(a.shape, c.shape, i)],
+                    b[broadcast_source(b.shape, c.shape, i)]);
 }
 
 template <class T>
@@ -60,6 +49,17 @@ std::vector<Sample<T>> samples_binary() {
 }
 
 }  // namespace
+
+std::int64_t broadcast_source(const Shape& operand, const Shape& result, std::int64_t index) {
+  std::int64_t offset = 0, stride = 1;
+  for (int d = 1; d <= static_cast<int>(operand.rank()); ++d) {
+    const std::int64_t i = index % result[-d];
+    if (operand[-d] != 1) offset += i * stride;
+    index /= result[-d];
+    stride *= operand[-d];
+  }
+  return offset;
+}
 
 std::vector<TensorType> Add::infer(Types in) const { return infer_binary(name, in, dtypes); }
 

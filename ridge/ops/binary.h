@@ -54,6 +54,10 @@ struct Arithmetic {
   bool operator==(const Arithmetic&) const = default;
 };
 
+// Where the element of an operand is that an element of the result, counted in row-major order,
+// comes from.
+std::int64_t broadcast_source(const Shape& operand, const Shape& result, std::int64_t index);
+
 Value add(Value a, Value b);
 Value mul(Value a, Value b);
 

@@ -14,8 +14,10 @@ using Code = Pointwise::Code;
 using Step = Pointwise::Step;
 
 // As the operators' own costs count them.
-std::int64_t flops_of(Code code) {
-  switch (code) {
+std::int64_t flops_of(const Step& step) {
+  const TensorType element;
+  const TensorType pair[] = {element, element};
+  switch (step.code) {
     case Code::add:
     case Code::mul:
     case Code::scale:
@@ -27,6 +29,10 @@ std::int64_t flops_of(Code code) {
     case Code::relu:
     case Code::relu_grad:
       return 0;
+    case Code::activation:
+      return Activation{step.kind}.cost({&element, 1}, {&element, 1}).flops;
+    case Code::activation_grad:
+      return ActivationGrad{step.kind}.cost(pair, {&element, 1}).flops;
   }
   return 0;
 }
@@ -48,6 +54,10 @@ double evaluate(const Step& step, double a, double b) {
       return std::max(a, 0.0);
     case Code::relu_grad:
       return b > 0 ? a : 0.0;
+    case Code::activation:
+      return value_of(step.kind, a);
+    case Code::activation_grad:
+      return a * derivative_of(step.kind, b);
   }
   return 0;
 }
@@ -55,16 +65,70 @@ double evaluate(const Step& step, double a, double b) {
 }  // namespace
 
 int operand_count(Code code) {
-  return code == Code::scale || code == Code::silu || code == Code::relu ? 1 : 2;
+  return code == Code::scale || code == Code::silu || code == Code::relu || code == Code::activation
+             ? 1
+             : 2;
+}
+
+std::string name_of(const Step& step) {
+  switch (step.code) {
+    case Code::add:
+      return "add";
+    case Code::mul:
+      return "mul";
+    case Code::scale:
+      return "scale";
+    case Code::silu:
+      return "silu";
+    case Code::silu_grad:
+      return "silu_grad";
+    case Code::relu:
+      return "relu";
+    case Code::relu_grad:
+      return "relu_grad";
+    case Code::activation:
+      return std::string(name_of(step.kind));
+    case Code::activation_grad:
+      return std::string(name_of(step.kind)) + "_grad";
+  }
+  return "";
+}
+
+BroadcastLoops::BroadcastLoops(const Shape& shape, Types in) : moves(in.size()) {
+  std::vector<bool> outer;  // of the operands: whether each moves along the loop before
+  for (std::size_t d = 0; d < shape.rank(); ++d) {
+    const int back = static_cast<int>(d) - static_cast<int>(shape.rank());
+    const std::int64_t extent = shape[back];
+    if (extent == 1) continue;
+    std::vector<bool> here;
+    for (const TensorType& type : in)
+      here.push_back(static_cast<int>(type.shape.rank()) >= -back && type.shape[back] == extent);
+    if (!extents.empty() && here == outer) {
+      extents.back() *= extent;
+    } else {
+      extents.push_back(extent);
+      for (std::size_t i = 0; i < in.size(); ++i) moves[i].push_back(here[i]);
+    }
+    outer = here;
+  }
+}
+
+bool BroadcastLoops::is_whole(std::size_t operand) const {
+  return std::ranges::all_of(moves[operand], [](bool m) { return m; });
 }
 
 std::vector<TensorType> Pointwise::infer(Types in) const {
   if (in.empty() || results.empty())
     throw ShapeError("pointwise needs operands and results, not {} and {}", in.size(),
                      results.size());
+  Shape shape;
   for (std::size_t i = 0; i < in.size(); ++i) {
     check_dtype(name, in, i, dtypes);
-    check_type(name, in, i, {in[i].dtype, in[0].shape});
+    try {
+      shape = broadcast(shape, in[i].shape);
+    } catch (const ShapeError& error) {
+      throw ShapeError("{}: {} of operands {}", name, error.what(), list_of(in));
+    }
   }
   auto check_register = [&](std::size_t value, std::size_t known, std::string_view user) {
     if (value >= known)
@@ -82,22 +146,24 @@ std::vector<TensorType> Pointwise::infer(Types in) const {
     check_register(result.value, registers, "result");
     if (!is_floating(result.dtype))
       throw ShapeError("pointwise has no result in {}", name_of(result.dtype));
-    out.push_back({result.dtype, in[0].shape});
+    out.push_back({result.dtype, shape});
   }
   return out;
 }
 
 Cost Pointwise::cost(Types in, Types out) const {
   std::int64_t flops = 0;
-  for (const Step& step : steps) flops += flops_of(step.code);
+  for (const Step& step : steps) flops += flops_of(step);
   return streaming_cost(flops * out[0].numel(), in, out);
 }
 
 void Pointwise::reference(ReferenceCall& call) const {
   std::vector<double> registers(call.inputs.size() + steps.size());
-  for (std::int64_t i = 0; i < call.inputs[0].shape.numel(); ++i) {
+  const Shape& shape = call.outputs[0].shape;
+  for (std::int64_t i = 0; i < shape.numel(); ++i) {
     std::size_t next = 0;
-    for (const ReferenceTensor& x : call.inputs) registers[next++] = x[i];
+    for (const ReferenceTensor& x : call.inputs)
+      registers[next++] = x[broadcast_source(x.shape, shape, i)];
     for (const Step& step : steps)
       registers[next++] = evaluate(step, registers[step.a], registers[step.b]);
     for (std::size_t r = 0; r < results.size(); ++r)
@@ -136,6 +202,38 @@ std::vector<Sample<Pointwise>> Pointwise::samples() {
         {.steps = {{Code::mul, 0, 1}, {Code::scale, 2, 0, 3.0f}}, .results = {{2, narrow}, {3}}});
     add({17}, 1, {.steps = {}, .results = {{0, narrow}}});
   }
+  // Operands that broadcast: a row, a column, a scalar, a factor of each image's channels, a value
+  // of each plane; along extents that are no multiple of a vector, too.
+  const auto broadcasts = [&](std::vector<Shape> shapes, const Pointwise& op) {
+    std::vector<SampleInput> inputs;
+    for (const Shape& shape : shapes) inputs.push_back({{DType::f32, shape}, -4.0, 4.0});
+    samples.push_back({op, inputs});
+  };
+  const Pointwise biased{
+      .steps = {{Code::add, 0, 1},
+                {.code = Code::activation, .a = 2, .kind = ActivationKind::gelu}},
+      .results = {{3}}};
+  for (const auto& [x, b] : {std::pair{Shape{129, 96}, Shape{96}},
+                             {{2, 5, 33}, {33}},
+                             {{130, 1}, {1, 70}},
+                             {{7, 12, 40}, {7, 1, 40}},
+                             {{3, 5, 7, 11}, {3, 5, 1, 1}},
+                             {{40}, {9, 16, 40}},
+                             {{6, 8}, {}}})
+    broadcasts({x, b}, biased);
+  broadcasts({{3, 24, 16}, {16}, {3, 1, 16}, {24, 1}, {3, 24, 16}},
+             {.steps = {{Code::add, 0, 1}, {Code::mul, 5, 2}, {Code::mul, 6, 3}, {Code::add, 7, 4}},
+              .results = {{8}, {1}, {5, DType::bf16}}});
+  // The other activations and their gradients.
+  for (const ActivationKind kind :
+       {ActivationKind::relu6, ActivationKind::sigmoid, ActivationKind::hard_sigmoid,
+        ActivationKind::hard_swish, ActivationKind::gelu, ActivationKind::tanh, ActivationKind::exp,
+        ActivationKind::exp_capped})
+    add({5, 67}, 2,
+        {.steps = {{.code = Code::activation, .a = 0, .kind = kind},
+                   {.code = Code::activation_grad, .a = 2, .b = 1, .kind = kind},
+                   {Code::scale, 3, 0, 0.5f}},
+         .results = {{4}, {2}}});
   // More values alive at once than steps that could share their place.
   Pointwise wide{.steps = {}, .results = {}};
   for (std::uint16_t i = 0; i < 20; ++i)

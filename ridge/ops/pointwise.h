@@ -1,24 +1,36 @@
 #pragma once
 
+#include "ridge/ops/activation.h"
 #include "ridge/ops/operator.h"
 
 namespace ridge {
 
 // A chain of elementwise operators in one pass: a straight-line program over registers that hold
-// one element each. The first registers are the operands, and each step adds one. All in f32: what
-// was a tensor of 16 bits between two operators is not rounded any more, and a Cast is no step but
-// the dtype of an operand or a result. Has no gradient, being made from a graph that has them
-// already.
+// one element each. The first registers are the operands, which broadcast as NumPy has it, and each
+// step adds one. All in f32: what was a tensor of 16 bits between two operators is not rounded any
+// more, and a Cast is no step but the dtype of an operand or a result. Has no gradient, being made
+// from a graph that has them already.
 struct Pointwise {
   static constexpr std::string_view name = "pointwise";
   static constexpr DTypes dtypes = f32_and_16_bit;
 
   // The operators that a step may be, each of registers a and, if it takes two operands, b.
-  enum class Code : std::uint8_t { add, mul, scale, silu, silu_grad, relu, relu_grad };
+  enum class Code : std::uint8_t {
+    add,
+    mul,
+    scale,
+    silu,
+    silu_grad,
+    relu,
+    relu_grad,
+    activation,
+    activation_grad
+  };
   struct Step {
     Code code = Code::add;
     std::uint16_t a = 0, b = 0;
-    float factor = 1.0f;  // of scale
+    float factor = 1.0f;                         // of scale
+    ActivationKind kind = ActivationKind::gelu;  // of activation and activation_grad
     bool operator==(const Step&) const = default;
   };
   struct Result {
@@ -30,7 +42,7 @@ struct Pointwise {
   std::vector<Step> steps;
   std::vector<Result> results;
 
-  // Takes one or more tensors of one shape; gives one of that shape for each result.
+  // Takes one or more tensors; gives one of the shape that they broadcast to for each result.
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
   void reference(ReferenceCall& call) const;
@@ -42,5 +54,17 @@ struct Pointwise {
 
 // How many operands a step takes: 1 or 2.
 int operand_count(Pointwise::Code code);
+// "add", "silu_grad", "hard_swish".
+std::string name_of(const Pointwise::Step& step);
+
+// How operands that broadcast lie under the elements of the results: in the fewest loops, outermost
+// first, in each of which an operand either moves along, densely, or stands still.
+struct BroadcastLoops {
+  std::vector<std::int64_t> extents;
+  std::vector<std::vector<bool>> moves;  // by operand, then loop
+
+  BroadcastLoops(const Shape& shape, Types in);
+  bool is_whole(std::size_t operand) const;  // it has every element of the results' shape
+};
 
 }  // namespace ridge

@@ -193,6 +193,9 @@ class Placer {
     if (!rw_.op<Relu>(n) && !rw_.op<Silu>(n) && !rw_.op<Activation>(n) && !rw_.op<Scale>(n) &&
         !rw_.op<Cast>(n) && !rw_.op<Pointwise>(n))
       return std::nullopt;
+    if (!std::ranges::all_of(rw_.node(n).inputs,
+                             [&](ValueId in) { return shape(in) == shape(result(n)); }))
+      return std::nullopt;
     return all_in(n, cheapest(n));
   }
 

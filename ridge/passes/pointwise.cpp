@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,25 +15,42 @@ using Code = Pointwise::Code;
 // Registers are numbered in 16 bits; far fewer fit in a cache besides.
 constexpr std::size_t longest_chain = 32;
 
-bool is_elementwise(const Rewriter& rw, NodeId n) {
-  if (!rw.op<Add>(n) && !rw.op<Mul>(n) && !rw.op<Scale>(n) && !rw.op<Silu>(n) &&
-      !rw.op<SiluGrad>(n) && !rw.op<Relu>(n) && !rw.op<ReluGrad>(n) && !rw.op<Cast>(n))
-    return false;
-  const Node& node = rw.node(n);
-  return std::ranges::all_of(node.inputs, [&](ValueId in) {  // nothing is broadcast
-    return rw.type(in).shape == rw.type(node.outputs[0]).shape;
-  });
+// Whether a node is the gradient of means over whole images: the same share for every pixel.
+bool is_share(const Rewriter& rw, NodeId n) {
+  const auto* share = rw.op<AdaptiveAvgPool2dGrad>(n);
+  if (!share) return false;
+  const Shape& dy = rw.type(rw.node(n).inputs[0]).shape;
+  const ImageShape image(dy, share->layout);
+  return image.h == 1 && image.w == 1;
 }
+
+bool is_elementwise(const Rewriter& rw, NodeId n) {
+  return rw.op<Add>(n) || rw.op<Mul>(n) || rw.op<Scale>(n) || rw.op<Silu>(n) ||
+         rw.op<SiluGrad>(n) || rw.op<Relu>(n) || rw.op<ReluGrad>(n) || rw.op<Activation>(n) ||
+         rw.op<ActivationGrad>(n) || rw.op<Cast>(n) || is_share(rw, n);
+}
+
+const Shape& shape_of(const Rewriter& rw, NodeId n) { return rw.type(rw.node(n).outputs[0]).shape; }
 
 // The step that a node is; none for a conversion, which only decides a dtype.
 std::optional<Pointwise::Step> step_of(const Rewriter& rw, NodeId n) {
   if (rw.op<Cast>(n)) return std::nullopt;
+  if (is_share(rw, n)) {
+    const Node& node = rw.node(n);
+    const auto pixels =
+        static_cast<float>(rw.type(node.outputs[0]).numel() / rw.type(node.inputs[0]).numel());
+    return {{.code = Code::scale, .factor = 1.0f / pixels}};
+  }
   if (const Scale* scale = rw.op<Scale>(n)) return {{.code = Code::scale, .factor = scale->factor}};
   if (rw.op<Add>(n)) return {{.code = Code::add}};
   if (rw.op<Mul>(n)) return {{.code = Code::mul}};
   if (rw.op<Silu>(n)) return {{.code = Code::silu}};
   if (rw.op<SiluGrad>(n)) return {{.code = Code::silu_grad}};
   if (rw.op<Relu>(n)) return {{.code = Code::relu}};
+  if (const Activation* y = rw.op<Activation>(n))
+    return {{.code = Code::activation, .kind = y->kind}};
+  if (const ActivationGrad* dx = rw.op<ActivationGrad>(n))
+    return {{.code = Code::activation_grad, .kind = dx->kind}};
   return {{.code = Code::relu_grad}};
 }
 
@@ -49,28 +67,38 @@ bool may_move_to(const Rewriter& rw, const Chain& chain, NodeId n) {
   return true;
 }
 
-// Appends each elementwise node to the chain that computes one of its operands, where that may be
-// computed as late as this node.
+Chain merged(const Chain& a, const Chain& b) {
+  Chain both;
+  std::ranges::merge(a, b, std::back_inserter(both));
+  return both;
+}
+
+// Appends each elementwise node to the chains that compute its operands and makes them one, where
+// they have as many elements and may be computed as late as this node.
 std::vector<Chain> chains_of(const Rewriter& rw) {
   std::vector<Chain> chains;
   std::map<NodeId, std::size_t> chain_of;
   for (NodeId n = 0; n < rw.nodes().size(); ++n) {
     if (!is_elementwise(rw, n)) continue;
-    std::optional<std::size_t> joined;
+    Chain chain;
+    std::size_t joined = chains.size();
     for (const ValueId in : rw.node(n).inputs) {
       const auto found = chain_of.find(rw.producer(in));
-      if (found == chain_of.end() || joined) continue;
-      const Chain& chain = chains[found->second];
-      if (chain.size() < longest_chain && rw.node(chain[0]).phase == rw.node(n).phase &&
-          may_move_to(rw, chain, n))
-        joined = found->second;
+      if (found == chain_of.end() || found->second == joined) continue;
+      const Chain& candidate = chains[found->second];
+      if (rw.node(candidate[0]).phase != rw.node(n).phase ||
+          shape_of(rw, candidate[0]) != shape_of(rw, n))
+        continue;
+      Chain both = merged(chain, candidate);
+      if (both.size() >= longest_chain || !may_move_to(rw, both, n)) continue;
+      chain = std::move(both);
+      joined = found->second;
+      chains[joined].clear();
     }
-    if (!joined) {
-      joined = chains.size();
-      chains.emplace_back();
-    }
-    chains[*joined].push_back(n);
-    chain_of[n] = *joined;
+    chain.push_back(n);
+    for (const NodeId member : chain) chain_of[member] = joined;
+    if (joined == chains.size()) chains.emplace_back();
+    chains[joined] = std::move(chain);
   }
   std::erase_if(chains, [](const Chain& chain) { return chain.size() < 2; });
   return chains;
@@ -112,6 +140,13 @@ Program program_of(const Rewriter& rw, const Chain& chain) {
   return program;
 }
 
+// Whether the operands broadcast to the chain's shape, of which a share alone has only a part.
+bool spans(const Rewriter& rw, const Program& program, const Shape& shape) {
+  Shape all;
+  for (const ValueId in : program.operands) all = broadcast(all, rw.type(in).shape);
+  return all == shape;
+}
+
 }  // namespace
 
 std::size_t pointwise_chains(Graph& graph) {
@@ -119,6 +154,7 @@ std::size_t pointwise_chains(Graph& graph) {
   for (const Chain& chain : chains_of(rw)) {
     const Program program = program_of(rw, chain);
     if (program.op.steps.empty() || program.op.results.empty()) continue;
+    if (!spans(rw, program, shape_of(rw, chain[0]))) continue;
     rw.replace(chain, chain.back(), [&rw, &graph, program] {
       std::vector<Value> operands;
       for (const ValueId v : program.operands) operands.push_back(rw.value(v));

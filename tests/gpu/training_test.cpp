@@ -170,7 +170,7 @@ TEST_F(TrainingOnGpu, LayoutsOfWholeBatches) {
   }
 }
 
-TEST_F(TrainingOnGpu, PointwiseChainsKnownToTheCompilerAndNot) {
+TEST_F(TrainingOnGpu, PointwiseChains) {
   using Code = Pointwise::Code;
   for (const DType dtype : dtypes)
     for (const Shape& shape : {Shape{700, 512}, Shape{37, 333}}) {

@@ -125,7 +125,10 @@ class RandomModel {
     const Value first = x;
     const std::int64_t length = pick(1, 5);
     for (std::int64_t i = 0; i < length; ++i) {
-      const std::int64_t kind = pick(0, 4);
+      const std::int64_t kind = pick(0, 7);
+      if (kind == 5) x = add(cast(weight({width_}), x.dtype()), x);
+      if (kind == 6) x = mul(x, cast(weight({seq_, 1}), x.dtype()));
+      if (kind == 7) x = activation(x, ActivationKind::gelu);
       if (kind == 0) x = scale(x, 0.75f);
       if (kind == 1) x = silu(x);
       if (kind == 2) x = add(x, first);
