@@ -4,11 +4,13 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/units.h"
+#include "ridge/bench/chain_sources.h"
 #include "ridge/bench/facts.h"
 #include "ridge/bench/session.h"
 #include "ridge/bench/summary.h"
@@ -91,6 +93,12 @@ class Benchmark {
           fmt::format("Compilation complete in {}", format_duration(record_.compile_seconds)));
     }
     if (session->tuner()) print_tuning(*session->tuner());
+    for (const std::string& warning : device_.warnings()) terminal_.line(warning);
+    if (!request_.kernels_directory.empty()) {
+      const std::size_t count = write_chain_sources(session->graph(), request_.kernels_directory);
+      terminal_.line(fmt::format("Wrote the sources of {} generated kernels to {}", count,
+                                 request_.kernels_directory));
+    }
     if (converts) terminal_.line("Model conversion complete.");
     const NetworkFacts facts = facts_of(options_);
     record_.parameters = facts.parameters;
@@ -172,6 +180,12 @@ class Benchmark {
   BenchRecord record_;
 };
 
+void make_directory(const std::filesystem::path& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) throw IoError("cannot create {}: {}", directory.string(), error.message());
+}
+
 int bench(BenchRequest request) {
   if (request.list || request.list_json) return print_list(request.list_json);
   request.resolve();
@@ -179,6 +193,7 @@ int bench(BenchRequest request) {
   for (const std::string& file :
        {request.times_file, request.json_file, request.weights_file, trace_file(request).string()})
     if (!file.empty()) probe_writing(file);
+  if (!request.kernels_directory.empty()) make_directory(request.kernels_directory);
   const std::unique_ptr<Device> device = open_device(device_options(request.bench));
   Terminal terminal;
   if (const auto table = bench_table(request, *device, terminal)) return *table;

@@ -64,6 +64,7 @@ void check_tables(const BenchRequest& request) {
   add(single, request.flops_prof_step.has_value(), "--flops-prof-step");
   add(single, !request.profile_file.empty(), "--export-profile");
   add(single, !request.times_file.empty(), "--export-times");
+  add(single, !request.kernels_directory.empty(), "--export-kernels");
   if (tables.size() > 1)
     throw UsageError("{} exclude each other: each prints a table of its own",
                      fmt::join(tables, " and "));
@@ -226,6 +227,9 @@ void add_output(CLI::App& command, BenchRequest& request) {
   const Flags add(command, "Output");
   add.maybe("--export-times", request.times_file, "Write every time to this CSV file", "FILE");
   add.maybe("--export-json", request.json_file, "Write the results to this JSON file", "FILE");
+  add.maybe("--export-kernels", request.kernels_directory,
+            "Write the source of each kernel that a GPU compiles for a chain to this directory",
+            "DIR");
   add.on("--list", request.list, "Print the networks, their parameters and work");
   add.on("--json", request.list_json, "The list as JSON");
 }

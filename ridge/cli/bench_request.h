@@ -38,6 +38,7 @@ struct BenchRequest {
 
   std::string json_file, times_file, profile_file;
   std::string weights_file;  // to write after training
+  std::string kernels_directory;
 
   std::vector<std::string> notes;  // about flags that mean something else here, by resolve()
 

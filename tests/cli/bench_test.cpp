@@ -44,6 +44,23 @@ TEST(BenchCommand, PrintsEveryIterationAndASummary) {
   EXPECT_THAT(sandbox.read("b.csv"), HasSubstr("\n2,"));
 }
 
+TEST(BenchCommand, WritesTheSourcesOfChains) {
+  const Sandbox sandbox;
+  const ProgramResult result =
+      sandbox.run({"ridge", "bench", "--device", "cpu", "--network", "mobilenet_v3_small", "--mode",
+                   "training", "--compile", "--batch-size", "2", "--image-size", "64", "--warmup",
+                   "0", "--iterations", "1", "--export-kernels", "kernels"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("generated kernels to kernels"));
+  std::size_t count = 0;
+  for (const auto& file : std::filesystem::directory_iterator(sandbox.path("kernels"))) {
+    EXPECT_THAT(sandbox.read("kernels/" + file.path().filename().string()),
+                HasSubstr("__global__"));
+    ++count;
+  }
+  EXPECT_GT(count, 0u);
+}
+
 TEST(BenchCommand, ListsTheNetworks) {
   const Sandbox sandbox;
   const auto list = nlohmann::json::parse(sandbox.run({"ridge", "bench", "--list", "--json"}).out);
