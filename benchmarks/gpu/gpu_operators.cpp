@@ -119,7 +119,10 @@ void add_embedding(std::vector<Case>& cases, const Size& s, DType dtype, std::in
   const TensorType dy{dtype, {s.batch, s.seq, s.hidden}};
   cases.push_back({row("embedding"), Embedding{}, {table, ids}});
   cases.push_back({row("embedding grad"), EmbeddingGrad{rows}, {dy, ids}});
-  cases.push_back({row("embedding grad skewed"), EmbeddingGrad{rows}, {dy, ids}, 3.0});
+  cases.push_back({.label = row("embedding grad skewed"),
+                   .op = EmbeddingGrad{rows},
+                   .in = {dy, ids},
+                   .id_skew = 3.0});
 }
 
 // Operators of whole rows as a model in `dtype` has them: the residual stream and the weights of
