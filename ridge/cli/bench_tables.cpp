@@ -44,6 +44,7 @@ std::vector<VariantResult> measure(const std::vector<BenchVariant>& variants, De
                         .stop = [] { return interrupt_noted() != 0; }};
   std::vector<VariantResult> results = time_variants(variants, device, hooks);
   if (interrupt_noted() != 0) terminal.line("Interrupted");
+  for (const std::string& warning : device.warnings()) terminal.line(warning);
   return results;
 }
 
