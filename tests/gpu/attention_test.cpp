@@ -139,6 +139,26 @@ TEST_F(AttentionOnGpu, HoldsForShortSequences) {
         }
 }
 
+// Without mask, up to 256 positions have a kernel of their own on some cards, whose blocks go
+// through the heads.
+TEST_F(AttentionOnGpu, HoldsForWholeHeads) {
+  struct Case {
+    std::int64_t batch, seq, n_kv_heads, head_dim;
+  };
+  for (const auto& [batch, seq, n_kv_heads, head_dim] :
+       {Case{2, 129, 4, 64}, Case{1, 192, 2, 32}, Case{1, 193, 4, 64}, Case{1, 208, 1, 64},
+        Case{2, 209, 4, 32}, Case{1, 256, 4, 64}, Case{100, 197, 4, 64}, Case{70, 130, 2, 32}})
+    for (const auto& [dtype, tolerance] : {std::pair{DType::bf16, 1.5e-2}, {DType::f16, 2e-3}}) {
+      SCOPED_TRACE(fmt::format("{} x {}, {} key heads of {}", batch, seq, n_kv_heads, head_dim));
+      check_both({.n_heads = 4,
+                  .n_kv_heads = n_kv_heads,
+                  .head_dim = head_dim,
+                  .causal = false,
+                  .rope_theta = seq == 192 ? 100.0f : 0.0f},
+                 batch, seq, dtype, tolerance);
+    }
+}
+
 TEST_F(AttentionOnGpu, HoldsForLongSequences) {
   check_both({.n_heads = 2, .n_kv_heads = 1, .head_dim = 64, .rope_theta = 10000.0f}, 1, 1500,
              DType::f32, 2e-5);

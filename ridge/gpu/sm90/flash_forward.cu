@@ -16,6 +16,7 @@
 #include "ridge/gpu/flash.h"
 #include "ridge/gpu/runtime.h"
 #include "ridge/gpu/sm90/flash_short.h"
+#include "ridge/gpu/sm90/flash_whole.h"
 #include "ridge/gpu/sm90/flash_tile.h"
 #include "ridge/gpu/sm90/launch.h"
 #include "ridge/gpu/sm90/query_blocks.h"
@@ -442,6 +443,7 @@ void flash90_forward(const FlashShape& shape, const FlashOperands& operands, voi
                      Stream stream) {
   using namespace sm90;
   if (is_short(shape)) return forward_short(shape, operands, y, lse, stream);
+  if (is_whole(shape) && !operands.rotation) return forward_whole(shape, operands, y, lse, stream);
   with_element(shape, [&]<class T>() { forward_of<T>(shape, operands, y, lse, stream); });
 }
 
