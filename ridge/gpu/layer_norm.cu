@@ -92,6 +92,74 @@ __global__ void __launch_bounds__(Team::max_threads)
   });
 }
 
+// The same of rows that `lanes` threads hold in K packs each, and with them the weight and bias. A
+// team takes rows one after another, and reads the next while it computes.
+template <int lanes, int N, int K, class T>
+__global__ void __launch_bounds__(LaneTeam<lanes>::max_threads)
+    short_layer_norm_kernel(std::int64_t rows, int columns, float eps, NormOperands<T> o) {
+  gpu::begin_kernel();
+  using Team = LaneTeam<lanes>;
+  using Columns = TeamColumns<Team, N, K>;
+  float weight[K][N], bias[K][N];
+  Columns::each(columns, [&](int k, int c) {
+    load_pack<N>(o.weight + c, weight[k]);
+    load_pack<N>(o.bias + c, bias[k]);
+  });
+  const auto count = static_cast<float>(columns);
+  // Teams without a row of their own take part in the reductions of their warp, with the last row.
+  const auto row_of = [&](std::int64_t own) { return min(own, rows - 1); };
+  const std::int64_t step = row_step<Team>();
+  std::int64_t own = first_row<Team>();
+  Held<T, N> packs[K], next[K];
+  Columns::load_row(o.x + row_of(own) * columns, columns, next);
+  // The first row of the warp: as long as it has one, all its lanes go on.
+  for (std::int64_t left = rows - (own - Team::index() % (warp_width / lanes)); left > 0;
+       left -= step, own += step) {
+#pragma unroll
+    for (int k = 0; k < K; ++k) packs[k] = next[k];
+    Columns::load_row(o.x + row_of(own + step) * columns, columns, next);
+    float sum = 0, squares = 0;
+    Columns::each(columns, [&](int k, int) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) sum += packs[k][i];
+    });
+    const float mean = Team::template reduce<Sum>(sum) / count;
+    Columns::each(columns, [&](int k, int) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) squares += (packs[k][i] - mean) * (packs[k][i] - mean);
+    });
+    const float rstd = 1.0f / sqrtf(Team::template reduce<Sum>(squares) / count + eps);
+    if (own >= rows) continue;
+    if (Team::rank() == 0) {
+      o.mean[own] = mean;
+      o.rstd[own] = rstd;
+    }
+    Columns::each(columns, [&](int k, int c) {
+      float y[N];
+#pragma unroll
+      for (int i = 0; i < N; ++i) y[i] = (packs[k][i] - mean) * rstd * weight[k][i] + bias[k][i];
+      store_pack<N>(o.y + own * columns + c, y);
+    });
+  }
+}
+
+// Calls f.template operator()<lanes, K>() with the fewest lanes that hold a row; false if a warp's
+// do not.
+template <class F>
+bool dispatch_short_rows(std::int64_t packs, const F& f) {
+  const auto with = [&]<int lanes>() {
+    if (packs <= 3 * lanes)
+      f.template operator()<lanes, 3>();
+    else if (packs <= 4 * lanes)
+      f.template operator()<lanes, 4>();
+    else
+      return false;
+    return true;
+  };
+  return with.template operator()<4>() || with.template operator()<8>() ||
+         with.template operator()<16>() || with.template operator()<32>();
+}
+
 template <class T>
 struct GradOperands {
   const T *dy, *x;
@@ -172,10 +240,20 @@ struct GradTerms {
 template <class T>
 KernelPtr forward(GpuPrepare& prepare, float eps) {
   constexpr int wide = 4;  // weights are f32
+  constexpr int widest = elements_per_access<T>;
   const std::int64_t columns = prepare.in[0].shape[-1], rows = prepare.in[0].shape.rows();
   return make_kernel([&gpu = prepare.gpu, rows, columns, eps](const Launch& call) {
     const NormOperands<T> o{call.in<T>(0),  call.in<float>(1),  call.in<float>(2),
                             call.out<T>(0), call.out<float>(1), call.out<float>(2)};
+    if (rows_are_packable<widest>(columns, o.x, o.weight, o.bias, o.y) &&
+        dispatch_short_rows(columns / widest, [&]<int lanes, int K>() {
+          constexpr int threads = LaneTeam<lanes>::max_threads, blocks_each = 4;
+          const unsigned blocks = blocks_for(rows, threads / lanes);
+          launch(gpu, short_layer_norm_kernel<lanes, widest, K, T>,
+                 dim3(std::min(blocks, static_cast<unsigned>(blocks_each * gpu.multiprocessors))),
+                 dim3(threads), 0, rows, static_cast<int>(columns), eps, o);
+        }))
+      return;
     const bool packed = rows_are_packable<wide>(columns, o.x, o.weight, o.bias, o.y);
     dispatch_packed<wide>(packed, [&]<int N>() {
       dispatch_lanes<N, 1>(columns, [&]<class Team, int K>(TeamLaunch team) {

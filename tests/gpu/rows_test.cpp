@@ -64,6 +64,14 @@ TEST_F(RowsOnGpu, Norms) {
   }
 }
 
+// Rows that parts of a warp hold, whole and not, and more of them than there is room for at a time.
+TEST_F(RowsOnGpu, LayerNorms) {
+  for (const Shape& shape : {Shape{37, 8}, Shape{5, 96}, Shape{9, 104}, Shape{3, 128},
+                             Shape{5, 200}, Shape{9, 384}, Shape{7, 512}, Shape{5, 1000},
+                             Shape{7, 1024}, Shape{5, 1032}, Shape{2600, 520}, Shape{18000, 40}})
+    check(LayerNorm{}, {{f32(shape), -1.0, 2.0}, {f32({shape[-1]}), 0.5, 1.5}, {f32({shape[-1]})}});
+}
+
 TEST_F(RowsOnGpu, GradientsOfNormsFromTheirResults) {
   for (const DType dtype : {DType::f32, DType::bf16})
     testing::expect_gradients_from_results(device(), dtype);
