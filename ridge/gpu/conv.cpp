@@ -117,6 +117,16 @@ bool is_ready_made(const ConvProblem& problem) {
          (problem.epilogue == Epilogue::none || problem.epilogue == Epilogue::relu);
 }
 
+// Whether it is a product of so many pixels with so few channels that memory is what limits it,
+// where ours move more.
+bool streams(const ConvProblem& p) {
+  constexpr std::int64_t fewest_pixels = 24000, fewest_channels = 64,
+                         most_products_per_element = 105;
+  return p.weight.pixels() == 1 && p.y.n * p.y.pixels() >= fewest_pixels &&
+         std::min(p.x.c, p.y.c) >= fewest_channels &&
+         p.x.c * p.y.c <= most_products_per_element * (p.x.c + p.y.c);
+}
+
 // The ways to compute a convolution, the one that is taken without a tuner first.
 std::vector<gpu::KernelWay> ways_of(const gpu::Context& gpu, const Work& work) {
   const ConvProblem& problem = work.problem;
@@ -144,9 +154,14 @@ std::vector<gpu::KernelWay> ways_of(const gpu::Context& gpu, const Work& work) {
       });
   };
   const bool is_first = !all_tiles.empty() && all_tiles.front().few_channels;
-  if (!all_tiles.empty() && (is_first || !is_ready_made(problem))) {
+  const bool of_patches = !all_tiles.empty() && all_tiles.front().patches;
+  // Windows of few pixels: the library leaves most of the card idle.
+  const bool in_parts =
+      !all_tiles.empty() && all_tiles.front().split > 1 && problem.weight.pixels() > 1;
+  if (!all_tiles.empty() &&
+      (is_first || of_patches || in_parts || streams(problem) || !is_ready_made(problem))) {
     add_tiles();
-    add_vendors(0, is_first ? 1 : most_compiled_plans);
+    add_vendors(0, is_first ? 1 : is_ready_made(problem) ? most_plans : most_compiled_plans);
     return ways;
   }
   add(library.empty() ? "own kernels" : library, [=](GpuPrepare& p) {

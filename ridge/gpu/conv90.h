@@ -18,6 +18,7 @@ struct ConvTiles {
   int rows = 128, columns = 128, split = 1;
   bool paired = false;        // two blocks load the weight together
   bool few_channels = false;  // of an image whose pixels the copy engine cannot take
+  bool patches = false;       // of the image, which is read once for all taps
   bool operator==(const ConvTiles&) const = default;
 };
 

@@ -69,6 +69,13 @@ const Layer layers[] = {
     {5, 5, 256, 96, 3},       {1, 20, 16, 16, 7, 2}, {9, 64, 8, 40, 1},
 };
 
+// Of patches that a block reads once: parts of an image, a whole one, and several.
+const Layer patch_layers[] = {{1, 33, 64, 64, 3},
+                              {3, 14, 128, 32, 3},
+                              {2, 56, 64, 40, 3},
+                              {7, 7, 64, 24, 3},
+                              {9, 7, 128, 32, 3}};
+
 // Of few channels, which are padded: at steps of one and two, with small and large windows, and so
 // many that a block has several rows.
 const Layer first_layers[] = {{2, 32, 3, 64, 7, 2}, {1, 21, 3, 32, 3, 2},  {2, 15, 3, 64, 3, 1},
@@ -85,6 +92,11 @@ const Layer depthwise_layers[] = {
 TEST_F(TunedConvolutions, AreRightInEveryWay) {
   for (const Layer& layer : layers)
     expect_all_right(layer, DType::bf16, false, false, Epilogue::none);
+}
+
+TEST_F(TunedConvolutions, AreRightOfPatches) {
+  for (const Layer& layer : patch_layers)
+    expect_all_right(layer, DType::f16, true, false, Epilogue::relu);
 }
 
 TEST_F(TunedConvolutions, AreRightOfFewChannels) {

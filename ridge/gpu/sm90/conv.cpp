@@ -15,8 +15,12 @@ class HopperConv final : public FusedConv {
       : gpu_(gpu), problem_(problem), tiles_(tiles) {}
   std::size_t workspace() const override { return 0; }
   void run(Stream stream, const ConvPointers& operands, void*) const override {
-    const auto run = tiles_.few_channels ? sm90::conv_of_few_channels : sm90::conv;
-    run(problem_, tiles_, operands, gpu_.multiprocessors, stream);
+    if (tiles_.patches)
+      sm90::conv_of_patches(problem_, operands, gpu_.multiprocessors, stream);
+    else if (tiles_.few_channels)
+      sm90::conv_of_few_channels(problem_, tiles_, operands, gpu_.multiprocessors, stream);
+    else
+      sm90::conv(problem_, tiles_, operands, gpu_.multiprocessors, stream);
   }
 
  private:
@@ -71,6 +75,7 @@ ConvTiles expected_best(const Extents& e, int multiprocessors) {
 }  // namespace
 
 std::string to_string(const ConvTiles& t) {
+  if (t.patches) return "patches of the image";
   return fmt::format("tiles of {} x {}{}{}{}", t.rows, t.columns, t.paired ? " in pairs" : "",
                      t.split == 1 ? "" : fmt::format(" in {} parts", t.split),
                      t.few_channels ? " of few channels" : "");
@@ -99,6 +104,9 @@ std::vector<ConvTiles> conv90_ways(const Context& gpu, const ConvProblem& proble
         ways.push_back({.rows = 64, .columns = columns, .split = split});
   const auto best = std::ranges::find(ways, expected_best(extents, gpu.multiprocessors));
   if (best != ways.end()) std::rotate(ways.begin(), best, best + 1);
+  if (sm90::takes_patches(problem))
+    ways.insert(sm90::patches_of(problem) >= gpu.multiprocessors ? ways.begin() : ways.end(),
+                {.patches = true});
   return ways;
 }
 

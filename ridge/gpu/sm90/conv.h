@@ -13,4 +13,11 @@ bool takes_few_channels(const ConvProblem& problem);
 void conv_of_few_channels(const ConvProblem& problem, const ConvTiles& tiles,
                           const ConvPointers& operands, int multiprocessors, Stream stream);
 
+// Convolutions 3 x 3 whose images pass into shared memory once, where takes_patches() says so; of
+// so many tiles.
+bool takes_patches(const ConvProblem& problem);
+std::int64_t patches_of(const ConvProblem& problem);
+void conv_of_patches(const ConvProblem& problem, const ConvPointers& operands, int multiprocessors,
+                     Stream stream);
+
 }  // namespace ridge::gpu::sm90

@@ -82,10 +82,10 @@ CUtensorMap head_map(DType dtype, const void* base, std::int64_t batch, std::int
 
 CUtensorMap box_map(const void* base, std::initializer_list<std::int64_t> sizes,
                     std::initializer_list<int> box) {
-  constexpr std::size_t most = 3;
+  constexpr std::size_t most = 4;
   std::array<cuuint64_t, most> extents{}, strides{};
   std::array<cuuint32_t, most> box_extents{};
-  const std::array<cuuint32_t, most> steps{1, 1, 1};
+  const std::array<cuuint32_t, most> steps{1, 1, 1, 1};
   std::ranges::transform(sizes, extents.begin(), [](auto n) { return static_cast<cuuint64_t>(n); });
   std::ranges::transform(box, box_extents.begin(),
                          [](auto n) { return static_cast<cuuint32_t>(n); });
