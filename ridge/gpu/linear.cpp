@@ -164,15 +164,22 @@ KernelPtr fastest_aligned(const Linear& op, GpuPrepare& prepare) {
                         });
                       }});
   const bool tunes = prepare.choice.tuner != nullptr;
-  if (tunes || ways.empty()) {
+  const std::size_t own_ways = ways.size();
+  // The library cuts the sums of few results into parts; ours would leave most of the card idle.
+  const bool is_small = 2 * ((m + 127) / 128) * ((n + 127) / 128) <= prepare.gpu.multiprocessors;
+  std::size_t expected_best = 0;
+  if (!ways.empty())
+    expected_best = static_cast<std::size_t>(gpu::linear_product90_expected_best(prepare.gpu, own));
+  if (tunes || ways.empty() || is_small) {
     const std::size_t vendors = joined_ways(op, prepare);
+    if (is_small && vendors > 0) expected_best = own_ways;
     for (std::size_t way = 0; way < vendors; ++way)
       ways.push_back({fmt::format("{}, way {}", prepare.gpu.blas->version(), way + 1),
                       [=](GpuPrepare& p) { return vendor_kernel(op, p, true, way); }});
     ways.push_back(
         {"a product and the rest", [=](GpuPrepare& p) { return vendor_kernel(op, p, false, 0); }});
   }
-  if (!tunes) return ways.front().prepare(prepare);
+  if (!tunes) return ways[expected_best].prepare(prepare);
   const std::string work =
       fmt::format("{} {}[{} x {} x {}]{}{}{} {}", Linear::name, name_of(own.dtype), m, k, n,
                   op.bias ? " + bias" : "", op.residual ? " + residual" : "",

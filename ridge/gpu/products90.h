@@ -50,8 +50,10 @@ bool linear_product90_supports(const Context& gpu, const LinearProduct& shape);
 
 // `bias` and `residual` are left out where they are null; y may be residual. All at multiples of 16
 // bytes. `way` of as many as there are: they differ in their tiles, so that each is the fastest for
-// some extents; 0 suits most. Enqueues; DeviceError.
+// some extents. Enqueues; DeviceError.
 inline constexpr int linear_product90_ways = 4;
+// The one whose tiles go round most evenly.
+int linear_product90_expected_best(const Context& gpu, const LinearProduct& shape);
 void linear_product90(const Context& gpu, const LinearProduct& shape, int way, const void* x,
                       const void* weight, const void* bias, const void* residual, void* y);
 

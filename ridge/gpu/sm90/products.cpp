@@ -57,6 +57,31 @@ bool linear_product90_supports(const Context& gpu, const LinearProduct& shape) {
   return is_hopper(gpu) && is_16_bit(shape.dtype) && shape.n % 8 == 0 && shape.k % 8 == 0;
 }
 
+int linear_product90_expected_best(const Context& gpu, const LinearProduct& shape) {
+  // The tiles of the ways, of 128 rows: columns, and how many of a pair lie side by side. See
+  // linear_products.cu.
+  struct Way {
+    std::int64_t columns, across;
+  };
+  constexpr Way ways[linear_product90_ways] = {{128, 2}, {128, 1}, {64, 1}, {192, 2}};
+  constexpr std::int64_t rows = 128, pair = 2;
+  const auto parts = [](std::int64_t extent, std::int64_t part) {
+    return (extent + part - 1) / part;
+  };
+  // Columns that a multiprocessor goes through; narrow tiles wait more for shared memory.
+  const auto cost = [&](int i) {
+    const Way& way = ways[i];
+    const std::int64_t pairs =
+        parts(shape.m, rows * pair / way.across) * parts(shape.n, way.columns * way.across);
+    const std::int64_t columns = parts(pairs, gpu.multiprocessors / pair) * way.columns;
+    return way.columns < 128 ? columns * 5 / 4 : columns;
+  };
+  int best = 0;
+  for (int i = 1; i < linear_product90_ways; ++i)
+    if (50 * cost(i) < 49 * cost(best)) best = i;
+  return best;
+}
+
 void linear_product90(const Context& gpu, const LinearProduct& shape, int way, const void* x,
                       const void* weight, const void* bias, const void* residual, void* y) {
   sm90::linear_product(shape, way, x, weight, bias, residual, y, gpu.multiprocessors, gpu.stream);
