@@ -52,12 +52,15 @@ __device__ std::uint64_t plain_operand(std::uint32_t shared, std::uint32_t chunk
 // were zeros beyond `columns`.
 __device__ uint4 padded_chunk(const std::uint16_t* row, int first_pixel, int padded, int channels,
                               int columns) {
+  // All are read, those that do not exist in the place of the row's first, so that none waits for
+  // another.
   std::uint32_t words[vector / 2] = {};
 #pragma unroll
   for (int k = 0; k < vector; ++k) {
     const int pixel = first_pixel + (padded == 4 ? k / 4 : 0), channel = padded == 4 ? k % 4 : k;
-    if (channel < channels && pixel >= 0 && pixel < columns)
-      words[k / 2] |= static_cast<std::uint32_t>(row[pixel * channels + channel]) << k % 2 * 16;
+    const bool exists = channel < channels && pixel >= 0 && pixel < columns;
+    const std::uint32_t value = row[exists ? pixel * channels + channel : 0];
+    words[k / 2] |= exists ? value << k % 2 * 16 : 0;
   }
   return make_uint4(words[0], words[1], words[2], words[3]);
 }
@@ -81,14 +84,14 @@ __device__ void load_image(const FirstConv& a, int image, int first_row, int fir
                            unsigned char* to) {
   const auto* x = static_cast<const std::uint16_t*>(a.x);
   const int per_chunk = vector / a.pixel_channels;
-#pragma unroll 2
+#pragma unroll 4
   for (int i = static_cast<int>(threadIdx.x); i < a.rows * a.row_chunks; i += first_threads) {
     const int row = i / a.row_chunks, chunk = i - row * a.row_chunks;
-    uint4 values{};
-    if (first_row + row >= 0 && first_row + row < a.h)
-      values =
-          padded_chunk(x + (static_cast<std::int64_t>(image) * a.h + first_row + row) * a.w * a.c,
-                       first_column + chunk * per_chunk, a.pixel_channels, a.c, a.w);
+    const int y = first_row + row;
+    const bool exists = y >= 0 && y < a.h;
+    const uint4 values =
+        padded_chunk(x + (static_cast<std::int64_t>(image) * a.h + (exists ? y : 0)) * a.w * a.c,
+                     first_column + chunk * per_chunk, a.pixel_channels, a.c, exists ? a.w : 0);
     ptx::store_chunk(ptx::shared_address(to) + i * 16, values);
   }
 }
