@@ -460,13 +460,13 @@ __device__ void add_lanes(std::uint64_t lanes, const int* order, std::int64_t co
     Pack<T, N> packs[together];
     int n = 0;
 #pragma unroll
-    for (int k = 0; k < together; ++k) {
-      if (lanes == 0) break;
-      const int lane = __ffsll(static_cast<long long>(lanes)) - 1;
-      lanes &= lanes - 1;
-      packs[k] = *reinterpret_cast<const Pack<T, N>*>(rows + order[lane] * columns + c);
-      ++n;
-    }
+    for (int k = 0; k < together; ++k)
+      if (lanes != 0) {
+        const int lane = __ffsll(static_cast<long long>(lanes)) - 1;
+        lanes &= lanes - 1;
+        packs[k] = *reinterpret_cast<const Pack<T, N>*>(rows + order[lane] * columns + c);
+        n = k + 1;
+      }
 #pragma unroll
     for (int k = 0; k < together; ++k)
 #pragma unroll

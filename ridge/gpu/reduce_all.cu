@@ -27,6 +27,28 @@ __device__ State merge_block(State state) {
   return states[0];
 }
 
+// The elements of a pack, of which the first is number `at` of all.
+template <class State, int N, class T>
+__device__ void take_pack(State& state, const Pack<T, N>& pack, std::int64_t at) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) state.add(load(&pack.at[i]), at + i);
+}
+
+// As a part that is joined, which divides once.
+template <int N, class T>
+__device__ void take_pack(VarianceOf& state, const Pack<T, N>& pack, std::int64_t) {
+  VarianceOf part{N};
+#pragma unroll
+  for (int i = 0; i < N; ++i) part.mean += load(&pack.at[i]);
+  part.mean *= 1.0f / N;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    const float off = load(&pack.at[i]) - part.mean;
+    part.squares += off * off;
+  }
+  state.merge(part);
+}
+
 // Each thread takes packs of N, two in flight, all threads of the grid side by side; those of the
 // last, incomplete pack one by one.
 template <class State, int N, class T>
@@ -36,19 +58,15 @@ __global__ void __launch_bounds__(threads)
   const std::int64_t packs = n / N, all = static_cast<std::int64_t>(gridDim.x) * threads;
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
   State state;
-  const auto take = [&](const Pack<T, N>& pack, std::int64_t p) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) state.add(load(&pack.at[i]), p * N + i);
-  };
   const auto* from = reinterpret_cast<const Pack<T, N>*>(x);
   for (std::int64_t p = thread; p < packs; p += 2 * all) {
     const Pack<T, N> first = from[p];
     if (p + all < packs) {
       const Pack<T, N> second = from[p + all];
-      take(first, p);
-      take(second, p + all);
+      take_pack(state, first, p * N);
+      take_pack(state, second, (p + all) * N);
     } else {
-      take(first, p);
+      take_pack(state, first, p * N);
     }
   }
   if (const std::int64_t i = packs * N + thread; i < n) state.add(load(&x[i]), i);
