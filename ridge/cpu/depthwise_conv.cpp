@@ -66,15 +66,13 @@ struct Block<BFloat16> {
     std::memcpy(static_cast<void*>(p), &words, sizeof words);
   }
   void store_sums(float* p) const {
-    Words low, high;
-    for (unsigned i = 0; i < lanes; ++i) {
-      low[i] = i / 2 + i % 2 * lanes;
-      high[i] = low[i] + lanes / 2;
+    float even[lanes], odd[lanes];
+    std::memcpy(even, &v[0], sizeof even);
+    std::memcpy(odd, &v[1], sizeof odd);
+    for (std::int64_t i = 0; i < lanes; ++i) {
+      p[2 * i] = even[i];
+      p[2 * i + 1] = odd[i];
     }
-    const Vector first = __builtin_shuffle(v[0], v[1], low);
-    const Vector second = __builtin_shuffle(v[0], v[1], high);
-    std::memcpy(p, &first, sizeof first);
-    std::memcpy(p + lanes, &second, sizeof second);
   }
 
  private:

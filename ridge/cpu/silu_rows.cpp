@@ -3,8 +3,10 @@
 #if defined(__AVX512BF16__)
 #include <immintrin.h>
 
+#if !defined(__clang__)
 // GCC 12 warns of its own intrinsics (bug 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 
 namespace ridge {
 namespace {
