@@ -14,6 +14,7 @@
 #include "ridge/plan/lifetimes.h"
 #include "ridge/plan/memory.h"
 #include "ridge/profile/text_table.h"
+#include "ridge/run/arena_needs.h"
 
 namespace ridge {
 
@@ -21,20 +22,21 @@ std::optional<std::size_t> bytes_needed(const BenchOptions& options, Device& dev
   try {
     options.check();
     Graph graph;
-    build_vision(graph, options.network,
-                 {.batch_size = options.batch_size,
-                  .image_size = options.image_size,
-                  .compute = options.compute_dtype()});
-    const CompileMode& mode = compile_mode(options.compile);
-    rewrite_for_inference(graph, mode, options.channels_last != "off");
+    std::optional<VisionTraining> training;
+    if (options.trains()) training.emplace(options);
+    const VisionModel model = build_vision(
+        graph, options.network, training ? training->network() : vision_options(options));
+    rewrite_for_benchmark(graph, model, training ? &*training : nullptr, options);
     // What is computed once is gone again before the passes begin.
-    if (mode.frozen) freeze(graph);
-    Execution execution = execution_of(mode);
-    execution.kernels.tf32 = options.dtype == "tf32";
+    if (compile_mode(options.compile).frozen && !training) freeze(graph);
+    const Execution execution = execution_of(options);
     const KernelNeeds needs = kernel_needs(graph, device, execution.kernels);
     const Lifetimes lifetimes = lifetimes_of(graph);
     if (execution.planned)
-      return plan_arena(graph, lifetimes, needs.workspace).bytes + needs.packed_bytes;
+      return plan_arena(graph, lifetimes, needs.workspace,
+                        arena_needs(device, execution.concurrent))
+                 .bytes +
+             needs.packed_bytes;
     return peak_live_bytes(graph, lifetimes, needs.workspace) + needs.packed_bytes;
   } catch (const UsageError&) {
     return std::nullopt;

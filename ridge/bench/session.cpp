@@ -46,6 +46,24 @@ Contents computed_once(const Frozen& frozen, Device& device, Execution execution
 
 }  // namespace
 
+// "auto" too means channels last: so oneDNN convolves resnet50 and mobilenet_v2 in about half the
+// time, and so tensor cores want their operands.
+void rewrite_for_benchmark(Graph& graph, const VisionModel& model, VisionTraining* training,
+                           const BenchOptions& options) {
+  const CompileMode& mode = compile_mode(options.compile);
+  const bool channels_last = options.channels_last != "off";
+  if (!training) return rewrite_for_inference(graph, mode, channels_last);
+  rewrite_for_training(graph, Stage::forward, mode, channels_last);
+  training->append(model);
+  rewrite_for_training(graph, Stage::step, mode, channels_last);
+}
+
+Execution execution_of(const BenchOptions& options) {
+  Execution execution = execution_of(compile_mode(options.compile));
+  execution.kernels.tf32 = options.dtype == "tf32";
+  return execution;
+}
+
 BenchSession::BenchSession(const BenchOptions& options, Device& device, const BenchHooks& hooks)
     : graph_(std::make_unique<Graph>()) {
   check_dtype(options, device);
@@ -65,27 +83,17 @@ BenchSession::BenchSession(const BenchOptions& options, Device& device, const Be
 
 BenchSession::~BenchSession() = default;
 
-void BenchSession::rewrite(const CompileMode& mode, bool channels_last) {
-  if (!training_) return rewrite_for_inference(*graph_, mode, channels_last);
-  rewrite_for_training(*graph_, Stage::forward, mode, channels_last);
-  training_->append(model_);
-  rewrite_for_training(*graph_, Stage::step, mode, channels_last);
-}
-
 void BenchSession::compile(const BenchOptions& options, Device& device, const BenchHooks& hooks) {
   const auto start = std::chrono::steady_clock::now();
   const CompileMode& mode = compile_mode(options.compile);
   const auto seed = static_cast<std::uint64_t>(options.seed);
-  Execution execution = execution_of(mode);
-  execution.kernels.tf32 = options.dtype == "tf32";
+  Execution execution = execution_of(options);
   if (mode.tuned) {
     tuner_ = std::make_unique<Autotuner>(Autotuner::Options{
         .cache = default_tuning_cache(), .hardware = measured_on(device), .trying = hooks.trying});
     execution.kernels.tuner = tuner_.get();
   }
-  // "auto" too: so oneDNN convolves resnet50 and mobilenet_v2 in about half the time, and so tensor
-  // cores want their operands.
-  rewrite(mode, options.channels_last != "off");
+  rewrite_for_benchmark(*graph_, model_, training_.get(), options);
   Contents frozen;
   if (mode.frozen && !training_) frozen = computed_once(freeze(*graph_), device, execution, seed);
   executor_ = std::make_unique<Executor>(*graph_, device, execution);

@@ -32,6 +32,14 @@ struct BenchHooks {
   std::function<void(std::string_view work, std::size_t number, std::size_t of)> trying = {};
 };
 
+// Rewrites a network's graph as a benchmark runs it: by the passes of its compile mode and, where
+// `training` is not null, with what that appends between them.
+void rewrite_for_benchmark(Graph& graph, const VisionModel& model, VisionTraining* training,
+                           const BenchOptions& options);
+
+// How a benchmark runs it; the tuner, if the mode wants one, is set by who has it.
+Execution execution_of(const BenchOptions& options);
+
 // A network on a device, with one batch of images in its memory.
 class BenchSession {
  public:
@@ -61,7 +69,6 @@ class BenchSession {
   const Autotuner* tuner() const { return tuner_.get(); }  // null unless the mode tunes
 
  private:
-  void rewrite(const CompileMode& mode, bool channels_last);
   void compile(const BenchOptions& options, Device& device, const BenchHooks& hooks);
   void feed(std::uint64_t seed);
 

@@ -8,6 +8,7 @@
 #include "ridge/base/units.h"
 #include "ridge/graph/op_rules.h"
 #include "ridge/ops/op.h"
+#include "ridge/run/arena_needs.h"
 
 namespace ridge {
 namespace {
@@ -140,10 +141,7 @@ void Executor::check_memory(std::size_t needed, const TensorBytes& parts) const 
 void Executor::plan(std::span<const std::size_t> workspace, const TensorBytes& parts) {
   if (!std::ranges::is_sorted(graph_.nodes(), {}, &Node::phase))
     throw UsageError("a graph can only be planned if its nodes are in the order of their phases");
-  // A GPU moves memory in lines, and products are slower where rows begin within one.
-  const ArenaNeeds needs{.alignment = device_.asynchronous() ? 256 : tensor_alignment,
-                         .concurrent = concurrent_ && device_.asynchronous()};
-  places_ = plan_arena(graph_, lifetimes_, workspace, needs);
+  places_ = plan_arena(graph_, lifetimes_, workspace, arena_needs(device_, concurrent_));
   check_memory(places_.bytes + packed_bytes_, parts);
   try {
     arena_.emplace(device_, std::max(places_.bytes + packed_bytes_, tensor_alignment));

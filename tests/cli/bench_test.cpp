@@ -25,8 +25,8 @@ const std::vector<std::string> quick{
     "1",     "--warmup", "1",        "--image-size", "64",        "--iterations",  "3"};
 
 std::vector<std::string> with(std::vector<std::string> command,
-                              std::initializer_list<std::string> more) {
-  command.insert(command.end(), more);
+                              const std::vector<std::string>& more) {
+  command.insert(command.end(), more.begin(), more.end());
   return command;
 }
 
@@ -211,7 +211,7 @@ TEST(BenchCommand, WritesATraceAndTablesAsJson) {
 
 TEST(BenchCommand, ComparesModesPrecisionsAndBatchSizes) {
   const Sandbox sandbox;
-  const auto table = [&](std::initializer_list<std::string> more) {
+  const auto table = [&](const std::vector<std::string>& more) {
     const ProgramResult result = sandbox.run(with(with(quick, more), {"--export-json", "t.json"}));
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_THAT(result.out, Not(HasSubstr("Epoch")));
@@ -235,6 +235,18 @@ TEST(BenchCommand, ComparesModesPrecisionsAndBatchSizes) {
   EXPECT_THAT(most, HasSubstr("bf16 takes "));
   for (const auto& row : most_json["rows"])
     EXPECT_EQ(row["measured_peak_bytes"], row["planned_peak_bytes"]);
+
+  // Gradients and the optimizer's state take their part.
+  for (const bool compiled : {false, true}) {
+    std::vector<std::string> flags{"--find-max-batch", "--max-batch-for", "50MB", "--mode",
+                                   "training"};
+    if (compiled) flags.emplace_back("--compile");
+    const auto [trained, trained_json] = table(flags);
+    const auto& row = trained_json["rows"][0];
+    EXPECT_GT(row["batch_size"], 0) << compiled;
+    EXPECT_LT(2 * int{row["batch_size"]}, int{most_json["rows"][0]["batch_size"]}) << compiled;
+    EXPECT_EQ(row["measured_peak_bytes"], row["planned_peak_bytes"]) << compiled;
+  }
 }
 
 TEST(BenchCommand, SumsUpWhatWasMeasuredBeforeAnInterrupt) {
