@@ -5,28 +5,51 @@
 
 Answers every line of its input, "steps N", with a line of JSON, the seconds of N passes. The first
 line comes by itself, when the network is warm. If memory is too little on the GPU the answer is
-{"out_of_memory": ...}, the last."""
+{"out_of_memory": ...}, the last.
 
+Where several such processes get ready at once, they share the job's "lock", a file: one at a time
+runs its network for the first time, when cuDNN measures its algorithms, while others compile."""
+
+import fcntl
 import json
 import sys
 import time
 
 # What each variant adds to torchvision's network as it comes: images in channels last, a mode of
-# torch.compile, one CUDA graph for the whole pass; or OpenVINO, which compiles the traced network.
+# torch.compile (the latter two with CUDA graphs), one CUDA graph for the whole pass, or the whole
+# step of training; or OpenVINO, which compiles the traced network. What is not `usual` on a device
+# runs where it is asked for by name.
 VARIANTS = {
-    "eager": dict(title="PyTorch eager"),
+    "eager": dict(title="PyTorch eager", usual=["cpu"]),
     "channels-last": dict(title="PyTorch eager, channels last", last=True),
-    "compile": dict(title="PyTorch torch.compile", last=True, compile="default"),
+    "compile": dict(title="PyTorch torch.compile", last=True, compile="default", usual=["cpu"]),
     "reduce-overhead": dict(title="PyTorch torch.compile (reduce-overhead)", last=True,
                             compile="reduce-overhead", devices=["cuda"]),
     "max-autotune": dict(title="PyTorch torch.compile (max-autotune)", last=True,
                          compile="max-autotune"),
     "graph": dict(title="PyTorch eager, channels last, in one CUDA graph", last=True, capture=True,
-                  devices=["cuda"], modes=["inference"]),
+                  devices=["cuda"]),
     "openvino": dict(title="OpenVINO", devices=["cpu"], modes=["inference"]),
 }
 DTYPES = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 WARMUP = 3
+
+
+class Turn:
+    """Of several processes, to have the device alone."""
+
+    def __init__(self, path):
+        self.file, self.held, self.waited = open(path, "w") if path else None, False, 0.0
+
+    def take(self):
+        if self.file and not self.held:
+            self.waited += timed(lambda: fcntl.flock(self.file, fcntl.LOCK_EX))
+        self.held = True
+
+    def give_back(self):
+        if self.file and self.held:
+            fcntl.flock(self.file, fcntl.LOCK_UN)
+        self.held = False
 
 
 class TorchNetwork:
@@ -37,7 +60,7 @@ class TorchNetwork:
         import torch
         import torchvision
 
-        self.torch, self.job = torch, job
+        self.torch, self.job, self.turn = torch, job, Turn(job.get("lock"))
         variant = VARIANTS[job["variant"]]
         device, self.training = job["device"], job["mode"] == "training"
         dtype = getattr(torch, DTYPES[job["dtype"]])
@@ -61,30 +84,53 @@ class TorchNetwork:
         if self.training:
             self.autocast = dict(device_type=device, dtype=dtype, enabled=job["dtype"] in (
                 "bf16", "fp16"))
-            self.optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+            self.optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9,
+                                             fused=device == "cuda")
             self.scaler = torch.amp.GradScaler(device, enabled=job["dtype"] == "fp16")
         self.forward = self.forward_training if self.training else model
         if "compile" in variant:
-            self.forward = torch.compile(self.forward, mode=variant["compile"])
+            self.forward = self.compiled(variant["compile"])
+        else:
+            self.turn.take()
         self.graph = None
         if variant.get("capture"):
             self.capture()
+
+    def compiled(self, mode):
+        """As torch.compile(mode=mode); waits for its turn between compiling and the first run."""
+        from torch._inductor import list_mode_options
+        from torch._inductor.compile_fx import compile_fx
+
+        options = list_mode_options(mode)
+
+        def backend(graph, inputs):
+            result = compile_fx(graph, inputs, config_patches=options)
+            self.turn.take()
+            return result
+
+        return self.torch.compile(self.forward, backend=backend)
 
     def forward_training(self, images, targets):
         with self.torch.autocast(**self.autocast):
             return self.torch.nn.functional.cross_entropy(self.model(images), targets)
 
+    def eager_pass(self):
+        if self.training:
+            return self.train_once()
+        with self.torch.inference_mode():
+            return self.model(self.images)
+
     def capture(self):
         torch = self.torch
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side), torch.inference_mode():
+        with torch.cuda.stream(side):
             for _ in range(3):
-                self.model(self.images)
+                self.eager_pass()
         torch.cuda.current_stream().wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph), torch.inference_mode():
-            self.logits = self.model(self.images)
+        with torch.cuda.graph(self.graph):
+            self.result = self.eager_pass()
 
     def train_once(self):
         self.optimizer.zero_grad(set_to_none=True)
@@ -92,6 +138,7 @@ class TorchNetwork:
         self.scaler.scale(loss).backward()
         self.scaler.step(self.optimizer)
         self.scaler.update()
+        return loss
 
     def pass_once(self):
         if self.graph:
@@ -175,7 +222,11 @@ def main():
         begin = time.perf_counter()
         network = (OpenVinoNetwork if openvino else TorchNetwork)(job)
         seconds = network.steps(WARMUP)
-        answer({"start": time.perf_counter() - begin, "step_seconds": seconds[-1],
+        start = time.perf_counter() - begin
+        if not openvino:
+            start -= network.turn.waited
+            network.turn.give_back()
+        answer({"start": start, "step_seconds": seconds[-1],
                 "version": network.version(), "memory": network.memory(), "rss": peak_rss()})
         for line in sys.stdin:
             answer(network.steps(int(line.split()[1])))

@@ -5,14 +5,20 @@ interleaved.
     benchmarks/peers/vision_speed.py --ridge build/bin/ridge
     benchmarks/peers/vision_speed.py --dtype bf16 --cases resnet50:1,resnet50:16
     benchmarks/peers/vision_speed.py --device cuda --dtype fp16 --json vision.json
-    benchmarks/peers/vision_speed.py --device cuda --dtype fp16 --mode training
+    benchmarks/peers/vision_speed.py --device cuda --dtype bf16 --mode training
+    benchmarks/peers/vision_speed.py --device cuda --dtype fp16 --starts 8 --budget 120
 
 Each round runs the Ridge program once for each of its compile modes, and then some passes of each
 other side, a process that stays alive and warm; a round's figure is the median of its passes. The
-table at the end, in Markdown, has the medians over rounds and the median of the rounds' ratios, each
-with a 95 % bootstrap interval. Batches are random and lie in the device's memory. A pass of
+tables, in Markdown, have the medians over rounds and the median of the rounds' ratios, each with a
+95 % bootstrap interval. Batches are random and lie in the device's memory. A pass of
 inference is all layers, in Ridge's case with the loss; of training forward, loss, backward and SGD
-with momentum, under autocast in PyTorch.
+with momentum, under autocast in PyTorch, in fp16 with a GradScaler.
+
+Each case is printed when it is done. A side that fails, or takes longer than --budget to get ready
+or for a round, has that in its row; the others go on. With --starts above 1 so many of PyTorch's
+sides get ready at once, of all cases before any is measured: compiling takes processors, of which
+there may be many; the device each has for itself, and waiting for it does not count as getting ready.
 
 Ready after is what a side takes from its start to its first passes: building the network, passes
 over the graph, tuning and compiling. Ridge's first round is the one that counts, later ones find
@@ -24,12 +30,15 @@ import argparse
 import contextlib
 import json
 import os
+import queue
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from train_speed import ROOT, Fault, bootstrap_interval, list_of, machine
@@ -49,7 +58,8 @@ CASES = {
 }
 # A round takes some passes, and about so many seconds.
 STEPS, SECONDS = range(3, 201), {"cpu": 2.0, "cuda": 0.4}
-# Arguments of ridge bench by its compile mode.
+# Compile modes of Ridge that are compared unless others are asked for; and their arguments.
+MODES = {"cpu": ["default", "max-autotune"], "cuda": ["reduce-overhead", "max-autotune"]}
 COMPILE = {"none": [], "default": ["--compile"]} | {
     mode: ["--compile", "--compileContext", str({"mode": mode})]
     for mode in ("reduce-overhead", "max-autotune")}
@@ -83,28 +93,51 @@ class Peer(Row):
 
     def __init__(self, arguments, network, batch, variant):
         super().__init__(VARIANTS[variant]["title"])
-        job = dict(network=network, batch=batch, variant=variant, dtype=arguments.dtype,
-                   device=arguments.device, mode=arguments.mode, threads=arguments.threads)
-        environment = {"OMP_NUM_THREADS": str(arguments.threads),
-                       "TORCHINDUCTOR_COMPILE_THREADS": str(min(8, arguments.threads))}
-        self.process = subprocess.Popen(
-            [sys.executable, HERE / "vision_peer.py", json.dumps(job)], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL if arguments.quiet else None, text=True,
-            env=os.environ | environment)
+        self.job = dict(network=network, batch=batch, variant=variant, dtype=arguments.dtype,
+                        device=arguments.device, mode=arguments.mode, threads=arguments.threads,
+                        lock=arguments.lock)
+        self.arguments, self.process = arguments, None
 
     def start(self):
+        environment = {"OMP_NUM_THREADS": str(self.arguments.threads),
+                       "TORCHINDUCTOR_COMPILE_THREADS": str(min(8, self.arguments.threads))}
+        self.errors = tempfile.TemporaryFile("w+", errors="replace")
+        self.process = subprocess.Popen(
+            [sys.executable, HERE / "vision_peer.py", json.dumps(self.job)], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=self.errors, text=True, env=os.environ | environment)
+        self.answers = queue.Queue()
+        threading.Thread(target=self.listen, daemon=True).start()
         with self.faults():
             self.state = self.read()
-            print(f"  {self.title} is ready after {self.state['start']:.1f} s", file=sys.stderr)
+            print(f"  {self.job['network']}, {self.job['batch']}: {self.title} is ready after "
+                  f"{self.state['start']:.1f} s", file=sys.stderr)
+        return self
+
+    def listen(self):
+        for line in self.process.stdout:
+            self.answers.put(line)
+        self.answers.put(None)
 
     def read(self):
-        line = self.process.stdout.readline()
+        try:
+            line = self.answers.get(timeout=self.arguments.budget)
+        except queue.Empty:
+            self.process.kill()
+            raise Fault(f"no answer within {self.arguments.budget:g} s") from None
         if not line:
-            raise Fault(f"failed with exit code {self.process.wait()}")
+            raise Fault(self.last_words() or f"failed with exit code {self.process.wait()}")
         answer = json.loads(line)
         if isinstance(answer, dict) and "out_of_memory" in answer:
             raise Fault("out of memory")
         return answer
+
+    def last_words(self):
+        self.errors.seek(0)
+        text = self.errors.read()
+        if not self.arguments.quiet:
+            print(text, file=sys.stderr)
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return lines[-1][:160] if lines else ""
 
     def run(self, arguments):
         if self.fault:
@@ -114,8 +147,12 @@ class Peer(Row):
             self.rounds.append(statistics.median(self.read()))
 
     def close(self):
-        self.process.stdin.close()
-        self.process.wait()
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
 
     def memory(self):
         return self.state["memory"] or self.state["rss"]
@@ -125,9 +162,6 @@ class Ridge(Row):
     def __init__(self, network, batch, compile_mode):
         super().__init__(f"Ridge {compile_mode}")
         self.network, self.batch, self.flags = network, batch, COMPILE[compile_mode]
-
-    def start(self):
-        pass
 
     def run(self, arguments):
         if self.fault:
@@ -141,7 +175,7 @@ class Ridge(Row):
                  f"--warmup={WARMUP}", f"--dtype={arguments.dtype}", f"--device={arguments.device}",
                  f"--threads={arguments.threads}", f"--export-json={found}",
                  *([f"--mode={arguments.mode}"] if arguments.mode != "inference" else []),
-                 *self.flags])
+                 *self.flags], arguments.budget)
             if not found.exists():
                 raise Fault(output.strip().splitlines()[-1] if output.strip() else "no result")
             summary = json.loads(found.read_text())
@@ -160,27 +194,38 @@ class Ridge(Row):
         return self.state["memory" if self.state["device"] == "cuda" else "rss"]
 
 
-def run_watched(command):
-    """Runs a program; its output, peak resident bytes and duration."""
+def run_watched(command, budget):
+    """Runs a program; its output, peak resident bytes and duration. Fault after so many seconds."""
     begin = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    watch = threading.Timer(budget, process.kill) if budget else None
+    if watch:
+        watch.start()
     output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
+    if watch:
+        watch.cancel()
     process.returncode = os.waitstatus_to_exitcode(status)
-    return output, usage.ru_maxrss * 1024, time.perf_counter() - begin
+    seconds = time.perf_counter() - begin
+    if budget and seconds >= budget:
+        raise Fault(f"no answer within {budget:g} s")
+    return output, usage.ru_maxrss * 1024, seconds
 
 
 # A comparison ------------------------------------------------------------------------------------
 
-def run_case(arguments, case):
+def peers_of(arguments, case):
+    network, _, batch = case.partition(":")
+    return [Peer(arguments, network, int(batch), variant) for variant in arguments.variants]
+
+
+def run_case(arguments, case, theirs):
     """The rows of a case, Ridge's first."""
     network, _, batch = case.partition(":")
     ours = [Ridge(network, int(batch), mode) for mode in arguments.compile]
-    theirs = []
-    # One after the other: compilers use all cores.
-    for variant in arguments.variants:
-        theirs.append(Peer(arguments, network, int(batch), variant))
-        theirs[-1].start()
+    for row in theirs:
+        if not row.process:
+            row.start()
     for number in range(arguments.rounds):
         for row in ours + theirs:
             row.run(arguments)
@@ -189,6 +234,23 @@ def run_case(arguments, case):
     for row in theirs:
         row.close()
     return ours, theirs
+
+
+def fastest(rows):
+    """Of the rows with figures, the one with the least median; None if there is none."""
+    return min((r for r in rows if r.rounds), key=lambda r: statistics.median(r.rounds),
+               default=None)
+
+
+def best_of(case, ours, theirs):
+    """A line that compares the fastest side of either party."""
+    network, _, batch = case.partition(":")
+    own, other = fastest(ours), fastest(theirs)
+    cells = [f"{network}, {batch}"]
+    for row in (own, other):
+        cells.append(f"{row.title} {statistics.median(row.rounds) * 1e3:.2f} ms" if row else "none")
+    cells.append(ratio_cell(own, other) if own and other else "")
+    return "| " + " | ".join(cells) + " |"
 
 
 def ratio_cell(ours, row):
@@ -231,7 +293,7 @@ def parsed_arguments():
     parser.add_argument("--mode", choices=["inference", "training"], default="inference")
     parser.add_argument("--dtype", choices=list(DTYPES), default="fp32")
     parser.add_argument("--cases", type=list_of, help="such as resnet50:1,resnet50:16")
-    parser.add_argument("--compile", type=list_of, default=["default", "max-autotune"],
+    parser.add_argument("--compile", type=list_of,
                         help=f"modes of Ridge: {', '.join(COMPILE)}; empty: the others alone")
     parser.add_argument("--variants", type=list_of, help=f"of the others: {', '.join(VARIANTS)}")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -239,10 +301,16 @@ def parsed_arguments():
     parser.add_argument("--steps", type=int, help="passes per round and side; default: what takes "
                         f"{SECONDS['cpu']} s on the CPU and {SECONDS['cuda']} s on the GPU, within "
                         f"{STEPS[0]} and {STEPS[-1]}")
-    parser.add_argument("--quiet", action="store_true", help="without the compilers' warnings")
+    parser.add_argument("--starts", type=int, default=1, metavar="N", help="get so many of the "
+                        "others ready at once, before anything is measured")
+    parser.add_argument("--budget", type=float, metavar="SECONDS", help="give up a side that takes "
+                        "longer to get ready, or for a round")
+    parser.add_argument("--quiet", action="store_true", help="without what sides that fail say")
     parser.add_argument("--json", type=Path, help="write all figures here, case by case")
     arguments = parser.parse_args()
     arguments.cases = arguments.cases or CASES[arguments.device, arguments.mode]
+    if arguments.compile is None:
+        arguments.compile = MODES[arguments.device]
 
     def runs_here(variant):
         known = VARIANTS[variant]
@@ -250,7 +318,8 @@ def parsed_arguments():
                 arguments.mode in known.get("modes", [arguments.mode]))
 
     if arguments.variants is None:
-        arguments.variants = [v for v in VARIANTS if runs_here(v)]
+        arguments.variants = [v for v in VARIANTS if runs_here(v) and
+                              arguments.device in VARIANTS[v].get("usual", [arguments.device])]
     for name, known in {"variants": VARIANTS, "compile": COMPILE}.items():
         for word in set(getattr(arguments, name)) - set(known):
             parser.error(f"--{name}: there is no {word}; there are {', '.join(known)}")
@@ -270,18 +339,29 @@ def main():
     if arguments.device == "cpu" and os.getloadavg()[0] > 1:
         print(f"The machine is busy (load average {os.getloadavg()[0]:.1f}): threads that wait for "
               "each other suffer most, so the figures will not be good.", file=sys.stderr)
-    lines, figures, versions, whole = head(arguments), {}, set(), True
-    for case in arguments.cases:
-        ours, theirs = run_case(arguments, case)
-        lines += [line_of(case, ours, row) for row in ours + theirs]
-        figures[case] = json_of(ours, theirs)
-        versions |= {row.state["version"] for row in ours + theirs if row.rounds}
-        whole &= all(row.fault in (None, "out of memory") for row in ours + theirs)
-        if arguments.json:
-            arguments.json.write_text(json.dumps(
-                {"dtype": arguments.dtype, "mode": arguments.mode, "machine": machine(arguments),
-                 "cases": figures}, indent=1))
-    print("\n".join(lines))
+    best, figures, versions, whole = [], {}, set(), True
+    print("\n".join(head(arguments)), flush=True)
+    with tempfile.NamedTemporaryFile() as lock:
+        arguments.lock = lock.name if arguments.starts > 1 else None
+        peers = {case: peers_of(arguments, case) for case in arguments.cases}
+        if arguments.starts > 1:
+            with ThreadPoolExecutor(arguments.starts) as pool:
+                list(pool.map(Peer.start, [peer for rows in peers.values() for peer in rows]))
+        for case in arguments.cases:
+            ours, theirs = run_case(arguments, case, peers[case])
+            print("\n".join(line_of(case, ours, row) for row in ours + theirs), flush=True)
+            best.append(best_of(case, ours, theirs))
+            figures[case] = json_of(ours, theirs)
+            versions |= {row.state["version"] for row in ours + theirs if row.rounds}
+            whole &= all(row.fault in (None, "out of memory") for row in ours + theirs)
+            if arguments.json:
+                arguments.json.write_text(json.dumps(
+                    {"dtype": arguments.dtype, "mode": arguments.mode,
+                     "machine": machine(arguments), "cases": figures}, indent=1))
+    if arguments.compile and arguments.variants:
+        print("\n| Network, batch | Ridge's fastest | The others' fastest | Ridge's part of it |")
+        print("|---|---:|---:|---:|")
+        print("\n".join(best))
     print()
     print(f"{machine(arguments)}, {arguments.dtype}, {arguments.mode}; "
           f"{', '.join(sorted(versions))}; {arguments.rounds} rounds; load average at the end "
