@@ -10,6 +10,7 @@
 #include "ridge/base/error.h"
 #include "ridge/gpu/conv90.h"
 #include "ridge/gpu/conv_direct.h"
+#include "ridge/gpu/conv_padded.h"
 #include "ridge/gpu/dnn.h"
 #include "ridge/gpu/kernel_ways.h"
 #include "ridge/ops/check.h"
@@ -26,7 +27,7 @@ using PointersOf = std::function<ConvPointers(const Launch&)>;
 
 constexpr std::size_t vendors_alignment = 16;
 // Of the library's plans, that are timed: of those that it has, and that it has to compile.
-constexpr std::size_t most_plans = 8, most_compiled_plans = 1;
+constexpr std::size_t most_plans = 8, most_padded_plans = 4, most_compiled_plans = 1;
 
 ConvProblem problem_of(Kind kind, const ConvGeometry& geometry, const GpuPrepare& prepare,
                        const Shape& x, const Shape& weight, const Shape& y) {
@@ -164,13 +165,24 @@ std::vector<gpu::KernelWay> ways_of(const gpu::Context& gpu, const Work& work) {
     add_vendors(0, is_first ? 1 : is_ready_made(problem) ? most_plans : most_compiled_plans);
     return ways;
   }
-  add(library.empty() ? "own kernels" : library, [=](GpuPrepare& p) {
+  const auto vendors_or_own = [=](GpuPrepare& p) {
     try {
       return vendors_conv(p, work, 0);
     } catch (const DeviceError&) {
       return work.own(p);
     }
-  });
+  };
+  if (gpu::takes_padding(problem) && !library.empty())
+    for (std::size_t rank = 0; rank < most_padded_plans; ++rank)
+      add(fmt::format("{}, padded, plan {}", library, rank), [=, &gpu](GpuPrepare& p) {
+        try {
+          return kernel_of(p, work, gpu::padded_weight_grad(gpu, work.problem, rank));
+        } catch (const DeviceError&) {
+          if (rank > 0) throw;
+          return vendors_or_own(p);
+        }
+      });
+  add(library.empty() ? "own kernels" : library, vendors_or_own);
   add_vendors(1, most_plans);
   add_tiles();
   return ways;

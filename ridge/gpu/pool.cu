@@ -134,6 +134,74 @@ __global__ void __launch_bounds__(elementwise_threads)
   store_pack<N>(dx + in.at(place.outer, place.row, place.column) + place.channel, sum);
 }
 
+// The same for windows of 3 x 3 at every second pixel: a thread takes four pixels, 2 x 2, which the
+// same four windows overlap. `padding` is 0 or 1.
+template <int padding, int N, class Index, class T>
+__global__ void __launch_bounds__(elementwise_threads)
+    max_pool_grad_squares_kernel(Pixels squares, Pixels in, Pixels out, Index threads, const T* dy,
+                                 const std::uint8_t* taps, T* dx) {
+  gpu::begin_kernel();
+  const Index thread = thread_index<Index>();
+  if (thread >= threads) return;
+  const Place<N> place(squares, thread);
+  const std::int64_t first_i = place.row - (1 - padding), first_j = place.column - (1 - padding);
+  Pack<std::uint8_t, N> largest[2][2];
+  Held<T, N> grads[2][2];
+  const auto inside = [&](int u, int v) {
+    return first_i + u >= 0 && first_i + u < out.h && first_j + v >= 0 && first_j + v < out.w;
+  };
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    if (!inside(w / 2, w % 2)) continue;
+    const std::int64_t at = out.at(place.outer, first_i + w / 2, first_j + w % 2) + place.channel;
+    largest[w / 2][w % 2] = *reinterpret_cast<const Pack<std::uint8_t, N>*>(taps + at);
+    grads[w / 2][w % 2] = *reinterpret_cast<const Held<T, N>*>(dy + at);
+  }
+#pragma unroll
+  for (int pixel = 0; pixel < 4; ++pixel) {
+    const int a = pixel / 2, b = pixel % 2;
+    const std::int64_t row = 2 * place.row + a, column = 2 * place.column + b;
+    if (row >= in.h || column >= in.w) continue;
+    float sum[N] = {};
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      // Where the pixel lies in the window.
+      const int i = a + 2 - padding - 2 * (w / 2), j = b + 2 - padding - 2 * (w % 2);
+      if (i < 0 || i > 2 || j < 0 || j > 2 || !inside(w / 2, w % 2)) continue;
+#pragma unroll
+      for (int k = 0; k < N; ++k)
+        if (largest[w / 2][w % 2].at[k] == 3 * i + j) sum[k] += grads[w / 2][w % 2][k];
+    }
+    store_pack<N>(dx + in.at(place.outer, row, column) + place.channel, sum);
+  }
+}
+
+bool is_in_squares(const PoolWindows& w) {
+  return w.kernel == Pair{3, 3} && w.stride == Pair{2, 2} && w.padding[0] == w.padding[1] &&
+         w.padding[0] <= 1;
+}
+
+template <class T>
+void launch_squares(const Context& gpu, const PoolWindows& windows, const Pixels& in,
+                    const Pixels& out, const T* dy, const std::uint8_t* taps, T* dx) {
+  Pixels squares = in;
+  squares.h = (in.h + 1) / 2;
+  squares.w = (in.w + 1) / 2;
+  dispatch_pixels<elements_per_access<T>>(
+      squares,
+      [&]<int N, class Index>(Index threads, dim3 grid) {
+        const auto run = [&](auto kernel) {
+          launch(gpu, kernel, grid, dim3(elementwise_threads), 0, squares, in, out, threads, dy,
+                 taps, dx);
+        };
+        if (windows.padding[0] == 0)
+          run(max_pool_grad_squares_kernel<0, N, Index, T>);
+        else
+          run(max_pool_grad_squares_kernel<1, N, Index, T>);
+      },
+      dy, dx, taps);
+}
+
 // Calls f.template operator()<size>() for the size of a square window that has its own kernel, or
 // 0.
 template <class F>
@@ -186,6 +254,8 @@ KernelPtr backward(GpuPrepare& prepare, const PoolWindows& windows) {
           },
           x, taps);
     });
+    if constexpr (sizeof(Tap) == 1)
+      if (is_in_squares(windows)) return launch_squares(gpu, windows, in, out, dy, taps, dx);
     dispatch_pixels<wide>(
         in,
         [&]<int N, class Index>(Index threads, dim3 grid) {
