@@ -270,6 +270,17 @@ void add_images(std::vector<Case>& cases, DType dtype) {
     cases.push_back(
         {row("batch norm train", x), BatchNormTrain{.layout = layout}, {x, c, c, c, c}});
     cases.push_back({row("batch norm grad", x), BatchNormGrad{layout}, {x, x, c, c, c}});
+    cases.push_back({row("batch norm train, residual, relu", x),
+                     BatchNormTrain{.layout = layout, .residual = true, .epilogue = Epilogue::relu},
+                     {x, c, c, c, c, x}});
+    cases.push_back({row("batch norm grad of relu", x),
+                     BatchNormGrad{.layout = layout, .epilogue = Epilogue::relu},
+                     {x, x, c, c, c, c}});
+    cases.push_back(
+        {row("batch norm grad of a sum, residual, relu", x),
+         BatchNormGrad{
+             .layout = layout, .summed = true, .residual = true, .epilogue = Epilogue::relu},
+         {x, x, x, c, c, c, x}});
   }
   const PoolWindows pool{{3, 3}, {2, 2}, {1, 1}, false, layout};
   const TensorType first = image(112, 64);

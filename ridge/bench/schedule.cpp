@@ -18,8 +18,17 @@ constexpr std::string_view inference_passes[] = {
     "linear-epilogues", "pointwise",        "dead-nodes",
 };
 constexpr std::string_view training_passes[] = {
-    channels_last_pass, "common-subexpressions", "f32-products", "pointwise",
-    "fuse-optimizer",   "rounded-weights",       "dead-nodes",
+    channels_last_pass,
+    "batch-norm-epilogues",
+    "common-subexpressions",
+    "f32-products",
+    "batch-norm-gradients",
+    "conv-epilogues",
+    "linear-epilogues",
+    "pointwise",
+    "fuse-optimizer",
+    "rounded-weights",
+    "dead-nodes",
 };
 
 bool is_wanted(std::string_view name, bool channels_last) {

@@ -151,4 +151,23 @@ auto with_activation_derivative(ActivationKind kind, const F& f) {
   }
 }
 
+// with_epilogue() with the derivative.
+template <class F>
+auto with_epilogue_derivative(Epilogue epilogue, const F& f) {
+  switch (epilogue) {
+    case Epilogue::relu:
+      return f([](float x) { return x > 0.0f ? 1.0f : 0.0f; });
+    case Epilogue::relu6:
+      return with_activation_derivative(ActivationKind::relu6, f);
+    case Epilogue::silu:
+      return f([](float x) { return silu_grad(1.0f, x); });
+    case Epilogue::hard_swish:
+      return with_activation_derivative(ActivationKind::hard_swish, f);
+    case Epilogue::gelu:
+      return with_activation_derivative(ActivationKind::gelu, f);
+    default:
+      return f([](float) { return 1.0f; });
+  }
+}
+
 }  // namespace ridge

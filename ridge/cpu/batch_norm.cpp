@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "ridge/cpu/activation.h"
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/simd.h"
 
@@ -201,6 +202,27 @@ Moments moments_of(const Runs& runs, const T* x, const float* sums, std::int64_t
   return all;
 }
 
+// y = epilogue((x - mean) * factor + bias + residual), the latter null unless there is one.
+template <class T, class F>
+void normalise_batch(ThreadPool& pool, const Runs& runs, const T* x, const T* residual,
+                     const float* mean, const float* factor, const float* bias, T* y,
+                     const F& epilogue) {
+  runs.each(pool, [=, length = runs.length]<bool planes>(std::int64_t at, std::int64_t channel) {
+    const auto norm = [=](std::int64_t i) {
+      const std::int64_t c = planes ? channel : i;
+      return multiply_add(load(&x[at + i]) - mean[c], factor[c], bias[c]);
+    };
+    if (residual) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < length; ++i)
+        store(&y[at + i], epilogue(norm(i) + load(&residual[at + i])));
+    } else {
+#pragma omp simd
+      for (std::int64_t i = 0; i < length; ++i) store(&y[at + i], epilogue(norm(i)));
+    }
+  });
+}
+
 template <class T>
 KernelPtr train_form(CpuPrepare& prepare, const BatchNormTrain& op) {
   const Runs runs(prepare.in[0].shape, op.layout);
@@ -225,62 +247,132 @@ KernelPtr train_form(CpuPrepare& prepare, const BatchNormTrain& op) {
         running_variance[c] += op.momentum * (unbiased - running_variance[c]);
       }
     });
-    normalise(pool, runs, x, mean, factor, call.in<float>(2), call.out<T>());
+    const T* residual = op.residual ? call.in<T>(5) : nullptr;
+    with_epilogue(op.epilogue, [&](const auto& epilogue) {
+      normalise_batch(pool, runs, x, residual, mean, factor, call.in<float>(2), call.out<T>(),
+                      epilogue);
+    });
   });
 }
 
-// The sums that dbias and dweight are made of.
-template <class T>
+// How g, the gradient that reaches the norm, follows from dy.
+enum class Gate : std::uint8_t {
+  none,
+  result,      // where the relu's result is above 0
+  recomputed,  // by the epilogue's derivative at the norm, which is computed again
+};
+
+// g[at], of an element of channel c; with the terms of the two sums that the gradients of weight
+// and bias are made of. Of Gate::result the first also writes g.
+template <class T, Gate gate, bool summed, class F>
 struct GradTerms {
-  const T *dy, *x;
-  const float *mean, *rstd;
+  const T *dy, *more, *x, *y;
+  const float *factor, *bias, *mean, *rstd;
+  T* g;
+  F derivative;
+
+  float gradient(std::int64_t at, std::int64_t c) const {
+    float grad = load(&dy[at]);
+    if constexpr (summed) grad += load(&more[at]);
+    if constexpr (gate == Gate::result) grad = load(&y[at]) > 0.0f ? grad : 0.0f;
+    if constexpr (gate == Gate::recomputed)
+      grad *= derivative(multiply_add(load(&x[at]) - mean[c], factor[c], bias[c]));
+    return grad;
+  }
   float shift(std::int64_t) const { return 0; }
-  float first(std::int64_t at, std::int64_t, float) const { return load(&dy[at]); }
+  float first(std::int64_t at, std::int64_t c, float) const {
+    const float grad = gradient(at, c);
+    if constexpr (gate == Gate::result) store(&g[at], grad);
+    return grad;
+  }
   float second(std::int64_t at, std::int64_t c, float) const {
-    return load(&dy[at]) * (load(&x[at]) - mean[c]) * rstd[c];
+    return gradient(at, c) * (load(&x[at]) - mean[c]) * rstd[c];
   }
 };
 
-template <class T>
-KernelPtr backward(CpuPrepare& prepare, ImageLayout layout) {
-  const Runs runs(prepare.in[1].shape, layout);
+// The operands of a gradient, and what it needs beside its sums: per channel
+//   dx = factor * (g - offset - (x - mean) * slope)
+struct GradVectors {
+  const float *weight, *mean, *rstd;
+  float *factor, *offset, *slope, *dweight, *dbias;
+};
+
+template <class T, class Terms, class OfChannels>
+void differentiate(ThreadPool& pool, const Runs& runs, const Terms& terms, const GradVectors& v,
+                   float* sums, T* dx, const OfChannels& gradient_of) {
+  const std::int64_t channels = runs.channels;
+  for (std::int64_t c = 0; c < channels; ++c) v.factor[c] = v.weight[c] * v.rstd[c];
+  runs.sum_parts(pool, sums, terms);
+  parallel_for(pool, channels, channels_per_task, [=, &runs](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t c = begin; c < end; ++c) {
+      double a = 0, b = 0;
+      for (std::int64_t p = 0; p < runs.parts; ++p) {
+        a += sums[2 * p * channels + c];
+        b += sums[(2 * p + 1) * channels + c];
+      }
+      const auto count = static_cast<double>(runs.elements());
+      v.dbias[c] = static_cast<float>(a);
+      v.dweight[c] = static_cast<float>(b);
+      v.offset[c] = static_cast<float>(a / count);
+      v.slope[c] = static_cast<float>(b / count) * v.rstd[c];
+    }
+  });
+  runs.each(pool, [=, length = runs.length]<bool planes>(std::int64_t at, std::int64_t channel) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < length; ++i) {
+      const std::int64_t c = planes ? channel : i;
+      const float centred = load(&terms.x[at + i]) - v.mean[c];
+      store(&dx[at + i],
+            v.factor[c] * (gradient_of(at + i, c) - v.offset[c] - centred * v.slope[c]));
+    }
+  });
+}
+
+template <class T, Gate gate, bool summed>
+KernelPtr backward(CpuPrepare& prepare, const BatchNormGrad& op) {
+  const Runs runs(prepare.out[0].shape, op.layout);
   prepare.workspace =
       static_cast<std::size_t>((2 * runs.parts + 3) * runs.channels) * sizeof(float);
-  return make_kernel([&pool = prepare.pool, runs](const Launch& call) {
-    const T *dy = call.in<T>(0), *x = call.in<T>(1);
-    const float *weight = call.in<float>(2), *mean = call.in<float>(3), *rstd = call.in<float>(4);
-    T* dx = call.out<T>(0);
-    float *dweight = call.out<float>(1), *dbias = call.out<float>(2);
+  return make_kernel([&pool = prepare.pool, runs, op](const Launch& call) {
+    constexpr std::size_t x = summed ? 2 : 1;
     auto* sums = static_cast<float*>(call.workspace);
-    const std::int64_t channels = runs.channels;
-    // dx = factor * (dy - offset - (x - mean) * slope)
-    float* factor = sums + 2 * runs.parts * channels;
-    float *offset = factor + channels, *slope = offset + channels;
-    runs.sum_parts(pool, sums, GradTerms<T>{dy, x, mean, rstd});
-    parallel_for(pool, channels, channels_per_task, [=](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t c = begin; c < end; ++c) {
-        double a = 0, b = 0;
-        for (std::int64_t p = 0; p < runs.parts; ++p) {
-          a += sums[2 * p * channels + c];
-          b += sums[(2 * p + 1) * channels + c];
-        }
-        const auto count = static_cast<double>(runs.elements());
-        dbias[c] = static_cast<float>(a);
-        dweight[c] = static_cast<float>(b);
-        factor[c] = weight[c] * rstd[c];
-        offset[c] = static_cast<float>(a / count);
-        slope[c] = static_cast<float>(b / count) * rstd[c];
-      }
-    });
-    runs.each(pool, [=, length = runs.length]<bool planes>(std::int64_t at, std::int64_t channel) {
-#pragma omp simd
-      for (std::int64_t i = 0; i < length; ++i) {
-        const std::int64_t c = planes ? channel : i;
-        const float centred = load(&x[at + i]) - mean[c];
-        store(&dx[at + i], factor[c] * (load(&dy[at + i]) - offset[c] - centred * slope[c]));
-      }
-    });
+    float* factor = sums + 2 * runs.parts * runs.channels;
+    const GradVectors v{.weight = call.in<float>(x + 1),
+                        .mean = call.in<float>(x + 2),
+                        .rstd = call.in<float>(x + 3),
+                        .factor = factor,
+                        .offset = factor + runs.channels,
+                        .slope = factor + 2 * runs.channels,
+                        .dweight = call.out<float>(1),
+                        .dbias = call.out<float>(2)};
+    const auto run = [&](const auto& derivative) {
+      const GradTerms<T, gate, summed, std::decay_t<decltype(derivative)>> terms{
+          .dy = call.in<T>(0),
+          .more = summed ? call.in<T>(1) : nullptr,
+          .x = call.in<T>(x),
+          .y = gate == Gate::result ? call.in<T>(x + 4) : nullptr,
+          .factor = factor,
+          .bias = gate == Gate::recomputed ? call.in<float>(x + 4) : nullptr,
+          .mean = v.mean,
+          .rstd = v.rstd,
+          .g = gate == Gate::result ? call.out<T>(3) : nullptr,
+          .derivative = derivative};
+      differentiate(pool, runs, terms, v, sums, call.out<T>(0),
+                    [=](std::int64_t at, std::int64_t c) {
+                      if constexpr (gate == Gate::result) return load(&terms.g[at]);
+                      return terms.gradient(at, c);
+                    });
+    };
+    if constexpr (gate == Gate::recomputed)
+      with_epilogue_derivative(op.epilogue, run);
+    else
+      run([](float) { return 1.0f; });
   });
+}
+
+template <class T, Gate gate>
+KernelPtr backward(CpuPrepare& prepare, const BatchNormGrad& op) {
+  return op.summed ? backward<T, gate, true>(prepare, op) : backward<T, gate, false>(prepare, op);
 }
 
 }  // namespace
@@ -296,8 +388,11 @@ KernelPtr BatchNormTrain::cpu(CpuPrepare& prepare) const {
 }
 
 KernelPtr BatchNormGrad::cpu(CpuPrepare& prepare) const {
-  return dispatch_floating(prepare.in[0].dtype,
-                           [&]<class T>() { return backward<T>(prepare, layout); });
+  return dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
+    if (residual) return backward<T, Gate::result>(prepare, *this);
+    if (epilogue != Epilogue::none) return backward<T, Gate::recomputed>(prepare, *this);
+    return backward<T, Gate::none>(prepare, *this);
+  });
 }
 
 }  // namespace ridge

@@ -221,18 +221,29 @@ template <class T>
 struct GradTerms {
   const T *dy, *x;
   const float *mean, *rstd;
-  __device__ float shift(std::int64_t) const { return 0; }
+
+  struct Nothing {};
   template <int N>
-  __device__ void add(std::int64_t i, std::int64_t row, std::int64_t, const float (&)[N],
+  struct Loaded {
+    Held<T, N> dy, x;
+  };
+  template <int N>
+  __device__ Nothing at(std::int64_t) const {
+    return {};
+  }
+  template <int N>
+  __device__ Loaded<N> load(std::int64_t i) const {
+    return {*reinterpret_cast<const Held<T, N>*>(dy + i),
+            *reinterpret_cast<const Held<T, N>*>(x + i)};
+  }
+  template <int N>
+  __device__ void add(const Nothing&, const Loaded<N>& loaded, std::int64_t, std::int64_t row,
                       float (&a)[N], float (&b)[N]) const {
-    float values[N], grads[N];
-    load_pack<N>(x + i, values);
-    load_pack<N>(dy + i, grads);
     const float centre = mean[row], scale = rstd[row];
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      a[k] += grads[k];
-      b[k] += grads[k] * (values[k] - centre) * scale;
+      a[k] += loaded.dy[k];
+      b[k] += loaded.dy[k] * (loaded.x[k] - centre) * scale;
     }
   }
 };
@@ -270,7 +281,8 @@ KernelPtr backward(GpuPrepare& prepare) {
   const std::int64_t columns = prepare.in[1].shape[-1], rows = prepare.in[1].shape.rows();
   const ChannelSums s = ChannelSums::of_rows(prepare.gpu, rows, columns, sums_wide);
   prepare.workspace = s.floats() * sizeof(float);
-  return make_kernel([&gpu = prepare.gpu, s, rows, columns](const Launch& call) {
+  return make_kernel([&gpu = prepare.gpu, s, rows, columns,
+                      arrived = arrivals_of(prepare.gpu, s)](const Launch& call) {
     const GradOperands<T> o{call.in<T>(0),     call.in<T>(1),     call.in<float>(2),
                             call.in<float>(3), call.in<float>(4), call.out<T>(0)};
     const bool packed = rows_are_packable<wide>(columns, o.dy, o.x, o.weight, o.dx);
@@ -280,10 +292,10 @@ KernelPtr backward(GpuPrepare& prepare) {
                columns, o);
       });
     });
-    sum_channels<sums_wide, TwoSums>(gpu, s, rows_are_packable<sums_wide>(columns, o.dy, o.x),
-                                     GradTerms<T>{o.dy, o.x, o.mean, o.rstd},
-                                     ParameterGrads{call.out<float>(1), call.out<float>(2)},
-                                     static_cast<float*>(call.workspace));
+    sum_channels<sums_wide>(gpu, s, rows_are_packable<sums_wide>(columns, o.dy, o.x),
+                            GradTerms<T>{o.dy, o.x, o.mean, o.rstd},
+                            ParameterGrads{call.out<float>(1), call.out<float>(2)},
+                            static_cast<float*>(call.workspace), *arrived);
   });
 }
 

@@ -18,14 +18,19 @@ TensorType per_channel(const TensorType& x, ImageLayout layout) {
   return {DType::f32, {ImageShape(x.shape, layout).c}};
 }
 
-// An image and four vectors of its channels, beginning with operand `first`.
-void check_operands(std::string_view op, Types in, std::size_t first, ImageLayout layout,
-                    DTypes dtypes) {
-  check_count(op, in, first + 5);
+// Operand `first` is an image, and the next ones are vectors of its channels.
+void check_image_and_vectors(std::string_view op, Types in, std::size_t first, std::size_t vectors,
+                             ImageLayout layout, DTypes dtypes) {
   check_rank(op, in, first, 4);
   check_dtype(op, in, first, dtypes);
-  for (std::size_t i = first + 1; i < first + 5; ++i)
+  for (std::size_t i = first + 1; i <= first + vectors; ++i)
     check_type(op, in, i, per_channel(in[first], layout));
+}
+
+void check_epilogue(std::string_view op, bool residual, Epilogue epilogue) {
+  if (residual && epilogue != Epilogue::none && epilogue != Epilogue::relu)
+    throw ShapeError("{} with a residual takes none or relu behind it, not {}", op,
+                     name_of(epilogue));
 }
 
 // f(channel, element) for every element of an image.
@@ -44,6 +49,15 @@ std::vector<Shape> shapes(ImageLayout layout) {
         ImageShape{130, 24, 4, 5}})
     shapes.push_back(image.in(layout));
   return shapes;
+}
+
+// What follows a norm that is not tested without.
+constexpr Epilogue epilogues[] = {Epilogue::relu, Epilogue::relu6, Epilogue::silu,
+                                  Epilogue::hard_swish, Epilogue::gelu};
+
+// Of channels that fill vectors, and others.
+std::vector<Shape> fused_shapes(ImageLayout layout) {
+  return {ImageShape{2, 3, 5, 7}.in(layout), ImageShape{3, 64, 9, 8}.in(layout)};
 }
 
 }  // namespace
@@ -125,7 +139,10 @@ std::vector<Sample<BatchNorm>> BatchNorm::samples() {
 }
 
 std::vector<TensorType> BatchNormTrain::infer(Types in) const {
-  check_operands(name, in, 0, layout, dtypes);
+  check_epilogue(name, residual, epilogue);
+  check_count(name, in, 5 + residual);
+  check_image_and_vectors(name, in, 0, 4, layout, dtypes);
+  if (residual) check_same_type(name, in, 5, 0);
   if (in[0].numel() == in[1].numel())
     throw ShapeError("{} needs more than one element of each channel: {}", name, list_of(in));
   return {in[0], in[1], in[1], in[3], in[4]};
@@ -135,12 +152,23 @@ Cost BatchNormTrain::cost(Types in, Types out) const {
   // Per element: the mean's sum (1); difference, square and sum of the variance (3); product and
   // add (2). Per channel: mean, variance, eps, root, inverse, factor (6); and the running
   // statistics: a subtraction, product and add each, and the unbiased variance (7).
-  return streaming_cost(6 * in[0].numel() + 13 * in[1].numel(), in, out);
+  const std::int64_t each = 6 + (residual ? 1 : 0) + flops_of(epilogue);
+  return streaming_cost(each * in[0].numel() + 13 * in[1].numel(), in, out);
 }
 
 std::vector<Value> BatchNormTrain::grad(GradBuilder& b) const {
-  return b.graph().apply(BatchNormGrad{layout},
-                         std::array{b.grad(), b.input(0), b.input(1), b.output(1), b.output(2)});
+  std::vector<Value> operands{b.grad(), b.input(0), b.input(1), b.output(1), b.output(2)};
+  const bool has_kinks = epilogue != Epilogue::none;
+  if (has_kinks) operands.push_back(residual ? b.output(0) : b.input(2));
+  std::vector<Value> grads = b.graph().apply(
+      BatchNormGrad{.layout = layout, .residual = residual && has_kinks, .epilogue = epilogue},
+      operands);
+  if (residual) {
+    const Value of_residual = has_kinks ? grads.back() : b.grad();
+    grads.resize(3);
+    grads.insert(grads.end(), {Value{}, Value{}, of_residual});
+  }
+  return grads;
 }
 
 void BatchNormTrain::reference(ReferenceCall& call) const {
@@ -164,7 +192,8 @@ void BatchNormTrain::reference(ReferenceCall& call) const {
     call.outputs[4][c] = (1 - m) * call.inputs[4][c] + m * unbiased;
   }
   for_each_element(x.shape, layout, [&](auto c, auto i) {
-    y[i] = (x[i] - mean[c]) * rstd[c] * weight[c] + bias[c];
+    const double norm = (x[i] - mean[c]) * rstd[c] * weight[c] + bias[c];
+    y[i] = applied(epilogue, residual ? norm + call.inputs[5][i] : norm);
   });
 }
 
@@ -180,43 +209,78 @@ std::vector<Sample<BatchNormTrain>> BatchNormTrain::samples() {
   const TensorType x{DType::f32, {4, 6, 6, 8}}, c{DType::f32, {8}};
   samples.push_back({{.momentum = 0.3f, .layout = ImageLayout::nhwc},
                      {{x, 20.0, 21.0}, {c, 0.5, 1.5}, {c}, {c}, {c, 0.1, 2.0}}});
+  for (const ImageLayout layout : layouts)
+    for (const Shape& shape : fused_shapes(layout)) {
+      const TensorType image{DType::f32, shape}, vector = per_channel(image, layout);
+      const std::vector<SampleInput> operands{
+          {image, -2.0, 3.0}, {vector, 0.5, 1.5}, {vector}, {vector}, {vector, 0.1, 2.0}};
+      for (const Epilogue epilogue : epilogues)
+        samples.push_back({{.layout = layout, .epilogue = epilogue}, operands});
+      std::vector<SampleInput> with_residual = operands;
+      with_residual.push_back({image});
+      for (const Epilogue epilogue : {Epilogue::none, Epilogue::relu})
+        samples.push_back(
+            {{.layout = layout, .residual = true, .epilogue = epilogue}, with_residual});
+    }
   return samples;
 }
 
 std::optional<Alias> BatchNormTrain::aliased_input(std::uint32_t output, Types) const {
   if (output < 3) return std::nullopt;
-  return Alias{output};
+  return Alias{output};  // the running statistics
 }
 
 std::vector<TensorType> BatchNormGrad::infer(Types in) const {
-  check_count(name, in, 5);
-  check_rank(name, in, 1, 4);
-  check_dtype(name, in, 1, dtypes);
-  check_same_type(name, in, 0, 1);
-  for (std::size_t i = 2; i < 5; ++i) check_type(name, in, i, per_channel(in[1], layout));
-  return {in[1], in[2], in[2]};
+  check_epilogue(name, residual, epilogue);
+  if (residual && epilogue == Epilogue::none)
+    throw ShapeError("{} has no work for the gradient of a residual without an epilogue", name);
+  const std::size_t x = summed ? 2 : 1;
+  check_count(name, in, x + 4 + (epilogue != Epilogue::none));
+  check_image_and_vectors(name, in, x, 3, layout, dtypes);
+  for (std::size_t i = 0; i < x; ++i) check_same_type(name, in, i, x);
+  if (residual)
+    check_same_type(name, in, x + 4, x);
+  else if (epilogue != Epilogue::none)
+    check_type(name, in, x + 4, in[x + 1]);
+  std::vector<TensorType> out{in[x], in[x + 1], in[x + 1]};
+  if (residual) out.push_back(in[x]);
+  return out;
 }
 
 Cost BatchNormGrad::cost(Types in, Types out) const {
-  // Per element: xhat (2), its product with dy and two sums (3); dx: xhat times a mean, two
-  // subtractions, the factor (4). Per channel: that factor and two means (3).
-  return streaming_cost(9 * in[1].numel() + 3 * in[2].numel(), in, out);
+  // Per element: xhat (2), its product with g and two sums (3); dx: xhat times a mean, two
+  // subtractions, the factor (4); of g the sum of dy (1), the norm (2), the derivative and its
+  // product. Per channel: that factor and two means (3).
+  std::int64_t each = 9 + (summed ? 1 : 0);
+  if (epilogue != Epilogue::none && !residual) each += 2 + derivative_flops_of(epilogue);
+  return streaming_cost(each * out[0].numel() + 3 * out[1].numel(), in, out);
 }
 
 void BatchNormGrad::reference(ReferenceCall& call) const {
-  const auto &dy = call.inputs[0], &x = call.inputs[1], &weight = call.inputs[2];
-  const auto &mean = call.inputs[3], &rstd = call.inputs[4];
+  const std::size_t at = summed ? 2 : 1;
+  const auto &x = call.inputs[at], &weight = call.inputs[at + 1];
+  const auto &mean = call.inputs[at + 2], &rstd = call.inputs[at + 3];
   const auto &dx = call.outputs[0], &dweight = call.outputs[1], &dbias = call.outputs[2];
   const std::int64_t channels = weight.shape.numel();
   const auto count = static_cast<double>(x.shape.numel() / channels);
+  const auto xhat = [&](auto c, auto i) { return (x[i] - mean[c]) * rstd[c]; };
+  std::vector<double> g(static_cast<std::size_t>(x.shape.numel()));
   for (std::int64_t c = 0; c < channels; ++c) dweight[c] = dbias[c] = 0;
   for_each_element(x.shape, layout, [&](auto c, auto i) {
-    dbias[c] += dy[i];
-    dweight[c] += dy[i] * (x[i] - mean[c]) * rstd[c];
+    double dy = call.inputs[0][i];
+    if (summed) dy += call.inputs[1][i];
+    if (residual)
+      dy = call.inputs[at + 4][i] > 0 ? dy : 0.0;
+    else if (epilogue != Epilogue::none)
+      dy *= derivative(epilogue, xhat(c, i) * weight[c] + call.inputs[at + 4][c]);
+    g[static_cast<std::size_t>(i)] = dy;
+    if (residual) call.outputs[3][i] = dy;
+    dbias[c] += dy;
+    dweight[c] += dy * xhat(c, i);
   });
   for_each_element(x.shape, layout, [&](auto c, auto i) {
-    const double xhat = (x[i] - mean[c]) * rstd[c];
-    dx[i] = weight[c] * rstd[c] * (dy[i] - dbias[c] / count - xhat * dweight[c] / count);
+    dx[i] = weight[c] * rstd[c] *
+            (g[static_cast<std::size_t>(i)] - dbias[c] / count - xhat(c, i) * dweight[c] / count);
   });
 }
 
@@ -226,6 +290,25 @@ std::vector<Sample<BatchNormGrad>> BatchNormGrad::samples() {
     for (const Shape& shape : shapes(layout)) {
       const TensorType x{DType::f32, shape}, c = per_channel(x, layout);
       samples.push_back({{.layout = layout}, {{x}, {x}, {c, 0.5, 1.5}, {c}, {c, 0.5, 2.0}}});
+    }
+  for (const ImageLayout layout : layouts)
+    for (const Shape& shape : fused_shapes(layout)) {
+      const TensorType x{DType::f32, shape}, c = per_channel(x, layout);
+      const auto sample = [&](bool summed, bool residual, Epilogue epilogue) {
+        std::vector<SampleInput> in(summed ? 3 : 2, SampleInput{x});
+        for (const SampleInput& vector : {SampleInput{c, 0.5, 1.5}, {c}, {c, 0.5, 2.0}})
+          in.push_back(vector);
+        if (residual)
+          in.push_back({x});
+        else if (epilogue != Epilogue::none)
+          in.push_back({c});
+        samples.push_back(
+            {{.layout = layout, .summed = summed, .residual = residual, .epilogue = epilogue},
+             std::move(in)});
+      };
+      sample(true, false, Epilogue::none);
+      for (const bool summed : {false, true}) sample(summed, true, Epilogue::relu);
+      for (const Epilogue epilogue : epilogues) sample(samples.size() % 2 == 0, false, epilogue);
     }
   return samples;
 }

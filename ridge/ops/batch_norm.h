@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ridge/ops/epilogue.h"
 #include "ridge/ops/image.h"
 #include "ridge/ops/operator.h"
 
@@ -30,10 +31,13 @@ struct BatchNorm {
   bool operator==(const BatchNorm&) const = default;
 };
 
-// The same by the mean and the (biased) variance of this batch. Takes what BatchNorm takes; gives
-// y, the batch's mean[C] and rstd[C] = 1 / sqrt(variance + eps) in f32, for the gradient, and in
-// the memory of the last two operands the running statistics, moved by `momentum` towards those of
-// the batch, with its unbiased variance. The gradient reaches x, weight and bias.
+// The same by the mean and the (biased) variance of this batch:
+//   y = epilogue((x - mean[c]) * rstd[c] * weight[c] + bias[c] + residual)
+// Takes what BatchNorm takes of one image and, if `residual`, last a tensor of x's type, with which
+// the epilogue is none or relu. Gives y, the batch's mean[C] and rstd[C] = 1 / sqrt(variance + eps)
+// in f32, for the gradient, and in the memory of the running mean and variance these, moved by
+// `momentum` towards those of the batch, with its unbiased variance. The gradient reaches x,
+// weight, bias and residual.
 struct BatchNormTrain {
   static constexpr std::string_view name = "batch_norm_train";
   static constexpr DTypes dtypes = f32_and_16_bit;
@@ -41,6 +45,8 @@ struct BatchNormTrain {
   float eps = 1e-5f;
   float momentum = 0.1f;
   ImageLayout layout = ImageLayout::nchw;
+  bool residual = false;
+  Epilogue epilogue = Epilogue::none;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -53,15 +59,23 @@ struct BatchNormTrain {
   bool operator==(const BatchNormTrain&) const = default;
 };
 
-// Takes (dy, x, weight, mean, rstd) and gives dx of x's type, dweight[C] and dbias[C] in f32. With
-// M elements of a channel and xhat = (x - mean) * rstd:
-//   dbias = sum dy;  dweight = sum dy * xhat
-//   dx = weight * rstd * (dy - dbias / M - xhat * dweight / M)
+// Takes dy, if `summed` a second tensor that is to be added to it, then x, weight, mean and rstd,
+// and for an epilogue one more: the result y, if `residual`, else the bias. Gives dx of x's type,
+// dweight[C] and dbias[C] in f32 and, if `residual`, that of the residual, g below. With M elements
+// of a channel and xhat = (x - mean) * rstd:
+//   g = (dy + its second part) * epilogue'(xhat * weight + bias)
+//       (of a relu behind a residual: * (y > 0))
+//   dbias = sum g;  dweight = sum g * xhat
+//   dx = weight * rstd * (g - dbias / M - xhat * dweight / M)
+// Where g is a result, dx is made of what it was rounded to.
 struct BatchNormGrad {
   static constexpr std::string_view name = "batch_norm_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
 
   ImageLayout layout = ImageLayout::nchw;
+  bool summed = false;
+  bool residual = false;  // then the epilogue is relu: without one the residual's gradient is dy
+  Epilogue epilogue = Epilogue::none;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

@@ -42,4 +42,38 @@ double applied(Epilogue epilogue, double x) {
   return x;
 }
 
+double derivative(Epilogue epilogue, double x) {
+  switch (epilogue) {
+    case Epilogue::none:
+      return 1;
+    case Epilogue::relu:
+      return x > 0 ? 1 : 0;
+    case Epilogue::relu6:
+      return x > 0 && x < 6 ? 1 : 0;
+    case Epilogue::silu: {
+      const double s = 1.0 / (1.0 + std::exp(-x));
+      return s * (1.0 + x * (1.0 - s));
+    }
+    case Epilogue::hard_swish:
+      return x <= -3 ? 0 : (x >= 3 ? 1 : x / 3 + 0.5);
+    case Epilogue::gelu:
+      return 0.5 * std::erfc(-x / std::numbers::sqrt2) +
+             x * std::exp(-x * x / 2) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+  }
+  return 1;
+}
+
+std::int64_t derivative_flops_of(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::silu:
+      return 8;
+    case Epilogue::hard_swish:
+      return 3;
+    case Epilogue::gelu:
+      return 11;
+    default:
+      return 0;
+  }
+}
+
 }  // namespace ridge

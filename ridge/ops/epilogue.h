@@ -16,5 +16,10 @@ std::int64_t flops_of(Epilogue epilogue);
 
 // In double precision, for references.
 double applied(Epilogue epilogue, double x);
+// Its derivative; at a kink the one that PyTorch takes: 0 at the ends of relu, relu6 and hard
+// swish.
+double derivative(Epilogue epilogue, double x);
+// FLOPs of one element of dy times that, as the gradients of those operators count them.
+std::int64_t derivative_flops_of(Epilogue epilogue);
 
 }  // namespace ridge

@@ -25,20 +25,6 @@ struct Chain {
   }
 };
 
-// The one node that uses v if nobody else needs v.
-NodeId reader(const Rewriter& rw, ValueId v) {
-  return rw.uses(v).size() == 1 && !rw.is_readable(v) ? rw.uses(v).front() : no_node;
-}
-
-// What node n, which uses v, adds to v, if that is all it does and a convolution could do it.
-std::optional<ValueId> residual_of(const Rewriter& rw, NodeId n, ValueId v) {
-  if (!rw.op<Add>(n)) return std::nullopt;
-  const std::vector<ValueId>& in = rw.node(n).inputs;
-  const ValueId other = in[0] == v ? in[1] : in[0];
-  if (other == v || rw.type(other) != rw.type(v)) return std::nullopt;
-  return other;
-}
-
 std::optional<Chain> chain_from(const Rewriter& rw, NodeId conv) {
   const Conv2d* op = rw.op<Conv2d>(conv);
   if (!op || op->epilogue != Epilogue::none) return std::nullopt;

@@ -2,6 +2,9 @@
 
 // What convolutions and linear layers take into their own kernels.
 
+#include <optional>
+#include <vector>
+
 #include "ridge/ops/epilogue.h"
 #include "ridge/passes/rewrite.h"
 
@@ -22,6 +25,20 @@ inline Epilogue epilogue_of(const Rewriter& rw, NodeId n) {
         break;
     }
   return Epilogue::none;
+}
+
+// The one node that uses v if nobody else needs v.
+inline NodeId reader(const Rewriter& rw, ValueId v) {
+  return rw.uses(v).size() == 1 && !rw.is_readable(v) ? rw.uses(v).front() : no_node;
+}
+
+// What node n, which uses v, adds to v, if that is all it does and it is another of v's type.
+inline std::optional<ValueId> residual_of(const Rewriter& rw, NodeId n, ValueId v) {
+  if (!rw.op<Add>(n)) return std::nullopt;
+  const std::vector<ValueId>& in = rw.node(n).inputs;
+  const ValueId other = in[0] == v ? in[1] : in[0];
+  if (other == v || rw.type(other) != rw.type(v)) return std::nullopt;
+  return other;
 }
 
 }  // namespace ridge

@@ -55,7 +55,7 @@ using PassNames = std::set<std::string_view>;  // from the table
 void run_passes(Graph& graph, Stage stage, const PassNames& enabled, Recompute recompute);
 
 // The passes, each in the file of its name; two that are one idea share in_place.cpp, results.cpp,
-// swiglu.cpp or recompute.cpp.
+// swiglu.cpp, recompute.cpp or batch_norm_epilogues.cpp.
 std::size_t channels_last(Graph& graph);
 std::size_t conv_epilogues(Graph& graph);
 std::size_t norm_activations(Graph& graph);
@@ -82,6 +82,8 @@ std::size_t norm_results(Graph& graph);
 std::size_t gate_results(Graph& graph);
 std::size_t recompute_light(Graph& graph);
 std::size_t fold_batch_norm(Graph& graph);
+std::size_t batch_norm_epilogues(Graph& graph);
+std::size_t batch_norm_gradients(Graph& graph);
 std::size_t recompute_units(Graph& graph, Recompute recompute);
 
 }  // namespace ridge

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "ridge/base/error.h"
+#include "ridge/bench/schedule.h"
 #include "ridge/bench/session.h"
 #include "ridge/cpu/device.h"
+#include "tests/base/temporary_cache.h"
 
 namespace ridge {
 namespace {
@@ -52,17 +54,19 @@ INSTANTIATE_TEST_SUITE_P(OfEachFamily, NetworksInTraining,
 // A schedule changes no more than the order of some sums. How far the loss falls in a step, at a
 // rate so low that it falls in proportion, is the square of all gradients.
 TEST(BenchTraining, HasTheSameGradientsInEveryCompileMode) {
-  for (const char* network : {"resnet18", "mobilenet_v2", "vit_b_32"}) {
+  const TemporaryCache cache;
+  for (const char* network :
+       {"resnet18", "mobilenet_v2", "efficientnet_b0", "squeezenet1_1", "vit_b_32"}) {
     BenchOptions options = small(network);
     options.learning_rate = 1e-6;
     const std::vector<double> plain = losses_of(options, 2);
     const double fall = plain[0] - plain[1];
     EXPECT_GT(fall, 1e-4) << network;
-    for (const char* mode : {"default", "reduce-overhead"}) {
-      options.compile = mode;
+    for (const CompileMode& mode : compile_modes()) {
+      options.compile = mode.name;
       const std::vector<double> compiled = losses_of(options, 2);
-      EXPECT_NEAR(compiled[0], plain[0], 1e-5 * plain[0]) << network << ", " << mode;
-      EXPECT_NEAR(compiled[0] - compiled[1], fall, 0.02 * fall) << network << ", " << mode;
+      EXPECT_NEAR(compiled[0], plain[0], 1e-5 * plain[0]) << network << ", " << mode.name;
+      EXPECT_NEAR(compiled[0] - compiled[1], fall, 0.02 * fall) << network << ", " << mode.name;
     }
   }
 }

@@ -109,11 +109,11 @@ constexpr std::size_t differentiable_outputs<AddRmsNorm> = 2;
 template <>
 constexpr std::size_t differentiable_outputs<SplitHeads> = 3;
 
-// How many operands have a gradient: the first ones. Others are state that is updated in place.
+// Whether an operand has a gradient. Others are state that is updated in place.
 template <class T>
-constexpr std::size_t differentiable_operands = ~std::size_t{0};
-template <>
-constexpr std::size_t differentiable_operands<BatchNormTrain> = 3;
+constexpr bool is_differentiable(std::size_t operand) {
+  return !std::same_as<T, BatchNormTrain> || (operand != 3 && operand != 4);
+}
 
 template <class T>
 bool has_gradient(const T&) {
@@ -130,7 +130,7 @@ Value build_loss(Graph& graph, const Sample<T>& sample, bool infinite) {
   for (const SampleInput& input : sample.inputs) {
     const std::string name = fmt::format("operand {}", operands.size());
     const Role role =
-        operands.size() < differentiable_operands<T> ? Role::parameter : Role::optimizer_state;
+        is_differentiable<T>(operands.size()) ? Role::parameter : Role::optimizer_state;
     operands.push_back(is_floating(input.type.dtype)
                            ? graph.state(name, input.type, role, Init::zeros())
                            : graph.input(name, input.type));

@@ -94,7 +94,7 @@ class RandomModel {
     const std::int64_t inner = pick(1, 6);
     const Value g = project(x, inner);
     const Value gate = maybe() ? relu(g) : silu(g);
-    const std::int64_t kind = pick(0, 7);
+    const std::int64_t kind = pick(0, 10);
     const Value up = kind == 0 ? gate : kind == 1 ? silu(gate) : project(x, inner);
     return project(maybe() ? mul(up, gate) : mul(gate, up), width_);
   }
@@ -145,15 +145,35 @@ class RandomModel {
     const Value first = x;
     const std::int64_t length = pick(2, 6);
     for (std::int64_t i = 0; i < length; ++i) {
-      const std::int64_t kind = pick(0, 6);
+      const std::int64_t kind = pick(0, 10);
       if (kind <= 1) x = noted_image(convolved(x));
       if (kind <= 2) x = noted_image(maybe() ? silu(x) : relu(x));
       if (kind == 3) x = noted_image(maybe() ? add(first, x) : add(x, first));
       if (kind == 4) x = mul(silu(convolved(adaptive_avg_pool2d(x, {1, 1}))), x);
       if (kind == 5) x = shuffled(x);
       if (kind == 6) x = max_pool2d(x, {.kernel = {3, 1}, .padding = {1, 0}});
+      if (kind >= 7 && batch_ * seq_ > 1) x = normed_image(x);
     }
     return permute(reshape(x, {batch_, width_, seq_}), {0, 2, 1});
+  }
+  // With what may follow a norm, and with what may not.
+  Value normed_image(Value x) {
+    const Value y = noted_image(batch_norm(x));
+    const std::int64_t kind = pick(0, 6);
+    if (kind == 0) return add(x, y);
+    if (kind == 1) return noted_image(relu(maybe() ? add(y, x) : add(y, batch_norm(x))));
+    if (kind == 2) return activation(y, maybe() ? ActivationKind::relu6 : ActivationKind::tanh);
+    if (kind == 3) return silu(maybe() ? add(y, x) : y);
+    if (kind == 4) return add(y, y);
+    return add(convolved(y), y);  // whose gradient arrives on two ways
+  }
+  Value batch_norm(Value x) {
+    const auto state = [&](const char* name) {
+      return graph_.state(fmt::format("{}{}", name, parameters_++), {DType::f32, {width_}},
+                          Role::buffer, Init::zeros());
+    };
+    return batch_norm_train(x, weight({width_}), weight({width_}), state("mean"),
+                            state("variance"));
   }
   Value noted_image(Value x) {
     if (maybe()) scale(x, 2.0f);

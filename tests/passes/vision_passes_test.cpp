@@ -174,12 +174,16 @@ std::map<std::string, std::vector<float>> gradients_of(const std::string& name, 
       build_vision(graph, name, {.batch_size = 4, .image_size = 64, .training = true});
   if (rewritten) {
     EXPECT_GT(channels_last(graph), 0u);
+    batch_norm_epilogues(graph);
   }
   const std::vector<Value> parameters = graph.parameters();
   const std::vector<Value> grads = gradients(model.loss, parameters);
   for (std::size_t i = 0; i < grads.size(); ++i)
     graph.keep(grads[i], graph.info(parameters[i].id).name + ".grad");
-  if (rewritten) conv_epilogues(graph);
+  if (rewritten) {
+    batch_norm_gradients(graph);
+    conv_epilogues(graph);
+  }
   CpuDevice device;
   Executor executor(graph, device, {.planned = true});
   write_operands(model, graph, executor);
@@ -191,7 +195,7 @@ std::map<std::string, std::vector<float>> gradients_of(const std::string& name, 
   return found;
 }
 
-// Also of networks whose convolutions take the activation into their kernels.
+// Also of networks whose norms or convolutions take the activation into their kernels.
 TEST(VisionGradients, AreTheSameWithChannelsLast) {
   for (const std::string name : {"resnet18", "mobilenet_v2", "squeezenet1_1"}) {
     const auto want = gradients_of(name, false), got = gradients_of(name, true);
@@ -204,6 +208,39 @@ TEST(VisionGradients, AreTheSameWithChannelsLast) {
     for (const auto& [parameter, grad] : want)
       expect_close(got.at(parameter), grad, 2e-2, name + ": " + parameter, 1e-5 * most);
   }
+}
+
+// Each block of a ResNet ends with a norm that adds what the block began with; the gradient behind
+// it comes from the next block on two ways.
+TEST(BatchNormEpilogues, TakeAllThatFollowsThemInResNet) {
+  Graph graph;
+  const VisionModel model = build_vision(graph, "resnet50", {.training = true});
+  const std::size_t norms = count_of<BatchNormTrain>(graph), adds = count_of<Add>(graph);
+  EXPECT_EQ(batch_norm_epilogues(graph), 49u);
+  EXPECT_EQ(count_of<BatchNormTrain>(graph), norms);
+  EXPECT_EQ(count_of<Relu>(graph), 0u);
+  EXPECT_EQ(count_of<Add>(graph), adds - 16);
+  gradients(model.loss, graph.parameters());
+  EXPECT_EQ(batch_norm_gradients(graph), 15u);
+  EXPECT_EQ(count_of<BatchNormGrad>(graph, [](const BatchNormGrad& op) { return op.summed; }), 15u);
+}
+
+template <Epilogue epilogue>
+bool ends_with(const BatchNormTrain& op) {
+  return op.epilogue == epilogue;
+}
+
+TEST(BatchNormEpilogues, TakeActivationsOrResidualsOfOtherNetworks) {
+  Graph mobilenet, efficientnet;
+  build_vision(mobilenet, "mobilenet_v2", {.training = true});
+  batch_norm_epilogues(mobilenet);
+  EXPECT_EQ(count_of<BatchNormTrain>(mobilenet, ends_with<Epilogue::relu6>), 35u);
+  EXPECT_EQ(
+      count_of<BatchNormTrain>(mobilenet, [](const BatchNormTrain& op) { return op.residual; }),
+      10u);
+  build_vision(efficientnet, "efficientnet_b0", {.training = true});
+  batch_norm_epilogues(efficientnet);
+  EXPECT_EQ(count_of<BatchNormTrain>(efficientnet, ends_with<Epilogue::silu>), 33u);
 }
 
 // Of convolutions without batch norm, or with it folded into them.

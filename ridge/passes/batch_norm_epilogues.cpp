@@ -1,0 +1,89 @@
+#include <optional>
+#include <vector>
+
+#include "ridge/passes/epilogues.h"
+#include "ridge/passes/passes.h"
+#include "ridge/passes/rewrite.h"
+
+namespace ridge {
+namespace {
+
+// A batch norm in training, and what becomes a part of it.
+struct Chain {
+  std::vector<NodeId> nodes;  // from the norm to the last
+  std::optional<ValueId> residual;
+  Epilogue epilogue = Epilogue::none;
+};
+
+std::optional<Chain> chain_from(const Rewriter& rw, NodeId n) {
+  const BatchNormTrain* op = rw.op<BatchNormTrain>(n);
+  if (!op || op->residual || op->epilogue != Epilogue::none) return std::nullopt;
+  Chain chain{.nodes = {n}, .residual = {}};
+  const auto next = [&] { return reader(rw, rw.node(chain.nodes.back()).outputs[0]); };
+  chain.residual = residual_of(rw, next(), rw.node(n).outputs[0]);
+  if (chain.residual) chain.nodes.push_back(next());
+  const Epilogue epilogue = epilogue_of(rw, next());
+  if (epilogue == Epilogue::relu || (epilogue != Epilogue::none && !chain.residual)) {
+    chain.nodes.push_back(next());
+    chain.epilogue = epilogue;
+  }
+  if (chain.nodes.size() == 1) return std::nullopt;
+  return chain;
+}
+
+}  // namespace
+
+// From the last norm on: of two whose results are added, the later takes the sum, since the other
+// would have to wait for it.
+std::size_t batch_norm_epilogues(Graph& graph) {
+  Rewriter rw(graph);
+  for (NodeId n = static_cast<NodeId>(rw.nodes().size()); n-- > 0;) {
+    const auto chain = chain_from(rw, n);
+    if (!chain) continue;
+    rw.replace(chain->nodes, chain->nodes.back(), [&rw, &graph, n, chain = *chain] {
+      const Node& norm = rw.node(n);
+      BatchNormTrain op = std::get<BatchNormTrain>(norm.op->variant());
+      op.residual = chain.residual.has_value();
+      op.epilogue = chain.epilogue;
+      std::vector<Value> operands;
+      for (const ValueId in : norm.inputs) operands.push_back(rw.value(in));
+      if (chain.residual) operands.push_back(rw.value(*chain.residual));
+      const Scope scope(graph, norm.scope);
+      const std::vector<Value> out = graph.apply(op, operands);
+      Rewriter::Substitutes substitutes{{rw.node(chain.nodes.back()).outputs[0], out[0]}};
+      for (std::size_t i = 1; i < out.size(); ++i)
+        substitutes.emplace_back(norm.outputs[i], out[i]);
+      return substitutes;
+    });
+  }
+  return rw.commit();
+}
+
+// Where an image went two ways, its gradient is a sum: such as behind each block of a ResNet.
+std::size_t batch_norm_gradients(Graph& graph) {
+  Rewriter rw(graph);
+  for (NodeId n = 0; n < rw.nodes().size(); ++n) {
+    const BatchNormGrad* op = rw.op<BatchNormGrad>(n);
+    if (!op || op->summed) continue;
+    const Node& node = rw.node(n);
+    const ValueId dy = node.inputs[0];
+    const NodeId sum = rw.producer<Add>(dy);
+    if (sum == no_node || rw.only_use<BatchNormGrad>(dy) != n) continue;
+    const std::vector<ValueId>& terms = rw.node(sum).inputs;
+    if (rw.type(terms[0]) != rw.type(dy) || rw.type(terms[1]) != rw.type(dy)) continue;
+    rw.replace({sum, n}, n, [&rw, &graph, &node, &terms, with_sum = *op]() mutable {
+      with_sum.summed = true;
+      std::vector<Value> operands{rw.value(terms[0]), rw.value(terms[1])};
+      for (std::size_t i = 1; i < node.inputs.size(); ++i)
+        operands.push_back(rw.value(node.inputs[i]));
+      const std::vector<Value> out = graph.apply(with_sum, operands);
+      Rewriter::Substitutes substitutes;
+      for (std::size_t i = 0; i < out.size(); ++i)
+        substitutes.emplace_back(node.outputs[i], out[i]);
+      return substitutes;
+    });
+  }
+  return rw.commit();
+}
+
+}  // namespace ridge
