@@ -157,7 +157,9 @@ Roof roof_of(const Ceilings& ceilings, int threads, const VendorPeaks& vendor) {
   // Tensor cores multiply both types of 16 bits at one rate.
   if (ceilings.device != "cpu") roof.raise(name_of(DType::f16), roof.flops("bf16"));
   // They take two operands of 8 bits where they take one of 16.
-  if (ceilings.device != "cpu") roof.raise(name_of(DType::f8e4m3), 2 * roof.flops("bf16"));
+  if (ceilings.device != "cpu")
+    for (const DType dtype : {DType::f8e4m3, DType::s8})
+      roof.raise(name_of(dtype), 2 * roof.flops("bf16"));
   for (const BandwidthCeiling& ceiling : ceilings.bandwidth) {
     const int instances = (threads + ceiling.sharing - 1) / std::max(ceiling.sharing, 1);
     roof.levels.push_back({ceiling.level, ceiling.bytes * static_cast<std::uint64_t>(instances),

@@ -7,7 +7,7 @@
 namespace ridge {
 namespace {
 
-// Calls function.template operator()<T>() for the element type of a floating dtype.
+// Calls function.template operator()<T>() for the element type of a floating dtype or s8.
 template <class F>
 void with_element(DType dtype, const F& function) {
   switch (dtype) {
@@ -21,10 +21,12 @@ void with_element(DType dtype, const F& function) {
       return function.template operator()<Float8E4M3>();
     case DType::f8e5m2:
       return function.template operator()<Float8E5M2>();
+    case DType::s8:
+      return function.template operator()<Int8>();
     case DType::i32:
       break;
   }
-  throw Error("{} is no floating dtype", name_of(dtype));
+  throw Error("{} does not hold rounded floats", name_of(dtype));
 }
 
 }  // namespace
@@ -39,6 +41,7 @@ std::size_t size_of(DType dtype) {
       return 2;
     case DType::f8e4m3:
     case DType::f8e5m2:
+    case DType::s8:
       return 1;
   }
   throw Error("unknown dtype {}", static_cast<int>(dtype));
@@ -58,11 +61,13 @@ std::string_view name_of(DType dtype) {
       return "f8e5m2";
     case DType::i32:
       return "i32";
+    case DType::s8:
+      return "s8";
   }
   throw Error("unknown dtype {}", static_cast<int>(dtype));
 }
 
-bool is_floating(DType dtype) { return dtype != DType::i32; }
+bool is_floating(DType dtype) { return dtype != DType::i32 && dtype != DType::s8; }
 
 bool is_16_bit(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 bool is_float8(DType dtype) { return dtype == DType::f8e4m3 || dtype == DType::f8e5m2; }

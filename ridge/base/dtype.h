@@ -7,10 +7,11 @@
 
 namespace ridge {
 
-enum class DType : std::uint8_t { f32, bf16, f16, f8e4m3, f8e5m2, i32 };
+enum class DType : std::uint8_t { f32, bf16, f16, f8e4m3, f8e5m2, i32, s8 };
 
 std::size_t size_of(DType dtype);       // bytes of one element
-std::string_view name_of(DType dtype);  // "f32", "bf16", "f16", "f8e4m3", "f8e5m2", "i32"
+// "f32", "bf16", "f16", "f8e4m3", "f8e5m2", "i32", "s8"
+std::string_view name_of(DType dtype);
 bool is_floating(DType dtype);
 // Of the two that training computes in beside f32: bf16 and f16.
 bool is_16_bit(DType dtype);
@@ -120,7 +121,22 @@ struct Float8 {
 using Float8E4M3 = Float8<3, 7, 0x7E>;   // up to 448, without infinities
 using Float8E5M2 = Float8<2, 15, 0x7B>;  // up to 57344, with all that IEEE floats have
 
-// Many floats as elements of a floating dtype, rounded to it, and back.
+// An integer of 8 bits that stands for a real number. Conversion rounds to nearest even and
+// saturates at -127 and 127, so that the range is symmetric; NaN becomes -127.
+struct Int8 {
+  std::int8_t bits = 0;
+
+  Int8() = default;
+  constexpr explicit Int8(float value) {
+    const float above = value > -127.0f ? value : -127.0f;
+    // Where this sum lies, neighbours are 1 apart, and its last byte is that of the integer.
+    const float sum = (above < 127.0f ? above : 127.0f) + 12582912.0f;
+    bits = static_cast<std::int8_t>(__builtin_bit_cast(std::uint32_t, sum));
+  }
+  constexpr explicit operator float() const { return bits; }
+};
+
+// Many floats as elements of a floating dtype or s8, rounded to it, and back.
 void store_floats(std::span<const float> from, DType dtype, void* to);
 void load_floats(const void* from, DType dtype, std::span<float> to);
 

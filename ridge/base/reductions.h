@@ -30,6 +30,17 @@ struct SquaredNormOf {
   constexpr float value(std::int64_t) const { return sum; }
 };
 
+// NaN counts as the largest.
+struct LargestMagnitudeOf {
+  float best = 0;
+  constexpr void take(float x) {
+    if (x > best || x != x) best = best != best ? best : x;
+  }
+  constexpr void add(float x, std::int64_t) { take(x < 0 ? -x : x); }
+  constexpr void merge(const LargestMagnitudeOf& later) { take(later.best); }
+  constexpr float value(std::int64_t) const { return best; }
+};
+
 // The variance as Welford (1962) takes in one element, and as Chan, Golub and LeVeque (1979) join
 // two parts: nothing large is subtracted from something large.
 struct VarianceOf {

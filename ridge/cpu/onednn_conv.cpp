@@ -21,10 +21,12 @@ using Kind = ConvShape::Kind;
 std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// What follows the sums and takes oneDNN 2.6 twice as long as us: we apply it, as soon as a call is
-// done, to results that are still in the cache.
+// What follows the sums and takes oneDNN 2.6 twice as long as us, or of integers has other rules in
+// its later versions: we apply it, as soon as a call is done, to results that are still in the
+// cache.
 bool has_own_epilogue(const ConvShape& s) {
-  return s.kind == Kind::forward && (s.epilogue == Epilogue::silu || s.epilogue == Epilogue::gelu);
+  return s.kind == Kind::forward &&
+         (s.epilogue == Epilogue::silu || s.epilogue == Epilogue::gelu || s.int8.has_value());
 }
 
 // What calls compute: without an epilogue of our own, which takes sums before they are rounded.
@@ -64,6 +66,11 @@ double cost(const ConvShape& s, const Step& step) {
   return sum;
 }
 
+// Whether all parts of few rows see some of x.
+bool cuts_rows(const ConvShape& s) {
+  return s.geometry.padding[0] < s.geometry.dilation[0] * (s.weight.h - 1) + 1;
+}
+
 // Images are shared out in up to 16 parts. Where that makes too few, rows are, if x holds whole
 // rows and each part sees some of them; and channels, if no fewer remain than make a product fast.
 Step forward_step(const ConvShape& s) {
@@ -72,16 +79,15 @@ Step forward_step(const ConvShape& s) {
   const Step whole{std::max<std::int64_t>(1, s.x.n / many), s.y.h, s.y.c};
   const bool own = has_own_epilogue(s);
   if (g.layout != ImageLayout::nhwc || (whole.images > 1 && !own)) return whole;
-  const bool cuts_rows = g.padding[0] < g.dilation[0] * (s.weight.h - 1) + 1;
   const bool cuts_channels = g.groups == 1;
   Step best = whole;
   double least = std::numeric_limits<double>::infinity();
-  for (std::int64_t cuts = 1; cuts <= (cuts_rows ? std::min(s.y.h, most_cuts) : 1); ++cuts) {
+  for (std::int64_t cuts = 1; cuts <= (cuts_rows(s) ? std::min(s.y.h, most_cuts) : 1); ++cuts) {
     const std::int64_t rows = ceil_div(s.y.h, cuts);
     for (std::int64_t parts = 1; parts == 1 || (cuts_channels && parts <= many); ++parts) {
       const std::int64_t channels = parts == 1 ? s.y.c : ceil_div(ceil_div(s.y.c, parts), 16) * 16;
       if (parts > 1 && channels < least_channels) break;
-      if (own && cuts_rows && rows > 1 && rows * s.y.w * channels > cache_words) continue;
+      if (own && cuts_rows(s) && rows > 1 && rows * s.y.w * channels > cache_words) continue;
       const Step step{1, rows, channels};
       if (const double c = cost(s, step); c < least) {
         least = c;
@@ -101,8 +107,7 @@ Step step_of(const ConvShape& s) {
 }
 
 // Parts with the same channels follow each other, for they share weights.
-std::vector<ConvPart> parts_of(const ConvShape& s) {
-  const Step step = step_of(s);
+std::vector<ConvPart> parts_of(const ConvShape& s, const Step& step) {
   std::vector<ConvPart> parts;
   for (std::int64_t c = 0; c < s.y.c; c += step.channels)
     for (std::int64_t n = 0; n < s.x.n; n += step.images)
@@ -110,6 +115,15 @@ std::vector<ConvPart> parts_of(const ConvShape& s) {
         parts.push_back({n, std::min(step.images, s.x.n - n), i, std::min(step.rows, s.y.h - i), c,
                          std::min(step.channels, s.y.c - c)});
   return parts;
+}
+
+// The library has other kernels for what fits into a cache: where one computes nonsense, we take
+// fewer rows.
+Step correct_step(const ConvShape& s, Step step) {
+  if (s.dtype != DType::s8 || !cuts_rows(s)) return step;
+  while (step.rows > 1 && ConvPrimitive(s, parts_of(s, step).front(), nullptr).is_wrong())
+    step.rows = ceil_div(step.rows, 2);
+  return step;
 }
 
 class OnednnConv final : public Conv {
@@ -146,6 +160,8 @@ class OnednnConv final : public Conv {
   void add_partials(ThreadPool& pool, float* partials) const;
   template <class T>
   void finish(const ConvPart& part, const float* sums, const T* residual, T* y) const;
+  template <class T>
+  void finish_int8(const ConvPart& part, const std::int32_t* sums, const ConvOperands& o) const;
 
   ConvShape shape_;
   std::vector<Slice> slices_;
@@ -163,7 +179,7 @@ OnednnConv::OnednnConv(const ConvShape& shape) : shape_(shape) {
   std::map<std::int64_t, memory::desc> orders;
   const ConvShape calls = shape_of_calls(shape);
   try {
-    for (const ConvPart& part : parts_of(shape)) {
+    for (const ConvPart& part : parts_of(shape, correct_step(calls, step_of(shape)))) {
       const SeenRows seen = rows_seen(shape, part);
       const Form form{part.images, part.rows, seen.count, seen.above, seen.below};
       auto found = primitives.find({part.channels, form});
@@ -172,6 +188,8 @@ OnednnConv::OnednnConv(const ConvShape& shape) : shape_(shape) {
         const ConvPrimitive primitive(calls, part,
                                       order == orders.end() ? nullptr : &order->second);
         is_slow_ |= primitive.is_reference();
+        if (primitive.is_wrong())
+          throw DeviceError("oneDNN's convolution of s8 for this shape is known to be wrong");
         orders.try_emplace(part.channels, primitive.weights());
         found = primitives.try_emplace({part.channels, form}, primitive).first;
       }
@@ -241,7 +259,11 @@ void OnednnConv::run_task(const Task& task, const ConvOperands& o, void* weights
                          apart ? scratch + task.scratch_bytes : moved(o.y, y),
                          moved(o.bias, size * part.channel), moved(o.residual, y)};
   task.call.run(own, scratch);
-  if (apart)
+  if (s.int8)
+    dispatch_rounded(s.int8->out, [&]<class T>() {
+      finish_int8<T>(part, static_cast<const std::int32_t*>(own.y), o);
+    });
+  else if (apart)
     dispatch_floating(s.f32_result ? DType::f32 : s.dtype, [&]<class T>() {
       finish(part, static_cast<const float*>(own.y), static_cast<const T*>(o.residual),
              static_cast<T*>(o.y));
@@ -266,6 +288,59 @@ void OnednnConv::finish(const ConvPart& part, const float* sums, const T* residu
     finish_rows(s.epilogue, sums + run * length, residual ? residual + at : nullptr, length,
                 y + at);
   }
+}
+
+// What n sums become: y = function(factor sum + bias + residual), scaled.
+template <class T, class F>
+void finish_int8_run(const std::int32_t* sums, const float* factor, const float* bias,
+                     const T* residual, const Int8Scales& scales, std::int64_t n, T* y,
+                     const F& function) {
+  const float residual_scale = scales.residual;
+  const float inverse = std::is_same_v<T, Int8> ? 1.0f / scales.y : 1.0f;
+  if (residual)
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      const float sum = static_cast<float>(sums[i]) * factor[i] + bias[i];
+      store(&y[i], function(sum + residual_scale * load(&residual[i])) * inverse);
+    }
+  else
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i)
+      store(&y[i], function(static_cast<float>(sums[i]) * factor[i] + bias[i]) * inverse);
+}
+
+// The part of y from its sums, which lie by themselves; bias and residual are all of them. Where
+// whole pixels lie side by side several make a run, with their factors and biases repeated: few
+// channels alone would not fill vectors.
+template <class T>
+void OnednnConv::finish_int8(const ConvPart& part, const std::int32_t* sums,
+                             const ConvOperands& o) const {
+  constexpr std::int64_t long_run = 512;
+  const ImageStrides ys(shape_.y, shape_.geometry.layout);
+  const std::int64_t pixels = part.images * part.rows * shape_.y.w, channels = part.channels;
+  const std::int64_t first = ys.at(part.image, part.channel, part.row, 0);
+  const bool whole = channels == shape_.y.c;
+  const std::int64_t repeats = whole ? std::clamp<std::int64_t>(long_run / channels, 1, pixels) : 1;
+  thread_local std::vector<float> factors, biases;
+  factors.resize(static_cast<std::size_t>(repeats * channels));
+  biases.resize(factors.size());
+  const auto* bias = static_cast<const float*>(o.bias) + part.channel;
+  for (std::int64_t i = 0; i < channels; ++i)
+    factors[static_cast<std::size_t>(i)] = shape_.int8->x * o.weight_scale[part.channel + i];
+  std::copy_n(bias, channels, biases.begin());
+  for (std::vector<float>* terms : {&factors, &biases})
+    for (std::int64_t r = 1; r < repeats; ++r)
+      std::copy_n(terms->begin(), channels, terms->begin() + r * channels);
+  const auto* residual = static_cast<const T*>(o.residual);
+  with_epilogue(shape_.epilogue, [&](const auto& function) {
+    for (std::int64_t p = 0; p < pixels; p += repeats) {
+      const std::int64_t at = first + p * shape_.y.c;
+      finish_int8_run(sums + p * channels, factors.data(), biases.data(),
+                      residual ? residual + at : nullptr, *shape_.int8,
+                      std::min(repeats, pixels - p) * channels, static_cast<T*>(o.y) + at,
+                      function);
+    }
+  });
 }
 
 // Adds the parts' gradients to the first, in order.

@@ -2,11 +2,18 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 
 #include "ridge/cpu/thread_pool.h"
 #include "ridge/ops/conv.h"
 
 namespace ridge {
+
+// What is made of the sums of a convolution of s8: see ops/int8.h.
+struct Int8Scales {
+  DType out = DType::s8;
+  float x = 1.0f, residual = 1.0f, y = 1.0f;
+};
 
 // A convolution, or a gradient of one, of given shapes.
 struct ConvShape {
@@ -22,6 +29,8 @@ struct ConvShape {
   bool bias = false, residual = false;
   Epilogue epilogue = Epilogue::none;
   bool f32_result = false;  // y in f32, whatever the dtype of the others
+  // Of s8, with scales of the weights and biases in f32.
+  std::optional<Int8Scales> int8 = {};
 };
 
 // Dense tensors of the shape's types. What the kind of convolution computes is written, the others
@@ -29,6 +38,7 @@ struct ConvShape {
 struct ConvOperands {
   void *x = nullptr, *weight = nullptr, *y = nullptr;
   const void *bias = nullptr, *residual = nullptr;
+  const float* weight_scale = nullptr;  // of s8
 };
 
 class Conv {

@@ -32,7 +32,16 @@ inline const dnnl::engine& cpu_engine() {
 }
 
 inline dnnl::memory::data_type onednn_type(DType dtype) {
-  return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+  switch (dtype) {
+    case DType::bf16:
+      return dnnl::memory::data_type::bf16;
+    case DType::s8:
+      return dnnl::memory::data_type::s8;
+    case DType::i32:
+      return dnnl::memory::data_type::s32;
+    default:
+      return dnnl::memory::data_type::f32;
+  }
 }
 
 inline dnnl::memory onednn_memory(const dnnl::memory::desc& desc, const void* data) {

@@ -181,8 +181,8 @@ KernelPtr backward(CpuPrepare& prepare, const PoolWindows& windows) {
 }  // namespace
 
 KernelPtr MaxPool2d::cpu(CpuPrepare& prepare) const {
-  return dispatch_floating(prepare.in[0].dtype,
-                           [&]<class T>() { return forward<T>(prepare, *this); });
+  return dispatch_rounded(prepare.in[0].dtype,
+                          [&]<class T>() { return forward<T>(prepare, *this); });
 }
 
 KernelPtr MaxPool2dGrad::cpu(CpuPrepare& prepare) const {

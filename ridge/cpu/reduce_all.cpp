@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ridge/base/reductions.h"
 #include "ridge/cpu/prepare.h"
@@ -48,6 +49,19 @@ void take_piece(VarianceOf& state, const T* x, std::int64_t n, std::int64_t) {
 #pragma omp simd reduction(+ : squares)
   for (std::int64_t i = 0; i < n; ++i) squares += (load(&x[i]) - mean) * (load(&x[i]) - mean);
   state.merge({n, mean, squares});
+}
+
+template <class T>
+void take_piece(LargestMagnitudeOf& state, const T* x, std::int64_t n, std::int64_t) {
+  float best = 0;
+  bool has_nan = false;
+#pragma omp simd reduction(max : best) reduction(|| : has_nan)
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float magnitude = std::abs(load(&x[i]));
+    best = magnitude > best ? magnitude : best;
+    has_nan = has_nan || magnitude != magnitude;
+  }
+  state.take(has_nan ? std::numeric_limits<float>::quiet_NaN() : best);
 }
 
 // Only a piece whose extreme beats all before is searched for its place.
@@ -125,6 +139,8 @@ KernelPtr ReduceAll::cpu(CpuPrepare& prepare) const {
         return reduce_to_value<T, VarianceOf>(prepare, true);
       case Reduction::var:
         return reduce_to_value<T, VarianceOf>(prepare, false);
+      case Reduction::absmax:
+        return reduce_to_value<T, LargestMagnitudeOf>(prepare, false);
       case Reduction::argmax:
         return reduce_to_place<T, LargestOf>(prepare);
       default:

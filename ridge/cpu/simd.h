@@ -13,9 +13,11 @@ namespace ridge {
 inline float load(const float* p) { return *p; }
 inline float load(const BFloat16* p) { return static_cast<float>(*p); }
 inline float load(const Float16* p) { return static_cast<float>(*p); }
+inline float load(const Int8* p) { return static_cast<float>(*p); }
 inline void store(float* p, float x) { *p = x; }
 inline void store(BFloat16* p, float x) { *p = BFloat16(x); }
 inline void store(Float16* p, float x) { *p = Float16(x); }
+inline void store(Int8* p, float x) { *p = Int8(x); }
 
 // e^x to within 2 units in the last place (over all floats the worst is 1.01), without a branch.
 // Infinity where e^x overflows, 0 where it is below half the smallest denormal and at -infinity,
@@ -55,6 +57,13 @@ auto dispatch_floating(DType dtype, const F& function) {
   if (dtype == DType::bf16) return function.template operator()<BFloat16>();
   if (dtype == DType::f16) return function.template operator()<Float16>();
   return function.template operator()<float>();
+}
+
+// The same, or for s8, whose elements are rounded floats too.
+template <class F>
+auto dispatch_rounded(DType dtype, const F& function) {
+  if (dtype == DType::s8) return function.template operator()<Int8>();
+  return dispatch_floating(dtype, function);
 }
 
 // Rows per task such that a task touches some 32 KiB: enough work to outweigh the hand-over, little

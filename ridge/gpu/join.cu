@@ -101,8 +101,10 @@ KernelPtr join(GpuPrepare& prepare, JoinPlan plan) {
             return with.template operator()<Pack<std::uint32_t, 2>>();
           case 4:
             return with.template operator()<std::uint32_t>();
-          default:
+          case 2:
             return with.template operator()<std::uint16_t>();
+          default:
+            return with.template operator()<std::uint8_t>();
         }
       });
 }

@@ -269,8 +269,8 @@ KernelPtr backward(GpuPrepare& prepare, const PoolWindows& windows) {
 }  // namespace
 
 KernelPtr MaxPool2d::gpu(GpuPrepare& prepare) const {
-  return gpu::dispatch_floating(prepare.in[0].dtype,
-                                [&]<class T>() { return forward<T>(prepare, *this); });
+  return gpu::dispatch_rounded(prepare.in[0].dtype,
+                               [&]<class T>() { return forward<T>(prepare, *this); });
 }
 
 KernelPtr MaxPool2dGrad::gpu(GpuPrepare& prepare) const {

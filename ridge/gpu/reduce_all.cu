@@ -128,6 +128,8 @@ KernelPtr ReduceAll::gpu(GpuPrepare& prepare) const {
         return reduce<Result::root, T, VarianceOf>(prepare);
       case Reduction::var:
         return reduce<Result::value, T, VarianceOf>(prepare);
+      case Reduction::absmax:
+        return reduce<Result::value, T, LargestMagnitudeOf>(prepare);
       case Reduction::argmax:
         return reduce<Result::place, T, LargestOf>(prepare);
       default:

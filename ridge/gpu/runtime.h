@@ -86,9 +86,13 @@ __device__ inline float load(const BFloat16* p) {
   return __uint_as_float(static_cast<std::uint32_t>(p->bits) << 16);
 }
 __device__ inline float load(const Float16* p) { return __half2float(__ushort_as_half(p->bits)); }
+__device__ inline float load(const Int8* p) { return static_cast<float>(p->bits); }
 __device__ inline void store(float* p, float x) { *p = x; }
 __device__ inline void store(Float16* p, float x) {
   p->bits = __half_as_ushort(__float2half_rn(x));
+}
+__device__ inline void store(Int8* p, float x) {
+  p->bits = static_cast<std::int8_t>(__float2int_rn(fminf(fmaxf(x, -127.0f), 127.0f)));
 }
 __device__ inline void store(BFloat16* p, float x) {
 #if defined(__HIP__)
@@ -235,6 +239,13 @@ auto dispatch_floating(DType dtype, const F& function) {
   if (dtype == DType::bf16) return function.template operator()<BFloat16>();
   if (dtype == DType::f16) return function.template operator()<Float16>();
   return function.template operator()<float>();
+}
+
+// The same, or for s8, whose elements are rounded floats too.
+template <class F>
+auto dispatch_rounded(DType dtype, const F& function) {
+  if (dtype == DType::s8) return function.template operator()<Int8>();
+  return dispatch_floating(dtype, function);
 }
 
 // The same for two dtypes, which, if both are of 16 bits, are the same.

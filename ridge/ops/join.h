@@ -22,7 +22,7 @@ struct JoinPlan {
 // The operands one after another along dimension `dim`; all other extents are equal.
 struct Concat {
   static constexpr std::string_view name = "concat";
-  static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr DTypes dtypes = f32_16_bit_and_s8;
 
   std::uint32_t dim = 0;
 

@@ -10,7 +10,7 @@ namespace ridge {
 // The same elements under another shape. Free: the result shares the operand's memory.
 struct Reshape {
   static constexpr std::string_view name = "reshape";
-  static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr DTypes dtypes = f32_16_bit_and_s8;
 
   Shape shape;
 

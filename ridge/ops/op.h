@@ -14,6 +14,7 @@
 #include "ridge/ops/embedding.h"
 #include "ridge/ops/fill.h"
 #include "ridge/ops/heads.h"
+#include "ridge/ops/int8.h"
 #include "ridge/ops/join.h"
 #include "ridge/ops/layer_norm.h"
 #include "ridge/ops/layout.h"
@@ -46,12 +47,13 @@ using OpVariant = std::variant<  //
     AdaptiveAvgPool2dGrad, Add, AddRmsNorm, AddRmsNormGrad, Arithmetic, Attention, AttentionGrad,
     AvgPool2d, AvgPool2dGrad, BatchNorm, BatchNormGrad, BatchNormTrain, Cast, CausalMask, Concat,
     Conv2d, Conv2dInputGrad, Conv2dWeightGrad, CrossEntropy, CrossEntropyGrad, Dropout, Embedding,
-    EmbeddingGrad, Fill, GlobalNorm, IndexAdd, LayerNorm, LayerNormGrad, Linear, LinearSwiGlu,
-    LinearSwiGluGrad, MaskedSoftmax, MaskedSoftmaxGrad, MatMul, MaxPool2d, MaxPool2dGrad,
-    MergeHeads, Mul, Permute, Pointwise, Quantize, QuantizeSwiGlu, ReduceAll, Relu, ReluGrad,
-    Reshape, Resize, ResizeGrad, RmsNorm, RmsNormGrad, Roll, Rope, Scale, ScaledMatMul, Sgd, SgdAll,
-    Silu, SiluGrad, Slice, Softmax, SoftmaxGrad, SplitHeads, SqueezeExcitation, SumTo, SwiGlu,
-    SwiGluGrad, UpdateLossScale, Window, WindowAttention, WindowAttentionGrad>;
+    EmbeddingGrad, Fill, GlobalNorm, IndexAdd, Int8Conv2d, Int8Quantize, Int8Weights, LayerNorm,
+    LayerNormGrad, Linear, LinearSwiGlu, LinearSwiGluGrad, MaskedSoftmax, MaskedSoftmaxGrad, MatMul,
+    MaxPool2d, MaxPool2dGrad, MergeHeads, Mul, Permute, Pointwise, Quantize, QuantizeSwiGlu,
+    ReduceAll, Relu, ReluGrad, Reshape, Resize, ResizeGrad, RmsNorm, RmsNormGrad, Roll, Rope, Scale,
+    ScaledMatMul, Sgd, SgdAll, Silu, SiluGrad, Slice, Softmax, SoftmaxGrad, SplitHeads,
+    SqueezeExcitation, SumTo, SwiGlu, SwiGluGrad, UpdateLossScale, Window, WindowAttention,
+    WindowAttentionGrad>;
 
 // A named struct, so that the graph can speak of "an operator" without knowing which there are.
 struct Op : OpVariant {

@@ -56,6 +56,8 @@ using DTypes = std::span<const DType>;
 inline constexpr DType f32_only[] = {DType::f32};
 inline constexpr DType only_16_bit[] = {DType::bf16, DType::f16};
 inline constexpr DType f32_and_16_bit[] = {DType::f32, DType::bf16, DType::f16};
+// Of operators that compute nothing: integers that stand for reals (ops/int8.h) pass through them.
+inline constexpr DType f32_16_bit_and_s8[] = {DType::f32, DType::bf16, DType::f16, DType::s8};
 
 template <class T>
 concept Operator = std::equality_comparable<T> &&

@@ -23,7 +23,7 @@ struct PoolWindows {
 // The largest element of each window; padding counts as -infinity.
 struct MaxPool2d : PoolWindows {
   static constexpr std::string_view name = "max_pool2d";
-  static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr DTypes dtypes = f32_16_bit_and_s8;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

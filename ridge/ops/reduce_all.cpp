@@ -12,7 +12,7 @@ namespace {
 
 constexpr Reduction kinds[] = {Reduction::mean,   Reduction::prod,  Reduction::norm,
                                Reduction::max,    Reduction::std,   Reduction::var,
-                               Reduction::argmax, Reduction::argmin};
+                               Reduction::argmax, Reduction::argmin, Reduction::absmax};
 
 bool gives_place(Reduction kind) { return kind == Reduction::argmax || kind == Reduction::argmin; }
 
@@ -50,6 +50,8 @@ double value_of(Reduction kind, std::span<const double> x) {
       return static_cast<double>(std::ranges::max_element(x) - x.begin());
     case Reduction::argmin:
       return static_cast<double>(std::ranges::min_element(x) - x.begin());
+    case Reduction::absmax:
+      return std::abs(*std::ranges::max_element(x, {}, [](double v) { return std::abs(v); }));
   }
   return 0;
 }
@@ -58,7 +60,7 @@ double value_of(Reduction kind, std::span<const double> x) {
 
 std::string_view name_of(Reduction kind) {
   constexpr std::string_view names[] = {"mean", "prod", "norm",   "max",
-                                        "std",  "var",  "argmax", "argmin"};
+                                        "std",  "var",  "argmax", "argmin", "absmax"};
   return names[static_cast<std::size_t>(kind)];
 }
 

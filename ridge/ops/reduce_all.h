@@ -14,6 +14,7 @@ enum class Reduction : std::uint8_t {
   var,  // sum (x - mean)^2 / (n - 1); NaN for one element
   argmax,
   argmin,
+  absmax,  // max |x|
 };
 std::string_view name_of(Reduction kind);  // "mean"
 

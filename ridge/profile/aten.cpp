@@ -46,6 +46,8 @@ std::string_view dtype_name(DType dtype) {
       return "c10::Half";
     case DType::i32:
       return "int";
+    case DType::s8:
+      return "signed char";
   }
   return "";
 }

@@ -22,22 +22,26 @@ TEST(DType, SizesAndNames) {
   EXPECT_EQ(size_of(DType::f8e4m3), 1u);
   EXPECT_EQ(size_of(DType::f8e5m2), 1u);
   EXPECT_EQ(size_of(DType::i32), 4u);
+  EXPECT_EQ(size_of(DType::s8), 1u);
   EXPECT_EQ(name_of(DType::f32), "f32");
   EXPECT_EQ(name_of(DType::bf16), "bf16");
   EXPECT_EQ(name_of(DType::f16), "f16");
   EXPECT_EQ(name_of(DType::f8e4m3), "f8e4m3");
   EXPECT_EQ(name_of(DType::f8e5m2), "f8e5m2");
   EXPECT_EQ(name_of(DType::i32), "i32");
+  EXPECT_EQ(name_of(DType::s8), "s8");
   EXPECT_TRUE(is_floating(DType::f32));
   EXPECT_TRUE(is_floating(DType::bf16));
   EXPECT_TRUE(is_floating(DType::f16));
   EXPECT_TRUE(is_floating(DType::f8e4m3));
   EXPECT_FALSE(is_floating(DType::i32));
+  EXPECT_FALSE(is_floating(DType::s8));
   EXPECT_TRUE(is_float8(DType::f8e4m3));
   EXPECT_TRUE(is_float8(DType::f8e5m2));
   EXPECT_FALSE(is_float8(DType::bf16));
   for (const DType dtype :
-       {DType::f32, DType::bf16, DType::f16, DType::f8e4m3, DType::f8e5m2, DType::i32})
+       {DType::f32, DType::bf16, DType::f16, DType::f8e4m3, DType::f8e5m2, DType::i32,
+        DType::s8})
     EXPECT_EQ(is_16_bit(dtype), size_of(dtype) == 2);
 }
 
@@ -95,6 +99,25 @@ TEST(BFloat16, EveryValueSurvivesTheRoundTrip) {
     if (std::isnan(wide)) continue;
     EXPECT_EQ(BFloat16(wide).bits, bits);
   }
+}
+
+TEST(Int8, RoundsToTheNearestEvenAndSaturates) {
+  for (int i = -127; i <= 127; ++i) {
+    const auto x = static_cast<float>(i);
+    EXPECT_EQ(Int8(x).bits, i);
+    EXPECT_EQ(static_cast<float>(Int8(x)), x);
+    if (i == 127) break;
+    EXPECT_EQ(Int8(x + 0.5f).bits, i % 2 == 0 ? i : i + 1);
+    EXPECT_EQ(Int8(std::nextafter(x + 0.5f, 200.0f)).bits, i + 1);
+    EXPECT_EQ(Int8(std::nextafter(x + 0.5f, -200.0f)).bits, i);
+  }
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(Int8(127.5f).bits, 127);
+  EXPECT_EQ(Int8(1e30f).bits, 127);
+  EXPECT_EQ(Int8(infinity).bits, 127);
+  EXPECT_EQ(Int8(-127.5f).bits, -127);
+  EXPECT_EQ(Int8(-infinity).bits, -127);
+  EXPECT_EQ(Int8(std::nanf("")).bits, -127);
 }
 
 template <class Q>

@@ -183,7 +183,7 @@ struct Tolerance {
 // width of a vector register on. Results of 16 bits are rounded once more, to 8 bits in bf16 and to
 // 11 in f16.
 inline Tolerance tolerance_of(const TensorType& result, Types in) {
-  if (is_float8(result.dtype)) return {0, 0};
+  if (is_float8(result.dtype) || result.dtype == DType::s8) return {0, 0};
   std::int64_t most = 1;
   for (const TensorType& type : in) most = std::max(most, type.numel());
   const double length = static_cast<double>(most) / static_cast<double>(result.numel());

@@ -1,0 +1,71 @@
+#pragma once
+
+// Networks in integers of 8 bits: a tensor x stands for q * scale, with q from -127 to 127. The
+// pass of passes/int8.h puts these operators into a network.
+
+#include "ridge/ops/conv.h"
+#include "ridge/ops/epilogue.h"
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// What a tensor whose largest magnitude is `amax` is divided by before it is rounded to s8.
+constexpr float int8_scale(float amax) { return amax > 0 ? amax / 127.0f : 1.0f; }
+
+// q = x / scale, rounded to nearest even and cut off at -127 and 127.
+struct Int8Quantize {
+  static constexpr std::string_view name = "int8_quantize";
+  static constexpr DTypes dtypes = f32_and_16_bit;
+
+  float scale = 1.0f;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Int8Quantize>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const Int8Quantize&) const = default;
+};
+
+// A weight in s8 with a scale for each of its kernels: takes w[O, ..]; gives q of its shape and
+// scale, f32[O], with scale[o] = int8_scale(max |w[o, ..]|) and q = w / scale, rounded as above.
+struct Int8Weights {
+  static constexpr std::string_view name = "int8_weights";
+  static constexpr DTypes dtypes = f32_and_16_bit;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Int8Weights>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const Int8Weights&) const = default;
+};
+
+// A convolution of integers, or, of images of one row of pixels and kernels of one, a linear layer.
+// Takes x, s8[N, H, W, C], weight, s8[O, R, S, C / G], weight_scale and bias, f32[O], and, if
+// `residual`, a tensor of the result's type; channels last only. With sum[n, i, j, o] the exact
+// 32-bit convolution of x and weight it gives, computed in f32,
+//   y = epilogue(x_scale weight_scale[o] sum + bias[o] + residual_scale residual)
+// in a floating dtype, or of s8 y / y_scale, rounded as above. residual_scale is 1 unless the
+// residual is s8.
+struct Int8Conv2d : ConvGeometry {
+  static constexpr std::string_view name = "int8_conv2d";
+  static constexpr DTypes dtypes = f32_only;  // of scales and biases
+
+  DType out = DType::s8;
+  bool residual = false;
+  Epilogue epilogue = Epilogue::none;
+  float x_scale = 1.0f, residual_scale = 1.0f, y_scale = 1.0f;
+
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<Int8Conv2d>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const Int8Conv2d&) const = default;
+};
+
+}  // namespace ridge

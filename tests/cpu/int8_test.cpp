@@ -1,0 +1,130 @@
+// Convolutions of integers as large as networks have them, where the library takes other kernels
+// than for the small ones that every operator's test runs.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "ridge/base/random.h"
+#include "ridge/cpu/device.h"
+#include "ridge/ops/int8.h"
+#include "ridge/ops/op.h"
+#include "tests/ops/sample_runner.h"
+
+namespace ridge {
+namespace {
+
+using testing::Reals;
+
+// Of one image with channels last and kernels of k x k that reach beyond its edges.
+struct Layer {
+  std::int64_t extent, channels, results, k, stride, dilation;
+
+  Int8Conv2d op() const {
+    const std::int64_t padding = k / 2 * dilation;
+    Int8Conv2d op{{.stride = {stride, stride},
+                   .padding = {padding, padding},
+                   .dilation = {dilation, dilation},
+                   .layout = ImageLayout::nhwc}};
+    op.out = DType::f32;
+    return op;
+  }
+  std::vector<TensorType> types() const {
+    return {{DType::s8, {1, extent, extent, channels}},
+            {DType::s8, {results, k, k, channels}},
+            {DType::f32, {results}},
+            {DType::f32, {results}}};
+  }
+  // The sum at a place of the result.
+  double sum(const std::vector<Reals>& in, std::int64_t i, std::int64_t j, std::int64_t o) const {
+    std::int64_t sum = 0;
+    for (std::int64_t r = 0; r < k; ++r)
+      for (std::int64_t s = 0; s < k; ++s) {
+        const std::int64_t row = i * stride + (r - k / 2) * dilation;
+        const std::int64_t column = j * stride + (s - k / 2) * dilation;
+        if (row < 0 || row >= extent || column < 0 || column >= extent) continue;
+        for (std::int64_t c = 0; c < channels; ++c)
+          sum += static_cast<std::int64_t>(
+              in[0][static_cast<std::size_t>((row * extent + column) * channels + c)] *
+              in[1][static_cast<std::size_t>(((o * k + r) * k + s) * channels + c)]);
+      }
+    return static_cast<double>(sum);
+  }
+};
+
+TEST(Int8Conv2d, IsExactForLargeLayersToo) {
+  CpuDevice device;
+  for (const Layer& layer : {Layer{28, 2048, 512, 3, 1, 1},
+                             {28, 1024, 128, 3, 1, 2},
+                             {56, 64, 64, 3, 1, 1},
+                             {56, 128, 128, 3, 2, 1},
+                             {14, 512, 2048, 1, 1, 1},
+                             {7, 512, 512, 3, 1, 1},
+                             {35, 48, 64, 5, 1, 1}}) {
+    SCOPED_TRACE(fmt::format("{} of {} to {}", layer.extent, layer.channels, layer.results));
+    const Int8Conv2d op = layer.op();
+    const std::vector<TensorType> in = layer.types(), out = op.infer(in);
+    std::vector<Reals> values;
+    for (std::size_t i = 0; i < 2; ++i)
+      values.push_back(testing::sample_values({in[i], -127, 127}, DType::s8, i));
+    values.emplace_back(layer.results, 1.0);
+    values.emplace_back(layer.results, 0.0);
+    const Reals y =
+        testing::decode(testing::run_kernel(device, Op(op), in, out, values)[0], DType::f32);
+    const std::int64_t extent = out[0].shape[1];
+    for (std::uint64_t probe = 0; probe < 400; ++probe) {
+      const auto drawn = [&](std::int64_t below, std::uint64_t stream) {
+        return static_cast<std::int64_t>(
+            uniform_integer(static_cast<std::uint32_t>(below), 7, stream, probe));
+      };
+      // Half of them along an edge.
+      const std::int64_t i = probe % 4 == 0 ? 0 : probe % 4 == 1 ? extent - 1 : drawn(extent, 1);
+      const std::int64_t j = drawn(extent, 2), o = drawn(layer.results, 3);
+      const auto at = static_cast<std::size_t>((i * extent + j) * layer.results + o);
+      ASSERT_EQ(y[at], static_cast<float>(layer.sum(values, i, j, o)))
+          << i << ", " << j << ", " << o;
+    }
+  }
+}
+
+// Scales as calibration finds them, and activations that bend: what is rounded may be a step off
+// where the exact number lies in the middle between two, and nowhere else.
+TEST(Int8Conv2d, RoundsToTheNearest) {
+  CpuDevice device;
+  for (const Epilogue epilogue :
+       {Epilogue::none, Epilogue::relu6, Epilogue::silu, Epilogue::hard_swish, Epilogue::gelu}) {
+    SCOPED_TRACE(name_of(epilogue));
+    Int8Conv2d op{{.padding = {1, 1}, .layout = ImageLayout::nhwc}};
+    op.residual = true;
+    op.epilogue = epilogue;
+    op.x_scale = 0.0213f;
+    op.residual_scale = 0.0371f;
+    op.y_scale = 0.0457f;
+    const std::vector<TensorType> in{{DType::s8, {2, 9, 9, 24}},
+                                     {DType::s8, {40, 3, 3, 24}},
+                                     {DType::f32, {40}},
+                                     {DType::f32, {40}},
+                                     {DType::s8, {2, 9, 9, 40}}};
+    const double low[] = {-127, -127, 0.0005, -1, -127}, high[] = {127, 127, 0.0011, 1, 127};
+    std::vector<Reals> values;
+    for (std::size_t i = 0; i < in.size(); ++i)
+      values.push_back(testing::sample_values({in[i], low[i], high[i]}, in[i].dtype, i));
+    const std::vector<TensorType> out = op.infer(in);
+    const Reals y =
+        testing::decode(testing::run_kernel(device, Op(op), in, out, values)[0], DType::s8);
+    Int8Conv2d unrounded = op;
+    unrounded.out = DType::f32;
+    const TensorType exact[] = {{DType::f32, out[0].shape}};
+    const Reals expected = testing::run_reference(Op(unrounded), in, exact, values)[0];
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const double steps = std::clamp(expected[i] / op.y_scale, -127.0, 127.0);
+      ASSERT_LE(std::abs(y[i] - steps), 0.5 + 1e-3) << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ridge
