@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "ridge/base/error.h"
 #include "ridge/base/units.h"
+#include "ridge/bench/calibration.h"
 #include "ridge/bench/schedule.h"
 #include "ridge/bench/session.h"
 #include "ridge/passes/freeze.h"
@@ -22,13 +24,14 @@ std::optional<std::size_t> bytes_needed(const BenchOptions& options, Device& dev
   try {
     options.check();
     Graph graph;
-    std::optional<VisionTraining> training;
-    if (options.trains()) training.emplace(options);
-    const VisionModel model = build_vision(
-        graph, options.network, training ? training->network() : vision_options(options));
-    rewrite_for_benchmark(graph, model, training ? &*training : nullptr, options);
+    std::unique_ptr<VisionTraining> training;
+    if (options.trains()) training = std::make_unique<VisionTraining>(options);
+    const VisionModel model =
+        build_vision(graph, options.network, network_options(options, training.get(), device));
+    rewrite_for_benchmark(graph, model, training.get(), options);
+    if (options.dtype == int8_dtype) int8_layers(graph, int8_rules(device), {});
     // What is computed once is gone again before the passes begin.
-    if (compile_mode(options.compile).frozen && !training) freeze(graph);
+    if (mode_of(options).frozen && !training) freeze(graph);
     const Execution execution = execution_of(options);
     const KernelNeeds needs = kernel_needs(graph, device, execution.kernels);
     const Lifetimes lifetimes = lifetimes_of(graph);

@@ -15,8 +15,8 @@ namespace ridge {
 DType BenchOptions::compute_dtype() const {
   if (dtype == "bf16") return DType::bf16;
   if (dtype == "fp16") return DType::f16;
-  if (dtype == "fp32" || dtype == "tf32") return DType::f32;
-  throw UsageError("--dtype is '{}'; choose one of fp32, tf32, bf16, fp16", dtype);
+  if (dtype == "fp32" || dtype == "tf32" || dtype == "int8") return DType::f32;
+  throw UsageError("--dtype is '{}'; choose one of fp32, tf32, bf16, fp16, int8", dtype);
 }
 
 namespace {
@@ -43,6 +43,10 @@ void BenchOptions::check() const {
     throw UsageError("--learning-rate is {}; it must be at least 0, and finite", learning_rate);
   compile_mode(compile);
   check_choice("channels-last", channels_last, {"auto", "on", "off"});
+  if (dtype == "int8" && trains())
+    throw UsageError("--dtype int8 is quantised after training: it is for --mode inference");
+  if (dtype == "int8" && channels_last == "off")
+    throw UsageError("--dtype int8 excludes --channels-last off: integers are convolved so alone");
 }
 
 }  // namespace ridge

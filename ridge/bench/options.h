@@ -30,6 +30,7 @@ struct BenchOptions {
 
   // UsageError naming the first that makes no sense, with the reason.
   void check() const;
+  // In int8 that of what stays in floating point on a processor; see bench/calibration.h.
   DType compute_dtype() const;
   bool trains() const { return mode == "training"; }
 };

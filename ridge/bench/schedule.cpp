@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ridge/base/error.h"
+#include "ridge/bench/calibration.h"
 
 namespace ridge {
 namespace {
@@ -71,6 +72,15 @@ const CompileMode& compile_mode(std::string_view name) {
   std::vector<std::string_view> names;
   for (const CompileMode& mode : compile_modes()) names.push_back(mode.name);
   throw UsageError("there is no compile mode '{}': choose one of {}", name, fmt::join(names, ", "));
+}
+
+CompileMode mode_of(const BenchOptions& options) {
+  CompileMode mode = compile_mode(options.compile);
+  if (options.dtype != int8_dtype || mode.compiles()) return mode;
+  const CompileMode& least = compile_mode("default");
+  mode.inference_passes = least.inference_passes;
+  mode.frozen = least.frozen;
+  return mode;
 }
 
 void rewrite_for_inference(Graph& graph, const CompileMode& mode, bool channels_last) {

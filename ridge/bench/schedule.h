@@ -3,6 +3,7 @@
 #include <span>
 #include <string_view>
 
+#include "ridge/bench/options.h"
 #include "ridge/graph/graph.h"
 #include "ridge/passes/passes.h"
 #include "ridge/run/executor.h"
@@ -28,6 +29,10 @@ struct CompileMode {
 std::span<const CompileMode> compile_modes();
 // UsageError for a name that is none.
 const CompileMode& compile_mode(std::string_view name);
+
+// The mode that the options name. Integers need what compiling does first, folded norms and
+// prepared weights: in int8 "none" has the passes and the frozen weights of "default".
+CompileMode mode_of(const BenchOptions& options);
 
 // Runs the mode's passes on a forward graph that nobody differentiates.
 void rewrite_for_inference(Graph& graph, const CompileMode& mode, bool channels_last);

@@ -6,6 +6,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/random.h"
+#include "ridge/bench/calibration.h"
 #include "ridge/bench/schedule.h"
 #include "ridge/bench/weights.h"
 #include "ridge/graph/op_rules.h"
@@ -46,11 +47,18 @@ Contents computed_once(const Frozen& frozen, Device& device, Execution execution
 
 }  // namespace
 
+VisionOptions network_options(const BenchOptions& options, const VisionTraining* training,
+                              const Device& device) {
+  VisionOptions network = training ? training->network() : vision_options(options);
+  if (options.dtype == int8_dtype) network.compute = beside_int8(device);
+  return network;
+}
+
 // "auto" too means channels last: so oneDNN convolves resnet50 and mobilenet_v2 in about half the
 // time, and so tensor cores want their operands.
 void rewrite_for_benchmark(Graph& graph, const VisionModel& model, VisionTraining* training,
                            const BenchOptions& options) {
-  const CompileMode& mode = compile_mode(options.compile);
+  const CompileMode mode = mode_of(options);
   const bool channels_last = options.channels_last != "off";
   if (!training) return rewrite_for_inference(graph, mode, channels_last);
   rewrite_for_training(graph, Stage::forward, mode, channels_last);
@@ -59,7 +67,7 @@ void rewrite_for_benchmark(Graph& graph, const VisionModel& model, VisionTrainin
 }
 
 Execution execution_of(const BenchOptions& options) {
-  Execution execution = execution_of(compile_mode(options.compile));
+  Execution execution = execution_of(mode_of(options));
   execution.kernels.tf32 = options.dtype == "tf32";
   return execution;
 }
@@ -68,7 +76,7 @@ BenchSession::BenchSession(const BenchOptions& options, Device& device, const Be
     : graph_(std::make_unique<Graph>()) {
   check_dtype(options, device);
   if (options.trains()) training_ = std::make_unique<VisionTraining>(options);
-  const VisionOptions network = training_ ? training_->network() : vision_options(options);
+  const VisionOptions network = network_options(options, training_.get(), device);
   const auto seed = static_cast<std::uint64_t>(options.seed);
   model_ = build_vision(*graph_, options.network, network);
   if (hooks.rewrite)
@@ -85,7 +93,7 @@ BenchSession::~BenchSession() = default;
 
 void BenchSession::compile(const BenchOptions& options, Device& device, const BenchHooks& hooks) {
   const auto start = std::chrono::steady_clock::now();
-  const CompileMode& mode = compile_mode(options.compile);
+  const CompileMode mode = mode_of(options);
   const auto seed = static_cast<std::uint64_t>(options.seed);
   Execution execution = execution_of(options);
   if (mode.tuned) {
@@ -94,13 +102,15 @@ void BenchSession::compile(const BenchOptions& options, Device& device, const Be
     execution.kernels.tuner = tuner_.get();
   }
   rewrite_for_benchmark(*graph_, model_, training_.get(), options);
+  if (options.dtype == int8_dtype)
+    quantize(*graph_, device, seed, [&](Executor& executor) { feed(executor, seed); });
   Contents frozen;
   if (mode.frozen && !training_) frozen = computed_once(freeze(*graph_), device, execution, seed);
   executor_ = std::make_unique<Executor>(*graph_, device, execution);
   executor_->initialize(seed);
   for (const auto& [id, bytes] : frozen)
     executor_->write(graph_->value(id), std::span<const std::byte>(bytes));
-  feed(seed);
+  feed(*executor_, seed);
   // The first run loads code; the second is captured. A step of training would change the weights.
   if (mode.captured && device.asynchronous() && !training_)
     for (int run = 0; run < 2; ++run) executor_->run(Phase::forward);
@@ -109,16 +119,18 @@ void BenchSession::compile(const BenchOptions& options, Device& device, const Be
   compile_seconds_ = took.count();
 }
 
-void BenchSession::feed(std::uint64_t seed) {
+// Writes images and targets, drawn from the seed, to a graph with the session's values.
+void BenchSession::feed(Executor& executor, std::uint64_t seed) const {
+  Graph& graph = executor.graph();
   std::vector<float> images(static_cast<std::size_t>(model_.images.type().numel()));
   fill_normal(images, 1.0f, seed, stream_of("images"));
-  executor_->write(model_.images, std::span<const float>(images));
+  executor.write(graph.value(model_.images.id), std::span<const float>(images));
   const auto classes = static_cast<std::uint32_t>(model_.logits.shape()[1]);
   std::vector<std::int32_t> targets(static_cast<std::size_t>(model_.targets.type().numel()));
   const std::uint64_t stream = stream_of("targets");
   for (std::size_t i = 0; i < targets.size(); ++i)
     targets[i] = static_cast<std::int32_t>(uniform_integer(classes, seed, stream, i));
-  executor_->write(model_.targets, std::span<const std::int32_t>(targets));
+  executor.write(graph.value(model_.targets.id), std::span<const std::int32_t>(targets));
 }
 
 BenchIteration BenchSession::iterate() {

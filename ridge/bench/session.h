@@ -32,6 +32,10 @@ struct BenchHooks {
   std::function<void(std::string_view work, std::size_t number, std::size_t of)> trying = {};
 };
 
+// What a benchmark builds its network by; `training` is null without any.
+VisionOptions network_options(const BenchOptions& options, const VisionTraining* training,
+                              const Device& device);
+
 // Rewrites a network's graph as a benchmark runs it: by the passes of its compile mode and, where
 // `training` is not null, with what that appends between them.
 void rewrite_for_benchmark(Graph& graph, const VisionModel& model, VisionTraining* training,
@@ -51,10 +55,10 @@ class BenchSession {
 
   BenchIteration iterate();
 
-  // Of a network in training on data, on those held out.
-  std::optional<Accuracy> accuracy() {
+  // Of a network in training on data, on those held out; if it were quantised, too.
+  std::optional<Accuracy> accuracy(bool int8 = false) {
     if (!training_ || !training_->has_data()) return std::nullopt;
-    return training_->accuracy(*graph_, *executor_);
+    return training_->accuracy(*graph_, *executor_, int8);
   }
 
   // The graph that runs: what was computed once, and parameters that only that reads, take no
@@ -70,7 +74,7 @@ class BenchSession {
 
  private:
   void compile(const BenchOptions& options, Device& device, const BenchHooks& hooks);
-  void feed(std::uint64_t seed);
+  void feed(Executor& executor, std::uint64_t seed) const;
 
   std::unique_ptr<Graph> graph_;
   VisionModel model_;

@@ -6,6 +6,8 @@
 #include <span>
 
 #include "ridge/base/error.h"
+#include "ridge/bench/calibration.h"
+#include "ridge/bench/schedule.h"
 #include "ridge/bench/weights.h"
 
 namespace ridge {
@@ -57,14 +59,21 @@ void VisionTraining::feed(ImageData::Split split, std::int64_t first, const Visi
   executor.write(model.targets, std::span<const std::int32_t>(targets_));
 }
 
-Accuracy VisionTraining::accuracy(Graph& graph, Executor& executor) {
+Accuracy VisionTraining::accuracy(Graph& graph, Executor& executor, bool int8) {
   Graph forward;
   VisionOptions use = network();
   use.training = false;
+  if (int8) use.compute = beside_int8(executor.device());
   const VisionModel model = build_vision(forward, options_.network, use);
   copy_weights(graph, executor, forward);
+  const auto seed = static_cast<std::uint64_t>(options_.seed);
+  if (int8) {
+    rewrite_for_inference(forward, compile_mode("default"), true);
+    quantize(forward, executor.device(), seed,
+             [&](Executor& calibrating) { feed(ImageData::Split::train, 0, model, calibrating); });
+  }
   Executor evaluator(forward, executor.device());
-  evaluator.initialize(static_cast<std::uint64_t>(options_.seed));
+  evaluator.initialize(seed);
   Accuracy found;
   const std::int64_t images = data_->size(ImageData::Split::held_out);
   const auto classes = static_cast<std::size_t>(model.logits.shape()[1]);

@@ -38,9 +38,9 @@ class VisionTraining {
   void next(Executor& executor);
 
   bool has_data() const { return data_.has_value(); }
-  // Of the network as it is now, in its form for use, on the images held out of training. Needs
-  // data.
-  Accuracy accuracy(Graph& graph, Executor& executor);
+  // Of the network as it is now, in its form for use, on the images held out of training; in int8
+  // after calibration on a batch of the others. Needs data.
+  Accuracy accuracy(Graph& graph, Executor& executor, bool int8 = false);
 
  private:
   void feed(ImageData::Split split, std::int64_t first, const VisionModel& model,

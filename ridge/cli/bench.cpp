@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cctype>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -78,9 +79,10 @@ class Benchmark {
   }
 
   std::unique_ptr<BenchSession> load() {
-    const bool converts = options_.dtype == "fp16" || options_.dtype == "bf16";
+    const bool converts = options_.dtype != "fp32" && options_.dtype != "tf32";
     const bool compiles = options_.compile != "none";
-    const std::string precision = options_.dtype == "fp16" ? "FP16" : "BF16";
+    std::string precision = options_.dtype;
+    for (char& c : precision) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     if (converts) terminal_.line(fmt::format("Converting model to {}...", precision));
     if (compiles) terminal_.line(fmt::format("Compiling model (mode={})...", options_.compile));
     terminal_.busy("Loading model...");
@@ -151,8 +153,9 @@ class Benchmark {
       terminal_.line(fmt::format("Wrote {}", request_.weights_file));
     }
     if (const auto accuracy = session.accuracy())
-      terminal_.line(fmt::format("Held-out accuracy: {:.2f} % of {} images",
-                                 100 * accuracy->share(), accuracy->images));
+      terminal_.line(fmt::format("Held-out accuracy: {:.2f} % of {} images, {:.2f} % in int8",
+                                 100 * accuracy->share(), accuracy->images,
+                                 100 * session.accuracy(/*int8=*/true)->share()));
   }
 
   void report(BenchProfiling& profiling, LastWords& last_words) {

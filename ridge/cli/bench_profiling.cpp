@@ -37,7 +37,8 @@ void print_section(Terminal& terminal, std::string_view title) {
 
 // What the peak is of: the precision of the products.
 std::string_view precision_of(const BenchOptions& options) {
-  return options.dtype == "tf32" ? "tf32" : name_of(options.compute_dtype());
+  if (options.dtype == "tf32") return "tf32";
+  return options.dtype == "int8" ? name_of(DType::s8) : name_of(options.compute_dtype());
 }
 
 }  // namespace

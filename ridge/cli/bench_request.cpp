@@ -177,9 +177,11 @@ void add_training(CLI::App& command, BenchRequest& request) {
 
 void add_precision(CLI::App& command, BenchRequest& request) {
   const Flags add(command, "Precision");
-  add.maybe("--dtype", request.dtype,
-            "fp32 (default), tf32 (fp32 with products that a GPU rounds to 19 bits), bf16 or fp16",
-            "TEXT");
+  add.maybe(
+      "--dtype", request.dtype,
+      "fp32 (default), tf32 (fp32 with products that a GPU rounds to 19 bits), bf16, fp16, or "
+      "int8 (inference, quantised by the range that calibration finds on the batch)",
+      "TEXT");
   add.maybe("--fp16", request.fp16, "1 is --dtype fp16; 0 is not", "0|1");
   add.maybe("--amp-opt-level", request.amp_opt_level,
             "Apex's levels: 0 is fp32; 1, 2 and 3 are fp16 with fp32 parameters and sums", "0..3");

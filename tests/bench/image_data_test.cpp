@@ -157,6 +157,7 @@ TEST_F(ImageFiles, AreLearnt) {
   for (int i = 0; i < 30; ++i) session.iterate();
   ASSERT_TRUE(session.accuracy());
   EXPECT_GT(session.accuracy()->share(), 0.95);
+  EXPECT_NEAR(session.accuracy(/*int8=*/true)->share(), session.accuracy()->share(), 0.05);
 }
 
 }  // namespace

@@ -86,6 +86,46 @@ TEST(BenchSession, RoundsFoldedWeightsOnceInBf16) {
             1.5 * relative_error(plain.logits, exact.logits));
 }
 
+// What integers make of a network is the same in every mode, and near to what it computes.
+class Int8Networks : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Int8Networks, ComputeTheSameInEveryMode) {
+  const TemporaryCache cache;
+  CpuDevice device(2);
+  const Found exact = run(options_for(GetParam(), "default"), device);
+  BenchOptions options = options_for(GetParam(), "none");
+  options.dtype = "int8";
+  const Found plain = run(options, device);
+  ASSERT_TRUE(std::isfinite(plain.loss));
+  EXPECT_NE(plain.logits, exact.logits);
+  // See ruled_network.cpp: of steps of 2^-5 a hundred make 0.6; networks are found off by 0.1.
+  EXPECT_LT(relative_error(plain.logits, exact.logits), 0.25);
+  for (const CompileMode& mode : compile_modes()) {
+    options.compile = std::string(mode.name);
+    EXPECT_EQ(run(options, device).logits, plain.logits) << mode.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Int8Networks,
+                         ::testing::Values("resnet18", "mobilenet_v2", "densenet121",
+                                           "efficientnet_b0", "shufflenet_v2_x1_0",
+                                           "resnext50_32x4d", "squeezenet1_1", "swin_t"),
+                         [](const auto& named) { return named.param; });
+
+TEST(BenchSession, HoldsWeightsInAByteEachInInt8) {
+  CpuDevice device(2);
+  BenchOptions options = options_for("resnet18", "default");
+  options.dtype = "int8";
+  BenchSession session(options, device);
+  std::size_t weights = 0;
+  for (ValueId id = 0; id < session.graph().value_count(); ++id) {
+    const ValueInfo& info = session.graph().info(id);
+    if (info.persistent && info.role != Role::input) weights += info.type.bytes();
+  }
+  // All but the first and the last layer, of 9,408 and 512,000.
+  EXPECT_NEAR(static_cast<double>(weights), 11'689'512 + 3 * 521'408, 0.01 * 11'689'512);
+}
+
 TEST(BenchSession, NeedsNoMemoryForWhatOnlyTheSetupReads) {
   CpuDevice device(2);
   BenchOptions options = options_for("resnet18", "default");

@@ -84,7 +84,9 @@ TEST(BenchCommand, RefusesWhatItCannotDoBeforeItMeasures) {
   refused({"--batch-size", "0"}, 2, "--batch-size is 0");
   refused({"--image-size", "8"}, 2, "8 x 8 are too small");
   refused({"--seed", "many"}, 2, "--seed is 'many'; it must be a number");
-  refused({"--dtype", "fp17"}, 2, "fp32, tf32, bf16, fp16");
+  refused({"--dtype", "fp17"}, 2, "fp32, tf32, bf16, fp16, int8");
+  refused({"--dtype", "int8", "--mode", "training"}, 2, "it is for --mode inference");
+  refused({"--dtype", "int8", "--channels-last", "off"}, 2, "excludes --channels-last off");
   if (!CpuDevice(1).multiplies_float16())
     refused({"--dtype", "fp16"}, 2, "has no fp16 arithmetic; use bf16 or fp32");
   refused({"--fp16", "2"}, 2, "--fp16 is 2");
@@ -112,6 +114,8 @@ TEST(BenchCommand, RefusesFlagsThatExcludeEachOther) {
   refused({"--fp16", "0", "--dtype", "fp16"}, "--fp16 0 and --dtype fp16 exclude each other");
   refused({"--fp16", "0", "--amp-opt-level", "1"}, "--fp16 0 and --amp-opt-level 1");
   refused({"--amp-opt-level", "1", "--dtype", "fp32"}, "excludes --dtype fp32");
+  refused({"--amp-opt-level", "1", "--dtype", "int8"}, "excludes --dtype int8");
+  refused({"--fp16", "1", "--dtype", "int8"}, "--fp16 1 and --dtype int8 exclude each other");
   refused({"--compileContext", "{}"}, "give --compile too");
   refused({"--compare-modes", "--batch-sizes", "1,2"}, "exclude each other");
   refused({"--compare-modes", "--compile"}, "--compare-modes excludes --compile");

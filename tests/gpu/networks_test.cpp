@@ -28,7 +28,7 @@ void record(const std::string& what, double value) {
 
 TEST_P(NetworksOnGpu, ComputeTorchvisionsLogitsInEveryDtype) {
   RuledNetwork network(GetParam());
-  for (const char* dtype : {"fp32", "tf32", "bf16", "fp16"}) {
+  for (const char* dtype : {"fp32", "tf32", "bf16", "fp16", "int8"}) {
     const double error = network.error(network.logits(device(), dtype));
     EXPECT_LT(error, logits_tolerance(GetParam(), dtype)) << dtype;
     record(dtype, error);

@@ -109,7 +109,7 @@ int run(Request request) {
   options.device = request.device;
   const std::unique_ptr<Device> device = open_device(options);
   if (request.dtypes.empty()) {
-    request.dtypes = {"fp32", "bf16", "fp16"};
+    request.dtypes = {"fp32", "bf16", "fp16", "int8"};
     if (device->name() != "cpu") request.dtypes.insert(request.dtypes.begin() + 1, "tf32");
   }
   print_header(request);

@@ -6,6 +6,8 @@
 #include <span>
 #include <utility>
 
+#include "ridge/bench/calibration.h"
+#include "ridge/bench/schedule.h"
 #include "ridge/bench/session.h"
 #include "ridge/cpu/device.h"
 #include "ridge/cpu/thread_pool.h"
@@ -69,7 +71,14 @@ void RuledNetwork::feed(const VisionModel& model, Graph& graph, Executor& execut
 
 std::vector<float> RuledNetwork::logits(Device& device, std::string_view dtype) {
   Graph graph;
-  const VisionModel model = build_vision(graph, name_, {.compute = compute_dtype(dtype)});
+  const bool int8 = dtype == int8_dtype;
+  const DType computed = int8 ? beside_int8(device) : compute_dtype(dtype);
+  const VisionModel model = build_vision(graph, name_, {.compute = computed});
+  if (int8) {
+    rewrite_for_inference(graph, compile_mode("default"), true);
+    quantize(graph, device, 0,
+             [&](Executor& executor) { feed(model, executor.graph(), executor); });
+  }
   Executor executor(graph, device, execution_in(dtype));
   feed(model, graph, executor);
   executor.run(Phase::forward);
@@ -128,12 +137,19 @@ RuledNetwork::Step RuledNetwork::training_step(Device& device, std::string_view 
 // that follow keep errors as large beside what they are errors of as they were. They are
 // independent, so that n roundings one after another make sqrt(n / 3) u, of which the largest of a
 // thousand logits has some 3.5 times: 2 u sqrt(n). In 16 bits all that is written is rounded; tf32
-// rounds the two operands of products, which tensor cores cut off rather than round.
+// rounds the two operands of products, which tensor cores cut off rather than round. In int8 one
+// step is a 127th of the largest magnitude, which is up to some eight times the root mean square:
+// an error of 8 / 127 / sqrt(12) of that, as a unit of 2^-5 makes.
 double logits_tolerance(std::string_view network, std::string_view dtype) {
   if (dtype == "fp32") return 1e-4;
-  const DType computed = compute_dtype(dtype);
+  const bool int8 = dtype == int8_dtype;
+  const DType computed = int8 ? DType::s8 : compute_dtype(dtype);
   Graph graph;
-  build_vision(graph, network, {.compute = computed});
+  build_vision(graph, network, {.compute = int8 ? DType::f32 : computed});
+  if (int8) {
+    rewrite_for_inference(graph, compile_mode("default"), true);
+    int8_layers(graph, {}, {});
+  }
   double n = 0;
   for (const Node& node : graph.nodes()) {
     const Cost work = cost(graph, node);
@@ -142,7 +158,10 @@ double logits_tolerance(std::string_view network, std::string_view dtype) {
     else if (work.bytes_written > 0 && graph.info(node.outputs[0]).type.dtype == computed)
       n += 1;
   }
-  const double unit = dtype == "tf32" ? 0x1p-10 : (dtype == "bf16" ? 0x1p-9 : 0x1p-12);
+  const double unit = int8              ? 0x1p-5
+                      : dtype == "tf32" ? 0x1p-10
+                      : dtype == "bf16" ? 0x1p-9
+                                        : 0x1p-12;
   return 2 * unit * std::sqrt(n);
 }
 

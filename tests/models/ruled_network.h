@@ -24,7 +24,7 @@ class RuledNetwork {
  public:
   explicit RuledNetwork(std::string name) : name_(std::move(name)) {}
 
-  // Of one image. A dtype is fp32, tf32, bf16 or fp16.
+  // Of one image, on which int8 is calibrated. A dtype is fp32, tf32, bf16, fp16 or int8.
   std::vector<float> logits(Device& device, std::string_view dtype);
   // The largest difference of these logits to those of torchvision that are known, over their root
   // mean square; infinite if one is no number. Where torchvision has no such network, what it would

@@ -88,7 +88,7 @@ TEST_P(Networks, ComputeTorchvisionsLogits) {
   RuledNetwork network(name);
   std::vector<std::string> dtypes{"fp32"};
   // The large ones are made of the same layers; ridge_networks checks all.
-  if (macs < 5'000'000'000) dtypes.insert(dtypes.end(), {"bf16", "fp16"});
+  if (macs < 5'000'000'000) dtypes.insert(dtypes.end(), {"bf16", "fp16", "int8"});
   for (const std::string& dtype : dtypes)
     EXPECT_LT(network.error(network.logits(device, dtype)), logits_tolerance(name, dtype)) << dtype;
 }
