@@ -1,12 +1,17 @@
 #include "ridge/gpu/pointwise.h"
 
+#include <array>
 #include <utility>
-#include <vector>
 
 #include "ridge/gpu/generated_kernels.h"
+#include "ridge/gpu/pointwise_program.h"
 
 namespace ridge {
 namespace {
+
+// Operands and results: as many as the interpreter takes.
+constexpr std::size_t most_pointers =
+    gpu::PointwiseProgram::most_operands + gpu::PointwiseProgram::most_results;
 
 bool is_aligned(const void* p, std::size_t bytes) {
   return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;
@@ -15,6 +20,7 @@ bool is_aligned(const void* p, std::size_t bytes) {
 }  // namespace
 
 KernelPtr gpu::generated_pointwise(const Pointwise& op, GpuPrepare& prepare) {
+  if (prepare.in.size() + prepare.out.size() > most_pointers) return nullptr;
   const Shape& shape = prepare.out[0].shape;
   PointwiseSource source = pointwise_source(op, prepare.in, shape);
   const GeneratedKernel* const kernel =
@@ -24,15 +30,20 @@ KernelPtr gpu::generated_pointwise(const Pointwise& op, GpuPrepare& prepare) {
   return make_kernel([&gpu = prepare.gpu, kernel, n, threads = source.threads,
                       blocks = (n + source.block_elements - 1) / source.block_elements,
                       alignment = std::move(source.alignment)](const Launch& call) {
-    std::vector<void*> pointers;
-    for (const void* operand : call.inputs) pointers.push_back(const_cast<void*>(operand));
-    pointers.insert(pointers.end(), call.outputs.begin(), call.outputs.end());
-    bool packed = true;
-    for (std::size_t i = 0; i < pointers.size(); ++i)
-      packed = packed && is_aligned(pointers[i], alignment[i]);
     auto count = static_cast<unsigned long long>(n);
-    std::vector<void*> arguments{&count, &packed};
-    for (void*& pointer : pointers) arguments.push_back(&pointer);
+    bool packed = true;
+    // On the stack: a launch allocates nothing.
+    std::array<const void*, most_pointers> pointers;
+    std::array<void*, most_pointers + 2> arguments{&count, &packed};
+    std::size_t given = 0;
+    const auto give = [&](const void* pointer) {
+      packed = packed && is_aligned(pointer, alignment[given]);
+      pointers[given] = pointer;
+      arguments[given + 2] = &pointers[given];
+      ++given;
+    };
+    for (const void* operand : call.inputs) give(operand);
+    for (const void* result : call.outputs) give(result);
     kernel->launch(gpu, blocks, threads, arguments.data());
   });
 }
