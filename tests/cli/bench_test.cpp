@@ -47,7 +47,7 @@ TEST(BenchCommand, PrintsEveryIterationAndASummary) {
 TEST(BenchCommand, WritesTheSourcesOfChains) {
   const Sandbox sandbox;
   const ProgramResult result =
-      sandbox.run({"ridge", "bench", "--device", "cpu", "--network", "mobilenet_v3_small", "--mode",
+      sandbox.run({"ridge", "bench", "--device", "cpu", "--network", "densenet121", "--mode",
                    "training", "--compile", "--batch-size", "2", "--image-size", "64", "--warmup",
                    "0", "--iterations", "1", "--export-kernels", "kernels"});
   EXPECT_EQ(result.exit_code, 0) << result.err;

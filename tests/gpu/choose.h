@@ -9,7 +9,8 @@
 
 namespace ridge::testing {
 
-// Chooses the candidate it is told to, or the last, having run it.
+// Chooses the candidate it is told to, or the last, having run it; the first if there is no such
+// kernel.
 class Choose final : public Tuner {
  public:
   explicit Choose(std::size_t candidate) : candidate_(candidate) {}
@@ -17,7 +18,11 @@ class Choose final : public Tuner {
                      const std::function<void(std::size_t)>& run) override {
     most_ = std::max(most_, candidates);
     const std::size_t choice = std::min(candidate_, candidates - 1);
-    run(choice);
+    try {
+      run(choice);
+    } catch (const NoSuchWay&) {
+      return 0;
+    }
     return choice;
   }
   void tell(std::string_view, std::string_view choice) override { told = choice; }
