@@ -424,15 +424,14 @@ int main(int argc, char** argv) {
     std::printf("Forward | backward | backward in a fixed order. %s\n", error.what());
     there = false;
   }
-  for (const FlashShape& s :
-       {shape(8, 128, 8, 4, 32, true), shape(8, 128, 8, 4, 64, true),
-        shape(16, 512, 16, 8, 64, true), shape(32, 512, 16, 16, 64, true),
-        shape(16, 1024, 16, 16, 64, true), shape(8, 2048, 16, 16, 64, true),
-        shape(2, 8192, 16, 16, 64, true), shape(2, 8192, 16, 16, 64, false),
-        shape(8, 1024, 16, 8, 128, true), shape(32, 512, 16, 16, 128, true),
-        shape(16, 1024, 16, 16, 128, true), shape(8, 2048, 16, 16, 128, true),
-        shape(2, 8192, 16, 16, 128, true), shape(2, 8192, 16, 16, 128, false),
-        shape(64, 197, 12, 12, 64, false), shape(64, 256, 12, 12, 64, false)})
+  for (const FlashShape& s : {shape(8, 128, 8, 4, 32, true), shape(8, 128, 8, 4, 64, true),
+                              shape(16, 512, 16, 8, 64, true), shape(32, 512, 16, 16, 64, true),
+                              shape(16, 1024, 16, 16, 64, true), shape(8, 2048, 16, 16, 64, true),
+                              shape(2, 8192, 16, 16, 64, true), shape(2, 8192, 16, 16, 64, false),
+                              shape(8, 1024, 16, 8, 128, true), shape(32, 512, 16, 16, 128, true),
+                              shape(16, 1024, 16, 16, 128, true), shape(8, 2048, 16, 16, 128, true),
+                              shape(2, 8192, 16, 16, 128, true), shape(2, 8192, 16, 16, 128, false),
+                              shape(64, 197, 12, 12, 64, false), shape(64, 256, 12, 12, 64, false)})
     if (argc <= 2 || s.seq <= longest) time_shape(s, there ? dnn.get() : nullptr);
   return good ? 0 : 1;
 }

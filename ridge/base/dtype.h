@@ -9,7 +9,7 @@ namespace ridge {
 
 enum class DType : std::uint8_t { f32, bf16, f16, f8e4m3, f8e5m2, i32, s8 };
 
-std::size_t size_of(DType dtype);       // bytes of one element
+std::size_t size_of(DType dtype);  // bytes of one element
 // "f32", "bf16", "f16", "f8e4m3", "f8e5m2", "i32", "s8"
 std::string_view name_of(DType dtype);
 bool is_floating(DType dtype);

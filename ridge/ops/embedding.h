@@ -37,10 +37,10 @@ struct EmbeddingGrad {
   bool operator==(const EmbeddingGrad&) const = default;
 };
 
-// Adds rows to those of a table that ids name: table[ids[i], :] += rows[i, :] for i = 0, 1, .. Takes
-// table[V, D], i32 ids[n] in [0, V), which the caller has checked, and rows[n, D]; gives the table,
-// in its memory. Sums are f32 and rounded once. It has no gradient: it is what an optimizer does
-// with the gradient of a few rows.
+// Adds rows to those of a table that ids name: table[ids[i], :] += rows[i, :] for i = 0, 1, ..
+// Takes table[V, D], i32 ids[n] in [0, V), which the caller has checked, and rows[n, D]; gives the
+// table, in its memory. Sums are f32 and rounded once. It has no gradient: it is what an optimizer
+// does with the gradient of a few rows.
 struct IndexAdd {
   static constexpr std::string_view name = "index_add";
   static constexpr DTypes dtypes = f32_and_16_bit;

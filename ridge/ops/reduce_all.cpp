@@ -10,8 +10,8 @@
 namespace ridge {
 namespace {
 
-constexpr Reduction kinds[] = {Reduction::mean,   Reduction::prod,  Reduction::norm,
-                               Reduction::max,    Reduction::std,   Reduction::var,
+constexpr Reduction kinds[] = {Reduction::mean,   Reduction::prod,   Reduction::norm,
+                               Reduction::max,    Reduction::std,    Reduction::var,
                                Reduction::argmax, Reduction::argmin, Reduction::absmax};
 
 bool gives_place(Reduction kind) { return kind == Reduction::argmax || kind == Reduction::argmin; }
@@ -59,8 +59,8 @@ double value_of(Reduction kind, std::span<const double> x) {
 }  // namespace
 
 std::string_view name_of(Reduction kind) {
-  constexpr std::string_view names[] = {"mean", "prod", "norm",   "max",
-                                        "std",  "var",  "argmax", "argmin", "absmax"};
+  constexpr std::string_view names[] = {"mean", "prod",   "norm",   "max",   "std",
+                                        "var",  "argmax", "argmin", "absmax"};
   return names[static_cast<std::size_t>(kind)];
 }
 

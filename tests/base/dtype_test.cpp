@@ -40,8 +40,7 @@ TEST(DType, SizesAndNames) {
   EXPECT_TRUE(is_float8(DType::f8e5m2));
   EXPECT_FALSE(is_float8(DType::bf16));
   for (const DType dtype :
-       {DType::f32, DType::bf16, DType::f16, DType::f8e4m3, DType::f8e5m2, DType::i32,
-        DType::s8})
+       {DType::f32, DType::bf16, DType::f16, DType::f8e4m3, DType::f8e5m2, DType::i32, DType::s8})
     EXPECT_EQ(is_16_bit(dtype), size_of(dtype) == 2);
 }
 
