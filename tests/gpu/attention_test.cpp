@@ -147,7 +147,7 @@ TEST_F(AttentionOnGpu, HoldsForWholeHeads) {
   };
   for (const auto& [batch, seq, n_kv_heads, head_dim] :
        {Case{2, 129, 4, 64}, Case{1, 192, 2, 32}, Case{1, 193, 4, 64}, Case{1, 208, 1, 64},
-        Case{2, 209, 4, 32}, Case{1, 256, 4, 64}, Case{100, 197, 4, 64}, Case{70, 130, 2, 32}})
+        Case{2, 209, 4, 32}, Case{1, 256, 4, 64}, Case{34, 197, 4, 64}})
     for (const auto& [dtype, tolerance] : {std::pair{DType::bf16, 1.5e-2}, {DType::f16, 2e-3}}) {
       SCOPED_TRACE(fmt::format("{} x {}, {} key heads of {}", batch, seq, n_kv_heads, head_dim));
       check_both({.n_heads = 4,
