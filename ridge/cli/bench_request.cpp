@@ -95,15 +95,24 @@ void BenchRequest::resolve() {
   resolve_compile(*this);
   check_tables(*this);
   check_network(bench);
+  // All is right but what they vary.
+  const auto check_variant = [](std::string_view flag, const auto& value,
+                                const BenchOptions& variant) {
+    try {
+      variant.check();
+    } catch (const UsageError& error) {
+      throw UsageError("{} {}: {}", flag, value, error.what());
+    }
+  };
   for (const std::string& precision : precisions) {
     BenchOptions with = bench;
     with.dtype = precision;
-    with.check();
+    check_variant("--precisions", precision, with);
   }
   for (const std::int64_t size : batch_sizes) {
     BenchOptions with = bench;
     with.batch_size = size;
-    with.check();
+    check_variant("--batch-sizes", size, with);
   }
   if (flops_prof_step && (*flops_prof_step < 0 || *flops_prof_step >= bench.iterations))
     throw UsageError(

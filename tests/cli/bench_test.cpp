@@ -94,8 +94,8 @@ TEST(BenchCommand, RefusesWhatItCannotDoBeforeItMeasures) {
   refused({"--compile", "--compileContext", "{'mode': 'fast'}"}, 2, "'mode' is 'fast'");
   refused({"--compile", "--compileContext", "{'mode'"}, 2, "takes a dict of Python");
   refused({"--flops-prof-step", "3"}, 2, "iterations 0 to 2");
-  refused({"--precisions", "fp32,fp17"}, 2, "--dtype is 'fp17'");
-  refused({"--batch-sizes", "8,0"}, 2, "--batch-size is 0");
+  refused({"--precisions", "fp32,fp17"}, 2, "--precisions fp17: ");
+  refused({"--batch-sizes", "8,0"}, 2, "--batch-sizes 0: ");
   refused({"--find-max-batch", "--max-batch-for", "3XB"}, 2, "'3XB' is no amount of memory");
   refused({"--export-profile", "missing/t.json"}, 1, "cannot write missing/t.json");
   refused({"--export-json", "missing/b.json"}, 1, "cannot write missing/b.json");
