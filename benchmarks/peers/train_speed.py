@@ -423,11 +423,15 @@ def parsed_arguments():
     return arguments
 
 
-def main():
-    arguments = parsed_arguments()
+def warn_if_busy(arguments):
     if arguments.device == "cpu" and os.getloadavg()[0] > 1:
         print(f"The machine is busy (load average {os.getloadavg()[0]:.1f}): threads that wait for "
               "each other suffer most, so the figures will not be good.", file=sys.stderr)
+
+
+def main():
+    arguments = parsed_arguments()
+    warn_if_busy(arguments)
     lines, figures, versions_of_torch, whole = head(arguments), {}, set(), True
     for comparison in compare(arguments):
         lines += comparison.lines()

@@ -41,7 +41,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from train_speed import ROOT, Fault, bootstrap_interval, list_of, machine
+from train_speed import ROOT, Fault, bootstrap_interval, list_of, machine, warn_if_busy
 from vision_peer import DTYPES, VARIANTS, WARMUP
 
 HERE = Path(__file__).resolve().parent
@@ -336,9 +336,7 @@ def parsed_arguments():
 
 def main():
     arguments = parsed_arguments()
-    if arguments.device == "cpu" and os.getloadavg()[0] > 1:
-        print(f"The machine is busy (load average {os.getloadavg()[0]:.1f}): threads that wait for "
-              "each other suffer most, so the figures will not be good.", file=sys.stderr)
+    warn_if_busy(arguments)
     best, figures, versions, whole = [], {}, set(), True
     print("\n".join(head(arguments)), flush=True)
     with tempfile.NamedTemporaryFile() as lock:

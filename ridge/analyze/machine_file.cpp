@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
+#include "ridge/base/user_cache.h"
 
 namespace ridge {
 namespace {
@@ -161,17 +161,10 @@ Machine machine_from_json(std::string_view text, const std::string& source) {
 }
 
 std::filesystem::path default_machine_file() {
-  const auto directory = [](const char* variable) -> std::filesystem::path {
-    const char* value = std::getenv(variable);
-    return value ? value : "";
-  };
-  std::filesystem::path cache = directory("XDG_CACHE_HOME");
-  if (!cache.is_absolute()) {  // a relative one is to be ignored, says its specification
-    if (directory("HOME").empty())
-      throw UsageError("neither XDG_CACHE_HOME nor HOME is set: give --machine-file PATH");
-    cache = directory("HOME") / ".cache";
-  }
-  return cache / "ridge" / "machine.json";
+  std::filesystem::path path = user_cache("machine.json");
+  if (path.empty())
+    throw UsageError("neither XDG_CACHE_HOME nor HOME is set: give --machine-file PATH");
+  return path;
 }
 
 Machine read_machine_file(const std::filesystem::path& path) {

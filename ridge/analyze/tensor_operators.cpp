@@ -76,6 +76,12 @@ bool has_second(Type type) { return type == Type::binary || type == Type::produc
 // The operands of rows being added to a table, as sparse tensors are whose first dimension is.
 std::vector<TensorType> sparse_operands(const TensorOpRequest& request) {
   const Shape &table = request.first, &ids = request.second;
+  if (table.rank() != 2 || ids.rank() != 1)
+    throw UsageError(
+        "a sparse tensor is added to --input1-dim ROWS-COLUMNS and has --input2-dim ROWS, not {} "
+        "and "
+        "{}",
+        dims_of(table), dims_of(ids));
   return {{request.dtype, table}, {DType::i32, ids}, {request.dtype, {ids.numel(), table[-1]}}};
 }
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "ridge/base/digest.h"
+
 namespace ridge {
 namespace {
 
@@ -90,11 +92,7 @@ void normal_batch(float (&out)[batch], std::uint64_t seed, std::uint64_t stream,
 
 }  // namespace
 
-std::uint64_t stream_of(std::string_view name) {
-  std::uint64_t hash = 0xCBF29CE484222325u;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-  return hash;
-}
+std::uint64_t stream_of(std::string_view name) { return fnv1a(name); }
 
 void fill_normal(std::span<float> out, float std, std::uint64_t seed, std::uint64_t stream,
                  std::uint64_t first) {

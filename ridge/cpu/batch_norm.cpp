@@ -103,16 +103,22 @@ struct Runs {
 // Written so that NaN stays NaN.
 float at_least(float least, float x) { return x < least ? least : x; }
 
-// y = (x - mean) * factor + bias, with one of each for a channel, or `least` if that is more.
-template <class T>
-void normalise(ThreadPool& pool, const Runs& runs, const T* x, const float* mean,
-               const float* factor, const float* bias, T* y,
-               float least = -std::numeric_limits<float>::infinity()) {
+// y = epilogue((x - mean) * factor + bias + residual), the latter null unless there is one.
+template <class T, class F>
+void normalise(ThreadPool& pool, const Runs& runs, const T* x, const T* residual, const float* mean,
+               const float* factor, const float* bias, T* y, const F& epilogue) {
   runs.each(pool, [=, length = runs.length]<bool planes>(std::int64_t at, std::int64_t channel) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < length; ++i) {
+    const auto norm = [=](std::int64_t i) {
       const std::int64_t c = planes ? channel : i;
-      store(&y[at + i], at_least(least, (load(&x[at + i]) - mean[c]) * factor[c] + bias[c]));
+      return multiply_add(load(&x[at + i]) - mean[c], factor[c], bias[c]);
+    };
+    if (residual) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < length; ++i)
+        store(&y[at + i], epilogue(norm(i) + load(&residual[at + i])));
+    } else {
+#pragma omp simd
+      for (std::int64_t i = 0; i < length; ++i) store(&y[at + i], epilogue(norm(i)));
     }
   });
 }
@@ -146,7 +152,9 @@ KernelPtr infer_form(CpuPrepare& prepare, const BatchNorm& op) {
       factor[c] = weight[c] / std::sqrt(variance[c] + op.eps);
     T* y = call.out<T>();
     const float least = op.relu ? 0.0f : -std::numeric_limits<float>::infinity();
-    if (op.parts == 1) return normalise(pool, runs, call.in<T>(0), mean, factor, bias, y, least);
+    if (op.parts == 1)
+      return normalise(pool, runs, call.in<T>(0), static_cast<const T*>(nullptr), mean, factor,
+                       bias, y, [least](float v) { return at_least(least, v); });
     runs.each(pool, [&]<bool planes>(std::int64_t at, std::int64_t) {
       for (std::size_t p = 0; p < parts.size(); ++p) {
         const auto [begin, channels] = parts[p];
@@ -202,27 +210,6 @@ Moments moments_of(const Runs& runs, const T* x, const float* sums, std::int64_t
   return all;
 }
 
-// y = epilogue((x - mean) * factor + bias + residual), the latter null unless there is one.
-template <class T, class F>
-void normalise_batch(ThreadPool& pool, const Runs& runs, const T* x, const T* residual,
-                     const float* mean, const float* factor, const float* bias, T* y,
-                     const F& epilogue) {
-  runs.each(pool, [=, length = runs.length]<bool planes>(std::int64_t at, std::int64_t channel) {
-    const auto norm = [=](std::int64_t i) {
-      const std::int64_t c = planes ? channel : i;
-      return multiply_add(load(&x[at + i]) - mean[c], factor[c], bias[c]);
-    };
-    if (residual) {
-#pragma omp simd
-      for (std::int64_t i = 0; i < length; ++i)
-        store(&y[at + i], epilogue(norm(i) + load(&residual[at + i])));
-    } else {
-#pragma omp simd
-      for (std::int64_t i = 0; i < length; ++i) store(&y[at + i], epilogue(norm(i)));
-    }
-  });
-}
-
 template <class T>
 KernelPtr train_form(CpuPrepare& prepare, const BatchNormTrain& op) {
   const Runs runs(prepare.in[0].shape, op.layout);
@@ -249,8 +236,7 @@ KernelPtr train_form(CpuPrepare& prepare, const BatchNormTrain& op) {
     });
     const T* residual = op.residual ? call.in<T>(5) : nullptr;
     with_epilogue(op.epilogue, [&](const auto& epilogue) {
-      normalise_batch(pool, runs, x, residual, mean, factor, call.in<float>(2), call.out<T>(),
-                      epilogue);
+      normalise(pool, runs, x, residual, mean, factor, call.in<float>(2), call.out<T>(), epilogue);
     });
   });
 }

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "ridge/base/digest.h"
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 
@@ -17,15 +18,9 @@ namespace {
 // follows, which is text, and the image.
 constexpr std::size_t header_bytes = 64;
 
-// FNV-1a.
-std::uint64_t digest(std::string_view text, std::uint64_t hash = 14695981039346656037u) {
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-  return hash;
-}
-
 std::string header_of(std::string_view key, std::string_view image) {
   std::string header = fmt::format("ridge kernel 1 {} {} {:016x}", key.size(), image.size(),
-                                   digest(image, digest(key)));
+                                   fnv1a(image, fnv1a(key)));
   header.resize(header_bytes - 1, ' ');
   return header + "\n";
 }
@@ -35,7 +30,7 @@ std::string header_of(std::string_view key, std::string_view image) {
 KernelCache::KernelCache(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
 std::filesystem::path KernelCache::file_of(const std::string& name, std::string_view key) const {
-  return directory_ / fmt::format("{}_{:016x}", name, digest(key));
+  return directory_ / fmt::format("{}_{:016x}", name, fnv1a(key));
 }
 
 std::optional<std::vector<char>> KernelCache::find(const std::string& name,

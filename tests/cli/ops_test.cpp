@@ -39,6 +39,7 @@ TEST(OpsCommand, RefusesInOneLine) {
   refused({"--dtype", "int8"}, "fp32, fp16, bf16");
   refused({"--op", "add", "--op-type", "unary"}, "add is binary or sparse");
   refused({"--op", "add", "--op-type", "sparse", "--input2-dim", "8"}, "in place");
+  refused({"--op", "add_", "--op-type", "sparse", "--input1-dim", "100-8"}, "--input2-dim ROWS");
   refused({"--run-model-ops", "--inplace"}, "--run-model-ops");
   refused({"--run-model-ops", "--run-predefined"}, "two lists");
   refused({"--num-iters", "0"}, "--num-iters is 0");
