@@ -251,6 +251,7 @@ class WindowBlock {
   // By way of shared memory, where this warp's queries were, so that 16 bytes are written at once.
   __device__ void write(const float (&out)[column_tiles][4], const float (&factor)[2], T* rows,
                         const WindowPlace& place) const {
+    __syncwarp();  // other lanes have read their queries
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
