@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <system_error>
@@ -23,6 +24,31 @@ std::string header_of(std::string_view key, std::string_view image) {
                                    fnv1a(image, fnv1a(key)));
   header.resize(header_bytes - 1, ' ');
   return header + "\n";
+}
+
+using Clock = std::filesystem::file_time_type::clock;
+constexpr auto kept_for = std::chrono::hours(24 * 90);
+
+bool is_older_than(const std::filesystem::path& file, std::chrono::hours age) {
+  std::error_code gone;  // by another process
+  const auto used = std::filesystem::last_write_time(file, gone);
+  return !gone && Clock::now() - used > age;
+}
+
+// The time of a file's last use is that of its last writing, set once a day.
+void note_use(const std::filesystem::path& file) {
+  std::error_code ignored;
+  if (is_older_than(file, std::chrono::hours(24)))
+    std::filesystem::last_write_time(file, Clock::now(), ignored);
+}
+
+void delete_unused(const std::filesystem::path& directory) {
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator file(directory, ignored), end; file != end;
+       file.increment(ignored)) {
+    std::error_code gone;
+    if (is_older_than(file->path(), kept_for)) std::filesystem::remove(file->path(), gone);
+  }
 }
 
 }  // namespace
@@ -47,6 +73,7 @@ std::optional<std::vector<char>> KernelCache::find(const std::string& name,
       return std::nullopt;
     const std::string_view image = all.substr(header_bytes + key.size());
     if (all.substr(0, header_bytes) != header_of(key, image)) return std::nullopt;
+    note_use(path);
     return std::vector<char>(image.begin(), image.end());
   } catch (const IoError&) {
     return std::nullopt;
@@ -66,6 +93,7 @@ bool KernelCache::keep(const std::string& name, std::string_view key,
     file.write(key);
     file.write(text);
     file.commit();
+    delete_unused(directory_);
     return true;
   } catch (const IoError&) {
     return false;

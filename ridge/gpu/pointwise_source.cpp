@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "ridge/base/digest.h"
+
 namespace ridge::gpu {
 namespace {
 
@@ -85,12 +87,8 @@ std::string chain_name(const Pointwise& op) {
   return name;
 }
 
-// FNV-1a, the 32 bits of it that a name can do with.
-std::uint32_t digest(std::string_view text) {
-  std::uint32_t hash = 2166136261u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
-  return hash;
-}
+// The 32 bits that a name can do with.
+std::uint32_t digest(std::string_view text) { return static_cast<std::uint32_t>(fnv1a(text)); }
 
 class Writer {
  public:

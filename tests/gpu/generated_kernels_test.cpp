@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <random>
@@ -158,6 +159,19 @@ TEST_F(Caching, DoesWithoutDamagedFilesAndWritesThemAnew) {
   }
   EXPECT_TRUE(cache_.keep("chain", "key", image_));
   EXPECT_EQ(cache_.find("chain", "key"), image_);
+}
+
+TEST_F(Caching, DeletesWhatWasNotUsedForMonths) {
+  const auto now = std::filesystem::file_time_type::clock::now();
+  for (const char* key : {"forgotten", "used again"}) {
+    EXPECT_TRUE(cache_.keep("chain", key, image_));
+    std::filesystem::last_write_time(cache_.file_of("chain", key), now - std::chrono::hours(2400));
+  }
+  EXPECT_TRUE(cache_.find("chain", "used again"));
+  EXPECT_TRUE(cache_.keep("chain", "new", image_));
+  EXPECT_FALSE(std::filesystem::exists(cache_.file_of("chain", "forgotten")));
+  EXPECT_TRUE(cache_.find("chain", "used again"));
+  EXPECT_TRUE(cache_.find("chain", "new"));
 }
 
 TEST_F(Caching, GoesOnWhereNothingCanBeWritten) {
