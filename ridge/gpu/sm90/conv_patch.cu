@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(patch_threads, 1)
   if (threadIdx.x == 0) {
     for (int i = 0; i < stages; ++i) {
       ptx::barrier_init(&shared.full[i], 1);
-      ptx::barrier_init(&shared.empty[i], consumer_threads / warp_threads);
+      ptx::barrier_init(&shared.empty[i], consumer_threads / warp_threads * warp_releases);
     }
     ptx::barrier_init(&shared.weight_full, 1);
     ptx::barrier_init_fence();

@@ -408,9 +408,9 @@ __global__ void __launch_bounds__(Config::threads, 1)
     }
     for (int i = 0; i < Config::stages; ++i) {
       ptx::barrier_init(&shared.q_full[i], 1);
-      ptx::barrier_init(&shared.q_empty[i], consumers * 4);
+      ptx::barrier_init(&shared.q_empty[i], consumers * warpgroup_releases);
       ptx::barrier_init(&shared.dy_full[i], 1);
-      ptx::barrier_init(&shared.dy_empty[i], consumers * 4);
+      ptx::barrier_init(&shared.dy_empty[i], consumers * warpgroup_releases);
     }
     ptx::barrier_init_fence();
   }

@@ -315,13 +315,13 @@ __global__ void __launch_bounds__(Config::threads, 1)
         ptx::barrier_init(&shared.rows_full[stage][i], 1);
         ptx::barrier_init(&shared.rows_empty[stage][i], 1);
       }
-      ptx::barrier_init(&shared.y_empty[i], 4);
+      ptx::barrier_init(&shared.y_empty[i], warpgroup_releases);
     }
     for (int i = 0; i < Config::stages; ++i) {
       ptx::barrier_init(&shared.k_full[i], 1);
-      ptx::barrier_init(&shared.k_empty[i], consumers * 4);
+      ptx::barrier_init(&shared.k_empty[i], consumers * warpgroup_releases);
       ptx::barrier_init(&shared.v_full[i], 1);
-      ptx::barrier_init(&shared.v_empty[i], consumers * 4);
+      ptx::barrier_init(&shared.v_empty[i], consumers * warpgroup_releases);
     }
     ptx::barrier_init_fence();
   }

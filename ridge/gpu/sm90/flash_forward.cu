@@ -357,19 +357,19 @@ __global__ void __launch_bounds__(Config::threads, 1)
                    const __grid_constant__ CUtensorMap y_map, const ForwardWork work) {
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& shared = *reinterpret_cast<ForwardShared<Config>*>(memory);
-  constexpr int consumer_warps = Config::consumers * 4;
+  constexpr int releases = Config::consumers * warpgroup_releases;
   if (threadIdx.x == 0) {
     for (int i = 0; i < Config::consumers; ++i) {
       for (int stage = 0; stage < 2; ++stage) {
         ptx::barrier_init(&shared.q_full[stage][i], 1);
-        ptx::barrier_init(&shared.q_empty[stage][i], 4);
+        ptx::barrier_init(&shared.q_empty[stage][i], warpgroup_releases);
       }
     }
     for (int i = 0; i < Config::stages; ++i) {
       ptx::barrier_init(&shared.k_full[i], 1);
-      ptx::barrier_init(&shared.k_empty[i], consumer_warps);
+      ptx::barrier_init(&shared.k_empty[i], releases);
       ptx::barrier_init(&shared.v_full[i], 1);
-      ptx::barrier_init(&shared.v_empty[i], consumer_warps);
+      ptx::barrier_init(&shared.v_empty[i], releases);
     }
     ptx::barrier_init_fence();
   }

@@ -99,10 +99,21 @@ __device__ inline int first_row() {
   return threadIdx.x / warp_threads % 4 * 16 + threadIdx.x % warp_threads / 4;
 }
 
+// How often a warp's release() arrives. compute-sanitizer's racecheck takes the arrival of one
+// lane, after __syncwarp(), as that lane's alone, and what the others have read as unordered with
+// what the producer writes next: for it, a build with RIDGE_RACECHECK lets each lane arrive for
+// itself.
+#ifdef RIDGE_RACECHECK
+inline constexpr int warp_releases = warp_threads;
+#else
+inline constexpr int warp_releases = 1;
+#endif
+inline constexpr int warpgroup_releases = warpgroup_threads / warp_threads * warp_releases;
+
 // Each warp of a consumer warpgroup tells the producer that it is done with a buffer.
 __device__ inline void release(std::uint64_t* empty) {
   __syncwarp();  // what other lanes still read would be written over
-  if (threadIdx.x % warp_threads == 0) ptx::barrier_arrive(empty);
+  if (threadIdx.x % warp_threads < warp_releases) ptx::barrier_arrive(empty);
 }
 
 // Loads a tile whose first row is `row` of a head, for `full` to count its bytes.

@@ -450,7 +450,7 @@ __global__ void __launch_bounds__(C::threads, C::blocks_per_sm)
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::stages; ++i) {
       ptx::barrier_init(&shared.full[i], 1);
-      ptx::barrier_init(&shared.empty[i], C::consumers * warpgroup_threads / warp_threads);
+      ptx::barrier_init(&shared.empty[i], C::consumers * warpgroup_releases);
     }
     ptx::barrier_init_fence();
     ptx::prefetch_map(&a.x);
