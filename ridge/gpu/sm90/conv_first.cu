@@ -1,12 +1,11 @@
 // The first convolution of a network: of images of few channels, with channels last, whose windows
 // the copy engine cannot gather.
 //
-// A block takes up to `most_tile_rows` rows of `tile_pixels` pixels of the result, fewer where that
-// leaves blocks without work. It puts the rows of the
-// image that they need into shared memory, with zeros beyond the edges and each pixel padded to 4
-// or 8 elements, so that neighbouring windows begin 16 bytes apart. Without swizzling that is how
-// wgmma reads a matrix: 8 rows of 16 bytes one after another. So the matrix of windows needs no
-// memory of its own: the operand's rows overlap.
+// A block takes tiles of up to `most_tile_rows` rows of `tile_pixels` pixels of the result. It puts
+// the rows of the image that they need into shared memory, with zeros beyond the edges and each
+// pixel padded to 4 or 8 elements, so that neighbouring windows begin 16 bytes apart. Without
+// swizzling that is how wgmma reads a matrix: 8 rows of 16 bytes one after another. So the matrix
+// of windows needs no memory of its own: the operand's rows overlap.
 
 #include <algorithm>
 
@@ -69,6 +68,7 @@ template <int Columns>
 __device__ void load_weight(const FirstConv& a, int first, unsigned char* to) {
   const auto* weight = static_cast<const std::uint16_t*>(a.weight);
   const int per_chunk = vector / a.pixel_channels;  // pixels
+#pragma unroll 4
   for (int i = static_cast<int>(threadIdx.x); i < a.weight_chunks(Columns); i += first_threads) {
     const int o = i % Columns, chunk = i / Columns % (2 * a.depth_steps);
     const int r = i / Columns / (2 * a.depth_steps);
@@ -80,8 +80,45 @@ __device__ void load_weight(const FirstConv& a, int first, unsigned char* to) {
   }
 }
 
+// Pixels of three elements in rows of an even number of them: two of them are three words.
+template <int Padded>
+__device__ void load_pixel_pairs(const FirstConv& a, int image, int first_row, int first_column,
+                                 unsigned char* to) {
+  constexpr int pixel_bytes = Padded * 2;
+  const auto* x = static_cast<const std::uint32_t*>(a.x);
+  const int row_words = a.w / 2 * 3, row_bytes = a.row_chunks * 16;
+  const int first_pair = first_column >> 1, pixels = row_bytes / pixel_bytes;
+  const int pairs = ((first_column + pixels + 1) >> 1) - first_pair;
+#pragma unroll 4
+  for (int i = static_cast<int>(threadIdx.x); i < a.rows * pairs; i += first_threads) {
+    const int row = i / pairs, pair = first_pair + i - row * pairs, y = first_row + row;
+    const bool exists = y >= 0 && y < a.h && pair >= 0 && pair < a.w / 2;
+    const std::int64_t line = static_cast<std::int64_t>(image) * a.h + (exists ? y : 0);
+    const std::uint32_t* from = x + line * row_words + (exists ? pair : 0) * 3;
+    std::uint32_t words[3];
+#pragma unroll
+    for (int k = 0; k < 3; ++k) words[k] = from[k];
+    const uint2 both[2] = {make_uint2(words[0], words[1] & 0xffff),
+                           make_uint2(__byte_perm(words[1], words[2], 0x5432), words[2] >> 16)};
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const int pixel = 2 * pair + k - first_column;
+      if (pixel < 0 || pixel >= pixels) continue;
+      const uint2 value = exists ? both[k] : make_uint2(0, 0);
+      unsigned char* const at = to + row * row_bytes + pixel * pixel_bytes;
+      if constexpr (Padded == 4)
+        *reinterpret_cast<uint2*>(at) = value;
+      else
+        *reinterpret_cast<uint4*>(at) = make_uint4(value.x, value.y, 0, 0);
+    }
+  }
+}
+
 __device__ void load_image(const FirstConv& a, int image, int first_row, int first_column,
                            unsigned char* to) {
+  if (a.c == 3 && a.w % 2 == 0)
+    return a.pixel_channels == 4 ? load_pixel_pairs<4>(a, image, first_row, first_column, to)
+                                 : load_pixel_pairs<8>(a, image, first_row, first_column, to);
   const auto* x = static_cast<const std::uint16_t*>(a.x);
   const int per_chunk = vector / a.pixel_channels;
 #pragma unroll 4
@@ -219,17 +256,32 @@ std::size_t shared_bytes(const FirstConv& a, int columns) {
                                   (a.weight_chunks(columns) + a.rows * a.row_chunks) * 16);
 }
 
+// The problem in tiles of as many rows as make the block that has most to do the shortest: a row of
+// the result takes about as long as eight of the image take to load.
+FirstConv balanced(const ConvProblem& p, const ConvPointers& o, int columns, int blocks) {
+  FirstConv best{};
+  std::int64_t least = 0;
+  for (int rows = 1; rows <= most_tile_rows; ++rows) {
+    const FirstConv a = described(p, o, columns, rows);
+    const std::int64_t rounds = (a.tiles + blocks - 1) / blocks;
+    const std::int64_t time = rounds * (8 * rows + a.rows);
+    if (rows > 1 && time >= least) continue;
+    best = a;
+    least = time;
+  }
+  return best;
+}
+
 template <class T, int Columns>
 void run(const ConvProblem& p, const ConvPointers& o, int multiprocessors, cudaStream_t stream) {
-  const std::int64_t rows_each = p.y.n * p.y.h / (std::int64_t{2} * multiprocessors);
-  FirstConv a = described(p, o, Columns,
-                          static_cast<int>(std::clamp<std::int64_t>(rows_each, 1, most_tile_rows)));
+  const int blocks = 3 * multiprocessors;
+  FirstConv a = balanced(p, o, Columns, blocks);
   a.y = box_map(o.y, {p.y.c, p.y.w, p.y.n * p.y.h}, {Columns, warpgroup_rows, 1});
   const std::size_t bytes = shared_bytes(a, Columns);
   const auto kernel = first_conv_kernel<T, Columns>;
   allow_shared_memory(kernel, bytes);
-  launch_early(kernel, dim3(static_cast<unsigned>(std::min(a.tiles, 3 * multiprocessors))),
-               first_threads, bytes, stream, a);
+  launch_early(kernel, dim3(static_cast<unsigned>(std::min(a.tiles, blocks))), first_threads, bytes,
+               stream, a);
   check(last_error(), "a convolution");
 }
 
