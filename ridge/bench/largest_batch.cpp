@@ -31,7 +31,7 @@ std::optional<std::size_t> bytes_needed(const BenchOptions& options, Device& dev
     rewrite_for_benchmark(graph, model, training.get(), options);
     if (options.dtype == int8_dtype) int8_layers(graph, int8_rules(device), {});
     // What is computed once is gone again before the passes begin.
-    if (mode_of(options).frozen && !training) freeze(graph);
+    if (mode_of(options).frozen && !training) freeze(graph, FrozenInputs::conversions);
     const Execution execution = execution_of(options);
     const KernelNeeds needs = kernel_needs(graph, device, execution.kernels);
     const Lifetimes lifetimes = lifetimes_of(graph);

@@ -29,13 +29,14 @@ void check_dtype(const BenchOptions& options, const Device& device) {
 using Contents = std::vector<std::pair<ValueId, std::vector<std::byte>>>;
 
 Contents computed_once(const Frozen& frozen, Device& device, Execution execution,
-                       std::uint64_t seed) {
+                       std::uint64_t seed, const std::function<void(Executor&)>& feed) {
   if (frozen.values.empty()) return {};
   execution.planned = false;
   execution.kernels.tuner = nullptr;
   Graph& setup = *frozen.setup;
   Executor executor(setup, device, execution);
   executor.initialize(seed);
+  feed(executor);
   executor.run(Phase::forward);
   Contents contents;
   for (const ValueId id : frozen.values) {
@@ -102,10 +103,12 @@ void BenchSession::compile(const BenchOptions& options, Device& device, const Be
     execution.kernels.tuner = tuner_.get();
   }
   rewrite_for_benchmark(*graph_, model_, training_.get(), options);
-  if (options.dtype == int8_dtype)
-    quantize(*graph_, device, seed, [&](Executor& executor) { feed(executor, seed); });
+  const auto feeding = [&](Executor& executor) { feed(executor, seed); };
+  if (options.dtype == int8_dtype) quantize(*graph_, device, seed, feeding);
   Contents frozen;
-  if (mode.frozen && !training_) frozen = computed_once(freeze(*graph_), device, execution, seed);
+  if (mode.frozen && !training_)
+    frozen =
+        computed_once(freeze(*graph_, FrozenInputs::conversions), device, execution, seed, feeding);
   executor_ = std::make_unique<Executor>(*graph_, device, execution);
   executor_->initialize(seed);
   for (const auto& [id, bytes] : frozen)
@@ -119,18 +122,23 @@ void BenchSession::compile(const BenchOptions& options, Device& device, const Be
   compile_seconds_ = took.count();
 }
 
-// Writes images and targets, drawn from the seed, to a graph with the session's values.
+// Writes images and targets, drawn from the seed, to a graph with the session's values, as far as
+// it has those.
 void BenchSession::feed(Executor& executor, std::uint64_t seed) const {
   Graph& graph = executor.graph();
+  const auto write = [&](const Value& input, const auto& elements) {
+    if (graph.info(input.id).persistent)
+      executor.write(graph.value(input.id), std::span(std::as_const(elements)));
+  };
   std::vector<float> images(static_cast<std::size_t>(model_.images.type().numel()));
   fill_normal(images, 1.0f, seed, stream_of("images"));
-  executor.write(graph.value(model_.images.id), std::span<const float>(images));
+  write(model_.images, images);
   const auto classes = static_cast<std::uint32_t>(model_.logits.shape()[1]);
   std::vector<std::int32_t> targets(static_cast<std::size_t>(model_.targets.type().numel()));
   const std::uint64_t stream = stream_of("targets");
   for (std::size_t i = 0; i < targets.size(); ++i)
     targets[i] = static_cast<std::int32_t>(uniform_integer(classes, seed, stream, i));
-  executor.write(graph.value(model_.targets.id), std::span<const std::int32_t>(targets));
+  write(model_.targets, targets);
 }
 
 BenchIteration BenchSession::iterate() {

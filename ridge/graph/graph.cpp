@@ -133,10 +133,10 @@ std::vector<Value> Graph::apply(Op op, std::span<const Value> inputs) {
   return outputs;
 }
 
-void Graph::make_buffer(ValueId id, std::string name) {
+void Graph::make_persistent(ValueId id, std::string name, Role role) {
   ValueInfo& info = values_[id];
   if (info.name.empty()) give_name(id, std::move(name));
-  info.role = Role::buffer;
+  info.role = role;
   info.persistent = true;
   info.init = Init::none();
 }

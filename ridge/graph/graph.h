@@ -130,10 +130,10 @@ class Graph {
   // Of a persistent value that is no packed one.
   void set_init(Value value, Init init) { values_[value.id].init = init; }
 
-  // For freezing (passes/freeze.h): a computed value, whose producer will leave, becomes a buffer
-  // that somebody writes, under this name unless it has one; a persistent value that no node uses
-  // takes no memory any more, though it keeps its name and role.
-  void make_buffer(ValueId id, std::string name);
+  // For freezing (passes/freeze.h): a computed value, whose producer will leave, becomes one
+  // that somebody writes, of this role, and under this name unless it has one; a persistent value
+  // that no node uses takes no memory any more, though it keeps its name and role.
+  void make_persistent(ValueId id, std::string name, Role role);
   void give_up(ValueId id) { values_[id].persistent = false; }
 
   // For rewriting (passes/rewrite.h): takes the nodes from `first` on out, which leaves what they

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ridge/graph/op_rules.h"
 #include "ridge/ops/op.h"
@@ -12,17 +13,39 @@
 namespace ridge {
 namespace {
 
+bool is_conversion(const Op& op) {
+  if (std::holds_alternative<Cast>(op)) return true;
+  const Permute* permute = std::get_if<Permute>(&op);
+  return permute && permute->order == decltype(Permute::order){0, 2, 3, 1};
+}
+
+// Of what a conversion of an input gives it is the input's.
+Role role_of_frozen(const Graph& graph, ValueId id) {
+  NodeId producer = graph.info(id).producer;
+  while (producer != no_node && is_conversion(*graph.nodes()[producer].op)) {
+    id = graph.nodes()[producer].inputs[0];
+    producer = graph.info(id).producer;
+  }
+  return graph.info(id).role == Role::input ? Role::input : Role::buffer;
+}
+
 // By node: whether it computes what is the same in every run.
-std::vector<bool> constant_nodes(const Graph& graph) {
+std::vector<bool> constant_nodes(const Graph& graph, FrozenInputs inputs) {
   const Lifetimes life = lifetimes_of(graph);
   const std::vector<bool> updated = updated_storages(graph, life);
   const auto is_updated = [&](ValueId id) { return updated[life.storage[id]]; };
-  std::vector<bool> constant(graph.value_count(), false), nodes;
+  std::vector<bool> constant(graph.value_count(), false), given = constant, nodes;
   for (ValueId id = 0; id < graph.value_count(); ++id) {
     const ValueInfo& info = graph.info(id);
     constant[id] = info.persistent && info.role != Role::input && !is_updated(id);
+    given[id] = inputs == FrozenInputs::conversions && info.persistent &&
+                info.role == Role::input && !is_updated(id);
   }
   for (const Node& node : graph.nodes()) {
+    if (is_conversion(*node.op) && given[node.inputs[0]]) {
+      nodes.push_back(given[node.outputs[0]] = true);
+      continue;
+    }
     nodes.push_back(std::ranges::all_of(node.inputs, [&](ValueId in) { return constant[in]; }) &&
                     std::ranges::none_of(node.outputs, is_updated));
     for (const ValueId out : node.outputs) constant[out] = nodes.back();
@@ -36,10 +59,10 @@ struct Sides {
   std::vector<ValueId> frontier;
 };
 
-Sides sides_of(const Graph& graph) {
+Sides sides_of(const Graph& graph, FrozenInputs inputs) {
   const std::size_t count = graph.nodes().size();
   Sides sides{std::vector<bool>(count), std::vector<bool>(count), {}};
-  const std::vector<bool> constant = constant_nodes(graph);
+  const std::vector<bool> constant = constant_nodes(graph, inputs);
   std::vector<bool> read(graph.value_count()), computed(graph.value_count());  // by either side
   for (auto n = static_cast<NodeId>(count); n-- > 0;) {
     const Node& node = graph.nodes()[n];
@@ -68,8 +91,9 @@ void keep_nodes(Graph& graph, const std::vector<bool>& kept) {
 }
 
 // Persistent values that no node uses, and nobody reads after the run, take no memory; but what
-// lies in the memory of others, or holds others, and inputs if they are to be fed.
-void give_up_unused(Graph& graph, bool keep_inputs) {
+// lies in the memory of others, or holds others, and inputs that are fed to every run, since the
+// setup graph is not what reads them.
+void give_up_unused(Graph& graph, const Graph* setup = nullptr) {
   std::vector<bool> used(graph.value_count(), false);
   for (const Node& node : graph.nodes())
     for (const ValueId in : node.inputs) used[in] = true;
@@ -80,14 +104,15 @@ void give_up_unused(Graph& graph, bool keep_inputs) {
     const ValueInfo& info = graph.info(id);
     if (!info.persistent || info.kept || used[id] || info.whole != no_value || !info.parts.empty())
       continue;
-    if (info.role != Role::input || !keep_inputs) graph.give_up(id);
+    const bool is_fed = setup && info.role == Role::input && !setup->info(id).persistent;
+    if (!is_fed) graph.give_up(id);
   }
 }
 
 }  // namespace
 
-Frozen freeze(Graph& graph) {
-  const Sides sides = sides_of(graph);
+Frozen freeze(Graph& graph, FrozenInputs inputs) {
+  const Sides sides = sides_of(graph, inputs);
   Frozen frozen{graph.clone(), sides.frontier};
   const auto name_of_frozen = [&](ValueId id) {
     const ValueInfo& info = graph.info(id);
@@ -95,16 +120,18 @@ Frozen freeze(Graph& graph) {
     const std::string& scope = graph.scope_name(graph.nodes()[info.producer].scope);
     return fmt::format("{}{}frozen.{}", scope, scope.empty() ? "" : ".", id);
   };
-  std::vector<std::string> names;
-  for (const ValueId id : frozen.values) names.push_back(name_of_frozen(id));
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    frozen.setup->keep(frozen.setup->value(frozen.values[i]), names[i]);
-    graph.make_buffer(frozen.values[i], names[i]);
+  std::vector<std::pair<std::string, Role>> descriptions;
+  for (const ValueId id : frozen.values)
+    descriptions.emplace_back(name_of_frozen(id), role_of_frozen(graph, id));
+  for (std::size_t i = 0; i < descriptions.size(); ++i) {
+    const auto& [name, role] = descriptions[i];
+    frozen.setup->keep(frozen.setup->value(frozen.values[i]), name);
+    graph.make_persistent(frozen.values[i], name, role);
   }
   keep_nodes(*frozen.setup, sides.sets_up);
   keep_nodes(graph, sides.runs);
-  give_up_unused(*frozen.setup, false);
-  give_up_unused(graph, true);
+  give_up_unused(*frozen.setup);
+  give_up_unused(graph, frozen.setup.get());
   return frozen;
 }
 

@@ -98,6 +98,29 @@ TEST(Freeze, LeavesFreeNodesWhereTheirResultIsRead) {
   EXPECT_THAT(persistent(graph), ElementsAre("x", "a", "frozen.4"));
 }
 
+TEST(Freeze, TakesConversionsOfInputsOutWhereThatIsAskedFor) {
+  const auto build = [](Graph& graph) {
+    const Value x = graph.input("x", {DType::f32, {2, 3, 4, 4}});
+    const Value labels = graph.input("labels", four);
+    const Value images = permute(cast(x, DType::bf16), {0, 2, 3, 1});
+    // Another order, and a conversion of what is computed, are work of the network.
+    const Value patches = permute(images, {0, 1, 3, 2});
+    graph.keep(cast(relu(patches), DType::f32), "y");
+    EXPECT_NE(labels.id, no_value);
+  };
+  Graph graph, unasked;
+  build(graph);
+  const Frozen frozen = freeze(graph, FrozenInputs::conversions);
+  EXPECT_THAT(operators(*frozen.setup), ElementsAre("cast", "permute"));
+  EXPECT_THAT(operators(graph), ElementsAre("permute", "relu", "cast"));
+  EXPECT_THAT(persistent(*frozen.setup), ElementsAre("x"));
+  EXPECT_THAT(persistent(graph), ElementsAre("labels", "frozen.3")) << "x is fed to the setup";
+  EXPECT_EQ(graph.info(frozen.values[0]).role, Role::input);
+  build(unasked);
+  EXPECT_THAT(freeze(unasked).values, IsEmpty());
+  EXPECT_THAT(persistent(unasked), ElementsAre("x", "labels"));
+}
+
 TEST(Freeze, FindsNothingWhereWeightsAreUpdated) {
   Graph graph;
   const Value x = graph.input("x", {DType::f32, {2, 3, 4, 4}});
