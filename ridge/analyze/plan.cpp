@@ -47,14 +47,8 @@ StepCost checked_cost(const Graph& graph, std::int64_t accumulation) {
   return cost_of_step(graph, accumulation);
 }
 
-// What is taken of the device at a batch size; nothing if that is refused as absurd.
-std::optional<std::size_t> need_at(TrainOptions options, Device& device, std::int64_t batch) {
-  options.batch_size = batch;
-  try {
-    options.resolve();
-  } catch (const UsageError&) {
-    return std::nullopt;
-  }
+// What a step takes of the device.
+std::size_t need_of(const TrainOptions& options, Device& device) {
   Graph graph;
   build_training(graph, options);
   const Schedule schedule = options.schedule();
@@ -62,6 +56,17 @@ std::optional<std::size_t> need_at(TrainOptions options, Device& device, std::in
   if (schedule.has(planned_memory))
     return plan_arena(graph, lifetimes_of(graph), needs.workspace).bytes;
   return predict_memory(graph, needs).peak_bytes;
+}
+
+// At a batch size; nothing if that is refused as absurd.
+std::optional<std::size_t> need_at(TrainOptions options, Device& device, std::int64_t batch) {
+  options.batch_size = batch;
+  try {
+    options.resolve();
+  } catch (const UsageError&) {
+    return std::nullopt;
+  }
+  return need_of(options, device);
 }
 
 }  // namespace
@@ -176,6 +181,24 @@ BatchLimit largest_batch(const BytesNeeded& needed, std::size_t budget, std::str
 BatchLimit largest_batch(const TrainOptions& options, Device& device, std::size_t budget) {
   return largest_batch([&](std::int64_t batch) { return need_at(options, device, batch); }, budget,
                        "use a smaller model or sequence");
+}
+
+LeastRecompute least_recompute(const TrainOptions& options, Device& device, std::size_t budget) {
+  TrainOptions asked = options;
+  LeastRecompute least;
+  const auto fits = [&](Recompute recompute) {
+    asked.recompute = name_of(recompute);
+    least = {asked.recompute, need_of(asked, device)};
+    return least.peak_bytes <= budget;
+  };
+  if (fits(Recompute::none)) return least;
+  for (const Recompute::Part part : {Recompute::attention, Recompute::block})
+    for (std::int64_t blocks = 1; blocks <= options.n_layers; ++blocks)
+      if (fits({part, blocks})) return least;
+  throw OutOfMemoryError(
+      "not even with --recompute block does a step fit in {}: it needs {}; use a smaller batch, "
+      "sequence or model",
+      format_bytes(budget), format_bytes(least.peak_bytes));
 }
 
 namespace {

@@ -83,6 +83,16 @@ BatchLimit largest_batch(const BytesNeeded& needed, std::size_t budget, std::str
 // of the whole arena.
 BatchLimit largest_batch(const TrainOptions& options, Device& device, std::size_t budget);
 
+// The least to compute again in the backward pass so that the peak is within a budget.
+struct LeastRecompute {
+  std::string recompute;  // as --recompute takes it
+  std::size_t peak_bytes = 0;
+};
+
+// Nothing, or attention in as few blocks as will do, or as few whole blocks: that is by the work it
+// adds. OutOfMemoryError if all blocks are not enough. Peaks as of largest_batch().
+LeastRecompute least_recompute(const TrainOptions& options, Device& device, std::size_t budget);
+
 // For whom a device had not memory enough, and who has given back what it took: the message, and
 // "; --batch-size 12 would fit in the 79.10 GiB that are left" or that no batch would. It is not
 // the largest that may fit: a part is left to what no plan knows. The message alone if that cannot

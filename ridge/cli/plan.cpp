@@ -26,7 +26,7 @@ struct Request {
   explicit Request(CLI::App& command) : training(command) {}
 
   TrainRequest training;
-  std::string budget;
+  std::string budget, recompute_budget;
   std::string machine_file;
   bool json = false;
 };
@@ -37,7 +37,9 @@ struct Answer {
   std::string device, device_description;
   std::size_t budget = 0;
   std::optional<BatchLimit> limit;  // if a budget was given
-  std::string ceilings;             // where they are from, or why there are none
+  std::size_t recompute_budget = 0;
+  std::optional<LeastRecompute> recompute;  // likewise
+  std::string ceilings;                     // where they are from, or why there are none
 };
 
 // The ceilings for a step's least time; without them the rest of the plan is as good. A file that
@@ -100,6 +102,10 @@ std::string json_text(const TrainOptions& options, const Answer& answer) {
              {"next_peak_bytes", nullptr}};
     if (answer.limit->next_peak_bytes) limit["next_peak_bytes"] = *answer.limit->next_peak_bytes;
   }
+  if (answer.recompute)
+    json["least_recompute"] = {{"budget_bytes", answer.recompute_budget},
+                               {"recompute", answer.recompute->recompute},
+                               {"peak_bytes", answer.recompute->peak_bytes}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -185,9 +191,14 @@ void print(const TrainOptions& options, const Request& request, const Answer& an
         format_duration(time->moving), format_duration(time->starting)));
   else
     terminal.line(fmt::format("Step time: {}", answer.ceilings));
-  if (!answer.limit) return;
-  terminal.line("");
-  print_limit(terminal, request.budget, answer);
+  if (answer.limit || answer.recompute) terminal.line("");
+  if (answer.limit) print_limit(terminal, request.budget, answer);
+  if (answer.recompute)
+    terminal.line(
+        fmt::format("Least recomputation for {}: --recompute {}, with a peak of {} ({} bytes)",
+                    request.recompute_budget, answer.recompute->recompute,
+                    format_bytes(answer.recompute->peak_bytes),
+                    format_count(static_cast<std::int64_t>(answer.recompute->peak_bytes))));
 }
 
 int plan(const Request& request) {
@@ -202,6 +213,10 @@ int plan(const Request& request) {
   if (!request.budget.empty()) {
     answer.budget = parse_bytes(request.budget);
     answer.limit = largest_batch(options, *device, answer.budget);
+  }
+  if (!request.recompute_budget.empty()) {
+    answer.recompute_budget = parse_bytes(request.recompute_budget);
+    answer.recompute = least_recompute(options, *device, answer.recompute_budget);
   }
   if (request.json)
     Terminal().line(json_text(options, answer));
@@ -222,6 +237,11 @@ void add_plan_command(CLI::App& program, Action& action) {
       ->type_name("SIZE")
       ->group("Plan");
   command
+      .add_option("--recompute-for", request->recompute_budget,
+                  "Find the least --recompute with which a step fits in this much memory")
+      ->type_name("SIZE")
+      ->group("Plan");
+  command
       .add_option("--machine-file", request->machine_file,
                   "Ceilings of the machine, from ridge roofline; default: those kept by it")
       ->type_name("FILE")
@@ -234,6 +254,7 @@ memory itself. The peak is the one that the run will report, to the byte.
 Examples:
   ridge plan --batch-size 32 --seq-len 512
   ridge plan --hidden-dim 1024 --n-layers 16 --max-batch-for 16GB
+  ridge plan --hidden-dim 2048 --n-layers 16 --version v4 --dtype bf16 --recompute-for 12GiB
   ridge plan --dtype bf16 --json)");
   command.callback([request, &action] { action = [request] { return plan(*request); }; });
 }

@@ -1,5 +1,7 @@
 #include "ridge/passes/passes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "ridge/base/error.h"
@@ -89,9 +91,12 @@ bool needs(std::string_view pass, std::string_view other) {
   return !pass.empty();
 }
 
-std::string_view name_of(Recompute recompute) {
+std::string name_of(Recompute recompute) {
   constexpr std::string_view names[] = {"none", "attention", "block"};
-  return names[static_cast<int>(recompute)];
+  const std::string_view part = names[static_cast<int>(recompute.part)];
+  if (recompute.part == Recompute::none || recompute.blocks == Recompute::all_blocks)
+    return std::string(part);
+  return fmt::format("{}:{}", part, recompute.blocks);
 }
 
 void run_passes(Graph& graph, Stage stage, const PassNames& enabled, Recompute recompute) {

@@ -42,12 +42,21 @@ const Pass& pass_named(std::string_view name);
 bool needs(std::string_view pass, std::string_view other);
 
 // Which forward values are computed again for the backward pass rather than kept.
-enum class Recompute : std::uint8_t {
-  none,
-  attention,  // all inside the attention of each block
-  block,      // all inside each block: only what flows between blocks is kept
+struct Recompute {
+  enum Part : std::uint8_t {
+    none,
+    attention,  // all inside the attention of a block
+    block,      // all inside a block: only what flows between blocks is kept
+  };
+  static constexpr std::int64_t all_blocks = 1 << 30;
+
+  constexpr Recompute(Part p = none, std::int64_t first = all_blocks) : part(p), blocks(first) {}
+
+  Part part;
+  std::int64_t blocks;  // the first so many, whose values are kept longest
+  bool operator==(const Recompute&) const = default;
 };
-std::string_view name_of(Recompute recompute);
+std::string name_of(Recompute recompute);  // "none", "attention", "block:3"
 
 using PassNames = std::set<std::string_view>;  // from the table
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <set>
 #include <string_view>
@@ -12,12 +13,16 @@ namespace ridge {
 namespace {
 
 // The part of a scope's path that names what is recomputed as a whole: "layers.3" of
-// "layers.3.attention.q_proj", and with it "layers.3.attention"; empty if the scope is in none.
+// "layers.3.attention.q_proj", and with it "layers.3.attention"; empty if the scope is in none, or
+// in a block that is not among the first ones asked for.
 std::string_view unit_of(std::string_view scope, Recompute recompute) {
   constexpr std::string_view blocks = "layers.";
   if (!scope.starts_with(blocks)) return "";
   const auto block_end = std::min(scope.find('.', blocks.size()), scope.size());
-  if (recompute == Recompute::block) return scope.substr(0, block_end);
+  std::int64_t number = 0;
+  std::from_chars(scope.data() + blocks.size(), scope.data() + block_end, number);
+  if (number >= recompute.blocks) return "";
+  if (recompute.part == Recompute::block) return scope.substr(0, block_end);
   const auto part_end = std::min(scope.find('.', block_end + 1), scope.size());
   const std::string_view part = scope.substr(0, part_end);
   return part.ends_with(".attention") ? part : "";

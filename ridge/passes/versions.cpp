@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <vector>
 
 #include "ridge/base/error.h"
@@ -61,9 +62,20 @@ std::vector<const Pass*> passes_in(std::string_view list) {
 }
 
 Recompute recompute_named(std::string_view name) {
-  for (const Recompute r : {Recompute::none, Recompute::attention, Recompute::block})
-    if (name_of(r) == name) return r;
-  throw UsageError("--recompute is '{}'; choose one of none, attention, block", name);
+  const std::size_t colon = name.find(':');
+  for (Recompute r : {Recompute::none, Recompute::attention, Recompute::block}) {
+    if (name_of(r) != name.substr(0, colon)) continue;
+    if (colon == name.npos) return r;
+    const std::string_view count = name.substr(colon + 1);
+    const auto [end, fault] = std::from_chars(count.data(), count.data() + count.size(), r.blocks);
+    if (r.part != Recompute::none && fault == std::errc() && end == count.data() + count.size() &&
+        r.blocks > 0)
+      return r;
+  }
+  throw UsageError(
+      "--recompute is '{}'; choose one of none, attention, block, or of the first blocks alone "
+      "attention:N, block:N",
+      name);
 }
 
 }  // namespace

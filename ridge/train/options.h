@@ -46,7 +46,7 @@ struct TrainOptions {
   std::int64_t loss_scale_growth_interval = 2000;  // good steps after which it doubles
   std::string version = "v1";
   std::string enable_pass, disable_pass;  // names, separated by commas
-  std::string recompute = "none";         // or "attention", "block"
+  std::string recompute = "none";         // or "attention", "block", "block:3"
   std::int64_t seed = 42;
   bool deterministic = false;  // on a GPU: the same bits at every run; on a CPU they always are
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -68,7 +70,7 @@ TrainOptions random_options(std::mt19937& random) {
   o.tie_embeddings = from_to(0, 1) == 1;
   o.max_grad_norm = from_to(0, 1) ? 1.0 : 0.0;
   o.version = versions()[static_cast<std::size_t>(from_to(0, 3))].name;
-  o.recompute = name_of(static_cast<Recompute>(from_to(0, 2)));
+  o.recompute = name_of({static_cast<Recompute::Part>(from_to(0, 2))});
   std::vector<std::string_view> names;
   for (const Pass& pass : passes())
     if (is_for_training(pass.stage)) names.push_back(pass.name);
@@ -290,6 +292,32 @@ TEST(LargestBatch, EndsWhereBatchesAreRefused) {
   EXPECT_FALSE(limit.next_peak_bytes);
 }
 
+TEST(LeastRecompute, IsTheFirstThatFits) {
+  CpuDevice device(1);
+  TrainOptions options = small_options();
+  options.n_layers = 3;
+  options.seq_len = 64;
+  const std::array choices{"none",    "attention:1", "attention:2", "attention:3",
+                           "block:1", "block:2",     "block:3"};
+  std::vector<std::size_t> peaks;
+  for (const char* choice : choices) {
+    options.recompute = choice;
+    peaks.push_back(plan_training(options, device).memory.peak_bytes);
+  }
+  options.recompute = "block";  // what is asked for otherwise does not matter
+  for (const std::size_t budget : peaks) {
+    const auto first = static_cast<std::size_t>(
+        std::ranges::find_if(peaks, [&](std::size_t peak) { return peak <= budget; }) -
+        peaks.begin());
+    const LeastRecompute least = least_recompute(options, device, budget);
+    EXPECT_EQ(least.recompute, choices[first]);
+    EXPECT_EQ(least.peak_bytes, peaks[first]);
+  }
+  EXPECT_LT(peaks[1], peaks[0]);
+  EXPECT_LT(std::ranges::min(peaks), peaks[3]) << "whole blocks are of use";
+  EXPECT_THROW(least_recompute(options, device, std::ranges::min(peaks) - 1), OutOfMemoryError);
+}
+
 TEST(ParseBytes, KnowsDecimalAndBinaryUnits) {
   EXPECT_EQ(parse_bytes("16GB"), 16'000'000'000u);
   EXPECT_EQ(parse_bytes("16GiB"), std::size_t{16} << 30);
@@ -369,6 +397,10 @@ TEST(PlanCommand, PrintsATableAndRefusesNonsense) {
   EXPECT_EQ(sandbox.run({"ridge", "plan", "--max-batch-for", "16 XB"}).exit_code, 2);
   EXPECT_EQ(sandbox.run({"ridge", "plan", "--hidden-dim", "31"}).exit_code, 2);
   EXPECT_EQ(sandbox.run({"ridge", "plan", "--max-batch-for", "1KB"}).exit_code, 1);
+  EXPECT_THAT(sandbox.run({"ridge", "plan", "--recompute-for", "1GiB"}).out,
+              HasSubstr("Least recomputation for 1GiB: --recompute none"));
+  EXPECT_EQ(sandbox.run({"ridge", "plan", "--recompute-for", "some"}).exit_code, 2);
+  EXPECT_EQ(sandbox.run({"ridge", "plan", "--recompute-for", "1KB"}).exit_code, 1);
 }
 
 }  // namespace

@@ -256,6 +256,13 @@ TEST(LlamaMemory, FallsFromVersionToVersionAndWithRecomputation) {
       EXPECT_LT(block, attention);
     }
   }
+  // In more blocks, less.
+  double before = peak(large_options("v4", 512));
+  for (const char* recompute : {"block:1", "block:2", "block:3"}) {
+    const double now = peak(large_options("v4", 512, recompute));
+    EXPECT_LT(now, before) << recompute;
+    before = now;
+  }
   const double v1 = peak(large_options("v1", 512));
   EXPECT_LT(peak(large_options("v4", 512)), 0.5 * v1);
   EXPECT_LT(peak(large_options("v4", 512, "block")), 0.35 * v1);

@@ -108,6 +108,11 @@ TEST(ScheduleOf, BringsWhatAPassNeedsAndLeavesOutWhatNeedsIt) {
 TEST(ScheduleOf, KnowsWhatToRecompute) {
   EXPECT_EQ(schedule_of("v1", "", "", "attention").recompute, Recompute::attention);
   EXPECT_EQ(schedule_of("v4", "", "", "block").recompute, Recompute::block);
+  EXPECT_EQ(schedule_of("v4", "", "", "block:3").recompute, Recompute(Recompute::block, 3));
+  for (const char* name : {"none", "attention", "block", "attention:2", "block:10"})
+    EXPECT_EQ(name_of(schedule_of("v4", "", "", name).recompute), name);
+  for (const char* wrong : {"none:1", "block:", "block:0", "block:-1", "block:2x", "attention:1.5"})
+    EXPECT_THROW(schedule_of("v4", "", "", wrong), UsageError) << wrong;
 }
 
 TEST(ScheduleOf, SaysWhatIsWrongAndWhatThereIs) {
