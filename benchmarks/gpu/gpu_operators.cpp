@@ -194,6 +194,10 @@ void add_optimizer(std::vector<Case>& cases, const Size& s) {
   cases.push_back({fmt::format("adamw all, bf16 {}", s.name),
                    AdamWAll{.each = each, .copied = std::vector<bool>(shapes.size(), true)},
                    operands});
+  operands.resize(operands.size() - shapes.size());
+  for (std::size_t p = 2; p < operands.size(); p += 4) operands[p].dtype = DType::split_f32;
+  cases.push_back(
+      {fmt::format("adamw all, in halves {}", s.name), AdamWAll{.each = each}, operands});
   cases.push_back({fmt::format("accumulate {}", s.name), Accumulate{}, {first, first}});
 }
 

@@ -7,12 +7,15 @@
 
 namespace ridge {
 
-enum class DType : std::uint8_t { f32, bf16, f16, f8e4m3, f8e5m2, i32, s8 };
+// split_f32 are tensors of f32 numbers that are stored in halves: all upper ones, as bf16, and
+// after them all lower ones (SplitFloat). What is stored so can be read as bf16 without being
+// converted.
+enum class DType : std::uint8_t { f32, bf16, f16, f8e4m3, f8e5m2, i32, s8, split_f32 };
 
 std::size_t size_of(DType dtype);  // bytes of one element
-// "f32", "bf16", "f16", "f8e4m3", "f8e5m2", "i32", "s8"
+// "f32", "bf16", "f16", "f8e4m3", "f8e5m2", "i32", "s8", "split_f32"
 std::string_view name_of(DType dtype);
-bool is_floating(DType dtype);
+bool is_floating(DType dtype);  // elements are floats: not of split_f32
 // Of the two that training computes in beside f32: bf16 and f16.
 bool is_16_bit(DType dtype);
 bool is_float8(DType dtype);
@@ -136,7 +139,34 @@ struct Int8 {
   constexpr explicit operator float() const { return bits; }
 };
 
-// Many floats as elements of a floating dtype or s8, rounded to it, and back.
+// An f32 number in two halves of 16 bits, without loss. The upper one is the bf16 that it rounds
+// to, halfway cases away from zero; the lower one are its last 16 bits, the first of which tells
+// whether it was rounded up: bits = (upper - (lower >= 0x8000)) * 0x10000 + lower. That holds where
+// rounding gives infinity, too. A NaN, which rounding could make infinite or 0, keeps its sign and
+// becomes quiet.
+struct SplitFloat {
+  std::uint16_t upper = 0, lower = 0;
+
+  constexpr SplitFloat(std::uint16_t high, std::uint16_t low) : upper(high), lower(low) {}
+  constexpr explicit SplitFloat(float value) {
+    std::uint32_t word = __builtin_bit_cast(std::uint32_t, value);
+    if ((word & 0x7FFFFFFFu) > 0x7F800000u) word = (word | 0x00400000u) & 0xFFFF7FFFu;
+    upper = static_cast<std::uint16_t>((word + 0x8000u) >> 16);
+    lower = static_cast<std::uint16_t>(word);
+  }
+  constexpr explicit operator float() const {
+    const std::uint32_t above = upper - (lower >> 15 & 1u);
+    return __builtin_bit_cast(float, above << 16 | lower);
+  }
+  bool operator==(const SplitFloat&) const = default;
+};
+
+// Many floats as halves, and back.
+void split_floats(std::span<const float> from, std::uint16_t* upper, std::uint16_t* lower);
+void join_floats(const std::uint16_t* upper, const std::uint16_t* lower, std::span<float> to);
+
+// Many floats as elements of a floating dtype or s8, rounded to it, or as a whole tensor of
+// split_f32, and back.
 void store_floats(std::span<const float> from, DType dtype, void* to);
 void load_floats(const void* from, DType dtype, std::span<float> to);
 

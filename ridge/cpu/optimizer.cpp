@@ -28,8 +28,8 @@ float gradient_factor(const Each& op, const float* schedule, const float* norm) 
   return factor * std::min(1.0f, static_cast<float>(op.max_norm) / (*norm * factor + 1e-6f));
 }
 
-// The memory of one parameter in one launch, which is updated in place; of the last two only what
-// there is.
+// The memory of one parameter in one launch, which is updated in place; of the last ones only what
+// there is. One that is split has its halves, and no param.
 template <class Each>
 struct Parameter {
   float* param;
@@ -38,6 +38,7 @@ struct Parameter {
   float* zeroed = nullptr;
   void* copy = nullptr;
   DType copy_dtype = DType::bf16;
+  std::uint16_t *upper = nullptr, *lower = nullptr;
 };
 
 // An optimizer's update of elements [i, i + n). The operations and their order are those of
@@ -122,9 +123,10 @@ struct Concatenation {
   }
 };
 
-// `copies` are the dtypes of the 16-bit copies, in order.
+// `types` are those of the outputs.
 template <class Each>
-std::vector<Parameter<Each>> parameters_of(const UpdateAll<Each>& op, std::span<const DType> copies,
+std::vector<Parameter<Each>> parameters_of(const UpdateAll<Each>& op,
+                                           const std::vector<TensorType>& types,
                                            const Launch& call) {
   const std::size_t first = op.shared_operands(), count = op.parameters(call.inputs.size());
   std::size_t copy = 0;
@@ -135,11 +137,38 @@ std::vector<Parameter<Each>> parameters_of(const UpdateAll<Each>& op, std::span<
         Parameter<Each>{call.out<float>(out), call.in<float>(first + op.operands_each * p + 1)});
     for (std::size_t m = 0; m < Each::moments; ++m) x.moments[m] = call.out<float>(out + 1 + m);
     if (op.zero_grad) x.zeroed = call.out<float>(out + 1 + Each::moments);
+    if (types[out].dtype == DType::split_f32) {
+      x.upper = call.out<std::uint16_t>(out);
+      x.lower = x.upper + types[out].numel();
+    }
     if (op.copied.empty() || !op.copied[p]) continue;
-    x.copy = call.outputs[count * op.outputs_each() + copy];
-    x.copy_dtype = copies[copy++];
+    const std::size_t o = count * op.outputs_each() + copy++;
+    x.copy = call.outputs[o];
+    x.copy_dtype = types[o].dtype;
   }
   return parameters;
+}
+
+constexpr std::int64_t cached_piece = 1024;  // elements
+
+// Elements [i, i + n), no more than a piece, of a parameter in halves.
+template <class Each>
+void update_halves(const Update<Each>& update, const Parameter<Each>& x, std::int64_t i,
+                   std::int64_t n) {
+  std::array<float, cached_piece> param;
+  Parameter<Each> joined{param.data(), x.grad + i, x.moments};
+  for (float*& moment : joined.moments) moment += i;
+  std::uint16_t *const upper = x.upper + i, *const lower = x.lower + i;
+#pragma omp simd
+  for (std::int64_t k = 0; k < n; ++k)
+    param[static_cast<std::size_t>(k)] = static_cast<float>(SplitFloat(upper[k], lower[k]));
+  update(joined, 0, n);
+#pragma omp simd
+  for (std::int64_t k = 0; k < n; ++k) {
+    const SplitFloat halves(param[static_cast<std::size_t>(k)]);
+    upper[k] = halves.upper;
+    lower[k] = halves.lower;
+  }
 }
 
 // Where more is to be done with the new values, then in pieces that are still in the first-level
@@ -147,10 +176,13 @@ std::vector<Parameter<Each>> parameters_of(const UpdateAll<Each>& op, std::span<
 template <class Each>
 void update_part(const Update<Each>& update, const Parameter<Each>& x, std::int64_t begin,
                  std::int64_t n) {
-  const std::int64_t piece = x.zeroed || x.copy ? 1024 : n;
+  const std::int64_t piece = x.zeroed || x.copy || x.upper ? cached_piece : n;
   for (std::int64_t i = begin, end = begin + n; i < end; i += piece) {
     const std::int64_t length = std::min(piece, end - i);
-    update(x, i, length);
+    if (x.upper)
+      update_halves(update, x, i, length);
+    else
+      update(x, i, length);
     if (x.zeroed) std::fill_n(x.zeroed + i, length, 0.0f);
     if (!x.copy) continue;
     dispatch_floating(x.copy_dtype, [&]<class T>() {
@@ -235,24 +267,22 @@ KernelPtr UpdateAll<Each>::cpu(CpuPrepare& prepare) const {
   const std::size_t first = shared_operands(), count = parameters(prepare.in.size());
   for (std::size_t p = first; p < first + operands_each * count; p += operands_each)
     all.starts.push_back(all.starts.back() + prepare.in[p].numel());
-  std::vector<DType> copies;
-  for (const TensorType& type : prepare.out.subspan(count * outputs_each()))
-    copies.push_back(type.dtype);
-  return make_kernel([&pool = prepare.pool, op = *this, all = std::move(all),
-                      copies = std::move(copies)](const Launch& call) {
-    const std::vector<Parameter<Each>> parameters = parameters_of(op, copies, call);
-    const Update<Each> update(op.each, call.in<float>(0),
-                              op.each.max_norm > 0 ? call.in<float>(1) : nullptr);
-    const bool skipped = is_skipped(op.each, call.in<float>(0));
-    parallel_for(pool, all.starts.back(), block, [&](std::int64_t begin, std::int64_t end) {
-      all.for_each_part(begin, end, [&](std::size_t p, std::int64_t i, std::int64_t n) {
-        if (!skipped)
-          update_part(update, parameters[p], i, n);
-        else if (parameters[p].zeroed)
-          std::fill_n(parameters[p].zeroed + i, n, 0.0f);
+  return make_kernel(
+      [&pool = prepare.pool, op = *this, all = std::move(all),
+       types = std::vector(prepare.out.begin(), prepare.out.end())](const Launch& call) {
+        const std::vector<Parameter<Each>> parameters = parameters_of(op, types, call);
+        const Update<Each> update(op.each, call.in<float>(0),
+                                  op.each.max_norm > 0 ? call.in<float>(1) : nullptr);
+        const bool skipped = is_skipped(op.each, call.in<float>(0));
+        parallel_for(pool, all.starts.back(), block, [&](std::int64_t begin, std::int64_t end) {
+          all.for_each_part(begin, end, [&](std::size_t p, std::int64_t i, std::int64_t n) {
+            if (!skipped)
+              update_part(update, parameters[p], i, n);
+            else if (parameters[p].zeroed)
+              std::fill_n(parameters[p].zeroed + i, n, 0.0f);
+          });
+        });
       });
-    });
-  });
 }
 
 template KernelPtr AdamWAll::cpu(CpuPrepare&) const;

@@ -40,6 +40,43 @@ __device__ void store4(T* p, std::int64_t n, const float (&x)[4]) {
   }
 }
 
+// The same of numbers in halves.
+template <bool whole>
+__device__ void load4(const std::uint16_t* upper, const std::uint16_t* lower, std::int64_t n,
+                      float (&x)[4]) {
+  Pack<std::uint16_t, 4> high{}, low{};
+  if constexpr (whole) {
+    high = *reinterpret_cast<const Pack<std::uint16_t, 4>*>(upper);
+    low = *reinterpret_cast<const Pack<std::uint16_t, 4>*>(lower);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (i < n) high.at[i] = upper[i], low.at[i] = lower[i];
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) x[i] = static_cast<float>(SplitFloat(high.at[i], low.at[i]));
+}
+
+template <bool whole>
+__device__ void store4(std::uint16_t* upper, std::uint16_t* lower, std::int64_t n,
+                       const float (&x)[4]) {
+  Pack<std::uint16_t, 4> high, low;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const SplitFloat halves(x[i]);
+    high.at[i] = halves.upper;
+    low.at[i] = halves.lower;
+  }
+  if constexpr (whole) {
+    *reinterpret_cast<Pack<std::uint16_t, 4>*>(upper) = high;
+    *reinterpret_cast<Pack<std::uint16_t, 4>*>(lower) = low;
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (i < n) upper[i] = high.at[i], lower[i] = low.at[i];
+  }
+}
+
 constexpr int norm_threads = 256, norm_packs = 4, norm_tile = norm_threads * 4 * norm_packs;
 constexpr int norm_blocks_per_multiprocessor = 8;
 
@@ -169,7 +206,7 @@ struct Factors<Sgd> {
   }
 };
 
-// One parameter, updated in place.
+// One parameter, updated in place. Where it is split, param is where its upper halves begin.
 template <class Each>
 struct Parameter {
   float *param, *grad;  // the latter is written only if it is to be zeroed
@@ -177,14 +214,20 @@ struct Parameter {
   RoundedCopy copy;  // or null
   std::int64_t n;
   bool packed;  // all are aligned to packs of four
+  bool split;
+
+  __device__ std::uint16_t* upper() const { return reinterpret_cast<std::uint16_t*>(param); }
+  __device__ std::uint16_t* lower() const { return upper() + n; }
 };
 
 // Of a launch whose outputs from `out` on are the parameter and its moments.
 template <class Each>
 Parameter<Each> parameter_of(const Launch& call, std::size_t out, float* grad, RoundedCopy copy,
-                             std::int64_t n) {
-  Parameter<Each> x{.param = call.out<float>(out), .grad = grad, .copy = copy, .n = n};
-  x.packed = is_aligned(x.param, 16) && is_aligned(grad, 16) && is_aligned(copy.data, 8);
+                             std::int64_t n, bool split = false) {
+  Parameter<Each> x{
+      .param = call.out<float>(out), .grad = grad, .copy = copy, .n = n, .split = split};
+  x.packed = is_aligned(x.param, 16) && is_aligned(grad, 16) && is_aligned(copy.data, 8) &&
+             (!split || n % 4 == 0);
   for (std::size_t m = 0; m < Each::moments; ++m) {
     x.moments[m] = call.out<float>(out + 1 + m);
     x.packed = x.packed && is_aligned(x.moments[m], 16);
@@ -209,7 +252,10 @@ __device__ void update_tile(const Parameter<Each>& x, std::int64_t tile, const E
     load4<whole>(x.grad + i, rest, grad[k]);
 #pragma unroll
     for (int m = 0; m < moments; ++m) load4<whole>(x.moments[m] + i, rest, moment[m][k]);
-    load4<whole>(x.param + i, rest, param[k]);
+    if (x.split)
+      load4<whole>(x.upper() + i, x.lower() + i, rest, param[k]);
+    else
+      load4<whole>(x.param + i, rest, param[k]);
   });
   __shared__ Factors<Each> shared;
   if (threadIdx.x == 0) shared.set(op, schedule, norm);  // in double: once a block
@@ -232,7 +278,10 @@ __device__ void update_tile(const Parameter<Each>& x, std::int64_t tile, const E
 #pragma unroll
       for (int m = 0; m < moments; ++m) moment[m][k][j] = state[m];
     }
-    store4<whole>(x.param + i, rest, param[k]);
+    if (x.split)
+      store4<whole>(x.upper() + i, x.lower() + i, rest, param[k]);
+    else
+      store4<whole>(x.param + i, rest, param[k]);
 #pragma unroll
     for (int m = 0; m < moments; ++m) store4<whole>(x.moments[m] + i, rest, moment[m][k]);
     if (zero_grad) store4<whole>(x.grad + i, rest, zeros);
@@ -325,13 +374,17 @@ template <class Each>
 KernelPtr UpdateAll<Each>::gpu(GpuPrepare& prepare) const {
   const std::size_t first = shared_operands(), count = parameters(prepare.in.size());
   std::vector<std::int64_t> sizes;
-  for (std::size_t p = 0; p < count; ++p)
-    sizes.push_back(prepare.in[first + operands_each * p].numel());
+  std::vector<bool> split;
+  for (std::size_t p = 0; p < count; ++p) {
+    const TensorType& type = prepare.in[first + operands_each * p];
+    sizes.push_back(type.numel());
+    split.push_back(type.dtype == DType::split_f32);
+  }
   std::vector<DType> copies;
   for (const TensorType& type : prepare.in.subspan(first + operands_each * count))
     copies.push_back(type.dtype);
-  return make_kernel([&gpu = prepare.gpu, sizes = std::move(sizes), copies = std::move(copies),
-                      op = *this, first](const Launch& call) {
+  return make_kernel([&gpu = prepare.gpu, sizes = std::move(sizes), split = std::move(split),
+                      copies = std::move(copies), op = *this, first](const Launch& call) {
     std::vector<Parameter<Each>> all;
     std::size_t copy = 0;
     const auto rounded_copy = [&] {
@@ -344,8 +397,8 @@ KernelPtr UpdateAll<Each>::gpu(GpuPrepare& prepare) const {
                               ? call.out<float>(out + 1 + Each::moments)
                               : const_cast<float*>(call.in<float>(first + operands_each * p + 1));
       const bool copied = !op.copied.empty() && op.copied[p];
-      all.push_back(
-          parameter_of<Each>(call, out, grad, copied ? rounded_copy() : RoundedCopy(), sizes[p]));
+      all.push_back(parameter_of<Each>(call, out, grad, copied ? rounded_copy() : RoundedCopy(),
+                                       sizes[p], split[p]));
     }
     const auto* norm = op.each.max_norm > 0 ? call.in<float>(1) : nullptr;
     if (op.zero_grad)

@@ -106,6 +106,21 @@ Value Graph::rounded_copy(Value original, DType dtype, std::string name) {
   return copy;
 }
 
+Value Graph::split(Value trainable, Value upper) {
+  const std::string name = info(trainable.id).name;
+  if (info(trainable.id).role != Role::parameter || info(trainable.id).whole != no_value ||
+      info(upper.id).copy_of != trainable.id || upper.dtype() != DType::bf16)
+    throw UsageError(
+        "{} cannot be stored in halves, the upper one {}: that is no copy of it in bf16", name,
+        info(upper.id).name);
+  const bool packed = !info(trainable.id).parts.empty();
+  const Value whole = packed ? trainable : pack({&trainable, 1}, name + ".split");
+  values_[whole.id].type.dtype = DType::split_f32;
+  values_[whole.id].scope = info(trainable.id).scope;
+  values_[upper.id].whole = values_[upper.id].copy_of = whole.id;
+  return whole;
+}
+
 std::vector<Value> Graph::apply(Op op, std::span<const Value> inputs) {
   std::vector<ValueId> ids;
   for (const Value& value : inputs) {

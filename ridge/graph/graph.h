@@ -72,7 +72,8 @@ struct ValueInfo {
   std::uint32_t output = 0;   // which output of its producer
   ScopeId scope = 0;
   Init init;
-  // Of a part: the packed value whose memory it lies in, and the byte where it begins there.
+  // Of a part: the packed value whose memory it lies in, and the byte where it begins there; of an
+  // upper half (Graph::split) that of the value in halves.
   ValueId whole = no_value;
   std::size_t offset = 0;
   std::vector<ValueId> parts;  // of a packed value, in the order of their memory
@@ -117,6 +118,12 @@ class Graph {
   // it, it is in no checkpoint, and no parameter beside the one it repeats; a node that updates the
   // original has to update the copy. UsageError if the original is no persistent f32 value.
   Value rounded_copy(Value original, DType dtype, std::string name);
+  // Stores a trainable in halves (DType::split_f32): `upper`, which was its rounded copy in bf16,
+  // takes no memory of its own any more but is the upper half. Returns the value that nodes have to
+  // use in the trainable's place: itself, if it is packed, else one of which it is the only part.
+  // Parameters keep name, type and initial value, and those who write or read them from outside do
+  // so in f32 as before. UsageError if that is not what `upper` is.
+  Value split(Value trainable, Value upper);
 
   // Applies an operator: infers its output types (ShapeError if the operands do not fit) and
   // appends the node under the current scope and phase.

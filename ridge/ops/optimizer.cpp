@@ -198,6 +198,10 @@ std::vector<Sample<Sgd>> Sgd::samples() {
                           Sgd{.max_norm = 0.5, .scaled = true}});
 }
 
+namespace {
+constexpr DType f32_or_split[] = {DType::f32, DType::split_f32};
+}
+
 template <class Each>
 std::size_t UpdateAll<Each>::copies() const {
   return static_cast<std::size_t>(std::ranges::count(copied, true));
@@ -216,9 +220,11 @@ std::vector<TensorType> UpdateAll<Each>::infer(Types in) const {
   if (first == 2) check_type(name, in, 1, {DType::f32, {}});
   std::vector<TensorType> out;
   for (std::size_t p = first; p < first + operands_each * count; p += operands_each) {
-    check_dtype(name, in, p, dtypes);
-    for (std::size_t i = 1; i < operands_each; ++i) check_same_type(name, in, p, p + i);
-    out.insert(out.end(), outputs_each(), in[p]);
+    check_dtype(name, in, p, f32_or_split);
+    const TensorType state{DType::f32, in[p].shape};
+    for (std::size_t i = 1; i < operands_each; ++i) check_type(name, in, p + i, state);
+    out.push_back(in[p]);
+    out.insert(out.end(), outputs_each() - 1, state);
   }
   std::size_t copy = first + operands_each * count;
   for (std::size_t p = 0; p < copied.size(); ++p)
@@ -270,12 +276,15 @@ void UpdateAll<Each>::reference(ReferenceCall& call) const {
 template <class Each>
 std::vector<Sample<UpdateAll<Each>>> UpdateAll<Each>::samples() {
   std::vector<Sample<UpdateAll>> samples;
-  auto add = [&](const UpdateAll& op, const std::vector<Shape>& shapes, DType dtype = DType::bf16) {
+  // Of parameters that are split, the first is not.
+  auto add = [&](const UpdateAll& op, const std::vector<Shape>& shapes, DType dtype = DType::bf16,
+                 DType parameter = DType::f32) {
     Sample<UpdateAll> sample{op, {{op.each.schedule_type(), 0.1, 0.9}}};
     if (op.each.max_norm > 0) sample.inputs.push_back({{DType::f32, {}}, 0.5, 3.0});
     for (const Shape& shape : shapes) {
       const TensorType type{DType::f32, shape};
-      sample.inputs.insert(sample.inputs.end(), 1 + Each::moments, {type});
+      sample.inputs.push_back({{&shape == &shapes.front() ? DType::f32 : parameter, shape}});
+      sample.inputs.insert(sample.inputs.end(), Each::moments, {type});
       sample.inputs.push_back({type, least_last_moment<Each>, 1.0});
     }
     for (std::size_t p = 0; p < op.copied.size(); ++p)
@@ -291,6 +300,9 @@ std::vector<Sample<UpdateAll<Each>>> UpdateAll<Each>::samples() {
   add({.zero_grad = true, .copied = {true, false, true}}, several, DType::f16);
   add({.each = {.max_norm = 0.5, .scaled = true}, .copied = {false, true, true}}, several,
       DType::f16);
+  add({.each = {.max_norm = 1.0}, .zero_grad = true, .copied = {true, false, false}}, several,
+      DType::bf16, DType::split_f32);
+  add({.each = {.scaled = true}}, {{3}, {4, 2049}, {8, 2048}}, DType::bf16, DType::split_f32);
   return samples;
 }
 

@@ -107,6 +107,7 @@ struct Sgd {
 // memory is zero after it was used, or skipped: ready to accumulate. Last, in and out, come the
 // copies of the parameters that `copied` marks, 16-bit tensors of their shapes: what they held is
 // not read, but overwritten with the updated parameter, rounded; a skipped step leaves them too.
+// Parameters may be split_f32, which are in bf16 already.
 template <class Each>
 struct UpdateAll {
   static constexpr std::string_view name = Each::name_of_all;

@@ -65,6 +65,8 @@ std::span<const Pass> passes() {
        fuse_optimizer},
       {"rounded-weights", "weights kept in 16 bits too, rounded where they are updated",
        Stage::step, "fuse-optimizer", rounded_weights},
+      {"split-weights", "weights in 16 bits as the upper halves of those in f32, not beside them",
+       Stage::step, "rounded-weights", split_weights},
       {"dead-nodes", "what nobody reads is not computed", Stage::step, "", dead_nodes},
       {"accumulating-products", "gradients are summed over batches by the products they come from",
        Stage::step, "", accumulating_products},

@@ -85,6 +85,7 @@ std::size_t linear_swiglu(Graph& graph);
 std::size_t linear_epilogues(Graph& graph);
 std::size_t fuse_optimizer(Graph& graph);
 std::size_t rounded_weights(Graph& graph);
+std::size_t split_weights(Graph& graph);
 std::size_t dead_nodes(Graph& graph);
 std::size_t accumulating_products(Graph& graph);
 std::size_t norm_results(Graph& graph);

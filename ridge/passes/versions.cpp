@@ -34,6 +34,7 @@ constexpr std::string_view all_passes[] = {
     "norm-results",
     "gate-results",
     "recompute-light",
+    "split-weights",
     "linear-swiglu",
     "linear-epilogues",
     "accumulating-products",

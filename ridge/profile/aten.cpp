@@ -35,6 +35,7 @@ constexpr std::pair<std::string_view, std::string_view> equivalents[] = {
 std::string_view dtype_name(DType dtype) {
   switch (dtype) {
     case DType::f32:
+    case DType::split_f32:
       return "float";
     case DType::bf16:
       return "c10::BFloat16";

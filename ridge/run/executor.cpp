@@ -82,7 +82,8 @@ Executor::Executor(Graph& graph, Device& device, Execution execution)
     if (graph.info(id).persistent && lifetimes_.storage[id] == id) take(id);
   place_packed_inputs();
   for (ValueId id = 0; id < graph.value_count(); ++id)
-    if (graph.info(id).copy_of != no_value) copies_.push_back(id);
+    if (graph.info(id).copy_of != no_value && graph.info(id).whole == no_value)
+      copies_.push_back(id);
 }
 
 void Executor::prepare(const KernelChoice& kernels) {

@@ -55,8 +55,8 @@ class Executor {
   void initialize(std::uint64_t seed);
 
   // Copies host data to an input or persistent value, or a readable value to the host. The sizes
-  // must be equal to the value's. What is written to a value is written to its rounded copies too.
-  // read() waits for the device.
+  // must be equal to the value's. What is written to a value is written to its rounded copies too;
+  // what is stored in halves (Graph::split) is given and taken as f32. read() waits for the device.
   void write(Value value, std::span<const std::byte> data);
   void read(Value value, std::span<std::byte> data);
   // Several values at once: what lies side by side, as inputs do, in one transfer.
@@ -164,6 +164,12 @@ class Executor {
 
   void write_values(Value value, std::span<const float> values);
   void write_copies(ValueId written, std::span<const std::byte> data);
+  // Of a value that is stored in halves, or a part of one: where those of its elements begin.
+  struct Halves {
+    std::uint16_t *upper, *lower;
+  };
+  std::optional<Halves> halves_of(ValueId value) const;
+  void write_halves(const Halves& halves, std::span<const std::byte> floats);
   NodeId first_reader(std::span<const Feed> feeds) const;  // no_node if there is none
   void run_nodes(Phase phase);
   void run_node(NodeId node);

@@ -87,6 +87,10 @@ void Executor::write(std::span<const Feed> feeds) {
     if (!memory || data.size() != info.type.bytes())
       throw UsageError("{} bytes cannot be written to {}, a {}", data.size(), info.name,
                        info.type.to_string());
+    if (const auto halves = halves_of(value.id)) {
+      write_halves(*halves, data);
+      continue;
+    }
     const bool padded = info.persistent && info.whole == no_value;
     pieces.push_back({memory, data, memory + (padded ? allocated_bytes(info.type) : data.size())});
   }
@@ -119,6 +123,24 @@ NodeId Executor::first_reader(std::span<const Feed> feeds) const {
   return no_node;
 }
 
+std::optional<Executor::Halves> Executor::halves_of(ValueId value) const {
+  const ValueId storage = lifetimes_.storage[value];
+  const TensorType& whole = graph_.info(storage).type;
+  if (whole.dtype != DType::split_f32 || graph_.info(value).copy_of == storage) return std::nullopt;
+  auto* const upper = static_cast<std::uint16_t*>(memory_[storage]);
+  const std::size_t first = lifetimes_.offset[value] / sizeof(float);
+  return Halves{upper + first, upper + whole.numel() + first};
+}
+
+void Executor::write_halves(const Halves& halves, std::span<const std::byte> data) {
+  std::vector<float> floats(data.size() / sizeof(float));
+  std::memcpy(floats.data(), data.data(), data.size());
+  std::vector<std::uint16_t> upper(floats.size()), lower(floats.size());
+  split_floats(floats, upper.data(), lower.data());
+  device_.upload(halves.upper, upper.data(), data.size() / 2);
+  device_.upload(halves.lower, lower.data(), data.size() / 2);
+}
+
 // What was written may be part of what is copied, or the other way round.
 void Executor::write_copies(ValueId written, std::span<const std::byte> data) {
   const std::size_t begin = lifetimes_.offset[written], end = begin + data.size();
@@ -145,7 +167,14 @@ void Executor::read(Value value, std::span<std::byte> data) {
     throw UsageError("{} bytes cannot be read from {}, a {}", data.size(),
                      graph_.info(value.id).name, value.type().to_string());
   device_.synchronize();
-  device_.download(data.data(), memory, data.size());
+  const auto halves = halves_of(value.id);
+  if (!halves) return device_.download(data.data(), memory, data.size());
+  std::vector<std::uint16_t> upper(data.size() / sizeof(float)), lower(upper.size());
+  device_.download(upper.data(), halves->upper, data.size() / 2);
+  device_.download(lower.data(), halves->lower, data.size() / 2);
+  std::vector<float> floats(upper.size());
+  join_floats(upper.data(), lower.data(), floats);
+  std::memcpy(data.data(), floats.data(), data.size());
 }
 
 float Executor::read_scalar(Value value) {
@@ -158,12 +187,19 @@ std::vector<float> Executor::read_floats(Value value) {
   std::vector<float> floats(static_cast<std::size_t>(value.type().numel()));
   std::vector<std::byte> bytes(value.type().bytes());
   read(value, std::span(bytes));
-  load_floats(bytes.data(), value.dtype(), floats);
+  const bool split = value.dtype() == DType::split_f32;  // which is read joined
+  load_floats(bytes.data(), split ? DType::f32 : value.dtype(), floats);
   return floats;
 }
 
 void Executor::fill_zero(Value value) {
-  device_.clear(address(value.id), value.type().bytes());
+  const std::size_t bytes = value.type().bytes();
+  if (const auto halves = halves_of(value.id)) {
+    device_.clear(halves->upper, bytes / 2);
+    device_.clear(halves->lower, bytes / 2);
+  } else {
+    device_.clear(address(value.id), bytes);
+  }
   wants_packing_ = true;
 }
 

@@ -19,6 +19,9 @@ void spread(const Graph& graph, ValueId changed, ReferenceValues& values) {
   const ValueInfo& info = graph.info(changed);
   if (info.whole != no_value)
     std::ranges::copy(values[changed], values[info.whole].begin() + begin_in_whole(info));
+  for (ValueId id = 0; id < graph.value_count(); ++id)  // its upper half
+    if (graph.info(id).whole == changed && graph.info(id).copy_of == changed)
+      values[id] = values[changed];
   for (const ValueId part : info.parts)
     std::copy_n(values[changed].begin() + begin_in_whole(graph.info(part)), values[part].size(),
                 values[part].begin());

@@ -23,6 +23,7 @@ TEST(DType, SizesAndNames) {
   EXPECT_EQ(size_of(DType::f8e5m2), 1u);
   EXPECT_EQ(size_of(DType::i32), 4u);
   EXPECT_EQ(size_of(DType::s8), 1u);
+  EXPECT_EQ(size_of(DType::split_f32), 4u);
   EXPECT_EQ(name_of(DType::f32), "f32");
   EXPECT_EQ(name_of(DType::bf16), "bf16");
   EXPECT_EQ(name_of(DType::f16), "f16");
@@ -30,18 +31,74 @@ TEST(DType, SizesAndNames) {
   EXPECT_EQ(name_of(DType::f8e5m2), "f8e5m2");
   EXPECT_EQ(name_of(DType::i32), "i32");
   EXPECT_EQ(name_of(DType::s8), "s8");
+  EXPECT_EQ(name_of(DType::split_f32), "split_f32");
   EXPECT_TRUE(is_floating(DType::f32));
   EXPECT_TRUE(is_floating(DType::bf16));
   EXPECT_TRUE(is_floating(DType::f16));
   EXPECT_TRUE(is_floating(DType::f8e4m3));
   EXPECT_FALSE(is_floating(DType::i32));
   EXPECT_FALSE(is_floating(DType::s8));
+  EXPECT_FALSE(is_floating(DType::split_f32));
   EXPECT_TRUE(is_float8(DType::f8e4m3));
   EXPECT_TRUE(is_float8(DType::f8e5m2));
   EXPECT_FALSE(is_float8(DType::bf16));
-  for (const DType dtype :
-       {DType::f32, DType::bf16, DType::f16, DType::f8e4m3, DType::f8e5m2, DType::i32, DType::s8})
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f8e4m3, DType::f8e5m2,
+                            DType::i32, DType::s8, DType::split_f32})
     EXPECT_EQ(is_16_bit(dtype), size_of(dtype) == 2);
+}
+
+std::uint32_t joined(SplitFloat halves) {
+  return std::bit_cast<std::uint32_t>(static_cast<float>(halves));
+}
+
+// Every upper half with lower ones around the middle and the ends: the number again, and its
+// nearest bf16.
+TEST(SplitFloat, IsTheNearestInBf16AndTheWholeNumber) {
+  for (std::uint32_t above = 0; above < 0x10000; ++above)
+    for (const std::uint32_t below :
+         {0u, 1u, 0x1234u, 0x7FFFu, 0x8000u, 0x8001u, 0xFEDCu, 0xFFFFu}) {
+      const std::uint32_t word = above << 16 | below;
+      const float value = std::bit_cast<float>(word);
+      if (std::isnan(value)) continue;
+      const SplitFloat halves(value);
+      ASSERT_EQ(joined(halves), word);
+      ASSERT_EQ(halves.upper, below == 0x8000 ? above + 1 : rounded(word));
+    }
+}
+
+TEST(SplitFloat, GoesBeyondTheLargestAndComesBack) {
+  for (const float sign : {1.0f, -1.0f}) {
+    const float most = sign * std::numeric_limits<float>::max();
+    EXPECT_EQ(static_cast<float>(SplitFloat(most)), most);
+    EXPECT_TRUE(std::isinf(static_cast<float>(BFloat16(most))));
+    EXPECT_EQ(SplitFloat(most).upper, BFloat16(most).bits);
+    const float infinity = sign * std::numeric_limits<float>::infinity();
+    EXPECT_EQ(SplitFloat(infinity), SplitFloat(BFloat16(infinity).bits, 0));
+  }
+}
+
+// The NaN of a GPU has all bits set, and rounded up would be a zero.
+TEST(SplitFloat, KeepsNaN) {
+  for (const std::uint32_t word :
+       {0x7FFFFFFFu, 0xFFFFFFFFu, 0x7F800001u, 0xFF808000u, 0x7FC00000u}) {
+    const SplitFloat halves(std::bit_cast<float>(word));
+    EXPECT_TRUE(std::isnan(static_cast<float>(halves)));
+    BFloat16 upper;
+    upper.bits = halves.upper;
+    EXPECT_TRUE(std::isnan(static_cast<float>(upper)));
+    EXPECT_EQ(halves.upper >> 15, word >> 31);
+  }
+}
+
+TEST(SplitFloat, ATensorHasTheUpperHalvesFirst) {
+  const std::vector<float> values{1.0f, -2.71828f, 3e-39f};
+  std::array<std::uint16_t, 6> memory{};
+  store_floats(values, DType::split_f32, memory.data());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    EXPECT_EQ(SplitFloat(memory[i], memory[3 + i]), SplitFloat(values[i]));
+  std::vector<float> again(3);
+  load_floats(memory.data(), DType::split_f32, again);
+  EXPECT_EQ(again, values);
 }
 
 TEST(BFloat16, RoundsToTheNearest) {

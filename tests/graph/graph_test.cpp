@@ -12,6 +12,7 @@
 #include "ridge/ops/op.h"
 #include "ridge/ops/silu.h"
 #include "ridge/passes/autodiff.h"
+#include "ridge/plan/lifetimes.h"
 
 namespace ridge {
 namespace {
@@ -199,6 +200,33 @@ TEST(Graph, CountsNoCopyAsAParameter) {
   EXPECT_THAT(graph.trainables(), ElementsAre(both));
   EXPECT_THROW(graph.rounded_copy(copy, DType::bf16, "again"), UsageError);
   EXPECT_THROW(graph.rounded_copy(add(a, a), DType::bf16, "computed"), UsageError);
+}
+
+TEST(Graph, SplitsWeightsInPlaceOfTheirCopies) {
+  Graph graph;
+  const Value a = graph.parameter("a", {3, 5}, Init::ones());
+  const Value b = graph.parameter("b", {1, 5}, Init::ones());
+  const Value c = graph.parameter("c", {2, 2}, Init::ones());
+  const Value both = graph.pack(std::array{a, b}, "ab");
+  const Value of_both = graph.rounded_copy(both, DType::bf16, "ab.bf16");
+  const Value of_c = graph.rounded_copy(c, DType::bf16, "c.bf16");
+  EXPECT_THROW(graph.split(a, of_both), UsageError);
+  EXPECT_THROW(graph.split(c, of_both), UsageError);
+  EXPECT_THROW(graph.split(c, graph.rounded_copy(c, DType::f16, "c.f16")), UsageError);
+  EXPECT_EQ(graph.split(both, of_both), both);
+  const Value split_c = graph.split(c, of_c);
+  EXPECT_EQ(both.type(), (TensorType{DType::split_f32, {4, 5}}));
+  EXPECT_EQ(split_c.type(), (TensorType{DType::split_f32, {2, 2}}));
+  EXPECT_THAT(graph.parameters(), ElementsAre(a, b, c));
+  EXPECT_THAT(graph.trainables(), ElementsAre(both, split_c));
+  for (const Value& parameter : graph.parameters()) EXPECT_EQ(parameter.dtype(), DType::f32);
+  // They and their upper halves have one memory.
+  const Lifetimes life = lifetimes_of(graph);
+  for (const Value& value : {a, b, of_both}) EXPECT_EQ(life.storage[value.id], both.id);
+  for (const Value& value : {c, of_c}) EXPECT_EQ(life.storage[value.id], split_c.id);
+  EXPECT_EQ(life.offset[of_both.id], 0u);
+  EXPECT_EQ(life.bytes[both.id], 128u);
+  EXPECT_EQ(life.bytes[of_both.id], 0u);
 }
 
 TEST(Gradients, GoToTheBackwardPhaseUnderTheForwardScope) {

@@ -252,6 +252,40 @@ TYPED_TEST(FusedOptimizers, DoWhatThatOfEachDoes) {
   EXPECT_EQ(testing::run_kernel(device, all, in, all.infer(in), values), wanted);
 }
 
+// Step after step the same numbers, whether they lie in halves or not.
+template <class Each>
+void expect_the_same_in_halves() {
+  CpuDevice device(2);
+  const UpdateAll<Each> op{.zero_grad = true};
+  const Shape shape{5, 4111};
+  const TensorType f32{DType::f32, shape};
+  std::vector<TensorType> in(1 + UpdateAll<Each>::operands_each, f32), halves;
+  in[0] = op.each.schedule_type();
+  halves = in;
+  halves[1].dtype = DType::split_f32;
+  std::vector<Reals> values{{1e-2, 0.5, 0.25}}, of_halves;
+  for (std::size_t i = 1; i < in.size(); ++i)
+    values.push_back(testing::sample_values({f32, i < 4 ? -1.0 : 0.01, 1.0}, DType::f32, i));
+  values[1][7] = std::numeric_limits<float>::max();
+  const Reals grad = values[2];
+  of_halves = values;
+  for (int step = 0; step < 3; ++step) {
+    const auto wanted = testing::run_kernel(device, op, in, op.infer(in), values);
+    const auto got = testing::run_kernel(device, op, halves, op.infer(halves), of_halves);
+    EXPECT_EQ(testing::decode(got[0], DType::split_f32), testing::decode(wanted[0], DType::f32));
+    for (std::size_t o = 1; o < got.size(); ++o) EXPECT_EQ(got[o], wanted[o]) << o;
+    of_halves[1] = testing::decode(got[0], DType::split_f32);
+    values[1] = testing::decode(wanted[0], DType::f32);
+    for (std::size_t m = 0; m < Each::moments; ++m)
+      values[3 + m] = of_halves[3 + m] = testing::decode(got[1 + m], DType::f32);
+  }
+}
+
+TEST(FusedOperators, UpdateWeightsInHalvesToTheSameNumbers) {
+  expect_the_same_in_halves<AdamW>();
+  expect_the_same_in_halves<Sgd>();
+}
+
 TEST(FusedOperators, AdamWAllUpdatesEachOperandInItsOwnMemory) {
   const AdamWAll op{.each = {.max_norm = 1.0}, .zero_grad = true, .copied = {false, true}};
   const std::vector<std::optional<std::uint32_t>> wanted{2, 4, 5, 3, 6, 8, 9, 7, 10};

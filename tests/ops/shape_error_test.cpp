@@ -103,6 +103,9 @@ TEST(ShapeErrors, FusedOperators) {
               HasSubstr("2 parameters of 1"));
   EXPECT_THAT(message_of(AdamWAll{.copied = {true}}, std::vector<TensorType>(6, f32({3}))),
               HasSubstr("adamw_all does not take f32 as operand 5"));
+  const TensorType split{DType::split_f32, {3}};
+  EXPECT_THAT(message_of(AdamWAll{}, {f32({3}), split, f32({3}), split, f32({3})}),
+              HasSubstr("operand 3 is split_f32[3] where f32[3] is needed"));
   EXPECT_THAT(message_of(AdamW{.scaled = true}, std::vector<TensorType>(5, f32({3}))),
               HasSubstr("operand 4 is f32[3] where f32[4] is needed"));
   EXPECT_THAT(message_of(UpdateLossScale{}, {f32({}), f32({2}), f32({4}), f32({})}),

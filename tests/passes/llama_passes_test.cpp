@@ -293,6 +293,15 @@ TEST(LlamaIn16Bits, ConvertsNoWeightAndNoGradientOfOne) {
   }
 }
 
+TEST(LlamaIn16Bits, TakesNoMemoryForWeightsInBf16) {
+  const auto parameters = [](const char* version, const char* dtype) {
+    return plan(default_options(version, "none", dtype)).memory.at_peak.parameters;
+  };
+  EXPECT_EQ(parameters("v4", "bf16"), parameters("v4", "fp32"));
+  EXPECT_GT(parameters("v3", "bf16"), parameters("v3", "fp32"));
+  EXPECT_EQ(parameters("v4", "fp16"), parameters("v3", "fp16")) << "f16 is no half of f32";
+}
+
 // A small weight's result has too few bits left in f16 to say what was normalised.
 TEST(LlamaIn16Bits, TakesGradientsOfNormsFromResultsButForF16) {
   for (const auto& [dtype, expected] : {std::pair{"bf16", true}, {"fp16", false}}) {

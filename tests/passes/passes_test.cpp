@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -66,9 +67,12 @@ Rewritten run_model(std::uint64_t seed, const PassNames& enabled, Recompute reco
     const auto* products = std::get_if<LinearSwiGluGrad>(&op);
     const bool in_place = (logits && logits->in_place) || (gates && gates->in_place) ||
                           (products && products->in_place);
+    const bool halves = std::ranges::any_of(
+        node.inputs, [&](ValueId in) { return graph.info(in).type.dtype == DType::split_f32; });
     const bool from_result = (norm && norm->from_result) || (sum && sum->from_result);
-    ++rewritten.operators[fmt::format("{}{}{}", name_of(*node.op), in_place ? " in place" : "",
-                                      from_result ? " from result" : "")];
+    ++rewritten
+          .operators[fmt::format("{}{}{}{}", name_of(*node.op), in_place ? " in place" : "",
+                                 from_result ? " from result" : "", halves ? " in halves" : "")];
   }
   rewritten.results["loss"] = values.at(model.loss.id);
   for (std::size_t i = 0; i < step.parameters.size(); ++i) {
@@ -155,6 +159,29 @@ TEST(PassesTest, RandomModelsHaveWorkForEveryPass) {
     }
     EXPECT_GE(changed, 5u) << pass.name;
   }
+}
+
+// A scalar has no rows that could be packed; what is read in f32 has to lie as f32.
+TEST(SplitWeights, LeavesScalarsAndWhatIsReadInF32) {
+  Graph graph;
+  const Value x = graph.input("x", {DType::bf16, {2, 3}});
+  const Value w = graph.parameter("w", {3}, Init::ones());
+  const Value both = graph.parameter("both", {3}, Init::ones());
+  const Value scalar = graph.parameter("scalar", {}, Init::ones());
+  Value y = x;
+  for (const Value& parameter : {w, both, scalar}) y = mul(y, cast(parameter, DType::bf16));
+  const Value loss = sum_to(mul(cast(y, DType::f32), both), {});
+  add_training_step(loss, {});
+  fuse_optimizer(graph);
+  EXPECT_GT(rounded_weights(graph), 0u);
+  EXPECT_EQ(split_weights(graph), 1u);
+  EXPECT_EQ(graph.find("w.split").dtype(), DType::split_f32);
+  EXPECT_EQ(graph.info(graph.find("w.bf16").id).whole, graph.find("w.split").id);
+  for (const char* name : {"both", "scalar"}) {
+    EXPECT_FALSE(graph.find(fmt::format("{}.split", name)));
+    EXPECT_EQ(graph.info(graph.find(fmt::format("{}.bf16", name)).id).whole, no_value);
+  }
+  EXPECT_EQ(split_weights(graph), 0u) << "twice";
 }
 
 }  // namespace

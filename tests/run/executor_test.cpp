@@ -129,6 +129,44 @@ TEST(Executor, WritesCopiesWithWhatTheyRepeat) {
   expect_rounded();
 }
 
+// Whether all of it is written or a part.
+TEST(Executor, GivesAndTakesInF32WhatItStoresInHalves) {
+  Graph graph;
+  const Value a = graph.parameter("a", {2, 3}, Init::normal(1.0f));
+  const Value b = graph.parameter("b", {1, 3}, Init::normal(1.0f));
+  const Value both = graph.pack(std::array{a, b}, "ab");
+  const Value upper = graph.rounded_copy(both, DType::bf16, "ab.bf16");
+  CpuDevice device(1);
+  std::vector<float> wanted;
+  {
+    Executor executor(graph, device);
+    executor.initialize(3);
+    wanted = executor.read_floats(both);
+  }
+  ASSERT_EQ(graph.split(both, upper), both);
+  Executor executor(graph, device);
+  EXPECT_EQ(executor.peak_bytes(), 64u);
+  executor.initialize(3);
+  const auto expect_all = [&] {
+    EXPECT_EQ(executor.read_floats(both), wanted);
+    EXPECT_EQ(executor.read_floats(a), std::vector(wanted.begin(), wanted.begin() + 6));
+    EXPECT_EQ(executor.read_floats(b), std::vector(wanted.begin() + 6, wanted.end()));
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_EQ(executor.read_floats(upper)[i], static_cast<float>(BFloat16(wanted[i])));
+  };
+  expect_all();
+  const std::vector<float> three{0.1f, -1e30f, 3.3f};
+  executor.write(b, std::span<const float>(three));
+  std::ranges::copy(three, wanted.begin() + 6);
+  expect_all();
+  wanted.assign(9, 1.7f);
+  executor.write(both, std::span<const float>(wanted));
+  expect_all();
+  executor.fill_zero(a);
+  std::fill_n(wanted.begin(), 6, 0.0f);
+  expect_all();
+}
+
 TEST(Executor, ReleasesEveryTransientAndPredictsItsPeak) {
   for (const std::int64_t accumulation : {1, 2}) {
     SmallModel m(tiny, accumulation);

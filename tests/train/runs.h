@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "ridge/train/safetensors.h"
 #include "ridge/train/trainer.h"
 
 namespace ridge {
@@ -22,6 +24,19 @@ inline std::vector<double> losses_of(Trainer& trainer, std::int64_t until) {
 inline std::string content(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Of a checkpoint, by name; without the metadata, which tell the version.
+using Tensors = std::map<std::string, std::vector<std::byte>>;
+
+inline Tensors tensors_in(const std::filesystem::path& path) {
+  const SafetensorsFile file(path);
+  Tensors tensors;
+  for (std::size_t i = 0; i < file.size(); ++i) {
+    const StoredTensor tensor = file.tensor(i);
+    tensors[std::string(tensor.name)].assign(tensor.bytes.begin(), tensor.bytes.end());
+  }
+  return tensors;
 }
 
 }  // namespace ridge
