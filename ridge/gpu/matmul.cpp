@@ -25,10 +25,14 @@ constexpr std::int64_t most_beside = 8'000'000'000;
 bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
 // The way to compute `shape` that the tuner finds fastest.
-gpu::ProductPtr tuned_product(const gpu::Context& gpu, const gpu::ProductShape& shape,
-                              Tuner& tuner) {
+gpu::ProductPtr tuned_product(const gpu::Context& gpu, const gpu::ProductShape& shape, Tuner& tuner,
+                              bool in_pieces) {
   std::vector<gpu::ProductPtr> ways = gpu.blas->products(shape, most_candidates);
   if (gpu::ProductPtr own = gpu::product90(gpu, shape)) ways.push_back(std::move(own));
+  const std::size_t usual_ways = ways.size();
+  if (in_pieces)
+    if (gpu::ProductPtr pieces = gpu::piece_product90(gpu, shape))
+      ways.push_back(std::move(pieces));
   std::size_t workspace = 0;
   for (const auto& way : ways) workspace = std::max(workspace, way->workspace());
   std::optional<gpu::Trial> trial;  // made if there is anything to time
@@ -37,8 +41,10 @@ gpu::ProductPtr tuned_product(const gpu::Context& gpu, const gpu::ProductShape& 
   const auto runs = shape.trans_a && 2 * shape.batch * shape.m * shape.n * shape.k < most_beside
                         ? gpu::Trial::Runs::at_once
                         : gpu::Trial::Runs::in_turn;
-  const std::string key = fmt::format("{} product {}{}", gpu.blas->version(), to_string(shape),
-                                      runs == gpu::Trial::Runs::at_once ? " beside others" : "");
+  const bool has_pieces = ways.size() > usual_ways;
+  const std::string key = fmt::format("{} product {}{}{}", gpu.blas->version(), to_string(shape),
+                                      runs == gpu::Trial::Runs::at_once ? " beside others" : "",
+                                      has_pieces ? " or in pieces" : "");
   const std::size_t choice = tuner.choose(key, ways.size(), [&](std::size_t i) {
     if (!trial)
       trial.emplace(
@@ -55,6 +61,9 @@ gpu::ProductPtr tuned_product(const gpu::Context& gpu, const gpu::ProductShape& 
       ways[i]->run(gpu.stream, o[0], o[1], o[2], o[3], scales);
     });
   });
+  if (has_pieces)
+    tuner.tell(fmt::format("product {}", to_string(shape)),
+               choice < usual_ways ? gpu.blas->version() : "three bf16 pieces of each operand");
   return std::move(ways[choice]);
 }
 
@@ -68,7 +77,7 @@ gpu::ProductPtr least_workspace(std::vector<gpu::ProductPtr> ways) {
 gpu::ProductPtr best_product(const GpuPrepare& prepare, const gpu::ProductShape& shape) {
   const KernelChoice& choice = prepare.choice;
   if (choice.products == Products::tuned && choice.tuner)
-    return tuned_product(prepare.gpu, shape, *choice.tuner);
+    return tuned_product(prepare.gpu, shape, *choice.tuner, choice.in_pieces && !choice.tf32);
   return std::move(prepare.gpu.blas->products(shape, 1).front());
 }
 

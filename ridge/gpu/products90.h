@@ -15,6 +15,12 @@ namespace ridge::gpu {
 // matrices are stored must be multiples of 8.
 ProductPtr product90(const Context& gpu, const ProductShape& shape);
 
+// A product of f32 operands by way of three bf16 pieces of each (gpu/pieces.h), which lie in its
+// workspace, some rows or terms at a time; to f32's accuracy, and the same bits always. c must be
+// f32. Null for cards other than Hopper, for batches, and where the workspace would be more than
+// 384 MiB.
+ProductPtr piece_product90(const Context& gpu, const ProductShape& shape);
+
 // A product of [m, k] with the feed-forward's gate of `intermediate` columns behind it.
 struct GateProduct {
   std::int64_t m = 0, intermediate = 0, k = 0;

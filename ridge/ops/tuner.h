@@ -41,6 +41,9 @@ struct KernelChoice {
   // Whether products of f32 operands may round these to 19 bits first, where the device multiplies
   // such much faster.
   bool tf32 = false;
+  // Whether products of f32 operands may be made of products of their bf16 pieces, to the same
+  // accuracy, where the tuner finds that faster.
+  bool in_pieces = false;
 };
 
 }  // namespace ridge

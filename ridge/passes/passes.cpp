@@ -76,6 +76,8 @@ std::span<const Pass> passes() {
       {concurrent_kernels, "kernels that do not depend on each other at the same time, on a GPU",
        Stage::run, planned_memory, nullptr},
       {tuned_products, "each product by the kernel that measures fastest", Stage::run, "", nullptr},
+      {products_in_pieces, "f32 products on tensor cores, by three bf16 pieces of each operand",
+       Stage::run, tuned_products, nullptr},
   };
   return table;
 }

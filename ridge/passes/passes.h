@@ -33,6 +33,7 @@ inline constexpr std::string_view packed_products = "packed-products";
 inline constexpr std::string_view planned_memory = "planned-memory";
 inline constexpr std::string_view concurrent_kernels = "concurrent-kernels";
 inline constexpr std::string_view tuned_products = "tuned-products";
+inline constexpr std::string_view products_in_pieces = "products-in-pieces";
 
 // All of them, in the order in which they run.
 std::span<const Pass> passes();

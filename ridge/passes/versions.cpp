@@ -41,6 +41,7 @@ constexpr std::string_view all_passes[] = {
     planned_memory,
     concurrent_kernels,
     tuned_products,
+    products_in_pieces,
 };
 
 constexpr std::span<const std::string_view> up_to(std::string_view last) {
@@ -91,7 +92,7 @@ std::span<const Version> versions() {
           "v4",
           "V4 - Ultra",
           "planned memory, tuned products and attention, prepared steps",
-          up_to(tuned_products),
+          up_to(products_in_pieces),
       },
   };
   return table;

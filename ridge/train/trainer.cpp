@@ -73,7 +73,8 @@ TrainingGraph build_training(Graph& graph, const TrainOptions& options) {
 }
 
 KernelChoice kernels_of(const Schedule& schedule) {
-  if (schedule.has(tuned_products)) return {.products = Products::tuned};
+  if (schedule.has(tuned_products))
+    return {.products = Products::tuned, .in_pieces = schedule.has(products_in_pieces)};
   if (schedule.has(packed_products)) return {.products = Products::packed};
   return {};
 }

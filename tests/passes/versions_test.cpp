@@ -103,6 +103,7 @@ TEST(ScheduleOf, BringsWhatAPassNeedsAndLeavesOutWhatNeedsIt) {
   EXPECT_FALSE(without.has("gate-results"));
   EXPECT_EQ(without.passes.size(), on_device("v4", false).size() - 4);
   EXPECT_TRUE(schedule_of("v4", "", "fuse-gate-up", "none").has("swiglu"));
+  EXPECT_FALSE(schedule_of("v4", "", "tuned-products", "none").has("products-in-pieces"));
 }
 
 TEST(ScheduleOf, KnowsWhatToRecompute) {

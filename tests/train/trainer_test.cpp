@@ -170,6 +170,18 @@ TEST_F(TrainerTest, RefusesAForeignFile) {
   EXPECT_THROW(trainer.resume(dir_ / "missing"), IoError);
 }
 
+TEST(KernelsOf, AreThoseOfTheSchedulesPasses) {
+  const auto of = [](std::string_view version, std::string_view disabled) {
+    return kernels_of(schedule_of(version, "", disabled, "none"));
+  };
+  EXPECT_EQ(of("v3", "").products, Products::vendor);
+  EXPECT_EQ(of("v4", "").products, Products::tuned);
+  EXPECT_FALSE(of("v3", "").in_pieces);
+  EXPECT_TRUE(of("v4", "").in_pieces);
+  EXPECT_FALSE(of("v4", "products-in-pieces").in_pieces);
+  EXPECT_EQ(of("v4", "products-in-pieces").products, Products::tuned);
+}
+
 TEST(LearningRate, WarmsUpAndFallsAlongHalfACosine) {
   TrainOptions o;
   o.learning_rate = 1.0;

@@ -7,6 +7,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/gpu/context.h"
+#include "ridge/gpu/pieces.h"
 
 namespace ridge::gpu::sm90 {
 namespace {
@@ -50,6 +51,25 @@ CUtensorMap matrix_map(const void* base, std::int64_t rows, std::int64_t columns
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS)
     throw DeviceError("cuTensorMapEncodeTiled failed with {} for {} rows of {} at address {}",
+                      static_cast<int>(status), rows, columns, base);
+  return map;
+}
+
+CUtensorMap pieces_map(const void* base, std::int64_t rows, std::int64_t columns) {
+  const auto pitch = static_cast<cuuint64_t>(pieces_pitch(columns)) * 2;
+  const std::array<cuuint64_t, 3> sizes{static_cast<cuuint64_t>(columns),
+                                        static_cast<cuuint64_t>(rows), piece_count};
+  const std::array<cuuint64_t, 2> strides{pitch, pitch * sizes[1]};
+  const std::array<cuuint32_t, 3> box{box_extent, box_extent, 1};
+  const std::array<cuuint32_t, 3> steps{1, 1, 1};
+  CUtensorMap map{};
+  const CUresult status =
+      encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(base), sizes.data(),
+                strides.data(), box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS)
+    throw DeviceError("cuTensorMapEncodeTiled failed with {} for pieces of {} rows of {} at {}",
                       static_cast<int>(status), rows, columns, base);
   return map;
 }

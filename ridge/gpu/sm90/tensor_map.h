@@ -22,6 +22,10 @@ CUtensorMap head_map(DType dtype, const void* base, std::int64_t batch, std::int
 inline constexpr int box_extent = 64;
 CUtensorMap matrix_map(const void* base, std::int64_t rows, std::int64_t columns);
 
+// A matrix in pieces (gpu/pieces.h): column, row, piece. Boxes are 64 rows of 64 columns of a
+// piece; otherwise as above, for any number of columns.
+CUtensorMap pieces_map(const void* base, std::int64_t rows, std::int64_t columns);
+
 // A dense tensor of 16-bit elements, its innermost dimension first, as the bulk copy engine sees
 // it, in boxes whose rows are 64 or 32 elements long and swizzled as wgmma wants them. What lies
 // outside is read as zero and not written. The address must be a multiple of 16 bytes, the
