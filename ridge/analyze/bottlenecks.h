@@ -110,9 +110,9 @@ std::string bottleneck_json(const BottleneckReport& report);  // bottlenecks.jso
 // Whether a node is a matrix product or a convolution, with or without more behind it.
 bool is_product(const Node& node);
 
-// In what precision a node computes under a roof: products in their operands', or in tf32 where the
-// run is so; on a GPU, whose kernels of attention are products, those too. Everything else in f32,
-// whatever the dtype it loads and stores.
+// In what precision a node computes under a roof: products in their operands', those of f32 as
+// Roof::f32_products() says; on a GPU, whose kernels of attention are products, those too.
+// Everything else in f32, whatever the dtype it loads and stores.
 std::string_view compute_precision(const Graph& graph, const Node& node, const Roof& roof);
 
 // Of which part of a transformer a node is: "attention", "feed-forward", "norm",

@@ -85,8 +85,8 @@ Ceilings measure_cpu_ceilings(int threads, milliseconds per_measurement) {
 }
 
 bool is_precision(std::string_view name) {
-  return name == "tf32" || name == name_of(DType::f32) || name == name_of(DType::bf16) ||
-         name == name_of(DType::f16);
+  return name == "tf32" || name == "bf16x6" || name == name_of(DType::f32) ||
+         name == name_of(DType::bf16) || name == name_of(DType::f16);
 }
 
 Ceilings best_of(Ceilings newer, const Ceilings& older) {
@@ -118,6 +118,11 @@ double Roof::flops(std::string_view precision) const {
   for (const Peak& peak : peaks)
     if (peak.precision == precision || peak.precision == "f32") flops = std::max(flops, peak.flops);
   return flops;
+}
+
+std::string_view Roof::f32_products() const {
+  if (tf32) return "tf32";
+  return in_pieces && flops("bf16x6") > flops("f32") ? "bf16x6" : "f32";
 }
 
 double Roof::fastest_flops() const {

@@ -12,8 +12,9 @@
 
 namespace ridge {
 
-// What a kernel computes in is said by name: that of a dtype, or "tf32" for products of f32
-// operands that are rounded to 19 bits first. Sums are f32.
+// What a kernel computes in is said by name: that of a dtype; of products of f32 operands "tf32" if
+// these are rounded to 19 bits first, and "bf16x6" if they are made of six products of bf16 pieces
+// of theirs, to f32's accuracy. Sums are f32.
 bool is_precision(std::string_view name);
 
 // How fast a device can compute, with one kind of instruction.
@@ -96,8 +97,11 @@ struct Roof {
   std::vector<Level> levels;  // nearest first, at least one; the last has no bound
   // From one launch to the next, and from one kernel to the next where none waits for a launch.
   double launch_seconds = cpu_launch_seconds, captured_seconds = 0;
-  bool tf32 = false;  // the run's products of f32 operands are in tf32
+  bool tf32 = false;       // the run's products of f32 operands are in tf32
+  bool in_pieces = false;  // they may be made of bf16 pieces, where the device has such
   VendorPeaks vendor;
+
+  std::string_view f32_products() const;  // the precision of products of f32 operands
 
   // No precision is slower than f32, in which it can be computed.
   double flops(std::string_view precision) const;

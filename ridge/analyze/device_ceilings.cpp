@@ -141,14 +141,21 @@ void fill_randomly(const Buffer& buffer, DType dtype, std::uint64_t stream) {
   buffer.fill(elements.data(), elements.size());
 }
 
+struct ProductKind {
+  std::string_view precision;
+  DType dtype;
+  bool tf32 = false, in_pieces = false;  // see KernelChoice
+};
+
 struct ProductRate {
   double best = 0, sustained = 0;  // FLOP/s
 };
 
 // Of a product of square matrices, over the layouts that training has: a layer's forward product,
 // and its gradients of the input and of the weight.
-ProductRate product_rate(const Measurement& measurement, Device& device, DType dtype, bool tf32) {
-  const std::int64_t extent = dtype == DType::f32 && !tf32 ? 4096 : 8192;
+ProductRate product_rate(const Measurement& measurement, Device& device, const ProductKind& kind) {
+  const DType dtype = kind.dtype;
+  const std::int64_t extent = dtype == DType::f32 && !kind.tf32 ? 4096 : 8192;
   const TensorType type{dtype, {extent, extent}};
   Autotuner tuner({.cache = {}, .hardware = measured_on(device), .seconds_per_search = 0.1});
   const Buffer a(device, type.bytes()), b(device, type.bytes()), c(device, type.bytes());
@@ -158,8 +165,11 @@ ProductRate product_rate(const Measurement& measurement, Device& device, DType d
   for (const MatMul& product : {MatMul{.trans_b = true}, MatMul{}, MatMul{.trans_a = true}}) {
     const Op op = product;
     const TensorType in[] = {type, type}, out[] = {type};
-    const PreparedKernel prepared =
-        device.prepare(op, in, out, {.products = Products::tuned, .tuner = &tuner, .tf32 = tf32});
+    const PreparedKernel prepared = device.prepare(op, in, out,
+                                                   {.products = Products::tuned,
+                                                    .tuner = &tuner,
+                                                    .tf32 = kind.tf32,
+                                                    .in_pieces = kind.in_pieces});
     const Buffer workspace(device, std::max<std::size_t>(prepared.workspace, 1));
     const void* const inputs[] = {a.data(), b.data()};
     void* const outputs[] = {c.data()};
@@ -196,15 +206,23 @@ Ceilings measure_device_ceilings(Device& device, milliseconds per_measurement) {
   if (multiply_adds == 0)
     throw UsageError("the {} cannot be measured: it has no kernels for that", device.name());
   ceilings.compute.push_back({.instructions = "multiply-add", .all_cores = multiply_adds});
-  for (const auto& [dtype, tf32] : {std::pair{DType::f32, false}, std::pair{DType::f32, true},
-                                    std::pair{DType::bf16, false}, std::pair{DType::f16, false}}) {
-    const std::string precision = tf32 ? "tf32" : std::string(name_of(dtype));
-    const ProductRate rate = product_rate(measurement, device, dtype, tf32);
+  constexpr ProductKind kinds[] = {{"f32", DType::f32},
+                                   {"bf16x6", DType::f32, false, true},
+                                   {"tf32", DType::f32, true},
+                                   {"bf16", DType::bf16},
+                                   {"f16", DType::f16}};
+  double of_f32 = 0;
+  for (const ProductKind& kind : kinds) {
+    const ProductRate rate = product_rate(measurement, device, kind);
+    if (kind.precision == "f32") of_f32 = rate.best;
+    // A device that has none chooses among the same kernels again.
+    if (kind.in_pieces && rate.best < 1.2 * of_f32) continue;
     ceilings.compute.push_back({.instructions = "product, sustained",
-                                .precision = precision,
+                                .precision = std::string(kind.precision),
                                 .all_cores = rate.sustained});
-    ceilings.compute.push_back(
-        {.instructions = "product", .precision = precision, .all_cores = rate.best});
+    ceilings.compute.push_back({.instructions = "product",
+                                .precision = std::string(kind.precision),
+                                .all_cores = rate.best});
   }
 
   // A quarter of the cache, which is of two halves that each keep what the other side asks for.

@@ -56,7 +56,7 @@ struct Analysis {
   }
 
   bool is_product(NodeId node) const { return ridge::is_product(graph.nodes()[node]); }
-  std::string_view f32_products() const { return report.roof.tf32 ? "tf32" : "f32"; }
+  std::string_view f32_products() const { return report.roof.f32_products(); }
   DType operand_dtype(NodeId node) const {
     return graph.info(graph.nodes()[node].inputs[0]).type.dtype;
   }

@@ -140,6 +140,7 @@ TrainingPlan plan_training(const TrainOptions& options, Device& device, const Ro
   Roof over;
   if (roof) over = *roof;
   over.tf32 = options.dtype == "tf32";
+  over.in_pieces = schedule.has(products_in_pieces);
   LeastTime at_best;
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
     if (!needs.has_kernel[n]) continue;

@@ -36,6 +36,7 @@ std::optional<BottleneckReport> bottlenecks_of(const Recording& recording,
       kept_roof(recording.device, recording.hardware, recording.threads).roof;
   if (!roof) return std::nullopt;
   roof->tf32 = options.dtype == "tf32";
+  roof->in_pieces = options.schedule().has(products_in_pieces);
   return analyze_bottlenecks(recording, *roof);
 }
 

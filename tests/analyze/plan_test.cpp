@@ -243,7 +243,7 @@ TEST(Plan, OfACapturedStepAddsAKernelsStartToEach) {
   linear(x, graph.parameter("w", {1000, 1000}, Init::normal(1)));  // 2 GFLOP, 12 MB
   scale(graph.input("y", {DType::f32, {4}}), 2.0f);                // 32 bytes
   Roof roof{.device = "cuda",
-            .peaks = {{"f32", 1e12}, {"tf32", 8e12}},
+            .peaks = {{"f32", 1e12}, {"bf16x6", 2e12}, {"tf32", 8e12}},
             .levels = {{"memory", 0, 1e12}},
             .launch_seconds = 3e-6,
             .captured_seconds = 1e-6};
@@ -256,6 +256,8 @@ TEST(Plan, OfACapturedStepAddsAKernelsStartToEach) {
   EXPECT_DOUBLE_EQ(time(0, false).total(), 2e-3 + 1e-6) << "launched meanwhile";
   EXPECT_DOUBLE_EQ(time(1, true).total(), 1e-6 + 32e-12);
   EXPECT_DOUBLE_EQ(time(1, false).total(), 3e-6);
+  roof.in_pieces = true;
+  EXPECT_DOUBLE_EQ(time(0, true).computing, 2e9 / 2e12);
   roof.tf32 = true;
   EXPECT_DOUBLE_EQ(time(0, true).computing, 2e9 / 8e12);
   EXPECT_DOUBLE_EQ(time(1, true).moving, 32e-12);
