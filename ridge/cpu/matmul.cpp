@@ -191,18 +191,24 @@ KernelPtr MatMul::cpu(CpuPrepare& prepare) const {
   });
 }
 
-// No CPU multiplies 8 bits: they are widened to f32, the left operand with both scales.
+// The operands are widened to f32, the left one with both scales.
 KernelPtr ScaledMatMul::cpu(CpuPrepare& prepare) const {
   const Shape &a = prepare.in[0].shape, &c = prepare.out[0].shape;
-  const GemmShape shape{
-      .batch = c.rows(2), .m = c[-2], .n = c[-1], .k = a[-1], .trans_b = true, .out = DType::f32};
+  const GemmShape shape{.batch = c.rows(2),
+                        .m = c[-2],
+                        .n = c[-1],
+                        .k = trans_a ? a[-2] : a[-1],
+                        .trans_a = trans_a,
+                        .trans_b = trans_b,
+                        .out = DType::f32,
+                        .accumulate = prepare.in.size() > 4};
   const DType to = prepare.out[0].dtype;
   const bool rounds = to != DType::f32;
   const std::int64_t na = a.numel(), nb = prepare.in[1].numel(), nc = rounds ? c.numel() : 0;
   prepare.workspace = padded_floats(na) + padded_floats(nb) + padded_floats(nc);
   GemmPtr gemm = make_onednn_gemm(shape);
-  return dispatch_float8(prepare.in[0].dtype, [&]<class A>() {
-    return dispatch_float8(prepare.in[1].dtype, [&]<class B>() {
+  return dispatch_quantized(prepare.in[0].dtype, [&]<class A>() {
+    return dispatch_quantized(prepare.in[1].dtype, [&]<class B>() {
       return make_kernel([&pool = prepare.pool, gemm = std::move(gemm), na, nb, nc, rounds,
                           to](const Launch& call) {
         auto* wide_a = static_cast<float*>(call.workspace);

@@ -38,7 +38,7 @@ void quantize(ThreadPool& pool, const Quantize& op, Matrix m, const T* x, float*
     partial[begin / elements_per_task] = largest_magnitude(x, begin, end);
   });
   const float amax = m.tasks() == 0 ? 0.0f : *std::max_element(partial, partial + m.tasks());
-  const float scale = quantization_scale(amax, Q::max()), inverse = 1.0f / scale;
+  const float scale = quantization_scale(amax, largest_of<Q>()), inverse = 1.0f / scale;
   *call.out<float>(0) = scale;
   Q* plain = op.plain ? call.out<Q>(op.plain_output()) : nullptr;
   Q* transposed = op.transposed ? call.out<Q>(op.transposed_output()) : nullptr;
@@ -70,10 +70,26 @@ void swiglu_row(const T* dy, const T* packed, std::int64_t columns, float* x) {
   }
 }
 
+// y = silu(gate) * up again, in f16.
+template <class T>
+void write_result(ThreadPool& pool, std::int64_t rows, std::int64_t columns, const T* packed,
+                  float scale, Float16* y) {
+  const float inverse = 1.0f / scale;
+  parallel_for(pool, rows, rows_per_task(columns), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const T *gate = packed + r * 2 * columns, *up = gate + columns;
+      for (std::int64_t c = 0; c < columns; ++c) {
+        const float g = load(&gate[c]);
+        y[r * columns + c] = Float16(g * sigmoid(g) * load(&up[c]) * inverse);
+      }
+    }
+  });
+}
+
 template <class F>
 KernelPtr dispatch(CpuPrepare& prepare, DType to, const F& function) {
   return dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
-    return dispatch_float8(to, [&]<class Q>() { return function.template operator()<T, Q>(); });
+    return dispatch_quantized(to, [&]<class Q>() { return function.template operator()<T, Q>(); });
   });
 }
 
@@ -93,7 +109,8 @@ KernelPtr QuantizeSwiGlu::cpu(CpuPrepare& prepare) const {
   const Matrix m(quantised(prepare.in));
   prepare.workspace = (static_cast<std::size_t>(m.numel()) + m.tasks()) * sizeof(float);
   return dispatch(prepare, into.to, [&]<class T, class Q>() {
-    return make_kernel([&pool = prepare.pool, m, op = *this](const Launch& call) {
+    const bool result = prepare.in.size() == 3;
+    return make_kernel([&pool = prepare.pool, m, op = *this, result](const Launch& call) {
       const T* dy = op.gradient ? call.in<T>(0) : nullptr;
       const T* packed = call.in<T>(op.gradient ? 1 : 0);
       const std::int64_t half = op.gradient ? m.columns / 2 : m.columns;
@@ -103,6 +120,9 @@ KernelPtr QuantizeSwiGlu::cpu(CpuPrepare& prepare) const {
           swiglu_row(dy ? dy + r * half : nullptr, packed + r * 2 * half, half, x + r * m.columns);
       });
       quantize<float, Q>(pool, op.into, m, x, x + m.numel(), call);
+      if (result)
+        write_result(pool, m.rows, half, packed, *call.in<float>(2),
+                     call.out<Float16>(call.outputs.size() - 1));
     });
   });
 }

@@ -24,9 +24,12 @@ struct ProductShape {
   // What is added to each row, and to the product, before that is rounded; `relu` comes last. They
   // are of c's dtype.
   bool bias = false, residual = false, relu = false;
-  // Of b, where it is another than that of a. Operands of 8 bits are scaled, and lie as [m, k] and
-  // [n, k], with extents that are multiples of 16.
+  // Of b, where it is another than that of a. Operands of 8 bits lie as [m, k] and [n, k], with
+  // extents that are multiples of 16.
   std::optional<DType> in_b{};
+  // Whether operands stand for so many times themselves: always of 8 bits, or of 16 if c is f32 and
+  // nothing but itself is added to it.
+  bool scaled = false;
   bool fast_accumulation = false;  // of 8 bits: see ops/scaled_matmul.h
   bool tf32 = false;  // f32 operands rounded to 19 bits on their way into the tensor cores
   // What the addresses of all three are multiples of, in bytes: 16, or else that of an element.
@@ -37,8 +40,8 @@ struct ProductShape {
 
 std::string to_string(const ProductShape& shape);
 
-// What the elements of 8-bit operands stand for is so many times themselves. On the device, aligned
-// to 16 bytes.
+// What the elements of scaled operands stand for is so many times themselves. On the device,
+// aligned to 16 bytes.
 struct OperandScales {
   const float *a = nullptr, *b = nullptr;
 };
@@ -53,7 +56,7 @@ class Product {
  public:
   virtual ~Product() = default;
   virtual std::size_t workspace() const = 0;  // bytes
-  // `scales` for operands of 8 bits alone.
+  // `scales` for scaled operands alone.
   virtual void run(Stream stream, const void* a, const void* b, void* c, void* workspace,
                    OperandScales scales = {}, ProductTerms terms = {}) const = 0;
 };

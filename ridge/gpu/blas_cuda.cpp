@@ -5,6 +5,7 @@
 #include "ridge/base/error.h"
 #include "ridge/gpu/blas.h"
 #include "ridge/gpu/libraries.h"
+#include "ridge/gpu/quantize.h"
 
 namespace ridge::gpu {
 namespace {
@@ -79,6 +80,8 @@ struct Descriptor {
     } else if (s.relu) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_RELU);
     }
+    if (s.scaled && !is_float8(s.in))
+      set(CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
     if (!is_float8(s.in)) return;
     set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{s.fast_accumulation});
     // So that ways which cannot scale are not offered: nothing is read yet.
@@ -131,12 +134,15 @@ struct Problem {
   Descriptor descriptor;
   Layout a, b, c;
   float beta;  // what c, or the residual, is multiplied with before the product is added
+  // Operands of 16 bits, whose scales the library takes as a factor of the product alone.
+  bool has_factor;
   Problem(const CublasLt& lt, const ProductShape& s)
       : descriptor(lt, s),
         a(lt, s.in, s.trans_a ? s.k : s.m, s.trans_a ? s.m : s.k, s.batch),
         b(lt, s.in_b.value_or(s.in), s.trans_b ? s.n : s.k, s.trans_b ? s.k : s.n, s.batch),
         c(lt, s.out, s.m, s.n, s.batch),
-        beta(s.accumulate || s.residual ? 1.0f : 0.0f) {}
+        beta(s.accumulate || s.residual ? 1.0f : 0.0f),
+        has_factor(s.scaled && !is_float8(s.in)) {}
 };
 
 // The library, and its state on one card.
@@ -173,19 +179,27 @@ class LtProduct final : public Product {
         workspace_(result.workspaceSize) {}
 
   std::size_t workspace() const override {
-    return workspace_ == 0 ? 0 : workspace_ + workspace_alignment;
+    const std::size_t bytes = workspace_ + (problem_->has_factor ? workspace_alignment : 0);
+    return bytes == 0 ? 0 : bytes + workspace_alignment;
   }
   void run(Stream stream, const void* a, const void* b, void* c, void* workspace,
            OperandScales scales, ProductTerms terms) const override {
-    if (scales.a) problem_->descriptor.set_scales(scales);
-    if (terms.bias) problem_->descriptor.set_bias(terms.bias);
-    const void* const added = terms.residual ? terms.residual : c;
-    const float one = 1;
     const auto begin = reinterpret_cast<std::uintptr_t>(workspace) + workspace_alignment - 1;
     workspace = reinterpret_cast<void*>(begin - begin % workspace_alignment);
+    const float one = 1, *alpha = &one, *beta = &problem_->beta;
+    if (problem_->has_factor) {
+      auto* const factors = static_cast<float*>(workspace);  // on the device, both or neither
+      workspace = factors + workspace_alignment / sizeof(float);
+      product_factors(stream, scales, problem_->beta, factors);
+      alpha = factors, beta = factors + 1;
+    } else if (scales.a) {
+      problem_->descriptor.set_scales(scales);
+    }
+    if (terms.bias) problem_->descriptor.set_bias(terms.bias);
+    const void* const added = terms.residual ? terms.residual : c;
     const CublasLt& lt = library_.lt;
-    lt.check(lt.matmul(library_.handle, problem_->descriptor.handle, &one, b, problem_->b.handle, a,
-                       problem_->a.handle, &problem_->beta, added, problem_->c.handle, c,
+    lt.check(lt.matmul(library_.handle, problem_->descriptor.handle, alpha, b, problem_->b.handle,
+                       a, problem_->a.handle, beta, added, problem_->c.handle, c,
                        problem_->c.handle, &algorithm_, workspace, workspace_, stream),
              "a product");
   }
@@ -244,9 +258,11 @@ std::string to_string(const ProductShape& s) {
                      s.in_b ? fmt::format(" {}", name_of(*s.in_b)) : "", s.batch, s.m,
                      s.trans_a ? "T" : "", s.k, s.n, s.trans_b ? "T" : "", name_of(s.out),
                      s.accumulate ? " +=" : "", s.fast_accumulation ? " fast" : "",
-                     s.tf32 ? " tf32" : "", s.bias ? " + bias" : "",
-                     s.residual ? " + residual" : "", s.relu ? " relu" : "",
-                     s.alignment == 16 ? "" : " unaligned");
+                     s.scaled ? " scaled"
+                     : s.tf32 ? " tf32"
+                              : "",
+                     s.bias ? " + bias" : "", s.residual ? " + residual" : "",
+                     s.relu ? " relu" : "", s.alignment == 16 ? "" : " unaligned");
 }
 
 std::shared_ptr<Blas> make_blas() { return std::make_shared<Lt>(); }

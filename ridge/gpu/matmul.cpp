@@ -56,8 +56,7 @@ gpu::ProductPtr tuned_product(const gpu::Context& gpu, const gpu::ProductShape& 
           runs);
     trial->run(i, [&](const gpu::Trial::Operands& o) {
       gpu::OperandScales scales;
-      if (is_float8(shape.in))
-        scales = {static_cast<const float*>(o[4]), static_cast<const float*>(o[5])};
+      if (shape.scaled) scales = {static_cast<const float*>(o[4]), static_cast<const float*>(o[5])};
       ways[i]->run(gpu.stream, o[0], o[1], o[2], o[3], scales);
     });
   });
@@ -114,17 +113,21 @@ KernelPtr ScaledMatMul::gpu(GpuPrepare& prepare) const {
   const gpu::ProductShape shape{.batch = c.rows(2),
                                 .m = c[-2],
                                 .n = c[-1],
-                                .k = a[-1],
-                                .trans_b = true,
+                                .k = trans_a ? a[-2] : a[-1],
+                                .trans_a = trans_a,
+                                .trans_b = trans_b,
                                 .in = prepare.in[0].dtype,
                                 .out = prepare.out[0].dtype,
+                                .accumulate = prepare.in.size() > 4,
                                 .in_b = prepare.in[1].dtype,
+                                .scaled = true,
                                 .fast_accumulation = fast_accumulation};
-  for (const std::int64_t extent : {shape.m, shape.n, shape.k})
-    if (extent % extent_multiple != 0)
-      throw DeviceError(
-          "the GPU multiplies no 8-bit operands of which an extent is {}: {} x {} x {}", extent,
-          shape.m, shape.k, shape.n);
+  if (is_float8(shape.in))
+    for (const std::int64_t extent : {shape.m, shape.n, shape.k})
+      if (extent % extent_multiple != 0)
+        throw DeviceError(
+            "the GPU multiplies no 8-bit operands of which an extent is {}: {} x {} x {}", extent,
+            shape.m, shape.k, shape.n);
   gpu::ProductPtr product = best_product(prepare, shape);
   prepare.workspace = product->workspace();
   return make_kernel([&gpu = prepare.gpu, product = std::move(product)](const Launch& call) {

@@ -1,10 +1,12 @@
 #include "ridge/ops/quantize.h"
 
 #include <type_traits>
+#include <utility>
 
 #include "ridge/gpu/activation.h"
 #include "ridge/gpu/elementwise.h"
 #include "ridge/gpu/float8.h"
+#include "ridge/gpu/quantize.h"
 #include "ridge/gpu/rows.h"
 
 namespace ridge {
@@ -69,7 +71,7 @@ struct SwiGluResult {
   }
 };
 
-// dgate and dup.
+// dgate and dup. With a scale, y in f16 as well, by those who quantise to that.
 template <class T>
 struct SwiGluGradient {
   using Element = T;
@@ -77,10 +79,25 @@ struct SwiGluGradient {
   static constexpr int parts = 2;
   const T *dy, *packed;
   std::int64_t columns;
+  const float* y_scale = nullptr;
+  Float16* y = nullptr;
 
   bool is_packed() const {
     return columns % side == 0 && is_aligned(packed, side * sizeof(T)) &&
-           is_aligned(dy, side * sizeof(T));
+           is_aligned(dy, side * sizeof(T)) && is_aligned(y, side * sizeof(Float16));
+  }
+  // Of N neighbours, gate and up come from the cache again.
+  template <int N>
+  __device__ void write_result(std::int64_t row, std::int64_t column) const {
+    if (!y) return;
+    const T* at = packed + row * 2 * columns + column;
+    const float inverse = 1.0f / *y_scale;
+    float gate[N], up[N];
+    load_pack<N>(at, gate);
+    load_pack<N>(at + columns, up);
+#pragma unroll
+    for (int i = 0; i < N; ++i) gate[i] = SwiGluResult<T>::of(gate[i], up[i]) * inverse;
+    store_pack<N>(y + row * columns + column, gate);
   }
   __device__ static void of(float d, float gate, float up, float& dgate, float& dup) {
     const float s = sigmoid(gate), silu = gate * s;
@@ -101,6 +118,64 @@ struct SwiGluGradient {
     load_pack<side>(at + columns, up);
 #pragma unroll
     for (int i = 0; i < side; ++i) of(d[i], gate[i], up[i], out[0][i], out[1][i]);
+  }
+};
+
+// q, k and v of attention side by side, turned as ScaledHeads says.
+struct TurnedHeads {
+  using Element = float;
+  using Ahead = Nothing;
+  static constexpr int parts = 1;
+  ScaledHeads heads;
+  std::int64_t columns;
+
+  bool is_packed() const {
+    const auto packed = [](const float* x, std::int64_t stride) {
+      return is_aligned(x, 4 * sizeof(float)) && stride % 4 == 0;
+    };
+    return heads.head_dim % side == 0 && packed(heads.q, heads.q_stride) &&
+           packed(heads.k, heads.k_stride) && packed(heads.v, heads.v_stride);
+  }
+  // Where column c of a row begins, and which columns turn.
+  __device__ const float* from(std::int64_t row, int c) const {
+    if (c < heads.q_columns) return heads.q + row * heads.q_stride + c;
+    c -= heads.q_columns;
+    if (c < heads.kv_columns) return heads.k + row * heads.k_stride + c;
+    return heads.v + row * heads.v_stride + c - heads.kv_columns;
+  }
+  __device__ bool turns(int c) const {
+    return heads.rotations && c < heads.q_columns + heads.kv_columns;
+  }
+  __device__ const float2* rotation(std::int64_t row, int c) const {
+    return reinterpret_cast<const float2*>(heads.rotations) +
+           (row % heads.seq * heads.head_dim + c % heads.head_dim) / 2;
+  }
+  __device__ static void turn(float& x, float& y, float2 angle) {
+    const float a = x, b = y;
+    x = a * angle.x - b * angle.y;
+    y = a * angle.y + b * angle.x;
+  }
+  __device__ void at(std::int64_t row, std::int64_t column, float (&out)[parts]) const {
+    const int c = static_cast<int>(column), even = c & ~1;
+    if (!turns(c)) {
+      out[0] = *from(row, c);
+      return;
+    }
+    float pair[2] = {*from(row, even), *from(row, even + 1)};
+    turn(pair[0], pair[1], *rotation(row, even));
+    out[0] = pair[c - even];
+  }
+  __device__ Ahead ahead(std::int64_t, std::int64_t) const { return {}; }
+  __device__ void eight(Ahead, std::int64_t row, std::int64_t column,
+                        float (&out)[parts][side]) const {
+    const int c = static_cast<int>(column);
+    const float* x = from(row, c);
+#pragma unroll
+    for (int i = 0; i < side; i += 4) load_pack<4>(x + i, reinterpret_cast<float(&)[4]>(out[0][i]));
+    if (!turns(c)) return;
+    const float2* angles = rotation(row, c);
+#pragma unroll
+    for (int i = 0; i < side; i += 2) turn(out[0][i], out[0][i + 1], angles[i / 2]);
   }
 };
 
@@ -176,7 +251,7 @@ __device__ float inverse_scale(const Results<Q>& results, bool writes) {
   for (int i = static_cast<int>(threadIdx.x); i < results.partials;
        i += static_cast<int>(blockDim.x))
     most = fmaxf(most, results.partial[i]);
-  const float scale = quantization_scale(reduce_block<Max>(most), Q::max());
+  const float scale = quantization_scale(reduce_block<Max>(most), largest_of<Q>());
   if (writes && threadIdx.x == 0) *results.scale = scale;
   return 1.0f / scale;
 }
@@ -283,6 +358,50 @@ __global__ void __launch_bounds__(tile_threads, 3)
   }
 }
 
+// To f16, of packed rows: each thread takes some packs of every part, again the last of them first.
+constexpr int halves_threads = 256;
+constexpr int halves_unroll = 2;
+
+template <class Source>
+__global__ void __launch_bounds__(halves_threads)
+    quantize_to_halves(std::int64_t rows, Source source, Results<Float16> results) {
+  begin_kernel();
+  const std::int64_t across = source.columns / side, packs = rows * across;
+  const std::int64_t first =
+      static_cast<std::int64_t>(gridDim.x - 1 - blockIdx.x) * halves_threads * halves_unroll +
+      static_cast<int>(threadIdx.x);
+  typename Source::Ahead ahead[halves_unroll];
+#pragma unroll
+  for (int k = 0; k < halves_unroll; ++k) {
+    const std::int64_t pack = first + k * halves_threads;
+    if (pack < packs) ahead[k] = source.ahead(pack / across, pack % across * side);
+  }
+  const float inverse = inverse_scale(results, blockIdx.x == 0);
+#pragma unroll
+  for (int k = 0; k < halves_unroll; ++k) {
+    const std::int64_t pack = first + k * halves_threads;
+    if (pack >= packs) continue;
+    const std::int64_t row = pack / across, column = pack % across * side;
+    float x[Source::parts][side];
+    source.eight(ahead[k], row, column, x);
+#pragma unroll
+    for (int p = 0; p < Source::parts; ++p) {
+#pragma unroll
+      for (float& value : x[p]) value *= inverse;
+      store_pack<side>(results.plain + (row * Source::parts + p) * source.columns + column, x[p]);
+    }
+    if constexpr (Source::parts == 2) source.template write_result<side>(row, column);
+  }
+}
+
+template <class Q>
+__device__ inline void store_quantized(Q* to, float x) {
+  if constexpr (sizeof(Q) == 1)
+    *to = Q(x);
+  else
+    store(to, x);
+}
+
 // Of any extents and alignment, an element of every part a thread.
 template <class Source, class Q>
 __global__ void quantize_elements(std::int64_t rows, Source source, Results<Q> results) {
@@ -294,11 +413,12 @@ __global__ void quantize_elements(std::int64_t rows, Source source, Results<Q> r
   float x[Source::parts];
   source.at(row, column, x);
   for (int p = 0; p < Source::parts; ++p) {
-    const Q q(x[p] * inverse);
+    const float q = x[p] * inverse;
     const std::int64_t c = p * source.columns + column;
-    if (results.plain) results.plain[row * Source::parts * source.columns + c] = q;
-    if (results.transposed) results.transposed[c * rows + row] = q;
+    if (results.plain) store_quantized(results.plain + row * Source::parts * source.columns + c, q);
+    if (results.transposed) store_quantized(results.transposed + c * rows + row, q);
   }
+  if constexpr (Source::parts == 2) source.template write_result<1>(row, column);
 }
 
 unsigned most_amax_blocks(const Context& gpu) {
@@ -325,23 +445,37 @@ int launch_amax(const Context& gpu, std::int64_t rows, const Source& source, flo
   return static_cast<int>(blocks);
 }
 
+// The kernel for whole packs and tiles, if these are such.
 template <class Q, class Source>
-void quantize(const Context& gpu, const Quantize& op, std::int64_t rows, const Source& source,
-              const Launch& call) {
-  auto* partial = static_cast<float*>(call.workspace);
-  const Results<Q> results{
-      .partial = partial,
-      .partials = launch_amax(gpu, rows, source, partial),
-      .scale = call.out<float>(0),
-      .plain = op.plain ? call.out<Q>(op.plain_output()) : nullptr,
-      .transposed = op.transposed ? call.out<Q>(op.transposed_output()) : nullptr};
-  const bool whole = rows % (2 * side) == 0 && source.is_packed() &&
-                     is_aligned(results.plain, side) && is_aligned(results.transposed, 2 * side);
-  if (whole)
+bool launch_packed(const Context& gpu, std::int64_t rows, const Source& source,
+                   const Results<Q>& results) {
+  if (!source.is_packed()) return false;
+  if constexpr (sizeof(Q) == 2) {
+    if (!is_aligned(results.plain, side * sizeof(Q))) return false;
+    launch(gpu, quantize_to_halves<Source>,
+           dim3(blocks_for(rows * (source.columns / side), halves_threads * halves_unroll)),
+           dim3(halves_threads), 0, rows, source, results);
+  } else {
+    if (rows % (2 * side) != 0 || !is_aligned(results.plain, side) ||
+        !is_aligned(results.transposed, 2 * side))
+      return false;
     launch(gpu, quantize_tiles<Source, Q>,
            dim3(blocks_for(rows, tile) * blocks_for(source.columns, tile)), dim3(tile_threads), 0,
            rows, source, results);
-  else
+  }
+  return true;
+}
+
+// `partial` has most_amax_blocks() elements.
+template <class Q, class Source>
+void quantize(const Context& gpu, std::int64_t rows, const Source& source, float* partial,
+              float* scale, Q* plain, Q* transposed) {
+  const Results<Q> results{.partial = partial,
+                           .partials = launch_amax(gpu, rows, source, partial),
+                           .scale = scale,
+                           .plain = plain,
+                           .transposed = transposed};
+  if (!launch_packed(gpu, rows, source, results))
     launch(gpu, quantize_elements<Source, Q>,
            dim3(blocks_for(rows * source.columns, elementwise_threads)), dim3(elementwise_threads),
            0, rows, source, results);
@@ -351,17 +485,47 @@ void quantize(const Context& gpu, const Quantize& op, std::int64_t rows, const S
 template <class F>
 KernelPtr prepare_quantize(GpuPrepare& prepare, const Quantize& op, const F& source_of) {
   const std::int64_t rows = prepare.in[0].shape.rows();
-  prepare.workspace = sizeof(float) * most_amax_blocks(prepare.gpu);
+  prepare.workspace = quantize_workspace(prepare.gpu);
   return dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
-    return dispatch_float8(op.to, [&]<class Q>() {
+    return dispatch_quantized(op.to, [&]<class Q>() {
       return make_kernel([&gpu = prepare.gpu, op, rows, source_of](const Launch& call) {
-        quantize<Q>(gpu, op, rows, source_of.template operator()<T>(call), call);
+        quantize<Q>(gpu, rows, source_of.template operator()<T>(call),
+                    static_cast<float*>(call.workspace), call.out<float>(0),
+                    op.plain ? call.out<Q>(op.plain_output()) : nullptr,
+                    op.transposed ? call.out<Q>(op.transposed_output()) : nullptr);
       });
     });
   });
 }
 
+__global__ void multiply_factors(OperandScales scales, float beta, float* factors) {
+  begin_kernel();
+  factors[0] = *scales.a * *scales.b;
+  factors[1] = beta;
+}
+
 }  // namespace
+
+void gpu::product_factors(Stream stream, OperandScales scales, float beta, float* factors) {
+  multiply_factors<<<1, 1, 0, stream>>>(scales, beta, factors);
+  check(last_error(), "multiplying scales");
+}
+
+std::size_t gpu::quantize_workspace(const Context& gpu) {
+  return sizeof(float) * most_amax_blocks(gpu);
+}
+
+void gpu::quantize_rows(const Context& gpu, std::int64_t rows, std::int64_t columns, const float* x,
+                        void* workspace, float* scale, Float16* q) {
+  quantize<Float16>(gpu, rows, Tensor<float>{x, columns}, static_cast<float*>(workspace), scale, q,
+                    nullptr);
+}
+
+void gpu::quantize_heads(const Context& gpu, std::int64_t rows, const ScaledHeads& heads,
+                         void* workspace, float* scale, Float16* q) {
+  const TurnedHeads source{heads, heads.q_columns + 2 * heads.kv_columns};
+  quantize<Float16>(gpu, rows, source, static_cast<float*>(workspace), scale, q, nullptr);
+}
 
 KernelPtr Quantize::gpu(GpuPrepare& prepare) const {
   return prepare_quantize(prepare, *this,
@@ -371,10 +535,14 @@ KernelPtr Quantize::gpu(GpuPrepare& prepare) const {
 }
 
 KernelPtr QuantizeSwiGlu::gpu(GpuPrepare& prepare) const {
-  const std::int64_t columns = prepare.in.back().shape[-1] / 2;
+  const std::int64_t columns = prepare.in[gradient ? 1 : 0].shape[-1] / 2;
+  const bool result = prepare.in.size() == 3;
   if (gradient)
-    return prepare_quantize(prepare, into, [columns]<class T>(const Launch& call) {
-      return SwiGluGradient<T>{call.in<T>(0), call.in<T>(1), columns};
+    return prepare_quantize(prepare, into, [columns, result]<class T>(const Launch& call) {
+      SwiGluGradient<T> source{call.in<T>(0), call.in<T>(1), columns};
+      if (result)
+        source.y_scale = call.in<float>(2), source.y = call.out<Float16>(call.outputs.size() - 1);
+      return source;
     });
   return prepare_quantize(prepare, into, [columns]<class T>(const Launch& call) {
     return SwiGluResult<T>{call.in<T>(0), columns};

@@ -13,7 +13,10 @@ std::vector<TensorType> Quantize::infer(Types in) const {
   check_count(name, in, 1);
   check_min_rank(name, in, 0, 1);
   check_dtype(name, in, 0, dtypes);
-  if (!is_float8(to)) throw ShapeError("quantize: {} is no float of 8 bits", name_of(to));
+  if (!is_quantized(to))
+    throw ShapeError("quantize: {} is neither f16 nor a float of 8 bits", name_of(to));
+  if (transposed && to == DType::f16)
+    throw ShapeError("quantize: products take f16 in any layout, so it is not transposed");
   if (!plain && !transposed) throw ShapeError("quantize: neither q nor its transpose is wanted");
   std::vector<TensorType> out{{DType::f32, {}}};
   const Shape& shape = in[0].shape;
@@ -28,10 +31,10 @@ Cost Quantize::cost(Types in, Types out) const {
 
 void Quantize::reference(ReferenceCall& call) const {
   const ReferenceTensor& x = call.inputs[0];
-  dispatch_float8(to, [&]<class Q>() {
+  dispatch_quantized(to, [&]<class Q>() {
     double amax = 0;
     for (const double v : x.data) amax = std::max(amax, std::abs(v));
-    const double scale = quantization_scale(static_cast<float>(amax), Q::max());
+    const double scale = quantization_scale(static_cast<float>(amax), largest_of<Q>());
     call.outputs[0][0] = scale;
     const std::int64_t columns = x.shape[-1], rows = x.shape.rows();
     for (std::int64_t r = 0; r < rows; ++r)
@@ -47,8 +50,9 @@ void Quantize::reference(ReferenceCall& call) const {
 
 std::vector<Sample<Quantize>> Quantize::samples() {
   std::vector<Sample<Quantize>> samples;
-  for (const DType to : {DType::f8e4m3, DType::f8e5m2})
+  for (const DType to : {DType::f8e4m3, DType::f8e5m2, DType::f16})
     for (const auto& [plain, transposed] : {std::pair{true, false}, {false, true}, {true, true}}) {
+      if (transposed && to == DType::f16) continue;
       // Single elements, odd rows, and tiles that are whole, cut at an edge and both.
       for (const Shape& shape : {Shape{1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{130, 257},
                                  Shape{128, 128}, Shape{16, 8}, Shape{2, 72, 264}, Shape{272, 40}})
@@ -62,37 +66,56 @@ std::vector<Sample<Quantize>> Quantize::samples() {
 }
 
 TensorType QuantizeSwiGlu::quantised(Types in) const {
-  check_count(name, in, gradient ? 2 : 1);
-  return gradient ? SwiGluGrad{}.infer(in).front() : SwiGlu{}.infer(in).front();
+  const bool result = gradient && in.size() == 3;
+  if (!result) check_count(name, in, gradient ? 2 : 1);
+  return gradient ? SwiGluGrad{}.infer(in.first(2)).front() : SwiGlu{}.infer(in).front();
 }
 
 std::vector<TensorType> QuantizeSwiGlu::infer(Types in) const {
   const TensorType x[] = {quantised(in)};
-  return into.infer(x);
+  std::vector<TensorType> out = into.infer(x);
+  if (in.size() < 3) return out;
+  check_type(name, in, 2, {DType::f32, {}});
+  if (into.to != DType::f16 || !into.plain)
+    throw ShapeError("{}: the result once more is in f16, beside a gradient in f16", name);
+  out.push_back({into.to, in[0].shape});
+  return out;
 }
 
 Cost QuantizeSwiGlu::cost(Types in, Types out) const {
   const TensorType x[] = {quantised(in)};
-  const Cost computed = gradient ? SwiGluGrad{}.cost(in, x) : SwiGlu{}.cost(in, x);
+  const Cost computed = gradient ? SwiGluGrad{}.cost(in.first(2), x) : SwiGlu{}.cost(in, x);
   return streaming_cost(computed.flops + into.cost(x, out).flops, in, out);
 }
 
 void QuantizeSwiGlu::reference(ReferenceCall& call) const {
-  const Shape& last = call.inputs.back().shape;  // of packed
+  const bool result = call.inputs.size() == 3;
+  const Shape& last = call.inputs[gradient ? 1 : 0].shape;  // of packed
   std::vector<std::int64_t> dims(last.dims().begin(), last.dims().end());
   if (!gradient) dims.back() /= 2;
   const Shape shape(dims);
   std::vector<double> x(static_cast<std::size_t>(shape.numel()));
   const ReferenceTensor computed[] = {{shape, x}};
-  ReferenceCall first{call.inputs, computed}, second{computed, call.outputs};
+  ReferenceCall first{call.inputs.first(gradient ? 2 : 1), computed};
+  ReferenceCall second{computed, call.outputs.first(call.outputs.size() - (result ? 1 : 0))};
   gradient ? SwiGluGrad{}.reference(first) : SwiGlu{}.reference(first);
   into.reference(second);
+  if (!result) return;
+  const ReferenceTensor& y = call.outputs.back();
+  ReferenceCall again{call.inputs.subspan(1, 1), {&y, 1}};
+  SwiGlu{}.reference(again);
+  for (double& v : y.data)
+    v = static_cast<float>(Float16(static_cast<float>(v / call.inputs[2][0])));
 }
 
 std::vector<Sample<QuantizeSwiGlu>> QuantizeSwiGlu::samples() {
   std::vector<Sample<QuantizeSwiGlu>> samples;
-  for (const bool gradient : {false, true})
-    for (const auto& [plain, transposed] : {std::pair{true, false}, {false, true}, {true, true}})
+  for (const bool gradient : {false, true}) {
+    const DType narrow = gradient ? DType::f8e5m2 : DType::f8e4m3;
+    for (const Quantize& into : {Quantize{.to = narrow},
+                                 {.to = narrow, .plain = false, .transposed = true},
+                                 {.to = narrow, .transposed = true},
+                                 {.to = DType::f16}})
       for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{1, 1},
                                           {3, 7},
                                           {130, 257},
@@ -100,14 +123,15 @@ std::vector<Sample<QuantizeSwiGlu>> QuantizeSwiGlu::samples() {
                                           {128, 128},
                                           {144, 264},
                                           {272, 40}}) {
-        const Quantize into{.to = gradient ? DType::f8e5m2 : DType::f8e4m3,
-                            .plain = plain,
-                            .transposed = transposed};
         Sample<QuantizeSwiGlu> sample{{.into = into, .gradient = gradient}, {}};
         if (gradient) sample.inputs.push_back({{DType::f32, {rows, columns}}});
         sample.inputs.push_back({{DType::f32, {rows, 2 * columns}}, -6.0, 6.0});
         samples.push_back(sample);
+        if (!gradient || into.to != DType::f16) continue;
+        sample.inputs.push_back({{DType::f32, {}}, 0x1p-11, 0x1p-11});
+        samples.push_back(sample);
       }
+  }
   return samples;
 }
 

@@ -1,15 +1,16 @@
 #pragma once
 
 #include <bit>
+#include <type_traits>
 
 #include "ridge/ops/operator.h"
 
 namespace ridge {
 
-// What a tensor whose largest magnitude is `amax` is divided by before it is converted to a float
-// of 8 bits whose largest number is `largest`: the least power of two that keeps it from
-// overflowing, and at least 2^-100. By a power of two, because dividing by it rounds nothing and,
-// of floats, costs no precision. Infinity for infinity.
+// What a tensor whose largest magnitude is `amax` is divided by before it is converted to a narrow
+// float whose largest number is `largest`: the least power of two that keeps it from overflowing,
+// and at least 2^-100. By a power of two, because dividing by it rounds nothing and, of floats,
+// costs no precision. Infinity for infinity.
 constexpr float quantization_scale(float amax, float largest) {
   constexpr std::uint32_t mantissa = 0x007FFFFFu, infinity = 0x7F800000u;
   const auto a = std::bit_cast<std::uint32_t>(amax), l = std::bit_cast<std::uint32_t>(largest);
@@ -20,15 +21,21 @@ constexpr float quantization_scale(float amax, float largest) {
                               << 23);
 }
 
-// A tensor in 8 bits with one scale for all of it, made from its own largest magnitude: x is about
-// q * scale, where scale is quantization_scale(max |x|) and q = x / scale, rounded to `to`. Takes
-// x[.., C]; gives scale, an f32 scalar, then with `plain` q[.., C] and with `transposed` q[C, R],
-// where R is the number of x's rows. What is infinite or NaN in x makes q NaN.
+// Whether Quantize converts to it: a float of 8 bits, or f16. The latter rounds as tf32 does, to 11
+// significant bits, whatever is above 2^-29 of the tensor's largest magnitude, and what is smaller
+// to within 2^-40 of that.
+inline bool is_quantized(DType dtype) { return is_float8(dtype) || dtype == DType::f16; }
+
+// A tensor in few bits with one scale for all of it, made from its own largest magnitude: x is
+// about q * scale, where scale is quantization_scale(max |x|) and q = x / scale, rounded to `to`.
+// Takes x[.., C]; gives scale, an f32 scalar, then with `plain` q[.., C] and with `transposed`,
+// which products want of 8 bits alone, q[C, R], where R is the number of x's rows. What is infinite
+// or NaN in x makes q NaN.
 struct Quantize {
   static constexpr std::string_view name = "quantize";
   static constexpr DTypes dtypes = f32_and_16_bit;
 
-  DType to = DType::f8e4m3;
+  DType to = DType::f8e4m3;               // is_quantized()
   bool plain = true, transposed = false;  // at least one
 
   std::vector<TensorType> infer(Types in) const;
@@ -47,7 +54,8 @@ struct Quantize {
 // What Quantize makes of SwiGlu's result or gradient, without that being stored in between. Takes
 // (packed[.., 2 I]), gate and up side by side, and quantises y[.., I]; or with `gradient` takes
 // (dy[.., I], packed[.., 2 I]) and quantises dpacked[.., 2 I]: see ops/swiglu.h. Gives what
-// Quantize gives; y and dpacked are not rounded before.
+// Quantize gives; y and dpacked are not rounded before. A gradient in f16 may take y's scale, an
+// f32 scalar, as a third operand: then its last output is y[.., I] in f16 once more, y / scale.
 struct QuantizeSwiGlu {
   static constexpr std::string_view name = "quantize_swiglu";
   static constexpr DTypes dtypes = f32_and_16_bit;
@@ -66,11 +74,21 @@ struct QuantizeSwiGlu {
   TensorType quantised(Types in) const;  // y's type, or dpacked's
 };
 
-// Calls function.template operator()<Q>() for the element type of a float of 8 bits.
+// Calls function.template operator()<Q>() for the element type that Quantize converts to.
 template <class F>
-auto dispatch_float8(DType dtype, const F& function) {
+auto dispatch_quantized(DType dtype, const F& function) {
+  if (dtype == DType::f16) return function.template operator()<Float16>();
   if (dtype == DType::f8e4m3) return function.template operator()<Float8E4M3>();
   return function.template operator()<Float8E5M2>();
+}
+
+// Its largest number.
+template <class Q>
+constexpr float largest_of() {
+  if constexpr (std::is_same_v<Q, Float16>)
+    return 65504.0f;
+  else
+    return Q::max();
 }
 
 }  // namespace ridge

@@ -4,29 +4,38 @@
 
 namespace ridge {
 
-// c[.., m, n] = scale_a scale_b a[.., m, k] b[.., n, k]^T of operands in 8 bits, as Quantize gives
-// them. Takes (a, b, scale_a, scale_b): a and b of f8e4m3 or f8e5m2, though not both of the latter,
-// which tensor cores do not multiply; scales are f32 scalars. Both operands lie with the summed
-// dimension innermost, the only way that tensor cores take 8 bits. Accumulates in f32.
+// c[.., m, n] = scale_a scale_b a b of operands as Quantize gives them, with a stored as [.., m,
+// k], or [.., k, m] if trans_a, and b as [.., n, k], or [.., k, n] unless trans_b. Takes (a, b,
+// scale_a, scale_b), or (a, b, scale_a, scale_b, sum) with an f32 sum of c's type: c = sum +
+// scale_a scale_b a b in the memory of sum. Scales are f32 scalars. The operands are
+// - both f16, in any layout; c is f32; or
+// - of f8e4m3 or f8e5m2, though not both of the latter, which tensor cores do not multiply. Those
+//   take 8 bits only with the summed dimension innermost: trans_a and not trans_b is refused.
+// Accumulates in f32.
 struct ScaledMatMul {
   static constexpr std::string_view name = "scaled_matmul";
   static constexpr DTypes dtypes = f32_only;  // of the scales
 
   DType out = DType::bf16;  // or f32
-  // Whether sums may have as few digits as the tensor core's own registers keep of them on their
-  // way (14 bits on Hopper), rather than being added up in f32 every so often.
+  bool trans_a = false;
+  bool trans_b = true;
+  // Of 8 bits: whether sums may have as few digits as the tensor core's own registers keep of them
+  // on their way (14 bits on Hopper), rather than being added up in f32 every so often.
   bool fast_accumulation = false;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<ScaledMatMul>> samples();
+  std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const ScaledMatMul&) const = default;
 
-  // What GPUs want of every extent of such a product, in elements.
+  // What GPUs want of every extent of a product of 8 bits, and of the rows of one of f16, in
+  // elements.
   static constexpr std::int64_t extent_multiple = 16;
+  static constexpr std::int64_t row_multiple = 8;
 };
 
 }  // namespace ridge

@@ -14,9 +14,9 @@ class OwnProduct final : public Product {
  public:
   OwnProduct(const Context& gpu, const ProductShape& shape) : gpu_(gpu), shape_(shape) {}
   std::size_t workspace() const override { return 0; }
-  void run(Stream stream, const void* a, const void* b, void* c, void*, OperandScales,
+  void run(Stream stream, const void* a, const void* b, void* c, void*, OperandScales scales,
            ProductTerms) const override {
-    sm90::product(shape_, a, b, c, gpu_.multiprocessors, stream);
+    sm90::product(shape_, a, b, c, scales, gpu_.multiprocessors, stream);
   }
 
  private:

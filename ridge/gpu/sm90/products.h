@@ -11,8 +11,8 @@ namespace ridge::gpu::sm90 {
 enum class GradWay : std::uint8_t { more_ahead, more_stages };
 
 // What products90.h declares. Enqueue; DeviceError.
-void product(const ProductShape& shape, const void* a, const void* b, void* c, int multiprocessors,
-             Stream stream);
+void product(const ProductShape& shape, const void* a, const void* b, void* c, OperandScales scales,
+             int multiprocessors, Stream stream);
 // Of f32 operands in pieces (gpu/pieces.h), each with the rows and columns that it is stored with.
 // The products of `parts` parts of the inner dimension are c[parts, m, n]; more than one do not
 // accumulate.
