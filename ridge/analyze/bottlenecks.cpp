@@ -144,7 +144,8 @@ std::string_view compute_precision(const Graph& graph, const Node& node, const R
       std::holds_alternative<Attention>(op) || std::holds_alternative<AttentionGrad>(op);
   if (!product && !(attention && roof.device != "cpu")) return name_of(DType::f32);
   const DType dtype = graph.info(node.inputs[0]).type.dtype;
-  return product && dtype == DType::f32 ? roof.f32_products() : name_of(dtype);
+  const bool is_f32_product = dtype == DType::f32 && (product || roof.tf32);
+  return is_f32_product ? roof.f32_products() : name_of(dtype);
 }
 
 double BottleneckReport::vendor_mfu() const {

@@ -4,6 +4,7 @@
 #include "ridge/gpu/attention_fused.h"
 #if !defined(__HIP__)
 #include "ridge/gpu/attention_hopper.h"
+#include "ridge/gpu/attention_scaled.h"
 #endif
 #include "ridge/gpu/attention_rotary.h"
 #include "ridge/gpu/prepare.h"
@@ -48,6 +49,8 @@ KernelPtr Attention::gpu(GpuPrepare& prepare) const {
 #if !defined(__HIP__)
       if constexpr (sizeof(T) == 2)
         if (gpu::hopper_takes(*this, at, p)) return gpu::hopper_attention<T>(*this, at, p);
+      if constexpr (sizeof(T) == 4)
+        if (gpu::scaled_takes(*this, p)) return gpu::scaled_attention(*this, at, p);
 #endif
       return gpu::dispatch_columns(head_dim,
                                    [&]<int Columns>() { return forward<T, Columns>(*this, p); });

@@ -2,6 +2,7 @@
 #include "ridge/gpu/attention_fused.h"
 #if !defined(__HIP__)
 #include "ridge/gpu/attention_hopper.h"
+#include "ridge/gpu/attention_scaled.h"
 #endif
 #include "ridge/gpu/attention_rotary.h"
 #include "ridge/gpu/prepare.h"
@@ -75,6 +76,9 @@ KernelPtr AttentionGrad::gpu(GpuPrepare& prepare) const {
       if constexpr (sizeof(T) == 2)
         if (gpu::hopper_takes(*this, at, p))
           return gpu::hopper_attention_grad<T>(*this, at, first_of_qkv, p);
+      if constexpr (sizeof(T) == 4)
+        if (gpu::scaled_takes(*this, p))
+          return gpu::scaled_attention_grad(*this, at, first_of_qkv, p);
 #endif
       return gpu::dispatch_columns(head_dim,
                                    [&]<int Columns>() { return backward<T, Columns>(*this, p); });

@@ -68,4 +68,22 @@ void flash90_backward(const FlashShape& shape, const FlashOperands& operands, co
                       const float* lse, const void* dy, const FlashGradients& gradients,
                       void* workspace, bool deterministic, Stream stream);
 
+// The same of f32 tensors whose values are in f16 with a scale: elements of q, k and v stand for
+// *scale times themselves, those of dy for *dy_scale times. y and the gradients are f32. Rotations
+// come before. Probabilities and gradients of scores are rounded to f16 where tf32 would round them
+// too: scaled so that none overflows and the largest of a tile keep all 11 bits.
+struct ScaledFlash {
+  FlashShape shape;
+  FlashOperands operands;
+  const float* scale = nullptr;
+};
+void flash90_scaled_forward(const ScaledFlash& call, float* y, float* lse, Stream stream);
+
+// `delta`: float [batch, n_heads, seq], rowsum(dy y). Needs `workspace` as above, of the size
+// below; dq is always summed in a fixed order.
+std::size_t flash90_scaled_workspace(const FlashShape& shape);
+void flash90_scaled_backward(const ScaledFlash& call, const float* lse, const float* delta,
+                             const void* dy, const float* dy_scale, const FlashGradients& gradients,
+                             void* workspace, Stream stream);
+
 }  // namespace ridge::gpu

@@ -44,6 +44,8 @@ struct KernelChoice {
   // Whether products of f32 operands may be made of products of their bf16 pieces, to the same
   // accuracy, where the tuner finds that faster.
   bool in_pieces = false;
+  // Whether attention may do that by scaling f32 operands to f16, whose 11 bits are tf32's.
+  bool scaled = false;
 };
 
 }  // namespace ridge

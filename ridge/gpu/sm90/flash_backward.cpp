@@ -45,4 +45,26 @@ void flash90_backward(const FlashShape& shape, const FlashOperands& operands, co
   }
 }
 
+std::size_t flash90_scaled_workspace(const FlashShape& shape) {
+  return align(rows(shape) * sizeof(float2));
+}
+
+void flash90_scaled_backward(const ScaledFlash& f, const float* lse, const float* delta,
+                             const void* dy, const float* dy_scale, const FlashGradients& gradients,
+                             void* workspace, Stream stream) {
+  const BackwardCall call{.shape = f.shape,
+                          .operands = f.operands,
+                          .y = nullptr,
+                          .lse = lse,
+                          .dy = dy,
+                          .gradients = gradients,
+                          .stream = stream,
+                          .scale = f.scale,
+                          .dy_scale = dy_scale,
+                          .delta = delta};
+  auto* const stats = static_cast<float2*>(workspace);
+  sm90::backward_queries(call, stats);
+  sm90::backward_keys(call, stats);
+}
+
 }  // namespace ridge::gpu

@@ -20,7 +20,20 @@ struct BackwardCall {
   const void* dy;
   const FlashGradients& gradients;
   cudaStream_t stream;
+  // Of operands with scales: those, and delta, which else comes from dy and y. Or null.
+  const float* scale = nullptr;
+  const float* dy_scale = nullptr;
+  const float* delta = nullptr;
+
+  bool scaled() const { return scale != nullptr; }
 };
+
+// dP of scaled operands is a sum of at most 128 products of two numbers below 2^16, which is scaled
+// down by this on its way to dS in f16.
+inline constexpr float score_gradient_scale = 0x1p-25f;
+// And where keys are rows, P is larger by 2 to this power: small probabilities of long rows keep
+// their bits.
+inline constexpr float probability_shift = 10;
 
 // What both halves keep in the workspace: for each [batch, n_heads, padded_seq] the pair
 // (lse log2(e), delta) with delta = rowsum(dY Y). Rows past the end have an infinite lse, so that
@@ -30,7 +43,8 @@ inline std::int64_t padded_seq(const FlashShape& shape) {
   return (shape.seq + padded_rows - 1) / padded_rows * padded_rows;
 }
 
-// dQ, and the row statistics.
+// dQ, and the row statistics. Of scaled operands these are lse log2(e) - probability_shift, and
+// delta in the units of dS divided by 2^probability_shift.
 void backward_queries(const BackwardCall& call, float2* stats);
 
 // dK and dV, given the row statistics.

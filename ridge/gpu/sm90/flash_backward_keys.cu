@@ -28,9 +28,11 @@ constexpr int block_keys = consumers * warpgroup_rows;
 // EarlyDv: dV += P^T dY is issued before dS is computed, so that the two overlap. LateDk: dK +=
 // dS^T Q is waited for only in the next step, so that the tensor cores have work until its products
 // come. Both cost registers.
-template <class T, int HeadDim, int Queries, int Stages, bool EarlyDv, bool LateDk, bool Sum>
+template <class T, int HeadDim, int Queries, int Stages, bool EarlyDv, bool LateDk, bool Sum,
+          bool Scaled = false>
 struct KeyConfig {
   using Element = T;
+  static constexpr bool scaled = Scaled;  // see ScaledFlash
   static constexpr int head_dim = HeadDim;
   static constexpr int queries = Queries;  // of one Q or dY tile
   static constexpr int stages = Stages;    // of the rings of Q and dY
@@ -66,6 +68,10 @@ struct KeyWork {
   const float2* stats;  // [batch, n_heads, padded_seq]: lse log2(e), delta
   float* dq;            // [batch, n_heads, padded_seq / queries][queries * head_dim]; Sum only
   const float2* rotation;
+  // Scaled: of the operands and of dy; results, and the strides of their rows.
+  const float *operand_scale, *dy_scale;
+  float *dk, *dv;
+  std::int64_t dk_stride, dv_stride;
 };
 
 struct KeyTileIndex {
@@ -146,7 +152,10 @@ class Consumer {
 
  public:
   __device__ Consumer(KeyShared<Config>& shared, const KeyWork& work, int warpgroup)
-      : shared_(shared), work_(work), warpgroup_(warpgroup) {}
+      : shared_(shared), work_(work), warpgroup_(warpgroup) {
+    if constexpr (Config::scaled)
+      scale_log2_ = scale_of_scores(work.scale_log2, work.operand_scale);
+  }
 
   __device__ void run(const CUtensorMap* dk_map, const CUtensorMap* dv_map) {
     bool storing = false;
@@ -170,6 +179,8 @@ class Consumer {
   }
 
  private:
+  __device__ float scale_log2() const { return Config::scaled ? scale_log2_ : work_.scale_log2; }
+
   // dK and dV leave through the buffers of K and V, once nobody reads those.
   __device__ void write(const KeyTileIndex& at, const CUtensorMap* dk_map,
                         const CUtensorMap* dv_map) {
@@ -180,6 +191,7 @@ class Consumer {
       ptx::named_sync(1, consumers * warpgroup_threads);
     else
       ptx::named_sync(2 + warpgroup_, warpgroup_threads);
+    if constexpr (Config::scaled) return write_f32(at);
     const int first = warpgroup_ * warpgroup_rows;
     unsigned char* const k = shared_.k[keys_.stage];
     unsigned char* const v = shared_.v[keys_.stage];
@@ -195,6 +207,19 @@ class Consumer {
       ptx::store_box(dv_map, v + offset, column, row, at.kv_head, at.batch);
     }
     ptx::store_commit();
+  }
+
+  __device__ void write_f32(const KeyTileIndex& at) {
+    const int row = at.tile * block_keys + warpgroup_ * warpgroup_rows + first_row();
+    const std::int64_t first = static_cast<std::int64_t>(at.batch) * work_.seq;
+    const int column = at.kv_head * head_dim;
+    const float of_v = *work_.dy_scale * exp2f(-probability_shift);
+    const float of_k = work_.scale / score_gradient_scale * *work_.dy_scale * *work_.operand_scale *
+                       *work_.operand_scale;
+    store_f32(work_.dk + first * work_.dk_stride + column, work_.dk_stride, row, work_.seq, dk_,
+              of_k, of_k);
+    store_f32(work_.dv + first * work_.dv_stride + column, work_.dv_stride, row, work_.seq, dv_,
+              of_v, of_v);
   }
 
   // The buffers of the tile before, when its gradients have left them.
@@ -268,10 +293,16 @@ class Consumer {
       const float4 pair = stats[i];
 #pragma unroll
       for (int r = 0; r < 4; r += 2) {
-        s[i + r] = ptx::exp2(fmaf(s[i + r], work_.scale_log2, -pair.x));
-        s[i + r + 1] = ptx::exp2(fmaf(s[i + r + 1], work_.scale_log2, -pair.z));
+        s[i + r] = ptx::exp2(fmaf(s[i + r], scale_log2(), -pair.x));
+        s[i + r + 1] = ptx::exp2(fmaf(s[i + r + 1], scale_log2(), -pair.z));
       }
     }
+  }
+
+  __device__ static float centred(float dp, float delta) {
+    if constexpr (!Config::scaled) return dp - delta;
+    constexpr float down = score_gradient_scale / (1 << static_cast<int>(probability_shift));
+    return fmaf(dp, down, -delta);
   }
 
   // dS^T from dP^T.
@@ -282,8 +313,8 @@ class Consumer {
       const float4 pair = stats[i];
 #pragma unroll
       for (int r = 0; r < 4; r += 2) {
-        dp[i + r] = p[i + r] * (dp[i + r] - pair.y);
-        dp[i + r + 1] = p[i + r + 1] * (dp[i + r + 1] - pair.w);
+        dp[i + r] = p[i + r] * centred(dp[i + r], pair.y);
+        dp[i + r + 1] = p[i + r + 1] * centred(dp[i + r + 1], pair.w);
       }
     }
   }
@@ -382,6 +413,7 @@ class Consumer {
   KeyShared<Config>& shared_;
   const KeyWork& work_;
   const int warpgroup_;
+  float scale_log2_ = 0;  // of scaled operands
   Ring<2> keys_;
   Ring<Config::stages> ring_;
   int buffer_ = 0;     // of ds
@@ -439,10 +471,12 @@ void launch(const BackwardCall& call, const float2* stats, float* dq) {
   const CUtensorMap v = map(call.operands.v, shape.n_kv_heads, call.operands.v_stride, block_keys);
   const CUtensorMap dy =
       map(call.dy, shape.n_heads, shape.n_heads * shape.head_dim, Config::queries);
+  // Results in f32 go another way.
+  const FlashGradients& to = call.gradients;
   const CUtensorMap dk =
-      map(call.gradients.dk, shape.n_kv_heads, call.gradients.dk_stride, warpgroup_rows);
+      Config::scaled ? k : map(to.dk, shape.n_kv_heads, to.dk_stride, warpgroup_rows);
   const CUtensorMap dv =
-      map(call.gradients.dv, shape.n_kv_heads, call.gradients.dv_stride, warpgroup_rows);
+      Config::scaled ? k : map(to.dv, shape.n_kv_heads, to.dv_stride, warpgroup_rows);
 
   KeyWork work{};
   work.seq = static_cast<int>(shape.seq);
@@ -456,6 +490,12 @@ void launch(const BackwardCall& call, const float2* stats, float* dq) {
   work.stats = stats;
   work.dq = dq;
   work.rotation = reinterpret_cast<const float2*>(call.gradients.rotation);
+  if constexpr (Config::scaled) {
+    work.operand_scale = call.scale;
+    work.dy_scale = call.dy_scale;
+    work.dk = static_cast<float*>(to.dk), work.dk_stride = to.dk_stride;
+    work.dv = static_cast<float*>(to.dv), work.dv_stride = to.dv_stride;
+  }
 
   constexpr std::size_t bytes = sizeof(KeyShared<Config>);
   const auto kernel = backward_keys_kernel<Config, Causal>;
@@ -473,17 +513,21 @@ void launch(const BackwardCall& call, const float2* stats, float* dq) {
     launch<Config, false>(call, stats, dq);
 }
 
+template <class T, bool Scaled>
+void launch_of(const BackwardCall& call, const float2* stats) {
+  if (call.shape.head_dim == 128)
+    launch<KeyConfig<T, 128, 64, 2, true, true, false, Scaled>>(call, stats, nullptr);
+  else if (call.shape.head_dim == 64)
+    launch<KeyConfig<T, 64, 128, 2, true, false, false, Scaled>>(call, stats, nullptr);
+  else
+    launch<KeyConfig<T, 32, 128, 2, true, true, false, Scaled>>(call, stats, nullptr);
+}
+
 }  // namespace
 
 void backward_keys(const BackwardCall& call, const float2* stats) {
-  with_element(call.shape, [&]<class T>() {
-    if (call.shape.head_dim == 128)
-      launch<KeyConfig<T, 128, 64, 2, true, true, false>>(call, stats, nullptr);
-    else if (call.shape.head_dim == 64)
-      launch<KeyConfig<T, 64, 128, 2, true, false, false>>(call, stats, nullptr);
-    else
-      launch<KeyConfig<T, 32, 128, 2, true, true, false>>(call, stats, nullptr);
-  });
+  if (call.scaled()) return launch_of<Float16, true>(call, stats);
+  with_element(call.shape, [&]<class T>() { launch_of<T, false>(call, stats); });
 }
 
 void backward_summed(const BackwardCall& call, float2* stats, float* dq) {

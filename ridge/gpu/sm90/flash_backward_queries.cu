@@ -21,9 +21,11 @@ namespace {
 
 constexpr int consumers = 2;  // warpgroups
 
-template <class T, int HeadDim, int Keys, int Stages>
+// Scaled: see ScaledFlash.
+template <class T, int HeadDim, int Keys, int Stages, bool Scaled>
 struct QueryConfig {
   using Element = T;
+  static constexpr bool scaled = Scaled;
   static constexpr int head_dim = HeadDim;
   static constexpr int keys = Keys;      // of one K or V tile
   static constexpr int stages = Stages;  // of the rings of K and V
@@ -55,6 +57,10 @@ struct QueryWork {
   const float* lse;  // [batch, n_heads, seq]
   float2* stats;     // [batch, n_heads, padded_seq]
   const float2* rotation;
+  // Scaled: of the operands and of dy; delta, [batch, n_heads, seq]; dq and its stride.
+  const float *operand_scale, *dy_scale, *delta;
+  float* dq;
+  std::int64_t dq_stride;
 };
 
 struct QueryMaps {
@@ -73,9 +79,10 @@ __device__ void produce(QueryShared<Config>& shared, const QueryWork& work, cons
       std::uint64_t* full = &shared.rows_full[rows.stage][w];
       const int row = at.tile * Config::queries + w * warpgroup_rows;
       ptx::barrier_wait(&shared.rows_empty[rows.stage][w], rows.parity ^ 1);
-      ptx::barrier_arrive_expect(full, 3 * QueryTile::bytes);
+      ptx::barrier_arrive_expect(full, (Config::scaled ? 2 : 3) * QueryTile::bytes);
       load_tile<QueryTile>(shared.q[rows.stage][w], &maps.q, full, row, at.head, at.batch);
       load_tile<QueryTile>(shared.dy[rows.stage][w], &maps.dy, full, row, at.head, at.batch);
+      if constexpr (Config::scaled) continue;
       ptx::barrier_wait(&shared.y_empty[w], y.parity ^ 1);
       load_tile<QueryTile>(shared.y[w], &maps.y, full, row, at.head, at.batch);
     }
@@ -114,7 +121,10 @@ class Consumer {
 
  public:
   __device__ Consumer(QueryShared<Config>& shared, const QueryWork& work, int warpgroup)
-      : shared_(shared), work_(work), warpgroup_(warpgroup) {}
+      : shared_(shared), work_(work), warpgroup_(warpgroup) {
+    if constexpr (Config::scaled)
+      scale_log2_ = scale_of_scores(work.scale_log2, work.operand_scale);
+  }
 
   __device__ void run(const QueryMaps& maps) {
     if (warpgroup_ == consumers - 1) pass_turn();
@@ -126,6 +136,8 @@ class Consumer {
   }
 
  private:
+  __device__ float scale_log2() const { return Config::scaled ? scale_log2_ : work_.scale_log2; }
+
   // Warpgroups issue their products in turn: named barrier 1 + w is w's turn.
   __device__ void wait_turn() { ptx::named_sync(1 + warpgroup_, 2 * warpgroup_threads); }
   __device__ void pass_turn() {
@@ -163,12 +175,15 @@ class Consumer {
       mask_scores<Causal>(s, row, n * Config::keys + first_column(), work_.blocks.seq);
 #pragma unroll
     for (int i = 0; i < Config::keys / 2; ++i)
-      s[i] = ptx::exp2(fmaf(s[i], work_.scale_log2, -lse_[i / 2 % 2]));
+      s[i] = ptx::exp2(fmaf(s[i], scale_log2(), -lse_[i / 2 % 2]));
     ptx::wgmma_wait<0>();
     ptx::pin(dp);
     release(&shared_.v_empty[ring_.stage]);
 #pragma unroll
-    for (int i = 0; i < Config::keys / 2; ++i) s[i] *= dp[i] - delta_[i / 2 % 2];
+    for (int i = 0; i < Config::keys / 2; ++i) {
+      const float delta = delta_[i / 2 % 2];
+      s[i] *= Config::scaled ? fmaf(dp[i], score_gradient_scale, -delta) : dp[i] - delta;
+    }
 #pragma unroll
     for (int step = 0; step < Config::keys / 16; ++step) pack_step<Element>(ds_[step], s, step);
   }
@@ -243,6 +258,7 @@ class Consumer {
   // lse_ and delta_ of this thread's two rows; leaves both in the workspace. Each row's 16-byte
   // chunks are dealt to the four threads that hold the row.
   __device__ void prepare_rows(const QueryTileIndex& at) {
+    if constexpr (Config::scaled) return read_rows(at);
     const std::uint32_t y = ptx::shared_address(shared_.y[warpgroup_]);
     const std::uint32_t dy = ptx::shared_address(shared_.dy[rows_.stage][warpgroup_]);
     const std::int64_t head = static_cast<std::int64_t>(at.batch) * work_.blocks.n_heads + at.head;
@@ -267,13 +283,41 @@ class Consumer {
     release(&shared_.y_empty[warpgroup_]);
   }
 
-  // dQ leaves through the buffer of Q.
+  // The same with delta as it was given, to the units of dS. One scale at a time: that of nothing
+  // but zeros is tiny.
+  __device__ void read_rows(const QueryTileIndex& at) {
+    const std::int64_t head = static_cast<std::int64_t>(at.batch) * work_.blocks.n_heads + at.head;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = top(at) + first_row() + 8 * r;
+      const bool inside = row < work_.blocks.seq;
+      const std::int64_t from = head * work_.blocks.seq + row;
+      lse_[r] = inside ? work_.lse[from] * log2e : INFINITY;
+      delta_[r] =
+          inside ? work_.delta[from] / *work_.dy_scale * score_gradient_scale / *work_.operand_scale
+                 : 0.0f;
+      if (threadIdx.x % 4 == 0)
+        work_.stats[head * work_.padded_seq + row] =
+            float2{lse_[r] - probability_shift, delta_[r] * exp2f(-probability_shift)};
+    }
+  }
+
+  // dQ leaves through the buffer of Q, or in f32 from the registers.
   __device__ void write(const QueryTileIndex& at, const CUtensorMap* dq_map) {
     if (work_.rotation != nullptr)
       rotate_back(dq_, work_.rotation, top(at) + first_row(), work_.blocks.seq);
     unsigned char* const staged = shared_.q[rows_.stage][warpgroup_];
     const int barrier = 1 + consumers + warpgroup_;
     ptx::named_sync(barrier, warpgroup_threads);  // all warps are done with Q
+    storing_ = true;
+    if constexpr (Config::scaled) {
+      const float factor = work_.scale / score_gradient_scale * *work_.dy_scale *
+                           *work_.operand_scale * *work_.operand_scale;
+      store_f32(
+          work_.dq + at.batch * work_.blocks.seq * work_.dq_stride + at.head * Config::head_dim,
+          work_.dq_stride, top(at) + first_row(), work_.blocks.seq, dq_, factor, factor);
+      return;
+    }
     store_accumulators<QueryTile>(ptx::shared_address(staged), 0, dq_, work_.scale, work_.scale);
     ptx::fence_shared_for_async();
     ptx::named_sync(barrier, warpgroup_threads);
@@ -283,7 +327,6 @@ class Consumer {
                        panel * QueryTile::panel_columns, top(at), at.head, at.batch);
       ptx::store_commit();
     }
-    storing_ = true;
   }
 
   // The buffers of the tile before, when its dQ has left them.
@@ -296,6 +339,7 @@ class Consumer {
   QueryShared<Config>& shared_;
   const QueryWork& work_;
   const int warpgroup_;
+  float scale_log2_ = 0;  // of scaled operands
   Ring<Config::stages> ring_;
   Ring<2> rows_;
   bool storing_ = false;
@@ -346,20 +390,25 @@ void launch(const BackwardCall& call, float2* stats) {
     return head_map(shape.dtype, base, shape.batch, shape.seq, heads, shape.head_dim, stride, box);
   };
   const std::int64_t dense = shape.n_heads * shape.head_dim;
-  const QueryMaps maps{
-      map(call.operands.q, shape.n_heads, call.operands.q_stride, warpgroup_rows),
-      map(call.operands.k, shape.n_kv_heads, call.operands.k_stride, Config::keys),
-      map(call.operands.v, shape.n_kv_heads, call.operands.v_stride, Config::keys),
-      map(call.y, shape.n_heads, dense, warpgroup_rows),
-      map(call.dy, shape.n_heads, dense, warpgroup_rows),
-      map(call.gradients.dq, shape.n_heads, call.gradients.dq_stride, warpgroup_rows)};
+  const QueryMaps maps{map(call.operands.q, shape.n_heads, call.operands.q_stride, warpgroup_rows),
+                       map(call.operands.k, shape.n_kv_heads, call.operands.k_stride, Config::keys),
+                       map(call.operands.v, shape.n_kv_heads, call.operands.v_stride, Config::keys),
+                       map(Config::scaled ? call.dy : call.y, shape.n_heads, dense, warpgroup_rows),
+                       map(call.dy, shape.n_heads, dense, warpgroup_rows),
+                       map(Config::scaled ? call.dy : call.gradients.dq, shape.n_heads,
+                           Config::scaled ? dense : call.gradients.dq_stride, warpgroup_rows)};
   const QueryWork work{QueryBlocks(shape, Config::queries),
                        static_cast<int>(padded_seq(shape)),
                        shape.scale,
                        shape.scale * log2e,
                        call.lse,
                        stats,
-                       reinterpret_cast<const float2*>(call.gradients.rotation)};
+                       reinterpret_cast<const float2*>(call.gradients.rotation),
+                       call.scale,
+                       call.dy_scale,
+                       call.delta,
+                       static_cast<float*>(call.gradients.dq),
+                       call.gradients.dq_stride};
   constexpr std::size_t bytes = sizeof(QueryShared<Config>);
   const auto kernel = backward_queries_kernel<Config, Causal>;
   allow_shared_memory(kernel, bytes);
@@ -376,17 +425,21 @@ void launch(const BackwardCall& call, float2* stats) {
     launch<Config, false>(call, stats);
 }
 
+template <class T, bool Scaled>
+void launch_of(const BackwardCall& call, float2* stats) {
+  if (call.shape.head_dim == 128)
+    launch<QueryConfig<T, 128, 64, 2, Scaled>>(call, stats);
+  else if (call.shape.head_dim == 64)
+    launch<QueryConfig<T, 64, 128, 3, Scaled>>(call, stats);
+  else
+    launch<QueryConfig<T, 32, 128, 3, Scaled>>(call, stats);
+}
+
 }  // namespace
 
 void backward_queries(const BackwardCall& call, float2* stats) {
-  with_element(call.shape, [&]<class T>() {
-    if (call.shape.head_dim == 128)
-      launch<QueryConfig<T, 128, 64, 2>>(call, stats);
-    else if (call.shape.head_dim == 64)
-      launch<QueryConfig<T, 64, 128, 3>>(call, stats);
-    else
-      launch<QueryConfig<T, 32, 128, 3>>(call, stats);
-  });
+  if (call.scaled()) return launch_of<Float16, true>(call, stats);
+  with_element(call.shape, [&]<class T>() { launch_of<T, false>(call, stats); });
 }
 
 }  // namespace ridge::gpu::sm90

@@ -25,9 +25,11 @@
 namespace ridge::gpu::sm90 {
 namespace {
 
-template <class T, int HeadDim, int Keys, int Consumers, int Stages>
+// Scaled: see ScaledFlash.
+template <class T, int HeadDim, int Keys, int Consumers, int Stages, bool Scaled = false>
 struct ForwardConfig {
   using Element = T;
+  static constexpr bool scaled = Scaled;
   static constexpr int head_dim = HeadDim;
   static constexpr int keys = Keys;            // of one K or V tile
   static constexpr int consumers = Consumers;  // warpgroups
@@ -57,6 +59,9 @@ struct ForwardWork {
   QueryBlocks blocks;
   float scale_log2;  // scale log2(e)
   float* lse;        // [batch, n_heads, seq]
+  // Scaled: of the operands; and y.
+  const float* scale = nullptr;
+  float* y = nullptr;
 };
 
 template <class Config, bool Causal>
@@ -142,7 +147,9 @@ class Consumer {
 
  public:
   __device__ Consumer(ForwardShared<Config>& shared, const ForwardWork& work, int warpgroup)
-      : shared_(shared), work_(work), warpgroup_(warpgroup) {}
+      : shared_(shared), work_(work), warpgroup_(warpgroup) {
+    if constexpr (Config::scaled) scale_log2_ = scale_of_scores(work.scale_log2, work.scale);
+  }
 
   __device__ void run(const CUtensorMap* y_map) {
     if (warpgroup_ == Config::consumers - 1) pass_turn();
@@ -170,6 +177,8 @@ class Consumer {
   }
 
  private:
+  __device__ float scale_log2() const { return Config::scaled ? scale_log2_ : work_.scale_log2; }
+
   // Warpgroups issue their products in turn: named barrier 1 + w is w's turn.
   __device__ void wait_turn() { ptx::named_sync(1 + warpgroup_, 2 * warpgroup_threads); }
   __device__ void pass_turn() {
@@ -240,7 +249,7 @@ class Consumer {
     const int n = own_tiles(at) - 1;
     if (n >= unmasked_tiles(at)) mask(s, n, at);
     RowSoftmax softmax;
-    softmax.template update<true>(s, work_.scale_log2);
+    softmax.template update<true>(s, scale_log2());
     return softmax;
   }
 
@@ -279,7 +288,7 @@ class Consumer {
     Scores s;
     overlap(s, before);
     if constexpr (Masked) mask(s, n, at);
-    softmax_.template update<Masked>(s, work_.scale_log2);
+    softmax_.template update<Masked>(s, scale_log2());
     ptx::wgmma_wait<0>();
     ptx::pin(out_);
     release(&shared_.v_empty[before.stage]);
@@ -323,7 +332,14 @@ class Consumer {
       if (threadIdx.x % 4 == 0 && row < work_.blocks.seq)
         work_.lse[(static_cast<std::int64_t>(at.batch) * work_.blocks.n_heads + at.head) *
                       work_.blocks.seq +
-                  row] = (softmax_.max[r] * work_.scale_log2 + log2f(sum)) * ln2;
+                  row] = (softmax_.max[r] * scale_log2() + log2f(sum)) * ln2;
+    }
+    if constexpr (Config::scaled) {
+      const std::int64_t stride = work_.blocks.n_heads * Config::head_dim;
+      store_f32(work_.y + at.batch * work_.blocks.seq * stride + at.head * Config::head_dim, stride,
+                top(at) + first_row(), work_.blocks.seq, out_, factor[0] * *work_.scale,
+                factor[1] * *work_.scale);
+      return;
     }
     unsigned char* staged = shared_.y[warpgroup_];
     const int barrier = 1 + Config::consumers + warpgroup_;
@@ -342,6 +358,7 @@ class Consumer {
   ForwardShared<Config>& shared_;
   const ForwardWork& work_;
   const int warpgroup_;
+  float scale_log2_ = 0;  // of scaled operands
   Ring<Config::stages> ring_;
   Ring<2> rows_;
   RowSoftmax softmax_;
@@ -388,18 +405,22 @@ __global__ void __launch_bounds__(Config::threads, 1)
   }
 }
 
+// `scale`: of scaled operands, else null.
 template <class Config, bool Causal>
-void forward(const FlashShape& shape, const FlashOperands& operands, void* y, float* lse,
-             cudaStream_t stream) {
+void forward(const FlashShape& shape, const FlashOperands& operands, const float* scale, void* y,
+             float* lse, cudaStream_t stream) {
   const auto rows = [&](const void* base, std::int64_t heads, std::int64_t stride, int box) {
     return head_map(shape.dtype, base, shape.batch, shape.seq, heads, shape.head_dim, stride, box);
   };
   const CUtensorMap q = rows(operands.q, shape.n_heads, operands.q_stride, warpgroup_rows);
   const CUtensorMap k = rows(operands.k, shape.n_kv_heads, operands.k_stride, Config::keys);
   const CUtensorMap v = rows(operands.v, shape.n_kv_heads, operands.v_stride, Config::keys);
-  const CUtensorMap out = rows(y, shape.n_heads, shape.n_heads * shape.head_dim, warpgroup_rows);
+  // Results in f32 go another way.
+  const CUtensorMap out = rows(Config::scaled ? operands.q : y, shape.n_heads,
+                               shape.n_heads * shape.head_dim, warpgroup_rows);
 
-  const ForwardWork work{QueryBlocks(shape, Config::queries), shape.scale * log2e, lse};
+  ForwardWork work{QueryBlocks(shape, Config::queries), shape.scale * log2e, lse};
+  if constexpr (Config::scaled) work.scale = scale, work.y = static_cast<float*>(y);
   constexpr std::size_t bytes = sizeof(ForwardShared<Config>);
   const auto kernel = forward_kernel<Config, Causal>;
   allow_shared_memory(kernel, bytes);
@@ -409,29 +430,29 @@ void forward(const FlashShape& shape, const FlashOperands& operands, void* y, fl
 }
 
 template <class Config>
-void forward(const FlashShape& shape, const FlashOperands& operands, void* y, float* lse,
-             cudaStream_t stream) {
+void forward(const FlashShape& shape, const FlashOperands& operands, const float* scale, void* y,
+             float* lse, cudaStream_t stream) {
   if (shape.causal)
-    forward<Config, true>(shape, operands, y, lse, stream);
+    forward<Config, true>(shape, operands, scale, y, lse, stream);
   else
-    forward<Config, false>(shape, operands, y, lse, stream);
+    forward<Config, false>(shape, operands, scale, y, lse, stream);
 }
 
-template <class T>
-void forward_of(const FlashShape& shape, const FlashOperands& operands, void* y, float* lse,
-                cudaStream_t stream) {
+template <class T, bool Scaled>
+void forward_of(const FlashShape& shape, const FlashOperands& operands, const float* scale, void* y,
+                float* lse, cudaStream_t stream) {
   // Longer sequences gain more from a third warpgroup than they lose to the coarser tiles.
   const bool is_long = shape.seq > 1024;
   if (shape.head_dim == 128)
-    forward<ForwardConfig<T, 128, 128, 2, 2>>(shape, operands, y, lse, stream);
+    forward<ForwardConfig<T, 128, 128, 2, 2, Scaled>>(shape, operands, scale, y, lse, stream);
   else if (shape.head_dim == 64 && is_long)
-    forward<ForwardConfig<T, 64, 128, 3, 2>>(shape, operands, y, lse, stream);
+    forward<ForwardConfig<T, 64, 128, 3, 2, Scaled>>(shape, operands, scale, y, lse, stream);
   else if (shape.head_dim == 64)
-    forward<ForwardConfig<T, 64, 128, 2, 3>>(shape, operands, y, lse, stream);
+    forward<ForwardConfig<T, 64, 128, 2, 3, Scaled>>(shape, operands, scale, y, lse, stream);
   else if (is_long)
-    forward<ForwardConfig<T, 32, 128, 3, 3>>(shape, operands, y, lse, stream);
+    forward<ForwardConfig<T, 32, 128, 3, 3, Scaled>>(shape, operands, scale, y, lse, stream);
   else
-    forward<ForwardConfig<T, 32, 128, 2, 3>>(shape, operands, y, lse, stream);
+    forward<ForwardConfig<T, 32, 128, 2, 3, Scaled>>(shape, operands, scale, y, lse, stream);
 }
 
 }  // namespace
@@ -444,7 +465,12 @@ void flash90_forward(const FlashShape& shape, const FlashOperands& operands, voi
   using namespace sm90;
   if (is_short(shape)) return forward_short(shape, operands, y, lse, stream);
   if (is_whole(shape) && !operands.rotation) return forward_whole(shape, operands, y, lse, stream);
-  with_element(shape, [&]<class T>() { forward_of<T>(shape, operands, y, lse, stream); });
+  with_element(shape,
+               [&]<class T>() { forward_of<T, false>(shape, operands, nullptr, y, lse, stream); });
+}
+
+void flash90_scaled_forward(const ScaledFlash& call, float* y, float* lse, Stream stream) {
+  sm90::forward_of<Float16, true>(call.shape, call.operands, call.scale, y, lse, stream);
 }
 
 }  // namespace ridge::gpu

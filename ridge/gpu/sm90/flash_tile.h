@@ -110,6 +110,27 @@ inline constexpr int warp_releases = 1;
 #endif
 inline constexpr int warpgroup_releases = warpgroup_threads / warp_threads * warp_releases;
 
+// What scores of operands with a scale are multiplied with. Never 0: scores may be infinite.
+__device__ inline float scale_of_scores(float scale_log2, const float* scale) {
+  return fmaxf(scale_log2 * *scale * *scale, 0x1p-120f);
+}
+
+// Writes the thread's two rows of a warpgroup's accumulators, times a factor for each, to f32
+// memory: row i of `to` is at i * stride, those from `rows` on do not exist.
+template <int Count>
+__device__ inline void store_f32(float* to, std::int64_t stride, int row, int rows,
+                                 const float (&d)[Count], float upper, float lower) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    if (row + 8 * r >= rows) return;
+    const float factor = r == 0 ? upper : lower;
+    float* const out = to + (row + 8 * r) * stride + first_column();
+#pragma unroll
+    for (int i = 2 * r; i < Count; i += 4)
+      *reinterpret_cast<float2*>(out + i / 4 * 8) = float2{d[i] * factor, d[i + 1] * factor};
+  }
+}
+
 // Each warp of a consumer warpgroup tells the producer that it is done with a buffer.
 __device__ inline void release(std::uint64_t* empty) {
   __syncwarp();  // what other lanes still read would be written over
