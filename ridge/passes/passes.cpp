@@ -78,6 +78,8 @@ std::span<const Pass> passes() {
       {tuned_products, "each product by the kernel that measures fastest", Stage::run, "", nullptr},
       {products_in_pieces, "f32 products on tensor cores, by three bf16 pieces of each operand",
        Stage::run, tuned_products, nullptr},
+      {scaled_products, "tf32 as f16: products and attention of scaled operands, on a GPU",
+       Stage::run, "", nullptr},
   };
   return table;
 }

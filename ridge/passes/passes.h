@@ -34,6 +34,7 @@ inline constexpr std::string_view planned_memory = "planned-memory";
 inline constexpr std::string_view concurrent_kernels = "concurrent-kernels";
 inline constexpr std::string_view tuned_products = "tuned-products";
 inline constexpr std::string_view products_in_pieces = "products-in-pieces";
+inline constexpr std::string_view scaled_products = "scaled-products";
 
 // All of them, in the order in which they run.
 std::span<const Pass> passes();

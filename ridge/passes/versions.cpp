@@ -40,6 +40,7 @@ constexpr std::string_view all_passes[] = {
     "accumulating-products",
     planned_memory,
     concurrent_kernels,
+    scaled_products,
     tuned_products,
     products_in_pieces,
 };
@@ -61,6 +62,12 @@ std::vector<const Pass*> passes_in(std::string_view list) {
     list.remove_prefix(std::min(comma + 1, list.size()));
   }
   return found;
+}
+
+// What versions leave out there.
+std::vector<std::string_view> passes_not_on(bool gpu) {
+  if (gpu) return {"recompute-light"};
+  return {"linear-swiglu", scaled_products};
 }
 
 Recompute recompute_named(std::string_view name) {
@@ -111,7 +118,7 @@ Schedule schedule_of(std::string_view version, std::string_view enable, std::str
   const Version& base = version_named(version);
   Schedule schedule{.passes = PassNames(base.passes.begin(), base.passes.end()),
                     .recompute = recompute_named(recompute)};
-  schedule.passes.erase(on_gpu ? "recompute-light" : "linear-swiglu");
+  for (const std::string_view pass : passes_not_on(on_gpu)) schedule.passes.erase(pass);
   PassNames disabled;
   for (const Pass* pass : passes_in(disable)) disabled.insert(pass->name);
   for (const Pass* pass : passes_in(enable)) {

@@ -212,10 +212,11 @@ LlamaConfig TrainOptions::model() const {
 
 Schedule TrainOptions::schedule() const {
   Schedule schedule = schedule_of(version, enable_pass, disable_pass, recompute, device == "cuda");
-  // These make of products in bf16 what those in 8 bits cannot take the place of.
-  if (dtype == "fp8")
-    for (const char* pass : {"gate-results", "linear-swiglu", "accumulating-products"})
-      schedule.passes.erase(pass);
+  if (dtype != "tf32") schedule.passes.erase(scaled_products);
+  // These make of products what those of scaled operands cannot take the place of.
+  if (dtype == "fp8" || schedule.has(scaled_products))
+    for (const char* pass : {"gate-results", "linear-swiglu"}) schedule.passes.erase(pass);
+  if (dtype == "fp8") schedule.passes.erase("accumulating-products");
   return schedule;
 }
 

@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "ridge/base/error.h"
-#include "ridge/passes/fp8_products.h"
+#include "ridge/passes/scaled_products.h"
 #include "ridge/run/autotuner.h"
 #include "ridge/train/checkpoint.h"
 #include "ridge/train/data.h"
@@ -57,6 +57,7 @@ StepCost cost_of_step(const Graph& graph, std::int64_t accumulation_steps) {
 
 void narrow_products(Graph& graph, const TrainOptions& options) {
   if (options.dtype == "fp8") fp8_products(graph, inner_blocks(options.model()));
+  if (options.schedule().has(scaled_products)) f16_products(graph);
 }
 
 TrainingGraph build_training(Graph& graph, const TrainOptions& options) {
@@ -73,10 +74,13 @@ TrainingGraph build_training(Graph& graph, const TrainOptions& options) {
 }
 
 KernelChoice kernels_of(const Schedule& schedule) {
+  KernelChoice choice{.in_pieces = schedule.has(products_in_pieces),
+                      .scaled = schedule.has(scaled_products)};
   if (schedule.has(tuned_products))
-    return {.products = Products::tuned, .in_pieces = schedule.has(products_in_pieces)};
-  if (schedule.has(packed_products)) return {.products = Products::packed};
-  return {};
+    choice.products = Products::tuned;
+  else if (schedule.has(packed_products))
+    choice.products = Products::packed;
+  return choice;
 }
 
 Trainer::Trainer(const TrainOptions& options, Device& device, const TrainerHooks& hooks)

@@ -45,7 +45,8 @@ struct TrainingGraph {
 // Appends the whole of a training run's graph, as `options`, which are resolved, describe it.
 TrainingGraph build_training(Graph& graph, const TrainOptions& options);
 
-// The last of it, for graphs that are built otherwise: with dtype fp8, products in 8 bits.
+// The last of it, for graphs that are built otherwise: with dtype fp8 products in 8 bits, with tf32
+// where the schedule says so scaled ones in f16.
 void narrow_products(Graph& graph, const TrainOptions& options);
 
 // What a caller may have done on the way.

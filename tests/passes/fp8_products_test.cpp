@@ -1,6 +1,6 @@
 // Which products dtype fp8 takes to 8 bits, and that a model trains with them.
 
-#include "ridge/passes/fp8_products.h"
+#include "ridge/passes/scaled_products.h"
 
 #include <gtest/gtest.h>
 

@@ -24,7 +24,9 @@ PassNames of_version(std::string_view name) {
 // A version's passes on the device: each kind leaves one to the other.
 PassNames on_device(std::string_view name, bool on_gpu) {
   PassNames passes = of_version(name);
-  passes.erase(on_gpu ? "recompute-light" : "linear-swiglu");
+  for (const char* other :
+       on_gpu ? std::vector{"recompute-light"} : std::vector{"linear-swiglu", "scaled-products"})
+    passes.erase(other);
   return passes;
 }
 
