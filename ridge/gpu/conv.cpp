@@ -143,8 +143,15 @@ std::vector<gpu::KernelWay> ways_of(const gpu::Context& gpu, const Work& work) {
           [=](GpuPrepare& p) { return vendors_conv(p, work, rank); });
   };
   if (gpu::is_depthwise(problem)) {
+    const bool in_bands = gpu::depthwise90_supports(gpu, problem);
+    if (in_bands)
+      add("banded products", [=, &gpu](GpuPrepare& p) {
+        return kernel_of(p, work, gpu::depthwise90(gpu, work.problem));
+      });
     add("own kernels", work.own);
-    add_vendors(0, 1);
+    // The library compiles a kernel for each, which only with a stride is as fast as banded
+    // products.
+    if (!in_bands || problem.geometry.stride != Pair{1, 1}) add_vendors(0, 1);
     return ways;
   }
   const std::vector<gpu::ConvTiles> all_tiles = gpu::conv90_ways(gpu, problem);

@@ -60,17 +60,20 @@ constexpr int most_mean_packs = 8;
 // (threadIdx.x), and its lanes (threadIdx.y) share the elements, whose sums are then added, always
 // in the same order. Of few windows several blocks take one, each a split: then the sums go to
 // partial[split][result].
-template <int N, class T>
+template <int N, class Int, class T>
 __global__ void __launch_bounds__(mean_threads)
-    mean_kernel(const __grid_constant__ Axes<std::int64_t> axes, Pixels in, Pixels out, int chunks,
+    mean_kernel(const __grid_constant__ Axes<Int> axes, Pixels in, Pixels out, int chunks,
                 const T* x, T* y, float* partial) {
   gpu::begin_kernel();
   __shared__ float sums[mean_warps][most_mean_packs * N];
-  const std::int64_t pixel = blockIdx.x / chunks;
+  const auto pixel = static_cast<int>(blockIdx.x) / chunks;
   const std::int64_t channel =
-      (static_cast<std::int64_t>(blockIdx.x % chunks) * blockDim.x + threadIdx.x) * N;
-  const std::int64_t line = pixel / out.w, j = pixel - line * out.w;
-  const std::int64_t outer = line / out.h, i = line - outer * out.h;
+      (static_cast<std::int64_t>(static_cast<int>(blockIdx.x) - pixel * chunks) * blockDim.x +
+       threadIdx.x) *
+      N;
+  const auto w = static_cast<int>(out.w), h = static_cast<int>(out.h);
+  const int line = pixel / w, outer = line / h;
+  const Int j = pixel - line * w, i = line - outer * h;
   const auto rows = axes.down.operands_of(i), columns = axes.across.operands_of(j);
   const auto width = static_cast<int>(columns.end - columns.begin);
   const int count = static_cast<int>(rows.end - rows.begin) * width;
@@ -100,12 +103,12 @@ __global__ void __launch_bounds__(mean_threads)
     for (int v = 0; v < N; ++v) sums[warp][thread % warp_width * N + v] = sum[v];
   __syncthreads();
   const std::int64_t to_channel =
-      static_cast<std::int64_t>(blockIdx.x % chunks) * packs * N + thread;
+      static_cast<std::int64_t>(static_cast<int>(blockIdx.x) - pixel * chunks) * packs * N + thread;
   if (thread >= packs * N || to_channel >= in.channels) return;
   float total = 0;
 #pragma unroll
-  for (int w = 0; w < mean_warps; ++w) total += sums[w][thread];
-  const std::int64_t to = pixel * out.channels + to_channel;
+  for (int k = 0; k < mean_warps; ++k) total += sums[k][thread];
+  const std::int64_t to = static_cast<std::int64_t>(pixel) * out.channels + to_channel;
   if (partial) {
     partial[blockIdx.y * out.numel() + to] = total;
     return;
@@ -114,9 +117,9 @@ __global__ void __launch_bounds__(mean_threads)
 }
 
 // The results from those of the splits.
-template <class T>
+template <class Int, class T>
 __global__ void __launch_bounds__(mean_threads)
-    mean_of_splits_kernel(const __grid_constant__ Axes<std::int64_t> axes, Pixels out, int splits,
+    mean_of_splits_kernel(const __grid_constant__ Axes<Int> axes, Pixels out, int splits,
                           const float* partial, T* y) {
   gpu::begin_kernel();
   const std::int64_t r = thread_index<std::int64_t>(), pixel = r / out.channels;
@@ -124,22 +127,22 @@ __global__ void __launch_bounds__(mean_threads)
   float sum = 0;
 #pragma unroll 4
   for (int s = 0; s < splits; ++s) sum += partial[s * out.numel() + r];
-  const std::int64_t j = pixel % out.w, i = pixel / out.w % out.h;
+  const Int j = static_cast<Int>(pixel % out.w), i = static_cast<Int>(pixel / out.w % out.h);
   store(&y[r], sum * axes.down.weight(i, axes.down.operands_of(i).begin) *
                    axes.across.weight(j, axes.across.operands_of(j).begin));
 }
 
 // The same with channels first, a warp for each window.
-template <class T>
+template <class Int, class T>
 __global__ void __launch_bounds__(mean_threads)
-    mean_of_planes_kernel(const __grid_constant__ Axes<std::int64_t> axes, Pixels in, Pixels out,
-                          const T* x, T* y) {
+    mean_of_planes_kernel(const __grid_constant__ Axes<Int> axes, Pixels in, Pixels out, const T* x,
+                          T* y) {
   gpu::begin_kernel();
   const std::int64_t pixel = thread_index<std::int64_t>() / warp_width;
   const int lane = static_cast<int>(threadIdx.x) % warp_width;
   if (pixel >= out.numel()) return;
-  const std::int64_t line = pixel / out.w, j = pixel - line * out.w;
-  const std::int64_t outer = line / out.h, i = line - outer * out.h;
+  const std::int64_t line = pixel / out.w, outer = line / out.h;
+  const auto j = static_cast<Int>(pixel - line * out.w), i = static_cast<Int>(line - outer * out.h);
   const auto rows = axes.down.operands_of(i), columns = axes.across.operands_of(j);
   const auto width = static_cast<int>(columns.end - columns.begin);
   const int count = static_cast<int>(rows.end - rows.begin) * width;
@@ -171,9 +174,9 @@ struct MeanCut {
   }
 };
 
-template <class T>
-KernelPtr means(GpuPrepare& prepare, const Axes<std::int64_t>& axes, const Pixels& in,
-                const Pixels& out, std::int64_t terms) {
+template <class T, class Int>
+KernelPtr means(GpuPrepare& prepare, const Axes<Int>& axes, const Pixels& in, const Pixels& out,
+                std::int64_t terms) {
   constexpr int wide = elements_per_access<T>;
   const MeanCut packed(prepare.gpu, in, out, terms, wide), single(prepare.gpu, in, out, terms, 1);
   const unsigned splits = std::max(packed.splits, single.splits);
@@ -183,7 +186,7 @@ KernelPtr means(GpuPrepare& prepare, const Axes<std::int64_t>& axes, const Pixel
     const T* x = call.in<T>(0);
     T* y = call.out<T>();
     if (out.channels == 1)
-      return launch(gpu, mean_of_planes_kernel<T>,
+      return launch(gpu, mean_of_planes_kernel<Int, T>,
                     dim3(blocks_for(out.numel(), mean_threads / warp_width)), dim3(mean_threads), 0,
                     axes, in, out, x, y);
     const bool in_packs = rows_are_packable<wide>(in.channels, x, y);
@@ -191,12 +194,12 @@ KernelPtr means(GpuPrepare& prepare, const Axes<std::int64_t>& axes, const Pixel
     auto* partial = cut.splits > 1 ? static_cast<float*>(call.workspace) : nullptr;
     dispatch_packed<wide>(in_packs, [&]<int N>() {
       const auto pixels = static_cast<unsigned>(out.numel() / out.channels);
-      launch(gpu, mean_kernel<N, T>, dim3(pixels * cut.chunks, cut.splits),
+      launch(gpu, mean_kernel<N, Int, T>, dim3(pixels * cut.chunks, cut.splits),
              dim3(cut.packs, mean_threads / cut.packs), 0, axes, in, out,
              static_cast<int>(cut.chunks), x, y, partial);
     });
     if (partial)
-      launch(gpu, mean_of_splits_kernel<T>, dim3(blocks_for(out.numel(), mean_threads)),
+      launch(gpu, mean_of_splits_kernel<Int, T>, dim3(blocks_for(out.numel(), mean_threads)),
              dim3(mean_threads), 0, axes, out, static_cast<int>(cut.splits), partial, y);
   });
 }
@@ -224,12 +227,15 @@ KernelPtr map(GpuPrepare& prepare, const std::array<Axis, 2>& both, ImageLayout 
   const Pixels out({prepare.out[0].shape, layout}, layout);
   // Elements of a window, on average: from so many on, threads share one.
   const std::int64_t terms = down.terms() * across.terms() / (down.out * across.out);
+  const bool averages = !transposed && down.kind != Axis::Kind::linear && terms >= 32;
   return gpu::dispatch_floating(prepare.in[0].dtype, [&]<class T>() -> KernelPtr {
-    if (!transposed && down.kind != Axis::Kind::linear && terms >= 32)
-      return means<T>(prepare, {down, across}, in, out, terms);
+    const auto with = [&]<class Int>(const Axes<Int>& axes) {
+      return averages ? means<T>(prepare, axes, in, out, terms)
+                      : separable<transposed, Int, T>(prepare, axes, in, out);
+    };
     if (down.fits_32_bits() && across.fits_32_bits())
-      return separable<transposed, int, T>(prepare, {down.as<int>(), across.as<int>()}, in, out);
-    return separable<transposed, std::int64_t, T>(prepare, {down, across}, in, out);
+      return with(Axes<int>{down.as<int>(), across.as<int>()});
+    return with(Axes<std::int64_t>{down, across});
   });
 }
 

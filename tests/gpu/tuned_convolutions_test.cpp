@@ -83,11 +83,13 @@ const Layer first_layers[] = {{2, 32, 3, 64, 7, 2}, {1, 21, 3, 32, 3, 2},  {2, 1
                               {1, 17, 6, 72, 3, 1}, {40, 32, 3, 32, 3, 2}, {80, 32, 3, 32, 3, 2}};
 
 // Each channel for itself: of both strides, of odd numbers of columns and rows, and of many
-// channels.
+// channels; multiples of 8 channels of all sizes, whose places fill the last warp and do not.
 const Layer depthwise_layers[] = {
     {2, 13, 40, 40, 3, 1, 1, 40}, {1, 14, 102, 102, 3, 2, 1, 102}, {2, 9, 16, 16, 5, 1, 1, 16},
     {1, 15, 26, 26, 5, 2, 1, 26}, {1, 11, 98, 98, 7, 1, 1, 98},    {1, 12, 10, 10, 7, 2, 1, 10},
-    {4, 40, 64, 64, 3, 1, 1, 64}, {1, 1, 8, 8, 3, 1, 1, 8},        {3, 6, 9, 9, 3, 1, 1, 9}};
+    {4, 40, 64, 64, 3, 1, 1, 64}, {1, 1, 8, 8, 3, 1, 1, 8},        {3, 6, 9, 9, 3, 1, 1, 9},
+    {2, 21, 40, 40, 3, 2, 1, 40}, {3, 14, 24, 24, 5, 1, 1, 24},    {2, 15, 72, 72, 5, 2, 1, 72},
+    {2, 17, 24, 24, 7, 1, 1, 24}, {1, 16, 16, 16, 7, 2, 1, 16},    {5, 7, 136, 136, 5, 1, 1, 136}};
 
 TEST_F(TunedConvolutions, AreRightInEveryWay) {
   for (const Layer& layer : layers)
@@ -107,7 +109,18 @@ TEST_F(TunedConvolutions, AreRightOfFewChannels) {
 TEST_F(TunedConvolutions, AreRightWithChannelsApart) {
   for (const Layer& layer : depthwise_layers) {
     expect_all_right(layer, DType::bf16, true, false, Epilogue::silu);
+    expect_all_right(layer, DType::f16, false, true, Epilogue::relu6);
     expect_all_right(layer, DType::f32, false, true, Epilogue::none);
+  }
+}
+
+TEST_F(TunedConvolutions, GradientsOfImagesAreRightWithChannelsApart) {
+  for (const Layer& l : depthwise_layers) {
+    if (l.stride != 1) continue;
+    const Conv2d op{l.geometry()};
+    const TensorType weight{DType::f32, l.weight()};
+    const TensorType y = op.infer(std::vector<TensorType>{{DType::f32, l.image()}, weight})[0];
+    expect_all_right<Conv2dInputGrad>({{l.geometry(), l.image()}, {{y}, {weight}}}, DType::bf16);
   }
 }
 

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "ridge/gpu/conv_direct.h"
+#include "ridge/gpu/sm90/conv_depthwise.h"
+
 namespace ridge::gpu {
 namespace {
 
@@ -29,6 +32,21 @@ class HopperConv final : public FusedConv {
   const ConvTiles tiles_;
 };
 
+class HopperDepthwiseConv final : public FusedConv {
+ public:
+  HopperDepthwiseConv(const Context& gpu, const ConvProblem& problem)
+      : gpu_(gpu), problem_(problem), tiles_(sm90::depthwise_tiles(problem, gpu.multiprocessors)) {}
+  std::size_t workspace() const override { return 0; }
+  void run(Stream stream, const ConvPointers& operands, void*) const override {
+    sm90::depthwise_conv(problem_, tiles_, operands, gpu_.multiprocessors, stream);
+  }
+
+ private:
+  const Context& gpu_;
+  const ConvProblem problem_;
+  const sm90::DepthwiseTiles tiles_;
+};
+
 // Whether the copy engine can take the geometry, if it can take the pixels: windows must begin and
 // end not far from the image.
 bool fits(const Context& gpu, const ConvProblem& p) {
@@ -50,18 +68,25 @@ int narrow_columns(std::int64_t channels) { return channels <= 32 ? 32 : 64; }
 
 // A convolution as a product of [rows, 64 steps] and [64 steps, columns].
 struct Extents {
-  std::int64_t rows, columns, steps;
+  std::int64_t rows, columns, steps, channels;  // channels: of the image
 
   explicit Extents(const ConvProblem& p)
-      : rows(p.y.n * p.y.pixels()), columns(p.y.c), steps((p.x.c + 63) / 64 * p.weight.pixels()) {}
+      : rows(p.y.n * p.y.pixels()),
+        columns(p.y.c),
+        steps((p.x.c + 63) / 64 * p.weight.pixels()),
+        channels(p.x.c) {}
   std::int64_t tiles(std::int64_t tile_rows, std::int64_t tile_columns) const {
     return (rows + tile_rows - 1) / tile_rows * ((columns + tile_columns - 1) / tile_columns);
   }
 };
 
-// What is good without trying: large tiles, if there are enough of them to go round; else narrow
-// ones; and where their sums are long, parts of sums.
+// What is good without trying: large tiles, if there are enough of them to go round, in pairs where
+// little is multiplied for many results; else narrow ones; and where their sums are long, parts of
+// sums.
 ConvTiles expected_best(const Extents& e, int multiprocessors) {
+  constexpr std::int64_t few_channels = 32, many_rows = 150000;
+  if (e.steps == 1 && e.channels <= few_channels && e.rows >= many_rows && e.columns > 64)
+    return {.columns = 128, .paired = true};
   for (const int columns : {32, 64, 96, 128})
     if ((e.columns <= columns || columns == 128) && e.tiles(128, columns) >= multiprocessors)
       return {.columns = columns};
@@ -113,6 +138,18 @@ std::vector<ConvTiles> conv90_ways(const Context& gpu, const ConvProblem& proble
 std::unique_ptr<FusedConv> conv90(const Context& gpu, const ConvProblem& problem,
                                   const ConvTiles& tiles) {
   return std::make_unique<HopperConv>(gpu, problem, tiles);
+}
+
+bool depthwise90_supports(const Context& gpu, const ConvProblem& p) {
+  const bool single = p.geometry.stride == Pair{1, 1};
+  return gpu.compute_capability == 90 && is_16_bit(p.dtype) && is_depthwise(p) &&
+         p.x.c % vector == 0 && (single || p.weight.h < 7) &&
+         (p.kind == ConvProblem::Kind::forward ||
+          (p.kind == ConvProblem::Kind::input_grad && single));
+}
+
+std::unique_ptr<FusedConv> depthwise90(const Context& gpu, const ConvProblem& problem) {
+  return std::make_unique<HopperDepthwiseConv>(gpu, problem);
 }
 
 }  // namespace ridge::gpu

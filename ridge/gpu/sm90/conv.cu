@@ -17,8 +17,8 @@
 // each finishes a part of the rows, with what it reads from the others' shared memory: always the
 // same sums in the same order.
 
-#include "ridge/gpu/conv_epilogue.h"
 #include "ridge/gpu/sm90/conv.h"
+#include "ridge/gpu/sm90/epilogue.h"
 #include "ridge/gpu/sm90/flash_tile.h"
 #include "ridge/gpu/sm90/launch.h"
 #include "ridge/gpu/sm90/tensor_map.h"
@@ -294,6 +294,7 @@ class Consumer {
     // By 16 columns, so that few registers are needed at a time.
 #pragma unroll
     for (int j = 0; j < Box::panel_columns / 8; j += 2) {
+      if (channel + 8 * j >= a_.channels) break;  // what else there is will not be stored
       float values[8];
 #pragma unroll
       for (int w = 0; w < 4; ++w) {
@@ -311,7 +312,7 @@ class Consumer {
         }
         __syncwarp();  // other lanes write where these words were
       }
-      apply_epilogue(a_.epilogue, values);
+      apply_short_epilogue(a_.epilogue, values);
       ptx::store_matrices(Box::chunk(address, warp * 16 + (lane & 15), j + (lane >> 4)),
                           ptx::pack<T>(values[0], values[1]), ptx::pack<T>(values[2], values[3]),
                           ptx::pack<T>(values[4], values[5]), ptx::pack<T>(values[6], values[7]));
@@ -356,7 +357,7 @@ class Consumer {
 #pragma unroll
         for (int k = 0; k < 4; ++k) values[k] += more[k];
       }
-      apply_epilogue(a_.epilogue, values);
+      apply_short_epilogue(a_.epilogue, values);
       store_pack<4>(static_cast<T*>(a_.y_data) + to, values);
     }
   }

@@ -9,8 +9,8 @@
 
 #include <algorithm>
 
-#include "ridge/gpu/conv_epilogue.h"
 #include "ridge/gpu/sm90/conv.h"
+#include "ridge/gpu/sm90/epilogue.h"
 #include "ridge/gpu/sm90/flash_tile.h"
 #include "ridge/gpu/sm90/launch.h"
 #include "ridge/gpu/sm90/tensor_map.h"
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(first_threads, 3)
           values[2 * w] = d[4 * j + 2 * w] + bias[j + w / 2].x;
           values[2 * w + 1] = d[4 * j + 2 * w + 1] + bias[j + w / 2].y;
         }
-        apply_epilogue(a.epilogue, values);
+        apply_short_epilogue(a.epilogue, values);
         ptx::store_matrices(
             Box::chunk(ptx::shared_address(box), warp * 16 + (lane & 15), j + (lane >> 4)),
             ptx::pack<T>(values[0], values[1]), ptx::pack<T>(values[2], values[3]),

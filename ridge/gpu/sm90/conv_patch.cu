@@ -10,8 +10,8 @@
 
 #include <algorithm>
 
-#include "ridge/gpu/conv_epilogue.h"
 #include "ridge/gpu/sm90/conv.h"
+#include "ridge/gpu/sm90/epilogue.h"
 #include "ridge/gpu/sm90/flash_tile.h"
 #include "ridge/gpu/sm90/launch.h"
 #include "ridge/gpu/sm90/tensor_map.h"
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(patch_threads, 1)
     }
 #pragma unroll
     for (int i = 0; i < Columns / 2; ++i) d[i] += i % 2 == 0 ? bias[i / 4].x : bias[i / 4].y;
-    apply_epilogue(a.epilogue, d);
+    apply_short_epilogue(a.epilogue, d);
     if (threadIdx.x == 0) ptx::store_wait_read<0>();
     ptx::named_sync(1, consumer_threads);
 #pragma unroll

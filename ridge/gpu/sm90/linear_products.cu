@@ -1,36 +1,11 @@
 // Linear layers with their bias, residual and activation in the product's epilogue.
 
-#include "ridge/gpu/activation.h"
+#include "ridge/gpu/sm90/epilogue.h"
 #include "ridge/gpu/sm90/product_kernel.h"
 #include "ridge/gpu/sm90/products.h"
 
 namespace ridge::gpu::sm90 {
 namespace {
-
-// GELU for results of 16 bits, in two thirds of the instructions of GeluOf, which products wait
-// for: max(x, 0) - |x| tail(|x|), with the tail of the normal distribution as base/normal_tail.h
-// has it, but a polynomial of degree 4, fitted for the least maximum of the relative error,
-// 2^-14.8.
-struct ShortGelu {
-  __device__ float operator()(float x) const {
-    const float a = fabsf(x), t = reciprocal(fmaf(a, 0.38f, 1.0f));
-    float p = -0.0899282811f;
-    p = fmaf(p, t, 0.188876212f);
-    p = fmaf(p, t, 0.0919804126f);
-    p = fmaf(p, t, 0.157829002f);
-    p = fmaf(p, t, 0.151225239f);
-    const float tail = p * t * ptx::exp2(x * (-0.5f * log2e * x));
-    return fmaf(-a, tail, fmaxf(x, 0.0f));
-  }
-
- private:
-  // To 1 unit in the last place.
-  __device__ static float reciprocal(float x) {
-    float y = 0;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-  }
-};
 
 // Calls function(f) with the activation's function f. Around loops over elements, not within: the
 // same for all of a kernel, it costs a jump then.
@@ -44,7 +19,7 @@ __device__ void with_activation(Epilogue activation, const F& function) {
     case Epilogue::relu6:
       return function(Relu6Of());
     case Epilogue::silu:
-      return function(SiluOf());
+      return function(ShortSilu());
     case Epilogue::hard_swish:
       return function(HardSwishOf());
     case Epilogue::gelu:
