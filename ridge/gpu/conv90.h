@@ -34,8 +34,8 @@ std::unique_ptr<FusedConv> conv90(const Context& gpu, const ConvProblem& problem
                                   const ConvTiles& tiles);
 
 // The same for convolutions of each channel for itself (is_depthwise() of conv_direct.h), and the
-// gradients of x of those whose stride is 1. Infinity or NaN in x may make NaN of neighbouring pixels
-// of up to 7 other channels besides.
+// gradients of x of those whose stride is 1. Infinity or NaN in x may make NaN of neighbouring
+// pixels of up to 7 other channels besides.
 bool depthwise90_supports(const Context& gpu, const ConvProblem& problem);
 std::unique_ptr<FusedConv> depthwise90(const Context& gpu, const ConvProblem& problem);
 

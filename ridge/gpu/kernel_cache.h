@@ -10,8 +10,8 @@ namespace ridge::gpu {
 
 // Compiled kernels on disk, a file each, so that the next start finds them. It is only a cache: a
 // file that is missing or damaged is a kernel to compile again, and one that cannot be written is
-// not. Several processes may use it at once. What nobody has looked for in 90 days is deleted: a new
-// driver, NVRTC or version of the source would else leave its predecessors' files for ever.
+// not. Several processes may use it at once. What nobody has looked for in 90 days is deleted: a
+// new driver, NVRTC or version of the source would else leave its predecessors' files for ever.
 class KernelCache {
  public:
   explicit KernelCache(std::filesystem::path directory);  // empty: nothing is kept

@@ -289,7 +289,8 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
       {"recompute",
        {},
        "Training",
-       "Compute again in the backward pass instead of keeping: none, attention or block; attention:N "
+       "Compute again in the backward pass instead of keeping: none, attention or block; "
+       "attention:N "
        "or block:N in the first N blocks alone",
        &o.recompute},
       {"seed", {}, "Training", "Decides weights and data", &o.seed},
