@@ -161,6 +161,18 @@ GemmPtr gemm_of(const GemmShape& shape, const GemmPlan& plan, CpuPrepare& prepar
   return gemm;
 }
 
+// Of f32 operands and results.
+template <class Product>
+GemmShape shape_of(const Product& op, const CpuPrepare& prepare) {
+  const Shape &a = prepare.in[0].shape, &c = prepare.out[0].shape;
+  return {.batch = c.rows(2),
+          .m = c[-2],
+          .n = c[-1],
+          .k = op.trans_a ? a[-2] : a[-1],
+          .trans_a = op.trans_a,
+          .trans_b = op.trans_b};
+}
+
 }  // namespace
 
 GemmPtr chosen_gemm(const GemmShape& shape, CpuPrepare& prepare) {
@@ -172,16 +184,10 @@ GemmPtr chosen_gemm(const GemmShape& shape, CpuPrepare& prepare) {
 }
 
 KernelPtr MatMul::cpu(CpuPrepare& prepare) const {
-  const Shape &a = prepare.in[0].shape, &c = prepare.out[0].shape;
-  const GemmShape shape{.batch = c.rows(2),
-                        .m = c[-2],
-                        .n = c[-1],
-                        .k = trans_a ? a[-2] : a[-1],
-                        .trans_a = trans_a,
-                        .trans_b = trans_b,
-                        .in = prepare.in[0].dtype,
-                        .out = prepare.out[0].dtype,
-                        .accumulate = prepare.in.size() == 3};
+  GemmShape shape = shape_of(*this, prepare);
+  shape.in = prepare.in[0].dtype;
+  shape.out = prepare.out[0].dtype;
+  shape.accumulate = prepare.in.size() == 3;
   if (shape.in == DType::f16) return widened_product<Float16>(prepare, shape);
   const GemmPlan plan = plan_of(shape, prepare);
   if (lacks(plan, shape)) return widened_product<BFloat16>(prepare, shape);
@@ -194,14 +200,8 @@ KernelPtr MatMul::cpu(CpuPrepare& prepare) const {
 // The operands are widened to f32, the left one with both scales.
 KernelPtr ScaledMatMul::cpu(CpuPrepare& prepare) const {
   const Shape &a = prepare.in[0].shape, &c = prepare.out[0].shape;
-  const GemmShape shape{.batch = c.rows(2),
-                        .m = c[-2],
-                        .n = c[-1],
-                        .k = trans_a ? a[-2] : a[-1],
-                        .trans_a = trans_a,
-                        .trans_b = trans_b,
-                        .out = DType::f32,
-                        .accumulate = prepare.in.size() > 4};
+  GemmShape shape = shape_of(*this, prepare);
+  shape.accumulate = prepare.in.size() > 4;
   const DType to = prepare.out[0].dtype;
   const bool rounds = to != DType::f32;
   const std::int64_t na = a.numel(), nb = prepare.in[1].numel(), nc = rounds ? c.numel() : 0;

@@ -13,33 +13,18 @@
 #include "ridge/ops/swiglu.h"
 #include "ridge/ops/unary.h"
 #include "ridge/train/trainer.h"
+#include "tests/passes/small_llama.h"
 
 namespace ridge {
 namespace {
 
+using testing::nodes_of;
+using testing::small_llama;
+
 TrainOptions options_of(const char* version, const char* dtype = "fp8") {
-  TrainOptions o;
-  o.version = version;
-  o.dtype = dtype;
-  o.vocab_size = 64;
-  o.hidden_dim = 64;
-  o.n_layers = 4;
-  o.n_heads = 4;
-  o.n_kv_heads = 2;
-  o.intermediate_dim = 96;
-  o.batch_size = 2;
-  o.seq_len = 16;
-  o.learning_rate = 1e-3;
+  TrainOptions o = small_llama(version, dtype, 4);
   o.resolve();
   return o;
-}
-
-template <class T>
-std::vector<const Node*> nodes_of(const Graph& graph) {
-  std::vector<const Node*> nodes;
-  for (const Node& node : graph.nodes())
-    if (std::holds_alternative<T>(node.op->variant())) nodes.push_back(&node);
-  return nodes;
 }
 
 // Without values computed again, which are quantised again.
