@@ -122,23 +122,22 @@ void BenchSession::compile(const BenchOptions& options, Device& device, const Be
   compile_seconds_ = took.count();
 }
 
-// Writes images and targets, drawn from the seed, to a graph with the session's values, as far as
-// it has those.
+// Draws images and targets from the seed and writes them to a graph with the session's values, as
+// far as it has those.
 void BenchSession::feed(Executor& executor, std::uint64_t seed) const {
   Graph& graph = executor.graph();
-  const auto write = [&](const Value& input, const auto& elements) {
-    if (graph.info(input.id).persistent)
-      executor.write(graph.value(input.id), std::span(std::as_const(elements)));
-  };
-  std::vector<float> images(static_cast<std::size_t>(model_.images.type().numel()));
-  fill_normal(images, 1.0f, seed, stream_of("images"));
-  write(model_.images, images);
+  if (graph.info(model_.images.id).persistent) {
+    std::vector<float> images(static_cast<std::size_t>(model_.images.type().numel()));
+    fill_normal(images, 1.0f, seed, stream_of("images"));
+    executor.write(graph.value(model_.images.id), std::span<const float>(images));
+  }
+  if (!graph.info(model_.targets.id).persistent) return;
   const auto classes = static_cast<std::uint32_t>(model_.logits.shape()[1]);
   std::vector<std::int32_t> targets(static_cast<std::size_t>(model_.targets.type().numel()));
   const std::uint64_t stream = stream_of("targets");
   for (std::size_t i = 0; i < targets.size(); ++i)
     targets[i] = static_cast<std::int32_t>(uniform_integer(classes, seed, stream, i));
-  write(model_.targets, targets);
+  executor.write(graph.value(model_.targets.id), std::span<const std::int32_t>(targets));
 }
 
 BenchIteration BenchSession::iterate() {

@@ -46,14 +46,9 @@ KernelPtr hopper_attention_grad(const AttentionGrad& op, const AttentionLayout& 
       reserve(prepare.workspace, flash90_backward_workspace(shape) + alignment);
   return make_kernel([=, &gpu = prepare.gpu](const Launch& call) {
     auto operand = [&](const HeadColumns& x) { return call.in<T>(first + x.operand); };
-    auto result = [&](const HeadColumns& x) { return call.out<T>(x.operand) + x.offset; };
-    const FlashGradients gradients{.dq = result(at.q),
-                                   .dk = result(at.k),
-                                   .dv = result(at.v),
-                                   .dq_stride = at.q.stride,
-                                   .dk_stride = at.k.stride,
-                                   .dv_stride = at.v.stride,
-                                   .rotation = reinterpret_cast<const float*>(turn.rotations())};
+    auto result = [&](const HeadColumns& x) { return call.out<T>(x.operand); };
+    const FlashGradients gradients =
+        flash_gradients(at, result, reinterpret_cast<const float*>(turn.rotations()));
     const auto memory = reinterpret_cast<std::uintptr_t>(call.workspace) + sums;
     auto* const aligned = reinterpret_cast<void*>((memory + alignment - 1) / alignment * alignment);
     flash90_backward(shape, flash_operands(at, op, gpu, turn, operand, call.workspace),

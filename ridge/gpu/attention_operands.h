@@ -33,4 +33,17 @@ FlashOperands turned_strides(const AttentionLayout& at, const RotaryPass<T, T>& 
           .v_stride = at.v.stride};
 }
 
+// Where the gradients of queries, keys and values go: `result` gives the output of each.
+template <class Result>
+FlashGradients flash_gradients(const AttentionLayout& at, const Result& result,
+                               const float* rotation) {
+  return {.dq = result(at.q) + at.q.offset,
+          .dk = result(at.k) + at.k.offset,
+          .dv = result(at.v) + at.v.offset,
+          .dq_stride = at.q.stride,
+          .dk_stride = at.k.stride,
+          .dv_stride = at.v.stride,
+          .rotation = rotation};
+}
+
 }  // namespace ridge::gpu

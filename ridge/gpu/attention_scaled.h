@@ -112,14 +112,8 @@ inline KernelPtr scaled_attention_grad(const AttentionGrad& op, const AttentionL
     quantize_rows(gpu, halves.rows(), columns, call.in<float>(0),
                   halves.own_workspace(call.workspace), scale, half_dy);
     const ScaledFlash operands = halves(gpu, call, first);
-    const auto result = [&](const HeadColumns& x) { return call.out<float>(x.operand) + x.offset; };
-    const FlashGradients gradients{.dq = result(at.q),
-                                   .dk = result(at.k),
-                                   .dv = result(at.v),
-                                   .dq_stride = at.q.stride,
-                                   .dk_stride = at.k.stride,
-                                   .dv_stride = at.v.stride,
-                                   .rotation = halves.rotations()};
+    const auto result = [&](const HeadColumns& x) { return call.out<float>(x.operand); };
+    const FlashGradients gradients = flash_gradients(at, result, halves.rotations());
     flash90_scaled_backward(operands, call.in<float>(2), deltas, half_dy, scale, gradients,
                             HalfHeads::at(call.workspace, stats), gpu.stream);
   });

@@ -290,8 +290,7 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
        {},
        "Training",
        "Compute again in the backward pass instead of keeping: none, attention or block; "
-       "attention:N "
-       "or block:N in the first N blocks alone",
+       "attention:N or block:N in the first N blocks alone",
        &o.recompute},
       {"seed", {}, "Training", "Decides weights and data", &o.seed},
 
