@@ -116,20 +116,44 @@ double curve_difference(const std::vector<double>& got, const std::vector<double
 void VerifiedSchedule::apply_to(TrainOptions& options) const {
   options.version = version;
   options.enable_pass = enable_pass;
-  options.disable_pass = "";
+  options.disable_pass = disable_pass;
   options.recompute = recompute;
+}
+
+VerifiedSchedule schedule_named(std::string_view name) {
+  constexpr std::string_view recompute = "recompute ";
+  const auto next_sign = [&](std::size_t from) {
+    return std::min({name.find(" + ", from), name.find(" - ", from), name.size()});
+  };
+  std::size_t end = next_sign(0);
+  VerifiedSchedule schedule{.name = std::string(name), .version = std::string(name.substr(0, end))};
+  while (end < name.size()) {
+    const bool added = name[end + 1] == '+';
+    const std::size_t begin = end + 3;
+    end = next_sign(begin);
+    const std::string_view part = name.substr(begin, end - begin);
+    if (added && part.starts_with(recompute)) {
+      schedule.recompute = part.substr(recompute.size());
+      continue;
+    }
+    std::string& passes = added ? schedule.enable_pass : schedule.disable_pass;
+    passes += (passes.empty() ? "" : ",") + std::string(pass_named(part).name);
+  }
+  const bool on_gpu = false;  // does not change which names there are
+  schedule_of(schedule.version, schedule.enable_pass, schedule.disable_pass, schedule.recompute,
+              on_gpu);
+  return schedule;
 }
 
 std::vector<VerifiedSchedule> verified_schedules() {
   std::vector<VerifiedSchedule> all;
-  for (const Version& version : versions())
-    all.push_back({std::string(version.name), std::string(version.name), "", "none"});
+  for (const Version& version : versions()) all.push_back(schedule_named(version.name));
   for (const Pass& pass : passes())
     if (is_for_training(pass.stage))
-      all.push_back({fmt::format("v1 + {}", pass.name), "v1", std::string(pass.name), "none"});
+      all.push_back(schedule_named(fmt::format("v1 + {}", pass.name)));
   for (const char* recompute : {"attention", "block"})
     for (const char* version : {"v1", "v3"})
-      all.push_back({fmt::format("{} + recompute {}", version, recompute), version, "", recompute});
+      all.push_back(schedule_named(fmt::format("{} + recompute {}", version, recompute)));
   return all;
 }
 
@@ -218,7 +242,7 @@ TrainOptions verified_in(TrainOptions options, std::string_view dtype) {
 
 Reference::Reference(TrainOptions options, Device& device) : options_(options) {
   options_.gradient_accumulation_steps = options.gradient_accumulation_steps = 1;
-  VerifiedSchedule{"v1", "v1", "", "none"}.apply_to(options);
+  schedule_named("v1").apply_to(options);
   options.dtype = "fp32";
   Trainer trainer(options, device);
   Graph& graph = trainer.graph();

@@ -10,16 +10,19 @@
 
 namespace ridge {
 
-// One way to run a model: a version, or v1 with one pass or recomputation added.
+// One way to run a model: a version, with passes added or left out, or a recomputation added.
 struct VerifiedSchedule {
-  std::string name;  // "v3", "v1 + swiglu", "v1 + recompute block"
-  std::string version, enable_pass, recompute = "none";
+  std::string name;  // "v3", "v1 + swiglu", "v4 - tuned-products", "v1 + recompute block"
+  std::string version, enable_pass, disable_pass, recompute = "none";
 
   void apply_to(TrainOptions& options) const;
 };
 
 // All versions, every pass alone, and both recomputations.
 std::vector<VerifiedSchedule> verified_schedules();
+
+// The schedule that a name as above describes; throws UsageError if a part of it is not known.
+VerifiedSchedule schedule_named(std::string_view name);
 
 // Resolved options of small models, odd ones among them: sequences of 1, 17 and 1023 tokens, one
 // key head and as many as query heads, heads of 6 to 256, a vocabulary of 7, clipping, tied

@@ -224,7 +224,7 @@ int verify_stage(const DebugStage& stage, const TrainOptions& asked, Device& dev
   const std::vector<double> curve = loss_curve(v1, device, options.num_steps);
   const Defect defect = stage.apply(options, device);
   const VerifiedSchedule schedule{options.version, options.version, options.enable_pass,
-                                  options.recompute};
+                                  options.disable_pass, options.recompute};
   const Verdict v = verify(reference, schedule, options.dtype, defect.device_or(device), curve,
                            defect.hooks.rewrite);
   const RunFacts bad = observe_run(options, device, stage.apply(options, device));

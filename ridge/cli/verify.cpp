@@ -46,16 +46,9 @@ std::vector<std::string_view> names_in(std::string_view list) {
 }
 
 std::vector<VerifiedSchedule> chosen_schedules(const std::string& list) {
-  std::vector<VerifiedSchedule> all = verified_schedules();
-  if (list.empty()) return all;
+  if (list.empty()) return verified_schedules();
   std::vector<VerifiedSchedule> chosen;
-  for (const std::string_view name : names_in(list)) {
-    const auto found = std::ranges::find(all, name, &VerifiedSchedule::name);
-    if (found == all.end())
-      throw UsageError("there is no schedule '{}' to verify; v1, v4 and \"v1 + swiglu\" are some",
-                       name);
-    chosen.push_back(*found);
-  }
+  for (const std::string_view name : names_in(list)) chosen.push_back(schedule_named(name));
   return chosen;
 }
 
@@ -223,7 +216,8 @@ void add_verify_command(CLI::App& program, Action& action) {
       ->group("Verify");
   command
       .add_option("--schedules", request->only_schedules,
-                  "Only these, separated by commas: v2,v4,\"v1 + swiglu\"")
+                  "Only these, separated by commas: v2,v4,\"v1 + swiglu\",\"v4 - tuned-products\", "
+                  "\"v3 + recompute block\"")
       ->type_name("LIST")
       ->group("Verify");
   command

@@ -40,8 +40,6 @@ TrainOptions small_options() {
   return o;
 }
 
-VerifiedSchedule version(const std::string& name) { return {name, name, "", "none"}; }
-
 // A value computed from another, in its place.
 using Change = std::function<Value(Value)>;
 
@@ -121,7 +119,7 @@ class VerifyTest : public ::testing::Test {
   }
   Verdict broken(const std::string& name, const Sabotage& sabotage,
                  const std::string& dtype = "fp32") {
-    return verify(reference_, version(name), dtype, device_, curve(dtype), sabotage);
+    return verify(reference_, schedule_named(name), dtype, device_, curve(dtype), sabotage);
   }
 
   TemporaryCache cache_;
@@ -163,6 +161,19 @@ TEST_F(VerifyTest, CoversEveryPassAndVersion) {
     EXPECT_EQ(names.contains(fmt::format("v1 + {}", pass.name)), is_for_training(pass.stage));
   EXPECT_TRUE(names.contains("v1 + recompute block") && names.contains("v3 + recompute attention"));
   EXPECT_GE(verified_configurations().size(), 20u);
+}
+
+TEST_F(VerifyTest, TakesSchedulesByWhatTheyAreMadeOf) {
+  TrainOptions options;
+  schedule_named("v4 - tuned-products + recompute-light - planned-memory + recompute block:2")
+      .apply_to(options);
+  EXPECT_EQ(options.version, "v4");
+  EXPECT_EQ(options.enable_pass, "recompute-light");
+  EXPECT_EQ(options.disable_pass, "tuned-products,planned-memory");
+  EXPECT_EQ(options.recompute, "block:2");
+  schedule_named("v1").apply_to(options);
+  EXPECT_EQ(options.enable_pass + options.disable_pass, "");
+  EXPECT_EQ(options.recompute, "none");
 }
 
 TEST_F(VerifyTest, NamesAParameterWithoutGradient) {
@@ -263,11 +274,11 @@ TEST(VerifyFp8, IsGreenForEveryVersionAndSeesAWrongScale) {
   EXPECT_EQ(all[0].n_layers, 3);
   const Reference reference(all[0], device);
   for (const char* v : {"v1", "v2", "v3", "v4"}) {
-    const Verdict verdict = verify(reference, version(v), "fp8", device, {});
+    const Verdict verdict = verify(reference, schedule_named(v), "fp8", device, {});
     EXPECT_EQ(verdict.failure, "") << v;
     EXPECT_EQ(verdict.dtype, "fp8");
   }
-  const Verdict doubled = verify(reference, version("v3"), "fp8", device, {},
+  const Verdict doubled = verify(reference, schedule_named("v3"), "fp8", device, {},
                                  change_results<ScaledMatMul>(times(2.0f)));
   EXPECT_NE(doubled.failure, "");
 }
@@ -288,7 +299,7 @@ TEST_F(VerifyTest, SeesALossThatIsNoNumberAtAnyStep) {
   for (const std::size_t at : {std::size_t{0}, std::size_t{3}, curve.size() - 1}) {
     std::vector<double> spoilt = curve;
     spoilt[at] = std::nan("");
-    const Verdict verdict = verify(reference_, version("v3"), "fp32", device_, spoilt);
+    const Verdict verdict = verify(reference_, schedule_named("v3"), "fp32", device_, spoilt);
     EXPECT_THAT(verdict.failure, StartsWith("loss curve"));
     EXPECT_EQ(verdict.curve_error, std::numeric_limits<double>::infinity());
   }
@@ -371,8 +382,11 @@ TEST(VerifyCommand, RefusesInOneLineWhatItCannotVerify) {
     EXPECT_THAT(lines_of(result.err), SizeIs(1));
     return result.err;
   };
-  EXPECT_THAT(complaint({"--schedules", "v1,v9"}),
-              AllOf(HasSubstr("no schedule 'v9'"), HasSubstr("v1 + swiglu")));
+  EXPECT_THAT(complaint({"--schedules", "v1,v9"}), HasSubstr("no version 'v9'"));
+  EXPECT_THAT(complaint({"--schedules", "v4 - swigloo"}), HasSubstr("no pass 'swigloo'"));
+  EXPECT_THAT(complaint({"--schedules", "v4 + "}), HasSubstr("no pass ''"));
+  EXPECT_THAT(complaint({"--schedules", "v3 + recompute everything"}),
+              HasSubstr("--recompute is 'everything'"));
   EXPECT_THAT(complaint({"--curve-steps", "0"}), HasSubstr("--curve-steps is 0"));
   EXPECT_THAT(complaint({"--hidden-dim", "15"}), HasSubstr("15"));
 }

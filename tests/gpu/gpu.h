@@ -2,11 +2,28 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 
 #include "ridge/gpu/device.h"
 
 namespace ridge::testing {
+
+// Which cases of a test are for this process: with RIDGE_PART=i/n every n-th from the i-th, so that
+// several share what a sanitizer makes slow; else all.
+class Part {
+ public:
+  Part() {
+    const char* const set = std::getenv("RIDGE_PART");
+    if (set && (std::sscanf(set, "%u/%u", &first_, &parts_) != 2 || first_ >= parts_))
+      ADD_FAILURE() << "RIDGE_PART is " << set << ", not i/n with i < n";
+  }
+  bool has_next() { return parts_ == 0 || next_++ % parts_ == first_; }
+
+ private:
+  unsigned first_ = 0, parts_ = 0, next_ = 0;
+};
 
 // A test that needs a GPU, and is skipped where there is none.
 class GpuTest : public ::testing::Test {

@@ -39,7 +39,9 @@ TYPED_TEST_SUITE(EveryOperatorOnGpu, testing::TypesOf<OpVariant>::type, testing:
 
 TYPED_TEST(EveryOperatorOnGpu, KernelAgreesWithReference) {
   Device& device = this->device();
+  testing::Part part;
   testing::for_each_case<TypeParam>([&](const Sample<TypeParam>& sample, Types in) {
+    if (!part.has_next()) return;
     const Op op(sample.op);
     const std::vector<TensorType> out = sample.op.infer(in);
     const std::vector<Reals> values = testing::operand_values(sample, in);
@@ -64,7 +66,9 @@ constexpr bool reads_slices = !std::same_as<T, Attention> && !std::same_as<T, At
 TYPED_TEST(EveryOperatorOnGpu, TakesOperandsAlignedToTheirElementsOnly) {
   if (!reads_slices<TypeParam>) return;
   Device& device = this->device();
+  testing::Part part;
   testing::for_each_case<TypeParam>([&](const Sample<TypeParam>& sample, Types in) {
+    if (!part.has_next()) return;
     const Op op(sample.op);
     const std::vector<TensorType> out = sample.op.infer(in);
     const std::vector<Reals> values = testing::operand_values(sample, in);

@@ -68,7 +68,7 @@ DEFAULTS = {
     "min-learning-rate": 0.0, "weight-decay": 0.01, "beta1": 0.9, "beta2": 0.999,
     "adam-eps": 1e-8, "max-grad-norm": 0.0, "dtype": "fp32", "loss-scale": 65536.0,
     "loss-scale-growth-interval": 2000,
-    "device": "cpu", "version": "v1",
+    "device": "cpu", "version": "v1", "disable-pass": "",
 }
 
 
@@ -192,9 +192,10 @@ def table(head, rows):
 
 def compare_all(arguments, version, dtype):
     """By configuration, of each what compare() gives."""
-    same = {"device": arguments.device, "version": version, "dtype": dtype}
-    return {model: compare(arguments.ridge_parity, options | same, arguments.threads)
-            for model, options in MODELS.items()}
+    same = {"device": arguments.device, "version": version, "dtype": dtype,
+            "disable-pass": arguments.disable_pass}
+    return {model: compare(arguments.ridge_parity, MODELS[model] | same, arguments.threads)
+            for model in arguments.models.split(";")}
 
 
 class Checks:
@@ -252,7 +253,11 @@ def main():
     parser.add_argument("--versions", default="v1", help="of Ridge, separated by commas")
     parser.add_argument("--dtypes", default="fp32,bf16",
                         help="separated by commas; tf32: with --device cuda only")
+    parser.add_argument("--models", default=";".join(MODELS), help="separated by semicolons")
+    parser.add_argument("--disable-pass", default="", help="passes that Ridge is to leave out")
     arguments = parser.parse_args()
+    if unknown := set(arguments.models.split(";")) - set(MODELS):
+        parser.error(f"there is no model {', '.join(unknown)}: choose from {', '.join(MODELS)}")
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
 
