@@ -175,8 +175,11 @@ class OpenVinoNetwork:
     def __init__(self, job):
         import numpy
         import openvino
+        import torch
 
         network = TorchNetwork(job | {"variant": "eager", "dtype": "fp32"})
+        # One operator for a layer of attention, which cannot be traced twice alike.
+        torch.backends.mha.set_fastpath_enabled(False)
         model = openvino.convert_model(network.model, example_input=network.images)
         hint = {"fp32": "f32", "bf16": "bf16", "fp16": "f16"}[job["dtype"]]
         compiled = openvino.Core().compile_model(model, "CPU", {
