@@ -142,5 +142,16 @@ echo "${gpu:-no GPU that nvidia-smi knows}; the output of every check is in $log
 {
   echo 'Check|Result|Seconds|Says'
   printf '%s\n' "${rows[@]}"
-} | column -t -s '|'
+} | awk -F '|' '
+  {
+    for (i = 1; i <= 4; ++i) {
+      cell[NR, i] = $i
+      if (length($i) > width[i]) width[i] = length($i)
+    }
+  }
+  END {
+    for (r = 1; r <= NR; ++r)
+      printf "%-*s  %-*s  %*s  %s\n", width[1], cell[r, 1], width[2], cell[r, 2], width[3],
+        cell[r, 3], cell[r, 4]
+  }'
 exit $failed
