@@ -10,6 +10,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/gpu/blas.h"
+#include "ridge/gpu/conv90.h"
 #include "ridge/gpu/kernel_ways.h"
 #include "ridge/gpu/linear_finish.h"
 #include "ridge/gpu/prepare.h"
@@ -150,6 +151,33 @@ std::size_t joined_ways(const Linear& op, const GpuPrepare& prepare) {
   }
 }
 
+// The layer as a convolution of images of one pixel: of few rows, in which several blocks each sum
+// a part of an inner dimension.
+void add_ways_in_parts(const Linear& op, const GpuPrepare& prepare,
+                       std::vector<gpu::KernelWay>& ways) {
+  if (!Conv2d::takes(op.epilogue)) return;
+  const auto [m, n, k] = linear_extents(prepare.in);
+  const gpu::ConvProblem problem{.geometry = {.layout = ImageLayout::nhwc},
+                                 .x = {m, k, 1, 1},
+                                 .y = {m, n, 1, 1},
+                                 .weight = {n, k, 1, 1},
+                                 .dtype = prepare.in[0].dtype,
+                                 .bias = op.bias,
+                                 .residual = op.residual,
+                                 .epilogue = op.epilogue};
+  for (const gpu::ConvTiles& tiles : gpu::conv90_ways(prepare.gpu, problem)) {
+    if (tiles.split == 1) continue;
+    ways.push_back({gpu::to_string(tiles), [=](GpuPrepare& p) {
+                      const std::shared_ptr<gpu::FusedConv> conv =
+                          gpu::conv90(p.gpu, problem, tiles);
+                      return make_kernel([=, &gpu = p.gpu](const Launch& call) {
+                        const Operands o(op, call);
+                        conv->run(gpu.stream, {o.x, o.weight, o.y, o.bias, o.residual}, nullptr);
+                      });
+                    }});
+  }
+}
+
 // Of operands aligned to 16 bytes.
 KernelPtr fastest_aligned(const Linear& op, GpuPrepare& prepare) {
   const auto [m, n, k] = linear_extents(prepare.in);
@@ -178,6 +206,7 @@ KernelPtr fastest_aligned(const Linear& op, GpuPrepare& prepare) {
                       [=](GpuPrepare& p) { return vendor_kernel(op, p, true, way); }});
     ways.push_back(
         {"a product and the rest", [=](GpuPrepare& p) { return vendor_kernel(op, p, false, 0); }});
+    add_ways_in_parts(op, prepare, ways);
   }
   if (!tunes) return ways[expected_best].prepare(prepare);
   const std::string work =

@@ -26,7 +26,7 @@
 namespace ridge::gpu::sm90 {
 namespace {
 
-constexpr int pair_blocks = 2;
+constexpr int pair_blocks = 2, most_parts = 8;
 constexpr int pad_floats = 8;  // so that rows of partial sums begin in other banks
 
 // How the blocks of a cluster work together.
@@ -96,29 +96,62 @@ __device__ Steps own_steps(const Arguments& a) {
   return {a.steps * rank / parts, a.steps * (rank + 1) / parts};
 }
 
+// Where a tile begins; of a pair, this block's.
+struct Place {
+  int pixel, channel;
+};
+
+template <class C>
+__device__ Place place_of(const Arguments& a, int tile) {
+  int row = tile / a.tile_columns;
+  if constexpr (C::paired) row = pair_blocks * row + ptx::cluster_rank();
+  return {row * C::rows, tile % a.tile_columns * C::columns};
+}
+
+// The blocks that have the same tiles.
+template <class C>
+__device__ int cluster_blocks(const Arguments& a) {
+  return C::split ? static_cast<int>(gridDim.x) / a.tiles : C::paired ? pair_blocks : 1;
+}
+
+template <class C>
+__device__ int first_tile(const Arguments& a) {
+  return static_cast<int>(blockIdx.x) / cluster_blocks<C>(a);
+}
+
 // Calls f(first pixel, first channel) for the tiles of this block.
 template <class C, class F>
 __device__ void each_tile(const Arguments& a, const F& f) {
   const auto call = [&](int tile) {
-    int row = tile / a.tile_columns;
-    if constexpr (C::paired) row = pair_blocks * row + ptx::cluster_rank();
-    f(row * C::rows, tile % a.tile_columns * C::columns);
+    const Place place = place_of<C>(a, tile);
+    f(place.pixel, place.channel);
   };
-  const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
+  int unit = first_tile<C>(a);
   if constexpr (C::split) {
-    call(block / (blocks / a.tiles));
+    call(unit);
   } else {
     // A pair does as many tiles in both blocks: what lies beyond the last pixel is zero and not
     // written. Each round deals one further: else a block could have the last columns, which may
     // be few, in all of them.
-    constexpr int cluster = C::paired ? pair_blocks : 1;
-    const int units = blocks / cluster;
-    int unit = block / cluster;
+    const int units = static_cast<int>(gridDim.x) / cluster_blocks<C>(a);
     for (int begin = 0; begin < a.tiles; begin += units) {
       if (begin + unit < a.tiles) call(begin + unit);
       unit = unit + 1 == units ? 0 : unit + 1;
     }
   }
+}
+
+// Asks for the weight of the first tile, which no image has to wait for; blocks with the same
+// columns share that out. Only as far as the L2 cache: should the kernel before have yet to write
+// it, what is loaded later is right.
+template <class C>
+__device__ void prefetch_weight(const Arguments& a) {
+  const Steps steps = own_steps<C>(a);
+  const Place place = place_of<C>(a, first_tile<C>(a));
+  const int tile_rows = a.tiles / a.tile_columns * (C::paired ? pair_blocks : 1);
+  for (int step = steps.first + place.pixel / C::rows; step < steps.end; step += tile_rows)
+    ptx::prefetch_box(&a.weight, step % a.channel_steps * C::depth, step / a.channel_steps,
+                      place.channel);
 }
 
 template <class C>
@@ -312,10 +345,10 @@ class Consumer {
         }
         __syncwarp();  // other lanes write where these words were
       }
-      apply_short_epilogue(a_.epilogue, values);
-      ptx::store_matrices(Box::chunk(address, warp * 16 + (lane & 15), j + (lane >> 4)),
-                          ptx::pack<T>(values[0], values[1]), ptx::pack<T>(values[2], values[3]),
-                          ptx::pack<T>(values[4], values[5]), ptx::pack<T>(values[6], values[7]));
+      std::uint32_t packed[4];
+      pack_with_epilogue<T>(a_.epilogue, values, packed);
+      ptx::store_matrices(Box::chunk(address, warp * 16 + (lane & 15), j + (lane >> 4)), packed[0],
+                          packed[1], packed[2], packed[3]);
     }
   }
 
@@ -331,35 +364,64 @@ class Consumer {
         *reinterpret_cast<float2*>(partial + row * C::partial_stride + column) =
             make_float2(d[p][i], d[p][i + 1]);
       }
-    ptx::cluster_sync();
-    const int parts = static_cast<int>(gridDim.x) / a_.tiles, rank = ptx::cluster_rank();
+    const int parts = cluster_blocks<C>(a_), rank = ptx::cluster_rank();
     const int rows = C::rows / parts;
     const std::uint32_t own = ptx::shared_address(partial);
-    for (int i = static_cast<int>(threadIdx.x) * 4; i < rows * C::columns;
-         i += C::consumers * warpgroup_threads * 4) {
-      const int row = rank * rows + i / C::columns, column = i % C::columns;
-      if (pixel + row >= a_.pixels || channel + column >= a_.channels) continue;
-      const std::uint32_t at = own + (row * C::partial_stride + column) * 4;
-      float values[4] = {};
-      for (int part = 0; part < parts; ++part) {
-        const float4 more = ptx::load4_of_block(at, part);
-        values[0] += more.x, values[1] += more.y, values[2] += more.z, values[3] += more.w;
-      }
-      const std::uint32_t low = bias_of<T>(a_, channel + column);
-      const std::uint32_t high = bias_of<T>(a_, channel + column + 2);
-      values[0] += half_of_word<T>(low, 0), values[1] += half_of_word<T>(low, 1);
-      values[2] += half_of_word<T>(high, 0), values[3] += half_of_word<T>(high, 1);
-      const std::int64_t to =
-          static_cast<std::int64_t>(pixel + row) * a_.channels + channel + column;
-      if (a_.residual_data != nullptr) {
-        float more[4];
-        load_pack<4>(static_cast<const T*>(a_.residual_data) + to, more);
+    constexpr int step = C::consumers * warpgroup_threads * 4;
+    const auto place_at = [&](int i) {
+      return Place{pixel + rank * rows + i / C::columns, channel + i % C::columns};
+    };
+    int i = static_cast<int>(threadIdx.x) * 4;
+    Addends addends = addends_at(place_at(i));  // on their way while blocks wait for each other
+    ptx::cluster_sync();
+    for (; i < rows * C::columns; i += step) {
+      const Place place = place_at(i);
+      const Addends add = addends;
+      addends = addends_at(place_at(i + step));
+      if (!exists(place)) continue;
+      const std::uint32_t at =
+          own + ((place.pixel - pixel) * C::partial_stride + place.channel - channel) * 4;
+      // All are read before the first is used.
+      float4 sums[most_parts];
 #pragma unroll
-        for (int k = 0; k < 4; ++k) values[k] += more[k];
+      for (int part = 0; part < most_parts; ++part)
+        if (part < parts) sums[part] = ptx::load4_of_block(at, part);
+      float values[4] = {};
+#pragma unroll
+      for (int part = 0; part < most_parts; ++part) {
+        if (part >= parts) continue;
+        values[0] += sums[part].x, values[1] += sums[part].y;
+        values[2] += sums[part].z, values[3] += sums[part].w;
       }
+#pragma unroll
+      for (int k = 0; k < 4; ++k) values[k] += half_of_word<T>(add.bias[k / 2], k % 2);
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        values[k] += half_of_word<T>(k < 2 ? add.residual.x : add.residual.y, k % 2);
       apply_short_epilogue(a_.epilogue, values);
-      store_pack<4>(static_cast<T*>(a_.y_data) + to, values);
+      store_pack<4>(static_cast<T*>(a_.y_data) + offset_of(place), values);
     }
+  }
+
+  // What is added to the sums of four neighbouring channels.
+  struct Addends {
+    std::uint32_t bias[2];
+    uint2 residual;
+  };
+  __device__ bool exists(const Place& place) const {
+    return place.pixel < a_.pixels && place.channel < a_.channels;
+  }
+  __device__ std::int64_t offset_of(const Place& place) const {
+    return static_cast<std::int64_t>(place.pixel) * a_.channels + place.channel;
+  }
+  __device__ Addends addends_at(const Place& place) const {
+    Addends addends{};
+    addends.bias[0] = bias_of<T>(a_, place.channel);
+    addends.bias[1] = bias_of<T>(a_, place.channel + 2);
+    if (a_.residual_data != nullptr && exists(place))
+      addends.residual = *reinterpret_cast<const uint2*>(static_cast<const T*>(a_.residual_data) +
+                                                         offset_of(place));
+    return addends;
   }
 
   Shared<C>& shared_;
@@ -385,15 +447,19 @@ __global__ void __launch_bounds__(C::threads, C::blocks_per_sm)
     ptx::barrier_init_fence();
     ptx::prefetch_map(&a.x);
     ptx::prefetch_map(&a.weight);
+    ptx::prefetch_map(&a.residual);
+    ptx::prefetch_map(&a.y);
   }
   if constexpr (C::paired)
     ptx::cluster_sync();
   else
     __syncthreads();
-  wait_for_previous();
-  let_next_begin();
   const int warpgroup =
       __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / warpgroup_threads, 0);
+  if (warpgroup == C::consumers && ptx::elect_one()) prefetch_weight<C>(a);
+  __syncwarp();
+  wait_for_previous();
+  let_next_begin();
   if (warpgroup == C::consumers) {
     if (ptx::elect_one()) produce<C>(shared, a);
     __syncwarp();
@@ -507,8 +573,12 @@ void dispatch(const ConvProblem& problem, const ConvTiles& tiles, const ConvPoin
   if (is(128, 96)) return call.template operator()<Config<T, 128, 96, 64, 4, 2>>();
   if (is(128, 64)) return call.template operator()<Config<T, 128, 64, 64, 3, 3>>();
   if (is(128, 32)) return call.template operator()<Config<T, 128, 32, 64, 3, 3>>();
-  if (is(64, 64)) return call.template operator()<Config<T, 64, 64, 64, 4, 3, Sharing::tile>>();
-  return call.template operator()<Config<T, 64, 32, 64, 4, 3, Sharing::tile>>();
+  // With a ring for all that a block loads, since none comes after it.
+  if (tiles.split == 1)
+    return is(64, 64) ? call.template operator()<Config<T, 64, 64, 64, 8, 1>>()
+                      : call.template operator()<Config<T, 64, 32, 64, 10, 1>>();
+  if (is(64, 64)) return call.template operator()<Config<T, 64, 64, 64, 6, 2, Sharing::tile>>();
+  return call.template operator()<Config<T, 64, 32, 64, 6, 2, Sharing::tile>>();
 }
 
 }  // namespace

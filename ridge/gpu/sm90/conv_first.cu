@@ -31,6 +31,8 @@ struct FirstConv {
   int kernel[2], stride[2], padding[2], dilation;  // down
   int depth_steps;                                 // of 16 elements of a row of a window
   int rows, row_chunks;                            // of the image, in shared memory
+  int row_runs;                                    // of 32 pairs of pixels, in a row of it
+  float row_of_run;                                // 1 / row_runs
   int tile_rows;
   int tiles, row_tiles, pixel_tiles, channel_tiles;
 
@@ -64,76 +66,115 @@ __device__ uint4 padded_chunk(const std::uint16_t* row, int first_pixel, int pad
   return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
+// store(i, load(i)) for i < count of first, first + stride, ..., with `Together` loads under way at
+// a time: no branch lies between them.
+template <int Together, class Load, class Store>
+__device__ void copy(int first, int stride, int count, const Load& load, const Store& store) {
+  for (int begin = first; begin < count; begin += Together * stride) {
+    decltype(load(0)) values[Together];
+#pragma unroll
+    for (int k = 0; k < Together; ++k) values[k] = load(min(begin + k * stride, count - 1));
+#pragma unroll
+    for (int k = 0; k < Together; ++k)
+      if (begin + k * stride < count) store(begin + k * stride, values[k]);
+  }
+}
+
 template <int Columns>
 __device__ void load_weight(const FirstConv& a, int first, unsigned char* to) {
   const auto* weight = static_cast<const std::uint16_t*>(a.weight);
   const int per_chunk = vector / a.pixel_channels;  // pixels
-#pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x); i < a.weight_chunks(Columns); i += first_threads) {
-    const int o = i % Columns, chunk = i / Columns % (2 * a.depth_steps);
-    const int r = i / Columns / (2 * a.depth_steps);
-    uint4 values{};
-    if (first + o < a.channels)
-      values = padded_chunk(weight + ((first + o) * a.kernel[0] + r) * a.kernel[1] * a.c,
-                            chunk * per_chunk, a.pixel_channels, a.c, a.kernel[1]);
-    ptx::store_chunk(ptx::shared_address(to) + i * 16, values);
-  }
+  copy<4>(
+      static_cast<int>(threadIdx.x), first_threads, a.weight_chunks(Columns),
+      [&](int i) {
+        const int o = i % Columns, chunk = i / Columns % (2 * a.depth_steps);
+        const int r = i / Columns / (2 * a.depth_steps);
+        const bool exists = first + o < a.channels;
+        return padded_chunk(
+            weight + ((exists ? first + o : 0) * a.kernel[0] + r) * a.kernel[1] * a.c,
+            chunk * per_chunk, a.pixel_channels, a.c, exists ? a.kernel[1] : 0);
+      },
+      [&](int i, const uint4& values) {
+        ptx::store_chunk(ptx::shared_address(to) + i * 16, values);
+      });
 }
 
-// Pixels of three elements in rows of an even number of them: two of them are three words.
-template <int Padded>
+// How an image gets into shared memory: element by element, or, where pixels of three elements are
+// in rows of an even number of them, by pairs of pixels, which are three words.
+enum class Loads : std::uint8_t { elements, pairs };
+
+// A warp takes 32 pairs of a row at a time.
 __device__ void load_pixel_pairs(const FirstConv& a, int image, int first_row, int first_column,
                                  unsigned char* to) {
-  constexpr int pixel_bytes = Padded * 2;
   const auto* x = static_cast<const std::uint32_t*>(a.x);
   const int row_words = a.w / 2 * 3, row_bytes = a.row_chunks * 16;
-  const int first_pair = first_column >> 1, pixels = row_bytes / pixel_bytes;
-  const int pairs = ((first_column + pixels + 1) >> 1) - first_pair;
-#pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x); i < a.rows * pairs; i += first_threads) {
-    const int row = i / pairs, pair = first_pair + i - row * pairs, y = first_row + row;
-    const bool exists = y >= 0 && y < a.h && pair >= 0 && pair < a.w / 2;
-    const std::int64_t line = static_cast<std::int64_t>(image) * a.h + (exists ? y : 0);
-    const std::uint32_t* from = x + line * row_words + (exists ? pair : 0) * 3;
-    std::uint32_t words[3];
+  const int first_pair = first_column >> 1, pixels = a.row_chunks * (vector / a.pixel_channels);
+  const int lane = static_cast<int>(threadIdx.x) % warp_threads;
+  const auto row_of = [&](int i) {
+    return static_cast<int>((static_cast<float>(i) + 0.5f) * a.row_of_run);
+  };
+  const auto pair_of = [&](int i, int row) {
+    return first_pair + (i - row * a.row_runs) * warp_threads + lane;
+  };
+  const auto exists = [&](int row, int pair) {
+    return static_cast<unsigned>(first_row + row) < static_cast<unsigned>(a.h) &&
+           static_cast<unsigned>(2 * pair) < static_cast<unsigned>(a.w);
+  };
+  struct Words {
+    std::uint32_t at[3];
+  };
+  copy<4>(
+      static_cast<int>(threadIdx.x) / warp_threads, first_threads / warp_threads,
+      a.rows * a.row_runs,
+      [&](int i) {
+        const int row = row_of(i), pair = pair_of(i, row);
+        const std::int64_t line = static_cast<std::int64_t>(image) * a.h + first_row + row;
+        const std::uint32_t* const from = x + (exists(row, pair) ? line * row_words + pair * 3 : 0);
+        Words words;
 #pragma unroll
-    for (int k = 0; k < 3; ++k) words[k] = from[k];
-    const uint2 both[2] = {make_uint2(words[0], words[1] & 0xffff),
-                           make_uint2(__byte_perm(words[1], words[2], 0x5432), words[2] >> 16)};
+        for (int k = 0; k < 3; ++k) words.at[k] = from[k];
+        return words;
+      },
+      [&](int i, const Words& words) {
+        const int row = row_of(i), pair = pair_of(i, row);
+        uint2 both[2] = {};
+        if (exists(row, pair)) {
+          both[0] = make_uint2(words.at[0], words.at[1] & 0xffff);
+          both[1] = make_uint2(__byte_perm(words.at[1], words.at[2], 0x5432), words.at[2] >> 16);
+        }
 #pragma unroll
-    for (int k = 0; k < 2; ++k) {
-      const int pixel = 2 * pair + k - first_column;
-      if (pixel < 0 || pixel >= pixels) continue;
-      const uint2 value = exists ? both[k] : make_uint2(0, 0);
-      unsigned char* const at = to + row * row_bytes + pixel * pixel_bytes;
-      if constexpr (Padded == 4)
-        *reinterpret_cast<uint2*>(at) = value;
-      else
-        *reinterpret_cast<uint4*>(at) = make_uint4(value.x, value.y, 0, 0);
-    }
-  }
+        for (int k = 0; k < 2; ++k) {
+          const int pixel = 2 * pair + k - first_column;
+          if (pixel < 0 || pixel >= pixels) continue;
+          unsigned char* const at = to + row * row_bytes + pixel * a.pixel_channels * 2;
+          if (a.pixel_channels == 4)
+            *reinterpret_cast<uint2*>(at) = both[k];
+          else
+            *reinterpret_cast<uint4*>(at) = make_uint4(both[k].x, both[k].y, 0, 0);
+        }
+      });
 }
 
-__device__ void load_image(const FirstConv& a, int image, int first_row, int first_column,
-                           unsigned char* to) {
-  if (a.c == 3 && a.w % 2 == 0)
-    return a.pixel_channels == 4 ? load_pixel_pairs<4>(a, image, first_row, first_column, to)
-                                 : load_pixel_pairs<8>(a, image, first_row, first_column, to);
+__device__ void load_elements(const FirstConv& a, int image, int first_row, int first_column,
+                              unsigned char* to) {
   const auto* x = static_cast<const std::uint16_t*>(a.x);
   const int per_chunk = vector / a.pixel_channels;
-#pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x); i < a.rows * a.row_chunks; i += first_threads) {
-    const int row = i / a.row_chunks, chunk = i - row * a.row_chunks;
-    const int y = first_row + row;
-    const bool exists = y >= 0 && y < a.h;
-    const uint4 values =
-        padded_chunk(x + (static_cast<std::int64_t>(image) * a.h + (exists ? y : 0)) * a.w * a.c,
-                     first_column + chunk * per_chunk, a.pixel_channels, a.c, exists ? a.w : 0);
-    ptx::store_chunk(ptx::shared_address(to) + i * 16, values);
-  }
+  copy<4>(
+      static_cast<int>(threadIdx.x), first_threads, a.rows * a.row_chunks,
+      [&](int i) {
+        const int row = i / a.row_chunks, chunk = i - row * a.row_chunks;
+        const int y = first_row + row;
+        const bool exists = y >= 0 && y < a.h;
+        return padded_chunk(
+            x + (static_cast<std::int64_t>(image) * a.h + (exists ? y : 0)) * a.w * a.c,
+            first_column + chunk * per_chunk, a.pixel_channels, a.c, exists ? a.w : 0);
+      },
+      [&](int i, const uint4& values) {
+        ptx::store_chunk(ptx::shared_address(to) + i * 16, values);
+      });
 }
 
-template <class T, int Columns>
+template <class T, int Columns, Loads how>
 __global__ void __launch_bounds__(first_threads, 3)
     first_conv_kernel(const __grid_constant__ FirstConv a) {
   using Box = Tile<T, warpgroup_rows, Columns>;
@@ -145,10 +186,11 @@ __global__ void __launch_bounds__(first_threads, 3)
   unsigned char* const pixels = weight + a.weight_chunks(Columns) * 16;
   const bool leads = threadIdx.x % warpgroup_threads == 0;
   const int lane = threadIdx.x % warp_threads, warp = threadIdx.x / warp_threads % 4;
+  if (threadIdx.x == 0) ptx::prefetch_map(&a.y);
   wait_for_previous();
   let_next_begin();
-  int loaded = -1;  // first channel of the weight that is in shared memory
-  float2 bias[Columns / 8];
+  int loaded = -1;                  // first channel of the weight that is in shared memory
+  std::uint32_t bias[Columns / 8];  // of two neighbouring channels each
   for (int tile = static_cast<int>(blockIdx.x); tile < a.tiles;
        tile += static_cast<int>(gridDim.x)) {
     const int channel = tile % a.channel_tiles * Columns, place = tile / a.channel_tiles;
@@ -160,31 +202,32 @@ __global__ void __launch_bounds__(first_threads, 3)
 #pragma unroll
       for (int j = 0; j < Columns / 8; ++j) {
         const int at = channel + 8 * j + first_column();
-        const T* const from = static_cast<const T*>(a.bias) + at;
-        bias[j] = make_float2(0.0f, 0.0f);
-        if (a.bias != nullptr && at < a.channels) bias[j] = make_float2(load(from), load(from + 1));
+        bias[j] = a.bias != nullptr && at < a.channels
+                      ? *reinterpret_cast<const std::uint32_t*>(static_cast<const T*>(a.bias) + at)
+                      : 0;
       }
       loaded = channel;
     }
-    load_image(a, image, row * a.stride[0] - a.padding[0], column * a.stride[1] - a.padding[1],
-               pixels);
+    const int first_row = row * a.stride[0] - a.padding[0];
+    const int first_column = column * a.stride[1] - a.padding[1];
+    if constexpr (how == Loads::pairs)
+      load_pixel_pairs(a, image, first_row, first_column, pixels);
+    else
+      load_elements(a, image, first_row, first_column, pixels);
     ptx::fence_shared_for_async();
     __syncthreads();
     const int own_column = column + warpgroup * warpgroup_rows;
     if (own_column >= a.out_w) continue;
     for (int i = 0; i < a.tile_rows && row + i < a.out_h; ++i) {
       float d[Columns / 2];
-      const std::uint32_t windows = ptx::shared_address(pixels) + warpgroup * warpgroup_rows * 16;
-      std::uint32_t with = ptx::shared_address(weight);
-      for (int r = 0; r < a.kernel[0]; ++r)
-        for (int step = 0; step < a.depth_steps; ++step, with += 2 * Columns * 16) {
+      // Addresses in operands count 16 bytes.
+      std::uint64_t line = plain_operand(ptx::shared_address(pixels), 16) +
+                           warpgroup * warpgroup_rows + i * a.stride[0] * a.row_chunks;
+      std::uint64_t with = plain_operand(ptx::shared_address(weight), Columns * 16);
+      for (int r = 0; r < a.kernel[0]; ++r, line += a.dilation * a.row_chunks)
+        for (int step = 0; step < a.depth_steps; ++step, with += 2 * Columns) {
           ptx::wgmma_fence();
-          ptx::wgmma<T, Columns, false, false>(
-              d,
-              plain_operand(
-                  windows + ((i * a.stride[0] + r * a.dilation) * a.row_chunks + 2 * step) * 16,
-                  16),
-              plain_operand(with, Columns * 16), r != 0 || step != 0);
+          ptx::wgmma<T, Columns, false, false>(d, line + 2 * step, with, r != 0 || step != 0);
         }
       ptx::wgmma_commit();
       ptx::wgmma_wait<0>();
@@ -196,14 +239,14 @@ __global__ void __launch_bounds__(first_threads, 3)
         float values[8];
 #pragma unroll
         for (int w = 0; w < 4; ++w) {
-          values[2 * w] = d[4 * j + 2 * w] + bias[j + w / 2].x;
-          values[2 * w + 1] = d[4 * j + 2 * w + 1] + bias[j + w / 2].y;
+          values[2 * w] = d[4 * j + 2 * w] + half_of_word<T>(bias[j + w / 2], 0);
+          values[2 * w + 1] = d[4 * j + 2 * w + 1] + half_of_word<T>(bias[j + w / 2], 1);
         }
-        apply_short_epilogue(a.epilogue, values);
+        std::uint32_t packed[4];
+        pack_with_epilogue<T>(a.epilogue, values, packed);
         ptx::store_matrices(
             Box::chunk(ptx::shared_address(box), warp * 16 + (lane & 15), j + (lane >> 4)),
-            ptx::pack<T>(values[0], values[1]), ptx::pack<T>(values[2], values[3]),
-            ptx::pack<T>(values[4], values[5]), ptx::pack<T>(values[6], values[7]));
+            packed[0], packed[1], packed[2], packed[3]);
       }
       ptx::fence_shared_for_async();
       ptx::named_sync(1 + warpgroup, warpgroup_threads);
@@ -244,6 +287,9 @@ FirstConv described(const ConvProblem& p, const ConvPointers& o, int columns, in
   a.tile_rows = tile_rows;
   a.rows = (tile_rows - 1) * a.stride[0] + (a.kernel[0] - 1) * a.dilation + 1;
   a.row_chunks = tile_pixels + 2 * a.depth_steps;
+  // One pair more, since a row may begin with the second of a pair.
+  a.row_runs = parts(a.row_chunks * (vector / a.pixel_channels) / 2 + 1, warp_threads);
+  a.row_of_run = 1.0f / static_cast<float>(a.row_runs);
   a.row_tiles = parts(a.out_h, tile_rows);
   a.pixel_tiles = parts(a.out_w, tile_pixels);
   a.channel_tiles = parts(a.channels, columns);
@@ -278,7 +324,8 @@ void run(const ConvProblem& p, const ConvPointers& o, int multiprocessors, cudaS
   FirstConv a = balanced(p, o, Columns, blocks);
   a.y = box_map(o.y, {p.y.c, p.y.w, p.y.n * p.y.h}, {Columns, warpgroup_rows, 1});
   const std::size_t bytes = shared_bytes(a, Columns);
-  const auto kernel = first_conv_kernel<T, Columns>;
+  const auto kernel = p.x.c == 3 && p.x.w % 2 == 0 ? first_conv_kernel<T, Columns, Loads::pairs>
+                                                   : first_conv_kernel<T, Columns, Loads::elements>;
   allow_shared_memory(kernel, bytes);
   launch_early(kernel, dim3(static_cast<unsigned>(std::min(a.tiles, blocks))), first_threads, bytes,
                stream, a);

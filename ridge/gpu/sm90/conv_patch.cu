@@ -115,6 +115,9 @@ __global__ void __launch_bounds__(patch_threads, 1)
     }
     ptx::barrier_init(&shared.weight_full, 1);
     ptx::barrier_init_fence();
+    ptx::prefetch_map(&a.x);
+    ptx::prefetch_map(&a.weight);
+    ptx::prefetch_map(&a.y);
   }
   __syncthreads();
   wait_for_previous();

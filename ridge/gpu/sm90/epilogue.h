@@ -45,4 +45,29 @@ __device__ inline void apply_short_epilogue(Epilogue epilogue, float (&values)[N
   apply_epilogue(epilogue, values);
 }
 
+// max(x, 0) of two elements; NaN stays NaN.
+template <class T>
+__device__ inline std::uint32_t relu_of_word(std::uint32_t x) {
+  std::uint32_t y = 0;
+  if constexpr (std::is_same_v<T, Float16>)
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(y) : "r"(x), "r"(0));
+  else
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(x), "r"(0));
+  return y;
+}
+
+// The same as apply_short_epilogue() of eight values that are rounded and packed then; relu comes
+// after rounding, which is the same and two elements at a time.
+template <class T>
+__device__ inline void pack_with_epilogue(Epilogue epilogue, float (&values)[8],
+                                          std::uint32_t (&packed)[4]) {
+  const bool is_relu = epilogue == Epilogue::relu;
+  if (!is_relu) apply_short_epilogue(epilogue, values);
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    packed[w] = ptx::pack<T>(values[2 * w], values[2 * w + 1]);
+    if (is_relu) packed[w] = relu_of_word<T>(packed[w]);
+  }
+}
+
 }  // namespace ridge::gpu::sm90

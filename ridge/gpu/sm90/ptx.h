@@ -200,6 +200,19 @@ __device__ inline void load_box(void* shared, const CUtensorMap* map, std::uint6
       : "memory");
 }
 
+// Into the L2 cache only.
+__device__ inline void prefetch_box(const CUtensorMap* map, int c0, int c1) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map),
+               "r"(c0), "r"(c1)
+               : "memory");
+}
+
+__device__ inline void prefetch_box(const CUtensorMap* map, int c0, int c1, int c2) {
+  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(map),
+               "r"(c0), "r"(c1), "r"(c2)
+               : "memory");
+}
+
 // Into the same place of each block of the cluster whose bit is set, with the bytes counted by each
 // one's barrier.
 __device__ inline void load_box_to(std::uint16_t blocks, void* shared, const CUtensorMap* map,
