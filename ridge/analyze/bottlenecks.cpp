@@ -134,7 +134,8 @@ bool is_product(const Node& node) {
   return std::holds_alternative<MatMul>(op) || std::holds_alternative<LinearSwiGlu>(op) ||
          std::holds_alternative<LinearSwiGluGrad>(op) || std::holds_alternative<ScaledMatMul>(op) ||
          std::holds_alternative<Conv2d>(op) || std::holds_alternative<Conv2dInputGrad>(op) ||
-         std::holds_alternative<Conv2dWeightGrad>(op) || std::holds_alternative<Int8Conv2d>(op);
+         std::holds_alternative<Conv2dWeightGrad>(op) ||
+         std::holds_alternative<ResidualBottleneck>(op) || std::holds_alternative<Int8Conv2d>(op);
 }
 
 std::string_view compute_precision(const Graph& graph, const Node& node, const Roof& roof) {

@@ -21,7 +21,8 @@ constexpr std::size_t slowest_shown = 5;
 bool is_convolution(const Node& node) {
   const auto& op = node.op->variant();
   return std::holds_alternative<Conv2d>(op) || std::holds_alternative<Conv2dInputGrad>(op) ||
-         std::holds_alternative<Conv2dWeightGrad>(op);
+         std::holds_alternative<Conv2dWeightGrad>(op) ||
+         std::holds_alternative<ResidualBottleneck>(op);
 }
 
 double steps_of(const Recording& recording) {

@@ -28,7 +28,7 @@ std::optional<std::size_t> bytes_needed(const BenchOptions& options, Device& dev
     if (options.trains()) training = std::make_unique<VisionTraining>(options);
     const VisionModel model =
         build_vision(graph, options.network, network_options(options, training.get(), device));
-    rewrite_for_benchmark(graph, model, training.get(), options);
+    rewrite_for_benchmark(graph, model, training.get(), options, device);
     if (options.dtype == int8_dtype) int8_layers(graph, int8_rules(device), {});
     // What is computed once is gone again before the passes begin.
     if (mode_of(options).frozen && !training) freeze(graph, FrozenInputs::conversions);

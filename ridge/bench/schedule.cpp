@@ -12,11 +12,12 @@ namespace ridge {
 namespace {
 
 constexpr std::string_view channels_last_pass = "channels-last";
+constexpr std::string_view gpu_pass = "residual-bottlenecks";
 
 constexpr std::string_view inference_passes[] = {
-    "fold-batch-norm",  channels_last_pass, "common-subexpressions",
-    "conv-epilogues",   "norm-activations", "squeeze-excitation",
-    "linear-epilogues", "pointwise",        "dead-nodes",
+    "fold-batch-norm", channels_last_pass, "common-subexpressions", "conv-epilogues",
+    gpu_pass,          "norm-activations", "squeeze-excitation",    "linear-epilogues",
+    "pointwise",       "dead-nodes",
 };
 constexpr std::string_view training_passes[] = {
     channels_last_pass,
@@ -83,9 +84,9 @@ CompileMode mode_of(const BenchOptions& options) {
   return mode;
 }
 
-void rewrite_for_inference(Graph& graph, const CompileMode& mode, bool channels_last) {
+void rewrite_for_inference(Graph& graph, const CompileMode& mode, bool channels_last, bool on_gpu) {
   for (const std::string_view name : mode.inference_passes)
-    if (is_wanted(name, channels_last)) pass_named(name).run(graph);
+    if (is_wanted(name, channels_last) && (name != gpu_pass || on_gpu)) pass_named(name).run(graph);
 }
 
 void rewrite_for_training(Graph& graph, Stage stage, const CompileMode& mode, bool channels_last) {

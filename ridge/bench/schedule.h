@@ -34,8 +34,10 @@ const CompileMode& compile_mode(std::string_view name);
 // prepared weights: in int8 "none" has the passes and the frozen weights of "default".
 CompileMode mode_of(const BenchOptions& options);
 
-// Runs the mode's passes on a forward graph that nobody differentiates.
-void rewrite_for_inference(Graph& graph, const CompileMode& mode, bool channels_last);
+// Runs the mode's passes on a forward graph that nobody differentiates; `on_gpu`: with those that
+// only there make it faster.
+void rewrite_for_inference(Graph& graph, const CompileMode& mode, bool channels_last,
+                           bool on_gpu = false);
 
 // Runs the mode's passes of a stage on a graph that is trained: Stage::forward before its gradient
 // is appended, Stage::step after.

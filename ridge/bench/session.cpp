@@ -58,10 +58,12 @@ VisionOptions network_options(const BenchOptions& options, const VisionTraining*
 // "auto" too means channels last: so oneDNN convolves resnet50 and mobilenet_v2 in about half the
 // time, and so tensor cores want their operands.
 void rewrite_for_benchmark(Graph& graph, const VisionModel& model, VisionTraining* training,
-                           const BenchOptions& options) {
+                           const BenchOptions& options, const Device& device) {
   const CompileMode mode = mode_of(options);
   const bool channels_last = options.channels_last != "off";
-  if (!training) return rewrite_for_inference(graph, mode, channels_last);
+  // What becomes integers later has to be convolutions still.
+  const bool for_gpu = device.asynchronous() && options.dtype != int8_dtype;
+  if (!training) return rewrite_for_inference(graph, mode, channels_last, for_gpu);
   rewrite_for_training(graph, Stage::forward, mode, channels_last);
   training->append(model);
   rewrite_for_training(graph, Stage::step, mode, channels_last);
@@ -102,7 +104,7 @@ void BenchSession::compile(const BenchOptions& options, Device& device, const Be
         .cache = default_tuning_cache(), .hardware = measured_on(device), .trying = hooks.trying});
     execution.kernels.tuner = tuner_.get();
   }
-  rewrite_for_benchmark(*graph_, model_, training_.get(), options);
+  rewrite_for_benchmark(*graph_, model_, training_.get(), options, device);
   const auto feeding = [&](Executor& executor) { feed(executor, seed); };
   if (options.dtype == int8_dtype) quantize(*graph_, device, seed, feeding);
   Contents frozen;

@@ -39,7 +39,7 @@ VisionOptions network_options(const BenchOptions& options, const VisionTraining*
 // Rewrites a network's graph as a benchmark runs it: by the passes of its compile mode and, where
 // `training` is not null, with what that appends between them.
 void rewrite_for_benchmark(Graph& graph, const VisionModel& model, VisionTraining* training,
-                           const BenchOptions& options);
+                           const BenchOptions& options, const Device& device);
 
 // How a benchmark runs it; the tuner, if the mode wants one, is set by who has it.
 Execution execution_of(const BenchOptions& options);

@@ -29,6 +29,7 @@
 #include "ridge/ops/reduce.h"
 #include "ridge/ops/reduce_all.h"
 #include "ridge/ops/relu.h"
+#include "ridge/ops/residual_bottleneck.h"
 #include "ridge/ops/resize.h"
 #include "ridge/ops/rms_norm.h"
 #include "ridge/ops/rope.h"
@@ -50,10 +51,10 @@ using OpVariant = std::variant<  //
     EmbeddingGrad, Fill, GlobalNorm, IndexAdd, Int8Conv2d, Int8Quantize, Int8Weights, LayerNorm,
     LayerNormGrad, Linear, LinearSwiGlu, LinearSwiGluGrad, MaskedSoftmax, MaskedSoftmaxGrad, MatMul,
     MaxPool2d, MaxPool2dGrad, MergeHeads, Mul, Permute, Pointwise, Quantize, QuantizeSwiGlu,
-    ReduceAll, Relu, ReluGrad, Reshape, Resize, ResizeGrad, RmsNorm, RmsNormGrad, Roll, Rope, Scale,
-    ScaledMatMul, Sgd, SgdAll, Silu, SiluGrad, Slice, Softmax, SoftmaxGrad, SplitHeads,
-    SqueezeExcitation, SumTo, SwiGlu, SwiGluGrad, UpdateLossScale, Window, WindowAttention,
-    WindowAttentionGrad>;
+    ReduceAll, Relu, ReluGrad, Reshape, ResidualBottleneck, Resize, ResizeGrad, RmsNorm,
+    RmsNormGrad, Roll, Rope, Scale, ScaledMatMul, Sgd, SgdAll, Silu, SiluGrad, Slice, Softmax,
+    SoftmaxGrad, SplitHeads, SqueezeExcitation, SumTo, SwiGlu, SwiGluGrad, UpdateLossScale, Window,
+    WindowAttention, WindowAttentionGrad>;
 
 // A named struct, so that the graph can speak of "an operator" without knowing which there are.
 struct Op : OpVariant {

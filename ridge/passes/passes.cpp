@@ -43,6 +43,9 @@ std::span<const Pass> passes() {
        Stage::step, "", recompute_light},
       {"conv-epilogues", "residual addition and activation in the convolution before them",
        Stage::step, "", conv_epilogues},
+      {"residual-bottlenecks",
+       "convolution, expansion and next reduction of narrow bottlenecks in one kernel, on a GPU",
+       Stage::inference, "conv-epilogues", residual_bottlenecks},
       {"norm-activations",
        "batch norm by constant statistics with the activation after and the concatenation before "
        "it",

@@ -70,6 +70,7 @@ void run_passes(Graph& graph, Stage stage, const PassNames& enabled, Recompute r
 std::size_t channels_last(Graph& graph);
 std::size_t conv_epilogues(Graph& graph);
 std::size_t norm_activations(Graph& graph);
+std::size_t residual_bottlenecks(Graph& graph);
 std::size_t squeeze_excitation(Graph& graph);
 std::size_t fuse_qkv(Graph& graph);
 std::size_t flash_attention(Graph& graph);

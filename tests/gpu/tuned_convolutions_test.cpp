@@ -1,8 +1,10 @@
 // Every kernel among which the tuner chooses for a convolution or a gradient of one, on a GPU.
 
 #include <algorithm>
+#include <cmath>
 
 #include "ridge/ops/conv.h"
+#include "ridge/ops/residual_bottleneck.h"
 #include "tests/gpu/choose.h"
 #include "tests/gpu/gpu.h"
 #include "tests/ops/cases.h"
@@ -28,8 +30,9 @@ struct Layer {
 
 class TunedConvolutions : public testing::GpuTest {
  protected:
+  // Of at most so many candidates.
   template <class T>
-  void expect_all_right(const Sample<T>& sample, DType dtype) {
+  void expect_all_right(const Sample<T>& sample, DType dtype, std::size_t most = 1000) {
     std::vector<TensorType> in = testing::operand_types(sample, dtype);
     const Op op(sample.op);
     const std::vector<TensorType> out = sample.op.infer(in);
@@ -41,10 +44,12 @@ class TunedConvolutions : public testing::GpuTest {
       const auto actual = testing::run_kernel(device(), op, in, out, values, choice);
       SCOPED_TRACE(
           fmt::format("{} of {}, candidate {}: {}", T::name, list_of(in), candidate, tuner.told));
-      testing::Tolerance tolerance = testing::tolerance_of_result<T>(out[0], in);
-      tolerance.absolute = std::max(tolerance.absolute, 4e-5);
-      testing::expect_close(testing::decode(actual[0], out[0].dtype), expected[0], tolerance);
-      if (tuner.is_last()) break;
+      for (std::size_t o = 0; o < out.size(); ++o) {
+        testing::Tolerance tolerance = testing::tolerance_of_result<T>(out[o], in);
+        tolerance.absolute = std::max(tolerance.absolute, 4e-5);
+        testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o], tolerance);
+      }
+      if (tuner.is_last() || candidate + 1 == most) break;
     }
   }
 
@@ -121,6 +126,71 @@ TEST_F(TunedConvolutions, GradientsOfImagesAreRightWithChannelsApart) {
     const TensorType weight{DType::f32, l.weight()};
     const TensorType y = op.infer(std::vector<TensorType>{{DType::f32, l.image()}, weight})[0];
     expect_all_right<Conv2dInputGrad>({{l.geometry(), l.image()}, {{y}, {weight}}}, DType::bf16);
+  }
+}
+
+struct BottleneckSizes {
+  std::int64_t n, pixels, expanded, reduced;
+  bool projects = false;
+};
+
+Sample<ResidualBottleneck> bottleneck(const BottleneckSizes& s) {
+  const auto weight = [](std::int64_t out, std::int64_t in, std::int64_t size) {
+    const double range = 1.5 / std::sqrt(static_cast<double>(in * size * size));
+    return SampleInput{{DType::f32, {out, size, size, in}}, -range, range};
+  };
+  const auto of = [](const Shape& shape) { return SampleInput{{DType::f32, shape}}; };
+  const auto image = [&](std::int64_t channels) { return of({s.n, s.pixels, s.pixels, channels}); };
+  Sample<ResidualBottleneck> sample{
+      {{.padding = {1, 1}, .layout = ImageLayout::nhwc}, s.projects, s.reduced > 0},
+      {image(64), weight(64, 64, 3), of({64}), weight(s.expanded, 64, 1), of({s.expanded}),
+       image(s.projects ? 64 : s.expanded)}};
+  const auto append = [&](std::int64_t out, std::int64_t in) {
+    sample.inputs.push_back(weight(out, in, 1));
+    sample.inputs.push_back(of({out}));
+  };
+  if (s.projects) append(s.expanded, 64);
+  if (s.reduced > 0) append(s.reduced, s.expanded);
+  return sample;
+}
+
+// Of images that are cut evenly and not, of a panel of channels and several, with a projection and
+// without. One or two candidates are one kernel; the rest are convolutions, which have tests of
+// their own.
+TEST_F(TunedConvolutions, BottlenecksAreRight) {
+  for (const BottleneckSizes& s : {BottleneckSizes{1, 14, 64, 0},
+                                   {2, 14, 256, 64},
+                                   {1, 56, 64, 0},
+                                   {1, 14, 128, 0, true},
+                                   {2, 14, 256, 64, true}})
+    expect_all_right(bottleneck(s), s.n == 1 ? DType::bf16 : DType::f16, 2);
+}
+
+// Of more tiles than there is room for at a time, of either size, where the reference would take
+// long.
+TEST_F(TunedConvolutions, ManyBottlenecksAreWhatConvolutionsAre) {
+  for (const BottleneckSizes& s : {BottleneckSizes{70, 14, 256, 64},
+                                   {70, 14, 128, 0},
+                                   {70, 14, 256, 64, true},
+                                   {70, 14, 192, 0, true}}) {
+    const Sample<ResidualBottleneck> sample = bottleneck(s);
+    const std::vector<TensorType> in = testing::operand_types(sample, DType::f16),
+                                  out = sample.op.infer(in);
+    const auto values = testing::operand_values(sample, in);
+    const auto results = [&](std::size_t candidate) {
+      Choose tuner(candidate);
+      return testing::run_kernel(device(), Op(sample.op), in, out, values, {.tuner = &tuner});
+    };
+    const auto convolutions = results(2);
+    for (const std::size_t candidate : {0, 1})
+      for (std::size_t o = 0; o < out.size(); ++o) {
+        SCOPED_TRACE(fmt::format("{}, candidate {}, output {}", list_of(in), candidate, o));
+        testing::Tolerance tolerance = testing::tolerance_of_result<ResidualBottleneck>(out[o], in);
+        tolerance.absolute *= 2;  // either may be so far from what is right
+        tolerance.relative *= 2;
+        testing::expect_close(testing::decode(results(candidate)[o], out[o].dtype),
+                              testing::decode(convolutions[o], out[o].dtype), tolerance);
+      }
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "ridge/bench/session.h"
@@ -322,6 +323,42 @@ TEST(SqueezeExcitationPass, JoinsBothProducts) {
                  1e-4, name);
     expect_close(logits_of(name, small, {conv_epilogues, squeeze_excitation}), want, 1e-5, name);
   }
+}
+
+// The first stage of a ResNet has three blocks, of which the first has a projection beside it, and
+// the first two have a reduction to 64 channels behind them; in f32 no kernel holds the weights.
+TEST(ResidualBottlenecks, AreFoundWhereTheyAreNarrow) {
+  for (const auto& [name, compute, found] : {std::tuple{"resnet50", DType::f16, 3u},
+                                             {"resnet101", DType::bf16, 3u},
+                                             {"resnet50", DType::f32, 0u},
+                                             {"wide_resnet50_2", DType::f16, 0u},
+                                             {"resnet18", DType::f16, 0u},
+                                             {"resnext50_32x4d", DType::f16, 0u}}) {
+    Graph graph;
+    build_vision(graph, name, {.compute = compute});
+    fold_batch_norm(graph);
+    channels_last(graph);
+    conv_epilogues(graph);
+    const Cost before = work_of(graph);
+    const std::size_t convolutions = count_of<Conv2d>(graph);
+    EXPECT_EQ(residual_bottlenecks(graph), found) << name;
+    EXPECT_EQ(count_of<Conv2d>(graph), convolutions - (found > 0 ? 9 : 0)) << name;
+    const auto reduces = [](const ResidualBottleneck& op) { return op.reduces; };
+    const auto projects = [](const ResidualBottleneck& op) { return op.projects; };
+    EXPECT_EQ(count_of<ResidualBottleneck>(graph, projects), found > 0 ? 1u : 0u) << name;
+    EXPECT_EQ(count_of<ResidualBottleneck>(graph, reduces), found > 0 ? 2u : 0u) << name;
+    EXPECT_EQ(work_of(graph), before) << name;
+  }
+}
+
+// But for which of the first block's two branches is rounded before the sum.
+TEST(ResidualBottlenecks, ComputeWhatConvolutionsDid) {
+  const VisionOptions small{.batch_size = 2, .image_size = 64, .compute = DType::bf16};
+  const std::vector<float> want =
+      logits_of("resnet50", small, {fold_batch_norm, channels_last, conv_epilogues});
+  expect_close(logits_of("resnet50", small,
+                         {fold_batch_norm, channels_last, conv_epilogues, residual_bottlenecks}),
+               want, 1e-2, "resnet50");
 }
 
 // A graph of small convolutions to try patterns on.

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "ridge/ops/conv.h"
+#include "ridge/ops/operator.h"
+
+namespace ridge {
+
+// What a residual network's bottleneck does behind its reduction, with relu after each step:
+//   y = relu(b2 + residual + expansion of relu(b1 + convolution of x)),
+// where the expansion is 1 x 1 and what it expands is never stored. The residual is an operand; or,
+// if `projects`, as at the beginning of a stage, bp + projection of x0, 1 x 1 at the steps of the
+// convolution. If `reduces`, there is the 1 x 1 reduction too that the next bottleneck begins with,
+// r = relu(b3 + reduction of y).
+//
+// Takes x, w1[C, R, S, I], b1[C], w2[O, 1, 1, C], b2[O]; then a residual of y's type, or x0,
+// wp[O, 1, 1, J] and bp[O]; and then, if it reduces, w3[P, 1, 1, O] and b3[P]. With channels first
+// the weights are [C, I, R, S] and so on. Gives y, and then r. All sums are f32. It has no
+// gradient.
+struct ResidualBottleneck : ConvGeometry {
+  static constexpr std::string_view name = "residual_bottleneck";
+  static constexpr DTypes dtypes = f32_and_16_bit;
+
+  bool projects = false, reduces = false;
+
+  // Where the operands of the reduction begin, and how many there are in all.
+  std::size_t reduction_operand() const { return projects ? 8 : 6; }
+  std::size_t operands() const { return reduction_operand() + (reduces ? 2 : 0); }
+  std::vector<TensorType> infer(Types in) const;
+  Cost cost(Types in, Types out) const;
+  void reference(ReferenceCall& call) const;
+  static std::vector<Sample<ResidualBottleneck>> samples();
+  KernelPtr cpu(CpuPrepare& prepare) const;
+  KernelPtr gpu(GpuPrepare& prepare) const;
+  bool operator==(const ResidualBottleneck&) const = default;
+};
+
+}  // namespace ridge

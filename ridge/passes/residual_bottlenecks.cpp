@@ -1,0 +1,136 @@
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "ridge/ops/residual_bottleneck.h"
+#include "ridge/passes/passes.h"
+#include "ridge/passes/rewrite.h"
+
+namespace ridge {
+namespace {
+
+// What one kernel holds the weights of (gpu/bottleneck90.h).
+constexpr std::int64_t inner_channels = 64, most_expanded = 256;
+
+struct Found {
+  NodeId inner = no_node, expansion = no_node;
+  NodeId last = no_node;       // gives the sum: the expansion, or what added its result to its own
+  NodeId reduction = no_node;  // if that can be part of it
+
+  std::vector<NodeId> nodes() const {
+    std::vector<NodeId> all{inner, expansion};
+    if (last != expansion) all.push_back(last);
+    if (reduction != no_node) all.push_back(reduction);
+    return all;
+  }
+};
+
+// What a convolution does to its sums.
+struct After {
+  bool residual;
+  Epilogue epilogue;
+};
+
+bool has_after(const Conv2d& op, const After& after) {
+  return op.bias && op.residual == after.residual && op.epilogue == after.epilogue;
+}
+
+// Whether node n is a convolution of 16 bits, channels last, of windows of `size` x `size` at steps
+// of one that leave an image as large as it is.
+bool is_convolution(const Rewriter& rw, NodeId n, std::int64_t size, const After& after) {
+  const Conv2d* op = rw.op<Conv2d>(n);
+  if (!op) return false;
+  const ConvGeometry geometry{.padding = {size / 2, size / 2}, .layout = ImageLayout::nhwc};
+  const TensorType& weight = rw.type(rw.node(n).inputs[1]);
+  const ImageShape shape(weight.shape, op->layout);
+  return is_16_bit(weight.dtype) && static_cast<const ConvGeometry&>(*op) == geometry &&
+         has_after(*op, after) && shape.h == size && shape.w == size;
+}
+
+// Of what node n, a convolution with channels last, gives and takes.
+std::int64_t channels_of(const Rewriter& rw, NodeId n) {
+  return rw.type(rw.node(n).outputs[0]).shape[3];
+}
+std::int64_t channels_into(const Rewriter& rw, NodeId n) {
+  return rw.type(rw.node(n).inputs[0]).shape[3];
+}
+
+// The reduction of a node's result that the others who read it come after.
+NodeId reduction_after(const Rewriter& rw, NodeId last) {
+  const std::vector<NodeId>& uses = rw.uses(rw.node(last).outputs[0]);
+  if (uses.empty()) return no_node;
+  const NodeId first = uses.front();
+  return is_convolution(rw, first, 1, {false, Epilogue::relu}) &&
+                 channels_of(rw, first) == inner_channels
+             ? first
+             : no_node;
+}
+
+// The convolution that gives v, if node n alone uses v.
+NodeId only_producer(const Rewriter& rw, ValueId v, NodeId n) {
+  return rw.only_use<Conv2d>(v) == n ? rw.producer<Conv2d>(v) : no_node;
+}
+
+// Where node n is the last: it adds a residual to what it expands, or adds what is expanded to its
+// own result, as the projection beside the first block of a stage does.
+std::optional<Found> found_at(const Rewriter& rw, NodeId n) {
+  Found found{.expansion = n, .last = n};
+  if (!is_convolution(rw, n, 1, {true, Epilogue::relu})) return std::nullopt;
+  const NodeId added = only_producer(rw, rw.node(n).inputs[3], n);
+  if (is_convolution(rw, added, 1, {false, Epilogue::none}) &&
+      channels_into(rw, n) == inner_channels)
+    found.expansion = added;
+  const std::int64_t expanded = channels_of(rw, found.expansion);
+  found.inner = only_producer(rw, rw.node(found.expansion).inputs[0], found.expansion);
+  if (expanded > most_expanded || expanded % inner_channels != 0 ||
+      !is_convolution(rw, found.inner, 3, {false, Epilogue::relu}) ||
+      channels_of(rw, found.inner) != inner_channels ||
+      channels_into(rw, found.inner) != inner_channels)
+    return std::nullopt;
+  found.reduction = reduction_after(rw, n);
+  return found;
+}
+
+// Appends what computes the same.
+Rewriter::Substitutes joined(Rewriter& rw, Graph& graph, const Found& found) {
+  const Node &inner = rw.node(found.inner), &expansion = rw.node(found.expansion),
+             &last = rw.node(found.last);
+  ResidualBottleneck op{static_cast<const ConvGeometry&>(std::get<Conv2d>(inner.op->variant()))};
+  op.projects = found.last != found.expansion;
+  op.reduces = found.reduction != no_node;
+  std::vector<ValueId> operands = inner.inputs, results = last.outputs;
+  const auto append = [&operands](const Node& node, std::initializer_list<std::size_t> which) {
+    for (const std::size_t i : which) operands.push_back(node.inputs[i]);
+  };
+  append(expansion, {1, 2});
+  if (op.projects)
+    append(last, {0, 1, 2});
+  else
+    append(expansion, {3});
+  if (op.reduces) {
+    append(rw.node(found.reduction), {1, 2});
+    results.push_back(rw.node(found.reduction).outputs[0]);
+  }
+  std::vector<Value> values;
+  for (const ValueId v : operands) values.push_back(rw.value(v));
+  const Scope scope(graph, expansion.scope);
+  const std::vector<Value> built = graph.apply(op, values);
+  Rewriter::Substitutes substitutes;
+  for (std::size_t i = 0; i < results.size(); ++i) substitutes.emplace_back(results[i], built[i]);
+  return substitutes;
+}
+
+}  // namespace
+
+std::size_t residual_bottlenecks(Graph& graph) {
+  Rewriter rw(graph);
+  for (NodeId n = 0; n < rw.nodes().size(); ++n) {
+    const auto found = found_at(rw, n);
+    if (!found) continue;
+    rw.replace(found->nodes(), found->reduction != no_node ? found->reduction : n,
+               [&rw, &graph, found = *found] { return joined(rw, graph, found); });
+  }
+  return rw.commit();
+}
+
+}  // namespace ridge
