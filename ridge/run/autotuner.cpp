@@ -199,8 +199,12 @@ void Autotuner::warn(std::string message) {
 }
 
 std::string measured_on(const Device& device) {
+  // Raised where kernels change their speed but not their number: choices among the old ones would
+  // hide it.
+  constexpr int kernels = 2;
   const std::string driver = device.driver();
-  return driver.empty() ? device.hardware() : fmt::format("{}, {}", device.hardware(), driver);
+  return fmt::format("{}{}{}, kernels {}", device.hardware(), driver.empty() ? "" : ", ", driver,
+                     kernels);
 }
 
 std::filesystem::path default_tuning_cache() { return user_cache("tuning.json"); }

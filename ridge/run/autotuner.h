@@ -67,7 +67,7 @@ class Autotuner final : public Tuner {
   std::vector<std::string> warnings_;
 };
 
-// The processor and its driver, another of which may run the same kernels faster or slower.
+// The processor, its driver and the state of Ridge's kernels, any of which may make others faster.
 std::string measured_on(const Device& device);
 
 // $XDG_CACHE_HOME/ridge/tuning.json, or ~/.cache/ridge/tuning.json; empty without a home.
