@@ -15,22 +15,14 @@ constexpr std::string_view channels_last_pass = "channels-last";
 constexpr std::string_view gpu_pass = "residual-bottlenecks";
 
 constexpr std::string_view inference_passes[] = {
-    "fold-batch-norm", channels_last_pass, "common-subexpressions", "conv-epilogues",
-    gpu_pass,          "norm-activations", "squeeze-excitation",    "linear-epilogues",
-    "pointwise",       "dead-nodes",
+    "fold-batch-norm",  "unread-rows", channels_last_pass, "common-subexpressions",
+    "conv-epilogues",   gpu_pass,      "norm-activations", "squeeze-excitation",
+    "linear-epilogues", "pointwise",   "dead-nodes",
 };
 constexpr std::string_view training_passes[] = {
-    channels_last_pass,
-    "batch-norm-epilogues",
-    "common-subexpressions",
-    "f32-products",
-    "batch-norm-gradients",
-    "conv-epilogues",
-    "linear-epilogues",
-    "pointwise",
-    "fuse-optimizer",
-    "rounded-weights",
-    "dead-nodes",
+    "unread-rows",  channels_last_pass,     "batch-norm-epilogues", "common-subexpressions",
+    "f32-products", "batch-norm-gradients", "conv-epilogues",       "linear-epilogues",
+    "pointwise",    "fuse-optimizer",       "rounded-weights",      "dead-nodes",
 };
 
 bool is_wanted(std::string_view name, bool channels_last) {

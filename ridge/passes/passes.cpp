@@ -13,6 +13,8 @@ std::span<const Pass> passes() {
       {"fold-batch-norm",
        "batch norm's factors and offsets in the weights of convolutions before it",
        Stage::inference, "", fold_batch_norm},
+      {"unread-rows", "of what is computed row by row, only the rows that a window reads",
+       Stage::forward, "", unread_rows},
       {"fuse-qkv", "queries, keys and values in one product, split into heads in one kernel",
        Stage::forward, "", fuse_qkv},
       {"flash-attention", "attention that never stores its scores, forward and backward",

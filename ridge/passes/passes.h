@@ -67,6 +67,7 @@ void run_passes(Graph& graph, Stage stage, const PassNames& enabled, Recompute r
 
 // The passes, each in the file of its name; two that are one idea share in_place.cpp, results.cpp,
 // swiglu.cpp, recompute.cpp or batch_norm_epilogues.cpp.
+std::size_t unread_rows(Graph& graph);
 std::size_t channels_last(Graph& graph);
 std::size_t conv_epilogues(Graph& graph);
 std::size_t norm_activations(Graph& graph);

@@ -204,7 +204,7 @@ class RandomModel {
     if (kind == 2) delta = feed_forward(h);
     if (kind == 3) delta = pointwise(h);
     if (kind == 4) delta = image(h);
-    if (kind == 5) delta = biased(h);
+    if (kind == 5) delta = maybe() ? biased(h) : add(h, window(biased(h), 1, pick(0, seq_ - 1), 1));
     const Value sum = maybe() ? add(cast(delta, DType::f32), x) : add(x, cast(delta, DType::f32));
     streams_.push_back(kind == 0 && maybe() ? add(sum, cast(feed_forward(h), DType::f32)) : sum);
   }
