@@ -9,6 +9,7 @@ namespace ridge {
 namespace {
 
 using testing::Choose;
+using testing::Reals;
 
 class TunedProducts : public testing::GpuTest {
  protected:
@@ -57,6 +58,53 @@ TEST_F(TunedProducts, AreRightWithAGateBehindThem) {
 TEST_F(TunedProducts, AreRightWithAnEpilogue) {
   for (const Sample<Linear>& sample : Linear::samples())
     for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) expect_all_right(sample, dtype);
+}
+
+// So many tiles that each block of our own kernels goes through several.
+TEST_F(TunedProducts, AreRightWithAnEpilogueTileAfterTile) {
+  constexpr std::int64_t m = 4500, n = 1032, k = 24, own_ways = 4;
+  for (const bool residual : {false, true}) {
+    const Linear op{.bias = true, .residual = residual, .epilogue = Epilogue::gelu};
+    const DType dtype = DType::f16;
+    std::vector<TensorType> in{{dtype, {m, k}}, {dtype, {n, k}}, {dtype, {n}}};
+    if (residual) in.push_back({dtype, {m, n}});
+    std::vector<Reals> values;
+    for (const TensorType& type : in)
+      values.push_back(testing::sample_values({type}, dtype, values.size()));
+    const std::vector<TensorType> out = op.infer(in);
+    const auto expected = testing::run_reference(op, in, out, values);
+    for (std::size_t way = 0; way < own_ways; ++way) {
+      SCOPED_TRACE(fmt::format("way {}, residual {}", way, residual));
+      Choose tuner(way);
+      const KernelChoice choice{.products = Products::tuned, .tuner = &tuner};
+      const auto actual = testing::run_kernel(device(), op, in, out, values, choice);
+      testing::expect_close(testing::decode(actual[0], dtype), expected[0],
+                            testing::tolerance_of_result<Linear>(out[0], in));
+    }
+  }
+}
+
+// Of results of 16 bits, the exact GELU's rounding but for a sixty-fourth of it, from where it is x
+// to where it is all but 0: of a product by 1.
+TEST_F(TunedProducts, RoundGeluAlmostAsTheExactOneIsRounded) {
+  constexpr std::int64_t rows = 2048, width = 8;
+  for (const auto& [dtype, half_unit, least] :
+       {std::tuple{DType::f16, 0x1p-11, 0x1p-25}, {DType::bf16, 0x1p-8, 0x1p-38}}) {
+    const std::vector<TensorType> in{{dtype, {rows, width}}, {dtype, {width, width}}};
+    std::vector<Reals> values(2);
+    for (std::int64_t i = 0; i < rows * width; ++i)
+      values[0].push_back(
+          testing::rounded(20.0 * static_cast<double>(i) / (rows * width) - 12, dtype));
+    for (std::int64_t i = 0; i < width * width; ++i) values[1].push_back(i % (width + 1) == 0);
+    const Linear op{.epilogue = Epilogue::gelu};
+    const std::vector<TensorType> out = op.infer(in);
+    const auto expected = testing::run_reference(op, in, out, values);
+    Choose tuner(0);
+    const KernelChoice choice{.products = Products::tuned, .tuner = &tuner};
+    const auto actual = testing::run_kernel(device(), op, in, out, values, choice);
+    testing::expect_close(testing::decode(actual[0], dtype), expected[0],
+                          {least * (1 + 0x1p-6), half_unit * (1 + 0x1p-6)});
+  }
 }
 
 }  // namespace

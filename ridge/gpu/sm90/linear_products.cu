@@ -53,8 +53,9 @@ class WriteLinear {
       : shared_(shared), writer_(shared, warpgroup), out_(out), warpgroup_(warpgroup) {}
 
   __device__ void begin(int row, int tile) {
+    stage_bias(tile);
     if constexpr (WithResidual) {
-      if (!writer_.leads()) return;
+      if (!leads_warp()) return;
       ptx::store_wait_read<0>();
 #pragma unroll
       for (int part = 0; part < ahead(); ++part) load_residual(part, row, tile);
@@ -65,28 +66,27 @@ class WriteLinear {
     with_activation(out_.activation, [&](const auto& activation) {
 #pragma unroll
       for (int panel = 0; panel < Config::panels; ++panel) {
-        std::uint32_t bias[8];
-        load_bias(bias, b_start(out_, tile, panel));
+        const auto bias = [&](int j) { return bias_[32 * panel + 4 * j + first_column() / 2]; };
+        if constexpr (WithResidual) {
 #pragma unroll
-        for (int i = 0; i < Config::blocks; ++i) {
-          const int part = panel * Config::blocks + i;
-          const auto sum = [&](int at) { return d[i][32 * panel + at]; };
-          if constexpr (WithResidual)
-            add_residual(sum, bias, activation, part, row, tile);
-          else
-            writer_.write(&out_.y, row_of(part, row), column_of(part, tile), [&](int j, int half) {
-              const int at = 4 * j + 2 * half;
-              return ptx::pack<Element>(
-                  activation(sum(at) + half_of_word<Element>(bias[j], 0)),
-                  activation(sum(at + 1) + half_of_word<Element>(bias[j], 1)));
-            });
+          for (int i = 0; i < Config::blocks; ++i)
+            add_residual([&](int at) { return d[i][32 * panel + at]; }, bias, activation,
+                         panel * Config::blocks + i, row, tile);
+        } else {
+          write_boxes([&](int i, int at) { return d[i][32 * panel + at]; }, bias, activation, panel,
+                      row, tile);
         }
       }
     });
   }
 
  private:
-  __device__ unsigned char* slot(int i) const { return shared_.slots[warpgroup_][i]; }
+  __device__ static bool leads_warp() { return threadIdx.x % warp_threads == 0; }
+  __device__ static int warp() { return threadIdx.x / warp_threads % 4; }
+  // The warp's rows of a slot.
+  __device__ unsigned char* slot(int i) const {
+    return shared_.slots[warpgroup_][i] + warp() * (Box::bytes / warpgroup_warps);
+  }
   __device__ static int row_of(int part, int row) {
     return row + part % Config::blocks * box_extent;
   }
@@ -94,47 +94,76 @@ class WriteLinear {
     return b_start(out_, tile, part / Config::blocks);
   }
 
+  // That of a tile's columns, while the other warpgroup multiplies. Whoever writes the other of the
+  // two places next has read this one.
+  __device__ void stage_bias(int tile) {
+    turn_ ^= 1;
+    std::uint32_t* const to = shared_.pairs[warpgroup_][turn_];
+    const int pair = static_cast<int>(threadIdx.x) % warpgroup_threads;
+    const int column = b_start(out_, tile, 0) + 2 * pair;
+    if (pair < Config::columns / 2)
+      to[pair] = out_.bias != nullptr && column < out_.n
+                     ? __ldg(reinterpret_cast<const std::uint32_t*>(out_.bias + column))
+                     : 0;
+    ptx::named_sync(1 + consumers + warpgroup_, warpgroup_threads);
+    bias_ = to;
+  }
+
   __device__ void load_residual(int part, int row, int tile) {
     const int at = part % ahead();
-    std::uint64_t* const full = &shared_.side[warpgroup_][at];
-    ptx::barrier_arrive_expect(full, Box::bytes);
-    ptx::load_box(slot(at), &out_.residual, full, column_of(part, tile), row_of(part, row));
+    std::uint64_t* const full = &shared_.side[warpgroup_][at][warp()];
+    ptx::barrier_arrive_expect(full, Box::bytes / warpgroup_warps);
+    ptx::load_box(slot(at), &out_.residual, full, column_of(part, tile),
+                  row_of(part, row) + warp() * warp_rows);
   }
 
-  // Of this thread's pairs of columns of a box that begins at `column`.
-  __device__ void load_bias(std::uint32_t (&bias)[8], int column) const {
+  template <class Sums, class Bias, class F>
+  __device__ void write_boxes(const Sums& sum, const Bias& bias_of, const F& activation, int panel,
+                              int row, int tile) {
+    std::uint32_t bias[8];
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      const int c = column + 8 * j + first_column();
-      bias[j] = out_.bias != nullptr && c < out_.n
-                    ? __ldg(reinterpret_cast<const unsigned*>(out_.bias + c))
-                    : 0;
-    }
+    for (int j = 0; j < 8; ++j) bias[j] = bias_of(j);
+    writer_.template write<Config::blocks>(
+        &out_.y,
+        [&](int i) {
+          const int part = panel * Config::blocks + i;
+          return BoxPlace{row_of(part, row), column_of(part, tile)};
+        },
+        [&](int i, int j, int half) {
+          const auto result = [&](int e) {
+            return activation(sum(i, 4 * j + 2 * half + e) + half_of_word<Element>(bias[j], e));
+          };
+          return ptx::pack<Element>(result(0), result(1));
+        });
   }
 
-  template <class Products, class F>
-  __device__ void add_residual(const Products& sum, const std::uint32_t (&bias)[8],
-                               const F& activation, int part, int row, int tile) {
+  template <class Sums, class Bias, class F>
+  __device__ void add_residual(const Sums& sum, const Bias& bias_of, const F& activation, int part,
+                               int row, int tile) {
     const int own = part % ahead();
     const std::uint32_t box = ptx::shared_address(slot(own));
-    ptx::barrier_wait(&shared_.side[warpgroup_][own], parity_ >> own & 1);
+    ptx::barrier_wait(&shared_.side[warpgroup_][own][warp()], parity_ >> own & 1);
     parity_ ^= 1u << own;
 #pragma unroll
-    for (int half = 0; half < 2; ++half)
+    for (int j = 0; j < 8; ++j) {
+      const std::uint32_t bias = bias_of(j);
 #pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        const std::uint32_t at = Box::chunk(box, first_row() + 8 * half, j) + 2 * first_column();
+      for (int half = 0; half < 2; ++half) {
+        const int within = static_cast<int>(threadIdx.x) % warp_threads / 4 + 8 * half;
+        const std::uint32_t at = Box::chunk(box, within, j) + 2 * first_column();
         const std::uint32_t residual = ptx::load_word(at);
-        const auto result = [&](int i) {
-          return activation(sum(4 * j + 2 * half + i) + half_of_word<Element>(bias[j], i) +
-                            half_of_word<Element>(residual, i));
+        const auto result = [&](int e) {
+          return activation(sum(4 * j + 2 * half + e) + half_of_word<Element>(bias, e) +
+                            half_of_word<Element>(residual, e));
         };
         ptx::store_word(at, ptx::pack<Element>(result(0), result(1)));
       }
+    }
     ptx::fence_shared_for_async();
-    writer_.sync();
-    if (!writer_.leads()) return;
-    ptx::store_box(&out_.y, slot(own), column_of(part, tile), row_of(part, row));
+    __syncwarp();
+    if (!leads_warp()) return;
+    ptx::store_box(&out_.y, slot(own), column_of(part, tile),
+                   row_of(part, row) + warp() * warp_rows);
     ptx::store_commit();
     if (part + ahead() >= parts()) return;
     ptx::store_wait_read<0>();
@@ -146,6 +175,8 @@ class WriteLinear {
   const Arguments& out_;
   const int warpgroup_;
   std::uint32_t parity_ = 0;  // of each slot's round, a bit for each
+  int turn_ = 0;
+  const std::uint32_t* bias_ = nullptr;  // of the tile
 };
 
 struct Operands {
@@ -156,8 +187,9 @@ struct Operands {
 template <class Config, bool WithResidual>
 void run(const LinearProduct& s, const Operands& o, int multiprocessors, cudaStream_t stream) {
   using Epilogue = WriteLinear<Config, WithResidual>;
-  const CUtensorMap y = matrix_map(o.y, s.m, s.n);
-  const typename Epilogue::Arguments out{y, WithResidual ? matrix_map(o.residual, s.m, s.n) : y,
+  const auto map = [&](const void* base) { return matrix_map(base, s.m, s.n, warp_rows); };
+  const CUtensorMap y = map(o.y);
+  const typename Epilogue::Arguments out{y, WithResidual ? map(o.residual) : y,
                                          static_cast<const typename Config::Element*>(o.bias),
                                          static_cast<int>(s.n), s.epilogue};
   launch_product<Config, Stored<false, true>, Epilogue>(

@@ -57,8 +57,11 @@ struct ProductShared {
   alignas(1024) unsigned char a[Config::stages][Config::a_boxes * Box::bytes];
   unsigned char b[Config::stages][Config::b_boxes * Box::bytes];
   unsigned char slots[consumers][Config::slots][Box::bytes];
+  // What an epilogue has for pairs of columns, of two tiles in turns.
+  std::uint32_t pairs[consumers][2][Config::columns / 2];
   std::uint64_t full[Config::stages], empty[Config::stages];
-  std::uint64_t side[consumers][Config::slots];  // for what an epilogue loads
+  std::uint64_t side[consumers][Config::slots]
+                    [warpgroup_warps];  // for what an epilogue's warps load
 };
 
 // The order in which clusters go through the tiles, two at a time: down a group of rows of tiles
@@ -84,6 +87,11 @@ struct TileOrder {
 
 struct TileIndex {
   int m, n;
+};
+
+// Where a box of a matrix begins.
+struct BoxPlace {
+  int row, column;
 };
 
 template <class Config>
@@ -147,13 +155,23 @@ __device__ std::uint64_t operand_step(std::uint32_t stage, int step, int start) 
     return Tile<BFloat16, Extent, box_extent>::along_columns(stage, step, start);
   return Tile<BFloat16, box_extent, Extent>::along_rows(stage, step, start);
 }
+// How far that is, in bytes, from the beginning of the tile.
+template <bool AlongK, int Extent>
+__device__ std::uint32_t operand_offset(int step, int start) {
+  return ptx::operand_address(operand_step<AlongK, Extent>(0, step, start));
+}
 
 template <class Config, class Layout, class Epilogue>
 class ProductConsumer {
  public:
   __device__ ProductConsumer(ProductShared<Config>& shared, const TileOrder& order,
                              const typename Epilogue::Arguments& out, int warpgroup)
-      : shared_(shared), order_(order), out_(out), warpgroup_(warpgroup) {}
+      : shared_(shared),
+        order_(order),
+        out_(out),
+        warpgroup_(warpgroup),
+        a_(operand_step<!Layout::trans_a, Config::rows>(ptx::shared_address(shared.a), 0, 0)),
+        b_(operand_step<Layout::trans_b, Config::columns>(ptx::shared_address(shared.b), 0, 0)) {}
 
   __device__ void run() {
     const int rank = ptx::cluster_rank();
@@ -185,16 +203,19 @@ class ProductConsumer {
   }
 
   __device__ void issue(typename Config::Accumulators& d, int stage, bool first) {
-    const std::uint32_t a = ptx::shared_address(shared_.a[stage]);
-    const std::uint32_t b = ptx::shared_address(shared_.b[stage]);
+    const std::uint64_t a = ptx::operand_at(a_, stage * (Config::a_boxes * Box::bytes));
+    const std::uint64_t b = ptx::operand_at(b_, stage * (Config::b_boxes * Box::bytes));
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < box_extent / 16; ++step)
 #pragma unroll
       for (int i = 0; i < Config::blocks; ++i)
         ptx::wgmma<typename Config::Element, Config::columns, Layout::trans_a, !Layout::trans_b>(
-            d[i], operand_step<!Layout::trans_a, Config::rows>(a, step, i * warpgroup_rows),
-            operand_step<Layout::trans_b, Config::columns>(b, step, 0), !first || step != 0);
+            d[i],
+            ptx::operand_at(
+                a, operand_offset<!Layout::trans_a, Config::rows>(step, i * warpgroup_rows)),
+            ptx::operand_at(b, operand_offset<Layout::trans_b, Config::columns>(step, 0)),
+            !first || step != 0);
     ptx::wgmma_commit();
   }
 
@@ -221,6 +242,7 @@ class ProductConsumer {
   const TileOrder& order_;
   const typename Epilogue::Arguments& out_;
   const int warpgroup_;
+  const std::uint64_t a_, b_;  // of the first stage
 };
 
 template <class Config, class Layout, class Epilogue>
@@ -236,8 +258,9 @@ __global__ void __launch_bounds__(product_threads, 1)
       ptx::barrier_init(&shared.full[i], 1);
       ptx::barrier_init(&shared.empty[i], releases);
     }
-    for (auto& barriers : shared.side)
-      for (std::uint64_t& barrier : barriers) ptx::barrier_init(&barrier, 1);
+    for (auto& slots : shared.side)
+      for (auto& warps : slots)
+        for (std::uint64_t& barrier : warps) ptx::barrier_init(&barrier, 1);
     ptx::barrier_init_fence();
     ptx::prefetch_map(&a);
     ptx::prefetch_map(&b);
@@ -253,7 +276,7 @@ __global__ void __launch_bounds__(product_threads, 1)
   } else {
     ptx::more_registers<232>();
     ProductConsumer<Config, Layout, Epilogue>(shared, order, out, warpgroup - 1).run();
-    if (threadIdx.x % warpgroup_threads == 0) ptx::store_wait<0>();
+    if (threadIdx.x % warp_threads == 0) ptx::store_wait<0>();
   }
   ptx::cluster_sync();  // the other block may still arrive at barriers here
 }
@@ -272,36 +295,43 @@ void launch_product(const CUtensorMap& a, const CUtensorMap& b,
   check(last_error(), "a product");
 }
 
-// Stages boxes of a warpgroup's results in its slots and has the copy engine write them, each
-// while the next is being made.
+// Stages a warpgroup's results in its slots and has the copy engine write them, while the next are
+// being made: each warp its own 16 rows, so that none waits for another.
 template <class Config>
 class BoxWriter {
  public:
   __device__ BoxWriter(ProductShared<Config>& shared, int warpgroup)
       : shared_(shared), warpgroup_(warpgroup) {}
 
-  __device__ bool leads() const { return threadIdx.x % warpgroup_threads == 0; }
-  __device__ void sync() const { ptx::named_sync(1 + consumers + warpgroup_, warpgroup_threads); }
-
-  // word(j, h): the elements of columns 8 j + first_column() and the next, row first_row() + 8 h.
-  template <class Word>
-  __device__ void write(const CUtensorMap* map, int row, int column, const Word& word) {
-    if (leads()) ptx::store_wait_read<Config::slots - 1>();
-    sync();
-    unsigned char* slot = shared_.slots[warpgroup_][next_];
-    const std::uint32_t address = ptx::shared_address(slot);
+  // Boxes of 64 x 64 at place(box).row and .column, as many at once as divide the slots; maps are
+  // of boxes of warp_rows. word(box, j, h): the elements of columns 8 j + first_column() and the
+  // next, row first_row() + 8 h, of a box.
+  template <int Boxes, class Place, class Word>
+  __device__ void write(const CUtensorMap* map, const Place& place, const Word& word) {
+    static_assert(Config::slots % Boxes == 0);
     const int lane = threadIdx.x % warp_threads, warp = threadIdx.x / warp_threads % 4;
+    if (lane == 0) ptx::store_wait_read<Config::slots / Boxes - 1>();
+    __syncwarp();
 #pragma unroll
-    for (int j = 0; j < 8; j += 2)
-      ptx::store_matrices(Box::chunk(address, warp * 16 + (lane & 15), j + (lane >> 4)), word(j, 0),
-                          word(j, 1), word(j + 1, 0), word(j + 1, 1));
+    for (int box = 0; box < Boxes; ++box) {
+      const std::uint32_t address = ptx::shared_address(shared_.slots[warpgroup_][next_ + box]);
+#pragma unroll
+      for (int j = 0; j < 8; j += 2)
+        ptx::store_matrices(Box::chunk(address, warp * warp_rows + (lane & 15), j + (lane >> 4)),
+                            word(box, j, 0), word(box, j, 1), word(box, j + 1, 0),
+                            word(box, j + 1, 1));
+    }
     ptx::fence_shared_for_async();
-    sync();
-    if (leads()) {
-      ptx::store_box(map, slot, column, row);
+    __syncwarp();
+    if (lane == 0) {
+#pragma unroll
+      for (int box = 0; box < Boxes; ++box)
+        ptx::store_box(
+            map, shared_.slots[warpgroup_][next_ + box] + warp * (Box::bytes / warpgroup_warps),
+            place(box).column, place(box).row + warp * warp_rows);
       ptx::store_commit();
     }
-    next_ = next_ + 1 == Config::slots ? 0 : next_ + 1;
+    next_ = next_ + Boxes == Config::slots ? 0 : next_ + Boxes;
   }
 
  private:

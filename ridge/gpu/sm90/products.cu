@@ -19,14 +19,16 @@ class Write16Bit {
   __device__ void begin(int, int) {}
   __device__ void write(const typename Config::Accumulators& d, int row, int tile) {
 #pragma unroll
-    for (int i = 0; i < Config::blocks; ++i)
-#pragma unroll
-      for (int panel = 0; panel < Config::panels; ++panel)
-        writer_.write(&out_.c, row + i * box_extent, b_start(out_, tile, panel),
-                      [&](int j, int half) {
-                        const int at = 32 * panel + 4 * j + 2 * half;
-                        return ptx::pack<typename Config::Element>(d[i][at], d[i][at + 1]);
-                      });
+    for (int panel = 0; panel < Config::panels; ++panel)
+      writer_.template write<Config::blocks>(
+          &out_.c,
+          [&](int i) {
+            return BoxPlace{row + i * box_extent, b_start(out_, tile, panel)};
+          },
+          [&](int i, int j, int half) {
+            const int at = 32 * panel + 4 * j + 2 * half;
+            return ptx::pack<typename Config::Element>(d[i][at], d[i][at + 1]);
+          });
   }
 
  private:
@@ -84,8 +86,8 @@ void run(const ProductShape& s, const void* a, const void* b, void* c, OperandSc
         {static_cast<float*>(c), static_cast<int>(s.m), static_cast<int>(s.n), scales}, order,
         multiprocessors, stream);
   else
-    launch_product<Config, Layout, Write16Bit<Config>>(a_map, b_map, {matrix_map(c, s.m, s.n)},
-                                                       order, multiprocessors, stream);
+    launch_product<Config, Layout, Write16Bit<Config>>(
+        a_map, b_map, {matrix_map(c, s.m, s.n, warp_rows)}, order, multiprocessors, stream);
 }
 
 }  // namespace

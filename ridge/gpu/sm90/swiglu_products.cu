@@ -47,10 +47,18 @@ class WriteSwiGlu {
         };
         const auto gate = [&](int j, int half) { return part(panel, j, half); };
         const auto up = [&](int j, int half) { return part(panels + panel, j, half); };
-        writer_.write(&out_.packed, r, column, gate);
-        writer_.write(&out_.packed, r, out_.intermediate + column, up);
+        const auto write = [&](const CUtensorMap* map, int to, const auto& word) {
+          writer_.template write<1>(
+              map,
+              [&](int) {
+                return BoxPlace{r, to};
+              },
+              [&](int, int j, int half) { return word(j, half); });
+        };
+        write(&out_.packed, column, gate);
+        write(&out_.packed, out_.intermediate + column, up);
         // Of the rounded values, which the gradient will see.
-        writer_.write(&out_.y, r, column, [&](int j, int half) {
+        write(&out_.y, column, [&](int j, int half) {
           const std::uint32_t g = gate(j, half), u = up(j, half);
           return ptx::pack<T>(low<T>(g) * sigmoid(low<T>(g)) * low<T>(u),
                               high<T>(g) * sigmoid(high<T>(g)) * high<T>(u));
@@ -97,7 +105,7 @@ class WriteSwiGluGrad {
     for (int part = 0; part < parts; ++part) {
       const int pair = part % pairs;
       if constexpr (WithResult) sync();  // the slot of y has been read
-      ptx::barrier_wait(&shared_.side[warpgroup_][pair], parity_ >> pair & 1);
+      ptx::barrier_wait(shared_.side[warpgroup_][pair], parity_ >> pair & 1);
       parity_ ^= 1 << pair;
       const float(&dy)[Config::columns / 2] = d[part % Config::blocks];
       transform(dy, 32 * (part / Config::blocks), pair);
@@ -123,7 +131,7 @@ class WriteSwiGluGrad {
 
   __device__ void load(int part, int row, int tile) {
     const int pair = part % pairs, r = row_of(part, row), column = column_of(part, tile);
-    std::uint64_t* full = &shared_.side[warpgroup_][pair];
+    std::uint64_t* full = shared_.side[warpgroup_][pair];
     ptx::barrier_arrive_expect(full, 2 * Box::bytes);
     ptx::stream_in_box(slot(2 * pair), &out_.packed, full, column, r);
     ptx::stream_in_box(slot(2 * pair + 1), &out_.packed, full, out_.intermediate + column, r);
@@ -206,8 +214,8 @@ void swiglu_product(const GateProduct& s, const void* x, const void* weight, voi
     const auto order = TileOrder::of<Config>(s.m, s.intermediate, s.k, Epilogue::tile_columns);
     launch_product<Config, Stored<false, true>, Epilogue>(
         matrix_map(x, s.m, s.k), matrix_map(weight, 2 * s.intermediate, s.k),
-        {matrix_map(packed, s.m, 2 * s.intermediate), matrix_map(y, s.m, s.intermediate),
-         static_cast<int>(s.intermediate)},
+        {matrix_map(packed, s.m, 2 * s.intermediate, warp_rows),
+         matrix_map(y, s.m, s.intermediate, warp_rows), static_cast<int>(s.intermediate)},
         order, multiprocessors, stream);
   });
 }

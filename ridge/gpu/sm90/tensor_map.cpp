@@ -37,11 +37,11 @@ CUtensorMapSwizzle swizzle_of(int columns) {
 
 }  // namespace
 
-CUtensorMap matrix_map(const void* base, std::int64_t rows, std::int64_t columns) {
+CUtensorMap matrix_map(const void* base, std::int64_t rows, std::int64_t columns, int box_rows) {
   const std::array<cuuint64_t, 2> sizes{static_cast<cuuint64_t>(columns),
                                         static_cast<cuuint64_t>(rows)};
   const std::array<cuuint64_t, 1> strides{static_cast<cuuint64_t>(columns) * 2};
-  const std::array<cuuint32_t, 2> box{box_extent, box_extent};
+  const std::array<cuuint32_t, 2> box{box_extent, static_cast<cuuint32_t>(box_rows)};
   const std::array<cuuint32_t, 2> steps{1, 1};
   CUtensorMap map{};
   const CUresult status =

@@ -16,11 +16,13 @@ namespace ridge::gpu::sm90 {
 CUtensorMap head_map(DType dtype, const void* base, std::int64_t batch, std::int64_t seq,
                      std::int64_t heads, std::int64_t head_dim, std::int64_t stride, int box_rows);
 
-// A row-major matrix of 16-bit elements as the bulk copy engine sees it, column first. Boxes are 64
-// rows of 64 columns, swizzled in shared memory as wgmma wants them. What lies outside the matrix
-// is read as zero and not written. The address must be a multiple of 16 bytes, `columns` of 8.
+// A row-major matrix of 16-bit elements as the bulk copy engine sees it, column first. Boxes are
+// `box_rows` rows of 64 columns, swizzled in shared memory as wgmma wants them. What lies outside
+// the matrix is read as zero and not written. The address must be a multiple of 16 bytes, `columns`
+// of 8.
 inline constexpr int box_extent = 64;
-CUtensorMap matrix_map(const void* base, std::int64_t rows, std::int64_t columns);
+CUtensorMap matrix_map(const void* base, std::int64_t rows, std::int64_t columns,
+                       int box_rows = box_extent);
 
 // A matrix in pieces (gpu/pieces.h): column, row, piece. Boxes are 64 rows of 64 columns of a
 // piece; otherwise as above, for any number of columns.
