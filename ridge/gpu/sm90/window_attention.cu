@@ -9,6 +9,7 @@
 #include "ridge/gpu/sm90/flash_tile.h"
 #include "ridge/gpu/sm90/launch.h"
 #include "ridge/gpu/sm90/tensor_map.h"
+#include "ridge/gpu/sm90/warp_mma.h"
 #include "ridge/gpu/window90.h"
 
 namespace ridge::gpu::sm90 {
@@ -39,38 +40,6 @@ __device__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "mem
 template <int Pending>
 __device__ void await_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
-}
-
-// Four 8 x 8 matrices; lane i gives the address of row i % 8 of matrix i / 8.
-__device__ void load_matrices(std::uint32_t (&x)[4], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-               : "r"(ptx::shared_address(row))
-               : "memory");
-}
-__device__ void load_matrices_transposed(std::uint32_t (&x)[4], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-               : "r"(ptx::shared_address(row))
-               : "memory");
-}
-
-// d[16, 8] += a[16, 16] b[16, 8] by one warp; operands lie as wgmma.h says of its accumulators.
-template <class T>
-__device__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
-                             std::uint32_t b1) {
-  if constexpr (std::is_same_v<T, BFloat16>)
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  else
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 // Where a window lies: which is found once for each, by all threads alike.
@@ -172,16 +141,17 @@ class WindowBlock {
     std::uint32_t a[head_columns / 16][4];
 #pragma unroll
     for (int step = 0; step < head_columns / 16; ++step)
-      load_matrices(
-          a[step],
-          &at.part[0][(first_query_ + lane_ % 16) * row_elements + step * 16 + lane_ / 16 * 8]);
+      ptx::load_matrices(
+          a[step], ptx::shared_address(&at.part[0][(first_query_ + lane_ % 16) * row_elements +
+                                                   step * 16 + lane_ / 16 * 8]));
 #pragma unroll
     for (int j = 0; j < KeyTiles; ++j) {
       // Both steps of 16 columns of eight keys.
       std::uint32_t b[4];
-      load_matrices(b, &at.part[1][(j * 8 + lane_ % 8) * row_elements + lane_ / 8 * 8]);
-      multiply_add<T>(s[j], a[0], b[0], b[1]);
-      multiply_add<T>(s[j], a[1], b[2], b[3]);
+      ptx::load_matrices(
+          b, ptx::shared_address(&at.part[1][(j * 8 + lane_ % 8) * row_elements + lane_ / 8 * 8]));
+      ptx::multiply_add<T>(s[j], a[0], b[0], b[1]);
+      ptx::multiply_add<T>(s[j], a[1], b[2], b[3]);
     }
   }
 
@@ -241,9 +211,9 @@ class WindowBlock {
       for (int j = 0; j < column_tiles; j += 2) {
         std::uint32_t b[4];
         const int k = step * 16 + lane_ % 16, c = j * 8 + lane_ / 16 * 8;
-        load_matrices_transposed(b, &at.part[2][k * row_elements + c]);
-        multiply_add<T>(out[j], a, b[0], b[1]);
-        multiply_add<T>(out[j + 1], a, b[2], b[3]);
+        ptx::load_matrices_transposed(b, ptx::shared_address(&at.part[2][k * row_elements + c]));
+        ptx::multiply_add<T>(out[j], a, b[0], b[1]);
+        ptx::multiply_add<T>(out[j + 1], a, b[2], b[3]);
       }
     }
   }
