@@ -1,7 +1,11 @@
 #include "ridge/cpu/thread_pool.h"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <csignal>
 #include <limits>
+#include <system_error>
 #include <utility>
 
 #include "ridge/base/error.h"
@@ -21,16 +25,46 @@ void relax() {
 #endif
 }
 
+// While it lives, threads start with all signals blocked. Kernels that oneDNN generates keep
+// addresses of data in the stack pointer (its sgemm does): a handler that ran on top of them would
+// write its frame into tensors and the heap. The thread that calls run() is the caller's: see
+// note_interrupts().
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
 constexpr std::uint64_t tasks_left(std::uint64_t ticket) { return ticket & 0xFFFFFFFFu; }
 
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
   if (threads < 1) throw UsageError("a thread pool needs at least 1 thread, not {}", threads);
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+  const SignalsBlocked blocked;
+  workers_.reserve(static_cast<std::size_t>(threads - 1));
+  try {
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+  } catch (const std::system_error& error) {
+    const std::size_t started = workers_.size();
+    stop();
+    throw DeviceError("cannot start {} threads, only {}: {}; ask for fewer", threads, started + 1,
+                      error.code().message());
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   stopping_.store(true, std::memory_order_release);
   ticket_.fetch_add(std::uint64_t{1} << 32, std::memory_order_acq_rel);
   ticket_.notify_all();

@@ -19,7 +19,8 @@ namespace ridge {
 // training step follow each other closely, and then sleep. One run() at a time, from one thread.
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);  // at least 1
+  // At least 1. DeviceError if the system does not give as many. Those it starts take no signals.
+  explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -39,6 +40,7 @@ class ThreadPool {
   void run_erased(std::int64_t tasks, const void* body, Call call);
   bool run_one();  // takes and runs one task; false if there is none
   void work();
+  void stop();
   void wait_for_ticket(std::uint64_t seen);
 
   // The generation of the loop in the upper half, its tasks not yet taken in the lower. Taking a

@@ -1,9 +1,13 @@
 #include "ridge/cpu/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
+#include <fstream>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -149,6 +153,47 @@ TEST(ParallelFor, ChunksDependOnTheExtentAndGrainAlone) {
     EXPECT_EQ(chunks(4, 4), (Chunks{{0, 4}}));
     EXPECT_EQ(chunks(9, 4), (Chunks{{0, 4}, {4, 8}, {8, 9}}));
   }
+}
+
+// A handler on one of them would run on the stack pointer of a generated kernel.
+TEST(ThreadPool, ItsThreadsTakeNoSignals) {
+  const auto takes_interrupts = [] {
+    sigset_t blocked;
+    pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+    return sigismember(&blocked, SIGINT) == 0;
+  };
+  ThreadPool pool(4);
+  const std::thread::id caller = std::this_thread::get_id();
+  for (std::atomic<int> elsewhere = 0; elsewhere == 0;)
+    pool.run(16, [&](std::int64_t) {
+      const bool here = std::this_thread::get_id() == caller;
+      EXPECT_EQ(takes_interrupts(), here);
+      if (!here) ++elsewhere;
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    });
+  EXPECT_TRUE(takes_interrupts());
+}
+
+TEST(ThreadPool, SaysWhenThereAreNotAsManyThreads) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers end a program whose memory is limited";
+#endif
+  std::ifstream statm("/proc/self/statm");
+  rlim_t pages = 0;
+  ASSERT_TRUE(statm >> pages);
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  const auto page = static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
+  const struct rlimit small { pages *page + (rlim_t{256} << 20), before.rlim_max };
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &small), 0);
+  std::string message;
+  try {
+    const ThreadPool pool(4000);
+  } catch (const DeviceError& error) {
+    message = error.what();
+  }
+  ::setrlimit(RLIMIT_AS, &before);
+  EXPECT_TRUE(message.starts_with("cannot start 4000 threads, only ")) << message;
 }
 
 }  // namespace
