@@ -114,25 +114,9 @@ std::set<std::string, std::less<>> words(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-std::optional<std::uint64_t> number_in(const char* path) {
-  std::ifstream file(path);
-  std::uint64_t number = 0;
-  if (!(file >> number)) return std::nullopt;  // "max" is no limit
-  return number;
-}
-
 void examine_memory(MachineFacts& facts, const CpuDevice& cpu) {
   facts.memory_total = cpu.total_memory();
   facts.memory_available = cpu.available_memory();
-  for (const auto& [limit_path, used_path] :
-       {std::pair{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
-        std::pair{"/sys/fs/cgroup/memory/memory.limit_in_bytes",
-                  "/sys/fs/cgroup/memory/memory.usage_in_bytes"}}) {
-    const auto limit = number_in(limit_path), used = number_in(used_path);
-    if (!limit || !used || *limit >= facts.memory_total) continue;
-    facts.memory_total = *limit;
-    facts.memory_available = std::min(facts.memory_available, *limit - std::min(*limit, *used));
-  }
 }
 
 void examine_disk(MachineFacts& facts) {

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "ridge/base/error.h"
+#include "ridge/base/host_memory.h"
 #include "ridge/cpu/device.h"
 #include "ridge/cpu/prepare.h"
 #include "ridge/graph/op_rules.h"
@@ -26,7 +27,7 @@ namespace {
 constexpr std::size_t alignment = 64;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-// The value of the line "key : value" or "key: value kB" of a file under /proc; "" without one.
+// The value of the line "key : value" of a file under /proc; "" without one.
 std::string proc_value(const char* file, std::string_view key) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -36,11 +37,6 @@ std::string proc_value(const char* file, std::string_view key) {
     return begin == std::string::npos ? "" : line.substr(begin);
   }
   return "";
-}
-
-std::size_t meminfo_bytes(std::string_view key) {
-  const std::string value = proc_value("/proc/meminfo", key);
-  return value.empty() ? 0 : std::strtoull(value.c_str(), nullptr, 10) * 1024;
 }
 
 }  // namespace
@@ -95,8 +91,8 @@ void* CpuDevice::allocate(std::size_t bytes) {
 
 void CpuDevice::deallocate(void* memory, std::size_t) { std::free(memory); }
 
-std::size_t CpuDevice::total_memory() const { return meminfo_bytes("MemTotal"); }
-std::size_t CpuDevice::available_memory() const { return meminfo_bytes("MemAvailable"); }
+std::size_t CpuDevice::total_memory() const { return host_memory().total; }
+std::size_t CpuDevice::available_memory() const { return host_memory().available; }
 
 void CpuDevice::upload(void* device, const void* host, std::size_t bytes) {
   std::memcpy(device, host, bytes);
