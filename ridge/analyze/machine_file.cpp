@@ -154,9 +154,11 @@ std::string roof_json(const Roof& roof) {
 Machine machine_from_json(std::string_view text, const std::string& source) {
   try {
     return parsed(Json::parse(text), source);
-  } catch (const Json::exception& error) {
-    throw FormatError("{} holds no machine's ceilings: {}; measure them with ridge roofline",
-                      source, error.what());
+  } catch (const Json::exception&) {  // whose words are for programmers
+    throw FormatError(
+        "{} holds no machine's ceilings: it is not the JSON that ridge roofline writes; measure "
+        "them anew with ridge roofline",
+        source);
   }
 }
 

@@ -1,5 +1,9 @@
 #include "ridge/base/ranges.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 #include "ridge/base/error.h"
 #include "ridge/base/units.h"
 
@@ -9,6 +13,12 @@ void check_range(std::string_view flag, std::int64_t value, std::int64_t least, 
   if (value < least || value > most)
     throw UsageError("--{} is {}; it must be from {} to {}", flag, value, least,
                      format_count(most));
+}
+
+void check_choice(std::string_view flag, std::string_view value,
+                  std::initializer_list<std::string_view> choices) {
+  if (std::ranges::find(choices, value) == choices.end())
+    throw UsageError("--{} is '{}'; choose one of {}", flag, value, fmt::join(choices, ", "));
 }
 
 }  // namespace ridge

@@ -1,10 +1,5 @@
 #include "ridge/bench/options.h"
 
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <initializer_list>
-
 #include "ridge/base/error.h"
 #include "ridge/base/ranges.h"
 #include "ridge/bench/schedule.h"
@@ -18,16 +13,6 @@ DType BenchOptions::compute_dtype() const {
   if (dtype == "fp32" || dtype == "tf32" || dtype == "int8") return DType::f32;
   throw UsageError("--dtype is '{}'; choose one of fp32, tf32, bf16, fp16, int8", dtype);
 }
-
-namespace {
-
-void check_choice(std::string_view flag, std::string_view value,
-                  std::initializer_list<std::string_view> choices) {
-  if (std::ranges::find(choices, value) == choices.end())
-    throw UsageError("--{} is '{}'; choose one of {}", flag, value, fmt::join(choices, ", "));
-}
-
-}  // namespace
 
 void BenchOptions::check() const {
   vision_network(network);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -90,6 +91,12 @@ std::string summary_text(const BenchOptions& options, const BenchRecord& record,
   if (options.compile != "none")
     line("Compilation time: {} (mode={})", format_duration(record.compile_seconds),
          options.compile);
+  const auto lost =
+      std::ranges::find_if_not(record.losses, [](double loss) { return std::isfinite(loss); });
+  if (lost != record.losses.end())
+    line("Warning: the loss is not finite from iteration {} on: {}", lost - record.losses.begin(),
+         options.trains() ? "lower --learning-rate"
+                          : "values went beyond the range of the precision");
   if (summary.unsteady())
     line(
         "Warning: the times vary by {:.1f} % (standard deviation over mean; more than {:.1f} % is "

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -80,8 +81,15 @@ void load_weights(Graph& graph, std::string_view network, const std::filesystem:
                       others.empty() ? "" : fmt::format("; it fits {}", fmt::join(others, ", ")));
   }
   for (const Value& value : stored_values(graph))
-    if (const ValueInfo& info = graph.info(value.id); !is_constant(info))
-      graph.set_init(value, Init::of(file.find(info.name)->floats()));
+    if (const ValueInfo& info = graph.info(value.id); !is_constant(info)) {
+      std::vector<float> values = file.find(info.name)->floats();
+      const auto unsound =
+          std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
+      if (unsound != values.end())
+        throw FormatError("{}: element {} of {} is {}: a network with it computes nothing",
+                          path.string(), unsound - values.begin(), info.name, *unsound);
+      graph.set_init(value, Init::of(std::move(values)));
+    }
 }
 
 void save_weights(const std::filesystem::path& path, Graph& graph, Executor& executor) {

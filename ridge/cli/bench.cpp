@@ -112,8 +112,8 @@ class Benchmark {
 
   void print_tuning(const Autotuner& tuner) {
     for (const std::string& warning : tuner.warnings()) terminal_.line(warning);
-    terminal_.line(fmt::format("Kernels chosen: {} by timing, {} as they were before (see {})",
-                               tuner.searched(), tuner.cached(), default_tuning_cache().string()));
+    terminal_.line(fmt::format("Kernels chosen: {} by timing, {} as they were before ({})",
+                               tuner.searched(), tuner.cached(), tuning_cache_text()));
   }
 
   void warm_up(BenchSession& session) {

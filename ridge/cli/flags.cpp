@@ -89,9 +89,12 @@ std::vector<std::string> OptionFlags::given() const {
 void refuse_unknown_arguments(const CLI::App& command) {
   const std::string name = command_line_name(command);
   for (const CLI::Option* option : command.get_options())
-    for (const std::string& value : option->results())
+    for (const std::string& value : option->results()) {
       if (value.starts_with("--"))
         throw UsageError("{} needs a value, not {}", option->get_name(), value);
+      // As of a variable of the shell that is not set: what was asked for is not the default.
+      if (value.empty()) throw UsageError("{} is empty; it needs a value", option->get_name());
+    }
   const std::vector<std::string> unknown = command.remaining();
   if (unknown.empty()) return;
   const std::string argument = unknown.front().substr(0, unknown.front().find('='));
@@ -99,7 +102,8 @@ void refuse_unknown_arguments(const CLI::App& command) {
   const std::size_t dashes = std::min(argument.find_first_not_of('-'), argument.size());
   const std::string near =
       nearest_name(argument.substr(dashes), is_flag ? flags_of(command) : subcommands_of(command));
-  const std::string_view kind = is_flag ? "flag" : "command";
+  const bool chooses = !subcommands_of(command).empty();
+  const std::string_view kind = is_flag ? "flag" : chooses ? "command" : "argument";
   if (near.empty()) throw UsageError("there is no {} {}; see {} --help", kind, argument, name);
   throw UsageError("there is no {} {}; did you mean {}{}?", kind, argument, is_flag ? "--" : "",
                    near);

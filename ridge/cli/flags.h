@@ -30,7 +30,7 @@ class OptionFlags {
 };
 
 // UsageError if a command that allows extras was given some, naming the nearest flag or subcommand,
-// or if a flag was taken for the value of the one before it.
+// or if a flag was taken for the value of the one before it, or if a value is empty.
 void refuse_unknown_arguments(const CLI::App& command);
 
 // "--batch_size" is the same as "--batch-size".

@@ -77,10 +77,14 @@ std::string in_our_words(const CLI::ParseError& error) {
     return fmt::format("{} needs one value", text.substr(0, text.find(':')));
   if (constexpr std::string_view failed = "Could not convert: "; text.starts_with(failed)) {
     const std::size_t equals = text.find(" = ");
-    if (equals != std::string::npos)
-      return fmt::format("{} is '{}'; it must be a number",
-                         text.substr(failed.size(), equals - failed.size()),
-                         text.substr(equals + 3));
+    if (equals != std::string::npos) {
+      // Of a flag that was given several times, all values are there.
+      const std::string value = text.substr(std::max(equals + 3, text.rfind(',') + 1));
+      double real = 0;
+      return fmt::format("{} is '{}'; it must be a {}number",
+                         text.substr(failed.size(), equals - failed.size()), value,
+                         CLI::detail::lexical_cast(value, real) ? "whole " : "");
+    }
   }
   return text;
 }
@@ -113,7 +117,8 @@ int complain(std::string_view message, int exit_code) {
   std::string line(message);
   std::ranges::replace_if(
       line, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
-  fmt::print(stderr, "ridge: {}\n", line);
+  // Not fmt::print(): standard error may be closed, and then nobody is left to be told of it.
+  std::fputs(fmt::format("ridge: {}\n", line).c_str(), stderr);
   return exit_code;
 }
 

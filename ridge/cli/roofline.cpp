@@ -71,12 +71,25 @@ Ceilings measure(const Request& request, Device& device, Terminal& terminal) {
   return ceilings;
 }
 
+// What the machine file has. The user's cache is begun anew where it is damaged; a file that was
+// named may be another program's.
+Machine kept_machine(const Request& request, Terminal& terminal) {
+  const std::filesystem::path path = machine_file(request);
+  if (!std::filesystem::exists(path)) return {};
+  try {
+    return read_machine_file(path);
+  } catch (const FormatError&) {
+    if (!request.machine_file.empty()) throw;
+    terminal.line(fmt::format("{} is damaged and is begun anew", path.string()));
+    return {};
+  }
+}
+
 // Adds to the machine file, or improves what it has of this hardware.
 Ceilings measure_and_keep(const Request& request, Device& device, Terminal& terminal) {
+  Machine machine = kept_machine(request, terminal);
   Ceilings ceilings = measure(request, device, terminal);
   const std::filesystem::path path = machine_file(request);
-  Machine machine;
-  if (std::filesystem::exists(path)) machine = read_machine_file(path);
   const Ceilings* const before = machine.find(ceilings.device, ceilings.hardware);
   if (before && !request.fresh) ceilings = best_of(ceilings, *before);
   machine.put(ceilings);
@@ -90,8 +103,7 @@ Ceilings known_ceilings(const Request& request, const ProfiledOperators& profile
                         Terminal& terminal) {
   const std::filesystem::path path = machine_file(request);
   const std::string kind = profile.device.empty() ? "cpu" : profile.device;
-  Machine machine;
-  if (std::filesystem::exists(path)) machine = read_machine_file(path);
+  const Machine machine = kept_machine(request, terminal);
   const Ceilings* const kept = machine.find_like(kind, profile.hardware);
   if (kept)
     terminal.line(fmt::format("Ceilings of {}, measured {}, from {}", kept->hardware,
@@ -127,11 +139,10 @@ int draw_profile(const Request& request, Terminal& terminal) {
 
 // By name, those that are to be measured.
 std::vector<std::string> devices_of(const Request& request) {
-  if (request.device.empty() || request.device == "auto")
+  const std::string device = request.device.empty() ? "auto" : canonical_device(request.device);
+  if (device == "auto")
     return has_gpu() ? std::vector<std::string>{"cpu", "cuda"} : std::vector<std::string>{"cpu"};
-  if (request.device != "cpu" && request.device != "cuda")
-    throw UsageError("--device is '{}'; choose one of auto, cpu, cuda", request.device);
-  return {request.device};
+  return {device};
 }
 
 int roofline(const Request& request) {

@@ -5,10 +5,12 @@
 #include <sys/utsname.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 
 #include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
+#include "ridge/run/autotuner.h"
 #ifdef RIDGE_HAS_CUDA
 #include "ridge/gpu/device.h"
 #endif
@@ -50,7 +52,8 @@ std::int64_t threads_of(const TrainOptions& options) {
 }
 
 std::unique_ptr<Device> open_named_device(const TrainOptions& options) {
-  if (options.device == "cuda" || (options.device == "auto" && has_gpu())) {
+  const std::string device = canonical_device(options.device);
+  if (device == "cuda" || (device == "auto" && has_gpu())) {
 #ifdef RIDGE_HAS_CUDA
     return open_gpu({.deterministic = options.deterministic});
 #else
@@ -58,9 +61,8 @@ std::unique_ptr<Device> open_named_device(const TrainOptions& options) {
 #endif
   }
   if (options.compute_dtype() == DType::f16)
-    throw UsageError(
-        "--dtype fp16 needs a GPU, which {}; on a CPU use --dtype bf16",
-        options.device == "cpu" ? "--device cpu rules out" : "this machine does not have");
+    throw UsageError("--dtype fp16 needs a GPU, which {}; on a CPU use --dtype bf16",
+                     device == "cpu" ? "--device cpu rules out" : "this machine does not have");
   return std::make_unique<CpuDevice>(static_cast<int>(threads_of(options)));
 }
 }  // namespace
@@ -86,6 +88,12 @@ std::unique_ptr<OutsideRanges> outside_ranges() {
 std::string host_name() {
   utsname name{};
   return ::uname(&name) == 0 && name.nodename[0] != '\0' ? name.nodename : "localhost";
+}
+
+std::string tuning_cache_text() {
+  const std::filesystem::path cache = default_tuning_cache();
+  return cache.empty() ? "kept nowhere: neither XDG_CACHE_HOME nor HOME is set"
+                       : "see " + cache.string();
 }
 
 SystemInfo system_info(const Device& device, const TrainOptions& options) {

@@ -27,6 +27,9 @@ SystemInfo system_info(const Device& device, const TrainOptions& options);
 
 std::uint64_t peak_resident_bytes();  // of this process; 0 if the system does not say
 
+// Where choices of kernels are kept between runs, as "see FILE", or why nowhere.
+std::string tuning_cache_text();
+
 std::string host_name();      // of this machine; "localhost" if the system does not say
 std::string utc_timestamp();  // now, "2026-01-31T12:00:00Z"
 std::string_view program_version();

@@ -62,7 +62,7 @@ void Terminal::progress(std::int64_t done, std::int64_t total, double seconds_le
 // A bar wider than the terminal would wrap, and could not be erased.
 void Terminal::show(std::string_view text) {
   if (!has_bar_) return;
-  fmt::print(stderr, "\r\x1b[K{}", text.substr(0, columns() - 1));
+  std::fputs(fmt::format("\r\x1b[K{}", text.substr(0, columns() - 1)).c_str(), stderr);
   std::fflush(stderr);
   shown_ = true;
 }

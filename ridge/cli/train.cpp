@@ -220,8 +220,8 @@ class Run {
 
 void print_tuning(Terminal& terminal, const Autotuner& tuner) {
   for (const std::string& warning : tuner.warnings()) terminal.line(warning);
-  terminal.line(fmt::format("Products tuned: {} by timing, {} as they were before (see {})",
-                            tuner.searched(), tuner.cached(), default_tuning_cache().string()));
+  terminal.line(fmt::format("Products tuned: {} by timing, {} as they were before ({})",
+                            tuner.searched(), tuner.cached(), tuning_cache_text()));
   for (const auto& [work, choice] : tuner.told())
     terminal.line(fmt::format("Fastest {}: {}", work, choice));
 }

@@ -157,9 +157,12 @@ Autotuner::Choices Autotuner::load() {
     return choices;
   } catch (const IoError& error) {
     warn(fmt::format("tuning without a cache: {}", error.what()));
-  } catch (const std::exception& error) {
+  } catch (const FormatError& error) {
     warn(fmt::format("the tuning cache {} is damaged and is begun anew: {}",
                      options_.cache.string(), error.what()));
+  } catch (const nlohmann::json::exception&) {  // whose words are for programmers
+    warn(fmt::format("the tuning cache {} is damaged and is begun anew: it is not the JSON of one",
+                     options_.cache.string()));
   }
   return {};
 }

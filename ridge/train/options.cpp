@@ -26,12 +26,6 @@ void check_real(std::string_view name, double value, double least, double most) 
     throw UsageError("--{} is {}; it must be a number from {} to {}", name, value, least, most);
 }
 
-void check_choice(std::string_view name, std::string_view value,
-                  const std::vector<std::string>& choices) {
-  if (std::ranges::find(choices, value) == choices.end())
-    throw UsageError("--{} is '{}'; choose one of {}", name, value, fmt::join(choices, ", "));
-}
-
 // Text is printed on one line, stored as JSON and handed to the operating system.
 void check_text(std::string_view name, const std::string& text) {
   if (std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
@@ -80,7 +74,7 @@ void derive(TrainOptions& o) {
   replace_spelling(o.dtype, {"f32", "float32", "float"}, "fp32");
   replace_spelling(o.dtype, {"bfloat16"}, "bf16");
   replace_spelling(o.dtype, {"f16", "float16", "half"}, "fp16");
-  replace_spelling(o.device, {"gpu"}, "cuda");
+  o.device = canonical_device(o.device);
   if (o.use_amp) o.dtype = "bf16", o.use_amp = false;
   if (o.profile_steps > 0 && !o.profiling()) o.enable_pytorch_profiler = true;
 }
@@ -157,7 +151,6 @@ void check_run(const TrainOptions& o) {
   if (o.eval_every > 0 && !o.data.empty() && o.validation_fraction == 0)
     throw UsageError("--eval-every {} has nothing to evaluate: --validation-fraction is 0",
                      o.eval_every);
-  check_choice("device", o.device, {"auto", "cpu", "cuda"});
   check_range("threads", o.threads, 0, 4096);
   check_range("save-every", o.save_every, 0, max_count);
   check_range("log-interval", o.log_interval, 1, max_count);
@@ -185,6 +178,12 @@ void check_tensor_sizes(const TrainOptions& o) {
 }
 
 }  // namespace
+
+std::string canonical_device(std::string_view device) {
+  if (device == "gpu") return "cuda";
+  check_choice("device", device, {"auto", "cpu", "cuda"});
+  return std::string(device);
+}
 
 void TrainOptions::resolve() {
   for (const OptionInfo& option : options_of(*this))

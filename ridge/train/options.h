@@ -118,6 +118,9 @@ std::vector<OptionInfo> options_of(TrainOptions& options);
 // true and false.
 void set_from_text(const OptionInfo& option, std::string_view text);
 
+// What --device names: "auto", "cpu" or "cuda", which "gpu" is too. UsageError for anything else.
+std::string canonical_device(std::string_view device);
+
 // The options that decide the course of a run (model, training, data), with all others, which say
 // where it runs and what it reports, at their defaults.
 TrainOptions course_of(const TrainOptions& options);

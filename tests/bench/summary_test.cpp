@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "ridge/bench/session.h"
@@ -44,6 +45,14 @@ TEST(BenchSummary, WarnsOfTimesThatVary) {
   EXPECT_THAT(text_of(0.1), Not(HasSubstr("Warning")));
   EXPECT_THAT(text_of(0.105), Not(HasSubstr("Warning"))) << "1.6 %";
   EXPECT_THAT(text_of(0.11), HasSubstr("Warning: the times vary by 3.1 %"));
+}
+
+TEST(BenchSummary, WarnsOfALossThatIsNotFinite) {
+  BenchRecord record = record_of(0.1);
+  record.losses[7] = std::numeric_limits<double>::quiet_NaN();
+  const std::string text =
+      summary_text(batch_of_8(), record, summarize(batch_of_8(), record), false);
+  EXPECT_THAT(text, HasSubstr("Warning: the loss is not finite from iteration 7 on"));
 }
 
 TEST(BenchSummary, HasTheWorkshopsLines) {

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -166,6 +167,13 @@ TEST_F(VisionWeights, ThatDoNotFitAreRefused) {
   const auto other_name = changed(squeezenet, [](auto& tensors) { tensors[0].name = "x"; });
   EXPECT_THAT(complaint("squeezenet1_1", other_name),
               AllOf(HasSubstr("has no tensor classifier.1.bias"), Not(HasSubstr("it fits"))));
+
+  const auto overflown = changed(squeezenet, [](auto& tensors) {
+    const float infinity = std::numeric_limits<float>::infinity();
+    std::memcpy(&tensors[0].bytes[3 * sizeof infinity], &infinity, sizeof infinity);
+  });
+  EXPECT_THAT(complaint("squeezenet1_1", overflown),
+              HasSubstr("element 3 of classifier.1.bias is inf"));
 
   std::filesystem::resize_file(squeezenet, 1000);
   EXPECT_NE(complaint("squeezenet1_1", squeezenet), "");

@@ -84,6 +84,10 @@ TEST(BenchCommand, RefusesWhatItCannotDoBeforeItMeasures) {
   refused({"--batch-size", "0"}, 2, "--batch-size is 0");
   refused({"--image-size", "8"}, 2, "8 x 8 are too small");
   refused({"--seed", "many"}, 2, "--seed is 'many'; it must be a number");
+  refused({"--iterations", "1.5"}, 2, "--iterations is '1.5'; it must be a whole number");
+  refused({"--weights", ""}, 2, "--weights is empty");
+  refused({"--device", "cuda:1"}, 2, "--device is 'cuda:1'; choose one of auto, cpu, cuda");
+  refused({"stray"}, 2, "there is no argument stray");
   refused({"--dtype", "fp17"}, 2, "fp32, tf32, bf16, fp16, int8");
   refused({"--dtype", "int8", "--mode", "training"}, 2, "it is for --mode inference");
   refused({"--dtype", "int8", "--channels-last", "off"}, 2, "excludes --channels-last off");

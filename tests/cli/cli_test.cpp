@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -425,6 +426,18 @@ TEST(BadInput, IsOneLineAndWritesNothing) {
   }
 }
 
+TEST(BadInput, KeepsItsExitCodeWhereNobodyCanBeToldWhy) {
+  const Sandbox sandbox;
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const struct rlimit none { 0, before.rlim_max };
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+  const ProgramResult result = sandbox.run({"ridge", "trian"});
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(result.exit_code, 2) << "signal " << result.signal;
+}
+
 TEST(BadInput, OutputThatCannotBeWrittenIsAnErrorBeforeTraining) {
   const Sandbox sandbox;
   std::filesystem::create_directories(sandbox.path("out/performance_summary.json"));
@@ -473,6 +486,25 @@ TEST(Profiles, AreDrawnUnderTheCeilingsOfTheirThreads) {
   EXPECT_THAT(sandbox.read("p/report.html"), HasSubstr("\"f32_flops_per_second\":100000000000.0"));
   EXPECT_EQ(sandbox.run({"ridge", "report", "p", "--output", "other.html"}).exit_code, 0);
   EXPECT_TRUE(sandbox.has("other.html"));
+}
+
+TEST(Roofline, BeginsADamagedCacheAnewButNotAnotherFile) {
+  const Sandbox sandbox;
+  std::filesystem::create_directory(sandbox.path("ridge"));
+  sandbox.write("ridge/machine.json", "{\xff");
+  sandbox.write("named.json", "[1]");
+  const std::string before = ::getenv("XDG_CACHE_HOME") ? ::getenv("XDG_CACHE_HOME") : "";
+  ::setenv("XDG_CACHE_HOME", sandbox.path("").c_str(), 1);
+  const Words measure{"ridge", "roofline", "--device", "cpu", "--seconds", "0.1", "--threads", "1"};
+  const ProgramResult anew = sandbox.run(measure);
+  const ProgramResult named = sandbox.run(measure + Words{"--machine-file", "named.json"});
+  before.empty() ? ::unsetenv("XDG_CACHE_HOME") : ::setenv("XDG_CACHE_HOME", before.c_str(), 1);
+  EXPECT_EQ(anew.exit_code, 0) << anew.err;
+  EXPECT_THAT(anew.out, HasSubstr("machine.json is damaged and is begun anew\n"));
+  EXPECT_THAT(sandbox.read("ridge/machine.json"), HasSubstr("\"ridge machine ceilings\""));
+  EXPECT_EQ(named.exit_code, 1);
+  EXPECT_THAT(named.err, HasSubstr("named.json holds no machine's ceilings"));
+  EXPECT_EQ(sandbox.read("named.json"), "[1]");
 }
 
 TEST(Report, SaysInOneLineWhatItCannotDraw) {
