@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <numeric>
 
 #include "ridge/analyze/interleaved.h"
 #include "ridge/base/error.h"
@@ -23,11 +22,8 @@ std::vector<double> VariantResult::by_round() const {
 }
 
 double VariantResult::samples_per_second() const {
-  const std::vector<double> all = seconds();
-  const double total = std::accumulate(all.begin(), all.end(), 0.0);
-  const double samples =
-      static_cast<double>(variant.options.batch_size) * static_cast<double>(all.size());
-  return total > 0 ? samples / total : 0;
+  const double median = measured() ? percentile(seconds(), 0.5) : 0;
+  return median > 0 ? static_cast<double>(variant.options.batch_size) / median : 0;
 }
 
 double VariantResult::samples_per_second_per_gb() const {

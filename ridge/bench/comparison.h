@@ -34,7 +34,7 @@ struct VariantResult {
   bool measured() const { return !rounds.empty(); }
   std::vector<double> seconds() const;   // of all iterations
   std::vector<double> by_round() const;  // medians
-  double samples_per_second() const;     // over the time of all iterations
+  double samples_per_second() const;     // in the median time, which tables show beside it
   double samples_per_second_per_gb() const;
 };
 

@@ -28,6 +28,11 @@ TEST(BenchComparison, CountsSamplesAndMemory) {
   const VariantResult result = result_of("a", 0.1, 6);
   EXPECT_DOUBLE_EQ(result.samples_per_second(), 40);
   EXPECT_DOUBLE_EQ(result.samples_per_second_per_gb(), 80);
+
+  VariantResult slow_once = result_of("b", 0.1, 6);
+  slow_once.rounds[2] = {1.0};
+  EXPECT_DOUBLE_EQ(slow_once.samples_per_second(), 40) << "as the median of 0.1 s says";
+  EXPECT_EQ(result_of("c", 0.1, 0).samples_per_second(), 0);
 }
 
 TEST(BenchComparison, PairsRoundsToASpeedup) {
