@@ -64,6 +64,12 @@ void add_commands(CLI::App& program, const std::string& name, Action& action) {
   });
 }
 
+// So that refuse_unknown() may say in our words what is wrong with them.
+void allow_extras(CLI::App& command) {
+  command.allow_extras();
+  for (CLI::App* sub : command.get_subcommands({})) allow_extras(*sub);
+}
+
 void refuse_unknown(const CLI::App& command) {
   for (const CLI::App* sub : command.get_subcommands()) refuse_unknown(*sub);
   refuse_unknown_arguments(command);
@@ -93,9 +99,8 @@ int run(const std::string& name, const std::vector<std::string>& arguments) {
   Action action;
   CLI::App program("Trains a small LLaMA and shows where the time and the memory go.", name);
   add_commands(program, name, action);
-  program.allow_extras();
+  allow_extras(program);
   program.get_formatter()->column_width(44);
-  for (CLI::App* command : program.get_subcommands({})) command->allow_extras();
 
   std::vector<std::string> reversed;  // as CLI11 takes them
   for (const std::string& argument : arguments) reversed.push_back(with_dashes(argument));

@@ -374,6 +374,8 @@ TEST(BadInput, IsOneLineAndWritesNothing) {
       {{"ridge", "--vresion"}, 2, "did you mean --version?"},
       {{"ridge", "trace"}, 2, "there is: ridge trace check FILE"},
       {{"ridge", "trace", "check"}, 2, "check which trace?"},
+      {{"ridge", "trace", "check", "gzip", "more"}, 2, "there is no argument more"},
+      {{"ridge", "exercise", "debug", "--stgae", "1"}, 2, "did you mean --stage?"},
       {{"ridge", "trace", "check", "gzip"}, 1, "\"gzip\" is a gzip file that is cut short"},
       {t + Words{"--btach-size", "8"}, 2,
        "there is no flag --btach-size; did you mean --batch-size?"},
