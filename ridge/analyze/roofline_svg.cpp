@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "ridge/analyze/roofline.h"
 #include "ridge/base/units.h"
@@ -112,22 +115,71 @@ std::string ceilings(const Axes& axes, const Roof& roof) {
   return svg;
 }
 
+// Names of points, none over another or over the middle of a circle.
+class Names {
+ public:
+  void keep_clear(double x, double y, double radius) {
+    const double core = std::min(radius, 5.0);
+    taken_.push_back({x - core, x + core, y - core, y + core});
+  }
+
+  // Beside, above or below a circle; nowhere if all that is taken, for the circle has it as title.
+  void add(double x, double y, double radius, const std::string& name) {
+    const double length = letter_width * static_cast<double>(name.size());
+    const double beside = x + radius + 3, before = x - radius - 3 - length, over = x - length / 2;
+    for (const auto& [from, baseline] :
+         {std::pair{beside, y + 4}, std::pair{before, y + 4}, std::pair{over, y - radius - 4},
+          std::pair{over, y + radius + 11}, std::pair{beside, y - 6}, std::pair{beside, y + 14}}) {
+      const Box box{from, from + length, baseline - 9, baseline + 2};
+      if (from < left || !is_free(box)) continue;
+      taken_.push_back(box);
+      svg += label(from, baseline, "name", name);
+      return;
+    }
+  }
+
+  std::string svg;
+
+ private:
+  static constexpr double letter_width = 6.7;  // at the 11 px of .name
+  struct Box {
+    double left, right, top, bottom;
+  };
+
+  bool is_free(const Box& box) const {
+    return std::ranges::none_of(taken_, [&](const Box& other) {
+      return box.left < other.right && other.left < box.right && box.top < other.bottom &&
+             other.top < box.bottom;
+    });
+  }
+
+  std::vector<Box> taken_;
+};
+
 std::string circles(const Axes& axes, const std::vector<RooflinePoint>& points) {
-  std::string svg, names;
-  std::size_t drawn = 0;
+  struct Circle {
+    double x, y, radius;
+    std::string name;
+  };
+  std::vector<Circle> drawn;
+  std::string svg;
+  Names names;
   for (const RooflinePoint& p : points) {
     if (p.intensity() <= 0 || p.seconds <= 0) continue;
-    const double x = axes.x(p.intensity()), y = axes.y(p.flops_per_second());
-    const double radius = std::clamp(30 * std::sqrt(std::max(p.share, 0.0)), 3.0, 30.0);
+    const Circle c{axes.x(p.intensity()), axes.y(p.flops_per_second()),
+                   std::clamp(30 * std::sqrt(std::max(p.share, 0.0)), 3.0, 30.0),
+                   shortened(printable(p.name), 28)};
     svg += fmt::format(
         "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:.1f}\"><title>{}: {:.1f} % of the step, {:.2f} "
         "FLOP/byte, {:.2f} GFLOP/s, {:.2f} GB/s, {} calls</title></circle>\n",
-        x, y, radius, xml_escaped(p.name), 100 * p.share, p.intensity(), p.flops_per_second() / 1e9,
-        p.bytes_per_second() / 1e9, p.calls);
-    if (drawn++ < labelled_points)
-      names += label(x + radius + 3, y + 4, "name", shortened(printable(p.name), 28));
+        c.x, c.y, c.radius, xml_escaped(p.name), 100 * p.share, p.intensity(),
+        p.flops_per_second() / 1e9, p.bytes_per_second() / 1e9, p.calls);
+    names.keep_clear(c.x, c.y, c.radius);
+    drawn.push_back(c);
   }
-  return svg + names;  // names over all circles
+  for (std::size_t i = 0; i < std::min(drawn.size(), labelled_points); ++i)
+    names.add(drawn[i].x, drawn[i].y, drawn[i].radius, drawn[i].name);
+  return svg + names.svg;  // names over all circles
 }
 
 }  // namespace

@@ -3,6 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "ridge/base/error.h"
 #include "ridge/profile/operator_table.h"
 #include "tests/analyze/small_training.h"
@@ -108,6 +114,22 @@ TEST(RooflineText, HasRoomForManyPointsAndNone) {
   for (int i = 0; i < 1000; ++i) many.push_back(point("op", 1000 + i, 1000, 1e-6));
   EXPECT_THAT(roofline_text(many, roof()), HasSubstr("*"));
   EXPECT_THAT(roofline_text({}, roof(), 1, 1), HasSubstr("FLOP/byte"));
+}
+
+TEST(RooflineSvg, WritesNoNameOverAnother) {
+  const std::vector<RooflinePoint> crowd(9, point("cross_entropy", 1000, 1000, 1e-6));
+  const std::string svg = roofline_svg(crowd, roof(), "crowd");
+  std::vector<std::pair<double, double>> corners;
+  const std::regex name("class=\"name\" x=\"([0-9.]+)\" y=\"([0-9.]+)\"");
+  for (std::sregex_iterator match(svg.begin(), svg.end(), name), end; match != end; ++match)
+    corners.emplace_back(std::stod((*match)[1]), std::stod((*match)[2]));
+  EXPECT_GE(corners.size(), 3u);
+  EXPECT_LT(corners.size(), crowd.size());
+  for (std::size_t i = 0; i < corners.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      EXPECT_TRUE(std::abs(corners[i].second - corners[j].second) >= 11 ||
+                  std::abs(corners[i].first - corners[j].first) >= 13 * 6)
+          << "names " << i << " and " << j;
 }
 
 TEST(RooflineSvg, EscapesNamesAndDrawsEveryPoint) {
