@@ -141,9 +141,11 @@ struct Analysis {
     f.seconds_saved = std::max(0.0, t.seconds - t.floor / reachable);
     f.text = fmt::format("{}, {}-bound", opening(f, row.name), name_of(t.bound()));
     if (t.bound() == Bound::compute)
-      f.text += fmt::format(" at {:.1f} GFLOP/s where {:.1f} are possible",
-                            static_cast<double>(t.cost.causal_flops) / t.seconds / 1e9,
-                            static_cast<double>(t.cost.causal_flops) / t.floor / 1e9);
+      f.text +=
+          fmt::format(" at {:.1f} GFLOP/s{} where {:.1f} are possible",
+                      static_cast<double>(t.cost.causal_flops) / t.seconds / 1e9,
+                      t.cost.causal_flops < t.cost.flops ? ", counting causal attention," : "",
+                      static_cast<double>(t.cost.causal_flops) / t.floor / 1e9);
     else
       f.text += fmt::format(" at {:.1f} GB/s where {:.1f} are possible",
                             static_cast<double>(t.cost.bytes()) / t.seconds / 1e9,

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ridge/base/error.h"
+#include "ridge/ops/attention.h"
 #include "ridge/ops/matmul.h"
 #include "ridge/ops/silu.h"
 #include "tests/analyze/small_training.h"
@@ -152,6 +153,26 @@ TEST(Findings, OfATrainingRunNameItsRewritesWithTheirEvidence) {
   EXPECT_LE(flash->seconds_saved, flash->seconds + report.between_nodes);
   EXPECT_TRUE(std::ranges::is_sorted(report.findings, std::greater{}, &Finding::seconds_saved));
   EXPECT_LE(report.mfu(), 1);
+}
+
+// Other tables count all of it: the rate would be half of theirs without a word.
+TEST(Findings, SayThatTheyCountCausalAttention) {
+  for (const bool causal : {false, true}) {
+    Graph graph;
+    const Value x = graph.input("x", {DType::f32, {1, 256, 128}});
+    graph.keep(
+        attention(x, x, x, {.n_heads = 2, .n_kv_heads = 2, .head_dim = 64, .causal = causal}), "y");
+    const Recording recording{.graph = &graph,
+                              .nodes = {{NodeId{0}, 1, 0, 10'000'000}},
+                              .phases = {{Phase::forward, 1, 0, 10'000'000}},
+                              .steps = {{1, 0, 10'000'000, 0.0}}};
+    const BottleneckReport report = analyze_bottlenecks(recording, simple_roof());
+    ASSERT_FALSE(report.findings.empty());
+    EXPECT_EQ(
+        report.findings[0].text.find(", counting causal attention, where") != std::string::npos,
+        causal)
+        << report.findings[0].text;
+  }
 }
 
 TEST(Findings, MemoryIsReadOffTheGraph) {
