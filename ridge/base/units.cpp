@@ -24,6 +24,10 @@ std::string format_count(std::int64_t count) {
   return digits;
 }
 
+std::string format_loss(double loss) {
+  return std::isnan(loss) ? "nan" : fmt::format("{:.4f}", loss);
+}
+
 std::string format_si(double value) {
   constexpr std::array<std::string_view, 6> units{"", "k", "M", "G", "T", "P"};
   std::size_t unit = 0;

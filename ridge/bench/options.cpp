@@ -1,5 +1,7 @@
 #include "ridge/bench/options.h"
 
+#include <limits>
+
 #include "ridge/base/error.h"
 #include "ridge/base/ranges.h"
 #include "ridge/bench/schedule.h"
@@ -21,6 +23,7 @@ void BenchOptions::check() const {
   check_range("warmup", warmup, 0, 1'000'000);
   check_range("image-size", image_size, 0, 1 << 14);
   check_range("threads", threads, 0, 4096);
+  check_range("seed", seed, 0, std::numeric_limits<std::int64_t>::max());
   compute_dtype();
   check_choice("mode", mode, {"inference", "training"});
   if (!data.empty() && !trains()) throw UsageError("--data is for --mode training");

@@ -36,8 +36,8 @@ int print_list(bool as_json) {
 }
 
 std::string iteration_line(std::string_view name, std::int64_t number, const BenchIteration& done) {
-  return fmt::format("{} {}: Loss = {:.4f}, Time = {:.4f} seconds", name, number, done.loss,
-                     done.seconds);
+  return fmt::format("{} {}: Loss = {}, Time = {:.4f} seconds", name, number,
+                     format_loss(done.loss), done.seconds);
 }
 
 // One network, timed on a device.

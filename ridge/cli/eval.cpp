@@ -100,8 +100,8 @@ int evaluate_model(const Request& request) {
   terminal.line(fmt::format("Evaluated {} tokens in {} windows of {}, in {}",
                             format_count(report.tokens), format_count(report.windows),
                             options.seq_len, format_duration(report.seconds)));
-  terminal.line(
-      fmt::format("Loss = {:.4f} nats/token, Perplexity = {:.2f}", report.loss, report.perplexity));
+  terminal.line(fmt::format("Loss = {} nats/token, Perplexity = {:.2f}", format_loss(report.loss),
+                            report.perplexity));
   if (!request.logits.empty()) terminal.line(fmt::format("Wrote {}", request.logits));
   if (!request.json.empty()) {
     write_text_file(request.json, json_of(model, options, report));

@@ -126,8 +126,8 @@ void print_flops(Terminal& terminal, const StepCost& cost) {
 
 std::string step_line(const TrainOptions& options, const StepReport& report,
                       std::size_t peak_bytes) {
-  std::string line = fmt::format("Step {}/{}: Loss = {:.4f}, Time = {:.3f} seconds", report.step,
-                                 options.num_steps, report.loss, report.seconds);
+  std::string line = fmt::format("Step {}/{}: Loss = {}, Time = {:.3f} seconds", report.step,
+                                 options.num_steps, format_loss(report.loss), report.seconds);
   if (options.reports_memory())
     line += fmt::format(", Memory = {}", megabytes(static_cast<double>(peak_bytes)));
   if (options.profiling() && profile_window(options).contains(report.step)) line += " [PROFILING]";
@@ -144,8 +144,8 @@ std::string loss_scale_line(const StepReport& report) {
 }
 
 std::string validation_line(const ValidationLoss& validation) {
-  return fmt::format("Validation after step {}: Loss = {:.4f}, Perplexity = {:.2f}",
-                     validation.step, validation.loss, std::exp(validation.loss));
+  return fmt::format("Validation after step {}: Loss = {}, Perplexity = {:.2f}", validation.step,
+                     format_loss(validation.loss), std::exp(validation.loss));
 }
 
 void print_summary(Terminal& terminal, const TrainOptions& options, const RunRecord& record,
@@ -164,7 +164,7 @@ void print_summary(Terminal& terminal, const TrainOptions& options, const RunRec
     terminal.line(fmt::format("Achieved: {:.1f} GFLOP/s, {:.1f} GFLOP/s counting causal attention",
                               summary.flops_per_second / 1e9,
                               summary.causal_flops_per_second / 1e9));
-  terminal.line(fmt::format("Final loss: {:.4f}", record.steps.back().loss));
+  terminal.line(fmt::format("Final loss: {}", format_loss(record.steps.back().loss)));
   if (const auto scale = record.steps.back().next_loss_scale)
     terminal.line(fmt::format("Loss scale: {:g}, {} of {} steps skipped", *scale,
                               skipped_steps(record), record.steps.size()));

@@ -266,7 +266,7 @@ void report(Terminal& terminal, Trainer& trainer, const RunRecord& record, LastW
   throw Error(
       "the loss is {} at step {}: training has diverged; try a smaller --learning-rate, "
       "--lr-warmup-steps 100 or --max-grad-norm 1",
-      record.steps.back().loss, record.steps.back().step);
+      format_loss(record.steps.back().loss), record.steps.back().step);
 }
 
 int run(const TrainOptions& options, Device& device, const TrainerHooks& hooks) {

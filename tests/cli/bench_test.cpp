@@ -84,6 +84,7 @@ TEST(BenchCommand, RefusesWhatItCannotDoBeforeItMeasures) {
   refused({"--batch-size", "0"}, 2, "--batch-size is 0");
   refused({"--image-size", "8"}, 2, "8 x 8 are too small");
   refused({"--seed", "many"}, 2, "--seed is 'many'; it must be a number");
+  refused({"--seed", "-1"}, 2, "--seed is -1");
   refused({"--iterations", "1.5"}, 2, "--iterations is '1.5'; it must be a whole number");
   refused({"--weights", ""}, 2, "--weights is empty");
   refused({"--device", "cuda:1"}, 2, "--device is 'cuda:1'; choose one of auto, cpu, cuda");
