@@ -182,9 +182,11 @@ std::string answers_text(const EfficiencyAnswers& a) {
     return percent(all > 0 ? a.bound_seconds[static_cast<std::size_t>(b)] / all : 0);
   };
   line("What bounds its operators, by their time?");
-  line("  compute {}, memory {}, launches {}; at those ceilings they would take {} in place of {}",
-       bound(Bound::compute), bound(Bound::memory), bound(Bound::overhead),
-       format_duration(a.floor_seconds), format_duration(all));
+  line(
+      "  compute {}, memory {}, launches {}, where caches hold what fits in them; at those "
+      "ceilings they would take {} in place of {}",
+      bound(Bound::compute), bound(Bound::memory), bound(Bound::overhead),
+      format_duration(a.floor_seconds), format_duration(all));
   for (const std::string& note : a.notes) line("Note: {}", note);
   return line.text;
 }
