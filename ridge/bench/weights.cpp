@@ -114,7 +114,7 @@ namespace {
 
 // A channel's mean and variance are to be those of so many pixels, if that takes no more work than
 // a few images of the usual size.
-constexpr std::int64_t settling_pixels = 64, most_settling_pixels = 8 * 224 * 224;
+constexpr std::int64_t settling_pixels = 64, most_settling_pixels = std::int64_t{8} * 224 * 224;
 
 // The fewest pixels that batch norm sees of an image; no value without batch norm.
 std::optional<std::int64_t> least_normalised(const Graph& graph) {

@@ -14,7 +14,7 @@ void note(int signal) { noted = signal; }
 
 // The handler's own: within kernels that oneDNN generates the stack pointer may hold the address of
 // data instead (ridge/cpu/thread_pool.cpp). Several times what a frame takes with AVX-512 and AMX.
-constexpr std::size_t stack_bytes = 64 * 1024;
+constexpr std::size_t stack_bytes = std::size_t{64} << 10;
 alignas(16) std::array<std::byte, stack_bytes> handler_stack;
 
 }  // namespace

@@ -108,7 +108,7 @@ Ceilings known_ceilings(const Request& request, const ProfiledOperators& profile
   if (kept)
     terminal.line(fmt::format("Ceilings of {}, measured {}, from {}", kept->hardware,
                               kept->measured_at, path.string()));
-  const Ceilings ceilings =
+  Ceilings ceilings =
       kept ? *kept : measure_and_keep(request, *open_named(request, kind), terminal);
   if (!profile.hardware.empty() && ceilings.hardware != profile.hardware)
     terminal.line(fmt::format(

@@ -53,7 +53,7 @@ RunFacts run_stage(std::int64_t number, const TrainOptions& options, Device& dev
 
 Verdict verify_stage(std::int64_t number, const TrainOptions& options, Device& device) {
   const Defect defect = debug_stage(number).apply(options, device);
-  return verify(Reference(options, device), {options.version, options.version, "", "none"},
+  return verify(Reference(options, device), {.name = options.version, .version = options.version},
                 options.dtype, defect.device_or(device), {}, defect.hooks.rewrite);
 }
 
