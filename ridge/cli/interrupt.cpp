@@ -23,7 +23,7 @@ void note_interrupts() {
   noted = 0;
   stack_t stack{};
   sigaltstack(nullptr, &stack);
-  if ((stack.ss_flags & SS_DISABLE) != 0)  // a sanitizer has set up one already
+  if ((stack.ss_flags & SS_DISABLE) != 0)  // else it is a sanitizer's
     stack = {.ss_sp = handler_stack.data(), .ss_flags = 0, .ss_size = handler_stack.size()};
   sigaltstack(&stack, nullptr);
   struct sigaction action {};
