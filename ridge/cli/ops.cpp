@@ -23,7 +23,7 @@ namespace {
 
 struct Request {
   std::string op = "add", op_type, dtype = "fp32", device = "auto", json_file;
-  std::string first = "64-1024-1024", second = "64-1024-1024";
+  std::string first = "64-1024-1024", second;
   bool in_place = false, predefined = false, models = false, list = false;
   std::int64_t iterations = 20, warmup = 5, threads = 0;
 };
@@ -68,7 +68,8 @@ std::vector<TensorOpRequest> wanted(const Request& request) {
   const DType dtype = dtype_of(request);
   if (request.models) return model_operators(dtype);
   const Shape first = shape_from_dims(request.first, "--input1-dim");
-  const Shape second = shape_from_dims(request.second, "--input2-dim");
+  const Shape second =
+      request.second.empty() ? first : shape_from_dims(request.second, "--input2-dim");
   if (!request.predefined)
     return {{request.op, first, second, dtype, request.in_place, request.op_type == "sparse"}};
   std::vector<TensorOpRequest> all = predefined_operators(first, second, dtype);
@@ -216,7 +217,10 @@ void add_flags(CLI::App& command, Request& r) {
   add("--dtype", r.dtype, "fp32, fp16 or bf16", "TEXT");
   add("--input1-dim", r.first, "The extents of the first operand", "DIMS");
   add("--input2-dim", r.second,
-      "Those of the second of a binary operator or a product; the rows of a sparse", "DIMS");
+      "Those of the second of a binary operator or a product, without it as the first's; the rows "
+      "of "
+      "a sparse",
+      "DIMS");
   command.add_flag("--inplace", r.in_place, "Write the result over the first operand");
   command.add_flag("--run-predefined", r.predefined, "The benchmark's list of 18 operators");
   command.add_flag("--run-model-ops", r.models, "What training BERT and DLRM asks of tensors");

@@ -24,6 +24,14 @@ TEST(OpsCommand, TimesAListAndWritesIt) {
   for (const auto& row : json["operators"]) EXPECT_GT(row["seconds"], 0.0) << row;
 }
 
+TEST(OpsCommand, TakesTheSecondOperandToBeLikeTheFirst) {
+  const Sandbox sandbox;
+  const ProgramResult result = sandbox.run({"ridge", "ops", "--device", "cpu", "--op", "mul",
+                                            "--input1-dim", "4-6", "--num-iters", "1"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("mul(4-6, 4-6)"));
+}
+
 TEST(OpsCommand, RefusesInOneLine) {
   const Sandbox sandbox;
   const auto refused = [&](std::initializer_list<std::string> flags, const char* what) {
