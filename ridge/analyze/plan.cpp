@@ -14,12 +14,21 @@
 #include "ridge/ops/packing.h"
 #include "ridge/plan/arena.h"
 #include "ridge/plan/lifetimes.h"
+#include "ridge/run/autotuner.h"
 
 namespace ridge {
 namespace {
 
 MemoryPlan predict_memory(const Graph& graph, const KernelNeeds& needs) {
   return plan_memory(graph, lifetimes_of(graph), needs.workspace);
+}
+
+// As the trainer's kernels will, if its tuner finds what it chose in earlier runs.
+KernelNeeds needs_of_training(const Graph& graph, const TrainOptions& options, Device& device) {
+  KernelChoice choice = kernels_of(options);
+  Autotuner tuner = remembered_choices(device);
+  if (choice.products == Products::tuned) choice.tuner = &tuner;
+  return kernel_needs(graph, device, choice);
 }
 
 std::optional<Place> place_of(const Graph& graph, NodeId n) {
@@ -51,9 +60,8 @@ StepCost checked_cost(const Graph& graph, std::int64_t accumulation) {
 std::size_t need_of(const TrainOptions& options, Device& device) {
   Graph graph;
   build_training(graph, options);
-  const Schedule schedule = options.schedule();
-  const KernelNeeds needs = kernel_needs(graph, device, kernels_of(schedule));
-  if (schedule.has(planned_memory))
+  const KernelNeeds needs = needs_of_training(graph, options, device);
+  if (options.schedule().has(planned_memory))
     return plan_arena(graph, lifetimes_of(graph), needs.workspace).bytes;
   return predict_memory(graph, needs).peak_bytes;
 }
@@ -130,7 +138,7 @@ TrainingPlan plan_training(const TrainOptions& options, Device& device, const Ro
   Graph graph;
   build_training(graph, options);
   const Schedule schedule = options.schedule();
-  const KernelNeeds needs = kernel_needs(graph, device, kernels_of(schedule));
+  const KernelNeeds needs = needs_of_training(graph, options, device);
   TrainingPlan plan;
   plan.parameter_count = options.model().parameter_count();
   plan.memory = predict_memory(graph, needs);

@@ -17,6 +17,7 @@
 #include "ridge/plan/memory.h"
 #include "ridge/profile/text_table.h"
 #include "ridge/run/arena_needs.h"
+#include "ridge/run/autotuner.h"
 
 namespace ridge {
 
@@ -32,7 +33,9 @@ std::optional<std::size_t> bytes_needed(const BenchOptions& options, Device& dev
     if (options.dtype == int8_dtype) int8_layers(graph, int8_rules(device), {});
     // What is computed once is gone again before the passes begin.
     if (mode_of(options).frozen && !training) freeze(graph, FrozenInputs::conversions);
-    const Execution execution = execution_of(options);
+    Execution execution = execution_of(options);
+    Autotuner tuner = remembered_choices(device);
+    if (mode_of(options).tuned) execution.kernels.tuner = &tuner;
     const KernelNeeds needs = kernel_needs(graph, device, execution.kernels);
     const Lifetimes lifetimes = lifetimes_of(graph);
     if (execution.planned)

@@ -108,7 +108,7 @@ std::size_t Autotuner::choose(std::string_view key, std::size_t candidates,
     ++cached_;
     return known->candidate;
   }
-  if (candidates == 1) return 0;
+  if (candidates == 1 || !options_.searches) return 0;
   ++searched_;
   if (options_.log) options_.log(key, searched_);
   std::vector<bool> tried(candidates, false);
@@ -199,6 +199,11 @@ void Autotuner::save(std::string_view key, Choice& choice) {
 void Autotuner::warn(std::string message) {
   if (std::find(warnings_.begin(), warnings_.end(), message) == warnings_.end())
     warnings_.push_back(std::move(message));
+}
+
+Autotuner remembered_choices(const Device& device) {
+  return Autotuner(
+      {.cache = default_tuning_cache(), .hardware = measured_on(device), .searches = false});
 }
 
 std::string measured_on(const Device& device) {

@@ -30,6 +30,7 @@ class Autotuner final : public Tuner {
     // Called before a candidate is run for the first time, with its number, from 1 on, among all.
     std::function<void(std::string_view key, std::size_t number, std::size_t of)> trying = {};
     double seconds_per_search = 0.3;  // soon after which a search ends; two rounds are always timed
+    bool searches = true;             // else what is not known is the first candidate, untimed
   };
 
   // A file that is missing, or unreadable, is no error; see warnings().
@@ -66,6 +67,10 @@ class Autotuner final : public Tuner {
   std::map<std::string, std::string> told_;
   std::vector<std::string> warnings_;
 };
+
+// Of the device's choices in the user's cache, for plans: it answers what runs before have chosen
+// and times nothing.
+Autotuner remembered_choices(const Device& device);
 
 // The processor, its driver and the state of Ridge's kernels, any of which may make others faster.
 std::string measured_on(const Device& device);

@@ -73,8 +73,10 @@ TrainingGraph build_training(Graph& graph, const TrainOptions& options) {
   return built;
 }
 
-KernelChoice kernels_of(const Schedule& schedule) {
-  KernelChoice choice{.in_pieces = schedule.has(products_in_pieces),
+KernelChoice kernels_of(const TrainOptions& options) {
+  const Schedule schedule = options.schedule();
+  KernelChoice choice{.tf32 = options.dtype == "tf32",
+                      .in_pieces = schedule.has(products_in_pieces),
                       .scaled = schedule.has(scaled_products)};
   if (schedule.has(tuned_products))
     choice.products = Products::tuned;
@@ -93,13 +95,12 @@ Trainer::Trainer(const TrainOptions& options, Device& device, const TrainerHooks
   const Schedule schedule = options.schedule();
   Execution execution{.planned = schedule.has(planned_memory),
                       .concurrent = schedule.has(concurrent_kernels),
-                      .kernels = kernels_of(schedule)};
+                      .kernels = kernels_of(options)};
   if (schedule.has(tuned_products)) {
     tuner_ = std::make_unique<Autotuner>(Autotuner::Options{
         .cache = default_tuning_cache(), .hardware = measured_on(device), .log = hooks.tuning});
     execution.kernels.tuner = tuner_.get();
   }
-  execution.kernels.tf32 = options.dtype == "tf32";
   executor_ = std::make_unique<Executor>(*graph_, device, execution);
   executor_->initialize(static_cast<std::uint64_t>(options.seed));
   const auto elements = static_cast<std::size_t>(options.batch_size * options.seq_len);

@@ -56,8 +56,8 @@ struct TrainerHooks {
   std::function<void(std::string_view product, int number)> tuning;
 };
 
-// How a schedule wants its kernels, without a tuner.
-KernelChoice kernels_of(const Schedule& schedule);
+// How training wants its kernels, without a tuner.
+KernelChoice kernels_of(const TrainOptions& options);
 
 // A language model in training: graph, executor, data and position. Throws before it allocates or
 // writes anything if the options make no sense or the model does not fit in memory.

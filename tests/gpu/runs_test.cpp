@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "ridge/analyze/plan.h"
 #include "ridge/analyze/verify.h"
 #include "ridge/cpu/device.h"
 #include "ridge/train/trainer.h"
@@ -94,6 +95,29 @@ TEST_F(GpuRuns, KeepWeightsInHalvesAsBesideTheirCopies) {
       EXPECT_LT(bytes[0], bytes[1]);
       for (std::size_t i = 0; i < losses[0].size(); ++i)
         EXPECT_NEAR(losses[0][i], losses[1][i], options.dtype == "fp8" ? 2e-2 : 2e-3) << i;
+    }
+}
+
+// Once the tuner has chosen, a plan knows what its kernels ask for.
+TEST_F(GpuRuns, TakeTheMemoryThatIsPlanned) {
+  for (const char* version : {"v1", "v3", "v4"})
+    for (const char* dtype : {"fp32", "tf32", "bf16", "fp16"}) {
+      TrainOptions options = small_options();
+      options.version = version;
+      options.dtype = dtype;
+      options.hidden_dim = 512;  // large enough for products in pieces
+      options.intermediate_dim = 2048;
+      options.seq_len = 256;
+      options.resolve();
+      SCOPED_TRACE(fmt::format("{} {}", version, dtype));
+      std::size_t measured = 0;
+      {
+        Trainer trainer(options, device());
+        trainer.executor().reset_peak_memory();
+        trainer.step();
+        measured = trainer.executor().memory().peak_live;
+      }
+      EXPECT_EQ(plan_training(options, device()).memory.peak_bytes, measured);
     }
 }
 

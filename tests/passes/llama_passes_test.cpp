@@ -32,7 +32,7 @@ std::map<std::string, int> kernels_of_step(const TrainOptions& options) {
   Graph graph;
   build_training(graph, options);
   CpuDevice device(1);
-  const KernelNeeds needs = kernel_needs(graph, device, kernels_of(options.schedule()));
+  const KernelNeeds needs = kernel_needs(graph, device, kernels_of(options));
   std::map<std::string, int> kernels;
   for (NodeId n = 0; n < graph.nodes().size(); ++n)
     if (needs.has_kernel[n]) ++kernels[std::string(name_of(*graph.nodes()[n].op))];

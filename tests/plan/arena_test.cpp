@@ -172,7 +172,7 @@ void expect_hardly_more_than_is_alive(TrainOptions options, Device& device) {
   build_training(graph, options);
   const Lifetimes life = lifetimes_of(graph);
   const std::vector<std::size_t> workspace =
-      kernel_needs(graph, device, kernels_of(options.schedule())).workspace;
+      kernel_needs(graph, device, kernels_of(options)).workspace;
   const ArenaPlan plan = plan_arena(graph, life, workspace);
   check_no_overlap(graph, life, workspace, plan);
   const std::size_t least = peak_live_bytes(graph, life, workspace);

@@ -145,6 +145,21 @@ TEST(AutotunerCache, SecondStartSearchesNothing) {
   EXPECT_EQ(read_text_file(cache, 10000), saved);
 }
 
+TEST(AutotunerCache, IsEnoughForWhoDoesNotSearch) {
+  const TemporaryDirectory directory;
+  const auto cache = directory.path / "tuning.json";
+  {
+    Autotuner tuner(options(cache));
+    EXPECT_EQ(choose(tuner, "x", 2), 2u);
+  }
+  Autotuner::Options remembers = options(cache);
+  remembers.searches = false;
+  Autotuner tuner(remembers);
+  EXPECT_EQ(choose(tuner, "x", 0), 2u);
+  EXPECT_EQ(choose(tuner, "y", 2), 0u) << "without a search";
+  EXPECT_EQ(tuner.searched(), 0);
+}
+
 TEST(AutotunerCache, HoldsForItsHardwareAndCandidatesOnly) {
   const TemporaryDirectory directory;
   const auto cache = directory.path / "tuning.json";

@@ -171,8 +171,11 @@ TEST_F(TrainerTest, RefusesAForeignFile) {
 }
 
 TEST(KernelsOf, AreThoseOfTheSchedulesPasses) {
-  const auto of = [](std::string_view version, std::string_view disabled) {
-    return kernels_of(schedule_of(version, "", disabled, "none"));
+  const auto of = [](const char* version, const char* disabled) {
+    TrainOptions options;
+    options.version = version;
+    options.disable_pass = disabled;
+    return kernels_of(options);
   };
   EXPECT_EQ(of("v3", "").products, Products::vendor);
   EXPECT_EQ(of("v4", "").products, Products::tuned);
@@ -180,6 +183,10 @@ TEST(KernelsOf, AreThoseOfTheSchedulesPasses) {
   EXPECT_TRUE(of("v4", "").in_pieces);
   EXPECT_FALSE(of("v4", "products-in-pieces").in_pieces);
   EXPECT_EQ(of("v4", "products-in-pieces").products, Products::tuned);
+  EXPECT_FALSE(of("v4", "").tf32);
+  TrainOptions options;
+  options.dtype = "tf32";
+  EXPECT_TRUE(kernels_of(options).tf32);
 }
 
 TEST(LearningRate, WarmsUpAndFallsAlongHalfACosine) {
