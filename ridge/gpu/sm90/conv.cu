@@ -354,6 +354,8 @@ class Consumer {
 
   // Sums up what the blocks of the cluster have, of this block's share of the rows.
   __device__ void finish_part(const typename C::Accumulators& d, int pixel, int channel) {
+    static_assert(C::consumers == 1);
+    sync();  // no warp's product reads any more what the sums are written over
     float* const partial = reinterpret_cast<float*>(shared_.stage);
 #pragma unroll
     for (int p = 0; p < C::products; ++p)

@@ -391,6 +391,8 @@ class Consumer {
 
   // Sums up what the blocks of the cluster have, of this block's share of the rows.
   __device__ void finish_part(const typename C::Accumulators& d, int pixel, int channel) {
+    static_assert(C::consumers == 1);
+    sync();  // no warp's product reads any more what the sums are written over
     auto* const partial = reinterpret_cast<std::int32_t*>(shared_.stage);
 #pragma unroll
     for (int p = 0; p < C::products; ++p)
