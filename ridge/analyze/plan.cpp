@@ -14,6 +14,7 @@
 #include "ridge/ops/packing.h"
 #include "ridge/plan/arena.h"
 #include "ridge/plan/lifetimes.h"
+#include "ridge/run/arena_needs.h"
 #include "ridge/run/autotuner.h"
 
 namespace ridge {
@@ -61,8 +62,10 @@ std::size_t need_of(const TrainOptions& options, Device& device) {
   Graph graph;
   build_training(graph, options);
   const KernelNeeds needs = needs_of_training(graph, options, device);
-  if (options.schedule().has(planned_memory))
-    return plan_arena(graph, lifetimes_of(graph), needs.workspace).bytes;
+  if (const Schedule schedule = options.schedule(); schedule.has(planned_memory))
+    return plan_arena(graph, lifetimes_of(graph), needs.workspace,
+                      arena_needs(device, schedule.has(concurrent_kernels)))
+        .bytes;
   return predict_memory(graph, needs).peak_bytes;
 }
 

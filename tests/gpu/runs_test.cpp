@@ -110,14 +110,18 @@ TEST_F(GpuRuns, TakeTheMemoryThatIsPlanned) {
       options.seq_len = 256;
       options.resolve();
       SCOPED_TRACE(fmt::format("{} {}", version, dtype));
-      std::size_t measured = 0;
+      MemoryStats measured;
       {
         Trainer trainer(options, device());
         trainer.executor().reset_peak_memory();
         trainer.step();
-        measured = trainer.executor().memory().peak_live;
+        measured = trainer.executor().memory();
       }
-      EXPECT_EQ(plan_training(options, device()).memory.peak_bytes, measured);
+      EXPECT_EQ(plan_training(options, device()).memory.peak_bytes, measured.peak_live);
+      if (!options.schedule().has(planned_memory)) continue;
+      const BatchLimit limit = largest_batch(options, device(), measured.reserved);
+      EXPECT_EQ(limit.batch_size, options.batch_size);
+      EXPECT_EQ(limit.peak_bytes, measured.reserved) << "of the whole arena";
     }
 }
 
