@@ -128,6 +128,7 @@ TEST(VisionNetworks, SayWhatIsWrong) {
   EXPECT_THAT(complaint_of("resnet50", {.batch_size = 0}), ::testing::HasSubstr("batch size is 0"));
   EXPECT_THAT(complaint_of("alexnet", {.image_size = 62}), ::testing::HasSubstr("62 x 62"));
   EXPECT_THAT(complaint_of("maxvit_t", {.image_size = 225}), ::testing::HasSubstr("225"));
+  EXPECT_THAT(complaint_of("vit_b_16", {.image_size = 100}), ::testing::HasSubstr("100 x 100"));
 }
 
 // The least size that each says is the least that works.

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "ridge/base/error.h"
 #include "ridge/models/vision/layers.h"
 #include "ridge/models/vision/network.h"
 #include "ridge/ops/attention.h"
@@ -50,6 +51,11 @@ Value block(const Layers& layers, Value x, const Config& config) {
 // [N, 3, H, W] -> [N, 1 + patches, D], a learned token first.
 Value tokens(const Layers& layers, Value images, const Config& config) {
   const std::int64_t n = images.shape()[0], dim = config.hidden_dim;
+  if (images.shape()[2] % config.patch != 0 || images.shape()[3] % config.patch != 0)
+    throw UsageError(
+        "a ViT with patches of {} takes images whose extents are multiples of that; these are {} x "
+        "{}",
+        config.patch, images.shape()[2], images.shape()[3]);
   Value x = layers.patches(images, "conv_proj", dim, config.patch);
   x = reshape(x, {n, x.shape()[1] * x.shape()[2], dim});
   const Value token = layers.parameter("class_token", {1, 1, dim}, Init::zeros());
