@@ -293,14 +293,6 @@ __device__ inline void load_bytes(void* shared, const void* global, std::uint32_
       : "memory");
 }
 
-// global[i] += shared[i] over `bytes` bytes of float, in no fixed order between blocks.
-__device__ inline void reduce_add_bytes(float* global, const void* shared, std::uint32_t bytes) {
-  asm volatile(
-      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(global),
-      "r"(shared_address(shared)), "r"(bytes)
-      : "memory");
-}
-
 __device__ inline void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
 // At most Pending of this thread's committed stores still read shared memory.
@@ -321,16 +313,6 @@ __device__ inline void store_matrices(std::uint32_t address, std::uint32_t a, st
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
                "r"(a), "r"(b), "r"(c), "r"(d)
                : "memory");
-}
-
-// The same, each matrix transposed as it is stored.
-__device__ inline void store_matrices_transposed(std::uint32_t address, std::uint32_t a,
-                                                 std::uint32_t b, std::uint32_t c,
-                                                 std::uint32_t d) {
-  asm volatile(
-      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-      "r"(a), "r"(b), "r"(c), "r"(d)
-      : "memory");
 }
 
 // Four consecutive floats in global memory += a, b, c, d.

@@ -136,8 +136,6 @@ __device__ inline void wgmma(float (&d)[N / 2], const std::uint32_t (&a)[4], std
     RIDGE_WGMMA(32, 16, 16, 17, 18, 19, 20, 21, 22, 23);
   else if constexpr (N == 64)
     RIDGE_WGMMA(64, 32, 32, 33, 34, 35, 36, 37, 38, 39);
-  else if constexpr (N == 96)
-    RIDGE_WGMMA(96, 48, 48, 49, 50, 51, 52, 53, 54, 55);
   else if constexpr (N == 128)
     RIDGE_WGMMA(128, 64, 64, 65, 66, 67, 68, 69, 70, 71);
   else

@@ -31,8 +31,6 @@ __device__ inline void wgmma_int8(std::int32_t (&d)[N / 2], std::uint64_t a, std
                                   int accumulate) {
   if constexpr (N == 64)
     RIDGE_WGMMA(64, 32, 32, 33, 34);
-  else if constexpr (N == 96)
-    RIDGE_WGMMA(96, 48, 48, 49, 50);
   else if constexpr (N == 128)
     RIDGE_WGMMA(128, 64, 64, 65, 66);
   else
