@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "ridge/gpu/int8_epilogue.h"
+#include "ridge/gpu/sm90/conv_windows.h"
 #include "ridge/gpu/sm90/flash_tile.h"
 #include "ridge/gpu/sm90/int8_conv.h"
 #include "ridge/gpu/sm90/launch.h"
@@ -83,18 +84,6 @@ struct Arguments {
   int channel_steps, steps;  // of a tap, of all
 };
 
-// The steps that a block sums.
-struct Steps {
-  int first, end;
-};
-
-template <class C>
-__device__ Steps own_steps(const Arguments& a) {
-  if constexpr (!C::split) return {0, a.steps};
-  const int parts = static_cast<int>(gridDim.x) / a.tiles, rank = ptx::cluster_rank();
-  return {a.steps * rank / parts, a.steps * (rank + 1) / parts};
-}
-
 // Calls f(first pixel, first channel) for the tiles of this block. Each round deals one further:
 // else a block could have the last columns, which may be few, in all of them.
 template <class C, class F>
@@ -136,32 +125,11 @@ __device__ void load_residual(Shared<C>& shared, const Arguments& a, int stage, 
 template <class C>
 __device__ void produce(Shared<C>& shared, const Arguments& a) {
   Ring<C::stages> ring;
-  const Steps steps = own_steps<C>(a);
   each_tile<C>(a, [&](int pixel, int channel) {
-    const int line = pixel / a.out_w, image = line / a.out_h;
-    const int column = (pixel - line * a.out_w) * a.stride[1] - a.padding[1];
-    const int row = (line - image * a.out_h) * a.stride[0] - a.padding[0];
-    int tap = steps.first / a.channel_steps, c = steps.first - tap * a.channel_steps;
-    int r = tap / a.kernel[1], s = tap - r * a.kernel[1];
-    for (int step = steps.first; step < steps.end; ++step, ring.advance()) {
-      std::uint64_t* full = &shared.full[ring.stage];
-      unsigned char* to = shared.stage[ring.stage];
-      ptx::barrier_wait(&shared.empty[ring.stage], ring.parity ^ 1);
-      ptx::barrier_arrive_expect(full, C::load_bytes);
-      if (a.flat)
-        ptx::load_box(to, &a.x, full, c * C::depth, pixel);
-      else
-        ptx::load_windows(to, &a.x, full, c * C::depth, column, row, image,
-                          static_cast<std::uint16_t>(s * a.dilation[1]),
-                          static_cast<std::uint16_t>(r * a.dilation[0]));
-      ptx::load_box(to + C::A::bytes, &a.weight, full, c * C::depth, tap, channel);
-      if (++c < a.channel_steps) continue;
-      c = 0;
-      ++tap;
-      if (++s < a.kernel[1]) continue;
-      s = 0;
-      ++r;
-    }
+    load_windows_of_tile<C>(shared, a, ring, pixel,
+                            [&](unsigned char* to, std::uint64_t* full, int c, int tap) {
+                              ptx::load_box(to, &a.weight, full, c * C::depth, tap, channel);
+                            });
     for (int last = 0; last < C::last_steps; ++last, ring.advance()) {
       ptx::barrier_wait(&shared.empty[ring.stage], ring.parity ^ 1);
       load_residual<C>(shared, a, ring.stage, last, pixel, channel);
