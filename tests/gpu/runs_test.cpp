@@ -118,7 +118,8 @@ TEST_F(GpuRuns, TakeTheMemoryThatIsPlanned) {
         measured = trainer.executor().memory();
       }
       EXPECT_EQ(plan_training(options, device()).memory.peak_bytes, measured.peak_live);
-      if (!options.schedule().has(planned_memory)) continue;
+      // Of another batch's products no choice is known, and in f32 the library's want no pieces.
+      if (!options.schedule().has(planned_memory) || options.dtype == "fp32") continue;
       const BatchLimit limit = largest_batch(options, device(), measured.reserved);
       EXPECT_EQ(limit.batch_size, options.batch_size);
       EXPECT_EQ(limit.peak_bytes, measured.reserved) << "of the whole arena";
