@@ -85,16 +85,17 @@ TEST_F(TunedProducts, AreRightWithAnEpilogueTileAfterTile) {
 }
 
 // Of results of 16 bits, the exact GELU's rounding but for a sixty-fourth of it, from where it is x
-// to where it is all but 0: of a product by 1.
+// to where it is all but 0, and far beyond both: of a product by 1.
 TEST_F(TunedProducts, RoundGeluAlmostAsTheExactOneIsRounded) {
   constexpr std::int64_t rows = 2048, width = 8;
   for (const auto& [dtype, half_unit, least] :
        {std::tuple{DType::f16, 0x1p-11, 0x1p-25}, {DType::bf16, 0x1p-8, 0x1p-38}}) {
     const std::vector<TensorType> in{{dtype, {rows, width}}, {dtype, {width, width}}};
     std::vector<Reals> values(2);
-    for (std::int64_t i = 0; i < rows * width; ++i)
-      values[0].push_back(
-          testing::rounded(20.0 * static_cast<double>(i) / (rows * width) - 12, dtype));
+    for (std::int64_t i = 0; i < rows * width; ++i) {
+      const double x = 20.0 * static_cast<double>(i) / (rows * width) - 12;
+      values[0].push_back(testing::rounded(i % width == 0 ? 5 * x : x, dtype));
+    }
     for (std::int64_t i = 0; i < width * width; ++i) values[1].push_back(i % (width + 1) == 0);
     const Linear op{.epilogue = Epilogue::gelu};
     const std::vector<TensorType> out = op.infer(in);

@@ -7,9 +7,9 @@
 namespace ridge::gpu::sm90 {
 namespace {
 
-// Calls function(f) with the activation's function f. Around loops over elements, not within: the
-// same for all of a kernel, it costs a jump then.
-template <class F>
+// Calls function(f) with the activation's function f, for results of T. Around loops over elements,
+// not within: the same for all of a kernel, it costs a jump then.
+template <class T, class F>
 __device__ void with_activation(Epilogue activation, const F& function) {
   switch (activation) {
     case Epilogue::none:
@@ -23,7 +23,7 @@ __device__ void with_activation(Epilogue activation, const F& function) {
     case Epilogue::hard_swish:
       return function(HardSwishOf());
     case Epilogue::gelu:
-      return function(ShortGelu());
+      return function(ShortGelu<T>());
   }
 }
 
@@ -63,7 +63,7 @@ class WriteLinear {
   }
 
   __device__ void write(const typename Config::Accumulators& d, int row, int tile) {
-    with_activation(out_.activation, [&](const auto& activation) {
+    with_activation<Element>(out_.activation, [&](const auto& activation) {
 #pragma unroll
       for (int panel = 0; panel < Config::panels; ++panel) {
         const auto bias = [&](int j) { return bias_[32 * panel + 4 * j + first_column() / 2]; };
