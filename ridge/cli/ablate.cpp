@@ -92,8 +92,7 @@ void add_ablate_command(CLI::App& program, Action& action) {
       ->type_name("VERSION")
       ->default_str("v4")
       ->group("Ablation");
-  command
-      .add_option("--rounds", request->rounds,
+  add_value(command, "--rounds", request->rounds,
                   "How often the runs take turns, sharing out --num-steps; 6 or more for intervals")
       ->type_name("N")
       ->default_str("16")

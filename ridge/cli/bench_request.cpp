@@ -9,6 +9,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/ranges.h"
 #include "ridge/bench/compile_context.h"
+#include "ridge/cli/flags.h"
 #include "ridge/graph/graph.h"
 #include "ridge/models/vision.h"
 
@@ -135,20 +136,15 @@ class Flags {
 
   template <class T>
   void value(const char* flag, T& field, const char* what, const char* type) const {
-    command_.add_option(flag, field, what)
+    add_value(command_, flag, field, what)
         ->type_name(type)
-        ->take_last()
         ->capture_default_str()
         ->group(group_);
   }
   // Without a default to show.
   template <class T>
   void maybe(const char* flag, T& field, const char* what, const char* type) const {
-    command_.add_option(flag, field, what)->type_name(type)->take_last()->group(group_);
-  }
-  template <class T>
-  void list(const char* flag, std::vector<T>& field, const char* what) const {
-    command_.add_option(flag, field, what)->type_name("LIST")->delimiter(',')->group(group_);
+    add_value(command_, flag, field, what)->type_name(type)->group(group_);
   }
   void on(const char* flag, bool& field, const char* what) const {
     command_.add_flag(flag, field, what)->group(group_);
@@ -223,11 +219,11 @@ void add_tables(CLI::App& command, BenchRequest& request) {
   const Flags add(command, "Tables");
   add.on("--compare-modes", request.compare_modes,
          "All compile modes against each other, taking turns");
-  add.list(
-      "--precisions", request.precisions,
-      "Precisions against each other, such as fp32,fp16: speed, memory, difference of results");
-  add.list("--batch-sizes", request.batch_sizes,
-           "Batch sizes side by side, such as 8,32,128: throughput and memory");
+  add.maybe("--precisions", request.precisions,
+            "Precisions against each other, such as fp32,fp16: speed, memory, difference of results",
+            "LIST");
+  add.maybe("--batch-sizes", request.batch_sizes,
+            "Batch sizes side by side, such as 8,32,128: throughput and memory", "LIST");
   add.on("--find-max-batch", request.find_max_batch,
          "The largest batch that fits in memory: planned, then run");
   add.maybe("--max-batch-for", request.max_batch_for,

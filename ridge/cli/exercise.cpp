@@ -280,7 +280,7 @@ void add_exercise_command(CLI::App& program, Action& action) {
       *exercises.add_subcommand("debug", "Train with a defect, and find it with the other tools");
   command.allow_extras();
   const auto request = std::make_shared<Request>(command);
-  command.add_option("--stage", request->stage, "Which defect: 1 to 5")
+  add_value(command, "--stage", request->stage, "Which defect: 1 to 5")
       ->type_name("N")
       ->group("Exercise");
   command

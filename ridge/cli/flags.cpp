@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <optional>
 
 #include "ridge/base/error.h"
 
@@ -58,7 +59,57 @@ std::vector<std::string> subcommands_of(const CLI::App& command) {
   return names;
 }
 
+template <class Field>
+void read(const std::string& name, const std::string& text, Field& field) {
+  set_from_text({.name = name, .aliases = {}, .group = {}, .help = {}, .target = &field}, text);
+}
+
+template <class Field>
+void read(const std::string& name, const std::string& text, std::optional<Field>& field) {
+  read(name, text, field.emplace());
+}
+
+template <class Field>
+void read(const std::string& name, const std::string& text, std::vector<Field>& list) {
+  list.clear();
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    if (begin == end)
+      throw UsageError("--{} is '{}', whose item {} is empty", name, text, list.size() + 1);
+    read(name, text.substr(begin, end - begin), list.emplace_back());
+    begin = end + 1;
+  }
+}
+
 }  // namespace
+
+template <class Field>
+CLI::Option* add_value(CLI::App& command, const std::string& flags, Field& field,
+                       const std::string& help) {
+  const std::string name = flags.substr(2, flags.find(',') - 2);  // without "--" and aliases
+  const auto set = [name, &field](const CLI::results_t& values) {
+    // An empty one, whatever it is for, is refuse_unknown_arguments()'s to refuse.
+    if (!values.back().empty()) read(name, values.back(), field);
+    return true;
+  };
+  CLI::Option* option = command.add_option(flags, set, help)->take_last();
+  if constexpr (fmt::is_formattable<Field>::value)
+    option->default_function([&field] { return fmt::format("{}", field); });
+  return option;
+}
+
+#define RIDGE_VALUE(...)                                                             \
+  template CLI::Option* add_value(CLI::App&, const std::string&, __VA_ARGS__& field, \
+                                  const std::string&);
+RIDGE_VALUE(std::int64_t)
+RIDGE_VALUE(double)
+RIDGE_VALUE(std::string)
+RIDGE_VALUE(std::optional<std::int64_t>)
+RIDGE_VALUE(std::optional<double>)
+RIDGE_VALUE(std::optional<std::string>)
+RIDGE_VALUE(std::vector<std::int64_t>)
+RIDGE_VALUE(std::vector<std::string>)
+#undef RIDGE_VALUE
 
 OptionFlags::OptionFlags(CLI::App& command, const std::vector<std::string>& names,
                          TrainOptions defaults) {

@@ -29,6 +29,12 @@ class OptionFlags {
   std::vector<std::pair<std::string, CLI::Option*>> flags_;  // by option name
 };
 
+// A flag with a value, which is read as those of OptionFlags are; of several the last counts. Takes
+// integers, numbers and texts, std::optional of them, and std::vector of what stands between commas.
+template <class Field>
+CLI::Option* add_value(CLI::App& command, const std::string& flags, Field& field,
+                       const std::string& help);
+
 // UsageError if a command that allows extras was given some, naming the nearest flag or subcommand,
 // or if a flag was taken for the value of the one before it, or if a value is empty.
 void refuse_unknown_arguments(const CLI::App& command);

@@ -75,23 +75,11 @@ void refuse_unknown(const CLI::App& command) {
   refuse_unknown_arguments(command);
 }
 
-// CLI11 reports some mistakes itself, as "--flag: 1 required N missing" and "Could not convert:
-// --flag = word"; what it converts are numbers.
+// CLI11 reports a missing value itself, as "--flag: 1 required N missing".
 std::string in_our_words(const CLI::ParseError& error) {
-  std::string text = error.what();
+  const std::string text = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error))
     return fmt::format("{} needs one value", text.substr(0, text.find(':')));
-  if (constexpr std::string_view failed = "Could not convert: "; text.starts_with(failed)) {
-    const std::size_t equals = text.find(" = ");
-    if (equals != std::string::npos) {
-      // Of a flag that was given several times, all values are there.
-      const std::string value = text.substr(std::max(equals + 3, text.rfind(',') + 1));
-      double real = 0;
-      return fmt::format("{} is '{}'; it must be a {}number",
-                         text.substr(failed.size(), equals - failed.size()), value,
-                         CLI::detail::lexical_cast(value, real) ? "whole " : "");
-    }
-  }
   return text;
 }
 

@@ -13,6 +13,7 @@
 #include "ridge/base/ranges.h"
 #include "ridge/base/statistics.h"
 #include "ridge/cli/commands.h"
+#include "ridge/cli/flags.h"
 #include "ridge/cli/interrupt.h"
 #include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
@@ -209,7 +210,7 @@ int ops(const Request& request) {
 
 void add_flags(CLI::App& command, Request& r) {
   const auto add = [&](const char* flag, auto& field, const char* what, const char* type) {
-    command.add_option(flag, field, what)->type_name(type)->take_last()->capture_default_str();
+    add_value(command, flag, field, what)->type_name(type)->capture_default_str();
   };
   add("--op", r.op, "Which operator; see --list. With an underscore at its end: in place", "NAME");
   add("--op-type", r.op_type,

@@ -5,13 +5,16 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "ridge/analyze/machine_file.h"
 #include "ridge/analyze/roofline.h"
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
+#include "ridge/base/ranges.h"
 #include "ridge/cli/card_watch.h"
 #include "ridge/cli/commands.h"
+#include "ridge/cli/flags.h"
 #include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/profile/device_report.h"
@@ -23,7 +26,7 @@ constexpr std::size_t max_profile_bytes = std::size_t{256} << 20;
 
 struct Request {
   std::string device, machine_file, profile, svg;
-  double peak_tflops = 0, peak_bandwidth = 0;  // 0: not given
+  std::optional<double> peak_tflops, peak_bandwidth;
   double seconds = 6;
   bool fresh = false;
   std::int64_t threads = 0;
@@ -33,10 +36,10 @@ VendorPeaks vendor_peaks(const Request& request) {
   VendorPeaks vendor;
   for (const auto& [flag, value] : {std::pair{"--peak-tflops", request.peak_tflops},
                                     std::pair{"--peak-bandwidth", request.peak_bandwidth}})
-    if (!(value >= 0) || std::isinf(value))
-      throw UsageError("{} is {}; a peak is a positive number", flag, value);
-  if (request.peak_tflops > 0) vendor.flops_per_second = request.peak_tflops * 1e12;
-  if (request.peak_bandwidth > 0) vendor.bytes_per_second = request.peak_bandwidth * 1e9;
+    if (value && (!(*value > 0) || std::isinf(*value)))
+      throw UsageError("{} is {}; a peak is a positive number", flag, *value);
+  if (request.peak_tflops) vendor.flops_per_second = *request.peak_tflops * 1e12;
+  if (request.peak_bandwidth) vendor.bytes_per_second = *request.peak_bandwidth * 1e9;
   return vendor;
 }
 
@@ -149,8 +152,7 @@ int roofline(const Request& request) {
   const VendorPeaks vendor = vendor_peaks(request);
   if (!(request.seconds > 0 && request.seconds <= 3600))
     throw UsageError("--seconds is {}; it must be above 0 and at most 3600", request.seconds);
-  if (request.threads < 0 || request.threads > 4096)
-    throw UsageError("--threads is {}; it must be from 1 to 4096", request.threads);
+  check_range("threads", request.threads, 0, 4096);
   const std::vector<std::string> devices = devices_of(request);
   Terminal terminal;
   if (!request.profile.empty()) return draw_profile(request, terminal);
@@ -185,17 +187,15 @@ void add_roofline_command(CLI::App& program, Action& action) {
       .add_option("--machine-file", request->machine_file,
                   "Where the ceilings are kept (default: machine.json in the user's cache)")
       ->type_name("FILE");
-  command.add_option("--peak-tflops", request->peak_tflops, "The vendor's peak, in TFLOP/s")
+  add_value(command, "--peak-tflops", request->peak_tflops, "The vendor's peak, in TFLOP/s")
       ->type_name("X");
-  command
-      .add_option("--peak-bandwidth", request->peak_bandwidth, "The vendor's bandwidth, in GB/s")
+  add_value(command, "--peak-bandwidth", request->peak_bandwidth, "The vendor's bandwidth, in GB/s")
       ->type_name("X");
-  command.add_option("--seconds", request->seconds, "How long to measure a device, about")
+  add_value(command, "--seconds", request->seconds, "How long to measure a device, about")
       ->type_name("X")
       ->capture_default_str();
-  command
-      .add_option("--threads", request->threads,
-                  "How many make all cores (default: all there are, or those of the profile)")
+  add_value(command, "--threads", request->threads,
+            "How many make all cores; 0, the default: all there are, or those of the profile")
       ->type_name("N");
   command.add_flag("--fresh", request->fresh, "Forget what was measured before");
   command.footer(

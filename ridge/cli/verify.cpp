@@ -14,6 +14,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/cli/commands.h"
+#include "ridge/cli/flags.h"
 #include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/cli/train_request.h"
@@ -30,33 +31,22 @@ struct Request {
   TrainRequest training;
   bool this_model = false;  // the one that the flags describe, alone
   std::int64_t curve_steps = 50;
-  std::string only_schedules, only_dtypes;
+  std::vector<std::string> only_schedules, only_dtypes;
   bool json = false;
 };
 
-// What stands between the commas.
-std::vector<std::string_view> names_in(std::string_view list) {
-  std::vector<std::string_view> names;
-  while (!list.empty()) {
-    const auto comma = std::min(list.find(','), list.size());
-    names.push_back(list.substr(0, comma));
-    list.remove_prefix(std::min(comma + 1, list.size()));
-  }
-  return names;
-}
-
-std::vector<VerifiedSchedule> chosen_schedules(const std::string& list) {
-  if (list.empty()) return verified_schedules();
+std::vector<VerifiedSchedule> chosen_schedules(const std::vector<std::string>& names) {
+  if (names.empty()) return verified_schedules();
   std::vector<VerifiedSchedule> chosen;
-  for (const std::string_view name : names_in(list)) chosen.push_back(schedule_named(name));
+  for (const std::string& name : names) chosen.push_back(schedule_named(name));
   return chosen;
 }
 
-std::vector<std::string> chosen_dtypes(const std::string& list, const Device& device) {
+std::vector<std::string> chosen_dtypes(const std::vector<std::string>& names, const Device& device) {
   std::vector<std::string> all = verified_dtypes(device);
-  if (list.empty()) return all;
+  if (names.empty()) return all;
   std::vector<std::string> chosen;
-  for (const std::string_view name : names_in(list)) {
+  for (const std::string& name : names) {
     if (std::ranges::find(all, name) == all.end())
       throw UsageError("there is no dtype '{}' to verify on the {}; there are {}", name,
                        device.name(), fmt::join(all, ", "));
@@ -214,18 +204,16 @@ void add_verify_command(CLI::App& program, Action& action) {
       .add_flag("--this-model", request->this_model,
                 "Verify the model that the other flags describe instead of the default set")
       ->group("Verify");
-  command
-      .add_option("--schedules", request->only_schedules,
-                  "Only these, separated by commas: v2,v4,\"v1 + swiglu\",\"v4 - tuned-products\", "
-                  "\"v3 + recompute block\"")
+  add_value(command, "--schedules", request->only_schedules,
+            "Only these, separated by commas: v2,v4,\"v1 + swiglu\",\"v4 - tuned-products\", "
+            "\"v3 + recompute block\"")
       ->type_name("LIST")
       ->group("Verify");
-  command
-      .add_option("--dtypes", request->only_dtypes,
-                  "Only these, separated by commas: fp32,bf16; on a GPU tf32,fp16,fp8")
+  add_value(command, "--dtypes", request->only_dtypes,
+            "Only these, separated by commas: fp32,bf16; on a GPU tf32,fp16,fp8")
       ->type_name("LIST")
       ->group("Verify");
-  command.add_option("--curve-steps", request->curve_steps, "Steps of the loss curves")
+  add_value(command, "--curve-steps", request->curve_steps, "Steps of the loss curves")
       ->type_name("N")
       ->default_str("50")
       ->group("Verify");

@@ -61,6 +61,17 @@ TEST(BenchCommand, WritesTheSourcesOfChains) {
   EXPECT_GT(count, 0u);
 }
 
+TEST(BenchCommand, ReadsNumbersAsTrainDoes) {
+  const Sandbox sandbox;
+  const ProgramResult result = sandbox.run(with(quick, {"--batch-size", "3", "--batch-size", "002",
+                                                        "--warmup", "0", "--iterations", "1"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("Batch size: 2\n"));
+  EXPECT_THAT(
+      sandbox.run(with(quick, {"--batch-size", "010", "--warmup", "0", "--iterations", "1"})).out,
+      HasSubstr("Batch size: 10\n"));
+}
+
 TEST(BenchCommand, ListsTheNetworks) {
   const Sandbox sandbox;
   const auto list = nlohmann::json::parse(sandbox.run({"ridge", "bench", "--list", "--json"}).out);
@@ -83,9 +94,18 @@ TEST(BenchCommand, RefusesWhatItCannotDoBeforeItMeasures) {
   refused({"--network", "resnet5"}, 2, "resnet50");
   refused({"--batch-size", "0"}, 2, "--batch-size is 0");
   refused({"--image-size", "8"}, 2, "8 x 8 are too small");
-  refused({"--seed", "many"}, 2, "--seed is 'many'; it must be a number");
+  refused({"--seed", "many"}, 2, "--seed is 'many'; it must be an integer");
   refused({"--seed", "-1"}, 2, "--seed is -1");
-  refused({"--iterations", "1.5"}, 2, "--iterations is '1.5'; it must be a whole number");
+  refused({"--iterations", "1.5"}, 2, "--iterations is '1.5'; it must be an integer");
+  refused({"--seed", "99999999999999999999"}, 2, "--seed is '99999999999999999999', which is out");
+  refused({"--batch-size", "0x10"}, 2, "--batch-size is '0x10'; it must be an integer");
+  refused({"--learning-rate", "1x"}, 2, "--learning-rate is '1x'; it must be a number");
+  refused({"--batch-sizes", "1,x,3"}, 2, "--batch-sizes is 'x'; it must be an integer");
+  refused({"--batch-sizes", "8,,4"}, 2, "--batch-sizes is '8,,4', whose item 2 is empty");
+  refused({"--batch-sizes", "1,"}, 2, "--batch-sizes is '1,', whose item 2 is empty");
+  refused({"--precisions", ","}, 2, "--precisions is ',', whose item 1 is empty");
+  refused({"--precisions", ""}, 2, "--precisions is empty; it needs a value");
+  refused({"--seed", ""}, 2, "--seed is empty; it needs a value");
   refused({"--weights", ""}, 2, "--weights is empty");
   refused({"--device", "cuda:1"}, 2, "--device is 'cuda:1'; choose one of auto, cpu, cuda");
   refused({"stray"}, 2, "there is no argument stray");

@@ -471,6 +471,20 @@ constexpr const char* machine_file = R"({"format": "ridge machine ceilings", "me
   "bandwidth": [{"level": "memory", "bytes": 0, "cores_sharing": 1,
                  "one_core_bytes_per_second": 1e10, "all_cores_bytes_per_second": 2e10}]})";
 
+TEST(RooflineCommand, RefusesWhatMakesNoSense) {
+  const Sandbox sandbox;
+  const auto refused = [&](const char* flag, const char* value, const char* what) {
+    const ProgramResult result = sandbox.run({"ridge", "roofline", "--device", "cpu", flag, value});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr(what));
+    EXPECT_EQ(result.out, "");
+  };
+  refused("--peak-tflops", "0", "--peak-tflops is 0; a peak is a positive number");
+  refused("--peak-bandwidth", "-1", "--peak-bandwidth is -1; a peak");
+  refused("--threads", "4097", "it must be from 0 to 4,096");
+  refused("--seconds", "long", "--seconds is 'long'; it must be a number");
+}
+
 TEST(Profiles, AreDrawnUnderTheCeilingsOfTheirThreads) {
   const Sandbox sandbox;
   sandbox.write("machine.json", machine_file);
