@@ -23,8 +23,8 @@ namespace ridge {
 namespace {
 
 struct Request {
-  std::string op = "add", op_type, dtype = "fp32", device = "auto", json_file;
-  std::string first = "64-1024-1024", second;
+  std::string op, op_type, first, second;  // empty: not given
+  std::string dtype = "fp32", device = "auto", json_file;
   bool in_place = false, predefined = false, models = false, list = false;
   std::int64_t iterations = 20, warmup = 5, threads = 0;
 };
@@ -50,29 +50,50 @@ void check(const Request& request) {
     throw UsageError("--run-predefined and --run-model-ops are two lists: choose one");
   if (request.models && request.in_place)
     throw UsageError("--run-model-ops says itself what is in place: leave --inplace out");
+  // What a list says itself.
+  const std::string_view list = request.models ? "--run-model-ops" : "--run-predefined";
+  const auto refuse = [&](bool said, const std::string& value, std::string_view flag) {
+    if (said && !value.empty())
+      throw UsageError("{} is a list that excludes {}: leave one out", list, flag);
+  };
+  const bool listed = request.predefined || request.models;
+  refuse(listed, request.op, "--op");
+  refuse(listed, request.op_type, "--op-type");
+  refuse(request.models, request.first, "--input1-dim");
+  refuse(request.models, request.second, "--input2-dim");
 }
 
-// Its type follows from an operator's name; who gives it wants to be told of a mistake.
+std::string operator_of(const Request& request) { return request.op.empty() ? "add" : request.op; }
+
+// Its type follows from an operator's name; who gives it wants to be told of a mistake, as who gives
+// a second operand to an operator of one.
 void check_type(const Request& request) {
-  if (request.op_type.empty()) return;
-  std::string_view name = request.op;
-  if (name.ends_with('_')) name.remove_suffix(1);
+  const std::string op = operator_of(request);
+  const std::string_view name = std::string_view(op).substr(0, op.size() - op.ends_with('_'));
   std::vector<std::string_view> types;
   for (const TensorOpName& known : tensor_operators())
     if (known.name == name) types.push_back(name_of(known.type));
-  if (!types.empty() && std::ranges::find(types, request.op_type) == types.end())
+  if (types.empty()) return;  // of no operator: tensor_operator() names those there are
+  if (!request.op_type.empty() && std::ranges::find(types, request.op_type) == types.end())
     throw UsageError("--op-type is '{}', but {} is {}", request.op_type, name,
                      fmt::join(types, " or "));
+  if (!request.second.empty() && (types[0] == "unary" || types[0] == "reduction"))
+    throw UsageError("--input2-dim is '{}', but {} is {}: it has one operand", request.second, name,
+                     types[0]);
+  if (request.op_type == "sparse" && request.second.empty())
+    throw UsageError(
+        "--op-type sparse adds rows to --input1-dim ROWS-COLUMNS: --input2-dim ROWS says how many");
 }
 
 std::vector<TensorOpRequest> wanted(const Request& request) {
   const DType dtype = dtype_of(request);
   if (request.models) return model_operators(dtype);
-  const Shape first = shape_from_dims(request.first, "--input1-dim");
+  const Shape first = shape_from_dims(request.first.empty() ? "64-1024-1024" : request.first,
+                                      "--input1-dim");
   const Shape second =
       request.second.empty() ? first : shape_from_dims(request.second, "--input2-dim");
   if (!request.predefined)
-    return {{request.op, first, second, dtype, request.in_place, request.op_type == "sparse"}};
+    return {{operator_of(request), first, second, dtype, request.in_place, request.op_type == "sparse"}};
   std::vector<TensorOpRequest> all = predefined_operators(first, second, dtype);
   const std::vector<TensorOpName> names = tensor_operators();
   for (std::size_t i = 0; i < all.size(); ++i)  // the benchmark reduces into new tensors anyway
@@ -83,9 +104,7 @@ std::vector<TensorOpRequest> wanted(const Request& request) {
 // The ceilings of the machine file; without them there are no shares of the roofline.
 std::optional<Roof> roof_over(const Device& device, Terminal& terminal) {
   KeptRoof kept = kept_roof(device.name(), device.hardware(), device.threads());
-  if (!kept.roof)
-    terminal.line(
-        fmt::format("No shares of the roofline: {}; ridge roofline measures it", kept.source));
+  if (!kept.roof) terminal.line(fmt::format("No shares of the roofline: {}", kept.source));
   return kept.roof;
 }
 
@@ -185,7 +204,7 @@ int print_list() {
 int ops(const Request& request) {
   if (request.list) return print_list();
   check(request);
-  check_type(request);
+  if (!request.predefined && !request.models) check_type(request);
   for (const TensorOpRequest& one : wanted(request)) tensor_operator(one);
   if (!request.json_file.empty()) probe_writing(request.json_file);
   TrainOptions options;
@@ -212,11 +231,11 @@ void add_flags(CLI::App& command, Request& r) {
   const auto add = [&](const char* flag, auto& field, const char* what, const char* type) {
     add_value(command, flag, field, what)->type_name(type)->capture_default_str();
   };
-  add("--op", r.op, "Which operator; see --list. With an underscore at its end: in place", "NAME");
+  add("--op", r.op, "Which operator; see --list. With an underscore at its end: in place; default: add", "NAME");
   add("--op-type", r.op_type,
       "What it is expected to be: unary, binary, reduction, product or sparse", "TYPE");
   add("--dtype", r.dtype, "fp32, fp16 or bf16", "TEXT");
-  add("--input1-dim", r.first, "The extents of the first operand", "DIMS");
+  add("--input1-dim", r.first, "The extents of the first operand; default: 64-1024-1024", "DIMS");
   add("--input2-dim", r.second,
       "Those of the second of a binary operator or a product, without it as the first's; the rows "
       "of "

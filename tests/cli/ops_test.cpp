@@ -50,6 +50,11 @@ TEST(OpsCommand, RefusesInOneLine) {
   refused({"--op", "add_", "--op-type", "sparse", "--input1-dim", "100-8"}, "--input2-dim ROWS");
   refused({"--run-model-ops", "--inplace"}, "--run-model-ops");
   refused({"--run-model-ops", "--run-predefined"}, "two lists");
+  refused({"--op", "exp", "--input2-dim", "8-8"}, "--input2-dim is '8-8', but exp is unary");
+  refused({"--op", "sum", "--input2-dim", "8"}, "but sum is reduction");
+  refused({"--run-predefined", "--op", "mul"}, "--run-predefined is a list that excludes --op:");
+  refused({"--run-predefined", "--op-type", "unary"}, "--run-predefined is a list that excludes");
+  refused({"--run-model-ops", "--input1-dim", "8"}, "--run-model-ops is a list that excludes");
   refused({"--num-iters", "0"}, "--num-iters is 0");
 }
 
