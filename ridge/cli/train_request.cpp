@@ -39,6 +39,12 @@ TrainOptions TrainRequest::lay_over(TrainOptions base) const {
   return base;
 }
 
+std::vector<std::string> TrainRequest::given() const {
+  std::vector<std::string> names = flags_.given();
+  if (!config_.empty()) names.emplace_back("config");
+  return names;
+}
+
 TrainOptions TrainRequest::options(const TrainOptions& defaults) const {
   TrainOptions options = lay_over(defaults);
   if (!options.resume.empty()) {

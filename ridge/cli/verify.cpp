@@ -181,6 +181,12 @@ Json json_of(const Verdict& v) {
 int run_verify(const Request& request) {
   if (request.curve_steps < 1)
     throw UsageError("--curve-steps is {}; it must be at least 1", request.curve_steps);
+  // The default set is of models of its own; where they run is all that there is to say.
+  if (!request.this_model)
+    for (const std::string& name : request.training.given())
+      if (name != "device" && name != "threads")
+        throw UsageError("--{} is about the model of --this-model: give that too, or leave it out",
+                         name);
   Terminal terminal;
   const std::vector<Verdict> verdicts = verdicts_of(request, terminal);
   terminal.erase();

@@ -389,6 +389,11 @@ TEST(VerifyCommand, RefusesInOneLineWhatItCannotVerify) {
               HasSubstr("--recompute is 'everything'"));
   EXPECT_THAT(complaint({"--curve-steps", "0"}), HasSubstr("--curve-steps is 0"));
   EXPECT_THAT(complaint({"--hidden-dim", "15"}), HasSubstr("15"));
+  for (const Words& flags : {Words{"--hidden-dim", "64"}, Words{"--config", "c.json"}}) {
+    const ProgramResult result = sandbox.run(Words{"ridge", "verify"} + flags);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr(flags[0] + " is about the model of --this-model"));
+  }
 }
 
 }  // namespace
