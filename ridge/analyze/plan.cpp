@@ -167,11 +167,14 @@ TrainingPlan plan_training(const TrainOptions& options, Device& device, const Ro
 }
 
 BatchLimit largest_batch(const BytesNeeded& needed, std::size_t budget, std::string_view remedy) {
-  const std::size_t least = needed(1).value();
-  if (least > budget)
-    throw OutOfMemoryError("not even a batch of 1 fits in {}: it needs {}; {}",
-                           format_bytes(budget), format_bytes(least), remedy);
-  BatchLimit limit{.batch_size = 1, .peak_bytes = least};
+  std::int64_t least = 1;
+  std::optional<std::size_t> least_bytes = needed(least);
+  if (!least_bytes) least_bytes = needed(++least);
+  if (!least_bytes) throw UsageError("neither a batch of 1 nor one of 2 is accepted; {}", remedy);
+  if (*least_bytes > budget)
+    throw OutOfMemoryError("not even a batch of {} fits in {}: it needs {}; {}", least,
+                           format_bytes(budget), format_bytes(*least_bytes), remedy);
+  BatchLimit limit{.batch_size = least, .peak_bytes = *least_bytes, .least_batch_size = least};
   // Everything grows with the batch, so that the sizes that fit are all those up to the limit.
   std::int64_t too_many = 0;  // once known
   for (std::int64_t step = 1; too_many - limit.batch_size != 1;) {

@@ -70,13 +70,14 @@ struct BatchLimit {
   std::int64_t batch_size = 0;
   std::size_t peak_bytes = 0;
   std::optional<std::size_t> next_peak_bytes;
+  std::int64_t least_batch_size = 1;  // that is accepted: 2 where batch norm refuses a single image
 };
 
 // What a batch of so many takes of memory; nothing if it is refused as absurd.
 using BytesNeeded = std::function<std::optional<std::size_t>(std::int64_t batch_size)>;
 
-// By asking what some batches need. OutOfMemoryError if not even one of 1 fits; `remedy` says then
-// what would help.
+// By asking what some batches need. OutOfMemoryError if not even the least that is accepted fits,
+// UsageError if that is beyond 2; `remedy` says then what would help.
 BatchLimit largest_batch(const BytesNeeded& needed, std::size_t budget, std::string_view remedy);
 
 // OutOfMemoryError if not even one sequence fits. Where memory is planned, the peaks are the sizes

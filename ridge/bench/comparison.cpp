@@ -43,7 +43,8 @@ class Tournament {
       : device_(device), hooks_(hooks), held_(variants.size()), results_(variants.size()) {
     for (std::size_t i = 0; i < variants.size(); ++i) {
       results_[i].variant = variants[i];
-      all_ += variants[i].options.iterations;
+      results_[i].fault = variants[i].refusal;
+      if (variants[i].refusal.empty()) all_ += variants[i].options.iterations;
     }
   }
 

@@ -20,6 +20,7 @@ namespace ridge {
 struct BenchVariant {
   std::string name;
   BenchOptions options;
+  std::string refusal = {};  // why it cannot run at all, where that is known before
 };
 
 struct VariantResult {
@@ -48,8 +49,8 @@ struct ComparisonHooks {
 // Times variants against each other in one process. In each round every variant has its turn, so
 // that slow changes of the machine meet all alike. `options.iterations` of each are shared out
 // among ten rounds, after `options.warmup` before the first and one before each other. As many
-// sessions stay on the device as its memory holds. A variant that does not fit has a `fault`; any
-// other error is thrown.
+// sessions stay on the device as its memory holds. A variant that does not fit, or
+// with a refusal, has a `fault`; any other error is thrown.
 std::vector<VariantResult> time_variants(const std::vector<BenchVariant>& variants, Device& device,
                                          const ComparisonHooks& hooks = {});
 

@@ -41,12 +41,17 @@ std::string faults(std::span<const VariantResult> results) {
   return text;
 }
 
+std::string_view kind_of_fault(const VariantResult& result) {
+  if (result.fault.empty()) return "not run";
+  return result.variant.refusal.empty() ? "out of memory" : "refused";
+}
+
 // A row's figures where it was measured; else its fault's kind alone.
 template <class Figures>
 TextRow row_of(const VariantResult& result, const Figures& figures) {
   TextRow row{result.variant.name};
   if (!result.measured()) {
-    row.emplace_back(result.fault.empty() ? "not run" : "out of memory");
+    row.emplace_back(kind_of_fault(result));
     return row;
   }
   for (std::string cell : figures()) row.push_back(std::move(cell));
@@ -95,9 +100,7 @@ std::string precisions_table(std::span<const VariantResult> results,
     TextRow row{std::move(metric)};
     for (std::size_t i = 0; i < results.size(); ++i) {
       const bool there = results[i].measured();
-      row.push_back(there                      ? figure(results[i], i)
-                    : results[i].fault.empty() ? "not run"
-                                               : "out of memory");
+      row.push_back(there ? figure(results[i], i) : std::string(kind_of_fault(results[i])));
       if (i > 0)
         row.push_back(there && first.measured() ? improvement(results[i], i) : std::string("-"));
     }

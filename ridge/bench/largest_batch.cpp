@@ -56,7 +56,8 @@ std::size_t usable_memory(Device& device) {
   return available - available / (device.asynchronous() ? 32 : 4);
 }
 
-LargestBatch find_largest_batch(const BenchOptions& options, Device& device, std::size_t budget) {
+LargestBatch find_largest_batch(const BenchOptions& options, Device& device, std::size_t budget,
+                                const std::function<bool()>& stop) {
   LargestBatch found{.options = options, .planned = {}, .budget = budget};
   const auto needed = [&](std::int64_t batch) {
     BenchOptions with = options;
@@ -71,18 +72,27 @@ LargestBatch find_largest_batch(const BenchOptions& options, Device& device, std
     found.fault = error.what();
     return found;
   }
-  for (batch = found.planned.batch_size; batch > 0; batch -= std::max<std::int64_t>(1, batch / 16))
+  const auto stopped = [&] { return stop && stop(); };
+  for (batch = found.planned.batch_size; batch >= found.planned.least_batch_size;
+       batch -= std::max<std::int64_t>(1, batch / 16)) {
+    if (stopped()) {
+      found.fault = "interrupted before a batch ran";
+      break;
+    }
     try {
       BenchSession session(found.options, device);
-      session.iterate();
       found.seconds = session.iterate().seconds;
+      if (!stopped()) found.seconds = session.iterate().seconds;
       const MemoryStats& memory = session.executor().memory();
       found.measured_peak =
           compile_mode(options.compile).planned ? memory.reserved : memory.peak_live;
+      found.fault.clear();  // of the larger ones
       return found;
     } catch (const OutOfMemoryError& error) {
       found.fault = error.what();
     }
+  }
+  batch = 0;
   return found;
 }
 
@@ -98,9 +108,9 @@ std::string largest_batches_text(std::span<const LargestBatch> found) {
   for (const LargestBatch& one : found) {
     TextRow& row = rows.emplace_back();
     row = {one.options.dtype};
+    if (!one.fault.empty()) faults += fmt::format("{}: {}\n", one.options.dtype, one.fault);
     if (one.planned.batch_size == 0) {
       row.emplace_back("none");
-      faults += fmt::format("{}: {}\n", one.options.dtype, one.fault);
       continue;
     }
     const std::int64_t batch = one.options.batch_size;

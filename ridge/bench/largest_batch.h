@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,12 +29,13 @@ struct LargestBatch {
   std::size_t budget = 0;
   std::size_t measured_peak = 0;  // of the run: of tensors, or the arena
   double seconds = 0;             // of a pass at that size
-  std::string fault;              // why not even one image fits; empty if one does
+  std::string fault;              // why no batch ran; empty if one did
 };
 
 // Runs the planned batch; where the device refuses it all the same, for memory lies in pieces, a
-// sixteenth less, until one runs.
-LargestBatch find_largest_batch(const BenchOptions& options, Device& device, std::size_t budget);
+// sixteenth less, until one runs, or `stop` says that it is enough.
+LargestBatch find_largest_batch(const BenchOptions& options, Device& device, std::size_t budget,
+                                const std::function<bool()>& stop = {});
 
 std::string largest_batches_text(std::span<const LargestBatch> found);
 std::string largest_batches_json(std::span<const LargestBatch> found);

@@ -16,14 +16,6 @@
 namespace ridge {
 namespace {
 
-// Where f16 is only imitated, its times would say nothing.
-void check_dtype(const BenchOptions& options, const Device& device) {
-  if (options.compute_dtype() == DType::f16 && !device.multiplies_float16())
-    throw UsageError(
-        "--dtype fp16: this {} ({}) has no fp16 arithmetic; use bf16 or fp32, or a GPU",
-        device.name(), device.hardware());
-}
-
 // What a frozen graph's buffers hold, on the host: so that the device never has the memory of both
 // graphs.
 using Contents = std::vector<std::pair<ValueId, std::vector<std::byte>>>;
@@ -77,7 +69,7 @@ Execution execution_of(const BenchOptions& options) {
 
 BenchSession::BenchSession(const BenchOptions& options, Device& device, const BenchHooks& hooks)
     : graph_(std::make_unique<Graph>()) {
-  check_dtype(options, device);
+  check_precision(options, device);
   if (options.trains()) training_ = std::make_unique<VisionTraining>(options);
   const VisionOptions network = network_options(options, training_.get(), device);
   const auto seed = static_cast<std::uint64_t>(options.seed);
@@ -157,6 +149,13 @@ BenchIteration BenchSession::iterate() {
   device.wait(end);
   const double seconds = device.seconds_between(0, end);
   return {.loss = executor_->read_scalar(model_.loss), .seconds = seconds};
+}
+
+void check_precision(const BenchOptions& options, const Device& device) {
+  if (options.compute_dtype() == DType::f16 && !device.multiplies_float16())
+    throw UsageError(
+        "--dtype fp16: this {} ({}) has no fp16 arithmetic; use bf16 or fp32, or a GPU",
+        device.name(), device.hardware());
 }
 
 std::int64_t parameter_count(Graph& graph) {

@@ -84,6 +84,9 @@ class BenchSession {
   double compile_seconds_ = 0;
 };
 
+// UsageError for a precision that this device only imitates: its times would say nothing.
+void check_precision(const BenchOptions& options, const Device& device);
+
 // Elements of all parameters; buffers are none.
 std::int64_t parameter_count(Graph& graph);
 // Exact work of all nodes.

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
 
 #include "ridge/base/error.h"
@@ -189,15 +190,38 @@ void make_directory(const std::filesystem::path& directory) {
   if (error) throw IoError("cannot create {}: {}", directory.string(), error.message());
 }
 
+// UsageError if two of them are one, of which only the last would be left.
+void check_files(const BenchRequest& request) {
+  const std::pair<std::string_view, std::filesystem::path> files[] = {
+      {"--export-times", request.times_file},
+      {"--export-json", request.json_file},
+      {"--save-weights", request.weights_file},
+      {request.profile_file.empty() ? "--kineto" : "--export-profile", trace_file(request)}};
+  std::map<std::filesystem::path, std::string_view> writers;
+  for (const auto& [flag, file] : files) {
+    if (file.empty()) continue;
+    std::error_code fault;
+    std::filesystem::path whole = std::filesystem::weakly_canonical(
+        std::filesystem::absolute(file, fault), fault);
+    if (fault) continue;  // probing says it better
+    const auto [other, added] = writers.emplace(std::move(whole), flag);
+    if (!added)
+      throw UsageError("{} and {} write one file, {}: name two", other->second, flag,
+                       file.string());
+  }
+}
+
 int bench(BenchRequest request) {
   if (request.list || request.list_json) return print_list(request.list_json);
   request.resolve();
+  check_files(request);
   // Now, not after the measurement, is the time to learn that they cannot be written.
   for (const std::string& file :
        {request.times_file, request.json_file, request.weights_file, trace_file(request).string()})
     if (!file.empty()) probe_writing(file);
   if (!request.kernels_directory.empty()) make_directory(request.kernels_directory);
   const std::unique_ptr<Device> device = open_device(device_options(request.bench));
+  check_precision(request.bench, *device);
   Terminal terminal;
   if (const auto table = bench_table(request, *device, terminal)) return *table;
   return Benchmark(request, *device, terminal).run();

@@ -9,6 +9,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/ranges.h"
 #include "ridge/bench/compile_context.h"
+#include "ridge/bench/training.h"
 #include "ridge/cli/flags.h"
 #include "ridge/graph/graph.h"
 #include "ridge/models/vision.h"
@@ -66,6 +67,7 @@ void check_tables(const BenchRequest& request) {
   add(single, !request.profile_file.empty(), "--export-profile");
   add(single, !request.times_file.empty(), "--export-times");
   add(single, !request.kernels_directory.empty(), "--export-kernels");
+  add(single, !request.weights_file.empty(), "--save-weights");
   if (tables.size() > 1)
     throw UsageError("{} exclude each other: each prints a table of its own",
                      fmt::join(tables, " and "));
@@ -80,22 +82,29 @@ void check_tables(const BenchRequest& request) {
   if (!request.max_batch_for.empty()) parse_bytes(request.max_batch_for);
 }
 
-// An image the network cannot take is refused before anything is opened or loaded.
-void check_network(const BenchOptions& options) {
-  options.check();
-  Graph graph;
-  build_vision(graph, options.network, {.image_size = options.image_size});
-}
-
 }  // namespace
+
+void check_network(const BenchOptions& options) {
+  Graph graph;
+  build_vision(graph, options.network, vision_options(options));
+}
 
 void BenchRequest::resolve() {
   if (!weights_file.empty() && !bench.trains())
     throw UsageError("--save-weights is for --mode training");
+  if (learning_rate && !bench.trains()) throw UsageError("--learning-rate is for --mode training");
+  bench.learning_rate = learning_rate.value_or(bench.learning_rate);
   resolve_precision(*this);
   resolve_compile(*this);
   check_tables(*this);
-  check_network(bench);
+  bench.check();
+  // What a table varies is checked in its place: of those, the network is asked for one image.
+  BenchOptions network = bench;
+  if (!batch_sizes.empty() || find_max_batch) {
+    network.batch_size = 1;
+    network.mode = "inference";
+  }
+  check_network(network);
   // All is right but what they vary.
   const auto check_variant = [](std::string_view flag, const auto& value,
                                 const BenchOptions& variant) {
@@ -172,7 +181,8 @@ void add_workload(CLI::App& command, BenchOptions& o) {
 void add_training(CLI::App& command, BenchRequest& request) {
   BenchOptions& o = request.bench;
   const Flags add(command, "Training");
-  add.value("--learning-rate", o.learning_rate, "Of SGD with momentum 0.9", "X");
+  add.maybe("--learning-rate", request.learning_rate, "Of SGD with momentum 0.9; default: 0.01",
+            "X");
   add.maybe("--data", o.data,
             "Images and labels to train on, a fifth of which is held out: a safetensors file",
             "FILE");

@@ -19,9 +19,10 @@ struct BenchRequest {
   BenchOptions bench;
 
   // The workshop's ways to choose a precision and a compile mode, of which resolve() makes
-  // bench.dtype and bench.compile.
+  // bench.dtype and bench.compile; so it does with the learning rate, which is for training alone.
   std::optional<std::string> dtype;
   std::optional<std::int64_t> fp16, amp_opt_level;
+  std::optional<double> learning_rate;
   bool compile = false;
   std::string compile_context;
 
@@ -50,6 +51,9 @@ struct BenchRequest {
 
 // `request` outlives the parsing.
 void add_bench_flags(CLI::App& command, BenchRequest& request);
+
+// UsageError for images or a batch that the network cannot take.
+void check_network(const BenchOptions& options);
 
 // What a device is opened by.
 TrainOptions device_options(const BenchOptions& bench);

@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
+#include <algorithm>
 
+#include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/bench/comparison.h"
 #include "ridge/bench/largest_batch.h"
@@ -95,6 +96,11 @@ int compare_batch_sizes(const BenchRequest& request, Device& device, Terminal& t
   for (const std::int64_t size : request.batch_sizes) {
     variants.push_back({fmt::to_string(size), request.bench});
     variants.back().options.batch_size = size;
+    try {
+      check_network(variants.back().options);
+    } catch (const UsageError& error) {
+      variants.back().refusal = error.what();
+    }
   }
   print_start(terminal, request.bench, device, "batch size");
   const std::vector<VariantResult> results = measure(variants, device, terminal);
@@ -104,21 +110,27 @@ int compare_batch_sizes(const BenchRequest& request, Device& device, Terminal& t
 }
 
 int find_max_batch(const BenchRequest& request, Device& device, Terminal& terminal) {
+  note_interrupts();
   print_start(terminal, request.bench, device, "batch size");
   const std::size_t budget =
       request.max_batch_for.empty() ? usable_memory(device) : parse_bytes(request.max_batch_for);
   std::vector<std::string> precisions = request.precisions;
   if (precisions.empty()) precisions.push_back(request.bench.dtype);
+  const auto interrupted = [] { return interrupt_noted() != 0; };
   std::vector<LargestBatch> found;
   for (const std::string& precision : precisions) {
+    if (!found.empty() && interrupted()) break;
     BenchOptions options = request.bench;
     options.dtype = precision;
     terminal.busy(fmt::format("Looking for the largest batch in {}...", precision));
-    found.push_back(find_largest_batch(options, device, budget));
+    found.push_back(find_largest_batch(options, device, budget, interrupted));
   }
+  if (interrupted()) terminal.line("Interrupted");
   terminal.lines(largest_batches_text(found));
   write_json(terminal, request, largest_batches_json(found));
-  return found.front().options.batch_size > 0 ? 0 : 1;
+  if (interrupted()) return exit_code();
+  const auto ran = [](const LargestBatch& one) { return one.options.batch_size > 0; };
+  return std::ranges::all_of(found, ran) ? 0 : 1;
 }
 
 }  // namespace
@@ -130,6 +142,11 @@ BenchHooks tuning_on(Terminal& terminal) {
 }
 
 std::optional<int> bench_table(const BenchRequest& request, Device& device, Terminal& terminal) {
+  for (const std::string& precision : request.precisions) {  // all, before the first is measured
+    BenchOptions options = request.bench;
+    options.dtype = precision;
+    check_precision(options, device);
+  }
   if (request.compare_modes) return compare_modes(request, device, terminal);
   if (request.find_max_batch) return find_max_batch(request, device, terminal);
   if (!request.precisions.empty()) return compare_precisions(request, device, terminal);

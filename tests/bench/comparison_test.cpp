@@ -153,6 +153,11 @@ TEST(BenchLargestBatch, IsPlannedToTheByteAndRuns) {
   EXPECT_GT(found.planned.next_peak_bytes.value(), budget);
   EXPECT_THAT(largest_batches_text(std::span(&found, 1)), HasSubstr("24.00 MiB"));
 
+  const LargestBatch stopped = find_largest_batch(small(), device, budget, [] { return true; });
+  EXPECT_EQ(stopped.options.batch_size, 0);
+  EXPECT_EQ(stopped.planned.batch_size, found.planned.batch_size);
+  EXPECT_THAT(largest_batches_text(std::span(&stopped, 1)), HasSubstr("fp32: interrupted"));
+
   const LargestBatch none = find_largest_batch(small(), device, 1000);
   EXPECT_EQ(none.options.batch_size, 0);
   EXPECT_THAT(largest_batches_text(std::span(&none, 1)), HasSubstr("not even a batch of 1"));

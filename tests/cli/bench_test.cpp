@@ -147,6 +147,19 @@ TEST(BenchCommand, RefusesFlagsThatExcludeEachOther) {
   refused({"--precisions", "fp32,bf16", "--dtype", "bf16"}, "--precisions excludes --dtype");
   refused({"--batch-sizes", "1,2", "--kineto"}, "--batch-sizes excludes --kineto");
   refused({"--max-batch-for", "1GB"}, "give that too");
+  for (const char* table : {"--find-max-batch", "--compare-modes"})
+    refused({table, "--mode", "training", "--save-weights", "w"}, "excludes --save-weights");
+  refused({"--batch-sizes", "1,2", "--mode", "training", "--save-weights", "w"},
+          "--batch-sizes excludes --save-weights");
+  refused({"--learning-rate", "0.1"}, "--learning-rate is for --mode training");
+  refused({"--export-times", "f", "--export-json", "./f"},
+          "--export-times and --export-json write one file");
+  refused({"--kineto", "--export-json", "squeezenet1_1_trace.json"},
+          "--export-json and --kineto write one file");
+  refused({"--find-max-batch", "--mode", "learning"}, "--mode is 'learning'");
+  if (CpuDevice(1).multiplies_float16()) return;
+  refused({"--precisions", "fp32,fp16"}, "has no fp16 arithmetic");
+  refused({"--find-max-batch", "--precisions", "bf16,fp16"}, "has no fp16 arithmetic");
   for (const char* flag : {"--device_ids", "--rank", "--world-size"})
     refused({flag, "1"}, "not there yet");
   refused({"--distributed_dataparallel"}, "not there yet");
@@ -276,6 +289,53 @@ TEST(BenchCommand, ComparesModesPrecisionsAndBatchSizes) {
     EXPECT_LT(2 * int{row["batch_size"]}, int{most_json["rows"][0]["batch_size"]}) << compiled;
     EXPECT_EQ(row["measured_peak_bytes"], row["planned_peak_bytes"]) << compiled;
   }
+}
+
+// Batch norm finds no variance in one image whose last activations are of 1 x 1.
+TEST(BenchCommand, RefusesABatchThatBatchNormCannotTrainOn) {
+  const Sandbox sandbox;
+  const std::vector<std::string> training{
+      "ridge",  "bench", "--device",   "cpu",      "--network",    "resnet18", "--image-size", "32",
+      "--mode", "training", "--warmup", "0", "--iterations", "2", "--threads", "2"};
+  ProgramResult result = sandbox.run(with(training, {"--batch-size", "1"}));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("use a larger batch or larger images"));
+  EXPECT_EQ(result.out, "");
+
+  result = sandbox.run(with(training, {"--batch-sizes", "1,2", "--batch-size", "1"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("         1 |  refused |"));
+  EXPECT_THAT(result.out, HasSubstr("\n1: one image of this size leaves"));
+  EXPECT_THAT(result.out, Not(HasSubstr("         2 |  refused |")));
+
+  result = sandbox.run(with(training, {"--find-max-batch", "--max-batch-for", "139MiB"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("fp32      | "));
+  result = sandbox.run(with(training, {"--find-max-batch", "--max-batch-for", "100MB"}));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, HasSubstr("fp32: not even a batch of 2 fits"));
+}
+
+TEST(BenchCommand, SaysWhyAPrecisionHasNoLargestBatch) {
+  const Sandbox sandbox;
+  // Half of the bytes fit where all do not.
+  const ProgramResult result = sandbox.run(
+      with(quick, {"--find-max-batch", "--max-batch-for", "8MB", "--precisions", "bf16,fp32"}));
+  EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("\nfp32: not even a batch of 1 fits"));
+  EXPECT_THAT(result.out, Not(HasSubstr("\nbf16: ")));
+}
+
+TEST(BenchCommand, LeavesATableOfLargestBatchesAfterAnInterrupt) {
+  const Sandbox sandbox;
+  RunningProgram program(sandbox, with(quick, {"--image-size", "224", "--find-max-batch",
+                                               "--max-batch-for", "2GB", "--precisions",
+                                               "fp32,bf16"}));
+  ASSERT_TRUE(program.wait_for("Device: "));
+  program.send(SIGINT);
+  const ProgramResult result = program.wait();
+  EXPECT_EQ(result.exit_code, 128 + SIGINT);
+  EXPECT_THAT(result.out, HasSubstr("Interrupted\nLargest batches of squeezenet1_1"));
 }
 
 TEST(BenchCommand, SumsUpWhatWasMeasuredBeforeAnInterrupt) {

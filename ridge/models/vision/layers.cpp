@@ -1,5 +1,6 @@
 #include "ridge/models/vision/layers.h"
 
+#include "ridge/base/error.h"
 #include <fmt/format.h>
 
 #include <cmath>
@@ -90,6 +91,10 @@ Value Layers::batch_norm(Value x, std::string_view name, const Norm& norm) const
   const Value mean = buffer("running_mean", {DType::f32, channels}, Init::zeros());
   const Value variance = buffer("running_var", {DType::f32, channels}, Init::ones());
   if (!options_.training) return ridge::batch_norm(x, weight, bias, mean, variance, norm.eps);
+  if (x.shape().numel() == channels.numel())
+    throw UsageError(
+        "one image of this size leaves batch norm a single element of each channel, which has no "
+        "variance to train with: use a larger batch or larger images");
   return batch_norm_train(x, weight, bias, mean, variance, norm.eps,
                           options_.statistics_momentum.value_or(norm.momentum));
 }
