@@ -93,7 +93,7 @@ void add_ablate_command(CLI::App& program, Action& action) {
       ->default_str("v4")
       ->group("Ablation");
   add_value(command, "--rounds", request->rounds,
-                  "How often the runs take turns, sharing out --num-steps; 6 or more for intervals")
+            "How often the runs take turns, sharing out --num-steps; 6 or more for intervals")
       ->type_name("N")
       ->default_str("16")
       ->group("Ablation");

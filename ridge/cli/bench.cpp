@@ -201,8 +201,8 @@ void check_files(const BenchRequest& request) {
   for (const auto& [flag, file] : files) {
     if (file.empty()) continue;
     std::error_code fault;
-    std::filesystem::path whole = std::filesystem::weakly_canonical(
-        std::filesystem::absolute(file, fault), fault);
+    std::filesystem::path whole =
+        std::filesystem::weakly_canonical(std::filesystem::absolute(file, fault), fault);
     if (fault) continue;  // probing says it better
     const auto [other, added] = writers.emplace(std::move(whole), flag);
     if (!added)

@@ -145,10 +145,7 @@ class Flags {
 
   template <class T>
   void value(const char* flag, T& field, const char* what, const char* type) const {
-    add_value(command_, flag, field, what)
-        ->type_name(type)
-        ->capture_default_str()
-        ->group(group_);
+    add_value(command_, flag, field, what)->type_name(type)->capture_default_str()->group(group_);
   }
   // Without a default to show.
   template <class T>
@@ -229,9 +226,10 @@ void add_tables(CLI::App& command, BenchRequest& request) {
   const Flags add(command, "Tables");
   add.on("--compare-modes", request.compare_modes,
          "All compile modes against each other, taking turns");
-  add.maybe("--precisions", request.precisions,
-            "Precisions against each other, such as fp32,fp16: speed, memory, difference of results",
-            "LIST");
+  add.maybe(
+      "--precisions", request.precisions,
+      "Precisions against each other, such as fp32,fp16: speed, memory, difference of results",
+      "LIST");
   add.maybe("--batch-sizes", request.batch_sizes,
             "Batch sizes side by side, such as 8,32,128: throughput and memory", "LIST");
   add.on("--find-max-batch", request.find_max_batch,

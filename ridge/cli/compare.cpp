@@ -137,12 +137,12 @@ void add_compare_command(CLI::App& program, Action& action) {
   command.add_option("runs", request->runs, "v1 to v4, or directories of runs or profiles")
       ->type_name("RUN");
   add_value(command, "--rounds", request->rounds,
-                  "How often versions take turns, sharing out --num-steps; 6 or more for intervals")
+            "How often versions take turns, sharing out --num-steps; 6 or more for intervals")
       ->type_name("N")
       ->default_str("16")
       ->group("Comparison");
   add_value(command, "--fail-above", request->most_slowdown,
-                  "Exit code 1 if a run is slower than the first by more than this, beyond doubt")
+            "Exit code 1 if a run is slower than the first by more than this, beyond doubt")
       ->type_name("PERCENT")
       ->group("Comparison");
   command.add_flag("--json", request->json, "Print JSON instead of tables")->group("Comparison");

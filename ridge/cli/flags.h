@@ -30,7 +30,8 @@ class OptionFlags {
 };
 
 // A flag with a value, which is read as those of OptionFlags are; of several the last counts. Takes
-// integers, numbers and texts, std::optional of them, and std::vector of what stands between commas.
+// integers, numbers and texts, std::optional of them, and std::vector of what stands between
+// commas.
 template <class Field>
 CLI::Option* add_value(CLI::App& command, const std::string& flags, Field& field,
                        const std::string& help);

@@ -65,8 +65,8 @@ void check(const Request& request) {
 
 std::string operator_of(const Request& request) { return request.op.empty() ? "add" : request.op; }
 
-// Its type follows from an operator's name; who gives it wants to be told of a mistake, as who gives
-// a second operand to an operator of one.
+// Its type follows from an operator's name; who gives it wants to be told of a mistake, as who
+// gives a second operand to an operator of one.
 void check_type(const Request& request) {
   const std::string op = operator_of(request);
   const std::string_view name = std::string_view(op).substr(0, op.size() - op.ends_with('_'));
@@ -88,12 +88,13 @@ void check_type(const Request& request) {
 std::vector<TensorOpRequest> wanted(const Request& request) {
   const DType dtype = dtype_of(request);
   if (request.models) return model_operators(dtype);
-  const Shape first = shape_from_dims(request.first.empty() ? "64-1024-1024" : request.first,
-                                      "--input1-dim");
+  const Shape first =
+      shape_from_dims(request.first.empty() ? "64-1024-1024" : request.first, "--input1-dim");
   const Shape second =
       request.second.empty() ? first : shape_from_dims(request.second, "--input2-dim");
   if (!request.predefined)
-    return {{operator_of(request), first, second, dtype, request.in_place, request.op_type == "sparse"}};
+    return {{operator_of(request), first, second, dtype, request.in_place,
+             request.op_type == "sparse"}};
   std::vector<TensorOpRequest> all = predefined_operators(first, second, dtype);
   const std::vector<TensorOpName> names = tensor_operators();
   for (std::size_t i = 0; i < all.size(); ++i)  // the benchmark reduces into new tensors anyway
@@ -231,7 +232,8 @@ void add_flags(CLI::App& command, Request& r) {
   const auto add = [&](const char* flag, auto& field, const char* what, const char* type) {
     add_value(command, flag, field, what)->type_name(type)->capture_default_str();
   };
-  add("--op", r.op, "Which operator; see --list. With an underscore at its end: in place; default: add", "NAME");
+  add("--op", r.op,
+      "Which operator; see --list. With an underscore at its end: in place; default: add", "NAME");
   add("--op-type", r.op_type,
       "What it is expected to be: unary, binary, reduction, product or sparse", "TYPE");
   add("--dtype", r.dtype, "fp32, fp16 or bf16", "TEXT");

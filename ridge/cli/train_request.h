@@ -19,7 +19,8 @@ class TrainRequest {
   // Face folder's options where one is named, over the defaults; resolved.
   TrainOptions options() const { return options(defaults_); }
   TrainOptions options(const TrainOptions& defaults) const;
-  std::vector<std::string> given() const;  // names of the flags that were given, --config among them
+  std::vector<std::string> given()
+      const;  // names of the flags that were given, --config among them
 
  private:
   TrainOptions lay_over(TrainOptions base) const;

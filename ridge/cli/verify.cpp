@@ -42,7 +42,8 @@ std::vector<VerifiedSchedule> chosen_schedules(const std::vector<std::string>& n
   return chosen;
 }
 
-std::vector<std::string> chosen_dtypes(const std::vector<std::string>& names, const Device& device) {
+std::vector<std::string> chosen_dtypes(const std::vector<std::string>& names,
+                                       const Device& device) {
   std::vector<std::string> all = verified_dtypes(device);
   if (names.empty()) return all;
   std::vector<std::string> chosen;
@@ -74,6 +75,12 @@ std::vector<Task> tasks_of(const std::vector<TrainOptions>& configurations,
 
 std::vector<Verdict> verdicts_of(const Request& request, Terminal& terminal) {
   const TrainOptions asked = request.training.options();
+  // The default set is of models of its own; where they run is all that there is to say.
+  if (!request.this_model)
+    for (const std::string& name : request.training.given())
+      if (name != "device" && name != "threads")
+        throw UsageError("--{} is about the model of --this-model: give that too, or leave it out",
+                         name);
   const std::unique_ptr<Device> device = open_device(asked);
   const std::vector<VerifiedSchedule> schedules = chosen_schedules(request.only_schedules);
   const std::vector<Task> tasks =
@@ -181,12 +188,6 @@ Json json_of(const Verdict& v) {
 int run_verify(const Request& request) {
   if (request.curve_steps < 1)
     throw UsageError("--curve-steps is {}; it must be at least 1", request.curve_steps);
-  // The default set is of models of its own; where they run is all that there is to say.
-  if (!request.this_model)
-    for (const std::string& name : request.training.given())
-      if (name != "device" && name != "threads")
-        throw UsageError("--{} is about the model of --this-model: give that too, or leave it out",
-                         name);
   Terminal terminal;
   const std::vector<Verdict> verdicts = verdicts_of(request, terminal);
   terminal.erase();

@@ -389,6 +389,7 @@ TEST(VerifyCommand, RefusesInOneLineWhatItCannotVerify) {
               HasSubstr("--recompute is 'everything'"));
   EXPECT_THAT(complaint({"--curve-steps", "0"}), HasSubstr("--curve-steps is 0"));
   EXPECT_THAT(complaint({"--hidden-dim", "15"}), HasSubstr("15"));
+  sandbox.write("c.json", "{}");
   for (const Words& flags : {Words{"--hidden-dim", "64"}, Words{"--config", "c.json"}}) {
     const ProgramResult result = sandbox.run(Words{"ridge", "verify"} + flags);
     EXPECT_EQ(result.exit_code, 2);

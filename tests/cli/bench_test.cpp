@@ -63,8 +63,8 @@ TEST(BenchCommand, WritesTheSourcesOfChains) {
 
 TEST(BenchCommand, ReadsNumbersAsTrainDoes) {
   const Sandbox sandbox;
-  const ProgramResult result = sandbox.run(with(quick, {"--batch-size", "3", "--batch-size", "002",
-                                                        "--warmup", "0", "--iterations", "1"}));
+  const ProgramResult result = sandbox.run(with(
+      quick, {"--batch-size", "3", "--batch-size", "002", "--warmup", "0", "--iterations", "1"}));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("Batch size: 2\n"));
   EXPECT_THAT(
@@ -295,8 +295,8 @@ TEST(BenchCommand, ComparesModesPrecisionsAndBatchSizes) {
 TEST(BenchCommand, RefusesABatchThatBatchNormCannotTrainOn) {
   const Sandbox sandbox;
   const std::vector<std::string> training{
-      "ridge",  "bench", "--device",   "cpu",      "--network",    "resnet18", "--image-size", "32",
-      "--mode", "training", "--warmup", "0", "--iterations", "2", "--threads", "2"};
+      "ridge",  "bench",    "--device", "cpu", "--network",    "resnet18", "--image-size", "32",
+      "--mode", "training", "--warmup", "0",   "--iterations", "2",        "--threads",    "2"};
   ProgramResult result = sandbox.run(with(training, {"--batch-size", "1"}));
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("use a larger batch or larger images"));
@@ -328,9 +328,9 @@ TEST(BenchCommand, SaysWhyAPrecisionHasNoLargestBatch) {
 
 TEST(BenchCommand, LeavesATableOfLargestBatchesAfterAnInterrupt) {
   const Sandbox sandbox;
-  RunningProgram program(sandbox, with(quick, {"--image-size", "224", "--find-max-batch",
-                                               "--max-batch-for", "2GB", "--precisions",
-                                               "fp32,bf16"}));
+  RunningProgram program(
+      sandbox, with(quick, {"--image-size", "224", "--find-max-batch", "--max-batch-for", "2GB",
+                            "--precisions", "fp32,bf16"}));
   ASSERT_TRUE(program.wait_for("Device: "));
   program.send(SIGINT);
   const ProgramResult result = program.wait();

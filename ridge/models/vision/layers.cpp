@@ -1,7 +1,7 @@
 #include "ridge/models/vision/layers.h"
 
-#include "ridge/base/error.h"
 #include <fmt/format.h>
+#include "ridge/base/error.h"
 
 #include <cmath>
 #include <vector>
