@@ -209,7 +209,7 @@ Autotuner remembered_choices(const Device& device) {
 std::string measured_on(const Device& device) {
   // Raised where kernels change their speed but not their number: choices among the old ones would
   // hide it.
-  constexpr int kernels = 2;
+  constexpr int kernels = 3;
   const std::string driver = device.driver();
   return fmt::format("{}{}{}, kernels {}", device.hardware(), driver.empty() ? "" : ", ", driver,
                      kernels);

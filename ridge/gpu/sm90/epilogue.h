@@ -26,7 +26,7 @@ struct ShortSilu {
 // max(x, 0) - |x| tail(|x|) with the tail of the normal distribution, P(X > |x|), as 2 to the power
 // of a polynomial, fitted for the least maximum of the result's relative error: of f16 2^-17.3
 // where the result is normal, beyond that 2^-31 of absolute error; of bf16 2^-14.4 where it is more
-// than 2^-26, beyond that 2^-40.
+// than 2^-26, beyond that 2^-40. Of infinity it is NaN.
 template <class T>
 struct ShortGelu {
   __device__ float operator()(float x) const {
