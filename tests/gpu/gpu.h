@@ -25,17 +25,29 @@ class Part {
   unsigned first_ = 0, parts_ = 0, next_ = 0;
 };
 
+// The device of all tests. Opened by the first that needs it and closed after the last, not at
+// exit: what the vendor's libraries have loaded by themselves may be gone by then.
+class SharedGpu : public ::testing::Environment {
+ public:
+  Device& device() {
+    if (!device_) device_ = open_gpu({.deterministic = true});
+    return *device_;
+  }
+  void TearDown() override { device_.reset(); }
+
+ private:
+  std::unique_ptr<Device> device_;
+};
+inline SharedGpu* const shared_gpu =
+    static_cast<SharedGpu*>(::testing::AddGlobalTestEnvironment(new SharedGpu));
+
 // A test that needs a GPU, and is skipped where there is none.
 class GpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (gpu_count() == 0) GTEST_SKIP() << "there is no GPU here";
   }
-  // Opened once for all tests.
-  static Device& device() {
-    static const std::unique_ptr<Device> opened = open_gpu({.deterministic = true});
-    return *opened;
-  }
+  static Device& device() { return shared_gpu->device(); }
 };
 
 }  // namespace ridge::testing
