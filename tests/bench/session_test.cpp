@@ -102,7 +102,14 @@ TEST_P(Int8Networks, ComputeTheSameInEveryMode) {
   EXPECT_LT(relative_error(plain.logits, exact.logits), 0.25);
   for (const CompileMode& mode : compile_modes()) {
     options.compile = std::string(mode.name);
-    EXPECT_EQ(run(options, device).logits, plain.logits) << mode.name;
+    const Found found = run(options, device);
+    // The first and the last layer are f32. A tuner may choose another order of summation there,
+    // and behind the first some numbers then round to the next integer.
+    if (mode.tuned) {
+      EXPECT_LT(relative_error(found.logits, plain.logits), 0.01) << mode.name;
+    } else {
+      EXPECT_EQ(found.logits, plain.logits) << mode.name;
+    }
   }
 }
 
