@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ridge/base/error.h"
+#include "tests/base/sanitized.h"
 
 namespace ridge {
 namespace {
@@ -175,9 +176,7 @@ TEST(ThreadPool, ItsThreadsTakeNoSignals) {
 }
 
 TEST(ThreadPool, SaysWhenThereAreNotAsManyThreads) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers end a program whose memory is limited";
-#endif
+  if (is_sanitized) GTEST_SKIP() << "sanitizers end a program whose memory is limited";
   std::ifstream statm("/proc/self/statm");
   rlim_t pages = 0;
   ASSERT_TRUE(statm >> pages);

@@ -13,6 +13,7 @@
 #include "ridge/models/vision.h"
 #include "ridge/passes/autodiff.h"
 #include "ridge/run/executor.h"
+#include "tests/base/sanitized.h"
 #include "tests/models/vision_rule.h"
 
 namespace ridge {
@@ -81,9 +82,7 @@ class NetworkGradients : public testing::TestWithParam<std::string> {};
 
 TEST_P(NetworkGradients, ArePyTorchs) {
   const json& expected = golden()[GetParam()];
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "takes too long";
-#endif
+  if (is_sanitized) GTEST_SKIP() << "takes too long";
   Graph graph;
   const VisionModel model = build_vision(
       graph, GetParam(),

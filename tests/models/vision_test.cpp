@@ -15,6 +15,7 @@
 #include "ridge/cpu/device.h"
 #include "ridge/passes/autodiff.h"
 #include "ridge/run/executor.h"
+#include "tests/base/sanitized.h"
 #include "tests/models/ruled_network.h"
 
 namespace ridge {
@@ -72,18 +73,11 @@ TEST_P(Networks, GiveEveryParameterAGradientInTraining) {
   }
 }
 
-// Whether this program is one that a sanitizer makes some ten times slower.
-#ifdef __SANITIZE_ADDRESS__
-constexpr bool is_slow = true;
-#else
-constexpr bool is_slow = false;
-#endif
-
 TEST_P(Networks, ComputeTorchvisionsLogits) {
   const std::string name = GetParam();
   if (without_golden().contains(name)) GTEST_SKIP() << "torchvision has none";
   const std::int64_t macs = vision_golden()[name]["macs"];
-  if (is_slow && macs > 1'000'000'000) GTEST_SKIP() << "takes too long";
+  if (is_sanitized && macs > 1'000'000'000) GTEST_SKIP() << "takes too long";
   CpuDevice device;
   RuledNetwork network(name);
   std::vector<std::string> dtypes{"fp32"};
