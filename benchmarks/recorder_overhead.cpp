@@ -28,7 +28,7 @@
 #include "ridge/cpu/device.h"
 #include "ridge/profile/counters.h"
 #include "ridge/profile/recorder.h"
-#include "ridge/train/trainer.h"
+#include "ridge/session/trainer.h"
 
 namespace ridge {
 namespace {

@@ -7,7 +7,7 @@
 #include "ridge/cpu/device.h"
 #include "ridge/ops/op.h"
 #include "ridge/run/executor.h"
-#include "ridge/train/optimizer.h"
+#include "ridge/session/optimizer.h"
 
 using namespace ridge;
 

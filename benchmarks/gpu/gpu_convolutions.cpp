@@ -25,9 +25,9 @@
 #include "ridge/analyze/operator_timing.h"
 #include "ridge/base/error.h"
 #include "ridge/base/statistics.h"
+#include "ridge/device/tuner.h"
 #include "ridge/gpu/device.h"
 #include "ridge/ops/conv.h"
-#include "ridge/ops/tuner.h"
 
 namespace ridge {
 namespace {

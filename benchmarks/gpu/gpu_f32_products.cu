@@ -1,6 +1,6 @@
 // Products of f32 on a Hopper GPU: by the vector units, which the vendor's library uses, and by
-// tensor cores from bf16 pieces of the operands (ridge/gpu/pieces.h). How far both are from sums
-// in double precision, and how fast they are, the making of the pieces included.
+// tensor cores from bf16 pieces of the operands (ridge/gpu/kernels/product/pieces.h). How far both
+// are from sums in double precision, and how fast they are, the making of the pieces included.
 //   gpu_f32_products [errors | time]
 
 #include <cuda_runtime.h>
@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "benchmarks/gpu/random_bits.h"
-#include "ridge/gpu/blas.h"
-#include "ridge/gpu/products90.h"
+#include "ridge/gpu/kernels/product/products_sm90.h"
+#include "ridge/gpu/vendor/blas.h"
 
 namespace {
 

@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "benchmarks/gpu/random_bits.h"
-#include "ridge/gpu/dnn.h"
-#include "ridge/gpu/flash.h"
+#include "ridge/gpu/kernels/attention/flash.h"
+#include "ridge/gpu/vendor/dnn.h"
 
 namespace {
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "benchmarks/gpu/random_bits.h"
-#include "ridge/gpu/blas.h"
-#include "ridge/gpu/sm90/products.h"
+#include "ridge/gpu/sm90/product/products.h"
+#include "ridge/gpu/vendor/blas.h"
 
 namespace {
 

@@ -113,6 +113,8 @@ def shape(lines, clauses):
     if "exact" not in words:
         lines = [NUMBER.sub("#", line) for line in lines]
     lines = [re.sub(r"[-=]{3,}", "---", line) for line in lines]
+    # Another processor has another name.
+    lines = [re.sub(r"\b(Device|CPU): .*, (\S+) threads?", r"\1: CPU, \2 threads", line) for line in lines]
     return [re.sub(r"\s+", " ", line).strip() for line in lines]
 
 

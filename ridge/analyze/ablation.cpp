@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "ridge/base/error.h"
+#include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 #include "ridge/passes/versions.h"
-#include "ridge/profile/text_table.h"
 
 namespace ridge {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "ridge/analyze/interleaved.h"
 #include "ridge/analyze/plan.h"
-#include "ridge/train/options.h"
+#include "ridge/session/options.h"
 
 namespace ridge {
 

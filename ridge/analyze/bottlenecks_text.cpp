@@ -6,8 +6,8 @@
 
 #include "ridge/analyze/bottlenecks.h"
 #include "ridge/analyze/machine_file.h"
+#include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
-#include "ridge/profile/text_table.h"
 
 namespace ridge {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "ridge/base/error.h"
+#include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 #include "ridge/cpu/peaks.h"
-#include "ridge/profile/text_table.h"
 
 namespace ridge {
 namespace {

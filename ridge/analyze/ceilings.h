@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ridge/run/device.h"
+#include "ridge/device/device.h"
 
 namespace ridge {
 

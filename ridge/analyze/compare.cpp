@@ -10,9 +10,9 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
+#include "ridge/base/text_table.h"
 #include "ridge/ops/op.h"
 #include "ridge/profile/node_stats.h"
-#include "ridge/profile/text_table.h"
 
 namespace ridge {
 namespace {

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "ridge/analyze/compare.h"
+#include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
-#include "ridge/profile/text_table.h"
 
 namespace ridge {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ridge/gpu/nvml.h"
+#include "ridge/gpu/vendor/nvml.h"
 
 namespace ridge {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "ridge/base/statistics.h"
-#include "ridge/run/device.h"
-#include "ridge/train/trainer.h"
+#include "ridge/device/device.h"
+#include "ridge/session/trainer.h"
 
 namespace ridge {
 

@@ -17,8 +17,8 @@
 #include "ridge/base/error.h"
 #include "ridge/base/shared_library.h"
 #include "ridge/cpu/device.h"
-#include "ridge/gpu/cudnn.h"
-#include "ridge/gpu/libraries.h"
+#include "ridge/gpu/device/libraries.h"
+#include "ridge/gpu/vendor/cudnn.h"
 #include "ridge/profile/counters.h"
 
 #ifdef RIDGE_HAS_CUDA

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "ridge/base/shape.h"
+#include "ridge/device/device.h"
 #include "ridge/graph/op_rules.h"
 #include "ridge/ops/op.h"
-#include "ridge/run/device.h"
 
 namespace ridge {
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "ridge/analyze/ceilings.h"
+#include "ridge/device/device.h"
 #include "ridge/plan/memory.h"
-#include "ridge/run/device.h"
-#include "ridge/train/options.h"
-#include "ridge/train/trainer.h"
+#include "ridge/session/options.h"
+#include "ridge/session/trainer.h"
 
 namespace ridge {
 

@@ -8,7 +8,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/run/reference.h"
-#include "ridge/train/trainer.h"
+#include "ridge/session/trainer.h"
 
 namespace ridge {
 namespace {

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "ridge/run/device.h"
-#include "ridge/train/options.h"
+#include "ridge/device/device.h"
+#include "ridge/session/options.h"
 
 namespace ridge {
 

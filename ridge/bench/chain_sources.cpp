@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ridge/base/file.h"
-#include "ridge/gpu/pointwise_source.h"
+#include "ridge/gpu/codegen/pointwise_source.h"
 #include "ridge/ops/op.h"
 
 namespace ridge {

@@ -11,7 +11,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/bench/schedule.h"
-#include "ridge/train/options.h"
+#include "ridge/session/options.h"
 
 namespace ridge {
 namespace {

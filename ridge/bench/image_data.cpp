@@ -10,7 +10,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/random.h"
-#include "ridge/train/safetensors.h"
+#include "ridge/base/safetensors.h"
 
 namespace ridge {
 namespace {

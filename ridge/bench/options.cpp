@@ -5,7 +5,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/ranges.h"
 #include "ridge/bench/schedule.h"
-#include "ridge/models/vision.h"
+#include "ridge/models/vision/vision.h"
 
 namespace ridge {
 

@@ -10,7 +10,7 @@
 #include "ridge/bench/options.h"
 #include "ridge/bench/training.h"
 #include "ridge/graph/op_rules.h"
-#include "ridge/models/vision.h"
+#include "ridge/models/vision/vision.h"
 #include "ridge/run/executor.h"
 
 namespace ridge {

@@ -9,7 +9,7 @@
 
 #include "ridge/base/statistics.h"
 #include "ridge/bench/options.h"
-#include "ridge/train/summary.h"
+#include "ridge/session/summary.h"
 
 namespace ridge {
 

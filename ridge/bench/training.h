@@ -6,9 +6,9 @@
 
 #include "ridge/bench/image_data.h"
 #include "ridge/bench/options.h"
-#include "ridge/models/vision.h"
+#include "ridge/models/vision/vision.h"
 #include "ridge/run/executor.h"
-#include "ridge/train/optimizer.h"
+#include "ridge/session/optimizer.h"
 
 namespace ridge {
 

@@ -11,9 +11,9 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/random.h"
+#include "ridge/base/safetensors.h"
 #include "ridge/ops/op.h"
 #include "ridge/passes/passes.h"
-#include "ridge/train/safetensors.h"
 
 namespace ridge {
 namespace {

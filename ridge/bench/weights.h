@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "ridge/models/vision.h"
+#include "ridge/models/vision/vision.h"
 #include "ridge/run/executor.h"
 
 namespace ridge {

@@ -4,11 +4,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 #include "ridge/bench/session.h"
 #include "ridge/cli/bench_list.h"
-#include "ridge/models/vision.h"
-#include "ridge/profile/text_table.h"
+#include "ridge/models/vision/vision.h"
 
 namespace ridge {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "ridge/analyze/answers.h"
 #include "ridge/analyze/machine_file.h"
 #include "ridge/base/units.h"
-#include "ridge/bench/answers.h"
 #include "ridge/profile/chrome_trace.h"
 #include "ridge/profile/device_report.h"
 #include "ridge/profile/memory_report.h"

@@ -12,7 +12,7 @@
 #include "ridge/bench/training.h"
 #include "ridge/cli/flags.h"
 #include "ridge/graph/graph.h"
-#include "ridge/models/vision.h"
+#include "ridge/models/vision/vision.h"
 
 namespace ridge {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ridge/bench/options.h"
-#include "ridge/train/options.h"
+#include "ridge/session/options.h"
 
 namespace CLI {
 class App;

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "ridge/analyze/comparison.h"
+#include "ridge/analyze/largest_batch.h"
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
-#include "ridge/bench/comparison.h"
-#include "ridge/bench/largest_batch.h"
 #include "ridge/bench/schedule.h"
 #include "ridge/cli/interrupt.h"
 #include "ridge/cli/turn_taking.h"

@@ -5,7 +5,7 @@
 #include "ridge/bench/session.h"
 #include "ridge/cli/bench_request.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/run/device.h"
+#include "ridge/device/device.h"
 
 namespace ridge {
 

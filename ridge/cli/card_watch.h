@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "ridge/gpu/nvml.h"
-#include "ridge/run/device.h"
+#include "ridge/device/device.h"
+#include "ridge/gpu/vendor/nvml.h"
 
 namespace ridge {
 

@@ -17,7 +17,7 @@
 #include "ridge/cli/turn_taking.h"
 #include "ridge/passes/versions.h"
 #include "ridge/profile/recorder.h"
-#include "ridge/train/summary.h"
+#include "ridge/session/summary.h"
 
 namespace ridge {
 namespace {

@@ -8,15 +8,15 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
+#include "ridge/base/safetensors.h"
 #include "ridge/base/units.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/train/checkpoint.h"
-#include "ridge/train/evaluation.h"
-#include "ridge/train/hf.h"
-#include "ridge/train/safetensors.h"
+#include "ridge/session/checkpoint.h"
+#include "ridge/session/evaluation.h"
+#include "ridge/session/hf.h"
 
 namespace ridge {
 namespace {

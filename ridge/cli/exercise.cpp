@@ -10,6 +10,7 @@
 #include "ridge/analyze/verify.h"
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
+#include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/system.h"
@@ -18,7 +19,6 @@
 #include "ridge/cli/train_run.h"
 #include "ridge/exercise/inspect.h"
 #include "ridge/exercise/stage.h"
-#include "ridge/profile/text_table.h"
 
 namespace ridge {
 namespace {

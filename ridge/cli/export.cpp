@@ -7,7 +7,7 @@
 #include "ridge/base/error.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/train/hf.h"
+#include "ridge/session/hf.h"
 
 namespace ridge {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "ridge/train/options.h"
+#include "ridge/session/options.h"
 
 namespace CLI {
 class App;

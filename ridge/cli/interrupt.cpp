@@ -13,7 +13,7 @@ volatile std::sig_atomic_t noted = 0;
 void note(int signal) { noted = signal; }
 
 // The handler's own: within kernels that oneDNN generates the stack pointer may hold the address of
-// data instead (ridge/cpu/thread_pool.cpp). Several times what a frame takes with AVX-512 and AMX.
+// data instead (ridge/base/thread_pool.cpp). Several times what a frame takes with AVX-512 and AMX.
 constexpr std::size_t stack_bytes = std::size_t{64} << 10;
 alignas(16) std::array<std::byte, stack_bytes> handler_stack;
 

@@ -12,12 +12,12 @@
 #include "ridge/base/file.h"
 #include "ridge/base/ranges.h"
 #include "ridge/base/statistics.h"
+#include "ridge/base/text_table.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/interrupt.h"
 #include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/profile/text_table.h"
 
 namespace ridge {
 namespace {

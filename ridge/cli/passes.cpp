@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "ridge/analyze/plan.h"
+#include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/cli/train_request.h"
-#include "ridge/profile/text_table.h"
 
 namespace ridge {
 namespace {

@@ -12,8 +12,8 @@
 #include "ridge/profile/device_counters.h"
 #include "ridge/profile/operator_table.h"
 #include "ridge/profile/recorder.h"
-#include "ridge/train/options.h"
-#include "ridge/train/trainer.h"
+#include "ridge/session/options.h"
+#include "ridge/session/trainer.h"
 
 namespace ridge {
 

@@ -8,12 +8,12 @@
 #include <string>
 
 #include "ridge/analyze/machine_file.h"
-#include "ridge/analyze/report_page.h"
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/units.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/terminal.h"
+#include "ridge/report/report_page.h"
 
 namespace ridge {
 namespace {

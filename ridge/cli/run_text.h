@@ -6,9 +6,9 @@
 #include <string>
 
 #include "ridge/cli/terminal.h"
-#include "ridge/run/device.h"
-#include "ridge/train/options.h"
-#include "ridge/train/summary.h"
+#include "ridge/device/device.h"
+#include "ridge/session/options.h"
+#include "ridge/session/summary.h"
 
 namespace ridge {
 

@@ -77,14 +77,6 @@ std::unique_ptr<Device> open_device(const TrainOptions& options) {
   return device;
 }
 
-std::unique_ptr<OutsideRanges> outside_ranges() {
-#ifdef RIDGE_HAS_CUDA
-  return gpu::make_nvtx_ranges();
-#else
-  return nullptr;
-#endif
-}
-
 std::string host_name() {
   utsname name{};
   return ::uname(&name) == 0 && name.nodename[0] != '\0' ? name.nodename : "localhost";

@@ -5,10 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "ridge/gpu/nvtx.h"
-#include "ridge/run/device.h"
-#include "ridge/train/options.h"
-#include "ridge/train/summary.h"
+#include "ridge/device/device.h"
+#include "ridge/session/options.h"
+#include "ridge/session/summary.h"
 
 namespace ridge {
 
@@ -18,9 +17,6 @@ bool has_gpu();
 // The device that options.device names. DeviceError if this build or this machine has none,
 // UsageError if it does not have the options' dtype.
 std::unique_ptr<Device> open_device(const TrainOptions& options);
-
-// For a profiler that listens to this process from outside; null if none does.
-std::unique_ptr<OutsideRanges> outside_ranges();
 
 // What is known of this machine, this build and the device; what is not is empty.
 SystemInfo system_info(const Device& device, const TrainOptions& options);

@@ -20,11 +20,12 @@
 #include "ridge/cli/train_request.h"
 #include "ridge/cli/train_run.h"
 #include "ridge/run/autotuner.h"
-#include "ridge/train/checkpoint.h"
-#include "ridge/train/data.h"
-#include "ridge/train/hf.h"
-#include "ridge/train/summary.h"
-#include "ridge/train/trainer.h"
+#include "ridge/run/outside_ranges.h"
+#include "ridge/session/checkpoint.h"
+#include "ridge/session/data.h"
+#include "ridge/session/hf.h"
+#include "ridge/session/summary.h"
+#include "ridge/session/trainer.h"
 
 namespace ridge {
 namespace {
@@ -213,7 +214,7 @@ class Run {
   RunRecord record_;
   ProfilingSession& profiling_;
   LastWords& last_words_;
-  std::unique_ptr<OutsideRanges> ranges_ = outside_ranges();
+  std::unique_ptr<OutsideRanges> ranges_ = OutsideRanges::open();
   std::int64_t saved_step_ = 0, written_step_ = 0;  // the last to be saved; the last that was
   std::exception_ptr fault_;
 };

@@ -7,8 +7,8 @@
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/cli/system.h"
-#include "ridge/train/checkpoint.h"
-#include "ridge/train/hf.h"
+#include "ridge/session/checkpoint.h"
+#include "ridge/session/hf.h"
 
 namespace ridge {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "ridge/cli/flags.h"
-#include "ridge/train/options.h"
+#include "ridge/session/options.h"
 
 namespace ridge {
 

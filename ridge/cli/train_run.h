@@ -1,8 +1,8 @@
 #pragma once
 
-#include "ridge/run/device.h"
-#include "ridge/train/options.h"
-#include "ridge/train/trainer.h"
+#include "ridge/device/device.h"
+#include "ridge/session/options.h"
+#include "ridge/session/trainer.h"
 
 namespace ridge {
 

@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "ridge/base/error.h"
+#include "ridge/base/text_table.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/cli/train_request.h"
-#include "ridge/profile/text_table.h"
 
 namespace ridge {
 namespace {

@@ -7,8 +7,8 @@
 #include "ridge/cpu/depthwise_conv.h"
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/simd.h"
+#include "ridge/device/packing.h"
 #include "ridge/ops/conv.h"
-#include "ridge/ops/packing.h"
 
 namespace ridge {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "ridge/cpu/onednn_conv.h"
 #include "ridge/cpu/prepare.h"
-#include "ridge/ops/kernel.h"
+#include "ridge/device/kernel.h"
 
 namespace ridge {
 

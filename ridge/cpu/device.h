@@ -3,10 +3,10 @@
 #include <chrono>
 #include <vector>
 
+#include "ridge/base/thread_pool.h"
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/rotations.h"
-#include "ridge/cpu/thread_pool.h"
-#include "ridge/run/device.h"
+#include "ridge/device/device.h"
 
 namespace ridge {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ridge/base/dtype.h"
-#include "ridge/cpu/thread_pool.h"
+#include "ridge/base/thread_pool.h"
 
 namespace ridge {
 

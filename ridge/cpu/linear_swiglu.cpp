@@ -1,7 +1,7 @@
 #include "ridge/ops/linear_swiglu.h"
 
 #include "ridge/cpu/prepare.h"
-#include "ridge/ops/linear_swiglu_parts.h"
+#include "ridge/device/linear_swiglu_parts.h"
 
 namespace ridge {
 namespace {

@@ -13,9 +13,9 @@
 #include "ridge/cpu/onednn.h"
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/simd.h"
+#include "ridge/device/tuner.h"
 #include "ridge/ops/quantize.h"
 #include "ridge/ops/scaled_matmul.h"
-#include "ridge/ops/tuner.h"
 
 namespace ridge {
 namespace {

@@ -117,15 +117,6 @@ std::vector<ConvPart> parts_of(const ConvShape& s, const Step& step) {
   return parts;
 }
 
-// The library has other kernels for what fits into a cache: where one computes nonsense, we take
-// fewer rows.
-Step correct_step(const ConvShape& s, Step step) {
-  if (s.dtype != DType::s8 || !cuts_rows(s)) return step;
-  while (step.rows > 1 && ConvPrimitive(s, parts_of(s, step).front(), nullptr).is_wrong())
-    step.rows = ceil_div(step.rows, 2);
-  return step;
-}
-
 class OnednnConv final : public Conv {
  public:
   explicit OnednnConv(const ConvShape& shape);
@@ -179,7 +170,7 @@ OnednnConv::OnednnConv(const ConvShape& shape) : shape_(shape) {
   std::map<std::int64_t, memory::desc> orders;
   const ConvShape calls = shape_of_calls(shape);
   try {
-    for (const ConvPart& part : parts_of(shape, correct_step(calls, step_of(shape)))) {
+    for (const ConvPart& part : parts_of(shape, step_of(shape))) {
       const SeenRows seen = rows_seen(shape, part);
       const Form form{part.images, part.rows, seen.count, seen.above, seen.below};
       auto found = primitives.find({part.channels, form});
@@ -188,8 +179,6 @@ OnednnConv::OnednnConv(const ConvShape& shape) : shape_(shape) {
         const ConvPrimitive primitive(calls, part,
                                       order == orders.end() ? nullptr : &order->second);
         is_slow_ |= primitive.is_reference();
-        if (primitive.is_wrong())
-          throw DeviceError("oneDNN's convolution of s8 for this shape is known to be wrong");
         orders.try_emplace(part.channels, primitive.weights());
         found = primitives.try_emplace({part.channels, form}, primitive).first;
       }

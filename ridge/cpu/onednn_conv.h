@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "ridge/cpu/thread_pool.h"
+#include "ridge/base/thread_pool.h"
 #include "ridge/ops/conv.h"
 
 namespace ridge {

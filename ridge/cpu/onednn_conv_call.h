@@ -38,7 +38,6 @@ class ConvPrimitive {
 
   const dnnl::memory::desc& weights() const { return weights_; }
   bool is_reference() const { return is_reference_; }
-  bool is_wrong() const { return is_wrong_; }  // the library's results are
   std::size_t scratch_bytes() const { return scratch_.get_size(); }
   std::size_t result_bytes() const { return y_.get_size(); }
 
@@ -47,7 +46,7 @@ class ConvPrimitive {
 
   ConvShape::Kind kind_;
   dnnl::memory::desc x_, weights_, y_, bias_, scratch_;
-  bool residual_ = false, is_reference_ = false, is_wrong_ = false;
+  bool residual_ = false, is_reference_ = false;
   dnnl::primitive call_;
 };
 

@@ -76,6 +76,8 @@ __attribute__((target("amx-tile,amx-bf16"))) void amx_bf16(std::int64_t rounds) 
     std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
     std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
   } configuration;
+  // GCC 12's intrinsic names 8 bytes as its operand: the others would never be stored.
+  asm volatile("" ::"r"(&configuration) : "memory");
   _tile_loadconfig(&configuration);
   _tile_zero(0);
   _tile_zero(1);

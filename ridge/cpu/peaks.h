@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ridge/base/dtype.h"
-#include "ridge/cpu/thread_pool.h"
+#include "ridge/base/thread_pool.h"
 
 namespace ridge {
 

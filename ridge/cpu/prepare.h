@@ -4,10 +4,10 @@
 #include <cstdint>
 
 #include "ridge/base/shape.h"
+#include "ridge/base/thread_pool.h"
 #include "ridge/cpu/rotations.h"
-#include "ridge/cpu/thread_pool.h"
-#include "ridge/ops/kernel.h"
-#include "ridge/ops/tuner.h"
+#include "ridge/device/kernel.h"
+#include "ridge/device/tuner.h"
 
 namespace ridge {
 

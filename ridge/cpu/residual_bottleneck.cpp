@@ -1,7 +1,7 @@
 #include "ridge/ops/residual_bottleneck.h"
 
 #include "ridge/cpu/prepare.h"
-#include "ridge/ops/residual_bottleneck_parts.h"
+#include "ridge/device/residual_bottleneck_kernels.h"
 
 namespace ridge {
 

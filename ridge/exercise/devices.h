@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "ridge/run/device.h"
+#include "ridge/device/device.h"
 #include "ridge/run/observer.h"
 
 namespace ridge {

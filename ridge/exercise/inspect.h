@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ridge/exercise/stage.h"
-#include "ridge/train/summary.h"
+#include "ridge/session/summary.h"
 
 namespace ridge {
 

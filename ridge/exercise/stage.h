@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "ridge/run/device.h"
-#include "ridge/train/options.h"
-#include "ridge/train/trainer.h"
+#include "ridge/device/device.h"
+#include "ridge/session/options.h"
+#include "ridge/session/trainer.h"
 
 namespace ridge {
 

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "ridge/run/device.h"
+#include "ridge/device/device.h"
 
 namespace ridge {
 

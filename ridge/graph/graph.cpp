@@ -6,7 +6,6 @@
 
 #include "ridge/base/error.h"
 #include "ridge/graph/op_rules.h"
-#include "ridge/ops/op.h"
 
 namespace ridge {
 
@@ -121,16 +120,16 @@ Value Graph::split(Value trainable, Value upper) {
   return whole;
 }
 
-std::vector<Value> Graph::apply(Op op, std::span<const Value> inputs) {
+std::vector<Value> Graph::apply(std::shared_ptr<const Op> op, std::span<const Value> inputs) {
   std::vector<ValueId> ids;
   for (const Value& value : inputs) {
     if (value.graph != this)
-      throw UsageError("{}: an operand belongs to no graph or to another one", name_of(op));
+      throw UsageError("{}: an operand belongs to no graph or to another one", name_of(*op));
     ids.push_back(value.id);
   }
-  const std::vector<TensorType> types = infer(op, types_of(ids));
+  const std::vector<TensorType> types = infer(*op, types_of(ids));
 
-  Node node{.op = nullptr,
+  Node node{.op = std::move(op),
             .inputs = std::move(ids),
             .outputs = {},
             .scope = scope_,
@@ -143,7 +142,6 @@ std::vector<Value> Graph::apply(Op op, std::span<const Value> inputs) {
     outputs.push_back(add_value({.type = type, .producer = producer, .output = index}));
     node.outputs.push_back(outputs.back().id);
   }
-  node.op = std::make_shared<const Op>(std::move(op));
   nodes_.push_back(std::move(node));
   return outputs;
 }
@@ -171,10 +169,6 @@ void Graph::append(Node node) {
     values_[node.outputs[i]].output = i;
   }
   nodes_.push_back(std::move(node));
-}
-
-Value Graph::apply1(Op op, std::initializer_list<Value> inputs) {
-  return apply(std::move(op), std::span(inputs.begin(), inputs.size())).front();
 }
 
 void Graph::keep(Value value, std::string name) {

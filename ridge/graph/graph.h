@@ -127,6 +127,8 @@ class Graph {
 
   // Applies an operator: infers its output types (ShapeError if the operands do not fit) and
   // appends the node under the current scope and phase.
+  std::vector<Value> apply(std::shared_ptr<const Op> op, std::span<const Value> inputs);
+  // The same; defined in ops/op.cpp, where operators are known.
   std::vector<Value> apply(Op op, std::span<const Value> inputs);
   Value apply1(Op op, std::initializer_list<Value> inputs);  // an operator of one output
 

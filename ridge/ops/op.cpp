@@ -1,5 +1,7 @@
 #include "ridge/ops/op.h"
 
+#include <utility>
+
 #include "ridge/base/error.h"
 #include "ridge/graph/op_rules.h"
 
@@ -20,6 +22,14 @@ Cost operator*(const Cost& once, std::int64_t times) {
           .causal_flops = once.causal_flops * times,
           .bytes_read = once.bytes_read * times,
           .bytes_written = once.bytes_written * times};
+}
+
+std::vector<Value> Graph::apply(Op op, std::span<const Value> inputs) {
+  return apply(std::make_shared<const Op>(std::move(op)), inputs);
+}
+
+Value Graph::apply1(Op op, std::initializer_list<Value> inputs) {
+  return apply(std::move(op), std::span(inputs.begin(), inputs.size())).front();
 }
 
 std::string_view name_of(const Op& op) {

@@ -8,9 +8,9 @@
 #include <set>
 #include <utility>
 
+#include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 #include "ridge/graph/op_rules.h"
-#include "ridge/profile/text_table.h"
 
 namespace ridge {
 namespace {

@@ -6,9 +6,9 @@
 #include <functional>
 #include <map>
 
+#include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 #include "ridge/profile/flops_report.h"
-#include "ridge/profile/text_table.h"
 
 namespace ridge {
 namespace {

@@ -7,8 +7,8 @@
 #include <map>
 
 #include "ridge/base/file.h"
+#include "ridge/base/text_table.h"
 #include "ridge/graph/op_rules.h"
-#include "ridge/profile/text_table.h"
 
 namespace ridge {
 namespace {

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 #include "ridge/profile/module_tree.h"
-#include "ridge/profile/text_table.h"
 
 namespace ridge {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "ridge/base/text_table.h"
 #include "ridge/graph/op_rules.h"
-#include "ridge/profile/text_table.h"
 
 namespace ridge {
 namespace {

@@ -8,8 +8,8 @@
 #include <span>
 
 #include "ridge/base/error.h"
+#include "ridge/base/text_table.h"
 #include "ridge/profile/module_tree.h"
-#include "ridge/profile/text_table.h"
 
 namespace ridge {
 namespace {

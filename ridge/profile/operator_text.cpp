@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 #include "ridge/profile/operator_table.h"
-#include "ridge/profile/text_table.h"
 
 namespace ridge {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "ridge/device/activity.h"
 #include "ridge/graph/graph.h"
-#include "ridge/run/activity.h"
 
 namespace ridge {
 

@@ -6,7 +6,7 @@
 
 #include "ridge/profile/recording.h"
 #include "ridge/profile/tensorboard.h"
-#include "ridge/train/trainer.h"
+#include "ridge/session/trainer.h"
 
 namespace ridge {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "ridge/run/device.h"
+#include "ridge/device/device.h"
 
 namespace ridge {
 

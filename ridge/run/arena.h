@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
+#include "ridge/device/device.h"
 #include "ridge/run/allocator.h"
-#include "ridge/run/device.h"
 
 namespace ridge {
 

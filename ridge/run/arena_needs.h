@@ -1,7 +1,7 @@
 #pragma once
 
+#include "ridge/device/device.h"
 #include "ridge/plan/arena.h"
-#include "ridge/run/device.h"
 
 namespace ridge {
 

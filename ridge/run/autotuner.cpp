@@ -14,7 +14,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/user_cache.h"
-#include "ridge/run/device.h"
+#include "ridge/device/device.h"
 
 namespace ridge {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ridge/ops/tuner.h"
+#include "ridge/device/tuner.h"
 
 namespace ridge {
 

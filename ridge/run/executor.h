@@ -9,9 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "ridge/device/device.h"
+#include "ridge/device/kernel.h"
+#include "ridge/device/packing.h"
 #include "ridge/graph/graph.h"
-#include "ridge/ops/kernel.h"
-#include "ridge/ops/packing.h"
 #include "ridge/plan/arena.h"
 #include "ridge/plan/hazards.h"
 #include "ridge/plan/launch_order.h"
@@ -19,7 +20,6 @@
 #include "ridge/plan/memory.h"
 #include "ridge/run/allocator.h"
 #include "ridge/run/arena.h"
-#include "ridge/run/device.h"
 #include "ridge/run/observer.h"
 
 namespace ridge {

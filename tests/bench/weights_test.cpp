@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "ridge/base/error.h"
+#include "ridge/base/safetensors.h"
 #include "ridge/bench/session.h"
 #include "ridge/cpu/device.h"
-#include "ridge/train/safetensors.h"
 
 namespace ridge {
 namespace {

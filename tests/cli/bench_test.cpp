@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "ridge/cpu/device.h"
-#include "ridge/models/vision.h"
+#include "ridge/models/vision/vision.h"
 #include "tests/cli/program.h"
 
 namespace ridge {

@@ -13,7 +13,7 @@
 #include "tests/base/temporary_cache.h"
 #include "tests/base/temporary_directory.h"
 #include "tests/run/failing_devices.h"
-#include "tests/train/runs.h"
+#include "tests/session/runs.h"
 
 namespace ridge {
 namespace {

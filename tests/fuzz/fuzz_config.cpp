@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "ridge/base/error.h"
-#include "ridge/train/options.h"
+#include "ridge/session/options.h"
 #include "tests/fuzz/allocation.h"
 
 namespace {

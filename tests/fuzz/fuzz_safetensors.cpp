@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ridge/base/error.h"
-#include "ridge/train/safetensors.h"
+#include "ridge/base/safetensors.h"
 #include "tests/fuzz/allocation.h"
 
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ridge/base/error.h"
-#include "ridge/train/data.h"
+#include "ridge/session/data.h"
 #include "tests/fuzz/allocation.h"
 
 namespace {

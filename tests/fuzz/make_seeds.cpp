@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ridge/base/file.h"
-#include "ridge/train/safetensors.h"
+#include "ridge/base/safetensors.h"
 
 namespace {
 

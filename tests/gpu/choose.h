@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "ridge/ops/tuner.h"
+#include "ridge/device/tuner.h"
 
 namespace ridge::testing {
 

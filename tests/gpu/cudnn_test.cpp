@@ -8,8 +8,8 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
-#include "ridge/gpu/cudnn.h"
-#include "ridge/gpu/dnn.h"
+#include "ridge/gpu/vendor/cudnn.h"
+#include "ridge/gpu/vendor/dnn.h"
 #include "ridge/ops/attention.h"
 #include "ridge/run/autotuner.h"
 #include "tests/base/temporary_cache.h"

@@ -1,7 +1,7 @@
 // What goes wrong on a GPU, as users meet it: what is said, and what is left. The program `ridge`
 // is taken from beside this one. Not for compute-sanitizer: some of it is broken on purpose.
 
-#include "ridge/gpu/faults.h"
+#include "ridge/gpu/device/faults.h"
 
 #include <gmock/gmock.h>
 
@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "ridge/base/error.h"
-#include "ridge/gpu/context.h"
+#include "ridge/gpu/device/context.h"
 #include "ridge/ops/op.h"
 #include "ridge/ops/unary.h"
 #include "ridge/run/executor.h"

@@ -9,7 +9,7 @@
 
 #include "ridge/gpu/device.h"
 #include "ridge/run/executor.h"
-#include "ridge/train/trainer.h"
+#include "ridge/session/trainer.h"
 #include "tests/base/temporary_cache.h"
 #include "tests/gpu/gpu.h"
 #include "tests/ops/cases.h"

@@ -2,7 +2,7 @@
 // any machine; what is compiled, where NVRTC is, which needs no GPU; what it computes, where one
 // is.
 
-#include "ridge/gpu/generated_kernels.h"
+#include "ridge/gpu/codegen/generated_kernels.h"
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -15,9 +15,9 @@
 #include <set>
 
 #include "ridge/base/file.h"
-#include "ridge/gpu/kernel_cache.h"
-#include "ridge/gpu/pointwise_source.h"
-#include "ridge/gpu/runtime_compiler.h"
+#include "ridge/gpu/codegen/kernel_cache.h"
+#include "ridge/gpu/codegen/pointwise_source.h"
+#include "ridge/gpu/codegen/runtime_compiler.h"
 #include "tests/gpu/gpu.h"
 #include "tests/ops/cases.h"
 
@@ -110,7 +110,7 @@ TEST_F(Compiling, OfTheOldestAndNewestCards) {
 
 TEST_F(Compiling, NamesWhatTheCompilerRefuses) {
   try {
-    compiler_->compile("wrong", "#include \"ridge/gpu/runtime.h\"\nint wrong = missing;\n",
+    compiler_->compile("wrong", "#include \"ridge/gpu/device/runtime.h\"\nint wrong = missing;\n",
                        "sm_90");
     FAIL() << "it compiles";
   } catch (const DeviceError& error) {

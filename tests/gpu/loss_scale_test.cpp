@@ -6,10 +6,10 @@
 #include <cmath>
 #include <filesystem>
 
-#include "ridge/train/trainer.h"
+#include "ridge/session/trainer.h"
 #include "tests/base/temporary_cache.h"
 #include "tests/gpu/gpu.h"
-#include "tests/train/runs.h"
+#include "tests/session/runs.h"
 
 namespace ridge {
 namespace {

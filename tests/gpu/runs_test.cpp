@@ -7,10 +7,10 @@
 #include "ridge/analyze/plan.h"
 #include "ridge/analyze/verify.h"
 #include "ridge/cpu/device.h"
-#include "ridge/train/trainer.h"
+#include "ridge/session/trainer.h"
 #include "tests/base/temporary_cache.h"
 #include "tests/gpu/gpu.h"
-#include "tests/train/runs.h"
+#include "tests/session/runs.h"
 
 namespace ridge {
 namespace {

@@ -10,7 +10,7 @@
 #include "ridge/gpu/device.h"
 #include "ridge/ops/attention.h"
 #include "ridge/run/executor.h"
-#include "ridge/train/trainer.h"
+#include "ridge/session/trainer.h"
 #include "tests/base/temporary_cache.h"
 #include "tests/gpu/choose.h"
 #include "tests/gpu/gpu.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ridge/base/error.h"
-#include "ridge/gpu/nvml.h"
+#include "ridge/gpu/vendor/nvml.h"
 #include "ridge/ops/matmul.h"
 #include "ridge/ops/silu.h"
 #include "ridge/ops/unary.h"
@@ -16,7 +16,7 @@
 #include "ridge/profile/device_report.h"
 #include "ridge/profile/recorder.h"
 #include "ridge/run/executor.h"
-#include "ridge/train/trainer.h"
+#include "ridge/session/trainer.h"
 #include "tests/base/temporary_cache.h"
 #include "tests/gpu/gpu.h"
 

@@ -1,4 +1,4 @@
-#include "ridge/models/llama.h"
+#include "ridge/models/llama/llama.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include "ridge/ops/op.h"
 #include "ridge/passes/autodiff.h"
 #include "ridge/run/reference.h"
-#include "ridge/train/optimizer.h"
-#include "ridge/train/trainer.h"
+#include "ridge/session/optimizer.h"
+#include "ridge/session/trainer.h"
 
 namespace ridge {
 namespace {

@@ -6,11 +6,11 @@
 #include <span>
 #include <utility>
 
+#include "ridge/base/thread_pool.h"
 #include "ridge/bench/calibration.h"
 #include "ridge/bench/schedule.h"
 #include "ridge/bench/session.h"
 #include "ridge/cpu/device.h"
-#include "ridge/cpu/thread_pool.h"
 #include "ridge/ops/op.h"
 #include "ridge/passes/autodiff.h"
 #include "tests/models/vision_golden.h"

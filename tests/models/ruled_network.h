@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "ridge/models/vision.h"
-#include "ridge/run/device.h"
+#include "ridge/device/device.h"
+#include "ridge/models/vision/vision.h"
 #include "ridge/run/executor.h"
 
 namespace ridge::testing {

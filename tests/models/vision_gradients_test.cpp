@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ridge/cpu/device.h"
-#include "ridge/models/vision.h"
+#include "ridge/models/vision/vision.h"
 #include "ridge/passes/autodiff.h"
 #include "ridge/run/executor.h"
 #include "tests/base/sanitized.h"

@@ -1,4 +1,4 @@
-#include "ridge/models/vision.h"
+#include "ridge/models/vision/vision.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "ridge/ops/kernel.h"
+#include "ridge/device/kernel.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

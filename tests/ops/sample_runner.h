@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "ridge/base/random.h"
+#include "ridge/device/device.h"
 #include "ridge/graph/op_rules.h"
 #include "ridge/ops/op.h"
-#include "ridge/run/device.h"
 
 namespace ridge::testing {
 

@@ -15,13 +15,13 @@
 #include <vector>
 
 #include "ridge/base/error.h"
+#include "ridge/base/safetensors.h"
 #include "ridge/cli/system.h"
-#include "ridge/models/llama.h"
+#include "ridge/models/llama/llama.h"
 #include "ridge/run/executor.h"
 #include "ridge/run/observer.h"
-#include "ridge/train/options.h"
-#include "ridge/train/safetensors.h"
-#include "ridge/train/trainer.h"
+#include "ridge/session/options.h"
+#include "ridge/session/trainer.h"
 
 namespace ridge {
 namespace {

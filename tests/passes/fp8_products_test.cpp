@@ -12,7 +12,7 @@
 #include "ridge/ops/op.h"
 #include "ridge/ops/swiglu.h"
 #include "ridge/ops/unary.h"
-#include "ridge/train/trainer.h"
+#include "ridge/session/trainer.h"
 #include "tests/passes/small_llama.h"
 
 namespace ridge {

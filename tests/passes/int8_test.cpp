@@ -13,7 +13,7 @@
 #include "ridge/base/error.h"
 #include "ridge/bench/schedule.h"
 #include "ridge/graph/op_rules.h"
-#include "ridge/models/vision.h"
+#include "ridge/models/vision/vision.h"
 #include "ridge/ops/op.h"
 
 namespace ridge {

@@ -10,7 +10,7 @@
 #include "ridge/analyze/plan.h"
 #include "ridge/cpu/device.h"
 #include "ridge/ops/op.h"
-#include "ridge/train/trainer.h"
+#include "ridge/session/trainer.h"
 
 namespace ridge {
 namespace {

@@ -15,7 +15,7 @@
 #include "ridge/graph/op_rules.h"
 #include "ridge/passes/versions.h"
 #include "ridge/run/reference.h"
-#include "ridge/train/optimizer.h"
+#include "ridge/session/optimizer.h"
 #include "tests/passes/random_model.h"
 
 namespace ridge {

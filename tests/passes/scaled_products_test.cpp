@@ -13,7 +13,7 @@
 #include "ridge/graph/op_rules.h"
 #include "ridge/ops/matmul.h"
 #include "ridge/ops/op.h"
-#include "ridge/train/trainer.h"
+#include "ridge/session/trainer.h"
 #include "tests/passes/small_llama.h"
 
 namespace ridge {

@@ -8,7 +8,7 @@
 
 #include "ridge/graph/graph.h"
 #include "ridge/ops/op.h"
-#include "ridge/train/options.h"
+#include "ridge/session/options.h"
 
 namespace ridge::testing {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ridge/cpu/device.h"
-#include "ridge/models/vision.h"
+#include "ridge/models/vision/vision.h"
 #include "ridge/ops/op.h"
 #include "ridge/passes/autodiff.h"
 #include "ridge/passes/passes.h"

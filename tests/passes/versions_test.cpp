@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "ridge/base/error.h"
-#include "ridge/train/options.h"
+#include "ridge/session/options.h"
 #include "tests/cli/program.h"
 
 namespace ridge {

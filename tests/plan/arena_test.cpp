@@ -8,7 +8,7 @@
 #include "ridge/analyze/plan.h"
 #include "ridge/cpu/device.h"
 #include "ridge/plan/memory.h"
-#include "ridge/train/trainer.h"
+#include "ridge/session/trainer.h"
 #include "tests/plan/random_graph.h"
 
 namespace ridge {

@@ -12,7 +12,7 @@
 #include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
 #include "ridge/ops/op.h"
-#include "ridge/train/trainer.h"
+#include "ridge/session/trainer.h"
 
 namespace ridge {
 namespace {

@@ -18,7 +18,7 @@
 #include "ridge/profile/perfetto.h"
 #include "ridge/profile/recorder.h"
 #include "ridge/profile/trace_check.h"
-#include "ridge/train/trainer.h"
+#include "ridge/session/trainer.h"
 #include "tests/base/temporary_directory.h"
 #include "tests/profile/traced_device.h"
 

@@ -3,10 +3,10 @@
 #include <vector>
 
 #include "ridge/cpu/device.h"
-#include "ridge/models/llama.h"
+#include "ridge/models/llama/llama.h"
 #include "ridge/profile/recorder.h"
 #include "ridge/run/executor.h"
-#include "ridge/train/optimizer.h"
+#include "ridge/session/optimizer.h"
 
 namespace ridge {
 

@@ -8,7 +8,7 @@
 #include "ridge/cpu/device.h"
 #include "ridge/ops/op.h"
 #include "ridge/profile/node_stats.h"
-#include "ridge/train/trainer.h"
+#include "ridge/session/trainer.h"
 
 namespace ridge {
 namespace {

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "ridge/device/activity.h"
 #include "ridge/exercise/devices.h"
 #include "ridge/ops/op.h"
-#include "ridge/run/activity.h"
 #include "ridge/run/observer.h"
 
 namespace ridge::testing {

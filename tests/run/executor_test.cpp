@@ -10,7 +10,7 @@
 #include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
 #include "ridge/exercise/devices.h"
-#include "ridge/models/llama.h"
+#include "ridge/models/llama/llama.h"
 #include "ridge/ops/binary.h"
 #include "ridge/ops/layout.h"
 #include "ridge/ops/matmul.h"
@@ -18,7 +18,7 @@
 #include "ridge/ops/silu.h"
 #include "ridge/ops/unary.h"
 #include "ridge/run/reference.h"
-#include "ridge/train/optimizer.h"
+#include "ridge/session/optimizer.h"
 
 namespace ridge {
 namespace {

@@ -1,6 +1,6 @@
 // Kernels that keep an input in an order of their own, and when the executor lets them.
 
-#include "ridge/ops/packing.h"
+#include "ridge/device/packing.h"
 
 #include <gtest/gtest.h>
 

@@ -8,9 +8,9 @@
 
 #include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
-#include "ridge/models/llama.h"
+#include "ridge/models/llama/llama.h"
 #include "ridge/run/executor.h"
-#include "ridge/train/optimizer.h"
+#include "ridge/session/optimizer.h"
 #include "tests/plan/random_graph.h"
 
 namespace ridge {

@@ -3,9 +3,9 @@
 // Activations for results of 16 bits, in fewer instructions than gpu/activation.h takes: kernels
 // that multiply on tensor cores often wait for them.
 
-#include "ridge/gpu/conv_epilogue.h"
-#include "ridge/gpu/sm90/flash_tile.h"
+#include "ridge/gpu/kernels/conv/conv_epilogue.h"
 #include "ridge/gpu/sm90/ptx.h"
+#include "ridge/gpu/sm90/warpgroup.h"
 
 namespace ridge::gpu::sm90 {
 

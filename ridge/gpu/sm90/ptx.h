@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include "ridge/base/dtype.h"
-#include "ridge/gpu/runtime.h"
+#include "ridge/gpu/device/runtime.h"
 
 namespace ridge::gpu::ptx {
 

@@ -6,8 +6,8 @@
 #include <array>
 
 #include "ridge/base/error.h"
-#include "ridge/gpu/context.h"
-#include "ridge/gpu/pieces.h"
+#include "ridge/gpu/device/context.h"
+#include "ridge/gpu/kernels/product/pieces.h"
 
 namespace ridge::gpu::sm90 {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "ridge/graph/graph.h"
-#include "ridge/models/vision.h"
+#include "ridge/models/vision/vision.h"
 #include "ridge/ops/activation.h"
 #include "ridge/ops/conv.h"
 #include "ridge/ops/pool.h"

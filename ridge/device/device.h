@@ -1,0 +1,129 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ridge/base/shape.h"
+#include "ridge/device/activity.h"
+#include "ridge/device/kernel.h"
+#include "ridge/device/tuner.h"
+
+namespace ridge {
+
+struct Op;
+
+// A kernel and the workspace it wants at each launch.
+struct PreparedKernel {
+  KernelPtr kernel;  // null if there is nothing to do (a reshape)
+  std::size_t workspace = 0;
+};
+
+// What a device is measured with: one thing, done as fast as it can.
+enum class Probe : std::uint8_t {
+  nothing,       // a launch
+  multiply_add,  // f32 in registers, by vector units
+  read,          // from a buffer, the first input
+  write,         // to a buffer, the first output
+  copy,          // from one to the other
+};
+
+// A kernel that does so, and how much: FLOPs, or bytes read and written; of nothing 1.
+struct ProbeKernel {
+  KernelPtr kernel;  // null where the device has no such thing
+  double work = 0;
+};
+
+// Something to be enqueued, and the earlier pieces of work, by index, that it must follow.
+struct DeviceWork {
+  std::function<void()> enqueue;
+  std::vector<std::size_t> after;
+  bool background = false;  // others go before it where both could begin
+};
+
+// Where kernels run and tensors live. Work is enqueued in order; synchronize() waits for all
+// of it. DeviceError if a call on the device fails.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string name() const = 0;         // "cpu"
+  virtual std::string description() const = 0;  // "AMD EPYC, 4 threads"
+  // "AMD EPYC": the same whatever number of threads shares it.
+  virtual std::string hardware() const { return description(); }
+  virtual std::string driver() const { return {}; }  // "driver 580.159.04"; empty if it has none
+  // What kernels that were prepared until now do without, and the remedy: a line each.
+  virtual std::vector<std::string> warnings() const { return {}; }
+  virtual int threads() const = 0;  // that share a kernel; 1 where they do not count
+  // Whether it multiplies operands of 8 bits by hardware of its own. Others may imitate it.
+  virtual bool multiplies_float8() const { return false; }
+  // The same of f16.
+  virtual bool multiplies_float16() const { return true; }
+
+  virtual PreparedKernel prepare(const Op& op, Types in, Types out,
+                                 const KernelChoice& choice = {}) = 0;
+
+  // Uninitialised memory aligned to 64 bytes; OutOfMemoryError if there is none.
+  virtual void* allocate(std::size_t bytes) = 0;
+  virtual void deallocate(void* memory, std::size_t bytes) = 0;
+  virtual std::size_t total_memory() const = 0;      // bytes fitted
+  virtual std::size_t available_memory() const = 0;  // bytes that could still be allocated
+
+  // upload() has read the host's memory when it returns; download() waits for all work before it.
+  virtual void upload(void* device, const void* host, std::size_t bytes) = 0;
+  virtual void download(void* host, const void* device, std::size_t bytes) = 0;
+  virtual void clear(void* device, std::size_t bytes) = 0;  // to zero bytes
+  virtual void synchronize() = 0;
+
+  // Whether calls return before their work is done.
+  virtual bool asynchronous() const = 0;
+  // Enqueues a copy to memory of allocate_host(), to be read after a later mark was waited for.
+  virtual void download_later(void* host, const void* device, std::size_t bytes) = 0;
+  virtual void* allocate_host(std::size_t bytes) = 0;
+  virtual void deallocate_host(void* memory) = 0;
+
+  // Marks, numbered by the caller, are points in the order of the work. wait() waits until the work
+  // before a mark is done; only then can the seconds between it and an earlier one be told.
+  virtual void mark(std::size_t slot) = 0;
+  virtual void wait(std::size_t slot) = 0;
+  virtual double seconds_between(std::size_t from, std::size_t to) const = 0;
+
+  // All the work as one kernel without operands, which does it at once; nothing is done now. The
+  // device may do work at the same time, or in another order, that does not follow from what it
+  // must be `after`. Null where the device has no such thing.
+  virtual KernelPtr capture(std::span<const DeviceWork> /*works*/) { return nullptr; }
+
+  // A kernel that measures the device, on buffers of so many bytes, as often as makes its work long
+  // against its launch.
+  virtual ProbeKernel probe(Probe /*what*/, std::size_t /*bytes*/) { return {}; }
+  virtual std::size_t cache_bytes() const { return 0; }  // of its last cache; 0 if not known
+
+  // Of a device whose kernels run by themselves, with a clock of its own; else null.
+  virtual Tracer* tracer() { return nullptr; }
+  // For the occupancy of its kernels; unknown by default.
+  virtual ProcessorLimits processor_limits() const { return {}; }
+  // What it can count in hardware, over at most so many ranges; null if it cannot. DeviceError with
+  // what to do if the system does not allow it.
+  virtual std::unique_ptr<RangeCounters> range_counters(std::size_t /*max_ranges*/) {
+    return nullptr;
+  }
+  // Where a card is plugged in, "0000:0a:00.0", to ask the driver of its clocks; empty if it is
+  // none.
+  virtual std::string bus_id() const { return {}; }
+};
+
+// Waits for all work on behalf of a destructor, which can tell nobody of an error: a device that is
+// lost has no work any more, and whoever uses it next is told.
+inline void settle(Device& device) noexcept {
+  try {
+    device.synchronize();
+  } catch (const std::exception&) {
+    // Told of by the call that met it first, or of no consequence.
+  }
+}
+
+}  // namespace ridge

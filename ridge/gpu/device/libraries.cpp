@@ -1,0 +1,75 @@
+#include "ridge/gpu/device/libraries.h"
+
+#include <fmt/format.h>
+
+#ifdef RIDGE_HAS_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
+namespace ridge::gpu {
+namespace {
+
+#ifdef CUDART_VERSION
+constexpr int cuda_major = CUDART_VERSION / 1000;
+#else
+constexpr int cuda_major = 13;
+#endif
+
+// Where the loader looks, where this build found its toolkit, and where CUDA's installers put it.
+std::vector<std::string> places_of(const std::string& file) {
+  std::vector<std::string> places{file};
+#ifdef RIDGE_CUDA_LIBRARY_DIR
+  places.push_back(RIDGE_CUDA_LIBRARY_DIR "/" + file);
+#endif
+  for (const char* directory : {"lib64", "extras/CUPTI/lib64", "targets/x86_64-linux/lib"})
+    places.push_back(fmt::format("/usr/local/cuda/{}/{}", directory, file));
+  return places;
+}
+
+}  // namespace
+
+GpuLibrary cublas_lt_library() {
+  return {"cuBLASLt",
+          "matrix products",
+          true,
+          "CUDA's cuBLAS",
+          places_of(fmt::format("libcublasLt.so.{}", cuda_major)),
+          {"libcublasLt.so.12", "libcublasLt.so"}};
+}
+
+GpuLibrary cudnn_library() {
+  return {"cuDNN",   "fused attention",          false,
+          "cuDNN 9", places_of("libcudnn.so.9"), {"libcudnn.so.8", "libcudnn.so"}};
+}
+
+GpuLibrary cupti_library() {
+  return {"CUPTI",
+          "profiles and counters",
+          false,
+          "CUDA's CUPTI",
+          places_of(fmt::format("libcupti.so.{}", cuda_major)),
+          {"libcupti.so.12", "libcupti.so"}};
+}
+
+GpuLibrary nccl_library() {
+  return {"NCCL", "nothing yet", false, "NCCL 2", places_of("libnccl.so.2"), {"libnccl.so"}};
+}
+
+GpuLibrary nvrtc_library() {
+  return {"NVRTC",
+          "generated kernels",
+          false,
+          "CUDA's NVRTC",
+          places_of(fmt::format("libnvrtc.so.{}", cuda_major)),
+          {"libnvrtc.so.12", "libnvrtc.so"}};
+}
+
+LibrarySearch search_for(const GpuLibrary& library) {
+  return {
+      library.name, library.files,
+      fmt::format("{} on the GPU need {}, and {} was not found: install {}, or add its directory "
+                  "to LD_LIBRARY_PATH",
+                  library.purpose, library.name, library.files.front(), library.package)};
+}
+
+}  // namespace ridge::gpu

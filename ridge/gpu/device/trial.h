@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "ridge/base/dtype.h"
+#include "ridge/gpu/device/context.h"
+
+struct CUgraphExec_st;
+
+namespace ridge::gpu {
+
+inline std::size_t bytes_of(DType dtype, std::int64_t elements) {
+  return static_cast<std::size_t>(elements) * size_of(dtype);
+}
+
+// Operands to time kernels with before there is a run. They hold small numbers that are neither
+// zero nor denormal in any dtype: the card is faster on zeros. There are several sets of them, more
+// than its cache holds: in a run a kernel finds little of its operands there.
+class Trial {
+ public:
+  using Operands = std::vector<void*>;
+
+  // How the repetitions run: one after another, so that the time is that of a kernel by itself; or
+  // at once, as many as there are operands for, so that it is the share of the card that a kernel
+  // takes from others.
+  enum class Runs : std::uint8_t { in_turn, at_once };
+
+  // OutOfMemoryError if they do not fit.
+  Trial(const Context& gpu, const std::vector<std::size_t>& operand_bytes,
+        Runs runs = Runs::in_turn);
+  ~Trial();
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  // Does the work of the `way`-th way several times, and waits. The first time it is captured, and
+  // from then on replayed: small kernels take less time than the host takes to launch them.
+  void run(std::size_t way, const std::function<void(const Operands&)>& work);
+
+ private:
+  CUgraphExec_st* captured(const std::function<void(const Operands&)>& work) const;
+  void* filled(const std::vector<std::uint16_t>& words, std::size_t bytes) const;
+
+  const Context& gpu_;
+  Runs runs_;
+  std::vector<Operands> sets_;
+  std::size_t repetitions_;
+  std::vector<CUgraphExec_st*> ways_;  // null until they ran once
+};
+
+}  // namespace ridge::gpu

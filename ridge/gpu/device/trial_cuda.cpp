@@ -1,0 +1,105 @@
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+
+#include "ridge/gpu/device/trial.h"
+
+namespace ridge::gpu {
+namespace {
+
+constexpr std::size_t most_sets = 8, most_repetitions = 32;
+// Pairs of bytes make bf16 from -4 to 4 and, in fours, f32 of the same size; as f16, about 2 of
+// either sign.
+constexpr std::size_t pattern_bytes = std::size_t{1} << 20;
+
+std::vector<std::uint16_t> pattern() {
+  std::vector<std::uint16_t> words(pattern_bytes / 2);
+  std::uint32_t state = 1;
+  for (std::uint16_t& word : words) {
+    state = state * 1664525u + 1013904223u;
+    const std::uint32_t sign = state >> 31, mantissa = state >> 8 & 0x7F,
+                        exponent = state >> 20 & 3;
+    word = static_cast<std::uint16_t>(sign << 15 | (125 + exponent) << 7 | mantissa);
+  }
+  return words;
+}
+
+}  // namespace
+
+Trial::Trial(const Context& gpu, const std::vector<std::size_t>& operand_bytes, Runs runs)
+    : gpu_(gpu), runs_(runs) {
+  const std::size_t all =
+      std::accumulate(operand_bytes.begin(), operand_bytes.end(), std::size_t{1});
+  const std::size_t sets = std::clamp<std::size_t>(2 * gpu.l2_bytes / all, 1, most_sets);
+  repetitions_ = std::clamp<std::size_t>(2 * gpu.l2_bytes / all, most_sets, most_repetitions);
+  const std::vector<std::uint16_t> words = pattern();
+  for (std::size_t set = 0; set < sets; ++set) {
+    sets_.emplace_back();
+    for (const std::size_t bytes : operand_bytes) sets_.back().push_back(filled(words, bytes));
+  }
+  check(cudaStreamSynchronize(gpu.stream), "an upload");
+}
+
+void* Trial::filled(const std::vector<std::uint16_t>& words, std::size_t bytes) const {
+  bytes = std::max<std::size_t>(bytes, 64);
+  void* memory = nullptr;
+  check(cudaMalloc(&memory, bytes), "operands to time kernels with");
+  auto* to = static_cast<std::byte*>(memory);
+  const std::size_t first = std::min(bytes, pattern_bytes);
+  check(cudaMemcpyAsync(to, words.data(), first, cudaMemcpyHostToDevice, gpu_.stream), "an upload");
+  for (std::size_t at = first; at < bytes; at *= 2)
+    check(cudaMemcpyAsync(to + at, to, std::min(at, bytes - at), cudaMemcpyDeviceToDevice,
+                          gpu_.stream),
+          "a copy");
+  return memory;
+}
+
+Trial::~Trial() {
+  cudaStreamSynchronize(gpu_.stream);
+  for (CUgraphExec_st* way : ways_)
+    if (way) cudaGraphExecDestroy(way);
+  for (const Operands& set : sets_)
+    for (void* operand : set) cudaFree(operand);
+}
+
+CUgraphExec_st* Trial::captured(const std::function<void(const Operands&)>& work) const {
+  cudaGraph_t graph = nullptr;
+  check(cudaGraphCreate(&graph, 0), "capturing a kernel to time");
+  const std::unique_ptr<CUgraph_st, void (*)(cudaGraph_t)> owner(
+      graph, [](cudaGraph_t g) { cudaGraphDestroy(g); });
+  // What is captured by itself follows nothing else in the graph.
+  const auto capture = [&](std::size_t first, std::size_t step) {
+    check(cudaStreamBeginCaptureToGraph(gpu_.stream, graph, nullptr, nullptr, 0,
+                                        cudaStreamCaptureModeThreadLocal),
+          "capturing a kernel to time");
+    try {
+      for (std::size_t i = first; i < repetitions_; i += step) work(sets_[i % sets_.size()]);
+    } catch (...) {
+      cudaStreamEndCapture(gpu_.stream, &graph);
+      throw;
+    }
+    check(cudaStreamEndCapture(gpu_.stream, &graph), "capturing a kernel to time");
+  };
+  if (runs_ == Runs::in_turn)
+    capture(0, 1);
+  else
+    for (std::size_t set = 0; set < sets_.size(); ++set) capture(set, sets_.size());
+  cudaGraphExec_t replay = nullptr;
+  check(cudaGraphInstantiate(&replay, graph, 0), "preparing a captured kernel");
+  return replay;
+}
+
+void Trial::run(std::size_t way, const std::function<void(const Operands&)>& work) {
+  if (way >= ways_.size()) ways_.resize(way + 1, nullptr);
+  if (ways_[way]) {
+    check(cudaGraphLaunch(ways_[way], gpu_.stream), "timing a kernel");
+  } else {
+    work(sets_.front());  // loads its code, which cannot be captured
+    ways_[way] = captured(work);
+  }
+  check(cudaStreamSynchronize(gpu_.stream), "timing a kernel");
+}
+
+}  // namespace ridge::gpu

@@ -1,0 +1,168 @@
+#include "ridge/ops/cross_entropy.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ridge/gpu/kernels/softmax/softmax.h"
+
+namespace ridge {
+namespace {
+
+using namespace gpu;
+
+// A block whose rows do not fit into a warp: small, so that several on a multiprocessor hide each
+// other's reductions. A row is read once however long it is.
+constexpr int long_row_threads = 256;
+
+// The loss of a row, in the team's first thread, which writes lse.
+template <class Team, int N, int K, class T>
+__device__ double row_loss(std::int64_t row, std::int64_t columns, const T* logits,
+                           const std::int32_t* targets, float* lse) {
+  const T* x = logits + row * columns;
+  // Now, so that it is here when the row is; using it at once would hold up the row's own loads.
+  const std::int32_t target = targets[row];
+  Held<T, N> packs[K];
+  const ExpSum all = exp_sum<Team, true>(x, columns, 1.0f, packs);
+  if (Team::rank() > 0) return 0;
+  const float log_sum = logf(all.sum);
+  lse[row] = all.max + log_sum;
+  // Not from the rounded lse: logits may be large where their differences are small.
+  return static_cast<double>(all.max) - load(&x[target]) + log_sum;
+}
+
+// lse and the loss of each row.
+template <class Team, int N, int K, class T>
+__global__ void __launch_bounds__(Team::is_block ? long_row_threads : Team::max_threads)
+    cross_entropy_kernel(std::int64_t rows, std::int64_t columns, const T* logits,
+                         const std::int32_t* targets, float* lse, double* losses) {
+  gpu::begin_kernel();
+  const std::int64_t row = first_row<Team>();
+  if (row >= rows) return;
+  const double loss = row_loss<Team, N, K>(row, columns, logits, targets, lse);
+  if (Team::rank() == 0) losses[row] = loss;
+}
+
+// So few rows that a block has a warp for each.
+constexpr int few_rows = 1024 / warp_width < warp_width ? 1024 / warp_width : warp_width;
+
+// All of it at once, by one block.
+template <int N, int K, class T>
+__global__ void __launch_bounds__(few_rows* warp_width)
+    few_rows_kernel(int rows, std::int64_t columns, const T* logits, const std::int32_t* targets,
+                    float* lse, float* loss) {
+  gpu::begin_kernel();
+  __shared__ double losses[few_rows];
+  const int row = WarpTeam::index(), lane = WarpTeam::rank();
+  const double own = row_loss<WarpTeam, N, K>(row, columns, logits, targets, lse);
+  if (lane == 0) losses[row] = own;
+  __syncthreads();
+  if (row > 0) return;
+  const double sum = reduce_warp<Sum>(lane < rows ? losses[lane] : 0.0);
+  if (lane == 0) *loss = static_cast<float>(sum / rows);
+}
+
+constexpr int mean_threads = 1024;
+
+// The mean of all rows' losses, by one block.
+__global__ void __launch_bounds__(mean_threads)
+    mean_kernel(std::int64_t rows, const double* losses, float* loss) {
+  gpu::begin_kernel();
+  double sum = 0.0;
+#pragma unroll 8
+  for (std::int64_t r = threadIdx.x; r < rows; r += mean_threads) sum += losses[r];
+  sum = reduce_block<Sum>(sum);
+  if (threadIdx.x == 0) *loss = static_cast<float>(sum / static_cast<double>(rows));
+}
+
+// dlogits may be the memory of logits: a thread reads its elements before it writes them.
+template <class Team, int N, int K, class T>
+__global__ void __launch_bounds__(Team::max_threads)
+    cross_entropy_grad_kernel(std::int64_t rows, std::int64_t columns, const float* dloss,
+                              const T* logits, const std::int32_t* targets, const float* lse,
+                              T* dlogits) {
+  gpu::begin_kernel();
+  using Columns = TeamColumns<Team, N, K>;
+  const std::int64_t row = first_row<Team>();
+  if (row >= rows) return;
+  const T* x = logits + row * columns;
+  T* dx = dlogits + row * columns;
+  const float factor = *dloss / static_cast<float>(rows), offset = lse[row];
+  const std::int64_t target = targets[row];
+  for (std::int64_t begin = 0; begin < columns; begin += Columns::held()) {
+    const int rest = Columns::clamp(columns - begin);
+    // The column in this part of the row, if it is there.
+    const int hit =
+        target >= begin && target < begin + rest ? static_cast<int>(target - begin) : -1;
+    Held<T, N> packs[K];
+    Columns::load_row(x + begin, rest, packs);
+    Columns::each(rest, [&](int k, int c) {
+      float result[N];
+#pragma unroll
+      for (int i = 0; i < N; ++i)
+        result[i] = factor * (__expf(packs[k][i] - offset) - (c + i == hit ? 1.0f : 0.0f));
+      store_pack<N>(dx + begin + c, result);
+    });
+  }
+}
+
+template <class T>
+KernelPtr forward(GpuPrepare& prepare) {
+  const std::int64_t columns = prepare.in[0].shape[-1], rows = prepare.in[0].shape.rows();
+  prepare.workspace = static_cast<std::size_t>(rows) * sizeof(double);
+  const auto mean = [&gpu = prepare.gpu, rows](const Launch& call) {
+    launch(gpu, mean_kernel, dim3(1), dim3(mean_threads), 0, rows,
+           static_cast<const double*>(call.workspace), call.out<float>(0));
+  };
+  const bool few = rows <= few_rows;
+  const auto each = [&gpu = prepare.gpu, rows, columns, few, mean](const Launch& call) {
+    const T* logits = call.in<T>(0);
+    const auto* targets = call.in<std::int32_t>(1);
+    float* lse = call.out<float>(1);
+    auto* losses = static_cast<double*>(call.workspace);
+    constexpr int wide = elements_per_access<T>;
+    dispatch_packed<wide>(rows_are_packable<wide>(columns, logits), [&]<int N>() {
+      dispatch_team<N, 1>(columns, [&]<class Team, int K>(TeamLaunch team) {
+        if constexpr (!Team::is_block)
+          if (few)
+            return launch(gpu, few_rows_kernel<N, K, T>, dim3(1),
+                          dim3(static_cast<unsigned>(rows * warp_width)), 0, static_cast<int>(rows),
+                          columns, logits, targets, lse, call.out<float>(0));
+        if (Team::is_block) team.threads = std::min(team.threads, long_row_threads);
+        launch(gpu, cross_entropy_kernel<Team, N, K, T>, team.grid(rows), team.block(), 0, rows,
+               columns, logits, targets, lse, losses);
+        if (few) mean(call);
+      });
+    });
+  };
+  if (few) return make_kernel(each);
+  return make_kernel(each, mean, 0);  // the gradient needs lse alone
+}
+
+template <class T>
+KernelPtr backward(GpuPrepare& prepare) {
+  const std::int64_t columns = prepare.in[1].shape[-1], rows = prepare.in[1].shape.rows();
+  return make_kernel([&gpu = prepare.gpu, rows, columns](const Launch& call) {
+    const T* logits = call.in<T>(1);
+    T* dlogits = call.out<T>(0);
+    constexpr int wide = elements_per_access<T>;
+    dispatch_packed<wide>(rows_are_packable<wide>(columns, logits, dlogits), [&]<int N>() {
+      dispatch_team<N, 1>(columns, [&]<class Team, int K>(TeamLaunch team) {
+        launch(gpu, cross_entropy_grad_kernel<Team, N, K, T>, team.grid(rows), team.block(), 0,
+               rows, columns, call.in<float>(0), logits, call.in<std::int32_t>(2),
+               call.in<float>(3), dlogits);
+      });
+    });
+  });
+}
+
+}  // namespace
+
+KernelPtr CrossEntropy::gpu(GpuPrepare& prepare) const {
+  return dispatch_floating(prepare.in[0].dtype, [&]<class T>() { return forward<T>(prepare); });
+}
+
+KernelPtr CrossEntropyGrad::gpu(GpuPrepare& prepare) const {
+  return dispatch_floating(prepare.in[1].dtype, [&]<class T>() { return backward<T>(prepare); });
+}
+
+}  // namespace ridge

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "ridge/gpu/kernels/conv/bottleneck_sm90.h"
+
+namespace ridge::gpu::sm90 {
+
+// What bottleneck90.h declares.
+bool bottleneck_fits(const BottleneckProblem& problem, BottleneckWay way);
+std::int64_t bottleneck_tiles(const BottleneckProblem& problem);
+void bottleneck(const BottleneckProblem& problem, BottleneckWay way,
+                const BottleneckPointers& operands, int multiprocessors, Stream stream);
+
+}  // namespace ridge::gpu::sm90

@@ -1,0 +1,119 @@
+#include "ridge/models/vision/vision.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ridge/base/error.h"
+#include "ridge/models/vision/layers.h"
+#include "ridge/models/vision/network.h"
+#include "ridge/ops/cross_entropy.h"
+#include "ridge/ops/layout.h"
+
+namespace ridge {
+namespace {
+
+using vision::Network;
+
+std::vector<Network> all_networks() {
+  std::vector<Network> all;
+  for (const std::span<const Network> family :
+       {vision::alexnet(), vision::densenets(), vision::inceptions(), vision::mnasnets(),
+        vision::mobilenets(), vision::resnets(), vision::shufflenets(), vision::squeezenets(),
+        vision::vgg(), vision::xceptions(), vision::swins(), vision::vits(),
+        vision::efficientnets(), vision::maxvits(), vision::segmenters()})
+    all.insert(all.end(), family.begin(), family.end());
+  return all;
+}
+
+constexpr vision::Alias aliases[] = {
+    {"resnext50", "resnext50_32x4d"},
+    {"resnext101", "resnext101_32x8d"},
+    {"shufflenet_v2", "shufflenet_v2_x1_0"},
+    {"shufflenet_v2_x05", "shufflenet_v2_x0_5"},
+    {"shufflenet_v2_x10", "shufflenet_v2_x1_0"},
+    {"shufflenet_v2_x15", "shufflenet_v2_x1_5"},
+    {"shufflenet_v2_x20", "shufflenet_v2_x2_0"},
+    {"SqueezeNet", "squeezenet1_0"},
+    {"SqueezeNet1.1", "squeezenet1_1"},
+};
+
+// Insertions, deletions and replacements that make one word the other (Levenshtein, 1966).
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
+    }
+  }
+  return row.back();
+}
+
+std::vector<std::string_view> nearest_names(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Network& network : all_networks()) names.push_back(network.name);
+  std::ranges::stable_sort(names, {}, [&](std::string_view n) { return edit_distance(name, n); });
+  names.resize(3);
+  return names;
+}
+
+Network network_named(std::string_view name) {
+  const auto* const alias = std::ranges::find(aliases, name, &vision::Alias::name);
+  const std::string_view own = alias == std::end(aliases) ? name : alias->of;
+  for (const Network& network : all_networks())
+    if (network.name == own) return network;
+  throw UsageError("there is no network '{}'; the nearest are {} (ridge bench --list names all)",
+                   name, fmt::join(nearest_names(name), ", "));
+}
+
+VisionNetwork described(const Network& network) {
+  VisionNetwork described{.name = network.name,
+                          .aliases = {},
+                          .input_size = network.input_size,
+                          .classes = network.classes};
+  for (const auto& [alias, of] : aliases)
+    if (of == network.name) described.aliases.push_back(alias);
+  return described;
+}
+
+}  // namespace
+
+std::vector<VisionNetwork> vision_networks() {
+  std::vector<VisionNetwork> networks;
+  for (const Network& network : all_networks()) networks.push_back(described(network));
+  return networks;
+}
+
+VisionNetwork vision_network(std::string_view name) { return described(network_named(name)); }
+
+VisionModel build_vision(Graph& graph, std::string_view name, const VisionOptions& options) {
+  const Network network = network_named(name);
+  const std::int64_t n = options.batch_size;
+  const std::int64_t size = options.image_size == 0 ? network.input_size : options.image_size;
+  if (n < 1) throw UsageError("the batch size is {}; it must be at least 1", n);
+  if (size < network.least_size)
+    throw UsageError("images of {} x {} are too small for {}, which takes them from {} x {} on",
+                     size, size, network.name, network.least_size, network.least_size);
+  if (options.classes < 0 || options.classes == 1)
+    throw UsageError("there are {} classes; it must be at least 2", options.classes);
+  const vision::Layers layers(graph, options);
+  VisionModel model;
+  model.images = graph.input("images", {DType::f32, {n, 3, size, size}});
+  const std::int64_t classes = options.classes == 0 ? network.classes : options.classes;
+  model.logits = network.build(layers, layers.computed(model.images), classes);
+  const bool segments = model.logits.shape().rank() == 4;
+  model.targets = graph.input("targets", {DType::i32, segments ? Shape{n, size, size} : Shape{n}});
+  graph.keep(model.logits, "logits");
+  const Scope scope(graph, "loss");
+  const Value rows = segments ? permute(model.logits, {0, 2, 3, 1}) : model.logits;
+  model.loss = cross_entropy(rows, model.targets);
+  graph.keep(model.loss, "loss");
+  model.step = graph.find("step");
+  return model;
+}
+
+}  // namespace ridge

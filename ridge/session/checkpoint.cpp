@@ -1,0 +1,148 @@
+#include "ridge/session/checkpoint.h"
+
+#include <fmt/ranges.h>
+
+#include <charconv>
+
+#include "ridge/base/error.h"
+#include "ridge/base/safetensors.h"
+
+namespace ridge {
+namespace {
+
+constexpr std::string_view format_name = "ridge-checkpoint-1";
+
+// What a run goes on with: parameters, buffers and optimizer state. Inputs are fed anew and
+// accumulated gradients are zero between steps.
+std::vector<Value> checkpointed(Graph& graph) {
+  std::vector<Value> values;
+  for (ValueId id = 0; id < graph.value_count(); ++id) {
+    const ValueInfo& info = graph.info(id);
+    // Packed values are written by part, and copies with what they repeat.
+    if (!info.persistent || !info.parts.empty() || info.copy_of != no_value) continue;
+    if (info.role == Role::parameter || info.role == Role::buffer ||
+        info.role == Role::optimizer_state)
+      values.push_back(graph.value(id));
+  }
+  return values;
+}
+
+std::string required_metadata(const SafetensorsFile& file, const std::filesystem::path& path,
+                              std::string_view key) {
+  if (file.metadata("format") != format_name)
+    throw FormatError("{} is no Ridge checkpoint: its metadata do not say {}", path.string(),
+                      format_name);
+  auto text = file.metadata(key);
+  if (!text) throw FormatError("{} is damaged: its metadata lack '{}'", path.string(), key);
+  return *std::move(text);
+}
+
+TrainOptions stored_options(const SafetensorsFile& file, const std::filesystem::path& path) {
+  TrainOptions options;
+  try {
+    apply_json(options, required_metadata(file, path, "options"));
+    options.resolve();
+  } catch (const UsageError& error) {
+    throw FormatError("{} is damaged: its options are not valid: {}", path.string(), error.what());
+  }
+  return options;
+}
+
+std::int64_t stored_step(const SafetensorsFile& file, const std::filesystem::path& path) {
+  const std::string text = required_metadata(file, path, "step");
+  std::int64_t step = -1;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), step);
+  if (fault != std::errc() || end != text.data() + text.size() || step < 0)
+    throw FormatError("{} is damaged: its step is '{}'", path.string(), text);
+  return step;
+}
+
+// The tensor of that name and exactly that type.
+StoredTensor matching_tensor(const SafetensorsFile& file, const std::filesystem::path& path,
+                             const ValueInfo& info) {
+  const auto tensor = file.find(info.name);
+  if (!tensor)
+    throw FormatError("{} has no tensor {}: it belongs to another model", path.string(), info.name);
+  if (tensor->type() != info.type)
+    throw FormatError("{}: tensor {} is {}[{}] where this model has {}: it belongs to another one",
+                      path.string(), info.name, tensor->dtype, fmt::join(tensor->shape, ", "),
+                      info.type.to_string());
+  return *tensor;
+}
+
+// Everything is checked before anything is written, so that a refusal leaves the model as it was.
+void restore(const SafetensorsFile& file, const std::filesystem::path& path, Graph& graph,
+             Executor& executor, const std::vector<Value>& values) {
+  std::vector<StoredTensor> tensors;
+  for (const Value& value : values)
+    tensors.push_back(matching_tensor(file, path, graph.info(value.id)));
+  for (std::size_t i = 0; i < values.size(); ++i) executor.write(values[i], tensors[i].bytes);
+}
+
+template <class T>
+void require_same(std::string_view name, const T& stored, const T& asked) {
+  if (stored != asked)
+    throw UsageError(
+        "the checkpoint was written with {} {}, not {}: resuming would not continue that run", name,
+        stored, asked);
+}
+
+// What a resumed run must share with the first for both to be one run.
+void check_same_course(const TrainOptions& stored, const TrainOptions& asked) {
+  if (!(stored.model() == asked.model()))
+    throw FormatError("the checkpoint belongs to a model of other sizes: {}",
+                      describe_difference(stored.model(), asked.model()));
+  require_same("seed", stored.seed, asked.seed);
+  require_same("batch-size", stored.batch_size, asked.batch_size);
+  require_same("seq-len", stored.seq_len, asked.seq_len);
+  require_same("gradient-accumulation-steps", stored.gradient_accumulation_steps,
+               asked.gradient_accumulation_steps);
+  require_same("data", stored.data, asked.data);
+  // Loss scaling has state of its own, and counts the updates done.
+  if (stored.compute_dtype() == DType::f16 || asked.compute_dtype() == DType::f16)
+    require_same("dtype", stored.dtype, asked.dtype);
+  require_same("validation-fraction", stored.validation_fraction, asked.validation_fraction);
+}
+
+}  // namespace
+
+void write_checkpoint(const std::filesystem::path& path, const TrainOptions& options,
+                      std::int64_t step, Graph& graph, Executor& executor) {
+  const std::vector<Value> values = checkpointed(graph);
+  std::vector<NamedType> tensors;
+  for (const Value& value : values) tensors.push_back({graph.info(value.id).name, value.type()});
+  std::vector<std::byte> host;
+  write_safetensors(path, tensors,
+                    {{"format", std::string(format_name)},
+                     {"step", std::to_string(step)},
+                     {"options", to_json(course_of(options))}},
+                    [&](std::size_t i) {
+                      host.resize(values[i].type().bytes());
+                      executor.read(values[i], std::span<std::byte>(host));
+                      return std::span<const std::byte>(host);
+                    });
+}
+
+std::int64_t read_checkpoint(const std::filesystem::path& path, const TrainOptions& options,
+                             Graph& graph, Executor& executor) {
+  const SafetensorsFile file(path);
+  const std::int64_t step = stored_step(file, path);
+  check_same_course(stored_options(file, path), options);
+  const std::vector<Value> values = checkpointed(graph);
+  if (file.size() != values.size())
+    throw FormatError("{} has {} tensors where this model has {}: it belongs to another one",
+                      path.string(), file.size(), values.size());
+  restore(file, path, graph, executor, values);
+  return step;
+}
+
+void read_parameters(const SafetensorsFile& file, const std::filesystem::path& path, Graph& graph,
+                     Executor& executor) {
+  restore(file, path, graph, executor, graph.parameters());
+}
+
+TrainOptions options_of_checkpoint(const std::filesystem::path& path) {
+  return stored_options(SafetensorsFile(path), path);
+}
+
+}  // namespace ridge

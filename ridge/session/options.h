@@ -1,0 +1,139 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "ridge/base/dtype.h"
+#include "ridge/models/llama/llama.h"
+#include "ridge/passes/versions.h"
+
+namespace ridge {
+
+// Everything that defines a training run. The command line, the JSON configuration and the
+// configuration stored in a checkpoint are all made of options_of(), the one list of these fields.
+struct TrainOptions {
+  // Model. 0 stands for "derived": see resolve().
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_dim = 256;
+  std::int64_t n_layers = 4;
+  std::int64_t n_heads = 8;
+  std::int64_t n_kv_heads = 0;
+  std::int64_t intermediate_dim = 0;
+  double norm_eps = 1e-6;
+  double rope_theta = 10000.0;
+  bool tie_embeddings = false;
+
+  // Training.
+  std::int64_t batch_size = 8;
+  std::int64_t seq_len = 128;
+  std::int64_t num_steps = 50;
+  std::int64_t gradient_accumulation_steps = 1;
+  double learning_rate = 1e-4;
+  std::string lr_schedule = "constant";  // or "cosine"
+  std::int64_t lr_warmup_steps = 0;
+  double min_learning_rate = 0.0;
+  double weight_decay = 0.01;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double adam_eps = 1e-8;
+  double max_grad_norm = 0.0;                      // 0: gradients are not clipped
+  std::string dtype = "fp32";                      // or "tf32", "bf16", "fp16", "fp8"
+  bool use_amp = false;                            // the workshop's spelling of dtype bf16
+  double loss_scale = 65536.0;                     // of dtype fp16: the first
+  std::int64_t loss_scale_growth_interval = 2000;  // good steps after which it doubles
+  std::string version = "v1";
+  std::string enable_pass, disable_pass;  // names, separated by commas
+  std::string recompute = "none";         // or "attention", "block", "block:3"
+  std::int64_t seed = 42;
+  bool deterministic = false;  // on a GPU: the same bits at every run; on a CPU they always are
+
+  // Data and evaluation.
+  std::string data;  // empty: synthetic tokens
+  double validation_fraction = 0.1;
+  std::int64_t eval_every = 0;  // 0: never
+  std::int64_t eval_batches = 8;
+
+  // Machine.
+  std::string device = "auto";  // or "cpu", "cuda"
+  std::int64_t threads = 0;     // 0: all processors this process may use
+
+  // Files and reports.
+  std::string output_dir = "output";
+  std::int64_t save_every = 0;  // 0: never
+  std::string resume;
+  std::string init_from;
+  std::int64_t log_interval = 1;
+  std::int64_t warmup_steps = 3;  // left out of averages
+  bool flops = false;
+
+  // Profiling.
+  bool enable_pytorch_profiler = false;
+  bool enable_deepspeed_flops = false;
+  bool enable_all_profiling = false;
+  bool profile_memory = false;
+  bool profile_operators = false;
+  bool counters = false;         // hardware counters of every operator
+  bool compress_traces = false;  // the traces in JSON, by gzip
+  std::string profile_dir = "profiles";
+  std::string group_by = "operator";  // rows and order of the operator table; see profile/
+  std::string sort_by = "total";
+  std::int64_t profile_steps = 0;       // 0: steps 5 to 10
+  std::int64_t flops_profile_step = 0;  // 0: none
+
+  // Replaces what is "derived" by its value (vocabulary 256 for a text file, else 1000; key heads
+  // half the heads where they divide, else all; intermediate size twice the hidden; the profiler on
+  // if its steps are given and no profile is) and checks every field: UsageError naming the option
+  // in the command line's spelling, its value and the reason. Other spellings of a dtype or a
+  // device become the one above, and use_amp becomes dtype bf16.
+  void resolve();
+
+  LlamaConfig model() const;  // of resolved options
+  Schedule schedule() const;
+  // Of activations, and of products but those that fp8 takes to 8 bits.
+  DType compute_dtype() const {
+    if (dtype == "fp16") return DType::f16;
+    return use_amp || dtype == "bf16" || dtype == "fp8" ? DType::bf16 : DType::f32;
+  }
+  bool profiling() const;  // any of the profiles was asked for
+  bool reports_memory() const { return profile_memory || enable_all_profiling; }
+  bool reports_flops() const { return flops || enable_deepspeed_flops || enable_all_profiling; }
+  bool operator==(const TrainOptions&) const = default;
+};
+
+// One field under the names that users give it.
+struct OptionInfo {
+  std::string name;  // "batch-size": the flag is --batch-size, the JSON key the same
+  std::vector<std::string> aliases;  // other spellings of the flag, without dashes
+  std::string group;                 // heading in --help
+  std::string help;
+  std::variant<std::int64_t*, double*, bool*, std::string*> target;
+};
+
+std::vector<OptionInfo> options_of(TrainOptions& options);
+
+// Sets a field from what was given on the command line; UsageError if that is no number, or none of
+// true and false.
+void set_from_text(const OptionInfo& option, std::string_view text);
+
+// What --device names: "auto", "cpu" or "cuda", which "gpu" is too. UsageError for anything else.
+std::string canonical_device(std::string_view device);
+
+// The options that decide the course of a run (model, training, data), with all others, which say
+// where it runs and what it reports, at their defaults.
+TrainOptions course_of(const TrainOptions& options);
+
+// Options as JSON text with the names above as keys, and back: apply_json() sets the fields that
+// are named, by any of their names and with dashes or underscores, and leaves the others.
+// FormatError for text that is not a JSON object, a key that is no option (naming the nearest) or
+// is given twice, or a value of the wrong type; no field is set then.
+std::string to_json(const TrainOptions& options);
+void apply_json(TrainOptions& options, std::string_view json);
+
+// The nearest of `names` to a misspelt one: one that it begins, or the one fewest edits away
+// (a letter inserted, removed, replaced or swapped with its neighbour); empty if none is near.
+std::string nearest_name(std::string_view misspelt, const std::vector<std::string>& names);
+
+}  // namespace ridge

@@ -1,0 +1,45 @@
+#include "ridge/device/activity.h"
+
+#include <gtest/gtest.h>
+
+namespace ridge {
+namespace {
+
+// An H100.
+constexpr ProcessorLimits h100{.count = 132,
+                               .warp_size = 32,
+                               .warps = 64,
+                               .blocks = 32,
+                               .registers = 65536,
+                               .shared_memory = 233472,
+                               .shared_memory_reserved = 1024};
+
+double occupancy(std::uint32_t threads, std::uint32_t registers, std::uint32_t shared) {
+  return theoretical_occupancy(
+      h100, {.block = {threads, 1, 1}, .registers = registers, .dynamic_shared = shared});
+}
+
+// As the occupancy calculator of the CUDA toolkit (cudaOccupancyMaxActiveBlocksPerMultiprocessor)
+// has them for compute capability 9.0.
+TEST(TheoreticalOccupancy, IsThatOfTheScarcestResource) {
+  EXPECT_DOUBLE_EQ(occupancy(256, 32, 0), 1) << "nothing is scarce";
+  EXPECT_DOUBLE_EQ(occupancy(32, 32, 0), 0.5) << "32 blocks";
+  EXPECT_DOUBLE_EQ(occupancy(1024, 32, 0), 1);
+  EXPECT_DOUBLE_EQ(occupancy(768, 32, 0), 0.75) << "whole blocks";
+  EXPECT_DOUBLE_EQ(occupancy(256, 64, 0), 0.5) << "registers";
+  EXPECT_DOUBLE_EQ(occupancy(256, 65, 0), 0.375) << "in units of 256 a warp";
+  EXPECT_DOUBLE_EQ(occupancy(256, 255, 0), 0.125);
+  EXPECT_DOUBLE_EQ(occupancy(128, 32, 100 * 1024), 2.0 * 4 / 64) << "shared memory";
+  EXPECT_DOUBLE_EQ(occupancy(128, 32, 227 * 1024), 4.0 / 64);
+  EXPECT_DOUBLE_EQ(occupancy(128, 32, 228 * 1024), 0) << "the system's part does not fit";
+  EXPECT_DOUBLE_EQ(theoretical_occupancy({}, {.block = {128, 1, 1}}), 0) << "unknown";
+}
+
+TEST(Demangled, LeavesOtherNamesAlone) {
+  EXPECT_EQ(demangled("_ZN5ridge3addIfEEvPT_i"), "void ridge::add<float>(float*, int)");
+  EXPECT_EQ(demangled("cutlass_80_tensorop"), "cutlass_80_tensorop");
+  EXPECT_EQ(demangled(""), "");
+}
+
+}  // namespace
+}  // namespace ridge

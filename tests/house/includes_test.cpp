@@ -1,0 +1,113 @@
+// The order of the folders in the README's table is the order of what may know what: a folder
+// includes those above it and never those below, and no folders include each other in a circle.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace ridge {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path root = RIDGE_SOURCE_DIR;
+
+std::vector<std::string> lines_of(const fs::path& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << "cannot read " << path;
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+// "base", "graph", ...: the folders of ridge/ in the order of the README's table.
+std::vector<std::string> folders_in_order() {
+  const std::regex row(R"(^\| \[ridge/(\w+)\]\(ridge/\w+\) \|.*)");
+  std::vector<std::string> folders;
+  std::smatch match;
+  for (const std::string& line : lines_of(root / "README.md"))
+    if (std::regex_match(line, match, row)) folders.push_back(match[1]);
+  return folders;
+}
+
+struct Include {
+  std::string file;      // "ridge/gpu/device/trial.h"
+  std::string from, to;  // folders below ridge/: "gpu/device", "base"
+};
+
+std::vector<Include> includes_of(const fs::path& tree) {
+  const std::regex include(R"(^#include "ridge/(.*)/[^/]+".*)");
+  std::vector<Include> all;
+  std::smatch match;
+  for (const auto& entry : fs::recursive_directory_iterator(tree / "ridge")) {
+    const std::string end = entry.path().extension();
+    if (end != ".h" && end != ".cpp" && end != ".cu") continue;
+    const fs::path file = fs::relative(entry.path(), tree);
+    const std::string from = fs::relative(file.parent_path(), "ridge").string();
+    for (const std::string& line : lines_of(entry.path()))
+      if (std::regex_match(line, match, include) && match[1] != from)
+        all.push_back({file.string(), from, match[1]});
+  }
+  return all;
+}
+
+std::string top(const std::string& folder) { return folder.substr(0, folder.find('/')); }
+
+std::vector<std::string> breaches_of_order(const std::vector<Include>& includes) {
+  const std::vector<std::string> order = folders_in_order();
+  const auto place = [&](const std::string& folder) {
+    const auto found = std::ranges::find(order, top(folder));
+    EXPECT_NE(found, order.end()) << "the README's table lacks ridge/" << top(folder);
+    return found - order.begin();
+  };
+  std::vector<std::string> breaches;
+  for (const Include& include : includes)
+    if (place(include.to) > place(include.from))
+      breaches.push_back(include.file + " includes ridge/" + include.to);
+  return breaches;
+}
+
+// Includes that can be followed back to the folder they are in. A header that lies directly in a
+// folder serves its subfolders, so the two count as one folder where a subfolder includes upwards.
+std::vector<std::string> circles(const std::vector<Include>& includes) {
+  std::map<std::string, std::set<std::string>> reaches;
+  for (const Include& include : includes) reaches[include.from].insert(include.to);
+  for (bool grown = true; grown;) {
+    grown = false;
+    for (auto& [from, all] : reaches)
+      for (const std::string& to : std::set<std::string>(all))
+        for (const std::string& further : reaches[to]) grown |= all.insert(further).second;
+  }
+  std::vector<std::string> found;
+  for (const Include& include : includes)
+    if (reaches[include.to].contains(include.from))
+      found.push_back(include.file + " includes ridge/" + include.to + ", which leads back");
+  return found;
+}
+
+TEST(Includes, PointUpwardsInTheTableOfTheReadme) {
+  EXPECT_EQ(breaches_of_order(includes_of(root)), std::vector<std::string>{});
+}
+
+TEST(Includes, FormNoCircleOfFolders) {
+  EXPECT_EQ(circles(includes_of(root)), std::vector<std::string>{});
+}
+
+TEST(Includes, ABreachWouldBeSeen) {
+  const std::vector<Include> planted{{"ridge/base/shape.h", "base", "cli"}};
+  EXPECT_EQ(breaches_of_order(planted).size(), 1u);
+  const std::vector<Include> circle{{"ridge/gpu/vendor/a.h", "gpu/vendor", "gpu/device"},
+                                    {"ridge/gpu/device/b.h", "gpu/device", "gpu/kernels"},
+                                    {"ridge/gpu/kernels/c.h", "gpu/kernels", "gpu/vendor"}};
+  EXPECT_EQ(circles(circle).size(), 3u);
+}
+
+}  // namespace
+}  // namespace ridge
