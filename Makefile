@@ -11,16 +11,24 @@ help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: build  ## build, then train the workshop's Tiny LLaMA for 20 steps
+run: build  ## build the program, then train the workshop's Tiny LLaMA for 20 steps
 	build/bin/tiny_llama_v1 --batch-size 8 --seq-len 128 --num-steps 20
 
 .PHONY: test
-test: build  ## build, then run all tests
+test:  ## build everything, then run all tests
+	scripts/install-deps.sh tests
+	cmake --preset release -DRIDGE_TESTS=ON
+	cmake --build --preset release -j $(JOBS)
 	ctest --preset release -j $(JOBS)
 
 .PHONY: build
-build: deps  ## install what is missing, configure and compile into build/
-	cmake --preset release
+build: deps  ## install what is missing and compile the program into build/
+	cmake --preset release -DRIDGE_TESTS=OFF
+	cmake --build --preset release -j $(JOBS)
+
+.PHONY: gpu
+gpu: deps  ## the same with the code for NVIDIA GPUs, which `make run` and `make test` then keep
+	cmake --preset release -DRIDGE_TESTS=OFF -DRIDGE_CUDA=ON
 	cmake --build --preset release -j $(JOBS)
 
 .PHONY: deps
@@ -28,32 +36,35 @@ deps:  ## install the packages Ridge is built from, those that are missing
 	scripts/install-deps.sh
 
 .PHONY: hip
-hip: deps  ## compile the portable GPU kernels for an AMD card
+hip:  ## compile the portable GPU kernels for an AMD card
 	scripts/install-deps.sh hip
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS) --target hip_kernels
 
 .PHONY: debug
-debug: deps  ## compile without optimisation into build-debug/
+debug:  ## compile without optimisation into build-debug/
+	scripts/install-deps.sh tests
 	cmake --preset debug
 	cmake --build --preset debug -j $(JOBS)
 
 .PHONY: asan
-asan: deps  ## run the tests under the address and undefined behaviour sanitizers
+asan:  ## run the tests under the address and undefined behaviour sanitizers
+	scripts/install-deps.sh tests
 	cmake --preset asan
 	cmake --build --preset asan -j $(JOBS)
 	ctest --preset asan -j $(JOBS)
 
 .PHONY: tsan
-tsan: deps  ## run the tests under the thread sanitizer
+tsan:  ## run the tests under the thread sanitizer
+	scripts/install-deps.sh tests
 	cmake --preset tsan
 	cmake --build --preset tsan -j $(JOBS)
 	$(NO_ASLR) ctest --preset tsan -j $(JOBS)
 
 .PHONY: lint
 lint:  ## check the formatting of all sources and run clang-tidy on those changed (ALL=1: on all)
-	scripts/install-deps.sh lint
-	cmake --preset release
+	scripts/install-deps.sh lint tests
+	cmake --preset release -DRIDGE_TESTS=ON
 	scripts/lint.sh $(if $(ALL),--all)
 
 .PHONY: format

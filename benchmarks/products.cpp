@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
   using namespace ridge;
   try {
     const DType dtype = argc > 1 && std::string_view(argv[1]) == "bf16" ? DType::bf16 : DType::f32;
-    CpuDevice device(argc > 2 ? std::atoi(argv[2]) : CpuDevice::default_threads());
+    CpuDevice device(argc > 2 ? std::atoi(argv[2]) : available_processors());
     const int rounds = argc > 3 ? std::atoi(argv[3]) : 30;
     fmt::print("{}, {} rounds, GFLOP/s\n{:26} {:>8} {:>8} {:16} {:>8}\n", device.description(),
                rounds, "", "oneDNN", "default", "", "best");

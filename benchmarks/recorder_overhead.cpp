@@ -28,7 +28,7 @@
 #include "ridge/cpu/device.h"
 #include "ridge/profile/counters.h"
 #include "ridge/profile/recorder.h"
-#include "ridge/session/trainer.h"
+#include "ridge/session/session.h"
 
 namespace ridge {
 namespace {
@@ -61,20 +61,20 @@ struct Row {
 constexpr std::array<Row, mode_count> rows{
     {{"off", {}}, {"off again", {}}, {"times", 2}, {"everything", 5}}};
 
-Seconds step_in(Mode mode, Trainer& trainer, HardwareCounters* counters) {
-  Executor& executor = trainer.executor();
-  if (mode == off) return time([&] { trainer.step(); });
+Seconds step_in(Mode mode, Session& session, HardwareCounters* counters) {
+  Executor& executor = session.executor();
+  if (mode == off) return time([&] { session.step(); });
   Recorder recorder({.memory = mode == everything});
   recorder.attach(executor);
   if (mode == off_again) {
     recorder.detach(executor);
-    return time([&] { trainer.step(); });
+    return time([&] { session.step(); });
   }
   const bool count = mode == everything && counters != nullptr;
   if (count) counters->attach(executor);
   const Seconds seconds = time([&] {
-    recorder.begin_step(trainer.steps_done() + 1);
-    recorder.end_step(trainer.step().loss);
+    recorder.begin_step(session.steps_done() + 1);
+    recorder.end_step(session.step().loss);
   });
   if (count) counters->detach(executor);
   recorder.detach(executor);
@@ -116,11 +116,11 @@ double load_average() {
 
 // Prints the rows of one number of threads; false if one broke its limit.
 bool measure(int rounds, int threads, bool count) {
-  TrainOptions options;
+  RunOptions options;
   options.resolve();
   CpuDevice device(threads);
-  Trainer trainer(options, device);
-  for (int i = 0; i < 5; ++i) trainer.step();
+  Session session(options, device);
+  for (int i = 0; i < 5; ++i) session.step();
   std::unique_ptr<HardwareCounters> counters;  // of the threads that there are by now
   if (count) counters = std::make_unique<HardwareCounters>();
 
@@ -130,7 +130,7 @@ bool measure(int rounds, int threads, bool count) {
     std::array<Seconds, mode_count> seconds;
     for (std::size_t i = 0; i < mode_count; ++i) {
       const auto mode = static_cast<Mode>((i + static_cast<std::size_t>(round)) % mode_count);
-      seconds[mode] = step_in(mode, trainer, counters.get());
+      seconds[mode] = step_in(mode, session, counters.get());
     }
     unrecorded.push_back(1e3 * seconds[off].wall);
     for (std::size_t m = off_again; m < mode_count; ++m) {
@@ -177,6 +177,6 @@ int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 200;
   std::vector<int> threads;
   for (int i = 2; i < argc; ++i) threads.push_back(std::max(1, std::atoi(argv[i])));
-  if (threads.empty()) threads = {1, ridge::CpuDevice::default_threads()};
+  if (threads.empty()) threads = {1, ridge::available_processors()};
   return ridge::measure_all(rounds, threads) ? 0 : 1;
 }

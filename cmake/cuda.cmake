@@ -1,6 +1,19 @@
-# Whether the GPU code is built: sets RIDGE_HAS_CUDA, and the language CUDA if so.
+# Whether the GPU code is built: sets RIDGE_HAS_CUDA, and the language CUDA if so. It takes longer to
+# compile than all the rest, so it is left out by default where there is no card to run it.
 set(RIDGE_HAS_CUDA OFF)
-if(NOT RIDGE_CUDA STREQUAL "OFF")
+set(wants_cuda ${RIDGE_CUDA})
+if(RIDGE_CUDA STREQUAL "AUTO")
+  find_program(RIDGE_NVIDIA_SMI nvidia-smi PATHS /usr/lib/wsl/lib)
+  set(cards "")
+  if(RIDGE_NVIDIA_SMI)
+    execute_process(COMMAND ${RIDGE_NVIDIA_SMI} -L OUTPUT_VARIABLE cards ERROR_QUIET)
+  endif()
+  set(wants_cuda OFF)
+  if(cards MATCHES "GPU [0-9]")
+    set(wants_cuda AUTO)
+  endif()
+endif()
+if(wants_cuda)
   include(CheckLanguage)
   find_program(RIDGE_NVCC nvcc PATHS /usr/local/cuda/bin ENV CUDA_PATH PATH_SUFFIXES bin)
   if(RIDGE_NVCC AND NOT CMAKE_CUDA_COMPILER)

@@ -4,8 +4,11 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ridge)
 
 install(TARGETS ridge ridge_session ridge_engine EXPORT ridge_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY ridge DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.h
-  PATTERN cli EXCLUDE PATTERN page EXCLUDE)
+include(cmake/public_headers.cmake)
+foreach(header ${public_headers})
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
+endforeach()
 install(EXPORT ridge_targets NAMESPACE ridge:: DESTINATION ${package_dir})
 
 configure_package_config_file(cmake/ridgeConfig.cmake.in ${PROJECT_BINARY_DIR}/ridgeConfig.cmake
@@ -13,6 +16,7 @@ configure_package_config_file(cmake/ridgeConfig.cmake.in ${PROJECT_BINARY_DIR}/r
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ridgeConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/ridgeConfig.cmake ${PROJECT_BINARY_DIR}/ridgeConfigVersion.cmake
+  cmake/FindTurboJPEG.cmake
   DESTINATION ${package_dir})
 
 if(TARGET ridge_program)

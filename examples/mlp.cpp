@@ -2,12 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ridge/base/random.h"
-#include "ridge/base/units.h"
-#include "ridge/cpu/device.h"
-#include "ridge/ops/op.h"
-#include "ridge/run/executor.h"
-#include "ridge/session/optimizer.h"
+#include "ridge/ridge.h"
 
 using namespace ridge;
 
@@ -15,7 +10,7 @@ using namespace ridge;
 Value dense(Value x, std::string_view name, std::int64_t units, float std) {
   const Scope scope(*x.graph, name);
   const Value weight = x.graph->parameter("weight", {units, x.shape()[-1]}, Init::normal(std));
-  return add(linear(x, weight), x.graph->parameter("bias", {units}, Init::zeros()));
+  return add(project(x, weight), x.graph->parameter("bias", {units}, Init::zeros()));
 }
 
 int main() {
@@ -35,8 +30,8 @@ int main() {
              format_si(static_cast<double>(work.flops)),
              format_bytes(static_cast<std::uint64_t>(work.bytes())));
 
-  CpuDevice cpu;
-  Executor executor(graph, cpu);
+  const std::unique_ptr<Device> cpu = open_device({.device = "cpu"});
+  Executor executor(graph, *cpu);
   executor.initialize(/*seed=*/1);
   std::vector<float> xy(2 * batch);
   std::vector<std::int32_t> label(batch);
@@ -47,7 +42,7 @@ int main() {
       label[i] = xy[2 * i] * xy[2 * i] + xy[2 * i + 1] * xy[2 * i + 1] < 1.0f;
     executor.write(points, std::span<const float>(xy));
     executor.write(inside, std::span<const std::int32_t>(label));
-    const std::vector<float> schedule = adamw_schedule(adamw, /*learning_rate=*/0.01, step);
+    const std::vector<float> schedule = optimizer_schedule(adamw, /*learning_rate=*/0.01, step);
     executor.write(training.schedule, std::span<const float>(schedule));
     executor.run();
     last_loss = executor.read_scalar(loss);

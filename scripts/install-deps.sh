@@ -2,25 +2,26 @@
 # Installs the Debian or Ubuntu packages that Ridge is built from. Installs nothing, and touches
 # neither the network nor root, when all of them are there.
 #
-#   scripts/install-deps.sh [lint] [benchmarks] [browser] [hip]
+#   scripts/install-deps.sh [tests] [lint] [benchmarks] [browser] [hip]
 #
-# "lint" adds clang-format and clang-tidy; "benchmarks" adds Google Benchmark; "browser" adds
+# "tests" adds GoogleTest and Python; "lint" adds clang-format and clang-tidy; "benchmarks" adds Google Benchmark; "browser" adds
 # Chromium, in which a test looks at the page of `ridge report` (Ubuntu has it as a snap alone);
 # "hip" adds the compiler for AMD cards.
 set -eu
 
-# libdnnl-dev's CMake package looks for OpenCL, hence ocl-icd-opencl-dev; python3 is for a test.
+# libdnnl-dev's CMake package looks for OpenCL, hence ocl-icd-opencl-dev.
 packages="g++ make cmake ninja-build ccache libdnnl-dev ocl-icd-opencl-dev libfmt-dev
-  nlohmann-json3-dev libprotozero-dev node-d3 libcli11-dev zlib1g-dev libgtest-dev libgmock-dev
-  python3"
+  nlohmann-json3-dev libprotozero-dev node-d3 libcli11-dev zlib1g-dev libpng-dev
+  libturbojpeg0-dev"
 for extra in "$@"; do
   case $extra in
+    tests) packages="$packages libgtest-dev libgmock-dev python3" ;;
     lint) packages="$packages clang-format clang-tidy" ;;
     benchmarks) packages="$packages libbenchmark-dev" ;;
     browser) packages="$packages chromium" ;;
     hip) packages="$packages hipcc" ;;
     *)
-      echo "install-deps: unknown group '$extra'; there are: lint, benchmarks, browser, hip" >&2
+      echo "install-deps: unknown group '$extra'; there are: tests, lint, benchmarks, browser, hip" >&2
       exit 2
       ;;
   esac

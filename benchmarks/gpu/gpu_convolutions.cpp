@@ -1,12 +1,13 @@
 // How fast every distinct convolution of vision networks is on a GPU, in 16 bits, channels last,
-// with the bias, residual and activation that follow it, in each way that the tuner chooses among:
-// microseconds of a launch inside a captured graph, on operands out of the cache. The floor is what
-// its bytes take at 3.0 TB/s or its products at 750 TFLOP/s, whichever is longer: what an H100 can
-// do. Sums count each as often as the network has it.
+// with the bias, residual and activation that follow it, by each candidate that the tuner chooses
+// among: microseconds of a launch inside a captured graph, on operands out of the cache. The floor
+// is what its bytes take at 3.0 TB/s or its products at 750 TFLOP/s, whichever is longer: what an
+// H100 can do. Sums count each as often as the network has it.
 //
 //   gpu_convolutions [--all] [--gradients] [--only TEXT] NETWORK BATCH ...
 //
-// --all prints a row for every way, --only takes the layers whose description contains a text.
+// --all prints a row for every candidate, --only takes the layers whose description contains a
+// text.
 
 #include <fmt/format.h>
 
@@ -135,22 +136,22 @@ std::vector<Layer> distinct(const std::vector<Layer>& layers) {
   return all;
 }
 
-// Chooses the way it is told to.
+// Chooses the candidate it is told to.
 class Choose final : public Tuner {
  public:
-  explicit Choose(std::size_t way) : way_(way) {}
-  std::size_t choose(std::string_view, std::size_t ways,
+  explicit Choose(std::size_t candidate) : candidate_(candidate) {}
+  std::size_t choose(std::string_view, std::size_t candidates,
                      const std::function<void(std::size_t)>&) override {
-    ways_ = ways;
-    return std::min(way_, ways - 1);
+    candidates_ = candidates;
+    return std::min(candidate_, candidates - 1);
   }
   void tell(std::string_view, std::string_view choice) override { told = choice; }
-  bool is_last() const { return way_ + 1 >= ways_; }
+  bool is_last() const { return candidate_ + 1 >= candidates_; }
 
   std::string told;
 
  private:
-  std::size_t way_, ways_ = 1;
+  std::size_t candidate_, candidates_ = 1;
 };
 
 struct Times {
@@ -160,14 +161,14 @@ struct Times {
 
 Times times_of(Device& device, const Case& c, bool all) {
   Times times;
-  for (std::size_t way = 0;; ++way) {
-    Choose tuner(way);
+  for (std::size_t candidate = 0;; ++candidate) {
+    Choose tuner(candidate);
     const auto begin = std::chrono::steady_clock::now();
     double seconds = 0;
     try {
       seconds = statistics_of(time_operator(device, c, {.kernels = {.tuner = &tuner}})).median;
     } catch (const Error& error) {
-      fmt::print("  way {} of {}: {}\n", way, c.label, error.what());
+      fmt::print("  candidate {} of {}: {}\n", candidate, c.label, error.what());
       if (tuner.is_last()) break;
       continue;
     }
@@ -176,7 +177,7 @@ Times times_of(Device& device, const Case& c, bool all) {
       fmt::print("    {:36} {:9.2f} us, measured in {:.2f} s\n", tuner.told, seconds * 1e6,
                  taken.count());
     const bool is_library = tuner.told.starts_with("cuDNN");
-    if (way == 0) times = {seconds, seconds, seconds, tuner.told, tuner.told};
+    if (candidate == 0) times = {seconds, seconds, seconds, tuner.told, tuner.told};
     if (is_library && seconds < times.library)
       times.library = seconds, times.library_name = tuner.told;
     if (seconds < times.best) times.best = seconds, times.best_name = tuner.told;

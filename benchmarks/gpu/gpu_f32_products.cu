@@ -1,6 +1,6 @@
 // Products of f32 on a Hopper GPU: by the vector units, which the vendor's library uses, and by
-// tensor cores from bf16 pieces of the operands (ridge/gpu/kernels/product/pieces.h). How far both
-// are from sums in double precision, and how fast they are, the making of the pieces included.
+// tensor cores from bf16 split of the operands (ridge/gpu/kernels/product/split.h). How far both
+// are from sums in double precision, and how fast they are, the making of the split included.
 //   gpu_f32_products [errors | time]
 
 #include <cuda_runtime.h>
@@ -99,8 +99,8 @@ __global__ void reference(const float* a, const float* b, std::int64_t n, std::i
 }
 
 Context context() {
-  Context gpu{.compute_capability = 90};
-  check(cudaDeviceGetAttribute(&gpu.multiprocessors, cudaDevAttrMultiProcessorCount, 0),
+  Context gpu{.card = {.compute_capability = 90}};
+  check(cudaDeviceGetAttribute(&gpu.card.multiprocessors, cudaDevAttrMultiProcessorCount, 0),
         "the device");
   gpu.blas = ridge::gpu::make_blas();
   return gpu;
@@ -130,7 +130,7 @@ void print_errors(const Context& gpu) {
   std::printf(
       "Errors in 2^-24 of the sum of the terms' magnitudes: worst, root of the mean square, "
       "mean\n%-14s %6s   %-24s   %s\n",
-      "numbers", "terms", "from pieces", "vector units");
+      "numbers", "terms", "from split bf16", "vector units");
   constexpr std::array<const char*, 4> names{"normal", "positive", "rows scaled", "terms scaled"};
   for (const Kind kind : {Kind::normal, Kind::positive, Kind::scaled_rows, Kind::scaled_terms})
     for (const std::int64_t k : {64, 256, 1024, 4096, 16384}) {
@@ -141,12 +141,12 @@ void print_errors(const Context& gpu) {
                                                          magnitudes.get());
       const std::vector<double> expected = sums.host(), magnitude = magnitudes.host();
       std::printf("%-14s %6ld", names[static_cast<std::size_t>(kind)], static_cast<long>(k));
-      const ProductPtr ways[] = {ridge::gpu::piece_product90(gpu, shape),
-                                 std::move(gpu.blas->products(shape, 1).front())};
-      for (const ProductPtr& way : ways) {
+      const ProductPtr products[] = {ridge::gpu::split_product_sm90(gpu, shape),
+                                     std::move(gpu.blas->products(shape, 1).front())};
+      for (const ProductPtr& product : products) {
         const Array<float> c(m * n);
-        const Array<std::byte> workspace(static_cast<std::int64_t>(way->workspace()) + 1);
-        way->run(nullptr, a.get(), b.get(), c.get(), workspace.get());
+        const Array<std::byte> workspace(static_cast<std::int64_t>(product->workspace()) + 1);
+        product->run(nullptr, a.get(), b.get(), c.get(), workspace.get());
         const Errors e = errors_of(c, expected, magnitude);
         std::printf("   %7.2f %7.2f %8.2f", e.worst, e.rms, e.bias);
       }
@@ -178,18 +178,18 @@ double median_microseconds(const auto& work) {
 void time_product(const Context& gpu, const char* name, const ProductShape& s) {
   const Array<float> a = matrix(s.m, s.k, Kind::normal, 1), b = matrix(s.n, s.k, Kind::normal, 2);
   const Array<float> c(s.m * s.n);
-  const auto time = [&](const Product& way) {
-    const Array<std::byte> workspace(static_cast<std::int64_t>(way.workspace()) + 1);
+  const auto time = [&](const Product& product) {
+    const Array<std::byte> workspace(static_cast<std::int64_t>(product.workspace()) + 1);
     return median_microseconds(
-        [&] { way.run(nullptr, a.get(), b.get(), c.get(), workspace.get()); });
+        [&] { product.run(nullptr, a.get(), b.get(), c.get(), workspace.get()); });
   };
-  const ProductPtr pieces = ridge::gpu::piece_product90(gpu, s);
+  const ProductPtr split = ridge::gpu::split_product_sm90(gpu, s);
   double library = INFINITY;
-  for (const ProductPtr& way : gpu.blas->products(s, 4)) library = std::min(library, time(*way));
-  const double ours = time(*pieces), flops = 2e-6 * static_cast<double>(s.m * s.n * s.k);
+  for (const ProductPtr& plan : gpu.blas->products(s, 4)) library = std::min(library, time(*plan));
+  const double ours = time(*split), flops = 2e-6 * static_cast<double>(s.m * s.n * s.k);
   std::printf("%-3s %5ld %5ld %5ld   %8.1f %6.1f   %8.1f %6.1f   %6.3f   %4zu\n", name,
               static_cast<long>(s.m), static_cast<long>(s.n), static_cast<long>(s.k), ours,
-              flops / ours, library, flops / library, ours / library, pieces->workspace() >> 20);
+              flops / ours, library, flops / library, ours / library, split->workspace() >> 20);
   std::fflush(stdout);
 }
 
@@ -201,7 +201,7 @@ void time_layer(const Context& gpu, std::int64_t tokens, std::int64_t out, std::
 }
 
 void print_times(const Context& gpu) {
-  std::printf("%-3s %5s %5s %5s   %-15s   %-15s   %6s   %s\n", "", "m", "n", "k", "pieces, us TF/s",
+  std::printf("%-3s %5s %5s %5s   %-15s   %-15s   %6s   %s\n", "", "m", "n", "k", "split, us TF/s",
               "library us TF/s", "ratio", "workspace, MiB");
   for (const auto& [out, in] : {std::array<std::int64_t, 2>{2048, 1024},
                                 {1024, 1024},

@@ -85,7 +85,7 @@ struct Problem {
         dy(y.size()),
         dqkv(qkv.size()),
         lse(s.batch * s.n_heads * s.seq),
-        workspace(ridge::gpu::flash90_backward_workspace(s)) {
+        workspace(ridge::gpu::flash_sm90_backward_workspace(s)) {
     fill_normal<<<1024, 256>>>(qkv.get(), qkv.size(), 2 * seed, 1);
     fill_normal<<<1024, 256>>>(dy.get(), dy.size(), 2 * seed + 1, 1);
   }
@@ -100,11 +100,11 @@ struct Problem {
     return {q, k, k + shape.n_kv_heads * shape.head_dim, stride, stride, stride, rotation};
   }
   void forward() const {
-    ridge::gpu::flash90_forward(shape, operands(), y.get(), lse.get(), nullptr);
+    ridge::gpu::flash_sm90_forward(shape, operands(), y.get(), lse.get(), nullptr);
   }
   void backward(bool deterministic = false, const float* rotation = nullptr) const {
-    ridge::gpu::flash90_backward(shape, operands(), y.get(), lse.get(), dy.get(),
-                                 gradients(rotation), workspace.get(), deterministic, nullptr);
+    ridge::gpu::flash_sm90_backward(shape, operands(), y.get(), lse.get(), dy.get(),
+                                    gradients(rotation), workspace.get(), deterministic, nullptr);
   }
   std::string name() const {
     char text[96];

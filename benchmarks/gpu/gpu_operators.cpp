@@ -1,6 +1,6 @@
 // How fast the GPU's operators are, attention apart: microseconds a launch inside a captured graph,
 // as in a training step, and how much of the bandwidth of a large copy they reach; of products, how
-// many TFLOP/s, by the way that the library expects to be the fastest.
+// many TFLOP/s, by the plan that the library expects to be the fastest.
 // Operands rotate over more memory than the card's cache holds. Bytes are those of Op::cost: each
 // operand read once and each result written once.
 //

@@ -22,12 +22,12 @@ namespace {
 
 using ridge::DType;
 using ridge::gpu::GateProduct;
+using ridge::gpu::GradBuffers;
 using ridge::gpu::ProductPtr;
 using ridge::gpu::ProductShape;
-using ridge::gpu::sm90::GradWay;
 using Half = __nv_bfloat16;
 
-constexpr GradWay grad_ways[] = {GradWay::more_ahead, GradWay::more_stages};
+constexpr GradBuffers grad_buffers[] = {GradBuffers::more_ahead, GradBuffers::more_stages};
 constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
 
 void check(cudaError_t status, const char* what) {
@@ -124,7 +124,7 @@ struct Operands {
 };
 
 void run(const ProductShape& s, const Operands& o) {
-  ridge::gpu::sm90::product(s, o.a.get(), o.b.get(), o.c.get(), multiprocessors(), nullptr);
+  ridge::gpu::sm90::product(s, o.a.get(), o.b.get(), o.c.get(), {}, multiprocessors(), nullptr);
 }
 
 bool report(const std::string& what, double error, double limit) {
@@ -203,7 +203,7 @@ bool check_gate(const GateProduct& s) {
   const ProductShape down{.m = s.m, .n = s.intermediate, .k = s.k, .in = DType::bf16};
   const std::string name = "gate of " + to_string(up);
   bool good = true;
-  for (const GradWay way : grad_ways)
+  for (const GradBuffers buffers : grad_buffers)
     for (const auto& [result, in_place] : {std::pair{true, false}, {false, false}, {false, true}}) {
       blas().products(up, 1)[0]->run(nullptr, gate.x.get(), gate.weight.get(), packed.get(),
                                      workspace());
@@ -223,7 +223,7 @@ bool check_gate(const GateProduct& s) {
       gate.y.poison();
       const Buffer& to = in_place ? gate.packed : gate.dpacked;
       ridge::gpu::sm90::swiglu_grad_product(
-          way, s, gate.g.get(), gate.down.get(), gate.packed.get(), to.get(),
+          buffers, s, gate.g.get(), gate.down.get(), gate.packed.get(), to.get(),
           result ? gate.y.get() : nullptr, multiprocessors(), nullptr);
       check(cudaDeviceSynchronize(), name.c_str());
       good &= report(name + ", dpacked", distance<Half>(to, dpacked), 3e-3);
@@ -271,18 +271,18 @@ std::vector<double> microseconds(const std::vector<Work>& works, int rounds, int
 
 constexpr int copies = 3;
 
-// The library's fastest way.
+// The library's fastest plan.
 ProductPtr best_of_library(const ProductShape& s, const std::vector<Operands>& operands) {
-  std::vector<ProductPtr> ways = blas().products(s, 8);
+  std::vector<ProductPtr> plans = blas().products(s, 8);
   std::vector<Work> works;
-  for (const ProductPtr& way : ways)
-    works.emplace_back([&, p = way.get()](int i) {
+  for (const ProductPtr& plan : plans)
+    works.emplace_back([&, p = plan.get()](int i) {
       const Operands& o = operands[static_cast<std::size_t>(i)];
       p->run(nullptr, o.a.get(), o.b.get(), o.c.get(), workspace());
     });
   const std::vector<double> times = microseconds(works, 5, copies);
-  return std::move(
-      ways[static_cast<std::size_t>(std::min_element(times.begin(), times.end()) - times.begin())]);
+  return std::move(plans[static_cast<std::size_t>(std::min_element(times.begin(), times.end()) -
+                                                  times.begin())]);
 }
 
 void time_product(const char* name, const ProductShape& s) {
@@ -311,17 +311,17 @@ void time_gate(const GateProduct& s) {
     ridge::gpu::sm90::swiglu_product(s, g.x.get(), g.weight.get(), g.packed.get(), g.y.get(),
                                      multiprocessors(), nullptr);
   };
-  const auto backward = [&](GradWay way, bool result) {
-    return [&, way, result](int i) {
+  const auto backward = [&](GradBuffers buffers, bool result) {
+    return [&, buffers, result](int i) {
       const Gate& g = at(i);
-      ridge::gpu::sm90::swiglu_grad_product(way, s, g.g.get(), g.down.get(), g.packed.get(),
+      ridge::gpu::sm90::swiglu_grad_product(buffers, s, g.g.get(), g.down.get(), g.packed.get(),
                                             g.dpacked.get(), result ? g.y.get() : nullptr,
                                             multiprocessors(), nullptr);
     };
   };
   const std::vector<double> times = microseconds(
-      {forward, backward(GradWay::more_ahead, false), backward(GradWay::more_stages, false),
-       backward(GradWay::more_ahead, true), backward(GradWay::more_stages, true)},
+      {forward, backward(GradBuffers::more_ahead, false), backward(GradBuffers::more_stages, false),
+       backward(GradBuffers::more_ahead, true), backward(GradBuffers::more_stages, true)},
       9, copies);
   std::printf("linear_swiglu %.1f us; linear_swiglu_grad %.1f or %.1f, with result %.1f or %.1f\n",
               times[0], times[1], times[2], times[3], times[4]);

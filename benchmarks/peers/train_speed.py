@@ -40,7 +40,8 @@ from device_activity import device_activity
 from torch_training import VARIANTS, WARMUP
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent))
+from results_file import ROOT, markdown_lines, write_results  # noqa: E402
 
 
 def shape(hidden, layers, heads, kv_heads, intermediate, seq, batch):
@@ -326,19 +327,20 @@ class Comparison:
                 *((f"{done['kernels']:.0f}", f"{done['copies']:.0f}", f"{done['launches']:.0f}",
                    f"{row.idle_share():.1%}") if done else ())]
 
-    def lines(self):
-        rows = [*self.ours.values(), *self.theirs.values()]
-        return ["| " + " | ".join(self.cells(row)) + " |" for row in rows]
+    def table_rows(self, columns):
+        """As many cells each as there are columns."""
+        rows = [self.cells(row) for row in [*self.ours.values(), *self.theirs.values()]]
+        return [cells + [""] * (columns - len(cells)) for cells in rows]
 
 
 def head(arguments):
-    columns = ["Time per step (95 %)", *(f"{v}'s part of it (95 %)" for v in arguments.versions),
-               "Tensors"]
+    columns = ["Size", "Side", "Time per step (95 %)",
+               *(f"{v} / this (95 %)" for v in arguments.versions), "Tensors"]
     if arguments.device == "cpu":
         columns.append("RSS")
     else:
         columns += ["Tokens/s", "MFU", "Kernels", "Copies", "Launches", "No kernel"]
-    return ["| Size | | " + " | ".join(columns) + " |", "|---|---|" + "---:|" * len(columns)]
+    return columns
 
 
 def compiled_workers(arguments, sizes):
@@ -407,7 +409,7 @@ def parsed_arguments():
     parser.add_argument("--sizes", type=list_of, help=", ".join(SIZES))
     parser.add_argument("--dtype", choices=list(CUDA_PEAKS), default="fp32",
                         help="bf16: PyTorch runs under autocast; tf32: on the GPU only")
-    parser.add_argument("--json", type=Path, help="write all figures here, size by size")
+    parser.add_argument("--json", type=Path, help="write a results file here, size by size")
     arguments = parser.parse_args()
     for name, value in DEFAULTS[arguments.device].items():
         if getattr(arguments, name) is None:
@@ -432,19 +434,21 @@ def warn_if_busy(arguments):
 def main():
     arguments = parsed_arguments()
     warn_if_busy(arguments)
-    lines, figures, versions_of_torch, whole = head(arguments), {}, set(), True
+    table = {"columns": head(arguments), "rows": []}
+    figures, versions_of_torch, whole = {}, set(), True
     for comparison in compare(arguments):
-        lines += comparison.lines()
+        table["rows"] += comparison.table_rows(len(table["columns"]))
         figures[comparison.name] = comparison.json()
         versions_of_torch |= {r.state["torch"] for r in comparison.theirs.values() if r.rounds}
         whole &= all(r.fault in (None, "out of memory")
                      for r in (comparison.ours | comparison.theirs).values())
         if arguments.json:
-            arguments.json.write_text(json.dumps(
-                {"dtype": arguments.dtype, "machine": machine(arguments), "sizes": figures},
-                indent=1))
+            write_results(
+                arguments.json, "Training a LLaMA",
+                f"A training step against PyTorch, {arguments.device}, {arguments.dtype}",
+                machine(arguments), [table], {"dtype": arguments.dtype, "sizes": figures})
     first = time_to_first_step(arguments, SIZES["tiny"]) if arguments.versions and whole else None
-    print("\n".join(lines))
+    print("\n".join(markdown_lines(table)))
     print()
     print(f"{machine(arguments)}, {arguments.dtype}; Linux {platform.release()}, PyTorch "
           f"{', '.join(versions_of_torch)}, Python {platform.python_version()}; {arguments.rounds} "

@@ -41,7 +41,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from train_speed import ROOT, Fault, bootstrap_interval, list_of, machine, warn_if_busy
+from train_speed import (ROOT, Fault, bootstrap_interval, list_of, machine, markdown_lines,
+                         warn_if_busy, write_results)
 from vision_peer import DTYPES, VARIANTS, WARMUP
 
 HERE = Path(__file__).resolve().parent
@@ -178,13 +179,13 @@ class Ridge(Row):
                  *self.flags], arguments.budget)
             if not found.exists():
                 raise Fault(output.strip().splitlines()[-1] if output.strip() else "no result")
-            summary = json.loads(found.read_text())
-            self.rounds.append(summary["seconds"]["median"])
-            start = seconds - sum(summary["seconds"]["all"]) * (
-                1 + WARMUP / len(summary["seconds"]["all"]))
-            self.state.setdefault("start", max(start, summary.get("compile_seconds", 0)))
-            self.state |= {"rss": rss, "memory": summary["peak_memory_mb"] * 1e6,
-                           "version": f"Ridge {summary['system']['ridge_version']}",
+            record = json.loads(found.read_text())
+            summary = record["performance_summary"]
+            passes = summary["device_seconds"]
+            self.rounds.append(statistics.median(passes[summary["steps_left_out_of_averages"]:]))
+            self.state.setdefault("start", max(seconds - sum(passes), summary["compile_seconds"]))
+            self.state |= {"rss": rss, "memory": summary["peak_memory_bytes"],
+                           "version": f"Ridge {record['system_info']['ridge_version']}",
                            "device": arguments.device}
 
     def close(self):
@@ -261,24 +262,23 @@ def ratio_cell(ours, row):
     return f"{statistics.median(ratios):.3f} ({low:.3f} to {high:.3f})"
 
 
-def line_of(case, ours, row):
+def cells_of(case, ours, row):
     network, _, batch = case.partition(":")
     if not row.rounds:
-        return f"| {network}, {batch} | {row.title} | {row.fault} |"
+        return [f"{network}, {batch}", row.title, str(row.fault), *[""] * (len(ours) + 3)]
     seconds = statistics.median(row.rounds)
     low, high = bootstrap_interval(row.rounds)
     cells = [f"{network}, {batch}", row.title,
              f"{seconds * 1e3:.2f} ms ({low * 1e3:.2f} to {high * 1e3:.2f})",
              *(ratio_cell(mode, row) for mode in ours), f"{int(batch) / seconds:,.1f}",
              f"{row.memory() / 2**20:,.0f} MiB", f"{row.state['start']:.1f} s"]
-    return "| " + " | ".join(cells) + " |"
+    return cells
 
 
 def head(arguments):
-    columns = ["Time of a pass (95 %)", *(f"{m}'s part of it (95 %)" for m in arguments.compile),
-               "Images/s", "Memory", "Ready after"]
-    return ["| Network, batch | | " + " | ".join(columns) + " |",
-            "|---|---|" + "---:|" * len(columns)]
+    return ["Network, batch", "Side", "Time of a pass (95 %)",
+            *(f"{mode} / this (95 %)" for mode in arguments.compile), "Images/s", "Memory",
+            "Ready after"]
 
 
 def json_of(ours, theirs):
@@ -306,7 +306,7 @@ def parsed_arguments():
     parser.add_argument("--budget", type=float, metavar="SECONDS", help="give up a side that takes "
                         "longer to get ready, or for a round")
     parser.add_argument("--quiet", action="store_true", help="without what sides that fail say")
-    parser.add_argument("--json", type=Path, help="write all figures here, case by case")
+    parser.add_argument("--json", type=Path, help="write a results file here, case by case")
     arguments = parser.parse_args()
     arguments.cases = arguments.cases or CASES[arguments.device, arguments.mode]
     if arguments.compile is None:
@@ -337,8 +337,8 @@ def parsed_arguments():
 def main():
     arguments = parsed_arguments()
     warn_if_busy(arguments)
+    table = {"columns": head(arguments), "rows": []}
     best, figures, versions, whole = [], {}, set(), True
-    print("\n".join(head(arguments)), flush=True)
     with tempfile.NamedTemporaryFile() as lock:
         arguments.lock = lock.name if arguments.starts > 1 else None
         peers = {case: peers_of(arguments, case) for case in arguments.cases}
@@ -347,15 +347,20 @@ def main():
                 list(pool.map(Peer.start, [peer for rows in peers.values() for peer in rows]))
         for case in arguments.cases:
             ours, theirs = run_case(arguments, case, peers[case])
-            print("\n".join(line_of(case, ours, row) for row in ours + theirs), flush=True)
+            rows = [cells_of(case, ours, row) for row in ours + theirs]
+            lines = markdown_lines({"columns": table["columns"], "rows": rows})
+            print("\n".join(lines[2:] if table["rows"] else lines), flush=True)
+            table["rows"] += rows
             best.append(best_of(case, ours, theirs))
             figures[case] = json_of(ours, theirs)
             versions |= {row.state["version"] for row in ours + theirs if row.rounds}
             whole &= all(row.fault in (None, "out of memory") for row in ours + theirs)
             if arguments.json:
-                arguments.json.write_text(json.dumps(
-                    {"dtype": arguments.dtype, "mode": arguments.mode,
-                     "machine": machine(arguments), "cases": figures}, indent=1))
+                write_results(
+                    arguments.json, "Vision networks",
+                    f"{arguments.mode.capitalize()} against PyTorch, {arguments.device}, "
+                    f"{arguments.dtype}", machine(arguments), [table],
+                    {"dtype": arguments.dtype, "mode": arguments.mode, "cases": figures})
     if arguments.compile and arguments.variants:
         print("\n| Network, batch | Ridge's fastest | The others' fastest | Ridge's part of it |")
         print("|---|---:|---:|---:|")

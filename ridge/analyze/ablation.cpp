@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "ridge/base/error.h"
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
-#include "ridge/passes/versions.h"
+#include "ridge/ops/op.h"
+#include "ridge/passes/schedules.h"
 
 namespace ridge {
 namespace {
@@ -19,15 +21,29 @@ std::string joined(const std::string& list, std::string_view name) {
   return list.empty() ? std::string(name) : fmt::format("{},{}", list, name);
 }
 
-// Names each version at the row of its last pass.
-void name_versions(std::vector<AblationStep>& steps, const Version& from, const Version& to) {
+bool is_same(const Graph& a, const Graph& b) {
+  const auto alike = [](const Node& x, const Node& y) {
+    return x.op->variant() == y.op->variant() && x.inputs == y.inputs && x.outputs == y.outputs &&
+           x.phase == y.phase;
+  };
+  if (!std::ranges::equal(a.nodes(), b.nodes(), alike) || a.value_count() != b.value_count())
+    return false;
+  for (ValueId id = 0; id < a.value_count(); ++id)
+    if (a.info(id).persistent != b.info(id).persistent) return false;
+  return true;
+}
+
+// Names each schedule at the row of its last pass.
+void name_schedules(std::vector<AblationStep>& steps, const ScheduleRow& from,
+                    const ScheduleRow& to) {
   steps.front().version = from.name;
-  for (const Version& version : versions()) {
-    if (version.passes.size() <= from.passes.size() || version.passes.size() > to.passes.size())
+  for (const ScheduleRow& row : schedules()) {
+    if (row.kind != to.kind || row.passes.size() <= from.passes.size() ||
+        row.passes.size() > to.passes.size())
       continue;
     for (std::size_t i = steps.size(); i-- > 0;)
-      if (i == 0 || std::ranges::find(version.passes, steps[i].pass) != version.passes.end()) {
-        if (i > 0) steps[i].version = version.name;
+      if (i == 0 || std::ranges::find(row.passes, steps[i].pass) != row.passes.end()) {
+        if (i > 0) steps[i].version = row.name;
         break;
       }
   }
@@ -126,33 +142,41 @@ th:nth-child(-n+2), td:nth-child(-n+2), td:nth-child(5) { text-align:left }
 
 }  // namespace
 
-std::vector<AblationStep> ablation_steps(const TrainOptions& options, std::string_view from,
-                                         std::string_view to) {
-  const Version& first = version_named(from);
-  const Version& last = version_named(to);
-  TrainOptions now = options, then = options;
+std::vector<AblationStep> ablation_steps(const RunOptions& options, Device& device,
+                                         std::string_view from, std::string_view to) {
+  const ScheduleRow& first = schedule_row(from);
+  const ScheduleRow& last = schedule_row(to);
+  RunOptions now = options, then = options;
   now.version = from;
   then.version = to;
-  const Schedule has = now.schedule(), wants = then.schedule();
+  const Schedule has = now.schedule(device.target()), wants = then.schedule(device.target());
   std::vector<AblationStep> steps{{"", std::string(first.description), "", now}};
+  auto graph = std::make_unique<Graph>();
+  build_graph(*graph, now, device.target());
   for (const std::string_view pass : last.passes) {
     if (has.has(pass) || !wants.has(pass)) continue;
     now.enable_pass = joined(now.enable_pass, pass);
+    if (pass_named(pass).stage != Stage::run) {
+      auto after = std::make_unique<Graph>();
+      build_graph(*after, now, device.target());
+      if (is_same(*graph, *after)) continue;  // it found nothing; what comes may need it
+      graph = std::move(after);
+    }
     steps.push_back({std::string(pass), std::string(pass_named(pass).description), "", now});
   }
   if (steps.size() == 1)
     throw UsageError("no pass lies between {} and {}: let --from be before --to", from, to);
-  name_versions(steps, first, last);
+  name_schedules(steps, first, last);
   return steps;
 }
 
-AblationRow ablation_row(const AblationStep& step, const TimedRun& timed,
-                         const TrainingPlan& plan) {
+AblationRow ablation_row(const AblationStep& step, const VariantResult& timed,
+                         const StepPlan& plan) {
   const Cost work = plan.cost.total();
   return {.pass = step.pass,
           .description = step.description,
           .version = step.version,
-          .round_seconds = timed.by_round(&StepReport::seconds),
+          .round_seconds = timed.by_round(),
           .peak_bytes = plan.memory.peak_bytes,
           .kernels = plan.launches,
           .bytes = work.bytes(),

@@ -4,24 +4,25 @@
 #include <string_view>
 #include <vector>
 
-#include "ridge/analyze/interleaved.h"
 #include "ridge/analyze/plan.h"
+#include "ridge/analyze/turns.h"
 #include "ridge/session/options.h"
 
 namespace ridge {
 
-// One step of the way from a version to a later one: what ran before, and one pass more.
+// One step of the way from a schedule to a later one: what ran before, and one pass more.
 struct AblationStep {
   std::string pass;         // empty for the first, which is the version itself
   std::string description;  // of the pass, or of the version
   std::string version;      // the one that is complete with it; often empty
-  TrainOptions options;
+  RunOptions options;
 };
 
-// In the order in which the versions bring the passes. Those of --disable-pass are left out, those
-// of --enable-pass are there from the start. UsageError if no pass lies between the two versions.
-std::vector<AblationStep> ablation_steps(const TrainOptions& options, std::string_view from,
-                                         std::string_view to);
+// In the order in which the schedules bring the passes. Those of --disable-pass are left out, those
+// of --enable-pass are there from the start, and so are those that find nothing in this workload's
+// graph left out. UsageError if no pass lies between the two schedules.
+std::vector<AblationStep> ablation_steps(const RunOptions& options, Device& device,
+                                         std::string_view from, std::string_view to);
 
 struct AblationRow {
   std::string pass, description, version;  // as above
@@ -35,7 +36,8 @@ struct AblationRow {
   const std::string& name() const { return pass.empty() ? version : pass; }
 };
 
-AblationRow ablation_row(const AblationStep& step, const TimedRun& timed, const TrainingPlan& plan);
+AblationRow ablation_row(const AblationStep& step, const VariantResult& timed,
+                         const StepPlan& plan);
 
 // Sets the times and ratios of all rows from their rounds.
 void compare_rows(std::vector<AblationRow>& rows);

@@ -9,7 +9,7 @@
 
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
-#include "ridge/ops/op.h"
+#include "ridge/graph/op_rules.h"
 #include "ridge/profile/device_report.h"
 #include "ridge/profile/node_stats.h"
 
@@ -18,21 +18,17 @@ namespace {
 
 constexpr std::size_t slowest_shown = 5;
 
-bool is_convolution(const Node& node) {
-  const auto& op = node.op->variant();
-  return std::holds_alternative<Conv2d>(op) || std::holds_alternative<Conv2dInputGrad>(op) ||
-         std::holds_alternative<Conv2dWeightGrad>(op) ||
-         std::holds_alternative<ResidualBottleneck>(op);
+bool trains(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(),
+                             [](const Node& node) { return node.phase != Phase::forward; });
 }
 
 double steps_of(const Recording& recording) {
   return static_cast<double>(std::max<std::size_t>(recording.steps.size(), 1));
 }
 
-void keep_slowest(ProfileAnswers& answers, const std::map<std::string, double>& seconds) {
-  const double all =
-      std::accumulate(seconds.begin(), seconds.end(), 0.0,
-                      [](double sum, const auto& entry) { return sum + entry.second; });
+void keep_slowest(ProfileAnswers& answers, const std::map<std::string, double>& seconds,
+                  double all) {
   for (const auto& [name, time] : seconds)
     answers.slowest.push_back({name, time, all > 0 ? time / all : 0});
   std::ranges::stable_sort(answers.slowest, std::greater{}, &ProfileAnswers::Slow::seconds);
@@ -48,6 +44,8 @@ double host_seconds(const Recording& host) {
     for (const Recording::PhaseRun& phase : host.phases) ns += phase.end_ns - phase.begin_ns;
   return static_cast<double>(ns) * 1e-9 / steps_of(host);
 }
+
+std::string_view run_of(bool of_steps) { return of_steps ? "step" : "pass"; }
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
@@ -66,37 +64,40 @@ class Lines {
 ProfileAnswers profile_answers(const Recording& host, const Recording& on_device) {
   const Graph& graph = *on_device.graph;
   const double steps = steps_of(on_device);
-  ProfileAnswers answers;
+  ProfileAnswers answers{.of_steps = trains(graph)};
+  for (const Recording::Step& step : on_device.steps)
+    answers.pass_seconds += static_cast<double>(step.end_ns - step.begin_ns) * 1e-9 / steps;
   std::map<std::string, double> by_name;
   for (const Recording::NodeRun& run : on_device.nodes) {
     const Node& node = graph.nodes()[run.node];
     const double seconds = static_cast<double>(run.end_ns - run.begin_ns) * 1e-9 / steps;
     by_name[std::string(name_of(*node.op))] += seconds;
-    answers.operator_seconds += seconds;
-    if (is_convolution(node)) answers.convolution_seconds += seconds;
+    if (is_convolution(*node.op)) answers.convolution_seconds += seconds;
   }
+  double all = answers.pass_seconds;
   if (const auto report = device_report(on_device)) {
     answers.of_kernels = true;
+    all = static_cast<double>(report->kernel_ns) * 1e-9 / steps;
     by_name.clear();
     for (const DeviceReport::Kernel& kernel : report->kernels_by_time)
       by_name[kernel.name] += static_cast<double>(kernel.total_ns) * 1e-9 / steps;
-    answers.overhead = {.host_seconds = host_seconds(host),
-                        .kernel_seconds = static_cast<double>(report->kernel_ns) * 1e-9 / steps};
+    answers.overhead = {.host_seconds = host_seconds(host), .kernel_seconds = all};
   }
-  keep_slowest(answers, by_name);
+  keep_slowest(answers, by_name, all);
   return answers;
 }
 
 std::string answers_text(const ProfileAnswers& answers) {
   Lines line;
-  line("Which {} take longest, in one pass?", answers.of_kernels ? "kernels" : "operations");
+  line("Which {} take longest, in one {}?", answers.of_kernels ? "kernels" : "operations",
+       run_of(answers.of_steps));
   for (std::size_t i = 0; i < answers.slowest.size(); ++i)
     line("  {}. {}: {} ({})", i + 1, shortened(printable(answers.slowest[i].name), 70),
          format_duration(answers.slowest[i].seconds), percent(answers.slowest[i].share));
   const double share = answers.convolution_share();
   line("What share have convolutions?");
-  line("  {} of {} in operators, {}: {}", format_duration(answers.convolution_seconds),
-       format_duration(answers.operator_seconds), percent(share),
+  line("  {} of {}, {}: {}", format_duration(answers.convolution_seconds),
+       format_duration(answers.pass_seconds), percent(share),
        share > 0.7   ? "they are the bottleneck"
        : share < 0.5 ? "the other operators matter more"
                      : "the largest part, but not the only one that matters");
@@ -139,16 +140,15 @@ std::vector<EfficiencyAnswers::Part> parts_of(const FlopsReport& report) {
 
 EfficiencyAnswers efficiency_answers(const Recording& recording, const FlopsReport& report,
                                      const Roof& roof, std::string_view precision,
-                                     std::int64_t samples) {
+                                     std::int64_t samples, double pass_seconds) {
   const BottleneckReport bottlenecks = analyze_bottlenecks(recording, roof);
   const auto steps = static_cast<double>(std::max<std::int64_t>(report.steps, 1));
   const PhaseWork all = report.root().all();
-  const std::int64_t ns =
-      std::accumulate(std::begin(report.phase_ns), std::end(report.phase_ns), std::int64_t{0});
   return {.flops = static_cast<double>(all.flops) / steps,
           .bytes = static_cast<double>(all.bytes) / steps,
-          .seconds = static_cast<double>(ns) * 1e-9 / steps,
+          .seconds = pass_seconds,
           .samples = samples,
+          .of_steps = trains(*recording.graph),
           .precision = std::string(precision),
           .peak_flops = bottlenecks.roof.flops(precision),
           .bandwidth = bottlenecks.roof.memory().bytes_per_second,
@@ -160,8 +160,8 @@ EfficiencyAnswers efficiency_answers(const Recording& recording, const FlopsRepo
 
 std::string answers_text(const EfficiencyAnswers& a) {
   Lines line;
-  line("How much work is a pass?");
-  line("  {}FLOPs, {}FLOPs for each of {} images", format_si(a.flops),
+  line("How much work is a {}?", run_of(a.of_steps));
+  line("  {}FLOPs, {}FLOPs for each of {} samples", format_si(a.flops),
        format_si(a.flops / static_cast<double>(a.samples)), format_count(a.samples));
   line("How efficient is it?");
   line("  {}FLOP/s of a peak of {}FLOP/s in {}: {}", format_si(a.flops_per_second()),

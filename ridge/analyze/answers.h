@@ -17,11 +17,12 @@ namespace ridge {
 struct ProfileAnswers {
   struct Slow {
     std::string name;
-    double seconds = 0, share = 0;  // of all operators, or kernels
+    double seconds = 0, share = 0;  // of the pass; of kernels, of the time of all of them
   };
   std::vector<Slow> slowest;       // five at most, the slowest first
   bool of_kernels = false;         // of a device that was traced; else of operators
-  double operator_seconds = 0;     // inside all operators
+  bool of_steps = false;           // of training: what is called a pass here is a step
+  double pass_seconds = 0;         // all of a pass, as the table of operators has it
   double convolution_seconds = 0;  // inside convolutions and their gradients
 
   // Of a device that runs by itself: what the host needs to give out a pass, and the time in which
@@ -33,7 +34,7 @@ struct ProfileAnswers {
   std::optional<Overhead> overhead;
 
   double convolution_share() const {
-    return operator_seconds > 0 ? convolution_seconds / operator_seconds : 0;
+    return pass_seconds > 0 ? convolution_seconds / pass_seconds : 0;
   }
 };
 
@@ -45,6 +46,7 @@ std::string answers_text(const ProfileAnswers& answers);
 struct EfficiencyAnswers {
   double flops = 0, bytes = 0, seconds = 0;  // of one pass; bytes: each operand of each kernel once
   std::int64_t samples = 1;                  // in it
+  bool of_steps = false;                     // as above
   std::string precision;                     // in which the peak is: "f32"
   double peak_flops = 0, bandwidth = 0;      // of the device, per second; bandwidth of its memory
   struct Part {
@@ -62,11 +64,12 @@ struct EfficiencyAnswers {
   double ridge_point() const { return bandwidth > 0 ? peak_flops / bandwidth : 0; }
 };
 
-// `report` is of the recording, whose one step or more each ran `samples` images; `precision` is
-// what its products compute in.
+// `report` is of the recording, whose one step or more each ran `samples`; `precision` is what its
+// products compute in. `pass_seconds` is what a pass usually takes: the median of those that were
+// timed, for one that was recorded says little.
 EfficiencyAnswers efficiency_answers(const Recording& recording, const FlopsReport& report,
                                      const Roof& roof, std::string_view precision,
-                                     std::int64_t samples);
+                                     std::int64_t samples, double pass_seconds);
 std::string answers_text(const EfficiencyAnswers& answers);
 
 }  // namespace ridge

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "ridge/base/error.h"
-#include "ridge/ops/op.h"
+#include "ridge/graph/op_rules.h"
 #include "ridge/profile/node_stats.h"
 
 namespace ridge {
@@ -16,42 +16,72 @@ constexpr double ns = 1e-9;
 
 double over(double a, double b) { return b > 0 ? a / b : 0; }
 
-// A ceiling that something exceeded was measured too low: others were using the machine. What was
-// reached is then the best known.
+// By how much an operator may exceed a ceiling for that to say that the ceiling was measured too
+// low, because others were using the machine. More than that no measurement explains: the
+// operator's time, or the ceiling, is wrong.
+constexpr double believable = 1.5;
+
+// Raises the ceilings that were exceeded believably, and tells of all that were.
+class Exceeded {
+ public:
+  explicit Exceeded(const Graph& graph) : graph_(graph) {}
+
+  // Whether a rate is above a ceiling by so little that it is the better one.
+  bool raises(double seen, double ceiling, const std::string& what, const Node& node) {
+    if (seen <= ceiling) return false;
+    const bool is_flops = what.ends_with("FLOP/s");
+    const std::string reached =
+        fmt::format("{} in {} reached {:.1f} G{}/s", name_of(*node.op),
+                    graph_.scope_name(node.scope), seen / 1e9, is_flops ? "FLOP" : "B");
+    if (seen > believable * ceiling) {
+      impossible_.try_emplace(
+          what, fmt::format("{}, {:.1f} times the ceiling of {}: its time cannot be right, or the "
+                            "ceiling was measured on a busy machine; it is left as it is",
+                            reached, seen / ceiling, what));
+      return false;
+    }
+    raised_[what] = fmt::format(
+        "{}, above the ceiling of {} as it was measured, which is taken to be that: measure again "
+        "with ridge roofline while the machine is idle",
+        reached, what);
+    return true;
+  }
+  std::vector<std::string> notes() const {
+    std::vector<std::string> all;
+    for (const auto* notes : {&raised_, &impossible_})
+      for (const auto& [what, note] : *notes) all.push_back(note);
+    return all;
+  }
+
+ private:
+  const Graph& graph_;
+  std::map<std::string, std::string> raised_, impossible_;  // the last raise is the highest
+};
+
 void raise(Roof& roof, std::vector<std::string>& notes, const Recording& recording,
            const std::vector<NodeStats>& nodes) {
   const Graph& graph = *recording.graph;
-  std::map<std::string, std::string> raised;  // the last note on each ceiling is the highest
-  const auto tell = [&](double seen, const std::string& what, const Node& node) {
-    raised[what] = fmt::format(
-        "{} in {} reached {:.1f} G{}/s, above the measured ceiling of {}, which is taken to be "
-        "that: measure again with ridge roofline while the machine is idle",
-        name_of(*node.op), graph.scope_name(node.scope), seen / 1e9,
-        what.ends_with("FLOP/s") ? "FLOP" : "B", what);
-  };
+  Exceeded exceeded(graph);
   for (const NodeStats& stats : nodes) {
     const Node& node = graph.nodes()[stats.node];
     const double seconds =
         static_cast<double>(stats.total_ns) * ns / static_cast<double>(stats.calls);
     if (seconds <= 0) continue;
     const std::string_view precision = compute_precision(graph, node, roof);
-    if (const double flops = static_cast<double>(stats.cost.causal_flops) / seconds;
-        flops > roof.flops(precision)) {
-      tell(flops, fmt::format("{} FLOP/s", precision), node);
+    const double flops = static_cast<double>(stats.cost.causal_flops) / seconds;
+    if (exceeded.raises(flops, roof.flops(precision), fmt::format("{} FLOP/s", precision), node))
       roof.raise(precision, flops);
-    }
     const auto bytes = static_cast<std::uint64_t>(stats.cost.bytes());
     const std::string level = roof.level_of(bytes).name;
     const auto found = std::ranges::find(roof.levels, level, &Roof::Level::name);
-    if (const double rate = static_cast<double>(bytes) / seconds; rate > found->bytes_per_second) {
-      tell(rate, level + " bandwidth", node);
+    const double rate = static_cast<double>(bytes) / seconds;
+    if (exceeded.raises(rate, found->bytes_per_second, level + " bandwidth", node))
       found->bytes_per_second = rate;
-    }
   }
   for (std::size_t i = roof.levels.size(); i-- > 1;)
     roof.levels[i - 1].bytes_per_second =
         std::max(roof.levels[i - 1].bytes_per_second, roof.levels[i].bytes_per_second);
-  for (const auto& [what, note] : raised) notes.push_back(note);
+  for (std::string& note : exceeded.notes()) notes.push_back(std::move(note));
 }
 
 NodeBottleneck of_node(const Graph& graph, const NodeStats& stats, const Roof& roof,
@@ -129,20 +159,9 @@ double BottleneckReport::flops_per_second() const {
 
 double BottleneckReport::mfu() const { return over(all.compute_floor, step_seconds); }
 
-bool is_product(const Node& node) {
-  const auto& op = node.op->variant();
-  return std::holds_alternative<MatMul>(op) || std::holds_alternative<LinearSwiGlu>(op) ||
-         std::holds_alternative<LinearSwiGluGrad>(op) || std::holds_alternative<ScaledMatMul>(op) ||
-         std::holds_alternative<Conv2d>(op) || std::holds_alternative<Conv2dInputGrad>(op) ||
-         std::holds_alternative<Conv2dWeightGrad>(op) ||
-         std::holds_alternative<ResidualBottleneck>(op) || std::holds_alternative<Int8Conv2d>(op);
-}
-
 std::string_view compute_precision(const Graph& graph, const Node& node, const Roof& roof) {
-  const auto& op = node.op->variant();
-  const bool product = is_product(node);
-  const bool attention =
-      std::holds_alternative<Attention>(op) || std::holds_alternative<AttentionGrad>(op);
+  const bool product = is_product(*node.op);
+  const bool attention = work_of(*node.op) == WorkKind::attention;
   if (!product && !(attention && roof.device != "cpu")) return name_of(DType::f32);
   const DType dtype = graph.info(node.inputs[0]).type.dtype;
   const bool is_f32_product = dtype == DType::f32 && (product || roof.tf32);
@@ -164,7 +183,8 @@ std::string_view part_of(const Graph& graph, const Node& node) {
   return "other";
 }
 
-BottleneckReport analyze_bottlenecks(const Recording& recording, const Roof& roof) {
+BottleneckReport analyze_bottlenecks(const Recording& recording, const Roof& roof,
+                                     const Alternatives& alternatives) {
   const Graph& graph = *recording.graph;
   const StepTime time = step_time(recording);
   if (time.steps == 0)
@@ -178,6 +198,8 @@ BottleneckReport analyze_bottlenecks(const Recording& recording, const Roof& roo
                           .between_nodes = per_step(time.between_nodes_ns),
                           .outside_phases = per_step(time.outside_phases_ns),
                           .roof = roof};
+  if (!roof.doubts.empty())
+    report.notes.push_back(fmt::format("of the measured ceilings: {}", roof.doubts));
   raise(report.roof, report.notes, recording, nodes);
   for (const NodeStats& stats : nodes) {
     report.nodes.push_back(of_node(graph, stats, report.roof, time.steps));
@@ -197,8 +219,8 @@ BottleneckReport analyze_bottlenecks(const Recording& recording, const Roof& roo
                          [&](NodeId n) { return std::string(part_of(graph, graph.nodes()[n])); });
   std::ranges::stable_sort(report.parts, std::greater{},
                            [](const NamedTime& row) { return row.timed.seconds; });
-  report.memory = memory_use(recording);
-  report.findings = find_improvements(recording, report);
+  report.memory = memory_use(recording, alternatives);
+  report.findings = find_improvements(recording, report, alternatives);
   return report;
 }
 

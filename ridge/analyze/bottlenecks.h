@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ridge/analyze/ceilings.h"
+#include "ridge/analyze/pass_effects.h"
 #include "ridge/graph/op_rules.h"
 #include "ridge/profile/recording.h"
 
@@ -54,7 +56,7 @@ struct NamedTime {
 // Something to do, or to know, about the time of a step.
 struct Finding {
   enum class Kind : std::uint8_t { rewrite, kernel, dispatch, feeding } kind = Kind::rewrite;
-  std::string name;                   // "flash attention"
+  std::string name;                   // "flash-attention"
   double share = 0;                   // of the step, of the nodes it is about
   double seconds = 0;                 // of them
   double ratio = 0;                   // of their time to their floor; 0: none
@@ -73,10 +75,21 @@ struct MemoryUse {
   std::string peak_owner;  // what was allocated when the peak was reached
   std::int64_t parameters = 0, gradients = 0, optimizer_state = 0;
   std::int64_t activations = 0;  // kept from the forward for the backward pass
-  std::int64_t quadratic = 0;    // those of them that grow with the square of seq_len
-  std::int64_t saved_by_flash = 0, saved_by_checkpointing = 0, saved_by_bf16 = 0,
-               saved_by_fusion = 0;
+  // Of them, what would not be kept: by recomputing blocks, in bf16, and by each pass that the run
+  // does not have, as far as it is known.
+  std::int64_t saved_by_checkpointing = 0, saved_by_bf16 = 0;
+  std::vector<std::pair<std::string, std::int64_t>> saved_by_pass;
+  std::vector<GrowthLaw> growth;  // of the peak; empty if it is not known
 };
+
+// What else a run could do, found by doing it to its graph: see analyze/pass_effects.h and
+// growth_laws(). Without it there are no findings about passes.
+struct Alternatives {
+  std::vector<PassEffect> effects;
+  std::vector<GrowthLaw> growth;
+};
+// Of the run whose graph this is.
+Alternatives alternatives_of(const RunOptions& options, Device& device, const Graph& graph);
 
 struct BottleneckReport {
   std::int64_t steps = 0;
@@ -101,18 +114,16 @@ struct BottleneckReport {
 };
 
 // The recording has at least one step; UsageError if it has none.
-BottleneckReport analyze_bottlenecks(const Recording& recording, const Roof& roof);
+BottleneckReport analyze_bottlenecks(const Recording& recording, const Roof& roof,
+                                     const Alternatives& alternatives = {});
 
 // The `top` nodes and operators of the most time above their floors.
 std::string bottleneck_text(const BottleneckReport& report, std::size_t top = 8);
 std::string bottleneck_json(const BottleneckReport& report);  // bottlenecks.json
 
-// Whether a node is a matrix product or a convolution, with or without more behind it.
-bool is_product(const Node& node);
-
-// In what precision a node computes under a roof: products in their operands', those of f32 as
-// Roof::f32_products() says; on a GPU, whose kernels of attention are products, those too.
-// Everything else in f32, whatever the dtype it loads and stores.
+// The precision whose peak a node's FLOPs are held against under a roof, by the operator's
+// WorkKind: products in their operands', those of f32 as Roof::f32_products() says; attention, on a
+// GPU, too. Everything else in f32, whatever the dtype it loads and stores.
 std::string_view compute_precision(const Graph& graph, const Node& node, const Roof& roof);
 
 // Of which part of a transformer a node is: "attention", "feed-forward", "norm",
@@ -120,7 +131,8 @@ std::string_view compute_precision(const Graph& graph, const Node& node, const R
 std::string_view part_of(const Graph& graph, const Node& node);
 
 // Findings about a report whose other members are filled in.
-std::vector<Finding> find_improvements(const Recording& recording, const BottleneckReport& report);
-MemoryUse memory_use(const Recording& recording);
+std::vector<Finding> find_improvements(const Recording& recording, const BottleneckReport& report,
+                                       const Alternatives& alternatives);
+MemoryUse memory_use(const Recording& recording, const Alternatives& alternatives);
 
 }  // namespace ridge

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "ridge/analyze/bottlenecks.h"
@@ -102,15 +103,29 @@ std::string traffic(const BottleneckReport& report) {
 
 std::string ranked_memory(const MemoryUse& m) {
   std::vector<std::pair<std::int64_t, std::string>> savings{
-      {m.saved_by_checkpointing, "gradient checkpointing"},
-      {m.saved_by_flash, "flash attention"},
-      {m.saved_by_bf16, "bf16 activations"},
-      {m.saved_by_fusion, "fused kernels"}};
+      {m.saved_by_checkpointing, "gradient checkpointing"}, {m.saved_by_bf16, "bf16 activations"}};
+  for (const auto& [pass, bytes] : m.saved_by_pass) savings.emplace_back(bytes, pass);
   std::ranges::stable_sort(savings, std::greater{});
   std::vector<std::string> words;
   for (const auto& [bytes, name] : savings)
     if (bytes > 0) words.push_back(fmt::format("{} {}", name, megabytes(bytes)));
   return words.empty() ? "nothing known" : fmt::format("{}", fmt::join(words, ", "));
+}
+
+// "40.1 MB + 10.55 MB x batch-size"
+std::string law_text(const GrowthLaw& law) {
+  std::string text =
+      fmt::format("{} + {:.4g} MB x {}", megabytes(law.fixed), law.linear / 1e6, law.of);
+  if (law.quadratic != 0)
+    text += fmt::format(" {} {:.4g} MB x {}^2", law.quadratic < 0 ? '-' : '+',
+                        std::abs(law.quadratic) / 1e6, law.of);
+  return fmt::format("{} (from plans at {} to {})", text, law.at, law.to);
+}
+
+std::string growth_text(const MemoryUse& m) {
+  std::vector<std::string> laws;
+  for (const GrowthLaw& law : m.growth) laws.push_back(law_text(law));
+  return laws.empty() ? "not known" : fmt::format("its peak is {}", fmt::join(laws, "; "));
 }
 
 // Questions of the workshop's exercises, answered by this run.
@@ -126,13 +141,7 @@ std::vector<std::pair<std::string, std::string>> answers(const BottleneckReport&
       {"How many bytes do its kernels read and write?", traffic(report)},
       {"How many FLOPs does it do per byte?",
        fmt::format("{:.1f} ({})", report.all.intensity(), class_of(report.all.intensity()))},
-      {"How does its memory grow?",
-       fmt::format(
-           "{} of the {} kept for the backward pass with batch_size and seq_len, {} with "
-           "batch_size and the square of seq_len; parameters, gradients and optimizer state "
-           "({}) with neither",
-           megabytes(m.activations - m.quadratic), megabytes(m.activations), megabytes(m.quadratic),
-           megabytes(m.parameters + m.gradients + m.optimizer_state))},
+      {"How does its memory grow?", growth_text(m)},
       {"What would save memory, by bytes not kept?", ranked_memory(m)}};
   if (m.peak_bytes > 0)
     list.emplace_back("When is memory at its peak?",
@@ -207,6 +216,14 @@ Json findings_json(const BottleneckReport& report) {
 }
 
 Json memory_json(const MemoryUse& m) {
+  Json saved = Json::object(), growth = Json::array();
+  for (const auto& [pass, bytes] : m.saved_by_pass) saved[pass] = bytes;
+  for (const GrowthLaw& law : m.growth)
+    growth.push_back({{"of", law.of},
+                      {"at", law.at},
+                      {"fixed_bytes", law.fixed},
+                      {"bytes_per_unit", law.linear},
+                      {"bytes_per_unit_squared", law.quadratic}});
   return {{"peak_bytes", m.peak_bytes},
           {"peak_phase", name_of(m.peak_phase)},
           {"peak_owner", m.peak_owner},
@@ -214,11 +231,10 @@ Json memory_json(const MemoryUse& m) {
           {"gradient_bytes", m.gradients},
           {"optimizer_state_bytes", m.optimizer_state},
           {"activation_bytes", m.activations},
-          {"activation_bytes_quadratic_in_seq_len", m.quadratic},
-          {"saved_by_flash_attention", m.saved_by_flash},
           {"saved_by_checkpointing", m.saved_by_checkpointing},
           {"saved_by_bf16", m.saved_by_bf16},
-          {"saved_by_fusion", m.saved_by_fusion}};
+          {"saved_by_pass", saved},
+          {"growth", growth}};
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ double repeated(double expected, const F& measure) {
 
 double best_bandwidth(std::size_t bytes_per_thread, ThreadPool& pool, milliseconds duration) {
   double best = 0;
-  for (const Access access : {Access::read, Access::copy, Access::triad})
+  for (const AccessPattern access :
+       {AccessPattern::read, AccessPattern::copy, AccessPattern::triad})
     best = std::max(best, measure_bandwidth(access, bytes_per_thread, pool, duration));
   return best;
 }
@@ -110,7 +111,27 @@ Ceilings best_of(Ceilings newer, const Ceilings& older) {
       }
   for (double Ceilings::*const cost : {&Ceilings::launch_seconds, &Ceilings::captured_seconds})
     if (older.*cost > 0 && newer.*cost > 0) newer.*cost = std::min(newer.*cost, older.*cost);
+  const auto keep = [](std::optional<double>& now, const std::optional<double>& before) {
+    if (!now) now = before;
+  };
+  keep(newer.vendor.flops_per_second, older.vendor.flops_per_second);
+  keep(newer.vendor.bytes_per_second, older.vendor.bytes_per_second);
   return newer;
+}
+
+// Cores that together do hardly more than one of them were kept from it.
+std::string Ceilings::doubts() const {
+  constexpr double least_gain = 1.2;
+  std::string text = note;
+  for (const ComputeCeiling& c : compute) {
+    if (threads == 1 || c.one_core == 0 || c.all_cores >= least_gain * c.one_core) continue;
+    text += fmt::format(
+        "{}{} threads together reached {:.2f} times what one did in {}: they share a core, or "
+        "others used the machine; measure again when it is idle",
+        text.empty() ? "" : "; ", threads, c.all_cores / c.one_core, c.precision);
+    break;
+  }
+  return text;
 }
 
 double Roof::flops(std::string_view precision) const {
@@ -143,7 +164,7 @@ const Roof::Level& Roof::level_of(std::uint64_t bytes) const {
   return level == levels.end() ? levels.back() : *level;
 }
 
-Roof roof_of(const Ceilings& ceilings, int threads, const VendorPeaks& vendor) {
+Roof roof_of(const Ceilings& ceilings, int threads) {
   const auto on_threads = [&](const auto& ceiling) {
     const double several = std::min(ceiling.one_core * threads, ceiling.all_cores);
     return ceiling.one_core == 0         ? ceiling.all_cores
@@ -155,7 +176,8 @@ Roof roof_of(const Ceilings& ceilings, int threads, const VendorPeaks& vendor) {
             .hardware = ceilings.hardware,
             .threads = threads,
             .captured_seconds = ceilings.captured_seconds,
-            .vendor = vendor};
+            .vendor = ceilings.vendor,
+            .doubts = ceilings.doubts()};
   if (ceilings.launch_seconds > 0) roof.launch_seconds = ceilings.launch_seconds;
   for (const ComputeCeiling& ceiling : ceilings.compute)
     roof.raise(ceiling.precision, on_threads(ceiling));
@@ -181,7 +203,8 @@ Roof roof_of(const Ceilings& ceilings, int threads, const VendorPeaks& vendor) {
   return roof;
 }
 
-std::string ceilings_text(const Ceilings& ceilings, const VendorPeaks& vendor) {
+std::string ceilings_text(const Ceilings& ceilings) {
+  const VendorPeaks& vendor = ceilings.vendor;
   const bool by_core = std::ranges::any_of(
       ceilings.compute, [](const ComputeCeiling& ceiling) { return ceiling.one_core > 0; });
   std::vector<TextColumn> columns{{"Ceiling", true}, {"Size"}};
@@ -219,8 +242,8 @@ std::string ceilings_text(const Ceilings& ceilings, const VendorPeaks& vendor) {
     add("launch, one by one", "", "", format_duration(ceilings.launch_seconds));
     add("launch, captured", "", "", format_duration(ceilings.captured_seconds));
   }
-  const std::string note = ceilings.note.empty() ? "" : fmt::format("Note: {}\n", ceilings.note);
-  return text_table(columns, rows) + note;
+  const std::string doubts = ceilings.doubts();
+  return text_table(columns, rows) + (doubts.empty() ? "" : fmt::format("Note: {}\n", doubts));
 }
 
 }  // namespace ridge

@@ -39,6 +39,11 @@ struct BandwidthCeiling {
   std::vector<Access> accesses;  // of a GPU; of a CPU they are not kept apart
 };
 
+// What the vendor promises, of the whole machine.
+struct VendorPeaks {
+  std::optional<double> flops_per_second, bytes_per_second;
+};
+
 // The ceilings of one device, and where and when they were measured.
 struct Ceilings {
   std::string measured_at;  // ISO 8601, UTC
@@ -51,11 +56,10 @@ struct Ceilings {
   // them one by one, and from one kernel to the next of a captured step. 0 if not measured.
   double launch_seconds = 0, captured_seconds = 0;
   std::string note;  // what disturbed the measurement; empty if nothing did
-};
+  VendorPeaks vendor;
 
-// What the vendor promises, of the whole machine.
-struct VendorPeaks {
-  std::optional<double> flops_per_second, bytes_per_second;
+  // What the measurement says of all cores, and what disturbed it, in words; empty if nothing did.
+  std::string doubts() const;
 };
 
 // Takes some seconds: `per_measurement` for each of some thirty measurements, and a little more
@@ -73,7 +77,7 @@ Ceilings measure_ceilings(Device& device, std::chrono::milliseconds per_measurem
 
 // The better of two measurements of each ceiling of one device, dated as the newer: others who use
 // a machine can only make it look slower. `newer` alone if they are not of the same hardware and
-// number of threads.
+// number of threads. What the vendor promises is the newer's, if it has that.
 Ceilings best_of(Ceilings newer, const Ceilings& older);
 
 // A launch on a CPU hands a loop to other threads and back: some microseconds by itself.
@@ -100,6 +104,7 @@ struct Roof {
   bool tf32 = false;       // the run's products of f32 operands are in tf32
   bool in_pieces = false;  // they may be made of bf16 pieces, where the device has such
   VendorPeaks vendor;
+  std::string doubts;  // Ceilings::doubts()
 
   std::string_view f32_products() const;  // the precision of products of f32 operands
 
@@ -114,9 +119,9 @@ struct Roof {
 
 // With all threads of the machine, its measured ceilings. With fewer, as many times one core's,
 // and never more than all. FormatError if a ceiling is missing.
-Roof roof_of(const Ceilings& ceilings, int threads, const VendorPeaks& vendor = {});
+Roof roof_of(const Ceilings& ceilings, int threads);
 
 // An aligned table for the terminal.
-std::string ceilings_text(const Ceilings& ceilings, const VendorPeaks& vendor = {});
+std::string ceilings_text(const Ceilings& ceilings);
 
 }  // namespace ridge

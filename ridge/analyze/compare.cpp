@@ -7,12 +7,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <utility>
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/text_table.h"
 #include "ridge/ops/op.h"
 #include "ridge/profile/node_stats.h"
+#include "ridge/session/language.h"
 
 namespace ridge {
 namespace {
@@ -38,6 +40,7 @@ class Members {
     if (!json_.contains(place)) refuse(pointer);
     return json_.at(place);
   }
+  bool has(const char* pointer) const { return json_.contains(Json::json_pointer(pointer)); }
   double number(const char* pointer) const {
     const Json& json = at(pointer);
     if (!json.is_number()) refuse(pointer);
@@ -49,11 +52,6 @@ class Members {
     if (!json.is_primitive()) refuse(pointer);
     return json.dump();
   }
-  std::vector<double> numbers(const char* pointer) const {
-    const Json& json = at(pointer);
-    if (!json.is_array() || !std::ranges::all_of(json, &Json::is_number)) refuse(pointer);
-    return json.get<std::vector<double>>();
-  }
   [[noreturn]] void refuse(std::string_view pointer) const {
     throw FormatError("{} is not as ridge writes it, at {}: run again with this version of ridge",
                       source_, pointer.substr(1));
@@ -64,18 +62,27 @@ class Members {
   Json json_;
 };
 
-// The times of a step, less those at the start that are left out of averages.
+// The times of a step, less those at the start that are left out of averages; without those that
+// were not known.
 std::vector<double> times(const Members& summary, const char* pointer) {
-  std::vector<double> all = summary.numbers(pointer);
+  const Json& json = summary.at(pointer);
   const double left_out = summary.number("/performance_summary/steps_left_out_of_averages");
-  if (!(left_out >= 0 && left_out < static_cast<double>(all.size()))) summary.refuse(pointer);
-  all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(left_out));
-  if (std::ranges::any_of(all, [](double s) { return !(s >= 0 && std::isfinite(s)); }))
+  if (!json.is_array() || !(left_out >= 0 && left_out <= static_cast<double>(json.size())))
     summary.refuse(pointer);
+  std::vector<double> all;
+  for (std::size_t i = static_cast<std::size_t>(left_out); i < json.size(); ++i) {
+    if (json[i].is_null()) continue;
+    if (!json[i].is_number()) summary.refuse(pointer);
+    all.push_back(json[i]);
+    if (!(all.back() >= 0 && std::isfinite(all.back()))) summary.refuse(pointer);
+  }
   return all;
 }
 
-constexpr std::pair<const char*, const char*> settings[] = {
+using Settings = std::span<const std::pair<const char*, const char*>>;
+
+// What decides how much work a step is: of a model of tokens, of a network of images, and of both.
+constexpr std::pair<const char*, const char*> language_settings[] = {
     {"hidden_dim", "/config/hidden_dim"},
     {"n_layers", "/config/n_layers"},
     {"n_heads", "/config/n_heads"},
@@ -83,9 +90,18 @@ constexpr std::pair<const char*, const char*> settings[] = {
     {"intermediate_dim", "/config/intermediate_dim"},
     {"vocab_size", "/config/vocab_size"},
     {"tie_embeddings", "/config/tie_embeddings"},
-    {"batch_size", "/training_params/batch_size"},
     {"seq_len", "/training_params/seq_len"},
+};
+constexpr std::pair<const char*, const char*> network_settings[] = {
+    {"network", "/config/network"},
+    {"image_size", "/config/image_size"},
+};
+constexpr std::pair<const char*, const char*> work_settings[] = {
+    {"batch_size", "/training_params/batch_size"},
     {"gradient_accumulation_steps", "/training_params/gradient_accumulation_steps"},
+};
+// And how, and where, it is done.
+constexpr std::pair<const char*, const char*> place_settings[] = {
     {"dtype", "/training_params/dtype"},
     {"device", "/system_info/device"},
     {"cpu", "/system_info/cpu"},
@@ -112,6 +128,34 @@ void read_operators(ComparedRun& run, const Members& members) {
   run.has_operators = true;
 }
 
+ComparedRun run_from(const Members& members, const std::string& name) {
+  ComparedRun run{.name = name, .version = members.text("/version")};
+  const bool of_images = members.has("/config/network");
+  run.workload = of_images ? members.text("/config/network") : "tiny_llama";
+  run.trains = !members.has("/training_params/mode") ||
+               members.text("/training_params/mode") == ridge::name_of(Use::training);
+  const auto add = [&](Settings settings) {
+    for (const auto& [setting, pointer] : settings)
+      run.setting.emplace_back(setting, members.text(pointer));
+  };
+  add(of_images ? Settings(network_settings) : Settings(language_settings));
+  add(work_settings);
+  run.setting.emplace_back("mode", run.trains ? "training" : "inference");
+  run.work_settings = run.setting.size();
+  add(place_settings);
+  run.samples = members.number("/training_params/batch_size") *
+                (run.trains ? members.number("/training_params/gradient_accumulation_steps") : 1);
+  if (!of_images) run.tokens = run.samples * members.number("/training_params/seq_len");
+  run.step = times(members, run.trains ? "/performance_summary/step_seconds"
+                                       : "/performance_summary/device_seconds");
+  if (run.step.empty()) members.refuse("/performance_summary/step_seconds");
+  run.forward = times(members, "/performance_summary/forward_seconds");
+  run.backward = times(members, "/performance_summary/backward_seconds");
+  run.optimizer = times(members, "/performance_summary/optimizer_seconds");
+  run.peak_bytes = members.number("/performance_summary/peak_memory_bytes");
+  return run;
+}
+
 }  // namespace
 
 double ComparedRun::kernels() const {
@@ -120,43 +164,81 @@ double ComparedRun::kernels() const {
   return calls;
 }
 
+ComparedRun run_of(const Record& record, const std::string& name) {
+  const RunOptions& o = record.options;
+  ComparedRun run{.name = name,
+                  .version = o.version,
+                  .workload = record.workload,
+                  .trains = o.use() == Use::training,
+                  .samples = static_cast<double>(record.samples_per_step)};
+  const auto add = [&](const char* setting, const auto& value) {
+    run.setting.emplace_back(setting, fmt::format("{}", value));
+  };
+  if (record.tokens_per_sample > 0) {
+    const LlamaConfig model = llama_config(o);
+    add("hidden_dim", model.hidden_dim);
+    add("n_layers", model.n_layers);
+    add("n_heads", model.n_heads);
+    add("n_kv_heads", model.n_kv_heads);
+    add("intermediate_dim", model.intermediate_dim);
+    add("vocab_size", model.vocab_size);
+    add("tie_embeddings", model.tie_embeddings);
+    add("seq_len", o.seq_len);
+    run.tokens = run.samples * static_cast<double>(record.tokens_per_sample);
+  } else {
+    add("network", record.workload);
+    add("image_size", o.image_size);
+  }
+  add("batch_size", o.batch_size);
+  add("gradient_accumulation_steps", o.gradient_accumulation_steps);
+  add("mode", name_of(o.use()));
+  run.work_settings = run.setting.size();
+  add("dtype", o.dtype);
+  add("device", record.system.device);
+  add("cpu", record.system.cpu);
+  add("threads", record.system.threads);
+  add("ridge_version", record.system.ridge_version);
+  const auto warmup = static_cast<std::size_t>(summarize(record).steps_left_out);
+  for (const StepReport& step : std::span(record.steps).subspan(warmup)) {
+    run.step.push_back(run.trains ? step.seconds : step.device_seconds);
+    if (!step.has_phases) continue;
+    run.forward.push_back(step.forward_seconds);
+    run.backward.push_back(step.backward_seconds);
+    run.optimizer.push_back(step.optimizer_seconds);
+  }
+  run.peak_bytes = static_cast<double>(record.peak_tensor_bytes);
+  return run;
+}
+
 ComparedRun parse_run(const std::string& name, const std::string& source, std::string_view summary,
                       std::string_view operators) {
   const std::string summary_source = source + "/performance_summary.json";
-  const Members members(summary_source, summary);
-  ComparedRun run{.name = name, .version = members.text("/version")};
-  for (const auto& [setting, pointer] : settings)
-    run.setting.emplace_back(setting, members.text(pointer));
-  run.samples = members.number("/training_params/batch_size") *
-                members.number("/training_params/gradient_accumulation_steps");
-  run.tokens = run.samples * members.number("/training_params/seq_len");
-  run.step = times(members, "/performance_summary/step_seconds");
-  run.forward = times(members, "/performance_summary/forward_seconds");
-  run.backward = times(members, "/performance_summary/backward_seconds");
-  run.optimizer = times(members, "/performance_summary/optimizer_seconds");
-  run.peak_bytes = members.number("/performance_summary/peak_memory_bytes");
+  ComparedRun run = run_from(Members(summary_source, summary), name);
   if (operators.empty()) return run;
   const std::string operators_source = source + "/operators.json";
   read_operators(run, Members(operators_source, operators));
   return run;
 }
 
-ComparedRun read_run(const fs::path& directory) {
+ComparedRun read_run(const fs::path& path) {
   std::error_code ignored;
-  if (!fs::is_directory(directory, ignored))
+  if (fs::is_regular_file(path, ignored))
+    return run_from(Members(path.string(), read_text_file(path, max_file_bytes)), path.string());
+  if (!fs::is_directory(path, ignored))
     throw IoError(
-        "{} is neither a version nor a directory: give v1, v2, ... or the --output-dir or "
-        "--profile-dir of a run",
-        directory.string());
-  const fs::path summary = directory / "performance_summary.json";
+        "{} is neither a version, nor a compile mode, nor a directory: give v1, v2, .., none, "
+        "default, .., the --output-dir or --profile-dir of a run, or the --export-json of a "
+        "benchmark",
+        path.string());
+  const fs::path summary = path / "performance_summary.json";
   if (!fs::exists(summary, ignored))
     throw IoError(
         "{} has no performance_summary.json: is it the --output-dir or --profile-dir of "
         "a run that came to its end?",
-        directory.string());
-  const fs::path operators = directory / "operators.json";
+        path.string());
+  const fs::path operators = path / "operators.json";
   return parse_run(
-      directory.string(), directory.string(), read_text_file(summary, max_file_bytes),
+      path.string(), path.string(), read_text_file(summary, max_file_bytes),
       fs::exists(operators, ignored) ? read_text_file(operators, max_file_bytes) : std::string());
 }
 
@@ -190,7 +272,17 @@ Ratio speedup_of(const ComparedRun& first, const ComparedRun& run) {
   return ratio_of_medians(first.step, run.step);
 }
 
+bool same_work(const ComparedRun& a, const ComparedRun& b) {
+  if (a.work_settings != b.work_settings) return false;
+  return std::equal(a.setting.begin(),
+                    a.setting.begin() + static_cast<std::ptrdiff_t>(a.work_settings),
+                    b.setting.begin());
+}
+
 std::string first_difference(const ComparedRun& a, const ComparedRun& b) {
+  if (a.workload != b.workload)
+    return fmt::format("the workload is {} in {} and {} in {}", a.workload, a.name, b.workload,
+                       b.name);
   for (std::size_t i = 0; i < std::min(a.setting.size(), b.setting.size()); ++i)
     if (a.setting[i] != b.setting[i])
       return fmt::format("{} is {} in {} and {} in {}", a.setting[i].first, a.setting[i].second,

@@ -10,6 +10,7 @@
 
 #include "ridge/base/statistics.h"
 #include "ridge/profile/recording.h"
+#include "ridge/session/record.h"
 
 namespace ridge {
 
@@ -21,12 +22,16 @@ using OperatorUses = std::vector<std::pair<std::string, OperatorUse>>;  // in al
 
 // One of several runs that stand side by side, made a moment ago or read from its files.
 struct ComparedRun {
-  std::string name;     // as the table calls it
-  std::string version;  // "v1"
+  std::string name;      // as the table calls it
+  std::string version;   // "v1"
+  std::string workload;  // "tiny_llama"
+  bool trains = true;
   // What decides how much work a step is, and where it ran, in the order of importance.
   std::vector<std::pair<std::string, std::string>> setting;
-  double samples = 0, tokens = 0;                          // of a step
-  std::vector<double> step, forward, backward, optimizer;  // seconds, without the warm-up
+  std::size_t work_settings = 0;   // the first so many decide the work
+  double samples = 0, tokens = 0;  // of a step; no tokens: samples are no sequences
+  // Seconds, without the warm-up; of phases those that are known.
+  std::vector<double> step, forward, backward, optimizer;
   // Of each round, if it took turns with the others; paired with theirs.
   std::vector<double> round_seconds;
   double peak_bytes = 0;
@@ -36,13 +41,17 @@ struct ComparedRun {
   double kernels() const;  // of a step; 0 if not known
 };
 
+// A run of this process.
+ComparedRun run_of(const Record& record, const std::string& name);
+
 // From the content of performance_summary.json and, if it is not empty, operators.json. FormatError
 // naming `source` and the member if they do not hold what is needed.
 ComparedRun parse_run(const std::string& name, const std::string& source, std::string_view summary,
                       std::string_view operators);
 
-// From the directory of a run or of a profile. IoError if it is neither.
-ComparedRun read_run(const std::filesystem::path& directory);
+// From the directory of a run or of a profile, or from the record that a benchmark has written to a
+// file. IoError if it is none of them.
+ComparedRun read_run(const std::filesystem::path& path);
 
 // What the operators do in a recorded step, on the average over the steps.
 OperatorUses operator_uses(const Recording& recording);
@@ -52,6 +61,8 @@ OperatorUses typical_uses(const std::vector<OperatorUses>& recorded);
 // How many times as fast as the first a run is: paired where both took turns.
 Ratio speedup_of(const ComparedRun& first, const ComparedRun& run);
 
+// Whether a step of each is the same work, so that one can be faster than the other.
+bool same_work(const ComparedRun& a, const ComparedRun& b);
 // The first thing in which the two were not the same work on the same machine, in words; empty if
 // there is none.
 std::string first_difference(const ComparedRun& a, const ComparedRun& b);

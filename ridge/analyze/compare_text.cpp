@@ -25,7 +25,16 @@ std::string per_second(double amount, double seconds) {
   return seconds > 0 ? fmt::format("{:.1f}", amount / seconds) : "-";
 }
 
+std::string phase_ms(const std::vector<double>& seconds) {
+  return seconds.empty() ? "-" : fmt::format("{:.3f}", median(seconds) * 1e3);
+}
+
 std::string milliseconds(double seconds) { return fmt::format("{:.3f}", seconds * 1e3); }
+
+// Over other work there is none.
+std::string speedup_cell(const ComparedRun& first, const ComparedRun& run) {
+  return same_work(first, run) ? speedup_text(speedup_of(first, run)) : "-";
+}
 
 std::string side_by_side(const std::vector<ComparedRun>& runs) {
   const std::vector<TextColumn> columns{
@@ -38,11 +47,11 @@ std::string side_by_side(const std::vector<ComparedRun>& runs) {
     const std::string name =
         run.name == run.version ? run.name : fmt::format("{} ({})", run.name, run.version);
     rows.push_back({name, per_second(run.samples, seconds), milliseconds(seconds),
-                    milliseconds(median(run.forward)), milliseconds(median(run.backward)),
-                    milliseconds(median(run.optimizer)),
-                    fmt::format("{:.1f}", run.peak_bytes / 1e6), per_second(run.tokens, seconds),
+                    phase_ms(run.forward), phase_ms(run.backward), phase_ms(run.optimizer),
+                    fmt::format("{:.1f}", run.peak_bytes / 1e6),
+                    run.tokens > 0 ? per_second(run.tokens, seconds) : "-",
                     run.has_operators ? fmt::format("{:.0f}", run.kernels()) : "-",
-                    first ? "1.00x" : speedup_text(speedup_of(runs.front(), run))});
+                    first ? "1.00x" : speedup_cell(runs.front(), run)});
   }
   return text_table(columns, rows);
 }
@@ -95,6 +104,10 @@ std::string changes_text(const ComparedRun& before, const ComparedRun& after) {
   return fmt::format("{}, largest change of time first:\n{}", title, text_table(columns, rows));
 }
 
+Json known(const std::vector<double>& seconds) {
+  return seconds.empty() ? Json() : Json(median(seconds));
+}
+
 Json use_json(const std::optional<OperatorUse>& use) {
   if (!use) return nullptr;
   return {{"seconds", use->seconds}, {"calls", use->calls}, {"bytes", use->bytes}};
@@ -116,10 +129,17 @@ Json changes_json(const ComparedRun& before, const ComparedRun& after) {
 
 std::string comparison_text(const std::vector<ComparedRun>& runs) {
   std::string text;
+  bool other_work = false;
   for (const ComparedRun& run : runs) {
     const std::string difference = first_difference(runs.front(), run);
-    if (!difference.empty()) text += fmt::format("Not the same work: {}\n", printable(difference));
+    if (difference.empty()) continue;
+    const bool work = !same_work(runs.front(), run);
+    text +=
+        fmt::format("Not the same {}: {}\n", work ? "work" : "conditions", printable(difference));
+    other_work |= work;
   }
+  if (other_work)
+    text += "Where a step is other work there is no speed-up: compare the samples per second.\n";
   if (!text.empty()) text += "\n";
   text += side_by_side(runs);
   const bool in_turn =
@@ -137,18 +157,22 @@ std::string comparison_json(const std::vector<ComparedRun>& runs) {
   Json rows = Json::array();
   for (const ComparedRun& run : runs) {
     const double seconds = median(run.step);
-    const Ratio speedup = speedup_of(runs.front(), run);
+    const bool comparable = same_work(runs.front(), run);
+    const Ratio speedup = comparable ? speedup_of(runs.front(), run) : Ratio{};
     Json row{{"name", run.name},
              {"version", run.version},
              {"samples_per_second", seconds > 0 ? Json(run.samples / seconds) : Json()},
              {"tokens_per_second", seconds > 0 ? Json(run.tokens / seconds) : Json()},
              {"batch_seconds", seconds},
-             {"forward_seconds", median(run.forward)},
-             {"backward_seconds", median(run.backward)},
-             {"optimizer_seconds", median(run.optimizer)},
+             {"forward_seconds", known(run.forward)},
+             {"backward_seconds", known(run.backward)},
+             {"optimizer_seconds", known(run.optimizer)},
              {"peak_memory_bytes", run.peak_bytes},
              {"kernels", run.has_operators ? Json(run.kernels()) : Json()},
-             {"speedup", {{"ratio", speedup.value}, {"low", nullptr}, {"high", nullptr}}}};
+             {"speedup",
+              {{"ratio", comparable ? Json(speedup.value) : Json()},
+               {"low", nullptr},
+               {"high", nullptr}}}};
     if (speedup.interval) {
       row["speedup"]["low"] = speedup.interval->low;
       row["speedup"]["high"] = speedup.interval->high;

@@ -86,7 +86,7 @@ class Measurement {
   // Work per second of a probe; 0 if the device has none.
   double rate(Probe what, std::size_t bytes = 0, const void* from = nullptr,
               void* to = nullptr) const {
-    const ProbeKernel probe = device_.probe(what, bytes);
+    const ProbeKernel probe = device_.tools().probe(what, bytes);
     if (!probe.kernel) return 0;
     const void* const inputs[] = {from};
     void* const outputs[] = {to};
@@ -184,7 +184,7 @@ ProductRate product_rate(const Measurement& measurement, Device& device, const P
 
 // Seconds for one more kernel in a captured chain of them; 0 where nothing can be captured.
 double captured_launch(const Measurement& measurement, Device& device) {
-  const ProbeKernel nothing = device.probe(Probe::nothing, 0);
+  const ProbeKernel nothing = device.tools().probe(Probe::nothing, 0);
   const auto seconds_of_chain = [&](std::size_t length) {
     std::vector<DeviceWork> works;
     for (std::size_t i = 0; i < length; ++i)
@@ -226,7 +226,7 @@ Ceilings measure_device_ceilings(Device& device, milliseconds per_measurement) {
   }
 
   // A quarter of the cache, which is of two halves that each keep what the other side asks for.
-  const std::size_t cache = device.cache_bytes();
+  const std::size_t cache = device.info().cache_bytes;
   if (cache > 0)
     ceilings.bandwidth.push_back(bandwidth_of(measurement, device, "L2", cache, cache / 4));
   constexpr std::size_t least = std::size_t{256} << 20, most = std::size_t{2} << 30;
@@ -240,8 +240,8 @@ Ceilings measure_device_ceilings(Device& device, milliseconds per_measurement) {
 }
 
 Ceilings measure_ceilings(Device& device, milliseconds per_measurement) {
-  return device.asynchronous() ? measure_device_ceilings(device, per_measurement)
-                               : measure_cpu_ceilings(device.threads(), per_measurement);
+  return device.is_gpu() ? measure_device_ceilings(device, per_measurement)
+                         : measure_cpu_ceilings(device.threads(), per_measurement);
 }
 
 }  // namespace ridge

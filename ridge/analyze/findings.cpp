@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "ridge/analyze/bottlenecks.h"
-#include "ridge/analyze/fusion.h"
 #include "ridge/base/units.h"
 #include "ridge/ops/op.h"
 #include "ridge/plan/lifetimes.h"
@@ -55,7 +55,7 @@ struct Analysis {
                        100 * report.share(f.seconds_saved));
   }
 
-  bool is_product(NodeId node) const { return ridge::is_product(graph.nodes()[node]); }
+  bool is_product(NodeId node) const { return ridge::is_product(*graph.nodes()[node].op); }
   std::string_view f32_products() const { return report.roof.f32_products(); }
   DType operand_dtype(NodeId node) const {
     return graph.info(graph.nodes()[node].inputs[0]).type.dtype;
@@ -70,9 +70,9 @@ struct Analysis {
   // Products are expected to gain as their floor falls. Operators that stream through memory gain
   // as their bytes fall; beside products, which take them in, they keep their FLOPs' time alone.
   // What is bound by overhead gains as the number of kernels falls.
-  double estimate(const Rewrite& rewrite, double bytes_kept, double kernels_kept) const {
+  double estimate(const PassEffect& effect, double bytes_kept, double kernels_kept) const {
     std::vector<NodeId> products, others;
-    for (const NodeId n : rewrite.nodes) (is_product(n) ? products : others).push_back(n);
+    for (const NodeId n : effect.replaced) (is_product(n) ? products : others).push_back(n);
     const Timed p = time_of(products), o = time_of(others);
     const double starting = o.seconds_by_bound[static_cast<std::size_t>(Bound::overhead)];
     const double streaming = o.seconds - starting;
@@ -83,34 +83,50 @@ struct Analysis {
            (p.calls + o.calls) * (1 - kernels_kept) * gap_per_call();
   }
 
-  Finding of_rewrite(const Rewrite& rewrite) const {
-    const Timed t = time_of(rewrite.nodes);
-    Finding f = finding(Finding::Kind::rewrite, rewrite.name, t);
-    if (t.calls <= 0) return f;
-    const double runs = t.calls / static_cast<double>(rewrite.nodes.size());
-    const double bytes_kept = rewrite.bytes_now > 0 ? static_cast<double>(rewrite.bytes_after) /
-                                                          static_cast<double>(rewrite.bytes_now)
-                                                    : 1;
-    const double kernels_kept =
-        static_cast<double>(rewrite.kernels_after) / static_cast<double>(rewrite.kernels_now);
+  // "softmax, causal_mask, scale and 3 others"
+  std::string operators_of(const std::vector<NodeId>& nodes) const {
+    std::vector<std::pair<double, std::string>> times;  // by operator
+    for (const NodeId n : nodes) {
+      const std::string name(name_of(*graph.nodes()[n].op));
+      auto found = std::ranges::find(times, name, &std::pair<double, std::string>::second);
+      if (found == times.end()) found = times.insert(times.end(), {0, name});
+      found->first += time_of({n}).seconds;
+    }
+    std::ranges::stable_sort(times, std::greater{}, &std::pair<double, std::string>::first);
+    constexpr std::size_t most = 3;
+    std::string text;
+    for (std::size_t i = 0; i < std::min(most, times.size()); ++i)
+      text += fmt::format("{}{}", i == 0 ? "" : ", ", times[i].second);
+    if (times.size() > most) text += fmt::format(" and {} others", times.size() - most);
+    return text;
+  }
+
+  Finding of_pass(const PassEffect& effect) const {
+    const Timed t = time_of(effect.replaced);
+    Finding f = finding(Finding::Kind::rewrite, effect.enable, t);
+    const double bytes_kept =
+        effect.replaced_bytes > 0
+            ? static_cast<double>(effect.added_bytes) / static_cast<double>(effect.replaced_bytes)
+            : 1;
+    f.kernels_saved = static_cast<double>(effect.kernels_saved());
+    const double kernels_kept = t.calls > 0 ? std::max(0.0, 1 - f.kernels_saved / t.calls) : 1;
     const bool narrow = std::ranges::any_of(
-        rewrite.nodes, [&](NodeId n) { return is_product(n) && is_16_bit(operand_dtype(n)); });
-    const double recomputed = runs * static_cast<double>(rewrite.extra_flops) /
+        effect.replaced, [&](NodeId n) { return is_product(n) && is_16_bit(operand_dtype(n)); });
+    const double recomputed = static_cast<double>(std::max<std::int64_t>(0, effect.extra_flops())) /
                               report.roof.flops(narrow ? "bf16" : f32_products());
     const double floor_after = std::max(t.compute_floor + recomputed, t.memory_floor * bytes_kept);
     f.floor_saved = std::max(0.0, t.floor - floor_after);
-    f.kernels_saved = t.calls * (1 - kernels_kept);
-    f.seconds_saved = std::max(0.0, estimate(rewrite, bytes_kept, kernels_kept) - recomputed);
-    f.bytes_saved = runs * static_cast<double>(rewrite.bytes_saved());
-    f.activation_bytes = rewrite.activation_bytes;
-    f.text = opening(f, rewrite.subject);
-    if (f.bytes_saved > 0)
-      f.text += fmt::format(", moves {} that {} would not", megabytes(f.bytes_saved), rewrite.name);
-    f.text += fmt::format("; {:.0f} kernels fewer, {}", f.kernels_saved, worth(f));
+    f.seconds_saved = std::max(0.0, estimate(effect, bytes_kept, kernels_kept) - recomputed);
+    f.bytes_saved = static_cast<double>(effect.bytes_saved());
+    f.activation_bytes = effect.activation_bytes;
+    f.text = fmt::format("{}: {}", effect.enable, opening(f, operators_of(effect.replaced)));
+    if (f.bytes_saved > 0) f.text += fmt::format("; moves {} less", megabytes(f.bytes_saved));
+    if (f.kernels_saved > 0) f.text += fmt::format("; {:.0f} kernels fewer", f.kernels_saved);
+    f.text += fmt::format("; {}", worth(f));
     if (f.activation_bytes > 0)
       f.text += fmt::format(", and {} less kept for the backward pass",
                             megabytes(static_cast<double>(f.activation_bytes)));
-    f.text += fmt::format(" (--enable-pass {})", rewrite.passes);
+    f.text += fmt::format(" (--enable-pass {})", effect.enable);
     return f;
   }
 
@@ -193,31 +209,28 @@ std::int64_t bytes_with_role(const Graph& graph, Role role) {
   return bytes;
 }
 
-// With checkpoints, a layer keeps its result alone and computes the rest again.
+// With checkpoints, a block keeps its result alone and computes the rest again.
 std::int64_t saved_by_checkpointing(const Graph& graph, const std::vector<ValueId>& kept) {
-  const auto layer_of = [&](NodeId n) {
-    const std::string& scope = graph.scope_name(graph.nodes()[n].scope);
-    if (!scope.starts_with("layers.")) return std::string();
-    return scope.substr(0, scope.find('.', std::string_view("layers.").size()));
+  const auto block_of = [&](const Node& node) {
+    return graph.enclosing(node.scope, ScopeKind::block);
   };
   std::int64_t bytes = 0;
   for (const ValueId value : kept) {
     const ValueInfo& info = graph.info(value);
-    const std::string layer = layer_of(info.producer);
-    if (layer.empty()) continue;
-    const auto& nodes = graph.nodes();
-    const bool leaves_layer = std::ranges::any_of(nodes, [&](const Node& node) {
+    const auto block = block_of(graph.nodes()[info.producer]);
+    if (!block) continue;
+    const bool leaves_block = std::ranges::any_of(graph.nodes(), [&](const Node& node) {
       return node.phase == Phase::forward && std::ranges::count(node.inputs, value) > 0 &&
-             layer_of(static_cast<NodeId>(&node - nodes.data())) != layer;
+             block_of(node) != block;
     });
-    if (!leaves_layer) bytes += static_cast<std::int64_t>(info.type.bytes());
+    if (!leaves_block) bytes += static_cast<std::int64_t>(info.type.bytes());
   }
   return bytes;
 }
 
 }  // namespace
 
-MemoryUse memory_use(const Recording& recording) {
+MemoryUse memory_use(const Recording& recording, const Alternatives& alternatives) {
   const Graph& graph = *recording.graph;
   MemoryUse use;
   if (!recording.memory.empty()) {
@@ -235,19 +248,24 @@ MemoryUse memory_use(const Recording& recording) {
     use.activations += static_cast<std::int64_t>(type.bytes());
     if (type.dtype == DType::f32) use.saved_by_bf16 += static_cast<std::int64_t>(type.bytes()) / 2;
   }
-  for (const Rewrite& rewrite : possible_rewrites(graph))
-    (rewrite.name == "flash attention" ? use.saved_by_flash : use.saved_by_fusion) +=
-        rewrite.activation_bytes;
-  use.quadratic = use.saved_by_flash;
+  for (const PassEffect& effect : alternatives.effects)
+    if (effect.activation_bytes > 0)
+      use.saved_by_pass.emplace_back(effect.enable, effect.activation_bytes);
+  use.growth = alternatives.growth;
   use.saved_by_checkpointing = saved_by_checkpointing(graph, kept);
   return use;
 }
 
-std::vector<Finding> find_improvements(const Recording& recording, const BottleneckReport& report) {
+Alternatives alternatives_of(const RunOptions& options, Device& device, const Graph& graph) {
+  return {pass_effects(options, device, graph), growth_laws(options, device)};
+}
+
+std::vector<Finding> find_improvements(const Recording& recording, const BottleneckReport& report,
+                                       const Alternatives& alternatives) {
   const Analysis analysis{*recording.graph, report};
   std::vector<Finding> findings;
-  for (const Rewrite& rewrite : possible_rewrites(*recording.graph))
-    findings.push_back(analysis.of_rewrite(rewrite));
+  for (const PassEffect& effect : alternatives.effects)
+    findings.push_back(analysis.of_pass(effect));
   findings.push_back(analysis.of_bf16());
   for (const NamedTime& row : report.operators)
     if (row.timed.ratio() > 1 / reachable) findings.push_back(analysis.of_operator(row));

@@ -222,7 +222,7 @@ MachineFacts examine_machine() {
     facts.system = fmt::format("{} {} {}", name.sysname, name.release, name.machine);
   const CpuDevice cpu(1);
   facts.cpu = cpu.hardware();
-  facts.threads = CpuDevice::default_threads();
+  facts.threads = available_processors();
   facts.cpu_features = words(value_in("/proc/cpuinfo", "flags"));
   facts.compiled_for = compiled_for();
   examine_memory(facts, cpu);

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
+#include "ridge/base/system.h"
 #include "ridge/base/user_cache.h"
 
 namespace ridge {
@@ -40,6 +42,10 @@ Ceilings ceilings_of(const Json& json, const std::string& source) {
                     .launch_seconds = rate_if_any(json, "launch_seconds", source),
                     .captured_seconds = rate_if_any(json, "captured_launch_seconds", source),
                     .note = json.value("note", "")};
+  if (json.contains("vendor_flops_per_second"))
+    ceilings.vendor.flops_per_second = rate(json, "vendor_flops_per_second", source);
+  if (json.contains("vendor_bytes_per_second"))
+    ceilings.vendor.bytes_per_second = rate(json, "vendor_bytes_per_second", source);
   if (ceilings.threads < 1)
     throw FormatError("{}: threads is {}; it is at least 1", source, ceilings.threads);
   for (const Json& c : json.at("compute")) {
@@ -90,6 +96,8 @@ Json json_of(const Ceilings& ceilings) {
             {"bandwidth", bandwidth}};
   set_if_any(json, "launch_seconds", ceilings.launch_seconds);
   set_if_any(json, "captured_launch_seconds", ceilings.captured_seconds);
+  set_if_any(json, "vendor_flops_per_second", ceilings.vendor.flops_per_second.value_or(0));
+  set_if_any(json, "vendor_bytes_per_second", ceilings.vendor.bytes_per_second.value_or(0));
   if (!ceilings.note.empty()) json["note"] = ceilings.note;
   return json;
 }
@@ -203,6 +211,35 @@ KeptRoof kept_roof(std::string_view device, std::string_view hardware, int threa
   } catch (const Error& error) {
     return {{}, error.what()};
   }
+}
+
+KeptRoof roof_of_device(Device& device, const std::function<void()>& measuring) {
+  KeptRoof kept = kept_roof(device.name(), device.hardware(), device.threads());
+  if (kept.roof) return kept;
+  constexpr std::chrono::milliseconds quick{30};
+  if (measuring) measuring();
+  Ceilings ceilings;
+  try {
+    ceilings = measure_ceilings(device, quick);
+  } catch (const OutOfMemoryError& error) {
+    return {{}, fmt::format("they cannot be measured beside this run: {}", error.what())};
+  }
+  ceilings.measured_at = utc_timestamp();
+  ceilings.host = host_name();
+  ceilings.hardware = device.hardware();
+  if (ceilings.note.empty()) ceilings.note = "measured in a hurry";
+  kept = {roof_of(ceilings, device.threads()), "measured just now, in a hurry"};
+  try {
+    const std::filesystem::path path = default_machine_file();
+    Machine machine;
+    if (std::filesystem::exists(path)) machine = read_machine_file(path);
+    machine.put(std::move(ceilings));
+    write_machine_file(path, machine);
+    kept.source = path.string();
+  } catch (const Error&) {
+    // Whoever has nowhere to keep them measures them again.
+  }
+  return kept;
 }
 
 }  // namespace ridge

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -51,5 +52,10 @@ struct KeptRoof {
   std::string source;  // the file; or, in words, why there is none
 };
 KeptRoof kept_roof(std::string_view device, std::string_view hardware, int threads);
+
+// The same; where there are none, they are measured now in a hurry, which takes a few seconds, and
+// kept, so that later runs are held against the same ones. `measuring` is called before that. None
+// if the device has no memory left to measure them in.
+KeptRoof roof_of_device(Device& device, const std::function<void()>& measuring = {});
 
 }  // namespace ridge

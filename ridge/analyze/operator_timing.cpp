@@ -87,21 +87,12 @@ std::size_t bytes_of(const OperatorCase& c, Types outputs) {
   return static_cast<std::size_t>(operands.end - static_cast<std::byte*>(nullptr));
 }
 
-// What ids of this operator number: rows of a table, or columns of logits.
-std::int64_t id_range(const OperatorCase& c) {
-  if (const auto* grad = std::get_if<EmbeddingGrad>(&c.op.variant())) return grad->rows;
-  if (std::holds_alternative<Embedding>(c.op.variant()) ||
-      std::holds_alternative<IndexAdd>(c.op.variant()))
-    return c.in[0].shape[0];
-  return c.in[std::holds_alternative<CrossEntropyGrad>(c.op.variant()) ? 1 : 0].shape[-1];
-}
-
 void upload_ids(Device& device, const OperatorCase& c, const Operands& operands,
                 std::uint64_t set) {
   for (std::size_t i = 0; i < c.in.size(); ++i) {
     if (c.in[i].dtype != DType::i32) continue;
     std::vector<std::int32_t> ids(static_cast<std::size_t>(c.in[i].numel()));
-    const auto rows = static_cast<double>(id_range(c));
+    const auto rows = static_cast<double>(id_range(c.op, c.in));
     for (std::size_t k = 0; k < ids.size(); ++k)
       ids[k] =
           static_cast<std::int32_t>(rows * std::pow(philox(3, k, set)[0] * 0x1p-32, c.id_skew));
@@ -115,7 +106,8 @@ std::size_t sets_of(const Device& device, std::size_t set, std::size_t workspace
   if (workspace + set > most)
     throw OutOfMemoryError("the operands take {}, and the {} has {} for them",
                            format_bytes(workspace + set), device.name(), format_bytes(most));
-  const std::size_t enough = device.cache_bytes() > 0 ? 3 * device.cache_bytes() : enough_for_most;
+  const std::size_t enough =
+      device.info().cache_bytes > 0 ? 3 * device.info().cache_bytes : enough_for_most;
   return std::clamp<std::size_t>((enough + set - 1) / set, 1,
                                  std::min(most_sets, (most - workspace) / set));
 }

@@ -20,18 +20,6 @@
 namespace ridge {
 namespace {
 
-MemoryPlan predict_memory(const Graph& graph, const KernelNeeds& needs) {
-  return plan_memory(graph, lifetimes_of(graph), needs.workspace);
-}
-
-// As the trainer's kernels will, if its tuner finds what it chose in earlier runs.
-KernelNeeds needs_of_training(const Graph& graph, const TrainOptions& options, Device& device) {
-  KernelChoice choice = kernels_of(options);
-  Autotuner tuner = remembered_choices(device);
-  if (choice.products == Products::tuned) choice.tuner = &tuner;
-  return kernel_needs(graph, device, choice);
-}
-
 std::optional<Place> place_of(const Graph& graph, NodeId n) {
   if (n == no_node) return std::nullopt;
   const Node& node = graph.nodes()[n];
@@ -57,27 +45,61 @@ StepCost checked_cost(const Graph& graph, std::int64_t accumulation) {
   return cost_of_step(graph, accumulation);
 }
 
-// What a step takes of the device.
-std::size_t need_of(const TrainOptions& options, Device& device) {
+// A step's graph, and what its kernels want: those that the session's tuner will choose if it finds
+// what it chose in earlier runs.
+struct Planned {
   Graph graph;
-  build_training(graph, options);
-  const KernelNeeds needs = needs_of_training(graph, options, device);
-  if (const Schedule schedule = options.schedule(); schedule.has(planned_memory))
+  Schedule schedule;
+  std::int64_t parameters = 0;
+  KernelNeeds needs;
+
+  Planned(const RunOptions& options, Device& device) {
+    BuiltGraph built = build_graph(graph, options, device.target());
+    schedule = std::move(built.schedule);
+    parameters = built.parameters;
+    KernelChoice choice = execution_of(schedule).kernels;
+    Autotuner tuner = remembered_choices(device);
+    if (schedule.has(tuned_products)) choice.tuner = &tuner;
+    needs = kernel_needs(graph, device, choice);
+  }
+
+  MemoryPlan memory() const {
+    return plan_memory(graph, lifetimes_of(graph), needs.workspace, needs.packed_bytes);
+  }
+  std::size_t device_bytes(const Device& device) const {
+    if (!schedule.has(planned_memory)) return memory().peak_bytes;
     return plan_arena(graph, lifetimes_of(graph), needs.workspace,
                       arena_needs(device, schedule.has(concurrent_kernels)))
-        .bytes;
-  return predict_memory(graph, needs).peak_bytes;
+               .bytes +
+           needs.packed_bytes;
+  }
+};
+
+std::size_t need_of(const RunOptions& options, Device& device) {
+  return Planned(options, device).device_bytes(device);
 }
 
-// At a batch size; nothing if that is refused as absurd.
-std::optional<std::size_t> need_at(TrainOptions options, Device& device, std::int64_t batch) {
+// At a batch size; nothing if that is refused as absurd, or by the network.
+std::optional<std::size_t> need_at(RunOptions options, Device& device, std::int64_t batch) {
   options.batch_size = batch;
   try {
     options.resolve();
+    return need_of(options, device);
   } catch (const UsageError&) {
     return std::nullopt;
+  } catch (const ShapeError&) {
+    return std::nullopt;
   }
-  return need_of(options, device);
+}
+
+std::int64_t in_place_nodes(const Graph& graph) {
+  return std::ranges::count_if(graph.nodes(), [&](const Node& node) {
+    if (only_renames(*node.op)) return false;
+    const std::vector<TensorType> types = graph.types_of(node.inputs);
+    for (std::uint32_t o = 0; o < node.outputs.size(); ++o)
+      if (aliased_input(*node.op, o, types)) return true;
+    return false;
+  });
 }
 
 }  // namespace
@@ -137,27 +159,31 @@ LeastTime least_time(const Graph& graph, const Node& node, const Roof& roof, boo
   return time;
 }
 
-TrainingPlan plan_training(const TrainOptions& options, Device& device, const Roof* roof) {
-  Graph graph;
-  build_training(graph, options);
-  const Schedule schedule = options.schedule();
-  const KernelNeeds needs = needs_of_training(graph, options, device);
-  TrainingPlan plan;
-  plan.parameter_count = options.model().parameter_count();
-  plan.memory = predict_memory(graph, needs);
+Roof roof_for(Roof roof, const Schedule& schedule) {
+  roof.tf32 = schedule.precision.products == Precision::Products::tf32;
+  roof.in_pieces = schedule.has(products_in_pieces);
+  return roof;
+}
+
+StepPlan plan_step(const RunOptions& options, Device& device, const Roof* roof) {
+  Planned planned(options, device);
+  Graph& graph = planned.graph;
+  const std::int64_t batches =
+      options.use() == Use::training ? options.gradient_accumulation_steps : std::int64_t{1};
+  StepPlan plan;
+  plan.parameter_count = planned.parameters;
+  plan.memory = planned.memory();
+  plan.device_bytes = planned.device_bytes(device);
   plan.where = place_of(graph, plan.memory.peak_node);
-  plan.cost = checked_cost(graph, options.gradient_accumulation_steps);
-  const bool captured = schedule.has(planned_memory) && device.asynchronous();
-  Roof over;
-  if (roof) over = *roof;
-  over.tf32 = options.dtype == "tf32";
-  over.in_pieces = schedule.has(products_in_pieces);
+  plan.cost = checked_cost(graph, batches);
+  plan.nodes_in_place = in_place_nodes(graph);
+  const bool captured = planned.schedule.has(captured_launches) && device.is_gpu();
+  const Roof over = roof ? roof_for(*roof, planned.schedule) : Roof{};
   LeastTime at_best;
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
-    if (!needs.has_kernel[n]) continue;
+    if (!planned.needs.has_kernel[n]) continue;
     const Node& node = graph.nodes()[n];
-    const std::int64_t times =
-        node.phase == Phase::optimizer ? 1 : options.gradient_accumulation_steps;
+    const std::int64_t times = node.phase == Phase::optimizer ? 1 : batches;
     plan.launches += times;
     if (roof)
       at_best = at_best + least_time(graph, node, over, captured) * static_cast<double>(times);
@@ -193,14 +219,58 @@ BatchLimit largest_batch(const BytesNeeded& needed, std::size_t budget, std::str
   return limit;
 }
 
-BatchLimit largest_batch(const TrainOptions& options, Device& device, std::size_t budget) {
+BatchLimit largest_batch(const RunOptions& options, Device& device, std::size_t budget) {
   return largest_batch([&](std::int64_t batch) { return need_at(options, device, batch); }, budget,
-                       "use a smaller model or sequence");
+                       "use a smaller model, sequence or image");
 }
 
-LeastRecompute least_recompute(const TrainOptions& options, Device& device, std::size_t budget) {
-  TrainOptions asked = options;
+std::size_t usable_memory(Device& device, const RunOptions& options) {
+  const std::size_t available = device.available_memory();
+  // Not for tensors: the code of kernels and what libraries allocate and, where memory is not
+  // planned, what lies free between tensors in pieces too small for the next: up to a fifth in
+  // small models.
+  const bool planned = options.schedule(device.target()).has(planned_memory);
+  return available - available / (device.is_gpu() && planned ? 32 : 4);
+}
+
+std::vector<GrowthLaw> growth_laws(const RunOptions& options, Device& device) {
+  const auto peak_with = [&](std::int64_t RunOptions::*size, std::int64_t value) {
+    RunOptions with = options;
+    with.*size = value;
+    with.resolve();
+    return static_cast<double>(Planned(with, device).memory().peak_bytes);
+  };
+  std::vector<GrowthLaw> laws;
+  const auto add = [&](const char* name, std::int64_t RunOptions::*size, bool quadratic) {
+    const std::int64_t x = options.*size;
+    GrowthLaw law{.of = name, .at = x};
+    const auto x0 = static_cast<double>(x);
+    const double y1 = peak_with(size, x), y2 = peak_with(size, 2 * x);
+    if (!quadratic) {
+      law.linear = (y2 - y1) / x0;
+      law.fixed = y1 - law.linear * x0;
+      law.to = 2 * x;
+    } else {
+      // The parabola through x, 2 x and 3 x.
+      const double y3 = peak_with(size, 3 * x);
+      law.quadratic = (y3 - 2 * y2 + y1) / (2 * x0 * x0);
+      law.linear = (y2 - y1) / x0 - 3 * law.quadratic * x0;
+      law.fixed = y1 - law.linear * x0 - law.quadratic * x0 * x0;
+      law.to = 3 * x;
+    }
+    laws.push_back(law);
+  };
+  add("batch-size", &RunOptions::batch_size, false);
+  if (workload_of(options).tokens_per_sample > 0) add("seq-len", &RunOptions::seq_len, true);
+  return laws;
+}
+
+LeastRecompute least_recompute(const RunOptions& options, Device& device, std::size_t budget) {
+  RunOptions asked = options;
   LeastRecompute least;
+  Graph graph;
+  build_graph(graph, options, device.target());
+  const auto all_blocks = static_cast<std::int64_t>(graph.blocks().size());
   const auto fits = [&](Recompute recompute) {
     asked.recompute = name_of(recompute);
     least = {asked.recompute, need_of(asked, device)};
@@ -208,7 +278,7 @@ LeastRecompute least_recompute(const TrainOptions& options, Device& device, std:
   };
   if (fits(Recompute::none)) return least;
   for (const Recompute::Part part : {Recompute::attention, Recompute::block})
-    for (std::int64_t blocks = 1; blocks <= options.n_layers; ++blocks)
+    for (std::int64_t blocks = 1; blocks <= all_blocks; ++blocks)
       if (fits({part, blocks})) return least;
   throw OutOfMemoryError(
       "not even with --recompute block does a step fit in {}: it needs {}; use a smaller batch, "
@@ -218,14 +288,10 @@ LeastRecompute least_recompute(const TrainOptions& options, Device& device, std:
 
 namespace {
 
-std::string batch_advice(const TrainOptions& options, Device& device) {
+std::string batch_advice(const RunOptions& options, Device& device) {
   try {
     const std::size_t available = device.available_memory();
-    // Not for tensors: the code of kernels and what libraries allocate and, where memory is not
-    // planned, what lies free between tensors in pieces too small for the next: up to a fifth in
-    // small models.
-    const std::size_t reserve = available / (options.schedule().has(planned_memory) ? 32 : 4);
-    const BatchLimit limit = largest_batch(options, device, available - reserve);
+    const BatchLimit limit = largest_batch(options, device, usable_memory(device, options));
     if (limit.batch_size < options.batch_size)
       return fmt::format("--batch-size {} would fit in the {} that are left", limit.batch_size,
                          format_bytes(available));
@@ -242,8 +308,7 @@ std::string batch_advice(const TrainOptions& options, Device& device) {
 
 }  // namespace
 
-std::string with_batch_advice(std::string_view message, const TrainOptions& options,
-                              Device& device) {
+std::string with_batch_advice(std::string_view message, const RunOptions& options, Device& device) {
   const std::string advice = batch_advice(options, device);
   return fmt::format("{}{}{}", message, advice.empty() ? "" : "; ", advice);
 }

@@ -12,7 +12,7 @@
 #include "ridge/device/device.h"
 #include "ridge/plan/memory.h"
 #include "ridge/session/options.h"
-#include "ridge/session/trainer.h"
+#include "ridge/session/session.h"
 
 namespace ridge {
 
@@ -43,21 +43,27 @@ struct LeastTime {
   LeastTime operator*(double times) const;
 };
 
-// What one training step will need, read off its graph alone: nothing runs and no tensor is
+// What one step of a workload will need, read off its graph alone: nothing runs and no tensor is
 // allocated, so that it takes no time and no memory to plan what would never fit.
-struct TrainingPlan {
+struct StepPlan {
   std::int64_t parameter_count = 0;
   MemoryPlan memory;           // its peak is what the run will measure, to the byte
   std::optional<Place> where;  // of the peak; none if nothing but what persists is alive then
-  StepCost cost;               // bytes: each operand of each kernel once
-  std::int64_t launches = 0;   // of kernels in a step
+  // What the run takes of the device for this: the peak or, where memory is planned, the arena.
+  std::size_t device_bytes = 0;
+  StepCost cost;                    // bytes: each operand of each kernel once
+  std::int64_t launches = 0;        // of kernels in a step
+  std::int64_t nodes_in_place = 0;  // operators that write their result over an operand
   // What the step takes if every kernel reaches the ceilings of its device, one after the other;
   // unknown without ceilings.
   std::optional<LeastTime> at_best;
 };
 
 // `options` are resolved. UsageError if the work of a step is beyond what 63 bits count.
-TrainingPlan plan_training(const TrainOptions& options, Device& device, const Roof* roof = nullptr);
+StepPlan plan_step(const RunOptions& options, Device& device, const Roof* roof = nullptr);
+
+// The ceilings as a schedule's products are held against them.
+Roof roof_for(Roof roof, const Schedule& schedule);
 
 // The least time for one run of a node: the larger of its necessary FLOPs over the peak rate of its
 // precision and its bytes over the bandwidth of the nearest memory level that holds them; and from
@@ -80,9 +86,23 @@ using BytesNeeded = std::function<std::optional<std::size_t>(std::int64_t batch_
 // UsageError if that is beyond 2; `remedy` says then what would help.
 BatchLimit largest_batch(const BytesNeeded& needed, std::size_t budget, std::string_view remedy);
 
-// OutOfMemoryError if not even one sequence fits. Where memory is planned, the peaks are the sizes
-// of the whole arena.
-BatchLimit largest_batch(const TrainOptions& options, Device& device, std::size_t budget);
+// OutOfMemoryError if not even the least batch fits; of what the run takes of the device.
+BatchLimit largest_batch(const RunOptions& options, Device& device, std::size_t budget);
+
+// The memory of a device that a run may fill: a part is left to what no plan knows, and on a CPU to
+// other programs, which would suffer.
+std::size_t usable_memory(Device& device, const RunOptions& options);
+
+// The peak of a step as a law of one of its sizes, from plans at several sizes: exact at those, and
+// near it between them. Beyond, the peak may move to another node and grow by another law.
+struct GrowthLaw {
+  std::string of;                               // "batch-size", "seq-len"
+  std::int64_t at = 0, to = 0;                  // the size now, and the largest that was planned
+  double fixed = 0, linear = 0, quadratic = 0;  // bytes; per unit; per unit squared
+  double predicted(double x) const { return fixed + linear * x + quadratic * x * x; }
+};
+// By the batch; and of tokens also by the sequence.
+std::vector<GrowthLaw> growth_laws(const RunOptions& options, Device& device);
 
 // The least to compute again in the backward pass so that the peak is within a budget.
 struct LeastRecompute {
@@ -92,14 +112,13 @@ struct LeastRecompute {
 
 // Nothing, or attention in as few blocks as will do, or as few whole blocks: that is by the work it
 // adds. OutOfMemoryError if all blocks are not enough. Peaks as of largest_batch().
-LeastRecompute least_recompute(const TrainOptions& options, Device& device, std::size_t budget);
+LeastRecompute least_recompute(const RunOptions& options, Device& device, std::size_t budget);
 
 // For whom a device had not memory enough, and who has given back what it took: the message, and
 // "; --batch-size 12 would fit in the 79.10 GiB that are left" or that no batch would. It is not
 // the largest that may fit: a part is left to what no plan knows. The message alone if that cannot
 // be found out.
-std::string with_batch_advice(std::string_view message, const TrainOptions& options,
-                              Device& device);
+std::string with_batch_advice(std::string_view message, const RunOptions& options, Device& device);
 
 // "16GB" (10^9 bytes), "1.5 GiB" (2^30), "4096"; UsageError for anything else.
 std::size_t parse_bytes(std::string_view text);

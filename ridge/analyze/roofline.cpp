@@ -116,6 +116,23 @@ std::string legend_of_roof(const Roof& roof) {
   return text;
 }
 
+// What all operators together reach of what the data sheet promises; empty if that is not known.
+std::string shares_of_vendor(const std::vector<RooflinePoint>& points, const VendorPeaks& vendor) {
+  double seconds = 0, flops = 0, bytes = 0;
+  for (const RooflinePoint& p : points)
+    seconds += p.seconds, flops += static_cast<double>(p.flops),
+        bytes += static_cast<double>(p.bytes);
+  std::string text;
+  const auto add = [&](std::string_view what, double rate, const std::optional<double>& peak) {
+    if (peak && seconds > 0)
+      text += fmt::format("{}{:.1f} % of the vendor's {}", text.empty() ? "" : ", ",
+                          100 * rate / *peak, what);
+  };
+  add("peak", flops / seconds, vendor.flops_per_second);
+  add("bandwidth", bytes / seconds, vendor.bytes_per_second);
+  return text.empty() ? "" : fmt::format("All operators together: {}\n", text);
+}
+
 std::string table_of_points(const std::vector<RooflinePoint>& points) {
   const TextColumn columns[] = {{"", true}, {"Operator", true, 40}, {"Share"},
                                 {"Calls"},  {"FLOP/byte"},          {"GFLOP/s"},
@@ -219,7 +236,10 @@ std::string roofline_text(const std::vector<RooflinePoint>& points, const Roof& 
   for (const RooflinePoint& point : points)
     if (point.intensity() > 0)
       chart.draw_point(point.intensity(), point.flops_per_second(), letter(drawn++));
-  return chart.text() + legend_of_roof(roof) + "\n" + table_of_points(points);
+  return chart.text() + legend_of_roof(roof) + "\n" + table_of_points(points) +
+         shares_of_vendor(points, roof.vendor) +
+         (roof.doubts.empty() ? ""
+                              : fmt::format("Note: of the measured ceilings: {}\n", roof.doubts));
 }
 
 }  // namespace ridge

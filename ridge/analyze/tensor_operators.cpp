@@ -19,6 +19,7 @@ struct Entry {
 
 // The first eighteen are those of the benchmark's list, in its order.
 std::vector<Entry> entries() {
+  const auto named = [](Type type, Op op) { return Entry{{name_of(op), type}, op}; };
   const auto unary = [](std::string_view name, ActivationKind kind) {
     return Entry{{name, Type::unary}, Activation{kind}};
   };
@@ -26,13 +27,13 @@ std::vector<Entry> entries() {
     return Entry{{name, Type::reduction}, ReduceAll{kind}};
   };
   return {
-      {{"add", Type::binary}, Add{}},
-      {{"mul", Type::binary}, Mul{}},
+      named(Type::binary, Add{}),
+      named(Type::binary, Mul{}),
       {{"div", Type::binary}, Arithmetic{ArithmeticKind::div}},
       {{"sub", Type::binary}, Arithmetic{ArithmeticKind::sub}},
       {{"eq", Type::binary}, Arithmetic{ArithmeticKind::equal}},
       unary("exp", ActivationKind::exp),
-      {{"relu", Type::unary}, Relu{}},
+      named(Type::unary, Relu{}),
       unary("tanh", ActivationKind::tanh),
       unary("sqrt", ActivationKind::sqrt),
       {{"sum", Type::reduction}, SumTo{{}}},
@@ -44,13 +45,13 @@ std::vector<Entry> entries() {
       reduction("var", Reduction::var),
       reduction("argmax", Reduction::argmax),
       reduction("argmin", Reduction::argmin),
-      {{"silu", Type::unary}, Silu{}},
+      named(Type::unary, Silu{}),
       unary("gelu", ActivationKind::gelu),
       unary("sigmoid", ActivationKind::sigmoid),
       unary("hardswish", ActivationKind::hard_swish),
       unary("relu6", ActivationKind::relu6),
-      {{"softmax", Type::unary}, Softmax{}},
-      {{"matmul", Type::product}, MatMul{}},
+      named(Type::unary, Softmax{}),
+      named(Type::product, MatMul{}),
       {{"add", Type::sparse}, IndexAdd{}},
   };
 }

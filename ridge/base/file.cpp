@@ -155,6 +155,12 @@ void AtomicFile::commit() {
                   reason(errno));
 }
 
+void make_directories(const std::filesystem::path& directory) {
+  std::error_code fault;
+  std::filesystem::create_directories(directory, fault);
+  if (fault) throw IoError("cannot make the directory {}: {}", directory.string(), fault.message());
+}
+
 void probe_writing(const std::filesystem::path& path) {
   AtomicFile file(path);
   file.write("probe");

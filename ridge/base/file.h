@@ -60,6 +60,9 @@ class AtomicFile {
   std::uint64_t written_ = 0;  // of which the system knows
 };
 
+// Makes a directory and those above it, unless they are there. IoError if the system refuses.
+void make_directories(const std::filesystem::path& directory);
+
 // Throws IoError unless a file of this name could be written just now. Leaves no trace.
 void probe_writing(const std::filesystem::path& path);
 

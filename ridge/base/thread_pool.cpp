@@ -1,5 +1,7 @@
 #include "ridge/base/thread_pool.h"
 
+#include <sched.h>
+
 #include <pthread.h>
 
 #include <algorithm>
@@ -11,6 +13,12 @@
 #include "ridge/base/error.h"
 
 namespace ridge {
+
+int available_processors() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
 namespace {
 
 // Some 30 to 100 µs: longer than the serial gap between two kernels of a step, shorter than

@@ -11,6 +11,9 @@
 
 namespace ridge {
 
+// The processors that this process may run on; at least 1.
+int available_processors();
+
 // A fixed set of threads that share the tasks of one loop at a time. Which thread runs a task is
 // left open, so a kernel whose tasks write disjoint memory, and whose task boundaries do not depend
 // on the number of threads, gives the same bits on any number of them. All our kernels are such.

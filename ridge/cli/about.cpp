@@ -3,23 +3,27 @@
 #include <CLI/CLI.hpp>
 
 #include "ridge/cli/commands.h"
-#include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/passes/versions.h"
+#include "ridge/session/devices.h"
+#include "ridge/session/record.h"
 
 namespace ridge {
 
 int about() {
   Terminal terminal;
-  const TrainOptions options;
+  const RunOptions options;
   const std::unique_ptr<Device> device = open_device(options);
   const SystemInfo info = system_info(*device, options);
   terminal.line(fmt::format("ridge {}", info.ridge_version));
   terminal.line(fmt::format("Compiler: {}", info.compiler));
   terminal.line(fmt::format("Device: {} ({})", device->name(), device->description()));
-  terminal.line("Versions of the model:");
-  for (const Version& version : versions())
-    terminal.line(fmt::format("  {}  {}", version.name, version.description));
+  for (const auto& [kind, heading] :
+       {std::pair{ScheduleRow::Kind::version, "Versions"},
+        std::pair{ScheduleRow::Kind::compile_mode, "Compile modes"}}) {
+    terminal.line(fmt::format("{}:", heading));
+    for (const ScheduleRow& row : schedules())
+      if (row.kind == kind) terminal.line(fmt::format("  {:<16}{}", row.name, row.description));
+  }
   return 0;
 }
 

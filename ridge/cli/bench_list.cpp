@@ -6,9 +6,10 @@
 
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
-#include "ridge/bench/session.h"
 #include "ridge/cli/bench_list.h"
 #include "ridge/models/vision/vision.h"
+#include "ridge/session/language.h"
+#include "ridge/session/session.h"
 
 namespace ridge {
 namespace {
@@ -23,7 +24,7 @@ std::vector<Listed> all_listed() {
   for (const VisionNetwork& network : vision_networks()) {
     Graph graph;
     build_vision(graph, network.name, {});
-    all.push_back({network, parameter_count(graph), total_cost(graph).macs});
+    all.push_back({network, parameter_count(graph), cost_of_step(graph, 1).total().macs});
   }
   return all;
 }

@@ -1,28 +1,28 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "ridge/bench/options.h"
-#include "ridge/session/options.h"
-
-namespace CLI {
-class App;
-}
+#include "ridge/cli/run_request.h"
 
 namespace ridge {
 
-// What the flags of `ridge bench` ask for.
+// What the flags of `ridge bench` ask for: a run, in the workshop's words or in ours, and what to
+// show of it.
 struct BenchRequest {
-  BenchOptions bench;
+  explicit BenchRequest(CLI::App& command);
+  BenchRequest(const BenchRequest&) = delete;
+  BenchRequest& operator=(const BenchRequest&) = delete;
 
-  // The workshop's ways to choose a precision and a compile mode, of which resolve() makes
-  // bench.dtype and bench.compile; so it does with the learning rate, which is for training alone.
-  std::optional<std::string> dtype;
+  RunRequest run;
+  RunOptions options;  // resolved, by resolve()
+
+  // The workshop's ways to choose a precision and a compile mode, of which resolve() makes dtype
+  // and version.
   std::optional<std::int64_t> fp16, amp_opt_level;
-  std::optional<double> learning_rate;
   bool compile = false;
   std::string compile_context;
 
@@ -46,16 +46,17 @@ struct BenchRequest {
   // UsageError for flags that make no sense, or not together.
   void resolve();
   bool records_operators() const { return autograd_profiler || kineto || !profile_file.empty(); }
-  bool profiles() const { return records_operators() || flops_prof_step.has_value(); }
+  bool records() const {
+    return records_operators() || flops_prof_step.has_value() || options.profiling();
+  }
+  // Where the trace of --export-profile or --kineto goes; empty if there is none to write.
+  std::filesystem::path trace_file() const;
+
+ private:
+  void resolve_precision(RunOptions& options);
+  void resolve_compile(RunOptions& options);
+  void check_tables() const;
+  void check_variants() const;
 };
-
-// `request` outlives the parsing.
-void add_bench_flags(CLI::App& command, BenchRequest& request);
-
-// UsageError for images or a batch that the network cannot take.
-void check_network(const BenchOptions& options);
-
-// What a device is opened by.
-TrainOptions device_options(const BenchOptions& bench);
 
 }  // namespace ridge

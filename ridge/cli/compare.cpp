@@ -5,155 +5,174 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
+#include "ridge/analyze/turns.h"
 #include "ridge/base/error.h"
 #include "ridge/cli/commands.h"
-#include "ridge/cli/system.h"
+#include "ridge/cli/run_request.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/cli/train_request.h"
-#include "ridge/cli/turn_taking.h"
-#include "ridge/passes/versions.h"
 #include "ridge/profile/recorder.h"
-#include "ridge/session/summary.h"
+#include "ridge/session/devices.h"
 
 namespace ridge {
 namespace {
 
-struct Request {
-  explicit Request(CLI::App& command) : training(command) {}
+// Exit codes of --fail-above, beside 0 for "no slower".
+constexpr int exit_slower = 1, exit_undecided = 3;
 
-  TrainRequest training;
+struct Request {
+  explicit Request(CLI::App& command) : run(command) {}
+
+  RunRequest run;
   std::vector<std::string> runs;
   std::int64_t rounds = 16;
   std::optional<double> most_slowdown;  // in percent
   bool json = false;
 };
 
-bool is_version(const std::string& name) {
-  return std::ranges::find(versions(), name, &Version::name) != versions().end();
+bool is_schedule(const std::string& name) {
+  return std::ranges::find(schedules(), name, &ScheduleRow::name) != schedules().end();
 }
 
 // Where the time of one more step goes, apart from those that are timed: recording has a price.
-OperatorUses record_step(Trainer& trainer) {
+OperatorUses record_step(Session& session) {
   Recorder recorder({.memory = false});
-  recorder.attach(trainer.executor());
-  recorder.begin_step(trainer.steps_done() + 1);
-  recorder.end_step(trainer.step().loss);
-  recorder.detach(trainer.executor());
+  recorder.attach(session.executor());
+  recorder.begin_step(session.steps_done() + 1);
+  recorder.end_step(session.step().loss);
+  recorder.detach(session.executor());
   return operator_uses(recorder.recording());
 }
 
-// A run as its files would have it.
-ComparedRun run_of(TrainOptions options, const TimedRun& timed,
-                   const std::vector<OperatorUses>& recorded, const Device& device) {
-  options.warmup_steps = 0;  // the timed steps are behind it
-  RunRecord record{.peak_tensor_bytes = timed.peak_bytes};
-  for (const std::vector<StepReport>& round : timed.rounds)
-    record.steps.insert(record.steps.end(), round.begin(), round.end());
-  const std::string summary = performance_json(options, record, summarize(options, record),
-                                               system_info(device, options), utc_timestamp());
-  ComparedRun run = parse_run(options.version, options.version, summary, "");
-  run.operators = typical_uses(recorded);
-  run.has_operators = true;
-  run.round_seconds = timed.by_round(&StepReport::seconds);
-  return run;
-}
-
-// The versions among the runs, run now.
-std::vector<ComparedRun> run_versions(const Request& request, Terminal& terminal) {
-  const TrainOptions options = request.training.options();
-  if (options.version != "v1")
-    throw UsageError("ridge compare takes versions by their names: leave out --version {}",
-                     options.version);
-  std::vector<TrainOptions> asked;
+// The schedules among the runs, run now.
+std::vector<ComparedRun> run_schedules(const Request& request, Terminal& terminal) {
+  if (request.run.was_given("version"))
+    throw UsageError(
+        "ridge compare takes versions and compile modes by their names: leave out --version");
+  const RunOptions options = request.run.options();
+  std::vector<Variant> variants;
   for (const std::string& name : request.runs) {
-    if (!is_version(name)) continue;
-    asked.push_back(options);
-    asked.back().version = name;
-    asked.back().resolve();
+    if (!is_schedule(name)) continue;
+    variants.push_back({name, options});
+    variants.back().options.version = name;
+    variants.back().options.resolve();
   }
-  if (asked.empty()) return {};
+  if (variants.empty()) return {};
   const std::unique_ptr<Device> device = open_device(options);
   const Rounds rounds = rounds_of(request.rounds, options.num_steps, options.warmup_steps);
-  std::vector<std::vector<OperatorUses>> recorded(asked.size());
-  TurnTaking hooks = progress_on(terminal);
-  hooks.after = [&](std::size_t run, Trainer& trainer) {
-    recorded[run].push_back(record_step(trainer));
+  std::vector<std::vector<OperatorUses>> recorded(variants.size());
+  std::vector<Record> records(variants.size());
+  const auto note = [&](std::size_t i, Session& session) {
+    if (records[i].workload.empty()) records[i] = new_record(session);
+    recorded[i].push_back(record_step(session));
   };
-  const std::vector<TimedRun> timed = time_in_turn(asked, *device, rounds, hooks);
+  const std::vector<VariantResult> timed = time_in_turn(
+      variants, *device, rounds,
+      {.trying = tuning_on(terminal), .progress = progress_on(terminal), .after = note});
   std::vector<ComparedRun> runs;
-  for (std::size_t i = 0; i < asked.size(); ++i)
-    runs.push_back(run_of(asked[i], timed[i], recorded[i], *device));
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    if (!timed[i].fault.empty()) throw OutOfMemoryError("{}: {}", variants[i].name, timed[i].fault);
+    records[i].steps = timed[i].steps();
+    records[i].warmup_steps = 0;  // the timed steps are behind it
+    records[i].peak_tensor_bytes = timed[i].peak_tensor_bytes;
+    ComparedRun& run = runs.emplace_back(run_of(records[i], variants[i].name));
+    run.operators = typical_uses(recorded[i]);
+    run.has_operators = true;
+    run.round_seconds = timed[i].by_round();
+  }
   return runs;
 }
 
 std::vector<ComparedRun> runs_of(const Request& request, Terminal& terminal) {
   std::vector<ComparedRun> runs;
   for (const std::string& name : request.runs)  // errors in files before anything takes time
-    runs.push_back(is_version(name) ? ComparedRun{} : read_run(name));
-  std::vector<ComparedRun> made = run_versions(request, terminal);
+    runs.push_back(is_schedule(name) ? ComparedRun{} : read_run(name));
+  std::vector<ComparedRun> made = run_schedules(request, terminal);
   auto next = made.begin();
   for (std::size_t i = 0; i < runs.size(); ++i)
-    if (is_version(request.runs[i])) runs[i] = std::move(*next++);
+    if (is_schedule(request.runs[i])) runs[i] = std::move(*next++);
   return runs;
 }
 
-// Throws if a run takes longer than the first by more than so many percent, beyond doubt.
-void refuse_slower(const std::vector<ComparedRun>& runs, double percent) {
-  for (std::size_t i = 1; i < runs.size(); ++i) {
-    const Ratio speedup = speedup_of(runs.front(), runs[i]);
-    if (!speedup.interval)
-      throw Error("too few steps of {} or {} to say which is slower: let them run longer",
-                  runs.front().name, runs[i].name);
-    if (speedup.interval->high < 1 / (1 + percent / 100))
-      throw Error("{} is slower than {} by more than {} %: {:.1f} % at least", runs[i].name,
-                  runs.front().name, percent, 100 * (1 / speedup.interval->high - 1));
+// Beside the tables, so that JSON stays JSON.
+void complain(std::string_view line) {
+  std::fputs(fmt::format("ridge: {}\n", line).c_str(), stderr);
+}
+
+// The exit code of --fail-above: whether a run takes longer than the first by more than so many
+// percent, beyond doubt.
+int judge(const std::vector<ComparedRun>& runs, double percent) {
+  int exit_code = 0;
+  const ComparedRun& first = runs.front();
+  for (const ComparedRun& run : std::span(runs).subspan(1)) {
+    if (!same_work(first, run))
+      throw UsageError("--fail-above cannot hold {} against {}, which does other work: {}",
+                       run.name, first.name, first_difference(first, run));
+    const Ratio speedup = speedup_of(first, run);
+    if (!speedup.interval) {
+      complain(fmt::format("too few steps of {} or {} to say which is slower: let them run longer",
+                           first.name, run.name));
+      if (exit_code == 0) exit_code = exit_undecided;
+    } else if (speedup.interval->high < 1 / (1 + percent / 100)) {
+      complain(fmt::format("{} is slower than {} by more than {} %: by {:.1f} % at least", run.name,
+                           first.name, percent, 100 * (1 / speedup.interval->high - 1)));
+      exit_code = exit_slower;
+    }
   }
+  return exit_code;
 }
 
 int compare(const Request& request) {
   if (request.runs.size() < 2)
     throw UsageError(
-        "compare which runs? name two or more: versions (v1 v4) or directories of "
-        "runs or profiles");
+        "compare which runs? name two or more: versions or compile modes (v1 v4 max-autotune), or "
+        "directories of runs or profiles");
   if (request.most_slowdown && !(*request.most_slowdown >= 0))
     throw UsageError("--fail-above is {}; it must be at least 0", *request.most_slowdown);
   Terminal terminal;
   const std::vector<ComparedRun> runs = runs_of(request, terminal);
-  const std::string text = request.json ? comparison_json(runs) : comparison_text(runs);
-  terminal.line(std::string_view(text).substr(0, text.size() - 1));
-  if (request.most_slowdown) refuse_slower(runs, *request.most_slowdown);
-  return 0;
+  terminal.lines(request.json ? comparison_json(runs) : comparison_text(runs));
+  return request.most_slowdown ? judge(runs, *request.most_slowdown) : 0;
 }
 
 }  // namespace
 
 void add_compare_command(CLI::App& program, Action& action) {
-  CLI::App& command = *program.add_subcommand("compare", "Versions, runs or profiles side by side");
+  CLI::App& command = *program.add_subcommand(
+      "compare", "Put versions, compile modes, runs or profiles side by side");
   const auto request = std::make_shared<Request>(command);
-  command.add_option("runs", request->runs, "v1 to v4, or directories of runs or profiles")
+  command
+      .add_option("runs", request->runs,
+                  "v1 to v4, none to max-autotune, directories of runs or profiles, or a "
+                  "benchmark's JSON")
       ->type_name("RUN");
   add_value(command, "--rounds", request->rounds,
-            "How often versions take turns, sharing out --num-steps; 6 or more for intervals")
+            "How often they take turns, sharing out --num-steps; 6 or more for intervals")
       ->type_name("N")
       ->default_str("16")
       ->group("Comparison");
   add_value(command, "--fail-above", request->most_slowdown,
-            "Exit code 1 if a run is slower than the first by more than this, beyond doubt")
+            "Exit code 1 if a run is slower than the first by more than this, beyond doubt; 3 if "
+            "there are too few steps to "
+            "tell")
       ->type_name("PERCENT")
       ->group("Comparison");
   command.add_flag("--json", request->json, "Print JSON instead of tables")->group("Comparison");
   command.footer(
-      R"(Versions are run now, in turn in one process, with the flags of ridge train: --num-steps are
-timed of each, after --warmup-steps in every round. Directories are read: the --output-dir or, for
+      R"(Versions and compile modes are run now, in turn in one process, with the flags of ridge train or
+--mode inference: --num-steps are timed of each, after --warmup-steps in every round. Directories are read: the --output-dir or, for
 operators too, the --profile-dir of a run. The first run is what the others are compared with.
 
 Examples:
   ridge compare v1 v2 v3 v4 --hidden-dim 512 --n-layers 8
+  ridge compare none default max-autotune --network resnet50 --mode inference
   ridge compare profiles/before profiles/after
+  ridge compare before.json after.json
   ridge compare baseline v4 --fail-above 5)");
   command.callback([request, &action] { action = [request] { return compare(*request); }; });
 }

@@ -2,31 +2,42 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
-#include "ridge/base/safetensors.h"
 #include "ridge/base/units.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
-#include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/session/checkpoint.h"
+#include "ridge/session/devices.h"
 #include "ridge/session/evaluation.h"
 #include "ridge/session/hf.h"
+#include "ridge/session/language.h"
 
 namespace ridge {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 constexpr std::int64_t synthetic_batches = 8;
+constexpr std::size_t shown_tokens = 5;
+
+bool is_about_evaluation(const OptionInfo& option) {
+  constexpr std::string_view names[] = {
+      "network",      "data",    "batch-size", "seq-len", "eval-batches", "validation-fraction",
+      "init-from",    "weights", "dtype",      "use-amp", "version",      "enable-pass",
+      "disable-pass", "seed",    "device",     "threads", "image-size",   "deterministic"};
+  return std::ranges::find(names, option.name) != std::end(names);
+}
 
 struct Request {
-  explicit Request(CLI::App& command)
-      : flags(command, {"data", "batch-size", "seq-len", "eval-batches", "validation-fraction",
-                        "init-from", "dtype", "use-amp", "seed", "device", "threads"}) {}
+  explicit Request(CLI::App& command) : flags(command, RunOptions{}, is_about_evaluation) {}
 
   bool given(std::string_view name) const {
     const std::vector<std::string> names = flags.given();
@@ -35,25 +46,42 @@ struct Request {
 
   OptionFlags flags;
   std::string checkpoint;
+  std::string prompt;
+  std::vector<std::int64_t> prompt_tokens;
   std::string json;
   std::string logits;
 };
 
-// What the model is comes from its file, and what is done with it from the command line.
-TrainOptions effective_options(const Request& request) {
-  TrainOptions options, defaults;
+// The model's file decides what the model is, the command line what is done with it.
+RunOptions stored_options(const Request& request) {
+  RunOptions asked;
+  request.flags.apply(asked);
+  const int sources = static_cast<int>(!request.checkpoint.empty()) +
+                      static_cast<int>(!asked.init_from.empty()) +
+                      static_cast<int>(!asked.weights.empty());
+  if (sources != 1)
+    throw UsageError(
+        "evaluate which model? give one of --checkpoint FILE, --init-from DIR, and --network NAME "
+        "with --weights FILE");
+  if (request.checkpoint.empty()) return default_options(asked.network);
+  RunOptions options = options_of_checkpoint(request.checkpoint);
+  if (request.given("network") && asked.network != options.network)
+    throw UsageError("--network is {}, but {} is a checkpoint of {}", asked.network,
+                     request.checkpoint, options.network);
+  options.data.clear();
+  options.weights.clear();
+  options.eval_every = 0;
+  options.enable_pass = options.disable_pass = "";
+  options.recompute = "none";
+  return options;
+}
+
+RunOptions effective_options(const Request& request) {
+  RunOptions options = stored_options(request);
   request.flags.apply(options);
-  if (request.checkpoint.empty() == options.init_from.empty())
-    throw UsageError("evaluate which model? give one of --checkpoint FILE and --init-from DIR");
-  if (options.init_from.empty()) {
-    options = options_of_checkpoint(request.checkpoint);
-    options.data.clear();
-    options.device = defaults.device, options.threads = defaults.threads;
-    options.eval_every = 0;
-    request.flags.apply(options);
-  } else {
-    apply_hf_config(options, options.init_from);
-  }
+  if (!options.init_from.empty()) apply_hf_config(options, options.init_from);
+  options.mode = name_of(Use::inference);
+  if (!request.given("validation-fraction")) options.validation_fraction = 0.1;
   options.resolve();
   if (!request.given("validation-fraction")) options.validation_fraction = 1;
   if (!request.given("eval-batches"))
@@ -61,53 +89,146 @@ TrainOptions effective_options(const Request& request) {
   return options;
 }
 
-Evaluator::Load loader(const Request& request, const TrainOptions& options) {
-  return [&request, &options](Graph& graph, Executor& executor) {
-    if (request.checkpoint.empty())
-      read_hf_parameters(options.init_from, options.model(), graph, executor);
-    else
-      read_parameters(SafetensorsFile(request.checkpoint), request.checkpoint, graph, executor);
-  };
+std::function<void(Graph&)> initializer(const Request& request) {
+  if (request.checkpoint.empty()) return {};
+  return [&request](Graph& graph) { initialize_from_checkpoint(request.checkpoint, graph); };
 }
 
-std::string json_of(const std::string& model, const TrainOptions& options,
-                    const EvaluationReport& report) {
-  const nlohmann::ordered_json json = {{"model", model},
-                                       {"data", options.data},
-                                       {"dtype", options.dtype},
-                                       {"batch_size", options.batch_size},
-                                       {"seq_len", options.seq_len},
-                                       {"windows", report.windows},
-                                       {"tokens", report.tokens},
-                                       {"loss", report.loss},
-                                       {"perplexity", report.perplexity},
-                                       {"seconds", report.seconds},
-                                       {"peak_memory_bytes", report.peak_bytes}};
-  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+std::string_view model_of(const Request& request, const RunOptions& options) {
+  return !request.checkpoint.empty()  ? request.checkpoint
+         : !options.init_from.empty() ? options.init_from
+                                      : options.weights;
+}
+
+void write_json(Terminal& terminal, const Request& request, const Json& json) {
+  if (request.json.empty()) return;
+  write_text_file(request.json, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  terminal.line(fmt::format("Wrote {}", request.json));
+}
+
+int evaluate_data(const Request& request, const RunOptions& options, Device& device,
+                  Terminal& terminal) {
+  terminal.line(fmt::format("Data: {}", options.data.empty() ? "synthetic" : options.data));
+  terminal.busy("Evaluating...");
+  const EvaluationReport report = evaluate(options, device, initializer(request), request.logits);
+  Json json = {{"model", model_of(request, options)},
+               {"network", options.network},
+               {"data", options.data},
+               {"dtype", options.dtype},
+               {"batch_size", options.batch_size},
+               {"samples", report.samples},
+               {"loss", report.loss},
+               {"seconds", report.seconds},
+               {"peak_memory_bytes", report.peak_bytes}};
+  if (report.tokens > 0) {
+    json["seq_len"] = options.seq_len;
+    json["windows"] = report.samples;
+    json["tokens"] = report.tokens;
+    json["perplexity"] = report.perplexity;
+    terminal.line(fmt::format("Evaluated {} tokens in {} windows of {}, in {}",
+                              format_count(report.tokens), format_count(report.samples),
+                              options.seq_len, format_duration(report.seconds)));
+    terminal.line(fmt::format("Loss = {} nats/token, Perplexity = {:.2f}", format_loss(report.loss),
+                              report.perplexity));
+  } else {
+    terminal.line(fmt::format("Evaluated {} images in {}", format_count(report.samples),
+                              format_duration(report.seconds)));
+    terminal.line(fmt::format("Loss = {} nats/image", format_loss(report.loss)));
+  }
+  if (report.right) {
+    const double accuracy =
+        static_cast<double>(*report.right) / static_cast<double>(report.samples);
+    json["accuracy"] = accuracy;
+    terminal.line(fmt::format("Accuracy = {:.2f} % ({} of {})", 100 * accuracy,
+                              format_count(*report.right), format_count(report.samples)));
+  }
+  if (!request.logits.empty()) terminal.line(fmt::format("Wrote {}", request.logits));
+  write_json(terminal, request, json);
+  return 0;
+}
+
+// The tokens of the prompt: those that are listed, or the bytes of the text.
+std::vector<std::int32_t> tokens_of(const Request& request, const RunOptions& options) {
+  std::vector<std::int32_t> tokens;
+  if (request.prompt_tokens.empty()) {
+    if (options.vocab_size != 256)
+      throw UsageError(
+          "--prompt is text, a token a byte, but this model has {} tokens: give --prompt-tokens "
+          "with their numbers",
+          options.vocab_size);
+    for (const char c : request.prompt) tokens.push_back(static_cast<unsigned char>(c));
+    return tokens;
+  }
+  for (const std::int64_t token : request.prompt_tokens) {
+    if (token < 0 || token >= options.vocab_size)
+      throw UsageError("--prompt-tokens has {}; this model's are 0 to {}", token,
+                       options.vocab_size - 1);
+    tokens.push_back(static_cast<std::int32_t>(token));
+  }
+  return tokens;
+}
+
+// What follows a prompt: the logits of all its positions, and the likeliest next tokens.
+int continue_prompt(const Request& request, RunOptions options, Device& device,
+                    Terminal& terminal) {
+  const std::vector<std::int32_t> tokens = tokens_of(request, options);
+  options.batch_size = 1;
+  options.seq_len = std::ssize(tokens);
+  Session session(options, device, {.initialize = initializer(request), .fixed_input = false});
+  session.infer(std::as_bytes(std::span(tokens)), std::as_bytes(std::span(tokens)));
+  const std::vector<float> logits = session.logits();
+  const std::span last = std::span(logits).last(static_cast<std::size_t>(options.vocab_size));
+  std::vector<std::size_t> order(last.size());
+  std::iota(order.begin(), order.end(), 0);
+  const std::size_t shown = std::min(shown_tokens, order.size());
+  std::ranges::partial_sort(order, order.begin() + static_cast<std::ptrdiff_t>(shown),
+                            std::greater{}, [&](std::size_t i) { return last[i]; });
+  double sum = 0;
+  for (const float x : last) sum += std::exp(static_cast<double>(x) - last[order[0]]);
+  terminal.line(fmt::format("After {} token{}:", tokens.size(), tokens.size() == 1 ? "" : "s"));
+  Json next = Json::array();
+  for (std::size_t i = 0; i < shown; ++i) {
+    const std::size_t token = order[i];
+    const double probability = std::exp(static_cast<double>(last[token]) - last[order[0]]) / sum;
+    const bool is_letter = request.prompt_tokens.empty() && token > 0x20 && token < 0x7f;
+    terminal.line(fmt::format("  {:>6}{}  {:6.2f} %  logit {:.4f}", token,
+                              is_letter ? fmt::format(" '{}'", static_cast<char>(token)) : "    ",
+                              100 * probability, last[token]));
+    next.push_back({{"token", token}, {"probability", probability}, {"logit", last[token]}});
+  }
+  if (!request.logits.empty()) {
+    write_logits(request.logits, session, std::as_bytes(std::span(tokens)));
+    terminal.line(fmt::format("Wrote {}", request.logits));
+  }
+  write_json(terminal, request,
+             {{"model", model_of(request, options)},
+              {"dtype", options.dtype},
+              {"version", options.version},
+              {"tokens", tokens},
+              {"next", next}});
+  return 0;
 }
 
 int evaluate_model(const Request& request) {
-  const TrainOptions options = effective_options(request);
-  const std::string& model = request.checkpoint.empty() ? options.init_from : request.checkpoint;
+  const RunOptions options = effective_options(request);
+  const bool has_prompt = !request.prompt.empty() || !request.prompt_tokens.empty();
+  if (!request.prompt.empty() && !request.prompt_tokens.empty())
+    throw UsageError("--prompt and --prompt-tokens exclude each other");
+  if (has_prompt && options.network != language_network)
+    throw UsageError("--prompt is for a language model; {} is none", options.network);
+  if (has_prompt && !options.data.empty())
+    throw UsageError("--prompt and --data exclude each other: which is to be evaluated?");
+  for (const std::string& file : {request.json, request.logits})
+    if (!file.empty()) probe_writing(file);
   const std::unique_ptr<Device> device = open_device(options);
   Terminal terminal;
-  terminal.line(fmt::format("Model: {}, {} parameters", model,
-                            format_count(options.model().parameter_count())));
-  terminal.line(fmt::format("Data: {}", options.data.empty() ? "synthetic tokens" : options.data));
-  terminal.busy("Evaluating...");
-  const EvaluationReport report =
-      evaluate(options, *device, loader(request, options), request.logits);
-  terminal.line(fmt::format("Evaluated {} tokens in {} windows of {}, in {}",
-                            format_count(report.tokens), format_count(report.windows),
-                            options.seq_len, format_duration(report.seconds)));
-  terminal.line(fmt::format("Loss = {} nats/token, Perplexity = {:.2f}", format_loss(report.loss),
-                            report.perplexity));
-  if (!request.logits.empty()) terminal.line(fmt::format("Wrote {}", request.logits));
-  if (!request.json.empty()) {
-    write_text_file(request.json, json_of(model, options, report));
-    terminal.line(fmt::format("Wrote {}", request.json));
-  }
-  return 0;
+  Graph graph;
+  workload_of(options).build(graph, options.precision());
+  const std::int64_t parameters = parameter_count(graph);
+  terminal.line(fmt::format("Model: {}, {} parameters", model_of(request, options),
+                            format_count(parameters)));
+  return has_prompt ? continue_prompt(request, options, *device, terminal)
+                    : evaluate_data(request, options, *device, terminal);
 }
 
 void describe(CLI::App& command, const char* flag, const char* text, const char* unless_given) {
@@ -117,31 +238,43 @@ void describe(CLI::App& command, const char* flag, const char* text, const char*
 }  // namespace
 
 void add_eval_command(CLI::App& program, Action& action) {
-  CLI::App& command = *program.add_subcommand("eval", "The loss and perplexity of a model");
+  CLI::App& command =
+      *program.add_subcommand("eval", "Evaluate a model: loss, perplexity, accuracy, logits");
   const auto request = std::make_shared<Request>(command);
   command.add_option("--checkpoint", request->checkpoint, "A checkpoint of ridge train")
       ->type_name("FILE")
       ->group("Model");
-  command.add_option("--json", request->json, "Write the result here too")
+  add_value(command, "--prompt", request->prompt,
+            "Say what follows this text; for a model whose tokens are bytes")
+      ->type_name("TEXT")
+      ->group("Prompt");
+  add_value(command, "--prompt-tokens", request->prompt_tokens,
+            "Say what follows these tokens, such as 1,17,4")
+      ->type_name("LIST")
+      ->group("Prompt");
+  add_value(command, "--json", request->json, "Write the result here too")
       ->type_name("FILE")
       ->group("Output");
-  command
-      .add_option("--logits", request->logits,
-                  "Write the first batch's logits, f32 [batch, seq, vocab], and its tokens here")
+  add_value(command, "--logits", request->logits,
+            "Write the logits of the first batch, or of the prompt, and its input to this "
+            "safetensors file")
       ->type_name("FILE")
       ->group("Output");
   command.get_option("--init-from")->description("A Hugging Face folder")->group("Model");
-  describe(command, "--data", "The text or .bin file; without it, synthetic tokens", "");
-  describe(command, "--validation-fraction", "Only this last part of the file, as in training",
+  command.get_option("--weights")->group("Model");
+  describe(command, "--data", "Tokens, or a folder of images; without it synthetic ones", "");
+  describe(command, "--validation-fraction", "Only this part of the data, as in training",
            "all of it");
-  describe(command, "--eval-batches", "At most so many batches", "all, of a file");
+  describe(command, "--eval-batches", "At most so many batches", "all, of data");
   command.footer(
-      R"(The file is read in windows of --seq-len tokens that follow each other, so that every token but
-the first, and what does not fill a window at the end, is predicted once. Batch and window sizes of
-a checkpoint are those it was trained with, unless they are given.
+      R"(A file is read in windows of --seq-len tokens that follow each other, so that every token but the
+first, and what does not fill a window at the end, is predicted once; of images each is classified
+once. Batch and window sizes of a checkpoint are those it was trained with, unless they are given.
 
-Example:
-  ridge eval --checkpoint output/checkpoint.safetensors --data book.txt)");
+Examples:
+  ridge eval --checkpoint output/checkpoint.safetensors --data book.txt
+  ridge eval --checkpoint output/checkpoint.safetensors --prompt "once upon a" --logits next.safetensors
+  ridge eval --network resnet18 --weights resnet18.safetensors --data flowers/ --dtype int8)");
   command.callback([request, &action] { action = [request] { return evaluate_model(*request); }; });
 }
 

@@ -13,12 +13,13 @@
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 #include "ridge/cli/commands.h"
-#include "ridge/cli/system.h"
+#include "ridge/cli/run_request.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/cli/train_request.h"
 #include "ridge/cli/train_run.h"
 #include "ridge/exercise/inspect.h"
 #include "ridge/exercise/stage.h"
+#include "ridge/session/devices.h"
+#include "ridge/session/language.h"
 
 namespace ridge {
 namespace {
@@ -26,35 +27,35 @@ namespace {
 constexpr std::int64_t learning_stage = 5;
 
 // A run of the exercise is short, and on the version of the workshop's.
-TrainOptions default_options() {
-  TrainOptions options;
+RunOptions exercise_options(std::string_view network) {
+  RunOptions options = default_options(network);
   options.version = "v3";
   options.num_steps = 12;
   return options;
 }
 
 struct Request {
-  explicit Request(CLI::App& command) : training(command, "", default_options()) {}
+  explicit Request(CLI::App& command)
+      : run(command,
+            {.defaults = exercise_options,
+             .has = all_but({"network", "mode", "image-size", "weights", "channels-last"})}) {}
 
-  TrainRequest training;
+  RunRequest run;
   std::int64_t stage = 0;
   bool verify = false, reveal = false, fix = false;
 };
 
 // Where a run is about learning, it has something to learn: a file beside the results, written if
 // no other data was named.
-TrainOptions options_of(const Request& request) {
-  TrainOptions options = request.training.options();
-  if (request.stage != learning_stage || !options.data.empty()) return options;
-  const std::filesystem::path file = std::filesystem::path(options.output_dir) / "sums.txt";
-  std::error_code fault;
-  std::filesystem::create_directories(options.output_dir, fault);
-  if (fault) throw IoError("cannot make the directory {}: {}", options.output_dir, fault.message());
-  write_text_file(file, sums_text());
-  TrainOptions defaults = default_options();
-  defaults.data = file.string();
-  defaults.learning_rate = 1e-3;
-  return request.training.options(defaults);
+RunOptions options_of(const Request& request) {
+  return request.run.options([&](RunOptions& options) {
+    if (request.stage != learning_stage || !options.data.empty()) return;
+    make_directories(options.output_dir);
+    const std::filesystem::path file = std::filesystem::path(options.output_dir) / "sums.txt";
+    write_text_file(file, sums_text());
+    options.data = file.string();
+    if (options.learning_rate == RunOptions{}.learning_rate) options.learning_rate = 1e-3;
+  });
 }
 
 // Words in lines of at most 98 columns, two of them indentation.
@@ -84,7 +85,7 @@ std::string title_of(const DebugStage& stage) {
                      stage.title);
 }
 
-int run_stage(const DebugStage& stage, const TrainOptions& options, Device& device) {
+int run_stage(const DebugStage& stage, const RunOptions& options, Device& device) {
   Terminal terminal;
   terminal.line(terminal.bold(title_of(stage)));
   const Defect defect = stage.apply(options, device);
@@ -108,14 +109,10 @@ int reveal(const DebugStage& stage) {
   return 0;
 }
 
-// Of the whole step, if this machine's ceilings have been measured.
-std::string utilisation(const RunFacts& run, const std::optional<Roof>& roof,
-                        const TrainOptions& options) {
-  if (!roof) return "not measured";
-  const std::string_view precision =
-      options.dtype == "tf32" ? options.dtype : name_of(options.compute_dtype());
-  return fmt::format("{:.1f} %",
-                     100 * run.summary.causal_flops_per_second / roof->flops(precision));
+// Of the whole step.
+std::string utilisation(const RunFacts& run, const Roof& roof, const RunOptions& options) {
+  return fmt::format("{:.1f} %", 100 * run.summary.causal_flops_per_second /
+                                     roof.flops(options.precision().product_name()));
 }
 
 std::string factor(double defective, double fixed) {
@@ -124,8 +121,8 @@ std::string factor(double defective, double fixed) {
   return ratio < 100 ? fmt::format("{:.3g}x", ratio) : fmt::format("{:.0f}x", ratio);
 }
 
-std::string comparison(const TrainOptions& options, const RunFacts& bad, const RunFacts& good,
-                       const std::optional<Roof>& roof) {
+std::string comparison(const RunOptions& options, const RunFacts& bad, const RunFacts& good,
+                       const Roof& roof) {
   std::vector<TextRow> rows;
   const auto add = [&](const char* name, auto&& value_of, auto&& text_of) {
     const double b = value_of(bad), g = value_of(good);
@@ -179,23 +176,24 @@ std::string comparison(const TrainOptions& options, const RunFacts& bad, const R
   return text_table(columns, rows);
 }
 
-int fix(const DebugStage& stage, const TrainOptions& options, Device& device) {
+int fix(const DebugStage& stage, const RunOptions& options, Device& device) {
   Terminal terminal;
   const auto observe = [&](const Defect& defect) {
-    const auto begin = Clock::now();
-    return observe_run(options, device, defect, [&](std::int64_t done) {
-      const double passed = std::chrono::duration<double>(Clock::now() - begin).count();
-      const auto left = static_cast<double>(options.num_steps - done);
-      terminal.progress(done, options.num_steps, passed / static_cast<double>(done) * left);
-    });
+    return observe_run(options, device, defect,
+                       [&, progress = progress_on(terminal)](std::int64_t done) {
+                         progress(done, options.num_steps);
+                       });
   };
   const RunFacts bad = observe(stage.apply(options, device)), good = observe({});
   terminal.erase();
   terminal.line(fmt::format("Stage {}, {} steps each, with the defect and without", stage.number,
                             options.num_steps));
   terminal.line("");
-  const KeptRoof roof = kept_roof(device.name(), device.hardware(), device.threads());
-  terminal.lines(comparison(options, bad, good, roof.roof));
+  const KeptRoof kept = roof_of_device(device, [&] {
+    terminal.busy(fmt::format("Measuring the ceilings of {}...", device.description()));
+  });
+  if (!kept.roof) throw OutOfMemoryError("{}", kept.source);
+  terminal.lines(comparison(options, bad, good, *kept.roof));
   terminal.line(fmt::format("Fix: {}", stage.fix));
   return 0;
 }
@@ -214,18 +212,16 @@ std::string parameter_table(const RunFacts& bad, const RunFacts& good) {
 }
 
 // What `ridge verify` does to versions, done to the run of this stage.
-int verify_stage(const DebugStage& stage, const TrainOptions& asked, Device& device) {
+int verify_stage(const DebugStage& stage, const RunOptions& asked, Device& device) {
   Terminal terminal;
   terminal.busy("Computing the reference...");
-  const TrainOptions options = quick_check_of(asked);
+  const RunOptions options = quick_check_of(asked);
   const Reference reference(options, device);
-  TrainOptions v1 = reference.options();
-  v1.version = "v1";
-  const std::vector<double> curve = loss_curve(v1, device, options.num_steps);
+  const Baseline baseline = baseline_of(reference, options.dtype, device, options.num_steps);
   const Defect defect = stage.apply(options, device);
   const VerifiedSchedule schedule{options.version, options.version, options.enable_pass,
                                   options.disable_pass, options.recompute};
-  const Verdict v = verify(reference, schedule, options.dtype, defect.device_or(device), curve,
+  const Verdict v = verify(reference, schedule, options.dtype, defect.device_or(device), baseline,
                            defect.hooks.rewrite);
   const RunFacts bad = observe_run(options, device, stage.apply(options, device));
   const RunFacts good = observe_run(options, device, {});
@@ -258,7 +254,7 @@ int exercise(const Request& request) {
   if (request.reveal) reveal(stage);
   if (request.reveal && !request.fix) return 0;
   if (request.reveal) Terminal().line("");
-  const TrainOptions options = options_of(request);
+  const RunOptions options = options_of(request);
   const std::unique_ptr<Device> device = open_device(options);
   if (request.fix) return fix(stage, options, *device);
   if (request.verify) return verify_stage(stage, options, *device);

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "ridge/base/error.h"
 
@@ -111,17 +112,22 @@ RIDGE_VALUE(std::vector<std::int64_t>)
 RIDGE_VALUE(std::vector<std::string>)
 #undef RIDGE_VALUE
 
-OptionFlags::OptionFlags(CLI::App& command, const std::vector<std::string>& names,
-                         TrainOptions defaults) {
+OptionFilter all_but(std::vector<std::string> names) {
+  return [names = std::move(names)](const OptionInfo& option) {
+    return std::ranges::find(names, option.name) == names.end();
+  };
+}
+
+OptionFlags::OptionFlags(CLI::App& command, RunOptions defaults, const OptionFilter& has) {
   for (const OptionInfo& option : options_of(defaults)) {
-    if (!names.empty() && std::ranges::find(names, option.name) == names.end()) continue;
+    if (has && !has(option)) continue;
     CLI::Option* flag = add_flag(command, option);
     flag->description(option.help)->group(option.group);
     flags_.emplace_back(option.name, flag);
   }
 }
 
-void OptionFlags::apply(TrainOptions& options) const {
+void OptionFlags::apply(RunOptions& options) const {
   const std::vector<OptionInfo> fields = options_of(options);
   for (const auto& [name, flag] : flags_) {
     if (flag->count() == 0) continue;

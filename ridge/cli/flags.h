@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,15 +15,18 @@ class Option;
 
 namespace ridge {
 
+// Which of options_of() a command has; null stands for all.
+using OptionFilter = std::function<bool(const OptionInfo&)>;
+OptionFilter all_but(std::vector<std::string> names);
+
 // Flags made of options_of(), on one command. Outlives its parsing.
 class OptionFlags {
  public:
-  // Adds the flags named in `names`, or all of them if it is empty. --help shows `defaults`.
-  explicit OptionFlags(CLI::App& command, const std::vector<std::string>& names = {},
-                       TrainOptions defaults = {});
+  // Adds the flags of the options that a command has. --help shows `defaults`.
+  OptionFlags(CLI::App& command, RunOptions defaults, const OptionFilter& has = {});
 
   // Sets the fields whose flags were given, to the last value given. UsageError for a bad value.
-  void apply(TrainOptions& options) const;
+  void apply(RunOptions& options) const;
   std::vector<std::string> given() const;  // names of the flags that were given
 
  private:

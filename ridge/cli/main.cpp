@@ -8,11 +8,11 @@
 #include <new>
 
 #include "ridge/base/error.h"
+#include "ridge/base/version.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
-#include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/passes/versions.h"
+#include "ridge/passes/schedules.h"
 
 namespace ridge {
 namespace {
@@ -23,8 +23,10 @@ constexpr std::string_view workshop_name = "tiny_llama_", bench_name = "micro_be
 
 // The version in "tiny_llama_v1"; null under any other name.
 const char* version_in(std::string_view name) {
-  for (const Version& version : versions())
-    if (name == std::string(workshop_name) + std::string(version.name)) return version.name.data();
+  for (const ScheduleRow& row : schedules())
+    if (row.kind == ScheduleRow::Kind::version &&
+        name == std::string(workshop_name) + std::string(row.name))
+      return row.name.data();
   return nullptr;
 }
 
@@ -54,7 +56,7 @@ void add_commands(CLI::App& program, const std::string& name, Action& action) {
   add_doctor_command(program, action);
   add_about_command(program, action);
   program.require_subcommand(0, 1);
-  program.footer(fmt::format("ridge {}. Each command has its own --help.", program_version()));
+  program.footer(fmt::format("ridge {}. Each command has its own --help.", version()));
   program.add_flag("--version")->description("The same as about");
   program.callback([&] {
     if (program.count("--version") > 0)
@@ -85,7 +87,9 @@ std::string in_our_words(const CLI::ParseError& error) {
 
 int run(const std::string& name, const std::vector<std::string>& arguments) {
   Action action;
-  CLI::App program("Trains a small LLaMA and shows where the time and the memory go.", name);
+  CLI::App program(
+      "Trains a small LLaMA, runs vision networks, and shows where the time and the memory go.",
+      name);
   add_commands(program, name, action);
   allow_extras(program);
   program.get_formatter()->column_width(44);

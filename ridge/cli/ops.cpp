@@ -12,12 +12,13 @@
 #include "ridge/base/file.h"
 #include "ridge/base/ranges.h"
 #include "ridge/base/statistics.h"
+#include "ridge/base/system.h"
 #include "ridge/base/text_table.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/interrupt.h"
-#include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
+#include "ridge/session/devices.h"
 
 namespace ridge {
 namespace {
@@ -208,7 +209,7 @@ int ops(const Request& request) {
   if (!request.predefined && !request.models) check_type(request);
   for (const TensorOpRequest& one : wanted(request)) tensor_operator(one);
   if (!request.json_file.empty()) probe_writing(request.json_file);
-  TrainOptions options;
+  RunOptions options;
   options.device = request.device;
   options.threads = request.threads;
   const std::unique_ptr<Device> device = open_device(options);

@@ -12,10 +12,9 @@
 #include "ridge/base/error.h"
 #include "ridge/base/units.h"
 #include "ridge/cli/commands.h"
-#include "ridge/cli/system.h"
+#include "ridge/cli/run_request.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/cli/train_request.h"
-#include "ridge/passes/versions.h"
+#include "ridge/session/devices.h"
 
 namespace ridge {
 namespace {
@@ -23,16 +22,16 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Request {
-  explicit Request(CLI::App& command) : training(command) {}
+  explicit Request(CLI::App& command) : run(command) {}
 
-  TrainRequest training;
+  RunRequest run;
   std::string budget, recompute_budget;
   std::string machine_file;
   bool json = false;
 };
 
 struct Answer {
-  TrainingPlan plan;
+  StepPlan plan;
   std::size_t available = 0;
   std::string device, device_description;
   std::size_t budget = 0;
@@ -52,9 +51,10 @@ KeptRoof known_roof(const Request& request, const Device& device) {
 }
 
 Json json_of(const TensorBytes& use) {
-  return {{"parameters", use.parameters},     {"gradients", use.gradients},
-          {"optimizer", use.optimizer_state}, {"inputs", use.inputs},
-          {"activations", use.activations},   {"workspace", use.workspace}};
+  return {{"parameters", use.parameters},       {"gradients", use.gradients},
+          {"optimizer", use.optimizer_state},   {"inputs", use.inputs},
+          {"intermediates", use.intermediates}, {"workspace", use.workspace},
+          {"packed_weights", use.packed}};
 }
 
 Json json_of(const Cost& cost) {
@@ -69,9 +69,11 @@ Json json_of(const std::optional<Place>& where) {
   return {{"phase", where->phase}, {"module", where->module}, {"operator", where->op}};
 }
 
-std::string json_text(const TrainOptions& options, const Answer& answer) {
-  const TrainingPlan& plan = answer.plan;
-  Json json = {{"version", options.version},
+std::string json_text(const RunOptions& options, const Answer& answer) {
+  const StepPlan& plan = answer.plan;
+  Json json = {{"network", options.network},
+               {"mode", options.mode},
+               {"version", options.version},
                {"device", answer.device},
                {"batch_size", options.batch_size},
                {"seq_len", options.seq_len},
@@ -109,7 +111,7 @@ std::string json_text(const TrainOptions& options, const Answer& answer) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
-void print_memory(Terminal& terminal, const TrainingPlan& plan) {
+void print_memory(Terminal& terminal, const StepPlan& plan) {
   terminal.line(
       terminal.bold(fmt::format("{:<18}{:>14}{:>14}", "Tensors", "at the peak", "at most")));
   const auto row = [&](std::string_view name, std::size_t TensorBytes::*part,
@@ -120,10 +122,11 @@ void print_memory(Terminal& terminal, const TrainingPlan& plan) {
   };
   row("Parameters", &TensorBytes::parameters,
       fmt::format("{} numbers", format_count(plan.parameter_count)));
+  row("Packed weights", &TensorBytes::packed, "copies in the order that kernels read");
   row("Gradients", &TensorBytes::gradients);
   row("Optimizer state", &TensorBytes::optimizer_state);
   row("Inputs", &TensorBytes::inputs);
-  row("Activations", &TensorBytes::activations);
+  row("Intermediates", &TensorBytes::intermediates, "activations and their gradients");
   row("Workspace", &TensorBytes::workspace);
   terminal.line(terminal.bold(
       fmt::format("  {:<16}{:>14}{:>14}  {} bytes", "All", format_bytes(plan.memory.peak_bytes), "",
@@ -134,7 +137,7 @@ void print_memory(Terminal& terminal, const TrainingPlan& plan) {
                               plan.where->module.empty() ? "the model" : plan.where->module));
 }
 
-void print_work(Terminal& terminal, const TrainingPlan& plan) {
+void print_work(Terminal& terminal, const StepPlan& plan) {
   terminal.line(terminal.bold(fmt::format("{:<18}{:>14}{:>14}{:>14}{:>14}", "Work of a step",
                                           "FLOPs", "causal", "bytes", "FLOPs/byte")));
   const auto row = [&](std::string_view name, const Cost& cost) {
@@ -146,8 +149,8 @@ void print_work(Terminal& terminal, const TrainingPlan& plan) {
                               format_bytes(static_cast<std::uint64_t>(cost.bytes())), intensity));
   };
   row("Forward", plan.cost.forward);
-  row("Backward", plan.cost.backward);
-  row("Optimizer", plan.cost.optimizer);
+  if (plan.cost.backward.bytes() > 0) row("Backward", plan.cost.backward);
+  if (plan.cost.optimizer.bytes() > 0) row("Optimizer", plan.cost.optimizer);
   row("All", plan.cost.total());
   terminal.line(fmt::format("{} kernels; bytes count each operand of each kernel once",
                             format_count(plan.launches)));
@@ -167,14 +170,16 @@ void print_limit(Terminal& terminal, const std::string& budget, const Answer& an
     terminal.line("Larger batches are refused, whatever the memory");
 }
 
-void print(const TrainOptions& options, const Request& request, const Answer& answer) {
+void print(const RunOptions& options, const Request& request, const Answer& answer) {
   Terminal terminal;
-  terminal.line(fmt::format(
-      "Tiny LLaMA {}, {}, batch {} of {} tokens{}", version_named(options.version).title,
-      options.dtype, options.batch_size, options.seq_len,
-      options.gradient_accumulation_steps > 1
-          ? fmt::format(", {} batches a step", options.gradient_accumulation_steps)
-          : ""));
+  const Workload workload = workload_of(options);
+  const ScheduleRow& schedule = schedule_row(options.version);
+  terminal.line(
+      fmt::format("{} {}, {} in {}: {}{}", workload.title, schedule.title, options.mode,
+                  options.dtype, workload.description,
+                  options.gradient_accumulation_steps > 1
+                      ? fmt::format(", {} batches a step", options.gradient_accumulation_steps)
+                      : ""));
   terminal.line(fmt::format("Device: {}", answer.device_description));
   terminal.line("");
   print_memory(terminal, answer.plan);
@@ -202,10 +207,10 @@ void print(const TrainOptions& options, const Request& request, const Answer& an
 }
 
 int plan(const Request& request) {
-  const TrainOptions options = request.training.options();
+  const RunOptions options = request.run.options();
   const std::unique_ptr<Device> device = open_device(options);
   const auto [roof, ceilings] = known_roof(request, *device);
-  Answer answer{.plan = plan_training(options, *device, roof ? &*roof : nullptr),
+  Answer answer{.plan = plan_step(options, *device, roof ? &*roof : nullptr),
                 .available = device->available_memory(),
                 .device = device->name(),
                 .device_description = device->description(),
@@ -229,7 +234,7 @@ int plan(const Request& request) {
 
 void add_plan_command(CLI::App& program, Action& action) {
   CLI::App& command =
-      *program.add_subcommand("plan", "What a training run will need, without running it");
+      *program.add_subcommand("plan", "Predict what a run will need, without running it");
   const auto request = std::make_shared<Request>(command);
   command
       .add_option("--max-batch-for", request->budget,
@@ -248,13 +253,14 @@ void add_plan_command(CLI::App& program, Action& action) {
       ->group("Plan");
   command.add_flag("--json", request->json, "Print JSON")->group("Plan");
   command.footer(
-      R"(Takes the flags of ridge train, reads memory and work off the graph of that run, and takes no
-memory itself. The peak is the one that the run will report, to the byte.
+      R"(Takes the flags of ridge train, and --mode inference; reads memory and work off the graph of that
+run, and takes no memory itself. The peak is the one that the run will report, to the byte.
 
 Examples:
   ridge plan --batch-size 32 --seq-len 512
   ridge plan --hidden-dim 1024 --n-layers 16 --max-batch-for 16GB
   ridge plan --hidden-dim 2048 --n-layers 16 --version v4 --dtype bf16 --recompute-for 12GiB
+  ridge plan --network resnet50 --batch-size 64 --mode inference --version max-autotune
   ridge plan --dtype bf16 --json)");
   command.callback([request, &action] { action = [request] { return plan(*request); }; });
 }

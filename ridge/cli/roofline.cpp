@@ -12,12 +12,13 @@
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/ranges.h"
-#include "ridge/cli/card_watch.h"
+#include "ridge/base/system.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
-#include "ridge/cli/system.h"
 #include "ridge/cli/terminal.h"
+#include "ridge/profile/card_watch.h"
 #include "ridge/profile/device_report.h"
+#include "ridge/session/devices.h"
 
 namespace ridge {
 namespace {
@@ -43,13 +44,20 @@ VendorPeaks vendor_peaks(const Request& request) {
   return vendor;
 }
 
+Ceilings with_vendor(Ceilings ceilings, const Request& request) {
+  const VendorPeaks given = vendor_peaks(request);
+  if (given.flops_per_second) ceilings.vendor.flops_per_second = given.flops_per_second;
+  if (given.bytes_per_second) ceilings.vendor.bytes_per_second = given.bytes_per_second;
+  return ceilings;
+}
+
 std::filesystem::path machine_file(const Request& request) {
   return request.machine_file.empty() ? default_machine_file()
                                       : std::filesystem::path(request.machine_file);
 }
 
 std::unique_ptr<Device> open_named(const Request& request, const std::string& device) {
-  TrainOptions options;
+  RunOptions options;
   options.device = device;
   options.threads = request.threads;
   return open_device(options);
@@ -57,7 +65,7 @@ std::unique_ptr<Device> open_named(const Request& request, const std::string& de
 
 Ceilings measure(const Request& request, Device& device, Terminal& terminal) {
   // Some 35 measurements of a CPU, more where others use the machine, and 28 of a GPU.
-  const double measurements = device.asynchronous() ? 28 : 35;
+  const double measurements = device.is_gpu() ? 28 : 35;
   const auto each = std::chrono::milliseconds(
       static_cast<std::int64_t>(std::lround(1000 * request.seconds / measurements)));
   terminal.busy(fmt::format("Measuring {}...", device.description()));
@@ -94,6 +102,7 @@ Ceilings measure_and_keep(const Request& request, Device& device, Terminal& term
   Ceilings ceilings = measure(request, device, terminal);
   const std::filesystem::path path = machine_file(request);
   const Ceilings* const before = machine.find(ceilings.device, ceilings.hardware);
+  ceilings = with_vendor(ceilings, request);
   if (before && !request.fresh) ceilings = best_of(ceilings, *before);
   machine.put(ceilings);
   write_machine_file(path, machine);
@@ -130,9 +139,9 @@ int draw_profile(const Request& request, Terminal& terminal) {
   const int threads = request.threads > 0   ? static_cast<int>(request.threads)
                       : profile.threads > 0 ? profile.threads
                                             : ceilings.threads;
-  const Roof roof = roof_of(ceilings, threads, vendor_peaks(request));
+  const Roof roof = roof_of(with_vendor(ceilings, request), threads);
   terminal.line("");
-  terminal.line(roofline_text(profile.points, roof));
+  terminal.lines(roofline_text(profile.points, roof));
   const std::filesystem::path svg =
       request.svg.empty() ? directory / "roofline.svg" : std::filesystem::path(request.svg);
   write_text_file(svg, roofline_svg(profile.points, roof, "Roofline of " + request.profile));
@@ -149,7 +158,7 @@ std::vector<std::string> devices_of(const Request& request) {
 }
 
 int roofline(const Request& request) {
-  const VendorPeaks vendor = vendor_peaks(request);
+  vendor_peaks(request);  // which may be refused
   if (!(request.seconds > 0 && request.seconds <= 3600))
     throw UsageError("--seconds is {}; it must be above 0 and at most 3600", request.seconds);
   check_range("threads", request.threads, 0, 4096);
@@ -162,7 +171,7 @@ int roofline(const Request& request) {
     const std::unique_ptr<Device> device = open_named(request, name);
     const Ceilings ceilings = measure_and_keep(request, *device, terminal);
     terminal.line("");
-    terminal.line(ceilings_text(ceilings, vendor));
+    terminal.lines(ceilings_text(ceilings));
   }
   return 0;
 }
@@ -199,9 +208,9 @@ void add_roofline_command(CLI::App& program, Action& action) {
       ->type_name("N");
   command.add_flag("--fresh", request->fresh, "Forget what was measured before");
   command.footer(
-      R"(Without --profile, the ceilings are measured and kept: the best of all measurements of the same
-hardware, because others who use it can only make it look slower. With --profile, those of its
-device are used.
+      R"(Without --profile, the ceilings are measured and kept, with the vendor's peaks if they are given: the
+best of all measurements of the same hardware, because others who use it can only make it look
+slower. With --profile, those of its device are used.
 
 Examples:
   ridge roofline

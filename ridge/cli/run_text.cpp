@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "ridge/base/units.h"
-#include "ridge/cli/profiling.h"
-#include "ridge/passes/versions.h"
+#include "ridge/profile/step_recorder.h"
+#include "ridge/run/autotuner.h"
 
 namespace ridge {
 namespace {
@@ -22,29 +23,31 @@ void print_title(Terminal& terminal, std::string_view title) {
   terminal.line(rule);
 }
 
-void print_configuration(Terminal& terminal, const TrainOptions& o, const std::string& data) {
+void print_configuration(Terminal& terminal, const Session& session) {
+  const RunOptions& o = session.options();
   const auto field = [&](std::string_view name, const auto& value) {
     terminal.line(fmt::format("  {}: {}", name, value));
   };
   terminal.line("Configuration:");
   field("Batch Size", o.batch_size);
-  field("Sequence Length", o.seq_len);
+  for (const auto& [name, value] : session.workload().settings) field(name, value);
   field("Number of Steps", o.num_steps);
-  field("Hidden Dim", o.hidden_dim);
-  field("Num Layers", o.n_layers);
-  field("Num Heads", o.n_heads);
-  field("Num KV Heads", o.n_kv_heads);
-  field("Intermediate Dim", o.intermediate_dim);
-  field("Vocabulary Size", o.vocab_size);
   field("Precision", o.dtype);
+  field("Optimizer", o.optimizer);
   field("Learning Rate", o.learning_rate);
   if (o.gradient_accumulation_steps > 1)
     field("Gradient Accumulation Steps", o.gradient_accumulation_steps);
   field("Seed", o.seed);
-  field("Data", data);
+  field("Data", session.data().description());
 }
 
-void print_profiling(Terminal& terminal, const TrainOptions& o) {
+std::string tuning_cache_text() {
+  const std::filesystem::path file = default_tuning_cache();
+  return file.empty() ? "kept nowhere: neither XDG_CACHE_HOME nor HOME is set"
+                      : "see " + file.string();
+}
+
+void print_profiling(Terminal& terminal, const RunOptions& o) {
   if (!o.profiling()) return;
   terminal.line("");
   const ProfileWindow window = profile_window(o);
@@ -53,7 +56,7 @@ void print_profiling(Terminal& terminal, const TrainOptions& o) {
   terminal.line(fmt::format("Profile data will be saved to: {}", o.profile_dir));
 }
 
-void print_times(Terminal& terminal, const PerformanceSummary& s) {
+void print_times(Terminal& terminal, const Record& record, const Summary& s) {
   const auto seconds = [&](std::string_view name, double value) {
     terminal.line(fmt::format("{}: {:.4f} seconds", name, value));
   };
@@ -62,10 +65,11 @@ void print_times(Terminal& terminal, const PerformanceSummary& s) {
   seconds("Standard deviation", s.step.std_dev);
   terminal.line(fmt::format("Training speed: {:.1f} samples/sec", s.samples_per_second));
   terminal.line(fmt::format("Throughput: {:.1f} samples/sec", s.samples_per_second));
-  terminal.line(fmt::format("Token rate: {:.0f} tokens/sec", s.tokens_per_second));
+  if (record.tokens_per_sample > 0)
+    terminal.line(fmt::format("Token rate: {:.0f} tokens/sec", s.tokens_per_second));
 }
 
-void print_memory(Terminal& terminal, const RunRecord& record) {
+void print_memory(Terminal& terminal, const Record& record) {
   terminal.line(fmt::format("Peak memory usage: {}",
                             megabytes(static_cast<double>(record.peak_tensor_bytes))));
   if (record.peak_resident_bytes > 0)
@@ -73,31 +77,51 @@ void print_memory(Terminal& terminal, const RunRecord& record) {
                               megabytes(static_cast<double>(record.peak_resident_bytes))));
 }
 
-void print_phases(Terminal& terminal, const PerformanceSummary& s) {
-  terminal.line(fmt::format("Avg time per forward: {:.4f} seconds", s.forward.mean));
-  terminal.line(fmt::format("Avg time per backward: {:.4f} seconds", s.backward.mean));
-  terminal.line(fmt::format("Avg time per optimizer: {:.4f} seconds", s.optimizer.mean));
+// Phases that overlap have no time of their own, but in the steps that ran them one by one.
+void print_phases(Terminal& terminal, const Summary& s) {
+  if (s.phase_steps == 0) {
+    terminal.line("Forward, backward and optimizer run at the same time: they have no times apart");
+    return;
+  }
+  const auto line = [&](std::string_view name, const Statistics& phase) {
+    terminal.line(fmt::format("Avg time per {}: {:.4f} seconds", name, phase.mean));
+  };
+  line("forward", s.forward);
+  line("backward", s.backward);
+  line("optimizer", s.optimizer);
+  if (s.phases_apart)
+    terminal.line(
+        fmt::format("  in {} that ran the phases one after the other; in the others they overlap",
+                    s.phase_steps == 1 ? "a step" : fmt::format("{} steps", s.phase_steps)));
 }
 
 // What the averages above are averages of.
-std::string coverage(const TrainOptions& o, const PerformanceSummary& s) {
-  if (s.steps_left_out > 0)
-    return fmt::format("Averages are over {} steps, without the first {} (warm-up)",
-                       s.steps - s.steps_left_out, s.steps_left_out);
-  if (o.warmup_steps > 0)
-    return fmt::format("Averages are over all {} steps, warm-up included: there were no others",
-                       s.steps);
-  return fmt::format("Averages are over all {} steps", s.steps);
+std::string coverage(const Record& record, const Summary& s) {
+  const std::int64_t left_out = s.steps_left_out + s.recorded_left_out;
+  if (left_out == 0)
+    return record.warmup_steps > 0
+               ? fmt::format(
+                     "Averages are over all {} steps, warm-up included: there were no others",
+                     s.steps)
+               : fmt::format("Averages are over all {} steps", s.steps);
+  std::string text = fmt::format("Averages are over {} steps, without", s.steps - left_out);
+  if (s.steps_left_out > 0) text += fmt::format(" the first {} (warm-up)", s.steps_left_out);
+  if (s.recorded_left_out > 0)
+    text += fmt::format("{} {} that were recorded", s.steps_left_out > 0 ? " and" : "",
+                        s.recorded_left_out);
+  return text;
 }
 
 }  // namespace
 
-void print_header(Terminal& terminal, const TrainOptions& options, const std::string& data,
-                  const Device& device) {
-  print_title(terminal, fmt::format("Tiny LLaMA {}{}", version_named(options.version).title,
-                                    options.profiling() ? " (Profiling Enabled)" : ""));
-  print_configuration(terminal, options, data);
-  const std::int64_t parameters = options.model().parameter_count();
+void print_header(Terminal& terminal, const Session& session) {
+  const RunOptions& options = session.options();
+  const Device& device = session.device();
+  print_title(terminal,
+              fmt::format("{} {}{}", session.workload().title, schedule_row(options.version).title,
+                          options.profiling() ? " (Profiling Enabled)" : ""));
+  print_configuration(terminal, session);
+  const std::int64_t parameters = session.parameters();
   terminal.line("");
   terminal.line("Model Configuration:");
   terminal.line(fmt::format("  Total Parameters: {}", format_count(parameters)));
@@ -105,9 +129,19 @@ void print_header(Terminal& terminal, const TrainOptions& options, const std::st
       fmt::format("  Model Size: {} (FP32)", megabytes(4 * static_cast<double>(parameters))));
   terminal.line("");
   terminal.line(fmt::format("Using device: {}", device.name()));
-  terminal.line(
-      fmt::format("{}: {}", device.name() == "cpu" ? "CPU" : "GPU", device.description()));
+  terminal.line(fmt::format("{}: {}", device.is_gpu() ? "GPU" : "CPU", device.description()));
   print_profiling(terminal, options);
+}
+
+void print_kernel_choices(Terminal& terminal, const Session& session) {
+  if (const Autotuner* const tuner = session.tuner()) {
+    for (const std::string& warning : tuner->warnings()) terminal.line(warning);
+    terminal.line(fmt::format("Kernels chosen: {} by timing, {} as they were before ({})",
+                              tuner->searched(), tuner->cached(), tuning_cache_text()));
+    for (const auto& [work, choice] : tuner->told())
+      terminal.line(fmt::format("Fastest {}: {}", work, choice));
+  }
+  for (const std::string& warning : session.device().tools().warnings()) terminal.line(warning);
 }
 
 void print_flops(Terminal& terminal, const StepCost& cost) {
@@ -124,13 +158,11 @@ void print_flops(Terminal& terminal, const StepCost& cost) {
   row("Total", cost.total());
 }
 
-std::string step_line(const TrainOptions& options, const StepReport& report,
-                      std::size_t peak_bytes) {
+std::string step_line(const RunOptions& options, const StepReport& report, std::size_t peak_bytes) {
   std::string line = fmt::format("Step {}/{}: Loss = {}, Time = {:.3f} seconds", report.step,
                                  options.num_steps, format_loss(report.loss), report.seconds);
   if (options.reports_memory())
     line += fmt::format(", Memory = {}", megabytes(static_cast<double>(peak_bytes)));
-  if (options.profiling() && profile_window(options).contains(report.step)) line += " [PROFILING]";
   return line;
 }
 
@@ -143,13 +175,24 @@ std::string loss_scale_line(const StepReport& report) {
   return fmt::format("Loss scale {:g} after step {}", *report.next_loss_scale, report.step);
 }
 
-std::string validation_line(const ValidationLoss& validation) {
-  return fmt::format("Validation after step {}: Loss = {}, Perplexity = {:.2f}", validation.step,
-                     format_loss(validation.loss), std::exp(validation.loss));
+std::string validation_line(const Validation& validation) {
+  const Evaluation& found = validation.evaluation;
+  std::string line =
+      fmt::format("Validation after step {}: Loss = {}", validation.step, format_loss(found.loss));
+  if (found.right)
+    return line + fmt::format(", Accuracy = {:.2f} % of {}", 100 * found.accuracy(), found.samples);
+  return line + fmt::format(", Perplexity = {:.2f}", std::exp(found.loss));
 }
 
-void print_summary(Terminal& terminal, const TrainOptions& options, const RunRecord& record,
-                   const PerformanceSummary& summary) {
+std::string variation_warning(const Summary& summary) {
+  if (!summary.unsteady()) return "";
+  return fmt::format(
+      "Warning: the times vary by {:.1f} % (standard deviation over mean; more than {:.1f} % is "
+      "much): was the machine busy?",
+      100 * summary.device.variation(), 100 * Summary::unsteady_variation);
+}
+
+void print_summary(Terminal& terminal, const Record& record, const Summary& summary) {
   terminal.line("");
   print_title(terminal, "Performance Summary:");
   if (summary.steps == 0) {
@@ -157,18 +200,23 @@ void print_summary(Terminal& terminal, const TrainOptions& options, const RunRec
     terminal.line(rule);
     return;
   }
-  print_times(terminal, summary);
+  print_times(terminal, record, summary);
   print_memory(terminal, record);
   print_phases(terminal, summary);
-  if (options.reports_flops())
+  if (record.options.reports_flops())
     terminal.line(fmt::format("Achieved: {:.1f} GFLOP/s, {:.1f} GFLOP/s counting causal attention",
                               summary.flops_per_second / 1e9,
                               summary.causal_flops_per_second / 1e9));
   terminal.line(fmt::format("Final loss: {}", format_loss(record.steps.back().loss)));
+  if (!record.validation.empty() && record.validation.back().evaluation.right)
+    terminal.line(fmt::format("Held-out accuracy: {:.2f} %",
+                              100 * record.validation.back().evaluation.accuracy()));
   if (const auto scale = record.steps.back().next_loss_scale)
     terminal.line(fmt::format("Loss scale: {:g}, {} of {} steps skipped", *scale,
                               skipped_steps(record), record.steps.size()));
-  terminal.line(coverage(options, summary));
+  terminal.line(coverage(record, summary));
+  if (const std::string warning = variation_warning(summary); !warning.empty())
+    terminal.line(warning);
   terminal.line(rule);
 }
 

@@ -6,26 +6,27 @@
 #include <string>
 
 #include "ridge/cli/terminal.h"
-#include "ridge/device/device.h"
-#include "ridge/session/options.h"
-#include "ridge/session/summary.h"
+#include "ridge/session/record.h"
 
 namespace ridge {
 
 // Banner, configuration, model, data, device and what will be profiled.
-void print_header(Terminal& terminal, const TrainOptions& options, const std::string& data,
-                  const Device& device);
+void print_header(Terminal& terminal, const Session& session);
 
 void print_flops(Terminal& terminal, const StepCost& cost);
 
+// How kernels were chosen, if they were timed, and what the device does without.
+void print_kernel_choices(Terminal& terminal, const Session& session);
+
 // `peak_bytes` is the most tensors held during the step.
-std::string step_line(const TrainOptions& options, const StepReport& report,
-                      std::size_t peak_bytes);
+std::string step_line(const RunOptions& options, const StepReport& report, std::size_t peak_bytes);
 // What became of the loss scale in a step that changed it, or could not use it; else empty.
 std::string loss_scale_line(const StepReport& report);
-std::string validation_line(const ValidationLoss& validation);
+std::string validation_line(const Validation& validation);
 
-void print_summary(Terminal& terminal, const TrainOptions& options, const RunRecord& record,
-                   const PerformanceSummary& summary);
+void print_summary(Terminal& terminal, const Record& record, const Summary& summary);
+
+// Warns of times that vary so much that their mean says little; empty if they do not.
+std::string variation_warning(const Summary& summary);
 
 }  // namespace ridge

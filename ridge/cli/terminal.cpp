@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <system_error>
@@ -76,6 +77,23 @@ void Terminal::erase() {
 
 std::string Terminal::bold(std::string_view text) const {
   return has_colours_ ? fmt::format("\x1b[1m{}\x1b[0m", text) : std::string(text);
+}
+
+std::function<void(std::int64_t done, std::int64_t all)> progress_on(Terminal& terminal) {
+  return
+      [&terminal, begin = std::chrono::steady_clock::now()](std::int64_t done, std::int64_t all) {
+        const double seconds =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        terminal.progress(done, all,
+                          seconds / static_cast<double>(done) * static_cast<double>(all - done));
+      };
+}
+
+std::function<void(std::string_view work, std::size_t number, std::size_t of)> tuning_on(
+    Terminal& terminal) {
+  return [&terminal](std::string_view work, std::size_t number, std::size_t of) {
+    terminal.busy(fmt::format("Timing candidate {} of {} for {}...", number, of, work));
+  };
 }
 
 }  // namespace ridge

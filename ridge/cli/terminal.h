@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -35,5 +37,13 @@ class Terminal {
   bool has_colours_ = false;
   bool shown_ = false;
 };
+
+// Shows, on a terminal that outlives it, how far something is that began now, and how long it will
+// take if the rest goes as fast.
+std::function<void(std::int64_t done, std::int64_t all)> progress_on(Terminal& terminal);
+
+// Shows which candidate for a kernel is being timed: SessionHooks::trying.
+std::function<void(std::string_view work, std::size_t number, std::size_t of)> tuning_on(
+    Terminal& terminal);
 
 }  // namespace ridge

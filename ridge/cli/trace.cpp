@@ -25,7 +25,7 @@ int check(const std::string& path) {
   if (is_gzip(file.bytes())) text = unpacked = gunzip(file.bytes(), max_unpacked, name);
   const TraceCheck result = check_trace(text, name);
   Terminal().lines(trace_check_text(result));
-  return std::ranges::all_of(result.verdicts, &TraceVerdict::accepts) ? 0 : 1;
+  return std::ranges::any_of(result.verdicts, &TraceVerdict::refuses) ? 1 : 0;
 }
 
 }  // namespace

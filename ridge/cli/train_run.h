@@ -1,13 +1,14 @@
 #pragma once
 
+#include "ridge/cli/terminal.h"
 #include "ridge/device/device.h"
-#include "ridge/session/options.h"
-#include "ridge/session/trainer.h"
+#include "ridge/run/autotuner.h"
+#include "ridge/session/session.h"
 
 namespace ridge {
 
 // `ridge train` of resolved options: runs, prints and writes all they ask for. Returns the exit
 // code of the program; errors are thrown.
-int train(const TrainOptions& options, Device& device, const TrainerHooks& hooks = {});
+int train(const RunOptions& options, Device& device, const SessionHooks& hooks = {});
 
 }  // namespace ridge

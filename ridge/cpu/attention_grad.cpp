@@ -6,7 +6,7 @@ namespace ridge {
 namespace {
 
 constexpr std::int64_t tile = AttentionTiles::tile;
-constexpr std::size_t first_of_qkv = 3;  // after dy, y and lse
+constexpr AttentionGrad::Operands operand;
 
 // One thread's memory: the queries and the gradients of the results of a tile, both as
 // [tile, padded_dim] rows and as [padded_dim, tile] columns; the columns of dq; [tile, tile] of the
@@ -138,12 +138,12 @@ void add_parts(const AttentionTiles& tiles, const Operands<T>& io, float* sums, 
 
 template <class T>
 Operands<T> operands_of(const AttentionLayout& at, const Launch& call) {
-  return {.dy = call.in<T>(0),
-          .y = call.in<T>(1),
-          .q = call.in<T>(first_of_qkv + at.q.operand),
-          .k = call.in<T>(first_of_qkv + at.k.operand),
-          .v = call.in<T>(first_of_qkv + at.v.operand),
-          .lse = call.in<float>(2),
+  return {.dy = call.in<T>(operand.dy),
+          .y = call.in<T>(operand.y),
+          .q = call.in<T>(operand.q + at.q.operand),
+          .k = call.in<T>(operand.q + at.k.operand),
+          .v = call.in<T>(operand.q + at.v.operand),
+          .lse = call.in<float>(operand.lse),
           .dq = call.out<T>(at.q.operand),
           .dk = call.out<T>(at.k.operand),
           .dv = call.out<T>(at.v.operand)};
@@ -182,7 +182,7 @@ void backward(ThreadPool& pool, const AttentionTiles& tiles, const Partition& pa
 
 template <class T>
 KernelPtr prepare_backward(const AttentionGrad& op, CpuPrepare& prepare) {
-  const AttentionTiles tiles(op, prepare, prepare.in.subspan(first_of_qkv));
+  const AttentionTiles tiles(op, prepare, prepare.in.subspan(operand.q));
   const Partition partition(tiles);
   prepare.workspace =
       static_cast<std::size_t>(tiles.packed_floats() + partition.shared_floats() +

@@ -145,8 +145,9 @@ KernelPtr infer_form(CpuPrepare& prepare, const BatchNorm& op) {
   prepare.workspace = static_cast<std::size_t>(runs.channels) * sizeof(float);
   const std::vector<Part> parts = parts_of(op, prepare.in);
   return make_kernel([&pool = prepare.pool, runs, parts, op](const Launch& call) {
-    const float *weight = call.in<float>(op.parts), *bias = call.in<float>(op.parts + 1);
-    const float *mean = call.in<float>(op.parts + 2), *variance = call.in<float>(op.parts + 3);
+    const BatchNorm::Operands operand = op.operands();
+    const float *weight = call.in<float>(operand.weight), *bias = call.in<float>(operand.bias);
+    const float *mean = call.in<float>(operand.mean), *variance = call.in<float>(operand.variance);
     auto* factor = static_cast<float*>(call.workspace);
     for (std::int64_t c = 0; c < runs.channels; ++c)
       factor[c] = weight[c] / std::sqrt(variance[c] + op.eps);
@@ -216,8 +217,9 @@ KernelPtr train_form(CpuPrepare& prepare, const BatchNormTrain& op) {
   prepare.workspace =
       static_cast<std::size_t>((2 * runs.parts + 1) * runs.channels) * sizeof(float);
   return make_kernel([&pool = prepare.pool, runs, op](const Launch& call) {
-    const T* x = call.in<T>(0);
-    const float* weight = call.in<float>(1);
+    const BatchNormTrain::Operands operand = op.operands();
+    const T* x = call.in<T>(operand.x);
+    const float* weight = call.in<float>(operand.weight);
     float *mean = call.out<float>(1), *rstd = call.out<float>(2);
     float *running_mean = call.out<float>(3), *running_variance = call.out<float>(4);
     auto* sums = static_cast<float*>(call.workspace);
@@ -234,9 +236,10 @@ KernelPtr train_form(CpuPrepare& prepare, const BatchNormTrain& op) {
         running_variance[c] += op.momentum * (unbiased - running_variance[c]);
       }
     });
-    const T* residual = op.residual ? call.in<T>(5) : nullptr;
+    const T* residual = op.residual ? call.in<T>(operand.residual) : nullptr;
     with_epilogue(op.epilogue, [&](const auto& epilogue) {
-      normalise(pool, runs, x, residual, mean, factor, call.in<float>(2), call.out<T>(), epilogue);
+      normalise(pool, runs, x, residual, mean, factor, call.in<float>(operand.bias), call.out<T>(),
+                epilogue);
     });
   });
 }
@@ -320,12 +323,12 @@ KernelPtr backward(CpuPrepare& prepare, const BatchNormGrad& op) {
   prepare.workspace =
       static_cast<std::size_t>((2 * runs.parts + 3) * runs.channels) * sizeof(float);
   return make_kernel([&pool = prepare.pool, runs, op](const Launch& call) {
-    constexpr std::size_t x = summed ? 2 : 1;
+    const BatchNormGrad::Operands operand = op.operands();
     auto* sums = static_cast<float*>(call.workspace);
     float* factor = sums + 2 * runs.parts * runs.channels;
-    const GradVectors v{.weight = call.in<float>(x + 1),
-                        .mean = call.in<float>(x + 2),
-                        .rstd = call.in<float>(x + 3),
+    const GradVectors v{.weight = call.in<float>(operand.weight),
+                        .mean = call.in<float>(operand.mean),
+                        .rstd = call.in<float>(operand.rstd),
                         .factor = factor,
                         .offset = factor + runs.channels,
                         .slope = factor + 2 * runs.channels,
@@ -333,12 +336,12 @@ KernelPtr backward(CpuPrepare& prepare, const BatchNormGrad& op) {
                         .dbias = call.out<float>(2)};
     const auto run = [&](const auto& derivative) {
       const GradTerms<T, gate, summed, std::decay_t<decltype(derivative)>> terms{
-          .dy = call.in<T>(0),
-          .more = summed ? call.in<T>(1) : nullptr,
-          .x = call.in<T>(x),
-          .y = gate == Gate::result ? call.in<T>(x + 4) : nullptr,
+          .dy = call.in<T>(operand.dy),
+          .more = summed ? call.in<T>(operand.summand) : nullptr,
+          .x = call.in<T>(operand.x),
+          .y = gate == Gate::result ? call.in<T>(operand.kinks) : nullptr,
           .factor = factor,
-          .bias = gate == Gate::recomputed ? call.in<float>(x + 4) : nullptr,
+          .bias = gate == Gate::recomputed ? call.in<float>(operand.kinks) : nullptr,
           .mean = v.mean,
           .rstd = v.rstd,
           .g = gate == Gate::result ? call.out<T>(3) : nullptr,

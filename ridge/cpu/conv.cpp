@@ -229,9 +229,10 @@ KernelPtr Conv2d::cpu(CpuPrepare& prepare) const {
   shape.residual = residual;
   shape.epilogue = epilogue;
   return conv_kernel(prepare, shape, [](const Launch& call, const ConvShape& s) {
-    return ConvOperands{input(call, 0), input(call, 1), call.outputs[0],
-                        s.bias ? call.inputs[2] : nullptr,
-                        s.residual ? call.inputs[2u + s.bias] : nullptr};
+    const Operands at = Conv2d{{}, s.bias, s.residual}.operands();
+    return ConvOperands{input(call, at.x), input(call, at.weight), call.outputs[0],
+                        s.bias ? call.inputs[at.bias] : nullptr,
+                        s.residual ? call.inputs[at.residual] : nullptr};
   });
 }
 

@@ -45,12 +45,14 @@ KernelPtr forward(CpuPrepare& prepare) {
 
 template <class T>
 KernelPtr backward(CpuPrepare& prepare) {
-  const std::int64_t columns = prepare.in[1].shape[-1], rows = prepare.in[1].shape.rows();
+  static constexpr CrossEntropyGrad::Operands operand = CrossEntropyGrad::operands();
+  const Shape& shape = prepare.in[operand.logits].shape;
+  const std::int64_t columns = shape[-1], rows = shape.rows();
   return make_kernel([&pool = prepare.pool, rows, columns](const Launch& call) {
-    const float scale = *call.in<float>(0) / static_cast<float>(rows);
-    const T* logits = call.in<T>(1);
-    const auto* targets = call.in<std::int32_t>(2);
-    const float* lse = call.in<float>(3);
+    const float scale = *call.in<float>(operand.dloss) / static_cast<float>(rows);
+    const T* logits = call.in<T>(operand.logits);
+    const auto* targets = call.in<std::int32_t>(operand.targets);
+    const float* lse = call.in<float>(operand.lse);
     T* dlogits = call.out<T>(0);
     parallel_for(pool, rows, rows_per_task(columns), [=](std::int64_t begin, std::int64_t end) {
       // A variable of this function: a captured one could change with every store to dx.
@@ -77,7 +79,8 @@ KernelPtr CrossEntropy::cpu(CpuPrepare& prepare) const {
 }
 
 KernelPtr CrossEntropyGrad::cpu(CpuPrepare& prepare) const {
-  return dispatch_floating(prepare.in[1].dtype, [&]<class T>() { return backward<T>(prepare); });
+  return dispatch_floating(prepare.in[operands().logits].dtype,
+                           [&]<class T>() { return backward<T>(prepare); });
 }
 
 }  // namespace ridge

@@ -13,27 +13,17 @@ namespace ridge {
 // The processors and memory of this machine.
 class CpuDevice final : public Device {
  public:
-  explicit CpuDevice(int threads = default_threads());
+  explicit CpuDevice(int threads = available_processors());
 
-  // The processors this process may run on.
-  static int default_threads();
-
-  std::string name() const override { return "cpu"; }
-  std::string description() const override;
-  std::string hardware() const override;
-  int threads() const override { return pool_.size(); }
-  bool multiplies_float16() const override;
   PreparedKernel prepare(const Op& op, Types in, Types out,
                          const KernelChoice& choice = {}) override;
   void* allocate(std::size_t bytes) override;
   void deallocate(void* memory, std::size_t bytes) override;
-  std::size_t total_memory() const override;
   std::size_t available_memory() const override;
   void upload(void* device, const void* host, std::size_t bytes) override;
   void download(void* host, const void* device, std::size_t bytes) override;
   void clear(void* device, std::size_t bytes) override;
   void synchronize() override {}
-  bool asynchronous() const override { return false; }
   void download_later(void* host, const void* device, std::size_t bytes) override {
     download(host, device, bytes);
   }

@@ -62,12 +62,13 @@ KernelPtr Int8Conv2d::cpu(CpuPrepare& prepare) const {
       .epilogue = epilogue,
       .int8 = Int8Scales{.out = out, .x = x_scale, .residual = residual_scale, .y = y_scale}};
   return conv_kernel(prepare, shape, [](const Launch& call, const ConvShape& s) {
-    return ConvOperands{const_cast<void*>(call.inputs[0]),
-                        const_cast<void*>(call.inputs[1]),
+    constexpr Operands at;
+    return ConvOperands{const_cast<void*>(call.inputs[at.x]),
+                        const_cast<void*>(call.inputs[at.weight]),
                         call.outputs[0],
-                        call.inputs[3],
-                        s.residual ? call.inputs[4] : nullptr,
-                        call.in<float>(2)};
+                        call.inputs[at.bias],
+                        s.residual ? call.inputs[at.residual] : nullptr,
+                        call.in<float>(at.weight_scale)};
   });
 }
 

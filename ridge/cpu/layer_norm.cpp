@@ -71,14 +71,16 @@ void grad_row(const T* dy, const T* x, const float* weight, float mean, float rs
 // each summed into its own rows of the workspace, then the blocks in order.
 template <class T>
 KernelPtr backward(CpuPrepare& prepare) {
-  const Shape& shape = prepare.in[1].shape;
+  static constexpr LayerNormGrad::Operands operand = LayerNormGrad::operands();
+  const Shape& shape = prepare.in[operand.x].shape;
   const std::int64_t columns = shape[-1], rows = shape.rows();
   const std::int64_t block = std::clamp<std::int64_t>((rows + 31) / 32, 1, 256);
   const std::int64_t blocks = (rows + block - 1) / block;
   prepare.workspace = static_cast<std::size_t>(2 * blocks * columns) * sizeof(float);
   return make_kernel([=, &pool = prepare.pool](const Launch& call) {
-    const T *dy = call.in<T>(0), *x = call.in<T>(1);
-    const float *weight = call.in<float>(2), *mean = call.in<float>(3), *rstd = call.in<float>(4);
+    const T *dy = call.in<T>(operand.dy), *x = call.in<T>(operand.x);
+    const float* weight = call.in<float>(operand.weight);
+    const float *mean = call.in<float>(operand.mean), *rstd = call.in<float>(operand.rstd);
     T* dx = call.out<T>(0);
     auto* partial = static_cast<float*>(call.workspace);
     pool.run(blocks, [=](std::int64_t b) {

@@ -46,14 +46,16 @@ KernelPtr kernel(const Linear& op, CpuPrepare& prepare, const F& function) {
       sums = reinterpret_cast<float*>(static_cast<std::byte*>(call.workspace) + gemm_bytes);
     else
       sums = y;
-    const T* const bias = op.bias ? call.in<T>(2) : nullptr;
-    const T* const residual = op.residual ? call.in<T>(op.residual_operand()) : nullptr;
-    gemm->run(pool, call.inputs[0], call.inputs[1], sums, call.workspace,
+    const Linear::Operands at = op.operands();
+    const T* const bias = op.bias ? call.in<T>(at.bias) : nullptr;
+    const T* const residual = op.residual ? call.in<T>(at.residual) : nullptr;
+    gemm->run(pool, call.inputs[at.x], call.inputs[at.weight], sums, call.workspace,
               [=](const GemmTile& tile) {
                 for (std::int64_t i = tile.row; i < tile.row + tile.rows; ++i) {
-                  const std::int64_t at = i * n + tile.column;
-                  finish_row(sums + at, bias ? bias + tile.column : nullptr,
-                             residual ? residual + at : nullptr, y + at, tile.columns, function);
+                  const std::int64_t first = i * n + tile.column;
+                  finish_row(sums + first, bias ? bias + tile.column : nullptr,
+                             residual ? residual + first : nullptr, y + first, tile.columns,
+                             function);
                 }
               });
   });
@@ -86,9 +88,11 @@ KernelPtr Linear::cpu(CpuPrepare& prepare) const {
   return conv_kernel(
       prepare, conv_shape(*this, linear_extents(prepare.in), dtype),
       [](const Launch& call, const ConvShape& s) {
-        return ConvOperands{const_cast<void*>(call.inputs[0]), const_cast<void*>(call.inputs[1]),
-                            call.outputs[0], s.bias ? call.inputs[2] : nullptr,
-                            s.residual ? call.inputs[2u + s.bias] : nullptr};
+        const Operands at = Linear{s.bias, s.residual}.operands();
+        return ConvOperands{const_cast<void*>(call.inputs[at.x]),
+                            const_cast<void*>(call.inputs[at.weight]), call.outputs[0],
+                            s.bias ? call.inputs[at.bias] : nullptr,
+                            s.residual ? call.inputs[at.residual] : nullptr};
       },
       std::move(product));
 }

@@ -11,8 +11,9 @@ namespace ridge {
 KernelPtr UpdateLossScale::cpu(CpuPrepare&) const {
   return make_kernel([op = *this](const Launch& call) {
     using Limits = std::numeric_limits<float>;
-    const float scale = *call.in<float>(0), norm = *call.in<float>(3);
-    const float *counters = call.in<float>(1), *schedule = call.in<float>(2);
+    constexpr Operands at = operands();
+    const float scale = *call.in<float>(at.scale), norm = *call.in<float>(at.norm);
+    const float *counters = call.in<float>(at.counters), *schedule = call.in<float>(at.schedule);
     const bool good = std::isfinite(norm);
     const float steps = counters[0] + 1.0f, t = counters[1] + (good ? 1.0f : 0.0f);
     const bool grows = good && steps >= static_cast<float>(op.rule.growth_interval);

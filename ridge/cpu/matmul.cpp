@@ -201,7 +201,8 @@ KernelPtr MatMul::cpu(CpuPrepare& prepare) const {
 KernelPtr ScaledMatMul::cpu(CpuPrepare& prepare) const {
   const Shape &a = prepare.in[0].shape, &c = prepare.out[0].shape;
   GemmShape shape = shape_of(*this, prepare);
-  shape.accumulate = prepare.in.size() > 4;
+  const Operands operand = operands(prepare.in.size());
+  shape.accumulate = operand.sum < operand.count;
   const DType to = prepare.out[0].dtype;
   const bool rounds = to != DType::f32;
   const std::int64_t na = a.numel(), nb = prepare.in[1].numel(), nc = rounds ? c.numel() : 0;
@@ -209,13 +210,14 @@ KernelPtr ScaledMatMul::cpu(CpuPrepare& prepare) const {
   GemmPtr gemm = make_onednn_gemm(shape);
   return dispatch_quantized(prepare.in[0].dtype, [&]<class A>() {
     return dispatch_quantized(prepare.in[1].dtype, [&]<class B>() {
-      return make_kernel([&pool = prepare.pool, gemm = std::move(gemm), na, nb, nc, rounds,
+      return make_kernel([&pool = prepare.pool, gemm = std::move(gemm), operand, na, nb, nc, rounds,
                           to](const Launch& call) {
         auto* wide_a = static_cast<float*>(call.workspace);
         auto* wide_b = wide_a + padded_floats(na) / sizeof(float);
         auto* wide_c = rounds ? wide_b + padded_floats(nb) / sizeof(float) : call.out<float>();
-        widen(pool, call.in<A>(0), wide_a, na, *call.in<float>(2) * *call.in<float>(3));
-        widen(pool, call.in<B>(1), wide_b, nb, 1.0f);
+        const float scale = *call.in<float>(operand.scale_a) * *call.in<float>(operand.scale_b);
+        widen(pool, call.in<A>(operand.a), wide_a, na, scale);
+        widen(pool, call.in<B>(operand.b), wide_b, nb, 1.0f);
         gemm->run(pool, wide_a, wide_b, wide_c, nullptr);
         dispatch_floating(to, [&]<class C>() { convert(pool, wide_c, call.out<C>(), nc); });
       });

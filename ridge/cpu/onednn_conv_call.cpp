@@ -136,8 +136,9 @@ ConvPrimitive::ConvPrimitive(const ConvShape& shape, const ConvPart& part,
   };
   if (s.kind == Kind::forward) {
     // Where kernels reach beyond edges, version 2.6 forgets what it adds to signed operands, unless
-    // it multiplies in AMX's tiles, which take them as they are. Another implementation is right.
-    const bool pads = before != memory::dims{0, 0} || after != memory::dims{0, 0};
+    // it multiplies in AMX's tiles, which take them as they are. Another implementation is right,
+    // and all parts of a convolution use the same one, because they share its packed weights.
+    const bool pads = g.padding[0] > 0 || g.padding[1] > 0 || right > 0 || seen.below > 0;
     auto desc = forward(wanted);
     const auto how = [](const auto& chosen) { return std::string(chosen.impl_info_str()); };
     const auto is_wrong = [&] {

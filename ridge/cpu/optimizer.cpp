@@ -197,12 +197,12 @@ template <class Each>
 KernelPtr update_each(const Each& op, CpuPrepare& prepare) {
   const std::int64_t n = prepare.in[0].numel();
   return make_kernel([&pool = prepare.pool, n, op](const Launch& call) {
-    constexpr std::size_t own = 2 + Each::moments;
-    if (is_skipped(op, call.in<float>(own))) return;
-    Parameter<Each> x{call.out<float>(0), call.in<float>(1)};
+    const typename Each::Operands at = op.operands();
+    const float* schedule = call.in<float>(at.schedule);
+    if (is_skipped(op, schedule)) return;
+    Parameter<Each> x{call.out<float>(0), call.in<float>(at.grad)};
     for (std::size_t m = 0; m < Each::moments; ++m) x.moments[m] = call.out<float>(1 + m);
-    const Update<Each> update(op, call.in<float>(own),
-                              op.max_norm > 0 ? call.in<float>(own + 1) : nullptr);
+    const Update<Each> update(op, schedule, op.max_norm > 0 ? call.in<float>(at.norm) : nullptr);
     parallel_for(pool, n, block,
                  [&](std::int64_t begin, std::int64_t end) { update(x, begin, end - begin); });
   });

@@ -165,13 +165,13 @@ int number_of(std::string_view text) {
 
 }  // namespace
 
-std::string_view name_of(Access access) {
+std::string_view name_of(AccessPattern access) {
   switch (access) {
-    case Access::read:
+    case AccessPattern::read:
       return "read";
-    case Access::copy:
+    case AccessPattern::copy:
       return "copy";
-    case Access::triad:
+    case AccessPattern::triad:
       return "triad";
   }
   return "unknown";
@@ -221,12 +221,14 @@ double measure_flops(const FlopsKernel& kernel, ThreadPool& pool,
                    [&](std::int64_t rounds, std::int64_t) { kernel.run(rounds); });
 }
 
-double measure_bandwidth(Access access, std::size_t bytes_per_thread, ThreadPool& pool,
+double measure_bandwidth(AccessPattern access, std::size_t bytes_per_thread, ThreadPool& pool,
                          std::chrono::nanoseconds duration) {
-  const std::size_t count = access == Access::read ? 1 : access == Access::copy ? 2 : 3;
-  const auto sweep = access == Access::read   ? read_segment
-                     : access == Access::copy ? copy_segment
-                                              : triad_segment;
+  const std::size_t count = access == AccessPattern::read   ? 1
+                            : access == AccessPattern::copy ? 2
+                                                            : 3;
+  const auto sweep = access == AccessPattern::read   ? read_segment
+                     : access == AccessPattern::copy ? copy_segment
+                                                     : triad_segment;
   std::vector<std::optional<Arrays>> arrays(static_cast<std::size_t>(pool.size()));
   seconds_of(pool, [&](std::int64_t thread) {
     arrays[static_cast<std::size_t>(thread)].emplace(bytes_per_thread, count);

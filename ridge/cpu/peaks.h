@@ -29,12 +29,12 @@ std::vector<FlopsKernel> flops_kernels();
 
 // What a bandwidth loop does with arrays of floats. Bytes are counted as the program sees them:
 // each element read or written once; a cache that first fetches what it will overwrite moves more.
-enum class Access : std::uint8_t {
+enum class AccessPattern : std::uint8_t {
   read,   // sum of a
   copy,   // b = a
   triad,  // c = a + s b (McCalpin's STREAM)
 };
-std::string_view name_of(Access access);
+std::string_view name_of(AccessPattern access);
 
 // A data cache, as /sys/devices/system/cpu describes it.
 struct CpuCache {
@@ -58,7 +58,7 @@ double measure_flops(const FlopsKernel& kernel, ThreadPool& pool,
                      std::chrono::nanoseconds duration);
 
 // Bytes per second of all threads together, each sweeping arrays of `bytes_per_thread` in all.
-double measure_bandwidth(Access access, std::size_t bytes_per_thread, ThreadPool& pool,
+double measure_bandwidth(AccessPattern access, std::size_t bytes_per_thread, ThreadPool& pool,
                          std::chrono::nanoseconds duration);
 
 }  // namespace ridge

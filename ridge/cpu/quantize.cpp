@@ -109,10 +109,10 @@ KernelPtr QuantizeSwiGlu::cpu(CpuPrepare& prepare) const {
   const Matrix m(quantised(prepare.in));
   prepare.workspace = (static_cast<std::size_t>(m.numel()) + m.tasks()) * sizeof(float);
   return dispatch(prepare, into.to, [&]<class T, class Q>() {
-    const bool result = prepare.in.size() == 3;
-    return make_kernel([&pool = prepare.pool, m, op = *this, result](const Launch& call) {
-      const T* dy = op.gradient ? call.in<T>(0) : nullptr;
-      const T* packed = call.in<T>(op.gradient ? 1 : 0);
+    const Operands at = operands(prepare.in.size());
+    return make_kernel([&pool = prepare.pool, m, op = *this, at](const Launch& call) {
+      const T* dy = op.gradient ? call.in<T>(at.dy) : nullptr;
+      const T* packed = call.in<T>(at.packed);
       const std::int64_t half = op.gradient ? m.columns / 2 : m.columns;
       auto* x = static_cast<float*>(call.workspace);
       parallel_for(pool, m.rows, rows_per_task(half), [=](std::int64_t begin, std::int64_t end) {
@@ -120,8 +120,8 @@ KernelPtr QuantizeSwiGlu::cpu(CpuPrepare& prepare) const {
           swiglu_row(dy ? dy + r * half : nullptr, packed + r * 2 * half, half, x + r * m.columns);
       });
       quantize<float, Q>(pool, op.into, m, x, x + m.numel(), call);
-      if (result)
-        write_result(pool, m.rows, half, packed, *call.in<float>(2),
+      if (at.scale < at.count)
+        write_result(pool, m.rows, half, packed, *call.in<float>(at.scale),
                      call.out<Float16>(call.outputs.size() - 1));
     });
   });

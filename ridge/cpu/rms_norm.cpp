@@ -131,13 +131,13 @@ void differentiate(const Dy* dy, const Row& row, float mean, const float* dsum, 
   }
 }
 
-// The operands are those of RmsNormGrad, after dsum if there are five. The sum over rows for
-// dweight: a fixed number of row blocks, each summed into its own row of the workspace, then the
-// blocks in order. The result does not depend on the number of threads.
+// The operands are AddRmsNormGrad's, as which RmsNormGrad's without dsum count. The sum over rows
+// for dweight: a fixed number of row blocks, each summed into its own row of the workspace, then
+// the blocks in order. The result does not depend on the number of threads.
 template <class X, class Dy, class Dx, bool from_result>
 KernelPtr backward(CpuPrepare& prepare) {
   constexpr std::int64_t max_blocks = 32;
-  const std::size_t first = prepare.in.size() - 4;
+  const AddRmsNormGrad::Operands operand = AddRmsNormGrad::operands(prepare.in.size());
   const bool round = prepare.out.size() == 3;
   const DType delta = prepare.out.back().dtype;
   const Shape& shape = prepare.out[0].shape;
@@ -146,10 +146,10 @@ KernelPtr backward(CpuPrepare& prepare) {
   const std::int64_t blocks = (rows + block - 1) / block;
   prepare.workspace = static_cast<std::size_t>(blocks * columns) * sizeof(float);
   return make_kernel([=, &pool = prepare.pool](const Launch& call) {
-    const float* dsum = first == 1 ? call.in<float>(0) : nullptr;
-    const Dy* dy = call.in<Dy>(first);
-    const X* x = call.in<X>(first + 1);
-    const float *weight = call.in<float>(first + 2), *rstd = call.in<float>(first + 3);
+    const float* dsum = operand.dsum < operand.count ? call.in<float>(operand.dsum) : nullptr;
+    const Dy* dy = call.in<Dy>(operand.dy);
+    const X* x = call.in<X>(operand.sum);
+    const float *weight = call.in<float>(operand.weight), *rstd = call.in<float>(operand.rstd);
     Dx* dx = call.out<Dx>(0);
     float* dweight = call.out<float>(1);
     const RoundedCopy rounded = round ? RoundedCopy{call.outputs[2], delta} : RoundedCopy{};
@@ -173,13 +173,12 @@ KernelPtr backward(CpuPrepare& prepare) {
   });
 }
 
-// f.template operator()<X, Dy, Dx, from_result>() for the gradient whose operand x, or y, is number
-// `normed`, after dy.
+// f.template operator()<X, Dy, Dx, from_result>() for a gradient with x or sum, or y, in X.
 template <class Prepare, class F>
-KernelPtr dispatch_gradient(const Prepare& prepare, std::size_t normed, bool from_result,
-                            const F& f) {
-  return dispatch_floating(prepare.in[normed].dtype, [&]<class X>() {
-    return dispatch_floating(prepare.in[normed - 1].dtype, [&]<class Dy>() {
+KernelPtr dispatch_gradient(const Prepare& prepare, bool from_result, const F& f) {
+  const AddRmsNormGrad::Operands operand = AddRmsNormGrad::operands(prepare.in.size());
+  return dispatch_floating(prepare.in[operand.sum].dtype, [&]<class X>() {
+    return dispatch_floating(prepare.in[operand.dy].dtype, [&]<class Dy>() {
       return from_result ? f.template operator()<X, Dy, float, true>()
                          : f.template operator()<X, Dy, X, false>();
     });
@@ -196,7 +195,7 @@ KernelPtr RmsNorm::cpu(CpuPrepare& prepare) const {
 }
 
 KernelPtr RmsNormGrad::cpu(CpuPrepare& prepare) const {
-  return dispatch_gradient(prepare, 1, from_result, [&]<class X, class Dy, class Dx, bool y>() {
+  return dispatch_gradient(prepare, from_result, [&]<class X, class Dy, class Dx, bool y>() {
     return backward<X, Dy, Dx, y>(prepare);
   });
 }
@@ -209,9 +208,9 @@ KernelPtr AddRmsNorm::cpu(CpuPrepare& prepare) const {
 }
 
 KernelPtr AddRmsNormGrad::cpu(CpuPrepare& prepare) const {
-  return dispatch_gradient(
-      prepare, prepare.in.size() - 3, from_result,
-      [&]<class X, class Dy, class Dx, bool y>() { return backward<X, Dy, Dx, y>(prepare); });
+  return dispatch_gradient(prepare, from_result, [&]<class X, class Dy, class Dx, bool y>() {
+    return backward<X, Dy, Dx, y>(prepare);
+  });
 }
 
 }  // namespace ridge

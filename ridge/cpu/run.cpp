@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #if defined(__x86_64__)
@@ -39,26 +38,7 @@ std::string proc_value(const char* file, std::string_view key) {
   return "";
 }
 
-}  // namespace
-
-CpuDevice::CpuDevice(int threads) : pool_(threads) {}
-
-int CpuDevice::default_threads() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
-std::string CpuDevice::hardware() const {
-  const std::string model = proc_value("/proc/cpuinfo", "model name");
-  return model.empty() ? "CPU" : model;
-}
-
-std::string CpuDevice::description() const {
-  return fmt::format("{}, {} thread{}", hardware(), pool_.size(), pool_.size() == 1 ? "" : "s");
-}
-
-bool CpuDevice::multiplies_float16() const {
+bool multiplies_float16() {
 #if defined(__x86_64__)
   constexpr unsigned avx512_fp16_bit = 1u << 23;
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -71,6 +51,22 @@ bool CpuDevice::multiplies_float16() const {
   return false;
 #endif
 }
+
+DeviceInfo info_of(int threads) {
+  const std::string model = proc_value("/proc/cpuinfo", "model name");
+  const std::string hardware = model.empty() ? "CPU" : model;
+  return {
+      .name = "cpu",
+      .hardware = hardware,
+      .description = fmt::format("{}, {} thread{}", hardware, threads, threads == 1 ? "" : "s"),
+      .threads = threads,
+      .total_memory = host_memory().total,
+      .target = {.description = "cpu, " + hardware, .multiplies_float16 = multiplies_float16()}};
+}
+
+}  // namespace
+
+CpuDevice::CpuDevice(int threads) : Device(info_of(threads)), pool_(threads) {}
 
 PreparedKernel CpuDevice::prepare(const Op& op, Types in, Types out, const KernelChoice& choice) {
   CpuPrepare prepare{
@@ -91,7 +87,6 @@ void* CpuDevice::allocate(std::size_t bytes) {
 
 void CpuDevice::deallocate(void* memory, std::size_t) { std::free(memory); }
 
-std::size_t CpuDevice::total_memory() const { return host_memory().total; }
 std::size_t CpuDevice::available_memory() const { return host_memory().available; }
 
 void CpuDevice::upload(void* device, const void* host, std::size_t bytes) {

@@ -64,23 +64,24 @@ void excite(ThreadPool& pool, std::int64_t images, std::int64_t squeezed, std::i
 }  // namespace
 
 KernelPtr SqueezeExcitation::cpu(CpuPrepare& prepare) const {
-  const std::int64_t images = prepare.in[0].shape[0], channels = prepare.in[0].shape[1];
-  const std::int64_t squeezed = prepare.in[1].shape[0];
+  static constexpr Operands at = operands();
+  const std::int64_t images = prepare.in[at.x].shape[0], channels = prepare.in[at.x].shape[1];
+  const std::int64_t squeezed = prepare.in[at.w1].shape[0];
   prepare.workspace = static_cast<std::size_t>(images * squeezed) * sizeof(float);
   return dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
     return make_kernel(
         [&pool = prepare.pool, images, channels, squeezed, op = *this](const Launch& call) {
           auto* inside = static_cast<float*>(call.workspace);
           const auto inside_by = [&](const auto& function) {
-            squeeze(pool, images, squeezed, channels, call.in<T>(0), call.in<T>(1), call.in<T>(2),
-                    inside, function);
+            squeeze(pool, images, squeezed, channels, call.in<T>(at.x), call.in<T>(at.w1),
+                    call.in<T>(at.b1), inside, function);
           };
           if (op.inner == Epilogue::relu)
             inside_by([](float x) { return x < 0.0f ? 0.0f : x; });
           else
             inside_by([](float x) { return silu(x); });
           with_activation(op.gate, [&](const auto& function) {
-            excite(pool, images, squeezed, channels, inside, call.in<T>(3), call.in<T>(4),
+            excite(pool, images, squeezed, channels, inside, call.in<T>(at.w2), call.in<T>(at.b2),
                    call.out<T>(), function);
           });
         });

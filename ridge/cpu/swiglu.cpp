@@ -54,12 +54,13 @@ KernelPtr forward(CpuPrepare& prepare) {
 
 template <class T, bool with_result>
 KernelPtr backward(CpuPrepare& prepare) {
-  const std::int64_t n = prepare.in[0].numel();
-  const bool packed = prepare.in.size() == 2;
-  const Rows rows = rows_of(packed, prepare.in[0]);
-  return make_kernel([&pool = prepare.pool, n, packed, rows](const Launch& call) {
-    const T *grads = call.in<T>(0), *gates = call.in<T>(1);
-    const T* ups = packed ? gates + rows.columns : call.in<T>(2);
+  const SwiGluGrad::Operands operand = SwiGluGrad::operands(prepare.in.size());
+  const std::int64_t n = prepare.in[operand.dy].numel();
+  const bool packed = operand.up == operand.gate;
+  const Rows rows = rows_of(packed, prepare.in[operand.dy]);
+  return make_kernel([&pool = prepare.pool, operand, n, packed, rows](const Launch& call) {
+    const T *grads = call.in<T>(operand.dy), *gates = call.in<T>(operand.gate);
+    const T* ups = packed ? gates + rows.columns : call.in<T>(operand.up);
     T* dgates = call.out<T>(0);
     T* dups = packed ? dgates + rows.columns : call.out<T>(1);
     T* results = with_result ? call.out<T>(packed ? 1 : 2) : nullptr;  // the memory of dy

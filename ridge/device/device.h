@@ -7,12 +7,14 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ridge/base/shape.h"
 #include "ridge/device/activity.h"
 #include "ridge/device/kernel.h"
 #include "ridge/device/tuner.h"
+#include "ridge/passes/target.h"
 
 namespace ridge {
 
@@ -46,23 +48,58 @@ struct DeviceWork {
   bool background = false;  // others go before it where both could begin
 };
 
+// What is known of a device for as long as it is open.
+struct DeviceInfo {
+  std::string name;              // "cpu", "cuda"
+  std::string hardware;          // "AMD EPYC": the same whatever number of threads shares it
+  std::string description;       // "AMD EPYC, 4 threads"
+  int threads = 1;               // that share a kernel; 1 where they do not count
+  std::size_t total_memory = 0;  // bytes fitted
+  std::size_t cache_bytes = 0;   // of its last cache; 0 if not known
+  ProcessorLimits limits = {};   // for the occupancy of its kernels; unknown by default
+  // Where a card is plugged in, "0000:0a:00.0", to ask the driver of its clocks; empty if it is
+  // none.
+  std::string bus_id = {};
+  Target target = {};
+};
+
+// What measures a device, or says how it is; a device without any of it has this one.
+class DeviceTools {
+ public:
+  virtual ~DeviceTools() = default;
+  virtual std::string driver() { return {}; }  // "driver 580.159.04"; empty if it has none
+  // What kernels that were prepared until now do without, and the remedy: a line each.
+  virtual std::vector<std::string> warnings() { return {}; }
+  // Of a device whose kernels run by themselves, with a clock of its own; else null.
+  virtual Tracer* tracer() { return nullptr; }
+  // What it can count in hardware, over at most so many ranges; null if it cannot. DeviceError with
+  // what to do if the system does not allow it.
+  virtual std::unique_ptr<RangeCounters> range_counters(std::size_t /*max_ranges*/) {
+    return nullptr;
+  }
+  // A kernel that measures the device, on buffers of so many bytes, as often as makes its work long
+  // against its launch.
+  virtual ProbeKernel probe(Probe /*what*/, std::size_t /*bytes*/) { return {}; }
+};
+
 // Where kernels run and tensors live. Work is enqueued in order; synchronize() waits for all
-// of it. DeviceError if a call on the device fails.
+// of it. On a GPU calls return before their work is done. DeviceError if a call on the device
+// fails.
 class Device {
  public:
+  explicit Device(DeviceInfo info) : info_(std::move(info)) {}
   virtual ~Device() = default;
-  virtual std::string name() const = 0;         // "cpu"
-  virtual std::string description() const = 0;  // "AMD EPYC, 4 threads"
-  // "AMD EPYC": the same whatever number of threads shares it.
-  virtual std::string hardware() const { return description(); }
-  virtual std::string driver() const { return {}; }  // "driver 580.159.04"; empty if it has none
-  // What kernels that were prepared until now do without, and the remedy: a line each.
-  virtual std::vector<std::string> warnings() const { return {}; }
-  virtual int threads() const = 0;  // that share a kernel; 1 where they do not count
-  // Whether it multiplies operands of 8 bits by hardware of its own. Others may imitate it.
-  virtual bool multiplies_float8() const { return false; }
-  // The same of f16.
-  virtual bool multiplies_float16() const { return true; }
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const DeviceInfo& info() const { return info_; }
+  const std::string& name() const { return info_.name; }
+  const std::string& hardware() const { return info_.hardware; }
+  const std::string& description() const { return info_.description; }
+  int threads() const { return info_.threads; }
+  std::size_t total_memory() const { return info_.total_memory; }
+  const Target& target() const { return info_.target; }
+  bool is_gpu() const { return info_.target.is_gpu(); }
 
   virtual PreparedKernel prepare(const Op& op, Types in, Types out,
                                  const KernelChoice& choice = {}) = 0;
@@ -70,7 +107,6 @@ class Device {
   // Uninitialised memory aligned to 64 bytes; OutOfMemoryError if there is none.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void deallocate(void* memory, std::size_t bytes) = 0;
-  virtual std::size_t total_memory() const = 0;      // bytes fitted
   virtual std::size_t available_memory() const = 0;  // bytes that could still be allocated
 
   // upload() has read the host's memory when it returns; download() waits for all work before it.
@@ -79,8 +115,6 @@ class Device {
   virtual void clear(void* device, std::size_t bytes) = 0;  // to zero bytes
   virtual void synchronize() = 0;
 
-  // Whether calls return before their work is done.
-  virtual bool asynchronous() const = 0;
   // Enqueues a copy to memory of allocate_host(), to be read after a later mark was waited for.
   virtual void download_later(void* host, const void* device, std::size_t bytes) = 0;
   virtual void* allocate_host(std::size_t bytes) = 0;
@@ -97,23 +131,11 @@ class Device {
   // must be `after`. Null where the device has no such thing.
   virtual KernelPtr capture(std::span<const DeviceWork> /*works*/) { return nullptr; }
 
-  // A kernel that measures the device, on buffers of so many bytes, as often as makes its work long
-  // against its launch.
-  virtual ProbeKernel probe(Probe /*what*/, std::size_t /*bytes*/) { return {}; }
-  virtual std::size_t cache_bytes() const { return 0; }  // of its last cache; 0 if not known
+  virtual DeviceTools& tools() { return no_tools_; }
 
-  // Of a device whose kernels run by themselves, with a clock of its own; else null.
-  virtual Tracer* tracer() { return nullptr; }
-  // For the occupancy of its kernels; unknown by default.
-  virtual ProcessorLimits processor_limits() const { return {}; }
-  // What it can count in hardware, over at most so many ranges; null if it cannot. DeviceError with
-  // what to do if the system does not allow it.
-  virtual std::unique_ptr<RangeCounters> range_counters(std::size_t /*max_ranges*/) {
-    return nullptr;
-  }
-  // Where a card is plugged in, "0000:0a:00.0", to ask the driver of its clocks; empty if it is
-  // none.
-  virtual std::string bus_id() const { return {}; }
+ private:
+  DeviceInfo info_;
+  DeviceTools no_tools_;
 };
 
 // Waits for all work on behalf of a destructor, which can tell nobody of an error: a device that is

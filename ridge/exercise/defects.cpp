@@ -50,6 +50,11 @@ bool reaches_optimizer(const Rewriter& rw, ValueId v) {
          });
 }
 
+// Sums and slices of zeros need no help to be zero.
+bool is_zero_of_zeros(const Rewriter& rw, NodeId n) {
+  return rw.op<Accumulate>(n) || rw.op<Slice>(n);
+}
+
 }  // namespace
 
 std::size_t forget_weight_scale(Graph& graph) {
@@ -85,8 +90,7 @@ std::size_t detach_loss(Graph& graph) {
     const Node& node = rw.node(n);
     // The logits stay readable, though the backward pass needs them no longer.
     if (rw.op<CrossEntropy>(n)) graph.keep(rw.value(node.inputs[0]), "logits");
-    // Sums and slices of zeros need no help.
-    if (node.phase != Phase::backward || rw.op<Accumulate>(n) || rw.op<Slice>(n)) continue;
+    if (node.phase != Phase::backward || is_zero_of_zeros(rw, n)) continue;
     if (std::ranges::none_of(node.outputs, [&](ValueId v) { return reaches_optimizer(rw, v); }))
       continue;
     rw.replace({n}, n, [&rw, &graph, n] {

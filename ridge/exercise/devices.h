@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "ridge/device/device.h"
@@ -20,19 +21,15 @@ namespace ridge {
 // Hands everything to the other device.
 class WrappedDevice : public Device {
  public:
-  explicit WrappedDevice(Device& inner) : inner_(inner) {}
+  explicit WrappedDevice(Device& inner) : WrappedDevice(inner, inner.info()) {}
+  // Says other things of itself.
+  WrappedDevice(Device& inner, DeviceInfo info) : Device(std::move(info)), inner_(inner) {}
 
-  std::string name() const override { return inner_.name(); }
-  std::string description() const override { return inner_.description(); }
-  std::string hardware() const override { return inner_.hardware(); }
-  std::string driver() const override { return inner_.driver(); }
-  int threads() const override { return inner_.threads(); }
   PreparedKernel prepare(const Op& op, Types in, Types out, const KernelChoice& choice) override {
     return inner_.prepare(op, in, out, choice);
   }
   void* allocate(std::size_t bytes) override { return inner_.allocate(bytes); }
   void deallocate(void* memory, std::size_t bytes) override { inner_.deallocate(memory, bytes); }
-  std::size_t total_memory() const override { return inner_.total_memory(); }
   std::size_t available_memory() const override { return inner_.available_memory(); }
   void upload(void* device, const void* host, std::size_t bytes) override {
     inner_.upload(device, host, bytes);
@@ -42,7 +39,6 @@ class WrappedDevice : public Device {
   }
   void clear(void* device, std::size_t bytes) override { inner_.clear(device, bytes); }
   void synchronize() override { inner_.synchronize(); }
-  bool asynchronous() const override { return inner_.asynchronous(); }
   void download_later(void* host, const void* device, std::size_t bytes) override {
     inner_.download_later(host, device, bytes);
   }
@@ -53,6 +49,8 @@ class WrappedDevice : public Device {
   double seconds_between(std::size_t from, std::size_t to) const override {
     return inner_.seconds_between(from, to);
   }
+  KernelPtr capture(std::span<const DeviceWork> works) override { return inner_.capture(works); }
+  DeviceTools& tools() override { return inner_.tools(); }
 
  private:
   Device& inner_;
@@ -87,7 +85,6 @@ class QueuedDevice final : public WrappedDevice {
   void clear(void* device, std::size_t bytes) override;
   void download_later(void* host, const void* device, std::size_t bytes) override;
   void synchronize() override;
-  bool asynchronous() const override { return true; }
   void wait(std::size_t) override { drain(); }
 
   // Marks are not points in the order of the kernels, as they should be, but times of the launching

@@ -23,28 +23,28 @@ std::string without_layer(const std::string& name) {
 // Notes the parameters before a step, and their gradients before the optimizer has used them.
 class ParameterReader final : public Observer {
  public:
-  explicit ParameterReader(Trainer& trainer) : trainer_(trainer) {
-    const TrainingStep& step = trainer.training();
+  explicit ParameterReader(Session& session) : session_(session) {
+    const TrainingStep& step = session.training();
     const std::vector<Value>& gradients =
         step.accumulators.empty() ? step.gradients : step.accumulators;
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       const Value p = step.parameters[i];
       rows_.push_back({.value = gradients[i],
-                       .name = without_layer(trainer.graph().info(p.id).name),
+                       .name = without_layer(session.graph().info(p.id).name),
                        .elements = static_cast<double>(p.type().numel()),
-                       .start = sum_of_squares(trainer.executor().read_floats(p))});
+                       .start = sum_of_squares(session.executor().read_floats(p))});
     }
-    trainer.executor().observe(*this);
+    session.executor().observe(*this);
   }
-  ~ParameterReader() override { trainer_.executor().forget(*this); }
+  ~ParameterReader() override { session_.executor().forget(*this); }
   ParameterReader(const ParameterReader&) = delete;
   ParameterReader& operator=(const ParameterReader&) = delete;
 
   void on_phase(Phase phase, Clock::time_point, Clock::time_point) override {
     if (phase != Phase::backward) return;
-    const double scale = trainer_.gradient_scale();
+    const double scale = session_.gradient_scale();
     for (Row& row : rows_)
-      row.gradient = sum_of_squares(trainer_.executor().read_floats(row.value)) / (scale * scale);
+      row.gradient = sum_of_squares(session_.executor().read_floats(row.value)) / (scale * scale);
   }
 
   std::vector<ParameterFacts> facts() const {
@@ -76,7 +76,7 @@ class ParameterReader final : public Observer {
     double start = 0, gradient = 0;  // sums of squares
   };
 
-  Trainer& trainer_;
+  Session& session_;
   std::vector<Row> rows_;
 };
 
@@ -93,31 +93,30 @@ std::size_t RunFacts::without_gradient() const {
   return count;
 }
 
-RunFacts observe_run(const TrainOptions& options, Device& device, const Defect& defect,
+RunFacts observe_run(const RunOptions& options, Device& device, const Defect& defect,
                      const std::function<void(std::int64_t)>& done) {
-  Trainer trainer(options, defect.device_or(device), defect.hooks);
-  RunFacts facts;
-  facts.kernels = kernels_of(trainer.graph());
-  facts.record.cost = cost_of_step(trainer.graph(), options.gradient_accumulation_steps);
+  Session session(options, defect.device_or(device), defect.hooks);
+  RunFacts facts{.record = new_record(session)};
+  facts.kernels = kernels_of(session.graph());
   const auto step = [&] {
-    facts.record.steps.push_back(trainer.step());
-    if (done) done(trainer.steps_done());
+    facts.record.steps.push_back(session.step());
+    if (done) done(session.steps_done());
   };
   const auto begin = Clock::now();
   {
-    const ParameterReader reader(trainer);
+    const ParameterReader reader(session);
     step();
     facts.parameters = reader.facts();
   }
-  while (trainer.steps_done() < options.num_steps) step();
+  while (session.steps_done() < options.num_steps) step();
   facts.record.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  facts.record.peak_tensor_bytes = trainer.executor().memory().peak_live;
-  facts.summary = summarize(options, facts.record);
+  note_memory(facts.record, session);
+  facts.summary = summarize(facts.record);
   return facts;
 }
 
-TrainOptions quick_check_of(const TrainOptions& options) {
-  TrainOptions quick = options;
+RunOptions quick_check_of(const RunOptions& options) {
+  RunOptions quick = options;
   quick.batch_size = 1;
   quick.seq_len = std::min<std::int64_t>(options.seq_len, 32);
   quick.gradient_accumulation_steps = 1;

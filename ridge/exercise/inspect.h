@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ridge/exercise/stage.h"
-#include "ridge/session/summary.h"
+#include "ridge/session/record.h"
 
 namespace ridge {
 
@@ -21,8 +21,8 @@ struct ParameterFacts {
 
 // What a run did.
 struct RunFacts {
-  RunRecord record;
-  PerformanceSummary summary;
+  Record record;
+  Summary summary;
   std::size_t kernels = 0;  // launched in a step
   std::vector<ParameterFacts> parameters;
 
@@ -31,11 +31,11 @@ struct RunFacts {
 
 // Trains as the options, which are resolved, and the defect say, and prints nothing. `done` is
 // called after each step, with their number.
-RunFacts observe_run(const TrainOptions& options, Device& device, const Defect& defect,
+RunFacts observe_run(const RunOptions& options, Device& device, const Defect& defect,
                      const std::function<void(std::int64_t done)>& done = {});
 
 // Options of the same model that are quick to check against a reference: one sequence of at most 32
 // tokens, for 10 steps.
-TrainOptions quick_check_of(const TrainOptions& options);
+RunOptions quick_check_of(const RunOptions& options);
 
 }  // namespace ridge

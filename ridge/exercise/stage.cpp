@@ -15,26 +15,26 @@ void refuse_without_effect(std::string_view what, std::string_view instead) {
   throw UsageError("this stage changes nothing in a run of {}: {}", what, instead);
 }
 
-Defect unscaled_weights(const TrainOptions&, Device&) {
+Defect unscaled_weights(const RunOptions&, Device&) {
   return {.hooks = {.rewrite = [](Graph& graph) { forget_weight_scale(graph); }}};
 }
 
-Defect strided_layout(const TrainOptions& options, Device&) {
+Defect strided_layout(const RunOptions& options, Device&) {
   if (options.seq_len == 1) refuse_without_effect("sequences of 1 token", "use a longer --seq-len");
   return {.hooks = {.rewrite = [](Graph& graph) { put_sequence_first(graph); }}};
 }
 
-Defect early_stopwatch(const TrainOptions&, Device& device) {
+Defect early_stopwatch(const RunOptions&, Device& device) {
   return {.device = std::make_unique<QueuedDevice>(device)};
 }
 
-Defect naive_product(const TrainOptions& options, Device& device) {
-  if (!options.schedule().has("fuse-gate-up"))
+Defect naive_product(const RunOptions& options, Device& device) {
+  if (!options.schedule(device.target()).has("fuse-gate-up"))
     refuse_without_effect("a version without the pass fuse-gate-up", "use --version v2, v3 or v4");
   return {.device = std::make_unique<NaiveProductDevice>(device, 2 * options.intermediate_dim)};
 }
 
-Defect detached_loss(const TrainOptions&, Device&) {
+Defect detached_loss(const RunOptions&, Device&) {
   return {.hooks = {.rewrite = [](Graph& graph) { detach_loss(graph); }}};
 }
 
@@ -94,8 +94,7 @@ constexpr DebugStage stages[] = {
      .symptom = "The losses are those of a sound run; the forward pass takes many times as long.",
      .hint = "Forward, backward or optimizer: which is it? Add --profile: which operator takes the "
              "time, and is it as slow at every place in the model? The bottleneck report has a "
-             "table of nodes, with the time that each would take at this machine's ceilings. (It "
-             "needs those: run ridge roofline once.)",
+             "table of nodes, with the time that each would take at this machine's ceilings.",
      .cause =
          "The product inside the fused gate-and-up projection is three loops, one multiplication "
          "after the other: no blocks that stay in a cache, no vectors, one thread.",

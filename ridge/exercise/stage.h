@@ -8,13 +8,13 @@
 
 #include "ridge/device/device.h"
 #include "ridge/session/options.h"
-#include "ridge/session/trainer.h"
+#include "ridge/session/session.h"
 
 namespace ridge {
 
 // What makes a training run defective: it is done with these instead of with none.
 struct Defect {
-  TrainerHooks hooks;
+  SessionHooks hooks;
   std::unique_ptr<Device> device;  // null: nothing is wrong with the device
 
   Device& device_or(Device& given) const { return device ? *device : given; }
@@ -31,7 +31,7 @@ struct DebugStage {
   std::string_view fix;
   // Of a run on `device`, which outlives the defect. UsageError for options of a run in which it
   // would change nothing.
-  Defect (*apply)(const TrainOptions& options, Device& device);
+  Defect (*apply)(const RunOptions& options, Device& device);
 };
 
 std::span<const DebugStage> debug_stages();

@@ -20,6 +20,7 @@
 #include "ridge/gpu/device/memory.h"
 #include "ridge/gpu/device/prepare.h"
 #include "ridge/gpu/device/probe.h"
+#include "ridge/gpu/device/target.h"
 #include "ridge/gpu/profile/counters.h"
 #include "ridge/gpu/profile/tracing.h"
 #include "ridge/gpu/vendor/blas.h"
@@ -130,40 +131,11 @@ class CheckedKernel final : public Kernel {
   KernelPtr kernel_;
 };
 
-class GpuDevice final : public Device {
+class GpuTools final : public DeviceTools {
  public:
-  explicit GpuDevice(const GpuOptions& options) : index_(options.index) {
-    check(cudaSetDevice(options.index), "choosing the GPU");
-    check(cudaGetDeviceProperties(&properties_, options.index), "asking for the GPU's properties");
-    int lowest = 0, highest = 0;
-    check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "asking for priorities");
-    check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest),
-          "creating a stream");
-    check(cudaStreamCreateWithPriority(&background_, cudaStreamNonBlocking, lowest),
-          "creating a stream");
-    context_ = {.stream = stream_,
-                .multiprocessors = properties_.multiProcessorCount,
-                .compute_capability = properties_.major * 10 + properties_.minor,
-                .shared_per_block = properties_.sharedMemPerBlockOptin,
-                .l2_bytes = static_cast<std::size_t>(properties_.l2CacheSize),
-                .deterministic = options.deterministic,
-                .blas = gpu::make_blas(),
-                .dnn = gpu::make_dnn(),
-                .rotations = gpu::make_rotation_tables()};
-    uploads_ = std::make_unique<UploadRing>(stream_);
-  }
-  ~GpuDevice() override {
-    cudaStreamSynchronize(stream_);
-    for (const cudaEvent_t mark : marks_)
-      if (mark) cudaEventDestroy(mark);
-    uploads_.reset();
-    cudaStreamDestroy(background_);
-    cudaStreamDestroy(stream_);
-  }
+  explicit GpuTools(const gpu::Context& context) : context_(context) {}
 
-  std::string name() const override { return "cuda"; }
-  std::string hardware() const override { return properties_.name; }
-  std::string driver() const override {
+  std::string driver() override {
     int version = 0;
     try {
       return "driver " + gpu::Nvml().driver_version();
@@ -172,16 +144,61 @@ class GpuDevice final : public Device {
     }
     return fmt::format("driver of CUDA {}.{}", version / 1000, version % 1000 / 10);
   }
-  std::string description() const override {
-    return fmt::format("{}, {} multiprocessors, {}", properties_.name,
-                       properties_.multiProcessorCount, format_bytes(properties_.totalGlobalMem));
-  }
-  std::vector<std::string> warnings() const override {
+  std::vector<std::string> warnings() override {
     return gpu::GeneratedKernels::of_process().warnings();
   }
-  int threads() const override { return 1; }
-  bool multiplies_float8() const override { return context_.compute_capability >= 89; }
-  bool asynchronous() const override { return true; }
+  Tracer* tracer() override { return tracer_.get(); }
+  std::unique_ptr<RangeCounters> range_counters(std::size_t max_ranges) override {
+    return gpu::make_range_counters(gpu::default_metrics(), max_ranges);
+  }
+  ProbeKernel probe(Probe what, std::size_t bytes) override {
+    return gpu::make_probe(context_, what, bytes);
+  }
+
+ private:
+  const gpu::Context& context_;
+  std::unique_ptr<Tracer> tracer_ = gpu::make_tracer();
+};
+
+DeviceInfo info_of(int index, const cudaDeviceProp& card) {
+  std::array<char, 32> bus_id{};
+  check(cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), index),
+        "asking for the GPU's place");
+  return {.name = "cuda",
+          .hardware = card.name,
+          .description = fmt::format("{}, {} multiprocessors, {}", card.name,
+                                     card.multiProcessorCount, format_bytes(card.totalGlobalMem)),
+          .total_memory = card.totalGlobalMem,
+          .cache_bytes = static_cast<std::size_t>(card.l2CacheSize),
+          .limits = {.count = card.multiProcessorCount,
+                     .warp_size = card.warpSize,
+                     .warps = card.maxThreadsPerMultiProcessor / card.warpSize,
+                     .blocks = card.maxBlocksPerMultiProcessor,
+                     .registers = card.regsPerMultiprocessor,
+                     .shared_memory = static_cast<int>(card.sharedMemPerMultiprocessor),
+                     .shared_memory_reserved = static_cast<int>(card.reservedSharedMemPerBlock)},
+          .bus_id = bus_id.data(),
+          .target = gpu::target_of(10 * card.major + card.minor, card.name)};
+}
+
+cudaDeviceProp chosen_card(int index) {
+  cudaDeviceProp properties{};
+  check(cudaSetDevice(index), "choosing the GPU");
+  check(cudaGetDeviceProperties(&properties, index), "asking for the GPU's properties");
+  return properties;
+}
+
+class GpuDevice final : public Device {
+ public:
+  explicit GpuDevice(const GpuOptions& options) : GpuDevice(options, chosen_card(options.index)) {}
+  ~GpuDevice() override {
+    cudaStreamSynchronize(stream_);
+    for (const cudaEvent_t mark : marks_)
+      if (mark) cudaEventDestroy(mark);
+    uploads_.reset();
+    cudaStreamDestroy(background_);
+    cudaStreamDestroy(stream_);
+  }
 
   PreparedKernel prepare(const Op& op, Types in, Types out, const KernelChoice& choice) override {
     GpuPrepare prepare{.gpu = context_, .in = in, .out = out, .choice = choice};
@@ -197,7 +214,7 @@ class GpuDevice final : public Device {
       cudaGetLastError();  // the next check must not find it
       throw OutOfMemoryError(
           "the {} has {} left of {}, not the {} that were asked for: use a smaller batch or model",
-          properties_.name, format_bytes(available_memory()), format_bytes(total_memory()),
+          hardware(), format_bytes(available_memory()), format_bytes(total_memory()),
           format_bytes(bytes));
     } else {
       check(status, "allocating memory");
@@ -205,7 +222,6 @@ class GpuDevice final : public Device {
     return memory;
   }
   void deallocate(void* memory, std::size_t) override { cudaFree(memory); }
-  std::size_t total_memory() const override { return properties_.totalGlobalMem; }
   std::size_t available_memory() const override {
     std::size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total), "asking for free memory");
@@ -250,30 +266,7 @@ class GpuDevice final : public Device {
     return milliseconds * 1e-3;
   }
 
-  ProbeKernel probe(Probe what, std::size_t bytes) override {
-    return gpu::make_probe(context_, what, bytes);
-  }
-  std::size_t cache_bytes() const override { return context_.l2_bytes; }
-
-  Tracer* tracer() override { return tracer_.get(); }
-  std::unique_ptr<RangeCounters> range_counters(std::size_t max_ranges) override {
-    return gpu::make_range_counters(gpu::default_metrics(), max_ranges);
-  }
-  std::string bus_id() const override {
-    std::array<char, 32> id{};
-    check(cudaDeviceGetPCIBusId(id.data(), static_cast<int>(id.size()), index_),
-          "asking for the GPU's place");
-    return id.data();
-  }
-  ProcessorLimits processor_limits() const override {
-    return {.count = properties_.multiProcessorCount,
-            .warp_size = properties_.warpSize,
-            .warps = properties_.maxThreadsPerMultiProcessor / properties_.warpSize,
-            .blocks = properties_.maxBlocksPerMultiProcessor,
-            .registers = properties_.regsPerMultiprocessor,
-            .shared_memory = static_cast<int>(properties_.sharedMemPerMultiprocessor),
-            .shared_memory_reserved = static_cast<int>(properties_.reservedSharedMemPerBlock)};
-  }
+  DeviceTools& tools() override { return tools_; }
 
   KernelPtr capture(std::span<const DeviceWork> works) override {
     Graph graph;
@@ -297,6 +290,26 @@ class GpuDevice final : public Device {
 
  private:
   using Nodes = std::vector<cudaGraphNode_t>;
+
+  GpuDevice(const GpuOptions& options, const cudaDeviceProp& card)
+      : Device(info_of(options.index, card)) {
+    int lowest = 0, highest = 0;
+    check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "asking for priorities");
+    check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest),
+          "creating a stream");
+    check(cudaStreamCreateWithPriority(&background_, cudaStreamNonBlocking, lowest),
+          "creating a stream");
+    context_ = {.stream = stream_,
+                .card = {.compute_capability = card.major * 10 + card.minor,
+                         .multiprocessors = card.multiProcessorCount,
+                         .shared_per_block = card.sharedMemPerBlockOptin,
+                         .l2_bytes = static_cast<std::size_t>(card.l2CacheSize)},
+                .deterministic = options.deterministic,
+                .blas = gpu::make_blas(),
+                .dnn = gpu::make_dnn(),
+                .rotations = gpu::make_rotation_tables()};
+    uploads_ = std::make_unique<UploadRing>(stream_);
+  }
 
   struct Graph {
     cudaGraph_t handle = nullptr;
@@ -347,15 +360,13 @@ class GpuDevice final : public Device {
     return {nodes, nodes + count};
   }
 
-  int index_;
-  cudaDeviceProp properties_{};
   cudaStream_t stream_ = nullptr;
   cudaStream_t background_ = nullptr;  // only captured from
   gpu::Context context_;
   std::unique_ptr<UploadRing> uploads_;
   std::vector<cudaEvent_t> marks_;
   bool capturing_ = false;
-  std::unique_ptr<Tracer> tracer_ = gpu::make_tracer();
+  GpuTools tools_{context_};
 };
 
 }  // namespace

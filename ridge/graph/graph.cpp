@@ -22,7 +22,7 @@ std::string_view name_of(Role role) {
 
 const TensorType& Value::type() const { return graph->info(id).type; }
 
-Graph::Graph() : scopes_{""}, scope_ids_{{"", 0}} {}
+Graph::Graph() : scopes_{""}, kinds_{ScopeKind::plain}, scope_ids_{{"", 0}} {}
 
 std::unique_ptr<Graph> Graph::clone() const { return std::unique_ptr<Graph>(new Graph(*this)); }
 
@@ -211,11 +211,32 @@ std::vector<TensorType> Graph::types_of(std::span<const ValueId> ids) const {
   return types;
 }
 
-Scope::Scope(Graph& graph, std::string_view name) : graph_(graph), outer_(graph.scope_) {
+std::optional<ScopeId> Graph::enclosing(ScopeId scope, ScopeKind kind) const {
+  std::string_view name = scopes_[scope];
+  while (!name.empty()) {
+    const auto found = scope_ids_.find(name);
+    if (found != scope_ids_.end() && kinds_[found->second] == kind) return found->second;
+    name = name.substr(0, name.rfind('.') == name.npos ? 0 : name.rfind('.'));
+  }
+  return std::nullopt;
+}
+
+std::vector<ScopeId> Graph::blocks() const {
+  std::vector<ScopeId> found;
+  for (ScopeId scope = 0; scope < kinds_.size(); ++scope)
+    if (kinds_[scope] == ScopeKind::block) found.push_back(scope);
+  return found;
+}
+
+Scope::Scope(Graph& graph, std::string_view name, ScopeKind kind)
+    : graph_(graph), outer_(graph.scope_) {
   const std::string full = graph.scoped(name);
   const auto next = static_cast<ScopeId>(graph.scopes_.size());
   const auto [it, added] = graph.scope_ids_.emplace(full, next);
-  if (added) graph.scopes_.push_back(full);
+  if (added) {
+    graph.scopes_.push_back(full);
+    graph.kinds_.push_back(kind);
+  }
   graph.scope_ = it->second;
 }
 

@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,14 @@ std::string_view name_of(Phase phase);
 // accumulated gradients live from step to step; everything else is born and dies within a run.
 enum class Role : std::uint8_t { input, parameter, buffer, optimizer_state, gradient, activation };
 std::string_view name_of(Role role);
+
+// What a scope stands for in a model, where a pass or a report asks for it by that, not by name.
+enum class ScopeKind : std::uint8_t {
+  plain,
+  block,      // a unit that repeats along the depth: what flows between blocks is all that is kept
+              // where their inside is recomputed
+  attention,  // the attention of a block
+};
 
 // What a persistent value holds before the first step.
 struct Init {
@@ -162,6 +171,11 @@ class Graph {
 
   // Full path of a scope, such as "layers.0.attention"; the root is "".
   const std::string& scope_name(ScopeId scope) const { return scopes_[scope]; }
+  ScopeKind scope_kind(ScopeId scope) const { return kinds_[scope]; }
+  // The innermost scope of that kind that is `scope` or encloses it; none if there is none.
+  std::optional<ScopeId> enclosing(ScopeId scope, ScopeKind kind) const;
+  // All blocks, in order of creation.
+  std::vector<ScopeId> blocks() const;
   std::size_t scope_count() const { return scopes_.size(); }
   ScopeId current_scope() const { return scope_; }
   Phase current_phase() const { return phase_; }
@@ -182,6 +196,7 @@ class Graph {
   std::deque<ValueInfo> values_;  // a deque, so that references survive growth
   std::map<std::string, ValueId, std::less<>> by_name_;
   std::vector<std::string> scopes_;
+  std::vector<ScopeKind> kinds_;  // by scope
   std::map<std::string, ScopeId, std::less<>> scope_ids_;
   ScopeId scope_ = 0;
   Phase phase_ = Phase::forward;
@@ -191,7 +206,7 @@ class Graph {
 // While alive, nodes and parameters are created under `name` (below the enclosing scope).
 class Scope {
  public:
-  Scope(Graph& graph, std::string_view name);
+  Scope(Graph& graph, std::string_view name, ScopeKind kind = ScopeKind::plain);
   Scope(Graph& graph, ScopeId scope);  // re-enters an existing scope
   ~Scope() { graph_.scope_ = outer_; }
   Scope(const Scope&) = delete;

@@ -36,6 +36,22 @@ struct Cost {
 
 Cost operator*(const Cost& once, std::int64_t times);
 
+// What an operator's FLOPs are, which says at what rate a device can do them at best.
+enum class WorkKind : std::uint8_t {
+  renaming,     // none: the result is the operand's memory under another shape or name
+  elements,     // f32 arithmetic, whatever dtype is loaded and stored: activations, norms, updates
+  product,      // a matrix product in the dtype of operand 0
+  convolution,  // a product too, of an image
+  attention,    // products in the dtype of operand 0 on a GPU, f32 arithmetic on a CPU
+};
+
+// How much of a device a kernel takes.
+enum class Footprint : std::uint8_t {
+  all,   // it fills the device, for long: nothing is gained beside it
+  some,  // it takes the device's places while it lasts, but does not use them well
+  few,   // it lasts, on few of the device's places: there is room beside it
+};
+
 std::string_view name_of(const Op& op);
 std::vector<TensorType> infer(const Op& op, Types inputs);
 Cost cost(const Op& op, Types inputs, Types outputs);
@@ -50,6 +66,45 @@ struct Alias {
 // The input whose memory output `output` shares, if any: a reshape's or slice's, or one updated in
 // place.
 std::optional<Alias> aliased_input(const Op& op, std::uint32_t output, Types inputs);
+
+WorkKind work_of(const Op& op);
+bool only_renames(const Op& op);    // WorkKind::renaming
+bool is_product(const Op& op);      // WorkKind::product or WorkKind::convolution
+bool is_convolution(const Op& op);  // WorkKind::convolution
+
+// Footprint::few for an operator whose kernels are known to leave room, else Footprint::some: how
+// much work there is decides whether it fills the device.
+Footprint footprint_of(const Op& op);
+
+// Whether each element of the result depends on the elements in its own place alone, of operands
+// that broadcast.
+bool is_elementwise(const Op& op);
+
+// Whether it takes floating operands of this dtype. s8 is taken by what hands its operands on as
+// they are.
+bool takes_dtype(const Op& op, DType dtype);
+
+// Makes an operator on images with channels first (ImageLayout::nchw) the one on images with
+// channels last. False, and nothing changes, if it is not such an operator.
+bool to_channels_last(Op& op);
+
+// The ids that integer operands hold are in [0, id_range): rows of a table, or columns of logits. 1
+// for an operator without ids.
+std::int64_t id_range(const Op& op, Types inputs);
+
+// The operator of PyTorch that computes the same from the same operands in the same order, such as
+// "aten::silu"; empty if there is none.
+std::string_view aten_name(const Op& op, Types inputs);
+
+// Which of a matrix product's two factors are stored transposed; nothing for other operators.
+struct StoredTransposed {
+  bool a = false, b = false;
+};
+std::optional<StoredTransposed> stored_transposed(const Op& op);
+
+// The operator that gives the same results once more in a step, without doing again to persistent
+// values what the first has done to them.
+std::shared_ptr<const Op> repetition_of(const std::shared_ptr<const Op>& op);
 
 // Appends the nodes that compute the gradient of each input; "no value" where there is none.
 // UsageError for an operator without a gradient.

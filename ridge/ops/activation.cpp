@@ -167,6 +167,30 @@ std::vector<Value> Activation::grad(GradBuilder& b) const {
   return {b.graph().apply1(ActivationGrad{kind}, {b.grad(), b.input(0)})};
 }
 
+std::string_view Activation::aten_name(Types) const {
+  switch (kind) {
+    case ActivationKind::relu6:
+      return "aten::relu6";
+    case ActivationKind::sigmoid:
+      return "aten::sigmoid";
+    case ActivationKind::hard_sigmoid:
+      return "aten::hardsigmoid";
+    case ActivationKind::hard_swish:
+      return "aten::hardswish";
+    case ActivationKind::gelu:
+      return "aten::gelu";
+    case ActivationKind::tanh:
+      return "aten::tanh";
+    case ActivationKind::exp:
+      return "aten::exp";
+    case ActivationKind::sqrt:
+      return "aten::sqrt";
+    case ActivationKind::exp_capped:
+      break;
+  }
+  return "";
+}
+
 void Activation::reference(ReferenceCall& call) const {
   const auto &x = call.inputs[0], &y = call.outputs[0];
   for (std::int64_t i = 0; i < x.shape.numel(); ++i) y[i] = value_of(kind, x[i]);
@@ -196,6 +220,27 @@ std::vector<TensorType> ActivationGrad::infer(Types in) const {
 
 Cost ActivationGrad::cost(Types in, Types out) const {
   return streaming_cost(grad_flops_of(kind) * in[0].numel(), in, out);
+}
+
+// Those of PyTorch that take x: others take the result.
+std::string_view ActivationGrad::aten_name(Types) const {
+  switch (kind) {
+    case ActivationKind::relu6:
+      return "aten::hardtanh_backward";
+    case ActivationKind::hard_sigmoid:
+      return "aten::hardsigmoid_backward";
+    case ActivationKind::hard_swish:
+      return "aten::hardswish_backward";
+    case ActivationKind::gelu:
+      return "aten::gelu_backward";
+    case ActivationKind::sigmoid:
+    case ActivationKind::tanh:
+    case ActivationKind::exp:
+    case ActivationKind::sqrt:
+    case ActivationKind::exp_capped:
+      break;
+  }
+  return "";
 }
 
 void ActivationGrad::reference(ReferenceCall& call) const {

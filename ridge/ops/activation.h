@@ -26,6 +26,8 @@ double derivative_of(ActivationKind kind, double x);
 struct Activation {
   static constexpr std::string_view name = "activation";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool elementwise = true;
 
   ActivationKind kind = ActivationKind::gelu;
 
@@ -34,6 +36,7 @@ struct Activation {
   std::vector<Value> grad(GradBuilder& builder) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Activation>> samples();
+  std::string_view aten_name(Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Activation&) const = default;
@@ -44,6 +47,8 @@ struct Activation {
 struct ActivationGrad {
   static constexpr std::string_view name = "activation_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool elementwise = true;
 
   ActivationKind kind = ActivationKind::gelu;
 
@@ -51,6 +56,7 @@ struct ActivationGrad {
   Cost cost(Types in, Types out) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<ActivationGrad>> samples();
+  std::string_view aten_name(Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const ActivationGrad&) const = default;

@@ -10,8 +10,6 @@
 namespace ridge {
 namespace {
 
-constexpr std::size_t grad_operands = 3;  // dy, y and lse stand before q, k, v
-
 TensorType with_columns(const TensorType& x, std::int64_t columns) {
   return {x.dtype, {x.shape[0], x.shape[1], columns}};
 }
@@ -177,41 +175,45 @@ void Attention::reference(ReferenceCall& call) const {
 }
 
 std::vector<TensorType> AttentionGrad::infer(Types in) const {
-  if (in.size() != grad_operands + 1) check_count(name, in, grad_operands + 3);
-  check_qkv(name, *this, in, grad_operands);
-  const TensorType& x = in[grad_operands];
-  check_type(name, in, 0, with_columns(x, q_dim()));
-  check_same_type(name, in, 1, 0);
-  check_type(name, in, 2, lse_type(*this, x));
-  return {in.begin() + grad_operands, in.end()};
+  const Operands at = operands(in.size());
+  check_count(name, in, at.count);
+  check_qkv(name, *this, in, at.q);
+  const TensorType& x = in[at.q];
+  check_type(name, in, at.dy, with_columns(x, q_dim()));
+  check_same_type(name, in, at.y, at.dy);
+  check_type(name, in, at.lse, lse_type(*this, x));
+  return {in.begin() + at.q, in.end()};
 }
 
 Cost AttentionGrad::cost(Types in, Types out) const {
-  const TensorType& x = in[grad_operands];
+  const TensorType& x = in[operands(in.size()).q];
   // Products: q k again, dy v, and those of dq, dk and dv. Per score: scale, less lse, exp; then
   // less the sum of dy y, times p. Per element of y: a product and a sum. Queries and keys are
   // turned, and their gradients are turned back and scaled.
   const std::int64_t scaled = x.shape[0] * x.shape[1] * (q_dim() + kv_dim());
   return cost_of(*this, in, out, x, 5, 5,
-                 2 * in[1].numel() + scaled + 2 * rotation_flops(*this, x));
+                 2 * in[operands(in.size()).y].numel() + scaled + 2 * rotation_flops(*this, x));
 }
 
 void AttentionGrad::reference(ReferenceCall& call) const {
-  const auto &dy = call.inputs[0], &lse = call.inputs[2];
-  const auto operands = call.inputs.subspan(grad_operands);
-  const AttentionLayout at = attention_layout(*this, operands.size() == 1);
+  const Operands operand = operands(call.inputs.size());
+  const auto &dy = call.inputs[operand.dy], &lse = call.inputs[operand.lse];
+  const auto qkv = call.inputs.subspan(operand.q);
+  const AttentionLayout at = attention_layout(*this, qkv.size() == 1);
   const std::int64_t batch = dy.shape[0], seq = dy.shape[1], d = head_dim;
   for (const ReferenceTensor& out : call.outputs)
     for (std::int64_t i = 0; i < out.shape.numel(); ++i) out[i] = 0;
   for (std::int64_t b = 0; b < batch; ++b)
     for (std::int64_t h = 0; h < n_heads; ++h) {
       const std::int64_t kv = h / group();
-      const Matrix q = turned(head_matrix(operands, at.q, b, h, d), seq, d, rope_theta);
-      const Matrix k = turned(head_matrix(operands, at.k, b, kv, d), seq, d, rope_theta);
-      const Matrix v = turned(head_matrix(operands, at.v, b, kv, d), seq, d, 0.0);
+      const Matrix q = turned(head_matrix(qkv, at.q, b, h, d), seq, d, rope_theta);
+      const Matrix k = turned(head_matrix(qkv, at.k, b, kv, d), seq, d, rope_theta);
+      const Matrix v = turned(head_matrix(qkv, at.v, b, kv, d), seq, d, 0.0);
       const HeadColumns of_y{0, 0, q_dim()};
-      const Matrix g = turned(head_matrix(call.inputs, of_y, b, h, d), seq, d, 0.0);
-      const Matrix y = turned(head_matrix(call.inputs.subspan(1), of_y, b, h, d), seq, d, 0.0);
+      const Matrix g =
+          turned(head_matrix(call.inputs.subspan(operand.dy), of_y, b, h, d), seq, d, 0.0);
+      const Matrix y =
+          turned(head_matrix(call.inputs.subspan(operand.y), of_y, b, h, d), seq, d, 0.0);
       Matrix dq = zeros(seq, d), dk = zeros(seq, d), dv = zeros(seq, d);
       for (std::size_t i = 0; i < q.size(); ++i)
         for (std::size_t j = 0; j < (causal ? i + 1 : k.size()); ++j) {

@@ -32,6 +32,8 @@ struct AttentionHeads {
 struct Attention : AttentionHeads {
   static constexpr std::string_view name = "attention";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::attention;
+  static constexpr bool whole_operands = true;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -53,6 +55,18 @@ struct Attention : AttentionHeads {
 struct AttentionGrad : AttentionHeads {
   static constexpr std::string_view name = "attention_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::attention;
+  static constexpr bool whole_operands = true;
+  // Its thread blocks are no more than there are heads in the batch, and take long.
+  static constexpr Footprint footprint = Footprint::few;
+
+  // Which operand is which; of queries, keys and values side by side, q is all.
+  struct Operands {
+    std::size_t dy = 0, y = 1, lse = 2, q = 3, k = 4, v = 5, count = 6;
+  };
+  static constexpr Operands operands(std::size_t number) {
+    return number == 4 ? Operands{.k = 3, .v = 3, .count = 4} : Operands{};
+  }
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

@@ -66,7 +66,8 @@ std::vector<TensorType> BatchNorm::infer(Types in) const {
   if (parts < 1 || parts > most_parts || (parts > 1 && layout == ImageLayout::nchw))
     throw ShapeError("{} takes one image or, with channels last, up to {}, not {}", name,
                      most_parts, parts);
-  check_count(name, in, parts + 4);
+  const Operands at = operands();
+  check_count(name, in, at.count);
   TensorType y = in[0];
   std::int64_t channels = 0;
   for (std::size_t p = 0; p < parts; ++p) {
@@ -80,19 +81,26 @@ std::vector<TensorType> BatchNorm::infer(Types in) const {
     if (image.in(layout) != in[0].shape || in[p].dtype != in[0].dtype)
       throw ShapeError("{}: images differ in more than their channels: {}", name, list_of(in));
   }
-  for (std::size_t i = parts; i < parts + 4; ++i) check_type(name, in, i, per_channel(y, layout));
+  for (const std::size_t i : {at.weight, at.bias, at.mean, at.variance})
+    check_type(name, in, i, per_channel(y, layout));
   return {y};
 }
 
 Cost BatchNorm::cost(Types in, Types out) const {
   // Per element the difference from the mean, a product and an add; per channel the factor: add,
   // root, division.
-  return streaming_cost(3 * out[0].numel() + 3 * in[parts].numel(), in, out);
+  return streaming_cost(3 * out[0].numel() + 3 * in[operands().weight].numel(), in, out);
+}
+
+// PyTorch's images have channels first, wherever they lie.
+std::string_view BatchNorm::aten_name(Types) const {
+  return parts == 1 && !relu && layout == ImageLayout::nchw ? "aten::batch_norm" : "";
 }
 
 void BatchNorm::reference(ReferenceCall& call) const {
-  const auto &weight = call.inputs[parts], &bias = call.inputs[parts + 1];
-  const auto &mean = call.inputs[parts + 2], &variance = call.inputs[parts + 3];
+  const Operands at = operands();
+  const auto &weight = call.inputs[at.weight], &bias = call.inputs[at.bias];
+  const auto &mean = call.inputs[at.mean], &variance = call.inputs[at.variance];
   const auto& y = call.outputs[0];
   const std::int64_t channels = weight.shape.numel();
   std::int64_t before = 0;
@@ -140,12 +148,14 @@ std::vector<Sample<BatchNorm>> BatchNorm::samples() {
 
 std::vector<TensorType> BatchNormTrain::infer(Types in) const {
   check_epilogue(name, residual, epilogue);
-  check_count(name, in, 5 + residual);
-  check_image_and_vectors(name, in, 0, 4, layout, dtypes);
-  if (residual) check_same_type(name, in, 5, 0);
-  if (in[0].numel() == in[1].numel())
+  const Operands at = operands();
+  check_count(name, in, at.count);
+  check_image_and_vectors(name, in, at.x, 4, layout, dtypes);
+  if (residual) check_same_type(name, in, at.residual, at.x);
+  const TensorType &x = in[at.x], &weight = in[at.weight];
+  if (x.numel() == weight.numel())
     throw ShapeError("{} needs more than one element of each channel: {}", name, list_of(in));
-  return {in[0], in[1], in[1], in[3], in[4]};
+  return {x, weight, weight, in[at.mean], in[at.variance]};
 }
 
 Cost BatchNormTrain::cost(Types in, Types out) const {
@@ -153,16 +163,18 @@ Cost BatchNormTrain::cost(Types in, Types out) const {
   // add (2). Per channel: mean, variance, eps, root, inverse, factor (6); and the running
   // statistics: a subtraction, product and add each, and the unbiased variance (7).
   const std::int64_t each = 6 + (residual ? 1 : 0) + flops_of(epilogue);
-  return streaming_cost(each * in[0].numel() + 13 * in[1].numel(), in, out);
+  const TensorType &x = in[operands().x], &weight = in[operands().weight];
+  return streaming_cost(each * x.numel() + 13 * weight.numel(), in, out);
 }
 
 std::vector<Value> BatchNormTrain::grad(GradBuilder& b) const {
-  std::vector<Value> operands{b.grad(), b.input(0), b.input(1), b.output(1), b.output(2)};
+  const Operands at = operands();
+  std::vector<Value> values{b.grad(), b.input(at.x), b.input(at.weight), b.output(1), b.output(2)};
   const bool has_kinks = epilogue != Epilogue::none;
-  if (has_kinks) operands.push_back(residual ? b.output(0) : b.input(2));
+  if (has_kinks) values.push_back(residual ? b.output(0) : b.input(at.bias));
   std::vector<Value> grads = b.graph().apply(
       BatchNormGrad{.layout = layout, .residual = residual && has_kinks, .epilogue = epilogue},
-      operands);
+      values);
   if (residual) {
     const Value of_residual = has_kinks ? grads.back() : b.grad();
     grads.resize(3);
@@ -171,8 +183,14 @@ std::vector<Value> BatchNormTrain::grad(GradBuilder& b) const {
   return grads;
 }
 
+std::string_view BatchNormTrain::aten_name(Types) const {
+  const bool plain = !residual && epilogue == Epilogue::none && layout == ImageLayout::nchw;
+  return plain ? "aten::batch_norm" : "";
+}
+
 void BatchNormTrain::reference(ReferenceCall& call) const {
-  const auto &x = call.inputs[0], &weight = call.inputs[1], &bias = call.inputs[2];
+  const Operands at = operands();
+  const auto &x = call.inputs[at.x], &weight = call.inputs[at.weight], &bias = call.inputs[at.bias];
   const auto &y = call.outputs[0], &mean = call.outputs[1], &rstd = call.outputs[2];
   const std::int64_t channels = weight.shape.numel();
   const auto count = static_cast<double>(x.shape.numel() / channels);
@@ -188,12 +206,12 @@ void BatchNormTrain::reference(ReferenceCall& call) const {
   for (std::int64_t c = 0; c < channels; ++c) {
     rstd[c] = 1.0 / std::sqrt(variance_of(c) + double{eps});
     const double m = momentum, unbiased = variance_of(c) * count / (count - 1);
-    call.outputs[3][c] = (1 - m) * call.inputs[3][c] + m * mean[c];
-    call.outputs[4][c] = (1 - m) * call.inputs[4][c] + m * unbiased;
+    call.outputs[3][c] = (1 - m) * call.inputs[at.mean][c] + m * mean[c];
+    call.outputs[4][c] = (1 - m) * call.inputs[at.variance][c] + m * unbiased;
   }
   for_each_element(x.shape, layout, [&](auto c, auto i) {
     const double norm = (x[i] - mean[c]) * rstd[c] * weight[c] + bias[c];
-    y[i] = applied(epilogue, residual ? norm + call.inputs[5][i] : norm);
+    y[i] = applied(epilogue, residual ? norm + call.inputs[at.residual][i] : norm);
   });
 }
 
@@ -230,20 +248,28 @@ std::optional<Alias> BatchNormTrain::aliased_input(std::uint32_t output, Types) 
   return Alias{output};  // the running statistics
 }
 
+// Moved by nothing, they keep their bits.
+BatchNormTrain BatchNormTrain::repetition() const {
+  BatchNormTrain op = *this;
+  op.momentum = 0;
+  return op;
+}
+
 std::vector<TensorType> BatchNormGrad::infer(Types in) const {
   check_epilogue(name, residual, epilogue);
   if (residual && epilogue == Epilogue::none)
     throw ShapeError("{} has no work for the gradient of a residual without an epilogue", name);
-  const std::size_t x = summed ? 2 : 1;
-  check_count(name, in, x + 4 + (epilogue != Epilogue::none));
-  check_image_and_vectors(name, in, x, 3, layout, dtypes);
-  for (std::size_t i = 0; i < x; ++i) check_same_type(name, in, i, x);
+  const Operands at = operands();
+  check_count(name, in, at.count);
+  check_image_and_vectors(name, in, at.x, 3, layout, dtypes);
+  check_same_type(name, in, at.dy, at.x);
+  if (summed) check_same_type(name, in, at.summand, at.x);
   if (residual)
-    check_same_type(name, in, x + 4, x);
+    check_same_type(name, in, at.kinks, at.x);
   else if (epilogue != Epilogue::none)
-    check_type(name, in, x + 4, in[x + 1]);
-  std::vector<TensorType> out{in[x], in[x + 1], in[x + 1]};
-  if (residual) out.push_back(in[x]);
+    check_type(name, in, at.kinks, in[at.weight]);
+  std::vector<TensorType> out{in[at.x], in[at.weight], in[at.weight]};
+  if (residual) out.push_back(in[at.x]);
   return out;
 }
 
@@ -257,9 +283,9 @@ Cost BatchNormGrad::cost(Types in, Types out) const {
 }
 
 void BatchNormGrad::reference(ReferenceCall& call) const {
-  const std::size_t at = summed ? 2 : 1;
-  const auto &x = call.inputs[at], &weight = call.inputs[at + 1];
-  const auto &mean = call.inputs[at + 2], &rstd = call.inputs[at + 3];
+  const Operands at = operands();
+  const auto &x = call.inputs[at.x], &weight = call.inputs[at.weight];
+  const auto &mean = call.inputs[at.mean], &rstd = call.inputs[at.rstd];
   const auto &dx = call.outputs[0], &dweight = call.outputs[1], &dbias = call.outputs[2];
   const std::int64_t channels = weight.shape.numel();
   const auto count = static_cast<double>(x.shape.numel() / channels);
@@ -267,12 +293,12 @@ void BatchNormGrad::reference(ReferenceCall& call) const {
   std::vector<double> g(static_cast<std::size_t>(x.shape.numel()));
   for (std::int64_t c = 0; c < channels; ++c) dweight[c] = dbias[c] = 0;
   for_each_element(x.shape, layout, [&](auto c, auto i) {
-    double dy = call.inputs[0][i];
-    if (summed) dy += call.inputs[1][i];
+    double dy = call.inputs[at.dy][i];
+    if (summed) dy += call.inputs[at.summand][i];
     if (residual)
-      dy = call.inputs[at + 4][i] > 0 ? dy : 0.0;
+      dy = call.inputs[at.kinks][i] > 0 ? dy : 0.0;
     else if (epilogue != Epilogue::none)
-      dy *= derivative(epilogue, xhat(c, i) * weight[c] + call.inputs[at + 4][c]);
+      dy *= derivative(epilogue, xhat(c, i) * weight[c] + call.inputs[at.kinks][c]);
     g[static_cast<std::size_t>(i)] = dy;
     if (residual) call.outputs[3][i] = dy;
     dbias[c] += dy;

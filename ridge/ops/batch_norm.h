@@ -14,6 +14,7 @@ namespace ridge {
 struct BatchNorm {
   static constexpr std::string_view name = "batch_norm";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   static constexpr std::size_t most_parts = 64;
 
@@ -22,10 +23,19 @@ struct BatchNorm {
   std::size_t parts = 1;
   bool relu = false;
 
+  // Which operand is which: first come the images.
+  struct Operands {
+    std::size_t weight, bias, mean, variance, count;
+  };
+  constexpr Operands operands() const {
+    return {parts, parts + 1, parts + 2, parts + 3, parts + 4};
+  }
+
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<BatchNorm>> samples();
+  std::string_view aten_name(Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const BatchNorm&) const = default;
@@ -41,6 +51,7 @@ struct BatchNorm {
 struct BatchNormTrain {
   static constexpr std::string_view name = "batch_norm_train";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   float eps = 1e-5f;
   float momentum = 0.1f;
@@ -48,12 +59,23 @@ struct BatchNormTrain {
   bool residual = false;
   Epilogue epilogue = Epilogue::none;
 
+  // Which operand is which; a residual that is not there is past the end.
+  struct Operands {
+    std::size_t x = 0, weight = 1, bias = 2, mean = 3, variance = 4, residual = 5, count = 6;
+  };
+  constexpr Operands operands() const { return {.count = 5u + residual}; }
+  static constexpr bool is_state(std::size_t operand) {
+    return operand == Operands().mean || operand == Operands().variance;
+  }
+
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
   std::vector<Value> grad(GradBuilder& builder) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<BatchNormTrain>> samples();
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
+  BatchNormTrain repetition() const;  // which leaves the running statistics as they are
+  std::string_view aten_name(Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const BatchNormTrain&) const = default;
@@ -71,16 +93,28 @@ struct BatchNormTrain {
 struct BatchNormGrad {
   static constexpr std::string_view name = "batch_norm_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   ImageLayout layout = ImageLayout::nchw;
   bool summed = false;
   bool residual = false;  // then the epilogue is relu: without one the residual's gradient is dy
   Epilogue epilogue = Epilogue::none;
 
+  // Which operand is which; `summand` is the second tensor of the sum, `kinks` what an epilogue
+  // needs: the result, or the bias. What is not there is past the end.
+  struct Operands {
+    std::size_t dy, summand, x, weight, mean, rstd, kinks, count;
+  };
+  constexpr Operands operands() const {
+    const std::size_t x = summed ? 2 : 1, end = x + 4 + (epilogue != Epilogue::none);
+    return {0, summed ? 1 : end, x, x + 1, x + 2, x + 3, x + 4, end};
+  }
+
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<BatchNormGrad>> samples();
+  int roundings() const { return summed && residual ? 2 : 1; }  // g too
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const BatchNormGrad&) const = default;

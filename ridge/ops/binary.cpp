@@ -108,6 +108,19 @@ Cost Arithmetic::cost(Types in, Types out) const {
   return streaming_cost(kind == ArithmeticKind::equal ? 0 : out[0].numel(), in, out);
 }
 
+// PyTorch's comparison gives truth values, not numbers.
+std::string_view Arithmetic::aten_name(Types) const {
+  switch (kind) {
+    case ArithmeticKind::sub:
+      return "aten::sub";
+    case ArithmeticKind::div:
+      return "aten::div";
+    case ArithmeticKind::equal:
+      break;
+  }
+  return "";
+}
+
 void Arithmetic::reference(ReferenceCall& call) const {
   reference_binary(call, [kind = kind](double a, double b) {
     if (kind == ArithmeticKind::equal) return a == b ? 1.0 : 0.0;

@@ -8,6 +8,9 @@ namespace ridge {
 struct Add {
   static constexpr std::string_view name = "add";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool elementwise = true;
+  static constexpr std::string_view aten = "aten::add";
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -23,6 +26,9 @@ struct Add {
 struct Mul {
   static constexpr std::string_view name = "mul";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool elementwise = true;
+  static constexpr std::string_view aten = "aten::mul";
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -42,6 +48,8 @@ std::string_view name_of(ArithmeticKind kind);  // "sub"
 struct Arithmetic {
   static constexpr std::string_view name = "arithmetic";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool elementwise = true;
 
   ArithmeticKind kind = ArithmeticKind::sub;
 
@@ -49,6 +57,7 @@ struct Arithmetic {
   Cost cost(Types in, Types out) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Arithmetic>> samples();
+  std::string_view aten_name(Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Arithmetic&) const = default;

@@ -137,14 +137,15 @@ Pair ConvGeometry::output(Pair image, Pair kernel) const {
 }
 
 std::vector<TensorType> Conv2d::infer(Types in) const {
-  check_count(name, in, 2u + bias + residual);
+  const Operands at = operands();
+  check_count(name, in, at.count);
   for (std::size_t i = 0; i < 2; ++i) check_rank(name, in, i, 4);
   check_dtype(name, in, 0, dtypes);
   check_same_dtype(name, in, 0, 1);
   if (!takes(epilogue)) throw ShapeError("{} has no epilogue {}", name, name_of(epilogue));
   const TensorType y{in[0].dtype, convolved(name, *this, in[0].shape, in[1].shape)};
-  if (bias) check_type(name, in, 2, {y.dtype, {in[1].shape[0]}});
-  if (residual) check_type(name, in, 2u + bias, y);
+  if (bias) check_type(name, in, at.bias, {y.dtype, {in[1].shape[0]}});
+  if (residual) check_type(name, in, at.residual, y);
   return {y};
 }
 
@@ -154,28 +155,35 @@ Cost Conv2d::cost(Types in, Types out) const {
 }
 
 std::vector<Value> Conv2d::grad(GradBuilder& b) const {
-  if (epilogue != Epilogue::none)
-    throw UsageError("conv2d: only without an epilogue does it have a gradient");
+  if (!has_gradient()) throw UsageError("conv2d: only without an epilogue does it have a gradient");
   const Value x = b.input(0), weight = b.input(1), dy = b.grad();
   std::vector<Value> grads(b.input_count());
   if (b.needs(0)) grads[0] = b.graph().apply1(Conv2dInputGrad{{*this}, x.shape()}, {dy, weight});
   if (b.needs(1)) grads[1] = b.graph().apply1(Conv2dWeightGrad{{*this}, weight.shape()}, {dy, x});
-  if (bias && b.needs(2)) {
+  const Operands at = operands();
+  if (bias && b.needs(at.bias)) {
     const std::int64_t channels = weight.shape()[0];
     const Shape along = layout == ImageLayout::nchw ? Shape{channels, 1, 1} : Shape{channels};
-    grads[2] = reshape(sum_to(dy, along), {channels});
+    grads[at.bias] = reshape(sum_to(dy, along), {channels});
   }
-  if (residual) grads[2u + bias] = dy;
+  if (residual) grads[at.residual] = dy;
   return grads;
+}
+
+// PyTorch's images have channels first, wherever they lie.
+std::string_view Conv2d::aten_name(Types) const {
+  const bool plain = !residual && epilogue == Epilogue::none && layout == ImageLayout::nchw;
+  return plain ? "aten::conv2d" : "";
 }
 
 void Conv2d::reference(ReferenceCall& call) const {
   const auto &x = call.inputs[0], &weight = call.inputs[1], &y = call.outputs[0];
   const ImageShape result(y.shape, layout);
   const ImageStrides strides(result, layout);
+  const Operands at = operands();
   for (std::int64_t i = 0; i < y.shape.numel(); ++i) {
-    y[i] = residual ? call.inputs[2u + bias][i] : 0.0;
-    if (bias) y[i] += call.inputs[2][i / strides.c % result.c];
+    y[i] = residual ? call.inputs[at.residual][i] : 0.0;
+    if (bias) y[i] += call.inputs[at.bias][i / strides.c % result.c];
   }
   for_each_product(
       *this, x.shape, weight.shape, y.shape,

@@ -29,6 +29,7 @@ struct ConvGeometry {
 struct Conv2d : ConvGeometry {
   static constexpr std::string_view name = "conv2d";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::convolution;
 
   bool bias = false;
   bool residual = false;
@@ -37,11 +38,22 @@ struct Conv2d : ConvGeometry {
   // No network has GELU behind a convolution.
   static constexpr bool takes(Epilogue e) { return e != Epilogue::gelu; }
 
+  // Which operand is which; what is not there is past the end.
+  struct Operands {
+    std::size_t x = 0, weight = 1, bias, residual, count;
+  };
+  constexpr Operands operands() const {
+    const std::size_t end = 2u + bias + residual;
+    return {.bias = bias ? 2 : end, .residual = residual ? end - 1 : end, .count = end};
+  }
+
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
   std::vector<Value> grad(GradBuilder& builder) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Conv2d>> samples();
+  bool has_gradient() const { return epilogue == Epilogue::none; }
+  std::string_view aten_name(Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Conv2d&) const = default;
@@ -51,6 +63,7 @@ struct Conv2d : ConvGeometry {
 struct Conv2dInputGrad : ConvGeometry {
   static constexpr std::string_view name = "conv2d_input_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::convolution;
 
   Shape image;
 
@@ -67,6 +80,7 @@ struct Conv2dInputGrad : ConvGeometry {
 struct Conv2dWeightGrad : ConvGeometry {
   static constexpr std::string_view name = "conv2d_weight_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::convolution;
 
   Shape weight;
 

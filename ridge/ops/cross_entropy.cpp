@@ -64,28 +64,31 @@ std::vector<Sample<CrossEntropy>> CrossEntropy::samples() {
 }
 
 std::vector<TensorType> CrossEntropyGrad::infer(Types in) const {
-  check_count(name, in, 4);
-  check_min_rank(name, in, 1, 1);
-  check_dtype(name, in, 1, dtypes);
-  check_type(name, in, 0, {DType::f32, {}});
-  check_type(name, in, 2, per_row(in[1], DType::i32));
-  check_type(name, in, 3, per_row(in[1], DType::f32));
-  return {in[1]};
+  constexpr Operands at = operands();
+  check_count(name, in, at.count);
+  check_min_rank(name, in, at.logits, 1);
+  check_dtype(name, in, at.logits, dtypes);
+  check_type(name, in, at.dloss, {DType::f32, {}});
+  check_type(name, in, at.targets, per_row(in[at.logits], DType::i32));
+  check_type(name, in, at.lse, per_row(in[at.logits], DType::f32));
+  return {in[at.logits]};
 }
 
 Cost CrossEntropyGrad::cost(Types in, Types out) const {
   // Per element: less lse, exp, times the scale. Per row: less the scale, at the target. Once: the
   // scale.
-  return streaming_cost(3 * in[1].numel() + in[2].numel() + 1, in, out);
+  const TensorType &logits = in[operands().logits], &targets = in[operands().targets];
+  return streaming_cost(3 * logits.numel() + targets.numel() + 1, in, out);
 }
 
 std::optional<Alias> CrossEntropyGrad::aliased_input(std::uint32_t, Types) const {
-  return in_place ? std::optional(Alias{1}) : std::nullopt;
+  return in_place ? std::optional(Alias{operands().logits}) : std::nullopt;
 }
 
 void CrossEntropyGrad::reference(ReferenceCall& call) const {
-  const auto &dloss = call.inputs[0], &logits = call.inputs[1], &targets = call.inputs[2],
-             &lse = call.inputs[3];
+  constexpr Operands at = operands();
+  const auto &dloss = call.inputs[at.dloss], &logits = call.inputs[at.logits];
+  const auto &targets = call.inputs[at.targets], &lse = call.inputs[at.lse];
   const auto& dlogits = call.outputs[0];
   const std::int64_t rows = logits.shape.rows(), columns = logits.shape[-1];
   for (std::int64_t r = 0; r < rows; ++r)

@@ -10,12 +10,15 @@ namespace ridge {
 struct CrossEntropy {
   static constexpr std::string_view name = "cross_entropy";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr std::string_view aten = "aten::cross_entropy_loss";
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
   std::vector<Value> grad(GradBuilder& builder) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<CrossEntropy>> samples();
+  std::int64_t id_range(Types in) const { return in[0].shape[-1]; }
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const CrossEntropy&) const = default;
@@ -26,14 +29,22 @@ struct CrossEntropy {
 struct CrossEntropyGrad {
   static constexpr std::string_view name = "cross_entropy_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   bool in_place = false;
+
+  // Which operand is which.
+  struct Operands {
+    std::size_t dloss = 0, logits = 1, targets = 2, lse = 3, count = 4;
+  };
+  static constexpr Operands operands() { return {}; }
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<CrossEntropyGrad>> samples();
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
+  std::int64_t id_range(Types in) const { return in[operands().logits].shape[-1]; }
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const CrossEntropyGrad&) const = default;

@@ -14,6 +14,7 @@ namespace ridge {
 struct Dropout {
   static constexpr std::string_view name = "dropout";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   float rate = 0.5f;
   std::uint64_t seed = 0;

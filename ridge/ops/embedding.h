@@ -9,12 +9,16 @@ namespace ridge {
 struct Embedding {
   static constexpr std::string_view name = "embedding";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool partial = true;  // the rows that ids name
+  static constexpr std::string_view aten = "aten::embedding";
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
   std::vector<Value> grad(GradBuilder& builder) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Embedding>> samples();
+  std::int64_t id_range(Types in) const { return in[0].shape[0]; }
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Embedding&) const = default;
@@ -25,6 +29,8 @@ struct Embedding {
 struct EmbeddingGrad {
   static constexpr std::string_view name = "embedding_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr std::string_view aten = "aten::embedding_dense_backward";
 
   std::int64_t rows = 0;
 
@@ -32,6 +38,7 @@ struct EmbeddingGrad {
   Cost cost(Types in, Types out) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<EmbeddingGrad>> samples();
+  std::int64_t id_range(Types) const { return rows; }
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const EmbeddingGrad&) const = default;
@@ -44,12 +51,16 @@ struct EmbeddingGrad {
 struct IndexAdd {
   static constexpr std::string_view name = "index_add";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool partial = true;  // the rows that ids name
+  static constexpr std::string_view aten = "aten::index_add_";
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<IndexAdd>> samples();
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
+  std::int64_t id_range(Types in) const { return in[0].shape[0]; }
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const IndexAdd&) const = default;

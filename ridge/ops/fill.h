@@ -8,6 +8,8 @@ namespace ridge {
 struct Fill {
   static constexpr std::string_view name = "fill";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr std::string_view aten = "aten::full";
 
   TensorType type;
   float value = 0.0f;

@@ -21,6 +21,8 @@ struct HeadLayout {
 struct SplitHeads {
   static constexpr std::string_view name = "split_heads";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr std::size_t differentiable_outputs = 3;
 
   HeadLayout layout;
 
@@ -39,6 +41,7 @@ struct SplitHeads {
 struct MergeHeads {
   static constexpr std::string_view name = "merge_heads";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   HeadLayout layout;
 

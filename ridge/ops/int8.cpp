@@ -82,17 +82,19 @@ std::vector<Sample<Int8Weights>> Int8Weights::samples() {
 }
 
 std::vector<TensorType> Int8Conv2d::infer(Types in) const {
-  check_count(name, in, 4u + residual);
+  const Operands at = operands();
+  check_count(name, in, at.count);
   if (layout != ImageLayout::nhwc) throw ShapeError("{}: only with channels last", name);
-  for (const std::size_t i : {0, 1})
+  for (const std::size_t i : {at.x, at.weight})
     if (in[i].dtype != DType::s8)
       throw ShapeError("{} does not take {} as operand {}: {}", name, name_of(in[i].dtype), i,
                        list_of(in));
   if (out == DType::i32 || is_float8(out))
     throw ShapeError("{}: results are in s8 or a floating dtype, not in {}", name, name_of(out));
   const TensorType y{out, convolved(*this, in)};
-  for (const std::size_t i : {2, 3}) check_type(name, in, i, {DType::f32, {in[1].shape[0]}});
-  if (residual) check_type(name, in, 4, y);
+  for (const std::size_t i : {at.weight_scale, at.bias})
+    check_type(name, in, i, {DType::f32, {in[at.weight].shape[0]}});
+  if (residual) check_type(name, in, at.residual, y);
   return {y};
 }
 
@@ -111,10 +113,11 @@ void Int8Conv2d::reference(ReferenceCall& call) const {
   plain(*this).reference(sums);
   const ReferenceTensor& y = call.outputs[0];
   const std::int64_t channels = y.shape[-1];
+  const Operands at = operands();
   for (std::int64_t i = 0; i < y.shape.numel(); ++i) {
-    const double factor = double{x_scale} * call.inputs[2][i % channels];
-    double sum = factor * y[i] + call.inputs[3][i % channels];
-    if (residual) sum += double{residual_scale} * call.inputs[4][i];
+    const double factor = double{x_scale} * call.inputs[at.weight_scale][i % channels];
+    double sum = factor * y[i] + call.inputs[at.bias][i % channels];
+    if (residual) sum += double{residual_scale} * call.inputs[at.residual][i];
     sum = applied(epilogue, sum);
     y[i] = out == DType::s8 ? to_int8(sum / double{y_scale}) : sum;
   }

@@ -16,6 +16,8 @@ constexpr float int8_scale(float amax) { return amax > 0 ? amax / 127.0f : 1.0f;
 struct Int8Quantize {
   static constexpr std::string_view name = "int8_quantize";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool elementwise = true;
 
   float scale = 1.0f;
 
@@ -33,6 +35,7 @@ struct Int8Quantize {
 struct Int8Weights {
   static constexpr std::string_view name = "int8_weights";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -53,11 +56,18 @@ struct Int8Weights {
 struct Int8Conv2d : ConvGeometry {
   static constexpr std::string_view name = "int8_conv2d";
   static constexpr DTypes dtypes = f32_only;  // of scales and biases
+  static constexpr WorkKind work = WorkKind::convolution;
 
   DType out = DType::s8;
   bool residual = false;
   Epilogue epilogue = Epilogue::none;
   float x_scale = 1.0f, residual_scale = 1.0f, y_scale = 1.0f;
+
+  // Which operand is which; a residual that is not there is past the end.
+  struct Operands {
+    std::size_t x = 0, weight = 1, weight_scale = 2, bias = 3, residual = 4, count = 5;
+  };
+  constexpr Operands operands() const { return {.count = 4u + residual}; }
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

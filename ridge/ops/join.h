@@ -23,6 +23,8 @@ struct JoinPlan {
 struct Concat {
   static constexpr std::string_view name = "concat";
   static constexpr DTypes dtypes = f32_16_bit_and_s8;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr std::string_view aten = "aten::cat";
 
   std::uint32_t dim = 0;
 
@@ -44,6 +46,8 @@ struct Concat {
 struct Window {
   static constexpr std::string_view name = "window";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool partial = true;  // what lies inside the operand
 
   std::uint32_t dim = 0;
   std::int64_t begin = 0;
@@ -65,6 +69,8 @@ struct Window {
 struct Roll {
   static constexpr std::string_view name = "roll";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr std::string_view aten = "aten::roll";
 
   std::uint32_t dim = 0;
   std::int64_t shift = 0;

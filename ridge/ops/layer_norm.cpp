@@ -70,25 +70,27 @@ std::vector<Sample<LayerNorm>> LayerNorm::samples() {
 }
 
 std::vector<TensorType> LayerNormGrad::infer(Types in) const {
-  check_count(name, in, 5);
-  check_min_rank(name, in, 1, 1);
-  check_dtype(name, in, 1, dtypes);
-  check_same_type(name, in, 0, 1);
-  check_type(name, in, 2, per_column(in[1]));
-  check_type(name, in, 3, per_row(in[1]));
-  check_type(name, in, 4, per_row(in[1]));
-  return {in[1], in[2], in[2]};
+  constexpr Operands at = operands();
+  check_count(name, in, at.count);
+  check_min_rank(name, in, at.x, 1);
+  check_dtype(name, in, at.x, dtypes);
+  check_same_type(name, in, at.dy, at.x);
+  check_type(name, in, at.weight, per_column(in[at.x]));
+  check_type(name, in, at.mean, per_row(in[at.x]));
+  check_type(name, in, at.rstd, per_row(in[at.x]));
+  return {in[at.x], in[at.weight], in[at.weight]};
 }
 
 Cost LayerNormGrad::cost(Types in, Types out) const {
   // Per element: xhat (2); g (1), its sum (1) and that of g * xhat (2); dx (4); dweight (2) and
   // dbias (1). Per row: two means.
-  return streaming_cost(13 * in[1].numel() + 2 * in[3].numel(), in, out);
+  return streaming_cost(13 * in[operands().x].numel() + 2 * in[operands().mean].numel(), in, out);
 }
 
 void LayerNormGrad::reference(ReferenceCall& call) const {
-  const auto &dy = call.inputs[0], &x = call.inputs[1], &weight = call.inputs[2];
-  const auto &mean = call.inputs[3], &rstd = call.inputs[4];
+  constexpr Operands at = operands();
+  const auto &dy = call.inputs[at.dy], &x = call.inputs[at.x], &weight = call.inputs[at.weight];
+  const auto &mean = call.inputs[at.mean], &rstd = call.inputs[at.rstd];
   const auto &dx = call.outputs[0], &dweight = call.outputs[1], &dbias = call.outputs[2];
   const std::int64_t columns = x.shape[-1];
   const auto count = static_cast<double>(columns);

@@ -11,6 +11,8 @@ namespace ridge {
 struct LayerNorm {
   static constexpr std::string_view name = "layer_norm";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr std::string_view aten = "aten::native_layer_norm";
 
   float eps = 1e-5f;
 
@@ -31,6 +33,13 @@ struct LayerNorm {
 struct LayerNormGrad {
   static constexpr std::string_view name = "layer_norm_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+
+  // Which operand is which.
+  struct Operands {
+    std::size_t dy = 0, x = 1, weight = 2, mean = 3, rstd = 4, count = 5;
+  };
+  static constexpr Operands operands() { return {}; }
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

@@ -11,6 +11,8 @@ namespace ridge {
 struct Reshape {
   static constexpr std::string_view name = "reshape";
   static constexpr DTypes dtypes = f32_16_bit_and_s8;
+  static constexpr WorkKind work = WorkKind::renaming;
+  static constexpr std::string_view aten = "aten::view";
 
   Shape shape;
 
@@ -30,6 +32,8 @@ struct Reshape {
 struct Slice {
   static constexpr std::string_view name = "slice";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::renaming;
+  static constexpr std::string_view aten = "aten::slice";
 
   std::int64_t begin = 0;
   std::int64_t rows = 0;
@@ -49,6 +53,7 @@ struct Slice {
 struct Permute {
   static constexpr std::string_view name = "permute";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   // Only the first rank() entries count; the others are 0.
   std::array<std::uint8_t, Shape::max_rank> order{};

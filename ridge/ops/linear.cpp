@@ -12,7 +12,7 @@ LinearExtents linear_extents(Types in) {
 }
 
 std::vector<TensorType> Linear::infer(Types in) const {
-  check_count(name, in, std::size_t{2} + bias + residual);
+  check_count(name, in, operands().count);
   check_min_rank(name, in, 0, 1);
   check_rank(name, in, 1, 2);
   check_dtype(name, in, 0, dtypes);
@@ -23,8 +23,8 @@ std::vector<TensorType> Linear::infer(Types in) const {
   std::vector<std::int64_t> dims(x.dims().begin(), x.dims().end());
   dims.back() = weight[0];
   const TensorType y{in[0].dtype, Shape(dims)};
-  if (bias) check_type(name, in, 2, {y.dtype, {weight[0]}});
-  if (residual) check_type(name, in, residual_operand(), y);
+  if (bias) check_type(name, in, operands().bias, {y.dtype, {weight[0]}});
+  if (residual) check_type(name, in, operands().residual, y);
   return {y};
 }
 
@@ -36,13 +36,17 @@ Cost Linear::cost(Types in, Types out) const {
   return cost;
 }
 
+std::string_view Linear::aten_name(Types) const {
+  return residual || epilogue != Epilogue::none ? "" : "aten::linear";
+}
+
 void Linear::reference(ReferenceCall& call) const {
   const auto &x = call.inputs[0], &weight = call.inputs[1], &y = call.outputs[0];
   const std::int64_t m = x.shape.rows(), n = weight.shape[0], k = weight.shape[1];
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j = 0; j < n; ++j) {
-      double sum = bias ? call.inputs[2][j] : 0.0;
-      if (residual) sum += call.inputs[residual_operand()][i * n + j];
+      double sum = bias ? call.inputs[operands().bias][j] : 0.0;
+      if (residual) sum += call.inputs[operands().residual][i * n + j];
       for (std::int64_t l = 0; l < k; ++l) sum += x[i * k + l] * weight[j * k + l];
       y[i * n + j] = applied(epilogue, sum);
     }

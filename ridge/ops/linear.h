@@ -13,21 +13,30 @@ namespace ridge {
 struct Linear {
   static constexpr std::string_view name = "linear";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::product;
 
   bool bias = false;
   bool residual = false;
   Epilogue epilogue = Epilogue::none;
 
+  // Which operand is which; what is not there is past the end.
+  struct Operands {
+    std::size_t x = 0, weight = 1, bias, residual, count;
+  };
+  constexpr Operands operands() const {
+    const std::size_t end = 2u + bias + residual;
+    return {.bias = bias ? 2 : end, .residual = residual ? end - 1 : end, .count = end};
+  }
+
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Linear>> samples();
+  int roundings() const { return 2; }  // its sums too, where another kernel adds the rest
+  std::string_view aten_name(Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Linear&) const = default;
-
-  // Which operand the residual is.
-  std::size_t residual_operand() const { return bias ? 3 : 2; }
 };
 
 // The layer's extents: its product is of [m, k] and [k, n].

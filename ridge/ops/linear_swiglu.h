@@ -9,11 +9,14 @@ namespace ridge {
 struct LinearSwiGlu {
   static constexpr std::string_view name = "linear_swiglu";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::product;
+  static constexpr bool whole_operands = true;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<LinearSwiGlu>> samples();
+  int roundings() const { return 2; }  // gate and up too
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const LinearSwiGlu&) const = default;
@@ -25,6 +28,8 @@ struct LinearSwiGlu {
 struct LinearSwiGluGrad {
   static constexpr std::string_view name = "linear_swiglu_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::product;
+  static constexpr bool whole_operands = true;
 
   bool in_place = false;
   bool result = false;

@@ -10,12 +10,13 @@
 namespace ridge {
 
 std::vector<TensorType> UpdateLossScale::infer(Types in) const {
-  check_count(name, in, 4);
-  check_type(name, in, 0, {DType::f32, {}});
-  check_type(name, in, 1, {DType::f32, {2}});
-  check_type(name, in, 2, {DType::f32, {3}});
-  check_type(name, in, 3, {DType::f32, {}});
-  return {in[0], in[1], AdamW{.scaled = true}.schedule_type(), {DType::f32, {3}}};
+  constexpr Operands at = operands();
+  check_count(name, in, at.count);
+  check_type(name, in, at.scale, {DType::f32, {}});
+  check_type(name, in, at.counters, {DType::f32, {2}});
+  check_type(name, in, at.schedule, {DType::f32, {3}});
+  check_type(name, in, at.norm, {DType::f32, {}});
+  return {in[at.scale], in[at.counters], AdamW{.scaled = true}.schedule_type(), {DType::f32, {3}}};
 }
 
 // A few scalars, once.
@@ -27,8 +28,10 @@ std::optional<Alias> UpdateLossScale::aliased_input(std::uint32_t output, Types)
 }
 
 void UpdateLossScale::reference(ReferenceCall& call) const {
-  const double scale = call.inputs[0][0], norm = call.inputs[3][0], rate = call.inputs[2][0];
-  const auto& counters = call.inputs[1];
+  constexpr Operands at = operands();
+  const double scale = call.inputs[at.scale][0], norm = call.inputs[at.norm][0];
+  const double rate = call.inputs[at.schedule][0];
+  const auto& counters = call.inputs[at.counters];
   const bool good = std::isfinite(norm);
   const bool grows = good && counters[0] + 1 >= static_cast<double>(rule.growth_interval);
   const double t = counters[1] + (good ? 1 : 0);

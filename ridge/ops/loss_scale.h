@@ -30,10 +30,17 @@ struct LossScaling {
 struct UpdateLossScale {
   static constexpr std::string_view name = "update_loss_scale";
   static constexpr DTypes dtypes = f32_only;
+  static constexpr WorkKind work = WorkKind::elements;
 
   LossScaling rule;
   double beta1 = 0.9;  // of AdamW
   double beta2 = 0.999;
+
+  // Which operand is which.
+  struct Operands {
+    std::size_t scale = 0, counters = 1, schedule = 2, norm = 3, count = 4;
+  };
+  static constexpr Operands operands() { return {}; }
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

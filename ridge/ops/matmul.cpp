@@ -41,15 +41,22 @@ std::vector<TensorType> MatMul::infer(Types in) const {
   dims[dims.size() - 2] = m;
   dims[dims.size() - 1] = n;
   const TensorType c{result, Shape(dims)};
-  if (in.size() == 3) {
-    check_dtype(name, in, 2, f32_only);
-    check_type(name, in, 2, c);
+  if (const Operands at = operands(in.size()); at.sum < at.count) {
+    check_dtype(name, in, at.sum, f32_only);
+    check_type(name, in, at.sum, c);
   }
   return {c};
 }
 
 std::optional<Alias> MatMul::aliased_input(std::uint32_t, Types in) const {
-  return in.size() == 3 ? std::optional(Alias{2}) : std::nullopt;
+  const Operands at = operands(in.size());
+  return at.sum < at.count ? std::optional(Alias{static_cast<std::uint32_t>(at.sum)})
+                           : std::nullopt;
+}
+
+// A sum is none of their operands: who knows them counts the product all the same.
+std::string_view MatMul::aten_name(Types in) const {
+  return in[0].shape.rank() > 2 ? "aten::bmm" : "aten::mm";
 }
 
 Cost MatMul::cost(Types in, Types results) const {
@@ -95,18 +102,18 @@ std::vector<Value> MatMul::grad(GradBuilder& b) const {
 
 void MatMul::reference(ReferenceCall& call) const {
   const auto &a = call.inputs[0], &b = call.inputs[1], &c = call.outputs[0];
-  const bool adds = call.inputs.size() == 3;
+  const Operands at = operands(call.inputs.size());
   const std::int64_t m = c.shape[-2], n = c.shape[-1];
   const std::int64_t k = trans_a ? a.shape[-2] : a.shape[-1];
   for (std::int64_t batch = 0; batch < c.shape.rows(2); ++batch)
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t j = 0; j < n; ++j) {
-        const std::int64_t at = batch * m * n + i * n + j;
-        double sum = adds ? call.inputs[2][at] : 0;
+        const std::int64_t place = batch * m * n + i * n + j;
+        double sum = at.sum < at.count ? call.inputs[at.sum][place] : 0;
         for (std::int64_t l = 0; l < k; ++l)
           sum += a[batch * m * k + (trans_a ? l * m + i : i * k + l)] *
                  b[batch * k * n + (trans_b ? j * k + l : l * n + j)];
-        c[at] = sum;
+        c[place] = sum;
       }
 }
 
@@ -149,7 +156,7 @@ std::vector<Sample<MatMul>> MatMul::samples() {
 
 Value matmul(Value a, Value b, MatMul op) { return a.graph->apply1(op, {a, b}); }
 
-Value linear(Value x, Value weight) {
+Value project(Value x, Value weight) {
   const Shape& shape = x.shape();
   const Value rows = reshape(x, {shape.rows(), shape[-1]});
   const Value y = matmul(rows, weight, {.trans_b = true});

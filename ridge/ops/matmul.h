@@ -21,11 +21,20 @@ enum class CausalPart : std::uint8_t {
 struct MatMul {
   static constexpr std::string_view name = "matmul";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::product;
 
   bool trans_a = false;
   bool trans_b = false;
   CausalPart causal = CausalPart::none;
   std::optional<DType> out{};  // f32, or that of the operands; if nothing is given, the latter
+
+  // Which operand is which; a sum that is not there is past the end.
+  struct Operands {
+    std::size_t a = 0, b = 1, sum = 2, count;
+  };
+  static constexpr Operands operands(std::size_t number) {
+    return {.count = number == 3 ? 3u : 2u};
+  }
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -33,6 +42,7 @@ struct MatMul {
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<MatMul>> samples();
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
+  std::string_view aten_name(Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const MatMul&) const = default;
@@ -40,7 +50,9 @@ struct MatMul {
 
 Value matmul(Value a, Value b, MatMul op = {});
 
-// y[.., out] = x[.., in] weight[out, in]^T: a dense layer without bias.
-Value linear(Value x, Value weight);
+// y[.., out] = x[.., in] weight[out, in]^T: a projection of the last dimension, a MatMul between
+// two reshapes. (The operator Linear, in ops/linear.h, is what a pass makes of one and what follows
+// it.)
+Value project(Value x, Value weight);
 
 }  // namespace ridge

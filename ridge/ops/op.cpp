@@ -1,5 +1,6 @@
 #include "ridge/ops/op.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "ridge/base/error.h"
@@ -57,6 +58,96 @@ std::optional<Alias> aliased_input(const Op& op, std::uint32_t output, Types inp
           return std::nullopt;
       },
       op.variant());
+}
+
+namespace {
+
+// What answer(operator) gives for the operator that `op` is.
+template <class Answer>
+auto ask(const Op& op, const Answer& answer) {
+  return std::visit(answer, op.variant());
+}
+
+}  // namespace
+
+WorkKind work_of(const Op& op) {
+  return ask(op, []<class T>(const T&) { return T::work; });
+}
+
+bool only_renames(const Op& op) { return work_of(op) == WorkKind::renaming; }
+
+bool is_product(const Op& op) { return work_of(op) == WorkKind::product || is_convolution(op); }
+
+bool is_convolution(const Op& op) { return work_of(op) == WorkKind::convolution; }
+
+Footprint footprint_of(const Op& op) {
+  return ask(op, []<class T>(const T&) {
+    if constexpr (HasFootprint<T>)
+      return T::footprint;
+    else
+      return Footprint::some;
+  });
+}
+
+bool is_elementwise(const Op& op) {
+  return ask(op, []<class T>(const T&) { return Elementwise<T>; });
+}
+
+bool takes_dtype(const Op& op, DType dtype) {
+  return ask(op, [dtype]<class T>(const T&) {
+    return std::ranges::find(DTypes(T::dtypes), dtype) != DTypes(T::dtypes).end();
+  });
+}
+
+bool to_channels_last(Op& op) {
+  return std::visit(
+      []<class T>(T& o) {
+        if constexpr (OnImages<T>)
+          return std::exchange(o.layout, ImageLayout::nhwc) != ImageLayout::nhwc;
+        else
+          return false;
+      },
+      static_cast<OpVariant&>(op));
+}
+
+std::int64_t id_range(const Op& op, Types inputs) {
+  return ask(op, [&]<class T>(const T& o) -> std::int64_t {
+    if constexpr (TakesIds<T>)
+      return o.id_range(inputs);
+    else
+      return 1;
+  });
+}
+
+std::string_view aten_name(const Op& op, Types inputs) {
+  return ask(op, [&]<class T>(const T& o) -> std::string_view {
+    if constexpr (InPyTorch<T>)
+      return T::aten;
+    else if constexpr (PartlyInPyTorch<T>)
+      return o.aten_name(inputs);
+    else
+      return {};
+  });
+}
+
+std::optional<StoredTransposed> stored_transposed(const Op& op) {
+  return ask(op, []<class T>(const T& o) -> std::optional<StoredTransposed> {
+    if constexpr (requires { o.trans_a&& o.trans_b; })
+      return StoredTransposed{o.trans_a, o.trans_b};
+    else
+      return std::nullopt;
+  });
+}
+
+std::shared_ptr<const Op> repetition_of(const std::shared_ptr<const Op>& op) {
+  return std::visit(
+      [&]<class T>(const T& o) -> std::shared_ptr<const Op> {
+        if constexpr (requires { o.repetition(); })
+          return std::make_shared<const Op>(o.repetition());
+        else
+          return op;
+      },
+      op->variant());
 }
 
 std::vector<Value> grad(const Op& op, GradBuilder& builder) {

@@ -1,7 +1,8 @@
 #pragma once
 
 // What every operator is made of. An operator is a plain struct of attributes with the members that
-// the concept below names; ops/op.h lists them all. docs/adding-an-operator.md walks through one.
+// the concept below names; ops/op.h lists them all. docs/internals/adding-an-operator.md walks
+// through one.
 
 #include <concepts>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "ridge/base/shape.h"
 #include "ridge/graph/graph.h"
 #include "ridge/graph/op_rules.h"
+#include "ridge/ops/image.h"
 
 namespace ridge {
 
@@ -64,6 +66,7 @@ concept Operator = std::equality_comparable<T> &&
     requires(const T op, Types types, ReferenceCall& reference, CpuPrepare& cpu, GpuPrepare& gpu) {
   { T::name } -> std::convertible_to<std::string_view>;
   { T::dtypes } -> std::convertible_to<DTypes>;
+  { T::work } -> std::convertible_to<WorkKind>;
   { op.infer(types) } -> std::same_as<std::vector<TensorType>>;
   { op.cost(types, types) } -> std::same_as<Cost>;
   { op.reference(reference) } -> std::same_as<void>;
@@ -82,6 +85,95 @@ concept Differentiable = requires(const T op, GradBuilder& builder) {
 template <class T>
 concept Aliasing = requires(const T op, std::uint32_t output, Types types) {
   { op.aliased_input(output, types) } -> std::same_as<std::optional<Alias>>;
+};
+
+// Optional traits, each a member of the operators that have it. Whoever asks, asks
+// graph/op_rules.h.
+
+// What its kernels take of a device: `static constexpr Footprint footprint`.
+template <class T>
+concept HasFootprint = requires {
+  { T::footprint } -> std::convertible_to<Footprint>;
+};
+
+// See is_elementwise(): `static constexpr bool elementwise = true`.
+template <class T>
+concept Elementwise = T::elementwise;
+
+// Its cost counts other bytes than those of each operand once and each result once, because it
+// reads or writes a part of them: `static constexpr bool partial = true`.
+template <class T>
+concept Partial = T::partial;
+
+// It works on images: a member `layout`.
+template <class T>
+concept OnImages = requires(T op) {
+  { op.layout } -> std::same_as<ImageLayout&>;
+};
+
+// Some operands hold ids: see id_range().
+template <class T>
+concept TakesIds = requires(const T op, Types types) {
+  { op.id_range(types) } -> std::same_as<std::int64_t>;
+};
+
+// PyTorch has it: `static constexpr std::string_view aten`, or where attributes or operands decide,
+// `std::string_view aten_name(Types in) const`, which may be empty.
+template <class T>
+concept InPyTorch = requires {
+  { T::aten } -> std::convertible_to<std::string_view>;
+};
+template <class T>
+concept PartlyInPyTorch = requires(const T op, Types types) {
+  { op.aten_name(types) } -> std::same_as<std::string_view>;
+};
+
+// Some of its kind have no gradient: those whose has_gradient() is false.
+template <class T>
+concept PartlyDifferentiable = requires(const T op) {
+  { op.has_gradient() } -> std::same_as<bool>;
+};
+
+// How many outputs have gradients, the first ones: the others serve the gradient of these.
+// 1 unless it says `static constexpr std::size_t differentiable_outputs`.
+template <class T>
+constexpr std::size_t differentiable_outputs() {
+  if constexpr (requires { T::differentiable_outputs; })
+    return T::differentiable_outputs;
+  else
+    return 1;
+}
+
+// Whether an operand is state that the operator updates in place, and so has no gradient. None is
+// unless it says `static constexpr bool is_state(std::size_t operand)`.
+template <class T>
+constexpr bool is_state(std::size_t operand) {
+  if constexpr (requires { T::is_state(operand); })
+    return T::is_state(operand);
+  else
+    return false;
+}
+
+// How often kernels may round to the dtype of operands what goes into one number of a result: once,
+// where it is stored, unless it says `int roundings() const`.
+template <class T>
+constexpr int roundings(const T& op) {
+  if constexpr (requires { op.roundings(); })
+    return op.roundings();
+  else
+    return 1;
+}
+
+// Its GPU kernels rely on operands that begin at a multiple of 16 bytes, as whole tensors do and
+// slices may not: `static constexpr bool whole_operands = true`.
+template <class T>
+concept TakesWholeOperands = T::whole_operands;
+
+// Its operands have names: operands() gives the index of each, and how many there are. Where the
+// number of operands decides which they are, it is operands(number).
+template <class T>
+concept NamesOperands = requires {
+  typename T::Operands;
 };
 
 }  // namespace ridge

@@ -69,12 +69,12 @@ namespace {
 // What the optimizers of one parameter have in common.
 template <class Each>
 std::vector<TensorType> infer_each(const Each& op, Types in) {
-  constexpr std::size_t own = 2 + Each::moments;
-  check_count(Each::name, in, own + (op.max_norm > 0 ? 2 : 1));
-  check_dtype(Each::name, in, 0, Each::dtypes);
-  for (std::size_t i = 1; i < own; ++i) check_same_type(Each::name, in, 0, i);
-  check_type(Each::name, in, own, op.schedule_type());
-  if (op.max_norm > 0) check_type(Each::name, in, own + 1, {DType::f32, {}});
+  const typename Each::Operands at = op.operands();
+  check_count(Each::name, in, at.count);
+  check_dtype(Each::name, in, at.param, Each::dtypes);
+  for (std::size_t i = 1; i < at.schedule; ++i) check_same_type(Each::name, in, at.param, i);
+  check_type(Each::name, in, at.schedule, op.schedule_type());
+  if (op.max_norm > 0) check_type(Each::name, in, at.norm, {DType::f32, {}});
   return std::vector<TensorType>(1 + Each::moments, in[0]);
 }
 
@@ -86,16 +86,16 @@ std::optional<Alias> alias_of_each(std::uint32_t output) {
 // What the gradient is multiplied by.
 template <class Each>
 double gradient_factor(const Each& op, const ReferenceCall& call) {
-  constexpr std::size_t own = 2 + Each::moments;
-  const double unscale = op.scaled ? call.inputs[own][3] : 1.0;
+  const typename Each::Operands at = op.operands();
+  const double unscale = op.scaled ? call.inputs[at.schedule][3] : 1.0;
   if (op.max_norm == 0) return unscale;
-  return unscale * std::min(1.0, op.max_norm / (call.inputs[own + 1][0] * unscale + 1e-6));
+  return unscale * std::min(1.0, op.max_norm / (call.inputs[at.norm][0] * unscale + 1e-6));
 }
 
 // Whether the step is one to skip, which leaves all as it was.
 template <class Each>
 bool is_skipped(const Each& op, ReferenceCall& call) {
-  if (!op.scaled || call.inputs[2 + Each::moments][3] != 0) return false;
+  if (!op.scaled || call.inputs[op.operands().schedule][3] != 0) return false;
   for (std::uint32_t out = 0; out < call.outputs.size(); ++out)
     std::ranges::copy(call.inputs[alias_of_each(out)->input].data, call.outputs[out].data.begin());
   return true;
@@ -158,8 +158,10 @@ std::optional<Alias> Sgd::aliased_input(std::uint32_t output, Types) const {
 }
 
 void AdamW::reference(ReferenceCall& call) const {
-  const auto &param = call.inputs[0], &grad = call.inputs[1], &m = call.inputs[2],
-             &v = call.inputs[3], &schedule = call.inputs[4];
+  const Operands at = operands();
+  const auto &param = call.inputs[at.param], &grad = call.inputs[at.grad];
+  const auto &m = call.inputs[at.exp_avg], &v = call.inputs[at.exp_avg_sq];
+  const auto& schedule = call.inputs[at.schedule];
   if (is_skipped(*this, call)) return;
   const double factor = gradient_factor(*this, call);
   for (std::int64_t i = 0; i < param.shape.numel(); ++i) {
@@ -175,8 +177,9 @@ void AdamW::reference(ReferenceCall& call) const {
 }
 
 void Sgd::reference(ReferenceCall& call) const {
-  const auto &param = call.inputs[0], &grad = call.inputs[1], &buffer = call.inputs[2],
-             &schedule = call.inputs[3];
+  const Operands at = operands();
+  const auto &param = call.inputs[at.param], &grad = call.inputs[at.grad];
+  const auto &buffer = call.inputs[at.buffer], &schedule = call.inputs[at.schedule];
   if (is_skipped(*this, call)) return;
   const double factor = gradient_factor(*this, call);
   for (std::int64_t i = 0; i < param.shape.numel(); ++i) {

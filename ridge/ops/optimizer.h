@@ -8,6 +8,8 @@ namespace ridge {
 struct Accumulate {
   static constexpr std::string_view name = "accumulate";
   static constexpr DTypes dtypes = f32_only;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr std::string_view aten = "aten::add_";
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -24,6 +26,7 @@ struct Accumulate {
 struct GlobalNorm {
   static constexpr std::string_view name = "global_norm";
   static constexpr DTypes dtypes = f32_only;
+  static constexpr WorkKind work = WorkKind::elements;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -48,6 +51,7 @@ struct GlobalNorm {
 struct AdamW {
   static constexpr std::string_view name = "adamw", name_of_all = "adamw_all";
   static constexpr DTypes dtypes = f32_only;
+  static constexpr WorkKind work = WorkKind::elements;
   static constexpr std::uint32_t moments = 2;  // tensors of state for each parameter
 
   // In double, since 1 - beta2 in f32 would be off by 1e-5 of itself.
@@ -60,6 +64,12 @@ struct AdamW {
 
   TensorType schedule_type() const { return {DType::f32, {scaled ? 4 : 3}}; }
   std::int64_t flops_per_element() const;
+
+  // Which operand is which; a norm that is not there is past the end.
+  struct Operands {
+    std::size_t param = 0, grad = 1, exp_avg = 2, exp_avg_sq = 3, schedule = 4, norm = 5, count = 6;
+  };
+  constexpr Operands operands() const { return {.count = 5u + (max_norm > 0)}; }
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -80,6 +90,7 @@ struct AdamW {
 struct Sgd {
   static constexpr std::string_view name = "sgd", name_of_all = "sgd_all";
   static constexpr DTypes dtypes = f32_only;
+  static constexpr WorkKind work = WorkKind::elements;
   static constexpr std::uint32_t moments = 1;
 
   double momentum = 0.9;
@@ -90,6 +101,12 @@ struct Sgd {
 
   TensorType schedule_type() const { return {DType::f32, {scaled ? 4 : 3}}; }
   std::int64_t flops_per_element() const;
+
+  // Which operand is which; a norm that is not there is past the end.
+  struct Operands {
+    std::size_t param = 0, grad = 1, buffer = 2, schedule = 3, norm = 4, count = 5;
+  };
+  constexpr Operands operands() const { return {.count = 4u + (max_norm > 0)}; }
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -112,6 +129,8 @@ template <class Each>
 struct UpdateAll {
   static constexpr std::string_view name = Each::name_of_all;
   static constexpr DTypes dtypes = f32_only;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool partial = true;  // copies are written alone
   static constexpr std::uint32_t operands_each = 2 + Each::moments;
 
   Each each;

@@ -13,6 +13,8 @@ namespace ridge {
 struct Pointwise {
   static constexpr std::string_view name = "pointwise";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool elementwise = true;
 
   // The operators that a step may be, each of registers a and, if it takes two operands, b.
   enum class Code : std::uint8_t {

@@ -211,6 +211,10 @@ std::vector<Value> MaxPool2d::grad(GradBuilder& b) const {
   return {b.graph().apply1(MaxPool2dGrad{{*this}}, {b.grad(), b.input(0)})};
 }
 
+std::string_view MaxPool2d::aten_name(Types) const {
+  return layout == ImageLayout::nchw ? "aten::max_pool2d" : "";
+}
+
 void MaxPool2d::reference(ReferenceCall& call) const {
   const auto &x = call.inputs[0], &y = call.outputs[0];
   const ImageShape image(x.shape, layout), result(y.shape, layout);
@@ -284,6 +288,10 @@ std::vector<Value> AvgPool2d::grad(GradBuilder& b) const {
   return {b.graph().apply1(AvgPool2dGrad{{*this}, count_padding, b.input(0).shape()}, {b.grad()})};
 }
 
+std::string_view AvgPool2d::aten_name(Types) const {
+  return layout == ImageLayout::nchw ? "aten::avg_pool2d" : "";
+}
+
 void AvgPool2d::reference(ReferenceCall& call) const {
   const auto &x = call.inputs[0], &y = call.outputs[0];
   clear(y);
@@ -355,6 +363,10 @@ std::array<Axis, 2> AdaptiveAvgPool2d::axes(Types in, Types out) const {
 
 std::vector<Value> AdaptiveAvgPool2d::grad(GradBuilder& b) const {
   return {b.graph().apply1(AdaptiveAvgPool2dGrad{layout, b.input(0).shape()}, {b.grad()})};
+}
+
+std::string_view AdaptiveAvgPool2d::aten_name(Types) const {
+  return layout == ImageLayout::nchw ? "aten::adaptive_avg_pool2d" : "";
 }
 
 void AdaptiveAvgPool2d::reference(ReferenceCall& call) const {

@@ -24,12 +24,14 @@ struct PoolWindows {
 struct MaxPool2d : PoolWindows {
   static constexpr std::string_view name = "max_pool2d";
   static constexpr DTypes dtypes = f32_16_bit_and_s8;
+  static constexpr WorkKind work = WorkKind::elements;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
   std::vector<Value> grad(GradBuilder& builder) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<MaxPool2d>> samples();
+  std::string_view aten_name(Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const MaxPool2d&) const = default;
@@ -39,6 +41,7 @@ struct MaxPool2d : PoolWindows {
 struct MaxPool2dGrad : PoolWindows {
   static constexpr std::string_view name = "max_pool2d_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -54,6 +57,7 @@ struct MaxPool2dGrad : PoolWindows {
 struct AvgPool2d : PoolWindows {
   static constexpr std::string_view name = "avg_pool2d";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   bool count_padding = true;
 
@@ -62,6 +66,7 @@ struct AvgPool2d : PoolWindows {
   std::vector<Value> grad(GradBuilder& builder) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<AvgPool2d>> samples();
+  std::string_view aten_name(Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const AvgPool2d&) const = default;
@@ -74,6 +79,7 @@ struct AvgPool2d : PoolWindows {
 struct AvgPool2dGrad : PoolWindows {
   static constexpr std::string_view name = "avg_pool2d_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   bool count_padding = true;
   Shape image;
@@ -95,6 +101,7 @@ struct AvgPool2dGrad : PoolWindows {
 struct AdaptiveAvgPool2d {
   static constexpr std::string_view name = "adaptive_avg_pool2d";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   Pair size{1, 1};
   ImageLayout layout = ImageLayout::nchw;
@@ -104,6 +111,7 @@ struct AdaptiveAvgPool2d {
   std::vector<Value> grad(GradBuilder& builder) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<AdaptiveAvgPool2d>> samples();
+  std::string_view aten_name(Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const AdaptiveAvgPool2d&) const = default;
@@ -116,6 +124,7 @@ struct AdaptiveAvgPool2d {
 struct AdaptiveAvgPool2dGrad {
   static constexpr std::string_view name = "adaptive_avg_pool2d_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   ImageLayout layout = ImageLayout::nchw;
   Shape image;

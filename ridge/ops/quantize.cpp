@@ -66,19 +66,19 @@ std::vector<Sample<Quantize>> Quantize::samples() {
 }
 
 TensorType QuantizeSwiGlu::quantised(Types in) const {
-  const bool result = gradient && in.size() == 3;
-  if (!result) check_count(name, in, gradient ? 2 : 1);
+  check_count(name, in, operands(in.size()).count);
   return gradient ? SwiGluGrad{}.infer(in.first(2)).front() : SwiGlu{}.infer(in).front();
 }
 
 std::vector<TensorType> QuantizeSwiGlu::infer(Types in) const {
   const TensorType x[] = {quantised(in)};
   std::vector<TensorType> out = into.infer(x);
-  if (in.size() < 3) return out;
-  check_type(name, in, 2, {DType::f32, {}});
+  const Operands at = operands(in.size());
+  if (at.scale == at.count) return out;
+  check_type(name, in, at.scale, {DType::f32, {}});
   if (into.to != DType::f16 || !into.plain)
     throw ShapeError("{}: the result once more is in f16, beside a gradient in f16", name);
-  out.push_back({into.to, in[0].shape});
+  out.push_back({into.to, in[at.dy].shape});
   return out;
 }
 
@@ -89,23 +89,24 @@ Cost QuantizeSwiGlu::cost(Types in, Types out) const {
 }
 
 void QuantizeSwiGlu::reference(ReferenceCall& call) const {
-  const bool result = call.inputs.size() == 3;
-  const Shape& last = call.inputs[gradient ? 1 : 0].shape;  // of packed
-  std::vector<std::int64_t> dims(last.dims().begin(), last.dims().end());
+  const Operands at = operands(call.inputs.size());
+  const bool result = at.scale < at.count;
+  const Shape& packed = call.inputs[at.packed].shape;
+  std::vector<std::int64_t> dims(packed.dims().begin(), packed.dims().end());
   if (!gradient) dims.back() /= 2;
   const Shape shape(dims);
   std::vector<double> x(static_cast<std::size_t>(shape.numel()));
   const ReferenceTensor computed[] = {{shape, x}};
-  ReferenceCall first{call.inputs.first(gradient ? 2 : 1), computed};
+  ReferenceCall first{call.inputs.first(at.packed + 1), computed};
   ReferenceCall second{computed, call.outputs.first(call.outputs.size() - (result ? 1 : 0))};
   gradient ? SwiGluGrad{}.reference(first) : SwiGlu{}.reference(first);
   into.reference(second);
   if (!result) return;
   const ReferenceTensor& y = call.outputs.back();
-  ReferenceCall again{call.inputs.subspan(1, 1), {&y, 1}};
+  ReferenceCall again{call.inputs.subspan(at.packed, 1), {&y, 1}};
   SwiGlu{}.reference(again);
   for (double& v : y.data)
-    v = static_cast<float>(Float16(static_cast<float>(v / call.inputs[2][0])));
+    v = static_cast<float>(Float16(static_cast<float>(v / call.inputs[at.scale][0])));
 }
 
 std::vector<Sample<QuantizeSwiGlu>> QuantizeSwiGlu::samples() {

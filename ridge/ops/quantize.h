@@ -34,6 +34,7 @@ inline bool is_quantized(DType dtype) { return is_float8(dtype) || dtype == DTyp
 struct Quantize {
   static constexpr std::string_view name = "quantize";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   DType to = DType::f8e4m3;               // is_quantized()
   bool plain = true, transposed = false;  // at least one
@@ -59,14 +60,25 @@ struct Quantize {
 struct QuantizeSwiGlu {
   static constexpr std::string_view name = "quantize_swiglu";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   Quantize into;
   bool gradient = false;
+
+  // Which operand is which; what is not there is past the end.
+  struct Operands {
+    std::size_t dy, packed, scale, count;
+  };
+  constexpr Operands operands(std::size_t number) const {
+    if (!gradient) return {1, 0, 1, 1};
+    return {0, 1, 2, number == 3 ? 3u : 2u};
+  }
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<QuantizeSwiGlu>> samples();
+  int roundings() const { return 2; }  // what is quantised is computed first
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const QuantizeSwiGlu&) const = default;

@@ -93,6 +93,30 @@ Cost ReduceAll::cost(Types in, Types out) const {
   }
 }
 
+std::string_view ReduceAll::aten_name(Types) const {
+  switch (kind) {
+    case Reduction::mean:
+      return "aten::mean";
+    case Reduction::prod:
+      return "aten::prod";
+    case Reduction::norm:
+      return "aten::linalg_vector_norm";
+    case Reduction::max:
+      return "aten::max";
+    case Reduction::std:
+      return "aten::std";
+    case Reduction::var:
+      return "aten::var";
+    case Reduction::argmax:
+      return "aten::argmax";
+    case Reduction::argmin:
+      return "aten::argmin";
+    case Reduction::absmax:
+      break;
+  }
+  return "";
+}
+
 void ReduceAll::reference(ReferenceCall& call) const {
   call.outputs[0][0] = value_of(kind, call.inputs[0].data);
 }

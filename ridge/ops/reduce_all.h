@@ -24,6 +24,7 @@ std::string_view name_of(Reduction kind);  // "mean"
 struct ReduceAll {
   static constexpr std::string_view name = "reduce_all";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   Reduction kind = Reduction::mean;
 
@@ -31,6 +32,7 @@ struct ReduceAll {
   Cost cost(Types in, Types out) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<ReduceAll>> samples();
+  std::string_view aten_name(Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const ReduceAll&) const = default;

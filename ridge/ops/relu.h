@@ -8,6 +8,9 @@ namespace ridge {
 struct Relu {
   static constexpr std::string_view name = "relu";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool elementwise = true;
+  static constexpr std::string_view aten = "aten::relu";
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -23,6 +26,9 @@ struct Relu {
 struct ReluGrad {
   static constexpr std::string_view name = "relu_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool elementwise = true;
+  static constexpr std::string_view aten = "aten::threshold_backward";
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

@@ -20,17 +20,19 @@ void check_one_by_one(Types in, std::size_t i, ImageLayout layout) {
 }  // namespace
 
 std::vector<TensorType> ResidualBottleneck::infer(Types in) const {
-  check_count(name, in, operands());
+  const Operands at = operands();
+  check_count(name, in, at.count);
   check_dtype(name, in, 0, dtypes);
   const Parts parts(*this);
   const TensorType z = parts.inner.infer(parts.of_inner(in))[0];
-  const TensorType residual = projects ? parts.projection.infer(parts.of_projection(in))[0] : in[5];
+  const TensorType residual =
+      projects ? parts.projection.infer(parts.of_projection(in))[0] : in[at.residual];
   std::vector<TensorType> out = parts.expansion.infer(parts.of_expansion(in, z, residual));
-  check_one_by_one(in, 3, layout);
-  if (projects) check_one_by_one(in, 6, layout);
+  check_one_by_one(in, at.w2, layout);
+  if (projects) check_one_by_one(in, at.wp, layout);
   if (reduces) {
     out.push_back(parts.reduction.infer(parts.of_reduction(in, out[0]))[0]);
-    check_one_by_one(in, reduction_operand(), layout);
+    check_one_by_one(in, at.w3, layout);
   }
   return out;
 }
@@ -62,14 +64,15 @@ void ResidualBottleneck::reference(ReferenceCall& call) const {
   };
   const auto in = call.inputs;
   const ReferenceTensor& y = call.outputs[0];
-  const ImageShape image(y.shape, layout), w(in[1].shape, layout);
+  const Operands at = operands();
+  const ImageShape image(y.shape, layout), w(in[at.w1].shape, layout);
   const Shape inner_shape = ImageShape(image.n, w.n, image.h, image.w).in(layout);
   std::vector<double> inner_data(static_cast<std::size_t>(inner_shape.numel())),
       projected_data(projects ? static_cast<std::size_t>(y.shape.numel()) : 0);
   const ReferenceTensor z{inner_shape, inner_data}, projected{y.shape, projected_data};
   run(parts.inner, parts.of_inner(in), z);
   if (projects) run(parts.projection, parts.of_projection(in), projected);
-  run(parts.expansion, parts.of_expansion(in, z, projects ? projected : in[5]), y);
+  run(parts.expansion, parts.of_expansion(in, z, projects ? projected : in[at.residual]), y);
   if (reduces) run(parts.reduction, parts.of_reduction(in, y), call.outputs[1]);
 }
 

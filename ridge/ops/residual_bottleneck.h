@@ -19,16 +19,29 @@ namespace ridge {
 struct ResidualBottleneck : ConvGeometry {
   static constexpr std::string_view name = "residual_bottleneck";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::convolution;
 
   bool projects = false, reduces = false;
 
-  // Where the operands of the reduction begin, and how many there are in all.
-  std::size_t reduction_operand() const { return projects ? 8 : 6; }
-  std::size_t operands() const { return reduction_operand() + (reduces ? 2 : 0); }
+  // Which operand is which: the weight and the bias of each convolution, and the residual or, if it
+  // is projected, what it is projected from. What is not there is past the end.
+  struct Operands {
+    std::size_t x = 0, w1 = 1, b1 = 2, w2 = 3, b2 = 4, residual = 5, wp, bp, w3, b3, count;
+  };
+  constexpr Operands operands() const {
+    const std::size_t reduction = projects ? 8 : 6, end = reduction + (reduces ? 2 : 0);
+    return {.wp = projects ? 6 : end,
+            .bp = projects ? 7 : end,
+            .w3 = reduces ? reduction : end,
+            .b3 = reduces ? reduction + 1 : end,
+            .count = end};
+  }
+
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<ResidualBottleneck>> samples();
+  int roundings() const { return 2; }  // what one convolution hands to the next
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const ResidualBottleneck&) const = default;

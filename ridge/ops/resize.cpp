@@ -84,6 +84,10 @@ std::vector<Value> Resize::grad(GradBuilder& b) const {
   return {b.graph().apply1(ResizeGrad{layout, b.input(0).shape()}, {b.grad()})};
 }
 
+std::string_view Resize::aten_name(Types) const {
+  return layout == ImageLayout::nchw ? "aten::upsample_bilinear2d" : "";
+}
+
 void Resize::reference(ReferenceCall& call) const {
   const auto &x = call.inputs[0], &y = call.outputs[0];
   for (std::int64_t i = 0; i < y.shape.numel(); ++i) y[i] = 0;

@@ -12,6 +12,7 @@ namespace ridge {
 struct Resize {
   static constexpr std::string_view name = "resize";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   Pair size{1, 1};
   ImageLayout layout = ImageLayout::nchw;
@@ -21,6 +22,7 @@ struct Resize {
   std::vector<Value> grad(GradBuilder& builder) const;
   void reference(ReferenceCall& call) const;
   static std::vector<Sample<Resize>> samples();
+  std::string_view aten_name(Types in) const;
   KernelPtr cpu(CpuPrepare& prepare) const;
   KernelPtr gpu(GpuPrepare& prepare) const;
   bool operator==(const Resize&) const = default;
@@ -33,6 +35,7 @@ struct Resize {
 struct ResizeGrad {
   static constexpr std::string_view name = "resize_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   ImageLayout layout = ImageLayout::nchw;
   Shape image;

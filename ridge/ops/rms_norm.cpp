@@ -35,10 +35,12 @@ void normalise(const ReferenceTensor& x, const ReferenceTensor& weight, double e
   }
 }
 
-// dx and dweight from (dy, x, weight, rstd), or from y where x would be.
+// dx and dweight from the operands of RmsNormGrad, with y where x would be if `from_result`.
 void differentiate(std::span<const ReferenceTensor> inputs, bool from_result,
                    const ReferenceTensor& dx, const ReferenceTensor& dweight) {
-  const auto &dy = inputs[0], &x = inputs[1], &weight = inputs[2], &rstd = inputs[3];
+  constexpr RmsNormGrad::Operands at = RmsNormGrad::operands();
+  const auto &dy = inputs[at.dy], &x = inputs[at.x];
+  const auto &weight = inputs[at.weight], &rstd = inputs[at.rstd];
   const std::int64_t columns = x.shape[-1];
   for (std::int64_t c = 0; c < columns; ++c) dweight[c] = 0;
   for (std::int64_t r = 0; r < x.shape.rows(); ++r) {
@@ -93,20 +95,22 @@ std::vector<Sample<RmsNorm>> RmsNorm::samples() {
 }
 
 std::vector<TensorType> RmsNormGrad::infer(Types in) const {
-  check_count(name, in, 4);
-  check_min_rank(name, in, 1, 1);
-  check_dtype(name, in, 0, dtypes);
-  check_dtype(name, in, 1, dtypes);
-  check_type(name, in, 0, {in[0].dtype, in[1].shape});
-  check_one_16_bit(name, in, in[0].dtype, in[1].dtype);
-  check_type(name, in, 2, per_column(in[1]));
-  check_type(name, in, 3, per_row(in[1]));
-  return {{from_result ? DType::f32 : in[1].dtype, in[1].shape}, in[2]};
+  constexpr Operands at = operands();
+  check_count(name, in, at.count);
+  const TensorType &dy = in[at.dy], &x = in[at.x];
+  check_min_rank(name, in, at.x, 1);
+  check_dtype(name, in, at.dy, dtypes);
+  check_dtype(name, in, at.x, dtypes);
+  check_type(name, in, at.dy, {dy.dtype, x.shape});
+  check_one_16_bit(name, in, dy.dtype, x.dtype);
+  check_type(name, in, at.weight, per_column(x));
+  check_type(name, in, at.rstd, per_row(x));
+  return {{from_result ? DType::f32 : x.dtype, x.shape}, in[at.weight]};
 }
 
 Cost RmsNormGrad::cost(Types in, Types out) const {
   // Per element: xhat; w dy; its product with xhat summed (2); dx (3); dweight (2). Per row: mean.
-  return streaming_cost(9 * in[1].numel() + in[3].numel(), in, out);
+  return streaming_cost(9 * in[operands().x].numel() + in[operands().rstd].numel(), in, out);
 }
 
 void RmsNormGrad::reference(ReferenceCall& call) const {
@@ -171,18 +175,17 @@ std::vector<Sample<AddRmsNorm>> AddRmsNorm::samples() {
 }
 
 std::vector<TensorType> AddRmsNormGrad::infer(Types in) const {
-  if (in.size() != 4) check_count(name, in, 5);
-  const std::size_t first = in.size() - 4;  // where RmsNormGrad's operands begin
-  const std::size_t normed = first + 1;     // sum, or y
-  check_min_rank(name, in, normed, 1);
-  check_dtype(name, in, first, dtypes);
-  check_dtype(name, in, normed, from_result ? DTypes(dtypes) : DTypes(f32_only));
-  const TensorType sum{DType::f32, in[normed].shape};
-  check_type(name, in, first, {in[first].dtype, sum.shape});
-  check_one_16_bit(name, in, in[first].dtype, in[normed].dtype);
-  check_type(name, in, first + 2, per_column(sum));
-  check_type(name, in, first + 3, per_row(sum));
-  if (first == 1) check_type(name, in, 0, sum);
+  const Operands at = operands(in.size());
+  check_count(name, in, at.count);
+  check_min_rank(name, in, at.sum, 1);
+  check_dtype(name, in, at.dy, dtypes);
+  check_dtype(name, in, at.sum, from_result ? DTypes(dtypes) : DTypes(f32_only));
+  const TensorType sum{DType::f32, in[at.sum].shape};
+  check_type(name, in, at.dy, {in[at.dy].dtype, sum.shape});
+  check_one_16_bit(name, in, in[at.dy].dtype, in[at.sum].dtype);
+  check_type(name, in, at.weight, per_column(sum));
+  check_type(name, in, at.rstd, per_row(sum));
+  if (at.dsum < at.count) check_type(name, in, at.dsum, sum);
   std::vector<TensorType> out{sum, per_column(sum)};
   if (round_delta) out.push_back({*round_delta, sum.shape});
   return out;
@@ -190,15 +193,17 @@ std::vector<TensorType> AddRmsNormGrad::infer(Types in) const {
 
 Cost AddRmsNormGrad::cost(Types in, Types out) const {
   // The work of RmsNormGrad, and the sum with dsum.
-  const bool dsum = in.size() == 5;
-  return streaming_cost((dsum ? 10 : 9) * out[0].numel() + in.back().numel(), in, out);
+  const Operands at = operands(in.size());
+  const std::int64_t each = at.dsum < at.count ? 10 : 9;
+  return streaming_cost(each * out[0].numel() + in[at.rstd].numel(), in, out);
 }
 
 void AddRmsNormGrad::reference(ReferenceCall& call) const {
   const auto& dx = call.outputs[0];
-  differentiate(call.inputs.last(4), from_result, dx, call.outputs[1]);
+  const Operands at = operands(call.inputs.size());
+  differentiate(call.inputs.subspan(at.dy), from_result, dx, call.outputs[1]);
   for (std::int64_t i = 0; i < dx.shape.numel(); ++i) {
-    if (call.inputs.size() == 5) dx[i] += call.inputs[0][i];
+    if (at.dsum < at.count) dx[i] += call.inputs[at.dsum][i];
     if (round_delta) call.outputs[2][i] = dx[i];
   }
 }

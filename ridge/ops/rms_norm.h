@@ -17,6 +17,8 @@ inline constexpr float least_norm_weight = 0x1p-100f;
 struct RmsNorm {
   static constexpr std::string_view name = "rms_norm";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr std::string_view aten = "aten::_fused_rms_norm";
 
   float eps = 1e-6f;
   std::optional<DType> out;
@@ -40,8 +42,16 @@ struct RmsNorm {
 struct RmsNormGrad {
   static constexpr std::string_view name = "rms_norm_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr std::string_view aten = "aten::_fused_rms_norm_backward";
 
   bool from_result = false;
+
+  // Which operand is which.
+  struct Operands {
+    std::size_t dy = 0, x = 1, weight = 2, rstd = 3, count = 4;
+  };
+  static constexpr Operands operands() { return {}; }
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -58,6 +68,8 @@ struct RmsNormGrad {
 struct AddRmsNorm {
   static constexpr std::string_view name = "add_rms_norm";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr std::size_t differentiable_outputs = 2;
 
   float eps = 1e-6f;
   DType out = DType::f32;
@@ -80,9 +92,18 @@ struct AddRmsNorm {
 struct AddRmsNormGrad {
   static constexpr std::string_view name = "add_rms_norm_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   std::optional<DType> round_delta{};
   bool from_result = false;
+
+  // Which operand is which; a dsum that is not there is past the end.
+  struct Operands {
+    std::size_t dsum = 0, dy = 1, sum = 2, weight = 3, rstd = 4, count = 5;
+  };
+  static constexpr Operands operands(std::size_t number) {
+    return number == 4 ? Operands{4, 0, 1, 2, 3, 4} : Operands{};
+  }
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

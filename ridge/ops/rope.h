@@ -10,6 +10,7 @@ namespace ridge {
 struct Rope {
   static constexpr std::string_view name = "rope";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   float theta = 10000.0f;
   bool inverse = false;

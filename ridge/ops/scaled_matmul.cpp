@@ -10,7 +10,6 @@ namespace ridge {
 namespace {
 
 constexpr DType float8[] = {DType::f8e4m3, DType::f8e5m2};
-constexpr std::size_t sum_operand = 4;
 
 // Without the scales.
 MatMul product_of(const ScaledMatMul& op) { return {.trans_a = op.trans_a, .trans_b = op.trans_b}; }
@@ -26,28 +25,31 @@ void check_float8(const ScaledMatMul& op, Types in) {
 }  // namespace
 
 std::vector<TensorType> ScaledMatMul::infer(Types in) const {
-  if (in.size() != sum_operand + 1) check_count(name, in, sum_operand);
+  const Operands at = operands(in.size());
+  check_count(name, in, at.count);
   const bool is_f16 = in[0].dtype == DType::f16;
   if (is_f16)
     check_same_dtype(name, in, 0, 1);
   else
     check_float8(*this, in);
-  for (const std::size_t i : {2, 3}) check_type(name, in, i, {DType::f32, {}});
+  for (const std::size_t i : {at.scale_a, at.scale_b}) check_type(name, in, i, {DType::f32, {}});
   if (out != DType::f32 && (is_f16 || out != DType::bf16))
     throw ShapeError("{}: the product of {} is in {}, not in {}", name, list_of(in),
                      is_f16 ? "f32" : "f32 or bf16", name_of(out));
   // The rule for extents is that of any product.
   const TensorType operands[] = {{DType::f32, in[0].shape}, {DType::f32, in[1].shape}};
   const TensorType c{out, product_of(*this).infer(operands)[0].shape};
-  if (in.size() > sum_operand) {
-    check_dtype(name, in, sum_operand, f32_only);
-    check_type(name, in, sum_operand, c);
+  if (at.sum < at.count) {
+    check_dtype(name, in, at.sum, f32_only);
+    check_type(name, in, at.sum, c);
   }
   return {c};
 }
 
 std::optional<Alias> ScaledMatMul::aliased_input(std::uint32_t, Types in) const {
-  return in.size() > sum_operand ? std::optional(Alias{sum_operand}) : std::nullopt;
+  const Operands at = operands(in.size());
+  return at.sum < at.count ? std::optional(Alias{static_cast<std::uint32_t>(at.sum)})
+                           : std::nullopt;
 }
 
 Cost ScaledMatMul::cost(Types in, Types results) const {
@@ -61,9 +63,10 @@ void ScaledMatMul::reference(ReferenceCall& call) const {
   ReferenceCall unscaled{call.inputs.first(2), call.outputs};
   product_of(*this).reference(unscaled);
   const ReferenceTensor& c = call.outputs[0];
+  const Operands at = operands(call.inputs.size());
   for (std::size_t i = 0; i < c.data.size(); ++i) {
-    c.data[i] *= call.inputs[2][0] * call.inputs[3][0];
-    if (call.inputs.size() > sum_operand) c.data[i] += call.inputs[sum_operand].data[i];
+    c.data[i] *= call.inputs[at.scale_a][0] * call.inputs[at.scale_b][0];
+    if (at.sum < at.count) c.data[i] += call.inputs[at.sum].data[i];
   }
 }
 

@@ -15,6 +15,8 @@ namespace ridge {
 struct ScaledMatMul {
   static constexpr std::string_view name = "scaled_matmul";
   static constexpr DTypes dtypes = f32_only;  // of the scales
+  static constexpr WorkKind work = WorkKind::product;
+  static constexpr bool whole_operands = true;
 
   DType out = DType::bf16;  // or f32
   bool trans_a = false;
@@ -22,6 +24,14 @@ struct ScaledMatMul {
   // Of 8 bits: whether sums may have as few digits as the tensor core's own registers keep of them
   // on their way (14 bits on Hopper), rather than being added up in f32 every so often.
   bool fast_accumulation = false;
+
+  // Which operand is which; a sum that is not there is past the end.
+  struct Operands {
+    std::size_t a = 0, b = 1, scale_a = 2, scale_b = 3, sum = 4, count;
+  };
+  static constexpr Operands operands(std::size_t number) {
+    return {.count = number == 5 ? 5u : 4u};
+  }
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

@@ -8,6 +8,9 @@ namespace ridge {
 struct Silu {
   static constexpr std::string_view name = "silu";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool elementwise = true;
+  static constexpr std::string_view aten = "aten::silu";
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -23,6 +26,9 @@ struct Silu {
 struct SiluGrad {
   static constexpr std::string_view name = "silu_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool elementwise = true;
+  static constexpr std::string_view aten = "aten::silu_backward";
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

@@ -12,6 +12,7 @@ namespace ridge {
 struct CausalMask {
   static constexpr std::string_view name = "causal_mask";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   float value = -std::numeric_limits<float>::infinity();
 
@@ -30,6 +31,8 @@ struct CausalMask {
 struct Softmax {
   static constexpr std::string_view name = "softmax";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr std::string_view aten = "aten::_softmax";
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -45,6 +48,8 @@ struct Softmax {
 struct SoftmaxGrad {
   static constexpr std::string_view name = "softmax_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr std::string_view aten = "aten::_softmax_backward_data";
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -61,6 +66,8 @@ struct SoftmaxGrad {
 struct MaskedSoftmax {
   static constexpr std::string_view name = "masked_softmax";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool partial = true;  // up to the diagonal
 
   float scale = 1.0f;
 
@@ -79,6 +86,8 @@ struct MaskedSoftmax {
 struct MaskedSoftmaxGrad {
   static constexpr std::string_view name = "masked_softmax_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool partial = true;  // up to the diagonal
 
   float scale = 1.0f;
 

@@ -21,16 +21,17 @@ double applied(ActivationKind gate, double x) {
 }  // namespace
 
 std::vector<TensorType> SqueezeExcitation::infer(Types in) const {
-  check_count(name, in, 5);
-  check_rank(name, in, 0, 2);
-  check_rank(name, in, 1, 2);
-  check_dtype(name, in, 0, dtypes);
-  const DType dtype = in[0].dtype;
-  const std::int64_t channels = in[0].shape[1], squeezed = in[1].shape[0];
-  check_type(name, in, 1, {dtype, {squeezed, channels}});
-  check_type(name, in, 2, {dtype, {squeezed}});
-  check_type(name, in, 3, {dtype, {squeezed, channels}});
-  check_type(name, in, 4, {dtype, {channels}});
+  constexpr Operands at = operands();
+  check_count(name, in, at.count);
+  check_rank(name, in, at.x, 2);
+  check_rank(name, in, at.w1, 2);
+  check_dtype(name, in, at.x, dtypes);
+  const DType dtype = in[at.x].dtype;
+  const std::int64_t channels = in[at.x].shape[1], squeezed = in[at.w1].shape[0];
+  check_type(name, in, at.w1, {dtype, {squeezed, channels}});
+  check_type(name, in, at.b1, {dtype, {squeezed}});
+  check_type(name, in, at.w2, {dtype, {squeezed, channels}});
+  check_type(name, in, at.b2, {dtype, {channels}});
   if (channels > most_channels)
     throw ShapeError("{} takes up to {} channels, not {}", name, most_channels, channels);
   if (std::ranges::find(inners, inner) == std::end(inners) ||
@@ -41,8 +42,9 @@ std::vector<TensorType> SqueezeExcitation::infer(Types in) const {
 
 Cost SqueezeExcitation::cost(Types in, Types out) const {
   // As the convolutions and activations count that it stands for.
-  const std::int64_t macs = 2 * in[0].numel() * in[1].shape[0];
-  const std::int64_t inside = in[0].shape[0] * in[1].shape[0], outside = out[0].numel();
+  const TensorType &x = in[operands().x], &w1 = in[operands().w1];
+  const std::int64_t macs = 2 * x.numel() * w1.shape[0];
+  const std::int64_t inside = x.shape[0] * w1.shape[0], outside = out[0].numel();
   Cost cost = streaming_cost(2 * macs + inside * (1 + flops_of(inner)) +
                                  outside * (gate == ActivationKind::sigmoid ? 4 : 3),
                              in, out);
@@ -51,8 +53,9 @@ Cost SqueezeExcitation::cost(Types in, Types out) const {
 }
 
 void SqueezeExcitation::reference(ReferenceCall& call) const {
-  const auto &x = call.inputs[0], &w1 = call.inputs[1], &b1 = call.inputs[2];
-  const auto &w2 = call.inputs[3], &b2 = call.inputs[4], &y = call.outputs[0];
+  constexpr Operands at = operands();
+  const auto &x = call.inputs[at.x], &w1 = call.inputs[at.w1], &b1 = call.inputs[at.b1];
+  const auto &w2 = call.inputs[at.w2], &b2 = call.inputs[at.b2], &y = call.outputs[0];
   const std::int64_t channels = x.shape[1], squeezed = w1.shape[0];
   std::vector<double> sums(static_cast<std::size_t>(channels));
   for (std::int64_t n = 0; n < x.shape[0]; ++n) {

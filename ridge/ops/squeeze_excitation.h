@@ -15,11 +15,18 @@ namespace ridge {
 struct SqueezeExcitation {
   static constexpr std::string_view name = "squeeze_excitation";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::product;
 
   static constexpr std::int64_t most_channels = 8192;
 
   Epilogue inner = Epilogue::relu;
   ActivationKind gate = ActivationKind::sigmoid;
+
+  // Which operand is which.
+  struct Operands {
+    std::size_t x = 0, w1 = 1, b1 = 2, w2 = 3, b2 = 4, count = 5;
+  };
+  static constexpr Operands operands() { return {}; }
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

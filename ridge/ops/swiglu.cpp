@@ -76,22 +76,27 @@ std::vector<Sample<SwiGlu>> SwiGlu::samples() {
 }
 
 std::vector<TensorType> SwiGluGrad::infer(Types in) const {
-  if (in.size() != 2) check_count(name, in, 3);
-  check_dtype(name, in, 0, dtypes);
-  if (in.size() == 3) {
-    check_same_type(name, in, 0, 1);
-    check_same_type(name, in, 0, 2);
+  const Operands at = operands(in.size());
+  check_count(name, in, at.count);
+  check_dtype(name, in, at.dy, dtypes);
+  if (at.up != at.gate) {
+    check_same_type(name, in, at.dy, at.gate);
+    check_same_type(name, in, at.dy, at.up);
   } else {
-    check_type(name, in, 0, half_of(name, in, 1));
+    check_type(name, in, at.dy, half_of(name, in, at.gate));
   }
-  std::vector<TensorType> out(in.begin() + 1, in.end());
-  if (result) out.push_back(in[0]);
+  std::vector<TensorType> out(in.begin() + at.gate, in.end());
+  if (result) out.push_back(in[at.dy]);
   return out;
 }
 
 std::optional<Alias> SwiGluGrad::aliased_input(std::uint32_t output, Types in) const {
-  if (output + 1 == in.size()) return Alias{0};  // beyond the gradients: the result
-  return in_place && in.size() == 2 ? std::optional(Alias{1}) : std::nullopt;
+  const Operands at = operands(in.size());
+  if (output + 1 == in.size())
+    return Alias{.input = static_cast<std::uint32_t>(at.dy)};  // beyond the gradients: the result
+  return in_place && at.up == at.gate
+             ? std::optional(Alias{.input = static_cast<std::uint32_t>(at.gate)})
+             : std::nullopt;
 }
 
 Cost SwiGluGrad::cost(Types in, Types out) const {
@@ -101,12 +106,13 @@ Cost SwiGluGrad::cost(Types in, Types out) const {
 }
 
 void SwiGluGrad::reference(ReferenceCall& call) const {
-  const bool packed = call.inputs.size() == 2;
-  const auto &dy = call.inputs[0], &x = call.inputs[1], &dx = call.outputs[0];
+  const Operands operand = operands(call.inputs.size());
+  const bool packed = operand.up == operand.gate;
+  const auto &dy = call.inputs[operand.dy], &x = call.inputs[operand.gate], &dx = call.outputs[0];
   const Packed at{packed ? dy.shape[-1] : 1};
   for (std::int64_t i = 0; i < dy.shape.numel(); ++i) {
     const double gate = packed ? x[at.gate(i)] : x[i];
-    const double up = packed ? x[at.up(i)] : call.inputs[2][i];
+    const double up = packed ? x[at.up(i)] : call.inputs[operand.up][i];
     const double s = logistic(gate);
     (packed ? dx[at.gate(i)] : dx[i]) = dy[i] * up * s * (1.0 + gate * (1.0 - s));
     (packed ? dx[at.up(i)] : call.outputs[1][i]) = dy[i] * gate * s;

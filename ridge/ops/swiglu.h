@@ -9,6 +9,7 @@ namespace ridge {
 struct SwiGlu {
   static constexpr std::string_view name = "swiglu";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -27,9 +28,18 @@ struct SwiGlu {
 struct SwiGluGrad {
   static constexpr std::string_view name = "swiglu_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
 
   bool in_place = false;
   bool result = false;
+
+  // Which operand is which; of gate and up side by side, gate is both.
+  struct Operands {
+    std::size_t dy = 0, gate = 1, up, count;
+  };
+  static constexpr Operands operands(std::size_t number) {
+    return number == 2 ? Operands{.up = 1, .count = 2} : Operands{.up = 2, .count = 3};
+  }
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

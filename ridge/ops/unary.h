@@ -8,6 +8,9 @@ namespace ridge {
 struct Scale {
   static constexpr std::string_view name = "scale";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool elementwise = true;
+  static constexpr std::string_view aten = "aten::mul";
 
   float factor = 1.0f;
 
@@ -25,6 +28,9 @@ struct Scale {
 struct Cast {
   static constexpr std::string_view name = "cast";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool elementwise = true;
+  static constexpr std::string_view aten = "aten::_to_copy";
 
   DType to = DType::f32;
 

@@ -33,6 +33,7 @@ struct WindowHeads {
 struct WindowAttention : WindowHeads {
   static constexpr std::string_view name = "window_attention";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::attention;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;
@@ -51,6 +52,7 @@ struct WindowAttention : WindowHeads {
 struct WindowAttentionGrad : WindowHeads {
   static constexpr std::string_view name = "window_attention_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;
+  static constexpr WorkKind work = WorkKind::attention;
 
   std::vector<TensorType> infer(Types in) const;
   Cost cost(Types in, Types out) const;

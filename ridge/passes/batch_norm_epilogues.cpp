@@ -66,7 +66,7 @@ std::size_t batch_norm_gradients(Graph& graph) {
     const BatchNormGrad* op = rw.op<BatchNormGrad>(n);
     if (!op || op->summed) continue;
     const Node& node = rw.node(n);
-    const ValueId dy = node.inputs[0];
+    const ValueId dy = node.inputs[op->operands().dy];
     const NodeId sum = rw.producer<Add>(dy);
     if (sum == no_node || rw.only_use<BatchNormGrad>(dy) != n) continue;
     const std::vector<ValueId>& terms = rw.node(sum).inputs;

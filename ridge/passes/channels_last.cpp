@@ -123,26 +123,10 @@ class Placer {
     return as_meant(n);
   }
 
-  template <class T>
-  static bool to_channels_last(OpVariant& op) {
-    T* found = std::get_if<T>(&op);
-    if (!found || found->layout == ImageLayout::nhwc) return false;
-    found->layout = ImageLayout::nhwc;
-    return true;
-  }
-  template <class... T>
-  static bool to_channels_last_any(OpVariant& op) {
-    return (to_channels_last<T>(op) || ...);
-  }
-  static bool is_of_images(Op& op) {
-    return to_channels_last_any<Conv2d, BatchNorm, BatchNormTrain, MaxPool2d, AvgPool2d,
-                                AdaptiveAvgPool2d, Resize>(op);
-  }
-
   // All that has four dimensions is an image or, alike, the weight of a convolution.
   std::optional<Placement> image(NodeId n) const {
     Placement placement = as_meant(n);
-    if (!is_of_images(placement.op)) return std::nullopt;
+    if (!to_channels_last(placement.op)) return std::nullopt;
     if (!rw_.op<Conv2d>(n) && !is_same_memory(shape(operand(n)), order(operand(n)), nhwc))
       return std::nullopt;
     for (std::vector<Order>* orders : {&placement.operands, &placement.results})
@@ -190,9 +174,7 @@ class Placer {
       placement.operands[0] = placement.results[0] = order;
       return placement;
     }
-    if (!rw_.op<Relu>(n) && !rw_.op<Silu>(n) && !rw_.op<Activation>(n) && !rw_.op<Scale>(n) &&
-        !rw_.op<Cast>(n) && !rw_.op<Pointwise>(n))
-      return std::nullopt;
+    if (!is_elementwise(*rw_.node(n).op)) return std::nullopt;
     if (!std::ranges::all_of(rw_.node(n).inputs,
                              [&](ValueId in) { return shape(in) == shape(result(n)); }))
       return std::nullopt;
@@ -200,16 +182,19 @@ class Placer {
   }
 
   std::optional<Placement> broadcast(NodeId n) const {
-    if (!rw_.op<Add>(n) && !rw_.op<Mul>(n)) return std::nullopt;
+    if (!is_elementwise(*rw_.node(n).op)) return std::nullopt;
     Placement placement = all_in(n, cheapest(n));
     // As it is meant, an operand of fewer dimensions stays what it is.
     if (is_identity(placement.results[0])) return as_meant(n);
     return placement;
   }
 
-  // Concat, Window and Roll.
+  bool is_along_dim(NodeId n) const {
+    return rw_.op<Concat>(n) || rw_.op<Window>(n) || rw_.op<Roll>(n);
+  }
+
   std::optional<Placement> along_dim(NodeId n) const {
-    if (!rw_.op<Concat>(n) && !rw_.op<Window>(n) && !rw_.op<Roll>(n)) return std::nullopt;
+    if (!is_along_dim(n)) return std::nullopt;
     const Order order = cheapest(n);
     Placement placement = all_in(n, order);
     OpVariant& op = placement.op;
@@ -244,11 +229,9 @@ class Placer {
     leads_to_image_.assign(orders_.size(), false);
     for (NodeId n = static_cast<NodeId>(rw_.nodes().size()); n-- > 0;) {
       Op op = *rw_.node(n).op;
-      if (is_of_images(op)) leads_to_image_[operand(n)] = true;
-      const bool goes_through = rw_.op<Relu>(n) || rw_.op<Silu>(n) || rw_.op<Activation>(n) ||
-                                rw_.op<Scale>(n) || rw_.op<Cast>(n) || rw_.op<Add>(n) ||
-                                rw_.op<Mul>(n) || rw_.op<Concat>(n) || rw_.op<Window>(n) ||
-                                rw_.op<Roll>(n) || rw_.op<Reshape>(n) || rw_.op<Permute>(n);
+      if (to_channels_last(op)) leads_to_image_[operand(n)] = true;
+      const bool goes_through =
+          is_elementwise(op) || is_along_dim(n) || rw_.op<Reshape>(n) || rw_.op<Permute>(n);
       if (goes_through && leads_to_image_[result(n)])
         for (const ValueId in : rw_.node(n).inputs) leads_to_image_[in] = true;
     }

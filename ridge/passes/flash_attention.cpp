@@ -48,7 +48,7 @@ std::optional<Attended> attention_at(const Rewriter& rw, NodeId n) {
   if (!climb.up<Reshape>()) return std::nullopt;
   if (!climb.up<Permute>() || rw.op<Permute>(climb.last())->order != swap_middle)
     return std::nullopt;
-  if (!climb.up<Reshape>()) return std::nullopt;
+  climb.up<Reshape>();  // of groups to heads; without groups there is none
   if (!climb.up<MatMul>() || *rw.op<MatMul>(climb.last()) != MatMul{.causal = CausalPart::lhs})
     return std::nullopt;
   Attended found{.nodes = {},

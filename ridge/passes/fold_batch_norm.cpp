@@ -99,17 +99,20 @@ std::size_t fold(Graph& graph, Side side) {
       const auto operand = [&](std::size_t i) {
         return cast(unrounded(rw.value(conv.inputs[i])), DType::f32);
       };
-      const Value weight = operand(1);
+      const Conv2d::Operands at = op.operands();
+      const BatchNorm& norm_op = std::get<BatchNorm>(norm.op->variant());
+      const BatchNorm::Operands of = norm_op.operands();
+      const Value weight = operand(at.weight);
       const Value bias =
-          op.bias ? operand(2) : fill(graph, {DType::f32, {weight.shape()[0]}}, 0.0f);
-      const Norm constants{rw.value(norm.inputs[1]), rw.value(norm.inputs[2]),
-                           rw.value(norm.inputs[3]), rw.value(norm.inputs[4]),
-                           std::get<BatchNorm>(norm.op->variant()).eps};
+          op.bias ? operand(at.bias) : fill(graph, {DType::f32, {weight.shape()[0]}}, 0.0f);
+      const Norm constants{rw.value(norm.inputs[of.weight]), rw.value(norm.inputs[of.bias]),
+                           rw.value(norm.inputs[of.mean]), rw.value(norm.inputs[of.variance]),
+                           norm_op.eps};
       const Parameters folded = side == Side::after ? with_norm_after(constants, {weight, bias})
                                                     : with_norm_before(constants, {weight, bias});
       const Value x = rw.value(rw.node(first).inputs[0]);
       std::vector<Value> operands{x, cast(folded.weight, x.dtype()), cast(folded.bias, x.dtype())};
-      if (op.residual) operands.push_back(rw.value(conv.inputs.back()));
+      if (op.residual) operands.push_back(rw.value(conv.inputs[at.residual]));
       op.bias = true;
       return Rewriter::Substitutes{{rw.node(last).outputs[0], graph.apply(op, operands)[0]}};
     });

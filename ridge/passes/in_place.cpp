@@ -7,7 +7,7 @@
 namespace ridge {
 namespace {
 
-// Where nothing reads operand 1 of a T after it, its result is written over that operand.
+// Where nothing reads the operand after it whose memory a T in place takes, it takes it.
 template <class T>
 std::size_t write_over_operand(Graph& graph) {
   Rewriter rw(graph);
@@ -18,8 +18,9 @@ std::size_t write_over_operand(Graph& graph) {
     if (!op || op->in_place) continue;
     T in_place = *op;
     in_place.in_place = true;
-    if (!in_place.aliased_input(0, graph.types_of(node.inputs))) continue;
-    const ValueId operand = node.inputs[1];
+    const auto alias = in_place.aliased_input(0, graph.types_of(node.inputs));
+    if (!alias) continue;
+    const ValueId operand = node.inputs[alias->input];
     const bool dies = std::ranges::find(life.dead[n], life.storage[operand]) != life.dead[n].end();
     if (!dies || rw.type(operand) != rw.type(node.outputs[0])) continue;
     rw.replace({n}, n, [&rw, &node, in_place] {

@@ -29,23 +29,34 @@ struct Layer {
 // [.., channels] as an image of one column.
 Shape as_image(const Shape& shape) { return {1, shape.rows(), 1, shape[-1]}; }
 
+// Whether a product is a linear layer without bias: rows times a weight[out, in].
+bool is_dense(const Rewriter& rw, NodeId n, const MatMul& product) {
+  const Node& node = rw.node(n);
+  return product.trans_b && !product.trans_a && product.causal == CausalPart::none &&
+         node.inputs.size() == 2 && rw.type(node.inputs[1]).shape.rank() == 2 &&
+         rw.type(node.inputs[0]).dtype == rw.type(node.outputs[0]).dtype;
+}
+
 std::optional<Layer> layer_at(const Rewriter& rw, NodeId n) {
   const Node& node = rw.node(n);
-  const auto operand = [&](bool given, std::size_t i) {
-    return given ? std::optional(node.inputs[i]) : std::nullopt;
+  // One that is not there is past the end.
+  const auto operand = [&](std::size_t i) {
+    return i < node.inputs.size() ? std::optional(node.inputs[i]) : std::nullopt;
   };
   Layer layer;
   if (const Conv2d* conv = rw.op<Conv2d>(n)) {
     layer = {.geometry = *conv,
-             .bias = operand(conv->bias, 2),
-             .residual = operand(conv->residual, 2u + conv->bias),
+             .bias = operand(conv->operands().bias),
+             .residual = operand(conv->operands().residual),
              .epilogue = conv->epilogue};
   } else if (const Linear* linear = rw.op<Linear>(n)) {
     layer = {.geometry = {.layout = ImageLayout::nhwc},
-             .bias = operand(linear->bias, 2),
-             .residual = operand(linear->residual, linear->residual_operand()),
+             .bias = operand(linear->operands().bias),
+             .residual = operand(linear->operands().residual),
              .epilogue = linear->epilogue,
              .is_linear = true};
+  } else if (const MatMul* product = rw.op<MatMul>(n); product && is_dense(rw, n, *product)) {
+    layer = {.geometry = {.layout = ImageLayout::nhwc}, .is_linear = true};
   } else {
     return std::nullopt;
   }
@@ -56,9 +67,7 @@ std::optional<Layer> layer_at(const Rewriter& rw, NodeId n) {
 }
 
 // Whether node n hands its operands on as they are.
-bool hands_on(const Rewriter& rw, NodeId n) {
-  return rw.op<MaxPool2d>(n) || rw.op<Concat>(n) || rw.op<Reshape>(n);
-}
+bool hands_on(const Rewriter& rw, NodeId n) { return takes_dtype(*rw.node(n).op, DType::s8); }
 
 // Which nodes and values of a graph turn to integers.
 class Plan {

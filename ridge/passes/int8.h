@@ -6,19 +6,12 @@
 #include <vector>
 
 #include "ridge/graph/graph.h"
+#include "ridge/passes/target.h"
 
 namespace ridge {
 
 // The largest magnitude of values, as calibration found it.
 using Int8Ranges = std::map<ValueId, float>;
-
-// Which convolutions and linear layers a device computes in integers: those whose numbers of
-// channels, before and behind, are multiples of this one, and of convolutions in groups those that
-// have a channel in each, or all.
-struct Int8Rules {
-  std::int64_t channel_multiple = 1;
-  bool groups = true;
-};
 
 // Post-training quantisation of a network that is not trained, after all passes: convolutions with
 // channels last and linear layers take their operands in s8 (ops/int8.h). Weights are rounded with

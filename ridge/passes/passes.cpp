@@ -1,90 +1,241 @@
 #include "ridge/passes/passes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "ridge/base/error.h"
+#include "ridge/passes/scaled_products.h"
+#include "ridge/passes/schedules.h"
 
 namespace ridge {
+namespace {
+
+using Products = Precision::Products;
+
+// A rewrite that asks for nothing but the graph.
+template <std::size_t (*Rewrite)(Graph&)>
+std::size_t plain(Graph& graph, PassRun&) {
+  return Rewrite(graph);
+}
+
+std::size_t recompute(Graph& graph, PassRun& run) {
+  return recompute_units(graph, run.schedule.recompute);
+}
+
+std::size_t int8(Graph& graph, PassRun& run) {
+  const Int8Rules& rules = run.schedule.target.int8;
+  Int8Ranges ranges;
+  if (run.calibrate) ranges = run.calibrate(graph, int8_values(graph, rules));
+  return int8_layers(graph, rules, ranges);
+}
+
+std::size_t freeze_weights(Graph& graph, PassRun& run) {
+  run.frozen = freeze(graph, run.fixed_input ? FrozenInputs::conversions : FrozenInputs::none);
+  return run.frozen->values.size();
+}
+
+}  // namespace
+
+std::string_view name_of(Use use) { return use == Use::training ? "training" : "inference"; }
+
+std::string_view name_of(Stage stage) {
+  constexpr std::string_view names[] = {"forward graph", "whole graph", "execution"};
+  return names[static_cast<int>(stage)];
+}
 
 std::span<const Pass> passes() {
   static constexpr Pass table[] = {
-      {"fold-batch-norm",
-       "batch norm's factors and offsets in the weights of convolutions before it",
-       Stage::inference, "", fold_batch_norm},
-      {"unread-rows", "of what is computed row by row, only the rows that a window reads",
-       Stage::forward, "", unread_rows},
-      {"fuse-qkv", "queries, keys and values in one product, split into heads in one kernel",
-       Stage::forward, "", fuse_qkv},
-      {"flash-attention", "attention that never stores its scores, forward and backward",
-       Stage::forward, "", flash_attention},
-      {"fold-rope", "rotary embedding where heads are split or attention loads them",
-       Stage::forward, "", fold_rope},
-      {"swiglu", "silu and product of the feed-forward gate in one kernel", Stage::forward, "",
-       swiglu},
-      {"fuse-gate-up", "gate and up projection in one product", Stage::forward, "swiglu",
-       fuse_gate_up},
-      {"residual-norm", "residual addition, RMSNorm and conversion in one kernel", Stage::forward,
-       "", residual_norm},
-      {"masked-softmax", "scale, causal mask and softmax in one kernel", Stage::forward, "",
-       masked_softmax},
-      {"channels-last", "images with the channels of a pixel side by side, and no permute undone",
-       Stage::forward, "", channels_last},
-      {"batch-norm-epilogues", "residual addition and activation in the batch norm before them",
-       Stage::forward, "", batch_norm_epilogues},
-      {"common-subexpressions", "what two nodes compute alike is computed once", Stage::step, "",
-       common_subexpressions},
-      {"f32-products", "products that are wanted in f32 are never rounded to 16 bits", Stage::step,
-       "", f32_products},
-      {"norm-results", "gradients of norms from their results, so that their operands are not kept",
-       Stage::step, "", norm_results},
-      {"gate-results", "the gradient of SwiGLU gives its result again, which then is not kept",
-       Stage::step, "swiglu", gate_results},
-      {"recompute-light", "gates and attention's results again in the backward pass, not kept",
-       Stage::step, "", recompute_light},
-      {"conv-epilogues", "residual addition and activation in the convolution before them",
-       Stage::step, "", conv_epilogues},
-      {"residual-bottlenecks",
-       "convolution, expansion and next reduction of narrow bottlenecks in one kernel, on a GPU",
-       Stage::inference, "conv-epilogues", residual_bottlenecks},
-      {"norm-activations",
-       "batch norm by constant statistics with the activation after and the concatenation before "
-       "it",
-       Stage::inference, "", norm_activations},
-      {"squeeze-excitation", "both products of squeeze and excitation in one kernel",
-       Stage::inference, "conv-epilogues", squeeze_excitation},
-      {"linear-epilogues", "bias, residual and activation in the products of linear layers",
-       Stage::step, "", linear_epilogues},
-      {"batch-norm-gradients", "sums of gradients in the gradient of the batch norm behind them",
-       Stage::step, "", batch_norm_gradients},
-      {"pointwise", "chains of elementwise operators in one kernel each", Stage::step, "",
-       pointwise_chains},
-      {"cross-entropy-in-place", "the gradient of the logits takes the place of the logits",
-       Stage::step, "", cross_entropy_in_place},
-      {"swiglu-in-place", "the gradient of gate and up takes their place", Stage::step,
-       "fuse-gate-up", swiglu_in_place},
-      {"linear-swiglu", "the gate in the products before it, forward and backward, on a GPU",
-       Stage::step, "fuse-gate-up", linear_swiglu},
-      {"fuse-optimizer", "one optimizer kernel over all parameters", Stage::step, "",
-       fuse_optimizer},
-      {"rounded-weights", "weights kept in 16 bits too, rounded where they are updated",
-       Stage::step, "fuse-optimizer", rounded_weights},
-      {"split-weights", "weights in 16 bits as the upper halves of those in f32, not beside them",
-       Stage::step, "rounded-weights", split_weights},
-      {"dead-nodes", "what nobody reads is not computed", Stage::step, "", dead_nodes},
-      {"accumulating-products", "gradients are summed over batches by the products they come from",
-       Stage::step, "", accumulating_products},
-      {packed_products, "own products, which pack each operand once", Stage::run, "", nullptr},
-      {planned_memory, "one arena, with every address and launch fixed before the first step",
-       Stage::run, "", nullptr},
-      {concurrent_kernels, "kernels that do not depend on each other at the same time, on a GPU",
-       Stage::run, planned_memory, nullptr},
-      {tuned_products, "each product by the kernel that measures fastest", Stage::run, "", nullptr},
-      {products_in_pieces, "f32 products on tensor cores, by three bf16 pieces of each operand",
-       Stage::run, tuned_products, nullptr},
-      {scaled_products, "tf32 as f16: products and attention of scaled operands, on a GPU",
-       Stage::run, "", nullptr},
+      {.name = "fold-batch-norm",
+       .description = "put batch norm's factors and offsets into the weights before it",
+       .stage = Stage::forward,
+       .use = Use::inference,
+       .apply = plain<fold_batch_norm>},
+      {.name = "unread-rows",
+       .description = "compute only the rows that a later window reads",
+       .stage = Stage::forward,
+       .apply = plain<unread_rows>},
+      {.name = "fuse-qkv",
+       .description = "compute queries, keys and values in one product, and split heads at once",
+       .stage = Stage::forward,
+       .apply = plain<fuse_qkv>},
+      {.name = "flash-attention",
+       .description = "never store attention's scores, forward or backward",
+       .stage = Stage::forward,
+       .apply = plain<flash_attention>},
+      {.name = "fold-rope",
+       .description = "apply the rotary embedding where heads are split or attention loads them",
+       .stage = Stage::forward,
+       .apply = plain<fold_rope>},
+      {.name = "swiglu",
+       .description = "compute SiLU and the product with up in one kernel",
+       .stage = Stage::forward,
+       .apply = plain<swiglu>},
+      {.name = "fuse-gate-up",
+       .description = "compute gate and up projection in one product",
+       .stage = Stage::forward,
+       .needs = {"swiglu"},
+       .apply = plain<fuse_gate_up>},
+      {.name = "residual-norm",
+       .description = "compute residual addition, RMSNorm and conversion in one kernel",
+       .stage = Stage::forward,
+       .apply = plain<residual_norm>},
+      {.name = "masked-softmax",
+       .description = "compute scale, causal mask and softmax in one kernel",
+       .stage = Stage::forward,
+       .apply = plain<masked_softmax>},
+      {.name = channels_last_pass,
+       .description = "keep the channels of a pixel side by side, without transposing back",
+       .stage = Stage::forward,
+       .apply = plain<channels_last>},
+      {.name = "batch-norm-epilogues",
+       .description = "put residual addition and activation into the batch norm before them",
+       .stage = Stage::forward,
+       .use = Use::training,
+       .apply = plain<batch_norm_epilogues>},
+      {.name = "common-subexpressions",
+       .description = "compute identical nodes once",
+       .apply = plain<common_subexpressions>},
+      {.name = "f32-products",
+       .description = "keep a product in f32 where its consumer reads f32",
+       .apply = plain<f32_products>},
+      {.name = "norm-results",
+       .description =
+           "compute norm gradients from the outputs, so that the inputs need not be kept",
+       .use = Use::training,
+       .apply = plain<norm_results>},
+      {.name = "gate-results",
+       .description = "recompute SwiGLU's output in its backward kernel instead of keeping it",
+       .use = Use::training,
+       .needs = {"swiglu"},
+       .apply = plain<gate_results>},
+      // After equal nodes were joined, which would join a value and its recomputation again.
+      {.name = "recompute",
+       .description = "recompute blocks, or their attention, in the backward pass",
+       .use = Use::training,
+       .chosen_by = ChosenBy::recompute,
+       .apply = recompute},
+      // On a GPU this costs more than its memory is worth.
+      {.name = "recompute-light",
+       .description = "recompute gate and attention outputs in the backward pass",
+       .use = Use::training,
+       .where = DeviceKind::cpu,
+       .apply = plain<recompute_light>},
+      {.name = "batch-norm-gradients",
+       .description = "sum gradients in the gradient of the batch norm behind them",
+       .use = Use::training,
+       .apply = plain<batch_norm_gradients>},
+      {.name = "conv-epilogues",
+       .description = "put residual addition and activation into the convolution before them",
+       .apply = plain<conv_epilogues>},
+      {.name = "residual-bottlenecks",
+       .description = "compute a narrow bottleneck's convolutions in one kernel",
+       .use = Use::inference,
+       .where = DeviceKind::gpu,
+       .needs = {"conv-epilogues"},
+       .apply = plain<residual_bottlenecks>},
+      {.name = "norm-activations",
+       .description = "put the activation after, and the concatenation before, into a batch norm",
+       .use = Use::inference,
+       .apply = plain<norm_activations>},
+      {.name = "squeeze-excitation",
+       .description = "compute both products of squeeze and excitation in one kernel",
+       .use = Use::inference,
+       .needs = {"conv-epilogues"},
+       .apply = plain<squeeze_excitation>},
+      {.name = "linear-epilogues",
+       .description = "put bias, residual and activation into the products of linear layers",
+       .apply = plain<linear_epilogues>},
+      {.name = "pointwise",
+       .description = "compute chains of elementwise operators in one kernel each",
+       .apply = plain<pointwise_chains>},
+      {.name = "cross-entropy-in-place",
+       .description = "write the gradient of the logits over the logits",
+       .use = Use::training,
+       .apply = plain<cross_entropy_in_place>},
+      {.name = "swiglu-in-place",
+       .description = "write the gradient of gate and up over gate and up",
+       .use = Use::training,
+       .needs = {"fuse-gate-up"},
+       .apply = plain<swiglu_in_place>},
+      {.name = "linear-swiglu",
+       .description = "compute SwiGLU in the epilogue of its products, forward and backward",
+       .where = DeviceKind::gpu,
+       .needs = {"fuse-gate-up"},
+       .apply = plain<linear_swiglu>},
+      {.name = "fuse-optimizer",
+       .description = "update all parameters in one kernel",
+       .use = Use::training,
+       .apply = plain<fuse_optimizer>},
+      {.name = "rounded-weights",
+       .description = "keep weights in 16 bits too, rounded where they are updated",
+       .use = Use::training,
+       .needs = {"fuse-optimizer"},
+       .apply = plain<rounded_weights>},
+      {.name = "split-weights",
+       .description = "store bf16 weights as the upper halves of the f32 weights",
+       .use = Use::training,
+       .needs = {"rounded-weights"},
+       .apply = plain<split_weights>},
+      {.name = "dead-nodes", .description = "remove what nobody reads", .apply = plain<dead_nodes>},
+      {.name = "accumulating-products",
+       .description = "sum gradients over batches in the products that compute them",
+       .use = Use::training,
+       .apply = plain<accumulating_products>},
+      {.name = "fp8-products",
+       .description = "multiply 8-bit floats in the linear layers of the inner blocks",
+       .precisions = Products::fp8,
+       .excludes = {"gate-results", "linear-swiglu", "accumulating-products"},
+       .chosen_by = ChosenBy::precision,
+       .apply = [](Graph& graph, PassRun&) { return fp8_products(graph); }},
+      {.name = scaled_products,
+       .description = "compute tf32 products and attention of f16 operands with a scale",
+       .where = DeviceKind::gpu,
+       .precisions = Products::tf32,
+       .excludes = {"gate-results", "linear-swiglu"},
+       .apply = [](Graph& graph, PassRun&) { return f16_products(graph); }},
+      {.name = "int8-layers",
+       .description = "compute convolutions and linear layers in 8-bit integers",
+       .use = Use::inference,
+       .precisions = Products::int8,
+       .needs = {"fold-batch-norm", "unread-rows", channels_last_pass, "common-subexpressions",
+                 "conv-epilogues", "norm-activations", "squeeze-excitation", "linear-epilogues",
+                 "pointwise", "dead-nodes", frozen_weights},
+       .excludes = {"residual-bottlenecks", "linear-swiglu"},
+       .chosen_by = ChosenBy::precision,
+       .apply = int8},
+      {.name = frozen_weights,
+       .description = "compute what follows from weights alone once, before the first run",
+       .use = Use::inference,
+       .apply = freeze_weights},
+      {.name = packed_products,
+       .description = "multiply with our own kernels, which pack each operand once",
+       .stage = Stage::run,
+       .where = DeviceKind::cpu},
+      {.name = planned_memory,
+       .description = "use one arena, with every address and launch fixed before the first step",
+       .stage = Stage::run},
+      {.name = captured_launches,
+       .description = "launch the whole step at once, as a captured graph",
+       .stage = Stage::run,
+       .where = DeviceKind::gpu,
+       .needs = {planned_memory}},
+      {.name = concurrent_kernels,
+       .description = "run kernels that do not depend on each other at the same time",
+       .stage = Stage::run,
+       .where = DeviceKind::gpu,
+       .needs = {captured_launches}},
+      {.name = tuned_products,
+       .description = "time the candidates for each product and take the fastest",
+       .stage = Stage::run},
+      {.name = products_in_pieces,
+       .description = "compute f32 products of split bf16 operands on tensor cores",
+       .stage = Stage::run,
+       .where = DeviceKind::gpu,
+       .precisions = Precisions::exact_f32(),
+       .needs = {tuned_products}},
   };
   return table;
 }
@@ -92,14 +243,16 @@ std::span<const Pass> passes() {
 const Pass& pass_named(std::string_view name) {
   const auto found = std::ranges::find(passes(), name, &Pass::name);
   if (found != passes().end()) return *found;
-  std::string names;
-  for (const Pass& pass : passes()) names += (names.empty() ? "" : ", ") + std::string(pass.name);
-  throw UsageError("there is no pass '{}': choose from {}", name, names);
+  std::vector<std::string_view> names;
+  for (const Pass& pass : passes()) names.push_back(pass.name);
+  throw UsageError("there is no pass '{}': choose from {}", name, fmt::join(names, ", "));
 }
 
-bool needs(std::string_view pass, std::string_view other) {
-  while (pass != other && !pass.empty()) pass = pass_named(pass).needs;
-  return !pass.empty();
+bool needs(const Pass& pass, std::string_view other) {
+  if (pass.name == other) return true;
+  return std::ranges::any_of(pass.needs, [&](std::string_view name) {
+    return !name.empty() && needs(pass_named(name), other);
+  });
 }
 
 std::string name_of(Recompute recompute) {
@@ -110,12 +263,11 @@ std::string name_of(Recompute recompute) {
   return fmt::format("{}:{}", part, recompute.blocks);
 }
 
-void run_passes(Graph& graph, Stage stage, const PassNames& enabled, Recompute recompute) {
-  for (const Pass& pass : passes()) {
-    // After equal nodes were joined, which would join a value and its recomputation again.
-    if (pass.run == recompute_light && stage == pass.stage) recompute_units(graph, recompute);
-    if (pass.stage == stage && enabled.contains(pass.name)) pass.run(graph);
-  }
+std::size_t apply_passes(Graph& graph, Stage stage, PassRun& run) {
+  std::size_t found = 0;
+  for (const Pass* pass : run.schedule.passes)
+    if (pass->stage == stage && pass->apply) found += pass->apply(graph, run);
+  return found;
 }
 
 }  // namespace ridge

@@ -1,47 +1,23 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <set>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "ridge/graph/graph.h"
+#include "ridge/passes/freeze.h"
+#include "ridge/passes/int8.h"
+#include "ridge/passes/precision.h"
+#include "ridge/passes/target.h"
 
 namespace ridge {
 
-// What a pass works on: the forward graph, whose gradient is appended afterwards, so that a fused
-// operator brings its own; the whole training step; the forward graph of a network that nobody
-// trains, where operators without a gradient may stand; or nothing of the graph, but how it is run.
-enum class Stage : std::uint8_t { forward, step, inference, run };
-
-// Whether training can have passes of the stage.
-constexpr bool is_for_training(Stage stage) { return stage != Stage::inference; }
-
-// Something done for speed or memory that leaves what is computed the same, and can be left out.
-struct Pass {
-  std::string_view name;  // "fuse-qkv", as --enable-pass takes it
-  std::string_view description;
-  Stage stage;
-  std::string_view needs;      // a pass without which this one finds nothing; may be empty
-  std::size_t (*run)(Graph&);  // how often it found something to rewrite; null in Stage::run
-};
-
-// Those of Stage::run.
-inline constexpr std::string_view packed_products = "packed-products";
-inline constexpr std::string_view planned_memory = "planned-memory";
-inline constexpr std::string_view concurrent_kernels = "concurrent-kernels";
-inline constexpr std::string_view tuned_products = "tuned-products";
-inline constexpr std::string_view products_in_pieces = "products-in-pieces";
-inline constexpr std::string_view scaled_products = "scaled-products";
-
-// All of them, in the order in which they run.
-std::span<const Pass> passes();
-// UsageError, naming all there are, for a name that is none.
-const Pass& pass_named(std::string_view name);
-// Whether `pass` is `other`, or needs it, or needs what needs it.
-bool needs(std::string_view pass, std::string_view other);
+struct Schedule;  // passes/schedules.h
 
 // Which forward values are computed again for the backward pass rather than kept.
 struct Recompute {
@@ -60,10 +36,75 @@ struct Recompute {
 };
 std::string name_of(Recompute recompute);  // "none", "attention", "block:3"
 
-using PassNames = std::set<std::string_view>;  // from the table
+// What a graph is for.
+enum class Use : std::uint8_t { inference, training };
+std::string_view name_of(Use use);
 
-// Runs those of `enabled` that belong to the stage, and in Stage::step the recomputation.
-void run_passes(Graph& graph, Stage stage, const PassNames& enabled, Recompute recompute);
+// What a pass works on: the forward graph, before its gradient is appended, so that a fused
+// operator brings its own; the whole graph of a step; or nothing of the graph, but how it is
+// executed.
+enum class Stage : std::uint8_t { forward, step, run };
+std::string_view name_of(Stage stage);
+
+// What decides whether a run has a pass.
+enum class ChosenBy : std::uint8_t {
+  schedule,   // its row, --enable-pass and --disable-pass
+  precision,  // the pass is what --dtype means
+  recompute,  // --recompute
+};
+
+// What applying passes gives and takes beside the graph.
+struct PassRun {
+  const Schedule& schedule;
+  // The largest magnitudes of values in a calibration run of a graph; null where there is none to
+  // be had, as in planning: then every scale is 1.
+  std::function<Int8Ranges(const Graph&, std::span<const ValueId>)> calibrate = {};
+  // Whether every run reads the same input, whose conversions may then be frozen too.
+  bool fixed_input = true;
+  std::optional<Frozen> frozen = {};  // what frozen-weights took out of the graph
+};
+
+// The most names of passes that one pass needs or excludes.
+inline constexpr std::size_t most_names = 12;
+using PassList = std::array<std::string_view, most_names>;  // the rest is empty
+
+// Something done for speed or memory that leaves what is computed the same, and can be left out; or
+// what a precision or a recomputation means, which is done in the same way.
+struct Pass {
+  std::string_view name;         // "fuse-qkv", as --enable-pass takes it
+  std::string_view description;  // a sentence without subject, which begins with a verb
+  Stage stage = Stage::step;
+  std::optional<Use> use = {};           // none: both
+  std::optional<DeviceKind> where = {};  // where schedules have it; --enable-pass has it anywhere
+  Precisions precisions = {};            // in which it can be had at all
+  PassList needs = {};                   // the passes without which it finds nothing
+  PassList excludes = {};  // those that leave where it comes: both would want one node
+  ChosenBy chosen_by = ChosenBy::schedule;
+  // Rewrites the graph and returns how often it found something; null in Stage::run.
+  std::size_t (*apply)(Graph&, PassRun&) = nullptr;
+};
+
+// Those of Stage::run, and others that somebody asks for by name.
+inline constexpr std::string_view packed_products = "packed-products";
+inline constexpr std::string_view planned_memory = "planned-memory";
+inline constexpr std::string_view captured_launches = "captured-launches";
+inline constexpr std::string_view concurrent_kernels = "concurrent-kernels";
+inline constexpr std::string_view tuned_products = "tuned-products";
+inline constexpr std::string_view products_in_pieces = "products-in-pieces";
+inline constexpr std::string_view scaled_products = "scaled-products";
+inline constexpr std::string_view frozen_weights = "frozen-weights";
+inline constexpr std::string_view channels_last_pass = "channels-last";
+
+// All of them, in the order in which they run.
+std::span<const Pass> passes();
+// UsageError, naming all there are, for a name that is none.
+const Pass& pass_named(std::string_view name);
+// Whether `pass` is `other`, or needs it, or needs what needs it.
+bool needs(const Pass& pass, std::string_view other);
+
+// Applies the passes of a schedule that belong to the stage, in the table's order. Returns how
+// often they found something.
+std::size_t apply_passes(Graph& graph, Stage stage, PassRun& run);
 
 // The passes, each in the file of its name; two that are one idea share in_place.cpp, results.cpp,
 // swiglu.cpp, recompute.cpp or batch_norm_epilogues.cpp.

@@ -24,17 +24,10 @@ bool is_share(const Rewriter& rw, NodeId n) {
   return image.h == 1 && image.w == 1;
 }
 
-bool is_elementwise(const Rewriter& rw, NodeId n) {
-  return rw.op<Add>(n) || rw.op<Mul>(n) || rw.op<Scale>(n) || rw.op<Silu>(n) ||
-         rw.op<SiluGrad>(n) || rw.op<Relu>(n) || rw.op<ReluGrad>(n) || rw.op<Activation>(n) ||
-         rw.op<ActivationGrad>(n) || rw.op<Cast>(n) || is_share(rw, n);
-}
-
 const Shape& shape_of(const Rewriter& rw, NodeId n) { return rw.type(rw.node(n).outputs[0]).shape; }
 
-// The step that a node is; none for a conversion, which only decides a dtype.
+// The step that a node is, if it is one.
 std::optional<Pointwise::Step> step_of(const Rewriter& rw, NodeId n) {
-  if (rw.op<Cast>(n)) return std::nullopt;
   if (is_share(rw, n)) {
     const Node& node = rw.node(n);
     const auto pixels =
@@ -51,8 +44,12 @@ std::optional<Pointwise::Step> step_of(const Rewriter& rw, NodeId n) {
     return {{.code = Code::activation, .kind = y->kind}};
   if (const ActivationGrad* dx = rw.op<ActivationGrad>(n))
     return {{.code = Code::activation_grad, .kind = dx->kind}};
-  return {{.code = Code::relu_grad}};
+  if (rw.op<ReluGrad>(n)) return {{.code = Code::relu_grad}};
+  return std::nullopt;
 }
+
+// A conversion is no step: it only decides a dtype.
+bool may_join(const Rewriter& rw, NodeId n) { return rw.op<Cast>(n) || step_of(rw, n); }
 
 // Nodes that become one, in order. They move to the place of the last.
 using Chain = std::vector<NodeId>;
@@ -79,7 +76,7 @@ std::vector<Chain> chains_of(const Rewriter& rw) {
   std::vector<Chain> chains;
   std::map<NodeId, std::size_t> chain_of;
   for (NodeId n = 0; n < rw.nodes().size(); ++n) {
-    if (!is_elementwise(rw, n)) continue;
+    if (!may_join(rw, n)) continue;
     Chain chain;
     std::size_t joined = chains.size();
     for (const ValueId in : rw.node(n).inputs) {

@@ -46,7 +46,7 @@ Value apply_packed(Rewriter& rewrite, std::span<const Projection> parts, std::st
   for (const Projection& part : parts) weights.push_back(rewrite.value(part.weight));
   const Value packed = graph.pack(weights, fmt::format("{}{}.weight", parent, name));
   const Value x = rewrite.value(parts[0].x);
-  return linear(x, cast(packed, x.dtype()));
+  return project(x, cast(packed, x.dtype()));
 }
 
 }  // namespace ridge

@@ -12,7 +12,7 @@
 
 namespace ridge {
 
-// y = x W^T as linear() writes it: a product of x as rows, with W a parameter, or its conversion,
+// y = x W^T as project() writes it: a product of x as rows, with W a parameter, or its conversion,
 // that nothing else uses.
 struct Projection {
   std::vector<NodeId> nodes;  // conversion and reshapes, where there are any, and the product, last

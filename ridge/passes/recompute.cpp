@@ -1,8 +1,7 @@
 #include <algorithm>
-#include <charconv>
 #include <map>
+#include <optional>
 #include <set>
-#include <string_view>
 #include <vector>
 
 #include "ridge/passes/passes.h"
@@ -12,51 +11,45 @@
 namespace ridge {
 namespace {
 
-// The part of a scope's path that names what is recomputed as a whole: "layers.3" of
-// "layers.3.attention.q_proj", and with it "layers.3.attention"; empty if the scope is in none, or
-// in a block that is not among the first ones asked for.
-std::string_view unit_of(std::string_view scope, Recompute recompute) {
-  constexpr std::string_view blocks = "layers.";
-  if (!scope.starts_with(blocks)) return "";
-  const auto block_end = std::min(scope.find('.', blocks.size()), scope.size());
-  std::int64_t number = 0;
-  std::from_chars(scope.data() + blocks.size(), scope.data() + block_end, number);
-  if (number >= recompute.blocks) return "";
-  if (recompute.part == Recompute::block) return scope.substr(0, block_end);
-  const auto part_end = std::min(scope.find('.', block_end + 1), scope.size());
-  const std::string_view part = scope.substr(0, part_end);
-  return part.ends_with(".attention") ? part : "";
-}
-
-// Which forward values belong to which unit.
+// Which forward values belong to which unit: a block or the attention of one, which is recomputed
+// as a whole, if it is among the first blocks that were asked for.
 class Units {
  public:
   Units(const Rewriter& rw, const Graph& graph, Recompute recompute)
       : rw_(rw), by_node_(rw.nodes().size()) {
-    for (NodeId n = 0; n < by_node_.size(); ++n)
-      if (rw.node(n).phase == Phase::forward)
-        by_node_[n] = unit_of(graph.scope_name(rw.node(n).scope), recompute);
+    std::vector<ScopeId> blocks = graph.blocks();
+    if (std::ssize(blocks) > recompute.blocks)
+      blocks.resize(static_cast<std::size_t>(recompute.blocks));
+    for (NodeId n = 0; n < by_node_.size(); ++n) {
+      if (rw.node(n).phase != Phase::forward) continue;
+      const auto block = graph.enclosing(rw.node(n).scope, ScopeKind::block);
+      if (!block || std::ranges::find(blocks, *block) == blocks.end()) continue;
+      by_node_[n] = recompute.part == Recompute::block
+                        ? block
+                        : graph.enclosing(rw.node(n).scope, ScopeKind::attention);
+    }
   }
 
   // The unit that computes v, if v is to be computed again: not what another part of the forward
   // pass reads too, for that is kept anyway.
-  std::string_view of(ValueId v) const {
+  std::optional<ScopeId> of(ValueId v) const {
     const NodeId producer = rw_.producer(v);
-    if (producer == no_node || by_node_[producer].empty() || rw_.is_readable(v)) return "";
+    if (producer == no_node || !by_node_[producer] || rw_.is_readable(v)) return std::nullopt;
     for (const NodeId use : rw_.uses(v))
-      if (rw_.node(use).phase == Phase::forward && by_node_[use] != by_node_[producer]) return "";
+      if (rw_.node(use).phase == Phase::forward && by_node_[use] != by_node_[producer])
+        return std::nullopt;
     return by_node_[producer];
   }
 
   // Adds the unit's nodes that v depends on.
-  void collect(ValueId v, std::string_view unit, std::set<NodeId>& nodes) const {
+  void collect(ValueId v, ScopeId unit, std::set<NodeId>& nodes) const {
     if (of(v) != unit || !nodes.insert(rw_.producer(v)).second) return;
     for (const ValueId in : rw_.node(rw_.producer(v)).inputs) collect(in, unit, nodes);
   }
 
  private:
   const Rewriter& rw_;
-  std::vector<std::string_view> by_node_;
+  std::vector<std::optional<ScopeId>> by_node_;
 };
 
 }  // namespace
@@ -67,15 +60,15 @@ std::size_t recompute_units(Graph& graph, Recompute recompute) {
   if (recompute == Recompute::none) return 0;
   Rewriter rw(graph);
   const Units units(rw, graph, recompute);
-  std::map<std::string_view, std::set<NodeId>> wanted;  // by unit: nodes to repeat
-  std::map<std::string_view, NodeId> where;             // and before which node
+  std::map<ScopeId, std::set<NodeId>> wanted;  // by unit: nodes to repeat
+  std::map<ScopeId, NodeId> where;             // and before which node
   for (NodeId n = 0; n < rw.nodes().size(); ++n) {
     if (rw.node(n).phase != Phase::backward) continue;
     for (const ValueId in : rw.node(n).inputs) {
-      const std::string_view unit = units.of(in);
-      if (unit.empty()) continue;
-      where.try_emplace(unit, n);
-      units.collect(in, unit, wanted[unit]);
+      const auto unit = units.of(in);
+      if (!unit) continue;
+      where.try_emplace(*unit, n);
+      units.collect(in, *unit, wanted[*unit]);
     }
   }
   for (const auto& [unit, nodes] : wanted)

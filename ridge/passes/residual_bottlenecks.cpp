@@ -41,7 +41,7 @@ bool is_convolution(const Rewriter& rw, NodeId n, std::int64_t size, const After
   const Conv2d* op = rw.op<Conv2d>(n);
   if (!op) return false;
   const ConvGeometry geometry{.padding = {size / 2, size / 2}, .layout = ImageLayout::nhwc};
-  const TensorType& weight = rw.type(rw.node(n).inputs[1]);
+  const TensorType& weight = rw.type(rw.node(n).inputs[op->operands().weight]);
   const ImageShape shape(weight.shape, op->layout);
   return is_16_bit(weight.dtype) && static_cast<const ConvGeometry&>(*op) == geometry &&
          has_after(*op, after) && shape.h == size && shape.w == size;
@@ -76,7 +76,8 @@ NodeId only_producer(const Rewriter& rw, ValueId v, NodeId n) {
 std::optional<Found> found_at(const Rewriter& rw, NodeId n) {
   Found found{.expansion = n, .last = n};
   if (!is_convolution(rw, n, 1, {true, Epilogue::relu})) return std::nullopt;
-  const NodeId added = only_producer(rw, rw.node(n).inputs[3], n);
+  const std::size_t residual = rw.op<Conv2d>(n)->operands().residual;
+  const NodeId added = only_producer(rw, rw.node(n).inputs[residual], n);
   if (is_convolution(rw, added, 1, {false, Epilogue::none}) &&
       channels_into(rw, n) == inner_channels)
     found.expansion = added;
@@ -102,13 +103,14 @@ Rewriter::Substitutes joined(Rewriter& rw, Graph& graph, const Found& found) {
   const auto append = [&operands](const Node& node, std::initializer_list<std::size_t> which) {
     for (const std::size_t i : which) operands.push_back(node.inputs[i]);
   };
-  append(expansion, {1, 2});
+  const Conv2d::Operands at = Conv2d{{}, true, true}.operands();  // all have a bias
+  append(expansion, {at.weight, at.bias});
   if (op.projects)
-    append(last, {0, 1, 2});
+    append(last, {at.x, at.weight, at.bias});
   else
-    append(expansion, {3});
+    append(expansion, {at.residual});
   if (op.reduces) {
-    append(rw.node(found.reduction), {1, 2});
+    append(rw.node(found.reduction), {at.weight, at.bias});
     results.push_back(rw.node(found.reduction).outputs[0]);
   }
   std::vector<Value> values;

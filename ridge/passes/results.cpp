@@ -22,16 +22,17 @@ std::optional<NormResult> result_of(const Rewriter& rw, NodeId n) {
   const AddRmsNormGrad* added = rw.op<AddRmsNormGrad>(n);
   if (!(one && !one->from_result) && !(added && !added->from_result)) return std::nullopt;
   const std::vector<ValueId>& in = rw.node(n).inputs;
-  const std::size_t at = in.size() - 3;
-  const ValueId x = in[at], weight = in[at + 1], rstd = in[at + 2];
+  // RmsNormGrad's operands are those of AddRmsNormGrad without dsum.
+  const AddRmsNormGrad::Operands at = AddRmsNormGrad::operands(in.size());
+  const ValueId x = in[at.sum], weight = in[at.weight], rstd = in[at.rstd];
   const NodeId norm = rw.producer(rstd);
   if (norm == no_node || rw.type(x).dtype != DType::f32) return std::nullopt;
   const Node& forward = rw.node(norm);
   std::optional<NormResult> found;
   if (rw.op<AddRmsNorm>(norm) && forward.outputs[0] == x && forward.inputs[2] == weight)
-    found = NormResult{at, forward.outputs[1]};
+    found = NormResult{at.sum, forward.outputs[1]};
   if (rw.op<RmsNorm>(norm) && forward.inputs[0] == x && forward.inputs[1] == weight)
-    found = NormResult{at, forward.outputs[0]};
+    found = NormResult{at.sum, forward.outputs[0]};
   // In f16, where y is small because the weight is, it does not say what xhat was.
   if (found && rw.type(found->y).dtype == DType::f16) return std::nullopt;
   return found;

@@ -5,6 +5,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/graph/op_rules.h"
+#include "ridge/plan/lifetimes.h"
 
 namespace ridge {
 
@@ -56,7 +57,12 @@ void Rewriter::repeat(NodeId n, NodeId at) {
     const PhaseScope repeated(graph_, phase, moved_[n]);
     std::vector<Value> inputs;
     for (const ValueId in : old.inputs) inputs.push_back(value(in));
-    const std::vector<Value> outputs = graph_.apply(*old.op, inputs);
+    // What was updated in place is no more what it was.
+    for (std::uint32_t o = 0; o < old.outputs.size(); ++o)
+      if (const auto alias = aliased_input(*old.op, o, graph_.types_of(old.inputs));
+          alias && !only_renames(*old.op) && info(old.inputs[alias->input]).persistent)
+        inputs[alias->input] = value(old.outputs[o]);
+    const std::vector<Value> outputs = graph_.apply(repetition_of(old.op), inputs);
     Substitutes substitutes;
     for (std::size_t i = 0; i < outputs.size(); ++i)
       substitutes.emplace_back(old.outputs[i], outputs[i]);

@@ -35,12 +35,6 @@ struct Factor {
   bool transposed;
 };
 
-bool is_under(const std::string& scope, std::span<const std::string> scopes) {
-  return std::ranges::any_of(scopes, [&](const std::string& s) {
-    return scope.starts_with(s) && (scope.size() == s.size() || scope[s.size()] == '.');
-  });
-}
-
 // What products become.
 struct Narrowing {
   DType from;                      // of the operands
@@ -227,7 +221,8 @@ std::size_t narrow_products(Graph& graph, const Narrowing& narrowing, const Want
         scales.push_back(q.results[0]);
       }
       std::vector<Value> in{operands[0], operands[1], scales[0], scales[1]};
-      if (node.inputs.size() > 2) in.push_back(rw.value(node.inputs[2]));
+      const MatMul::Operands at = MatMul::operands(node.inputs.size());
+      if (at.sum < at.count) in.push_back(rw.value(node.inputs[at.sum]));
       return Rewriter::Substitutes{{node.outputs[0], graph.apply(op, in)[0]}};
     });
   }
@@ -239,9 +234,14 @@ std::size_t narrow_products(Graph& graph, const Narrowing& narrowing, const Want
 
 }  // namespace
 
-std::size_t fp8_products(Graph& graph, std::span<const std::string> scopes) {
+std::size_t fp8_products(Graph& graph) {
+  std::vector<ScopeId> inner = graph.blocks();
+  if (inner.size() < 3) return 0;
+  inner.pop_back();
+  inner.erase(inner.begin());
   return narrow_products(graph, to_8_bits, [&](const Node& node) {
-    return is_under(graph.scope_name(node.scope), scopes);
+    const auto block = graph.enclosing(node.scope, ScopeKind::block);
+    return block && std::ranges::find(inner, *block) != inner.end();
   });
 }
 

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
-#include <string>
 
 #include "ridge/graph/graph.h"
 
@@ -13,11 +11,11 @@ namespace ridge {
 // keep their dtype. Both come after all passes of the graph, which know nothing of such products,
 // on a forward graph or on a whole step, and return how many products were rewritten.
 
-// Lets the products of bf16 matrices under any of the scopes take their operands in 8 bits: e4m3,
-// and e5m2 for the left operand of a gradient's product, which is the gradient that came in. Left
-// alone are batches of products (attention's) and those of which an extent is no multiple of
-// ScaledMatMul::extent_multiple.
-std::size_t fp8_products(Graph& graph, std::span<const std::string> scopes);
+// Lets the products of bf16 matrices in all blocks but the first and the last, whose products stand
+// the fewest digits, take their operands in 8 bits: e4m3, and e5m2 for the left operand of a
+// gradient's product, which is the gradient that came in. Left alone are batches of products
+// (attention's) and those of which an extent is no multiple of ScaledMatMul::extent_multiple.
+std::size_t fp8_products(Graph& graph);
 
 // Lets the products of f32 matrices take their operands in f16: tf32's precision at the speed of 16
 // bits. Left alone are batches of products and those of operands whose rows are no multiple of

@@ -24,8 +24,9 @@ bool is_product(const Rewriter& rw, NodeId n, Epilogue epilogue) {
   const Conv2d* op = rw.op<Conv2d>(n);
   if (!op || !op->bias || op->residual || op->epilogue != epilogue || op->groups != 1) return false;
   const std::vector<ValueId>& in = rw.node(n).inputs;
-  return is_one_pixel(rw.type(in[0]).shape, op->layout) &&
-         is_one_pixel(rw.type(in[1]).shape, op->layout) && op->padding == Pair{0, 0};
+  const Conv2d::Operands at = op->operands();
+  return is_one_pixel(rw.type(in[at.x]).shape, op->layout) &&
+         is_one_pixel(rw.type(in[at.weight]).shape, op->layout) && op->padding == Pair{0, 0};
 }
 
 NodeId only_producer(const Rewriter& rw, ValueId v, NodeId user) {
@@ -47,8 +48,9 @@ std::optional<Squeeze> squeeze_at(const Rewriter& rw, NodeId n) {
   for (const Epilogue inner : {Epilogue::relu, Epilogue::silu})
     if (is_product(rw, found.squeeze, inner)) {
       found.op.inner = inner;
-      const Shape& weight = rw.type(rw.node(found.squeeze).inputs[1]).shape;
-      const Shape& image = rw.type(rw.node(found.squeeze).inputs[0]).shape;
+      const Conv2d::Operands at = rw.op<Conv2d>(found.squeeze)->operands();
+      const Shape& weight = rw.type(rw.node(found.squeeze).inputs[at.weight]).shape;
+      const Shape& image = rw.type(rw.node(found.squeeze).inputs[at.x]).shape;
       if (rw.type(rw.node(n).outputs[0]).shape == image && weight.numel() <= most_weights &&
           image.numel() / image[0] <= SqueezeExcitation::most_channels)
         return found;
@@ -71,9 +73,10 @@ std::size_t squeeze_excitation(Graph& graph) {
       const std::vector<ValueId>&squeeze = rw.node(found.squeeze).inputs,
             &excite = rw.node(found.excite).inputs;
       const ValueId y = rw.node(found.gate).outputs[0];
-      const Value weights =
-          graph.apply1(found.op, {matrix(squeeze[0]), matrix(squeeze[1]), rw.value(squeeze[2]),
-                                  permute(matrix(excite[1]), {1, 0}), rw.value(excite[2])});
+      const Conv2d::Operands at = Conv2d{{}, true}.operands();  // both have a bias
+      const Value weights = graph.apply1(
+          found.op, {matrix(squeeze[at.x]), matrix(squeeze[at.weight]), rw.value(squeeze[at.bias]),
+                     permute(matrix(excite[at.weight]), {1, 0}), rw.value(excite[at.bias])});
       return Rewriter::Substitutes{{y, reshape(weights, rw.type(y).shape)}};
     });
   }

@@ -30,11 +30,6 @@ std::optional<Rows> rows_of_window(const Rewriter& rw, NodeId n) {
   return Rows{n, outer, length, op->begin, op->extent};
 }
 
-bool is_elementwise(const Rewriter& rw, NodeId n) {
-  return rw.op<Add>(n) || rw.op<Mul>(n) || rw.op<Scale>(n) || rw.op<Silu>(n) || rw.op<Relu>(n) ||
-         rw.op<Activation>(n) || rw.op<Cast>(n);
-}
-
 // Which operands of node n it reads row by row, so that some rows of its result need no others of
 // them; none if it does not work by rows. What it reads besides is the same for all rows.
 std::vector<std::size_t> operands_by_row(const Rewriter& rw, NodeId n, const Rows& rows) {
@@ -54,7 +49,7 @@ std::vector<std::size_t> operands_by_row(const Rewriter& rw, NodeId n, const Row
     return is_alone && has_these_rows ? std::vector<std::size_t>{0} : std::vector<std::size_t>{};
   }
   std::vector<std::size_t> operands;
-  if (!is_elementwise(rw, n)) return operands;
+  if (!is_elementwise(*node.op)) return operands;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const Shape& x = rw.type(node.inputs[i]).shape;
     if (x == y.shape)

@@ -4,21 +4,15 @@
 // wait although it could begin.
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <vector>
+
+#include "ridge/graph/op_rules.h"
 
 namespace ridge {
 
 // By piece of work: the earlier ones that it must follow, as order_of() (plan/hazards.h) gives it.
 using Precedence = std::vector<std::vector<std::size_t>>;
-
-// How much of the device a piece of work takes.
-enum class Footprint : std::uint8_t {
-  all,   // it fills the device, for long: nothing is gained beside it
-  some,  // it takes the device's places while it lasts, but does not use them well
-  few,   // it lasts, on few of the device's places: there is room beside it
-};
 
 // Finds the work that has time, because nothing on the longest chain waits for it soon: true in the
 // result. It takes places on the device that the chain's next piece needs, and a device does not

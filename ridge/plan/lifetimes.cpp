@@ -1,7 +1,6 @@
 #include "ridge/plan/lifetimes.h"
 
 #include "ridge/graph/op_rules.h"
-#include "ridge/ops/op.h"
 
 namespace ridge {
 
@@ -61,11 +60,6 @@ Lifetimes lifetimes_of(const Graph& graph) {
     if (life.storage[id] == id && !life.permanent[id] && last_use[id] != no_node)
       life.dead[last_use[id]].push_back(id);
   return life;
-}
-
-bool only_renames(const Op& op) {
-  return std::holds_alternative<Reshape>(op.variant()) ||
-         std::holds_alternative<Slice>(op.variant());
 }
 
 std::vector<bool> updated_storages(const Graph& graph, const Lifetimes& lifetimes) {

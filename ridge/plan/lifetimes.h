@@ -25,9 +25,6 @@ std::size_t allocated_bytes(const TensorType& type);
 
 Lifetimes lifetimes_of(const Graph& graph);
 
-// Whether all it does is to name its operand's memory anew.
-bool only_renames(const Op& op);
-
 // By storage: whether a node updates it in place.
 std::vector<bool> updated_storages(const Graph& graph, const Lifetimes& lifetimes);
 

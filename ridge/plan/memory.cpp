@@ -14,8 +14,9 @@ void raise(TensorBytes& most, const TensorBytes& now) {
   most.parameters = std::max(most.parameters, now.parameters);
   most.gradients = std::max(most.gradients, now.gradients);
   most.optimizer_state = std::max(most.optimizer_state, now.optimizer_state);
-  most.activations = std::max(most.activations, now.activations);
+  most.intermediates = std::max(most.intermediates, now.intermediates);
   most.workspace = std::max(most.workspace, now.workspace);
+  most.packed = std::max(most.packed, now.packed);
 }
 
 }  // namespace
@@ -34,11 +35,11 @@ std::size_t& TensorBytes::of(Role role) {
     case Role::activation:
       break;
   }
-  return activations;
+  return intermediates;
 }
 
 std::size_t TensorBytes::total() const {
-  return inputs + parameters + gradients + optimizer_state + activations + workspace;
+  return inputs + parameters + gradients + optimizer_state + intermediates + workspace + packed;
 }
 
 std::string to_string(const TensorBytes& bytes) {
@@ -48,17 +49,18 @@ std::string to_string(const TensorBytes& bytes) {
       list += fmt::format("{}{} {}", list.empty() ? "" : ", ", name, format_bytes(part));
   };
   add("parameters", bytes.parameters);
+  add("packed weights", bytes.packed);
   add("gradients", bytes.gradients);
   add("optimizer state", bytes.optimizer_state);
-  add("activations", bytes.activations);
+  add("intermediates", bytes.intermediates);
   add("workspace", bytes.workspace);
   add("inputs", bytes.inputs);
   return list.empty() ? "none" : list;
 }
 
 MemoryPlan plan_memory(const Graph& graph, const Lifetimes& lifetimes,
-                       std::span<const std::size_t> workspace) {
-  TensorBytes now;
+                       std::span<const std::size_t> workspace, std::size_t packed) {
+  TensorBytes now{.packed = packed};
   for (ValueId id = 0; id < graph.value_count(); ++id)
     if (graph.info(id).persistent) now.of(graph.info(id).role) += lifetimes.bytes[id];
   MemoryPlan plan{.peak_bytes = now.total(), .at_peak = now, .at_most = now};
@@ -66,6 +68,7 @@ MemoryPlan plan_memory(const Graph& graph, const Lifetimes& lifetimes,
     for (const ValueId id : lifetimes.born[n]) now.of(graph.info(id).role) += lifetimes.bytes[id];
     now.workspace = (workspace[n] + tensor_alignment - 1) / tensor_alignment * tensor_alignment;
     raise(plan.at_most, now);
+    plan.mean_bytes += static_cast<double>(now.total()) / static_cast<double>(graph.nodes().size());
     if (const std::size_t total = now.total(); total > plan.peak_bytes) {
       plan.peak_bytes = total;
       plan.peak_node = n;

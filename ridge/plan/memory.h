@@ -15,8 +15,9 @@ struct TensorBytes {
   std::size_t parameters = 0;  // and buffers
   std::size_t gradients = 0;   // of parameters
   std::size_t optimizer_state = 0;
-  std::size_t activations = 0;  // and their gradients: all that is born and dies within a step
+  std::size_t intermediates = 0;  // activations, their gradients: born and gone within a step
   std::size_t workspace = 0;
+  std::size_t packed = 0;  // second copies of weights, in the order that kernels like
 
   std::size_t& of(Role role);
   std::size_t total() const;
@@ -31,12 +32,13 @@ struct MemoryPlan {
   NodeId peak_node = no_node;  // the first that needs so much; no_node: nothing but what persists
   TensorBytes at_peak;         // its total is peak_bytes
   TensorBytes at_most;         // each at a moment of its own
+  double mean_bytes = 0;       // over the nodes, each at its run
 };
 
 // What is alive as the graph runs in its order and every value is released after its last use.
-// `workspace` is by node.
+// `workspace` is by node; `packed` bytes of packed weights live throughout.
 MemoryPlan plan_memory(const Graph& graph, const Lifetimes& lifetimes,
-                       std::span<const std::size_t> workspace);
+                       std::span<const std::size_t> workspace, std::size_t packed = 0);
 
 // The most bytes of tensors alive at once: exactly what an executor's allocator will report as its
 // peak.

@@ -1,36 +1,13 @@
 #include "ridge/profile/aten.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "ridge/graph/op_rules.h"
-#include "ridge/ops/op.h"
 
 namespace ridge {
 namespace {
-
-// Not here, for want of an exact equivalent: causal_mask (masked_fill takes a mask), rope, adamw
-// (one for all parameters there), global_norm, permute (a view there), cross_entropy_grad.
-constexpr std::pair<std::string_view, std::string_view> equivalents[] = {
-    {"accumulate", "aten::add_"},
-    {"add", "aten::add"},
-    {"cast", "aten::_to_copy"},
-    {"cross_entropy", "aten::cross_entropy_loss"},
-    {"embedding", "aten::embedding"},
-    {"embedding_grad", "aten::embedding_dense_backward"},
-    {"fill", "aten::full"},
-    {"mul", "aten::mul"},
-    {"relu", "aten::relu"},
-    {"relu_grad", "aten::threshold_backward"},
-    {"rms_norm", "aten::_fused_rms_norm"},
-    {"rms_norm_grad", "aten::_fused_rms_norm_backward"},
-    {"scale", "aten::mul"},
-    {"silu", "aten::silu"},
-    {"silu_grad", "aten::silu_backward"},
-    {"softmax", "aten::_softmax"},
-    {"softmax_grad", "aten::_softmax_backward_data"},
-    {"sum_to", "aten::sum"},
-};
 
 std::string_view dtype_name(DType dtype) {
   switch (dtype) {
@@ -81,23 +58,18 @@ AtenCall::Operand factor(const TensorType& type, bool transposed, bool batched) 
 }  // namespace
 
 AtenCall aten_call(const Graph& graph, const Node& node) {
-  AtenCall call;
-  if (const auto* product = std::get_if<MatMul>(&node.op->variant())) {
-    const TensorType &a = graph.info(node.inputs[0]).type, &b = graph.info(node.inputs[1]).type;
-    const bool batched = a.shape.rank() > 2;
-    call.name = batched ? "aten::bmm" : "aten::mm";
-    call.inputs = {factor(a, product->trans_a, batched), factor(b, product->trans_b, batched)};
+  const std::vector<TensorType> types = graph.types_of(node.inputs);
+  const std::string_view name = aten_name(*node.op, types);
+  AtenCall call{.name =
+                    name.empty() ? fmt::format("ridge::{}", name_of(*node.op)) : std::string(name)};
+  const auto transposed = stored_transposed(*node.op);
+  if (!name.empty() && transposed) {
+    const bool batched = types[0].shape.rank() > 2;
+    call.inputs = {factor(types[0], transposed->a, batched),
+                   factor(types[1], transposed->b, batched)};
     return call;
   }
-  const std::string_view name = name_of(*node.op);
-  const auto* const known =
-      std::ranges::find(equivalents, name, &std::pair<std::string_view, std::string_view>::first);
-  call.name =
-      known != std::end(equivalents) ? std::string(known->second) : "ridge::" + std::string(name);
-  for (const ValueId input : node.inputs) {
-    const TensorType& type = graph.info(input).type;
-    call.inputs.push_back(operand(type, type.shape.dims()));
-  }
+  for (const TensorType& type : types) call.inputs.push_back(operand(type, type.shape.dims()));
   return call;
 }
 

@@ -30,7 +30,7 @@ std::vector<double> times_of_a_step(const Recording& recording) {
 }  // namespace
 
 std::unique_ptr<DeviceCounters> DeviceCounters::of(Executor& executor) {
-  auto counters = executor.device().range_counters(executor.graph().nodes().size());
+  auto counters = executor.device().tools().range_counters(executor.graph().nodes().size());
   return counters ? std::make_unique<DeviceCounters>(std::move(counters)) : nullptr;
 }
 

@@ -52,8 +52,8 @@ void Recorder::attach(Executor& executor) {
   recording_.thread_id = ::syscall(SYS_gettid);
   recording_.nodes.reserve(first_reserve);
   if (options_.memory) recording_.memory.reserve(first_reserve);
-  recording_.processor = executor.device().processor_limits();
-  tracer_ = executor.device().tracer();
+  recording_.processor = executor.device().info().limits;
+  tracer_ = executor.device().tools().tracer();
   if (tracer_) {
     tracer_->start();
     executor.renew_captures();

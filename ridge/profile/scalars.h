@@ -6,7 +6,7 @@
 
 #include "ridge/profile/recording.h"
 #include "ridge/profile/tensorboard.h"
-#include "ridge/session/trainer.h"
+#include "ridge/session/session.h"
 
 namespace ridge {
 

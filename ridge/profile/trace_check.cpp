@@ -57,8 +57,9 @@ std::string text_of(const json& object, const char* key) {
 class Checker {
  public:
   TraceCheck run(std::string_view text, std::string_view file_name) {
-    for (const std::string_view name : consumer_names)
-      check_.verdicts.push_back({.consumer = std::string(name)});
+    for (std::size_t c = 0; c < consumer_count; ++c)
+      check_.verdicts.push_back(
+          {.consumer = std::string(consumer_names[c]), .tried = c != hta && c != tracelens});
     const json trace = json::parse(text, nullptr, false);
     if (trace.is_discarded())
       throw FormatError("{} is no valid JSON, so nothing will read it", shown(file_name));
@@ -310,7 +311,9 @@ std::string trace_check_text(const TraceCheck& check) {
                   format_count(static_cast<std::int64_t>(check.slices)));
   for (const TraceVerdict& verdict : check.verdicts) {
     out += fmt::format("{:<28} {}\n", verdict.consumer,
-                       verdict.accepts() ? "accepts it" : "REFUSES IT");
+                       verdict.accepts()   ? "accepts it"
+                       : verdict.refuses() ? "REFUSES IT"
+                                           : "not known: it may refuse it");
     for (const TraceVerdict::Problem& problem : verdict.problems) {
       out += fmt::format("  {}: {}", problem.fatal ? "error" : "note", problem.what);
       if (!problem.first.empty())

@@ -16,9 +16,13 @@ struct TraceVerdict {
     std::string first;        // the first of them, cut if it is long; empty if it is of none
   };
   std::string consumer;
+  // Whether the rules were held against the consumer itself. Else what is fatal by its sources, as
+  // they were read, says no more than that it may refuse the trace.
+  bool tried = true;
   std::vector<Problem> problems;
 
-  bool accepts() const;
+  bool accepts() const;  // nothing is fatal
+  bool refuses() const { return tried && !accepts(); }
 };
 
 struct TraceCheck {

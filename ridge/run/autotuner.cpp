@@ -201,16 +201,16 @@ void Autotuner::warn(std::string message) {
     warnings_.push_back(std::move(message));
 }
 
-Autotuner remembered_choices(const Device& device) {
+Autotuner remembered_choices(Device& device) {
   return Autotuner(
       {.cache = default_tuning_cache(), .hardware = measured_on(device), .searches = false});
 }
 
-std::string measured_on(const Device& device) {
-  // Raised where kernels change their speed but not their number: choices among the old ones would
-  // hide it.
-  constexpr int kernels = 3;
-  const std::string driver = device.driver();
+std::string measured_on(Device& device) {
+  // Raised where candidates change their speed or their order but not their number: choices among
+  // the old ones would hide it.
+  constexpr int kernels = 4;
+  const std::string driver = device.tools().driver();
   return fmt::format("{}{}{}, kernels {}", device.hardware(), driver.empty() ? "" : ", ", driver,
                      kernels);
 }

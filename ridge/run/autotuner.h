@@ -71,10 +71,10 @@ class Autotuner final : public Tuner {
 // Of the device's choices in the user's cache, for plans: it answers what runs before have chosen
 // and times nothing. What they have not met, another batch's products say, gets the first
 // candidate, which may want less memory than the fastest: in f32 on a GPU up to 384 MiB less.
-Autotuner remembered_choices(const Device& device);
+Autotuner remembered_choices(Device& device);
 
 // The processor, its driver and the state of Ridge's kernels, any of which may make others faster.
-std::string measured_on(const Device& device);
+std::string measured_on(Device& device);
 
 // $XDG_CACHE_HOME/ridge/tuning.json, or ~/.cache/ridge/tuning.json; empty without a home.
 std::filesystem::path default_tuning_cache();

@@ -7,7 +7,6 @@
 #include "ridge/base/error.h"
 #include "ridge/base/units.h"
 #include "ridge/graph/op_rules.h"
-#include "ridge/ops/op.h"
 #include "ridge/run/arena_needs.h"
 
 namespace ridge {
@@ -16,9 +15,10 @@ namespace {
 constexpr Phase phases[] = {Phase::forward, Phase::backward, Phase::optimizer};
 
 // Two kernels at the same time pay where neither fills the device; where they do, each disturbs the
-// other. The bounds are what takes an H100 some 10 us at 790 TFLOP/s, or 8 us at 3 TB/s.
-bool fills_the_device(const Cost& cost) {
-  return cost.flops > 8'000'000'000 || cost.bytes_read + cost.bytes_written > 24'000'000;
+// other.
+bool fills(const Target& device, const Cost& cost) {
+  return static_cast<double>(cost.flops) > device.filling_flops ||
+         static_cast<double>(cost.bytes()) > device.filling_bytes;
 }
 
 std::vector<DeviceWork> in_critical_order(std::vector<DeviceWork> works) {
@@ -71,13 +71,11 @@ Executor::Executor(Graph& graph, Device& device, Execution execution)
   prepare(execution.kernels);
   choose_packed_inputs();
   std::ranges::transform(steps_, workspace.begin(), &Step::workspace);
-  MemoryPlan memory = plan_memory(graph, lifetimes_, workspace);
-  memory.at_peak.parameters += packed_bytes_;
-  peak_bytes_ = memory.peak_bytes + packed_bytes_;
+  plan_ = plan_memory(graph, lifetimes_, workspace, packed_bytes_);
   if (execution.planned)
-    plan(workspace, memory.at_peak);
+    plan(workspace, plan_.at_peak);
   else
-    check_memory(peak_bytes_, memory.at_peak);
+    check_memory(plan_.peak_bytes, plan_.at_peak);
   for (ValueId id = 0; id < graph.value_count(); ++id)
     if (graph.info(id).persistent && lifetimes_.storage[id] == id) take(id);
   place_packed_inputs();
@@ -311,7 +309,7 @@ std::vector<Access> Executor::accesses_of(const Piece& piece) const {
   for (std::size_t i = 0; i < node.inputs.size(); ++i)
     add(step.inputs[i], graph_.info(node.inputs[i]).type.bytes(), false);
   // The device is as good as memory that only one of them may have: address 0 stands for it.
-  if (fills_the_device(cost(graph_, node))) accesses.push_back({0, 1, true});
+  if (fills(device_.target(), cost(graph_, node))) accesses.push_back({0, 1, true});
   return accesses;
 }
 
@@ -335,10 +333,8 @@ std::vector<Executor::Piece> Executor::pieces_of(Phase phase, std::size_t first_
 Footprint Executor::footprint_of(const Piece& piece) const {
   const Node& node = graph_.nodes()[piece.node];
   if (piece.part == Piece::Part::rest) return Footprint::some;
-  if (fills_the_device(cost(graph_, node))) return Footprint::all;
-  // Its blocks are no more than there are heads in the batch, and take long.
-  return std::holds_alternative<AttentionGrad>(node.op->variant()) ? Footprint::few
-                                                                   : Footprint::some;
+  if (fills(device_.target(), cost(graph_, node))) return Footprint::all;
+  return ridge::footprint_of(*node.op);
 }
 
 // Marks come after all work of their phase; the work of the next phase need not wait for them.
@@ -403,7 +399,7 @@ void Executor::count(const Replay& replay) {
 }
 
 void Executor::renew_captures() {
-  Tracer* const tracer = device_.tracer();
+  Tracer* const tracer = device_.tools().tracer();
   const bool traced = tracer && tracer->active();
   if (traced == traced_capture_) return;
   traced_capture_ = traced;
@@ -420,7 +416,7 @@ const Kernel* Executor::captured(std::span<const Phase> of, std::optional<std::s
   if (!capture_) return nullptr;
   renew_captures();
   const auto [entry, first_time] = captured_.try_emplace({of.front(), of.size(), first_mark});
-  if (!entry->second && !first_time && device_.asynchronous())
+  if (!entry->second && !first_time && device_.is_gpu())
     entry->second = device_.capture(works_of(of, first_mark));
   return entry->second.get();
 }
@@ -428,7 +424,7 @@ const Kernel* Executor::captured(std::span<const Phase> of, std::optional<std::s
 // A tracer is told whose the launch is. The number of the run is the place among the nodes that
 // tell_replay() will name.
 void Executor::launch_for_capture(const Piece& piece) const {
-  Tracer* const tracer = traced_capture_ ? device_.tracer() : nullptr;
+  Tracer* const tracer = traced_capture_ ? device_.tools().tracer() : nullptr;
   if (tracer) tracer->enter(piece.node, piece.place);
   on_behalf_of(graph_, piece.node, [&piece, &step = steps_[piece.node]] {
     switch (piece.part) {

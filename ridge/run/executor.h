@@ -20,23 +20,10 @@
 #include "ridge/plan/memory.h"
 #include "ridge/run/allocator.h"
 #include "ridge/run/arena.h"
+#include "ridge/run/execution.h"
 #include "ridge/run/observer.h"
 
 namespace ridge {
-
-// How values find memory and kernels their operands.
-struct Execution {
-  // All values and workspaces have their places in one arena from the start (plan/arena.h), and
-  // what each kernel is launched with is put together once: without observers a phase is a loop
-  // over launches. Otherwise memory is taken from a caching allocator as values are born, and
-  // returned as they die.
-  bool planned = false;
-  // Of a planned graph, where the device can capture: all those launches are one.
-  bool captured = true;
-  // Of a captured graph: kernels that do not depend on each other may run at the same time.
-  bool concurrent = false;
-  KernelChoice kernels = {};
-};
 
 // Runs a graph on a device, node by node in the graph's order. Kernels are prepared once, here. The
 // graph must not change afterwards. Not thread-safe.
@@ -98,7 +85,9 @@ class Executor {
   // Kernels of a run, phase after phase: nodes, but those with nothing to do.
   std::size_t launches() const;
   // The most bytes of tensors a run will have alive at once.
-  std::size_t peak_bytes() const { return peak_bytes_; }
+  std::size_t peak_bytes() const { return plan_.peak_bytes; }
+  // By use, and when: all that a run will have alive.
+  const MemoryPlan& memory_plan() const { return plan_; }
   // What is in use, and what is reserved of the device for it: the whole arena, if planned.
   const MemoryStats& memory() const { return arena_ ? arena_->stats() : allocator_.stats(); }
   void reset_peak_memory() { arena_ ? arena_->reset_peak() : allocator_.reset_peak(); }
@@ -204,7 +193,7 @@ class Executor {
   bool wants_packing_ = false;
   std::vector<ValueId> copies_;  // of persistent values, rounded
   std::vector<void*> memory_;    // by storage; null while it has none
-  std::size_t peak_bytes_ = 0;
+  MemoryPlan plan_;
   std::vector<Observer*> observers_;
 };
 

@@ -17,7 +17,7 @@ namespace {
 class OnBehalf {
  public:
   template <class NodeOf>
-  OnBehalf(Device& device, const NodeOf& node_of) : tracer_(device.tracer()) {
+  OnBehalf(Device& device, const NodeOf& node_of) : tracer_(device.tools().tracer()) {
     if (tracer_ && !tracer_->active()) tracer_ = nullptr;
     if (tracer_) tracer_->enter(node_of(), Activity::no_run);
   }
@@ -34,7 +34,7 @@ class OnBehalf {
 }  // namespace
 
 void Executor::initialize(std::uint64_t seed) {
-  ThreadPool pool(CpuDevice::default_threads());  // the host's, whatever the device
+  ThreadPool pool(available_processors());  // the host's, whatever the device
   std::vector<float> host;
   for (ValueId id = 0; id < graph_.value_count(); ++id) {
     const ValueInfo& info = graph_.info(id);

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "ridge/base/error.h"
@@ -37,8 +38,8 @@ std::string required_metadata(const SafetensorsFile& file, const std::filesystem
   return *std::move(text);
 }
 
-TrainOptions stored_options(const SafetensorsFile& file, const std::filesystem::path& path) {
-  TrainOptions options;
+RunOptions stored_options(const SafetensorsFile& file, const std::filesystem::path& path) {
+  RunOptions options;
   try {
     apply_json(options, required_metadata(file, path, "options"));
     options.resolve();
@@ -87,26 +88,41 @@ void require_same(std::string_view name, const T& stored, const T& asked) {
         stored, asked);
 }
 
+// The options that two runs must share to be one, beside those of the model: the others may change
+// on the way.
+bool decides_course(std::string_view name) {
+  static constexpr std::string_view names[] = {
+      "seed", "batch-size",          "seq-len",   "gradient-accumulation-steps",
+      "data", "validation-fraction", "optimizer", "network"};
+  return std::ranges::find(names, name) != std::end(names);
+}
+
 // What a resumed run must share with the first for both to be one run.
-void check_same_course(const TrainOptions& stored, const TrainOptions& asked) {
-  if (!(stored.model() == asked.model()))
-    throw FormatError("the checkpoint belongs to a model of other sizes: {}",
-                      describe_difference(stored.model(), asked.model()));
-  require_same("seed", stored.seed, asked.seed);
-  require_same("batch-size", stored.batch_size, asked.batch_size);
-  require_same("seq-len", stored.seq_len, asked.seq_len);
-  require_same("gradient-accumulation-steps", stored.gradient_accumulation_steps,
-               asked.gradient_accumulation_steps);
-  require_same("data", stored.data, asked.data);
+void check_same_course(RunOptions stored, RunOptions asked) {
+  require_same("network", stored.network, asked.network);
+  const std::vector<OptionInfo> before = options_of(stored), now = options_of(asked);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const OptionInfo& option = before[i];
+    const bool of_model = option.group == "Model";
+    if (!of_model && !decides_course(option.name)) continue;
+    std::visit(
+        [&]<class T>(const T* value) {
+          const T& other = *std::get<T*>(now[i].target);
+          if (of_model && *value != other)
+            throw FormatError("the checkpoint belongs to a model of other sizes: {} is {}, not {}",
+                              option.name, *value, other);
+          require_same(option.name, *value, other);
+        },
+        option.target);
+  }
   // Loss scaling has state of its own, and counts the updates done.
-  if (stored.compute_dtype() == DType::f16 || asked.compute_dtype() == DType::f16)
+  if (stored.precision().loss_scaling || asked.precision().loss_scaling)
     require_same("dtype", stored.dtype, asked.dtype);
-  require_same("validation-fraction", stored.validation_fraction, asked.validation_fraction);
 }
 
 }  // namespace
 
-void write_checkpoint(const std::filesystem::path& path, const TrainOptions& options,
+void write_checkpoint(const std::filesystem::path& path, const RunOptions& options,
                       std::int64_t step, Graph& graph, Executor& executor) {
   const std::vector<Value> values = checkpointed(graph);
   std::vector<NamedType> tensors;
@@ -123,7 +139,7 @@ void write_checkpoint(const std::filesystem::path& path, const TrainOptions& opt
                     });
 }
 
-std::int64_t read_checkpoint(const std::filesystem::path& path, const TrainOptions& options,
+std::int64_t read_checkpoint(const std::filesystem::path& path, const RunOptions& options,
                              Graph& graph, Executor& executor) {
   const SafetensorsFile file(path);
   const std::int64_t step = stored_step(file, path);
@@ -136,12 +152,16 @@ std::int64_t read_checkpoint(const std::filesystem::path& path, const TrainOptio
   return step;
 }
 
-void read_parameters(const SafetensorsFile& file, const std::filesystem::path& path, Graph& graph,
-                     Executor& executor) {
-  restore(file, path, graph, executor, graph.parameters());
+void initialize_from_checkpoint(const std::filesystem::path& path, Graph& graph) {
+  const SafetensorsFile file(path);
+  stored_step(file, path);
+  for (const Value& value : checkpointed(graph)) {
+    const ValueInfo& info = graph.info(value.id);
+    graph.set_init(value, Init::of(matching_tensor(file, path, info).floats()));
+  }
 }
 
-TrainOptions options_of_checkpoint(const std::filesystem::path& path) {
+RunOptions options_of_checkpoint(const std::filesystem::path& path) {
   return stored_options(SafetensorsFile(path), path);
 }
 

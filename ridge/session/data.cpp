@@ -143,7 +143,7 @@ void check_vocabulary(const PackedTokens& tokens, std::int64_t vocab_size, std::
 class FileTokens : public TokenSource {
  public:
   // `tokens` lie in `file`, or elsewhere where they live longer.
-  FileTokens(MappedFile file, const PackedTokens& tokens, const TrainOptions& options)
+  FileTokens(MappedFile file, const PackedTokens& tokens, const RunOptions& options)
       : file_(std::move(file)),
         seed_(static_cast<std::uint64_t>(options.seed)),
         name_(options.data),
@@ -204,7 +204,7 @@ class FileTokens : public TokenSource {
   std::uint64_t train_size_ = 0;
 };
 
-std::unique_ptr<TokenSource> open_content(const TrainOptions& options,
+std::unique_ptr<TokenSource> open_content(const RunOptions& options,
                                           std::span<const std::byte> content, MappedFile file) {
   if (content.empty()) throw FormatError("{}: the file is empty", options.data);
   const PackedTokens tokens = options.data.ends_with(".bin")
@@ -227,7 +227,7 @@ void TokenSource::batch(Split split, std::uint64_t index, std::int64_t batch_siz
     window(split, index * rows + row, tokens.subspan(row * columns, columns));
 }
 
-std::unique_ptr<TokenSource> open_tokens(const TrainOptions& options) {
+std::unique_ptr<TokenSource> open_tokens(const RunOptions& options) {
   if (options.data.empty())
     return std::make_unique<SyntheticTokens>(options.vocab_size,
                                              static_cast<std::uint64_t>(options.seed));
@@ -236,7 +236,7 @@ std::unique_ptr<TokenSource> open_tokens(const TrainOptions& options) {
   return open_content(options, content, std::move(file));
 }
 
-std::unique_ptr<TokenSource> open_tokens(const TrainOptions& options,
+std::unique_ptr<TokenSource> open_tokens(const RunOptions& options,
                                          std::span<const std::byte> content) {
   return open_content(options, content, {});
 }

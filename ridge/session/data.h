@@ -8,11 +8,10 @@
 #include <string>
 #include <string_view>
 
+#include "ridge/session/batches.h"
 #include "ridge/session/options.h"
 
 namespace ridge {
-
-enum class Split : std::uint8_t { train, validation };
 
 // Tokens for next-token training, in windows of seq_len + 1: inputs and, one further, targets.
 // Nothing is remembered between calls: window n of a split is a function of the seed and n alone,
@@ -47,10 +46,10 @@ class TokenSource {
 // IoError for a file that cannot be read, FormatError for one that is not in its format, UsageError
 // for one that does not go with the options: a token outside the vocabulary (the whole file is
 // looked through), or too few tokens for one window in each split.
-std::unique_ptr<TokenSource> open_tokens(const TrainOptions& options);
+std::unique_ptr<TokenSource> open_tokens(const RunOptions& options);
 
 // The same of the content of options.data, which must outlive the source.
-std::unique_ptr<TokenSource> open_tokens(const TrainOptions& options,
+std::unique_ptr<TokenSource> open_tokens(const RunOptions& options,
                                          std::span<const std::byte> content);
 
 }  // namespace ridge

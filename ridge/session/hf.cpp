@@ -14,6 +14,7 @@
 #include "ridge/base/file.h"
 #include "ridge/base/safetensors.h"
 #include "ridge/session/checkpoint.h"
+#include "ridge/session/language.h"
 
 namespace ridge {
 namespace {
@@ -105,7 +106,7 @@ double read_rope_theta(const Members& config, const fs::path& path) {
 }
 
 // Only the options of the model's sizes are the folder's.
-TrainOptions read_sizes(const fs::path& folder) {
+RunOptions read_sizes(const fs::path& folder) {
   const fs::path path = folder / config_name;
   const json object = read_json(path);
   const Members config(object, path);
@@ -117,7 +118,7 @@ TrainOptions read_sizes(const fs::path& folder) {
   config.require("attention_dropout", {0.0});
   if (config.find("quantization_config")) config.refuse("quantization_config", "absent");
 
-  TrainOptions sizes;
+  RunOptions sizes;
   sizes.vocab_size = config.integer("vocab_size");
   sizes.hidden_dim = config.integer("hidden_size");
   sizes.n_layers = config.integer("num_hidden_layers");
@@ -128,15 +129,15 @@ TrainOptions read_sizes(const fs::path& folder) {
   sizes.rope_theta = read_rope_theta(config, path);
   sizes.tie_embeddings = config.boolean("tie_word_embeddings", false);
   try {
-    sizes.model().check();
+    llama_config(sizes).check();
   } catch (const UsageError& error) {
     throw FormatError("{}: {}", path.string(), error.what());
   }
-  config.require("head_dim", {sizes.model().head_dim()});
+  config.require("head_dim", {llama_config(sizes).head_dim()});
   return sizes;
 }
 
-json config_of(const LlamaConfig& config, const TrainOptions& options) {
+json config_of(const LlamaConfig& config, const RunOptions& options) {
   return {{"architectures", {"LlamaForCausalLM"}},
           {"model_type", "llama"},
           {"vocab_size", config.vocab_size},
@@ -280,11 +281,11 @@ const StoredTensor& matching_tensor(const TensorsByName& tensors, const Weight& 
 
 }  // namespace
 
-LlamaConfig read_hf_config(const fs::path& folder) { return read_sizes(folder).model(); }
+LlamaConfig read_hf_config(const fs::path& folder) { return llama_config(read_sizes(folder)); }
 
-void apply_hf_config(TrainOptions& options, const fs::path& folder,
+void apply_hf_config(RunOptions& options, const fs::path& folder,
                      const std::vector<std::string>& given) {
-  const TrainOptions sizes = read_sizes(folder), defaults;
+  const RunOptions sizes = read_sizes(folder), defaults;
   const auto apply = [&](std::string_view name, auto& option, const auto& unset, const auto& size) {
     const bool is_given = option != unset || std::ranges::find(given, name) != given.end();
     // In f32, as the model has it: 1e-5 may have come as a float.
@@ -305,8 +306,7 @@ void apply_hf_config(TrainOptions& options, const fs::path& folder,
   apply("tie-embeddings", options.tie_embeddings, defaults.tie_embeddings, sizes.tie_embeddings);
 }
 
-void read_hf_parameters(const fs::path& folder, const LlamaConfig& config, Graph& graph,
-                        Executor& executor) {
+void initialize_from_hf(const fs::path& folder, const LlamaConfig& config, Graph& graph) {
   std::vector<SafetensorsFile> files;
   for (const fs::path& path : weight_files(folder)) files.emplace_back(path);
   TensorsByName tensors = tensors_of(files, config);
@@ -323,16 +323,19 @@ void read_hf_parameters(const fs::path& folder, const LlamaConfig& config, Graph
     std::vector<float> floats = found[i]->floats();
     if (weights[i].rotary_heads > 0)
       floats = reorder_heads(floats, shape, weights[i].rotary_heads, Layout::pairs);
-    executor.write(weights[i].value, std::span<const float>(floats));
+    graph.set_init(weights[i].value, Init::of(std::move(floats)));
   }
 }
 
 void export_hf(const fs::path& checkpoint, const fs::path& folder) {
-  const TrainOptions options = options_of_checkpoint(checkpoint);
+  const RunOptions options = options_of_checkpoint(checkpoint);
+  if (options.network != language_network)
+    throw UsageError("{} is a checkpoint of {}; only those of {} can be exported",
+                     checkpoint.string(), options.network, language_network);
   const SafetensorsFile file(checkpoint);
   Graph graph;
-  build_llama(graph, options.model(), 1, 1);  // for the names and shapes of its parameters
-  const std::vector<Weight> weights = weights_of(graph, options.model());
+  build_llama(graph, llama_config(options), 1, 1);  // for the names and shapes of its parameters
+  const std::vector<Weight> weights = weights_of(graph, llama_config(options));
 
   std::vector<StoredTensor> stored;
   std::vector<NamedType> types;
@@ -346,9 +349,7 @@ void export_hf(const fs::path& checkpoint, const fs::path& folder) {
     types.push_back({weight.hf_name, weight.value.type()});
   }
 
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw IoError("cannot make the folder {}: {}", folder.string(), error.message());
+  make_directories(folder);
   std::vector<float> floats;
   write_safetensors(folder / weights_name, types, {{"format", "pt"}}, [&](std::size_t i) {
     const Weight& weight = weights[i];
@@ -358,7 +359,7 @@ void export_hf(const fs::path& checkpoint, const fs::path& folder) {
       floats = reorder_heads(floats, shape, weight.rotary_heads, Layout::halves);
     return std::as_bytes(std::span<const float>(floats));
   });
-  write_text_file(folder / config_name, config_of(options.model(), options).dump(2) + "\n");
+  write_text_file(folder / config_name, config_of(llama_config(options), options).dump(2) + "\n");
 }
 
 }  // namespace ridge

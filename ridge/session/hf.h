@@ -11,7 +11,6 @@
 
 #include "ridge/graph/graph.h"
 #include "ridge/models/llama/llama.h"
-#include "ridge/run/executor.h"
 #include "ridge/session/options.h"
 
 namespace ridge {
@@ -22,14 +21,14 @@ LlamaConfig read_hf_config(const std::filesystem::path& folder);
 
 // Sets the options of the model's sizes to the folder's. UsageError if one of them has been set to
 // something else: if it is named in `given`, or is not what it is by default.
-void apply_hf_config(TrainOptions& options, const std::filesystem::path& folder,
+void apply_hf_config(RunOptions& options, const std::filesystem::path& folder,
                      const std::vector<std::string>& given = {});
 
-// Sets the parameters of a graph that build_llama() made for `config` to the folder's weights, of
-// F32, F16 or BF16. Everything is checked before anything is set: FormatError for a tensor that is
-// missing, of another shape, or none of such a model's.
-void read_hf_parameters(const std::filesystem::path& folder, const LlamaConfig& config,
-                        Graph& graph, Executor& executor);
+// Makes the folder's weights, of F32, F16 or BF16, the initial values of the parameters of a graph
+// that build_llama() made for `config`. Everything is checked before anything is set: FormatError
+// for a tensor that is missing, of another shape, or none of such a model's.
+void initialize_from_hf(const std::filesystem::path& folder, const LlamaConfig& config,
+                        Graph& graph);
 
 // Writes the model of a checkpoint as such a folder, which is made if it is not there;
 // transformers' LlamaForCausalLM then computes the same logits. Each file is written atomically,

@@ -191,20 +191,19 @@ TrainingStep add_step(Value loss, const Config& config, std::int64_t accumulatio
 
 }  // namespace
 
-TrainingStep add_training_step(Value loss, const AdamWConfig& config,
+TrainingStep add_training_step(Value loss, const OptimizerConfig& config,
                                std::int64_t accumulation_steps) {
-  return add_step(loss, config, accumulation_steps);
+  return std::visit([&](const auto& c) { return add_step(loss, c, accumulation_steps); }, config);
 }
 
-TrainingStep add_sgd_step(Value loss, const SgdConfig& config, std::int64_t accumulation_steps) {
-  return add_step(loss, config, accumulation_steps);
-}
-
-std::vector<float> adamw_schedule(const AdamWConfig& config, double learning_rate, std::int64_t t) {
+std::vector<float> optimizer_schedule(const OptimizerConfig& config, double learning_rate,
+                                      std::int64_t t) {
+  const auto rate = static_cast<float>(learning_rate);
+  const auto* const adamw = std::get_if<AdamWConfig>(&config);
+  if (!adamw) return {rate, 1.0f, 1.0f};
   const auto steps = static_cast<double>(t);
-  return {static_cast<float>(learning_rate),
-          static_cast<float>(1.0 - std::pow(config.beta1, steps)),
-          static_cast<float>(1.0 - std::pow(config.beta2, steps))};
+  return {rate, static_cast<float>(1.0 - std::pow(adamw->beta1, steps)),
+          static_cast<float>(1.0 - std::pow(adamw->beta2, steps))};
 }
 
 }  // namespace ridge

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <variant>
 #include <vector>
 
 #include "ridge/graph/graph.h"
@@ -26,10 +27,12 @@ struct SgdConfig {
   std::optional<LossScaling> loss_scaling{};
 };
 
+using OptimizerConfig = std::variant<AdamWConfig, SgdConfig>;
+
 // The values through which a training step is fed and read.
 struct TrainingStep {
-  // Input, f32[3]: learning rate, 1 - beta1^t, 1 - beta2^t; see adamw_schedule(). SGD uses the
-  // first alone.
+  // Input, f32[3]: learning rate, 1 - beta1^t, 1 - beta2^t; see optimizer_schedule(). SGD uses
+  // the first alone.
   Value schedule;
   Value grad_norm;  // f32 scalar, kept; no value without clipping
   std::vector<Value> parameters;
@@ -40,20 +43,20 @@ struct TrainingStep {
   Value loss_scale, scale_report;
 };
 
-// Appends to a forward graph its backward pass, for every parameter, and the AdamW update.
+// Appends to a forward graph its backward pass, for every parameter, and the optimizer's update.
 // With accumulation_steps > 1 the gradients, of the loss over accumulation_steps, are added to
 // persistent accumulators at the end of each backward phase; the caller zeroes these before the
-// first. State of a parameter p is named "p.exp_avg" and "p.exp_avg_sq", its gradient "p.grad".
-// With loss scaling its state is named "loss_scale" and "loss_scale.counters"; t in the schedule is
-// then counted on the device, by updates that are not skipped.
-// Packed parameters are updated as one; their gradients, accumulators and state are packed alike.
-// UsageError if the loss reads a part of a packed parameter other than through that.
-TrainingStep add_training_step(Value loss, const AdamWConfig& config,
+// first. The state of a parameter p is named "p.exp_avg" and "p.exp_avg_sq" by AdamW and
+// "p.momentum_buffer" by SGD, its gradient "p.grad". With loss scaling its state is named
+// "loss_scale" and "loss_scale.counters"; t in the schedule is then counted on the device, by
+// updates that are not skipped. Packed parameters are updated as one; their gradients, accumulators
+// and state are packed alike. UsageError if the loss reads a part of a packed parameter other than
+// through that.
+TrainingStep add_training_step(Value loss, const OptimizerConfig& config,
                                std::int64_t accumulation_steps = 1);
-// The same with SGD, whose state of p is named "p.momentum_buffer".
-TrainingStep add_sgd_step(Value loss, const SgdConfig& config, std::int64_t accumulation_steps = 1);
 
 // What to write to TrainingStep::schedule before update number t = 1, 2, ...
-std::vector<float> adamw_schedule(const AdamWConfig& config, double learning_rate, std::int64_t t);
+std::vector<float> optimizer_schedule(const OptimizerConfig& config, double learning_rate,
+                                      std::int64_t t);
 
 }  // namespace ridge

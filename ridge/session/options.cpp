@@ -10,21 +10,13 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/ranges.h"
-#include "ridge/ops/scaled_matmul.h"
+#include "ridge/session/workload.h"
 
 namespace ridge {
 namespace {
 
-// A tensor above this is a slip of the keyboard on any machine. Far below the range of the integers
-// that costs and sizes are added up in, so that these need no checks of their own.
-constexpr double max_tensor_bytes = 0x1p44;
 constexpr std::int64_t max_count = 1'000'000'000;
 constexpr double max_beta = 0.999999;  // closer to 1, 1 - beta has no digits in single precision
-
-void check_real(std::string_view name, double value, double least, double most) {
-  if (!std::isfinite(value) || value < least || value > most)
-    throw UsageError("--{} is {}; it must be a number from {} to {}", name, value, least, most);
-}
 
 // Text is printed on one line, stored as JSON and handed to the operating system.
 void check_text(std::string_view name, const std::string& text) {
@@ -37,90 +29,28 @@ void check_text(std::string_view name, const std::string& text) {
   }
 }
 
-void replace_spelling(std::string& text, std::initializer_list<std::string_view> spellings,
-                      std::string_view canonical) {
-  if (std::ranges::find(spellings, text) != spellings.end()) text = canonical;
-}
-
-// "hidden_dim 250 does .." in the command line's spelling: "--hidden-dim 250 does ..".
-std::string with_flag_names(std::string_view message) {
-  TrainOptions scratch;
-  const std::vector<OptionInfo> options = options_of(scratch);
-  std::string text;
-  const auto is_word = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
-  };
-  while (!message.empty()) {
-    const auto end = std::ranges::find_if_not(message, is_word);
-    std::string word(message.begin(), end);
-    std::string dashed = word;
-    std::ranges::replace(dashed, '_', '-');
-    const bool is_option =
-        dashed != word && std::ranges::find(options, dashed, &OptionInfo::name) != options.end();
-    text += is_option ? "--" + dashed : word;
-    message.remove_prefix(word.size());
-    if (message.empty()) break;
-    text += message.front();
-    message.remove_prefix(1);
-  }
-  return text;
-}
-
-void derive(TrainOptions& o) {
-  const bool text = !o.data.empty() && !std::string_view(o.data).ends_with(".bin");
-  if (o.vocab_size == 0) o.vocab_size = text ? 256 : 1000;
-  if (o.n_kv_heads == 0) o.n_kv_heads = o.n_heads % 2 == 0 ? o.n_heads / 2 : o.n_heads;
-  if (o.intermediate_dim == 0) o.intermediate_dim = 2 * o.hidden_dim;
-  replace_spelling(o.dtype, {"f32", "float32", "float"}, "fp32");
-  replace_spelling(o.dtype, {"bfloat16"}, "bf16");
-  replace_spelling(o.dtype, {"f16", "float16", "half"}, "fp16");
+void derive(RunOptions& o) {
+  o.dtype = precision_named(o.dtype).name;
   o.device = canonical_device(o.device);
   if (o.use_amp) o.dtype = "bf16", o.use_amp = false;
   if (o.profile_steps > 0 && !o.profiling()) o.enable_pytorch_profiler = true;
 }
 
-void check_model(const TrainOptions& o) {
-  check_real("norm-eps", o.norm_eps, 1e-30, 1.0);
-  check_real("rope-theta", o.rope_theta, 1e-3, 1e12);
-  try {
-    o.model().check();
-  } catch (const UsageError& error) {
-    throw UsageError(with_flag_names(error.what()));
-  }
-}
-
-// Tensor cores take 8 bits in units of 16, and two blocks stay in bf16.
-void check_fp8(const TrainOptions& o) {
-  if (o.dtype != "fp8") return;
-  if (o.n_layers < 3)
-    throw UsageError(
-        "--dtype fp8 with --n-layers {}: the first and the last stay in bf16, so there have to be "
-        "at least 3",
-        o.n_layers);
-  const LlamaConfig model = o.model();
-  const auto check_units = [](std::string_view name, std::int64_t extent) {
-    if (extent % ScaledMatMul::extent_multiple != 0)
-      throw UsageError("--dtype fp8 with {} {}: it must be a multiple of {}", name, extent,
-                       ScaledMatMul::extent_multiple);
-  };
-  check_units("--hidden-dim", o.hidden_dim);
-  check_units("--n-kv-heads times the head's size,", model.n_kv_heads * model.head_dim());
-  check_units("--intermediate-dim", o.intermediate_dim);
-  check_units("--batch-size times --seq-len,", o.batch_size * o.seq_len);
-}
-
-void check_training(const TrainOptions& o) {
+void check_training(const RunOptions& o) {
   check_range("batch-size", o.batch_size, 1, 1 << 20);
   check_range("seq-len", o.seq_len, 1, 1 << 20);
   check_range("num-steps", o.num_steps, 1, max_count);
   check_range("gradient-accumulation-steps", o.gradient_accumulation_steps, 1, 1 << 16);
   check_range("seed", o.seed, 0, std::numeric_limits<std::int64_t>::max());
-  check_choice("dtype", o.dtype, {"fp32", "tf32", "bf16", "fp16", "fp8"});
-  check_fp8(o);
-  o.schedule();
+  check_choice("channels-last", o.channels_last, {"auto", "on", "off"});
+  // Whatever the device: it may yet turn out to lack the precision.
+  const Target any{.multiplies_float8 = true};
+  o.schedule(any);
 }
 
-void check_optimizer(const TrainOptions& o) {
+void check_optimizer(const RunOptions& o) {
+  check_choice("optimizer", o.optimizer, {"adamw", "sgd"});
+  check_real("momentum", o.momentum, 0, max_beta);
   check_real("learning-rate", o.learning_rate, 0, 100);
   check_choice("lr-schedule", o.lr_schedule, {"constant", "cosine"});
   check_range("lr-warmup-steps", o.lr_warmup_steps, 0, max_count);
@@ -142,12 +72,10 @@ void check_optimizer(const TrainOptions& o) {
   check_range("loss-scale-growth-interval", o.loss_scale_growth_interval, 1, 1 << 24);
 }
 
-void check_run(const TrainOptions& o) {
+void check_run(const RunOptions& o) {
   check_real("validation-fraction", o.validation_fraction, 0, 0.9);
   check_range("eval-every", o.eval_every, 0, max_count);
   check_range("eval-batches", o.eval_batches, 0, max_count);
-  if (o.eval_every > 0 && o.eval_batches == 0)
-    throw UsageError("--eval-every {} needs at least 1 of --eval-batches, not 0", o.eval_every);
   if (o.eval_every > 0 && !o.data.empty() && o.validation_fraction == 0)
     throw UsageError("--eval-every {} has nothing to evaluate: --validation-fraction is 0",
                      o.eval_every);
@@ -165,18 +93,6 @@ void check_run(const TrainOptions& o) {
     if (path->empty()) throw UsageError("--{} is empty; '.' is the current directory", name);
 }
 
-// Sizes that are each acceptable may still be absurd together.
-void check_tensor_sizes(const TrainOptions& o) {
-  const auto tokens = static_cast<double>(o.batch_size) * static_cast<double>(o.seq_len);
-  const double widest =
-      std::max({static_cast<double>(o.vocab_size), static_cast<double>(o.intermediate_dim),
-                static_cast<double>(o.n_heads) * static_cast<double>(o.seq_len)});
-  if (const double bytes = tokens * widest * 4; bytes > max_tensor_bytes)
-    throw UsageError(
-        "--batch-size {} with --seq-len {} needs a tensor of {:.2g} bytes: make them smaller",
-        o.batch_size, o.seq_len, bytes);
-}
-
 }  // namespace
 
 std::string canonical_device(std::string_view device) {
@@ -185,51 +101,57 @@ std::string canonical_device(std::string_view device) {
   return std::string(device);
 }
 
-void TrainOptions::resolve() {
+void RunOptions::resolve() {
   for (const OptionInfo& option : options_of(*this))
     if (auto* const* text = std::get_if<std::string*>(&option.target))
       check_text(option.name, **text);
+  check_choice("mode", mode, {"training", "inference"});
   derive(*this);
-  check_model(*this);
+  const WorkloadFamily& family = family_of(network);
+  family.derive(*this);
   check_training(*this);
   check_optimizer(*this);
   check_run(*this);
-  check_tensor_sizes(*this);
+  family.check(*this);
 }
 
-LlamaConfig TrainOptions::model() const {
-  return {.vocab_size = vocab_size,
-          .hidden_dim = hidden_dim,
-          .n_layers = n_layers,
-          .n_heads = n_heads,
-          .n_kv_heads = n_kv_heads,
-          .intermediate_dim = intermediate_dim,
-          .norm_eps = static_cast<float>(norm_eps),
-          .rope_theta = static_cast<float>(rope_theta),
-          .tie_embeddings = tie_embeddings};
+ScheduleRequest RunOptions::schedule_request() const {
+  ScheduleRequest request{version, enable_pass, disable_pass, recompute};
+  const auto add = [](std::string& list) {
+    list += fmt::format("{}{}", list.empty() ? "" : ",", channels_last_pass);
+  };
+  if (channels_last == "off") add(request.disable);
+  if (channels_last == "on") add(request.enable);
+  return request;
 }
 
-Schedule TrainOptions::schedule() const {
-  Schedule schedule = schedule_of(version, enable_pass, disable_pass, recompute, device == "cuda");
-  if (dtype != "tf32") schedule.passes.erase(scaled_products);
-  // These make of products what those of scaled operands cannot take the place of.
-  if (dtype == "fp8" || schedule.has(scaled_products))
-    for (const char* pass : {"gate-results", "linear-swiglu"}) schedule.passes.erase(pass);
-  if (dtype == "fp8") schedule.passes.erase("accumulating-products");
-  return schedule;
+Schedule RunOptions::schedule(const Target& target) const {
+  return ridge::resolve(schedule_request(), precision(), target, use());
 }
 
-bool TrainOptions::profiling() const {
+bool RunOptions::profiling() const {
   return enable_pytorch_profiler || enable_deepspeed_flops || enable_all_profiling ||
          profile_memory || profile_operators || counters;
 }
 
-std::vector<OptionInfo> options_of(TrainOptions& o) {
+std::vector<OptionInfo> options_of(RunOptions& o) {
   return {
-      {"batch-size", {}, "Training", "Sequences in a batch", &o.batch_size},
+      {"network",
+       {},
+       "Workload",
+       "tiny_llama, or a vision network; see ridge bench --list",
+       &o.network},
+      {"mode", {}, "Workload", "training, or inference: forward passes alone", &o.mode},
+
+      {"batch-size", {}, "Training", "Sequences or images in a batch", &o.batch_size},
       {"seq-len", {"seq-length"}, "Training", "Tokens in a sequence", &o.seq_len},
-      {"num-steps", {"steps"}, "Training", "Optimizer steps", &o.num_steps},
-      {"learning-rate", {"lr"}, "Training", "Learning rate of AdamW", &o.learning_rate},
+      {"num-steps",
+       {"steps", "iterations"},
+       "Training",
+       "Optimizer steps, or passes",
+       &o.num_steps},
+      {"optimizer", {}, "Training", "adamw or sgd", &o.optimizer},
+      {"learning-rate", {"lr"}, "Training", "Learning rate of the optimizer", &o.learning_rate},
       {"lr-schedule", {}, "Training", "constant or cosine", &o.lr_schedule},
       {"lr-warmup-steps",
        {},
@@ -245,6 +167,7 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
       {"beta1", {}, "Training", "Decay of the mean of gradients", &o.beta1},
       {"beta2", {}, "Training", "Decay of the mean of their squares", &o.beta2},
       {"adam-eps", {}, "Training", "Added to the root of the squares", &o.adam_eps},
+      {"momentum", {}, "Training", "Momentum of SGD", &o.momentum},
       {"max-grad-norm",
        {"grad-clip", "clip-grad-norm"},
        "Training",
@@ -259,8 +182,8 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
        {"precision"},
        "Training",
        "fp32, tf32 (fp32 with products that a GPU rounds to 19 bits), or with fp32 master weights "
-       "bf16, fp16 (on a GPU, with dynamic loss scaling) or fp8 (bf16 with 8-bit products in the "
-       "inner blocks, on a GPU that has them)",
+       "bf16, fp16 (with dynamic loss scaling) or fp8 (bf16 with 8-bit products in the inner "
+       "blocks, on a GPU that has them); for inference also int8",
        &o.dtype},
       {"loss-scale",
        {},
@@ -274,7 +197,11 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
        "fp16: steps without overflow after which the scale doubles",
        &o.loss_scale_growth_interval},
       {"use-amp", {"amp"}, "Training", "The same as --dtype bf16", &o.use_amp},
-      {"version", {}, "Training", "Which schedule of the model runs: v1 to v4", &o.version},
+      {"version",
+       {"schedule"},
+       "Training",
+       "Schedule of the model: v1 to v4, or a compile mode; see ridge passes",
+       &o.version},
       {"enable-pass",
        {"enable-passes"},
        "Training",
@@ -318,22 +245,38 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
        &o.tie_embeddings},
       {"norm-eps", {}, "Model", "Added to the mean square in RMSNorm", &o.norm_eps},
       {"rope-theta", {}, "Model", "Base of the rotary embedding", &o.rope_theta},
+      {"image-size",
+       {},
+       "Model",
+       "Rows and columns of an image; 0: the network's own",
+       &o.image_size},
 
       {"data",
        {},
        "Data",
-       "Train on the bytes of this file, or on the tokens of a .bin file; without it, on synthetic "
-       "tokens",
+       "Tokens: the bytes of this file, or the tokens of a .bin file. Images: a folder with a "
+       "folder "
+       "of PNG and JPEG files for each class, or a safetensors file. Without it: synthetic",
        &o.data},
+      {"weights",
+       {},
+       "Data",
+       "Start a vision network from this file, under torchvision's names",
+       &o.weights},
       {"validation-fraction",
        {},
        "Data",
-       "Part of the file kept for validation",
+       "Part of the data kept for validation",
        &o.validation_fraction},
       {"eval-every", {}, "Data", "Steps between validation losses; 0: none", &o.eval_every},
       {"eval-batches", {}, "Data", "Batches in a validation loss", &o.eval_batches},
 
       {"device", {}, "Machine", "auto (a GPU if there is one), cpu or cuda", &o.device},
+      {"channels-last",
+       {},
+       "Training",
+       "Keep the channels of a pixel side by side: auto (as the schedule does), on or off",
+       &o.channels_last},
       {"deterministic",
        {},
        "Machine",
@@ -362,7 +305,11 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
        &o.resume},
       {"init-from", {}, "Output", "Start from the weights of a Hugging Face folder", &o.init_from},
       {"log-interval", {}, "Output", "Print every so many steps", &o.log_interval},
-      {"warmup-steps", {}, "Output", "First steps to leave out of averages", &o.warmup_steps},
+      {"warmup-steps",
+       {"warmup"},
+       "Output",
+       "First steps to leave out of averages",
+       &o.warmup_steps},
       {"flops", {}, "Output", "Print the exact FLOPs of a step", &o.flops},
 
       {"enable-pytorch-profiler",
@@ -410,12 +357,20 @@ std::vector<OptionInfo> options_of(TrainOptions& o) {
   };
 }
 
-TrainOptions course_of(const TrainOptions& options) {
-  TrainOptions copy = options, course;
+RunOptions default_options(std::string_view network) {
+  const WorkloadFamily& family = family_of(network);
+  RunOptions options;
+  options.network = network;
+  if (family.set_defaults) family.set_defaults(options);
+  return options;
+}
+
+RunOptions course_of(const RunOptions& options) {
+  RunOptions copy = options, course;
   const std::vector<OptionInfo> from = options_of(copy), to = options_of(course);
   for (std::size_t i = 0; i < from.size(); ++i) {
     const std::string& group = from[i].group;
-    if (group != "Model" && group != "Training" && group != "Data") continue;
+    if (group != "Workload" && group != "Model" && group != "Training" && group != "Data") continue;
     std::visit([&]<class T>(T* value) { *std::get<T*>(to[i].target) = *value; }, from[i].target);
   }
   return course;

@@ -6,16 +6,20 @@
 #include <variant>
 #include <vector>
 
-#include "ridge/base/dtype.h"
-#include "ridge/models/llama/llama.h"
-#include "ridge/passes/versions.h"
+#include "ridge/passes/schedules.h"
 
 namespace ridge {
 
-// Everything that defines a training run. The command line, the JSON configuration and the
-// configuration stored in a checkpoint are all made of options_of(), the one list of these fields.
-struct TrainOptions {
-  // Model. 0 stands for "derived": see resolve().
+// Everything that defines a run of any workload: what runs, how it computes, where, what it reads
+// and writes. The command line, the JSON configuration and the configuration stored in a checkpoint
+// are all made of options_of(), the one list of these fields. The defaults are those of the
+// workshop's LLaMA; default_options() has those of other workloads.
+struct RunOptions {
+  // Workload.
+  std::string network = "tiny_llama";  // or a vision network
+  std::string mode = "training";       // or "inference"
+
+  // A language model. 0 stands for "derived": see resolve().
   std::int64_t vocab_size = 0;
   std::int64_t hidden_dim = 256;
   std::int64_t n_layers = 4;
@@ -26,11 +30,16 @@ struct TrainOptions {
   double rope_theta = 10000.0;
   bool tie_embeddings = false;
 
+  // A vision network.
+  std::int64_t image_size = 0;         // rows and columns; 0: the network's own
+  std::string channels_last = "auto";  // or "on", "off": whether the pass of this name runs
+
   // Training.
   std::int64_t batch_size = 8;
   std::int64_t seq_len = 128;
-  std::int64_t num_steps = 50;
+  std::int64_t num_steps = 50;  // of inference: passes
   std::int64_t gradient_accumulation_steps = 1;
+  std::string optimizer = "adamw";  // or "sgd"
   double learning_rate = 1e-4;
   std::string lr_schedule = "constant";  // or "cosine"
   std::int64_t lr_warmup_steps = 0;
@@ -39,19 +48,21 @@ struct TrainOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double adam_eps = 1e-8;
+  double momentum = 0.9;                           // of SGD
   double max_grad_norm = 0.0;                      // 0: gradients are not clipped
-  std::string dtype = "fp32";                      // or "tf32", "bf16", "fp16", "fp8"
+  std::string dtype = "fp32";                      // a name of precisions()
   bool use_amp = false;                            // the workshop's spelling of dtype bf16
   double loss_scale = 65536.0;                     // of dtype fp16: the first
   std::int64_t loss_scale_growth_interval = 2000;  // good steps after which it doubles
-  std::string version = "v1";
-  std::string enable_pass, disable_pass;  // names, separated by commas
-  std::string recompute = "none";         // or "attention", "block", "block:3"
+  std::string version = "v1";                      // a name of schedules()
+  std::string enable_pass, disable_pass;           // names, separated by commas
+  std::string recompute = "none";                  // or "attention", "block", "block:3"
   std::int64_t seed = 42;
   bool deterministic = false;  // on a GPU: the same bits at every run; on a CPU they always are
 
   // Data and evaluation.
-  std::string data;  // empty: synthetic tokens
+  std::string data;     // empty: synthetic
+  std::string weights;  // of a vision network: a file to start from
   double validation_fraction = 0.1;
   std::int64_t eval_every = 0;  // 0: never
   std::int64_t eval_batches = 8;
@@ -90,18 +101,20 @@ struct TrainOptions {
   // device become the one above, and use_amp becomes dtype bf16.
   void resolve();
 
-  LlamaConfig model() const;  // of resolved options
-  Schedule schedule() const;
-  // Of activations, and of products but those that fp8 takes to 8 bits.
-  DType compute_dtype() const {
-    if (dtype == "fp16") return DType::f16;
-    return use_amp || dtype == "bf16" || dtype == "fp8" ? DType::bf16 : DType::f32;
-  }
+  Precision precision() const { return precision_named(use_amp ? "bf16" : dtype); }
+  Use use() const { return mode == "inference" ? Use::inference : Use::training; }
+  ScheduleRequest schedule_request() const;
+  // Of resolved options, on a device.
+  Schedule schedule(const Target& target) const;
+
   bool profiling() const;  // any of the profiles was asked for
   bool reports_memory() const { return profile_memory || enable_all_profiling; }
   bool reports_flops() const { return flops || enable_deepspeed_flops || enable_all_profiling; }
-  bool operator==(const TrainOptions&) const = default;
+  bool operator==(const RunOptions&) const = default;
 };
+
+// The defaults of a workload. UsageError for a network that there is not.
+RunOptions default_options(std::string_view network);
 
 // One field under the names that users give it.
 struct OptionInfo {
@@ -112,7 +125,7 @@ struct OptionInfo {
   std::variant<std::int64_t*, double*, bool*, std::string*> target;
 };
 
-std::vector<OptionInfo> options_of(TrainOptions& options);
+std::vector<OptionInfo> options_of(RunOptions& options);
 
 // Sets a field from what was given on the command line; UsageError if that is no number, or none of
 // true and false.
@@ -121,16 +134,16 @@ void set_from_text(const OptionInfo& option, std::string_view text);
 // What --device names: "auto", "cpu" or "cuda", which "gpu" is too. UsageError for anything else.
 std::string canonical_device(std::string_view device);
 
-// The options that decide the course of a run (model, training, data), with all others, which say
-// where it runs and what it reports, at their defaults.
-TrainOptions course_of(const TrainOptions& options);
+// The options that decide the course of a run (workload, model, training, data), with all others,
+// which say where it runs and what it reports, at their defaults.
+RunOptions course_of(const RunOptions& options);
 
 // Options as JSON text with the names above as keys, and back: apply_json() sets the fields that
 // are named, by any of their names and with dashes or underscores, and leaves the others.
 // FormatError for text that is not a JSON object, a key that is no option (naming the nearest) or
 // is given twice, or a value of the wrong type; no field is set then.
-std::string to_json(const TrainOptions& options);
-void apply_json(TrainOptions& options, std::string_view json);
+std::string to_json(const RunOptions& options);
+void apply_json(RunOptions& options, std::string_view json);
 
 // The nearest of `names` to a misspelt one: one that it begins, or the one fewest edits away
 // (a letter inserted, removed, replaced or swapped with its neighbour); empty if none is near.

@@ -129,16 +129,16 @@ void set_from_text(const OptionInfo& option, std::string_view text) {
   std::visit(Set{option.name, text}, option.target);
 }
 
-std::string to_json(const TrainOptions& options) {
-  TrainOptions copy = options;
+std::string to_json(const RunOptions& options) {
+  RunOptions copy = options;
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (const OptionInfo& option : options_of(copy))
     std::visit([&](const auto* value) { json[option.name] = *value; }, option.target);
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-void apply_json(TrainOptions& options, std::string_view text) {
-  TrainOptions changed = options;
+void apply_json(RunOptions& options, std::string_view text) {
+  RunOptions changed = options;
   const std::vector<OptionInfo> fields = options_of(changed);
   const nlohmann::json json = parse_flat_object(text, fields);
   for (const auto& [key, value] : json.items())

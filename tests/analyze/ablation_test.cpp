@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
-#include "ridge/passes/versions.h"
+#include "tests/session/runs.h"
 
 namespace ridge {
 namespace {
@@ -17,8 +19,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TrainOptions small() {
-  TrainOptions options;
+RunOptions small() {
+  RunOptions options;
   options.hidden_dim = 16;
   options.n_layers = 1;
   options.n_heads = 2;
@@ -42,48 +44,77 @@ std::string version_at(const std::vector<AblationStep>& steps, std::string_view 
   return "no such row";
 }
 
-TEST(AblationSteps, BringEachVersionsPassesOneByOne) {
-  const auto steps = ablation_steps(small(), "v1", "v4");
-  TrainOptions last = small();
-  last.version = "v4";
-  const PassNames all = last.schedule().passes;
-  ASSERT_EQ(steps.size(), all.size() + 1);
-  EXPECT_TRUE(steps.front().options.schedule().passes.empty());
-  EXPECT_EQ(steps.front().version, "v1");
-  for (std::size_t i = 1; i < steps.size(); ++i) {
-    const PassNames before = steps[i - 1].options.schedule().passes;
-    PassNames now = steps[i].options.schedule().passes;
-    EXPECT_EQ(now.erase(steps[i].pass), 1u) << steps[i].pass;
-    EXPECT_EQ(now, before) << steps[i].pass;
-  }
-  for (const Version& version : versions().subspan(1))
-    EXPECT_EQ(version_at(steps, version.passes.back()), version.name);
-  EXPECT_EQ(version_at(steps, "fuse-qkv"), "");
-  EXPECT_EQ(steps.back().options.schedule().passes, all);
+using PassNames = std::set<std::string_view>;
+
+PassNames names_of(const Schedule& schedule) {
+  PassNames names;
+  for (const Pass* pass : schedule.passes) names.insert(pass->name);
+  return names;
 }
 
-TEST(AblationSteps, StartAndEndWhereTheyAreTold) {
-  const auto steps = ablation_steps(small(), "v2", "v3");
+class AblationSteps : public testing::Test {
+ protected:
+  CpuDevice device{1};
+};
+
+// Each row has one pass more. Those that find nothing in the graph of this model, such as those of
+// images, have no row.
+TEST_F(AblationSteps, BringEachVersionsPassesOneByOne) {
+  const auto steps = ablation_steps(small(), device, "v1", "v4");
+  EXPECT_TRUE(steps.front().options.schedule(device.target()).passes.empty());
+  EXPECT_EQ(steps.front().version, "v1");
+  for (std::size_t i = 1; i < steps.size(); ++i) {
+    const PassNames before = names_of(steps[i - 1].options.schedule(device.target()));
+    const PassNames now = names_of(steps[i].options.schedule(device.target()));
+    EXPECT_TRUE(now.contains(pass_named(steps[i].pass).name)) << steps[i].pass;
+    EXPECT_FALSE(before.contains(pass_named(steps[i].pass).name)) << steps[i].pass;
+    EXPECT_TRUE(std::ranges::includes(now, before)) << steps[i].pass;
+  }
+  EXPECT_THAT(passes_of(steps), Not(testing::Contains("conv-epilogues")));
+  EXPECT_EQ(version_at(steps, "fuse-qkv"), "");
+  std::vector<std::string> versions;
+  for (const AblationStep& step : steps)
+    if (!step.version.empty()) versions.push_back(step.version);
+  EXPECT_THAT(versions, ElementsAre("v1", "v2", "v3", "v4"));
+  EXPECT_EQ(steps.back().version, "v4");
+  RunOptions last = small();
+  last.version = "v4";
+  EXPECT_EQ(plan_step(steps.back().options, device).launches, plan_step(last, device).launches);
+}
+
+// The waterfall of a network's compile modes, in inference.
+TEST_F(AblationSteps, AreThoseOfCompileModesToo) {
+  RunOptions options = network_options("resnet18", Use::inference, "none", "fp32", 32);
+  const auto steps = ablation_steps(options, device, "none", "max-autotune");
+  EXPECT_THAT(passes_of(steps), testing::Contains("fold-batch-norm"));
+  EXPECT_THAT(passes_of(steps), testing::Contains("conv-epilogues"));
+  EXPECT_THAT(passes_of(steps), Not(testing::Contains("fuse-qkv")));
+  EXPECT_EQ(steps.front().version, "none");
+  EXPECT_EQ(steps.back().version, "max-autotune");
+}
+
+TEST_F(AblationSteps, StartAndEndWhereTheyAreTold) {
+  const auto steps = ablation_steps(small(), device, "v2", "v3");
   EXPECT_THAT(passes_of(steps), ElementsAre("", "flash-attention", "fold-rope",
                                             "cross-entropy-in-place", "swiglu-in-place"));
   EXPECT_EQ(steps.front().version, "v2");
   EXPECT_EQ(steps.back().version, "v3");
-  EXPECT_THROW(ablation_steps(small(), "v3", "v3"), UsageError);
-  EXPECT_THROW(ablation_steps(small(), "v3", "v2"), UsageError);
-  EXPECT_THROW(ablation_steps(small(), "v0", "v2"), UsageError);
+  EXPECT_THROW(ablation_steps(small(), device, "v3", "v3"), UsageError);
+  EXPECT_THROW(ablation_steps(small(), device, "v3", "v2"), UsageError);
+  EXPECT_THROW(ablation_steps(small(), device, "v0", "v2"), UsageError);
 }
 
-TEST(AblationSteps, KeepToEnabledAndDisabledPasses) {
-  TrainOptions options = small();
+TEST_F(AblationSteps, KeepToEnabledAndDisabledPasses) {
+  RunOptions options = small();
   options.enable_pass = "fold-rope";
   options.disable_pass = "swiglu";  // fuse-gate-up needs swiglu, and swiglu-in-place that
-  const auto steps = ablation_steps(options, "v1", "v3");
-  EXPECT_TRUE(steps.front().options.schedule().has("fold-rope"));
+  const auto steps = ablation_steps(options, device, "v1", "v3");
+  EXPECT_TRUE(steps.front().options.schedule(device.target()).has("fold-rope"));
   EXPECT_THAT(passes_of(steps), Not(testing::Contains("fold-rope")));
   EXPECT_THAT(passes_of(steps), Not(testing::Contains("fuse-gate-up")));
   EXPECT_EQ(steps.back().pass, "cross-entropy-in-place");
   EXPECT_EQ(steps.back().version, "v3") << "it ends with the last pass that is left";
-  EXPECT_EQ(version_at(steps, "rounded-weights"), "v2");
+  EXPECT_EQ(version_at(steps, "fuse-optimizer"), "v2");
 }
 
 // Three rows over eight rounds, in each of which the machine has another speed: the second row
@@ -245,43 +276,43 @@ TEST(Change, IsClaimedOnlyBeyondTheInterval) {
 TEST(Rounds, ShareOutTheSteps) {
   EXPECT_EQ(rounds_of(10, 55, 3).steps, 5);
   EXPECT_EQ(rounds_of(10, 4, 3).steps, 1);
-  EXPECT_EQ(rounds_of(10, 55, 3).steps_of(2), 160);
+  EXPECT_EQ(rounds_of(10, 55, 3).steps_in_all(), 50);
   EXPECT_THROW(rounds_of(0, 10, 3), UsageError);
   EXPECT_THROW(rounds_of(-1, 10, 3), UsageError);
 }
 
 TEST(TimeInTurn, RunsEveryRunInEveryRound) {
   CpuDevice device(1);
-  std::vector<TrainOptions> runs{small(), small()};
-  runs[1].version = "v3";
-  runs[1].batch_size = 4;
+  std::vector<Variant> variants{{"a", small()}, {"b", small()}};
+  variants[1].options.version = "v3";
+  variants[1].options.batch_size = 4;
   std::vector<std::int64_t> progress;
-  const std::vector<TimedRun> timed =
-      time_in_turn(runs, device, {.rounds = 3, .steps = 2, .warmup = 1},
+  const std::vector<VariantResult> timed =
+      time_in_turn(variants, device, {.rounds = 3, .steps = 2, .warmup = 1},
                    {.progress = [&](std::int64_t done, std::int64_t all) {
                      progress.push_back(done);
-                     EXPECT_EQ(all, 18);
+                     EXPECT_EQ(all, 12);
                    }});
-  EXPECT_EQ(progress.size(), 18u);
-  EXPECT_EQ(progress.back(), 18);
+  EXPECT_EQ(progress.size(), 12u);
+  EXPECT_EQ(progress.back(), 12);
   ASSERT_EQ(timed.size(), 2u);
-  for (const TimedRun& run : timed) {
+  for (const VariantResult& run : timed) {
     ASSERT_EQ(run.rounds.size(), 3u);
     for (const auto& round : run.rounds) {
       ASSERT_EQ(round.size(), 2u);
       EXPECT_EQ(round.front().step, 2) << "the first step is the warm-up";
       EXPECT_EQ(round.front().loss, run.rounds.front().front().loss) << "each starts anew";
     }
-    EXPECT_EQ(run.by_round(&StepReport::seconds).size(), 3u);
+    EXPECT_EQ(run.by_round().size(), 3u);
   }
-  EXPECT_EQ(timed[0].peak_bytes, plan_training(runs[0], device).memory.peak_bytes);
-  EXPECT_EQ(timed[1].peak_bytes, plan_training(runs[1], device).memory.peak_bytes);
-  EXPECT_NE(timed[0].peak_bytes, timed[1].peak_bytes);
+  for (const VariantResult& run : timed)
+    EXPECT_EQ(run.peak_tensor_bytes, plan_step(run.variant.options, device).memory.peak_bytes);
+  EXPECT_NE(timed[0].peak_tensor_bytes, timed[1].peak_tensor_bytes);
 }
 
-TEST(TimedRun, TakesTheMedianOfARound) {
-  TimedRun run{.rounds = {{{.seconds = 1}, {.seconds = 9}, {.seconds = 2}}, {{.seconds = 4}}}};
-  EXPECT_THAT(run.by_round(&StepReport::seconds), ElementsAre(2, 4));
+TEST(VariantResult, TakesTheMedianOfARound) {
+  VariantResult run{.rounds = {{{.seconds = 1}, {.seconds = 9}, {.seconds = 2}}, {{.seconds = 4}}}};
+  EXPECT_THAT(run.by_round(), ElementsAre(2, 4));
 }
 
 }  // namespace

@@ -96,14 +96,14 @@ TEST(Bottlenecks, AShortCallIsOverhead) {
 }
 
 TEST(Bottlenecks, WhatIsFasterThanItsCeilingRaisesIt) {
-  // 167.8 GFLOP/s and 262 GB/s.
-  const HandMade run(200'000, 2'000);
+  // 111.8 GFLOP/s and 104.9 GB/s.
+  const HandMade run(300'000, 5'000);
   const BottleneckReport report = analyze_bottlenecks(run.recording, simple_roof());
-  EXPECT_NEAR(report.roof.flops("f32"), 2.0 * 256 * 256 * 256 / 200e-6, 1);
-  EXPECT_NEAR(report.roof.levels[0].bytes_per_second, 524'288 / 2e-6, 1);
+  EXPECT_NEAR(report.roof.flops("f32"), 2.0 * 256 * 256 * 256 / 300e-6, 1);
+  EXPECT_NEAR(report.roof.levels[0].bytes_per_second, 524'288 / 5e-6, 1);
   EXPECT_NEAR(report.all.floor, report.all.seconds, 1e-12) << "both are at their ceilings";
   EXPECT_LE(report.mfu(), 1);
-  EXPECT_THAT(report.notes, ElementsAre(HasSubstr("262.1 GB/s"), HasSubstr("167.8 GFLOP/s")));
+  EXPECT_THAT(report.notes, ElementsAre(HasSubstr("104.9 GB/s"), HasSubstr("111.8 GFLOP/s")));
   Roof with_vendor = simple_roof();
   with_vendor.vendor.flops_per_second = 50e9;
   const BottleneckReport vendor = analyze_bottlenecks(run.recording, with_vendor);
@@ -138,16 +138,19 @@ TEST(Bottlenecks, PartsFollowScopesAndPhases) {
 
 TEST(Findings, OfATrainingRunNameItsRewritesWithTheirEvidence) {
   SmallTraining training;
-  const BottleneckReport report = analyze_bottlenecks(training.record(3), simple_roof());
+  CpuDevice device(1);
+  const Recording& recording = training.record(3);
+  const BottleneckReport report = analyze_bottlenecks(
+      recording, simple_roof(), alternatives_of(SmallTraining::options(), device, training.graph));
   double parts = 0;
   for (const NamedTime& part : report.parts) parts += part.timed.seconds;
   EXPECT_NEAR(parts + report.between_nodes + report.outside_phases, report.step_seconds, 1e-9);
   for (const NodeBottleneck& node : report.nodes)
     EXPECT_GE(node.timed.seconds, node.timed.floor * (1 - 1e-9)) << node.name;
-  const auto flash = std::ranges::find(report.findings, "flash attention", &Finding::name);
+  const auto flash = std::ranges::find(report.findings, "flash-attention", &Finding::name);
   ASSERT_NE(flash, report.findings.end());
-  EXPECT_THAT(flash->text, HasSubstr("attention scores: "));
-  EXPECT_THAT(flash->text, HasSubstr("MB that flash attention would not"));
+  EXPECT_THAT(flash->text, HasSubstr("(--enable-pass flash-attention)"));
+  EXPECT_THAT(flash->text, HasSubstr(" MB less; "));
   EXPECT_GT(flash->bytes_saved, 0);
   EXPECT_GT(flash->share, 0);
   EXPECT_LE(flash->seconds_saved, flash->seconds + report.between_nodes);
@@ -182,9 +185,8 @@ TEST(Findings, MemoryIsReadOffTheGraph) {
   EXPECT_EQ(memory.parameters, 4 * SmallTraining::config.parameter_count());
   EXPECT_EQ(memory.gradients, memory.parameters);
   EXPECT_EQ(memory.optimizer_state, 2 * memory.parameters);
-  EXPECT_EQ(memory.saved_by_flash, 2 * 4 * 8 * 12 * 12);
   EXPECT_EQ(memory.saved_by_bf16, memory.activations / 2);
-  EXPECT_GT(memory.saved_by_checkpointing, memory.saved_by_flash);
+  EXPECT_GT(memory.saved_by_checkpointing, 2 * 4 * 8 * 12 * 12) << "scores among others";
   EXPECT_LT(memory.saved_by_checkpointing, memory.activations);
   EXPECT_GT(memory.peak_bytes, static_cast<std::uint64_t>(memory.activations));
 }

@@ -19,31 +19,17 @@ class ExactDevice final : public Device {
   static constexpr double f32 = 50e12, tf32 = 300e12, bf16 = 600e12, pieces = 100e12;
   static constexpr double launch = 3e-6, captured = 0.75e-6;
 
-  std::string name() const override { return "cuda"; }
-  std::string description() const override { return "an exact card, new"; }
-  std::string hardware() const override { return "an exact card"; }
-  int threads() const override { return 1; }
-  bool asynchronous() const override { return true; }
-  std::size_t total_memory() const override { return std::size_t{64} << 30; }
-  std::size_t available_memory() const override { return std::size_t{64} << 30; }
-  std::size_t cache_bytes() const override { return std::size_t{40} << 20; }
+  ExactDevice()
+      : Device({.name = "cuda",
+                .hardware = "an exact card",
+                .description = "an exact card, new",
+                .total_memory = std::size_t{64} << 30,
+                .cache_bytes = std::size_t{40} << 20,
+                .target = {.kind = DeviceKind::gpu}}) {}
 
-  ProbeKernel probe(Probe what, std::size_t bytes) override {
-    const double in_cache = bytes <= cache_bytes() / 2 ? 2 : 1;
-    switch (what) {
-      case Probe::nothing:
-        return {lasting(launch), 1};
-      case Probe::multiply_add:
-        return {lasting(1e9 / 60e12), 1e9};
-      case Probe::read:
-        return {lasting(1e8 / (3e12 * in_cache)), 1e8};
-      case Probe::write:
-        return {lasting(1e8 / (2e12 * in_cache)), 1e8};
-      case Probe::copy:
-        return {lasting(1e8 / (2.5e12 * in_cache)), 1e8};
-    }
-    return {};
-  }
+  std::size_t available_memory() const override { return std::size_t{64} << 30; }
+  DeviceTools& tools() override { return tools_; }
+
   PreparedKernel prepare(const Op& op, Types in, Types out, const KernelChoice& choice) override {
     EXPECT_TRUE(std::holds_alternative<MatMul>(op.variant()));
     // One of the layouts is faster than the others.
@@ -82,8 +68,33 @@ class ExactDevice final : public Device {
     return make_kernel([this, seconds](const Launch&) { now_ += seconds; });
   }
 
+  class Tools final : public DeviceTools {
+   public:
+    explicit Tools(ExactDevice& device) : device_(device) {}
+    ProbeKernel probe(Probe what, std::size_t bytes) override {
+      const double in_cache = bytes <= device_.info().cache_bytes / 2 ? 2 : 1;
+      switch (what) {
+        case Probe::nothing:
+          return {device_.lasting(launch), 1};
+        case Probe::multiply_add:
+          return {device_.lasting(1e9 / 60e12), 1e9};
+        case Probe::read:
+          return {device_.lasting(1e8 / (3e12 * in_cache)), 1e8};
+        case Probe::write:
+          return {device_.lasting(1e8 / (2e12 * in_cache)), 1e8};
+        case Probe::copy:
+          return {device_.lasting(1e8 / (2.5e12 * in_cache)), 1e8};
+      }
+      return {};
+    }
+
+   private:
+    ExactDevice& device_;
+  };
+
   double now_ = 0;
   std::array<double, 2> marks_{};
+  Tools tools_{*this};
 };
 
 TEST(DeviceCeilings, AreWhatTheDeviceDoes) {

@@ -12,8 +12,10 @@
 #include "ridge/cpu/device.h"
 #include "ridge/exercise/devices.h"
 #include "ridge/ops/op.h"
+#include "ridge/session/language.h"
 #include "tests/base/temporary_cache.h"
 #include "tests/cli/program.h"
+#include "tests/session/runs.h"
 
 namespace ridge {
 namespace {
@@ -23,25 +25,23 @@ using ::testing::HasSubstr;
 // A device that refuses to hand out memory.
 class EmptyDevice final : public WrappedDevice {
  public:
-  explicit EmptyDevice(Device& prepares) : WrappedDevice(prepares) {}
-  std::string name() const override { return "empty"; }
-  std::string description() const override { return "a device without memory"; }
+  explicit EmptyDevice(Device& prepares)
+      : WrappedDevice(prepares, {.name = "empty", .description = "a device without memory"}) {}
   void* allocate(std::size_t bytes) override {
     ADD_FAILURE() << "planning allocated " << bytes << " bytes";
     return nullptr;
   }
   void deallocate(void*, std::size_t) override {}
-  std::size_t total_memory() const override { return 0; }
   std::size_t available_memory() const override { return 0; }
 };
 
-TrainOptions resolved(TrainOptions o) {
+RunOptions resolved(RunOptions o) {
   o.resolve();
   return o;
 }
 
-TrainOptions small_options() {
-  TrainOptions o;
+RunOptions small_options() {
+  RunOptions o;
   o.vocab_size = 40;
   o.hidden_dim = 32;
   o.n_layers = 2;
@@ -52,11 +52,11 @@ TrainOptions small_options() {
 }
 
 // Sizes that have nothing in common, but go together.
-TrainOptions random_options(std::mt19937& random) {
+RunOptions random_options(std::mt19937& random) {
   const auto from_to = [&](std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };
-  TrainOptions o;
+  RunOptions o;
   o.n_kv_heads = from_to(1, 4);
   o.n_heads = o.n_kv_heads * from_to(1, 3);
   o.hidden_dim = o.n_heads * 2 * from_to(1, 10);
@@ -69,11 +69,12 @@ TrainOptions random_options(std::mt19937& random) {
   o.gradient_accumulation_steps = from_to(1, 3);
   o.tie_embeddings = from_to(0, 1) == 1;
   o.max_grad_norm = from_to(0, 1) ? 1.0 : 0.0;
-  o.version = versions()[static_cast<std::size_t>(from_to(0, 3))].name;
+  o.version = schedules()[static_cast<std::size_t>(from_to(0, 3))].name;
   o.recompute = name_of({static_cast<Recompute::Part>(from_to(0, 2))});
   std::vector<std::string_view> names;
   for (const Pass& pass : passes())
-    if (is_for_training(pass.stage)) names.push_back(pass.name);
+    if (pass.chosen_by == ChosenBy::schedule && pass.use != Use::inference)
+      names.push_back(pass.name);
   const auto pass = from_to(0, static_cast<std::int64_t>(names.size()) - 1);
   (from_to(0, 1) ? o.enable_pass : o.disable_pass) = names[static_cast<std::size_t>(pass)];
   return resolved(o);
@@ -85,19 +86,19 @@ TEST(Plan, PredictsThePeakThatARunMeasures) {
   CpuDevice device(2);
   std::set<std::string> where, schedules;
   for (int i = 0; i < 60; ++i) {
-    const TrainOptions options = random_options(random);
+    const RunOptions options = random_options(random);
     schedules.insert(options.version + options.recompute);
-    const TrainingPlan plan = plan_training(options, device);
-    Trainer trainer(options, device);
+    const StepPlan plan = plan_step(options, device);
+    Session session(options, device);
     std::size_t measured = 0;
     for (int step = 0; step < 2; ++step) {
-      trainer.executor().reset_peak_memory();
-      trainer.step();
-      EXPECT_EQ(trainer.executor().memory().peak_live, plan.memory.peak_bytes)
+      session.executor().reset_peak_memory();
+      session.step();
+      EXPECT_EQ(session.executor().memory().peak_live, plan.memory.peak_bytes)
           << "step " << step + 1 << " of " << to_json(options);
-      measured = std::max(measured, trainer.executor().memory().peak_live);
-      trainer.evaluate(1);
-      measured = std::max(measured, trainer.executor().memory().peak_live);
+      measured = std::max(measured, session.executor().memory().peak_live);
+      session.evaluate(1);
+      measured = std::max(measured, session.executor().memory().peak_live);
     }
     EXPECT_EQ(measured, plan.memory.peak_bytes) << to_json(options);
     EXPECT_EQ(plan.memory.at_peak.total(), plan.memory.peak_bytes);
@@ -106,6 +107,28 @@ TEST(Plan, PredictsThePeakThatARunMeasures) {
   }
   EXPECT_GT(where.size(), 2u) << "the configurations are too much alike";
   EXPECT_EQ(schedules.size(), 12u) << "a version never met a recomputation";
+}
+
+// Of networks too, under every compile mode, whose weights may be packed, folded and frozen.
+TEST(Plan, PredictsThePeakOfNetworks) {
+  const TemporaryCache cache;
+  CpuDevice device(2);
+  for (const char* network : {"resnet18", "mobilenet_v2", "swin_t"})
+    for (const Use use : {Use::inference, Use::training})
+      for (const ScheduleRow& row : schedules())
+        for (const char* dtype : {"fp32", "bf16"}) {
+          if (row.name == "v1" || row.name == "v2") continue;  // "none" and "v3" have theirs
+          const RunOptions options = network_options(network, use, row.name, dtype);
+          SCOPED_TRACE(fmt::format("{} {} {} {}", network, name_of(use), row.name, dtype));
+          Session session(options, device);
+          const StepPlan plan = plan_step(options, device);
+          session.step();
+          session.executor().reset_peak_memory();
+          session.step();
+          EXPECT_EQ(session.executor().memory().peak_live, plan.memory.peak_bytes);
+          EXPECT_EQ(plan.memory.at_peak.total(), plan.memory.peak_bytes);
+          EXPECT_EQ(plan.parameter_count, session.parameters());
+        }
 }
 
 // The observer of a run that remembers what ran when most was alive.
@@ -136,30 +159,30 @@ TEST(Plan, NamesTheOperatorAtThePeak) {
   std::mt19937 random(7);
   CpuDevice device(1);
   for (int i = 0; i < 5; ++i) {
-    const TrainOptions options = random_options(random);
-    const TrainingPlan plan = plan_training(options, device);
-    Trainer trainer(options, device);
+    const RunOptions options = random_options(random);
+    const StepPlan plan = plan_step(options, device);
+    Session session(options, device);
     PeakObserver observer;
-    trainer.executor().observe(observer);
-    trainer.step();
+    session.executor().observe(observer);
+    session.step();
     EXPECT_EQ(observer.peak, plan.memory.peak_bytes);
     EXPECT_EQ(observer.peak_node, plan.memory.peak_node);
   }
 }
 
 TEST(Plan, CountsWhatTrainingKeeps) {
-  TrainOptions options = small_options();
+  RunOptions options = small_options();
   CpuDevice device(1);
-  const auto bytes = 4 * static_cast<std::size_t>(options.model().parameter_count());
-  const TrainingPlan plan = plan_training(options, device);
+  const auto bytes = 4 * static_cast<std::size_t>(llama_config(options).parameter_count());
+  const StepPlan plan = plan_step(options, device);
   // Every parameter of this model fills its allocation, so that there is no rounding.
   EXPECT_EQ(plan.memory.at_peak.parameters, bytes);
   EXPECT_EQ(plan.memory.at_peak.optimizer_state, 2 * bytes);
   EXPECT_EQ(plan.memory.at_most.gradients, bytes);
-  EXPECT_EQ(plan.parameter_count, options.model().parameter_count());
+  EXPECT_EQ(plan.parameter_count, llama_config(options).parameter_count());
 
   options.gradient_accumulation_steps = 3;
-  const TrainingPlan accumulated = plan_training(options, device);
+  const StepPlan accumulated = plan_step(options, device);
   EXPECT_EQ(accumulated.cost.forward.flops, 3 * plan.cost.forward.flops);
   EXPECT_GE(accumulated.memory.at_peak.gradients, bytes);  // the accumulators are always there
 }
@@ -169,10 +192,10 @@ TEST(Plan, CostsWhatTheTrainerSays) {
   std::mt19937 random(3);
   CpuDevice device(1);
   for (int i = 0; i < 5; ++i) {
-    const TrainOptions options = random_options(random);
-    Trainer trainer(options, device);
-    const StepCost cost = cost_of_step(trainer.graph(), options.gradient_accumulation_steps);
-    const TrainingPlan plan = plan_training(options, device);
+    const RunOptions options = random_options(random);
+    Session session(options, device);
+    const StepCost cost = cost_of_step(session.graph(), options.gradient_accumulation_steps);
+    const StepPlan plan = plan_step(options, device);
     EXPECT_EQ(plan.cost.forward, cost.forward);
     EXPECT_EQ(plan.cost.backward, cost.backward);
     EXPECT_EQ(plan.cost.optimizer, cost.optimizer);
@@ -180,7 +203,7 @@ TEST(Plan, CostsWhatTheTrainerSays) {
 }
 
 TEST(Plan, TakesNoMemoryWhateverTheSize) {
-  TrainOptions o;
+  RunOptions o;
   o.hidden_dim = 65536;
   o.n_layers = 200;
   o.n_heads = 64;
@@ -190,13 +213,13 @@ TEST(Plan, TakesNoMemoryWhateverTheSize) {
   o.max_grad_norm = 1;
   CpuDevice cpu(1);
   EmptyDevice device(cpu);
-  const TrainingPlan plan = plan_training(resolved(o), device);
+  const StepPlan plan = plan_step(resolved(o), device);
   EXPECT_GT(plan.memory.peak_bytes, std::size_t{100} << 40);
   EXPECT_GT(plan.cost.total().flops, std::int64_t{1} << 60);
 }
 
 TEST(Plan, RefusesWorkThatCannotBeCounted) {
-  TrainOptions o;
+  RunOptions o;
   o.hidden_dim = 131072;
   o.n_heads = 64;
   o.n_layers = 100;
@@ -205,15 +228,15 @@ TEST(Plan, RefusesWorkThatCannotBeCounted) {
   o.seq_len = 512;
   CpuDevice cpu(1);
   EmptyDevice device(cpu);
-  EXPECT_THROW(plan_training(resolved(o), device), UsageError);
+  EXPECT_THROW(plan_step(resolved(o), device), UsageError);
 }
 
 TEST(Plan, TakesTheLongestOfComputingMovingAndStarting) {
   Graph graph;
   const Value x = graph.input("x", {DType::f32, {1000, 1000}});
   const Value w = graph.parameter("w", {1000, 1000}, Init::normal(1));
-  linear(x, w);  // 2 GFLOP, 12 MB
-  linear(cast(x, DType::bf16), cast(w, DType::bf16));
+  project(x, w);  // 2 GFLOP, 12 MB
+  project(cast(x, DType::bf16), cast(w, DType::bf16));
   scale(x, 2.0f);  // 8 MB
   scale(graph.input("y", {DType::f32, {4}}), 2.0f);
   const Roof roof{.peaks = {{"f32", 1e12}, {"bf16", 4e12}},
@@ -227,21 +250,21 @@ TEST(Plan, TakesTheLongestOfComputingMovingAndStarting) {
   EXPECT_DOUBLE_EQ(seconds(4), 8e6 / 1e12);  // moving, from the cache
   EXPECT_DOUBLE_EQ(seconds(5), 5e-6);        // starting
 
-  TrainOptions options = small_options();
+  RunOptions options = small_options();
   CpuDevice device(1);
-  const TrainingPlan plan = plan_training(options, device, &roof);
+  const StepPlan plan = plan_step(options, device, &roof);
   ASSERT_TRUE(plan.at_best);
   EXPECT_GE(plan.at_best->total(), static_cast<double>(plan.launches) * 4.999999e-6);
   options.gradient_accumulation_steps = 2;
-  EXPECT_GT(plan_training(options, device, &roof).at_best->total(), 1.3 * plan.at_best->total());
-  EXPECT_FALSE(plan_training(options, device).at_best);
+  EXPECT_GT(plan_step(options, device, &roof).at_best->total(), 1.3 * plan.at_best->total());
+  EXPECT_FALSE(plan_step(options, device).at_best);
 }
 
 TEST(Plan, OfACapturedStepAddsAKernelsStartToEach) {
   Graph graph;
   const Value x = graph.input("x", {DType::f32, {1000, 1000}});
-  linear(x, graph.parameter("w", {1000, 1000}, Init::normal(1)));  // 2 GFLOP, 12 MB
-  scale(graph.input("y", {DType::f32, {4}}), 2.0f);                // 32 bytes
+  project(x, graph.parameter("w", {1000, 1000}, Init::normal(1)));  // 2 GFLOP, 12 MB
+  scale(graph.input("y", {DType::f32, {4}}), 2.0f);                 // 32 bytes
   Roof roof{.device = "cuda",
             .peaks = {{"f32", 1e12}, {"bf16x6", 2e12}, {"tf32", 8e12}},
             .levels = {{"memory", 0, 1e12}},
@@ -265,10 +288,10 @@ TEST(Plan, OfACapturedStepAddsAKernelsStartToEach) {
 
 TEST(LargestBatch, IsTheLastThatFits) {
   CpuDevice device(1);
-  TrainOptions options = small_options();
+  RunOptions options = small_options();
   std::vector<std::size_t> peaks{0};
   for (options.batch_size = 1; options.batch_size <= 70; ++options.batch_size) {
-    peaks.push_back(plan_training(options, device).memory.peak_bytes);
+    peaks.push_back(plan_step(options, device).memory.peak_bytes);
     EXPECT_GT(peaks.back(), peaks[peaks.size() - 2]) << "at " << options.batch_size;
   }
   for (const std::size_t batch : {1u, 2u, 3u, 31u, 32u, 33u, 69u})
@@ -296,7 +319,7 @@ TEST(LargestBatch, EndsWhereBatchesAreRefused) {
 
 TEST(LeastRecompute, IsTheFirstThatFits) {
   CpuDevice device(1);
-  TrainOptions options = small_options();
+  RunOptions options = small_options();
   options.n_layers = 3;
   options.seq_len = 64;
   const std::array choices{"none",    "attention:1", "attention:2", "attention:3",
@@ -304,7 +327,7 @@ TEST(LeastRecompute, IsTheFirstThatFits) {
   std::vector<std::size_t> peaks;
   for (const char* choice : choices) {
     options.recompute = choice;
-    peaks.push_back(plan_training(options, device).memory.peak_bytes);
+    peaks.push_back(plan_step(options, device).memory.peak_bytes);
   }
   options.recompute = "block";  // what is asked for otherwise does not matter
   for (const std::size_t budget : peaks) {

@@ -8,6 +8,7 @@
 #include "ridge/profile/recorder.h"
 #include "ridge/run/executor.h"
 #include "ridge/session/optimizer.h"
+#include "ridge/session/options.h"
 
 namespace ridge {
 
@@ -21,7 +22,7 @@ struct SmallTraining {
                                       .n_kv_heads = 2,
                                       .intermediate_dim = 40};
   Graph graph;
-  LanguageModel model;
+  Model model;
   TrainingStep training;
   Recorder recorder;
 
@@ -29,14 +30,30 @@ struct SmallTraining {
       : model(build_llama(graph, config, batch, seq, compute)),
         training(add_training_step(model.loss, {})) {}
 
+  // The same as options of a run.
+  static RunOptions options() {
+    RunOptions o;
+    o.vocab_size = config.vocab_size;
+    o.hidden_dim = config.hidden_dim;
+    o.n_layers = config.n_layers;
+    o.n_heads = config.n_heads;
+    o.n_kv_heads = config.n_kv_heads;
+    o.intermediate_dim = config.intermediate_dim;
+    o.batch_size = batch;
+    o.seq_len = seq;
+    o.resolve();
+    return o;
+  }
+
   const Recording& record(int steps) {
     CpuDevice device(2);
     Executor executor(graph, device);
     executor.initialize(1);
     const std::vector<std::int32_t> tokens(batch * seq, 3);
-    executor.write(model.tokens, std::span<const std::int32_t>(tokens));
+    executor.write(model.input, std::span<const std::int32_t>(tokens));
     executor.write(model.targets, std::span<const std::int32_t>(tokens));
-    executor.write(training.schedule, std::span<const float>(adamw_schedule({}, 1e-3, 1)));
+    const std::vector<float> schedule = optimizer_schedule({}, 1e-3, 1);
+    executor.write(training.schedule, std::span<const float>(schedule));
     executor.run();
     recorder.attach(executor);
     for (int step = 1; step <= steps; ++step) {

@@ -14,6 +14,7 @@
 #include "ridge/passes/rewrite.h"
 #include "tests/base/temporary_cache.h"
 #include "tests/cli/program.h"
+#include "tests/run/float8_device.h"
 
 namespace ridge {
 namespace {
@@ -25,8 +26,8 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-TrainOptions small_options() {
-  TrainOptions o;
+RunOptions tiny_options() {
+  RunOptions o;
   o.vocab_size = 13;
   o.hidden_dim = 24;
   o.n_layers = 2;
@@ -112,39 +113,38 @@ class VerifyTest : public ::testing::Test {
  protected:
   const std::vector<double>& curve(const std::string& dtype) {
     std::vector<double>& losses = curves_[dtype];
-    TrainOptions options = options_;
+    RunOptions options = options_;
     options.dtype = dtype;
     if (losses.empty()) losses = loss_curve(options, device_, 8);
     return losses;
   }
   Verdict broken(const std::string& name, const Sabotage& sabotage,
                  const std::string& dtype = "fp32") {
-    return verify(reference_, schedule_named(name), dtype, device_, curve(dtype), sabotage);
+    return verify(reference_, schedule_named(name), dtype, device_, {.curve = curve(dtype)},
+                  sabotage);
   }
 
   TemporaryCache cache_;
   CpuDevice device_{2};
-  TrainOptions options_ = small_options();
+  RunOptions options_ = tiny_options();
   Reference reference_{options_, device_};
   std::map<std::string, std::vector<double>> curves_;
 };
 
 TEST_F(VerifyTest, IsGreenForEverySchedule) {
-  for (const auto& change : std::vector<std::function<void(TrainOptions&)>>{
-           [](TrainOptions&) {},
-           [](TrainOptions& o) { o.seq_len = 1, o.vocab_size = 7, o.n_kv_heads = 4; },
-           [](TrainOptions& o) {
-             o.tie_embeddings = true, o.max_grad_norm = 0.1, o.seq_len = 35;
-           }}) {
-    TrainOptions options = small_options();
+  for (const auto& change : std::vector<std::function<void(RunOptions&)>>{
+           [](RunOptions&) {},
+           [](RunOptions& o) { o.seq_len = 1, o.vocab_size = 7, o.n_kv_heads = 4; },
+           [](RunOptions& o) { o.tie_embeddings = true, o.max_grad_norm = 0.1, o.seq_len = 35; }}) {
+    RunOptions options = tiny_options();
     change(options);
     options.resolve();
     const Reference reference(options, device_);
     for (const char* const dtype : {"fp32", "bf16"}) {
       options.dtype = dtype;
       const std::vector<double> curve = loss_curve(options, device_, 6);
-      for (const VerifiedSchedule& schedule : verified_schedules()) {
-        const Verdict verdict = verify(reference, schedule, dtype, device_, curve);
+      for (const VerifiedSchedule& schedule : verified_schedules(Use::training)) {
+        const Verdict verdict = verify(reference, schedule, dtype, device_, {.curve = curve});
         EXPECT_EQ(verdict.failure, "")
             << verdict.schedule << " " << verdict.dtype << " of " << verdict.configuration;
         EXPECT_THAT(verdict.cut, SizeIs(0));
@@ -155,16 +155,62 @@ TEST_F(VerifyTest, IsGreenForEverySchedule) {
 
 TEST_F(VerifyTest, CoversEveryPassAndVersion) {
   std::set<std::string> names;
-  for (const VerifiedSchedule& schedule : verified_schedules()) names.insert(schedule.name);
-  for (const Version& version : versions()) EXPECT_TRUE(names.contains(std::string(version.name)));
+  for (const VerifiedSchedule& schedule : verified_schedules(Use::training))
+    names.insert(schedule.name);
+  for (const ScheduleRow& row : schedules())
+    EXPECT_EQ(names.contains(std::string(row.name)), row.name != "none") << "which is v1";
   for (const Pass& pass : passes())
-    EXPECT_EQ(names.contains(fmt::format("v1 + {}", pass.name)), is_for_training(pass.stage));
+    EXPECT_EQ(names.contains(fmt::format("v1 + {}", pass.name)),
+              pass.chosen_by == ChosenBy::schedule && pass.use != Use::inference);
   EXPECT_TRUE(names.contains("v1 + recompute block") && names.contains("v3 + recompute attention"));
   EXPECT_GE(verified_configurations().size(), 20u);
 }
 
+// The same of a LLaMA in inference, whose weights are frozen and whose rows that nobody reads are
+// left out.
+TEST(Verify, IsGreenForInference) {
+  const TemporaryCache cache;
+  CpuDevice device(2);
+  RunOptions options = tiny_options();
+  options.mode = "inference";
+  options.resolve();
+  const Reference reference(options, device);
+  for (const char* const dtype : {"fp32", "bf16"}) {
+    options.dtype = dtype;
+    const std::vector<double> curve = loss_curve(options, device, 2);
+    for (const VerifiedSchedule& schedule : verified_schedules(Use::inference)) {
+      const Verdict verdict = verify(reference, schedule, dtype, device, {.curve = curve});
+      EXPECT_EQ(verdict.failure, "") << verdict.schedule << " " << verdict.dtype;
+    }
+  }
+}
+
+// And of networks, gradients included, under every row of the table.
+TEST(Verify, IsGreenForNetworks) {
+  const TemporaryCache cache;
+  CpuDevice device(2);
+  for (const Use use : {Use::inference, Use::training})
+    for (const char* network : {"resnet18", "mobilenet_v2", "swin_t"}) {
+      RunOptions options = small_options(network);
+      options.mode = name_of(use);
+      options.resolve();
+      const Reference reference(options, device);
+      for (const char* const dtype : {"fp32", "bf16"}) {
+        const Baseline baseline = baseline_of(reference, dtype, device, 2);
+        for (const ScheduleRow& row : schedules()) {
+          const Verdict verdict =
+              verify(reference, schedule_named(row.name), dtype, device, baseline);
+          EXPECT_EQ(verdict.failure, "")
+              << network << " " << name_of(use) << " " << verdict.schedule << " " << verdict.dtype;
+          EXPECT_THAT(verdict.cut, SizeIs(0));
+          EXPECT_TRUE(verdict.of_network);
+        }
+      }
+    }
+}
+
 TEST_F(VerifyTest, TakesSchedulesByWhatTheyAreMadeOf) {
-  TrainOptions options;
+  RunOptions options;
   schedule_named("v4 - tuned-products + recompute-light - planned-memory + recompute block:2")
       .apply_to(options);
   EXPECT_EQ(options.version, "v4");
@@ -268,8 +314,9 @@ TEST_F(VerifyTest, SeesAnotherModel) {
 // A CPU imitates products of 8 bits.
 TEST(VerifyFp8, IsGreenForEveryVersionAndSeesAWrongScale) {
   TemporaryCache cache;
-  CpuDevice device(2);
-  const std::vector<TrainOptions> all = in_fp8({small_options(), verified_configurations()[0]});
+  CpuDevice cpu(2);
+  testing::Float8Device device(cpu);
+  const std::vector<RunOptions> all = in_fp8({tiny_options(), verified_configurations()[0]});
   ASSERT_THAT(all, SizeIs(1)) << "of which the first has odd sizes";
   EXPECT_EQ(all[0].n_layers, 3);
   const Reference reference(all[0], device);
@@ -299,7 +346,8 @@ TEST_F(VerifyTest, SeesALossThatIsNoNumberAtAnyStep) {
   for (const std::size_t at : {std::size_t{0}, std::size_t{3}, curve.size() - 1}) {
     std::vector<double> spoilt = curve;
     spoilt[at] = std::nan("");
-    const Verdict verdict = verify(reference_, schedule_named("v3"), "fp32", device_, spoilt);
+    const Verdict verdict =
+        verify(reference_, schedule_named("v3"), "fp32", device_, {.curve = spoilt});
     EXPECT_THAT(verdict.failure, StartsWith("loss curve"));
     EXPECT_EQ(verdict.curve_error, std::numeric_limits<double>::infinity());
   }
@@ -322,8 +370,8 @@ const Words verify_small{"ridge",        "verify",    "--this-model",
 TEST(Verification, TakesDtypesByTheirNames) {
   for (const auto& [name, dtype] :
        {std::pair{"fp32", DType::f32}, {"bf16", DType::bf16}, {"fp16", DType::f16}}) {
-    const TrainOptions options = verified_in(small_options(), name);
-    EXPECT_EQ(options.compute_dtype(), dtype);
+    const RunOptions options = verified_in(tiny_options(), name);
+    EXPECT_EQ(options.precision().compute, dtype);
     EXPECT_LE(tolerance_of("fp32").gradient, tolerance_of(name).gradient);
     EXPECT_GE(tolerance_of("bf16").gradient, tolerance_of(name).gradient);
   }
@@ -393,7 +441,7 @@ TEST(VerifyCommand, RefusesInOneLineWhatItCannotVerify) {
   for (const Words& flags : {Words{"--hidden-dim", "64"}, Words{"--config", "c.json"}}) {
     const ProgramResult result = sandbox.run(Words{"ridge", "verify"} + flags);
     EXPECT_EQ(result.exit_code, 2);
-    EXPECT_THAT(result.err, HasSubstr(flags[0] + " is about the model of --this-model"));
+    EXPECT_THAT(result.err, HasSubstr(flags[0] + " is about one model: give --this-model"));
   }
 }
 

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <string>
 
+#include "tests/base/temporary_directory.h"
+
 namespace ridge {
 namespace {
 
@@ -15,13 +17,8 @@ namespace fs = std::filesystem;
 class HostMemoryTest : public ::testing::Test {
  protected:
   HostMemoryTest() {
-    root_ = fs::temp_directory_path() /
-            ("ridge-memory-" +
-             std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
-    fs::remove_all(root_);
     write("proc/meminfo", "MemTotal: 1024000 kB\nMemFree: 1 kB\nMemAvailable: 614400 kB\n");
   }
-  ~HostMemoryTest() override { fs::remove_all(root_); }
 
   void write(const std::string& name, const std::string& text) const {
     fs::create_directories((root_ / name).parent_path());
@@ -38,7 +35,8 @@ class HostMemoryTest : public ::testing::Test {
   }
 
   static constexpr std::uint64_t mib = 1 << 20;
-  fs::path root_;
+  TemporaryDirectory temporary_;
+  fs::path root_ = temporary_.path;
 };
 
 TEST_F(HostMemoryTest, IsTheSystemsWithoutGroups) { expect(1000, 600); }

@@ -23,13 +23,13 @@ TEST(Ablate, WritesTheWaterfall) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, IsEmpty());
   EXPECT_THAT(result.out, AllOf(HasSubstr("\n(none) "), HasSubstr("\nfuse-qkv "),
-                                ContainsRegex("\nrounded-weights +\\| v2 "),
+                                ContainsRegex("\nfuse-optimizer +\\| v2 "),
                                 HasSubstr("Wrote a/b/ablation.html"), Not(HasSubstr("flash"))));
   const auto json = nlohmann::json::parse(sandbox.read("a/b/ablation.json"));
-  ASSERT_EQ(json["rows"].size(), 12u);
+  ASSERT_EQ(json["rows"].size(), 7u) << "only passes that change this model in this precision";
   EXPECT_EQ(json["rows"][0]["round_seconds"].size(), 6u);
   EXPECT_GT(json["rows"][0]["seconds"], 0);
-  EXPECT_GT(json["rows"][0]["kernels"], json["rows"][11]["kernels"]);
+  EXPECT_GT(json["rows"][0]["kernels"], json["rows"][6]["kernels"]);
   EXPECT_EQ(json["options"]["hidden-dim"], 16);
   EXPECT_TRUE(sandbox.read("a/b/ablation.svg").starts_with("<svg xmlns="));
   EXPECT_THAT(sandbox.read("a/b/ablation.html"), HasSubstr("</html>"));
@@ -52,7 +52,7 @@ TEST(Ablate, RefusesWhatMakesNoSense) {
        {std::pair{"--from v3 --to v3", "no pass lies between v3 and v3"},
         {"--from v7", "there is no version 'v7'"},
         {"--rounds 0", "--rounds is 0"},
-        {"--version v2", "leave out --version v2"}}) {
+        {"--version v2", "leave out --version"}}) {
     const ProgramResult result = run(sandbox, std::string("ridge ablate ") + flags + tiny);
     EXPECT_EQ(result.exit_code, 2) << flags;
     EXPECT_THAT(result.err, HasSubstr(message));

@@ -32,7 +32,7 @@ struct Ending {
 };
 
 template <class Fault>
-Ending end_of(const TrainOptions& options, Device& device) {
+Ending end_of(const RunOptions& options, Device& device) {
   Ending ending;
   ::testing::internal::CaptureStdout();
   try {
@@ -46,8 +46,8 @@ Ending end_of(const TrainOptions& options, Device& device) {
 
 class Faults : public ::testing::TestWithParam<const char*> {
  protected:
-  TrainOptions options(const std::string& directory) const {
-    TrainOptions o;
+  RunOptions options(const std::string& directory) const {
+    RunOptions o;
     o.vocab_size = 32;
     o.hidden_dim = 16;
     o.n_layers = 1;
@@ -63,19 +63,19 @@ class Faults : public ::testing::TestWithParam<const char*> {
     o.resolve();
     return o;
   }
-  static std::filesystem::path checkpoint(const TrainOptions& o) {
+  static std::filesystem::path checkpoint(const RunOptions& o) {
     return std::filesystem::path(o.output_dir) / "checkpoint.safetensors";
   }
-  static json summary(const TrainOptions& o) {
+  static json summary(const RunOptions& o) {
     return json::parse(content(std::filesystem::path(o.output_dir) / "performance_summary.json"))
         .at("performance_summary");
   }
   // Goes on from a checkpoint on a sound device, to the checkpoint of the same run undisturbed.
-  void expect_sound(const TrainOptions& ended) {
-    TrainOptions o = ended;
+  void expect_sound(const RunOptions& ended) {
+    RunOptions o = ended;
     o.resume = checkpoint(ended).string();
     EXPECT_EQ(end_of<Error>(o, cpu_).message, "");
-    TrainOptions whole = options("whole");
+    RunOptions whole = options("whole");
     if (!std::filesystem::exists(checkpoint(whole))) end_of<Error>(whole, cpu_);
     EXPECT_TRUE(content(checkpoint(o)) == content(checkpoint(whole)));
   }
@@ -96,7 +96,7 @@ TEST_P(Faults, LostDeviceLeavesTheCheckpointAndTheSummary) {
   for (const bool at_launch : {false, true})
     for (std::size_t lost = 0; lost < all; lost += all / 7 + 1) {
       SCOPED_TRACE(fmt::format("after {} of {} launches", lost, all));
-      const TrainOptions o = options(fmt::format("lost-{}-{}", lost, at_launch));
+      const RunOptions o = options(fmt::format("lost-{}-{}", lost, at_launch));
       LossyDevice device(cpu_, lost, at_launch);
       const Ending ending = end_of<DeviceError>(o, device);
       EXPECT_EQ(ending.exit_code, -1);
@@ -138,7 +138,7 @@ TEST_P(Faults, InterruptEndsTheStepsInFlightAndSaves) {
     device.on_wait = [&] {
       if (++waits == at) ::raise(SIGINT);
     };
-    const TrainOptions o = options(fmt::format("interrupted-{}", at));
+    const RunOptions o = options(fmt::format("interrupted-{}", at));
     const Ending ending = end_of<Error>(o, device);
     EXPECT_EQ(ending.exit_code, 130) << ending.message;
     EXPECT_THAT(ending.out, AllOf(HasSubstr("Interrupted\n"), HasSubstr("Saved ")));
@@ -159,13 +159,13 @@ std::int64_t batch_in(const std::string& message) {
 }
 
 TEST_P(Faults, OutOfMemorySaysWhoHoldsItAndWhatWouldFit) {
-  TrainOptions o = options("small");
+  RunOptions o = options("small");
   o.hidden_dim = 32;
   o.intermediate_dim = 64;
   o.seq_len = 256;
   o.num_steps = 2;
   o.batch_size = 40;
-  const std::size_t bytes = plan_training(o, cpu_).memory.peak_bytes;
+  const std::size_t bytes = plan_step(o, cpu_).memory.peak_bytes;
   o.batch_size = 400;
   // Known beforehand, and not: another program took what had been there.
   for (const std::size_t claimed : {std::size_t{0}, 20 * bytes}) {
@@ -175,8 +175,9 @@ TEST_P(Faults, OutOfMemorySaysWhoHoldsItAndWhatWouldFit) {
     EXPECT_THAT(ending.message, AllOf(HasSubstr("parameters "), HasSubstr("optimizer state ")));
     EXPECT_EQ(device.held(), 0u);
     if (claimed == 0) {
-      EXPECT_THAT(ending.message, AllOf(HasSubstr("activations "), HasSubstr("would fit in the ")));
-      TrainOptions fitting = o;
+      EXPECT_THAT(ending.message,
+                  AllOf(HasSubstr("intermediates "), HasSubstr("would fit in the ")));
+      RunOptions fitting = o;
       fitting.batch_size = batch_in(ending.message);
       EXPECT_GT(fitting.batch_size, 1);
       EXPECT_EQ(end_of<Error>(fitting, device).message, "");

@@ -49,17 +49,6 @@ ProgramResult reap(pid_t pid) {
 
 }  // namespace
 
-Sandbox::Sandbox() {
-  std::string name = (std::filesystem::temp_directory_path() / "ridge-test-XXXXXX").string();
-  if (!::mkdtemp(name.data())) ADD_FAILURE() << "cannot make " << name;
-  directory_ = name;
-}
-
-Sandbox::~Sandbox() {
-  std::error_code ignored;
-  std::filesystem::remove_all(directory_, ignored);
-}
-
 void Sandbox::write(const std::string& name, const std::string& content) const {
   std::ofstream(path(name), std::ios::binary) << content;
 }

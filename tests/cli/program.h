@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/base/temporary_directory.h"
+
 namespace ridge {
 
 struct ProgramResult {
@@ -20,12 +22,7 @@ struct ProgramResult {
 // A working directory that vanishes with its owner.
 class Sandbox {
  public:
-  Sandbox();
-  ~Sandbox();
-  Sandbox(const Sandbox&) = delete;
-  Sandbox& operator=(const Sandbox&) = delete;
-
-  std::filesystem::path path(const std::string& name) const { return directory_ / name; }
+  std::filesystem::path path(const std::string& name) const { return directory_.path / name; }
   bool has(const std::string& name) const { return std::filesystem::exists(path(name)); }
   void write(const std::string& name, const std::string& content) const;
   std::string read(const std::string& name) const;
@@ -35,7 +32,7 @@ class Sandbox {
   ProgramResult run(const std::vector<std::string>& command) const;
 
  private:
-  std::filesystem::path directory_;
+  TemporaryDirectory directory_;
 };
 
 // A program that is still running, whose standard output is read as it comes.

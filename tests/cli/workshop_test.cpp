@@ -49,11 +49,12 @@ bool profiles(const Words& command) {
   return false;
 }
 
-// Steps 5 to 10; the last ones of a run that ends before; the one whose FLOPs were asked for.
+// Steps 5 to 10; those after the warm-up in a run that ends before; the one whose FLOPs were asked
+// for.
 std::string profiled_steps(const Words& command) {
   if (has(command, "--enable-deepspeed-flops")) return "10_10";
   if (value_of(command, "--profile-steps", "5") == "2") return "5_7";
-  return value_of(command, "--num-steps", "50") == "5" ? "1_5" : "5_10";
+  return value_of(command, "--num-steps", "50") == "5" ? "4_5" : "5_10";
 }
 
 std::vector<std::string> files_in(const fs::path& directory) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ridge/base/error.h"
 #include "ridge/base/random.h"
 #include "ridge/cpu/device.h"
 #include "ridge/ops/int8.h"
@@ -72,8 +73,14 @@ TEST(Int8Conv2d, IsExactForLargeLayersToo) {
       values.push_back(testing::sample_values({in[i], -127, 127}, DType::s8, i));
     values.emplace_back(layer.results, 1.0);
     values.emplace_back(layer.results, 0.0);
-    const Reals y =
-        testing::decode(testing::run_kernel(device, Op(op), in, out, values)[0], DType::f32);
+    // On some processors without AMX oneDNN 2.6 has no right convolution of the first layer, and
+    // Ridge refuses the wrong one.
+    Reals y;
+    try {
+      y = testing::decode(testing::run_kernel(device, Op(op), in, out, values)[0], DType::f32);
+    } catch (const DeviceError& error) {
+      GTEST_SKIP() << error.what();
+    }
     const std::int64_t extent = out[0].shape[1];
     for (std::uint64_t probe = 0; probe < 400; ++probe) {
       const auto drawn = [&](std::int64_t below, std::uint64_t stream) {

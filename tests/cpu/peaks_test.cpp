@@ -37,7 +37,8 @@ TEST(Peaks, AreOfPlausibleSize) {
     EXPECT_GT(rate, 1e7) << kernel.instructions;
     EXPECT_LT(rate, 2 * 8e12) << kernel.instructions;
   }
-  for (const Access access : {Access::read, Access::copy, Access::triad})
+  for (const AccessPattern access :
+       {AccessPattern::read, AccessPattern::copy, AccessPattern::triad})
     for (const std::size_t bytes : {std::size_t{1}, std::size_t{16} << 10, std::size_t{4} << 20}) {
       const double rate = measure_bandwidth(access, bytes, pool, 2ms);
       EXPECT_GT(rate, 1e7) << name_of(access) << " of " << bytes;

@@ -1,15 +1,27 @@
 // The pages of docs/ and the README cannot drift from the code: a fenced block whose info string
-// names a file, as in "```cpp ridge/ops/relu.h", is literally a part of that file, and links lead
-// to files that are there.
+// names a file, as in "```cpp ridge/ops/relu.h", is literally a part of that file, links lead to
+// files and headings that are there, the page of results is what its script makes of the data, and
+// the schema of records fits those that runs write.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "tests/cli/program.h"
 
 namespace ridge {
 namespace {
@@ -60,14 +72,101 @@ Page read_page(const fs::path& path) {
   return page;
 }
 
-// What follows "](" in prose, up to ")" or "#", but for addresses and places in the same page.
-std::vector<std::string> relative_links_in(const std::string& prose) {
-  std::vector<std::string> links;
+struct Link {
+  std::string file;     // empty: the same page
+  std::string heading;  // "two-commands"; empty: the page as a whole
+};
+
+// What follows "](" in prose, up to ")", but for addresses elsewhere.
+std::vector<Link> relative_links_in(const std::string& prose) {
+  std::vector<Link> links;
   for (std::size_t at = prose.find("]("); at != std::string::npos; at = prose.find("](", at + 2)) {
-    const std::string link = prose.substr(at + 2, prose.find_first_of(")#", at) - at - 2);
-    if (!link.empty() && link.find(':') == std::string::npos) links.push_back(link);
+    const std::string target = prose.substr(at + 2, prose.find(')', at) - at - 2);
+    if (target.find(':') != std::string::npos) continue;
+    const std::size_t hash = target.find('#');
+    links.push_back({target.substr(0, hash), hash == target.npos ? "" : target.substr(hash + 1)});
   }
   return links;
+}
+
+// The anchors of a page's headings, as GitHub makes them: lower case, blanks as hyphens, without
+// punctuation, and with "-1", "-2" where a heading comes again.
+std::set<std::string> anchors_of(const std::string& prose) {
+  std::set<std::string> anchors;
+  std::map<std::string, int> seen;
+  std::istringstream lines(prose);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t begin = line.find_first_not_of('#');
+    if (begin == 0 || begin == line.npos || line[begin] != ' ') continue;
+    std::string anchor;
+    for (const char c : line.substr(begin + 1)) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (c == ' ')
+        anchor += '-';
+      else if (std::isalnum(byte) || c == '-' || c == '_' || byte >= 0x80)
+        anchor += static_cast<char>(std::tolower(byte));
+    }
+    const int before = seen[anchor]++;
+    anchors.insert(before == 0 ? anchor : anchor + "-" + std::to_string(before));
+  }
+  return anchors;
+}
+
+// What a command writes to its standard output.
+std::string output_of(const std::string& command) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  std::string output;
+  std::array<char, 4096> buffer;
+  for (std::size_t n; (n = fread(buffer.data(), 1, buffer.size(), pipe.get())) > 0;)
+    output.append(buffer.data(), n);
+  return output;
+}
+
+using Json = nlohmann::json;
+
+// Whether a value has the type that a JSON schema names.
+bool has_type(const Json& value, const std::string& type) {
+  return type == "object"    ? value.is_object()
+         : type == "array"   ? value.is_array()
+         : type == "string"  ? value.is_string()
+         : type == "boolean" ? value.is_boolean()
+         : type == "integer" ? value.is_number_integer()
+         : type == "number"  ? value.is_number()
+                             : type == "null" && value.is_null();
+}
+
+// Appends where a value breaks a schema, as far as ours use the language: const, enum, type, items,
+// properties, required and additionalProperties.
+void find_breaches(const Json& value, const Json& schema, const std::string& where,
+                   std::vector<std::string>& breaches) {
+  if (schema.contains("const") && value != schema["const"])
+    breaches.push_back(where + " is not " + schema["const"].dump());
+  if (schema.contains("enum") && std::ranges::find(schema["enum"], value) == schema["enum"].end())
+    breaches.push_back(where + " is not one of " + schema["enum"].dump());
+  if (schema.contains("type")) {
+    const Json& type = schema["type"];
+    const Json types = type.is_array() ? type : Json::array({type});
+    if (std::ranges::none_of(types, [&](const Json& t) { return has_type(value, t); }))
+      breaches.push_back(where + " is no " + type.dump());
+  }
+  if (value.is_array() && schema.contains("items"))
+    for (const Json& item : value) find_breaches(item, schema["items"], where + "[]", breaches);
+  if (!value.is_object() || !schema.contains("properties")) return;
+  for (const std::string name : schema["required"])
+    if (!value.contains(name)) breaches.push_back(where + " has no " + name);
+  for (const auto& [name, member] : value.items()) {
+    if (schema["properties"].contains(name))
+      find_breaches(member, schema["properties"][name], where + "." + name, breaches);
+    else if (!schema.value("additionalProperties", true))
+      breaches.push_back(where + " has " + name + ", which the schema does not name");
+  }
+}
+
+std::vector<std::string> breaches_of_schema(const std::string& record) {
+  const Json schema = Json::parse(read_file(root / "docs/schemas/performance_summary.schema.json"));
+  std::vector<std::string> breaches;
+  find_breaches(Json::parse(record), schema, "record", breaches);
+  return breaches;
 }
 
 TEST(Docs, QuotedCodeIsInTheFileItNames) {
@@ -80,17 +179,61 @@ TEST(Docs, QuotedCodeIsInTheFileItNames) {
 
 TEST(Docs, AddingAnOperatorQuotesEveryPartOfOne) {
   std::vector<std::string> files;
-  for (const Quotation& quotation : read_page(root / "docs/adding-an-operator.md").quotations)
+  for (const Quotation& quotation :
+       read_page(root / "docs/internals/adding-an-operator.md").quotations)
     files.push_back(quotation.file);
   EXPECT_THAT(files,
               testing::IsSupersetOf({"ridge/ops/relu.h", "ridge/ops/relu.cpp", "ridge/cpu/relu.cpp",
                                      "ridge/gpu/kernels/elementwise/relu.cu"}));
 }
 
-TEST(Docs, RelativeLinksLeadToFiles) {
+TEST(Docs, RelativeLinksLeadToFilesAndHeadings) {
   for (const fs::path& path : pages())
-    for (const std::string& link : relative_links_in(read_page(path).prose))
-      EXPECT_TRUE(fs::exists(path.parent_path() / link)) << path << " links to " << link;
+    for (const Link& link : relative_links_in(read_page(path).prose)) {
+      const fs::path target = link.file.empty() ? path : path.parent_path() / link.file;
+      EXPECT_TRUE(fs::exists(target)) << path << " links to " << link.file;
+      if (link.heading.empty() || !fs::exists(target)) continue;
+      EXPECT_THAT(anchors_of(read_page(target).prose), testing::Contains(link.heading))
+          << path << " links to a heading that " << target << " does not have";
+    }
+}
+
+TEST(Docs, TheReadmeStaysShort) {
+  std::istringstream words(read_file(root / "README.md"));
+  EXPECT_LE(std::distance(std::istream_iterator<std::string>(words), {}), 900);
+}
+
+TEST(Docs, ThePageOfResultsIsWhatItsScriptPrints) {
+  if (output_of("command -v python3").empty()) GTEST_SKIP() << "there is no python3";
+  const std::string script = (root / "benchmarks/results_page.py").string();
+  const std::string page = output_of("python3 -B '" + script + "' --print 2>&1");
+  EXPECT_TRUE(page == read_file(root / "docs/results/README.md"))
+      << "run benchmarks/results_page.py; it prints now: " << page.substr(0, 500);
+}
+
+TEST(Docs, TheSchemaFitsTheRecordsThatRunsWrite) {
+  const Sandbox sandbox;
+  const std::vector<std::string> model = {"--hidden-dim=16", "--n-layers=1", "--n-heads=2",
+                                          "--seq-len=8",     "--device=cpu", "--threads=1"};
+  const auto run = [&](std::vector<std::string> command, const std::string& record) {
+    command.insert(command.end(), model.begin(), model.end());
+    const ProgramResult result = sandbox.run(command);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(breaches_of_schema(sandbox.read(record)), testing::IsEmpty()) << command[1];
+  };
+  run({"ridge", "train", "--num-steps=2", "--eval-every=1", "--profile"},
+      "output/performance_summary.json");
+  run({"ridge", "bench", "--network=resnet18", "--image-size=32", "--batch-size=1", "--num-steps=1",
+       "--export-json=bench.json"},
+      "bench.json");
+}
+
+TEST(Docs, TheSchemaRefusesOtherRecords) {
+  EXPECT_THAT(breaches_of_schema("{}"), testing::Contains("record has no workload"));
+  EXPECT_THAT(breaches_of_schema(R"({"schema": "ridge-record-0", "timestamp": 1, "more": 2})"),
+              testing::IsSupersetOf({"record.schema is not \"ridge-record-1\"",
+                                     "record.timestamp is no \"string\"",
+                                     "record has more, which the schema does not name"}));
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ using ::testing::Key;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-TrainOptions small(const std::string& version = "v3") {
-  TrainOptions o;
+RunOptions small(const std::string& version = "v3") {
+  RunOptions o;
   o.version = version;
   o.hidden_dim = 64;
   o.n_layers = 2;
@@ -47,11 +47,11 @@ TrainOptions small(const std::string& version = "v3") {
   return o;
 }
 
-RunFacts run_stage(std::int64_t number, const TrainOptions& options, Device& device) {
+RunFacts run_stage(std::int64_t number, const RunOptions& options, Device& device) {
   return observe_run(options, device, debug_stage(number).apply(options, device));
 }
 
-Verdict verify_stage(std::int64_t number, const TrainOptions& options, Device& device) {
+Verdict verify_stage(std::int64_t number, const RunOptions& options, Device& device) {
   const Defect defect = debug_stage(number).apply(options, device);
   return verify(Reference(options, device), {.name = options.version, .version = options.version},
                 options.dtype, defect.device_or(device), {}, defect.hooks.rewrite);
@@ -68,11 +68,11 @@ void expect_same_losses(const RunFacts& a, const RunFacts& b, double tolerance) 
 }
 
 // How many nodes of each operator there are in the graph of a run.
-std::map<std::string, std::size_t> operators_of(const TrainOptions& options, Device& device,
-                                                const TrainerHooks& hooks = {}) {
-  Trainer trainer(options, device, hooks);
+std::map<std::string, std::size_t> operators_of(const RunOptions& options, Device& device,
+                                                const SessionHooks& hooks = {}) {
+  Session session(options, device, hooks);
   std::map<std::string, std::size_t> operators;
-  for (const Node& node : trainer.graph().nodes()) ++operators[std::string(name_of(*node.op))];
+  for (const Node& node : session.graph().nodes()) ++operators[std::string(name_of(*node.op))];
   return operators;
 }
 
@@ -112,7 +112,7 @@ TEST(DebugStages, WeightsWithoutScaleGiveALossInTheHundreds) {
 TEST(DebugStages, SequenceFirstIsRightAndMovesManyTimesTheBytes) {
   CpuDevice device(2);
   for (const char* version : {"v1", "v3", "v4"}) {
-    TrainOptions options = small(version);
+    RunOptions options = small(version);
     options.batch_size = 1;  // every token its own product
     for (const std::int64_t accumulation : {1, 2}) {
       options.gradient_accumulation_steps = accumulation;
@@ -130,7 +130,7 @@ TEST(DebugStages, SequenceFirstIsRightAndMovesManyTimesTheBytes) {
   EXPECT_EQ(operators.at("permute"), 9u * (2 + 2 + 2));
   EXPECT_EQ(operators.at("mul"), 9u * 2);  // copies of weights
   EXPECT_EQ(operators.at("sum_to"), 9u);   // sums of copies of their gradients
-  TrainOptions one_token = small();
+  RunOptions one_token = small();
   one_token.seq_len = 1;
   EXPECT_THROW(run_stage(2, one_token, device), UsageError);
 }
@@ -157,7 +157,7 @@ class SlowDevice final : public WrappedDevice {
 };
 
 TEST(DebugStages, AStopwatchThatDoesNotWaitClaimsMoreThanTheDeviceCanDo) {
-  TrainOptions options = small();
+  RunOptions options = small();
   options.n_layers = 1;
   options.num_steps = 2;
   CpuDevice cpu(2);
@@ -180,7 +180,7 @@ TEST(DebugStages, AStopwatchThatDoesNotWaitClaimsMoreThanTheDeviceCanDo) {
 TEST(DebugStages, LaunchesThatAreQueuedRunInOrderAndOnTheirOwnOperands) {
   CpuDevice device(2);
   for (const char* version : {"v1", "v4"}) {  // operands that change, and planned ones
-    const TrainOptions options = small(version);
+    const RunOptions options = small(version);
     EXPECT_THAT(losses_of(run_stage(3, options, device)),
                 losses_of(observe_run(options, device, {})))
         << version;
@@ -193,7 +193,7 @@ TEST(DebugStages, ANaiveProductLeavesGraphAndResultsWhatTheyWere) {
   EXPECT_EQ(operators_of(small(), naive), operators_of(small(), device));
   EXPECT_EQ(naive.replaced(), 2u) << "the gate-and-up product of each layer, forward";
   for (const char* dtype : {"fp32", "bf16"}) {
-    TrainOptions options = small();
+    RunOptions options = small();
     options.dtype = dtype;
     const RunFacts bad = run_stage(4, options, device), good = observe_run(options, device, {});
     expect_same_losses(bad, good, options.dtype == "fp32" ? 1e-5 : 1e-2);
@@ -208,7 +208,7 @@ TEST(DebugStages, ADetachedLossIsRightAtFirstAndDoesNotFall) {
   std::ofstream(directory.path / "sums.txt") << sums_text();
   CpuDevice device(2);
   for (const char* version : {"v1", "v3", "v4"}) {
-    TrainOptions options = small(version);
+    RunOptions options = small(version);
     options.vocab_size = 256;
     options.data = (directory.path / "sums.txt").string();
     options.learning_rate = 3e-3;

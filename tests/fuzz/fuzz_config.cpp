@@ -21,19 +21,19 @@ void require(bool condition) {
 }
 
 void check(std::string_view text) {
-  ridge::TrainOptions options;
+  ridge::RunOptions options;
   try {
     const ridge::AllocationLimit limit(allowance + copies * text.size());
     ridge::apply_json(options, text);
   } catch (const ridge::FormatError&) {
-    require(options == ridge::TrainOptions{});  // untouched
+    require(options == ridge::RunOptions{});  // untouched
     throw;
   }
   options.resolve();
   // The way back takes a hundred times as long, so only some go it. Text that is not UTF-8 would
   // not come back the same; resolve() has refused it.
   if (text.size() % 16 != 0) return;
-  ridge::TrainOptions again;
+  ridge::RunOptions again;
   ridge::apply_json(again, ridge::to_json(options));
   require(again == options);
 }

@@ -29,7 +29,7 @@ struct Head {
 static_assert(sizeof(Head) == 8);
 
 void check_batch(const ridge::TokenSource& source, ridge::Split split, std::uint64_t index,
-                 const ridge::TrainOptions& options, std::vector<std::int32_t>& tokens) {
+                 const ridge::RunOptions& options, std::vector<std::int32_t>& tokens) {
   try {
     source.batch(split, index, 2, options.seq_len, tokens);
   } catch (const ridge::UsageError&) {  // an empty split
@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // Not copied: the sanitizer sees the end of the input, and odd addresses occur.
   const auto content = std::as_bytes(std::span(data, size)).subspan(sizeof head);
 
-  ridge::TrainOptions options;
+  ridge::RunOptions options;
   options.data = (head.kind & 1) != 0 ? "input.txt" : "input.bin";
   options.seq_len = 1 + head.seq_len % 16;
   options.vocab_size = 1 + head.vocab_size % 0x7FFFFFFF;

@@ -231,26 +231,26 @@ class CudnnOnGpu : public testing::GpuTest {
     return values;
   }
 
-  // The kernel of candidate `way`, against the reference.
+  // The kernel of a candidate, against the reference.
   std::vector<Reals> run(const Op& op, Types in, const std::vector<Reals>& values,
-                         std::size_t way) {
-    Wish wish(way);
+                         std::size_t candidate) {
+    Wish wish(candidate);
     const std::vector<TensorType> out = infer(op, in);
     const KernelChoice choice{.tuner = &wish};
     const auto actual = testing::run_kernel(device(), op, in, out, values, choice);
-    EXPECT_EQ(wish.told, way == 0 ? "own kernels" : version_);
+    EXPECT_EQ(wish.told, candidate == 0 ? "own kernels" : version_);
     EXPECT_THAT(wish.key, AllOf(HasSubstr(version_), HasSubstr(name_of(op))));
     const auto expected = testing::run_reference(op, in, out, values);
     std::vector<Reals> results;
     for (std::size_t o = 0; o < out.size(); ++o) {
-      SCOPED_TRACE(fmt::format("{} by way {}, output {}", name_of(op), way, o));
+      SCOPED_TRACE(fmt::format("{} by candidate {}, output {}", name_of(op), candidate, o));
       results.push_back(testing::decode(actual[o], out[o].dtype));
       testing::expect_close(results.back(), expected[o], {1.5e-2, 1.5e-2});
     }
     return results;
   }
 
-  // Forward by one way, and the gradient from its results by another.
+  // Forward by one candidate, and the gradient from its results by another.
   void check_pair(const Case& c, std::size_t forward, std::size_t backward) {
     SCOPED_TRACE(
         fmt::format("head_dim {}, {}/{} heads, {} x {}, causal {}, theta {}, packed {}: "

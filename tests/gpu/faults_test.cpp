@@ -201,7 +201,7 @@ TEST_F(FaultsOnGpu, BatchThatIsSaidToFitDoes) {
                                               "--n-layers", "4",     "--num-steps",  "2"};
     const ProgramResult refused = sandbox.run(command + Words{"--batch-size", "20000"});
     expect_one_line(refused);
-    EXPECT_THAT(refused.err, AllOf(HasSubstr("activations "), HasSubstr("would fit in the ")));
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("intermediates "), HasSubstr("would fit in the ")));
     fmt::print("{}: {}", version, refused.err);
     const std::string before = "--batch-size ";
     const auto at = refused.err.find(before);

@@ -9,7 +9,7 @@
 
 #include "ridge/gpu/device.h"
 #include "ridge/run/executor.h"
-#include "ridge/session/trainer.h"
+#include "ridge/session/session.h"
 #include "tests/base/temporary_cache.h"
 #include "tests/gpu/gpu.h"
 #include "tests/ops/cases.h"
@@ -24,7 +24,8 @@ class Float8OnGpu : public testing::GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    if (!device().multiplies_float8()) GTEST_SKIP() << "this GPU multiplies no floats of 8 bits";
+    if (!device().target().multiplies_float8)
+      GTEST_SKIP() << "this GPU multiplies no floats of 8 bits";
   }
 };
 
@@ -95,7 +96,7 @@ TEST_F(Float8OnGpu, MultipliesLargeMatrices) {
 // Steps of v4 are captured from the third on: scales are found anew in each, without the host.
 TEST_F(Float8OnGpu, TrainsAlikeCapturedAndLaunched) {
   const TemporaryCache cache;
-  TrainOptions o;
+  RunOptions o;
   o.hidden_dim = 128;
   o.dtype = "fp8";
   o.device = "cuda";
@@ -105,10 +106,10 @@ TEST_F(Float8OnGpu, TrainsAlikeCapturedAndLaunched) {
   o.disable_pass = "tuned-products";
   o.version = "v4";
   o.resolve();
-  TrainOptions launched = o, wide = o;
+  RunOptions launched = o, wide = o;
   launched.disable_pass += ",planned-memory,concurrent-kernels";
   wide.dtype = "bf16";
-  Trainer a(o, device()), b(launched, device()), c(wide, device());
+  Session a(o, device()), b(launched, device()), c(wide, device());
   for (int step = 0; step < 20; ++step) {
     const double loss = a.step().loss;
     EXPECT_EQ(loss, b.step().loss) << "step " << step;

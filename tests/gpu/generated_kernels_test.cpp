@@ -18,6 +18,7 @@
 #include "ridge/gpu/codegen/kernel_cache.h"
 #include "ridge/gpu/codegen/pointwise_source.h"
 #include "ridge/gpu/codegen/runtime_compiler.h"
+#include "tests/base/temporary_directory.h"
 #include "tests/gpu/gpu.h"
 #include "tests/ops/cases.h"
 
@@ -123,11 +124,8 @@ TEST_F(Compiling, NamesWhatTheCompilerRefuses) {
 
 class Caching : public ::testing::Test {
  protected:
-  void SetUp() override { std::filesystem::remove_all(directory_); }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
-  std::filesystem::path directory_ = std::filesystem::temp_directory_path() /
-                                     fmt::format("ridge-kernel-cache-{}", ::getpid()) / "kernels";
+  TemporaryDirectory temporary_;
+  std::filesystem::path directory_ = temporary_.path / "kernels";
   KernelCache cache_{directory_};
   std::vector<char> image_ = std::vector<char>(5000, '\x7f');
 };
@@ -375,8 +373,8 @@ TEST_F(GeneratedOnGpu, IsCapturedAtItsFirstLaunch) {
 }
 
 TEST_F(GeneratedOnGpu, IsFoundByTheNextProcess) {
-  const std::filesystem::path home =
-      std::filesystem::temp_directory_path() / fmt::format("ridge-kernels-{}", ::getpid());
+  const TemporaryDirectory temporary;
+  const std::filesystem::path& home = temporary.path;
   const Environment cache("XDG_CACHE_HOME", home.c_str());
   // A factor that no other test has, so that this process does not know the kernel.
   const Pointwise op{.steps = {{Code::scale, 0, 0, 0.7182818f}, {Code::relu, 1}}, .results = {{2}}};
@@ -390,13 +388,12 @@ TEST_F(GeneratedOnGpu, IsFoundByTheNextProcess) {
   const auto files = std::distance(std::filesystem::directory_iterator(home / "ridge" / "kernels"),
                                    std::filesystem::directory_iterator());
   EXPECT_EQ(files, 1);
-  std::filesystem::remove_all(home);
 }
 
 // Last: it leaves a warning behind.
 TEST_F(GeneratedOnGpu, WhatCannotBeCompiledIsToldOnce) {
   gpu::GeneratedKernels& kernels = gpu::GeneratedKernels::of_process();
-  const gpu::Context context{.compute_capability = 90};
+  const gpu::Context context{.card = {.compute_capability = 90}};
   const auto before = kernels.warnings().size();
   for (int i = 0; i < 2; ++i)
     EXPECT_EQ(kernels.prepare(context, "wrong", "int wrong = missing;\n"), nullptr);

@@ -7,7 +7,7 @@
 #include "ridge/analyze/plan.h"
 #include "ridge/analyze/verify.h"
 #include "ridge/cpu/device.h"
-#include "ridge/session/trainer.h"
+#include "ridge/session/session.h"
 #include "tests/base/temporary_cache.h"
 #include "tests/gpu/gpu.h"
 #include "tests/session/runs.h"
@@ -15,8 +15,8 @@
 namespace ridge {
 namespace {
 
-TrainOptions small_options() {
-  TrainOptions o;
+RunOptions small_options() {
+  RunOptions o;
   o.vocab_size = 120;
   o.hidden_dim = 128;
   o.n_layers = 2;
@@ -38,16 +38,17 @@ class GpuRuns : public testing::GpuTest {
     std::vector<double> losses;
     std::string checkpoint;
   };
-  Outcome run(const TrainOptions& options, int steps) {
-    Trainer trainer(options, device());
-    Outcome outcome{.losses = losses_of(trainer, steps)};
-    trainer.save(cache_.path() / "checkpoint");
+  Outcome run(const RunOptions& options, int steps) {
+    Session session(options, device());
+    Outcome outcome{.losses = losses_of(session, steps)};
+    session.save(cache_.path() / "checkpoint");
     outcome.checkpoint = content(cache_.path() / "checkpoint");
     return outcome;
   }
-  void expect_same_bits(TrainOptions options, int steps) {
+  void expect_same_bits(RunOptions options, int steps) {
     options.resolve();
-    SCOPED_TRACE(fmt::format("{} {}: {}", options.version, options.dtype, describe(options)));
+    SCOPED_TRACE(
+        fmt::format("{} {}: {}", options.version, options.dtype, workload_of(options).description));
     const Outcome first = run(options, steps), second = run(options, steps);
     EXPECT_EQ(first.losses, second.losses);
     EXPECT_TRUE(first.checkpoint == second.checkpoint);
@@ -59,7 +60,7 @@ class GpuRuns : public testing::GpuTest {
 TEST_F(GpuRuns, RepeatTheirBitsWithDeterministic) {
   for (const char* version : {"v1", "v2", "v3", "v4"})
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {
-      TrainOptions options = small_options();
+      RunOptions options = small_options();
       options.version = version;
       options.dtype = dtype;
       expect_same_bits(options, 4);
@@ -75,22 +76,22 @@ TEST_F(GpuRuns, RepeatTheirBitsWithDeterministic) {
 TEST_F(GpuRuns, KeepWeightsInHalvesAsBesideTheirCopies) {
   for (const char* dtype : {"bf16", "fp8"})
     for (const int accumulation : {1, 2}) {
-      if (dtype == std::string("fp8") && !device().multiplies_float8()) continue;
-      TrainOptions options = small_options();
+      if (dtype == std::string("fp8") && !device().target().multiplies_float8) continue;
+      RunOptions options = small_options();
       options.version = "v4";
       options.dtype = dtype;
       options.seq_len = 64;
       options.n_layers = 3;
       options.gradient_accumulation_steps = accumulation;
       options.resolve();
-      SCOPED_TRACE(describe(options));
+      SCOPED_TRACE(workload_of(options).description);
       std::vector<std::size_t> bytes;
       std::vector<std::vector<double>> losses;
       for (const char* disabled : {"", "split-weights"}) {
         options.disable_pass = disabled;
-        Trainer trainer(options, device());
-        losses.push_back(losses_of(trainer, 6));
-        bytes.push_back(trainer.executor().peak_bytes());
+        Session session(options, device());
+        losses.push_back(losses_of(session, 6));
+        bytes.push_back(session.executor().peak_bytes());
       }
       EXPECT_LT(bytes[0], bytes[1]);
       for (std::size_t i = 0; i < losses[0].size(); ++i)
@@ -102,7 +103,7 @@ TEST_F(GpuRuns, KeepWeightsInHalvesAsBesideTheirCopies) {
 TEST_F(GpuRuns, TakeTheMemoryThatIsPlanned) {
   for (const char* version : {"v1", "v3", "v4"})
     for (const char* dtype : {"fp32", "tf32", "bf16", "fp16"}) {
-      TrainOptions options = small_options();
+      RunOptions options = small_options();
       options.version = version;
       options.dtype = dtype;
       options.hidden_dim = 512;  // large enough for products in pieces
@@ -112,14 +113,15 @@ TEST_F(GpuRuns, TakeTheMemoryThatIsPlanned) {
       SCOPED_TRACE(fmt::format("{} {}", version, dtype));
       MemoryStats measured;
       {
-        Trainer trainer(options, device());
-        trainer.executor().reset_peak_memory();
-        trainer.step();
-        measured = trainer.executor().memory();
+        Session session(options, device());
+        session.executor().reset_peak_memory();
+        session.step();
+        measured = session.executor().memory();
       }
-      EXPECT_EQ(plan_training(options, device()).memory.peak_bytes, measured.peak_live);
+      EXPECT_EQ(plan_step(options, device()).memory.peak_bytes, measured.peak_live);
       // Of another batch's products no choice is known, and in f32 the library's want no pieces.
-      if (!options.schedule().has(planned_memory) || options.dtype == "fp32") continue;
+      if (!options.schedule(device().target()).has(planned_memory) || options.dtype == "fp32")
+        continue;
       const BatchLimit limit = largest_batch(options, device(), measured.reserved);
       EXPECT_EQ(limit.batch_size, options.batch_size);
       EXPECT_EQ(limit.peak_bytes, measured.reserved) << "of the whole arena";
@@ -129,18 +131,18 @@ TEST_F(GpuRuns, TakeTheMemoryThatIsPlanned) {
 // Steps that many others precede, captured, go on from a checkpoint of v3, and v3 from theirs.
 TEST_F(GpuRuns, PassCheckpointsOnBetweenHalvesAndCopies) {
   const auto path = cache_.path() / "passed on", again = cache_.path() / "again";
-  TrainOptions options = small_options();
+  RunOptions options = small_options();
   options.dtype = "bf16";
   for (const auto& [writer, reader] : {std::pair{"v3", "v4"}, std::pair{"v4", "v3"}}) {
     SCOPED_TRACE(writer);
     options.version = writer;
     options.resolve();
-    Trainer first(options, device());
+    Session first(options, device());
     losses_of(first, 5);
     first.save(path);
     options.version = reader;
     options.resolve();
-    Trainer second(options, device());
+    Session second(options, device());
     second.resume(path);
     second.save(again);
     EXPECT_TRUE(tensors_in(path) == tensors_in(again));
@@ -151,7 +153,7 @@ TEST_F(GpuRuns, PassCheckpointsOnBetweenHalvesAndCopies) {
 // Where keys are many, gradients of queries are else summed in the order in which blocks end.
 TEST_F(GpuRuns, RepeatTheirBitsInLongSequences) {
   for (const char* version : {"v3", "v4"}) {
-    TrainOptions options = small_options();
+    RunOptions options = small_options();
     options.version = version;
     options.dtype = "bf16";
     options.n_layers = options.batch_size = 1;
@@ -165,7 +167,7 @@ TEST_F(GpuRuns, HaveTheLossesOfTheCpu) {
   // Three to ten times the differences seen on an H100.
   for (const auto& [dtype, limit] : {std::pair{"fp32", 5e-6}, {"tf32", 1e-3}, {"bf16", 3e-3}})
     for (const char* version : {"v1", "v4"}) {
-      TrainOptions options = small_options();
+      RunOptions options = small_options();
       options.version = version;
       options.dtype = dtype;
       options.resolve();

@@ -10,7 +10,7 @@
 #include "ridge/gpu/device.h"
 #include "ridge/ops/attention.h"
 #include "ridge/run/executor.h"
-#include "ridge/session/trainer.h"
+#include "ridge/session/session.h"
 #include "tests/base/temporary_cache.h"
 #include "tests/gpu/choose.h"
 #include "tests/gpu/gpu.h"
@@ -199,7 +199,7 @@ TEST_F(ScaledOnGpu, AttendsToOddTensors) {
 // Steps of v4 are captured from the third on: scales are found anew in each, without the host.
 TEST_F(ScaledOnGpu, TrainsAsWithout) {
   const TemporaryCache cache;
-  TrainOptions o;
+  RunOptions o;
   o.hidden_dim = 128;
   o.n_heads = 2;
   o.dtype = "tf32";
@@ -212,10 +212,10 @@ TEST_F(ScaledOnGpu, TrainsAsWithout) {
   o.resolve();
   for (const std::int64_t batches : {1, 2}) {
     o.gradient_accumulation_steps = batches;
-    TrainOptions launched = o, wide = o;
+    RunOptions launched = o, wide = o;
     launched.disable_pass = "planned-memory,concurrent-kernels";
     wide.disable_pass = "scaled-products";
-    Trainer a(o, device()), b(launched, device()), c(wide, device());
+    Session a(o, device()), b(launched, device()), c(wide, device());
     double most = 0;
     for (int step = 0; step < 12; ++step) {
       const double loss = a.step().loss;

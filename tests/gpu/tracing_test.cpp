@@ -16,7 +16,7 @@
 #include "ridge/profile/device_report.h"
 #include "ridge/profile/recorder.h"
 #include "ridge/run/executor.h"
-#include "ridge/session/trainer.h"
+#include "ridge/session/session.h"
 #include "tests/base/temporary_cache.h"
 #include "tests/gpu/gpu.h"
 
@@ -113,20 +113,20 @@ TEST_P(GpuTracingOf, CanBeTakenAgain) {
 // The smallest steps, where copies weigh most: tokens, targets and schedule go to the card in one,
 // and the loss comes back in another, each on behalf of a node.
 TEST_F(GpuTracing, OfTrainingLeavesNothingWithoutANode) {
-  TrainOptions options;
+  RunOptions options;
   options.version = "v4";
   options.dtype = "bf16";
   options.resolve();
   const TemporaryCache cache;
-  Trainer trainer(options, device());
-  for (int step = 0; step < 4; ++step) trainer.step();
+  Session session(options, device());
+  for (int step = 0; step < 4; ++step) session.step();
   Recorder recorder;
-  recorder.attach(trainer.executor());
+  recorder.attach(session.executor());
   for (int step = 5; step <= 9; ++step) {
     recorder.begin_step(step);
-    recorder.end_step(trainer.step().loss);
+    recorder.end_step(session.step().loss);
   }
-  recorder.detach(trainer.executor());
+  recorder.detach(session.executor());
   std::map<std::string, int> copies;
   for (const Activity& activity : recorder.recording().activities) {
     if (activity.kind != Activity::Kind::copy) continue;
@@ -175,7 +175,7 @@ TEST_F(GpuCounters, CountsBytesOfEachNode) {
 
 TEST_F(GpuCounters, ReadsTheCardsState) {
   const gpu::Nvml nvml;
-  const int card = nvml.card_at(device().bus_id());
+  const int card = nvml.card_at(device().info().bus_id);
   EXPECT_NE(nvml.info(card).name, "");
   Chain chain(device(), true);
   gpu::CardSampler sampler(nvml, card, std::chrono::milliseconds(2));

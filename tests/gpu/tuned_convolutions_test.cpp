@@ -45,7 +45,7 @@ class TunedConvolutions : public testing::GpuTest {
       SCOPED_TRACE(
           fmt::format("{} of {}, candidate {}: {}", T::name, list_of(in), candidate, tuner.told));
       for (std::size_t o = 0; o < out.size(); ++o) {
-        testing::Tolerance tolerance = testing::tolerance_of_result<T>(out[o], in);
+        testing::Tolerance tolerance = testing::tolerance_of_result(sample.op, out[o], in);
         tolerance.absolute = std::max(tolerance.absolute, 4e-5);
         testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o], tolerance);
       }
@@ -96,7 +96,7 @@ const Layer depthwise_layers[] = {
     {2, 21, 40, 40, 3, 2, 1, 40}, {3, 14, 24, 24, 5, 1, 1, 24},    {2, 15, 72, 72, 5, 2, 1, 72},
     {2, 17, 24, 24, 7, 1, 1, 24}, {1, 16, 16, 16, 7, 2, 1, 16},    {5, 7, 136, 136, 5, 1, 1, 136}};
 
-TEST_F(TunedConvolutions, AreRightInEveryWay) {
+TEST_F(TunedConvolutions, AreRightByEveryCandidate) {
   for (const Layer& layer : layers)
     expect_all_right(layer, DType::bf16, false, false, Epilogue::none);
 }
@@ -185,7 +185,7 @@ TEST_F(TunedConvolutions, ManyBottlenecksAreWhatConvolutionsAre) {
     for (const std::size_t candidate : {0, 1})
       for (std::size_t o = 0; o < out.size(); ++o) {
         SCOPED_TRACE(fmt::format("{}, candidate {}, output {}", list_of(in), candidate, o));
-        testing::Tolerance tolerance = testing::tolerance_of_result<ResidualBottleneck>(out[o], in);
+        testing::Tolerance tolerance = testing::tolerance_of_result(sample.op, out[o], in);
         tolerance.absolute *= 2;  // either may be so far from what is right
         tolerance.relative *= 2;
         testing::expect_close(testing::decode(results(candidate)[o], out[o].dtype),
@@ -213,7 +213,7 @@ TEST_F(TunedConvolutions, AreRightInF16) {
   expect_all_right(first_layers[0], DType::f16, true, false, Epilogue::relu);
 }
 
-TEST_F(TunedConvolutions, GradientsAreRightInEveryWay) {
+TEST_F(TunedConvolutions, GradientsAreRightByEveryCandidate) {
   for (const Layer& l : {layers[1], layers[5], layers[7]}) {
     const Conv2d op{l.geometry()};
     const std::vector<TensorType> in{{DType::f32, l.image()}, {DType::f32, l.weight()}};

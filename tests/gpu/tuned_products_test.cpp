@@ -31,7 +31,7 @@ class TunedProducts : public testing::GpuTest {
       const auto actual = testing::run_kernel(device(), op, in, out, values, choice);
       for (std::size_t o = 0; o < out.size(); ++o)
         testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o],
-                              testing::tolerance_of_result<T>(out[o], in));
+                              testing::tolerance_of_result(sample.op, out[o], in));
       if (tuner.is_last()) break;
     }
   }
@@ -62,7 +62,7 @@ TEST_F(TunedProducts, AreRightWithAnEpilogue) {
 
 // So many tiles that each block of our own kernels goes through several.
 TEST_F(TunedProducts, AreRightWithAnEpilogueTileAfterTile) {
-  constexpr std::int64_t m = 4500, n = 1032, k = 24, own_ways = 4;
+  constexpr std::int64_t m = 4500, n = 1032, k = 24, own_tiles = 4;
   for (const bool residual : {false, true}) {
     const Linear op{.bias = true, .residual = residual, .epilogue = Epilogue::gelu};
     const DType dtype = DType::f16;
@@ -73,13 +73,13 @@ TEST_F(TunedProducts, AreRightWithAnEpilogueTileAfterTile) {
       values.push_back(testing::sample_values({type}, dtype, values.size()));
     const std::vector<TensorType> out = op.infer(in);
     const auto expected = testing::run_reference(op, in, out, values);
-    for (std::size_t way = 0; way < own_ways; ++way) {
-      SCOPED_TRACE(fmt::format("way {}, residual {}", way, residual));
-      Choose tuner(way);
+    for (std::size_t candidate = 0; candidate < own_tiles; ++candidate) {
+      SCOPED_TRACE(fmt::format("candidate {}, residual {}", candidate, residual));
+      Choose tuner(candidate);
       const KernelChoice choice{.products = Products::tuned, .tuner = &tuner};
       const auto actual = testing::run_kernel(device(), op, in, out, values, choice);
       testing::expect_close(testing::decode(actual[0], dtype), expected[0],
-                            testing::tolerance_of_result<Linear>(out[0], in));
+                            testing::tolerance_of_result(op, out[0], in));
     }
   }
 }

@@ -51,6 +51,7 @@ std::vector<Include> includes_of(const fs::path& tree) {
     if (end != ".h" && end != ".cpp" && end != ".cu") continue;
     const fs::path file = fs::relative(entry.path(), tree);
     const std::string from = fs::relative(file.parent_path(), "ridge").string();
+    if (from == ".") continue;  // ridge.h, which is for those who embed Ridge
     for (const std::string& line : lines_of(entry.path()))
       if (std::regex_match(line, match, include) && match[1] != from)
         all.push_back({file.string(), from, match[1]});

@@ -11,7 +11,7 @@
 #include "ridge/passes/autodiff.h"
 #include "ridge/run/reference.h"
 #include "ridge/session/optimizer.h"
-#include "ridge/session/trainer.h"
+#include "ridge/session/session.h"
 
 namespace ridge {
 namespace {
@@ -113,7 +113,7 @@ struct ClosedForm {
 TEST(Llama, FlopsOfAStepEqualTheClosedForms) {
   for (const Case& c : cases()) {
     Graph graph;
-    const LanguageModel model = build_llama(graph, c.config, c.batch, c.seq);
+    const Model model = build_llama(graph, c.config, c.batch, c.seq);
     add_training_step(model.loss, {}, 1);
     const StepCost cost = cost_of_step(graph, 1);
     const ClosedForm f(c);
@@ -130,7 +130,7 @@ TEST(Llama, FlopsOfAStepEqualTheClosedForms) {
 
 TEST(Llama, AccumulationRepeatsForwardAndBackwardOnly) {
   Graph graph;
-  const LanguageModel model = build_llama(graph, {}, 2, 16);
+  const Model model = build_llama(graph, {}, 2, 16);
   add_training_step(model.loss, {}, 3);
   const StepCost once = cost_of_step(graph, 1), thrice = cost_of_step(graph, 3);
   EXPECT_EQ(thrice.forward.flops, 3 * once.forward.flops);
@@ -150,13 +150,13 @@ TEST(Llama, GradientsAgreeWithFiniteDifferences) {
                              .intermediate_dim = 6,
                              .init_std = 0.5f,
                              .tie_embeddings = tied};
-    const LanguageModel model = build_llama(graph, config, 2, 5);
+    const Model model = build_llama(graph, config, 2, 5);
     const std::vector<Value> parameters = graph.parameters();
     const std::vector<Value> grads = gradients(model.loss, parameters);
 
     ReferenceValues fed;
     for (std::uint64_t i = 0; i < 10; ++i) {
-      fed[model.tokens.id].push_back(uniform_integer(9, 1, 1, i));
+      fed[model.input.id].push_back(uniform_integer(9, 1, 1, i));
       fed[model.targets.id].push_back(uniform_integer(9, 1, 2, i));
     }
     for (const Value& p : parameters) {

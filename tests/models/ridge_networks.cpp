@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "ridge/base/error.h"
-#include "ridge/bench/session.h"
-#include "ridge/cli/system.h"
+#include "ridge/session/devices.h"
+#include "ridge/session/session.h"
 #include "tests/models/ruled_network.h"
 
 namespace ridge {
@@ -100,12 +100,13 @@ bool print_row(const Request& request, const std::string& name, Device& device) 
   Graph graph;
   build_vision(graph, name, {});
   print_cells(request, name, fmt::to_string(parameter_count(graph)),
-              fmt::format("{:.3f}", static_cast<double>(total_cost(graph).macs) / 1e9), cells);
+              fmt::format("{:.3f}", static_cast<double>(cost_of_step(graph, 1).total().macs) / 1e9),
+              cells);
   return right;
 }
 
 int run(Request request) {
-  TrainOptions options;
+  RunOptions options;
   options.device = request.device;
   const std::unique_ptr<Device> device = open_device(options);
   if (request.dtypes.empty()) {

@@ -7,12 +7,10 @@
 #include <utility>
 
 #include "ridge/base/thread_pool.h"
-#include "ridge/bench/calibration.h"
-#include "ridge/bench/schedule.h"
-#include "ridge/bench/session.h"
 #include "ridge/cpu/device.h"
 #include "ridge/ops/op.h"
 #include "ridge/passes/autodiff.h"
+#include "ridge/session/session.h"
 #include "tests/models/vision_golden.h"
 #include "tests/models/vision_rule.h"
 
@@ -21,15 +19,20 @@ namespace {
 
 using nlohmann::json;
 
-DType compute_dtype(std::string_view dtype) {
-  return BenchOptions{.dtype = std::string(dtype)}.compute_dtype();
-}
-
-Execution execution_in(std::string_view dtype) {
-  Execution execution{.planned = true};
-  execution.kernels.tf32 = dtype == "tf32";
-  return execution;
-}
+// One image by the rule.
+class RuledImages final : public Batches {
+ public:
+  void fill(Split, std::uint64_t, std::span<std::byte> input,
+            std::span<std::byte> targets) override {
+    const std::uint64_t stream = stream_of("images");
+    const std::span images(reinterpret_cast<float*>(input.data()), input.size() / sizeof(float));
+    for (std::size_t i = 0; i < images.size(); ++i)
+      images[i] = rule_uniform(stream, i) * 4.0f - 2.0f;
+    std::ranges::fill(targets, std::byte{0});
+  }
+  bool always_same() const override { return true; }
+  std::string description() const override { return "an image by the rule"; }
+};
 
 bool is_weight(const ValueInfo& info) {
   return (info.role == Role::parameter || info.role == Role::buffer) &&
@@ -43,15 +46,14 @@ const json& vision_golden() {
   return all;
 }
 
-void RuledNetwork::feed(const VisionModel& model, Graph& graph, Executor& executor) {
-  executor.initialize(0);  // constants keep what they get here
+void RuledNetwork::set_weights(Graph& graph) {
   std::vector<ValueId> ids, fresh;
   for (ValueId id = 0; id < graph.value_count(); ++id) {
     if (!is_weight(graph.info(id))) continue;
     ids.push_back(id);
     if (weights_.try_emplace(graph.info(id).name).second) fresh.push_back(id);
   }
-  ThreadPool pool(CpuDevice::default_threads());
+  ThreadPool pool(available_processors());
   pool.run(static_cast<std::int64_t>(fresh.size()), [&](std::int64_t i) {
     const ValueInfo& info = graph.info(fresh[static_cast<std::size_t>(i)]);
     std::vector<float>& values = weights_.at(info.name);
@@ -59,30 +61,32 @@ void RuledNetwork::feed(const VisionModel& model, Graph& graph, Executor& execut
     fill_by_rule(values, info.name, info.type.shape);
   });
   for (const ValueId id : ids)
-    executor.write(graph.value(id), std::span<const float>(weights_.at(graph.info(id).name)));
-
-  const std::uint64_t stream = stream_of("images");
-  std::vector<float> images(static_cast<std::size_t>(model.images.type().numel()));
-  for (std::size_t i = 0; i < images.size(); ++i) images[i] = rule_uniform(stream, i) * 4.0f - 2.0f;
-  executor.write(model.images, std::span<const float>(images));
-  const std::vector<std::int32_t> targets(static_cast<std::size_t>(model.targets.type().numel()));
-  executor.write(model.targets, std::span<const std::int32_t>(targets));
+    graph.set_init(graph.value(id), Init::of(weights_.at(graph.info(id).name)));
 }
 
+namespace {
+
+RunOptions options_of(const std::string& network, std::string_view dtype) {
+  RunOptions options = default_options(network);
+  options.mode = name_of(Use::inference);
+  options.version = dtype == "int8" ? "default" : "none";
+  options.enable_pass = planned_memory;
+  options.dtype = dtype;
+  options.batch_size = 1;
+  options.resolve();
+  return options;
+}
+
+}  // namespace
+
 std::vector<float> RuledNetwork::logits(Device& device, std::string_view dtype) {
-  Graph graph;
-  const bool int8 = dtype == int8_dtype;
-  const DType computed = int8 ? beside_int8(device) : compute_dtype(dtype);
-  const VisionModel model = build_vision(graph, name_, {.compute = computed});
-  if (int8) {
-    rewrite_for_inference(graph, compile_mode("default"), true);
-    quantize(graph, device, 0,
-             [&](Executor& executor) { feed(model, executor.graph(), executor); });
-  }
-  Executor executor(graph, device, execution_in(dtype));
-  feed(model, graph, executor);
-  executor.run(Phase::forward);
-  return executor.read_floats(model.logits);
+  const RunOptions options = options_of(name_, dtype);
+  Workload workload = workload_of(options);
+  workload.open = [] { return std::make_unique<RuledImages>(); };
+  Session session(std::move(workload), options, device,
+                  {.initialize = [this](Graph& graph) { set_weights(graph); }});
+  session.step();
+  return session.logits();
 }
 
 const RuledNetwork::Expected& RuledNetwork::expected() {
@@ -117,16 +121,24 @@ double RuledNetwork::error(const std::vector<float>& logits) {
 }
 
 RuledNetwork::Step RuledNetwork::training_step(Device& device, std::string_view dtype) {
+  const Precision& precision = precision_named(dtype);
   Graph graph;
-  const VisionModel model = build_vision(
-      graph, name_, {.batch_size = 2, .compute = compute_dtype(dtype), .training = true});
+  const Model model =
+      build_vision(graph, name_, {.batch_size = 2, .compute = precision.compute, .training = true});
+  set_weights(graph);
   const std::vector<Value> parameters = graph.parameters();
   const std::vector<Value> grads = gradients(model.loss, parameters);
   const PhaseScope after(graph, Phase::optimizer);
   const Value norm = graph.apply(Op(GlobalNorm{}), grads)[0];
   graph.keep(norm, "gradient norm");
-  Executor executor(graph, device, execution_in(dtype));
-  feed(model, graph, executor);
+  Execution execution{.planned = true};
+  execution.kernels.tf32 = precision.products == Precision::Products::tf32;
+  Executor executor(graph, device, execution);
+  executor.initialize(0);
+  std::vector<std::byte> images(model.input.type().bytes()), targets(model.targets.type().bytes());
+  RuledImages().fill(Split::train, 0, images, targets);
+  executor.write(model.input, std::span<const std::byte>(images));
+  executor.write(model.targets, std::span<const std::byte>(targets));
   if (model.step) executor.write(model.step, std::span<const std::int32_t>(std::vector{1}));
   executor.run();
   return {executor.read_scalar(model.loss), executor.read_scalar(norm)};
@@ -142,22 +154,22 @@ RuledNetwork::Step RuledNetwork::training_step(Device& device, std::string_view 
 // an error of 8 / 127 / sqrt(12) of that, as a unit of 2^-5 makes.
 double logits_tolerance(std::string_view network, std::string_view dtype) {
   if (dtype == "fp32") return 1e-4;
-  const bool int8 = dtype == int8_dtype;
-  const DType computed = int8 ? DType::s8 : compute_dtype(dtype);
+  const bool int8 = dtype == "int8";
+  const DType computed = int8 ? DType::s8 : precision_named(dtype).compute;
   Graph graph;
-  build_vision(graph, network, {.compute = int8 ? DType::f32 : computed});
-  if (int8) {
-    rewrite_for_inference(graph, compile_mode("default"), true);
-    int8_layers(graph, {}, {});
-  }
+  const BuiltGraph built = build_graph(graph, options_of(std::string(network), dtype));
   double n = 0;
-  for (const Node& node : graph.nodes()) {
-    const Cost work = cost(graph, node);
-    if (dtype == "tf32")
-      n += work.macs > 0 ? 2 : 0;
-    else if (work.bytes_written > 0 && graph.info(node.outputs[0]).type.dtype == computed)
-      n += 1;
-  }
+  const auto count = [&](const Graph& part) {
+    for (const Node& node : part.nodes()) {
+      const Cost work = cost(part, node);
+      if (dtype == "tf32")
+        n += work.macs > 0 ? 2 : 0;
+      else if (work.bytes_written > 0 && part.info(node.outputs[0]).type.dtype == computed)
+        n += 1;
+    }
+  };
+  count(graph);
+  if (built.frozen) count(*built.frozen->setup);
   const double unit = int8              ? 0x1p-5
                       : dtype == "tf32" ? 0x1p-10
                       : dtype == "bf16" ? 0x1p-9

@@ -45,7 +45,7 @@ class RuledNetwork {
     std::vector<double> values;
   };
   const Expected& expected();
-  void feed(const VisionModel& model, Graph& graph, Executor& executor);
+  void set_weights(Graph& graph);
 
   std::string name_;
   std::optional<Expected> expected_;

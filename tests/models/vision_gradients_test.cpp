@@ -47,11 +47,11 @@ void write_weights(Graph& graph, Executor& executor) {
   }
 }
 
-void feed(Executor& executor, const VisionModel& model) {
+void feed(Executor& executor, const Model& model) {
   const std::uint64_t stream = stream_of("images");
-  std::vector<float> images(static_cast<std::size_t>(model.images.type().numel()));
+  std::vector<float> images(static_cast<std::size_t>(model.input.type().numel()));
   for (std::size_t i = 0; i < images.size(); ++i) images[i] = rule_uniform(stream, i) * 4.0f - 2.0f;
-  executor.write(model.images, std::span<const float>(images));
+  executor.write(model.input, std::span<const float>(images));
   const std::int64_t classes = model.logits.shape()[1];
   std::vector<std::int32_t> targets(static_cast<std::size_t>(model.targets.type().numel()));
   for (std::size_t i = 0; i < targets.size(); ++i)
@@ -84,7 +84,7 @@ TEST_P(NetworkGradients, ArePyTorchs) {
   const json& expected = golden()[GetParam()];
   if (is_sanitized) GTEST_SKIP() << "takes too long";
   Graph graph;
-  const VisionModel model = build_vision(
+  const Model model = build_vision(
       graph, GetParam(),
       {.batch_size = 4, .image_size = expected["size"], .training = true, .dropout = false});
   EXPECT_FALSE(model.step) << "something is dropped";

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "ridge/base/error.h"
-#include "ridge/bench/session.h"
 #include "ridge/cpu/device.h"
 #include "ridge/passes/autodiff.h"
 #include "ridge/run/executor.h"
+#include "ridge/session/session.h"
 #include "tests/base/sanitized.h"
 #include "tests/models/ruled_network.h"
 
@@ -46,7 +46,7 @@ class Networks : public ::testing::TestWithParam<std::string> {};
 TEST_P(Networks, HaveTorchvisionsSizes) {
   const std::string name = GetParam();
   Graph graph;
-  const VisionModel model = build_vision(graph, name, {});
+  const Model model = build_vision(graph, name, {});
   if (without_golden().contains(name)) {
     EXPECT_EQ(parameter_count(graph), without_golden()[name]["parameters"]);
     EXPECT_EQ(model.logits.shape(), (Shape{1, 1000}));
@@ -55,7 +55,7 @@ TEST_P(Networks, HaveTorchvisionsSizes) {
   ASSERT_TRUE(vision_golden().contains(name));
   const json& expected = vision_golden()[name];
   EXPECT_EQ(parameter_count(graph), expected["parameters"]);
-  EXPECT_EQ(total_cost(graph).macs, expected["macs"]);
+  EXPECT_EQ(cost_of_step(graph, 1).total().macs, expected["macs"]);
   const auto shape = expected["shape"].get<std::vector<std::int64_t>>();
   EXPECT_EQ(model.logits.shape(), Shape(shape));
 }
@@ -63,7 +63,7 @@ TEST_P(Networks, HaveTorchvisionsSizes) {
 // In the form for training: by the batch's statistics, with what is dropped decided by the step.
 TEST_P(Networks, GiveEveryParameterAGradientInTraining) {
   Graph graph;
-  const VisionModel model = build_vision(graph, GetParam(), {.batch_size = 2, .training = true});
+  const Model model = build_vision(graph, GetParam(), {.batch_size = 2, .training = true});
   const std::vector<Value> parameters = graph.parameters();
   std::vector<Value> grads;
   ASSERT_NO_THROW(grads = gradients(model.loss, parameters));

@@ -28,7 +28,8 @@ struct Constant {
   Reals values;
 };
 
-// Takes columns [begin, begin + width) out of x[.., columns] as linear(x, it): there is no slicing.
+// Takes columns [begin, begin + width) out of x[.., columns] as project(x, it): there is no
+// slicing.
 Constant columns_from(std::int64_t begin, std::int64_t width, std::int64_t columns) {
   Constant pick{f32({width, columns}), Reals(static_cast<std::size_t>(width * columns))};
   for (std::int64_t i = 0; i < width; ++i)
@@ -89,7 +90,7 @@ TEST(FusedOperators, SwiGluIsSiluTimesUp) {
       {f32({2, 3, 10})}, {columns_from(0, 5, 10), columns_from(5, 5, 10)},
       [](auto x) { return std::vector{swiglu(x[0])}; },
       [&](auto x) {
-        return parts(std::array{linear(x[0], x[1]), linear(x[0], x[2])});
+        return parts(std::array{project(x[0], x[1]), project(x[0], x[2])});
       });
 }
 
@@ -177,7 +178,7 @@ TEST(FusedOperators, SplitHeadsTakesOutPermutesAndTurns) {
   for (const float theta : {0.0f, 500.0f}) {
     const HeadLayout layout{4, 2, 6, theta};
     auto heads = [&](Value packed, Value pick, std::int64_t count, bool turns) {
-      const Value part = reshape(linear(packed, pick), {2, 5, count, 6});
+      const Value part = reshape(project(packed, pick), {2, 5, count, 6});
       const Value moved = permute(part, {0, 2, 1, 3});
       return turns && theta != 0 ? rope(moved, theta) : moved;
     };
@@ -214,7 +215,7 @@ TEST(FusedOperators, SplitHeadsFillsInForGradientsThatNeverArrive) {
         return std::vector{x[0].graph->apply(SplitHeads{layout}, std::array{x[0]})[1]};
       },
       [&](auto x) {
-        return std::vector{rope(reshape(linear(x[0], x[1]), {1, 1, 3, 4}), layout.rope_theta)};
+        return std::vector{rope(reshape(project(x[0], x[1]), {1, 1, 3, 4}), layout.rope_theta)};
       });
 }
 

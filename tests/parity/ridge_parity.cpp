@@ -16,12 +16,12 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/safetensors.h"
-#include "ridge/cli/system.h"
 #include "ridge/models/llama/llama.h"
 #include "ridge/run/executor.h"
 #include "ridge/run/observer.h"
+#include "ridge/session/devices.h"
 #include "ridge/session/options.h"
-#include "ridge/session/trainer.h"
+#include "ridge/session/session.h"
 
 namespace ridge {
 namespace {
@@ -61,8 +61,8 @@ class Record {
 // Records what a step computes while its memory is still there.
 class StepRecorder final : public Observer {
  public:
-  StepRecorder(Trainer& trainer, Record& record) : trainer_(trainer), record_(record) {
-    trainer.executor().observe(*this);
+  StepRecorder(Session& session, Record& record) : trainer_(session), record_(record) {
+    session.executor().observe(*this);
   }
   ~StepRecorder() override { trainer_.executor().forget(*this); }
 
@@ -70,8 +70,8 @@ class StepRecorder final : public Observer {
     const std::int64_t step = trainer_.steps_done() + 1;
     if (phase == Phase::forward) {
       const std::string prefix = fmt::format("{}.{}.", step, batch_++);
-      const LanguageModel& model = trainer_.model();
-      record_.add(prefix + "tokens", model.tokens);
+      const Model& model = trainer_.model();
+      record_.add(prefix + "tokens", model.input);
       record_.add(prefix + "targets", model.targets);
       record_.add(prefix + "logits", model.logits);
       record_.add(prefix + "loss", model.loss);
@@ -97,23 +97,23 @@ class StepRecorder final : public Observer {
     }
   }
 
-  Trainer& trainer_;
+  Session& trainer_;
   Record& record_;
   std::int64_t batch_ = 0;  // of those that the step accumulates
 };
 
-void train(const TrainOptions& options, const char* path) {
+void train(const RunOptions& options, const char* path) {
   const std::unique_ptr<Device> device = open_device(options);
-  Trainer trainer(options, *device);
-  Record record(trainer.graph(), trainer.executor());
-  const StepRecorder recorder(trainer, record);
-  while (trainer.steps_done() < options.num_steps) {
-    record.add_weights(trainer.steps_done() + 1);
-    trainer.step();
-    if (const Value norm = trainer.training().grad_norm)
-      record.add(fmt::format("{}.grad_norm", trainer.steps_done()), norm);
-    if (const Value report = trainer.training().scale_report)
-      record.add(fmt::format("{}.loss_scale", trainer.steps_done()), report);
+  Session session(options, *device);
+  Record record(session.graph(), session.executor());
+  const StepRecorder recorder(session, record);
+  while (session.steps_done() < options.num_steps) {
+    record.add_weights(session.steps_done() + 1);
+    session.step();
+    if (const Value norm = session.training().grad_norm)
+      record.add(fmt::format("{}.grad_norm", session.steps_done()), norm);
+    if (const Value report = session.training().scale_report)
+      record.add(fmt::format("{}.loss_scale", session.steps_done()), report);
   }
   record.add_weights(options.num_steps + 1);
   record.write(path);
@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    ridge::TrainOptions options;
+    ridge::RunOptions options;
     ridge::apply_json(options, argv[2]);
     options.resolve();
     ridge::train(options, argv[1]);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <set>
 
 #include "ridge/cpu/device.h"
@@ -12,8 +13,9 @@
 #include "ridge/ops/op.h"
 #include "ridge/ops/swiglu.h"
 #include "ridge/ops/unary.h"
-#include "ridge/session/trainer.h"
+#include "ridge/session/session.h"
 #include "tests/passes/small_llama.h"
+#include "tests/run/float8_device.h"
 
 namespace ridge {
 namespace {
@@ -21,15 +23,15 @@ namespace {
 using testing::nodes_of;
 using testing::small_llama;
 
-TrainOptions options_of(const char* version, const char* dtype = "fp8") {
-  TrainOptions o = small_llama(version, dtype, 4);
+RunOptions options_of(const char* version, const char* dtype = "fp8") {
+  RunOptions o = small_llama(version, dtype, 4);
   o.resolve();
   return o;
 }
 
 // Without values computed again, which are quantised again.
-TrainOptions kept_options_of(const char* version) {
-  TrainOptions o = options_of(version);
+RunOptions kept_options_of(const char* version) {
+  RunOptions o = options_of(version);
   o.disable_pass = "recompute-light";
   return o;
 }
@@ -37,11 +39,11 @@ TrainOptions kept_options_of(const char* version) {
 // As v4 is on a GPU, and with gradients that are summed: the products are found all the same.
 TEST(Fp8ProductsOfV4, TakeThePlaceOfProductsBeforeTheyAreJoined) {
   const auto products_of = [](const std::string& enabled, std::int64_t batches) {
-    TrainOptions o = kept_options_of("v4");
+    RunOptions o = kept_options_of("v4");
     o.enable_pass = enabled;
     o.gradient_accumulation_steps = batches;
     Graph graph;
-    build_training(graph, o);
+    build_graph(graph, o, testing::with_float8);
     for (const Node* node : nodes_of<MatMul>(graph)) EXPECT_EQ(node->inputs.size(), 2);
     return nodes_of<ScaledMatMul>(graph).size();
   };
@@ -54,7 +56,7 @@ class Fp8Products : public ::testing::TestWithParam<const char*> {};
 // Three products of each projection: 7 a block in v1, 4 where q, k, v and gate, up are one.
 TEST_P(Fp8Products, TakeTheLinearLayersOfInnerBlocks) {
   Graph graph;
-  build_training(graph, kept_options_of(GetParam()));
+  build_graph(graph, kept_options_of(GetParam()), testing::with_float8);
   const bool fused = GetParam() != std::string("v1");
   const auto products = nodes_of<ScaledMatMul>(graph);
   EXPECT_EQ(products.size(), fused ? 2u * 4 * 3 : 2u * 7 * 3);
@@ -80,7 +82,7 @@ TEST_P(Fp8Products, TakeTheLinearLayersOfInnerBlocks) {
 // With q, k and v apart, x is quantised once all the same, and x and the weights in both layouts.
 TEST_P(Fp8Products, QuantiseEachOperandOnce) {
   Graph graph;
-  build_training(graph, kept_options_of(GetParam()));
+  build_graph(graph, kept_options_of(GetParam()), testing::with_float8);
   const bool fused = GetParam() != std::string("v1");
   // Of a block: four inputs, and for each projection its weight and its gradient. Of these, with
   // gate and up packed, SwiGlu's result and gradient are computed as they are quantised.
@@ -105,9 +107,10 @@ TEST_P(Fp8Products, QuantiseEachOperandOnce) {
 }
 
 TEST_P(Fp8Products, TrainAsInBf16) {
-  CpuDevice device(2);
-  Trainer narrow(options_of(GetParam()), device);
-  Trainer wide(options_of(GetParam(), "bf16"), device);
+  CpuDevice cpu(2);
+  testing::Float8Device device(cpu);
+  Session narrow(options_of(GetParam()), device);
+  Session wide(options_of(GetParam(), "bf16"), device);
   for (int step = 0; step < 12; ++step) {
     const double loss = narrow.step().loss, expected = wide.step().loss;
     EXPECT_NEAR(loss, expected, 0.03) << "step " << step;
@@ -117,35 +120,54 @@ TEST_P(Fp8Products, TrainAsInBf16) {
 
 INSTANTIATE_TEST_SUITE_P(Versions, Fp8Products, ::testing::Values("v1", "v2", "v3", "v4"));
 
-TEST(Fp8ProductsOfOddGraphs, LeaveWhatTensorCoresDoNotTake) {
+// A graph with three blocks, of which only the one in the middle takes 8 bits.
+struct Blocks {
   Graph graph;
-  const Scope scope(graph, "inner");
   int count = 0;
-  const auto input = [&](DType dtype, const Shape& shape) {
+
+  Value input(DType dtype, const Shape& shape) {
     return graph.input("x" + std::to_string(count++), {dtype, shape});
-  };
-  matmul(input(DType::f32, {16, 16}), input(DType::f32, {16, 16}));
-  matmul(input(DType::bf16, {16, 24}), input(DType::bf16, {24, 16}));
-  matmul(input(DType::bf16, {2, 16, 16}), input(DType::bf16, {2, 16, 16}));
-  matmul(input(DType::bf16, {32, 16}), input(DType::bf16, {32, 16}),
-         {.trans_b = true, .causal = CausalPart::output});
-  const std::string inner[] = {"inner"}, other[] = {"inn", "inner.most"};
-  EXPECT_EQ(fp8_products(graph, inner), 0u);
-  matmul(input(DType::bf16, {16, 32}), input(DType::bf16, {32, 16}));
-  EXPECT_EQ(fp8_products(graph, other), 0u) << "a scope, not the beginning of its name";
-  EXPECT_EQ(fp8_products(graph, inner), 1u);
+  }
+  // What `make` adds, in a block of that name.
+  void in_block(const char* name, const std::function<void()>& make) {
+    const Scope scope(graph, name, ScopeKind::block);
+    make();
+  }
+  // Two more around what is in the middle.
+  void product_in(const char* name) {
+    in_block(name, [&] { matmul(input(DType::bf16, {16, 32}), input(DType::bf16, {32, 16})); });
+  }
+};
+
+TEST(Fp8ProductsOfOddGraphs, LeaveWhatTensorCoresDoNotTake) {
+  Blocks b;
+  b.product_in("first");
+  b.in_block("inner", [&] {
+    matmul(b.input(DType::f32, {16, 16}), b.input(DType::f32, {16, 16}));
+    matmul(b.input(DType::bf16, {16, 24}), b.input(DType::bf16, {24, 16}));
+    matmul(b.input(DType::bf16, {2, 16, 16}), b.input(DType::bf16, {2, 16, 16}));
+    matmul(b.input(DType::bf16, {32, 16}), b.input(DType::bf16, {32, 16}),
+           {.trans_b = true, .causal = CausalPart::output});
+  });
+  b.product_in("last");
+  matmul(b.input(DType::bf16, {16, 32}), b.input(DType::bf16, {32, 16}));  // in no block
+  EXPECT_EQ(fp8_products(b.graph), 0u) << "the outer blocks stay in 16 bits";
+  Blocks c;
+  for (const char* name : {"first", "inner", "last"}) c.product_in(name);
+  EXPECT_EQ(fp8_products(c.graph), 1u);
 }
 
 // A value may be both sides of a product, each in its own layout.
 TEST(Fp8ProductsOfOddGraphs, QuantiseAValueThatIsBothOperands) {
-  Graph graph;
-  const Scope scope(graph, "inner");
-  const Value x = graph.input("x", {DType::bf16, {32, 32}});
-  const Value y = matmul(x, x, {.trans_b = true});
-  graph.keep(y, "y");
-  const std::string inner[] = {"inner"};
-  EXPECT_EQ(fp8_products(graph, inner), 1u);
-  const auto quantized = nodes_of<Quantize>(graph);
+  Blocks b;
+  b.product_in("first");
+  b.in_block("inner", [&] {
+    const Value x = b.input(DType::bf16, {32, 32});
+    b.graph.keep(matmul(x, x, {.trans_b = true}), "y");
+  });
+  b.product_in("last");
+  EXPECT_EQ(fp8_products(b.graph), 1u);
+  const auto quantized = nodes_of<Quantize>(b.graph);
   ASSERT_EQ(quantized.size(), 1u);
   EXPECT_FALSE(std::get<Quantize>(quantized[0]->op->variant()).transposed);
 }

@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "ridge/base/error.h"
-#include "ridge/bench/schedule.h"
 #include "ridge/graph/op_rules.h"
 #include "ridge/models/vision/vision.h"
 #include "ridge/ops/op.h"
+#include "ridge/session/session.h"
+#include "tests/session/runs.h"
 
 namespace ridge {
 namespace {
@@ -185,23 +186,47 @@ TEST(Int8Layers, RefuseRangesThatAreNotFinite) {
   }
 }
 
-// The first and the last layer have a third of squeezenet's, and less of all others'.
+// Products with a weight are linear layers without bias: a LLaMA's.
+TEST(Int8Layers, AreProductsWithWeightsToo) {
+  Small small;
+  const Value rows = reshape(small.x, {128, 32});
+  const Value a = project(rows, small.weight("a", {64, 32}));
+  const Value scores = matmul(a, a, {.trans_b = true});  // of no weight
+  small.graph.keep(scores, "scores");
+  small.end(reshape(project(a, small.weight("b", {32, 64})), {2, 8, 8, 32}));
+  EXPECT_EQ(int8_layers(small.graph, any_layers, {}), 2u);
+  EXPECT_EQ(int8_convs(small.graph).size(), 2u);
+  EXPECT_EQ(std::ranges::count(names_of(small.graph), "matmul"), 1);
+}
+
+// The first and the last layer have a third of squeezenet's, and less of all others'; attention's
+// own products are some of a LLaMA's.
 TEST(Int8Layers, AreMostOfANetworksWork) {
-  for (const char* name : {"resnet50", "mobilenet_v2", "efficientnet_b0", "densenet121",
-                           "inception_v3", "vit_b_16", "swin_t", "squeezenet1_1", "vgg11_bn"}) {
-    Graph graph;
-    build_vision(graph, name, {});
-    rewrite_for_inference(graph, compile_mode("default"), true);
-    std::int64_t before = 0, after = 0, in_integers = 0;
-    for (const Node& node : graph.nodes()) before += cost(graph, node).macs;
-    EXPECT_GT(int8_layers(graph, any_layers, {}), 5u) << name;
-    for (const Node& node : graph.nodes()) {
-      const std::int64_t macs = cost(graph, node).macs;
-      after += macs;
-      if (std::holds_alternative<Int8Conv2d>(node.op->variant())) in_integers += macs;
-    }
+  for (const char* name :
+       {"resnet50", "mobilenet_v2", "efficientnet_b0", "densenet121", "inception_v3", "vit_b_16",
+        "swin_t", "squeezenet1_1", "vgg11_bn", "tiny_llama"}) {
+    RunOptions options = default_options(name);
+    options.mode = name_of(Use::inference);
+    options.version = "default";
+    options.batch_size = 1;
+    const auto macs_in_all_and_integers = [&](const char* dtype) {
+      options.dtype = dtype;
+      options.resolve();
+      Graph graph;
+      build_graph(graph, options);
+      std::int64_t all = 0, integers = 0;
+      for (const Node& node : graph.nodes()) {
+        const std::int64_t macs = cost(graph, node).macs;
+        all += macs;
+        if (std::holds_alternative<Int8Conv2d>(node.op->variant())) integers += macs;
+      }
+      return std::pair(all, integers);
+    };
+    const auto [before, none] = macs_in_all_and_integers("fp32");
+    const auto [after, integers] = macs_in_all_and_integers("int8");
+    EXPECT_EQ(none, 0) << name;
     EXPECT_EQ(after, before) << name;
-    EXPECT_GT(static_cast<double>(in_integers), 0.66 * static_cast<double>(before)) << name;
+    EXPECT_GT(static_cast<double>(integers), 0.66 * static_cast<double>(before)) << name;
   }
 }
 

@@ -10,16 +10,17 @@
 #include "ridge/analyze/plan.h"
 #include "ridge/cpu/device.h"
 #include "ridge/ops/op.h"
-#include "ridge/session/trainer.h"
+#include "ridge/run/execution.h"
+#include "ridge/session/session.h"
 
 namespace ridge {
 namespace {
 
 constexpr const char* names[] = {"v1", "v2", "v3", "v4"};
 
-TrainOptions default_options(const char* version, const char* recompute = "none",
-                             const char* dtype = "fp32") {
-  TrainOptions o;
+RunOptions version_options(const char* version, const char* recompute = "none",
+                           const char* dtype = "fp32") {
+  RunOptions o;
   o.version = version;
   o.recompute = recompute;
   o.dtype = dtype;
@@ -28,11 +29,11 @@ TrainOptions default_options(const char* version, const char* recompute = "none"
 }
 
 // How often each operator that has a kernel is launched in a step.
-std::map<std::string, int> kernels_of_step(const TrainOptions& options) {
+std::map<std::string, int> kernels_of_step(const RunOptions& options) {
   Graph graph;
-  build_training(graph, options);
+  const Schedule schedule = build_graph(graph, options).schedule;
   CpuDevice device(1);
-  const KernelNeeds needs = kernel_needs(graph, device, kernels_of(options));
+  const KernelNeeds needs = kernel_needs(graph, device, execution_of(schedule).kernels);
   std::map<std::string, int> kernels;
   for (NodeId n = 0; n < graph.nodes().size(); ++n)
     if (needs.has_kernel[n]) ++kernels[std::string(name_of(*graph.nodes()[n].op))];
@@ -45,9 +46,9 @@ int sum(const std::map<std::string, int>& kernels) {
   return all;
 }
 
-TrainingPlan plan(const TrainOptions& options) {
+StepPlan plan(const RunOptions& options) {
   static CpuDevice device(1);
-  return plan_training(options, device);
+  return plan_step(options, device);
 }
 
 using Kernels = std::map<std::string, int>;
@@ -86,7 +87,7 @@ TEST(LlamaPasses, LeaveTheseKernels) {
   const std::array totals{293, 148, 92, 96};
   for (std::size_t i = 0; i < expected.size(); ++i) {
     SCOPED_TRACE(names[i]);
-    const Kernels kernels = kernels_of_step(default_options(names[i]));
+    const Kernels kernels = kernels_of_step(version_options(names[i]));
     EXPECT_EQ(kernels, expected[i]);
     EXPECT_EQ(sum(kernels), totals[i]);
   }
@@ -96,7 +97,7 @@ TEST(LlamaPasses, LeaveTheseKernels) {
 TEST(LlamaPasses, AddGradientsOfWeightsInTheProducts) {
   for (const char* dtype : {"fp32", "bf16"})
     for (const bool tied : {false, true}) {
-      TrainOptions options = default_options("v3", "none", dtype);
+      RunOptions options = version_options("v3", "none", dtype);
       options.gradient_accumulation_steps = 4;
       options.tie_embeddings = tied;
       const Kernels v3 = kernels_of_step(options);
@@ -112,9 +113,9 @@ TEST(LlamaPasses, AddGradientsOfWeightsInTheProducts) {
 
 // As v4 is on a GPU: gates are in the products before them.
 TEST(LlamaPasses, JoinGatesWithProducts) {
-  TrainOptions o;
+  RunOptions o;
   o.version = "v3";
-  Kernels expected = kernels_of_step(default_options("v3"));
+  Kernels expected = kernels_of_step(version_options("v3"));
   o.enable_pass = "linear-swiglu";
   o.resolve();
   expected.erase("swiglu");
@@ -125,13 +126,13 @@ TEST(LlamaPasses, JoinGatesWithProducts) {
 }
 
 // Names and types of what a step trains, which each have a gradient and two moments.
-std::map<std::string, std::string> trained(const TrainOptions& options) {
+std::map<std::string, std::string> trained(const RunOptions& options) {
   Graph graph;
-  const TrainingGraph built = build_training(graph, options);
+  const TrainingStep step = build_graph(graph, options).training;
   std::map<std::string, std::string> types;
-  EXPECT_EQ(built.step.gradients.size(), graph.parameters().size());
-  for (std::size_t i = 0; i < built.step.parameters.size(); ++i) {
-    const Value p = built.step.parameters[i], g = built.step.gradients[i];
+  EXPECT_EQ(step.gradients.size(), graph.parameters().size());
+  for (std::size_t i = 0; i < step.parameters.size(); ++i) {
+    const Value p = step.parameters[i], g = step.gradients[i];
     const std::string name = graph.info(p.id).name;
     types[name] = p.type().to_string();
     EXPECT_EQ(g.type(), p.type()) << name;
@@ -142,21 +143,21 @@ std::map<std::string, std::string> trained(const TrainOptions& options) {
 }
 
 TEST(LlamaPasses, LoseNoParameter) {
-  const auto expected = trained(default_options("v1"));
+  const auto expected = trained(version_options("v1"));
   EXPECT_EQ(expected.size(), 39u);
   for (const char* version : names)
     for (const char* recompute : {"none", "attention", "block"})
-      EXPECT_EQ(trained(default_options(version, recompute)), expected) << version;
+      EXPECT_EQ(trained(version_options(version, recompute)), expected) << version;
 }
 
 // Fusion leaves the products what they were. Flash attention computes the scores again for its
 // gradient: one product of [S, d] and [d, S] a head and layer. v4 computes all of attention again.
 TEST(LlamaPasses, LeaveTheProductsButForScoresComputedAgain) {
-  const StepCost v1 = plan(default_options("v1")).cost;
+  const StepCost v1 = plan(version_options("v1")).cost;
   for (const char* version : {"v2", "v3", "v4"}) {
-    const TrainOptions o = default_options(version);
+    const RunOptions o = version_options(version);
     const StepCost cost = plan(o).cost;
-    const bool recomputes = o.schedule().has("recompute-light");
+    const bool recomputes = o.schedule({}).has("recompute-light");
     const std::int64_t products = version == std::string("v2") ? 0 : recomputes ? 3 : 1;
     const std::int64_t again =
         products * o.n_layers * o.batch_size * o.seq_len * o.seq_len * o.hidden_dim;
@@ -177,17 +178,17 @@ TEST(LlamaPasses, LeaveTheProductsButForScoresComputedAgain) {
 // alone needs: of attention, not the output projection; of a block, not the down projection.
 TEST(LlamaPasses, RecomputeOnlyWhatTheBackwardPassReads) {
   for (const char* version : names) {
-    const TrainOptions o = default_options(version);
+    const RunOptions o = version_options(version);
     const StepCost none = plan(o).cost;
     const std::int64_t rows = o.batch_size * o.seq_len, head = o.hidden_dim / o.n_heads;
     const std::int64_t qkv = rows * o.hidden_dim * (o.n_heads + 2 * o.n_kv_heads) * head;
-    const std::int64_t scores = o.schedule().has("recompute-light")
+    const std::int64_t scores = o.schedule({}).has("recompute-light")
                                     ? 0  // again in any case
                                     : 2 * rows * o.seq_len * o.hidden_dim;
     const std::int64_t out = rows * o.hidden_dim * o.hidden_dim;
     const std::int64_t gate_up = 2 * rows * o.hidden_dim * o.intermediate_dim;
     const auto added = [&](const char* recompute) {
-      const StepCost cost = plan(default_options(version, recompute)).cost;
+      const StepCost cost = plan(version_options(version, recompute)).cost;
       EXPECT_EQ(cost.forward, none.forward) << version;
       EXPECT_EQ(cost.optimizer, none.optimizer) << version;
       return cost.backward.macs - none.backward.macs;
@@ -198,9 +199,9 @@ TEST(LlamaPasses, RecomputeOnlyWhatTheBackwardPassReads) {
 }
 
 // The sizes at which the versions' memory is compared.
-TrainOptions large_options(const char* version, std::int64_t seq, const char* recompute = "none",
-                           const char* dtype = "fp32") {
-  TrainOptions o;
+RunOptions large_options(const char* version, std::int64_t seq, const char* recompute = "none",
+                         const char* dtype = "fp32") {
+  RunOptions o;
   o.hidden_dim = 512;
   o.n_layers = 8;
   o.intermediate_dim = 2048;
@@ -212,7 +213,7 @@ TrainOptions large_options(const char* version, std::int64_t seq, const char* re
   return o;
 }
 
-double peak(const TrainOptions& options) {
+double peak(const RunOptions& options) {
   return static_cast<double>(plan(options).memory.peak_bytes);
 }
 
@@ -268,9 +269,9 @@ TEST(LlamaMemory, FallsFromVersionToVersionAndWithRecomputation) {
   EXPECT_LT(peak(large_options("v4", 512, "block")), 0.35 * v1);
 }
 
-int casts_in(const TrainOptions& options, Phase phase) {
+int casts_in(const RunOptions& options, Phase phase) {
   Graph graph;
-  build_training(graph, options);
+  build_graph(graph, options);
   return static_cast<int>(std::ranges::count_if(graph.nodes(), [&](const Node& node) {
     return node.phase == phase && std::holds_alternative<Cast>(node.op->variant());
   }));
@@ -279,13 +280,13 @@ int casts_in(const TrainOptions& options, Phase phase) {
 TEST(LlamaIn16Bits, ConvertsNoWeightAndNoGradientOfOne) {
   for (const char* dtype : {"bf16", "fp16"}) {
     SCOPED_TRACE(dtype);
-    const TrainOptions v1 = default_options("v1", "none", dtype);
+    const RunOptions v1 = version_options("v1", "none", dtype);
     EXPECT_GT(casts_in(v1, Phase::forward), 29);
     EXPECT_GT(casts_in(v1, Phase::backward), 29);
     for (const char* version : {"v2", "v3", "v4"})
       for (const char* recompute : {"none", "block"})
         for (const bool tied : {false, true}) {
-          TrainOptions options = default_options(version, recompute, dtype);
+          RunOptions options = version_options(version, recompute, dtype);
           options.tie_embeddings = tied;
           EXPECT_EQ(casts_in(options, Phase::forward), 0) << version << recompute << tied;
           EXPECT_EQ(casts_in(options, Phase::backward), 0) << version << recompute << tied;
@@ -295,7 +296,7 @@ TEST(LlamaIn16Bits, ConvertsNoWeightAndNoGradientOfOne) {
 
 TEST(LlamaIn16Bits, TakesNoMemoryForWeightsInBf16) {
   const auto parameters = [](const char* version, const char* dtype) {
-    return plan(default_options(version, "none", dtype)).memory.at_peak.parameters;
+    return plan(version_options(version, "none", dtype)).memory.at_peak.parameters;
   };
   EXPECT_EQ(parameters("v4", "bf16"), parameters("v4", "fp32"));
   EXPECT_GT(parameters("v3", "bf16"), parameters("v3", "fp32"));
@@ -306,7 +307,7 @@ TEST(LlamaIn16Bits, TakesNoMemoryForWeightsInBf16) {
 TEST(LlamaIn16Bits, TakesGradientsOfNormsFromResultsButForF16) {
   for (const auto& [dtype, expected] : {std::pair{"bf16", true}, {"fp16", false}}) {
     Graph graph;
-    build_training(graph, default_options("v4", "none", dtype));
+    build_graph(graph, version_options("v4", "none", dtype));
     for (const Node& node : graph.nodes()) {
       const auto* norm = std::get_if<RmsNormGrad>(&node.op->variant());
       const auto* sum = std::get_if<AddRmsNormGrad>(&node.op->variant());

@@ -29,12 +29,12 @@ class RandomModel {
     streams_.push_back(embedding(weight({vocabulary, width_}), tokens));
     const std::int64_t blocks = pick(1, 4);
     for (std::int64_t i = 0; i < blocks; ++i) {
-      const Scope scope(graph, fmt::format("layers.{}", i));
+      const Scope scope(graph, fmt::format("layers.{}", i), ScopeKind::block);
       grow();
     }
     Value all = streams_[0];
     for (std::size_t i = 1; i < streams_.size(); ++i) all = add(all, streams_[i]);
-    const Value logits = linear(norm(all), cast(weight({vocabulary, width_}), compute()));
+    const Value logits = ridge::project(norm(all), cast(weight({vocabulary, width_}), compute()));
     loss = cross_entropy(logits, targets);
     graph.keep(loss, "loss");
   }
@@ -55,7 +55,7 @@ class RandomModel {
   Value project(Value x, std::int64_t out, Value shared = {}) {
     const Scope scope(graph_, fmt::format("p{}", parameters_));
     const Value w = shared ? shared : weight({out, x.shape()[-1]});
-    return linear(x, cast(w, x.dtype()));
+    return ridge::project(x, cast(w, x.dtype()));
   }
   // Some values are used a second time, by another stream, or not at all.
   Value noted(Value x) {
@@ -72,7 +72,7 @@ class RandomModel {
   }
 
   Value attention(Value x) {
-    const Scope scope(graph_, "attention");
+    const Scope scope(graph_, "attention", ScopeKind::attention);
     Value q = split(noted(project(x, heads_ * dim_)), heads_);
     Value k = split(project(x, kv_ * dim_), kv_);
     const Value v = split(noted(project(x, kv_ * dim_)), kv_);

@@ -13,7 +13,7 @@
 #include "ridge/graph/op_rules.h"
 #include "ridge/ops/matmul.h"
 #include "ridge/ops/op.h"
-#include "ridge/session/trainer.h"
+#include "ridge/session/session.h"
 #include "tests/passes/small_llama.h"
 
 namespace ridge {
@@ -22,8 +22,8 @@ namespace {
 using testing::nodes_of;
 using testing::small_llama;
 
-TrainOptions options_of(const std::string& version, const char* dtype = "tf32") {
-  TrainOptions o = small_llama(version, dtype, 3);
+RunOptions options_of(const std::string& version, const char* dtype = "tf32") {
+  RunOptions o = small_llama(version, dtype, 3);
   o.enable_pass = "scaled-products";  // a CPU has it only when asked
   o.resolve();
   return o;
@@ -37,11 +37,12 @@ ValueId root_of(const Graph& graph, ValueId v) {
 }
 
 TEST(ScaledProductsPass, IsV4sOnAGpuInTf32) {
-  const auto has = [](const char* version, const char* dtype, const char* device,
+  const auto has = [](const char* version, const char* dtype, const std::string& device,
                       const char* enable = "") {
-    TrainOptions o;
-    o.version = version, o.dtype = dtype, o.device = device, o.enable_pass = enable;
-    return o.schedule().has(scaled_products);
+    RunOptions o;
+    o.version = version, o.dtype = dtype, o.enable_pass = enable;
+    const DeviceKind kind = device == "cuda" ? DeviceKind::gpu : DeviceKind::cpu;
+    return o.schedule({.kind = kind, .multiplies_float8 = true}).has(scaled_products);
   };
   EXPECT_TRUE(has("v4", "tf32", "cuda"));
   EXPECT_FALSE(has("v4", "tf32", "cpu"));
@@ -59,7 +60,7 @@ class ScaledProducts : public ::testing::TestWithParam<const char*> {};
 // the output. In f16, with the layouts of the products whose place they take.
 TEST_P(ScaledProducts, TakeAllLinearLayers) {
   Graph graph;
-  build_training(graph, options_of(GetParam()));
+  build_graph(graph, options_of(GetParam()));
   const bool fused = GetParam() != std::string("v1");
   const auto products = nodes_of<ScaledMatMul>(graph);
   EXPECT_EQ(products.size(), 3u * (3 * (fused ? 4 : 7) + 1));
@@ -77,10 +78,10 @@ TEST_P(ScaledProducts, TakeAllLinearLayers) {
 // Weights, activations and gradients: one each, for all the products that read them; but
 // activations that the backward pass reads as they are again there.
 TEST_P(ScaledProducts, QuantiseEachOperandOnceAPass) {
-  TrainOptions options = options_of(GetParam());
+  RunOptions options = options_of(GetParam());
   options.disable_pass = "recompute-light";  // what is computed again is quantised again
   Graph graph;
-  build_training(graph, options);
+  build_graph(graph, options);
   const bool fused = GetParam() != std::string("v1");
   const auto gates = nodes_of<QuantizeSwiGlu>(graph);
   EXPECT_EQ(gates.size(), fused ? 2u * 3 : 0u);
@@ -100,10 +101,10 @@ TEST_P(ScaledProducts, QuantiseEachOperandOnceAPass) {
 
 // Nor is SwiGLU's result, which its gradient gives again.
 TEST_P(ScaledProducts, KeepNoResultsOfGates) {
-  TrainOptions options = options_of(GetParam());
+  RunOptions options = options_of(GetParam());
   options.disable_pass = "recompute-light";
   Graph graph;
-  build_training(graph, options);
+  build_graph(graph, options);
   std::set<ValueId> results, again;
   for (const Node* node : nodes_of<QuantizeSwiGlu>(graph)) {
     const bool gradient = std::get<QuantizeSwiGlu>(node->op->variant()).gradient;
@@ -116,10 +117,10 @@ TEST_P(ScaledProducts, KeepNoResultsOfGates) {
 }
 
 TEST_P(ScaledProducts, KeepSumsOverBatchesInTheProducts) {
-  TrainOptions options = options_of(GetParam());
+  RunOptions options = options_of(GetParam());
   options.gradient_accumulation_steps = 4;
   Graph graph;
-  build_training(graph, options);
+  build_graph(graph, options);
   std::size_t sums = 0;
   for (const Node* node : nodes_of<ScaledMatMul>(graph)) sums += node->inputs.size() == 5;
   EXPECT_EQ(sums, GetParam() == std::string("v4") ? 3u * 4 + 1 : 0u);
@@ -129,20 +130,20 @@ TEST_P(ScaledProducts, KeepSumsOverBatchesInTheProducts) {
 // difference: the limit is four times what it was.
 TEST_P(ScaledProducts, TrainAsInFp32) {
   for (const bool tied : {false, true}) {
-    TrainOptions narrow = options_of(GetParam());
+    RunOptions narrow = options_of(GetParam());
     narrow.tie_embeddings = tied;
     narrow.max_grad_norm = 0.5;
     narrow.gradient_accumulation_steps = tied ? 2 : 1;
-    TrainOptions wide = narrow;
+    RunOptions wide = narrow;
     wide.enable_pass = "";
     CpuDevice device(2);
-    Trainer a(narrow, device), b(wide, device);
+    Session a(narrow, device), b(wide, device);
     double most = 0;
     for (int step = 0; step < 10; ++step)
       most = std::max(most, std::abs(a.step().loss - b.step().loss));
     EXPECT_LT(most, 2e-3);
     EXPECT_GT(most, 0);
-    EXPECT_NEAR(a.evaluate(2), b.evaluate(2), 2e-3);
+    EXPECT_NEAR(a.evaluate(2).loss, b.evaluate(2).loss, 2e-3);
   }
 }
 

@@ -13,9 +13,9 @@
 namespace ridge::testing {
 
 // Of blocks whose extents are multiples of 16, as products in 8 bits want them. Not resolved.
-inline TrainOptions small_llama(const std::string& version, const std::string& dtype,
-                                std::int64_t n_layers) {
-  TrainOptions o;
+inline RunOptions small_llama(const std::string& version, const std::string& dtype,
+                              std::int64_t n_layers) {
+  RunOptions o;
   o.version = version;
   o.dtype = dtype;
   o.vocab_size = 64;

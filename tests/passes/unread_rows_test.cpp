@@ -34,9 +34,9 @@ struct Tokens {
     const Value y =
         layer_norm(from, parameter("norm.weight", {width}), parameter("norm.bias", {width}));
     const Value inner = activation(
-        add(linear(y, parameter("up", {2 * width, width})), parameter("up.bias", {2 * width})),
+        add(project(y, parameter("up", {2 * width, width})), parameter("up.bias", {2 * width})),
         ActivationKind::gelu);
-    return add(from, linear(inner, parameter("down", {width, 2 * width})));
+    return add(from, project(inner, parameter("down", {width, 2 * width})));
   }
   std::vector<float> run(const char* name = "y", Phase last = Phase::forward) {
     CpuDevice device(1);
@@ -127,7 +127,7 @@ TEST(UnreadRows, AreComputedForOthers) {
   {  // what every row is multiplied with
     Tokens t;
     const Value weight = scale(t.parameter("weight", {width, width}), 2.0f);
-    const Value y = linear(t.x, weight);
+    const Value y = project(t.x, weight);
     t.graph.keep(add(window(y, 1, 0, 1), window(reshape(weight, {1, width, width}), 1, 0, 1)), "y");
     EXPECT_EQ(unread_rows(t.graph), 1u);
     EXPECT_EQ(t.rows_of_products(), (std::vector<std::int64_t>{groups}));

@@ -10,12 +10,13 @@
 #include <tuple>
 #include <vector>
 
-#include "ridge/bench/session.h"
 #include "ridge/cpu/device.h"
+#include "ridge/models/vision/vision.h"
 #include "ridge/ops/op.h"
 #include "ridge/passes/autodiff.h"
 #include "ridge/passes/passes.h"
 #include "ridge/run/executor.h"
+#include "ridge/session/session.h"
 #include "tests/models/vision_rule.h"
 
 namespace ridge {
@@ -58,7 +59,7 @@ std::size_t count_of(const Graph& graph, bool (*which)(const T&) = nullptr) {
 }
 
 Cost work_of(const Graph& graph) {
-  Cost cost = total_cost(graph);
+  Cost cost = cost_of_step(graph, 1).total();
   cost.bytes_read = cost.bytes_written = 0;
   return cost;
 }
@@ -81,7 +82,7 @@ TEST_P(VisionPasses, LeaveNoMorePermutesThanThereWere) {
     Graph before, after;
     const VisionOptions options{.batch_size = 2, .training = training};
     build_vision(before, GetParam(), options);
-    const VisionModel model = build_vision(after, GetParam(), options);
+    const Model model = build_vision(after, GetParam(), options);
     // Nothing of ViT is an image: its patches are products.
     EXPECT_EQ(channels_last(after) > 0, !GetParam().starts_with("vit"));
     EXPECT_EQ(work_of(after), work_of(before));
@@ -102,7 +103,7 @@ TEST_P(VisionPasses, LeaveNoMorePermutesThanThereWere) {
 INSTANTIATE_TEST_SUITE_P(All, VisionPasses, testing::ValuesIn(names_of_all()),
                          [](const auto& named) { return named.param; });
 
-void write_operands(const VisionModel& model, Graph& graph, Executor& executor) {
+void write_operands(const Model& model, Graph& graph, Executor& executor) {
   executor.initialize(0);  // constants keep what they get here
   std::vector<float> host;
   for (ValueId id = 0; id < graph.value_count(); ++id) {
@@ -113,9 +114,9 @@ void write_operands(const VisionModel& model, Graph& graph, Executor& executor) 
     fill_by_rule(host, info.name, info.type.shape);
     executor.write(graph.value(id), std::span<const float>(host));
   }
-  host.resize(static_cast<std::size_t>(model.images.type().numel()));
+  host.resize(static_cast<std::size_t>(model.input.type().numel()));
   for (std::size_t i = 0; i < host.size(); ++i) host[i] = rule_uniform(7, i) * 4.0f - 2.0f;
-  executor.write(model.images, std::span<const float>(host));
+  executor.write(model.input, std::span<const float>(host));
   std::vector<std::int32_t> targets(static_cast<std::size_t>(model.targets.type().numel()));
   for (std::size_t i = 0; i < targets.size(); ++i) targets[i] = static_cast<std::int32_t>(i % 7);
   executor.write(model.targets, std::span<const std::int32_t>(targets));
@@ -140,7 +141,7 @@ void expect_close(std::vector<float> got, const std::vector<float>& want, double
 std::vector<float> logits_of(const std::string& name, const VisionOptions& options,
                              std::initializer_list<std::size_t (*)(Graph&)> passes) {
   Graph graph;
-  const VisionModel model = build_vision(graph, name, options);
+  const Model model = build_vision(graph, name, options);
   for (const auto pass : passes) EXPECT_GT(pass(graph), 0u);
   CpuDevice device;
   Executor executor(graph, device, {.planned = true});
@@ -171,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(OneOfEach, VisionFamilies,
 
 std::map<std::string, std::vector<float>> gradients_of(const std::string& name, bool rewritten) {
   Graph graph;
-  const VisionModel model =
+  const Model model =
       build_vision(graph, name, {.batch_size = 4, .image_size = 64, .training = true});
   if (rewritten) {
     EXPECT_GT(channels_last(graph), 0u);
@@ -215,7 +216,7 @@ TEST(VisionGradients, AreTheSameWithChannelsLast) {
 // it comes from the next block on two ways.
 TEST(BatchNormEpilogues, TakeAllThatFollowsThemInResNet) {
   Graph graph;
-  const VisionModel model = build_vision(graph, "resnet50", {.training = true});
+  const Model model = build_vision(graph, "resnet50", {.training = true});
   const std::size_t norms = count_of<BatchNormTrain>(graph), adds = count_of<Add>(graph);
   EXPECT_EQ(batch_norm_epilogues(graph), 49u);
   EXPECT_EQ(count_of<BatchNormTrain>(graph), norms);
@@ -254,7 +255,7 @@ TEST(ConvEpilogues, TakeActivationsOfWholeNetworks) {
     const auto is_fused = [](const Conv2d& op) { return op.epilogue == Epilogue::relu; };
     EXPECT_EQ(count_of<Conv2d>(after, is_fused), count_of<Conv2d>(after)) << name;
     EXPECT_EQ(count_of<Relu>(after), count_of<Relu>(before) - count_of<Conv2d>(before)) << name;
-    EXPECT_EQ(total_cost(after).flops, total_cost(before).flops) << name;
+    EXPECT_EQ(cost_of_step(after, 1).total().flops, cost_of_step(before, 1).total().flops) << name;
     if (name == "vgg16") continue;  // has too many weights to be quick
     const VisionOptions small{.batch_size = 2, .image_size = 64};
     expect_close(logits_of(name, small, {conv_epilogues, channels_last}),

@@ -8,7 +8,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/graph/op_rules.h"
-#include "ridge/session/trainer.h"
+#include "ridge/session/session.h"
 #include "tests/profile/real_recording.h"
 
 namespace ridge {

@@ -20,7 +20,7 @@ struct RealRecording {
                                       .intermediate_dim = 40};
 
   Graph graph;
-  LanguageModel model;
+  Model model;
   TrainingStep training;
   CpuDevice device{2};
   Executor executor;
@@ -31,15 +31,15 @@ struct RealRecording {
   explicit RealRecording(std::int64_t batches_a_step = 1, int steps = 3,
                          RecorderOptions options = {})
       : model(build_llama(graph, config, 2, 12)),
-        training(add_training_step(model.loss, {.max_grad_norm = 1.0}, batches_a_step)),
+        training(add_training_step(model.loss, AdamWConfig{.max_grad_norm = 1.0}, batches_a_step)),
         executor(graph, device),
         recorder(options),
         accumulation(batches_a_step) {
     executor.initialize(1);
     std::vector<std::int32_t> tokens(24, 3), targets(24, 5);
-    executor.write(model.tokens, std::span<const std::int32_t>(tokens));
+    executor.write(model.input, std::span<const std::int32_t>(tokens));
     executor.write(model.targets, std::span<const std::int32_t>(targets));
-    executor.write(training.schedule, std::span<const float>(adamw_schedule({}, 1e-3, 1)));
+    executor.write(training.schedule, std::span<const float>(optimizer_schedule({}, 1e-3, 1)));
     executor.run();  // kept values are alive from now on
     executor.reset_peak_memory();
     allocations_before = executor.memory().allocations;

@@ -8,13 +8,13 @@
 #include "ridge/cpu/device.h"
 #include "ridge/ops/op.h"
 #include "ridge/profile/node_stats.h"
-#include "ridge/session/trainer.h"
+#include "ridge/session/session.h"
 
 namespace ridge {
 namespace {
 
-TrainOptions small_options() {
-  TrainOptions o;
+RunOptions small_options() {
+  RunOptions o;
   o.vocab_size = 50;
   o.hidden_dim = 32;
   o.n_layers = 2;
@@ -28,17 +28,17 @@ TrainOptions small_options() {
 
 struct SmallRun {
   CpuDevice device{2};
-  Trainer trainer;
+  Session session;
 
-  explicit SmallRun(const TrainOptions& options = small_options()) : trainer(options, device) {}
+  explicit SmallRun(const RunOptions& options = small_options()) : session(options, device) {}
 
   void steps(Recorder& recorder, int count) {
     for (int i = 0; i < count; ++i) {
-      recorder.begin_step(trainer.steps_done() + 1);
-      recorder.end_step(trainer.step().loss);
+      recorder.begin_step(session.steps_done() + 1);
+      recorder.end_step(session.step().loss);
     }
   }
-  Executor& executor() { return trainer.executor(); }
+  Executor& executor() { return session.executor(); }
 };
 
 // What is alive after each change of a recording, by address.
@@ -68,8 +68,7 @@ class Replay {
 
 std::size_t nodes_with_kernel(const Graph& graph) {
   std::size_t count = 0;
-  for (const Node& node : graph.nodes())
-    count += !std::holds_alternative<Reshape>(node.op->variant());
+  for (const Node& node : graph.nodes()) count += !only_renames(*node.op);
   return count;
 }
 
@@ -88,10 +87,10 @@ TEST(Recorder, HearsFromAttachToDetach) {
   run.steps(before, 1);
 
   const Recording& recording = recorder.recording();
-  EXPECT_EQ(recording.graph, &run.trainer.graph());
+  EXPECT_EQ(recording.graph, &run.session.graph());
   EXPECT_EQ(recording.device, "cpu");
   EXPECT_EQ(recording.threads, 2);
-  EXPECT_EQ(recording.nodes.size(), 2 * nodes_with_kernel(run.trainer.graph()));
+  EXPECT_EQ(recording.nodes.size(), 2 * nodes_with_kernel(run.session.graph()));
   EXPECT_EQ(recording.phases.size(), 2 * 3u);
   ASSERT_EQ(recording.steps.size(), 2u);
   EXPECT_EQ(recording.steps[0].step, 2);
@@ -130,7 +129,7 @@ TEST(Recorder, NestsNodesInPhasesInSteps) {
 }
 
 TEST(Recorder, AccountsForTheWholeOfEachStep) {
-  TrainOptions options = small_options();
+  RunOptions options = small_options();
   options.gradient_accumulation_steps = 2;
   SmallRun run(options);
   Recorder recorder;
@@ -211,7 +210,7 @@ TEST(Recorder, CountsWhatItHasNoRoomFor) {
   for (int i = 0; i < 30; ++i) {
     whole.begin_step(i + 1);
     bounded.begin_step(i + 1);
-    const double loss = run.trainer.step().loss;
+    const double loss = run.session.step().loss;
     whole.end_step(loss);
     bounded.end_step(loss);
     whole.add_range("r", Clock::now(), Clock::now());

@@ -96,19 +96,9 @@ class FakeTracer final : public Tracer {
 
 class TracedDevice final : public WrappedDevice {
  public:
-  explicit TracedDevice(Device& inner) : WrappedDevice(inner) {}
+  explicit TracedDevice(Device& inner) : WrappedDevice(inner, info_of(inner)) {}
 
-  std::string name() const override { return "cuda"; }
-  Tracer* tracer() override { return &tracer_; }
-  ProcessorLimits processor_limits() const override {
-    return {.count = 4,
-            .warp_size = 32,
-            .warps = 64,
-            .blocks = 32,
-            .registers = 65536,
-            .shared_memory = 233472,
-            .shared_memory_reserved = 1024};
-  }
+  DeviceTools& tools() override { return tools_; }
 
   PreparedKernel prepare(const Op& op, Types in, Types out, const KernelChoice& choice) override {
     PreparedKernel prepared = WrappedDevice::prepare(op, in, out, choice);
@@ -120,7 +110,6 @@ class TracedDevice final : public WrappedDevice {
   void mark(std::size_t slot) override {
     if (!capturing_) WrappedDevice::mark(slot);
   }
-  bool asynchronous() const override { return true; }
   KernelPtr capture(std::span<const DeviceWork> works) override {
     ++captures;
     auto graph = std::make_unique<Graph>(*this);
@@ -187,7 +176,31 @@ class TracedDevice final : public WrappedDevice {
     std::string name_;
   };
 
+  static DeviceInfo info_of(const Device& inner) {
+    DeviceInfo info = inner.info();
+    info.name = "cuda";
+    info.target.kind = DeviceKind::gpu;
+    info.limits = {.count = 4,
+                   .warp_size = 32,
+                   .warps = 64,
+                   .blocks = 32,
+                   .registers = 65536,
+                   .shared_memory = 233472,
+                   .shared_memory_reserved = 1024};
+    return info;
+  }
+
+  class Tools final : public DeviceTools {
+   public:
+    explicit Tools(FakeTracer& tracer) : tracer_(tracer) {}
+    Tracer* tracer() override { return &tracer_; }
+
+   private:
+    FakeTracer& tracer_;
+  };
+
   FakeTracer tracer_;
+  Tools tools_{tracer_};
   Graph* capturing_ = nullptr;
 };
 

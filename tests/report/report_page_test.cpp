@@ -13,7 +13,7 @@
 #include "ridge/profile/memory_report.h"
 #include "ridge/profile/memory_timeline.h"
 #include "ridge/profile/operator_table.h"
-#include "ridge/session/summary.h"
+#include "ridge/session/record.h"
 #include "tests/analyze/small_training.h"
 #include "tests/base/temporary_directory.h"
 
@@ -32,19 +32,21 @@ const Roof roof{
 std::map<std::string, std::string> profile_files() {
   SmallTraining training;
   const Recording& recording = training.record(2);
-  RunRecord record;
+  Record record{.system = {.cpu = "a CPU", .threads = 7},
+                .timestamp = "now",
+                .workload = "tiny_llama",
+                .samples_per_step = 8,
+                .tokens_per_sample = 128};
+  record.options.resolve();
   record.steps = {{.step = 1, .loss = 3, .seconds = 0.5}, {.step = 2, .loss = 2, .seconds = 0.25}};
-  const TrainOptions options;
-  const SystemInfo system{.cpu = "a CPU", .threads = 7};
   return {{"operators", operator_table_json(operator_table(recording))},
           {"nodes", nodes_json(recording)},
           {"modules", modules_json(flops_report(recording))},
           {"memory", memory_report_json(memory_report(recording))},
           {"memory_timeline", memory_timeline_json(recording)},
           {"bottlenecks", bottleneck_json(analyze_bottlenecks(recording, roof))},
-          {"performance_summary",
-           performance_json(options, record, summarize(options, record), system, "now")},
-          {"config", to_json(options)}};
+          {"performance_summary", record_json(record, summarize(record))},
+          {"config", to_json(record.options)}};
 }
 
 // The directory of a profile.

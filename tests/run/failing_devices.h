@@ -20,10 +20,8 @@ class LossyDevice final : public WrappedDevice {
   static constexpr std::size_t never = ~std::size_t{0};
 
   explicit LossyDevice(Device& inner, std::size_t launches = never, bool at_launch = false)
-      : WrappedDevice(inner), launches_left_(launches), at_launch_(at_launch) {}
+      : WrappedDevice(inner, info_of(inner)), launches_left_(launches), at_launch_(at_launch) {}
 
-  bool asynchronous() const override { return true; }
-  std::string name() const override { return "lossy"; }
   std::size_t launches() const { return launches_; }
   std::size_t captures() const { return captures_; }
   std::size_t blocks_held() const { return blocks_held_; }
@@ -98,6 +96,13 @@ class LossyDevice final : public WrappedDevice {
   }
 
  private:
+  static DeviceInfo info_of(const Device& inner) {
+    DeviceInfo info = inner.info();
+    info.name = "lossy";
+    info.target.kind = DeviceKind::gpu;
+    return info;
+  }
+
   void require() const {
     if (lost_) throw DeviceError("the GPU failed: uncorrectable ECC error encountered");
   }
@@ -123,10 +128,8 @@ class LossyDevice final : public WrappedDevice {
 class SmallDevice final : public WrappedDevice {
  public:
   SmallDevice(Device& inner, std::size_t bytes, std::size_t claimed)
-      : WrappedDevice(inner), bytes_(bytes), claimed_(claimed) {}
+      : WrappedDevice(inner, info_of(inner, bytes)), bytes_(bytes), claimed_(claimed) {}
 
-  std::string name() const override { return "small"; }
-  std::size_t total_memory() const override { return bytes_; }
   std::size_t available_memory() const override { return bytes_ + claimed_ - held_; }
   std::size_t held() const { return held_; }
 
@@ -142,6 +145,13 @@ class SmallDevice final : public WrappedDevice {
   }
 
  private:
+  static DeviceInfo info_of(const Device& inner, std::size_t bytes) {
+    DeviceInfo info = inner.info();
+    info.name = "small";
+    info.total_memory = bytes;
+    return info;
+  }
+
   std::size_t bytes_, claimed_, held_ = 0;
 };
 

@@ -72,12 +72,12 @@ class Listener : public Observer {
   }
 };
 
-struct Model {
+struct TrainedModel {
   Graph graph;
-  LanguageModel model;
+  Model model;
   TrainingStep training;
 
-  explicit Model(DType dtype, std::int64_t accumulation = 1)
+  explicit TrainedModel(DType dtype, std::int64_t accumulation = 1)
       : model(build_llama(graph,
                           {.vocab_size = 20,
                            .hidden_dim = 24,
@@ -86,7 +86,7 @@ struct Model {
                            .n_kv_heads = 2,
                            .intermediate_dim = 40},
                           2, 13, dtype)),
-        training(add_training_step(model.loss, {.max_grad_norm = 1.0}, accumulation)) {}
+        training(add_training_step(model.loss, AdamWConfig{.max_grad_norm = 1.0}, accumulation)) {}
 
   void feed(Executor& executor, int step) const {
     std::vector<std::int32_t> tokens(26), targets(26);
@@ -94,9 +94,9 @@ struct Model {
       tokens[i] = static_cast<std::int32_t>((i * 7 + static_cast<std::size_t>(step)) % 20);
       targets[i] = static_cast<std::int32_t>(i * 5 % 20);
     }
-    executor.write(model.tokens, std::span<const std::int32_t>(tokens));
+    executor.write(model.input, std::span<const std::int32_t>(tokens));
     executor.write(model.targets, std::span<const std::int32_t>(targets));
-    executor.write(training.schedule, std::span<const float>(adamw_schedule({}, 1e-2, step)));
+    executor.write(training.schedule, std::span<const float>(optimizer_schedule({}, 1e-2, step)));
   }
 };
 
@@ -116,7 +116,7 @@ std::map<ValueId, std::vector<std::byte>> readable(Executor& executor) {
 }
 
 // Two steps with an evaluation, which leaves a run unfinished, before, between and after them.
-void train(Model& m, Executor& executor) {
+void train(TrainedModel& m, Executor& executor) {
   const int micro_steps = m.training.accumulators.empty() ? 1 : 2;
   for (int t = 1; t <= 2; ++t) {
     m.feed(executor, t + 5);
@@ -135,7 +135,7 @@ void train(Model& m, Executor& executor) {
 TEST(PlannedExecution, ComputesTheSameBits) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const std::int64_t accumulation : {1, 2}) {
-      Model m(dtype, accumulation);
+      TrainedModel m(dtype, accumulation);
       CpuDevice device(2);
       Executor one(m.graph, device), other(m.graph, device, planned),
           observed(m.graph, device, planned);
@@ -151,7 +151,7 @@ TEST(PlannedExecution, ComputesTheSameBits) {
 }
 
 TEST(PlannedExecution, TellsObserversTheSame) {
-  Model m(DType::f32, 2);
+  TrainedModel m(DType::f32, 2);
   CpuDevice device(1);
   Executor one(m.graph, device), other(m.graph, device, planned);
   Listener first, second;
@@ -174,7 +174,7 @@ TEST(PlannedExecution, TellsObserversTheSame) {
 // Without observers memory is counted by the phase; whoever looks between phases sees no
 // difference.
 TEST(PlannedExecution, CountsMemoryTheSame) {
-  Model m(DType::f32);
+  TrainedModel m(DType::f32);
   CpuDevice device(1);
   Executor one(m.graph, device), other(m.graph, device, planned);
   const auto check = [&] {
@@ -204,7 +204,7 @@ TEST(PlannedExecution, CountsMemoryTheSame) {
 }
 
 TEST(PlannedExecution, ReadsOnlyWhatARunHasComputed) {
-  Model m(DType::f32);
+  TrainedModel m(DType::f32);
   CpuDevice device(1);
   Executor executor(m.graph, device, planned);
   executor.initialize(4);

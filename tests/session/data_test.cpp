@@ -20,8 +20,8 @@ using testing::ElementsAreArray;
 using testing::HasSubstr;
 using Tokens = std::vector<std::int32_t>;
 
-TrainOptions options_for(std::string data, std::int64_t vocab_size, std::int64_t seq_len) {
-  TrainOptions options;
+RunOptions options_for(std::string data, std::int64_t vocab_size, std::int64_t seq_len) {
+  RunOptions options;
   options.data = std::move(data);
   options.vocab_size = vocab_size;
   options.seq_len = seq_len;
@@ -29,7 +29,7 @@ TrainOptions options_for(std::string data, std::int64_t vocab_size, std::int64_t
 }
 
 // A source of this content, which lives as long.
-std::shared_ptr<const TokenSource> open(const TrainOptions& options, std::string content = {}) {
+std::shared_ptr<const TokenSource> open(const RunOptions& options, std::string content = {}) {
   struct Opened {
     std::string content;
     std::unique_ptr<TokenSource> source;
@@ -50,7 +50,7 @@ Tokens batch_of(const TokenSource& source, Split split, std::uint64_t index, std
 
 // The message of the E that opening throws.
 template <class E>
-std::string refusal(const TrainOptions& options, const std::string& content) {
+std::string refusal(const RunOptions& options, const std::string& content) {
   try {
     open(options, content);
   } catch (const E& error) {
@@ -110,7 +110,7 @@ TEST(SyntheticTokens, AreTheSameEverywhereAndForEver) {
 }
 
 TEST(SyntheticTokens, DifferByWindowSplitAndSeed) {
-  TrainOptions options = options_for("", 1000, 16);
+  RunOptions options = options_for("", 1000, 16);
   const auto source = open(options);
   options.seed += 1;
   const auto other = open(options);
@@ -183,14 +183,14 @@ TEST(TextTokens, GiveEachSplitAWindowAtLeast) {
   EXPECT_THAT(refusal<UsageError>(options_for("a.txt", 256, 5), text),
               HasSubstr("10 tokens are too few for a window of seq-len + 1 = 6 in each of"));
   // A fraction that would leave training nothing leaves it one window.
-  TrainOptions most = options_for("a.txt", 256, 4);
+  RunOptions most = options_for("a.txt", 256, 4);
   most.validation_fraction = 0.99;
   EXPECT_THAT(batch_of(*open(most, text), Split::train, 7, 1, 4), ElementsAre(0, 1, 2, 3, 4));
 }
 
 TEST(TextTokens, MayBeAllForOneSplit) {
   const std::string text = packed(counting<std::uint8_t>(10));
-  TrainOptions options = options_for("a.txt", 256, 9);
+  RunOptions options = options_for("a.txt", 256, 9);
   options.validation_fraction = 0;
   const auto training = open(options, text);
   const Tokens all = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -224,7 +224,7 @@ TEST(BinTokens, AreReadInEachFormat) {
   const std::vector<std::uint32_t> wide = {1000, 65535, 3, 0, 4, 5};
   for (const std::string& content :
        {packed(narrow), llmc(20240520, 1, narrow), llmc(20240801, 7, wide)}) {
-    TrainOptions options = options_for("a.bin", 65536, 5);
+    RunOptions options = options_for("a.bin", 65536, 5);
     options.validation_fraction = 1;
     EXPECT_EQ(batch_of(*open(options, content), Split::validation, 0, 1, 5), expected);
   }
@@ -263,7 +263,7 @@ TEST(BinTokens, AreRefusedOutsideTheVocabulary) {
 }
 
 TEST(BinTokens, AreRefusedIfTruncatedOrForeign) {
-  const TrainOptions options = options_for("a.bin", 65536, 1);
+  const RunOptions options = options_for("a.bin", 65536, 1);
   const std::string narrow = llmc(20240520, 1, counting<std::uint16_t>(8));
   const std::string wide = llmc(20240801, 7, counting<std::uint32_t>(8));
   for (std::size_t size = 4; size < 1024; ++size)

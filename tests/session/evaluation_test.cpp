@@ -10,7 +10,7 @@
 #include "ridge/base/safetensors.h"
 #include "ridge/cpu/device.h"
 #include "ridge/session/checkpoint.h"
-#include "ridge/session/trainer.h"
+#include "ridge/session/session.h"
 #include "tests/base/temporary_directory.h"
 
 namespace ridge {
@@ -29,57 +29,54 @@ class EvaluationTest : public testing::Test {
     for (int i = 0; text.size() < 700; ++i) text += std::to_string(i * i) + " ";
     write_text_file(options_.data, text.substr(0, 700));
     options_.resolve();
-    Trainer trainer(options_, device_);
-    for (int i = 0; i < 3; ++i) trainer.step();
-    trainer.save(checkpoint_);
-    validation_loss_ = trainer.evaluate(1);
+    Session session(options_, device_);
+    for (int i = 0; i < 3; ++i) session.step();
+    session.save(checkpoint_);
+    validation_loss_ = session.evaluate(1).loss;
     options_.validation_fraction = 1;
     options_.eval_batches = 0;
   }
 
   EvaluationReport evaluate_checkpoint(const std::filesystem::path& logits = {}) {
     return evaluate(
-        options_, device_,
-        [&](Graph& graph, Executor& executor) {
-          read_parameters(SafetensorsFile(checkpoint_), checkpoint_, graph, executor);
-        },
+        options_, device_, [&](Graph& graph) { initialize_from_checkpoint(checkpoint_, graph); },
         logits);
   }
 
   CpuDevice device_{2};
   TemporaryDirectory directory_;
   std::filesystem::path checkpoint_ = directory_.path / "checkpoint";
-  TrainOptions options_;
+  RunOptions options_;
   double validation_loss_ = 0;
 };
 
-TEST_F(EvaluationTest, AgreesWithTheTrainer) {
+TEST_F(EvaluationTest, AgreesWithTheSession) {
   options_.validation_fraction = 0.1;
   options_.eval_batches = 1;
   const EvaluationReport report = evaluate_checkpoint();
   EXPECT_EQ(report.loss, validation_loss_);
   EXPECT_EQ(report.perplexity, std::exp(report.loss));
-  EXPECT_EQ(report.windows, 4);
+  EXPECT_EQ(report.samples, 4);
 }
 
 TEST_F(EvaluationTest, CoversTheFileWhateverTheBatch) {
   // 699 predictions make 77 windows of 9: 19 batches of 4 and a window.
   const EvaluationReport report = evaluate_checkpoint();
-  EXPECT_EQ(report.windows, 77);
+  EXPECT_EQ(report.samples, 77);
   EXPECT_EQ(report.tokens, 693);
   for (const std::int64_t batch : {1, 7, 76, 100}) {
     options_.batch_size = batch;
     const EvaluationReport other = evaluate_checkpoint();
-    EXPECT_EQ(other.windows, 77);
+    EXPECT_EQ(other.samples, 77);
     EXPECT_NEAR(other.loss, report.loss, 1e-6) << batch;
   }
 }
 
 TEST_F(EvaluationTest, StopsWhereItIsTold) {
   options_.eval_batches = 3;
-  EXPECT_EQ(evaluate_checkpoint().windows, 12);
+  EXPECT_EQ(evaluate_checkpoint().samples, 12);
   options_.eval_batches = 1000;
-  EXPECT_EQ(evaluate_checkpoint().windows, 77);
+  EXPECT_EQ(evaluate_checkpoint().samples, 77);
 }
 
 TEST_F(EvaluationTest, WritesTheLogitsThatGiveTheLoss) {

@@ -13,7 +13,8 @@
 #include "ridge/base/safetensors.h"
 #include "ridge/cpu/device.h"
 #include "ridge/session/checkpoint.h"
-#include "ridge/session/trainer.h"
+#include "ridge/session/language.h"
+#include "ridge/session/session.h"
 #include "tests/base/temporary_directory.h"
 
 namespace ridge {
@@ -23,8 +24,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::HasSubstr;
 
-TrainOptions small_options() {
-  TrainOptions o;
+RunOptions small_options() {
+  RunOptions o;
   o.vocab_size = 11;
   o.hidden_dim = 24;
   o.n_layers = 2;
@@ -77,9 +78,9 @@ void write(const fs::path& path, const std::vector<Made>& tensors) {
 // A model that has been trained for a step, so that no two weights are alike, and its folder.
 class HfTest : public testing::Test {
  protected:
-  void make(const TrainOptions& options) {
+  void make(const RunOptions& options) {
     options_ = options;
-    trainer_ = std::make_unique<Trainer>(options, device_);
+    trainer_ = std::make_unique<Session>(options, device_);
     trainer_->step();
     trainer_->save(checkpoint_);
     export_hf(checkpoint_, folder_);
@@ -96,8 +97,9 @@ class HfTest : public testing::Test {
     Graph graph;
     const LlamaConfig config = read_hf_config(folder_);
     build_llama(graph, config, 1, 1);
+    initialize_from_hf(folder_, config, graph);
     Executor executor(graph, device_);
-    read_hf_parameters(folder_, config, graph, executor);
+    executor.initialize(0);
     return parameters_of(graph, executor);
   }
 
@@ -115,18 +117,18 @@ class HfTest : public testing::Test {
   fs::path checkpoint_ = directory_.path / "checkpoint.safetensors";
   fs::path folder_ = directory_.path / "made" / "hf";
   fs::path weights_ = folder_ / "model.safetensors";
-  TrainOptions options_;
-  std::unique_ptr<Trainer> trainer_;
+  RunOptions options_;
+  std::unique_ptr<Session> trainer_;
 };
 
 TEST_F(HfTest, ReadsBackWhatItWrote) {
   for (const bool tied : {false, true})
     for (const std::int64_t kv_heads : {1, 2, 4}) {
-      TrainOptions options = small_options();
+      RunOptions options = small_options();
       options.tie_embeddings = tied;
       options.n_kv_heads = kv_heads;
       make(options);
-      EXPECT_EQ(read_hf_config(folder_), options.model());
+      EXPECT_EQ(read_hf_config(folder_), llama_config(options));
       EXPECT_EQ(read_back(), parameters_of(trainer_->graph(), trainer_->executor()));
     }
 }
@@ -334,18 +336,18 @@ TEST_F(HfTest, WeightsMustBeThoseOfTheConfiguration) {
 
 TEST_F(HfTest, SizesComeFromTheFolder) {
   make(small_options());
-  TrainOptions options;
+  RunOptions options;
   apply_hf_config(options, folder_);
   EXPECT_EQ(options.norm_eps, 1e-5);
   options.resolve();
-  EXPECT_EQ(options.model(), options_.model());
+  EXPECT_EQ(llama_config(options), llama_config(options_));
 
   apply_hf_config(options, folder_, {"hidden-dim", "norm-eps"});  // the same is no contradiction
-  options = TrainOptions();
+  options = RunOptions();
   options.n_layers = 3;
   EXPECT_THAT(refusal_of([&] { apply_hf_config(options, folder_); }),
               HasSubstr("--n-layers is 3, but the model"));
-  options = TrainOptions();  // whose hidden_dim is 256, but was it said?
+  options = RunOptions();  // whose hidden_dim is 256, but was it said?
   EXPECT_THROW(apply_hf_config(options, folder_, {"hidden-dim"}), UsageError);
   EXPECT_THROW(apply_hf_config(options, folder_, {"tie-embeddings", "rope-theta"}), UsageError);
 }
@@ -356,9 +358,9 @@ TEST_F(HfTest, RefusesWhatIsNoCheckpointAndWhereItCannotWrite) {
   EXPECT_FALSE(fs::exists(directory_.path / "new"));
   EXPECT_THROW(export_hf(directory_.path / "none", directory_.path / "new"), IoError);
   EXPECT_THAT(refusal_of([&] { export_hf(checkpoint_, checkpoint_ / "below"); }),
-              HasSubstr("cannot make the folder"));
+              HasSubstr("cannot make the directory"));
   EXPECT_THAT(refusal_of([&] { export_hf(checkpoint_, checkpoint_); }),
-              HasSubstr("cannot make the folder"));
+              HasSubstr("cannot make the directory"));
 }
 
 TEST_F(HfTest, RefusesACheckpointWithoutItsWeights) {

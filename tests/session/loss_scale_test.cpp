@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -20,6 +19,7 @@
 #include "ridge/run/executor.h"
 #include "ridge/session/checkpoint.h"
 #include "ridge/session/optimizer.h"
+#include "tests/base/temporary_directory.h"
 #include "tests/ops/sample_runner.h"
 
 namespace ridge {
@@ -141,7 +141,8 @@ struct Model {
         cs[i] = static_cast<float>(i * 7 % 11) - 5.0f + 0.25f * static_cast<float>(data + micro);
       executor.write(x, std::span<const float>(xs));
       executor.write(c, std::span<const float>(cs));
-      executor.write(training.schedule, std::span<const float>(adamw_schedule(config, 1e-2, t)));
+      executor.write(training.schedule,
+                     std::span<const float>(optimizer_schedule(config, 1e-2, t)));
       executor.run(Phase::forward);
       executor.run(Phase::backward);
     }
@@ -237,10 +238,10 @@ TEST_F(LossScaledTraining, SkipsStepsThatOverflow) {
 }
 
 TEST_F(LossScaledTraining, GoesOnFromACheckpoint) {
-  const auto path =
-      std::filesystem::temp_directory_path() / fmt::format("ridge-loss-scale-{}", getpid());
+  const TemporaryDirectory directory;
+  const auto path = directory.path / "checkpoint";
   const LossScaling scaling{.initial = 0x1p126f, .growth_interval = 2};
-  TrainOptions options;
+  RunOptions options;
   options.resolve();
   Model undisturbed(scaling, 1, 0.5, true), resumed(scaling, 1, 0.5, false);
   Executor one(undisturbed.graph, device_), other(resumed.graph, device_);
@@ -261,7 +262,6 @@ TEST_F(LossScaledTraining, GoesOnFromACheckpoint) {
       one.read_floats(undisturbed.graph.find("loss_scale.counters"));
   EXPECT_GT(counters[1], 0) << "there were updates";
   EXPECT_LT(counters[1], last - saved) << "and skipped steps on both sides";
-  std::filesystem::remove(path);
 }
 
 TEST_F(LossScaledTraining, TakesNoPartInTrainingWithout) {

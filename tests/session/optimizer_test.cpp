@@ -19,6 +19,7 @@
 #include "ridge/run/executor.h"
 #include "ridge/run/reference.h"
 #include "ridge/session/checkpoint.h"
+#include "tests/base/temporary_directory.h"
 
 namespace ridge {
 namespace {
@@ -51,7 +52,7 @@ struct Model {
     } else {
       loss = add(add(term(a, slice(c, 0, 3)), term(d, slice(c, 3, 7))), term(b, cb));
     }
-    training = add_training_step(loss, {.max_grad_norm = max_norm}, accumulation);
+    training = add_training_step(loss, AdamWConfig{.max_grad_norm = max_norm}, accumulation);
     for (const Value& gradient : training.gradients)  // to be read
       graph.keep(gradient, accumulation == 1 ? graph.info(gradient.id).name
                                              : fmt::format("gradient {}", names++));
@@ -66,7 +67,7 @@ struct Model {
       cs[i] = static_cast<float>(i * 7 % 11) - 5.0f + 0.25f * static_cast<float>(step);
     executor.write(x, std::span<const float>(xs));
     executor.write(c, std::span<const float>(cs));
-    executor.write(training.schedule, std::span<const float>(adamw_schedule({}, 1e-2, step)));
+    executor.write(training.schedule, std::span<const float>(optimizer_schedule({}, 1e-2, step)));
   }
 };
 
@@ -76,7 +77,7 @@ std::vector<float> values_of(Executor& executor, Value value) {
   return values;
 }
 
-// Some steps, as Trainer does them.
+// Some steps, as Session does them.
 void train(Model& m, Executor& executor, int steps) {
   for (int t = 1; t <= steps; ++t) {
     for (const Value& sum : m.training.accumulators) executor.fill_zero(sum);
@@ -90,13 +91,11 @@ void train(Model& m, Executor& executor, int steps) {
 }
 
 std::string checkpoint_of(Model& m, Executor& executor) {
-  const auto path =
-      std::filesystem::temp_directory_path() / fmt::format("ridge-optimizer-{}", getpid());
+  const TemporaryDirectory directory;
+  const auto path = directory.path / "checkpoint";
   write_checkpoint(path, {}, 3, m.graph, executor);
   std::ifstream in(path, std::ios::binary);
-  std::string content{std::istreambuf_iterator<char>(in), {}};
-  std::filesystem::remove(path);
-  return content;
+  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 TEST(TrainingStep, PackedParametersTrainToTheSameBits) {
@@ -141,7 +140,7 @@ SgdRun sgd_run(const SgdConfig& config, bool fused) {
   const Value a = graph.parameter("a", {2}, Init::of({0.5f, -1.25f}));
   const Value b = graph.parameter("b", {2}, Init::of({2.0f, 0.0f}));
   const Value loss = add(sum_to(mul(a, slice(c, 0, 2)), {}), sum_to(mul(b, slice(c, 2, 2)), {}));
-  const TrainingStep training = add_sgd_step(loss, config);
+  const TrainingStep training = add_training_step(loss, config);
   if (fused) {
     EXPECT_EQ(fuse_optimizer(graph), 1u);
   }

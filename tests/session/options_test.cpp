@@ -9,6 +9,7 @@
 #include <set>
 
 #include "ridge/base/error.h"
+#include "ridge/session/language.h"
 
 namespace ridge {
 namespace {
@@ -30,7 +31,7 @@ std::string message_of(const std::function<void()>& body) {
 // What resolve() says of options with these fields set as on a command line.
 std::string refusal(const std::vector<std::pair<std::string, std::string>>& settings) {
   return message_of<UsageError>([&] {
-    TrainOptions options;
+    RunOptions options;
     for (const auto& [name, text] : settings) {
       const auto fields = options_of(options);
       set_from_text(*std::ranges::find(fields, name, &OptionInfo::name), text);
@@ -39,23 +40,23 @@ std::string refusal(const std::vector<std::pair<std::string, std::string>>& sett
   });
 }
 
-TrainOptions resolved(TrainOptions options = {}) {
+RunOptions resolved(RunOptions options = {}) {
   options.resolve();
   return options;
 }
 
-TEST(TrainOptions, DefaultsAreTheWorkshopModel) {
-  const TrainOptions options = resolved();
+TEST(RunOptions, DefaultsAreTheWorkshopModel) {
+  const RunOptions options = resolved();
   EXPECT_EQ(options.vocab_size, 1000);
   EXPECT_EQ(options.n_kv_heads, 4);
   EXPECT_EQ(options.intermediate_dim, 512);
-  EXPECT_EQ(options.model().parameter_count(), 2'873'600);
-  EXPECT_EQ(options.compute_dtype(), DType::f32);
+  EXPECT_EQ(llama_config(options).parameter_count(), 2'873'600);
+  EXPECT_EQ(options.precision().compute, DType::f32);
   EXPECT_FALSE(options.profiling());
   EXPECT_EQ(resolved(options), options) << "resolving twice changes nothing";
 }
 
-TEST(TrainOptions, DerivesFromWhatIsGiven) {
+TEST(RunOptions, DerivesFromWhatIsGiven) {
   EXPECT_EQ(resolved({.data = "book.txt"}).vocab_size, 256);
   EXPECT_EQ(resolved({.data = "tokens.bin"}).vocab_size, 1000);
   EXPECT_EQ(resolved({.vocab_size = 300, .data = "book.txt"}).vocab_size, 300);
@@ -64,21 +65,21 @@ TEST(TrainOptions, DerivesFromWhatIsGiven) {
   EXPECT_EQ(resolved({.n_heads = 1}).n_kv_heads, 1);
 }
 
-TEST(TrainOptions, TakesOtherSpellings) {
+TEST(RunOptions, TakesOtherSpellings) {
   for (const char* name : {"f32", "float32", "fp32"})
     EXPECT_EQ(resolved({.dtype = name}).dtype, "fp32") << name;
-  EXPECT_EQ(resolved({.dtype = "bfloat16"}).compute_dtype(), DType::bf16);
+  EXPECT_EQ(resolved({.dtype = "bfloat16"}).precision().compute, DType::bf16);
   for (const char* spelling : {"fp16", "f16", "float16", "half"}) {
-    EXPECT_EQ(resolved({.dtype = spelling}).compute_dtype(), DType::f16);
+    EXPECT_EQ(resolved({.dtype = spelling}).precision().compute, DType::f16);
     EXPECT_EQ(resolved({.dtype = spelling}).dtype, "fp16");
   }
-  const TrainOptions amp = resolved({.use_amp = true});
+  const RunOptions amp = resolved({.use_amp = true});
   EXPECT_EQ(amp.dtype, "bf16");
   EXPECT_EQ(amp, resolved({.dtype = "bf16"})) << "one meaning, one form";
 }
 
-TEST(TrainOptions, SaysWhatFp8CannotTrain) {
-  EXPECT_EQ(resolved({.dtype = "fp8"}).compute_dtype(), DType::bf16);
+TEST(RunOptions, SaysWhatFp8CannotTrain) {
+  EXPECT_EQ(resolved({.dtype = "fp8"}).precision().compute, DType::bf16);
   EXPECT_THAT(refusal({{"dtype", "fp8"}, {"n-layers", "2"}}),
               AllOf(HasSubstr("--n-layers 2"), HasSubstr("at least 3")));
   EXPECT_THAT(refusal({{"dtype", "fp8"}, {"hidden-dim", "264"}, {"n-heads", "4"}}),
@@ -92,7 +93,7 @@ TEST(TrainOptions, SaysWhatFp8CannotTrain) {
       HasSubstr("--n-kv-heads times the head's size, 8"));
 }
 
-TEST(TrainOptions, NamesTheFlagTheValueAndTheReason) {
+TEST(RunOptions, NamesTheFlagTheValueAndTheReason) {
   EXPECT_THAT(refusal({{"hidden-dim", "250"}}),
               AllOf(HasSubstr("--hidden-dim 250"), HasSubstr("--n-heads 8"),
                     HasSubstr("2 are left"), Not(HasSubstr("hidden_dim"))));
@@ -109,7 +110,7 @@ TEST(TrainOptions, NamesTheFlagTheValueAndTheReason) {
   EXPECT_THAT(refusal({{"learning-rate", "1e999"}}), HasSubstr("out of range"));
 }
 
-TEST(TrainOptions, RefusesEachFieldOutOfItsRange) {
+TEST(RunOptions, RefusesEachFieldOutOfItsRange) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> refused = {
       {"vocab-size", {"-1", "100000000"}},
       {"hidden-dim", {"0", "-8", "1000000"}},
@@ -157,7 +158,7 @@ TEST(TrainOptions, RefusesEachFieldOutOfItsRange) {
           << name << " " << value;
 }
 
-TEST(TrainOptions, RefusesWhatDoesNotGoTogether) {
+TEST(RunOptions, RefusesWhatDoesNotGoTogether) {
   EXPECT_THAT(refusal({{"batch-size", "1000000"}, {"seq-len", "1000000"}}),
               HasSubstr("needs a tensor of"));
   EXPECT_THAT(refusal({{"resume", "a"}, {"init-from", "b"}}), HasSubstr("one or the other"));
@@ -166,8 +167,8 @@ TEST(TrainOptions, RefusesWhatDoesNotGoTogether) {
   EXPECT_THAT(refusal({{"eval-every", "1"}, {"eval-batches", "0"}}), HasSubstr("eval-batches"));
 }
 
-TEST(TrainOptions, NamesAreDistinctAndEachFieldHasOne) {
-  TrainOptions options;
+TEST(RunOptions, NamesAreDistinctAndEachFieldHasOne) {
+  RunOptions options;
   std::set<std::string> names;
   for (const OptionInfo& option : options_of(options)) {
     EXPECT_TRUE(names.insert(option.name).second) << option.name;
@@ -178,8 +179,8 @@ TEST(TrainOptions, NamesAreDistinctAndEachFieldHasOne) {
 }
 
 // Every field another value than the default's, by its listing alone.
-TrainOptions all_changed() {
-  TrainOptions options;
+RunOptions all_changed() {
+  RunOptions options;
   std::int64_t number = 1000;
   for (const OptionInfo& option : options_of(options)) {
     ++number;
@@ -194,19 +195,19 @@ TrainOptions all_changed() {
 }
 
 TEST(OptionsJson, RoundTripKeepsEveryField) {
-  const TrainOptions options = all_changed();
-  TrainOptions back;
+  const RunOptions options = all_changed();
+  RunOptions back;
   apply_json(back, to_json(options));
   EXPECT_EQ(back, options);
   EXPECT_EQ(to_json(back), to_json(options));
 }
 
 TEST(OptionsJson, SetsOnlyWhatIsNamedByAnyName) {
-  TrainOptions options{.seq_len = 77};
+  RunOptions options{.seq_len = 77};
   apply_json(options, R"({"batch_size": 3, "num-layers": 2, "lr": 1, "use_amp": true})");
   EXPECT_EQ(
       options,
-      (TrainOptions{
+      (RunOptions{
           .n_layers = 2, .batch_size = 3, .seq_len = 77, .learning_rate = 1, .use_amp = true}));
   apply_json(options, "{}");
   EXPECT_EQ(options.seq_len, 77);
@@ -240,14 +241,14 @@ TEST(OptionsJson, RefusesOtherTextAndSetsNothing) {
       {"{\"data\": \"\xff\"}", "not valid JSON"},
   };
   for (const auto& [text, reason] : refused) {
-    TrainOptions options{.batch_size = 3};
+    RunOptions options{.batch_size = 3};
     EXPECT_THAT(message_of<FormatError>([&] { apply_json(options, text); }), HasSubstr(reason))
         << text;
-    EXPECT_EQ(options, TrainOptions{.batch_size = 3}) << text;
+    EXPECT_EQ(options, RunOptions{.batch_size = 3}) << text;
   }
-  TrainOptions options;
+  RunOptions options;
   EXPECT_THROW(apply_json(options, R"({"batch-size": 4, "seed": "x"})"), FormatError);
-  EXPECT_EQ(options, TrainOptions{}) << "the good half of a bad text is not taken";
+  EXPECT_EQ(options, RunOptions{}) << "the good half of a bad text is not taken";
 }
 
 TEST(NearestName, IsTheOneFewestEditsAwayOrBegun) {

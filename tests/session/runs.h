@@ -6,18 +6,42 @@
 #include <iterator>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ridge/base/safetensors.h"
-#include "ridge/session/trainer.h"
+#include "ridge/session/session.h"
 
 namespace ridge {
 
-// The losses of the steps from where the trainer stands up to step `until`.
-inline std::vector<double> losses_of(Trainer& trainer, std::int64_t until) {
+// The losses of the steps from where the session stands up to step `until`.
+inline std::vector<double> losses_of(Session& session, std::int64_t until) {
   std::vector<double> losses;
-  while (trainer.steps_done() < until) losses.push_back(trainer.step().loss);
+  while (session.steps_done() < until) losses.push_back(session.step().loss);
   return losses;
+}
+
+// A network on a few small images.
+inline RunOptions network_options(std::string_view network, Use use,
+                                  std::string_view version = "none",
+                                  std::string_view dtype = "fp32", std::int64_t image_size = 64) {
+  RunOptions options = default_options(network);
+  options.mode = name_of(use);
+  options.version = version;
+  options.dtype = dtype;
+  options.batch_size = 2;
+  options.image_size = image_size;
+  options.learning_rate = 1e-3;  // at which networks without batch norm learn, too
+  options.resolve();
+  return options;
+}
+
+// The names of all compile modes.
+inline std::vector<std::string_view> compile_modes() {
+  std::vector<std::string_view> names;
+  for (const ScheduleRow& row : schedules())
+    if (row.kind == ScheduleRow::Kind::compile_mode) names.push_back(row.name);
+  return names;
 }
 
 // The bytes of a file, such as a checkpoint.

@@ -15,7 +15,7 @@
 #include "ridge/session/checkpoint.h"
 #include "ridge/session/evaluation.h"
 #include "ridge/session/hf.h"
-#include "ridge/session/trainer.h"
+#include "ridge/session/session.h"
 #include "tests/base/temporary_cache.h"
 #include "tests/session/runs.h"
 
@@ -27,8 +27,8 @@ namespace fs = std::filesystem;
 constexpr const char* names[] = {"v1", "v2", "v3", "v4"};
 constexpr const char* dtypes[] = {"fp32", "bf16"};
 
-TrainOptions small_options(const char* version = "v1", const char* dtype = "fp32") {
-  TrainOptions o;
+RunOptions small_options(const char* version = "v1", const char* dtype = "fp32") {
+  RunOptions o;
   o.vocab_size = 50;
   o.hidden_dim = 32;
   o.n_layers = 2;
@@ -49,11 +49,11 @@ TrainOptions small_options(const char* version = "v1", const char* dtype = "fp32
 class VersionRuns : public ::testing::Test {
  protected:
   // The losses of some steps, whose checkpoint is at `path`.
-  std::vector<double> run(const TrainOptions& options, int threads = 2, int steps = 3) {
+  std::vector<double> run(const RunOptions& options, int threads = 2, int steps = 3) {
     CpuDevice device(threads);
-    Trainer trainer(options, device);
-    const std::vector<double> losses = losses_of(trainer, steps);
-    trainer.save(path);
+    Session session(options, device);
+    const std::vector<double> losses = losses_of(session, steps);
+    session.save(path);
     return losses;
   }
 
@@ -66,7 +66,7 @@ TEST_F(VersionRuns, AnyNumberOfThreadsGivesTheSameBits) {
   for (const char* version : names)
     for (const char* dtype : dtypes) {
       SCOPED_TRACE(fmt::format("{} {}", version, dtype));
-      const TrainOptions options = small_options(version, dtype);
+      const RunOptions options = small_options(version, dtype);
       const std::vector<double> losses = run(options, 4);
       const std::string checkpoint = content(path);
       ASSERT_FALSE(checkpoint.empty());
@@ -99,7 +99,7 @@ TEST_F(VersionRuns, PlannedOrNotGivesTheSameBits) {
     for (const char* recompute : {"none", "block"})
       for (const char* dtype : dtypes) {
         SCOPED_TRACE(fmt::format("{} {} {}", version, dtype, recompute));
-        TrainOptions options = small_options(version, dtype);
+        RunOptions options = small_options(version, dtype);
         options.recompute = recompute;
         options.gradient_accumulation_steps = 2;
         options.enable_pass = "planned-memory";
@@ -116,7 +116,7 @@ TEST_F(VersionRuns, PlannedOrNotGivesTheSameBits) {
 TEST_F(VersionRuns, RecomputationGivesTheSameBits) {
   for (const char* version : names)
     for (const char* dtype : dtypes) {
-      TrainOptions options = small_options(version, dtype);
+      RunOptions options = small_options(version, dtype);
       const std::vector<double> losses = run(options);
       const Tensors tensors = tensors_in(path);
       for (const char* recompute : {"attention", "block"}) {
@@ -137,31 +137,31 @@ TEST_F(VersionRuns, ACheckpointGoesThroughEveryVersionUnchanged) {
       ASSERT_EQ(written.size(), 3u * 21u);  // parameters and two moments of each
       for (const char* reader : names) {
         SCOPED_TRACE(fmt::format("written by {}, read by {}, {}", writer, reader, dtype));
-        Trainer trainer(small_options(reader, dtype), device);
-        trainer.resume(path);
-        EXPECT_EQ(trainer.steps_done(), 3);
-        trainer.save(directory_.path / "again");
+        Session session(small_options(reader, dtype), device);
+        session.resume(path);
+        EXPECT_EQ(session.steps_done(), 3);
+        session.save(directory_.path / "again");
         EXPECT_TRUE(tensors_in(directory_.path / "again") == written);
       }
     }
 }
 
-// How many weights a trainer keeps rounded to bf16 as well, each of which has to be what it rounds.
-int rounded_weights(Trainer& trainer) {
-  Graph& graph = trainer.graph();
+// How many weights a session keeps rounded to bf16 as well, each of which has to be what it rounds.
+int rounded_weights(Session& session) {
+  Graph& graph = session.graph();
   int count = 0;
   for (ValueId id = 0; id < graph.value_count(); ++id) {
     const ValueId original = graph.info(id).copy_of;
     if (original == no_value) continue;
     ++count;
-    std::vector<float> wanted = trainer.executor().read_floats(graph.value(original));
+    std::vector<float> wanted = session.executor().read_floats(graph.value(original));
     const bool split = graph.value(original).dtype() == DType::split_f32;
     for (float& x : wanted) {
       BFloat16 rounded(x);
       if (split) rounded.bits = SplitFloat(x).upper;
       x = static_cast<float>(rounded);
     }
-    EXPECT_EQ(trainer.executor().read_floats(graph.value(id)), wanted) << graph.info(id).name;
+    EXPECT_EQ(session.executor().read_floats(graph.value(id)), wanted) << graph.info(id).name;
   }
   return count;
 }
@@ -172,21 +172,21 @@ TEST_F(VersionRuns, KeepRoundedWeightsThatAreTheirWeights) {
     for (const bool tied : {false, true})
       for (const int accumulation : {1, 2}) {
         SCOPED_TRACE(fmt::format("{} {} {}", version, tied, accumulation));
-        TrainOptions options = small_options(version, "bf16");
+        RunOptions options = small_options(version, "bf16");
         options.tie_embeddings = tied;
         options.gradient_accumulation_steps = accumulation;
         // Queries, keys and values, output, gate and up, down of each layer, and of the model.
         const int expected = version == names[0] ? 0 : 2 * 4 + 1;
-        Trainer trainer(options, device);
-        EXPECT_EQ(rounded_weights(trainer), expected) << "initialised";
-        trainer.step();
-        EXPECT_EQ(rounded_weights(trainer), expected) << "updated";
-        trainer.save(path);
-        const double before = trainer.evaluate(1);
-        trainer.step();
-        trainer.resume(path);
-        EXPECT_EQ(rounded_weights(trainer), expected) << "restored";
-        EXPECT_EQ(trainer.evaluate(1), before);
+        Session session(options, device);
+        EXPECT_EQ(rounded_weights(session), expected) << "initialised";
+        session.step();
+        EXPECT_EQ(rounded_weights(session), expected) << "updated";
+        session.save(path);
+        const double before = session.evaluate(1).loss;
+        session.step();
+        session.resume(path);
+        EXPECT_EQ(rounded_weights(session), expected) << "restored";
+        EXPECT_EQ(session.evaluate(1).loss, before);
       }
 }
 
@@ -197,7 +197,7 @@ TEST_F(VersionRuns, WeightsInHalvesAreTheWeightsBesideTheirCopies) {
   for (const bool tied : {false, true})
     for (const int accumulation : {1, 2}) {
       SCOPED_TRACE(fmt::format("{} {}", tied, accumulation));
-      TrainOptions options = small_options("v4", "bf16");
+      RunOptions options = small_options("v4", "bf16");
       options.tie_embeddings = tied;
       options.gradient_accumulation_steps = accumulation;
       std::vector<Tensors> written;
@@ -205,14 +205,14 @@ TEST_F(VersionRuns, WeightsInHalvesAreTheWeightsBesideTheirCopies) {
       std::vector<std::vector<double>> losses;
       for (const char* disabled : {"", "split-weights"}) {
         options.disable_pass = disabled;
-        Trainer trainer(options, device);
-        trainer.save(path);
+        Session session(options, device);
+        session.save(path);
         written.push_back(tensors_in(path));
-        losses.push_back(losses_of(trainer, 6));
+        losses.push_back(losses_of(session, 6));
         std::size_t parameters = 0;
-        const Lifetimes life = lifetimes_of(trainer.graph());
-        for (ValueId id = 0; id < trainer.graph().value_count(); ++id)
-          if (trainer.graph().info(id).role == Role::parameter) parameters += life.bytes[id];
+        const Lifetimes life = lifetimes_of(session.graph());
+        for (ValueId id = 0; id < session.graph().value_count(); ++id)
+          if (session.graph().info(id).role == Role::parameter) parameters += life.bytes[id];
         bytes.push_back(parameters);
       }
       EXPECT_TRUE(written[0] == written[1]);
@@ -228,13 +228,13 @@ TEST_F(VersionRuns, ResumingInAnotherVersionContinuesTheCurve) {
   CpuDevice device(2);
   for (const char* dtype : dtypes) {
     const double rounding = dtype == dtypes[0] ? 3e-6 : 3e-3;
-    Trainer undisturbed(small_options("v1", dtype), device);
+    Session undisturbed(small_options("v1", dtype), device);
     const std::vector<double> all = losses_of(undisturbed, 12);
     for (const char* first : names) {
       const std::vector<double> before = run(small_options(first, dtype), 2, 6);
       for (const char* second : names) {
         SCOPED_TRACE(fmt::format("{} to {}, {}", first, second, dtype));
-        Trainer resumed(small_options(second, dtype), device);
+        Session resumed(small_options(second, dtype), device);
         resumed.resume(path);
         const std::vector<double> after = losses_of(resumed, 12);
         for (std::size_t i = 0; i < 6; ++i) {
@@ -251,19 +251,17 @@ TEST_F(VersionRuns, EvaluateAndExportTheSameModel) {
   CpuDevice device(2);
   run(small_options("v4"));
   const fs::path other = directory_.path / "of_v1";
-  Trainer v1(small_options("v1"), device);
+  Session v1(small_options("v1"), device);
   v1.resume(path);
   v1.save(other);
   const auto loss_of = [&](const fs::path& checkpoint) {
-    TrainOptions options = options_of_checkpoint(checkpoint);
+    RunOptions options = options_of_checkpoint(checkpoint);
     return evaluate(options, device,
-                    [&](Graph& graph, Executor& executor) {
-                      read_parameters(SafetensorsFile(checkpoint), checkpoint, graph, executor);
-                    })
+                    [&](Graph& graph) { initialize_from_checkpoint(checkpoint, graph); })
         .loss;
   };
   EXPECT_EQ(loss_of(path), loss_of(other));
-  EXPECT_EQ(loss_of(path), v1.evaluate(small_options().eval_batches));
+  EXPECT_EQ(loss_of(path), v1.evaluate(small_options().eval_batches).loss);
   export_hf(path, directory_.path / "a");
   export_hf(other, directory_.path / "b");
   for (const char* file : {"model.safetensors", "config.json"}) {
@@ -275,15 +273,15 @@ TEST_F(VersionRuns, EvaluateAndExportTheSameModel) {
 // Validation of a version that writes the gradient over the logits, or keeps no scores.
 TEST_F(VersionRuns, ValidateAlike) {
   CpuDevice device(2);
-  Trainer v1(small_options("v1"), device);
-  const double expected = v1.evaluate(3);
+  Session v1(small_options("v1"), device);
+  const double expected = v1.evaluate(3).loss;
   for (const char* version : names) {
-    Trainer trainer(small_options(version), device);
-    EXPECT_NEAR(trainer.evaluate(3), expected, 1e-6) << version;
-    trainer.step();
-    const double after = trainer.evaluate(3);
+    Session session(small_options(version), device);
+    EXPECT_NEAR(session.evaluate(3).loss, expected, 1e-6) << version;
+    session.step();
+    const double after = session.evaluate(3).loss;
     EXPECT_NE(after, expected);
-    EXPECT_EQ(trainer.evaluate(3), after) << version;
+    EXPECT_EQ(session.evaluate(3).loss, after) << version;
   }
 }
 
@@ -301,12 +299,12 @@ TEST_F(VersionRuns, AccumulateAndClipAlike) {
   for (const char* dtype : dtypes) {
     const bool half = dtype == dtypes[1];
     const auto options = [&](const char* version) {
-      TrainOptions o = small_options(version, dtype);
+      RunOptions o = small_options(version, dtype);
       o.gradient_accumulation_steps = 2;
       o.max_grad_norm = 0.1;
       return o;
     };
-    Trainer v1(options("v1"), device);
+    Session v1(options("v1"), device);
     std::vector<StepReport> expected;
     std::map<std::string, std::vector<float>> sums;  // after the first step
     for (int step = 0; step < 5; ++step) {
@@ -319,15 +317,15 @@ TEST_F(VersionRuns, AccumulateAndClipAlike) {
     ASSERT_EQ(sums.size(), 21u);
     for (const char* version : names) {
       SCOPED_TRACE(fmt::format("{} {}", version, dtype));
-      Trainer trainer(options(version), device);
+      Session session(options(version), device);
       for (int step = 0; step < 5; ++step) {
-        const StepReport report = trainer.step();
+        const StepReport report = session.step();
         const auto i = static_cast<std::size_t>(step);
         EXPECT_NEAR(report.loss, expected[i].loss, half ? 2e-3 : 2e-6);
         EXPECT_NEAR(*report.grad_norm / *expected[i].grad_norm, 1, half ? 1e-2 : 1e-5);
         if (step > 0) continue;
         for (const auto& [name, sum] : sums)
-          EXPECT_LT(distance(trainer.executor().read_floats(trainer.graph().find(name)), sum),
+          EXPECT_LT(distance(session.executor().read_floats(session.graph().find(name)), sum),
                     half ? 5e-2 : 5e-6)
               << name;
       }

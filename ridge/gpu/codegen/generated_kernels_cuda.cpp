@@ -39,7 +39,7 @@ void GeneratedKernel::launch(const Context& gpu, std::int64_t blocks, int thread
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.stream = gpu.stream;
   config.attrs = &early;
-  config.numAttrs = gpu.compute_capability >= 90 ? 1 : 0;
+  config.numAttrs = gpu.card.launches_early() ? 1 : 0;
   check(cudaLaunchKernelExC(&config, kernel_, arguments), "launching a generated kernel");
 }
 
@@ -56,7 +56,7 @@ const GeneratedKernel* GeneratedKernels::prepare(const Context& gpu, const std::
   const char* wanted = std::getenv("RIDGE_GENERATED_KERNELS");
   if (wanted && std::string_view(wanted) == "off") return nullptr;
   const std::lock_guard lock(mutex_);
-  const std::string architecture = RuntimeCompiler::target(gpu.compute_capability);
+  const std::string architecture = RuntimeCompiler::target(gpu.card.compute_capability);
   const std::string input = RuntimeCompiler::input(code, architecture);
   if (const auto known = kernels_.find(input); known != kernels_.end()) return known->second.get();
   std::unique_ptr<GeneratedKernel>& kernel = kernels_[input];

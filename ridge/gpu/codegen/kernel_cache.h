@@ -21,7 +21,7 @@ class KernelCache {
   // Whether it was written.
   bool keep(const std::string& name, std::string_view key, const std::vector<char>& image) const;
 
-  // Of a kernel's file: its name and a digest of the key.
+  // The path of a kernel's file: its name and a digest of the key.
   std::filesystem::path file_of(const std::string& name, std::string_view key) const;
 
  private:

@@ -12,7 +12,8 @@ namespace ridge::gpu {
 namespace {
 
 using Code = Pointwise::Code;
-// Of a block. More elements a thread than make its accesses whole gain nothing.
+// The threads of a block. A thread takes as many elements as make an access of 16 bytes; more gain
+// nothing.
 constexpr int threads = 256;
 
 std::string_view type_name(DType dtype) {
@@ -257,7 +258,7 @@ class Writer {
       line("    store_pack<{0}>(y{1} + first, b{1});", elements_, r);
   }
 
-  // Of the last block, and of operands that are aligned to their elements only.
+  // The loop of the last block, and of operands that are aligned to their elements only.
   void write_elements() {
     line("    for (Index i = block + threadIdx.x; i < end && i < n; i += {}u) {{", threads);
     std::string arguments;

@@ -22,7 +22,7 @@ class RuntimeCompiler {
   std::vector<char> compile(const std::string& name, const std::string& code,
                             const std::string& architecture) const;
 
-  // Of the architecture of a device: "sm_90" for 90.
+  // The name of a device's architecture: "sm_90" for 90.
   static std::string target(int compute_capability);
   // All that decides what comes out, beside the version: flags, headers and code.
   static std::string input(const std::string& code, const std::string& architecture);

@@ -4,6 +4,8 @@
 #include <memory>
 #include <string_view>
 
+#include "ridge/gpu/device/card.h"
+
 #if defined(__HIP__)
 struct ihipStream_t;
 #else
@@ -18,17 +20,14 @@ using Stream = ihipStream_t*;
 using Stream = CUstream_st*;
 #endif
 
-class Blas;            // gpu/blas.h
-class Dnn;             // gpu/dnn.h
-class RotationTables;  // gpu/rotations.h
+class Blas;            // gpu/vendor/blas.h
+class Dnn;             // gpu/vendor/dnn.h
+class RotationTables;  // gpu/kernels/attention/rotations.h
 
 // What all kernels of one device share: the stream that they enqueue to, and what the card has.
 struct Context {
   Stream stream = nullptr;
-  int multiprocessors = 0;
-  int compute_capability = 0;        // 90 for 9.0
-  std::size_t shared_per_block = 0;  // bytes that a block can be granted
-  std::size_t l2_bytes = 0;
+  Card card = {};
   bool deterministic = false;  // sums in a fixed order, even where that is slower
   std::shared_ptr<Blas> blas;
   std::shared_ptr<Dnn> dnn;

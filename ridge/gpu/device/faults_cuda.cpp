@@ -13,7 +13,7 @@ namespace ridge::gpu {
 
 std::string_view remedy_of(int status) {
   switch (status) {
-    // Of a kernel. The process cannot use the card any more, others can.
+    // A kernel's fault. The process cannot use the card any more, others can.
     case cudaErrorIllegalAddress:
     case cudaErrorMisalignedAddress:
     case cudaErrorInvalidAddressSpace:
@@ -29,7 +29,7 @@ std::string_view remedy_of(int status) {
     case cudaErrorLaunchTimeout:
       return "a kernel ran longer than the system lets it: start again on a card that drives no "
              "screen, or with a smaller batch";
-    // Of the card.
+    // The card's fault.
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
     case cudaErrorContained:
@@ -47,7 +47,7 @@ std::string_view remedy_of(int status) {
     case cudaErrorStartupFailure:
       return "the card or its driver does not answer: see nvidia-smi and the kernel's log (Xid); "
              "the card may have to be reset, or the machine restarted";
-    // Of the system.
+    // The system's fault.
     case cudaErrorSystemDriverMismatch:
       return "the driver was updated while the old one was loaded: restart the machine";
     case cudaErrorSystemNotReady:

@@ -81,7 +81,7 @@ ProbeKernel moving(const Context& gpu, std::size_t bytes) {
   const std::size_t times = std::max<std::size_t>(1, bytes_per_launch / (count * tile_bytes));
   const auto turns = static_cast<unsigned>(count * times);
   const unsigned grid =
-      std::min(turns, blocks_per_multiprocessor * static_cast<unsigned>(gpu.multiprocessors));
+      std::min(turns, blocks_per_multiprocessor * static_cast<unsigned>(gpu.card.multiprocessors));
   const double moved = static_cast<double>(turns) * static_cast<double>(tile_bytes);
   return {make_kernel([&gpu, count, turns, grid](const Launch& call) {
             constexpr std::uint32_t fill = 0x3f9d3c71;
@@ -94,7 +94,7 @@ ProbeKernel moving(const Context& gpu, std::size_t bytes) {
 }
 
 ProbeKernel multiplying(const Context& gpu) {
-  const unsigned grid = multiply_blocks * static_cast<unsigned>(gpu.multiprocessors);
+  const unsigned grid = multiply_blocks * static_cast<unsigned>(gpu.card.multiprocessors);
   return {make_kernel([&gpu, grid](const Launch&) {
             launch(gpu, multiply_add_kernel, grid, block, 0, 0.999f, 1e-3f, -1.0f,
                    static_cast<float*>(nullptr));

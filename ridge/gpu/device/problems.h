@@ -31,14 +31,14 @@ struct FlashOperands {
   const void* k = nullptr;
   const void* v = nullptr;
   std::int64_t q_stride = 0, k_stride = 0, v_stride = 0;
-  // The table [seq, head_dim / 2] of float pairs (cos, sin) by which a rotary embedding turns
-  // columns (2i, 2i + 1) of q and k on their way in; only where flash90_turns().
+  // The table [seq, head_dim / 2] of float pairs (cos, sin) by which a rotary embedding rotates
+  // columns (2i, 2i + 1) of q and k on their way in; only where flash_sm90_rotates().
   const float* rotation = nullptr;
 };
 
 // Where the backward pass writes (overwrites), laid out like FlashOperands. With a `rotation`, the
-// table by which q and k were turned, beforehand or on their way in, dq and dk are those of q and k
-// before it.
+// table by which q and k were rotated, beforehand or on their way in, dq and dk are those of q and
+// k before it.
 struct FlashGradients {
   void* dq = nullptr;
   void* dk = nullptr;

@@ -49,7 +49,7 @@ void launch(const Context& gpu, void (*kernel)(Parameters...), dim3 grid, dim3 b
   config.dynamicSmemBytes = shared_bytes;
   config.stream = gpu.stream;
   config.attrs = &early;
-  config.numAttrs = gpu.compute_capability >= 90 ? 1 : 0;
+  config.numAttrs = gpu.card.launches_early() ? 1 : 0;
   cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
 #endif
   check(last_error(), "launching a kernel");
@@ -233,11 +233,17 @@ __device__ inline T reduce_block(T x) {
   return all;
 }
 
-// Calls function.template operator()<T>() for the element type of a floating dtype.
+// Calls function.template operator()<T>() for the element type of a dtype of 16 bits.
+template <class F>
+auto dispatch_16_bit(DType dtype, const F& function) {
+  if (dtype == DType::f16) return function.template operator()<Float16>();
+  return function.template operator()<BFloat16>();
+}
+
+// The same for any floating dtype.
 template <class F>
 auto dispatch_floating(DType dtype, const F& function) {
-  if (dtype == DType::bf16) return function.template operator()<BFloat16>();
-  if (dtype == DType::f16) return function.template operator()<Float16>();
+  if (is_16_bit(dtype)) return dispatch_16_bit(dtype, function);
   return function.template operator()<float>();
 }
 
@@ -258,8 +264,7 @@ auto dispatch_floating(DType first, DType second, const F& function) {
     if (second == DType::f32) return function.template operator()<Narrow, float>();
     return function.template operator()<Narrow, Narrow>();
   };
-  if (first == DType::f16 || second == DType::f16) return call.template operator()<Float16>();
-  return call.template operator()<BFloat16>();
+  return dispatch_16_bit(first == DType::f32 ? second : first, call);
 }
 
 }  // namespace ridge::gpu

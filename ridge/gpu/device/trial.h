@@ -35,9 +35,10 @@ class Trial {
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
 
-  // Does the work of the `way`-th way several times, and waits. The first time it is captured, and
-  // from then on replayed: small kernels take less time than the host takes to launch them.
-  void run(std::size_t way, const std::function<void(const Operands&)>& work);
+  // Does the work of a candidate, by its number, several times, and waits. The first time it is
+  // captured, and from then on replayed: small kernels take less time than the host takes to launch
+  // them.
+  void run(std::size_t candidate, const std::function<void(const Operands&)>& work);
 
  private:
   CUgraphExec_st* captured(const std::function<void(const Operands&)>& work) const;
@@ -47,7 +48,7 @@ class Trial {
   Runs runs_;
   std::vector<Operands> sets_;
   std::size_t repetitions_;
-  std::vector<CUgraphExec_st*> ways_;  // null until they ran once
+  std::vector<CUgraphExec_st*> replays_;  // null until they ran once
 };
 
 }  // namespace ridge::gpu

@@ -32,8 +32,8 @@ Trial::Trial(const Context& gpu, const std::vector<std::size_t>& operand_bytes, 
     : gpu_(gpu), runs_(runs) {
   const std::size_t all =
       std::accumulate(operand_bytes.begin(), operand_bytes.end(), std::size_t{1});
-  const std::size_t sets = std::clamp<std::size_t>(2 * gpu.l2_bytes / all, 1, most_sets);
-  repetitions_ = std::clamp<std::size_t>(2 * gpu.l2_bytes / all, most_sets, most_repetitions);
+  const std::size_t sets = std::clamp<std::size_t>(2 * gpu.card.l2_bytes / all, 1, most_sets);
+  repetitions_ = std::clamp<std::size_t>(2 * gpu.card.l2_bytes / all, most_sets, most_repetitions);
   const std::vector<std::uint16_t> words = pattern();
   for (std::size_t set = 0; set < sets; ++set) {
     sets_.emplace_back();
@@ -58,8 +58,8 @@ void* Trial::filled(const std::vector<std::uint16_t>& words, std::size_t bytes) 
 
 Trial::~Trial() {
   cudaStreamSynchronize(gpu_.stream);
-  for (CUgraphExec_st* way : ways_)
-    if (way) cudaGraphExecDestroy(way);
+  for (CUgraphExec_st* replay : replays_)
+    if (replay) cudaGraphExecDestroy(replay);
   for (const Operands& set : sets_)
     for (void* operand : set) cudaFree(operand);
 }
@@ -91,13 +91,13 @@ CUgraphExec_st* Trial::captured(const std::function<void(const Operands&)>& work
   return replay;
 }
 
-void Trial::run(std::size_t way, const std::function<void(const Operands&)>& work) {
-  if (way >= ways_.size()) ways_.resize(way + 1, nullptr);
-  if (ways_[way]) {
-    check(cudaGraphLaunch(ways_[way], gpu_.stream), "timing a kernel");
+void Trial::run(std::size_t candidate, const std::function<void(const Operands&)>& work) {
+  if (candidate >= replays_.size()) replays_.resize(candidate + 1, nullptr);
+  if (replays_[candidate]) {
+    check(cudaGraphLaunch(replays_[candidate], gpu_.stream), "timing a kernel");
   } else {
     work(sets_.front());  // loads its code, which cannot be captured
-    ways_[way] = captured(work);
+    replays_[candidate] = captured(work);
   }
   check(cudaStreamSynchronize(gpu_.stream), "timing a kernel");
 }

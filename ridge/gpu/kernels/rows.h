@@ -1,8 +1,9 @@
 #pragma once
 
-// Rows of a matrix, each shared by a team of threads that holds it in registers between a reduction
-// and what needs its result: by a warp, whose reductions need no barrier, or by a block, where a
-// row is too long for the registers of a warp. What exceeds the registers of a block is read again.
+// Rows of a matrix, each shared by a group of threads that holds it in registers between a
+// reduction and what needs its result: by a warp, whose reductions need no barrier, or by a block,
+// where a row is too long for the registers of a warp. What exceeds the registers of a block is
+// read again.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,11 +13,11 @@
 
 namespace ridge::gpu {
 
-// A team knows a thread's rank in it and its size in threads; its index in the block, and how many
-// teams the block has.
-struct WarpTeam {
+// A group knows a thread's rank in it and its size in threads; its index in the block, and how many
+// groups the block has.
+struct WarpThreads {
   static constexpr bool is_block = false;
-  static constexpr int max_threads = 4 * warp_width;  // of a block of such teams
+  static constexpr int max_threads = 4 * warp_width;  // of a block of such groups
   __device__ static int rank() { return static_cast<int>(threadIdx.x) % warp_width; }
   __device__ static int size() { return warp_width; }
   __device__ static int index() { return static_cast<int>(threadIdx.x) / warp_width; }
@@ -27,7 +28,7 @@ struct WarpTeam {
   }
 };
 
-struct BlockTeam {
+struct BlockThreads {
   static constexpr bool is_block = true;
   static constexpr int max_threads = 1024;
   __device__ static int rank() { return static_cast<int>(threadIdx.x); }
@@ -40,15 +41,15 @@ struct BlockTeam {
   }
 };
 
-// The team's index in the grid, and the number of teams there: the first row and the step of a team
-// that takes several.
-template <class Team>
+// The group's index in the grid, and the number of groups there: the first row and the step of a
+// group that takes several.
+template <class Threads>
 __device__ std::int64_t first_row() {
-  return static_cast<std::int64_t>(blockIdx.x) * Team::count() + Team::index();
+  return static_cast<std::int64_t>(blockIdx.x) * Threads::count() + Threads::index();
 }
-template <class Team>
+template <class Threads>
 __device__ std::int64_t row_step() {
-  return static_cast<std::int64_t>(gridDim.x) * Team::count();
+  return static_cast<std::int64_t>(gridDim.x) * Threads::count();
 }
 
 // N neighbours as they lie in memory, so that two of 16 bits share a register until they are
@@ -64,12 +65,12 @@ requires(sizeof(T) == 2 && N % 2 == 0) struct alignas(2 * N) Held<T, N> {
   __device__ float operator[](int i) const { return half_of_word<T>(words[i / 2], i % 2); }
 };
 
-// The columns of a row that one thread of the team holds: K packs of N neighbours, the team's width
-// apart, so that the team reads without gaps.
-template <class Team, int N, int K>
-struct TeamColumns {
-  // Columns that the team holds at once.
-  __device__ static int held() { return Team::size() * N * K; }
+// The columns of a row that one thread of the group holds: K packs of N neighbours, the group's
+// width apart, so that the group reads without gaps.
+template <class Threads, int N, int K>
+struct ColumnsOf {
+  // Columns that the group holds at once.
+  __device__ static int held() { return Threads::size() * N * K; }
 
   // Those of `columns` that are held at once, from 0 on.
   __device__ static int clamp(std::int64_t columns) {
@@ -81,7 +82,7 @@ struct TeamColumns {
   __device__ static void each(int columns, const F& f) {
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      const int c = (k * Team::size() + Team::rank()) * N;
+      const int c = (k * Threads::size() + Threads::rank()) * N;
       if (c < columns) f(k, c);
     }
   }
@@ -109,39 +110,39 @@ struct TeamColumns {
   }
 };
 
-// How a kernel's teams are launched.
-struct TeamLaunch {
+// How a kernel's groups are launched.
+struct ThreadsLaunch {
   int threads;         // of a block
   int rows_per_block;  // that are worked on at once
 
-  // Enough blocks that each team takes one row.
+  // Enough blocks that each group takes one row.
   dim3 grid(std::int64_t rows) const { return dim3(blocks_for(rows, rows_per_block)); }
   dim3 block() const { return dim3(static_cast<unsigned>(threads)); }
 };
 
-// Calls f.template operator()<Team, K>(TeamLaunch) with the smallest team that holds `columns` of
-// `operands` operands in packs of N, at most `elements` of each in a thread; or with the largest
-// blocks if none does. Single elements are for odd sizes and addresses only, so they get fewer
-// variants.
+// Calls f.template operator()<Threads, K>(ThreadsLaunch) with the smallest group that holds
+// `columns` of `operands` operands in packs of N, at most `elements` of each in a thread; or with
+// the largest blocks if none does. Single elements are for odd sizes and addresses only, so they
+// get fewer variants.
 template <int N, int operands, int elements = 64, class F>
-void dispatch_team(std::int64_t columns, const F& f) {
-  constexpr int most = BlockTeam::max_threads;
-  constexpr TeamLaunch warps{WarpTeam::max_threads, WarpTeam::max_threads / warp_width};
+void dispatch_threads(std::int64_t columns, const F& f) {
+  constexpr int most = BlockThreads::max_threads;
+  constexpr ThreadsLaunch warps{WarpThreads::max_threads, WarpThreads::max_threads / warp_width};
   const std::int64_t packs = (columns + N - 1) / N;
   auto block = [&](int k) {
     const std::int64_t threads = ((packs + k - 1) / k + warp_width - 1) / warp_width * warp_width;
-    return TeamLaunch{static_cast<int>(std::min<std::int64_t>(threads, most)), 1};
+    return ThreadsLaunch{static_cast<int>(std::min<std::int64_t>(threads, most)), 1};
   };
   if constexpr (N > 1) {
-    if (packs <= 2 * warp_width) return f.template operator()<WarpTeam, 2>(warps);
-    if (packs <= 4 * warp_width) return f.template operator()<WarpTeam, 4>(warps);
+    if (packs <= 2 * warp_width) return f.template operator()<WarpThreads, 2>(warps);
+    if (packs <= 4 * warp_width) return f.template operator()<WarpThreads, 4>(warps);
   }
   if constexpr (8 * N <= elements) {
-    if (packs <= 8 * warp_width) return f.template operator()<WarpTeam, 8>(warps);
+    if (packs <= 8 * warp_width) return f.template operator()<WarpThreads, 8>(warps);
     if constexpr (N == 1 || operands == 1)
-      if (packs > 4 * most) return f.template operator()<BlockTeam, 8>(block(8));
+      if (packs > 4 * most) return f.template operator()<BlockThreads, 8>(block(8));
   }
-  return f.template operator()<BlockTeam, 4>(block(4));
+  return f.template operator()<BlockThreads, 4>(block(4));
 }
 
 // Whether all rows can be read and written in packs of N.

@@ -310,7 +310,7 @@ void CuptiTracer::add_kernel(const CUpti_ActivityKernel10& record) {
   keep(activity, record.graphNodeId);
 }
 
-// Of the driver's calls, those that give the device something to do or wait for it: the runtime
+// Adds those of the driver's calls that give the device something to do or wait for it: the runtime
 // makes many others of its own.
 void CuptiTracer::add_call(const CUpti_ActivityAPI& record) {
   const bool of_runtime = record.kind == CUPTI_ACTIVITY_KIND_RUNTIME;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Hopper's instructions that CUDA C++ has no names for: mbarriers, the bulk copy engine (TMA),
+// The instructions of sm90 that CUDA C++ has no names for: mbarriers, the bulk copy engine (TMA),
 // register reallocation, named barriers. One function each; the matrix products are in wgmma.h.
 // Shared memory is named by its 32-bit address in the shared window.
 
@@ -178,8 +178,8 @@ __device__ inline void load_box(void* shared, const CUtensorMap* map, std::uint6
       : "memory");
 }
 
-// Of windows of images (sm90/tensor_map.h): `across` and `down` into each, from the first on, whose
-// corner is at (column, row) of an image.
+// Loads windows of images (sm90/tensor_map.h): `across` and `down` into each, from the first on,
+// whose corner is at (column, row) of an image.
 __device__ inline void load_windows(void* shared, const CUtensorMap* map, std::uint64_t* barrier,
                                     int channel, int column, int row, int image,
                                     std::uint16_t across, std::uint16_t down) {

@@ -7,7 +7,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/gpu/device/context.h"
-#include "ridge/gpu/kernels/product/pieces.h"
+#include "ridge/gpu/kernels/product/split_bf16.h"
 
 namespace ridge::gpu::sm90 {
 namespace {
@@ -35,6 +35,10 @@ CUtensorMapSwizzle swizzle_of(int columns) {
   return columns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B;
 }
 
+// The driver writes to multiples of 64 bytes alone. A variable here is one; where the caller puts
+// what is returned may be none, for GCC aligns such temporaries to 16 bytes (its bug 110027).
+[[gnu::noinline]] CUtensorMap copy_of(const CUtensorMap& map) { return map; }
+
 }  // namespace
 
 CUtensorMap matrix_map(const void* base, std::int64_t rows, std::int64_t columns, int box_rows) {
@@ -52,13 +56,13 @@ CUtensorMap matrix_map(const void* base, std::int64_t rows, std::int64_t columns
   if (status != CUDA_SUCCESS)
     throw DeviceError("cuTensorMapEncodeTiled failed with {} for {} rows of {} at address {}",
                       static_cast<int>(status), rows, columns, base);
-  return map;
+  return copy_of(map);
 }
 
-CUtensorMap pieces_map(const void* base, std::int64_t rows, std::int64_t columns) {
-  const auto pitch = static_cast<cuuint64_t>(pieces_pitch(columns)) * 2;
+CUtensorMap split_map(const void* base, std::int64_t rows, std::int64_t columns) {
+  const auto pitch = static_cast<cuuint64_t>(split_pitch(columns)) * 2;
   const std::array<cuuint64_t, 3> sizes{static_cast<cuuint64_t>(columns),
-                                        static_cast<cuuint64_t>(rows), piece_count};
+                                        static_cast<cuuint64_t>(rows), split_components};
   const std::array<cuuint64_t, 2> strides{pitch, pitch * sizes[1]};
   const std::array<cuuint32_t, 3> box{box_extent, box_extent, 1};
   const std::array<cuuint32_t, 3> steps{1, 1, 1};
@@ -69,9 +73,9 @@ CUtensorMap pieces_map(const void* base, std::int64_t rows, std::int64_t columns
                 CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS)
-    throw DeviceError("cuTensorMapEncodeTiled failed with {} for pieces of {} rows of {} at {}",
+    throw DeviceError("cuTensorMapEncodeTiled failed with {} for components of {} rows of {} at {}",
                       static_cast<int>(status), rows, columns, base);
-  return map;
+  return copy_of(map);
 }
 
 CUtensorMap head_map(DType dtype, const void* base, std::int64_t batch, std::int64_t seq,
@@ -97,7 +101,7 @@ CUtensorMap head_map(DType dtype, const void* base, std::int64_t batch, std::int
         "cuTensorMapEncodeTiled failed with {} for batch {}, seq {}, heads {}, head_dim {}, stride "
         "{}, address {}",
         static_cast<int>(status), batch, seq, heads, head_dim, stride, base);
-  return map;
+  return copy_of(map);
 }
 
 CUtensorMap box_map(const void* base, std::initializer_list<std::int64_t> sizes,
@@ -120,7 +124,7 @@ CUtensorMap box_map(const void* base, std::initializer_list<std::int64_t> sizes,
   if (status != CUDA_SUCCESS)
     throw DeviceError("cuTensorMapEncodeTiled failed with {} for {} x {} x {} at address {}",
                       static_cast<int>(status), extents[2], extents[1], extents[0], base);
-  return map;
+  return copy_of(map);
 }
 
 CUtensorMap window_map(const void* base, const WindowGeometry& g, int pixels, int channels) {
@@ -149,7 +153,7 @@ CUtensorMap window_map(const void* base, const WindowGeometry& g, int pixels, in
         "cuTensorMapEncodeIm2col failed with {} for {} x {} x {} x {} with windows of {} x {} at "
         "address {}",
         static_cast<int>(status), g.n, g.h, g.w, g.c, g.kernel[0], g.kernel[1], base);
-  return map;
+  return copy_of(map);
 }
 
 int multiprocessors() {

@@ -24,9 +24,9 @@ inline constexpr int box_extent = 64;
 CUtensorMap matrix_map(const void* base, std::int64_t rows, std::int64_t columns,
                        int box_rows = box_extent);
 
-// A matrix in pieces (gpu/pieces.h): column, row, piece. Boxes are 64 rows of 64 columns of a
-// piece; otherwise as above, for any number of columns.
-CUtensorMap pieces_map(const void* base, std::int64_t rows, std::int64_t columns);
+// A matrix in components (kernels/product/split_bf16.h): column, row, component. Boxes are 64 rows
+// of 64 columns of a component; otherwise as above, for any number of columns.
+CUtensorMap split_map(const void* base, std::int64_t rows, std::int64_t columns);
 
 // A dense tensor of 16-bit elements, its innermost dimension first, as the bulk copy engine sees
 // it, in boxes whose rows are 64 or 32 elements long and swizzled as wgmma wants them. What lies

@@ -1,7 +1,7 @@
 #pragma once
 
-// Hopper's warpgroup matrix product: d[64, N] (+)= a[64, 16] b[16, N] by four warps together, bf16
-// or f16 operands, float accumulators in registers, asynchronous.
+// The warpgroup matrix product of sm90: d[64, N] (+)= a[64, 16] b[16, N] by four warps together,
+// bf16 or f16 operands, float accumulators in registers, asynchronous.
 //
 // Accumulators: thread t of the warpgroup holds, for each group of 8 columns j, the elements
 //   d[4j], d[4j+1]: row r, columns 8j + c, 8j + c + 1;  d[4j+2], d[4j+3]: the same of row r + 8
@@ -68,6 +68,12 @@ __device__ inline void pin(float (&registers)[Count]) {
 
 template <int Count>
 __device__ inline void pin(std::uint32_t (&registers)[Count]) {
+#pragma unroll
+  for (int i = 0; i < Count; ++i) asm volatile("" : "+r"(registers[i])::"memory");
+}
+
+template <int Count>
+__device__ inline void pin(std::int32_t (&registers)[Count]) {
 #pragma unroll
   for (int i = 0; i < Count; ++i) asm volatile("" : "+r"(registers[i])::"memory");
 }

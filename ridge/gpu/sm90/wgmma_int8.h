@@ -9,12 +9,6 @@
 
 namespace ridge::gpu::ptx {
 
-template <int Count>
-__device__ inline void pin(std::int32_t (&registers)[Count]) {
-#pragma unroll
-  for (int i = 0; i < Count; ++i) asm volatile("" : "+r"(registers[i])::"memory");
-}
-
 // The instruction for N columns, N / 2 accumulators a thread; after these the operands are, by
 // their places, a's and b's tiles and whether to accumulate.
 #define RIDGE_WGMMA(N, count, at_a, at_b, at_accumulate)                         \

@@ -24,8 +24,8 @@ struct ProductShape {
   // What is added to each row, and to the product, before that is rounded; `relu` comes last. They
   // are of c's dtype.
   bool bias = false, residual = false, relu = false;
-  // Of b, where it is another than that of a. Operands of 8 bits lie as [m, k] and [n, k], with
-  // extents that are multiples of 16.
+  // The dtype of b, where it is another than that of a. Operands of 8 bits lie as [m, k] and [n,
+  // k], with extents that are multiples of 16.
   std::optional<DType> in_b{};
   // Whether operands stand for so many times themselves: always of 8 bits, or of 16 if c is f32 and
   // nothing but itself is added to it.
@@ -51,7 +51,7 @@ struct ProductTerms {
   const void *bias = nullptr, *residual = nullptr;
 };
 
-// One way to compute a product.
+// One plan to compute a product.
 class Product {
  public:
   virtual ~Product() = default;
@@ -67,7 +67,7 @@ using ProductPtr = std::unique_ptr<Product>;
 class Blas {
  public:
   virtual ~Blas() = default;
-  // Up to `most` ways, the one that the library expects to be the fastest first; at least one, or
+  // Up to `most` plans, the one that the library expects to be the fastest first; at least one, or
   // DeviceError.
   virtual std::vector<ProductPtr> products(const ProductShape& shape, std::size_t most) = 0;
   virtual std::string version() = 0;  // "cuBLASLt 13.1.0"

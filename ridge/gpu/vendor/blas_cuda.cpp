@@ -9,7 +9,7 @@
 namespace ridge::gpu {
 namespace {
 
-// What the library may ask for: the size that NVIDIA recommends for Hopper. It must be aligned.
+// What the library may ask for: the size that NVIDIA recommends for sm90. It must be aligned.
 constexpr std::size_t max_workspace = std::size_t{32} << 20;
 constexpr std::size_t workspace_alignment = 256;
 
@@ -83,7 +83,7 @@ struct Descriptor {
       set(CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
     if (!is_float8(s.in)) return;
     set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{s.fast_accumulation});
-    // So that ways which cannot scale are not offered: nothing is read yet.
+    // So that plans which cannot scale are not offered: nothing is read yet.
     alignas(16) static constexpr float some_scale = 1;
     set_scales({&some_scale, &some_scale});
   }
@@ -128,7 +128,7 @@ struct Layout {
   }
 };
 
-// A product as the library sees it; shared by all ways to compute it.
+// A product as the library sees it; shared by all plans to compute it.
 struct Problem {
   Descriptor descriptor;
   Layout a, b, c;
@@ -227,13 +227,13 @@ class Lt final : public Blas {
                      problem->a.handle, problem->c.handle, problem->c.handle, library.preference,
                      static_cast<int>(most), results.data(), &found);
     if (status != CUBLAS_STATUS_SUCCESS || found == 0)
-      throw DeviceError("cuBLASLt knows no way to compute {}: {}", to_string(shape),
+      throw DeviceError("cuBLASLt has no plan to compute {}: {}", to_string(shape),
                         lt.status_name(status));
-    std::vector<ProductPtr> ways;
+    std::vector<ProductPtr> plans;
     for (int i = 0; i < found; ++i)
-      ways.push_back(
+      plans.push_back(
           std::make_unique<LtProduct>(library, problem, results[static_cast<std::size_t>(i)]));
-    return ways;
+    return plans;
   }
 
   std::string version() override {

@@ -270,7 +270,7 @@ struct Binding {
   const void* data;
 };
 
-// A way to compute a graph.
+// A plan to compute a graph.
 class Plan {
  public:
   // `parts` are the objects that the plan refers to.
@@ -332,11 +332,12 @@ class GraphBuilder {
   // Over the dimensions along which y is shorter.
   void reduce_into(const Tensor& y, ReductionMode mode, const Tensor& x);
 
-  // Of matrices in the last two dimensions. Fewer heads of b serve equal groups of those of a.
+  // The product of matrices in the last two dimensions. Fewer heads of b serve equal groups of
+  // those of a.
   Tensor matmul(const Tensor& a, const Tensor& b, DataType type = DataType::f32);
   void matmul_into(const Tensor& c, const Tensor& a, const Tensor& b);
 
-  // Of images x[N, C, H, W] with weights w[O, C / groups, R, S] into y[N, O, .., ..].
+  // Convolves images x[N, C, H, W] with weights w[O, C / groups, R, S] into y[N, O, .., ..].
   void convolution_into(const Tensor& y, const Convolution& how, const Tensor& x, const Tensor& w);
   void convolution_input_grad_into(const Tensor& dx, const Convolution& how, const Tensor& dy,
                                    const Tensor& w);

@@ -13,7 +13,7 @@
 
 namespace ridge::gpu {
 
-// As flash90_forward: the same layouts of operands, y and lse, whichever computes them.
+// As flash_sm90_forward: the same layouts of operands, y and lse, whichever computes them.
 class FusedAttention {
  public:
   virtual ~FusedAttention() = default;
@@ -23,7 +23,7 @@ class FusedAttention {
                    void* workspace) const = 0;
 };
 
-// As flash90_backward, but for the rotation: gradients are those of q and k as they are given.
+// As flash_sm90_backward, but for the rotation: gradients are those of q and k as they are given.
 class FusedAttentionGrad {
  public:
   virtual ~FusedAttentionGrad() = default;
@@ -60,5 +60,8 @@ class Dnn {
 };
 
 std::shared_ptr<Dnn> make_dnn();
+
+// The library's version, or nothing where it is not there; `ridge doctor` says why.
+std::string version_or_nothing(Dnn& dnn);
 
 }  // namespace ridge::gpu

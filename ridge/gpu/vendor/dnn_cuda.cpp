@@ -20,7 +20,7 @@ using cudnn::ReductionMode;
 using cudnn::Tensor;
 
 constexpr std::size_t workspace_alignment = 256;
-// Of a kernel: beyond this it is not worth its speed.
+// A kernel's workspace, in bytes: beyond this it is not worth its speed.
 constexpr std::size_t most_workspace = std::size_t{1} << 30;
 
 // In memory, by the numbers that runs bind.
@@ -46,7 +46,7 @@ std::byte* align(void* workspace) {
   return reinterpret_cast<std::byte*>(align(reinterpret_cast<std::uintptr_t>(workspace)));
 }
 
-// Of those that supports() takes.
+// Of 16 bits, as supports() demands.
 DataType type_of(DType dtype) { return dtype == DType::bf16 ? DataType::bf16 : DataType::f16; }
 
 // What both graphs begin with.
@@ -287,5 +287,13 @@ std::string to_string(const ConvProblem& p) {
 }
 
 std::shared_ptr<Dnn> make_dnn() { return std::make_shared<Cudnn>(); }
+
+std::string version_or_nothing(Dnn& dnn) {
+  try {
+    return dnn.version();
+  } catch (const DeviceError&) {
+    return {};
+  }
+}
 
 }  // namespace ridge::gpu

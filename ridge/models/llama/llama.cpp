@@ -19,8 +19,6 @@
 namespace ridge {
 namespace {
 
-std::string scope_of_block(std::int64_t layer) { return fmt::format("layers.{}", layer); }
-
 struct Builder {
   Graph& graph;
   const LlamaConfig& config;
@@ -31,7 +29,7 @@ struct Builder {
     const Scope scope(graph, name);
     const Value weight =
         graph.parameter("weight", {out, x.shape()[-1]}, Init::normal(config.init_std));
-    return linear(x, cast(weight, compute));
+    return ridge::project(x, cast(weight, compute));
   }
 
   Value norm(Value x, std::string_view name) const {
@@ -46,7 +44,7 @@ struct Builder {
   }
 
   Value attention(Value x) const {
-    const Scope scope(graph, "attention");
+    const Scope scope(graph, "attention", ScopeKind::attention);
     const std::int64_t kv = config.n_kv_heads, group = config.n_heads / kv, d = config.head_dim();
     Value q = split_heads(project(x, "q_proj", config.n_heads * d), config.n_heads);
     Value k = split_heads(project(x, "k_proj", kv * d), kv);
@@ -73,7 +71,7 @@ struct Builder {
   }
 
   Value block(Value x, std::int64_t layer) const {
-    const Scope scope(graph, scope_of_block(layer));
+    const Scope scope(graph, fmt::format("layers.{}", layer), ScopeKind::block);
     x = add(x, cast(attention(norm(x, "attention_norm")), DType::f32));
     return add(x, cast(feed_forward(norm(x, "ffn_norm")), DType::f32));
   }
@@ -116,36 +114,12 @@ std::int64_t LlamaConfig::parameter_count() const {
   return (tie_embeddings ? 1 : 2) * vocab_size * hidden_dim + n_layers * layer + hidden_dim;
 }
 
-std::vector<std::string> inner_blocks(const LlamaConfig& config) {
-  std::vector<std::string> scopes;
-  for (std::int64_t layer = 1; layer + 1 < config.n_layers; ++layer)
-    scopes.push_back(scope_of_block(layer));
-  return scopes;
-}
-
-std::string describe_difference(const LlamaConfig& have, const LlamaConfig& want) {
-  std::string difference;
-  auto compare = [&](std::string_view name, const auto& a, const auto& b) {
-    if (difference.empty() && a != b) difference = fmt::format("{} is {}, not {}", name, a, b);
-  };
-  compare("vocab_size", have.vocab_size, want.vocab_size);
-  compare("hidden_dim", have.hidden_dim, want.hidden_dim);
-  compare("n_layers", have.n_layers, want.n_layers);
-  compare("n_heads", have.n_heads, want.n_heads);
-  compare("n_kv_heads", have.n_kv_heads, want.n_kv_heads);
-  compare("intermediate_dim", have.intermediate_dim, want.intermediate_dim);
-  compare("norm_eps", have.norm_eps, want.norm_eps);
-  compare("rope_theta", have.rope_theta, want.rope_theta);
-  compare("tie_embeddings", have.tie_embeddings, want.tie_embeddings);
-  return difference;
-}
-
-LanguageModel build_llama(Graph& graph, const LlamaConfig& config, std::int64_t batch_size,
-                          std::int64_t seq_len, DType compute) {
+Model build_llama(Graph& graph, const LlamaConfig& config, std::int64_t batch_size,
+                  std::int64_t seq_len, DType compute) {
   config.check();
   const Builder b{graph, config, compute, batch_size, seq_len};
-  LanguageModel model;
-  model.tokens = graph.input("tokens", {DType::i32, {batch_size, seq_len}});
+  Model model;
+  model.input = graph.input("tokens", {DType::i32, {batch_size, seq_len}});
   model.targets = graph.input("targets", {DType::i32, {batch_size, seq_len}});
 
   Value table, x;
@@ -153,13 +127,13 @@ LanguageModel build_llama(Graph& graph, const LlamaConfig& config, std::int64_t 
     const Scope scope(graph, "embedding");
     table = graph.parameter("weight", {config.vocab_size, config.hidden_dim},
                             Init::normal(config.init_std));
-    x = embedding(table, model.tokens);
+    x = embedding(table, model.input);
   }
   for (std::int64_t layer = 0; layer < config.n_layers; ++layer) x = b.block(x, layer);
   x = b.norm(x, "norm");
   if (config.tie_embeddings) {
     const Scope scope(graph, "output");
-    model.logits = linear(x, cast(table, compute));
+    model.logits = project(x, cast(table, compute));
   } else {
     model.logits = b.project(x, "output", config.vocab_size);
   }

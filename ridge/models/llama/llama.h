@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ridge/graph/graph.h"
+#include "ridge/models/model.h"
 
 namespace ridge {
 
@@ -28,28 +29,17 @@ struct LlamaConfig {
   bool operator==(const LlamaConfig&) const = default;
 };
 
-// The scopes of all blocks but the first and the last, whose products stand the fewest digits.
-std::vector<std::string> inner_blocks(const LlamaConfig& config);
-
-// The first size in which two configurations differ: "hidden_dim is 256, not 512".
-std::string describe_difference(const LlamaConfig& have, const LlamaConfig& want);
-
-// The values of a language model that a trainer feeds and reads.
-struct LanguageModel {
-  Value tokens;   // input, i32[batch, seq]: tokens 0 .. S-1 of each window
-  Value targets;  // input, i32[batch, seq]: tokens 1 .. S
-  Value logits;   // [batch, seq, vocab], in the dtype computed in
-  Value loss;     // f32 scalar: mean next-token cross-entropy in nats, kept readable
-};
-
 // Appends the forward graph: per layer RMSNorm, attention with separate q/k/v/o projections, rotary
 // embedding over consecutive pairs and a causal mask, residual; RMSNorm, SwiGLU, residual; then the
 // final RMSNorm, output projection and cross-entropy.
 //
+// The input is tokens 0 .. S-1 of each window, i32[batch, seq], the targets are tokens 1 .. S, and
+// the logits are [batch, seq, vocab].
+//
 // Parameters are f32 and named "embedding.weight", "layers.<i>.attention.q_proj.weight", ...; a
 // projection's weight is [out, in]. With `compute` bf16 or f16, products, activations inside the
 // blocks and logits are that, while parameters, the residual stream and every reduction stay f32.
-LanguageModel build_llama(Graph& graph, const LlamaConfig& config, std::int64_t batch_size,
-                          std::int64_t seq_len, DType compute = DType::f32);
+Model build_llama(Graph& graph, const LlamaConfig& config, std::int64_t batch_size,
+                  std::int64_t seq_len, DType compute = DType::f32);
 
 }  // namespace ridge

@@ -26,7 +26,7 @@ Value norm_relu(const Layers& layers, Value x, std::string_view name) {
 Value dense_block(const Layers& layers, Value x, int count, std::int64_t growth) {
   std::vector<Value> made{x};
   for (int i = 1; i <= count; ++i) {
-    const Scope scope(layers.graph(), fmt::format("denselayer{}", i));
+    const Scope scope(layers.graph(), fmt::format("denselayer{}", i), ScopeKind::block);
     Value y = made.size() == 1 ? x : concat(made, 1);
     y = layers.conv(norm_relu(layers, y, "norm1"), "conv1", {.out = 4 * growth});
     made.push_back(

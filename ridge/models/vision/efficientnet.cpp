@@ -61,7 +61,7 @@ Value features(const Layers& layers, Value x, const Scaling& scaling) {
   int index = 1;
   for (const Stage& stage : stages) {
     for (int i = 0; i < repeats_of(stage, scaling); ++i, ++done) {
-      const Scope place(layers.graph(), fmt::format("{}.{}", index, i));
+      const Scope place(layers.graph(), fmt::format("{}.{}", index, i), ScopeKind::block);
       const float drop_rate = 0.2f * static_cast<float>(done) / static_cast<float>(blocks);
       x = block(layers, x, stage, scaled(stage.out, scaling), i == 0 ? stage.stride : 1, drop_rate,
                 scaling.norm);

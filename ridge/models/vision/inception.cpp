@@ -24,7 +24,7 @@ struct Branches {
 };
 
 Value inception(const Layers& layers, Value x, std::string_view name, const Branches& b) {
-  const Scope scope(layers.graph(), name);
+  const Scope scope(layers.graph(), name, ScopeKind::block);
   const Value one = conv(layers, x, "branch1", {.out = b.one});
   const Value three = conv(layers, conv(layers, x, "branch2.0", {.out = b.before_three}),
                            "branch2.1", {.out = b.three, .kernel = 3});
@@ -68,7 +68,7 @@ Value halved(const Layers& layers, Value x) {
 
 // Three 3 x 3 convolutions in two branches.
 Value block_a(const Layers& layers, Value x, std::string_view name, std::int64_t pool_channels) {
-  const Scope scope(layers.graph(), name);
+  const Scope scope(layers.graph(), name, ScopeKind::block);
   const Value one = conv(layers, x, "branch1x1", {.out = 64});
   const Value five = conv(layers, conv(layers, x, "branch5x5_1", {.out = 48}), "branch5x5_2",
                           {.out = 64, .kernel = 5});
@@ -80,7 +80,7 @@ Value block_a(const Layers& layers, Value x, std::string_view name, std::int64_t
 }
 
 Value block_b(const Layers& layers, Value x, std::string_view name) {
-  const Scope scope(layers.graph(), name);
+  const Scope scope(layers.graph(), name, ScopeKind::block);
   const ConvOptions half{.out = 96, .kernel = 3, .stride = 2, .padding = 0};
   const Value three =
       conv(layers, x, "branch3x3", {.out = 384, .kernel = 3, .stride = 2, .padding = 0});
@@ -91,7 +91,7 @@ Value block_b(const Layers& layers, Value x, std::string_view name) {
 
 // 7 x 7 windows as products of 1 x 7 and 7 x 1.
 Value block_c(const Layers& layers, Value x, std::string_view name, std::int64_t channels) {
-  const Scope scope(layers.graph(), name);
+  const Scope scope(layers.graph(), name, ScopeKind::block);
   const Value one = conv(layers, x, "branch1x1", {.out = 192});
   Value seven = conv(layers, x, "branch7x7_1", {.out = channels});
   seven = conv(layers, seven, "branch7x7_2", {.out = channels, .kernel = across});
@@ -106,7 +106,7 @@ Value block_c(const Layers& layers, Value x, std::string_view name, std::int64_t
 }
 
 Value block_d(const Layers& layers, Value x, std::string_view name) {
-  const Scope scope(layers.graph(), name);
+  const Scope scope(layers.graph(), name, ScopeKind::block);
   Value three = conv(layers, x, "branch3x3_1", {.out = 192});
   three = conv(layers, three, "branch3x3_2", {.out = 320, .kernel = 3, .stride = 2, .padding = 0});
   Value seven = conv(layers, x, "branch7x7x3_1", {.out = 192});
@@ -118,7 +118,7 @@ Value block_d(const Layers& layers, Value x, std::string_view name) {
 }
 
 Value block_e(const Layers& layers, Value x, std::string_view name) {
-  const Scope scope(layers.graph(), name);
+  const Scope scope(layers.graph(), name, ScopeKind::block);
   const ConvOptions row{.out = 384, .kernel = {1, 3}}, column{.out = 384, .kernel = {3, 1}};
   const Value one = conv(layers, x, "branch1x1", {.out = 320});
   const Value three = conv(layers, x, "branch3x3_1", {.out = 384});

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include "ridge/base/error.h"
 
+#include <algorithm>
 #include <cmath>
+#include <variant>
 #include <vector>
 
 #include "ridge/base/random.h"
@@ -14,6 +16,7 @@
 #include "ridge/ops/layer_norm.h"
 #include "ridge/ops/layout.h"
 #include "ridge/ops/matmul.h"
+#include "ridge/ops/op.h"
 #include "ridge/ops/relu.h"
 #include "ridge/ops/silu.h"
 #include "ridge/ops/unary.h"
@@ -78,8 +81,7 @@ Value Layers::patches(Value x, std::string_view name, std::int64_t out, std::int
   x = permute(reshape(x, {s[0], s[1], rows, size, columns, size}), {0, 2, 4, 1, 3, 5});
   const Value weight = parameter("weight", {out, s[1], size, size},
                                  fresh_weights(Fresh::fan_out, inner, out * size * size));
-  const Value y =
-      ridge::linear(reshape(x, {s[0], rows, columns, inner}), reshape(weight, {out, inner}));
+  const Value y = project(reshape(x, {s[0], rows, columns, inner}), reshape(weight, {out, inner}));
   return add(y, parameter("bias", {out}, Init::zeros()));
 }
 
@@ -114,7 +116,7 @@ Value Layers::linear(Value x, std::string_view name, std::int64_t out, bool bias
   const Scope scope(graph_, name);
   const std::int64_t in = x.shape()[-1];
   const Value weight = parameter("weight", {out, in}, fresh_weights(Fresh::linear, in, out));
-  const Value y = ridge::linear(x, weight);
+  const Value y = project(x, weight);
   return bias ? add(y, parameter("bias", {out}, Init::zeros())) : y;
 }
 
@@ -178,8 +180,11 @@ Value Layers::drop(Value x, float rate, std::int64_t block) const {
   if (!options_.training || !options_.dropout || rate == 0) return x;
   Value step = graph_.find("step");
   if (!step) step = graph_.input("step", {DType::i32, {}});
-  // Each has a stream of its own: by its place in the graph.
-  const std::uint64_t seed = stream_of(fmt::format("dropout {}", graph_.nodes().size()));
+  // Each has a stream of its own, by its place among them: the same one in every precision.
+  const auto before = std::ranges::count_if(graph_.nodes(), [](const Node& node) {
+    return std::holds_alternative<Dropout>(node.op->variant());
+  });
+  const std::uint64_t seed = stream_of(fmt::format("dropout {}", before));
   return ridge::dropout(x, step, rate, seed, block);
 }
 

@@ -46,7 +46,7 @@ enum class Reach { window, grid };
 Value self_attention(const Layers& layers, Value x, Reach reach) {
   const std::int64_t dim = x.shape()[-1], heads = dim / head_dim, positions = partition * partition;
   const std::int64_t side = 2 * partition - 1;
-  const Scope scope(layers.graph(), "attn_layer.1");
+  const Scope scope(layers.graph(), "attn_layer.1", ScopeKind::attention);
   const Value qkv = layers.linear(x, "to_qkv", 3 * dim);
   const Value table =
       layers.parameter("relative_position_bias_table", {side * side, heads}, Init::normal(0.02f));
@@ -89,7 +89,8 @@ Value build(const Layers& layers, Value images, std::int64_t classes) {
   int done = 0;
   for (std::size_t stage = 0; stage < channels.size(); ++stage)
     for (int i = 0; i < depths[stage]; ++i, ++done) {
-      const Scope scope(layers.graph(), fmt::format("blocks.{}.layers.{}", stage, i));
+      const Scope scope(layers.graph(), fmt::format("blocks.{}.layers.{}", stage, i),
+                        ScopeKind::block);
       const float rate = 0.2f * static_cast<float>(done) / (blocks - 1);
       x = mobile_block(layers, x, channels[stage], i == 0 ? 2 : 1, rate);
       x = permute(x, {0, 2, 3, 1});

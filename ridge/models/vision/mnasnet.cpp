@@ -42,7 +42,7 @@ Value features(const Layers& layers, Value x, double width) {
   int index = 8;
   for (const Stack& stack : stacks) {
     for (int i = 0; i < stack.repeats; ++i) {
-      const Scope place(layers.graph(), fmt::format("{}.{}", index, i));
+      const Scope place(layers.graph(), fmt::format("{}.{}", index, i), ScopeKind::block);
       x = block(layers, x, channels(stack.out), stack, i == 0 ? stack.stride : 1);
     }
     ++index;

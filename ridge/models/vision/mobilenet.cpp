@@ -42,7 +42,7 @@ Value mobilenet_v2(const Layers& layers, Value images, std::int64_t classes) {
   int index = 1;
   for (const Stage& stage : stages)
     for (int i = 0; i < stage.repeats; ++i) {
-      const Scope scope(layers.graph(), fmt::format("features.{}", index++));
+      const Scope scope(layers.graph(), fmt::format("features.{}", index++), ScopeKind::block);
       x = inverted_residual(layers, x, stage.out, i == 0 ? stage.stride : 1, stage.expansion);
     }
   x = layers.conv_norm(x, fmt::format("features.{}", index), {.out = 1280}, Act::relu6);
@@ -112,7 +112,7 @@ Value mobilenet_v3(const Layers& layers, Value images, std::span<const Bottlenec
     const Scope features(layers.graph(), "features");
     x = stem(layers, images);
     for (std::size_t i = 0; i < blocks.size(); ++i) {
-      const Scope scope(layers.graph(), fmt::to_string(i + 1));
+      const Scope scope(layers.graph(), fmt::to_string(i + 1), ScopeKind::block);
       x = bottleneck(layers, x, blocks[i]);
     }
     x = last(layers, x, blocks.size() + 1);
@@ -144,7 +144,7 @@ MobileNetFeatures dilated_mobilenet_features(const Layers& layers, Value images)
   for (std::size_t i = 0; i < std::size(large); ++i) {
     Bottleneck block = large[i];
     if (i >= first_dilated) block.stride = 1, block.dilation = 2;
-    const Scope scope(layers.graph(), fmt::to_string(i + 1));
+    const Scope scope(layers.graph(), fmt::to_string(i + 1), ScopeKind::block);
     x = bottleneck(layers, x, block);
     if (i == low_block) features.low = x;
   }

@@ -56,7 +56,7 @@ Value resnet_features(const Layers& layers, Value images, const ResNetConfig& co
       stride = 1;
     }
     for (int i = 0; i < config.blocks[stage]; ++i) {
-      const Scope scope(layers.graph(), fmt::format("layer{}.{}", stage + 1, i));
+      const Scope scope(layers.graph(), fmt::format("layer{}.{}", stage + 1, i), ScopeKind::block);
       x = block(
           layers, x, config,
           i == 0 ? Block{planes, out, stride, first_dilation} : Block{planes, out, 1, dilation});

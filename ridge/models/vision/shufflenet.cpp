@@ -53,7 +53,7 @@ Value shufflenet_v1(const Layers& layers, Value images, std::int64_t classes) {
   Value x = stem(layers, images);
   for (int stage = 0; stage < 3; ++stage)
     for (int i = 0; i < repeats[stage]; ++i) {
-      const Scope scope(layers.graph(), fmt::format("stage{}.{}", stage + 2, i));
+      const Scope scope(layers.graph(), fmt::format("stage{}.{}", stage + 2, i), ScopeKind::block);
       x = grouped_unit(layers, x, std::int64_t{240} << stage, i == 0, stage == 0 && i == 0);
     }
   return layers.linear(layers.pooled(x), "fc", classes);
@@ -98,7 +98,7 @@ Value shufflenet_v2(const Layers& layers, Value images, std::int64_t classes) {
   Value x = stem(layers, images);
   for (std::size_t stage = 0; stage < 3; ++stage)
     for (int i = 0; i < repeats[stage]; ++i) {
-      const Scope scope(layers.graph(), fmt::format("stage{}.{}", stage + 2, i));
+      const Scope scope(layers.graph(), fmt::format("stage{}.{}", stage + 2, i), ScopeKind::block);
       x = unit(layers, x, widths[stage], i == 0);
     }
   x = layers.conv_norm(x, "conv5", {.out = widths[3]}, Act::relu);

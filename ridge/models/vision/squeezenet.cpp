@@ -18,7 +18,7 @@ Value conv_relu(const Layers& layers, Value x, std::string_view name, ConvOption
 }
 
 Value fire(const Layers& layers, Value x, int index, std::int64_t squeeze, std::int64_t expand) {
-  const Scope scope(layers.graph(), fmt::to_string(index));
+  const Scope scope(layers.graph(), fmt::to_string(index), ScopeKind::block);
   x = conv_relu(layers, x, "squeeze", {.out = squeeze});
   const Value one = conv_relu(layers, x, "expand1x1", {.out = expand});
   const Value three = conv_relu(layers, x, "expand3x3", {.out = expand, .kernel = 3});

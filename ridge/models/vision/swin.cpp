@@ -89,7 +89,7 @@ Value qkv_of(const Layers& layers, Value x, const Config& config) {
   const std::int64_t dim = x.shape()[-1];
   const Value weight = layers.parameter("weight", {3 * dim, dim}, Init::normal(0.02f));
   const Value bias = layers.parameter("bias", {3 * dim}, Init::zeros());
-  return add(linear(x, weight), without_key_bias(layers, bias));
+  return add(project(x, weight), without_key_bias(layers, bias));
 }
 
 // Version 2's scores are angles, by a learned factor of at most 100: queries and keys of such
@@ -110,7 +110,7 @@ Value with_angles(const Layers& layers, Value qkv, std::int64_t heads) {
 // Among the positions of each window, of windows that are shifted in every other block.
 Value attention(const Layers& layers, Value image, const Config& config, std::int64_t heads,
                 std::int64_t shift) {
-  const Scope scope(layers.graph(), "attn");
+  const Scope scope(layers.graph(), "attn", ScopeKind::attention);
   const Shape s = image.shape();
   const auto whole = [&](std::int64_t extent) {
     return (extent + config.window - 1) / config.window * config.window;
@@ -173,7 +173,7 @@ Value features(const Layers& layers, Value images, const Config& config) {
       x = merge(layers, x, config);
     }
     for (int i = 0; i < config.depths[stage]; ++i, ++done) {
-      const Scope place(layers.graph(), fmt::format("{}.{}", 2 * stage + 1, i));
+      const Scope place(layers.graph(), fmt::format("{}.{}", 2 * stage + 1, i), ScopeKind::block);
       const float rate =
           config.drop_rate * static_cast<float>(done) / static_cast<float>(blocks - 1);
       x = block(layers, x, config, config.first_heads << stage, i % 2 == 0 ? 0 : config.window / 2,

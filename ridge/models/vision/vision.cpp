@@ -90,7 +90,7 @@ std::vector<VisionNetwork> vision_networks() {
 
 VisionNetwork vision_network(std::string_view name) { return described(network_named(name)); }
 
-VisionModel build_vision(Graph& graph, std::string_view name, const VisionOptions& options) {
+Model build_vision(Graph& graph, std::string_view name, const VisionOptions& options) {
   const Network network = network_named(name);
   const std::int64_t n = options.batch_size;
   const std::int64_t size = options.image_size == 0 ? network.input_size : options.image_size;
@@ -101,10 +101,10 @@ VisionModel build_vision(Graph& graph, std::string_view name, const VisionOption
   if (options.classes < 0 || options.classes == 1)
     throw UsageError("there are {} classes; it must be at least 2", options.classes);
   const vision::Layers layers(graph, options);
-  VisionModel model;
-  model.images = graph.input("images", {DType::f32, {n, 3, size, size}});
+  Model model;
+  model.input = graph.input("images", {DType::f32, {n, 3, size, size}});
   const std::int64_t classes = options.classes == 0 ? network.classes : options.classes;
-  model.logits = network.build(layers, layers.computed(model.images), classes);
+  model.logits = network.build(layers, layers.computed(model.input), classes);
   const bool segments = model.logits.shape().rank() == 4;
   model.targets = graph.input("targets", {DType::i32, segments ? Shape{n, size, size} : Shape{n}});
   graph.keep(model.logits, "logits");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ridge/graph/graph.h"
+#include "ridge/models/model.h"
 
 namespace ridge {
 
@@ -36,16 +37,10 @@ struct VisionOptions {
   std::optional<float> statistics_momentum{};
 };
 
-struct VisionModel {
-  Value images;   // input, f32[N, 3, H, W]
-  Value targets;  // input, i32[N], or [N, H, W] of a network that segments, in [0, classes)
-  Value logits;   // f32, bf16 or f16 [N, classes], or [N, classes, H, W]; kept readable
-  Value loss;     // f32 scalar: mean cross-entropy in nats, kept readable
-  Value step;     // input, i32 scalar, that decides what is dropped; no value if nothing is
-};
-
-// Appends the forward graph of the network called `name`. Parameters and buffers are called what
-// torchvision calls them. UsageError for sizes that make no sense, and images too small.
-VisionModel build_vision(Graph& graph, std::string_view name, const VisionOptions& options);
+// Appends the forward graph of the network called `name`: input f32[N, 3, H, W], targets i32[N] in
+// [0, classes), logits [N, classes], kept readable; of a network that segments, i32[N, H, W] and
+// [N, classes, H, W]. Parameters and buffers are called what torchvision calls them. UsageError for
+// sizes that make no sense, and images too small.
+Model build_vision(Graph& graph, std::string_view name, const VisionOptions& options);
 
 }  // namespace ridge

@@ -26,13 +26,13 @@ struct Config {
 constexpr float eps = 1e-6f;
 
 Value self_attention(const Layers& layers, Value x, std::int64_t n_heads) {
-  const Scope scope(layers.graph(), "self_attention");
+  const Scope scope(layers.graph(), "self_attention", ScopeKind::attention);
   const std::int64_t dim = x.shape()[-1];
   const Value weight = layers.parameter("in_proj_weight", {3 * dim, dim}, Init::normal(0.02f));
   const Value bias = layers.parameter("in_proj_bias", {3 * dim}, Init::zeros());
   const std::int64_t head_dim = dim / n_heads;
   const Value y =
-      attention(add(linear(x, weight), bias),
+      attention(add(project(x, weight), bias),
                 {.n_heads = n_heads,
                  .n_kv_heads = n_heads,
                  .head_dim = head_dim,
@@ -71,7 +71,8 @@ Value build(const Layers& layers, Value images, std::int64_t classes) {
     const Scope encoder(layers.graph(), "encoder");
     x = add(x, layers.parameter("pos_embedding", {1, length, dim}, Init::normal(0.02f)));
     for (std::int64_t i = 0; i < config.n_layers; ++i) {
-      const Scope scope(layers.graph(), fmt::format("layers.encoder_layer_{}", i));
+      const Scope scope(layers.graph(), fmt::format("layers.encoder_layer_{}", i),
+                        ScopeKind::block);
       x = block(layers, x, config);
     }
     // Of the result the learned token alone is read.

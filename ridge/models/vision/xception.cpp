@@ -50,15 +50,15 @@ Value build(const Layers& layers, Value images, std::int64_t classes) {
   x = layers.conv_norm(x, "conv2", "bn2", {.out = 64, .kernel = 3, .padding = 0}, Act::relu);
   int index = 1;
   for (const Block& block : {Block{128, 128, false}, Block{256, 256}, Block{728, 728}}) {
-    const Scope scope(layers.graph(), fmt::format("block{}", index++));
+    const Scope scope(layers.graph(), fmt::format("block{}", index++), ScopeKind::block);
     x = halving_block(layers, x, block);
   }
   for (; index <= 11; ++index) {
-    const Scope scope(layers.graph(), fmt::format("block{}", index));
+    const Scope scope(layers.graph(), fmt::format("block{}", index), ScopeKind::block);
     x = middle_block(layers, x);
   }
   {
-    const Scope scope(layers.graph(), "block12");
+    const Scope scope(layers.graph(), "block12", ScopeKind::block);
     x = halving_block(layers, x, {728, 1024});
   }
   x = layers.act(separable(layers, x, "conv3", "bn3", 1536), Act::relu);

@@ -1,13 +1,10 @@
 #include "ridge/ops/attention.h"
 
+#include "ridge/gpu/device/prepare.h"
 #include "ridge/gpu/kernels/attention/attention_forward.h"
 #include "ridge/gpu/kernels/attention/attention_fused.h"
-#if !defined(__HIP__)
-#include "ridge/gpu/kernels/attention/attention_scaled.h"
-#include "ridge/gpu/kernels/attention/attention_sm90.h"
-#endif
-#include "ridge/gpu/device/prepare.h"
 #include "ridge/gpu/kernels/attention/attention_rotary.h"
+#include "ridge/gpu/kernels/attention/attention_table.h"
 
 namespace ridge {
 namespace {
@@ -21,7 +18,7 @@ KernelPtr forward(const Attention& op, GpuPrepare& prepare) {
   gpu::allow_shared_memory(kernel, shared);
   const std::int64_t batch = prepare.in[0].shape[0], seq = prepare.in[0].shape[1];
   const AttentionLayout at = attention_layout(op, prepare.in.size() == 1);
-  const gpu::RotaryPass<T, float> turn(op, batch, seq, prepare);
+  const gpu::RotaryPass<T, float> rotary(op, batch, seq, prepare);
   const gpu::AttentionShape shape = gpu::attention_shape(op, batch, seq);
   const dim3 grid(static_cast<unsigned>(op.n_heads), static_cast<unsigned>(batch),
                   gpu::blocks_for(seq, Tile::rows));
@@ -29,9 +26,9 @@ KernelPtr forward(const Attention& op, GpuPrepare& prepare) {
     auto operand = [&](const HeadColumns& x) {
       return gpu::head_rows(call.in<T>(x.operand) + x.offset, x.stride, op.head_dim);
     };
-    const auto turned = turn(gpu, operand(at.q), operand(at.k), call.workspace);
-    const gpu::ForwardOperands<T> io{.q = turned.q,
-                                     .k = turned.k,
+    const auto rotated = rotary(gpu, operand(at.q), operand(at.k), call.workspace);
+    const gpu::ForwardOperands<T> io{.q = rotated.q,
+                                     .k = rotated.k,
                                      .v = operand(at.v),
                                      .y = gpu::head_rows(call.out<T>(0), op.q_dim(), op.head_dim),
                                      .lse = call.out<float>(1)};
@@ -39,32 +36,43 @@ KernelPtr forward(const Attention& op, GpuPrepare& prepare) {
   });
 }
 
+using Work = gpu::AttentionWork<Attention>;
+
+KernelPtr portable(const Work& work, GpuPrepare& prepare) {
+  return gpu::dispatch_floating(work.dtype(), [&]<class T>() {
+    return gpu::dispatch_columns(
+        work.op.head_dim, [&]<int Columns>() { return forward<T, Columns>(work.op, prepare); });
+  });
+}
+
+#if defined(__HIP__)
+constexpr gpu::PrepareAttention<Attention> by_sm90 = nullptr, by_scaling = nullptr;
+#else
+KernelPtr by_sm90(const Work& work, GpuPrepare& prepare) {
+  return gpu::dispatch_16_bit(work.dtype(), [&]<class T>() {
+    return gpu::sm90_attention<T>(work.op, work.layout, prepare);
+  });
+}
+
+KernelPtr by_scaling(const Work& work, GpuPrepare& prepare) {
+  return gpu::scaled_attention(work.op, work.layout, prepare);
+}
+#endif
+
+KernelPtr by_library(const Work& work, GpuPrepare& prepare) {
+  return gpu::dispatch_16_bit(work.dtype(), [&]<class T>() {
+    return gpu::fused_attention<T>(work.op, work.layout, prepare);
+  });
+}
+
+constexpr auto& candidates =
+    gpu::attention_candidates<Attention, by_sm90, by_scaling, portable, by_library>;
+
 }  // namespace
 
 KernelPtr Attention::gpu(GpuPrepare& prepare) const {
-  const bool packed = prepare.in.size() == 1;
-  const AttentionLayout at = attention_layout(*this, packed);
-  const auto own = [&](GpuPrepare& p) {
-    return gpu::dispatch_floating(p.in[0].dtype, [&]<class T>() {
-#if !defined(__HIP__)
-      if constexpr (sizeof(T) == 2)
-        if (gpu::hopper_takes(*this, at, p)) return gpu::hopper_attention<T>(*this, at, p);
-      if constexpr (sizeof(T) == 4)
-        if (gpu::scaled_takes(*this, p)) return gpu::scaled_attention(*this, at, p);
-#endif
-      return gpu::dispatch_columns(head_dim,
-                                   [&]<int Columns>() { return forward<T, Columns>(*this, p); });
-    });
-  };
-  const auto fused = [&](GpuPrepare& p) {
-    return gpu::dispatch_floating(p.in[0].dtype, [&]<class T>() {
-      if constexpr (sizeof(T) == 2)
-        return gpu::fused_attention<T>(*this, at, p);
-      else
-        return own(p);  // the library takes types of 16 bits only
-    });
-  };
-  return gpu::fastest_attention(name, *this, packed, prepare, own, fused);
+  const Work work(*this, prepare, prepare.in.size() == 1);
+  return gpu::best_kernel<Work>(prepare, work, candidates);
 }
 
 }  // namespace ridge

@@ -7,7 +7,7 @@ namespace ridge::gpu {
 
 template <class T>
 struct BackwardOperands {
-  HeadRows<const float> q, k;  // turned
+  HeadRows<const float> q, k;  // rotated
   HeadRows<const T> v, dy;
   const float* lse;     // [batch, n_heads, seq]
   const float* delta;   // [batch, n_heads, seq]: sum_c dy * y
@@ -62,11 +62,11 @@ __global__ void __launch_bounds__(delta_threads)
     delta[(position / shape.seq * shape.n_heads + head) * shape.seq + position % shape.seq] = sum;
 }
 
-// Turns the columns c .. c + 3 of a gradient back, and stores them.
+// Rotates the columns c .. c + 3 of a gradient back, and stores them.
 template <class T>
 __device__ inline void store_gradient(const HeadRows<T>& to, std::int64_t position, int head, int s,
                                       int c, const float2* rotations, float (&x)[4]) {
-  if (rotations) turn_columns(x, rotations, s, c, to.width, -1.0f);
+  if (rotations) rotate_columns(x, rotations, s, c, to.width, -1.0f);
   store_columns(to.at(position, head), c, to.width, to.vector, x);
 }
 

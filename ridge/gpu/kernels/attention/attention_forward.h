@@ -25,7 +25,7 @@ inline AttentionShape attention_shape(const AttentionHeads& heads, std::int64_t 
 
 template <class T>
 struct ForwardOperands {
-  HeadRows<const float> q, k;  // turned
+  HeadRows<const float> q, k;  // rotated
   HeadRows<const T> v;
   HeadRows<T> y;
   float* lse;  // [batch, n_heads, seq]
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     await_copies();
     __syncthreads();  // k is there, and v is free
     load_tile<keys, columns, stride, threads>(v, io.v, first + k0, kv, shape.seq - k0);
-    // Of the keys of this tile, how many any of the band's queries sees.
+    // How many keys of this tile any of the band's queries sees.
     const int seen = shape.causal ? min(keys, band_first + Tile::band_rows - k0) : keys;
     if (seen > 0) {
       float s[R][N] = {};

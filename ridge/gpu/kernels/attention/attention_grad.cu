@@ -1,17 +1,14 @@
+#include "ridge/gpu/device/prepare.h"
 #include "ridge/gpu/kernels/attention/attention_backward.h"
 #include "ridge/gpu/kernels/attention/attention_fused.h"
-#if !defined(__HIP__)
-#include "ridge/gpu/kernels/attention/attention_scaled.h"
-#include "ridge/gpu/kernels/attention/attention_sm90.h"
-#endif
-#include "ridge/gpu/device/prepare.h"
 #include "ridge/gpu/kernels/attention/attention_rotary.h"
+#include "ridge/gpu/kernels/attention/attention_table.h"
 #include "ridge/ops/attention.h"
 
 namespace ridge {
 namespace {
 
-constexpr std::size_t first_of_qkv = 3;  // after dy, y and lse
+constexpr AttentionGrad::Operands given;
 
 template <class T, int Columns>
 KernelPtr backward(const AttentionGrad& op, GpuPrepare& prepare) {
@@ -22,8 +19,8 @@ KernelPtr backward(const AttentionGrad& op, GpuPrepare& prepare) {
   gpu::check_head_dim(op.name, op.head_dim, shared, prepare.gpu);
   gpu::allow_shared_memory(kernel, shared);
   const std::int64_t batch = prepare.in[0].shape[0], seq = prepare.in[0].shape[1];
-  const AttentionLayout at = attention_layout(op, prepare.in.size() == first_of_qkv + 1);
-  const gpu::RotaryPass<T, float> turn(op, batch, seq, prepare);
+  const AttentionLayout at = attention_layout(op, prepare.in.size() == given.q + 1);
+  const gpu::RotaryPass<T, float> rotary(op, batch, seq, prepare);
   const gpu::AttentionShape shape = gpu::attention_shape(op, batch, seq);
   const std::int64_t rows = batch * seq * op.n_heads, n_turns = gpu::backward_turns<Tile>(shape);
   const std::size_t delta = gpu::reserve(prepare.workspace, rows * sizeof(float));
@@ -34,24 +31,24 @@ KernelPtr backward(const AttentionGrad& op, GpuPrepare& prepare) {
       static_cast<unsigned>(batch * op.n_kv_heads) * gpu::blocks_for(seq, Tile::rows);
   return make_kernel([=, &gpu = prepare.gpu](const Launch& call) {
     auto operand = [&](const HeadColumns& x) {
-      return gpu::head_rows(call.in<T>(first_of_qkv + x.operand) + x.offset, x.stride, op.head_dim);
+      return gpu::head_rows(call.in<T>(given.q + x.operand) + x.offset, x.stride, op.head_dim);
     };
     auto result = [&](const HeadColumns& x) {
       return gpu::head_rows(call.out<T>(x.operand) + x.offset, x.stride, op.head_dim);
     };
     auto of_queries = [&](auto* data) { return gpu::head_rows(data, op.q_dim(), op.head_dim); };
     auto* memory = static_cast<std::byte*>(call.workspace);
-    const auto turned = turn(gpu, operand(at.q), operand(at.k), memory);
-    gpu::BackwardOperands<T> io{.q = turned.q,
-                                .k = turned.k,
+    const auto rotated = rotary(gpu, operand(at.q), operand(at.k), memory);
+    gpu::BackwardOperands<T> io{.q = rotated.q,
+                                .k = rotated.k,
                                 .v = operand(at.v),
-                                .dy = of_queries(call.in<T>(0)),
-                                .lse = call.in<float>(2),
+                                .dy = of_queries(call.in<T>(given.dy)),
+                                .lse = call.in<float>(given.lse),
                                 .delta = reinterpret_cast<float*>(memory + delta),
                                 .dq = result(at.q),
                                 .dk = result(at.k),
                                 .dv = result(at.v),
-                                .rotations = turn.rotations(),
+                                .rotations = rotary.rotations(),
                                 .turns = reinterpret_cast<int*>(memory + turns)};
     if constexpr (sum_in_place)
       io.sum = io.dq;
@@ -59,40 +56,49 @@ KernelPtr backward(const AttentionGrad& op, GpuPrepare& prepare) {
       io.sum = of_queries(reinterpret_cast<float*>(memory + sums));
     gpu::launch(gpu, gpu::attention_delta<T>,
                 dim3(gpu::blocks_for(rows * gpu::delta_lanes, gpu::delta_threads)),
-                dim3(gpu::delta_threads), 0, io.dy, of_queries(call.in<T>(1)),
+                dim3(gpu::delta_threads), 0, io.dy, of_queries(call.in<T>(given.y)),
                 reinterpret_cast<float*>(memory + delta), shape, io.turns, n_turns);
     gpu::launch(gpu, kernel, dim3(blocks), dim3(Tile::threads), shared, shape, io);
   });
 }
 
+using Work = gpu::AttentionWork<AttentionGrad>;
+
+KernelPtr portable(const Work& work, GpuPrepare& prepare) {
+  return gpu::dispatch_floating(work.dtype(), [&]<class T>() {
+    return gpu::dispatch_columns(
+        work.op.head_dim, [&]<int Columns>() { return backward<T, Columns>(work.op, prepare); });
+  });
+}
+
+#if defined(__HIP__)
+constexpr gpu::PrepareAttention<AttentionGrad> by_sm90 = nullptr, by_scaling = nullptr;
+#else
+KernelPtr by_sm90(const Work& work, GpuPrepare& prepare) {
+  return gpu::dispatch_16_bit(work.dtype(), [&]<class T>() {
+    return gpu::sm90_attention_grad<T>(work.op, work.layout, given.q, prepare);
+  });
+}
+
+KernelPtr by_scaling(const Work& work, GpuPrepare& prepare) {
+  return gpu::scaled_attention_grad(work.op, work.layout, given.q, prepare);
+}
+#endif
+
+KernelPtr by_library(const Work& work, GpuPrepare& prepare) {
+  return gpu::dispatch_16_bit(work.dtype(), [&]<class T>() {
+    return gpu::fused_attention_grad<T>(work.op, work.layout, given.q, prepare);
+  });
+}
+
+constexpr auto& candidates =
+    gpu::attention_candidates<AttentionGrad, by_sm90, by_scaling, portable, by_library>;
+
 }  // namespace
 
 KernelPtr AttentionGrad::gpu(GpuPrepare& prepare) const {
-  const bool packed = prepare.in.size() == first_of_qkv + 1;
-  const AttentionLayout at = attention_layout(*this, packed);
-  const auto own = [&](GpuPrepare& p) {
-    return gpu::dispatch_floating(p.in[0].dtype, [&]<class T>() {
-#if !defined(__HIP__)
-      if constexpr (sizeof(T) == 2)
-        if (gpu::hopper_takes(*this, at, p))
-          return gpu::hopper_attention_grad<T>(*this, at, first_of_qkv, p);
-      if constexpr (sizeof(T) == 4)
-        if (gpu::scaled_takes(*this, p))
-          return gpu::scaled_attention_grad(*this, at, first_of_qkv, p);
-#endif
-      return gpu::dispatch_columns(head_dim,
-                                   [&]<int Columns>() { return backward<T, Columns>(*this, p); });
-    });
-  };
-  const auto fused = [&](GpuPrepare& p) {
-    return gpu::dispatch_floating(p.in[0].dtype, [&]<class T>() {
-      if constexpr (sizeof(T) == 2)
-        return gpu::fused_attention_grad<T>(*this, at, first_of_qkv, p);
-      else
-        return own(p);  // the library takes types of 16 bits only
-    });
-  };
-  return gpu::fastest_attention(name, *this, packed, prepare, own, fused);
+  const Work work(*this, prepare, prepare.in.size() == given.q + 1);
+  return gpu::best_kernel<Work>(prepare, work, candidates);
 }
 
 }  // namespace ridge

@@ -8,9 +8,9 @@ void check_head_dim(std::string_view op, std::int64_t head_dim, std::size_t shar
   if (head_dim > 256)
     throw DeviceError("{}: the GPU's kernels hold heads of up to 256 columns, not {}", op,
                       head_dim);
-  if (shared_bytes > gpu.shared_per_block)
+  if (shared_bytes > gpu.card.shared_per_block)
     throw DeviceError("{}: heads of {} columns need {} bytes of shared memory, and a block has {}",
-                      op, head_dim, shared_bytes, gpu.shared_per_block);
+                      op, head_dim, shared_bytes, gpu.card.shared_per_block);
 }
 
 }  // namespace ridge::gpu

@@ -2,34 +2,35 @@
 
 // The operands of attention as kernels that take them by strides see them.
 
+#include "ridge/gpu/kernels/attention/attention_candidates.h"
 #include "ridge/gpu/kernels/attention/attention_rotary.h"
-#include "ridge/gpu/kernels/attention/attention_ways.h"
 
 namespace ridge::gpu {
 
-// The queries and keys turned, where they must be, and the values where they are.
+// The queries and keys rotated, where they must be, and the values where they are.
 template <class T, class Operand>
 FlashOperands flash_operands(const AttentionLayout& at, const AttentionHeads& op,
-                             const Context& gpu, const RotaryPass<T, T>& turn,
+                             const Context& gpu, const RotaryPass<T, T>& rotary,
                              const Operand& operand, void* workspace) {
   auto rows = [&](const HeadColumns& x) {
     return head_rows(operand(x) + x.offset, x.stride, op.head_dim);
   };
-  const auto turned = turn(gpu, rows(at.q), rows(at.k), workspace);
-  return {.q = turned.q.data,
-          .k = turned.k.data,
-          .v = operand(at.v) + at.v.offset,
-          .q_stride = turned.q.stride,
-          .k_stride = turned.k.stride,
-          .v_stride = at.v.stride,
-          .rotation = turn.turns() ? reinterpret_cast<const float*>(turn.rotations()) : nullptr};
+  const auto rotated = rotary(gpu, rows(at.q), rows(at.k), workspace);
+  return {
+      .q = rotated.q.data,
+      .k = rotated.k.data,
+      .v = operand(at.v) + at.v.offset,
+      .q_stride = rotated.q.stride,
+      .k_stride = rotated.k.stride,
+      .v_stride = at.v.stride,
+      .rotation = rotary.rotates() ? reinterpret_cast<const float*>(rotary.rotations()) : nullptr};
 }
 
 // Their strides.
 template <class T>
-FlashOperands turned_strides(const AttentionLayout& at, const RotaryPass<T, T>& turn) {
-  return {.q_stride = turn.q_stride(at.q.stride),
-          .k_stride = turn.k_stride(at.k.stride),
+FlashOperands rotated_strides(const AttentionLayout& at, const RotaryPass<T, T>& rotary) {
+  return {.q_stride = rotary.q_stride(at.q.stride),
+          .k_stride = rotary.k_stride(at.k.stride),
           .v_stride = at.v.stride};
 }
 

@@ -13,119 +13,119 @@
 
 namespace ridge::gpu {
 
-// The queries and keys of attention, turned by the rotary embedding.
+// The queries and keys of attention, rotated by the rotary embedding.
 template <class In, class Out>
-struct TurnOperands {
+struct RotationOperands {
   HeadRows<const In> q, k;
-  HeadRows<Out> turned_q, turned_k;  // as wide or wider: the columns beyond are 0
-  const float2* rotations;           // [seq, width / 2]; null: as they are
-  float direction = 1;               // -1: back
+  HeadRows<Out> rotated_q, rotated_k;  // as wide or wider: the columns beyond are 0
+  const float2* rotations;             // [seq, width / 2]; null: as they are
+  float direction = 1;                 // -1: back
 };
 
-// Turns the pairs of columns c .. c + 3 of position s; the other way with direction -1 instead
-// of 1.
-__device__ inline void turn_columns(float (&x)[4], const float2* rotations, int s, int c, int width,
-                                    float direction) {
+// Rotates the pairs of columns c .. c + 3 of position s; the other way with direction -1 instead of
+// 1.
+__device__ inline void rotate_columns(float (&x)[4], const float2* rotations, int s, int c,
+                                      int width, float direction) {
 #pragma unroll
   for (int e = 0; e < 4; e += 2)
     if (c + e < width) {
-      const float2 turn = rotations[(static_cast<std::int64_t>(s) * width + c + e) / 2];
-      const float x0 = x[e], x1 = x[e + 1], sin = turn.y * direction;
-      x[e] = x0 * turn.x - x1 * sin;
-      x[e + 1] = x0 * sin + x1 * turn.x;
+      const float2 rotation = rotations[(static_cast<std::int64_t>(s) * width + c + e) / 2];
+      const float x0 = x[e], x1 = x[e + 1], sin = rotation.y * direction;
+      x[e] = x0 * rotation.x - x1 * sin;
+      x[e + 1] = x0 * sin + x1 * rotation.x;
     }
 }
 
 template <class In, class Out>
-__device__ inline void turn_head(const HeadRows<const In>& from, const HeadRows<Out>& to,
-                                 const float2* rotations, float direction, std::int64_t position,
-                                 int s, int head, int c) {
+__device__ inline void rotate_head(const HeadRows<const In>& from, const HeadRows<Out>& to,
+                                   const float2* rotations, float direction, std::int64_t position,
+                                   int s, int head, int c) {
   float x[4];
   load_columns(from.at(position, head), c, from.width, from.vector, x);
-  if (rotations) turn_columns(x, rotations, s, c, from.width, direction);
+  if (rotations) rotate_columns(x, rotations, s, c, from.width, direction);
   store_columns(to.at(position, head), c, to.width, to.vector, x);
 }
 
-inline constexpr int turn_threads = 256, turns_per_thread = 2;
+inline constexpr int rotary_threads = 256, rotations_per_thread = 2;
 
-// Each thread turns four columns. The heads of the keys follow those of the queries.
+// Each thread rotates four columns. The heads of the keys follow those of the queries.
 template <class In, class Out>
-__global__ void __launch_bounds__(turn_threads)
-    turn_heads(TurnOperands<In, Out> io, std::int64_t positions, int seq, int n_heads,
-               int n_kv_heads) {
+__global__ void __launch_bounds__(rotary_threads)
+    rotate_heads(RotationOperands<In, Out> io, std::int64_t positions, int seq, int n_heads,
+                 int n_kv_heads) {
   begin_kernel();
   const std::int64_t thread =
-      static_cast<std::int64_t>(blockIdx.x) * turn_threads + static_cast<int>(threadIdx.x);
-  const int packs = (io.turned_q.width + 3) / 4, each = (n_heads + n_kv_heads) * packs;
+      static_cast<std::int64_t>(blockIdx.x) * rotary_threads + static_cast<int>(threadIdx.x);
+  const int packs = (io.rotated_q.width + 3) / 4, each = (n_heads + n_kv_heads) * packs;
   const std::int64_t position = thread / each;
   if (position >= positions) return;
   const int in_position = static_cast<int>(thread - position * each);
   const int head = in_position / packs, c = in_position % packs * 4;
   const int s = static_cast<int>(position % seq);
   if (head < n_heads)
-    turn_head(io.q, io.turned_q, io.rotations, io.direction, position, s, head, c);
+    rotate_head(io.q, io.rotated_q, io.rotations, io.direction, position, s, head, c);
   else
-    turn_head(io.k, io.turned_k, io.rotations, io.direction, position, s, head - n_heads, c);
+    rotate_head(io.k, io.rotated_k, io.rotations, io.direction, position, s, head - n_heads, c);
 }
 
 // The same for rows in packs of N columns, several a thread.
 template <int N, class T, class Index>
-__global__ void __launch_bounds__(turn_threads)
-    turn_packed_heads(TurnOperands<T, T> io, Index packs, Index packs_per_head, Index seq,
-                      int n_heads, int n_kv_heads) {
+__global__ void __launch_bounds__(rotary_threads)
+    rotate_packed_heads(RotationOperands<T, T> io, Index packs, Index packs_per_head, Index seq,
+                        int n_heads, int n_kv_heads) {
   begin_kernel();
   const Index first =
-      static_cast<Index>(blockIdx.x) * (turn_threads * turns_per_thread) + threadIdx.x;
+      static_cast<Index>(blockIdx.x) * (rotary_threads * rotations_per_thread) + threadIdx.x;
   const Index each = static_cast<Index>(n_heads + n_kv_heads) * packs_per_head;
-  float x[turns_per_thread][N], turns[turns_per_thread][N];
-  T* to[turns_per_thread];
+  float x[rotations_per_thread][N], rotates[rotations_per_thread][N];
+  T* to[rotations_per_thread];
 #pragma unroll
-  for (int k = 0; k < turns_per_thread; ++k) {
-    const Index pack = first + k * turn_threads;
+  for (int k = 0; k < rotations_per_thread; ++k) {
+    const Index pack = first + k * rotary_threads;
     if (pack >= packs) continue;
     const Index position = pack / each, in_position = pack - position * each;
     const auto head = static_cast<int>(in_position / packs_per_head);
     const auto c = static_cast<int>(in_position % packs_per_head) * N;
     const bool is_query = head < n_heads;
     const auto& from = is_query ? io.q : io.k;
-    const auto& out = is_query ? io.turned_q : io.turned_k;
+    const auto& out = is_query ? io.rotated_q : io.rotated_k;
     const int own = is_query ? head : head - n_heads;
     load_pack<N>(from.at(position, own) + c, x[k]);
     load_pack<N>(reinterpret_cast<const float*>(io.rotations) +
                      static_cast<std::int64_t>(position % seq) * from.width + c,
-                 turns[k]);
+                 rotates[k]);
     to[k] = out.at(position, own) + c;
   }
 #pragma unroll
-  for (int k = 0; k < turns_per_thread; ++k) {
-    if (first + k * turn_threads >= packs) continue;
-    float turned[N];
+  for (int k = 0; k < rotations_per_thread; ++k) {
+    if (first + k * rotary_threads >= packs) continue;
+    float rotated[N];
 #pragma unroll
     for (int i = 0; i < N; i += 2) {
-      const float cos = turns[k][i], sin = turns[k][i + 1] * io.direction;
-      turned[i] = x[k][i] * cos - x[k][i + 1] * sin;
-      turned[i + 1] = x[k][i] * sin + x[k][i + 1] * cos;
+      const float cos = rotates[k][i], sin = rotates[k][i + 1] * io.direction;
+      rotated[i] = x[k][i] * cos - x[k][i + 1] * sin;
+      rotated[i + 1] = x[k][i] * sin + x[k][i + 1] * cos;
     }
-    store_pack<N>(to[k], turned);
+    store_pack<N>(to[k], rotated);
   }
 }
 
 // What attention's kernels read instead of the queries and keys that they were given.
 template <class T>
-struct TurnedHeads {
+struct RotatedHeads {
   HeadRows<const T> q, k;
 };
 
-// Turns the queries and keys of attention into dense rows of `Out` in the workspace, before the
+// Rotates the queries and keys of attention into dense rows of `Out` in the workspace, before the
 // kernel proper; operands that need neither a rotation nor a conversion stay where they are, and so
-// they do if the kernel proper `turns` them.
+// they do if the kernel proper `rotates` them.
 template <class In, class Out>
 class RotaryPass {
  public:
   // Adds the bytes that it needs to the workspace.
   RotaryPass(const AttentionHeads& heads, std::int64_t batch, std::int64_t seq, GpuPrepare& prepare,
-             bool turns = false)
-      : heads_(heads), positions_(batch * seq), seq_(seq), turns_(turns) {
+             bool rotates = false)
+      : heads_(heads), positions_(batch * seq), seq_(seq), rotates_(rotates) {
     if (heads.rope_theta != 0.0f)
       table_ = prepare.gpu.rotations->get(prepare.gpu, heads.rope_theta, heads.head_dim / 2, seq);
     if (!needed()) return;
@@ -134,25 +134,25 @@ class RotaryPass {
     k_ = reserve(prepare.workspace, row * static_cast<std::size_t>(heads.n_kv_heads));
   }
 
-  bool turns() const { return turns_; }
+  bool rotates() const { return rotates_; }
   // cos and sin, [seq, head_dim / 2]; null without rotary embedding.
   const float2* rotations() const { return table_ ? table_->table.data<float2>() : nullptr; }
 
-  TurnedHeads<Out> operator()(const Context& gpu, const HeadRows<const In>& q,
-                              const HeadRows<const In>& k, void* workspace) const {
+  RotatedHeads<Out> operator()(const Context& gpu, const HeadRows<const In>& q,
+                               const HeadRows<const In>& k, void* workspace) const {
     if constexpr (std::is_same_v<In, Out>)
       if (!needed()) return {q, k};
     auto rows = [&](std::size_t offset, std::int64_t n_heads) {
       return head_rows(reinterpret_cast<Out*>(static_cast<std::byte*>(workspace) + offset),
                        n_heads * width(), width());
     };
-    const TurnOperands<In, Out> io{.q = q,
-                                   .k = k,
-                                   .turned_q = rows(q_, heads_.n_heads),
-                                   .turned_k = rows(k_, heads_.n_kv_heads),
-                                   .rotations = rotations()};
-    launch_turn(gpu, io);
-    return {constant(io.turned_q), constant(io.turned_k)};
+    const RotationOperands<In, Out> io{.q = q,
+                                       .k = k,
+                                       .rotated_q = rows(q_, heads_.n_heads),
+                                       .rotated_k = rows(k_, heads_.n_kv_heads),
+                                       .rotations = rotations()};
+    launch_rotation(gpu, io);
+    return {constant(io.rotated_q), constant(io.rotated_k)};
   }
 
   // How far apart the rows of queries and of keys are then, if they were `stride` apart before.
@@ -163,20 +163,20 @@ class RotaryPass {
     return needed() ? heads_.n_kv_heads * width() : stride;
   }
 
-  // Turns gradients of turned queries and keys back, where they are.
+  // Rotates gradients of rotated queries and keys back, where they are.
   void back(const Context& gpu, const HeadRows<Out>& dq,
             const HeadRows<Out>& dk) const requires std::is_same_v<In, Out> {
     if (!table_) return;
-    launch_turn(gpu, {.q = constant(dq),
-                      .k = constant(dk),
-                      .turned_q = dq,
-                      .turned_k = dk,
-                      .rotations = rotations(),
-                      .direction = -1});
+    launch_rotation(gpu, {.q = constant(dq),
+                          .k = constant(dk),
+                          .rotated_q = dq,
+                          .rotated_k = dk,
+                          .rotations = rotations(),
+                          .direction = -1});
   }
 
  private:
-  void launch_turn(const Context& gpu, const TurnOperands<In, Out>& io) const {
+  void launch_rotation(const Context& gpu, const RotationOperands<In, Out>& io) const {
     const auto n_heads = static_cast<int>(heads_.n_heads);
     const auto n_kv_heads = static_cast<int>(heads_.n_kv_heads);
     if constexpr (std::is_same_v<In, Out>) {
@@ -184,32 +184,34 @@ class RotaryPass {
       if (is_packed<wide>(io)) {
         const std::int64_t packs = positions_ * (n_heads + n_kv_heads) * width() / wide;
         return dispatch_index(packs, [&]<class Index>() {
-          launch(gpu, turn_packed_heads<wide, In, Index>,
-                 dim3(blocks_for(packs, turn_threads * turns_per_thread)), dim3(turn_threads), 0,
-                 io, static_cast<Index>(packs), static_cast<Index>(width() / wide),
-                 static_cast<Index>(seq_), n_heads, n_kv_heads);
+          launch(gpu, rotate_packed_heads<wide, In, Index>,
+                 dim3(blocks_for(packs, rotary_threads * rotations_per_thread)),
+                 dim3(rotary_threads), 0, io, static_cast<Index>(packs),
+                 static_cast<Index>(width() / wide), static_cast<Index>(seq_), n_heads, n_kv_heads);
         });
       }
     }
     const std::int64_t packs = positions_ * (n_heads + n_kv_heads) * width() / 4;
-    launch(gpu, turn_heads<In, Out>, dim3(blocks_for(packs, turn_threads)), dim3(turn_threads), 0,
-           io, positions_, static_cast<int>(seq_), n_heads, n_kv_heads);
+    launch(gpu, rotate_heads<In, Out>, dim3(blocks_for(packs, rotary_threads)),
+           dim3(rotary_threads), 0, io, positions_, static_cast<int>(seq_), n_heads, n_kv_heads);
   }
   template <int N>
-  static bool is_packed(const TurnOperands<In, Out>& io) {
+  static bool is_packed(const RotationOperands<In, Out>& io) {
     const auto packed = [](const auto& rows) {
       return is_aligned(rows.data, N * sizeof(In)) && rows.stride % N == 0 && rows.width % N == 0;
     };
-    return io.rotations && packed(io.q) && packed(io.k) && packed(io.turned_q) &&
-           packed(io.turned_k);
+    return io.rotations && packed(io.q) && packed(io.k) && packed(io.rotated_q) &&
+           packed(io.rotated_k);
   }
-  bool needed() const { return (heads_.rope_theta != 0.0f && !turns_) || !std::is_same_v<In, Out>; }
-  // Of a turned head: padded to packs of four.
+  bool needed() const {
+    return (heads_.rope_theta != 0.0f && !rotates_) || !std::is_same_v<In, Out>;
+  }
+  // The columns of a rotated head, padded to packs of four.
   std::int64_t width() const { return (heads_.head_dim + 3) / 4 * 4; }
 
   AttentionHeads heads_;
   std::int64_t positions_, seq_;
-  bool turns_;
+  bool rotates_;
   std::shared_ptr<const Rotations> table_;
   std::size_t q_ = 0, k_ = 0;  // where they start in the workspace
 };

@@ -5,17 +5,17 @@
 
 #include "ridge/gpu/kernels/attention/attention_backward.h"
 #include "ridge/gpu/kernels/attention/attention_operands.h"
+#include "ridge/gpu/kernels/attention/flash.h"
 #include "ridge/gpu/kernels/quantize/quantize.h"
 
 namespace ridge::gpu {
 
-inline bool scaled_takes(const AttentionHeads& op, const GpuPrepare& prepare) {
+inline bool scaled_supports(const AttentionHeads& op, const GpuPrepare& prepare) {
   FlashShape shape = flash_shape(op, prepare.in);
   shape.dtype = DType::f16;
   const std::int64_t stride = op.q_dim() + 2 * op.kv_dim();
-  return prepare.choice.scaled && prepare.gpu.compute_capability == 90 &&
-         prepare.in[0].dtype == DType::f32 &&
-         flash90_supports(
+  return prepare.choice.scaled && prepare.gpu.card.is_sm90() && prepare.in[0].dtype == DType::f32 &&
+         flash_sm90_supports(
              shape, FlashOperands{.q_stride = stride, .k_stride = stride, .v_stride = stride});
 }
 
@@ -84,8 +84,8 @@ inline KernelPtr scaled_attention(const Attention& op, const AttentionLayout& at
                                   GpuPrepare& prepare) {
   const HalfHeads halves(op, at, prepare);
   return make_kernel([halves, &gpu = prepare.gpu](const Launch& call) {
-    flash90_scaled_forward(halves(gpu, call, 0), call.out<float>(0), call.out<float>(1),
-                           gpu.stream);
+    flash_sm90_scaled_forward(halves(gpu, call, 0), call.out<float>(0), call.out<float>(1),
+                              gpu.stream);
   });
 }
 
@@ -100,7 +100,7 @@ inline KernelPtr scaled_attention_grad(const AttentionGrad& op, const AttentionL
   const std::size_t dy_scale = reserve(prepare.workspace, sizeof(float));
   const std::size_t dy =
       reserve(prepare.workspace, static_cast<std::size_t>(sums * op.head_dim) * 2);
-  const std::size_t stats = reserve(prepare.workspace, flash90_scaled_workspace(flash));
+  const std::size_t stats = reserve(prepare.workspace, flash_sm90_scaled_workspace(flash));
   return make_kernel([=, &gpu = prepare.gpu](const Launch& call) {
     auto* const deltas = reinterpret_cast<float*>(HalfHeads::at(call.workspace, delta));
     auto* const scale = reinterpret_cast<float*>(HalfHeads::at(call.workspace, dy_scale));
@@ -114,8 +114,8 @@ inline KernelPtr scaled_attention_grad(const AttentionGrad& op, const AttentionL
     const ScaledFlash operands = halves(gpu, call, first);
     const auto result = [&](const HeadColumns& x) { return call.out<float>(x.operand); };
     const FlashGradients gradients = flash_gradients(at, result, halves.rotations());
-    flash90_scaled_backward(operands, call.in<float>(2), deltas, half_dy, scale, gradients,
-                            HalfHeads::at(call.workspace, stats), gpu.stream);
+    flash_sm90_scaled_backward(operands, call.in<float>(2), deltas, half_dy, scale, gradients,
+                               HalfHeads::at(call.workspace, stats), gpu.stream);
   });
 }
 

@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(rope_threads)
 }
 
 template <class T>
-KernelPtr turn(GpuPrepare& prepare, float theta, float direction) {
+KernelPtr rotary(GpuPrepare& prepare, float theta, float direction) {
   const Shape& shape = prepare.in[0].shape;
   const std::int64_t positions = shape[-2], row_pairs = shape[-1] / 2;
   const std::int64_t pairs = positions * row_pairs, sequences = shape.rows(2);
@@ -86,7 +86,7 @@ KernelPtr turn(GpuPrepare& prepare, float theta, float direction) {
 
 KernelPtr Rope::gpu(GpuPrepare& prepare) const {
   return dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
-    return turn<T>(prepare, theta, inverse ? -1.0f : 1.0f);
+    return rotary<T>(prepare, theta, inverse ? -1.0f : 1.0f);
   });
 }
 

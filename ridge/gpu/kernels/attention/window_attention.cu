@@ -1,7 +1,9 @@
 #include "ridge/ops/window_attention.h"
 
 #include <algorithm>
+#include <string>
 
+#include "ridge/gpu/device/candidates.h"
 #include "ridge/gpu/device/prepare.h"
 #include "ridge/gpu/device/runtime.h"
 #include "ridge/gpu/kernels/attention/window_sm90.h"
@@ -221,25 +223,55 @@ KernelPtr backward(const WindowAttentionGrad& op, GpuPrepare& prepare) {
   });
 }
 
+// What candidates are asked.
+struct WindowWork {
+  const WindowAttention& op;
+  const gpu::Context& gpu;
+  DType dtype;
+  WindowShape shape;
+
+  std::string key() const { return work(); }
+  std::string work() const { return std::string(WindowAttention::name); }
+};
+
+KernelPtr portable_kernel(const WindowWork& work, GpuPrepare& prepare) {
+  return gpu::dispatch_floating(work.dtype,
+                                [&]<class T>() { return forward<T>(work.op, prepare); });
+}
+
+constexpr gpu::Candidate<WindowWork> candidates[] = {
+#if !defined(__HIP__)
+    {.name = [](const WindowWork&) -> std::string { return "tensor cores"; },
+     .supports =
+         [](const WindowWork& w) {
+           return window_attention_sm90_supports(w.gpu, w.dtype, w.shape);
+         },
+     .expectation = [](const WindowWork&, const gpu::Card&) { return 1; },
+     .prepare =
+         [](const WindowWork& w, GpuPrepare& p) {
+           return make_kernel([&gpu = w.gpu, dtype = w.dtype, shape = w.shape,
+                               portable = portable_kernel(w, p)](const Launch& call) {
+             // Slices may begin anywhere.
+             if (!gpu::is_aligned(call.inputs[0], 16) || !gpu::is_aligned(call.outputs[0], 16))
+               return portable->launch(call);
+             window_attention_sm90(gpu, dtype, shape, call.inputs[0], call.inputs[1],
+                                   call.outputs[0]);
+           });
+         }},
+#endif
+    {.name = [](const WindowWork&) -> std::string { return "own kernels"; },
+     .supports = [](const WindowWork&) { return true; },
+     .expectation = [](const WindowWork&, const gpu::Card&) { return 0; },
+     .prepare = portable_kernel,
+     .fallback = true},
+};
+
 }  // namespace
 
 KernelPtr WindowAttention::gpu(GpuPrepare& prepare) const {
-  return gpu::dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
-    KernelPtr portable = forward<T>(*this, prepare);
-#if !defined(__HIP__)
-    const WindowShape shape(*this, prepare.out[0].shape);
-    const DType dtype = prepare.in[0].dtype;
-    if (window_attention90_supports(prepare.gpu, dtype, shape))
-      return make_kernel(
-          [=, &gpu = prepare.gpu, portable = std::move(portable)](const Launch& call) {
-            // Slices may begin anywhere.
-            if (!gpu::is_aligned(call.inputs[0], 16) || !gpu::is_aligned(call.outputs[0], 16))
-              return portable->launch(call);
-            window_attention90(gpu, dtype, shape, call.inputs[0], call.inputs[1], call.outputs[0]);
-          });
-#endif
-    return portable;
-  });
+  return gpu::best_kernel<WindowWork>(
+      prepare, {*this, prepare.gpu, prepare.in[0].dtype, WindowShape(*this, prepare.out[0].shape)},
+      candidates);
 }
 
 KernelPtr WindowAttentionGrad::gpu(GpuPrepare& prepare) const {

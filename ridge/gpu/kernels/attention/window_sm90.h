@@ -25,12 +25,12 @@ struct WindowShape {
         scale(heads.scale) {}
 };
 
-// Whether there is a kernel for it: on Hopper, for 16 bits, heads of 32 columns and windows of up
-// to 64 positions.
-bool window_attention90_supports(const Context& gpu, DType dtype, const WindowShape& shape);
+// Whether there is a kernel for it: on sm90, for 16 bits, heads of 32 columns and windows of up to
+// 64 positions.
+bool window_attention_sm90_supports(const Context& gpu, DType dtype, const WindowShape& shape);
 
 // As ops/window_attention.h says; qkv and y at multiples of 16 bytes. Enqueues; DeviceError.
-void window_attention90(const Context& gpu, DType dtype, const WindowShape& shape, const void* qkv,
-                        const void* bias, void* y);
+void window_attention_sm90(const Context& gpu, DType dtype, const WindowShape& shape,
+                           const void* qkv, const void* bias, void* y);
 
 }  // namespace ridge::gpu

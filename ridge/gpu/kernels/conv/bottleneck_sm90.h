@@ -1,7 +1,7 @@
 #pragma once
 
 // A residual network's bottleneck behind its reduction (ops/residual_bottleneck.h) in one kernel,
-// by Hopper's own instructions, from ridge/gpu/sm90: of bf16 and f16, channels last.
+// by the instructions of sm90, from ridge/gpu/sm90: of bf16 and f16, channels last.
 
 #include <cstdint>
 
@@ -29,19 +29,19 @@ struct BottleneckPointers {
 };
 
 // With tiles of 128 pixels, or of 64, which is faster for few pixels.
-enum class BottleneckWay : std::uint8_t { large_tiles, small_tiles };
+enum class BottleneckTiles : std::uint8_t { large, small };
 
-// Whether there is such a kernel for it: on Hopper, 3 x 3 at steps of one, of 64 channels, which it
+// Whether there is such a kernel for it: on sm90, 3 x 3 at steps of one, of 64 channels, which it
 // expands to at most 256; which may project 64 and reduce to 64, so that all weights fit into
 // shared memory; and of images whose rows fill tiles.
-bool bottleneck90_supports(const Context& gpu, const ResidualBottleneck& op,
-                           const BottleneckProblem& problem, BottleneckWay way);
+bool bottleneck_sm90_supports(const Context& gpu, const ResidualBottleneck& op,
+                              const BottleneckProblem& problem, BottleneckTiles tiles);
 
 // How many tiles of 128 pixels it has.
-std::int64_t bottleneck90_tiles(const BottleneckProblem& problem);
+std::int64_t bottleneck_sm90_tiles(const BottleneckProblem& problem);
 
 // Enqueues; DeviceError.
-void bottleneck90(const Context& gpu, const BottleneckProblem& problem, BottleneckWay way,
-                  const BottleneckPointers& operands);
+void bottleneck_sm90(const Context& gpu, const BottleneckProblem& problem, BottleneckTiles tiles,
+                     const BottleneckPointers& operands);
 
 }  // namespace ridge::gpu

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "ridge/base/error.h"
-#include "ridge/gpu/device/kernel_ways.h"
+#include "ridge/gpu/device/candidates.h"
 #include "ridge/gpu/kernels/conv/conv_direct.h"
 #include "ridge/gpu/kernels/conv/conv_padded.h"
 #include "ridge/gpu/kernels/conv/conv_sm90.h"
@@ -26,9 +28,6 @@ using PrepareOwn = std::function<KernelPtr(GpuPrepare&)>;
 using PointersOf = std::function<ConvPointers(const Launch&)>;
 
 constexpr std::size_t vendors_alignment = 16;
-// Of the library's plans, that are timed: of those that it has, and that it has to compile.
-constexpr std::size_t most_plans = 8, most_padded_plans = 4, most_compiled_plans = 1;
-
 ConvProblem problem_of(Kind kind, const ConvGeometry& geometry, const GpuPrepare& prepare,
                        const Shape& x, const Shape& weight, const Shape& y) {
   return {.kind = kind,
@@ -48,16 +47,38 @@ bool is_aligned(const Launch& call) {
   return std::ranges::all_of(call.inputs, aligned) && std::ranges::all_of(call.outputs, aligned);
 }
 
-// What all ways to compute a convolution need.
-struct Work {
+// What candidates are asked about a convolution.
+struct ConvWork {
+  const gpu::Context& gpu;
   std::string_view name;
   ConvProblem problem;
   PointersOf pointers;
-  PrepareOwn own;  // takes everything
+  PrepareOwn own;       // the plain kernel, which takes everything
+  std::string library;  // its version, or empty where it is not there
+  bool depthwise, banded;
+  // The tiles expected to be the best, where there are any, and whether patches are better still.
+  std::optional<gpu::ConvTiles> tiles;
+  bool patches;
+
+  ConvWork(const gpu::Context& context, std::string_view op, const ConvProblem& p,
+           PointersOf pointers_of, PrepareOwn plain)
+      : gpu(context),
+        name(op),
+        problem(p),
+        pointers(std::move(pointers_of)),
+        own(std::move(plain)),
+        library(gpu::version_or_nothing(*context.dnn)),
+        depthwise(gpu::is_depthwise(p)),
+        banded(depthwise && gpu::depthwise_sm90_supports(context, p)),
+        tiles(depthwise ? std::nullopt : gpu::conv_sm90_expected_best(context, p)),
+        patches(!depthwise && gpu::conv_sm90_prefers_patches(context, p)) {}
+
+  std::string key() const { return fmt::format("{} {}", library, work()); }
+  std::string work() const { return fmt::format("{} {}", name, gpu::to_string(problem)); }
 };
 
 // By a kernel that wants its operands aligned; by our own where they are not.
-KernelPtr unless_unaligned(GpuPrepare& prepare, const Work& work, std::size_t workspace,
+KernelPtr unless_unaligned(GpuPrepare& prepare, const ConvWork& work, std::size_t workspace,
                            std::function<void(const ConvPointers&, void*)> run) {
   GpuPrepare of_own = prepare;
   of_own.workspace = 0;
@@ -70,7 +91,7 @@ KernelPtr unless_unaligned(GpuPrepare& prepare, const Work& work, std::size_t wo
       });
 }
 
-KernelPtr kernel_of(GpuPrepare& prepare, const Work& work, std::shared_ptr<FusedConv> conv) {
+KernelPtr kernel_of(GpuPrepare& prepare, const ConvWork& work, std::shared_ptr<FusedConv> conv) {
   const std::size_t workspace = conv->workspace();
   return unless_unaligned(
       prepare, work, workspace,
@@ -81,7 +102,7 @@ KernelPtr kernel_of(GpuPrepare& prepare, const Work& work, std::shared_ptr<Fused
 
 // By the library's plan of this rank. Where it cannot finish an f32 result as it should, we do that
 // after it. DeviceError if it cannot convolve so at all.
-KernelPtr vendors_conv(GpuPrepare& prepare, const Work& work, std::size_t rank) {
+KernelPtr vendors_conv(GpuPrepare& prepare, const ConvWork& work, std::size_t rank) {
   const ConvProblem& problem = work.problem;
   try {
     return kernel_of(prepare, work, prepare.gpu.dnn->conv(problem, rank));
@@ -103,14 +124,6 @@ KernelPtr vendors_conv(GpuPrepare& prepare, const Work& work, std::size_t rank) 
       });
 }
 
-std::string version_or_nothing(gpu::Dnn& dnn) {
-  try {
-    return dnn.version();
-  } catch (const DeviceError&) {
-    return {};
-  }
-}
-
 // Whether the library has kernels for what follows the convolution; for all else it compiles one
 // when a plan is prepared, most of a second long, and ours are faster.
 bool is_ready_made(const ConvProblem& problem) {
@@ -119,88 +132,151 @@ bool is_ready_made(const ConvProblem& problem) {
 }
 
 // Whether it is a product of so many pixels with so few channels that memory is what limits it,
-// where ours move more.
-bool streams(const ConvProblem& p) {
-  constexpr std::int64_t fewest_pixels = 24000, fewest_channels = 64,
-                         most_products_per_element = 105;
-  return p.weight.pixels() == 1 && p.y.n * p.y.pixels() >= fewest_pixels &&
-         std::min(p.x.c, p.y.c) >= fewest_channels &&
-         p.x.c * p.y.c <= most_products_per_element * (p.x.c + p.y.c);
+// where the library's kernels move more than ours.
+bool streams(const ConvProblem& p, const gpu::Crossovers& at) {
+  return p.weight.pixels() == 1 && p.y.n * p.y.pixels() >= at.streaming_pixels &&
+         std::min(p.x.c, p.y.c) >= at.streaming_channels &&
+         p.x.c * p.y.c <= at.streaming_products_per_element * (p.x.c + p.y.c);
 }
 
-// The ways to compute a convolution, the one that is taken without a tuner first.
-std::vector<gpu::KernelWay> ways_of(const gpu::Context& gpu, const Work& work) {
-  const ConvProblem& problem = work.problem;
-  std::vector<gpu::KernelWay> ways;
-  const auto add = [&](std::string name, PrepareOwn prepare) {
-    ways.push_back({std::move(name), std::move(prepare)});
-  };
-  const std::string library = version_or_nothing(*gpu.dnn);
-  const auto add_vendors = [&](std::size_t first, std::size_t plans) {
-    if (library.empty()) return;
-    for (std::size_t rank = first; rank < plans; ++rank)
-      add(rank == 0 ? library : fmt::format("{}, plan {}", library, rank),
-          [=](GpuPrepare& p) { return vendors_conv(p, work, rank); });
-  };
-  if (gpu::is_depthwise(problem)) {
-    const bool in_bands = gpu::depthwise90_supports(gpu, problem);
-    if (in_bands)
-      add("banded products", [=, &gpu](GpuPrepare& p) {
-        return kernel_of(p, work, gpu::depthwise90(gpu, work.problem));
-      });
-    add("own kernels", work.own);
-    // The library compiles a kernel for each, which only with a stride is as fast as banded
-    // products.
-    if (!in_bands || problem.geometry.stride != Pair{1, 1}) add_vendors(0, 1);
-    return ways;
-  }
-  const std::vector<gpu::ConvTiles> all_tiles = gpu::conv90_ways(gpu, problem);
-  const auto add_tiles = [&] {
-    for (const gpu::ConvTiles& tiles : all_tiles)
-      add(gpu::to_string(tiles), [=, &gpu](GpuPrepare& p) {
-        return kernel_of(p, work, gpu::conv90(gpu, work.problem, tiles));
-      });
-  };
-  const bool is_first = !all_tiles.empty() && all_tiles.front().few_channels;
-  const bool of_patches = !all_tiles.empty() && all_tiles.front().patches;
+// Whether our tiles are expected to be faster than the library.
+bool prefers_tiles(const ConvWork& work) {
+  if (!work.tiles) return false;
   // Windows of few pixels: the library leaves most of the card idle.
-  const bool in_parts =
-      !all_tiles.empty() && all_tiles.front().split > 1 && problem.weight.pixels() > 1;
-  if (!all_tiles.empty() &&
-      (is_first || of_patches || in_parts || streams(problem) || !is_ready_made(problem))) {
-    add_tiles();
-    add_vendors(0, is_first ? 1 : is_ready_made(problem) ? most_plans : most_compiled_plans);
-    return ways;
-  }
-  const auto vendors_or_own = [=](GpuPrepare& p) {
-    try {
-      return vendors_conv(p, work, 0);
-    } catch (const DeviceError&) {
-      return work.own(p);
-    }
-  };
-  if (gpu::takes_padding(problem) && !library.empty())
-    for (std::size_t rank = 0; rank < most_padded_plans; ++rank)
-      add(fmt::format("{}, padded, plan {}", library, rank), [=, &gpu](GpuPrepare& p) {
-        try {
-          return kernel_of(p, work, gpu::padded_weight_grad(gpu, work.problem, rank));
-        } catch (const DeviceError&) {
-          if (rank > 0) throw;
-          return vendors_or_own(p);
-        }
-      });
-  add(library.empty() ? "own kernels" : library, vendors_or_own);
-  add_vendors(1, most_plans);
-  add_tiles();
-  return ways;
+  const bool in_parts = work.tiles->split > 1 && work.problem.weight.pixels() > 1;
+  return work.patches || work.tiles->few_channels || in_parts ||
+         streams(work.problem, work.gpu.card.crossovers()) || !is_ready_made(work.problem);
 }
 
-// Whichever way the tuner finds the fastest.
-KernelPtr convolution(GpuPrepare& prepare, const Work& work) {
-  const std::vector<gpu::KernelWay> ways = ways_of(prepare.gpu, work);
-  const std::string what = fmt::format("{} {}", work.name, gpu::to_string(work.problem));
-  const std::string key = fmt::format("{} {}", version_or_nothing(*prepare.gpu.dnn), what);
-  return gpu::fastest_kernel(prepare, key, what, ways);
+// How many of the library's plans are worth timing: one of those that it has to compile.
+std::size_t plans_of(const ConvWork& work) {
+  constexpr std::size_t most_plans = 8;
+  if (work.library.empty()) return 0;
+  // As fast as banded products only with a stride.
+  if (work.depthwise) return work.banded && work.problem.geometry.stride == Pair{1, 1} ? 0 : 1;
+  if (!prefers_tiles(work)) return most_plans;
+  return work.tiles->few_channels || !is_ready_made(work.problem) ? 1 : most_plans;
+}
+
+// What is expected of candidates, from the slowest to the fastest.
+enum Expected : int {
+  late_tiles,
+  late_best_tiles,  // where the library is expected to be faster
+  further_plans,
+  plain,
+  best_plan,
+  padded_plans,
+  early_tiles,
+  early_best_tiles,  // where they are expected to be faster
+  plain_depthwise,
+  special  // kernels for this kind of convolution alone
+};
+
+using ConvCandidate = gpu::Candidate<ConvWork>;
+
+constexpr ConvCandidate banded_products{
+    .name = [](const ConvWork&) -> std::string { return "banded products"; },
+    .supports = [](const ConvWork& w) { return w.banded; },
+    .expectation = [](const ConvWork&, const gpu::Card&) -> int { return special; },
+    .prepare =
+        [](const ConvWork& w, GpuPrepare& p) {
+          return kernel_of(p, w, gpu::depthwise_sm90(w.gpu, w.problem));
+        }};
+
+// The plain kernel is a match for others only where channels are apart.
+constexpr ConvCandidate depthwise_kernel{
+    .name = [](const ConvWork&) -> std::string { return "own kernels"; },
+    .supports = [](const ConvWork& w) { return w.depthwise; },
+    .expectation = [](const ConvWork&, const gpu::Card&) -> int { return plain_depthwise; },
+    .prepare = [](const ConvWork& w, GpuPrepare& p) { return w.own(p); }};
+constexpr ConvCandidate plain_kernel{
+    .name = [](const ConvWork&) -> std::string { return "own kernels"; },
+    .supports = [](const ConvWork& w) { return !w.depthwise && !prefers_tiles(w); },
+    .expectation = [](const ConvWork&, const gpu::Card&) -> int { return plain; },
+    .prepare = [](const ConvWork& w, GpuPrepare& p) { return w.own(p); },
+    .fallback = true};
+
+template <gpu::ConvTiles tiles>
+constexpr ConvCandidate in_tiles{
+    .name = [](const ConvWork&) { return gpu::to_string(tiles); },
+    .supports =
+        [](const ConvWork& w) {
+          return !w.depthwise && gpu::conv_sm90_supports(w.gpu, w.problem, tiles);
+        },
+    .expectation = [](const ConvWork& w, const gpu::Card&) -> int {
+      if (tiles.patches && w.patches) return special;
+      if (prefers_tiles(w)) return w.tiles == tiles ? early_best_tiles : early_tiles;
+      return w.tiles == tiles ? late_best_tiles : late_tiles;
+    },
+    .prepare =
+        [](const ConvWork& w, GpuPrepare& p) {
+          return kernel_of(p, w, gpu::conv_sm90(w.gpu, w.problem, tiles));
+        }};
+
+template <std::size_t rank>
+constexpr ConvCandidate plan{
+    .name =
+        [](const ConvWork& w) {
+          return rank == 0 ? w.library : fmt::format("{}, plan {}", w.library, rank);
+        },
+    .supports = [](const ConvWork& w) { return rank < plans_of(w); },
+    .expectation = [](const ConvWork&, const gpu::Card&) -> int {
+      return rank == 0 ? best_plan : further_plans;
+    },
+    .prepare = [](const ConvWork& w, GpuPrepare& p) { return vendors_conv(p, w, rank); }};
+
+template <std::size_t rank>
+constexpr ConvCandidate padded_plan{
+    .name = [](const ConvWork& w) { return fmt::format("{}, padded, plan {}", w.library, rank); },
+    .supports =
+        [](const ConvWork& w) {
+          return !w.depthwise && !w.library.empty() && gpu::takes_padding(w.problem);
+        },
+    .expectation = [](const ConvWork&, const gpu::Card&) -> int { return padded_plans; },
+    .prepare =
+        [](const ConvWork& w, GpuPrepare& p) {
+          return kernel_of(p, w, gpu::padded_weight_grad(w.gpu, w.problem, rank));
+        }};
+
+constexpr ConvCandidate candidates[] = {
+    banded_products,
+    depthwise_kernel,
+    in_tiles<{.columns = 128}>,
+    in_tiles<{.columns = 128, .paired = true}>,
+    in_tiles<{.columns = 96}>,
+    in_tiles<{.columns = 64}>,
+    in_tiles<{.columns = 64, .paired = true}>,
+    in_tiles<{.columns = 256}>,
+    in_tiles<{.columns = 256, .paired = true}>,
+    in_tiles<{.columns = 32}>,
+    in_tiles<{.rows = 64, .columns = 64, .split = 1}>,
+    in_tiles<{.rows = 64, .columns = 64, .split = 2}>,
+    in_tiles<{.rows = 64, .columns = 64, .split = 4}>,
+    in_tiles<{.rows = 64, .columns = 64, .split = 8}>,
+    in_tiles<{.rows = 64, .columns = 32, .split = 1}>,
+    in_tiles<{.rows = 64, .columns = 32, .split = 2}>,
+    in_tiles<{.rows = 64, .columns = 32, .split = 4}>,
+    in_tiles<{.rows = 64, .columns = 32, .split = 8}>,
+    in_tiles<{.columns = 64, .few_channels = true}>,
+    in_tiles<{.columns = 32, .few_channels = true}>,
+    in_tiles<{.patches = true}>,
+    padded_plan<0>,
+    padded_plan<1>,
+    padded_plan<2>,
+    padded_plan<3>,
+    plan<0>,
+    plan<1>,
+    plan<2>,
+    plan<3>,
+    plan<4>,
+    plan<5>,
+    plan<6>,
+    plan<7>,
+    plain_kernel,
+};
+
+KernelPtr convolution(GpuPrepare& prepare, const ConvWork& work) {
+  return gpu::best_kernel<ConvWork>(prepare, work, candidates);
 }
 
 }  // namespace
@@ -211,12 +287,13 @@ KernelPtr Conv2d::gpu(GpuPrepare& prepare) const {
   problem.bias = bias;
   problem.residual = residual;
   problem.epilogue = epilogue;
-  return convolution(prepare, {name, problem,
+  return convolution(prepare, {prepare.gpu, name, problem,
                                [op = *this](const Launch& call) {
+                                 const Operands at = op.operands();
                                  return ConvPointers{
-                                     call.inputs[0], call.inputs[1], call.outputs[0],
-                                     op.bias ? call.inputs[2] : nullptr,
-                                     op.residual ? call.inputs[2u + op.bias] : nullptr};
+                                     call.inputs[at.x], call.inputs[at.weight], call.outputs[0],
+                                     op.bias ? call.inputs[at.bias] : nullptr,
+                                     op.residual ? call.inputs[at.residual] : nullptr};
                                },
                                [op = *this](GpuPrepare& p) { return gpu::direct_conv(op, p); }});
 }
@@ -225,7 +302,7 @@ KernelPtr Conv2dInputGrad::gpu(GpuPrepare& prepare) const {
   const ConvProblem problem =
       problem_of(Kind::input_grad, *this, prepare, image, prepare.in[1].shape, prepare.in[0].shape);
   return convolution(prepare,
-                     {name, problem,
+                     {prepare.gpu, name, problem,
                       [](const Launch& call) {
                         return ConvPointers{call.outputs[0], call.inputs[1], call.inputs[0]};
                       },
@@ -236,7 +313,7 @@ KernelPtr Conv2dWeightGrad::gpu(GpuPrepare& prepare) const {
   const ConvProblem problem = problem_of(Kind::weight_grad, *this, prepare, prepare.in[1].shape,
                                          weight, prepare.in[0].shape);
   return convolution(prepare,
-                     {name, problem,
+                     {prepare.gpu, name, problem,
                       [](const Launch& call) {
                         return ConvPointers{call.inputs[1], call.outputs[0], call.inputs[0]};
                       },

@@ -46,7 +46,7 @@ struct Finish {
     for (int k = 0; k < N; ++k) values[k] = bias ? load(&bias[channel + k]) : 0.0f;
   }
 
-  // Of N sums, which lie at `at`.
+  // Finishes N sums, which lie at `at`.
   template <int N>
   __device__ void apply(const float (&biases)[N], std::int64_t at, float (&sums)[N]) const {
 #pragma unroll
@@ -288,7 +288,7 @@ __global__ void __launch_bounds__(depth_threads)
   }
 }
 
-// Of any stride.
+// The gradient for any stride.
 template <int N, class T>
 __global__ void __launch_bounds__(depth_threads)
     depthwise_input_grad_kernel(const __grid_constant__ ConvDims d, unsigned chunks, const T* dy,
@@ -436,10 +436,11 @@ KernelPtr forward(const Conv2d& op, GpuPrepare& prepare) {
   const bool depthwise = is_depthwise(op, d.x, d.weight);
   return make_kernel([&gpu = prepare.gpu, op, d, depthwise](const Launch& call) {
     constexpr int wide = elements_per_access<T>;
-    const T *x = call.in<T>(0), *weight = call.in<T>(1);
+    const Conv2d::Operands at = op.operands();
+    const T *x = call.in<T>(at.x), *weight = call.in<T>(at.weight);
     T* y = call.out<T>();
-    const Finish<T> finish{op.bias ? call.in<T>(2) : nullptr,
-                           op.residual ? call.in<T>(2u + op.bias) : nullptr, op.epilogue};
+    const Finish<T> finish{op.bias ? call.in<T>(at.bias) : nullptr,
+                           op.residual ? call.in<T>(at.residual) : nullptr, op.epilogue};
     if (!depthwise || !rows_are_packable<wide>(d.x.c, x, y, finish.residual))
       return launch(gpu, conv_kernel<T>, dim3(blocks_for(d.y.n * d.ys.n, elementwise_threads)),
                     dim3(elementwise_threads), 0, d, finish, x, weight, y);
@@ -483,7 +484,7 @@ KernelPtr weight_grad(const Conv2dWeightGrad& op, GpuPrepare& prepare) {
   if (depthwise) {
     const std::int64_t blocks = DepthCut(d.x.c, wide).chunks * d.weight.h;
     const std::int64_t wanted =
-        (std::int64_t{8} * prepare.gpu.multiprocessors + blocks - 1) / blocks;
+        (std::int64_t{8} * prepare.gpu.card.multiprocessors + blocks - 1) / blocks;
     per_part = std::max((lines + wanted - 1) / wanted, (64 * depth_columns + d.y.w - 1) / d.y.w);
   }
   const int parts = static_cast<int>((lines + per_part - 1) / per_part);

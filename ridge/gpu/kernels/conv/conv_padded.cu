@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(elementwise_threads)
   to[p] = pixel;
 }
 
-// The way back.
+// And back.
 __global__ void __launch_bounds__(elementwise_threads)
     unpad_kernel(std::int64_t pixels, int channels, const Pixel* from, std::uint16_t* to) {
   begin_kernel();

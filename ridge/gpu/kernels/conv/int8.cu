@@ -65,7 +65,7 @@ struct Finish {
         inverse(p.op.out == DType::s8 ? 1.0f / p.op.y_scale : 1.0f),
         epilogue(p.op.epilogue) {}
 
-  // Of N sums of channels from `channel` on, which lie at `at`.
+  // Writes the results of N sums of channels from `channel` on, which lie at `at`.
   template <int N, class Sum>
   __device__ void write(const Sum (&sums)[N], std::int64_t channel, std::int64_t at, Out* y) const {
     float values[N];

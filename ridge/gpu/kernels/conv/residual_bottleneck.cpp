@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ridge/device/residual_bottleneck_kernels.h"
-#include "ridge/gpu/device/kernel_ways.h"
+#include "ridge/gpu/device/candidates.h"
 #include "ridge/gpu/device/prepare.h"
 #include "ridge/gpu/kernels/conv/bottleneck_sm90.h"
 
@@ -19,30 +19,32 @@ namespace {
 
 using gpu::BottleneckPointers;
 using gpu::BottleneckProblem;
-using gpu::BottleneckWay;
+using gpu::BottleneckTiles;
 
 BottleneckProblem problem_of(const ResidualBottleneck& op, const GpuPrepare& prepare) {
-  const ImageShape weight(prepare.in[1].shape, op.layout);
-  return {.x = {prepare.in[0].shape, op.layout},
+  const ResidualBottleneck::Operands at = op.operands();
+  const ImageShape weight(prepare.in[at.w1].shape, op.layout);
+  return {.x = {prepare.in[at.x].shape, op.layout},
           .size = weight.h == weight.w ? weight.h : 0,
           .inner = weight.n,
-          .expanded = prepare.in[3].shape[0],
-          .projected = op.projects ? ImageShape(prepare.in[5].shape, op.layout).c : 0,
-          .reduced = op.reduces ? prepare.in[op.reduction_operand()].shape[0] : 0,
-          .dtype = prepare.in[0].dtype};
+          .expanded = prepare.in[at.w2].shape[0],
+          .projected = op.projects ? ImageShape(prepare.in[at.residual].shape, op.layout).c : 0,
+          .reduced = op.reduces ? prepare.in[at.w3].shape[0] : 0,
+          .dtype = prepare.in[at.x].dtype};
 }
 
 BottleneckPointers pointers_of(const ResidualBottleneck& op, const Launch& call) {
   const auto& in = call.inputs;
-  BottleneckPointers p{in[0], in[1], in[2], in[3], in[4], in[5]};
+  const ResidualBottleneck::Operands at = op.operands();
+  BottleneckPointers p{in[at.x], in[at.w1], in[at.b1], in[at.w2], in[at.b2], in[at.residual]};
   p.y = call.outputs[0];
   if (op.projects) {
-    p.projection = in[6];
-    p.projection_bias = in[7];
+    p.projection = in[at.wp];
+    p.projection_bias = in[at.bp];
   }
   if (op.reduces) {
-    p.reduction = in[op.reduction_operand()];
-    p.reduction_bias = in[op.reduction_operand() + 1];
+    p.reduction = in[at.w3];
+    p.reduction_bias = in[at.b3];
     p.reduced = call.outputs[1];
   }
   return p;
@@ -96,35 +98,64 @@ KernelPtr parts_of_each_image(const ResidualBottleneck& op, GpuPrepare& prepare)
 
 // In one kernel; where operands are not aligned for it, otherwise.
 KernelPtr one_kernel(const ResidualBottleneck& op, const BottleneckProblem& problem,
-                     BottleneckWay way, GpuPrepare& prepare) {
+                     BottleneckTiles tiles, GpuPrepare& prepare) {
   std::shared_ptr<Kernel> unaligned = parts_of_each_image(op, prepare);
-  return make_kernel([&gpu = prepare.gpu, op, problem, way, unaligned](const Launch& call) {
+  return make_kernel([&gpu = prepare.gpu, op, problem, tiles, unaligned](const Launch& call) {
     if (!is_aligned(call)) return unaligned->launch(call);
-    bottleneck90(gpu, problem, way, pointers_of(op, call));
+    bottleneck_sm90(gpu, problem, tiles, pointers_of(op, call));
   });
 }
+
+// What candidates are asked.
+struct BottleneckWork {
+  const gpu::Context& gpu;
+  const ResidualBottleneck& op;
+  BottleneckProblem problem;
+
+  std::string key() const { return work(); }
+  std::string work() const {
+    return fmt::format("{} {}[{}, {}, {}, {}] to {}, {} projected, {} reduced",
+                       ResidualBottleneck::name, name_of(problem.dtype), problem.x.n, problem.x.h,
+                       problem.x.w, problem.x.c, problem.expanded, problem.projected,
+                       problem.reduced);
+  }
+};
+
+using BottleneckCandidate = gpu::Candidate<BottleneckWork>;
+
+template <BottleneckTiles tiles>
+bool supports(const BottleneckWork& w) {
+  return bottleneck_sm90_supports(w.gpu, w.op, w.problem, tiles);
+}
+template <BottleneckTiles tiles>
+KernelPtr prepared(const BottleneckWork& w, GpuPrepare& prepare) {
+  return one_kernel(w.op, w.problem, tiles, prepare);
+}
+
+// Large tiles are the faster ones where there are enough to go round.
+constexpr BottleneckCandidate candidates[] = {
+    {.name = [](const BottleneckWork&) -> std::string { return "one kernel, tiles of 128 pixels"; },
+     .supports = supports<BottleneckTiles::large>,
+     .expectation =
+         [](const BottleneckWork& w, const gpu::Card& card) {
+           return bottleneck_sm90_tiles(w.problem) >= card.multiprocessors ? 3 : 1;
+         },
+     .prepare = prepared<BottleneckTiles::large>},
+    {.name = [](const BottleneckWork&) -> std::string { return "one kernel, tiles of 64 pixels"; },
+     .supports = supports<BottleneckTiles::small>,
+     .expectation = [](const BottleneckWork&, const gpu::Card&) { return 2; },
+     .prepare = prepared<BottleneckTiles::small>},
+    {.name = [](const BottleneckWork&) -> std::string { return "convolutions"; },
+     .supports = [](const BottleneckWork&) { return true; },
+     .expectation = [](const BottleneckWork&, const gpu::Card&) { return 0; },
+     .prepare = [](const BottleneckWork& w, GpuPrepare& p) { return parts_kernel(w.op, p); }},
+};
 
 }  // namespace
 
 KernelPtr ResidualBottleneck::gpu(GpuPrepare& prepare) const {
-  const BottleneckProblem problem = problem_of(*this, prepare);
-  std::vector<gpu::KernelWay> ways;
-  const auto add = [&](BottleneckWay way, const char* what) {
-    if (!bottleneck90_supports(prepare.gpu, *this, problem, way)) return;
-    ways.push_back(
-        {what, [=, op = *this](GpuPrepare& p) { return one_kernel(op, problem, way, p); }});
-  };
-  const bool is_large = bottleneck90_tiles(problem) >= prepare.gpu.multiprocessors;
-  if (is_large) add(BottleneckWay::large_tiles, "one kernel, tiles of 128 pixels");
-  add(BottleneckWay::small_tiles, "one kernel, tiles of 64 pixels");
-  if (!is_large) add(BottleneckWay::large_tiles, "one kernel, tiles of 128 pixels");
-  ways.push_back({"convolutions", [op = *this](GpuPrepare& p) { return parts_kernel(op, p); }});
-  if (ways.size() == 1) return ways[0].prepare(prepare);
-  const std::string work =
-      fmt::format("{} {}[{}, {}, {}, {}] to {}, {} projected, {} reduced", name,
-                  name_of(problem.dtype), problem.x.n, problem.x.h, problem.x.w, problem.x.c,
-                  problem.expanded, problem.projected, problem.reduced);
-  return gpu::fastest_kernel(prepare, work, work, ways);
+  return gpu::best_kernel<BottleneckWork>(prepare, {prepare.gpu, *this, problem_of(*this, prepare)},
+                                          candidates);
 }
 
 }  // namespace ridge

@@ -28,10 +28,10 @@ __device__ float dot(const Pack<T, N>& w, const float* x) {
 
 // One image a block: its means are read once, and what is inside stays in shared memory. First a
 // warp takes two rows of w1 at a time. Then threads go down columns of w2, N each, which a whole
-// number of teams share: a team takes each so many-th row, and their sums are added in order.
+// number of groups share: a group takes each so many-th row, and their sums are added in order.
 template <int N, class T, class Inner, class Gate>
 __global__ void __launch_bounds__(threads)
-    squeeze_kernel(Sizes size, int teams, const T* x, const T* w1, const T* b1, const T* w2,
+    squeeze_kernel(Sizes size, int groups, const T* x, const T* w1, const T* b1, const T* w2,
                    const T* b2, T* y) {
   begin_kernel();
   extern __shared__ float memory[];
@@ -59,23 +59,23 @@ __global__ void __launch_bounds__(threads)
     }
   }
   __syncthreads();
-  const int packs = size.channels / N, team = thread / packs;
-  for (int p = thread - team * packs; p < packs && team < teams; p += threads) {
+  const int packs = size.channels / N, group = thread / packs;
+  for (int p = thread - group * packs; p < packs && group < groups; p += threads) {
     float sum[N] = {};
 #pragma unroll 8
-    for (int s = team; s < size.squeezed; s += teams) {
+    for (int s = group; s < size.squeezed; s += groups) {
       float w[N];
       load_pack<N>(w2 + static_cast<std::int64_t>(s) * size.channels + p * N, w);
 #pragma unroll
       for (int k = 0; k < N; ++k) sum[k] += w[k] * inside[s];
     }
 #pragma unroll
-    for (int k = 0; k < N; ++k) sums[team * size.channels + p * N + k] = sum[k];
+    for (int k = 0; k < N; ++k) sums[group * size.channels + p * N + k] = sum[k];
   }
   __syncthreads();
   for (int c = thread; c < size.channels; c += threads) {
     float sum = load(&b2[c]);
-    for (int t = 0; t < teams; ++t) sum += sums[t * size.channels + c];
+    for (int t = 0; t < groups; ++t) sum += sums[t * size.channels + c];
     store(&y[first + c], Gate()(sum));
   }
 }
@@ -83,22 +83,23 @@ __global__ void __launch_bounds__(threads)
 template <class T, class Inner, class Gate>
 KernelPtr squeeze(GpuPrepare& prepare) {
   constexpr int wide = elements_per_access<T>;
-  const std::int64_t images = prepare.in[0].shape[0];
-  const Sizes size{static_cast<int>(prepare.in[0].shape[1]),
-                   static_cast<int>(prepare.in[1].shape[0])};
+  static constexpr SqueezeExcitation::Operands at = SqueezeExcitation::operands();
+  const std::int64_t images = prepare.in[at.x].shape[0];
+  const Sizes size{static_cast<int>(prepare.in[at.x].shape[1]),
+                   static_cast<int>(prepare.in[at.w1].shape[0])};
   for (const auto kernel :
        {squeeze_kernel<1, T, Inner, Gate>, squeeze_kernel<wide, T, Inner, Gate>})
-    allow_shared_memory(kernel, prepare.gpu.shared_per_block);
+    allow_shared_memory(kernel, prepare.gpu.card.shared_per_block);
   return make_kernel([=, &gpu = prepare.gpu](const Launch& call) {
-    const T *w1 = call.in<T>(1), *w2 = call.in<T>(3);
+    const T *w1 = call.in<T>(at.w1), *w2 = call.in<T>(at.w2);
     dispatch_packed<wide>(rows_are_packable<wide>(size.channels, w1, w2), [&]<int N>() {
-      constexpr int most_teams = 8;
-      const int teams = std::clamp(threads / (size.channels / N), 1, most_teams);
-      const std::size_t floats = static_cast<std::size_t>(size.channels) * (1 + teams) +
+      constexpr int most_groups = 8;
+      const int groups = std::clamp(threads / (size.channels / N), 1, most_groups);
+      const std::size_t floats = static_cast<std::size_t>(size.channels) * (1 + groups) +
                                  static_cast<std::size_t>(size.squeezed);
       launch(gpu, squeeze_kernel<N, T, Inner, Gate>, dim3(static_cast<unsigned>(images)),
-             dim3(threads), floats * sizeof(float), size, teams, call.in<T>(0), w1, call.in<T>(2),
-             w2, call.in<T>(4), call.out<T>());
+             dim3(threads), floats * sizeof(float), size, groups, call.in<T>(at.x), w1,
+             call.in<T>(at.b1), w2, call.in<T>(at.b2), call.out<T>());
     });
   });
 }

@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(program_threads)
 KernelPtr gpu::interpreted_pointwise(const Pointwise& op, GpuPrepare& prepare) {
   const PointwiseProgram program(op, prepare.in, prepare.out[0].shape);
   const std::size_t shared = program.slots * program_threads * sizeof(Elements);
-  allow_shared_memory(program_kernel, prepare.gpu.shared_per_block);
+  allow_shared_memory(program_kernel, prepare.gpu.card.shared_per_block);
   return make_kernel(
       [&gpu = prepare.gpu, n = prepare.out[0].numel(), program, shared](const Launch& call) {
         Operands operands;

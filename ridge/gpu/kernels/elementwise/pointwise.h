@@ -5,8 +5,8 @@
 
 namespace ridge::gpu {
 
-// The two ways to run a chain: by a kernel that is generated for it, null where there can be none
-// (gpu/generated_kernels.h); and by a kernel that interprets any.
+// The two candidates for a chain: by a kernel that is generated for it, null where there can be
+// none (gpu/generated_kernels.h); and by a kernel that interprets any.
 KernelPtr generated_pointwise(const Pointwise& op, GpuPrepare& prepare);
 KernelPtr interpreted_pointwise(const Pointwise& op, GpuPrepare& prepare);
 

@@ -143,11 +143,12 @@ KernelPtr forward(GpuPrepare& prepare) {
 
 template <class T>
 KernelPtr backward(GpuPrepare& prepare, bool result) {
-  const bool packed = prepare.in.size() == 2;
-  const Rows rows = rows_of(packed, prepare.in[0]);
-  return make_kernel([&gpu = prepare.gpu, packed, rows, result](const Launch& call) {
-    const T *dy = call.in<T>(0), *gate = call.in<T>(1);
-    const T* up = packed ? gate + rows.columns : call.in<T>(2);
+  const SwiGluGrad::Operands at = SwiGluGrad::operands(prepare.in.size());
+  const bool packed = at.up == at.gate;
+  const Rows rows = rows_of(packed, prepare.in[at.dy]);
+  return make_kernel([&gpu = prepare.gpu, at, packed, rows, result](const Launch& call) {
+    const T *dy = call.in<T>(at.dy), *gate = call.in<T>(at.gate);
+    const T* up = packed ? gate + rows.columns : call.in<T>(at.up);
     T* dgate = call.out<T>(0);
     T* dup = packed ? dgate + rows.columns : call.out<T>(1);
     T* y = result ? static_cast<T*>(call.outputs.back()) : nullptr;

@@ -297,7 +297,7 @@ __global__ void __launch_bounds__(scatter_threads, 3)
 // Ids that every block can go through by itself: a position and the warp of an owned row have 16
 // bits together.
 constexpr int most_for_a_block = 8192;
-// Of all blocks together: beyond, to sort them once is less work.
+// The most ids that all thread blocks look at together: beyond, to sort them once is less work.
 constexpr std::int64_t most_looks = std::int64_t{1} << 22;
 
 // The hits among a warp's share of the ids, in order: ids of the block's rows, which their lowest
@@ -386,7 +386,7 @@ struct Scatter {
   // would not keep the card busy.
   dim3 grid(const Context& gpu, std::int64_t groups, std::int64_t at_once,
             std::int64_t per_multiprocessor) const {
-    const std::int64_t wanted = per_multiprocessor * gpu.multiprocessors / groups;
+    const std::int64_t wanted = per_multiprocessor * gpu.card.multiprocessors / groups;
     const std::int64_t most = (columns + at_once - 1) / at_once;
     return dim3(static_cast<unsigned>(groups),
                 static_cast<unsigned>(std::clamp<std::int64_t>(wanted, 1, most)));
@@ -408,7 +408,7 @@ void find_and_scatter(const Context& gpu, const Scatter& op, const Launch& call)
 void sort(const Context& gpu, int count, int rows, int mask, const std::int32_t* ids, int* first,
           int* order) {
   const int rows_per_block =
-      std::clamp((rows - 1) / gpu.multiprocessors + 1, 1, most_rows_per_block);
+      std::clamp((rows - 1) / gpu.card.multiprocessors + 1, 1, most_rows_per_block);
   launch(gpu, sort_kernel, dim3(blocks_for(rows, rows_per_block)), dim3(sort_threads),
          static_cast<std::size_t>(sort_warps * rows_per_block) * sizeof(int), count, rows, mask,
          rows_per_block, ids, first, order);

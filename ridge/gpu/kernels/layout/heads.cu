@@ -11,7 +11,7 @@ namespace {
 
 using namespace gpu;
 
-// Where heads lie, and what turns them: null without rotary embedding.
+// Where heads lie, and what rotates them: null without rotary embedding.
 template <class T, class Index>
 struct Heads {
   T* packed;   // [batch, seq, columns]
@@ -22,9 +22,9 @@ struct Heads {
 };
 
 template <int N>
-__device__ void rotate(float (&x)[N], const float2* turns, float direction) {
+__device__ void rotate(float (&x)[N], const float2* angles, float direction) {
   float cos_sin[N];
-  load_pack<N>(reinterpret_cast<const float*>(turns), cos_sin);
+  load_pack<N>(reinterpret_cast<const float*>(angles), cos_sin);
 #pragma unroll
   for (int i = 0; i < N; i += 2) {
     const float x0 = x[i], x1 = x[i + 1], cos = cos_sin[i], sin = cos_sin[i + 1] * direction;

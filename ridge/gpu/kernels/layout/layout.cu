@@ -134,15 +134,15 @@ struct Transposition {
 };
 
 // y[r * row_stride + c] = x[c * column_stride + r], one tile a block, for each iteration of the
-// nest of the other loops. Both sides are accessed along their runs, V elements at a time, and turn
-// in shared memory.
+// nest of the other loops. Both sides are accessed along their runs, V elements at a time, and
+// transpose in shared memory.
 template <int V, class From, class To>
 __global__ __launch_bounds__(tile_threads, sizeof(To) == 2 ? 6 : 4) void transpose_kernel(
     const __grid_constant__ Transposition all, const __grid_constant__ Nest<std::int64_t> others,
     const From* x, Written<To>* y) {
   gpu::begin_kernel();
   using Bits = gpu::Pack<Written<To>, V>;
-  __shared__ Bits turned[tile][tile / V + 1];  // [column][row]
+  __shared__ Bits transposed[tile][tile / V + 1];  // [column][row]
   constexpr int packs = tile / V, lines = tile_threads / packs;
   const auto row_tiles = static_cast<unsigned>((all.rows + tile - 1) / tile);
   const std::int64_t r0 = static_cast<std::int64_t>(blockIdx.x % row_tiles) * tile;
@@ -164,7 +164,7 @@ __global__ __launch_bounds__(tile_threads, sizeof(To) == 2 ? 6 : 4) void transpo
       }
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < tile / lines; ++k) turned[line + k * lines][pack / V] = words[k];
+    for (int k = 0; k < tile / lines; ++k) transposed[line + k * lines][pack / V] = words[k];
     __syncthreads();
     Written<To>* to = y + at[0] + (r0 + line) * all.row_stride + c0 + pack;
 #pragma unroll
@@ -173,7 +173,7 @@ __global__ __launch_bounds__(tile_threads, sizeof(To) == 2 ? 6 : 4) void transpo
       if (r >= rows || pack >= columns) continue;
       Bits out;
 #pragma unroll
-      for (int v = 0; v < V; ++v) out.at[v] = turned[pack + v][r / V].at[r % V];
+      for (int v = 0; v < V; ++v) out.at[v] = transposed[pack + v][r / V].at[r % V];
       *reinterpret_cast<Bits*>(to) = out;
     }
   }
@@ -183,15 +183,15 @@ constexpr int thin_threads = 128, thin_pack = 4, thin_rows = thin_threads * thin
 constexpr std::int64_t most_thin_columns = 16;
 
 // The same where columns are few and rows of y follow one another without gaps, as in images that
-// leave the planes of their colours: y[r * columns + c] = x[c * column_stride + r]. A block turns
-// thin_rows rows in shared memory, where they have the order of y.
+// leave the planes of their colours: y[r * columns + c] = x[c * column_stride + r]. A thread block
+// transposes thin_rows rows in shared memory, where they have the order of y.
 template <class From, class To>
 __global__ __launch_bounds__(thin_threads) void thin_kernel(
     const __grid_constant__ Transposition all, const __grid_constant__ Nest<std::int64_t> others,
     const From* x, Written<To>* y) {
   gpu::begin_kernel();
   extern __shared__ uint4 thin_memory[];
-  auto* turned = reinterpret_cast<Written<To>*>(thin_memory);
+  auto* transposed = reinterpret_cast<Written<To>*>(thin_memory);
   constexpr int per_access = 16 / sizeof(To);
   const auto columns = static_cast<int>(all.columns);
   const std::int64_t r0 = static_cast<std::int64_t>(blockIdx.x) * thin_rows;
@@ -212,7 +212,7 @@ __global__ __launch_bounds__(thin_threads) void thin_kernel(
       }
 #pragma unroll
       for (int v = 0; v < thin_pack; ++v)
-        if (first + v < rows) turned[(first + v) * columns + c] = converted<To>(read.at[v]);
+        if (first + v < rows) transposed[(first + v) * columns + c] = converted<To>(read.at[v]);
     }
     __syncthreads();
     Written<To>* to = y + at[0] + r0 * columns;
@@ -222,7 +222,7 @@ __global__ __launch_bounds__(thin_threads) void thin_kernel(
     for (int p = static_cast<int>(threadIdx.x); p < in_packs; p += thin_threads)
       reinterpret_cast<uint4*>(to)[p] = thin_memory[p];
     for (int e = in_packs * per_access + static_cast<int>(threadIdx.x); e < n; e += thin_threads)
-      to[e] = turned[e];
+      to[e] = transposed[e];
     __syncthreads();
   }
 }

@@ -55,10 +55,15 @@ KernelPtr infer_form(GpuPrepare& prepare, const BatchNorm& op) {
   constexpr int wide = elements_per_access<T>;
   const ChannelLayout all = layout_of(sums_of(prepare.gpu, prepare.in[0].shape, op.layout, wide));
   return make_kernel([&gpu = prepare.gpu, all, op](const Launch& call) {
-    const Normalise<T> map{call.in<T>(0),     call.in<float>(1),
-                           call.in<float>(2), call.in<float>(3),
-                           call.in<float>(4), op.eps,
-                           call.out<T>(),     op.relu};
+    const BatchNorm::Operands at = op.operands();
+    const Normalise<T> map{call.in<T>(0),
+                           call.in<float>(at.weight),
+                           call.in<float>(at.bias),
+                           call.in<float>(at.mean),
+                           call.in<float>(at.variance),
+                           op.eps,
+                           call.out<T>(),
+                           op.relu};
     apply_channels<wide>(gpu, all, is_aligned(map.x, 16) && is_aligned(map.y, 16), map);
   });
 }
@@ -114,11 +119,12 @@ KernelPtr joined_form(GpuPrepare& prepare, const BatchNorm& op) {
   }
   return make_kernel([&gpu = prepare.gpu, all, parts, in_packs, op](const Launch& call) {
     Parts images = parts;
+    const BatchNorm::Operands at = op.operands();
     const Normalise<T> map{nullptr,
-                           call.in<float>(op.parts),
-                           call.in<float>(op.parts + 1),
-                           call.in<float>(op.parts + 2),
-                           call.in<float>(op.parts + 3),
+                           call.in<float>(at.weight),
+                           call.in<float>(at.bias),
+                           call.in<float>(at.mean),
+                           call.in<float>(at.variance),
                            op.eps,
                            call.out<T>(),
                            op.relu};

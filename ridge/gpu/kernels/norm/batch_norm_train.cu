@@ -163,23 +163,25 @@ KernelPtr forward(GpuPrepare& prepare, const BatchNormTrain& op) {
   const ChannelSums s =
       sums_of(prepare.gpu, prepare.in[0].shape, op.layout, elements_per_access<T>);
   prepare.workspace = s.floats() * sizeof(float);
-  return make_kernel(
-      [&gpu = prepare.gpu, s, op, arrived = arrivals_of(prepare.gpu, s)](const Launch& call) {
-        constexpr int wide = elements_per_access<T>;
-        const T* x = call.in<T>(0);
-        const T* residual = op.residual ? call.in<T>(5) : nullptr;
-        float *mean = call.out<float>(1), *rstd = call.out<float>(2);
-        const std::int64_t plane = s.planes ? s.plane : 1;
-        sum_channels<wide>(
-            gpu, s, rows_are_packable<wide>(s.columns, x), Deviations<T>{x, plane},
-            FinishStatistics<T>{x, plane, static_cast<double>(s.rows), op.eps, op.momentum, mean,
-                                rstd, call.out<float>(3), call.out<float>(4)},
-            static_cast<float*>(call.workspace), *arrived);
-        const Normalise<T> map{x,    residual, call.in<float>(1), call.in<float>(2),
-                               mean, rstd,     op.epilogue,       call.out<T>()};
-        const bool aligned = is_aligned(x, 16) && is_aligned(residual, 16) && is_aligned(map.y, 16);
-        apply_channels<wide>(gpu, layout_of(s), aligned, map, few_blocks);
-      });
+  return make_kernel([&gpu = prepare.gpu, s, op,
+                      arrived = arrivals_of(prepare.gpu, s)](const Launch& call) {
+    constexpr int wide = elements_per_access<T>;
+    const BatchNormTrain::Operands at = op.operands();
+    const T* x = call.in<T>(at.x);
+    const T* residual = op.residual ? call.in<T>(at.residual) : nullptr;
+    float *mean = call.out<float>(1), *rstd = call.out<float>(2);
+    const std::int64_t plane = s.planes ? s.plane : 1;
+    sum_channels<wide>(
+        gpu, s, rows_are_packable<wide>(s.columns, x), Deviations<T>{x, plane},
+        FinishStatistics<T>{x, plane, static_cast<double>(s.rows), op.eps, op.momentum, mean, rstd,
+                            call.out<float>(3), call.out<float>(4)},
+        static_cast<float*>(call.workspace), *arrived);
+    const Normalise<T> map{
+        x,           residual,     call.in<float>(at.weight), call.in<float>(at.bias), mean, rstd,
+        op.epilogue, call.out<T>()};
+    const bool aligned = is_aligned(x, 16) && is_aligned(residual, 16) && is_aligned(map.y, 16);
+    apply_channels<wide>(gpu, layout_of(s), aligned, map, few_blocks);
+  });
 }
 
 // How g, the gradient that reaches the norm, follows from dy.
@@ -338,15 +340,15 @@ KernelPtr backward(GpuPrepare& prepare, const BatchNormGrad& op) {
   return make_kernel([&gpu = prepare.gpu, s, op,
                       arrived = arrivals_of(prepare.gpu, s)](const Launch& call) {
     constexpr int wide = elements_per_access<T>;
-    const std::size_t first = op.summed ? 2 : 1;
-    const GradOperands<T> o{.dy = call.in<T>(0),
-                            .more = op.summed ? call.in<T>(1) : nullptr,
-                            .x = call.in<T>(first),
-                            .y = gate == Gate::result ? call.in<T>(first + 4) : nullptr,
-                            .weight = call.in<float>(first + 1),
-                            .bias = gate == Gate::recomputed ? call.in<float>(first + 4) : nullptr,
-                            .mean = call.in<float>(first + 2),
-                            .rstd = call.in<float>(first + 3),
+    const BatchNormGrad::Operands at = op.operands();
+    const GradOperands<T> o{.dy = call.in<T>(at.dy),
+                            .more = op.summed ? call.in<T>(at.summand) : nullptr,
+                            .x = call.in<T>(at.x),
+                            .y = gate == Gate::result ? call.in<T>(at.kinks) : nullptr,
+                            .weight = call.in<float>(at.weight),
+                            .bias = gate == Gate::recomputed ? call.in<float>(at.kinks) : nullptr,
+                            .mean = call.in<float>(at.mean),
+                            .rstd = call.in<float>(at.rstd),
                             .epilogue = op.epilogue};
     T* const dx = call.out<T>(0);
     T* const g = gate == Gate::result ? call.out<T>(3) : nullptr;

@@ -30,7 +30,7 @@ struct ChannelSums {
                              std::int64_t pack) {
     const std::int64_t blocks = (columns + sum_packs * pack - 1) / (sum_packs * pack);
     // As many blocks as are at work at once: fewer parts are to be added in the end.
-    const std::int64_t wanted = (std::int64_t{2} * gpu.multiprocessors + blocks - 1) / blocks;
+    const std::int64_t wanted = (std::int64_t{2} * gpu.card.multiprocessors + blocks - 1) / blocks;
     ChannelSums sums{.columns = columns, .rows = rows};
     sums.per_part = std::max<std::int64_t>({2 * sum_lanes, (rows + wanted - 1) / wanted});
     sums.parts = (rows + sums.per_part - 1) / sums.per_part;
@@ -44,7 +44,7 @@ struct ChannelSums {
     return sums;
   }
 
-  // Of the sums of all parts: sums[part][0 or 1][channel].
+  // The size of the sums of all parts, sums[part][0 or 1][channel].
   std::size_t floats() const { return static_cast<std::size_t>(2 * parts * columns); }
 
   // How many elements of a channel part p has, and which is the first of channel c.

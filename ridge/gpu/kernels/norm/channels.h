@@ -62,7 +62,7 @@ inline constexpr int many_blocks = 16, few_blocks = 2;
 inline unsigned blocks_down(const Context& gpu, std::int64_t rows, unsigned across,
                             std::int64_t per_multiprocessor = many_blocks) {
   const std::int64_t most = std::max<std::int64_t>(
-      1, per_multiprocessor * gpu.multiprocessors / static_cast<std::int64_t>(across));
+      1, per_multiprocessor * gpu.card.multiprocessors / static_cast<std::int64_t>(across));
   const std::int64_t wanted = blocks_for(rows, sum_lanes * apply_rows);
   return static_cast<unsigned>(std::min<std::int64_t>({wanted, most, 65535}));
 }

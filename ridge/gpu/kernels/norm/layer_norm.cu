@@ -10,8 +10,8 @@ using namespace gpu;
 
 // A part of a warp, for short rows.
 template <int lanes>
-struct LaneTeam {
-  static constexpr int max_threads = WarpTeam::max_threads;
+struct LaneThreads {
+  static constexpr int max_threads = WarpThreads::max_threads;
   __device__ static int rank() { return static_cast<int>(threadIdx.x) % lanes; }
   __device__ static int size() { return lanes; }
   __device__ static int index() { return static_cast<int>(threadIdx.x) / lanes; }
@@ -25,16 +25,16 @@ struct LaneTeam {
   }
 };
 
-// As dispatch_team, with parts of warps for rows that are short.
+// As dispatch_threads, with parts of warps for rows that are short.
 template <int N, int operands, class F>
 void dispatch_lanes(std::int64_t columns, const F& f) {
-  constexpr int threads = WarpTeam::max_threads;
+  constexpr int threads = WarpThreads::max_threads;
   const std::int64_t packs = (columns + N - 1) / N;
   if (N > 1 && packs <= 8 * 4)
-    return f.template operator()<LaneTeam<8>, 4>(TeamLaunch{threads, threads / 8});
+    return f.template operator()<LaneThreads<8>, 4>(ThreadsLaunch{threads, threads / 8});
   if (N > 1 && packs <= 16 * 4)
-    return f.template operator()<LaneTeam<16>, 4>(TeamLaunch{threads, threads / 16});
-  dispatch_team<N, operands>(columns, f);
+    return f.template operator()<LaneThreads<16>, 4>(ThreadsLaunch{threads, threads / 16});
+  dispatch_threads<N, operands>(columns, f);
 }
 
 template <class T>
@@ -45,15 +45,15 @@ struct NormOperands {
   float *mean, *rstd;
 };
 
-// The team holds a row in registers, as far as they reach; what exceeds them is read again for the
+// The group holds a row in registers, as far as they reach; what exceeds them is read again for the
 // variance and for the result.
-template <class Team, int N, int K, class T>
-__global__ void __launch_bounds__(Team::max_threads)
+template <class Threads, int N, int K, class T>
+__global__ void __launch_bounds__(Threads::max_threads)
     layer_norm_kernel(std::int64_t rows, std::int64_t columns, float eps, NormOperands<T> o) {
   gpu::begin_kernel();
-  using Columns = TeamColumns<Team, N, K>;
-  // Teams without a row of their own take part in the reductions of their warp, with the last row.
-  const std::int64_t own = first_row<Team>(), row = min(own, rows - 1);
+  using Columns = ColumnsOf<Threads, N, K>;
+  // Groups without a row of their own take part in the reductions of their warp, with the last row.
+  const std::int64_t own = first_row<Threads>(), row = min(own, rows - 1);
   const T* x = o.x + row * columns;
   const auto count = static_cast<float>(columns);
   Held<T, N> packs[K];
@@ -71,14 +71,14 @@ __global__ void __launch_bounds__(Team::max_threads)
 #pragma unroll
     for (int i = 0; i < N; ++i) sum += pack[i];
   });
-  const float mean = Team::template reduce<Sum>(sum) / count;
+  const float mean = Threads::template reduce<Sum>(sum) / count;
   each_pack([&](const Held<T, N>& pack, std::int64_t) {
 #pragma unroll
     for (int i = 0; i < N; ++i) squares += (pack[i] - mean) * (pack[i] - mean);
   });
-  const float rstd = 1.0f / sqrtf(Team::template reduce<Sum>(squares) / count + eps);
+  const float rstd = 1.0f / sqrtf(Threads::template reduce<Sum>(squares) / count + eps);
   if (own >= rows) return;
-  if (Team::rank() == 0) {
+  if (Threads::rank() == 0) {
     o.mean[row] = mean;
     o.rstd[row] = rstd;
   }
@@ -93,27 +93,27 @@ __global__ void __launch_bounds__(Team::max_threads)
 }
 
 // The same of rows that `lanes` threads hold in K packs each, and with them the weight and bias. A
-// team takes rows one after another, and reads the next while it computes.
+// group takes rows one after another, and reads the next while it computes.
 template <int lanes, int N, int K, class T>
-__global__ void __launch_bounds__(LaneTeam<lanes>::max_threads)
+__global__ void __launch_bounds__(LaneThreads<lanes>::max_threads)
     short_layer_norm_kernel(std::int64_t rows, int columns, float eps, NormOperands<T> o) {
   gpu::begin_kernel();
-  using Team = LaneTeam<lanes>;
-  using Columns = TeamColumns<Team, N, K>;
+  using Threads = LaneThreads<lanes>;
+  using Columns = ColumnsOf<Threads, N, K>;
   float weight[K][N], bias[K][N];
   Columns::each(columns, [&](int k, int c) {
     load_pack<N>(o.weight + c, weight[k]);
     load_pack<N>(o.bias + c, bias[k]);
   });
   const auto count = static_cast<float>(columns);
-  // Teams without a row of their own take part in the reductions of their warp, with the last row.
+  // Groups without a row of their own take part in the reductions of their warp, with the last row.
   const auto row_of = [&](std::int64_t own) { return min(own, rows - 1); };
-  const std::int64_t step = row_step<Team>();
-  std::int64_t own = first_row<Team>();
+  const std::int64_t step = row_step<Threads>();
+  std::int64_t own = first_row<Threads>();
   Held<T, N> packs[K], next[K];
   Columns::load_row(o.x + row_of(own) * columns, columns, next);
   // The first row of the warp: as long as it has one, all its lanes go on.
-  for (std::int64_t left = rows - (own - Team::index() % (warp_width / lanes)); left > 0;
+  for (std::int64_t left = rows - (own - Threads::index() % (warp_width / lanes)); left > 0;
        left -= step, own += step) {
 #pragma unroll
     for (int k = 0; k < K; ++k) packs[k] = next[k];
@@ -123,14 +123,14 @@ __global__ void __launch_bounds__(LaneTeam<lanes>::max_threads)
 #pragma unroll
       for (int i = 0; i < N; ++i) sum += packs[k][i];
     });
-    const float mean = Team::template reduce<Sum>(sum) / count;
+    const float mean = Threads::template reduce<Sum>(sum) / count;
     Columns::each(columns, [&](int k, int) {
 #pragma unroll
       for (int i = 0; i < N; ++i) squares += (packs[k][i] - mean) * (packs[k][i] - mean);
     });
-    const float rstd = 1.0f / sqrtf(Team::template reduce<Sum>(squares) / count + eps);
+    const float rstd = 1.0f / sqrtf(Threads::template reduce<Sum>(squares) / count + eps);
     if (own >= rows) continue;
-    if (Team::rank() == 0) {
+    if (Threads::rank() == 0) {
       o.mean[own] = mean;
       o.rstd[own] = rstd;
     }
@@ -167,12 +167,12 @@ struct GradOperands {
   T* dx;
 };
 
-template <class Team, int N, int K, class T>
-__global__ void __launch_bounds__(Team::max_threads)
+template <class Threads, int N, int K, class T>
+__global__ void __launch_bounds__(Threads::max_threads)
     layer_norm_grad_kernel(std::int64_t rows, std::int64_t columns, GradOperands<T> o) {
   gpu::begin_kernel();
-  using Columns = TeamColumns<Team, N, K>;
-  const std::int64_t own = first_row<Team>(), row = min(own, rows - 1);
+  using Columns = ColumnsOf<Threads, N, K>;
+  const std::int64_t own = first_row<Threads>(), row = min(own, rows - 1);
   const std::int64_t at = row * columns;
   const float mean = o.mean[row], rstd = o.rstd[row], count = static_cast<float>(columns);
   Held<T, N> x[K], dy[K];
@@ -202,8 +202,8 @@ __global__ void __launch_bounds__(Team::max_threads)
       products += g * (x[k][i] - mean) * rstd;
     }
   });
-  const float mean_g = Team::template reduce<Sum>(sum) / count;
-  const float mean_product = Team::template reduce<Sum>(products) / count;
+  const float mean_g = Threads::template reduce<Sum>(sum) / count;
+  const float mean_product = Threads::template reduce<Sum>(products) / count;
   if (own >= rows) return;
   each_pack([&](int k, std::int64_t c, const float(&weight)[N]) {
     float result[N];
@@ -258,17 +258,18 @@ KernelPtr forward(GpuPrepare& prepare, float eps) {
                             call.out<T>(0), call.out<float>(1), call.out<float>(2)};
     if (rows_are_packable<widest>(columns, o.x, o.weight, o.bias, o.y) &&
         dispatch_short_rows(columns / widest, [&]<int lanes, int K>() {
-          constexpr int threads = LaneTeam<lanes>::max_threads, blocks_each = 4;
+          constexpr int threads = LaneThreads<lanes>::max_threads, blocks_each = 4;
           const unsigned blocks = blocks_for(rows, threads / lanes);
-          launch(gpu, short_layer_norm_kernel<lanes, widest, K, T>,
-                 dim3(std::min(blocks, static_cast<unsigned>(blocks_each * gpu.multiprocessors))),
-                 dim3(threads), 0, rows, static_cast<int>(columns), eps, o);
+          launch(
+              gpu, short_layer_norm_kernel<lanes, widest, K, T>,
+              dim3(std::min(blocks, static_cast<unsigned>(blocks_each * gpu.card.multiprocessors))),
+              dim3(threads), 0, rows, static_cast<int>(columns), eps, o);
         }))
       return;
     const bool packed = rows_are_packable<wide>(columns, o.x, o.weight, o.bias, o.y);
     dispatch_packed<wide>(packed, [&]<int N>() {
-      dispatch_lanes<N, 1>(columns, [&]<class Team, int K>(TeamLaunch team) {
-        launch(gpu, layer_norm_kernel<Team, N, K, T>, team.grid(rows), team.block(), 0, rows,
+      dispatch_lanes<N, 1>(columns, [&]<class Threads, int K>(ThreadsLaunch group) {
+        launch(gpu, layer_norm_kernel<Threads, N, K, T>, group.grid(rows), group.block(), 0, rows,
                columns, eps, o);
       });
     });
@@ -278,18 +279,21 @@ KernelPtr forward(GpuPrepare& prepare, float eps) {
 template <class T>
 KernelPtr backward(GpuPrepare& prepare) {
   constexpr int wide = 4, sums_wide = elements_per_access<T>;
-  const std::int64_t columns = prepare.in[1].shape[-1], rows = prepare.in[1].shape.rows();
+  static constexpr LayerNormGrad::Operands at = LayerNormGrad::operands();
+  const Shape& shape = prepare.in[at.x].shape;
+  const std::int64_t columns = shape[-1], rows = shape.rows();
   const ChannelSums s = ChannelSums::of_rows(prepare.gpu, rows, columns, sums_wide);
   prepare.workspace = s.floats() * sizeof(float);
   return make_kernel([&gpu = prepare.gpu, s, rows, columns,
                       arrived = arrivals_of(prepare.gpu, s)](const Launch& call) {
-    const GradOperands<T> o{call.in<T>(0),     call.in<T>(1),     call.in<float>(2),
-                            call.in<float>(3), call.in<float>(4), call.out<T>(0)};
+    const GradOperands<T> o{call.in<T>(at.dy),         call.in<T>(at.x),
+                            call.in<float>(at.weight), call.in<float>(at.mean),
+                            call.in<float>(at.rstd),   call.out<T>(0)};
     const bool packed = rows_are_packable<wide>(columns, o.dy, o.x, o.weight, o.dx);
     dispatch_packed<wide>(packed, [&]<int N>() {
-      dispatch_lanes<N, 2>(columns, [&]<class Team, int K>(TeamLaunch team) {
-        launch(gpu, layer_norm_grad_kernel<Team, N, K, T>, team.grid(rows), team.block(), 0, rows,
-               columns, o);
+      dispatch_lanes<N, 2>(columns, [&]<class Threads, int K>(ThreadsLaunch group) {
+        launch(gpu, layer_norm_grad_kernel<Threads, N, K, T>, group.grid(rows), group.block(), 0,
+               rows, columns, o);
       });
     });
     sum_channels<sums_wide>(gpu, s, rows_are_packable<sums_wide>(columns, o.dy, o.x),

@@ -44,13 +44,13 @@ __device__ void add_delta(const Delta* delta, int columns, Held<float, N> (&pack
   });
 }
 
-template <class Team, int N, int K, bool add, class X, class Delta, class Y>
-__global__ void __launch_bounds__(Team::max_threads)
+template <class Threads, int N, int K, bool add, class X, class Delta, class Y>
+__global__ void __launch_bounds__(Threads::max_threads)
     rms_norm_kernel(std::int64_t rows, std::int64_t columns, float eps,
                     NormOperands<X, Delta, Y> o) {
   gpu::begin_kernel();
-  using Columns = TeamColumns<Team, N, K>;
-  const std::int64_t row = first_row<Team>();
+  using Columns = ColumnsOf<Threads, N, K>;
+  const std::int64_t row = first_row<Threads>();
   if (row >= rows) return;
   const std::int64_t at = row * columns;
   Held<X, N> packs[K];
@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(Team::max_threads)
       for (int i = 0; i < N; ++i) squares += packs[k][i] * packs[k][i];
     });
   }
-  const float scale = inverse_deviation(Team::template reduce<Sum>(squares), columns, eps);
-  if (Team::rank() == 0) o.rstd[row] = scale;
+  const float scale = inverse_deviation(Threads::template reduce<Sum>(squares), columns, eps);
+  if (Threads::rank() == 0) o.rstd[row] = scale;
   const X* x = add ? o.sum : o.x;
   for (std::int64_t begin = 0; begin < columns; begin += Columns::held()) {
     const int rest = Columns::clamp(columns - begin);
@@ -90,14 +90,14 @@ void run_forward(const Context& gpu, std::int64_t rows, std::int64_t columns, fl
   const bool packed = rows_are_packable<wide>(columns, o.x, o.delta, o.weight, o.sum, o.y);
   dispatch_packed<wide>(packed, [&]<int N>() {
     // Two: x and the weights.
-    dispatch_team<N, 2>(columns, [&]<class Team, int K>(TeamLaunch team) {
-      launch(gpu, rms_norm_kernel<Team, N, K, add, X, Delta, Y>, team.grid(rows), team.block(), 0,
-             rows, columns, eps, o);
+    dispatch_threads<N, 2>(columns, [&]<class Threads, int K>(ThreadsLaunch group) {
+      launch(gpu, rms_norm_kernel<Threads, N, K, add, X, Delta, Y>, group.grid(rows), group.block(),
+             0, rows, columns, eps, o);
     });
   });
 }
 
-// Of a block that is a team, and the teams of a block where these are warps.
+// The most threads of a block that takes a row, and the warps of a block where each takes one.
 constexpr int max_grad_threads = 512, grad_warps = 8;
 
 // The operands of RmsNormGrad, and those that only AddRmsNormGrad may have: dsum and rounded, or
@@ -137,7 +137,7 @@ __device__ void write_dx(const Operands& o, std::int64_t at, const Held<Dy, N>& 
 }
 
 // What a thread reads of a row.
-template <class Team, int N, int K, class X, class Dy>
+template <class Threads, int N, int K, class X, class Dy>
 struct GradRow {
   Held<X, N> x[K];
   Held<Dy, N> dy[K];
@@ -146,7 +146,7 @@ struct GradRow {
 
   template <class Operands>
   __device__ void load(const Operands& o, std::int64_t row, int columns) {
-    using Columns = TeamColumns<Team, N, K>;
+    using Columns = ColumnsOf<Threads, N, K>;
     const std::int64_t at = row * columns;
     scale = o.rstd[row];
     Columns::load_row(o.x + at, columns, x);
@@ -155,49 +155,49 @@ struct GradRow {
   }
 };
 
-// Leaves the sum of the teams' parts of dweight, in the order of the teams, in the block's row of
-// `partial`. A block as team has one part.
-template <class Columns, class Team, int N, int K>
+// Leaves the sum of the groups' parts of dweight, in the order of the groups, in the block's row of
+// `partial`. A block as group has one part.
+template <class Columns, class Threads, int N, int K>
 __device__ void write_partial(const float (&sums)[K][N], int columns, float* partial) {
   partial += blockIdx.x * static_cast<std::int64_t>(columns);
-  if constexpr (Team::is_block) {
+  if constexpr (Threads::is_block) {
     Columns::each(columns, [&](int k, int c) { store_pack<N>(partial + c, sums[k]); });
   } else {
-    extern __shared__ float4 parts_of_teams[];
-    float* parts = reinterpret_cast<float*>(parts_of_teams);
+    extern __shared__ float4 parts_of_groups[];
+    float* parts = reinterpret_cast<float*>(parts_of_groups);
     Columns::each(columns, [&](int k, int c) {
 #pragma unroll
-      for (int i = 0; i < N; ++i) parts[Team::index() * columns + c + i] = sums[k][i];
+      for (int i = 0; i < N; ++i) parts[Threads::index() * columns + c + i] = sums[k][i];
     });
     __syncthreads();
     for (int c = static_cast<int>(threadIdx.x); c < columns; c += static_cast<int>(blockDim.x)) {
       float sum = parts[c];
-      for (int t = 1; t < Team::count(); ++t) sum += parts[t * columns + c];
+      for (int t = 1; t < Threads::count(); ++t) sum += parts[t * columns + c];
       partial[c] = sum;
     }
   }
 }
 
-// dx, and each block's part of dweight. The team holds whole rows, so that x and dy are read once
+// dx, and each block's part of dweight. The group holds whole rows, so that x and dy are read once
 // and the sums over rows stay in registers; it fetches its next row while it works on one.
-template <class Team, int N, int K, class X, class Dy, class Dx, bool from_result>
-__global__ void __launch_bounds__(Team::is_block ? max_grad_threads : grad_warps* warp_width)
+template <class Threads, int N, int K, class X, class Dy, class Dx, bool from_result>
+__global__ void __launch_bounds__(Threads::is_block ? max_grad_threads : grad_warps* warp_width)
     rms_norm_grad_kernel(std::int64_t rows, int columns, GradOperands<X, Dy, Dx, from_result> o,
                          float* partial) {
   gpu::begin_kernel();
-  using Columns = TeamColumns<Team, N, K>;
+  using Columns = ColumnsOf<Threads, N, K>;
   Held<float, N> weight[K], factor[K];
   Columns::load_row(o.weight, columns, weight);
   Columns::template each_element<true>(
       columns, [&](int k, int i) { factor[k].at[i] = o.column_factor(weight[k][i]); });
   float sums[K][N] = {};
-  GradRow<Team, N, K, X, Dy> next;
-  std::int64_t row = first_row<Team>();
+  GradRow<Threads, N, K, X, Dy> next;
+  std::int64_t row = first_row<Threads>();
   if (row < rows) next.load(o, row, columns);
   while (row < rows) {
-    const GradRow<Team, N, K, X, Dy> now = next;
+    const GradRow<Threads, N, K, X, Dy> now = next;
     const std::int64_t at = row * columns;
-    row += row_step<Team>();
+    row += row_step<Threads>();
     if (row < rows) next.load(o, row, columns);
     const float row_factor = o.row_factor(now.scale);
     float dot = 0.0f;
@@ -206,12 +206,12 @@ __global__ void __launch_bounds__(Team::is_block ? max_grad_threads : grad_warps
       sums[k][i] += part;
       dot += weight[k][i] * part;
     });
-    const float mean = Team::template reduce<Sum>(dot) / static_cast<float>(columns);
+    const float mean = Threads::template reduce<Sum>(dot) / static_cast<float>(columns);
     Columns::each(columns, [&](int k, int c) {
       write_dx(o, at + c, now.dy[k], now.x[k], weight[k], factor[k], now.dsum[k], now.scale, mean);
     });
   }
-  write_partial<Columns, Team>(sums, columns, partial);
+  write_partial<Columns, Threads>(sums, columns, partial);
 }
 
 // The same for rows that no block holds: each is read twice, and the sums over rows lie in memory.
@@ -273,18 +273,18 @@ struct GradLaunch {
 GradLaunch grad_launch(const Context& gpu, std::int64_t rows, std::int64_t columns, int N) {
   const std::int64_t packs = (columns + N - 1) / N;
   if (packs <= 2 * warp_width) {
-    const std::int64_t blocks =
-        std::min<std::int64_t>(blocks_for(rows, grad_warps), std::int64_t{2} * gpu.multiprocessors);
+    const std::int64_t blocks = std::min<std::int64_t>(blocks_for(rows, grad_warps),
+                                                       std::int64_t{2} * gpu.card.multiprocessors);
     return {GradLaunch::Row::of_warp, static_cast<int>(blocks), grad_warps * warp_width,
             static_cast<int>(grad_warps * columns * static_cast<std::int64_t>(sizeof(float)))};
   }
   if (packs > 4 * max_grad_threads)
     return {GradLaunch::Row::in_memory,
-            static_cast<int>(std::min<std::int64_t>(rows, gpu.multiprocessors)), 1024, 0};
+            static_cast<int>(std::min<std::int64_t>(rows, gpu.card.multiprocessors)), 1024, 0};
   const bool is_long = packs > max_grad_threads;
   const int k = is_long ? 4 : 1;  // packs of a thread
   const std::int64_t threads = ((packs + k - 1) / k + warp_width - 1) / warp_width * warp_width;
-  const std::int64_t resident = 1024 / threads * gpu.multiprocessors;
+  const std::int64_t resident = 1024 / threads * gpu.card.multiprocessors;
   return {is_long ? GradLaunch::Row::of_long_block : GradLaunch::Row::of_block,
           static_cast<int>(std::min(rows, resident)), static_cast<int>(threads), 0};
 }
@@ -307,14 +307,14 @@ void run_backward(const Context& gpu, std::int64_t rows, std::int64_t columns,
              dim3(static_cast<unsigned>(grid.threads)), static_cast<std::size_t>(grid.shared_bytes),
              rows, kernel_columns, o, partial);
     };
-    const int held = static_cast<int>(columns);  // where a team holds a row
+    const int held = static_cast<int>(columns);  // where a group holds a row
     switch (grid.row) {
       case GradLaunch::Row::of_warp:
-        return run(rms_norm_grad_kernel<WarpTeam, N, 2, X, Dy, Dx, from_result>, held);
+        return run(rms_norm_grad_kernel<WarpThreads, N, 2, X, Dy, Dx, from_result>, held);
       case GradLaunch::Row::of_block:
-        return run(rms_norm_grad_kernel<BlockTeam, N, 1, X, Dy, Dx, from_result>, held);
+        return run(rms_norm_grad_kernel<BlockThreads, N, 1, X, Dy, Dx, from_result>, held);
       case GradLaunch::Row::of_long_block:
-        return run(rms_norm_grad_kernel<BlockTeam, N, 4, X, Dy, Dx, from_result>, held);
+        return run(rms_norm_grad_kernel<BlockThreads, N, 4, X, Dy, Dx, from_result>, held);
       case GradLaunch::Row::in_memory:
         return run(rms_norm_grad_of_long_rows<X, Dy, Dx, from_result>, columns);
     }
@@ -349,10 +349,10 @@ KernelPtr add_forward(GpuPrepare& prepare, float eps) {
   });
 }
 
-// The operands are those of RmsNormGrad, after dsum if there are five.
+// The operands are AddRmsNormGrad's, as which RmsNormGrad's without dsum count.
 template <class X, class Dy, class Dx, bool from_result>
 KernelPtr backward(GpuPrepare& prepare) {
-  const std::size_t first = prepare.in.size() - 4;
+  const AddRmsNormGrad::Operands at = AddRmsNormGrad::operands(prepare.in.size());
   const bool round = prepare.out.size() == 3;
   const DType delta = prepare.out.back().dtype;  // if so
   const Shape& shape = prepare.out[0].shape;
@@ -360,15 +360,16 @@ KernelPtr backward(GpuPrepare& prepare) {
   // A row of sums for each block, of which there are at most 16 on a multiprocessor.
   prepare.workspace =
       static_cast<std::size_t>(
-          std::min<std::int64_t>(rows, std::int64_t{16} * prepare.gpu.multiprocessors) * columns) *
+          std::min<std::int64_t>(rows, std::int64_t{16} * prepare.gpu.card.multiprocessors) *
+          columns) *
       sizeof(float);
-  const auto operands = [first, round, delta](const Launch& call) {
+  const auto operands = [at, round, delta](const Launch& call) {
     return GradOperands<X, Dy, Dx, from_result>{
-        .dsum = first == 1 ? call.in<float>(0) : nullptr,
-        .dy = call.in<Dy>(first),
-        .x = call.in<X>(first + 1),
-        .weight = call.in<float>(first + 2),
-        .rstd = call.in<float>(first + 3),
+        .dsum = at.dsum < at.count ? call.in<float>(at.dsum) : nullptr,
+        .dy = call.in<Dy>(at.dy),
+        .x = call.in<X>(at.sum),
+        .weight = call.in<float>(at.weight),
+        .rstd = call.in<float>(at.rstd),
         .dx = call.out<Dx>(0),
         .rounded = round ? RoundedCopy(call.outputs[2], delta) : RoundedCopy()};
   };
@@ -386,12 +387,11 @@ KernelPtr backward(GpuPrepare& prepare) {
       rest, 1);
 }
 
-// f.template operator()<X, Dy, Dx, from_result>() for the gradient whose operand x, or y, is number
-// `normed`, after dy.
+// f.template operator()<X, Dy, Dx, from_result>() for a gradient with x or sum, or y, in X.
 template <class Prepare, class F>
-KernelPtr dispatch_gradient(const Prepare& prepare, std::size_t normed, bool from_result,
-                            const F& f) {
-  const DType x = prepare.in[normed].dtype, dy = prepare.in[normed - 1].dtype;
+KernelPtr dispatch_gradient(const Prepare& prepare, bool from_result, const F& f) {
+  const AddRmsNormGrad::Operands at = AddRmsNormGrad::operands(prepare.in.size());
+  const DType x = prepare.in[at.sum].dtype, dy = prepare.in[at.dy].dtype;
   return dispatch_floating(x, dy, [&]<class X, class Dy>() {
     return from_result ? f.template operator()<X, Dy, float, true>()
                        : f.template operator()<X, Dy, X, false>();
@@ -406,7 +406,7 @@ KernelPtr RmsNorm::gpu(GpuPrepare& prepare) const {
 }
 
 KernelPtr RmsNormGrad::gpu(GpuPrepare& prepare) const {
-  return dispatch_gradient(prepare, 1, from_result, [&]<class X, class Dy, class Dx, bool y>() {
+  return dispatch_gradient(prepare, from_result, [&]<class X, class Dy, class Dx, bool y>() {
     return backward<X, Dy, Dx, y>(prepare);
   });
 }
@@ -418,9 +418,9 @@ KernelPtr AddRmsNorm::gpu(GpuPrepare& prepare) const {
 }
 
 KernelPtr AddRmsNormGrad::gpu(GpuPrepare& prepare) const {
-  return dispatch_gradient(
-      prepare, prepare.in.size() - 3, from_result,
-      [&]<class X, class Dy, class Dx, bool y>() { return backward<X, Dy, Dx, y>(prepare); });
+  return dispatch_gradient(prepare, from_result, [&]<class X, class Dy, class Dx, bool y>() {
+    return backward<X, Dy, Dx, y>(prepare);
+  });
 }
 
 }  // namespace ridge

@@ -8,14 +8,14 @@
 namespace ridge {
 namespace {
 
-struct Operands {
+struct Pointers {
   float *scale, *counters;  // in place
   const float *schedule, *norm;
   float *step, *report;
 };
 
 // One thread.
-__global__ void update_loss_scale(UpdateLossScale op, Operands o) {
+__global__ void update_loss_scale(UpdateLossScale op, Pointers o) {
   gpu::begin_kernel();
   const float scale = *o.scale, norm = *o.norm;
   const bool good = isfinite(norm);
@@ -40,13 +40,14 @@ __global__ void update_loss_scale(UpdateLossScale op, Operands o) {
 
 KernelPtr UpdateLossScale::gpu(GpuPrepare& prepare) const {
   return make_kernel([&gpu = prepare.gpu, op = *this](const Launch& call) {
-    const Operands operands{.scale = call.out<float>(0),
+    constexpr Operands at = operands();
+    const Pointers pointers{.scale = call.out<float>(0),
                             .counters = call.out<float>(1),
-                            .schedule = call.in<float>(2),
-                            .norm = call.in<float>(3),
+                            .schedule = call.in<float>(at.schedule),
+                            .norm = call.in<float>(at.norm),
                             .step = call.out<float>(2),
                             .report = call.out<float>(3)};
-    gpu::launch(gpu, update_loss_scale, dim3(1), dim3(1), 0, op, operands);
+    gpu::launch(gpu, update_loss_scale, dim3(1), dim3(1), 0, op, pointers);
   });
 }
 

@@ -220,7 +220,7 @@ struct Parameter {
   __device__ std::uint16_t* lower() const { return upper() + n; }
 };
 
-// Of a launch whose outputs from `out` on are the parameter and its moments.
+// The parameter of a launch whose outputs from `out` on are it and its moments.
 template <class Each>
 Parameter<Each> parameter_of(const Launch& call, std::size_t out, float* grad, RoundedCopy copy,
                              std::int64_t n, bool split = false) {
@@ -341,7 +341,7 @@ KernelPtr GlobalNorm::gpu(GpuPrepare& prepare) const {
   for (const TensorType& type : prepare.in) sizes.push_back(type.numel());
   // A launch has no more blocks than this, and there is at least one operand to a launch.
   const auto most_blocks =
-      static_cast<std::uint32_t>(norm_blocks_per_multiprocessor * prepare.gpu.multiprocessors);
+      static_cast<std::uint32_t>(norm_blocks_per_multiprocessor * prepare.gpu.card.multiprocessors);
   constexpr int capacity = table_capacity<NormOperand>(most_parameter_bytes, norm_others);
   const std::size_t launches = (sizes.size() + capacity - 1) / capacity;
   prepare.workspace = launches * most_blocks * sizeof(double);

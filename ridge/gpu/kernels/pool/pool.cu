@@ -8,7 +8,7 @@ namespace {
 
 using namespace gpu;
 
-// Of one dimension.
+// The windows along one dimension.
 struct Windows {
   int kernel, stride, padding;
 

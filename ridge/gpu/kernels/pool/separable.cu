@@ -167,7 +167,7 @@ struct MeanCut {
     while (packs > 1 && packs / 2 >= all) packs /= 2;
     chunks = blocks_for(all, packs);
     const std::int64_t blocks = out.numel() / out.channels * chunks;
-    const std::int64_t wanted = (std::int64_t{16} * gpu.multiprocessors + blocks - 1) / blocks;
+    const std::int64_t wanted = (std::int64_t{16} * gpu.card.multiprocessors + blocks - 1) / blocks;
     const std::int64_t least = std::int64_t{4} * (mean_threads / packs);  // elements of a split
     splits = static_cast<unsigned>(
         std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(1, terms / least)));

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ridge/base/error.h"
-#include "ridge/gpu/device/kernel_ways.h"
+#include "ridge/gpu/device/candidates.h"
 #include "ridge/gpu/device/prepare.h"
 #include "ridge/gpu/kernels/conv/conv_sm90.h"
 #include "ridge/gpu/kernels/product/linear_finish.h"
@@ -19,21 +19,20 @@
 namespace ridge {
 namespace {
 
-constexpr std::size_t most_vendor_ways = 8;
-
 bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
-// Operands of one launch; bias and residual are null where the layer has none.
-struct Operands {
+// The operands of one launch; bias and residual are null where the layer has none.
+struct Pointers {
   const void *x, *weight, *bias, *residual;
   void* y;
 
-  Operands(const Linear& op, const Launch& call)
-      : x(call.inputs[0]),
-        weight(call.inputs[1]),
-        bias(op.bias ? call.inputs[2] : nullptr),
-        residual(op.residual ? call.inputs[op.residual_operand()] : nullptr),
-        y(call.outputs[0]) {}
+  Pointers(const Linear& op, const Launch& call) : y(call.outputs[0]) {
+    const Linear::Operands at = op.operands();
+    x = call.inputs[at.x];
+    weight = call.inputs[at.weight];
+    bias = op.bias ? call.inputs[at.bias] : nullptr;
+    residual = op.residual ? call.inputs[at.residual] : nullptr;
+  }
   // To those of later rows.
   void advance(std::int64_t rows, const gpu::ProductShape& shape, DType dtype) {
     const auto size = static_cast<std::int64_t>(size_of(dtype));
@@ -73,17 +72,17 @@ std::int64_t rows_at_a_time(std::int64_t columns) {
 // that shows. Where they have memory of their own, it is that of some rows at a time.
 class ProductAndRest {
  public:
-  // Of the product's ways that with this number; DeviceError if there are fewer.
+  // By the library's plan of this rank; DeviceError if there are fewer.
   ProductAndRest(const Linear& op, const GpuPrepare& prepare, gpu::ProductShape shape,
-                 std::size_t way)
+                 std::size_t rank)
       : gpu_(prepare.gpu), op_(op), m_(shape.m), dtype_(shape.out), rows_(shape.m) {
     finishes_ = (op.epilogue != Epilogue::none && !shape.relu) || op.bias != shape.bias ||
                 op.residual != shape.residual;
     if (finishes_) shape.out = DType::f32;
     if (shape.out != dtype_) rows_ = std::min(m_, rows_at_a_time(shape.n));
     shape_ = shape;
-    product_ = product_of_rows(rows_, way);
-    if (m_ % rows_ != 0) last_ = product_of_rows(m_ % rows_, way);
+    product_ = product_of_rows(rows_, rank);
+    if (m_ % rows_ != 0) last_ = product_of_rows(m_ % rows_, rank);
     const std::size_t own = std::max(product_->workspace(), last_ ? last_->workspace() : 0);
     workspace_ = own;
     if (dtype_ == shape.out) return;
@@ -93,7 +92,7 @@ class ProductAndRest {
 
   std::size_t workspace() const { return workspace_; }
   void operator()(const Launch& call) const {
-    Operands o(op_, call);
+    Pointers o(op_, call);
     for (std::int64_t row = 0; row < m_; row += rows_) {
       run(std::min(rows_, m_ - row), o, call.workspace);
       o.advance(rows_, shape_, dtype_);
@@ -101,15 +100,15 @@ class ProductAndRest {
   }
 
  private:
-  gpu::ProductPtr product_of_rows(std::int64_t rows, std::size_t way) const {
+  gpu::ProductPtr product_of_rows(std::int64_t rows, std::size_t rank) const {
     gpu::ProductShape shape = shape_;
     shape.m = rows;
-    std::vector<gpu::ProductPtr> products = gpu_.blas->products(shape, way + 1);
-    if (way >= products.size()) throw DeviceError("there is no way {} to compute it", way);
-    return std::move(products[way]);
+    std::vector<gpu::ProductPtr> products = gpu_.blas->products(shape, rank + 1);
+    if (rank >= products.size()) throw DeviceError("the library has no plan {} for it", rank + 1);
+    return std::move(products[rank]);
   }
 
-  void run(std::int64_t rows, const Operands& o, void* workspace) const {
+  void run(std::int64_t rows, const Pointers& o, void* workspace) const {
     void* const sums = sums_offset_ ? static_cast<std::byte*>(workspace) + *sums_offset_ : o.y;
     const gpu::ProductTerms terms{shape_.bias ? o.bias : nullptr,
                                   shape_.residual ? o.residual : nullptr};
@@ -131,93 +130,182 @@ class ProductAndRest {
   std::optional<std::size_t> sums_offset_;  // in the workspace, unless the sums are y
 };
 
-KernelPtr vendor_kernel(const Linear& op, GpuPrepare& prepare, bool joined, std::size_t way) {
-  const auto whole =
-      std::make_shared<ProductAndRest>(op, prepare, product_of(op, prepare, joined), way);
+// What candidates are asked about a layer of operands aligned to 16 bytes.
+class LinearWork {
+ public:
+  const Linear& op;
+  const GpuPrepare& prepare;
+  const gpu::Context& gpu;
+  const gpu::LinearProduct product;
+  const gpu::LinearTiles tiles;               // expected to be the best
+  const gpu::ConvProblem conv;                // the layer as a convolution of images of one pixel
+  const std::optional<gpu::ConvTiles> parts;  // of that, expected to be the best
+
+  LinearWork(const Linear& layer, const GpuPrepare& of_all)
+      : op(layer),
+        prepare(of_all),
+        gpu(of_all.gpu),
+        product(product_of_layer()),
+        tiles(linear_product_sm90_expected_best(gpu.card, product)),
+        conv(conv_of_layer()),
+        parts(takes_parts() ? conv_sm90_expected_best(gpu, conv) : std::nullopt) {}
+
+  // Whether there are so few results that our tiles leave most of the card idle, where the library
+  // cuts sums into parts.
+  bool is_small() const {
+    const auto rows = (product.m + 127) / 128, columns = (product.n + 127) / 128;
+    return 2 * rows * columns <= gpu.card.multiprocessors;
+  }
+
+  // How many of the library's plans there are that leave nothing to do. Of 16 bits and rows that do
+  // not begin at multiples of 16 bytes its kernels round the product before they add to it.
+  std::size_t joined_plans() const {
+    if (!joined_plans_) joined_plans_ = count_joined_plans();
+    return *joined_plans_;
+  }
+
+  bool takes_parts() const { return Conv2d::takes(op.epilogue); }
+
+  std::string key() const { return fmt::format("{} {}", gpu.blas->version(), work()); }
+  std::string work() const {
+    return fmt::format("{} {}[{} x {} x {}]{}{}{} {}", Linear::name, name_of(product.dtype),
+                       product.m, product.k, product.n, op.bias ? " + bias" : "",
+                       op.residual ? " + residual" : "", prepare.choice.tf32 ? " tf32" : "",
+                       name_of(op.epilogue));
+  }
+
+ private:
+  gpu::LinearProduct product_of_layer() const {
+    const auto [m, n, k] = linear_extents(prepare.in);
+    return {m, n, k, prepare.in[0].dtype, op.epilogue};
+  }
+  gpu::ConvProblem conv_of_layer() const {
+    return {.geometry = {.layout = ImageLayout::nhwc},
+            .x = {product.m, product.k, 1, 1},
+            .y = {product.m, product.n, 1, 1},
+            .weight = {product.n, product.k, 1, 1},
+            .dtype = product.dtype,
+            .bias = op.bias,
+            .residual = op.residual,
+            .epilogue = op.epilogue};
+  }
+  std::size_t count_joined_plans() const {
+    constexpr std::size_t most_plans = 8;
+    if (op.epilogue != Epilogue::none && op.epilogue != Epilogue::relu) return 0;
+    if (size_of(product.dtype) == 2 && (product.n % 8 != 0 || product.k % 8 != 0)) return 0;
+    try {
+      return gpu.blas->products(product_of(op, prepare, true), most_plans).size();
+    } catch (const DeviceError&) {
+      return 0;
+    }
+  }
+
+  mutable std::optional<std::size_t> joined_plans_;  // once it is known
+};
+
+KernelPtr library_kernel(const LinearWork& work, GpuPrepare& prepare, bool joined,
+                         std::size_t rank) {
+  const auto whole = std::make_shared<ProductAndRest>(work.op, prepare,
+                                                      product_of(work.op, prepare, joined), rank);
   prepare.workspace = whole->workspace();
   return make_kernel([whole](const Launch& call) { (*whole)(call); });
 }
 
-// How many of the library's ways there are that leave nothing to do. Of 16 bits and rows that do
-// not begin at multiples of 16 bytes its kernels round the product before they add to it.
-std::size_t joined_ways(const Linear& op, const GpuPrepare& prepare) {
-  if (op.epilogue != Epilogue::none && op.epilogue != Epilogue::relu) return 0;
-  const auto [m, n, k] = linear_extents(prepare.in);
-  if (size_of(prepare.in[0].dtype) == 2 && (n % 8 != 0 || k % 8 != 0)) return 0;
-  try {
-    return prepare.gpu.blas->products(product_of(op, prepare, true), most_vendor_ways).size();
-  } catch (const DeviceError&) {
-    return 0;
-  }
-}
+// What is expected of candidates, from the slowest to the fastest.
+enum Expected : int {
+  parts_of_sums,
+  best_parts_of_sums,
+  two_kernels,
+  further_plans,
+  other_tiles,
+  best_tiles,
+  best_plan_of_few_results
+};
 
-// The layer as a convolution of images of one pixel: of few rows, in which several blocks each sum
-// a part of an inner dimension.
-void add_ways_in_parts(const Linear& op, const GpuPrepare& prepare,
-                       std::vector<gpu::KernelWay>& ways) {
-  if (!Conv2d::takes(op.epilogue)) return;
-  const auto [m, n, k] = linear_extents(prepare.in);
-  const gpu::ConvProblem problem{.geometry = {.layout = ImageLayout::nhwc},
-                                 .x = {m, k, 1, 1},
-                                 .y = {m, n, 1, 1},
-                                 .weight = {n, k, 1, 1},
-                                 .dtype = prepare.in[0].dtype,
-                                 .bias = op.bias,
-                                 .residual = op.residual,
-                                 .epilogue = op.epilogue};
-  for (const gpu::ConvTiles& tiles : gpu::conv90_ways(prepare.gpu, problem)) {
-    if (tiles.split == 1) continue;
-    ways.push_back({gpu::to_string(tiles), [=](GpuPrepare& p) {
-                      const std::shared_ptr<gpu::FusedConv> conv =
-                          gpu::conv90(p.gpu, problem, tiles);
-                      return make_kernel([=, &gpu = p.gpu](const Launch& call) {
-                        const Operands o(op, call);
-                        conv->run(gpu.stream, {o.x, o.weight, o.y, o.bias, o.residual}, nullptr);
-                      });
-                    }});
-  }
-}
+using LinearCandidate = gpu::Candidate<LinearWork>;
 
-// Of operands aligned to 16 bytes.
-KernelPtr fastest_aligned(const Linear& op, GpuPrepare& prepare) {
-  const auto [m, n, k] = linear_extents(prepare.in);
-  const gpu::LinearProduct own{m, n, k, prepare.in[0].dtype, op.epilogue};
-  std::vector<gpu::KernelWay> ways;
-  if (linear_product90_supports(prepare.gpu, own))
-    for (int way = 0; way < gpu::linear_product90_ways; ++way)
-      ways.push_back({fmt::format("one kernel, tiles {}", way + 1), [=](GpuPrepare& p) {
-                        return make_kernel([=, &gpu = p.gpu](const Launch& call) {
-                          const Operands o(op, call);
-                          linear_product90(gpu, own, way, o.x, o.weight, o.bias, o.residual, o.y);
-                        });
-                      }});
-  const bool tunes = prepare.choice.tuner != nullptr;
-  const std::size_t own_ways = ways.size();
-  // The library cuts the sums of few results into parts; ours would leave most of the card idle.
-  const bool is_small = 2 * ((m + 127) / 128) * ((n + 127) / 128) <= prepare.gpu.multiprocessors;
-  std::size_t expected_best = 0;
-  if (!ways.empty())
-    expected_best = static_cast<std::size_t>(gpu::linear_product90_expected_best(prepare.gpu, own));
-  if (tunes || ways.empty() || is_small) {
-    const std::size_t vendors = joined_ways(op, prepare);
-    if (is_small && vendors > 0) expected_best = own_ways;
-    for (std::size_t way = 0; way < vendors; ++way)
-      ways.push_back({fmt::format("{}, way {}", prepare.gpu.blas->version(), way + 1),
-                      [=](GpuPrepare& p) { return vendor_kernel(op, p, true, way); }});
-    ways.push_back(
-        {"a product and the rest", [=](GpuPrepare& p) { return vendor_kernel(op, p, false, 0); }});
-    add_ways_in_parts(op, prepare, ways);
-  }
-  if (!tunes) return ways[expected_best].prepare(prepare);
-  const std::string work =
-      fmt::format("{} {}[{} x {} x {}]{}{}{} {}", Linear::name, name_of(own.dtype), m, k, n,
-                  op.bias ? " + bias" : "", op.residual ? " + residual" : "",
-                  prepare.choice.tf32 ? " tf32" : "", name_of(op.epilogue));
-  return fastest_kernel(prepare, fmt::format("{} {}", prepare.gpu.blas->version(), work), work,
-                        ways);
-}
+template <gpu::LinearTiles tiles>
+constexpr LinearCandidate in_tiles{
+    .name = [](const LinearWork&) { return fmt::format("one kernel, {}", to_string(tiles)); },
+    .supports = [](const LinearWork& w) { return linear_product_sm90_supports(w.gpu, w.product); },
+    .expectation = [](const LinearWork& w, const gpu::Card&) -> int {
+      return w.tiles == tiles ? best_tiles : other_tiles;
+    },
+    .prepare =
+        [](const LinearWork& w, GpuPrepare&) {
+          return make_kernel([&gpu = w.gpu, op = w.op, product = w.product](const Launch& call) {
+            const Pointers o(op, call);
+            linear_product_sm90(gpu, product, tiles, o.x, o.weight, o.bias, o.residual, o.y);
+          });
+        }};
 
-// Of operands aligned to their elements only: slices may begin anywhere.
+// The library's product with all that follows it.
+template <std::size_t rank>
+constexpr LinearCandidate plan{
+    .name =
+        [](const LinearWork& w) {
+          return fmt::format("{}, plan {}", w.gpu.blas->version(), rank + 1);
+        },
+    .supports = [](const LinearWork& w) { return rank < w.joined_plans(); },
+    .expectation = [](const LinearWork& w, const gpu::Card&) -> int {
+      return rank == 0 && w.is_small() ? best_plan_of_few_results : further_plans;
+    },
+    .prepare = [](const LinearWork& w, GpuPrepare& p) { return library_kernel(w, p, true, rank); }};
+
+// As a convolution of images of one pixel: of few rows, in which several thread blocks each sum a
+// part of an inner dimension.
+template <int columns, int split>
+constexpr LinearCandidate in_parts{
+    .name =
+        [](const LinearWork&) {
+          return to_string(gpu::ConvTiles{.rows = 64, .columns = columns, .split = split});
+        },
+    .supports =
+        [](const LinearWork& w) {
+          return w.takes_parts() &&
+                 conv_sm90_supports(w.gpu, w.conv,
+                                    {.rows = 64, .columns = columns, .split = split});
+        },
+    .expectation = [](const LinearWork& w, const gpu::Card&) -> int {
+      const gpu::ConvTiles tiles{.rows = 64, .columns = columns, .split = split};
+      return w.parts == tiles ? best_parts_of_sums : parts_of_sums;
+    },
+    .prepare =
+        [](const LinearWork& w, GpuPrepare&) {
+          const std::shared_ptr<gpu::FusedConv> kernel =
+              conv_sm90(w.gpu, w.conv, {.rows = 64, .columns = columns, .split = split});
+          return make_kernel([&gpu = w.gpu, op = w.op, kernel](const Launch& call) {
+            const Pointers o(op, call);
+            kernel->run(gpu.stream, {o.x, o.weight, o.y, o.bias, o.residual}, nullptr);
+          });
+        }};
+
+constexpr LinearCandidate candidates[] = {
+    in_tiles<gpu::linear_tiles[0]>,
+    in_tiles<gpu::linear_tiles[1]>,
+    in_tiles<gpu::linear_tiles[2]>,
+    in_tiles<gpu::linear_tiles[3]>,
+    plan<0>,
+    plan<1>,
+    plan<2>,
+    plan<3>,
+    plan<4>,
+    plan<5>,
+    plan<6>,
+    plan<7>,
+    {.name = [](const LinearWork&) -> std::string { return "a product and the rest"; },
+     .supports = [](const LinearWork&) { return true; },
+     .expectation = [](const LinearWork&, const gpu::Card&) -> int { return two_kernels; },
+     .prepare = [](const LinearWork& w, GpuPrepare& p) { return library_kernel(w, p, false, 0); }},
+    in_parts<64, 2>,
+    in_parts<64, 4>,
+    in_parts<64, 8>,
+    in_parts<32, 2>,
+    in_parts<32, 4>,
+    in_parts<32, 8>,
+};
+
+// The kernel for operands aligned to their elements only: slices may begin anywhere.
 KernelPtr unaligned_kernel(const Linear& op, GpuPrepare& prepare) {
   gpu::ProductShape shape = product_of(op, prepare, false);
   shape.alignment = static_cast<std::uint32_t>(size_of(shape.in));
@@ -230,12 +318,13 @@ KernelPtr unaligned_kernel(const Linear& op, GpuPrepare& prepare) {
 
 KernelPtr Linear::gpu(GpuPrepare& prepare) const {
   GpuPrepare of_aligned = prepare, of_unaligned = prepare;
-  KernelPtr aligned = fastest_aligned(*this, of_aligned);
+  KernelPtr aligned =
+      gpu::best_kernel<LinearWork>(of_aligned, LinearWork(*this, prepare), candidates);
   KernelPtr unaligned = unaligned_kernel(*this, of_unaligned);
   prepare.workspace = std::max(of_aligned.workspace, of_unaligned.workspace);
   return make_kernel([op = *this, aligned = std::move(aligned),
                       unaligned = std::move(unaligned)](const Launch& call) {
-    (Operands(op, call).aligned() ? aligned : unaligned)->launch(call);
+    (Pointers(op, call).aligned() ? aligned : unaligned)->launch(call);
   });
 }
 

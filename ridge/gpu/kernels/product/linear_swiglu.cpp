@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <string>
-#include <vector>
 
 #include "ridge/device/linear_swiglu_parts.h"
-#include "ridge/gpu/device/kernel_ways.h"
+#include "ridge/gpu/device/candidates.h"
 #include "ridge/gpu/device/prepare.h"
 #include "ridge/gpu/kernels/product/products_sm90.h"
 #include "ridge/gpu/vendor/blas.h"
@@ -14,28 +13,79 @@
 namespace ridge {
 namespace {
 
+using gpu::Candidate;
+using gpu::Card;
 using gpu::GateProduct;
+using gpu::GradBuffers;
 
-// In one kernel where the card and the operands allow it and that is not slower, else by the
-// kernels of the parts. kernel_of(way) is the one kernel in one of its `most_ways` ways.
-template <class Op, class KernelOf>
-KernelPtr joined(const Op& op, GpuPrepare& prepare, const GateProduct& shape, int most_ways,
-                 const KernelOf& kernel_of) {
-  const auto parts = [&op](GpuPrepare& of_all) {
-    return in_parts(op, of_all,
-                    [](const auto& part, GpuPrepare& of_part) { return part.gpu(of_part); });
-  };
-  if (!gate_products90_support(prepare.gpu, shape)) return parts(prepare);
-  std::vector<gpu::KernelWay> ways;
-  for (int way = 0; way < most_ways; ++way)
-    ways.push_back({way == 0 ? "one kernel" : fmt::format("one kernel, way {}", way + 1),
-                    [=](GpuPrepare&) { return kernel_of(way); }});
-  ways.push_back({"a product and a gate", parts});
-  const std::string work = fmt::format("{} {}[{} x {} x {}] -> {}", Op::name, name_of(shape.dtype),
-                                       shape.m, shape.k, shape.intermediate, prepare.out.size());
-  return fastest_kernel(prepare, fmt::format("{} {}", prepare.gpu.blas->version(), work), work,
-                        ways);
+// What candidates are asked about LinearSwiGlu or its gradient.
+template <class Op>
+struct GateWork {
+  const gpu::Context& gpu;
+  const Op& op;
+  GateProduct shape;
+  std::size_t results;
+
+  std::string key() const { return fmt::format("{} {}", gpu.blas->version(), work()); }
+  std::string work() const {
+    return fmt::format("{} {}[{} x {} x {}] -> {}", Op::name, name_of(shape.dtype), shape.m,
+                       shape.k, shape.intermediate, results);
+  }
+};
+using ForwardWork = GateWork<LinearSwiGlu>;
+using GradWork = GateWork<LinearSwiGluGrad>;
+
+template <class Op>
+bool supports_gate(const GateWork<Op>& w) {
+  return gate_products_sm90_support(w.gpu, w.shape);
 }
+
+// A product, and the gate in a kernel behind it.
+template <class Op>
+constexpr Candidate<GateWork<Op>> two_kernels{
+    .name = [](const GateWork<Op>&) -> std::string { return "a product and a gate"; },
+    .supports = [](const GateWork<Op>&) { return true; },
+    .expectation = [](const GateWork<Op>&, const Card&) { return 0; },
+    .prepare =
+        [](const GateWork<Op>& w, GpuPrepare& prepare) {
+          return in_parts(w.op, prepare,
+                          [](const auto& part, GpuPrepare& p) { return part.gpu(p); });
+        }};
+
+constexpr Candidate<ForwardWork> one_kernel{
+    .name = [](const ForwardWork&) -> std::string { return "one kernel"; },
+    .supports = supports_gate,
+    .expectation = [](const ForwardWork&, const Card&) { return 1; },
+    .prepare =
+        [](const ForwardWork& w, GpuPrepare&) {
+          return make_kernel([&gpu = w.gpu, shape = w.shape](const Launch& call) {
+            swiglu_product_sm90(gpu, shape, call.inputs[0], call.inputs[1], call.outputs[0],
+                                call.outputs[1]);
+          });
+        }};
+
+template <GradBuffers buffers>
+constexpr Candidate<GradWork> one_grad_kernel{
+    .name = [](const GradWork&) -> std::string {
+      return buffers == GradBuffers::more_ahead ? "one kernel" : "one kernel with more stages";
+    },
+    .supports = supports_gate,
+    .expectation = [](const GradWork&,
+                      const Card&) { return buffers == GradBuffers::more_ahead ? 2 : 1; },
+    .prepare =
+        [](const GradWork& w, GpuPrepare&) {
+          return make_kernel(
+              [&gpu = w.gpu, shape = w.shape, with_result = w.op.result](const Launch& call) {
+                swiglu_grad_product_sm90(gpu, shape, buffers, call.inputs[0], call.inputs[1],
+                                         call.inputs[2], call.outputs[0],
+                                         with_result ? call.outputs[1] : nullptr);
+              });
+        }};
+
+constexpr Candidate<ForwardWork> candidates[] = {one_kernel, two_kernels<LinearSwiGlu>};
+constexpr Candidate<GradWork> grad_candidates[] = {one_grad_kernel<GradBuffers::more_ahead>,
+                                                   one_grad_kernel<GradBuffers::more_stages>,
+                                                   two_kernels<LinearSwiGluGrad>};
 
 }  // namespace
 
@@ -44,12 +94,8 @@ KernelPtr LinearSwiGlu::gpu(GpuPrepare& prepare) const {
                           .intermediate = prepare.out[1].shape[1],
                           .k = prepare.in[0].shape[1],
                           .dtype = prepare.in[0].dtype};
-  return joined(*this, prepare, shape, 1, [&, &gpu = prepare.gpu](int) {
-    return make_kernel([=, &gpu](const Launch& call) {
-      swiglu_product90(gpu, shape, call.inputs[0], call.inputs[1], call.outputs[0],
-                       call.outputs[1]);
-    });
-  });
+  return gpu::best_kernel<ForwardWork>(prepare, {prepare.gpu, *this, shape, prepare.out.size()},
+                                       candidates);
 }
 
 KernelPtr LinearSwiGluGrad::gpu(GpuPrepare& prepare) const {
@@ -57,13 +103,8 @@ KernelPtr LinearSwiGluGrad::gpu(GpuPrepare& prepare) const {
                           .intermediate = prepare.in[1].shape[1],
                           .k = prepare.in[0].shape[1],
                           .dtype = prepare.in[0].dtype};
-  const auto kernel_of = [&, &gpu = prepare.gpu](int way) {
-    return make_kernel([=, &gpu, with_result = result](const Launch& call) {
-      swiglu_grad_product90(gpu, shape, way, call.inputs[0], call.inputs[1], call.inputs[2],
-                            call.outputs[0], with_result ? call.outputs[1] : nullptr);
-    });
-  };
-  return joined(*this, prepare, shape, gpu::swiglu_grad_product90_ways, kernel_of);
+  return gpu::best_kernel<GradWork>(prepare, {prepare.gpu, *this, shape, prepare.out.size()},
+                                    grad_candidates);
 }
 
 }  // namespace ridge

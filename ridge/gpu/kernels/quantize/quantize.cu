@@ -86,7 +86,7 @@ struct SwiGluGradient {
     return columns % side == 0 && is_aligned(packed, side * sizeof(T)) &&
            is_aligned(dy, side * sizeof(T)) && is_aligned(y, side * sizeof(Float16));
   }
-  // Of N neighbours, gate and up come from the cache again.
+  // Writes y of N neighbours, whose gate and up come from the cache again.
   template <int N>
   __device__ void write_result(std::int64_t row, std::int64_t column) const {
     if (!y) return;
@@ -121,8 +121,8 @@ struct SwiGluGradient {
   }
 };
 
-// q, k and v of attention side by side, turned as ScaledHeads says.
-struct TurnedHeads {
+// q, k and v of attention side by side, rotated as ScaledHeads says.
+struct RotatedHeads {
   using Element = float;
   using Ahead = Nothing;
   static constexpr int parts = 1;
@@ -136,33 +136,33 @@ struct TurnedHeads {
     return heads.head_dim % side == 0 && packed(heads.q, heads.q_stride) &&
            packed(heads.k, heads.k_stride) && packed(heads.v, heads.v_stride);
   }
-  // Where column c of a row begins, and which columns turn.
+  // Where column c of a row begins, and which columns are rotated.
   __device__ const float* from(std::int64_t row, int c) const {
     if (c < heads.q_columns) return heads.q + row * heads.q_stride + c;
     c -= heads.q_columns;
     if (c < heads.kv_columns) return heads.k + row * heads.k_stride + c;
     return heads.v + row * heads.v_stride + c - heads.kv_columns;
   }
-  __device__ bool turns(int c) const {
+  __device__ bool rotates(int c) const {
     return heads.rotations && c < heads.q_columns + heads.kv_columns;
   }
   __device__ const float2* rotation(std::int64_t row, int c) const {
     return reinterpret_cast<const float2*>(heads.rotations) +
            (row % heads.seq * heads.head_dim + c % heads.head_dim) / 2;
   }
-  __device__ static void turn(float& x, float& y, float2 angle) {
+  __device__ static void rotate(float& x, float& y, float2 angle) {
     const float a = x, b = y;
     x = a * angle.x - b * angle.y;
     y = a * angle.y + b * angle.x;
   }
   __device__ void at(std::int64_t row, std::int64_t column, float (&out)[parts]) const {
     const int c = static_cast<int>(column), even = c & ~1;
-    if (!turns(c)) {
+    if (!rotates(c)) {
       out[0] = *from(row, c);
       return;
     }
     float pair[2] = {*from(row, even), *from(row, even + 1)};
-    turn(pair[0], pair[1], *rotation(row, even));
+    rotate(pair[0], pair[1], *rotation(row, even));
     out[0] = pair[c - even];
   }
   __device__ Ahead ahead(std::int64_t, std::int64_t) const { return {}; }
@@ -172,10 +172,10 @@ struct TurnedHeads {
     const float* x = from(row, c);
 #pragma unroll
     for (int i = 0; i < side; i += 4) load_pack<4>(x + i, reinterpret_cast<float(&)[4]>(out[0][i]));
-    if (!turns(c)) return;
+    if (!rotates(c)) return;
     const float2* angles = rotation(row, c);
 #pragma unroll
-    for (int i = 0; i < side; i += 2) turn(out[0][i], out[0][i + 1], angles[i / 2]);
+    for (int i = 0; i < side; i += 2) rotate(out[0][i], out[0][i + 1], angles[i / 2]);
   }
 };
 
@@ -308,8 +308,8 @@ __device__ void write_transposed(uint2 (&bytes)[side], TransposedTile& shared, i
   }
 }
 
-// Of extents that are multiples of 16 and 8. The last tiles first: what was read last to find the
-// largest magnitude is still in the cache.
+// For extents that are multiples of 16 and 8. The last tiles come first: what was read last to find
+// the largest magnitude is still in the cache.
 template <class Source, class Q>
 __global__ void __launch_bounds__(tile_threads, 3)
     quantize_tiles(std::int64_t rows, Source source, Results<Q> results) {
@@ -402,7 +402,7 @@ __device__ inline void store_quantized(Q* to, float x) {
     store(to, x);
 }
 
-// Of any extents and alignment, an element of every part a thread.
+// For any extents and alignment: a thread takes an element of every part.
 template <class Source, class Q>
 __global__ void quantize_elements(std::int64_t rows, Source source, Results<Q> results) {
   begin_kernel();
@@ -422,7 +422,7 @@ __global__ void quantize_elements(std::int64_t rows, Source source, Results<Q> r
 }
 
 unsigned most_amax_blocks(const Context& gpu) {
-  return static_cast<unsigned>(gpu.multiprocessors) * amax_blocks_per_multiprocessor;
+  return static_cast<unsigned>(gpu.card.multiprocessors) * amax_blocks_per_multiprocessor;
 }
 
 // Returns how many magnitudes there are.
@@ -523,7 +523,7 @@ void gpu::quantize_rows(const Context& gpu, std::int64_t rows, std::int64_t colu
 
 void gpu::quantize_heads(const Context& gpu, std::int64_t rows, const ScaledHeads& heads,
                          void* workspace, float* scale, Float16* q) {
-  const TurnedHeads source{heads, heads.q_columns + 2 * heads.kv_columns};
+  const RotatedHeads source{heads, heads.q_columns + 2 * heads.kv_columns};
   quantize<Float16>(gpu, rows, source, static_cast<float*>(workspace), scale, q, nullptr);
 }
 
@@ -535,17 +535,19 @@ KernelPtr Quantize::gpu(GpuPrepare& prepare) const {
 }
 
 KernelPtr QuantizeSwiGlu::gpu(GpuPrepare& prepare) const {
-  const std::int64_t columns = prepare.in[gradient ? 1 : 0].shape[-1] / 2;
-  const bool result = prepare.in.size() == 3;
+  const Operands at = operands(prepare.in.size());
+  const std::int64_t columns = prepare.in[at.packed].shape[-1] / 2;
   if (gradient)
-    return prepare_quantize(prepare, into, [columns, result]<class T>(const Launch& call) {
-      SwiGluGradient<T> source{call.in<T>(0), call.in<T>(1), columns};
-      if (result)
-        source.y_scale = call.in<float>(2), source.y = call.out<Float16>(call.outputs.size() - 1);
+    return prepare_quantize(prepare, into, [columns, at]<class T>(const Launch& call) {
+      SwiGluGradient<T> source{call.in<T>(at.dy), call.in<T>(at.packed), columns};
+      if (at.scale < at.count) {
+        source.y_scale = call.in<float>(at.scale);
+        source.y = call.out<Float16>(call.outputs.size() - 1);
+      }
       return source;
     });
-  return prepare_quantize(prepare, into, [columns]<class T>(const Launch& call) {
-    return SwiGluResult<T>{call.in<T>(0), columns};
+  return prepare_quantize(prepare, into, [columns, at]<class T>(const Launch& call) {
+    return SwiGluResult<T>{call.in<T>(at.packed), columns};
   });
 }
 

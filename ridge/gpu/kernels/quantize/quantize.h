@@ -19,7 +19,7 @@ std::size_t quantize_workspace(const Context& gpu);
 void quantize_rows(const Context& gpu, std::int64_t rows, std::int64_t columns, const float* x,
                    void* workspace, float* scale, Float16* q);
 
-// Rows of queries, keys and values of attention, the first two turned by the rotary embedding
+// Rows of queries, keys and values of attention, the first two rotated by the rotary embedding
 // before they are rounded.
 struct ScaledHeads {
   const float *q, *k, *v;

@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(sum_threads, 4)
   store_pack<N>(y + blockIdx.y * (cut.sums * cut.extent) + start[1] + column, sum);
 }
 
-// A team, a warp or a block, adds the elements of one split of one number, N a thread at a time;
+// A group, a warp or a block, adds the elements of one split of one number, N a thread at a time;
 // `is_run`: they follow each other.
 template <bool is_block, bool is_run, int N, class T, class Out>
 __global__ void __launch_bounds__(sum_threads, 4)
@@ -145,29 +145,29 @@ template <int outputs, class T>
 __global__ void __launch_bounds__(sum_threads)
     sum_splits_kernel(Index n, Index splits, const float* partial, T* y) {
   gpu::begin_kernel();
-  constexpr int teams = sum_threads / outputs;
-  __shared__ float sums[teams][outputs];
+  constexpr int groups = sum_threads / outputs;
+  __shared__ float sums[groups][outputs];
   const int output = static_cast<int>(threadIdx.x) % outputs;
-  const int team = static_cast<int>(threadIdx.x) / outputs;
+  const int group = static_cast<int>(threadIdx.x) / outputs;
   const Index i = static_cast<Index>(blockIdx.x) * outputs + output;
   float sum = 0;
   if (i < n) {
 #pragma unroll 8
-    for (Index split = team; split < splits; split += teams) sum += partial[split * n + i];
+    for (Index split = group; split < splits; split += groups) sum += partial[split * n + i];
   }
   if constexpr (outputs == 1) {
     sum = reduce_block<Sum>(sum);
   } else {
-    sums[team][output] = sum;
+    sums[group][output] = sum;
     __syncthreads();
-    for (int t = 1; team == 0 && t < teams; ++t) sum += sums[t][output];
+    for (int t = 1; group == 0 && t < groups; ++t) sum += sums[t][output];
   }
-  if (team == 0 && i < n) store(&y[i], sum);
+  if (group == 0 && i < n) store(&y[i], sum);
 }
 
 template <class T>
 void sum_splits(const Context& gpu, Index n, Index splits, const float* partial, T* y) {
-  if (n <= 2 * gpu.multiprocessors)
+  if (n <= 2 * gpu.card.multiprocessors)
     launch(gpu, sum_splits_kernel<1, T>, dim3(blocks_for(n, 1)), dim3(sum_threads), 0, n, splits,
            partial, y);
   else
@@ -198,7 +198,7 @@ void sum_terms(const Context& gpu, const Cut& cut, const CutNests& nests, Index 
            grid(cut.sums * strips), dim3(sum_threads), 0, nests, strips, nests.stride(), x, y);
   } else if (nests.terms_per_split <= 8 * warp_width * N ||
              (nests.terms_per_split <= 32 * warp_width * N &&
-              cut.sums >= 16 * sum_warps * gpu.multiprocessors / 4)) {
+              cut.sums >= 16 * sum_warps * gpu.card.multiprocessors / 4)) {
     launch(gpu,
            is_run ? sum_elements_kernel<false, true, N, T, Out>
                   : sum_elements_kernel<false, false, N, T, Out>,
@@ -219,7 +219,7 @@ KernelPtr sum(GpuPrepare& prepare) {
   const Index blocks =
       cut.innermost_kept ? cut.sums * blocks_for(cut.extent, warp_width * wide) : cut.sums;
   const Index least = cut.innermost_kept ? 4 * sum_warps : 16 * sum_threads;
-  Index splits = cut.splits(blocks, prepare.gpu.multiprocessors, least);
+  Index splits = cut.splits(blocks, prepare.gpu.card.multiprocessors, least);
   // Splits of whole packs.
   const Index per_split = ((cut.terms + splits - 1) / splits + wide - 1) / wide * wide;
   splits = (cut.terms + per_split - 1) / per_split;

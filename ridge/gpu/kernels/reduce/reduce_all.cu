@@ -98,7 +98,7 @@ KernelPtr reduce(GpuPrepare& prepare) {
   constexpr int N = elements_per_access<T>;
   const std::int64_t n = prepare.in[0].numel();
   const int blocks = static_cast<int>(std::min<std::int64_t>((n + threads * N - 1) / (threads * N),
-                                                             8 * prepare.gpu.multiprocessors));
+                                                             8 * prepare.gpu.card.multiprocessors));
   prepare.workspace = static_cast<std::size_t>(blocks) * sizeof(State);
   return make_kernel([&gpu = prepare.gpu, n, blocks](const Launch& call) {
     const T* x = call.in<T>(0);

@@ -14,16 +14,16 @@ using namespace gpu;
 // other's reductions. A row is read once however long it is.
 constexpr int long_row_threads = 256;
 
-// The loss of a row, in the team's first thread, which writes lse.
-template <class Team, int N, int K, class T>
+// The loss of a row, in the group's first thread, which writes lse.
+template <class Threads, int N, int K, class T>
 __device__ double row_loss(std::int64_t row, std::int64_t columns, const T* logits,
                            const std::int32_t* targets, float* lse) {
   const T* x = logits + row * columns;
   // Now, so that it is here when the row is; using it at once would hold up the row's own loads.
   const std::int32_t target = targets[row];
   Held<T, N> packs[K];
-  const ExpSum all = exp_sum<Team, true>(x, columns, 1.0f, packs);
-  if (Team::rank() > 0) return 0;
+  const ExpSum all = exp_sum<Threads, true>(x, columns, 1.0f, packs);
+  if (Threads::rank() > 0) return 0;
   const float log_sum = logf(all.sum);
   lse[row] = all.max + log_sum;
   // Not from the rounded lse: logits may be large where their differences are small.
@@ -31,15 +31,15 @@ __device__ double row_loss(std::int64_t row, std::int64_t columns, const T* logi
 }
 
 // lse and the loss of each row.
-template <class Team, int N, int K, class T>
-__global__ void __launch_bounds__(Team::is_block ? long_row_threads : Team::max_threads)
+template <class Threads, int N, int K, class T>
+__global__ void __launch_bounds__(Threads::is_block ? long_row_threads : Threads::max_threads)
     cross_entropy_kernel(std::int64_t rows, std::int64_t columns, const T* logits,
                          const std::int32_t* targets, float* lse, double* losses) {
   gpu::begin_kernel();
-  const std::int64_t row = first_row<Team>();
+  const std::int64_t row = first_row<Threads>();
   if (row >= rows) return;
-  const double loss = row_loss<Team, N, K>(row, columns, logits, targets, lse);
-  if (Team::rank() == 0) losses[row] = loss;
+  const double loss = row_loss<Threads, N, K>(row, columns, logits, targets, lse);
+  if (Threads::rank() == 0) losses[row] = loss;
 }
 
 // So few rows that a block has a warp for each.
@@ -52,8 +52,8 @@ __global__ void __launch_bounds__(few_rows* warp_width)
                     float* lse, float* loss) {
   gpu::begin_kernel();
   __shared__ double losses[few_rows];
-  const int row = WarpTeam::index(), lane = WarpTeam::rank();
-  const double own = row_loss<WarpTeam, N, K>(row, columns, logits, targets, lse);
+  const int row = WarpThreads::index(), lane = WarpThreads::rank();
+  const double own = row_loss<WarpThreads, N, K>(row, columns, logits, targets, lse);
   if (lane == 0) losses[row] = own;
   __syncthreads();
   if (row > 0) return;
@@ -75,14 +75,14 @@ __global__ void __launch_bounds__(mean_threads)
 }
 
 // dlogits may be the memory of logits: a thread reads its elements before it writes them.
-template <class Team, int N, int K, class T>
-__global__ void __launch_bounds__(Team::max_threads)
+template <class Threads, int N, int K, class T>
+__global__ void __launch_bounds__(Threads::max_threads)
     cross_entropy_grad_kernel(std::int64_t rows, std::int64_t columns, const float* dloss,
                               const T* logits, const std::int32_t* targets, const float* lse,
                               T* dlogits) {
   gpu::begin_kernel();
-  using Columns = TeamColumns<Team, N, K>;
-  const std::int64_t row = first_row<Team>();
+  using Columns = ColumnsOf<Threads, N, K>;
+  const std::int64_t row = first_row<Threads>();
   if (row >= rows) return;
   const T* x = logits + row * columns;
   T* dx = dlogits + row * columns;
@@ -121,15 +121,15 @@ KernelPtr forward(GpuPrepare& prepare) {
     auto* losses = static_cast<double*>(call.workspace);
     constexpr int wide = elements_per_access<T>;
     dispatch_packed<wide>(rows_are_packable<wide>(columns, logits), [&]<int N>() {
-      dispatch_team<N, 1>(columns, [&]<class Team, int K>(TeamLaunch team) {
-        if constexpr (!Team::is_block)
+      dispatch_threads<N, 1>(columns, [&]<class Threads, int K>(ThreadsLaunch group) {
+        if constexpr (!Threads::is_block)
           if (few)
             return launch(gpu, few_rows_kernel<N, K, T>, dim3(1),
                           dim3(static_cast<unsigned>(rows * warp_width)), 0, static_cast<int>(rows),
                           columns, logits, targets, lse, call.out<float>(0));
-        if (Team::is_block) team.threads = std::min(team.threads, long_row_threads);
-        launch(gpu, cross_entropy_kernel<Team, N, K, T>, team.grid(rows), team.block(), 0, rows,
-               columns, logits, targets, lse, losses);
+        if (Threads::is_block) group.threads = std::min(group.threads, long_row_threads);
+        launch(gpu, cross_entropy_kernel<Threads, N, K, T>, group.grid(rows), group.block(), 0,
+               rows, columns, logits, targets, lse, losses);
         if (few) mean(call);
       });
     });
@@ -140,16 +140,18 @@ KernelPtr forward(GpuPrepare& prepare) {
 
 template <class T>
 KernelPtr backward(GpuPrepare& prepare) {
-  const std::int64_t columns = prepare.in[1].shape[-1], rows = prepare.in[1].shape.rows();
+  static constexpr CrossEntropyGrad::Operands at = CrossEntropyGrad::operands();
+  const Shape& shape = prepare.in[at.logits].shape;
+  const std::int64_t columns = shape[-1], rows = shape.rows();
   return make_kernel([&gpu = prepare.gpu, rows, columns](const Launch& call) {
-    const T* logits = call.in<T>(1);
+    const T* logits = call.in<T>(at.logits);
     T* dlogits = call.out<T>(0);
     constexpr int wide = elements_per_access<T>;
     dispatch_packed<wide>(rows_are_packable<wide>(columns, logits, dlogits), [&]<int N>() {
-      dispatch_team<N, 1>(columns, [&]<class Team, int K>(TeamLaunch team) {
-        launch(gpu, cross_entropy_grad_kernel<Team, N, K, T>, team.grid(rows), team.block(), 0,
-               rows, columns, call.in<float>(0), logits, call.in<std::int32_t>(2),
-               call.in<float>(3), dlogits);
+      dispatch_threads<N, 1>(columns, [&]<class Threads, int K>(ThreadsLaunch group) {
+        launch(gpu, cross_entropy_grad_kernel<Threads, N, K, T>, group.grid(rows), group.block(), 0,
+               rows, columns, call.in<float>(at.dloss), logits, call.in<std::int32_t>(at.targets),
+               call.in<float>(at.lse), dlogits);
       });
     });
   });
@@ -162,7 +164,8 @@ KernelPtr CrossEntropy::gpu(GpuPrepare& prepare) const {
 }
 
 KernelPtr CrossEntropyGrad::gpu(GpuPrepare& prepare) const {
-  return dispatch_floating(prepare.in[1].dtype, [&]<class T>() { return backward<T>(prepare); });
+  return dispatch_floating(prepare.in[operands().logits].dtype,
+                           [&]<class T>() { return backward<T>(prepare); });
 }
 
 }  // namespace ridge

@@ -13,14 +13,14 @@ __device__ std::int64_t seen_of(std::int64_t row, std::int64_t columns) {
   return masked ? row % columns + 1 : columns;
 }
 
-// y = softmax(scale * x) of each row's seen elements and 0 beyond. The team holds the row, and
+// y = softmax(scale * x) of each row's seen elements and 0 beyond. The group holds the row, and
 // takes each exponential once.
-template <class Team, int N, int K, bool masked, class T>
-__global__ void __launch_bounds__(Team::max_threads)
+template <class Threads, int N, int K, bool masked, class T>
+__global__ void __launch_bounds__(Threads::max_threads)
     softmax_kernel(std::int64_t rows, int columns, float scale, const T* x, T* y) {
   gpu::begin_kernel();
-  using Columns = TeamColumns<Team, N, K>;
-  const std::int64_t row = first_row<Team>();
+  using Columns = ColumnsOf<Threads, N, K>;
+  const std::int64_t row = first_row<Threads>();
   if (row >= rows) return;
   const int seen = static_cast<int>(seen_of<masked>(row, columns));
   x += row * columns;
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(Team::max_threads)
       max = fmaxf(max, values[k][i]);
     }
   });
-  max = Team::template reduce<Max>(max);
+  max = Threads::template reduce<Max>(max);
   Columns::each(seen, [&](int k, int) {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(Team::max_threads)
       sum += values[k][i];
     }
   });
-  const float inverse = 1.0f / Team::template reduce<Sum>(sum);
+  const float inverse = 1.0f / Threads::template reduce<Sum>(sum);
   Columns::each(columns, [&](int k, int c) {
 #pragma unroll
     for (int i = 0; i < N; ++i) values[k][i] *= inverse;
@@ -69,16 +69,16 @@ __device__ void store_seen(T* y, int k, int c, int seen, const F& f) {
 
 // The same for rows that no block holds.
 template <int N, int K, bool masked, class T>
-__global__ void __launch_bounds__(BlockTeam::max_threads)
+__global__ void __launch_bounds__(BlockThreads::max_threads)
     softmax_of_long_rows(std::int64_t columns, float scale, const T* x, T* y) {
   gpu::begin_kernel();
-  using Columns = TeamColumns<BlockTeam, N, K>;
+  using Columns = ColumnsOf<BlockThreads, N, K>;
   const std::int64_t row = blockIdx.x;
   const std::int64_t seen = seen_of<masked>(row, columns);
   x += row * columns;
   y += row * columns;
   Held<T, N> packs[K];
-  const ExpSum all = exp_sum<BlockTeam, !masked>(x, seen, scale, packs);
+  const ExpSum all = exp_sum<BlockThreads, !masked>(x, seen, scale, packs);
   const float inverse = 1.0f / all.sum;
   for (std::int64_t begin = 0; begin < columns; begin += Columns::held()) {
     const int rest = Columns::clamp(seen - begin);
@@ -92,13 +92,13 @@ __global__ void __launch_bounds__(BlockTeam::max_threads)
 }
 
 // dx = scale * y * (dy - sum(dy * y)) of each row's seen elements and 0 beyond.
-template <class Team, int N, int K, bool masked, class T>
-__global__ void __launch_bounds__(Team::max_threads)
+template <class Threads, int N, int K, bool masked, class T>
+__global__ void __launch_bounds__(Threads::max_threads)
     softmax_grad_kernel(std::int64_t rows, std::int64_t columns, float scale, const T* dy,
                         const T* y, T* dx) {
   gpu::begin_kernel();
-  using Columns = TeamColumns<Team, N, K>;
-  const std::int64_t row = first_row<Team>();
+  using Columns = ColumnsOf<Threads, N, K>;
+  const std::int64_t row = first_row<Threads>();
   if (row >= rows) return;
   const std::int64_t seen = seen_of<masked>(row, columns);
   dy += row * columns;
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(Team::max_threads)
     Columns::template each_element<!masked>(
         rest, [&](int k, int i) { dot += grads[k][i] * results[k][i]; });
   }
-  dot = Team::template reduce<Sum>(dot);
+  dot = Threads::template reduce<Sum>(dot);
   for (std::int64_t begin = 0; begin < columns; begin += Columns::held()) {
     const int rest = Columns::clamp(seen - begin);
     if (seen > Columns::held()) {
@@ -136,16 +136,16 @@ KernelPtr forward(GpuPrepare& prepare, float scale) {
     T* y = call.out<T>(0);
     constexpr int wide = elements_per_access<T>;
     dispatch_packed<wide>(rows_are_packable<wide>(columns, x, y), [&]<int N>() {
-      constexpr int threads = BlockTeam::max_threads, elements = 32;
+      constexpr int threads = BlockThreads::max_threads, elements = 32;
       constexpr int held = N == 1 ? 8 : 4;  // packs in a thread of a block
       if (columns > threads * N * held) {
         launch(gpu, softmax_of_long_rows<N, held, masked, T>, dim3(blocks_for(rows, 1)),
                dim3(threads), 0, columns, scale, x, y);
         return;
       }
-      dispatch_team<N, 2, elements>(columns, [&]<class Team, int K>(TeamLaunch team) {
-        launch(gpu, softmax_kernel<Team, N, K, masked, T>, team.grid(rows), team.block(), 0, rows,
-               static_cast<int>(columns), scale, x, y);
+      dispatch_threads<N, 2, elements>(columns, [&]<class Threads, int K>(ThreadsLaunch group) {
+        launch(gpu, softmax_kernel<Threads, N, K, masked, T>, group.grid(rows), group.block(), 0,
+               rows, static_cast<int>(columns), scale, x, y);
       });
     });
   });
@@ -159,9 +159,9 @@ KernelPtr backward(GpuPrepare& prepare, float scale) {
     T* dx = call.out<T>(0);
     constexpr int wide = elements_per_access<T>;
     dispatch_packed<wide>(rows_are_packable<wide>(columns, dy, y, dx), [&]<int N>() {
-      dispatch_team<N, 2>(columns, [&]<class Team, int K>(TeamLaunch team) {
-        launch(gpu, softmax_grad_kernel<Team, N, K, masked, T>, team.grid(rows), team.block(), 0,
-               rows, columns, scale, dy, y, dx);
+      dispatch_threads<N, 2>(columns, [&]<class Threads, int K>(ThreadsLaunch group) {
+        launch(gpu, softmax_grad_kernel<Threads, N, K, masked, T>, group.grid(rows), group.block(),
+               0, rows, columns, scale, dy, y, dx);
       });
     });
   });

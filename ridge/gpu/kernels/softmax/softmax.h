@@ -12,12 +12,13 @@ struct ExpSum {
   float max, sum;  // sum_c exp(scale * x[c] - max), with max the greatest scale * x[c]
 };
 
-// Of the first `columns` elements of a row; known to the whole team. One pass, in which each thread
-// keeps the greatest element that it has met and the sum relative to that one. `packs` holds what
-// was read last: the row, if the team can hold it. `whole` says that `columns` is a multiple of N.
-template <class Team, bool whole, int N, int K, class T>
+// The maximum and the sum of exponentials of the first `columns` elements of a row, known to the
+// whole group. One pass, in which each thread keeps the greatest element that it has met and the
+// sum relative to that one. `packs` holds what was read last: the row, if the group can hold it.
+// `whole` says that `columns` is a multiple of N.
+template <class Threads, bool whole, int N, int K, class T>
 __device__ ExpSum exp_sum(const T* x, std::int64_t columns, float scale, Held<T, N> (&packs)[K]) {
-  using Columns = TeamColumns<Team, N, K>;
+  using Columns = ColumnsOf<Threads, N, K>;
   float max = -INFINITY, sum = 0.0f;
   for (std::int64_t begin = 0; begin < columns; begin += Columns::held()) {
     const int rest = Columns::clamp(columns - begin);
@@ -32,8 +33,8 @@ __device__ ExpSum exp_sum(const T* x, std::int64_t columns, float scale, Held<T,
     Columns::template each_element<whole>(
         rest, [&](int k, int i) { sum += __expf(scale * packs[k][i] - offset); });
   }
-  const float row_max = Team::template reduce<Max>(max);
-  return {row_max, Team::template reduce<Sum>(sum * __expf(max - row_max))};
+  const float row_max = Threads::template reduce<Max>(max);
+  return {row_max, Threads::template reduce<Sum>(sum * __expf(max - row_max))};
 }
 
 }  // namespace ridge::gpu

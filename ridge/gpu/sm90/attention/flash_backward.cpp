@@ -1,5 +1,6 @@
 #include "ridge/gpu/sm90/attention/flash_backward.h"
 
+#include "ridge/gpu/device/card.h"
 #include "ridge/gpu/sm90/attention/flash_short.h"
 
 namespace ridge::gpu {
@@ -8,10 +9,11 @@ namespace {
 using sm90::BackwardCall;
 
 // Whether the scores are computed twice, for dQ and for dK and dV apart. That is always so in a
-// fixed order; and faster, on an H100, as long as the float sums of dQ through memory would weigh
-// more than the two further products.
+// fixed order; and faster as long as the float sums of dQ through memory would weigh more than the
+// two further products.
 bool is_separate(const FlashShape& shape, bool deterministic) {
-  return deterministic || shape.seq * shape.head_dim <= 2048 * 64;
+  return deterministic ||
+         shape.seq * shape.head_dim <= crossovers_of(90).separate_gradient_elements;
 }
 
 std::size_t align(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -22,16 +24,16 @@ std::size_t rows(const FlashShape& shape) {
 
 }  // namespace
 
-std::size_t flash90_backward_workspace(const FlashShape& shape) {
+std::size_t flash_sm90_backward_workspace(const FlashShape& shape) {
   if (sm90::is_short(shape)) return 0;
   const std::size_t stats = align(rows(shape) * sizeof(float2));
   if (is_separate(shape, false)) return stats;
   return stats + rows(shape) * static_cast<std::size_t>(shape.head_dim) * sizeof(float);
 }
 
-void flash90_backward(const FlashShape& shape, const FlashOperands& operands, const void* y,
-                      const float* lse, const void* dy, const FlashGradients& gradients,
-                      void* workspace, bool deterministic, Stream stream) {
+void flash_sm90_backward(const FlashShape& shape, const FlashOperands& operands, const void* y,
+                         const float* lse, const void* dy, const FlashGradients& gradients,
+                         void* workspace, bool deterministic, Stream stream) {
   auto* const memory = static_cast<std::byte*>(workspace);
   const BackwardCall call{shape, operands, y, lse, dy, gradients, stream};
   if (sm90::is_short(shape)) return sm90::backward_short(call);
@@ -45,13 +47,13 @@ void flash90_backward(const FlashShape& shape, const FlashOperands& operands, co
   }
 }
 
-std::size_t flash90_scaled_workspace(const FlashShape& shape) {
+std::size_t flash_sm90_scaled_workspace(const FlashShape& shape) {
   return align(rows(shape) * sizeof(float2));
 }
 
-void flash90_scaled_backward(const ScaledFlash& f, const float* lse, const float* delta,
-                             const void* dy, const float* dy_scale, const FlashGradients& gradients,
-                             void* workspace, Stream stream) {
+void flash_sm90_scaled_backward(const ScaledFlash& f, const float* lse, const float* delta,
+                                const void* dy, const float* dy_scale,
+                                const FlashGradients& gradients, void* workspace, Stream stream) {
   const BackwardCall call{.shape = f.shape,
                           .operands = f.operands,
                           .y = nullptr,

@@ -1,8 +1,9 @@
 #pragma once
 
-// The two halves of the backward pass of flash attention; flash90_backward chooses how to use them.
-// dK and dV come from blocks that own keys; dQ either from blocks that own queries and compute the
-// scores again, or summed over key tiles, in no fixed order, by the blocks that own keys.
+// The two halves of the backward pass of flash attention; flash_sm90_backward chooses how to use
+// them. dK and dV come from blocks that own keys; dQ either from blocks that own queries and
+// compute the scores again, or summed over key tiles, in no fixed order, by the blocks that own
+// keys.
 
 #include <cuda_runtime.h>
 
@@ -20,7 +21,7 @@ struct BackwardCall {
   const void* dy;
   const FlashGradients& gradients;
   cudaStream_t stream;
-  // Of operands with scales: those, and delta, which else comes from dy and y. Or null.
+  // Where operands have scales: these, and delta, which else comes from dy and y. Else null.
   const float* scale = nullptr;
   const float* dy_scale = nullptr;
   const float* delta = nullptr;

@@ -17,6 +17,7 @@
 #include "ridge/gpu/sm90/attention/flash_backward.h"
 #include "ridge/gpu/sm90/attention/flash_tile.h"
 #include "ridge/gpu/sm90/launch.h"
+#include "ridge/gpu/sm90/roles.h"
 #include "ridge/gpu/sm90/tensor_map.h"
 
 namespace ridge::gpu::sm90 {
@@ -447,16 +448,12 @@ __global__ void __launch_bounds__(Config::threads, 1)
     ptx::barrier_init_fence();
   }
   __syncthreads();
-  const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
-  if (warpgroup == 0) {
-    ptx::fewer_registers<24>();
-    if (threadIdx.x < warp_threads && ptx::elect_one())
-      produce<Config, Causal>(shared, work, &q_map, &k_map, &v_map, &dy_map);
-  } else {
-    ptx::more_registers<240>();
-    Consumer<Config, Causal>(shared, work, warpgroup - 1).run(&dk_map, &dv_map);
-    if (threadIdx.x % warpgroup_threads == 0) ptx::store_wait<0>();
-  }
+  take_roles<24, 240>(
+      [&] { produce<Config, Causal>(shared, work, &q_map, &k_map, &v_map, &dy_map); },
+      [&](int warpgroup) {
+        Consumer<Config, Causal>(shared, work, warpgroup).run(&dk_map, &dv_map);
+        if (threadIdx.x % warpgroup_threads == 0) ptx::store_wait<0>();
+      });
 }
 
 template <class Config, bool Causal>
@@ -527,12 +524,12 @@ void launch_of(const BackwardCall& call, const float2* stats) {
 
 void backward_keys(const BackwardCall& call, const float2* stats) {
   if (call.scaled()) return launch_of<Float16, true>(call, stats);
-  with_element(call.shape, [&]<class T>() { launch_of<T, false>(call, stats); });
+  dispatch_16_bit(call.shape.dtype, [&]<class T>() { launch_of<T, false>(call, stats); });
 }
 
 void backward_summed(const BackwardCall& call, float2* stats, float* dq) {
   prepare_sum(call, stats, dq);
-  with_element(call.shape, [&]<class T>() {
+  dispatch_16_bit(call.shape.dtype, [&]<class T>() {
     if (call.shape.head_dim == 128)
       launch<KeyConfig<T, 128, summed_queries(128), 2, true, true, true>>(call, stats, dq);
     else if (call.shape.head_dim == 64)

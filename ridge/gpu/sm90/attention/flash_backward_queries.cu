@@ -2,24 +2,16 @@
 // keys:
 //   S = Q K^T;  P = exp(scale S - lse);  dP = dY V^T;  dS = P (dP - delta);  dQ += dS K
 // with delta = rowsum(dY Y), which it computes first and leaves, with lse, for the kernel of dK and
-// dV. The plan is the forward kernel's: a producer warp feeds rings of K and V tiles; each consumer
-// warpgroup owns 64 rows and keeps S, dP, dS and dQ in registers; dQ += dS K of one key tile is
-// issued together with S and dP of the next, and the warpgroups take turns.
+// dV. The pipeline is that of query_pipeline.h; S, dP, dS and dQ never leave a warpgroup's
+// registers. dQ += dS K of one key tile is issued together with S and dP of the next.
 
-#include <algorithm>
 #include <cmath>
 
-#include "ridge/gpu/device/runtime.h"
 #include "ridge/gpu/sm90/attention/flash_backward.h"
-#include "ridge/gpu/sm90/attention/flash_tile.h"
-#include "ridge/gpu/sm90/attention/query_blocks.h"
-#include "ridge/gpu/sm90/launch.h"
-#include "ridge/gpu/sm90/tensor_map.h"
+#include "ridge/gpu/sm90/attention/query_pipeline.h"
 
 namespace ridge::gpu::sm90 {
 namespace {
-
-constexpr int consumers = 2;  // warpgroups
 
 // Scaled: see ScaledFlash.
 template <class T, int HeadDim, int Keys, int Stages, bool Scaled>
@@ -29,23 +21,25 @@ struct QueryConfig {
   static constexpr int head_dim = HeadDim;
   static constexpr int keys = Keys;      // of one K or V tile
   static constexpr int stages = Stages;  // of the rings of K and V
+  static constexpr int consumers = 2;    // warpgroups
   static constexpr int queries = warpgroup_rows * consumers;
   static constexpr int threads = warpgroup_threads * (consumers + 1);
   using QueryTile = Tile<T, warpgroup_rows, HeadDim>;
   using KeyTile = Tile<T, Keys, HeadDim>;
+  static_assert(padded_rows % queries == 0);
 };
-static_assert(padded_rows % (warpgroup_rows * consumers) == 0);
 
 template <class Config>
 struct QueryShared {
-  alignas(1024) unsigned char q[2][consumers][Config::QueryTile::bytes];  // then dQ on its way out
-  alignas(1024) unsigned char dy[2][consumers][Config::QueryTile::bytes];
-  alignas(1024) unsigned char y[consumers][Config::QueryTile::bytes];
+  alignas(1024) unsigned char q[2][Config::consumers]
+                               [Config::QueryTile::bytes];  // then dQ on its way out
+  alignas(1024) unsigned char dy[2][Config::consumers][Config::QueryTile::bytes];
+  alignas(1024) unsigned char y[Config::consumers][Config::QueryTile::bytes];
   alignas(1024) unsigned char k[Config::stages][Config::KeyTile::bytes];
   alignas(1024) unsigned char v[Config::stages][Config::KeyTile::bytes];
-  std::uint64_t rows_full[2][consumers];   // of q, dy and y
-  std::uint64_t rows_empty[2][consumers];  // of q and dy
-  std::uint64_t y_empty[consumers];
+  std::uint64_t rows_full[2][Config::consumers];   // of q, dy and y
+  std::uint64_t rows_empty[2][Config::consumers];  // of q and dy
+  std::uint64_t y_empty[Config::consumers];
   std::uint64_t k_full[Config::stages], k_empty[Config::stages];
   std::uint64_t v_full[Config::stages], v_empty[Config::stages];
 };
@@ -70,12 +64,11 @@ struct QueryMaps {
 template <class Config, bool Causal>
 __device__ void produce(QueryShared<Config>& shared, const QueryWork& work, const QueryMaps& maps) {
   using QueryTile = typename Config::QueryTile;
-  using KeyTile = typename Config::KeyTile;
   Ring<Config::stages> ring;
   Ring<2> rows;
   Ring<1> y;
   const auto load_rows = [&](const QueryTileIndex& at) {
-    for (int w = 0; w < consumers; ++w) {
+    for (int w = 0; w < Config::consumers; ++w) {
       std::uint64_t* full = &shared.rows_full[rows.stage][w];
       const int row = at.tile * Config::queries + w * warpgroup_rows;
       ptx::barrier_wait(&shared.rows_empty[rows.stage][w], rows.parity ^ 1);
@@ -92,42 +85,33 @@ __device__ void produce(QueryShared<Config>& shared, const QueryWork& work, cons
   BlockTiles mine(work.blocks.deck);
   load_rows(QueryTileIndex(work.blocks, mine));
   while (mine.more()) {
-    const QueryTileIndex at(work.blocks, mine);
-    const int kv_head = at.head / work.blocks.group;
-    for (int n = key_tiles<Config, Causal>(work.blocks, at.tile) - 1; n >= 0; --n, ring.advance()) {
-      const int key = n * Config::keys;
-      std::uint64_t* full = &shared.k_full[ring.stage];
-      ptx::barrier_wait(&shared.k_empty[ring.stage], ring.parity ^ 1);
-      ptx::barrier_arrive_expect(full, KeyTile::bytes);
-      load_tile<KeyTile>(shared.k[ring.stage], &maps.k, full, key, kv_head, at.batch);
-      full = &shared.v_full[ring.stage];
-      ptx::barrier_wait(&shared.v_empty[ring.stage], ring.parity ^ 1);
-      ptx::barrier_arrive_expect(full, KeyTile::bytes);
-      load_tile<KeyTile>(shared.v[ring.stage], &maps.v, full, key, kv_head, at.batch);
-    }
+    load_keys<Config, Causal>(shared, ring, work.blocks, QueryTileIndex(work.blocks, mine), &maps.k,
+                              &maps.v);
     // The rows of the next tile come while this one is under way.
     mine.advance();
     if (mine.more()) load_rows(QueryTileIndex(work.blocks, mine));
   }
 }
 
-// One consumer warpgroup: its 64 rows of every tile of this block.
+// One consumer warpgroup: its 64 rows of every tile of this thread block.
 template <class Config, bool Causal>
-class Consumer {
-  using Element = typename Config::Element;
-  using QueryTile = typename Config::QueryTile;
-  using KeyTile = typename Config::KeyTile;
-  using Scores = float[Config::keys / 2];
+class Consumer : QueryConsumer<Config, Causal, QueryShared<Config>> {
+  using Base = QueryConsumer<Config, Causal, QueryShared<Config>>;
+  using typename Base::Element;
+  using typename Base::Outputs;
+  using typename Base::PackedScores;
+  using typename Base::QueryTile;
+  using typename Base::Scores;
 
  public:
   __device__ Consumer(QueryShared<Config>& shared, const QueryWork& work, int warpgroup)
-      : shared_(shared), work_(work), warpgroup_(warpgroup) {
+      : Base(shared, work.blocks, warpgroup), work_(work) {
     if constexpr (Config::scaled)
       scale_log2_ = scale_of_scores(work.scale_log2, work.operand_scale);
   }
 
   __device__ void run(const QueryMaps& maps) {
-    if (warpgroup_ == consumers - 1) pass_turn();
+    this->begin_turns();
     for (BlockTiles mine(work_.blocks.deck); mine.more(); mine.advance(), rows_.advance()) {
       const QueryTileIndex at(work_.blocks, mine);
       differentiate(at);
@@ -136,43 +120,30 @@ class Consumer {
   }
 
  private:
+  using Base::ring_;
+  using Base::rows_;
+  using Base::shared_;
+  using Base::top;
+  using Base::warpgroup_;
+
   __device__ float scale_log2() const { return Config::scaled ? scale_log2_ : work_.scale_log2; }
 
-  // Warpgroups issue their products in turn: named barrier 1 + w is w's turn.
-  __device__ void wait_turn() { ptx::named_sync(1 + warpgroup_, 2 * warpgroup_threads); }
-  __device__ void pass_turn() {
-    ptx::named_arrive(1 + (warpgroup_ + 1) % consumers, 2 * warpgroup_threads);
+  // S = Q K^T and dP = dY V^T of the key tile in the rings.
+  __device__ void issue_scores(Scores& s, Scores& dp) {
+    Base::issue_scores(s, shared_.q[rows_.stage][warpgroup_], shared_.k[ring_.stage]);
+    Base::issue_scores(dp, shared_.dy[rows_.stage][warpgroup_], shared_.v[ring_.stage]);
   }
-
-  // d = rows keys^T.
-  __device__ void issue_scores(Scores& d, const unsigned char* rows, const unsigned char* keys) {
-    const std::uint32_t a = ptx::shared_address(rows), b = ptx::shared_address(keys);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < Config::head_dim / 16; ++step)
-      ptx::wgmma<Element, Config::keys, false, false>(d, QueryTile::along_columns(a, step),
-                                                      KeyTile::along_columns(b, step), step != 0);
-    ptx::wgmma_commit();
-  }
-
   // dQ += dS K; the first of a tile overwrites.
   __device__ void issue_dq(int stage, bool accumulate) {
-    const std::uint32_t b = ptx::shared_address(shared_.k[stage]);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < Config::keys / 16; ++step)
-      ptx::wgmma<Element, Config::head_dim, true>(dq_, ds_[step], KeyTile::along_rows(b, step),
-                                                  step > 0 || accumulate);
-    ptx::wgmma_commit();
+    this->issue_outputs(dq_, ds_, shared_.k[stage], accumulate);
   }
 
   // dS of one key tile, whose S and dP are under way, the only ones.
   template <bool Masked>
-  __device__ void finish_scores(Scores& s, Scores& dp, int n, int row) {
+  __device__ void finish_scores(Scores& s, Scores& dp, int n, const QueryTileIndex& at) {
     ptx::wgmma_wait<1>();
     ptx::pin(s);
-    if constexpr (Masked)
-      mask_scores<Causal>(s, row, n * Config::keys + first_column(), work_.blocks.seq);
+    if constexpr (Masked) this->mask(s, n, at);
 #pragma unroll
     for (int i = 0; i < Config::keys / 2; ++i)
       s[i] = ptx::exp2(fmaf(s[i], scale_log2(), -lse_[i / 2 % 2]));
@@ -184,69 +155,44 @@ class Consumer {
       const float delta = delta_[i / 2 % 2];
       s[i] *= Config::scaled ? fmaf(dp[i], score_gradient_scale, -delta) : dp[i] - delta;
     }
-#pragma unroll
-    for (int step = 0; step < Config::keys / 16; ++step) pack_step<Element>(ds_[step], s, step);
+    this->pack(ds_, s);
   }
 
   // The next key tile, with dQ += dS K of the one before.
   template <bool Masked>
-  __device__ void next_keys(int n, int row, bool accumulate) {
+  __device__ void next_keys(int n, const QueryTileIndex& at, bool accumulate) {
     const int before = ring_.stage;
     ring_.advance();
     Scores s, dp;
     ptx::barrier_wait(&shared_.k_full[ring_.stage], ring_.parity);
     ptx::barrier_wait(&shared_.v_full[ring_.stage], ring_.parity);
-    wait_turn();
+    this->wait_turn();
     issue_dq(before, accumulate);
-    issue_scores(s, shared_.q[rows_.stage][warpgroup_], shared_.k[ring_.stage]);
-    issue_scores(dp, shared_.dy[rows_.stage][warpgroup_], shared_.v[ring_.stage]);
-    pass_turn();
+    issue_scores(s, dp);
+    this->pass_turn();
     ptx::wgmma_wait<2>();
     ptx::pin(dq_);
     release(&shared_.k_empty[before]);
-    finish_scores<Masked>(s, dp, n, row);
-  }
-
-  __device__ int top(const QueryTileIndex& at) const {
-    return at.tile * Config::queries + warpgroup_ * warpgroup_rows;
-  }
-
-  // Passes over the key tiles that only the warpgroup below needs.
-  __device__ void skip_keys(int count) {
-    for (; count > 0; --count, ring_.advance()) {
-      ptx::barrier_wait(&shared_.k_full[ring_.stage], ring_.parity);
-      release(&shared_.k_empty[ring_.stage]);
-      ptx::barrier_wait(&shared_.v_full[ring_.stage], ring_.parity);
-      release(&shared_.v_empty[ring_.stage]);
-      wait_turn();
-      pass_turn();
-    }
+    finish_scores<Masked>(s, dp, n, at);
   }
 
   __device__ void differentiate(const QueryTileIndex& at) {
-    const int row = top(at) + first_row(), seq = work_.blocks.seq;
-    // Key tiles from here on hold keys that some row of this warpgroup must not see; and from there
-    // on, only such.
-    const int unmasked = (Causal ? min(top(at) + 1, seq) : seq) / Config::keys;
-    const int all = key_tiles<Config, Causal>(work_.blocks, at.tile);
-    const int seen =
-        Causal ? min(all, (top(at) + warpgroup_rows + Config::keys - 1) / Config::keys) : all;
-    skip_keys(all - seen);
+    const int unmasked = this->unmasked_tiles(at), seen = this->own_tiles(at);
+    this->skip_keys(at);
     {
       Scores s, dp;
       ptx::barrier_wait(&shared_.rows_full[rows_.stage][warpgroup_], rows_.parity);
       ptx::barrier_wait(&shared_.k_full[ring_.stage], ring_.parity);
       ptx::barrier_wait(&shared_.v_full[ring_.stage], ring_.parity);
-      wait_turn();
-      issue_scores(s, shared_.q[rows_.stage][warpgroup_], shared_.k[ring_.stage]);
-      issue_scores(dp, shared_.dy[rows_.stage][warpgroup_], shared_.v[ring_.stage]);
-      pass_turn();
+      this->wait_turn();
+      issue_scores(s, dp);
+      this->pass_turn();
       prepare_rows(at);
-      finish_scores<true>(s, dp, seen - 1, row);
+      finish_scores<true>(s, dp, seen - 1, at);
     }
     int n = seen - 2;
-    for (; n >= unmasked && n >= 0; --n) next_keys<true>(n, row, n < seen - 2);
-    for (; n >= 0; --n) next_keys<false>(n, row, n < seen - 2);
+    for (; n >= unmasked && n >= 0; --n) next_keys<true>(n, at, n < seen - 2);
+    for (; n >= 0; --n) next_keys<false>(n, at, n < seen - 2);
     issue_dq(ring_.stage, seen > 1);
     release_stored();
     ptx::wgmma_wait<0>();
@@ -306,9 +252,7 @@ class Consumer {
   __device__ void write(const QueryTileIndex& at, const CUtensorMap* dq_map) {
     if (work_.rotation != nullptr)
       rotate_back(dq_, work_.rotation, top(at) + first_row(), work_.blocks.seq);
-    unsigned char* const staged = shared_.q[rows_.stage][warpgroup_];
-    const int barrier = 1 + consumers + warpgroup_;
-    ptx::named_sync(barrier, warpgroup_threads);  // all warps are done with Q
+    this->sync();  // all warps are done with Q
     storing_ = true;
     if constexpr (Config::scaled) {
       const float factor = work_.scale / score_gradient_scale * *work_.dy_scale *
@@ -318,34 +262,22 @@ class Consumer {
           work_.dq_stride, top(at) + first_row(), work_.blocks.seq, dq_, factor, factor);
       return;
     }
-    store_accumulators<QueryTile>(ptx::shared_address(staged), 0, dq_, work_.scale, work_.scale);
-    ptx::fence_shared_for_async();
-    ptx::named_sync(barrier, warpgroup_threads);
-    if (threadIdx.x % warpgroup_threads == 0) {
-      for (int panel = 0; panel < QueryTile::panels; ++panel)
-        ptx::store_box(dq_map, staged + panel * QueryTile::panel_bytes,
-                       panel * QueryTile::panel_columns, top(at), at.head, at.batch);
-      ptx::store_commit();
-    }
+    this->store_rows(at, dq_map, shared_.q[rows_.stage][warpgroup_], dq_, work_.scale, work_.scale);
   }
 
   // The buffers of the tile before, when its dQ has left them.
   __device__ void release_stored() {
-    if (!storing_ || threadIdx.x % warpgroup_threads != 0) return;
+    if (!storing_ || !this->leads()) return;
     ptx::store_wait_read<0>();
     ptx::barrier_arrive(&shared_.rows_empty[rows_.stage ^ 1][warpgroup_]);
   }
 
-  QueryShared<Config>& shared_;
   const QueryWork& work_;
-  const int warpgroup_;
   float scale_log2_ = 0;  // of scaled operands
-  Ring<Config::stages> ring_;
-  Ring<2> rows_;
   bool storing_ = false;
   float lse_[2], delta_[2];  // of this thread's rows; lse in powers of two
-  float dq_[Config::head_dim / 2];
-  std::uint32_t ds_[Config::keys / 16][4];
+  Outputs dq_;
+  PackedScores ds_;
 };
 
 template <class Config, bool Causal>
@@ -354,33 +286,24 @@ __global__ void __launch_bounds__(Config::threads, 1)
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& shared = *reinterpret_cast<QueryShared<Config>*>(memory);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < consumers; ++i) {
+    for (int i = 0; i < Config::consumers; ++i) {
       for (int stage = 0; stage < 2; ++stage) {
         ptx::barrier_init(&shared.rows_full[stage][i], 1);
         ptx::barrier_init(&shared.rows_empty[stage][i], 1);
       }
       ptx::barrier_init(&shared.y_empty[i], warpgroup_releases);
     }
-    for (int i = 0; i < Config::stages; ++i) {
-      ptx::barrier_init(&shared.k_full[i], 1);
-      ptx::barrier_init(&shared.k_empty[i], consumers * warpgroup_releases);
-      ptx::barrier_init(&shared.v_full[i], 1);
-      ptx::barrier_init(&shared.v_empty[i], consumers * warpgroup_releases);
-    }
+    init_key_rings<Config>(shared);
     ptx::barrier_init_fence();
   }
   __syncthreads();
   wait_for_previous();
   let_next_begin();
-  const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
-  if (warpgroup == 0) {
-    ptx::fewer_registers<24>();
-    if (threadIdx.x < warp_threads && ptx::elect_one()) produce<Config, Causal>(shared, work, maps);
-  } else {
-    ptx::more_registers<240>();
-    Consumer<Config, Causal>(shared, work, warpgroup - 1).run(maps);
-    if (threadIdx.x % warpgroup_threads == 0) ptx::store_wait<0>();
-  }
+  take_roles<24, 240>([&] { produce<Config, Causal>(shared, work, maps); },
+                      [&](int warpgroup) {
+                        Consumer<Config, Causal>(shared, work, warpgroup).run(maps);
+                        if (threadIdx.x % warpgroup_threads == 0) ptx::store_wait<0>();
+                      });
 }
 
 template <class Config, bool Causal>
@@ -409,11 +332,8 @@ void launch(const BackwardCall& call, float2* stats) {
                        call.delta,
                        static_cast<float*>(call.gradients.dq),
                        call.gradients.dq_stride};
-  constexpr std::size_t bytes = sizeof(QueryShared<Config>);
-  const auto kernel = backward_queries_kernel<Config, Causal>;
-  allow_shared_memory(kernel, bytes);
-  const dim3 blocks(static_cast<unsigned>(std::min(multiprocessors(), work.blocks.deck.units())));
-  launch_early(kernel, blocks, Config::threads, bytes, call.stream, maps, work);
+  launch_pipeline<Config, QueryShared<Config>>(backward_queries_kernel<Config, Causal>, work.blocks,
+                                               call.stream, maps, work);
   check(last_error(), "flash attention, backward: dq");
 }
 
@@ -439,7 +359,7 @@ void launch_of(const BackwardCall& call, float2* stats) {
 
 void backward_queries(const BackwardCall& call, float2* stats) {
   if (call.scaled()) return launch_of<Float16, true>(call, stats);
-  with_element(call.shape, [&]<class T>() { launch_of<T, false>(call, stats); });
+  dispatch_16_bit(call.shape.dtype, [&]<class T>() { launch_of<T, false>(call, stats); });
 }
 
 }  // namespace ridge::gpu::sm90

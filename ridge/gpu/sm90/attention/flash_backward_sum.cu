@@ -158,7 +158,7 @@ void finish(const BackwardCall& call, const float* dq) {
 }  // namespace
 
 void prepare_sum(const BackwardCall& call, float2* stats, float* dq) {
-  with_element(call.shape, [&]<class T>() {
+  dispatch_16_bit(call.shape.dtype, [&]<class T>() {
     if (call.shape.head_dim == 128)
       prepare<T, 128>(call, stats, dq);
     else if (call.shape.head_dim == 64)
@@ -169,7 +169,7 @@ void prepare_sum(const BackwardCall& call, float2* stats, float* dq) {
 }
 
 void finish_sum(const BackwardCall& call, const float* dq) {
-  with_element(call.shape, [&]<class T>() {
+  dispatch_16_bit(call.shape.dtype, [&]<class T>() {
     if (call.shape.head_dim == 128)
       finish<T, 128>(call, dq);
     else if (call.shape.head_dim == 64)

@@ -3,24 +3,17 @@
 //   l = l exp(m - m') + rowsum(P);  O = O exp(m - m') + P V;  at the end y = O / l, lse = m + ln(l)
 // (in powers of two, with scale log2(e) folded in).
 //
-// One producer warp feeds rings of K and V tiles through the bulk copy engine. Each consumer
-// warpgroup owns 64 query rows; S, P and O never leave its registers. Two overlaps keep the tensor
-// cores busy: S of the next key tile is issued before P V of this one and its softmax runs beside
-// that product; and the warpgroups take turns issuing, so that one's products run while another is
-// at its softmax. Blocks stay for several tiles: the queries of the next are loaded during this
-// one, and its first product is issued with the last of this one.
+// The pipeline is that of query_pipeline.h; S, P and O never leave a warpgroup's registers. S of
+// the next key tile is issued before P V of this one, and its softmax runs beside that product. The
+// queries of the next tile are loaded during this one, and its first product is issued with the
+// last of this one.
 
-#include <algorithm>
 #include <cmath>
 
-#include "ridge/gpu/device/runtime.h"
-#include "ridge/gpu/kernels/attention/flash.h"
+#include "ridge/gpu/device/card.h"
 #include "ridge/gpu/sm90/attention/flash_short.h"
-#include "ridge/gpu/sm90/attention/flash_tile.h"
 #include "ridge/gpu/sm90/attention/flash_whole.h"
-#include "ridge/gpu/sm90/attention/query_blocks.h"
-#include "ridge/gpu/sm90/launch.h"
-#include "ridge/gpu/sm90/tensor_map.h"
+#include "ridge/gpu/sm90/attention/query_pipeline.h"
 
 namespace ridge::gpu::sm90 {
 namespace {
@@ -69,7 +62,6 @@ __device__ void produce(ForwardShared<Config>& shared, const ForwardWork& work,
                         const CUtensorMap* q_map, const CUtensorMap* k_map,
                         const CUtensorMap* v_map) {
   using QueryTile = typename Config::QueryTile;
-  using KeyTile = typename Config::KeyTile;
   Ring<Config::stages> ring;
   Ring<2> rows;
   const auto load_rows = [&](const QueryTileIndex& at) {
@@ -85,19 +77,8 @@ __device__ void produce(ForwardShared<Config>& shared, const ForwardWork& work,
   const BlockTiles first(work.blocks.deck);
   load_rows(QueryTileIndex(work.blocks, first));
   for (BlockTiles mine(work.blocks.deck); mine.more(); mine.advance()) {
-    const QueryTileIndex at(work.blocks, mine);
-    const int kv_head = at.head / work.blocks.group;
-    const int tiles = key_tiles<Config, Causal>(work.blocks, at.tile);
-    for (int n = tiles - 1; n >= 0; --n, ring.advance()) {
-      std::uint64_t* full = &shared.k_full[ring.stage];
-      ptx::barrier_wait(&shared.k_empty[ring.stage], ring.parity ^ 1);
-      ptx::barrier_arrive_expect(full, KeyTile::bytes);
-      load_tile<KeyTile>(shared.k[ring.stage], k_map, full, n * Config::keys, kv_head, at.batch);
-      full = &shared.v_full[ring.stage];
-      ptx::barrier_wait(&shared.v_empty[ring.stage], ring.parity ^ 1);
-      ptx::barrier_arrive_expect(full, KeyTile::bytes);
-      load_tile<KeyTile>(shared.v[ring.stage], v_map, full, n * Config::keys, kv_head, at.batch);
-    }
+    load_keys<Config, Causal>(shared, ring, work.blocks, QueryTileIndex(work.blocks, mine), k_map,
+                              v_map);
     // The queries of the next tile come while this one is under way.
     BlockTiles next = mine;
     next.advance();
@@ -137,28 +118,28 @@ struct RowSoftmax {
   }
 };
 
-// One consumer warpgroup: its 64 rows of every tile of this block.
+// One consumer warpgroup: its 64 rows of every tile of this thread block.
 template <class Config, bool Causal>
-class Consumer {
-  using Element = typename Config::Element;
-  using QueryTile = typename Config::QueryTile;
-  using KeyTile = typename Config::KeyTile;
-  using Scores = float[Config::keys / 2];
+class Consumer : QueryConsumer<Config, Causal, ForwardShared<Config>> {
+  using Base = QueryConsumer<Config, Causal, ForwardShared<Config>>;
+  using typename Base::Outputs;
+  using typename Base::PackedScores;
+  using typename Base::Scores;
 
  public:
   __device__ Consumer(ForwardShared<Config>& shared, const ForwardWork& work, int warpgroup)
-      : shared_(shared), work_(work), warpgroup_(warpgroup) {
+      : Base(shared, work.blocks, warpgroup), work_(work) {
     if constexpr (Config::scaled) scale_log2_ = scale_of_scores(work.scale_log2, work.scale);
   }
 
   __device__ void run(const CUtensorMap* y_map) {
-    if (warpgroup_ == Config::consumers - 1) pass_turn();
+    this->begin_turns();
     BlockTiles mine(work_.blocks.deck);
     QueryTileIndex at(work_.blocks, mine);
     first_keys(at);
     for (;;) {
-      const int unmasked = unmasked_tiles(at);
-      int n = own_tiles(at) - 2;
+      const int unmasked = this->unmasked_tiles(at);
+      int n = this->own_tiles(at) - 2;
       for (; n >= unmasked && n >= 0; --n) next_keys<true>(n, at);
       for (; n >= 0; --n) next_keys<false>(n, at);
       release(&shared_.q_empty[rows_.stage][warpgroup_]);
@@ -177,77 +158,28 @@ class Consumer {
   }
 
  private:
-  __device__ float scale_log2() const { return Config::scaled ? scale_log2_ : work_.scale_log2; }
+  using Base::blocks_;
+  using Base::ring_;
+  using Base::rows_;
+  using Base::shared_;
+  using Base::top;
+  using Base::warpgroup_;
 
-  // Warpgroups issue their products in turn: named barrier 1 + w is w's turn.
-  __device__ void wait_turn() { ptx::named_sync(1 + warpgroup_, 2 * warpgroup_threads); }
-  __device__ void pass_turn() {
-    ptx::named_arrive(1 + (warpgroup_ + 1) % Config::consumers, 2 * warpgroup_threads);
-  }
+  __device__ float scale_log2() const { return Config::scaled ? scale_log2_ : work_.scale_log2; }
 
   // S = Q K^T.
   __device__ void issue_scores(Scores& s) {
-    const std::uint32_t q = ptx::shared_address(shared_.q[rows_.stage][warpgroup_]);
-    const std::uint32_t k = ptx::shared_address(shared_.k[ring_.stage]);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < Config::head_dim / 16; ++step)
-      ptx::wgmma<Element, Config::keys, false, false>(s, QueryTile::along_columns(q, step),
-                                                      KeyTile::along_columns(k, step), step != 0);
-    ptx::wgmma_commit();
+    Base::issue_scores(s, shared_.q[rows_.stage][warpgroup_], shared_.k[ring_.stage]);
   }
-
   // O += P V.
   __device__ void issue_values(int stage) {
-    const std::uint32_t v = ptx::shared_address(shared_.v[stage]);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < Config::keys / 16; ++step)
-      ptx::wgmma<Element, Config::head_dim, true>(out_, probabilities_[step],
-                                                  KeyTile::along_rows(v, step), 1);
-    ptx::wgmma_commit();
-  }
-
-  __device__ void pack(const Scores& s) {
-#pragma unroll
-    for (int step = 0; step < Config::keys / 16; ++step)
-      pack_step<Element>(probabilities_[step], s, step);
-  }
-
-  // Key tiles from here on hold keys that some row of this warpgroup must not see.
-  __device__ int unmasked_tiles(const QueryTileIndex& at) const {
-    return (Causal ? min(top(at) + 1, work_.blocks.seq) : work_.blocks.seq) / Config::keys;
-  }
-  // The key tiles that some row of this warpgroup sees; those after are only for warpgroups below.
-  __device__ int own_tiles(const QueryTileIndex& at) const {
-    const int all = key_tiles<Config, Causal>(work_.blocks, at.tile);
-    return Causal ? min(all, (top(at) + warpgroup_rows + Config::keys - 1) / Config::keys) : all;
-  }
-  __device__ int top(const QueryTileIndex& at) const {
-    return at.tile * Config::queries + warpgroup_ * warpgroup_rows;
-  }
-  __device__ void mask(Scores& s, int n, const QueryTileIndex& at) {
-    mask_scores<Causal>(s, top(at) + first_row(), n * Config::keys + first_column(),
-                        work_.blocks.seq);
-  }
-
-  // Passes over the key tiles that only other warpgroups need.
-  __device__ void skip_keys(const QueryTileIndex& at) {
-    for (int n = key_tiles<Config, Causal>(work_.blocks, at.tile) - own_tiles(at); n > 0; --n) {
-      ptx::barrier_wait(&shared_.k_full[ring_.stage], ring_.parity);
-      release(&shared_.k_empty[ring_.stage]);
-      ptx::barrier_wait(&shared_.v_full[ring_.stage], ring_.parity);
-      release(&shared_.v_empty[ring_.stage]);
-      wait_turn();
-      pass_turn();
-      ring_.advance();
-    }
+    this->issue_outputs(out_, probabilities_, shared_.v[stage], true);
   }
 
   // The first, that is last, key tile of a query tile: from scores to a new softmax.
   __device__ RowSoftmax begin(Scores& s, const QueryTileIndex& at) {
-    const int n = own_tiles(at) - 1;
-    if (n >= unmasked_tiles(at)) mask(s, n, at);
+    const int n = this->own_tiles(at) - 1;
+    if (n >= this->unmasked_tiles(at)) this->mask(s, n, at);
     RowSoftmax softmax;
     softmax.template update<true>(s, scale_log2());
     return softmax;
@@ -255,7 +187,7 @@ class Consumer {
 
   __device__ void first_keys(const QueryTileIndex& at) {
     Scores s;
-    skip_keys(at);
+    this->skip_keys(at);
     ptx::barrier_wait(&shared_.q_full[rows_.stage][warpgroup_], rows_.parity);
     ptx::barrier_wait(&shared_.k_full[ring_.stage], ring_.parity);
     issue_scores(s);
@@ -264,17 +196,17 @@ class Consumer {
     release(&shared_.k_empty[ring_.stage]);
     softmax_ = begin(s, at);
     clear();
-    pack(s);
+    this->pack(probabilities_, s);
   }
 
   // Issues S of this key tile and O += P V of the one before, and waits for S.
   __device__ void overlap(Scores& s, const Ring<Config::stages>& before) {
     ptx::barrier_wait(&shared_.k_full[ring_.stage], ring_.parity);
-    wait_turn();
+    this->wait_turn();
     issue_scores(s);
     ptx::barrier_wait(&shared_.v_full[before.stage], before.parity);
     issue_values(before.stage);
-    pass_turn();
+    this->pass_turn();
     ptx::wgmma_wait<1>();
     ptx::pin(s);
     release(&shared_.k_empty[ring_.stage]);
@@ -287,14 +219,14 @@ class Consumer {
     ring_.advance();
     Scores s;
     overlap(s, before);
-    if constexpr (Masked) mask(s, n, at);
+    if constexpr (Masked) this->mask(s, n, at);
     softmax_.template update<Masked>(s, scale_log2());
     ptx::wgmma_wait<0>();
     ptx::pin(out_);
     release(&shared_.v_empty[before.stage]);
 #pragma unroll
     for (int i = 0; i < Config::head_dim / 2; ++i) out_[i] *= softmax_.rescale[i / 2 % 2];
-    pack(s);
+    this->pack(probabilities_, s);
   }
 
   // The end of one query tile and the first key tile of the next.
@@ -303,7 +235,7 @@ class Consumer {
     const Ring<Config::stages> before = ring_;
     ring_.advance();
     Scores s;
-    skip_keys(next);
+    this->skip_keys(next);
     ptx::barrier_wait(&shared_.q_full[rows_.stage][warpgroup_], rows_.parity);
     overlap(s, before);
     const RowSoftmax softmax = begin(s, next);
@@ -313,7 +245,7 @@ class Consumer {
     write(at, y_map);
     softmax_ = softmax;
     clear();
-    pack(s);
+    this->pack(probabilities_, s);
   }
 
   __device__ void clear() {
@@ -322,7 +254,6 @@ class Consumer {
   }
 
   __device__ void write(const QueryTileIndex& at, const CUtensorMap* y_map) {
-    const bool leader = threadIdx.x % warpgroup_threads == 0;
     float factor[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -341,29 +272,16 @@ class Consumer {
                 factor[1] * *work_.scale);
       return;
     }
-    unsigned char* staged = shared_.y[warpgroup_];
-    const int barrier = 1 + Config::consumers + warpgroup_;
-    if (leader) ptx::store_wait_read<0>();  // of the tile before
-    ptx::named_sync(barrier, warpgroup_threads);
-    store_accumulators<QueryTile>(ptx::shared_address(staged), 0, out_, factor[0], factor[1]);
-    ptx::fence_shared_for_async();
-    ptx::named_sync(barrier, warpgroup_threads);
-    if (!leader) return;
-    for (int panel = 0; panel < QueryTile::panels; ++panel)
-      ptx::store_box(y_map, staged + panel * QueryTile::panel_bytes,
-                     panel * QueryTile::panel_columns, top(at), at.head, at.batch);
-    ptx::store_commit();
+    if (this->leads()) ptx::store_wait_read<0>();  // of the tile before
+    this->sync();
+    this->store_rows(at, y_map, shared_.y[warpgroup_], out_, factor[0], factor[1]);
   }
 
-  ForwardShared<Config>& shared_;
   const ForwardWork& work_;
-  const int warpgroup_;
   float scale_log2_ = 0;  // of scaled operands
-  Ring<Config::stages> ring_;
-  Ring<2> rows_;
   RowSoftmax softmax_;
-  float out_[Config::head_dim / 2];
-  std::uint32_t probabilities_[Config::keys / 16][4];
+  Outputs out_;
+  PackedScores probabilities_;
 };
 
 template <class Config, bool Causal>
@@ -374,35 +292,24 @@ __global__ void __launch_bounds__(Config::threads, 1)
                    const __grid_constant__ CUtensorMap y_map, const ForwardWork work) {
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& shared = *reinterpret_cast<ForwardShared<Config>*>(memory);
-  constexpr int releases = Config::consumers * warpgroup_releases;
   if (threadIdx.x == 0) {
-    for (int i = 0; i < Config::consumers; ++i) {
+    for (int i = 0; i < Config::consumers; ++i)
       for (int stage = 0; stage < 2; ++stage) {
         ptx::barrier_init(&shared.q_full[stage][i], 1);
         ptx::barrier_init(&shared.q_empty[stage][i], warpgroup_releases);
       }
-    }
-    for (int i = 0; i < Config::stages; ++i) {
-      ptx::barrier_init(&shared.k_full[i], 1);
-      ptx::barrier_init(&shared.k_empty[i], releases);
-      ptx::barrier_init(&shared.v_full[i], 1);
-      ptx::barrier_init(&shared.v_empty[i], releases);
-    }
+    init_key_rings<Config>(shared);
     ptx::barrier_init_fence();
   }
   __syncthreads();
   wait_for_previous();
   let_next_begin();
-  const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
-  if (warpgroup == 0) {
-    ptx::fewer_registers<Config::producer_registers>();
-    if (threadIdx.x < warp_threads && ptx::elect_one())
-      produce<Config, Causal>(shared, work, &q_map, &k_map, &v_map);
-  } else {
-    ptx::more_registers<Config::consumer_registers>();
-    Consumer<Config, Causal>(shared, work, warpgroup - 1).run(&y_map);
-    if (threadIdx.x % warpgroup_threads == 0) ptx::store_wait<0>();
-  }
+  take_roles<Config::producer_registers, Config::consumer_registers>(
+      [&] { produce<Config, Causal>(shared, work, &q_map, &k_map, &v_map); },
+      [&](int warpgroup) {
+        Consumer<Config, Causal>(shared, work, warpgroup).run(&y_map);
+        if (threadIdx.x % warpgroup_threads == 0) ptx::store_wait<0>();
+      });
 }
 
 // `scale`: of scaled operands, else null.
@@ -421,11 +328,8 @@ void forward(const FlashShape& shape, const FlashOperands& operands, const float
 
   ForwardWork work{QueryBlocks(shape, Config::queries), shape.scale * log2e, lse};
   if constexpr (Config::scaled) work.scale = scale, work.y = static_cast<float*>(y);
-  constexpr std::size_t bytes = sizeof(ForwardShared<Config>);
-  const auto kernel = forward_kernel<Config, Causal>;
-  allow_shared_memory(kernel, bytes);
-  const dim3 blocks(static_cast<unsigned>(std::min(multiprocessors(), work.blocks.deck.units())));
-  launch_early(kernel, blocks, Config::threads, bytes, stream, q, k, v, out, work);
+  launch_pipeline<Config, ForwardShared<Config>>(forward_kernel<Config, Causal>, work.blocks,
+                                                 stream, q, k, v, out, work);
   check(last_error(), "flash attention, forward");
 }
 
@@ -442,7 +346,7 @@ template <class T, bool Scaled>
 void forward_of(const FlashShape& shape, const FlashOperands& operands, const float* scale, void* y,
                 float* lse, cudaStream_t stream) {
   // Longer sequences gain more from a third warpgroup than they lose to the coarser tiles.
-  const bool is_long = shape.seq > 1024;
+  const bool is_long = shape.seq > crossovers_of(90).third_warpgroup_seq;
   if (shape.head_dim == 128)
     forward<ForwardConfig<T, 128, 128, 2, 2, Scaled>>(shape, operands, scale, y, lse, stream);
   else if (shape.head_dim == 64 && is_long)
@@ -460,16 +364,17 @@ void forward_of(const FlashShape& shape, const FlashOperands& operands, const fl
 
 namespace ridge::gpu {
 
-void flash90_forward(const FlashShape& shape, const FlashOperands& operands, void* y, float* lse,
-                     Stream stream) {
+void flash_sm90_forward(const FlashShape& shape, const FlashOperands& operands, void* y, float* lse,
+                        Stream stream) {
   using namespace sm90;
   if (is_short(shape)) return forward_short(shape, operands, y, lse, stream);
   if (is_whole(shape) && !operands.rotation) return forward_whole(shape, operands, y, lse, stream);
-  with_element(shape,
-               [&]<class T>() { forward_of<T, false>(shape, operands, nullptr, y, lse, stream); });
+  dispatch_16_bit(shape.dtype, [&]<class T>() {
+    forward_of<T, false>(shape, operands, nullptr, y, lse, stream);
+  });
 }
 
-void flash90_scaled_forward(const ScaledFlash& call, float* y, float* lse, Stream stream) {
+void flash_sm90_scaled_forward(const ScaledFlash& call, float* y, float* lse, Stream stream) {
   sm90::forward_of<Float16, true>(call.shape, call.operands, call.scale, y, lse, stream);
 }
 

@@ -16,7 +16,7 @@
 #include "ridge/gpu/device/runtime.h"
 #include "ridge/gpu/sm90/attention/flash_short.h"
 #include "ridge/gpu/sm90/attention/flash_tile.h"
-#include "ridge/gpu/sm90/attention/query_blocks.h"
+#include "ridge/gpu/sm90/attention/query_pipeline.h"
 #include "ridge/gpu/sm90/launch.h"
 #include "ridge/gpu/sm90/tensor_map.h"
 
@@ -30,7 +30,7 @@ constexpr int threads = warpgroups * warpgroup_threads;
 struct ShortWork {
   int seq, n_heads, n_kv_heads;
   float scale, scale_log2;
-  const float2 *turn, *turn_back;  // [seq, head_dim / 2], or null
+  const float2 *rotation, *back_rotation;  // [seq, head_dim / 2], or null
 };
 
 template <class T>
@@ -50,16 +50,16 @@ struct ShortBackward {
   std::int64_t dq_stride, dk_stride, dv_stride;
 };
 
-// Turns pairs of columns (2i, 2i + 1) of tiles by the angles of their rows. A thread loads the
+// Rotates pairs of columns (2i, 2i + 1) of tiles by the angles of their rows. A thread loads the
 // angles of the 16-byte chunks that are its own in every tile.
 template <class T, int HeadDim>
-class TileTurn {
+class TileRotation {
   using Rows = Tile<T, rows, HeadDim>;
   static constexpr int row_chunks = HeadDim / 8;
   static constexpr int own_chunks = rows * row_chunks / threads;
 
  public:
-  __device__ TileTurn(const float2* table, int seq) : present_(table != nullptr), seq_(seq) {
+  __device__ TileRotation(const float2* table, int seq) : present_(table != nullptr), seq_(seq) {
     if (!present_) return;
 #pragma unroll
     for (int i = 0; i < own_chunks; ++i) {
@@ -80,8 +80,8 @@ class TileTurn {
           Rows::chunk(tile, row(i), static_cast<int>(threadIdx.x) % row_chunks);
       const uint4 x = ptx::load_chunk(at);
       const float4 a = angles_[i][0], b = angles_[i][1];
-      ptx::store_chunk(at, uint4{turn(x.x, a.x, a.y), turn(x.y, a.z, a.w), turn(x.z, b.x, b.y),
-                                 turn(x.w, b.z, b.w)});
+      ptx::store_chunk(at, uint4{rotate(x.x, a.x, a.y), rotate(x.y, a.z, a.w),
+                                 rotate(x.z, b.x, b.y), rotate(x.w, b.z, b.w)});
     }
   }
 
@@ -89,7 +89,7 @@ class TileTurn {
   __device__ static int row(int i) {
     return i * (threads / row_chunks) + static_cast<int>(threadIdx.x) / row_chunks;
   }
-  __device__ static std::uint32_t turn(std::uint32_t pair, float cos, float sin) {
+  __device__ static std::uint32_t rotate(std::uint32_t pair, float cos, float sin) {
     const float x = half_of_word<T>(pair, 0), y = half_of_word<T>(pair, 1);
     return ptx::pack<T>(fmaf(x, cos, -y * sin), fmaf(x, sin, y * cos));
   }
@@ -157,12 +157,12 @@ __global__ void __launch_bounds__(threads)
     load_tile<Rows>(shared.k, &call.k, &shared.full, 0, kv_head, batch);
     load_tile<Rows>(shared.v, &call.v, &shared.full, 0, kv_head, batch);
   }
-  const TileTurn<T, HeadDim> turn(work.turn, work.seq);
+  const TileRotation<T, HeadDim> rotate(work.rotation, work.seq);
   const std::uint32_t q = ptx::shared_address(shared.q), k = ptx::shared_address(shared.k),
                       v = ptx::shared_address(shared.v);
   ptx::barrier_wait(&shared.full, 0);
-  turn(q);
-  turn(k);
+  rotate(q);
+  rotate(k);
   sync_for_products();
 
   const int top = warpgroup_index() * warpgroup_rows, row = top + first_row();
@@ -369,12 +369,12 @@ class ShortKeys {
   }
 
   // A gradient of this warpgroup's 64 positions, and of q and k as they were before they were
-  // turned.
+  // rotated.
   __device__ void write(float (&d)[HeadDim / 2], T* to, std::int64_t stride, int head, int batch,
                         bool is_scaled) const {
     const ShortWork& work = call_.work;
     const int row = first_ + first_row();
-    if (is_scaled && work.turn_back) rotate_back(d, work.turn_back, row, work.seq);
+    if (is_scaled && work.back_rotation) rotate_back(d, work.back_rotation, row, work.seq);
     const float factor = is_scaled ? work.scale : 1;
     write_rows(d, to + batch * work.seq * stride + head * HeadDim, stride, row, work.seq, factor,
                factor);
@@ -445,17 +445,17 @@ __global__ void __launch_bounds__(threads, 1)
   }
   // The angles are loaded while the tile is on its way, and for each tile again: kept, they would
   // cost the products registers.
-  const auto turn_when = [&](std::uint64_t* full, int parity, unsigned char* tile) {
-    const TileTurn<T, HeadDim> turn(work.turn, work.seq);
+  const auto rotate_when = [&](std::uint64_t* full, int parity, unsigned char* tile) {
+    const TileRotation<T, HeadDim> rotate(work.rotation, work.seq);
     ptx::barrier_wait(full, parity);
-    turn(ptx::shared_address(tile));
+    rotate(ptx::shared_address(tile));
   };
-  turn_when(&shared.keys_full, 0, shared.k);
+  rotate_when(&shared.keys_full, 0, shared.k);
 
   ShortKeys<T, HeadDim, Causal> keys(shared, call);
   for (int h = 0; h < n_own; ++h) {
     const std::int64_t head = static_cast<std::int64_t>(batch) * work.n_heads + first + h;
-    turn_when(&shared.rows_full[h % 2], h / 2 % 2, shared.q[h % 2]);
+    rotate_when(&shared.rows_full[h % 2], h / 2 % 2, shared.q[h % 2]);
     prepare_stats(shared, h % 2, call.lse + head * work.seq, work.seq);
     sync_for_products();  // and nobody needs the head before any more
     if (threadIdx.x == 0 && h + 1 < n_own) load_head(h + 1);
@@ -464,14 +464,14 @@ __global__ void __launch_bounds__(threads, 1)
   keys.finish(kv_head, batch, static_cast<int>(blockIdx.x % cluster), static_cast<int>(cluster));
 }
 
-ShortWork work_of(const FlashShape& shape, const float* turn, const float* turn_back) {
+ShortWork work_of(const FlashShape& shape, const float* rotation, const float* back_rotation) {
   return {static_cast<int>(shape.seq),
           static_cast<int>(shape.n_heads),
           static_cast<int>(shape.n_kv_heads),
           shape.scale,
           shape.scale * log2e,
-          reinterpret_cast<const float2*>(turn),
-          reinterpret_cast<const float2*>(turn_back)};
+          reinterpret_cast<const float2*>(rotation),
+          reinterpret_cast<const float2*>(back_rotation)};
 }
 
 CUtensorMap tile_map(const FlashShape& shape, const void* base, std::int64_t heads,
@@ -516,7 +516,7 @@ void backward(const FlashShape& shape, const ShortBackward<T>& call, cudaStream_
 
 void forward_short(const FlashShape& shape, const FlashOperands& operands, void* y, float* lse,
                    cudaStream_t stream) {
-  with_element(shape, [&]<class T>() {
+  dispatch_16_bit(shape.dtype, [&]<class T>() {
     const ShortForward<T> call{work_of(shape, operands.rotation, nullptr),
                                tile_map(shape, operands.q, shape.n_heads, operands.q_stride),
                                tile_map(shape, operands.k, shape.n_kv_heads, operands.k_stride),
@@ -531,7 +531,7 @@ void forward_short(const FlashShape& shape, const FlashOperands& operands, void*
 void backward_short(const BackwardCall& at) {
   const FlashShape& shape = at.shape;
   const std::int64_t dense = shape.n_heads * shape.head_dim;
-  with_element(shape, [&]<class T>() {
+  dispatch_16_bit(shape.dtype, [&]<class T>() {
     const ShortBackward<T> call{
         work_of(shape, at.operands.rotation, at.gradients.rotation),
         tile_map(shape, at.operands.q, shape.n_heads, at.operands.q_stride),

@@ -24,16 +24,16 @@ bool is_built(const FlashShape& shape) {
 
 }  // namespace
 
-bool flash90_supports(const FlashShape& shape, const FlashOperands& operands) {
+bool flash_sm90_supports(const FlashShape& shape, const FlashOperands& operands) {
   return is_built(shape) && is_aligned({operands.q, operands.k, operands.v}) &&
          is_aligned({operands.q_stride, operands.k_stride, operands.v_stride});
 }
 
-bool flash90_supports(const FlashShape& shape, const FlashGradients& gradients) {
+bool flash_sm90_supports(const FlashShape& shape, const FlashGradients& gradients) {
   return is_built(shape) && is_aligned({gradients.dq, gradients.dk, gradients.dv}) &&
          is_aligned({gradients.dq_stride, gradients.dk_stride, gradients.dv_stride});
 }
 
-bool flash90_turns(const FlashShape& shape) { return sm90::is_short(shape); }
+bool flash_sm90_rotates(const FlashShape& shape) { return sm90::is_short(shape); }
 
 }  // namespace ridge::gpu

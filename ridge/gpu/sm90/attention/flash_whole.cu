@@ -4,7 +4,7 @@
 //   S = Q K^T;  P = exp(scale S - rowmax);  y = P V / rowsum(P)
 // All scores of a row are there at once, so that nothing is scaled twice. Both products are in two
 // parts of the keys, so that one is under way while the probabilities of the other are computed.
-// Of a fourth warpgroup, a warp has the copy engine load. If up to 16 queries are left beyond the
+// One warp of a fourth warpgroup has the copy engine load. If up to 16 queries are left beyond the
 // tiles, as 5 of 197 are, its others take these, each a third of the keys, by products of one warp:
 // in a tile they would cost as much as 64.
 
@@ -470,7 +470,7 @@ void forward(const FlashShape& shape, const FlashOperands& o, void* y, float* ls
 
 void forward_whole(const FlashShape& shape, const FlashOperands& o, void* y, float* lse,
                    cudaStream_t stream) {
-  with_element(shape, [&]<class T>() {
+  dispatch_16_bit(shape.dtype, [&]<class T>() {
     shape.head_dim == 64 ? forward<T, 64>(shape, o, y, lse, stream)
                          : forward<T, 32>(shape, o, y, lse, stream);
   });

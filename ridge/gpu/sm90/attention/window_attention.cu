@@ -20,7 +20,7 @@ constexpr int window_warps = window_rows / 16;
 constexpr int window_threads = window_warps * warp_threads;
 constexpr int head_columns = 32;
 constexpr int row_chunks = head_columns / 8;  // of 16 bytes
-// Of a row in shared memory: such that eight rows begin in different banks.
+// The elements of a row in shared memory: such that eight rows begin in different banks.
 constexpr int row_elements = head_columns + 8;
 constexpr int column_tiles = head_columns / 8;
 constexpr int blocks_per_multiprocessor = 4;
@@ -63,7 +63,7 @@ struct WindowPlace {
 // `KeyTiles`: as many as hold the positions of a window.
 template <class T, int KeyTiles>
 class WindowBlock {
-  // Pieces of 16 bytes that a thread copies of a window's queries, and that a lane writes.
+  // Chunks of 16 bytes that a thread copies of a window's queries, and that a lane writes.
   static constexpr int copies = window_rows * row_chunks / window_threads;
   static constexpr int writes = 16 * row_chunks / warp_threads;
 
@@ -85,7 +85,7 @@ class WindowBlock {
     for (int i = static_cast<int>(threadIdx.x); i < count; i += window_threads) words[i] = 0;
   }
 
-  // Of keys beyond the last position it is -infinity.
+  // The bias of keys beyond the last position is -infinity.
   __device__ void load_bias(const T* bias) {
     const T* const own = bias + static_cast<std::int64_t>(blockIdx.x) * positions_ * positions_;
 #pragma unroll
@@ -241,7 +241,7 @@ class WindowBlock {
   WindowStage<T> (&stages_)[2];
   const WindowShape& shape_;
   const int positions_, first_query_, lane_, width_;
-  const T* const qkv_;  // of the head, and of the thread's piece of a row
+  const T* const qkv_;  // of the head, and of the thread's chunk of a row
   T* const y_;
   std::uint32_t bias_[KeyTiles][2];  // pairs of keys of the thread's two queries
 };
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(window_threads, blocks_per_multiprocessor)
 
 template <class T, int KeyTiles>
 void run(const Context& gpu, const WindowShape& shape, const void* qkv, const void* bias, void* y) {
-  const int blocks = gpu.multiprocessors * blocks_per_multiprocessor;
+  const int blocks = gpu.card.multiprocessors * blocks_per_multiprocessor;
   const int groups = std::max(1, std::min(shape.windows, blocks / shape.n_heads));
   launch_early(window_kernel<T, KeyTiles>,
                dim3(static_cast<unsigned>(shape.n_heads), static_cast<unsigned>(groups)),
@@ -300,17 +300,14 @@ void run(const Context& gpu, const WindowShape& shape, const void* qkv, const vo
 
 namespace ridge::gpu {
 
-bool window_attention90_supports(const Context& gpu, DType dtype, const WindowShape& shape) {
-  return gpu.compute_capability == 90 && is_16_bit(dtype) && shape.head_dim == sm90::head_columns &&
+bool window_attention_sm90_supports(const Context& gpu, DType dtype, const WindowShape& shape) {
+  return gpu.card.is_sm90() && is_16_bit(dtype) && shape.head_dim == sm90::head_columns &&
          shape.grid.positions() <= sm90::window_rows;
 }
 
-void window_attention90(const Context& gpu, DType dtype, const WindowShape& shape, const void* qkv,
-                        const void* bias, void* y) {
-  if (dtype == DType::f16)
-    sm90::run<Float16>(gpu, shape, qkv, bias, y);
-  else
-    sm90::run<BFloat16>(gpu, shape, qkv, bias, y);
+void window_attention_sm90(const Context& gpu, DType dtype, const WindowShape& shape,
+                           const void* qkv, const void* bias, void* y) {
+  dispatch_16_bit(dtype, [&]<class T>() { sm90::run<T>(gpu, shape, qkv, bias, y); });
 }
 
 }  // namespace ridge::gpu

@@ -16,11 +16,11 @@
 
 #include <algorithm>
 
-#include "ridge/gpu/sm90/attention/flash_tile.h"
 #include "ridge/gpu/sm90/conv/bottleneck.h"
 #include "ridge/gpu/sm90/epilogue.h"
 #include "ridge/gpu/sm90/launch.h"
 #include "ridge/gpu/sm90/tensor_map.h"
+#include "ridge/gpu/sm90/tile.h"
 
 namespace ridge::gpu::sm90 {
 namespace {
@@ -28,7 +28,7 @@ namespace {
 constexpr int taps = 9, panel = 64, most_panels = 4;
 constexpr int pixel_bytes = panel * 2;
 constexpr int moving_warps = 3;
-constexpr std::size_t most_shared = 232448;
+constexpr std::size_t most_shared = sm90_shared_per_block;
 
 template <class Element, int Warpgroups, int Boxes, bool Projects, bool Reduces>
 struct Config {
@@ -38,7 +38,7 @@ struct Config {
   static constexpr int pixels = warpgroups * warpgroup_rows;
   static constexpr int consumer_threads = warpgroups * warpgroup_threads;
   static constexpr int threads = consumer_threads + moving_warps * warp_threads;
-  // Of patches: of rows of 58 pixels two or one, and the two beside them.
+  // The pixels of a patch: two rows or one of 58 pixels, and the two rows beside them.
   static constexpr int patch_pixels = warpgroups == 2 ? 232 : 176;
   using Weight = Tile<T, panel, panel>;
   using Box = Tile<T, pixels, panel>;
@@ -436,7 +436,7 @@ using Large = Config<T, 2,
 template <class T, bool Projects, bool Reduces>
 using Small = Config<T, 1, Projects ? 3 : 5, Projects, Reduces>;
 
-// Of what is computed, at least so much has to be of use.
+// Whether enough of what is computed is of use.
 template <class C>
 bool fills_tiles(const ImageShape& x) {
   const Cut cut = cut_of<C>(x);
@@ -445,13 +445,13 @@ bool fills_tiles(const ImageShape& x) {
 
 }  // namespace
 
-bool bottleneck_fits(const BottleneckProblem& p, BottleneckWay way) {
+bool bottleneck_fits(const BottleneckProblem& p, BottleneckTiles tiles) {
   if (p.size != 3 || p.x.c != panel || p.inner != panel || p.expanded % panel != 0 ||
       p.expanded > most_panels * panel || (p.reduced != 0 && p.reduced != panel) ||
       (p.projected != 0 && p.projected != panel))
     return false;
   using Element = Float16;
-  if (way == BottleneckWay::small_tiles) return fills_tiles<Small<Element, false, false>>(p.x);
+  if (tiles == BottleneckTiles::small) return fills_tiles<Small<Element, false, false>>(p.x);
   return fills_tiles<Large<Element, false, false>>(p.x) && (p.projected == 0 || p.reduced == 0);
 }
 
@@ -459,11 +459,11 @@ std::int64_t bottleneck_tiles(const BottleneckProblem& p) {
   return p.x.n * cut_of<Large<Float16, false, false>>(p.x).down;
 }
 
-void bottleneck(const BottleneckProblem& p, BottleneckWay way, const BottleneckPointers& o,
+void bottleneck(const BottleneckProblem& p, BottleneckTiles tiles, const BottleneckPointers& o,
                 int multiprocessors, Stream stream) {
-  with_element(p.dtype, [&]<class T>() {
+  dispatch_16_bit(p.dtype, [&]<class T>() {
     const auto call = [&]<bool Projects, bool Reduces>() {
-      if (way == BottleneckWay::small_tiles)
+      if (tiles == BottleneckTiles::small)
         run<Small<T, Projects, Reduces>>(p, o, multiprocessors, stream);
       else if constexpr (!Projects || !Reduces)
         run<Large<T, Projects, Reduces>>(p, o, multiprocessors, stream);

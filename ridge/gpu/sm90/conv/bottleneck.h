@@ -4,10 +4,10 @@
 
 namespace ridge::gpu::sm90 {
 
-// What bottleneck90.h declares.
-bool bottleneck_fits(const BottleneckProblem& problem, BottleneckWay way);
+// What bottleneck_sm90.h declares.
+bool bottleneck_fits(const BottleneckProblem& problem, BottleneckTiles tiles);
 std::int64_t bottleneck_tiles(const BottleneckProblem& problem);
-void bottleneck(const BottleneckProblem& problem, BottleneckWay way,
+void bottleneck(const BottleneckProblem& problem, BottleneckTiles tiles,
                 const BottleneckPointers& operands, int multiprocessors, Stream stream);
 
 }  // namespace ridge::gpu::sm90

@@ -12,18 +12,18 @@ namespace {
 
 constexpr std::int64_t vector = 8;  // elements in 16 bytes
 
-class HopperConv final : public FusedConv {
+class Sm90Conv final : public FusedConv {
  public:
-  HopperConv(const Context& gpu, const ConvProblem& problem, const ConvTiles& tiles)
+  Sm90Conv(const Context& gpu, const ConvProblem& problem, const ConvTiles& tiles)
       : gpu_(gpu), problem_(problem), tiles_(tiles) {}
   std::size_t workspace() const override { return 0; }
   void run(Stream stream, const ConvPointers& operands, void*) const override {
     if (tiles_.patches)
-      sm90::conv_of_patches(problem_, operands, gpu_.multiprocessors, stream);
+      sm90::conv_of_patches(problem_, operands, gpu_.card.multiprocessors, stream);
     else if (tiles_.few_channels)
-      sm90::conv_of_few_channels(problem_, tiles_, operands, gpu_.multiprocessors, stream);
+      sm90::conv_of_few_channels(problem_, tiles_, operands, gpu_.card.multiprocessors, stream);
     else
-      sm90::conv(problem_, tiles_, operands, gpu_.multiprocessors, stream);
+      sm90::conv(problem_, tiles_, operands, gpu_.card.multiprocessors, stream);
   }
 
  private:
@@ -32,13 +32,15 @@ class HopperConv final : public FusedConv {
   const ConvTiles tiles_;
 };
 
-class HopperDepthwiseConv final : public FusedConv {
+class Sm90DepthwiseConv final : public FusedConv {
  public:
-  HopperDepthwiseConv(const Context& gpu, const ConvProblem& problem)
-      : gpu_(gpu), problem_(problem), tiles_(sm90::depthwise_tiles(problem, gpu.multiprocessors)) {}
+  Sm90DepthwiseConv(const Context& gpu, const ConvProblem& problem)
+      : gpu_(gpu),
+        problem_(problem),
+        tiles_(sm90::depthwise_tiles(problem, gpu.card.multiprocessors)) {}
   std::size_t workspace() const override { return 0; }
   void run(Stream stream, const ConvPointers& operands, void*) const override {
-    sm90::depthwise_conv(problem_, tiles_, operands, gpu_.multiprocessors, stream);
+    sm90::depthwise_conv(problem_, tiles_, operands, gpu_.card.multiprocessors, stream);
   }
 
  private:
@@ -52,9 +54,8 @@ class HopperDepthwiseConv final : public FusedConv {
 bool fits(const Context& gpu, const ConvProblem& p) {
   constexpr std::int64_t farthest = 127;
   const ConvGeometry& g = p.geometry;
-  if (gpu.compute_capability != 90 || p.kind != ConvProblem::Kind::forward ||
-      size_of(p.dtype) != 2 || g.layout != ImageLayout::nhwc || g.groups != 1 ||
-      p.y.c % vector != 0)
+  if (!gpu.card.is_sm90() || p.kind != ConvProblem::Kind::forward || size_of(p.dtype) != 2 ||
+      g.layout != ImageLayout::nhwc || g.groups != 1 || p.y.c % vector != 0)
     return false;
   const Pair kernel{p.weight.h, p.weight.w};
   for (std::size_t d = 0; d < 2; ++d)
@@ -83,19 +84,24 @@ struct Extents {
 // What is good without trying: large tiles, if there are enough of them to go round, in pairs where
 // little is multiplied for many results; else narrow ones; and where their sums are long, parts of
 // sums.
-ConvTiles expected_best(const Extents& e, int multiprocessors) {
-  constexpr std::int64_t few_channels = 32, many_rows = 150000;
-  if (e.steps == 1 && e.channels <= few_channels && e.rows >= many_rows && e.columns > 64)
+ConvTiles expected_tiles(const Extents& e, const Card& card) {
+  const Crossovers& at = card.crossovers();
+  if (e.steps == 1 && e.channels <= at.paired_channels && e.rows >= at.paired_pixels &&
+      e.columns > 64)
     return {.columns = 128, .paired = true};
   for (const int columns : {32, 64, 96, 128})
-    if ((e.columns <= columns || columns == 128) && e.tiles(128, columns) >= multiprocessors)
+    if ((e.columns <= columns || columns == 128) && e.tiles(128, columns) >= card.multiprocessors)
       return {.columns = columns};
-  if (e.steps <= 8) return {.columns = 32};
+  if (e.steps <= at.split_steps) return {.columns = 32};
   const int columns = narrow_columns(e.columns);
   int split = 8;
-  while (split > 1 && e.tiles(64, columns) * split > std::int64_t{2} * multiprocessors) split /= 2;
+  while (split > 1 && e.tiles(64, columns) * split > std::int64_t{2} * card.multiprocessors)
+    split /= 2;
   return {.rows = 64, .columns = columns, .split = split};
 }
+
+// Whether the copy engine takes the image's pixels.
+bool is_vectored(const ConvProblem& problem) { return problem.x.c % vector == 0; }
 
 }  // namespace
 
@@ -106,50 +112,49 @@ std::string to_string(const ConvTiles& t) {
                      t.few_channels ? " of few channels" : "");
 }
 
-std::vector<ConvTiles> conv90_ways(const Context& gpu, const ConvProblem& problem) {
-  std::vector<ConvTiles> ways;
-  if (!fits(gpu, problem)) return ways;
-  if (problem.x.c % vector != 0) {
-    if (sm90::takes_few_channels(problem))
-      ways.push_back({.columns = narrow_columns(problem.y.c), .few_channels = true});
-    return ways;
-  }
+bool conv_sm90_supports(const Context& gpu, const ConvProblem& problem, const ConvTiles& tiles) {
+  if (!fits(gpu, problem) || tiles.few_channels == is_vectored(problem)) return false;
+  if (tiles.few_channels)
+    return tiles.columns == narrow_columns(problem.y.c) && sm90::takes_few_channels(problem);
+  if (tiles.patches) return sm90::takes_patches(problem);
   const Extents extents(problem);
-  for (const int columns : {128, 96, 64, 256, 32})
-    if (columns < 2 * problem.y.c || columns == 32) {
-      ways.push_back({.columns = columns});
-      if (columns % 64 == 0 && extents.rows > 128)
-        ways.push_back({.columns = columns, .paired = true});
-    }
-  // Where there would be too few to go round.
-  for (const int columns : {64, 32})
-    for (const int split : {1, 2, 4, 8})
-      if (split <= extents.steps &&
-          extents.tiles(64, columns) * split <= std::int64_t{3} * gpu.multiprocessors)
-        ways.push_back({.rows = 64, .columns = columns, .split = split});
-  const auto best = std::ranges::find(ways, expected_best(extents, gpu.multiprocessors));
-  if (best != ways.end()) std::rotate(ways.begin(), best, best + 1);
-  if (sm90::takes_patches(problem))
-    ways.insert(sm90::patches_of(problem) >= gpu.multiprocessors ? ways.begin() : ways.end(),
-                {.patches = true});
-  return ways;
+  // Small tiles, where there would be too few large ones to go round.
+  if (tiles.rows == 64)
+    return tiles.split <= extents.steps && extents.tiles(64, tiles.columns) * tiles.split <=
+                                               std::int64_t{3} * gpu.card.multiprocessors;
+  return (tiles.columns < 2 * problem.y.c || tiles.columns == 32) &&
+         (!tiles.paired || extents.rows > tiles.rows);
 }
 
-std::unique_ptr<FusedConv> conv90(const Context& gpu, const ConvProblem& problem,
-                                  const ConvTiles& tiles) {
-  return std::make_unique<HopperConv>(gpu, problem, tiles);
+std::optional<ConvTiles> conv_sm90_expected_best(const Context& gpu, const ConvProblem& problem) {
+  const ConvTiles best = is_vectored(problem) ? expected_tiles(Extents(problem), gpu.card)
+                                              : ConvTiles{.columns = narrow_columns(problem.y.c),
+                                                          .few_channels = true};
+  for (const ConvTiles& tiles : {best, ConvTiles{.columns = 128}})
+    if (conv_sm90_supports(gpu, problem, tiles)) return tiles;
+  return std::nullopt;
 }
 
-bool depthwise90_supports(const Context& gpu, const ConvProblem& p) {
+bool conv_sm90_prefers_patches(const Context& gpu, const ConvProblem& problem) {
+  return conv_sm90_supports(gpu, problem, {.patches = true}) &&
+         sm90::patches_of(problem) >= gpu.card.multiprocessors;
+}
+
+std::unique_ptr<FusedConv> conv_sm90(const Context& gpu, const ConvProblem& problem,
+                                     const ConvTiles& tiles) {
+  return std::make_unique<Sm90Conv>(gpu, problem, tiles);
+}
+
+bool depthwise_sm90_supports(const Context& gpu, const ConvProblem& p) {
   const bool single = p.geometry.stride == Pair{1, 1};
-  return gpu.compute_capability == 90 && is_16_bit(p.dtype) && is_depthwise(p) &&
-         p.x.c % vector == 0 && (single || p.weight.h < 7) &&
+  return gpu.card.is_sm90() && is_16_bit(p.dtype) && is_depthwise(p) && p.x.c % vector == 0 &&
+         (single || p.weight.h < 7) &&
          (p.kind == ConvProblem::Kind::forward ||
           (p.kind == ConvProblem::Kind::input_grad && single));
 }
 
-std::unique_ptr<FusedConv> depthwise90(const Context& gpu, const ConvProblem& problem) {
-  return std::make_unique<HopperDepthwiseConv>(gpu, problem);
+std::unique_ptr<FusedConv> depthwise_sm90(const Context& gpu, const ConvProblem& problem) {
+  return std::make_unique<Sm90DepthwiseConv>(gpu, problem);
 }
 
 }  // namespace ridge::gpu

@@ -4,7 +4,7 @@
 
 namespace ridge::gpu::sm90 {
 
-// What conv90.h declares, of channels that are a multiple of 8. Enqueues; DeviceError.
+// What conv_sm90.h declares, of channels that are a multiple of 8. Enqueues; DeviceError.
 void conv(const ConvProblem& problem, const ConvTiles& tiles, const ConvPointers& operands,
           int multiprocessors, Stream stream);
 

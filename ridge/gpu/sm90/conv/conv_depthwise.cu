@@ -23,11 +23,11 @@
 #include <cstdint>
 #include <utility>
 
-#include "ridge/gpu/sm90/attention/flash_tile.h"
 #include "ridge/gpu/sm90/conv/conv_depthwise.h"
 #include "ridge/gpu/sm90/epilogue.h"
 #include "ridge/gpu/sm90/launch.h"
 #include "ridge/gpu/sm90/tensor_map.h"
+#include "ridge/gpu/sm90/tile.h"
 
 namespace ridge::gpu::sm90 {
 namespace {
@@ -37,7 +37,8 @@ constexpr int product_places = 16, pairs = 4;  // of a product; of a lane's chan
 constexpr int depth = 32;                      // channels of a block
 using Pixels = Tile<BFloat16, 1, depth>;
 constexpr int stages = 2, resident_blocks = 2;
-constexpr int most_shared = 233472 / resident_blocks - 1024 - 64;
+constexpr int most_shared = static_cast<int>(sm90_shared_per_multiprocessor) / resident_blocks -
+                            static_cast<int>(sm90_shared_reserved) - 64;
 
 // A kernel K x K.
 template <int K, int Stride>
@@ -335,7 +336,8 @@ int parts_of(std::int64_t all, std::int64_t part) {
   return static_cast<int>((all + part - 1) / part);
 }
 
-// Of shared memory: pixels of two tiles with their borders, of a tile's results, and its places.
+// Bytes of shared memory: pixels of two tiles with their borders, of a tile's results, and its
+// places.
 template <class B>
 std::int64_t shared_bytes(const DepthwiseTiles& cut) {
   constexpr std::int64_t pixel_bytes = 2 * depth;
@@ -393,7 +395,7 @@ void with_bands(const ConvProblem& p, const F& function) {
     function.template operator()<Bands<7, 1>>();
 }
 
-// Of as many blocks as there is room for, each has some of the channels.
+// The thread blocks for each chunk of channels, if all that there is room for share these out.
 int blocks_of_chunk(int channels, int multiprocessors) {
   return std::max(1, resident_blocks * multiprocessors / parts_of(channels, depth));
 }
@@ -447,7 +449,7 @@ void depthwise_conv(const ConvProblem& p, const DepthwiseTiles& tiles, const Con
     const auto padding = static_cast<int>(p.geometry.padding[d]);
     a.padding[d] = is_forward(p) ? padding : static_cast<int>(p.weight.h) - 1 - padding;
   }
-  with_element(p.dtype, [&]<class T>() {
+  dispatch_16_bit(p.dtype, [&]<class T>() {
     with_bands(p, [&]<class B>() { run<T, B>(a, operands, x, y, multiprocessors, stream); });
   });
 }

@@ -14,7 +14,7 @@ struct DepthwiseTiles {
 // The tiles that are expected to be the best.
 DepthwiseTiles depthwise_tiles(const ConvProblem& problem, int multiprocessors);
 
-// What conv90.h calls depthwise90, with these tiles. Enqueues; DeviceError.
+// What conv_sm90.h calls depthwise_sm90, with these tiles. Enqueues; DeviceError.
 void depthwise_conv(const ConvProblem& problem, const DepthwiseTiles& tiles,
                     const ConvPointers& operands, int multiprocessors, Stream stream);
 

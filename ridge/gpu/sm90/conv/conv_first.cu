@@ -9,11 +9,11 @@
 
 #include <algorithm>
 
-#include "ridge/gpu/sm90/attention/flash_tile.h"
 #include "ridge/gpu/sm90/conv/conv.h"
 #include "ridge/gpu/sm90/epilogue.h"
 #include "ridge/gpu/sm90/launch.h"
 #include "ridge/gpu/sm90/tensor_map.h"
+#include "ridge/gpu/sm90/tile.h"
 
 namespace ridge::gpu::sm90 {
 namespace {
@@ -349,10 +349,7 @@ void conv_of_few_channels(const ConvProblem& p, const ConvTiles& tiles, const Co
     else
       run<T, 64>(p, o, multiprocessors, stream);
   };
-  if (p.dtype == DType::f16)
-    with_columns.template operator()<Float16>();
-  else
-    with_columns.template operator()<BFloat16>();
+  dispatch_16_bit(p.dtype, with_columns);
 }
 
 }  // namespace ridge::gpu::sm90

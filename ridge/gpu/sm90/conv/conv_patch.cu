@@ -10,11 +10,11 @@
 
 #include <algorithm>
 
-#include "ridge/gpu/sm90/attention/flash_tile.h"
 #include "ridge/gpu/sm90/conv/conv.h"
 #include "ridge/gpu/sm90/epilogue.h"
 #include "ridge/gpu/sm90/launch.h"
 #include "ridge/gpu/sm90/tensor_map.h"
+#include "ridge/gpu/sm90/tile.h"
 
 namespace ridge::gpu::sm90 {
 namespace {
@@ -205,7 +205,7 @@ void run(const ConvProblem& p, const ConvPointers& o, int multiprocessors, cudaS
       .tiles = cut.tiles(p.y.n),
       .load_bytes = cut.images * border_rows * cut.width * pixel_bytes};
   constexpr std::size_t bytes = sizeof(PatchShared<T, Columns>);
-  static_assert(bytes <= 232448);
+  static_assert(bytes <= sm90_shared_per_block);
   const auto kernel = patch_conv_kernel<T, Columns>;
   allow_shared_memory(kernel, bytes);
   launch_early(kernel, dim3(static_cast<unsigned>(std::min(a.tiles, multiprocessors))),
@@ -221,7 +221,7 @@ bool takes_patches(const ConvProblem& p) {
       g.dilation != Pair{1, 1} || p.residual || p.x.c % depth != 0 || p.y.c > 64 ||
       taps * p.x.c * columns_of(p) * 2 > most_weight_bytes || p.y.w + 2 > tile_pixels)
     return false;
-  // Of what is computed, at least so much has to be of use.
+  // At least three fifths of what is computed have to be of use.
   const std::int64_t tiles = patches_of(p);
   return tiles > 0 && 5 * p.y.n * p.y.pixels() >= 3 * tiles * tile_pixels;
 }
@@ -239,10 +239,7 @@ void conv_of_patches(const ConvProblem& p, const ConvPointers& o, int multiproce
     else
       run<T, 64>(p, o, multiprocessors, stream);
   };
-  if (p.dtype == DType::f16)
-    with_columns.template operator()<Float16>();
-  else
-    with_columns.template operator()<BFloat16>();
+  dispatch_16_bit(p.dtype, with_columns);
 }
 
 }  // namespace ridge::gpu::sm90

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace ridge::gpu {
 namespace {
 
@@ -13,8 +11,8 @@ constexpr std::int64_t vector = 16;  // elements of s8 in 16 bytes
 bool fits(const Context& gpu, const Int8Problem& p) {
   constexpr std::int64_t farthest = 127;
   const Int8Conv2d& op = p.op;
-  if (gpu.compute_capability != 90 || op.groups != 1 || p.x.c % vector != 0 ||
-      p.y.c % vector != 0 || (op.out != DType::s8 && op.out != DType::f16))
+  if (!gpu.card.is_sm90() || op.groups != 1 || p.x.c % vector != 0 || p.y.c % vector != 0 ||
+      (op.out != DType::s8 && op.out != DType::f16))
     return false;
   const Pair kernel{p.weight.h, p.weight.w};
   for (std::size_t d = 0; d < 2; ++d)
@@ -38,7 +36,7 @@ struct Extents {
 
 // What is good without trying: large tiles, if there are enough of them to go round; else narrow
 // ones; and where their sums are long, parts of sums.
-Int8Tiles expected_best(const Extents& e, int depth, int multiprocessors) {
+Int8Tiles expected_tiles(const Extents& e, int depth, int multiprocessors) {
   for (const int columns : {64, 128})
     if ((e.columns <= columns || columns == 128) && e.tiles(128, columns) >= multiprocessors)
       return {.columns = columns, .depth = depth};
@@ -50,6 +48,10 @@ Int8Tiles expected_best(const Extents& e, int depth, int multiprocessors) {
   return {.rows = 64, .columns = 64, .depth = 128, .split = split};
 }
 
+// Bytes of the inner dimension at a time. Where pixels are half as long, deep tiles would be half
+// zeros.
+int depth_of(const Int8Problem& problem) { return problem.x.c <= 64 ? 64 : 128; }
+
 }  // namespace
 
 std::string to_string(const Int8Tiles& t) {
@@ -57,27 +59,24 @@ std::string to_string(const Int8Tiles& t) {
                      t.split == 1 ? "" : fmt::format(" in {} parts", t.split));
 }
 
-std::vector<Int8Tiles> int8_conv90_ways(const Context& gpu, const Int8Problem& problem) {
-  std::vector<Int8Tiles> ways;
-  if (!fits(gpu, problem)) return ways;
+bool int8_conv_sm90_supports(const Context& gpu, const Int8Problem& problem,
+                             const Int8Tiles& tiles) {
+  if (!fits(gpu, problem)) return false;
   const Extents extents(problem);
-  // Where pixels are half as long, deep tiles would be half zeros.
-  const int depth = problem.x.c <= 64 ? 64 : 128;
-  for (const int columns : {128, 64, 256})
-    if (columns < 2 * problem.y.c || columns == 64)
-      ways.push_back({.columns = columns, .depth = columns == 256 ? 128 : depth});
-  for (const int split : {1, 2, 4, 8})
-    if (split <= extents.steps &&
-        extents.tiles(64, 64) * split <= std::int64_t{4} * gpu.multiprocessors)
-      ways.push_back({.rows = 64, .columns = 64, .depth = 128, .split = split});
-  const auto best = std::ranges::find(ways, expected_best(extents, depth, gpu.multiprocessors));
-  if (best != ways.end()) std::rotate(ways.begin(), best, best + 1);
-  return ways;
+  if (tiles.rows == 64)
+    return tiles.split <= extents.steps &&
+           extents.tiles(64, 64) * tiles.split <= std::int64_t{4} * gpu.card.multiprocessors;
+  return (tiles.columns < 2 * problem.y.c || tiles.columns == 64) &&
+         tiles.depth == (tiles.columns == 256 ? 128 : depth_of(problem));
 }
 
-void int8_conv90(const Context& gpu, const Int8Problem& problem, const Int8Tiles& tiles,
-                 const Int8Pointers& operands) {
-  sm90::int8_conv(problem, tiles, operands, gpu.multiprocessors, gpu.stream);
+Int8Tiles int8_conv_sm90_expected_best(const Context& gpu, const Int8Problem& problem) {
+  return expected_tiles(Extents(problem), depth_of(problem), gpu.card.multiprocessors);
+}
+
+void int8_conv_sm90(const Context& gpu, const Int8Problem& problem, const Int8Tiles& tiles,
+                    const Int8Pointers& operands) {
+  sm90::int8_conv(problem, tiles, operands, gpu.card.multiprocessors, gpu.stream);
 }
 
 }  // namespace ridge::gpu

@@ -216,30 +216,22 @@ void run(const LinearProduct& s, const Operands& o, int multiprocessors, cudaStr
 }
 
 template <class T>
-void run(const LinearProduct& s, int way, const Operands& o, int multiprocessors,
+void run(const LinearProduct& s, const LinearTiles& tiles, const Operands& o, int multiprocessors,
          cudaStream_t stream) {
-  switch (way) {
-    case 1:
-      return run<T, 128, Pairs::along_m>(s, o, multiprocessors, stream);
-    case 2:
-      return run<T, 64, Pairs::along_m>(s, o, multiprocessors, stream);
-    case 3:
-      return run<T, 192, Pairs::along_n>(s, o, multiprocessors, stream);
-    default:
-      return run<T, 128, Pairs::along_n>(s, o, multiprocessors, stream);
-  }
+  if (tiles.columns == 192) return run<T, 192, Pairs::along_n>(s, o, multiprocessors, stream);
+  if (tiles.columns == 64) return run<T, 64, Pairs::along_m>(s, o, multiprocessors, stream);
+  if (tiles.side_by_side) return run<T, 128, Pairs::along_n>(s, o, multiprocessors, stream);
+  return run<T, 128, Pairs::along_m>(s, o, multiprocessors, stream);
 }
 
 }  // namespace
 
-void linear_product(const LinearProduct& shape, int way, const void* x, const void* weight,
-                    const void* bias, const void* residual, void* y, int multiprocessors,
-                    cudaStream_t stream) {
+void linear_product(const LinearProduct& shape, const LinearTiles& tiles, const void* x,
+                    const void* weight, const void* bias, const void* residual, void* y,
+                    int multiprocessors, cudaStream_t stream) {
   const Operands operands{x, weight, bias, residual, y};
-  if (shape.dtype == DType::f16)
-    run<Float16>(shape, way, operands, multiprocessors, stream);
-  else
-    run<BFloat16>(shape, way, operands, multiprocessors, stream);
+  dispatch_16_bit(shape.dtype,
+                  [&]<class T>() { run<T>(shape, tiles, operands, multiprocessors, stream); });
 }
 
 }  // namespace ridge::gpu::sm90

@@ -94,15 +94,10 @@ void run(const ProductShape& s, const void* a, const void* b, void* c, OperandSc
 
 void product(const ProductShape& s, const void* a, const void* b, void* c, OperandScales scales,
              int multiprocessors, cudaStream_t stream) {
-  with_element(s.in, [&]<class T>() {
-    if (s.trans_a && s.trans_b)
-      run<T, Stored<true, true>>(s, a, b, c, scales, multiprocessors, stream);
-    else if (s.trans_a)
-      run<T, Stored<true, false>>(s, a, b, c, scales, multiprocessors, stream);
-    else if (s.trans_b)
-      run<T, Stored<false, true>>(s, a, b, c, scales, multiprocessors, stream);
-    else
-      run<T, Stored<false, false>>(s, a, b, c, scales, multiprocessors, stream);
+  dispatch_16_bit(s.in, [&]<class T>() {
+    dispatch_stored(s.trans_a, s.trans_b, [&]<class Layout>() {
+      run<T, Layout>(s, a, b, c, scales, multiprocessors, stream);
+    });
   });
 }
 

@@ -57,7 +57,7 @@ class WriteSwiGlu {
         };
         write(&out_.packed, column, gate);
         write(&out_.packed, out_.intermediate + column, up);
-        // Of the rounded values, which the gradient will see.
+        // From the rounded values, which the gradient will see.
         write(&out_.y, column, [&](int j, int half) {
           const std::uint32_t g = gate(j, half), u = up(j, half);
           return ptx::pack<T>(low<T>(g) * sigmoid(low<T>(g)) * low<T>(u),
@@ -208,7 +208,7 @@ void backward(const GateProduct& s, const void* g, const void* weight, const voi
 
 void swiglu_product(const GateProduct& s, const void* x, const void* weight, void* packed, void* y,
                     int multiprocessors, cudaStream_t stream) {
-  with_element(s.dtype, [&]<class T>() {
+  dispatch_16_bit(s.dtype, [&]<class T>() {
     using Config = ProductConfig<5, 4, T>;
     using Epilogue = WriteSwiGlu<Config>;
     const auto order = TileOrder::of<Config>(s.m, s.intermediate, s.k, Epilogue::tile_columns);
@@ -220,14 +220,14 @@ void swiglu_product(const GateProduct& s, const void* x, const void* weight, voi
   });
 }
 
-void swiglu_grad_product(GradWay way, const GateProduct& s, const void* g, const void* weight,
-                         const void* packed, void* dpacked, void* y, int multiprocessors,
-                         cudaStream_t stream) {
+void swiglu_grad_product(GradBuffers buffers, const GateProduct& s, const void* g,
+                         const void* weight, const void* packed, void* dpacked, void* y,
+                         int multiprocessors, cudaStream_t stream) {
   const auto run = [&]<class Config, bool WithResult>() {
     backward<Config, WithResult>(s, g, weight, packed, dpacked, y, multiprocessors, stream);
   };
-  const bool ahead = way == GradWay::more_ahead;
-  with_element(s.dtype, [&]<class T>() {
+  const bool ahead = buffers == GradBuffers::more_ahead;
+  dispatch_16_bit(s.dtype, [&]<class T>() {
     if (y && ahead)
       run.template operator()<ProductConfig<4, 5, T>, true>();
     else if (y)

@@ -1,0 +1,187 @@
+#include "ridge/analyze/turns.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "ridge/base/error.h"
+
+namespace ridge {
+namespace {
+
+class Tournament {
+ public:
+  Tournament(const std::vector<Variant>& variants, Device& device, const Rounds& rounds,
+             const TurnHooks& hooks)
+      : device_(device),
+        rounds_(rounds),
+        hooks_(hooks),
+        held_(variants.size()),
+        results_(variants.size()) {
+    for (std::size_t i = 0; i < variants.size(); ++i) {
+      results_[i].variant = variants[i];
+      results_[i].fault = variants[i].refusal;
+      if (variants[i].refusal.empty()) all_ += rounds.steps_in_all();
+    }
+  }
+
+  std::vector<VariantResult> play() {
+    take_turns(results_.size(), rounds_.rounds, [this](std::size_t i, std::int64_t) {
+      if (!stopped_ && results_[i].fault.empty()) turn(i);
+    });
+    return std::move(results_);
+  }
+
+ private:
+  void turn(std::size_t i) {
+    try {
+      play_round(i);
+    } catch (const OutOfMemoryError&) {
+      // If memory is short, in place of all others.
+      for (auto& held : held_) held.reset();
+      try {
+        play_round(i);
+      } catch (const OutOfMemoryError& error) {
+        held_[i].reset();
+        results_[i].fault = error.what();
+        results_[i].rounds.clear();
+      }
+    }
+  }
+
+  Session& session_of(std::size_t i) {
+    if (held_[i]) return *held_[i];
+    VariantResult& result = results_[i];
+    if (device_.available_memory() < device_.total_memory() / 2)
+      for (auto& held : held_) held.reset();
+    held_[i] = std::make_unique<Session>(result.variant.options, device_,
+                                         SessionHooks{.trying = hooks_.trying});
+    if (!result.measured()) result.compile_seconds = held_[i]->compile_seconds();
+    const RunOptions& o = result.variant.options;
+    result.samples = held_[i]->workload().batch_size *
+                     (o.use() == Use::training ? o.gradient_accumulation_steps : 1);
+    return *held_[i];
+  }
+
+  void play_round(std::size_t i) {
+    VariantResult& result = results_[i];
+    const bool is_held = held_[i] != nullptr;
+    Session& session = session_of(i);
+    const std::int64_t warmup =
+        is_held ? std::min<std::int64_t>(1, rounds_.warmup) : rounds_.warmup;
+    for (std::int64_t k = 0; k < warmup && !stop(); ++k) session.step();
+    std::vector<StepReport> steps;
+    for (std::int64_t k = 0; k < rounds_.steps && !stop(); ++k) {
+      steps.push_back(session.step());
+      result.loss = steps.back().loss;
+      if (hooks_.progress) hooks_.progress(++done_, all_);
+    }
+    if (steps.empty()) return;
+    if (hooks_.keep_logits && result.logits.empty()) {
+      result.logits = session.logits();
+      const auto dims = session.model().logits.shape().dims();
+      result.logits_shape.assign(dims.begin(), dims.end());
+    }
+    result.peak_tensor_bytes =
+        std::max(result.peak_tensor_bytes, session.executor().memory().peak_live);
+    result.rounds.push_back(std::move(steps));
+    if (hooks_.after) hooks_.after(i, session);
+    // Where memory lies decides some percent of a step's time: the next round draws it anew.
+    if (result.variant.options.use() == Use::training) held_[i].reset();
+  }
+
+  bool stop() {
+    if (hooks_.stop && hooks_.stop()) stopped_ = true;
+    return stopped_;
+  }
+
+  Device& device_;
+  const Rounds& rounds_;
+  const TurnHooks& hooks_;
+  std::vector<std::unique_ptr<Session>> held_;  // by variant; null if there was no memory
+  std::vector<VariantResult> results_;
+  std::int64_t done_ = 0, all_ = 0;
+  bool stopped_ = false;
+};
+
+double StepReport::*timed_part(const Variant& variant) {
+  return variant.options.use() == Use::training ? &StepReport::seconds
+                                                : &StepReport::device_seconds;
+}
+
+}  // namespace
+
+Rounds rounds_of(std::int64_t rounds, std::int64_t steps_in_all, std::int64_t warmup) {
+  constexpr std::int64_t most = 100'000;
+  if (rounds < 1 || rounds > most)
+    throw UsageError("--rounds is {}; it must be from 1 to {}", rounds, most);
+  return {rounds, std::max<std::int64_t>(1, steps_in_all / rounds), warmup};
+}
+
+void take_turns(std::size_t runs, std::int64_t rounds,
+                const std::function<void(std::size_t run, std::int64_t round)>& turn) {
+  for (std::int64_t round = 0; round < rounds; ++round)
+    for (std::size_t i = 0; i < runs; ++i) turn(round % 2 == 0 ? i : runs - 1 - i, round);
+}
+
+std::vector<StepReport> VariantResult::steps() const {
+  std::vector<StepReport> all;
+  for (const std::vector<StepReport>& round : rounds)
+    all.insert(all.end(), round.begin(), round.end());
+  return all;
+}
+
+std::vector<double> VariantResult::seconds() const {
+  std::vector<double> all;
+  for (const StepReport& step : steps()) all.push_back(step.*timed_part(variant));
+  return all;
+}
+
+std::vector<double> VariantResult::by_round() const {
+  std::vector<double> medians;
+  for (const std::vector<StepReport>& round : rounds) {
+    std::vector<double> values;
+    for (const StepReport& step : round) values.push_back(step.*timed_part(variant));
+    medians.push_back(percentile(values, 0.5));
+  }
+  return medians;
+}
+
+double VariantResult::samples_per_second() const {
+  const double median = measured() ? median_seconds() : 0;
+  return median > 0 ? static_cast<double>(samples) / median : 0;
+}
+
+double VariantResult::samples_per_second_per_gb() const {
+  return peak_tensor_bytes > 0
+             ? samples_per_second() / (static_cast<double>(peak_tensor_bytes) * 1e-9)
+             : 0;
+}
+
+std::vector<VariantResult> time_in_turn(const std::vector<Variant>& variants, Device& device,
+                                        const Rounds& rounds, const TurnHooks& hooks) {
+  return Tournament(variants, device, rounds, hooks).play();
+}
+
+Ratio speedup_over(const VariantResult& first, const VariantResult& result) {
+  if (!first.measured() || !result.measured()) return {};
+  std::vector<double> a = first.by_round(), b = result.by_round();
+  const std::size_t rounds = std::min(a.size(), b.size());  // they differ if it was interrupted
+  a.resize(rounds);
+  b.resize(rounds);
+  return paired_ratio(a, b);
+}
+
+Change change_of(const Ratio& ratio) {
+  if (!ratio.interval) return Change::unknown;
+  if (ratio.interval->high < 1) return Change::faster;
+  if (ratio.interval->low > 1) return Change::slower;
+  return Change::unclear;
+}
+
+std::string_view name_of(Change change) {
+  constexpr std::string_view names[] = {"faster", "slower", "no clear change", "too few rounds"};
+  return names[static_cast<int>(change)];
+}
+
+}  // namespace ridge

@@ -1,0 +1,73 @@
+#include "ridge/cli/run_request.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "ridge/base/error.h"
+#include "ridge/base/file.h"
+#include "ridge/session/checkpoint.h"
+#include "ridge/session/devices.h"
+#include "ridge/session/hf.h"
+
+namespace ridge {
+namespace {
+
+constexpr std::size_t max_config_bytes = std::size_t{1} << 16;
+
+void apply_config_file(RunOptions& options, const std::string& path) {
+  try {
+    apply_json(options, read_text_file(path, max_config_bytes));
+  } catch (const FormatError& error) {
+    throw FormatError("{}: {}", path, error.what());
+  }
+}
+
+}  // namespace
+
+RunRequest::RunRequest(CLI::App& command, Config config)
+    : settings_(std::move(config)),
+      flags_(command, settings_.defaults(settings_.network), settings_.has) {
+  command.add_option("--config", config_file_, "Read options from this JSON file; flags win")
+      ->type_name("FILE")
+      ->group("Output");
+}
+
+RunOptions RunRequest::lay_over(RunOptions base) const {
+  if (!config_file_.empty()) apply_config_file(base, config_file_);
+  if (!settings_.version.empty()) base.version = settings_.version;
+  flags_.apply(base);
+  return base;
+}
+
+std::vector<std::string> RunRequest::given() const {
+  std::vector<std::string> names = flags_.given();
+  if (!config_file_.empty()) names.emplace_back("config");
+  return names;
+}
+
+bool RunRequest::was_given(std::string_view name) const {
+  const std::vector<std::string> names = flags_.given();
+  return std::ranges::find(names, name) != names.end();
+}
+
+RunOptions RunRequest::options(const std::function<void(RunOptions&)>& finish) const {
+  // Which network it is decides the defaults, under which the rest is laid once more.
+  const std::string network = lay_over(settings_.defaults(settings_.network)).network;
+  RunOptions options = lay_over(settings_.defaults(network));
+  if (!options.resume.empty()) {
+    RunOptions base = options_of_checkpoint(options.resume);
+    // The run goes on where it was: beside its checkpoint.
+    const std::filesystem::path home = std::filesystem::path(options.resume).parent_path();
+    base.output_dir = home.empty() ? "." : home.string();
+    options = lay_over(base);
+  }
+  if (!options.init_from.empty()) apply_hf_config(options, options.init_from, flags_.given());
+  if (finish) finish(options);
+  options.resolve();
+  if (options.device == "auto" && has_gpu()) options.device = "cuda";
+  return options;
+}
+
+}  // namespace ridge

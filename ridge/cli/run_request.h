@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ridge/cli/flags.h"
+#include "ridge/session/options.h"
+
+namespace ridge {
+
+// The flags that describe a run of any workload, on one command. Outlives its parsing.
+class RunRequest {
+ public:
+  // What a command takes for granted of a network: default_options() or some variation of it.
+  using Defaults = std::function<RunOptions(std::string_view network)>;
+
+  struct Config {
+    std::string network = "tiny_llama";  // unless another is named
+    Defaults defaults = default_options;
+    std::string version = {};  // what the program's own name asks for; empty if it says nothing
+    OptionFilter has = {};     // which options the command has; null: all
+  };
+
+  explicit RunRequest(CLI::App& command) : RunRequest(command, Config{}) {}
+  RunRequest(CLI::App& command, Config config);
+
+  // What the run will use: the flags over the configuration file, over the checkpoint's or Hugging
+  // Face folder's options where one is named, over the defaults of the network that these name;
+  // resolved, unless `finish` is to be called on what comes before that.
+  RunOptions options(const std::function<void(RunOptions&)>& finish = {}) const;
+  // Names of the flags that were given, --config among them.
+  std::vector<std::string> given() const;
+  bool was_given(std::string_view name) const;
+
+ private:
+  RunOptions lay_over(RunOptions base) const;
+
+  Config settings_;
+  OptionFlags flags_;
+  std::string config_file_;
+};
+
+}  // namespace ridge

@@ -1,0 +1,77 @@
+#pragma once
+
+// Several kernels that compute the same thing, and which of them runs.
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ridge/gpu/device/card.h"
+#include "ridge/gpu/device/prepare.h"
+#include "ridge/gpu/device/trial.h"
+
+namespace ridge::gpu {
+
+// One of the kernels of a family, a row of its table. `Problem` says all that is asked about the
+// work; it also gives the tuner
+//   std::string key() const   all that the times of candidates depend on, and
+//   std::string work() const  the work in words for users; empty if they are not told.
+template <class Problem>
+struct Candidate {
+  // As users are told: "own kernels", "cuDNN 9.14.0".
+  std::string (*name)(const Problem&);
+  // Whether this kernel computes the problem on this card. It may still turn out not to exist when
+  // it is prepared, where only a library knows.
+  bool (*supports)(const Problem&);
+  // How fast it is expected to be compared with the others, untimed: the higher, the faster.
+  // Candidates with the same expectation rank as they stand in the table.
+  int (*expectation)(const Problem&, const Card&);
+  // The kernel. DeviceError if there is none after all.
+  KernelPtr (*prepare)(const Problem&, GpuPrepare&);
+  // Whether it only stands in where no candidate expected to be faster exists. It is not timed
+  // against those.
+  bool fallback = false;
+};
+
+// A candidate for one problem, whatever the type of that.
+struct RankedCandidate {
+  int expectation;
+  bool fallback;
+  std::function<bool()> supports;
+  std::function<std::string()> name;
+  std::function<KernelPtr(GpuPrepare&)> prepare;
+};
+
+struct TunedWork {
+  std::string key, work;
+};
+
+// As best_kernel(), of candidates in the table's order.
+KernelPtr best_of(GpuPrepare& prepare, std::vector<RankedCandidate> candidates,
+                  const std::function<TunedWork()>& tuned, Trial::Runs runs);
+
+// Prepares one of a family's kernels. Without a tuner that is the candidate with the highest
+// expectation among those that support the problem and exist; with a tuner the one that it measures
+// to be the fastest, or remembers. Where the tuner remembers one that exists no more, it is as
+// without. Repetitions are timed as `runs` says. DeviceError if no candidate exists.
+template <class Problem>
+KernelPtr best_kernel(GpuPrepare& prepare, const Problem& problem,
+                      std::span<const Candidate<Problem>> table,
+                      Trial::Runs runs = Trial::Runs::in_turn) {
+  std::vector<RankedCandidate> candidates;
+  candidates.reserve(table.size());
+  for (const Candidate<Problem>& c : table)
+    candidates.push_back({c.expectation(problem, prepare.gpu.card), c.fallback,
+                          [&c, &problem] { return c.supports(problem); },
+                          [&c, &problem] { return c.name(problem); },
+                          [&c, &problem](GpuPrepare& p) { return c.prepare(problem, p); }});
+  return best_of(
+      prepare, std::move(candidates),
+      [&] {
+        return TunedWork{problem.key(), problem.work()};
+      },
+      runs);
+}
+
+}  // namespace ridge::gpu

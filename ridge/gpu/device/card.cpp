@@ -1,0 +1,44 @@
+#include "ridge/gpu/device/card.h"
+
+namespace ridge::gpu {
+namespace {
+
+// Measured on an H100 SXM of 80 GB (132 multiprocessors; CUDA 13.0), unless a comment says that a
+// number is computed.
+constexpr Crossovers sm90{
+    // Bounds of those 1 x 1 convolutions of residual networks for which the tuner took our kernels
+    // rather than cuDNN's.
+    .streaming_pixels = 24000,
+    .streaming_channels = 64,
+    .streaming_products_per_element = 105,
+    // From the expansions of mobilenet_v2 and efficientnet_b0, 64 images.
+    .paired_channels = 32,
+    .paired_pixels = 150000,
+    // From networks that infer batches of few images.
+    .split_steps = 8,
+    // From layers of 768 columns, as of vit_b_16. Narrow tiles wait more for shared memory.
+    .narrow_numerator = 5,
+    .narrow_denominator = 4,
+    .saving_numerator = 49,
+    .saving_denominator = 50,
+    // From heads of 64 and 128 columns: up to it the float sums of dQ through memory would weigh
+    // more than the two further products.
+    .separate_gradient_elements = 2048 * 64,
+    // From heads of 32 and 64 columns: beyond it a third warpgroup gains more than its coarser
+    // tiles lose.
+    .third_warpgroup_seq = 1024,
+    // Computed: some 10 us at the 790 TFLOP/s that large products reach, or 8 us at 3 TB/s.
+    .sharing_flops = 8'000'000'000,
+    .filling_flops = 8e9,
+    .filling_bytes = 24e6};
+
+// No other card has been measured.
+constexpr const Crossovers& others = sm90;
+
+}  // namespace
+
+const Crossovers& crossovers_of(int compute_capability) {
+  return compute_capability == 90 ? sm90 : others;
+}
+
+}  // namespace ridge::gpu

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "ridge/plan/lifetimes.h"
+
+namespace ridge {
+
+enum class DeviceKind : std::uint8_t { cpu, gpu };
+
+// Which layers a device computes in integers: those whose numbers of channels, before and behind,
+// are multiples of this one, and of convolutions in groups those that have a channel in each, or
+// all.
+struct Int8Rules {
+  std::int64_t channel_multiple = 1;
+  bool groups = true;
+};
+
+// What rewriting, planning and scheduling ask of the device that a graph will run on. A kind of
+// device is asked for, never a name.
+struct Target {
+  DeviceKind kind = DeviceKind::cpu;
+  std::string description = "device";  // for people: "cpu, AMD EPYC"
+  // Whether it multiplies operands of 8 bits, or of f16, by hardware of its own; others may imitate
+  // it.
+  bool multiplies_float8 = false;
+  bool multiplies_float16 = true;
+  Int8Rules int8 = {};
+  std::size_t alignment = tensor_alignment;  // of values in an arena, in bytes
+  // A kernel of more FLOPs or bytes than these fills the device: a second one at the same time
+  // would only disturb it.
+  double filling_flops = 0;
+  double filling_bytes = 0;
+
+  bool is_gpu() const { return kind == DeviceKind::gpu; }
+};
+
+}  // namespace ridge

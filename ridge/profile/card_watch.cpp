@@ -1,0 +1,22 @@
+#include "ridge/profile/card_watch.h"
+
+#include "ridge/base/error.h"
+
+namespace ridge {
+
+CardWatch::CardWatch(const Device& device) {
+  const std::string card = device.info().bus_id;
+  if (card.empty()) return;
+  try {
+    nvml_ = std::make_unique<gpu::Nvml>();
+    sampler_ = std::make_unique<gpu::CardSampler>(*nvml_, nvml_->card_at(card));
+  } catch (const DeviceError&) {
+    sampler_.reset();
+  }
+}
+
+std::vector<CardState> CardWatch::stop() {
+  return sampler_ ? sampler_->stop() : std::vector<CardState>{};
+}
+
+}  // namespace ridge

@@ -1,0 +1,139 @@
+#include "ridge/profile/step_recorder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ridge/base/error.h"
+#include "ridge/base/statistics.h"
+#include "ridge/base/units.h"
+
+namespace ridge {
+
+ProfileWindow profile_window(const RunOptions& o) {
+  if (!o.profiling()) return {};
+  const bool only_flops = o.enable_deepspeed_flops && o.flops_profile_step > 0 &&
+                          !o.enable_pytorch_profiler && !o.reports_memory() && !o.profile_operators;
+  if (only_flops) {
+    const std::int64_t step = std::min(o.flops_profile_step, o.num_steps);
+    return {step, step};
+  }
+  const std::int64_t more = o.profile_steps > 0 ? o.profile_steps : 5;
+  const std::int64_t last = std::min(5 + more, o.num_steps);
+  const std::int64_t first_warm = std::min(o.warmup_steps + 1, last);
+  return {std::max({std::int64_t{1}, first_warm, last - more}), last};
+}
+
+StepRecorder::StepRecorder(Session& session, const Config& config)
+    : session_(session), config_(config) {
+  // A device that cannot be traced is to say so now, not after the steps before the window.
+  if (Tracer* const tracer = session.device().tools().tracer()) {
+    tracer->start();
+    tracer->stop();
+  }
+  if (!config.counters) return;
+  try {
+    if (session.device().is_gpu())
+      device_counters_ = DeviceCounters::of(session.executor());
+    else
+      counters_ = std::make_unique<HardwareCounters>();
+  } catch (const DeviceError& error) {
+    counters_fault_ = error.what();  // the rest of the profile is worth having without
+  }
+}
+
+void StepRecorder::start() {
+  recorder_.attach(session_.executor());
+  if (counters_) counters_->attach(session_.executor());
+  recording_ = true;
+  card_ = std::make_unique<CardWatch>(session_.device());
+}
+
+void StepRecorder::stop() {
+  recorder_.add_card(card_->stop());
+  card_.reset();
+  recorder_.detach(session_.executor());
+  if (counters_) counters_->detach(session_.executor());
+  recording_ = false;
+}
+
+bool StepRecorder::counting(std::int64_t step) const {
+  return device_counters_ && step > config_.window.last && !device_counters_->done();
+}
+
+void StepRecorder::before_step(Session& session, std::int64_t step) {
+  if (!recording_ && config_.window.contains(step)) start();
+  if (recording_)
+    recorder_.begin_step(step - config_.label_offset);
+  else if (counting(step))
+    device_counters_->begin_step(session.executor());
+}
+
+void StepRecorder::after_step(Session& session, const StepReport& report, std::size_t,
+                              Record& record) {
+  steps_.push_back(report);
+  if (recording_) {
+    recorder_.end_step(report.loss);
+    record.recorded.push_back(record.steps.size() - 1);
+    if (report.step >= config_.window.last) stop();
+  } else if (counting(report.step)) {
+    device_counters_->end_step(session.executor());
+    record.recorded.push_back(record.steps.size() - 1);
+  } else if (std::ssize(record.steps) > config_.warmup_steps) {
+    recorder_.recording().unrecorded_step_seconds.push_back(report.seconds);
+  }
+}
+
+bool StepRecorder::finish() {
+  if (recording_) stop();
+  if (host().steps.empty()) return false;
+  if (!host().activities.empty()) device_time_ = device_time(host());
+  return true;
+}
+
+std::optional<DeviceCounterReport> StepRecorder::device_counters() const {
+  if (!device_counters_ || !device_counters_->done()) return std::nullopt;
+  return report_device_counters(on_device(), device_counters_->metrics(),
+                                device_counters_->ranges(), device_counters_->passes());
+}
+
+std::string StepRecorder::counters_fault() const {
+  if (device_counters_ && !device_counters_->done())
+    return fmt::format("No hardware counters: they take {} steps after step {}; run more steps",
+                       device_counters_->passes(), config_.window.last);
+  return counters_fault_;
+}
+
+std::optional<RecordingOverhead> recording_overhead(const Recording& recording) {
+  std::vector<double> recorded;
+  for (const Recording::Step& step : recording.steps)
+    recorded.push_back(static_cast<double>(step.end_ns - step.begin_ns) * 1e-9);
+  const std::vector<double>& others = recording.unrecorded_step_seconds;
+  if (recorded.empty() || others.empty()) return std::nullopt;
+  return RecordingOverhead{.ratio = ratio_of_medians(recorded, others),
+                           .recorded_seconds = percentile(recorded, 0.5),
+                           .other_seconds = percentile(others, 0.5),
+                           .recorded = recorded.size(),
+                           .others = others.size()};
+}
+
+std::string overhead_text(const Recording& recording) {
+  const auto overhead = recording_overhead(recording);
+  if (!overhead)
+    return "Overhead of recording: not known, because no warm step ran without it; run more steps";
+  const std::string medians =
+      fmt::format("{} over {} recorded steps, {} over {} others; medians",
+                  format_duration(overhead->recorded_seconds), overhead->recorded,
+                  format_duration(overhead->other_seconds), overhead->others);
+  const auto& interval = overhead->ratio.interval;
+  if (!interval)  // which of so few steps happened to be slow decides even the sign
+    return fmt::format("Overhead of recording: not known: too few steps for an interval ({})",
+                       medians);
+  const auto percent = [](double ratio) { return 100 * (ratio - 1); };
+  return fmt::format(
+      "Overhead of recording: {:+.1f} %, with 95 % between {:+.1f} and {:+.1f} %{} ({})",
+      percent(overhead->ratio.value), percent(interval->low), percent(interval->high),
+      interval->low < 1 && interval->high > 1 ? ": not to be told from none" : "", medians);
+}
+
+}  // namespace ridge

@@ -1,0 +1,201 @@
+#include "ridge/session/language.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <utility>
+
+#include "ridge/base/error.h"
+#include "ridge/base/ranges.h"
+#include "ridge/ops/scaled_matmul.h"
+#include "ridge/session/data.h"
+#include "ridge/session/hf.h"
+#include "ridge/session/workload.h"
+
+namespace ridge {
+namespace {
+
+// A tensor above this is a slip of the keyboard on any machine. Far below the range of the integers
+// that costs and sizes are added up in, so that these need no checks of their own.
+constexpr double max_tensor_bytes = 0x1p44;
+
+void derive(RunOptions& o) {
+  const bool text = !o.data.empty() && !std::string_view(o.data).ends_with(".bin");
+  if (o.vocab_size == 0) o.vocab_size = text ? 256 : 1000;
+  if (o.n_kv_heads == 0) o.n_kv_heads = o.n_heads % 2 == 0 ? o.n_heads / 2 : o.n_heads;
+  if (o.intermediate_dim == 0) o.intermediate_dim = 2 * o.hidden_dim;
+}
+
+// "hidden_dim 250 does .." in the command line's spelling: "--hidden-dim 250 does ..".
+std::string with_flag_names(std::string_view message) {
+  RunOptions scratch;
+  const std::vector<OptionInfo> options = options_of(scratch);
+  std::string text;
+  const auto is_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
+  while (!message.empty()) {
+    const auto end = std::ranges::find_if_not(message, is_word);
+    std::string word(message.begin(), end);
+    std::string dashed = word;
+    std::ranges::replace(dashed, '_', '-');
+    const bool is_option =
+        dashed != word && std::ranges::find(options, dashed, &OptionInfo::name) != options.end();
+    text += is_option ? "--" + dashed : word;
+    message.remove_prefix(word.size());
+    if (message.empty()) break;
+    text += message.front();
+    message.remove_prefix(1);
+  }
+  return text;
+}
+
+// Tensor cores take 8 bits in units of 16, and two blocks stay in bf16.
+void check_fp8(const RunOptions& o) {
+  if (o.precision().products != Precision::Products::fp8) return;
+  if (o.n_layers < 3)
+    throw UsageError(
+        "--dtype fp8 with --n-layers {}: the first and the last stay in bf16, so there have to be "
+        "at least 3",
+        o.n_layers);
+  const LlamaConfig model = llama_config(o);
+  const auto check_units = [](std::string_view name, std::int64_t extent) {
+    if (extent % ScaledMatMul::extent_multiple != 0)
+      throw UsageError("--dtype fp8 with {} {}: it must be a multiple of {}", name, extent,
+                       ScaledMatMul::extent_multiple);
+  };
+  check_units("--hidden-dim", o.hidden_dim);
+  check_units("--n-kv-heads times the head's size,", model.n_kv_heads * model.head_dim());
+  check_units("--intermediate-dim", o.intermediate_dim);
+  check_units("--batch-size times --seq-len,", o.batch_size * o.seq_len);
+}
+
+// Sizes that are each acceptable may still be absurd together.
+void check_tensor_sizes(const RunOptions& o) {
+  const auto tokens = static_cast<double>(o.batch_size) * static_cast<double>(o.seq_len);
+  const double widest =
+      std::max({static_cast<double>(o.vocab_size), static_cast<double>(o.intermediate_dim),
+                static_cast<double>(o.n_heads) * static_cast<double>(o.seq_len)});
+  if (const double bytes = tokens * widest * 4; bytes > max_tensor_bytes)
+    throw UsageError(
+        "--batch-size {} with --seq-len {} needs a tensor of {:.2g} bytes: make them smaller",
+        o.batch_size, o.seq_len, bytes);
+}
+
+void check(const RunOptions& o) {
+  if (!o.weights.empty())
+    throw UsageError(
+        "--weights is for vision networks; a LLaMA starts from --init-from or --resume");
+  if (o.eval_every > 0 && o.eval_batches == 0)
+    throw UsageError("--eval-every {} needs at least 1 of --eval-batches, not 0", o.eval_every);
+  check_real("norm-eps", o.norm_eps, 1e-30, 1.0);
+  check_real("rope-theta", o.rope_theta, 1e-3, 1e12);
+  try {
+    llama_config(o).check();
+  } catch (const UsageError& error) {
+    throw UsageError(with_flag_names(error.what()));
+  }
+  check_fp8(o);
+  check_tensor_sizes(o);
+}
+
+// Windows of a token source, as inputs and, one further, targets.
+class TokenBatches final : public Batches {
+ public:
+  TokenBatches(std::unique_ptr<TokenSource> source, std::int64_t batch_size, std::int64_t seq_len)
+      : source_(std::move(source)),
+        batch_size_(batch_size),
+        seq_len_(seq_len),
+        window_(static_cast<std::size_t>(batch_size * (seq_len + 1))) {}
+
+  void fill(Split split, std::uint64_t index, std::span<std::byte> input,
+            std::span<std::byte> targets) override {
+    source_->batch(split, index, batch_size_, seq_len_, window_);
+    const auto row_bytes = static_cast<std::size_t>(seq_len_) * sizeof(std::int32_t);
+    for (std::size_t row = 0; row < static_cast<std::size_t>(batch_size_); ++row) {
+      const std::int32_t* const tokens =
+          window_.data() + row * (static_cast<std::size_t>(seq_len_) + 1);
+      std::memcpy(input.data() + row * row_bytes, tokens, row_bytes);
+      std::memcpy(targets.data() + row * row_bytes, tokens + 1, row_bytes);
+    }
+  }
+  std::optional<std::int64_t> validation_samples() const override {
+    const auto windows = source_->validation_windows(seq_len_);
+    return windows ? std::optional(static_cast<std::int64_t>(*windows)) : std::nullopt;
+  }
+  std::string description() const override { return source_->description(); }
+
+ private:
+  std::unique_ptr<TokenSource> source_;
+  std::int64_t batch_size_, seq_len_;
+  std::vector<std::int32_t> window_;
+};
+
+std::string description_of(const RunOptions& o) {
+  return fmt::format("{} wide, {} layer{}, {}/{} heads, ffn {}, vocabulary {}, {} x {} tokens{}{}",
+                     o.hidden_dim, o.n_layers, o.n_layers == 1 ? "" : "s", o.n_heads, o.n_kv_heads,
+                     o.intermediate_dim, o.vocab_size, o.batch_size, o.seq_len,
+                     o.tie_embeddings ? ", tied" : "", o.max_grad_norm > 0 ? ", clipped" : "");
+}
+
+std::vector<std::pair<std::string, std::string>> settings_of(const RunOptions& o) {
+  return {{"Sequence Length", fmt::to_string(o.seq_len)},
+          {"Hidden Dim", fmt::to_string(o.hidden_dim)},
+          {"Num Layers", fmt::to_string(o.n_layers)},
+          {"Num Heads", fmt::to_string(o.n_heads)},
+          {"Num KV Heads", fmt::to_string(o.n_kv_heads)},
+          {"Intermediate Dim", fmt::to_string(o.intermediate_dim)},
+          {"Vocabulary Size", fmt::to_string(o.vocab_size)}};
+}
+
+Workload make(const RunOptions& o) {
+  return {
+      .name = o.network,
+      .title = "Tiny LLaMA",
+      .use = o.use(),
+      .description = description_of(o),
+      .settings = settings_of(o),
+      .batch_size = o.batch_size,
+      .tokens_per_sample = o.seq_len,
+      .optimizer = optimizer_config(o),
+      .build =
+          [o](Graph& graph, const Precision& precision) {
+            Model model =
+                build_llama(graph, llama_config(o), o.batch_size, o.seq_len, precision.compute);
+            if (o.use() == Use::inference) graph.keep(model.logits, "logits");
+            return model;
+          },
+      .open =
+          [o] { return std::make_unique<TokenBatches>(open_tokens(o), o.batch_size, o.seq_len); },
+      .initialize = o.init_from.empty()
+                        ? std::function<void(Graph&, Device&)>{}
+                        : [o](Graph& graph,
+                              Device&) { initialize_from_hf(o.init_from, llama_config(o), graph); },
+      .in_use = {}};
+}
+
+}  // namespace
+
+LlamaConfig llama_config(const RunOptions& o) {
+  return {.vocab_size = o.vocab_size,
+          .hidden_dim = o.hidden_dim,
+          .n_layers = o.n_layers,
+          .n_heads = o.n_heads,
+          .n_kv_heads = o.n_kv_heads,
+          .intermediate_dim = o.intermediate_dim,
+          .norm_eps = static_cast<float>(o.norm_eps),
+          .rope_theta = static_cast<float>(o.rope_theta),
+          .tie_embeddings = o.tie_embeddings};
+}
+
+const WorkloadFamily language_family{
+    .name = "language",
+    .has = [](std::string_view network) { return network == language_network; },
+    .set_defaults = nullptr,
+    .derive = derive,
+    .check = check,
+    .make = make};
+
+}  // namespace ridge

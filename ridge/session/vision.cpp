@@ -1,0 +1,167 @@
+#include "ridge/models/vision/vision.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "ridge/base/error.h"
+#include "ridge/base/random.h"
+#include "ridge/base/ranges.h"
+#include "ridge/session/images.h"
+#include "ridge/session/weights.h"
+#include "ridge/session/workload.h"
+
+namespace ridge {
+namespace {
+
+bool has_network(std::string_view name) {
+  const std::vector<VisionNetwork> networks = vision_networks();
+  return std::ranges::any_of(networks, [&](const VisionNetwork& network) {
+    return network.name == name ||
+           std::ranges::find(network.aliases, name) != network.aliases.end();
+  });
+}
+
+void set_defaults(RunOptions& o) {
+  o.batch_size = 32;
+  o.optimizer = "sgd";
+  o.learning_rate = 0.01;
+  o.weight_decay = 0;
+  o.validation_fraction = 0.2;
+  o.eval_batches = 0;
+}
+
+void derive(RunOptions&) {}
+
+// How a network is built for a run in a precision.
+VisionOptions vision_options(const RunOptions& o, DType compute, std::int64_t classes = 0) {
+  return {.batch_size = o.batch_size,
+          .image_size = o.image_size,
+          .compute = compute,
+          .training = o.use() == Use::training,
+          .classes = classes};
+}
+
+void check(const RunOptions& o) {
+  check_range("image-size", o.image_size, 0, 1 << 14);
+  if (!o.init_from.empty())
+    throw UsageError("--init-from is for a LLaMA; a vision network starts from --weights");
+  if (o.validation_fraction > 0.5)
+    throw UsageError("--validation-fraction is {}; of images at most half is held out",
+                     o.validation_fraction);
+  Graph graph;
+  const Model model = build_vision(graph, o.network, vision_options(o, DType::f32));
+  if (!o.data.empty() && model.targets.shape().rank() != 1)
+    throw UsageError("--data labels whole images, but {} gives each pixel a class", o.network);
+}
+
+template <class T>
+std::span<T> as(std::span<std::byte> bytes) {
+  return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+}
+
+// One batch of images from N(0, 1) and of uniform targets: they decide neither the time nor the
+// memory of a step.
+class RandomImages final : public Batches {
+ public:
+  RandomImages(std::uint64_t seed, std::uint32_t classes) : seed_(seed), classes_(classes) {}
+
+  void fill(Split, std::uint64_t, std::span<std::byte> input,
+            std::span<std::byte> targets) override {
+    fill_normal(as<float>(input), 1.0f, seed_, stream_of("images"));
+    const std::uint64_t stream = stream_of("targets");
+    const std::span<std::int32_t> classes = as<std::int32_t>(targets);
+    for (std::size_t i = 0; i < classes.size(); ++i)
+      classes[i] = static_cast<std::int32_t>(uniform_integer(classes_, seed_, stream, i));
+  }
+  bool always_same() const override { return true; }
+  std::string description() const override {
+    return fmt::format("one batch of random images, labels uniform in [0, {})", classes_);
+  }
+
+ private:
+  std::uint64_t seed_;
+  std::uint32_t classes_;
+};
+
+class ImageBatches final : public Batches {
+ public:
+  ImageBatches(const RunOptions& o, std::int64_t size)
+      : data_(open_images(o.data), static_cast<std::uint64_t>(o.seed), o.validation_fraction),
+        size_(size) {}
+
+  void fill(Split split, std::uint64_t index, std::span<std::byte> input,
+            std::span<std::byte> targets) override {
+    const std::span<std::int32_t> labels = as<std::int32_t>(targets);
+    data_.batch(split, static_cast<std::int64_t>(index * labels.size()), size_, as<float>(input),
+                labels);
+  }
+  std::optional<std::int64_t> validation_samples() const override {
+    return data_.size(Split::validation);
+  }
+  bool has_labels() const override { return true; }
+  std::string description() const override {
+    return fmt::format("{}, {} held out", data_.images().description(),
+                       data_.size(Split::validation));
+  }
+
+ private:
+  ImageData data_;
+  std::int64_t size_;
+};
+
+Workload make(const RunOptions& o) {
+  const VisionNetwork network = vision_network(o.network);
+  const std::int64_t size = o.image_size > 0 ? o.image_size : network.input_size;
+  const std::int64_t classes = o.data.empty() ? network.classes : classes_of_images(o.data);
+  const auto seed = static_cast<std::uint64_t>(o.seed);
+  const std::int64_t given = o.data.empty() ? 0 : classes;
+  Workload workload{
+      .name = std::string(network.name),
+      .title = std::string(network.name),
+      .use = o.use(),
+      .description = fmt::format("{}, {} images of {} x {}{}", network.name, o.batch_size, size,
+                                 size, o.max_grad_norm > 0 ? ", clipped" : ""),
+      .settings = {{"Image Size", fmt::format("{0} x {0}", size)},
+                   {"Classes", fmt::to_string(classes)}},
+      .batch_size = o.batch_size,
+      .tokens_per_sample = 0,
+      .optimizer = optimizer_config(o),
+      .build =
+          [o, given](Graph& graph, const Precision& precision) {
+            return build_vision(graph, o.network, vision_options(o, precision.compute, given));
+          },
+      .open = [o, size, seed, classes]() -> std::unique_ptr<Batches> {
+        if (!o.data.empty()) return std::make_unique<ImageBatches>(o, size);
+        return std::make_unique<RandomImages>(seed, static_cast<std::uint32_t>(classes));
+      },
+      .initialize = {},
+      .in_use = {}};
+  if (!o.weights.empty())
+    workload.initialize = [o](Graph& graph, Device&) { load_weights(graph, o.network, o.weights); };
+  else if (o.use() == Use::inference)
+    workload.initialize = [o, seed, given](Graph& graph, Device& device) {
+      settle_statistics(graph, o.network, vision_options(o, DType::f32, given), seed, device);
+    };
+  if (o.use() == Use::training)
+    workload.in_use = [o] {
+      RunOptions in_use = o;
+      in_use.mode = name_of(Use::inference);
+      in_use.weights.clear();
+      return make(in_use);
+    };
+  return workload;
+}
+
+}  // namespace
+
+const WorkloadFamily vision_family{.name = "vision",
+                                   .has = has_network,
+                                   .set_defaults = set_defaults,
+                                   .derive = derive,
+                                   .check = check,
+                                   .make = make};
+
+}  // namespace ridge

@@ -1,0 +1,42 @@
+// What `cmake --install` installs is what ridge/ridge.h brings in: no header less, which would not
+// compile, and none more, which somebody would then depend on.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace ridge {
+namespace {
+
+const std::string root = RIDGE_SOURCE_DIR;
+
+// The first groups of the lines of a file that match.
+std::set<std::string> matches(const std::string& path, const std::regex& line_like) {
+  std::ifstream file(root + "/" + path);
+  EXPECT_TRUE(file) << "cannot read " << path;
+  std::set<std::string> found;
+  std::smatch match;
+  for (std::string line; std::getline(file, line);)
+    if (std::regex_match(line, match, line_like)) found.insert(match[1]);
+  return found;
+}
+
+TEST(PublicHeaders, AreWhatTheUmbrellaHeaderIncludes) {
+  const std::regex include(R"re(#include "(ridge/.*)".*)re");
+  std::set<std::string> included;
+  for (std::vector<std::string> open{"ridge/ridge.h"}; !open.empty();) {
+    const std::string header = open.back();
+    open.pop_back();
+    if (!included.insert(header).second) continue;
+    for (const std::string& next : matches(header, include)) open.push_back(next);
+  }
+  EXPECT_EQ(matches("cmake/public_headers.cmake", std::regex(R"re(\s*(ridge/\S*\.h)\)?)re")),
+            included);
+}
+
+}  // namespace
+}  // namespace ridge
