@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Keeps the outputs shown in the workshop's pages what the commands print.
+"""Keeps the outputs that the workshop and other pages show what the commands print.
 
     update.py [--bin build/bin] [PAGE...]           run the commands, rewrite the outputs
-    update.py [--bin build/bin] --check [PAGE...]   run them, fail if an output has another shape
+    update.py [--bin build/bin] --changed [PAGE...] rewrite only outputs that have another shape
+    update.py [--bin build/bin] --check [PAGE...]   write nothing, fail if an output has another shape
 
 The pages are Markdown. A comment before a fenced block, which no reader of the page sees, says what
 the block is:
@@ -24,8 +25,8 @@ Clauses choose lines of the output, in the order they are given:
 
 The shape of an output is its text without numbers, units and alignment. A check makes runs shorter
 where that does not change the shape. All commands of all pages run in one new directory, in the
-order of the pages, against ceilings of the machine measured there; for a rewrite those that ridge
-roofline has kept for the user count too.
+order of the pages, with the root of the sources as $RIDGE_SOURCE, against ceilings of the machine
+measured there; for a rewrite those that ridge roofline has kept for the user count too.
 """
 
 import argparse
@@ -41,8 +42,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-PAGES = ["README.md", "exercise-1.md", "exercise-2.md", "debugging.md", "inference-1.md",
-         "inference-2.md", "inference-3.md", "inference-4.md", "inference-6.md"]
+PAGES = ["../../README.md", "README.md", "exercise-1.md", "exercise-2.md", "debugging.md",
+         "inference-1.md", "inference-2.md", "inference-3.md", "inference-4.md", "inference-6.md",
+         "../use/train.md", "../use/networks.md", "../use/profile.md", "../use/memory.md",
+         "../use/compare.md", "../use/formats.md", "../internals/correctness.md"]
 
 DIRECTIVE = re.compile(r"<!-- (run|show|keep) (.*?) -->")
 CLAUSE = re.compile(r"\s*(?:(from|to|only) /((?:[^/\\]|\\.)*)/|(first) (\d+)|(exact|measured))")
@@ -113,6 +116,8 @@ def shape(lines, clauses):
     if "exact" not in words:
         lines = [NUMBER.sub("#", line) for line in lines]
     lines = [re.sub(r"[-=]{3,}", "---", line) for line in lines]
+    # Fewer steps give no interval.
+    lines = [re.sub(r"(Overhead of recording): .*", r"\1", line) for line in lines]
     # Another processor has another name.
     lines = [re.sub(r"\b(Device|CPU): .*, (\S+) threads?", r"\1: CPU, \2 threads", line) for line in lines]
     return [re.sub(r"\s+", " ", line).strip() for line in lines]
@@ -127,6 +132,7 @@ class Workplace:
             os.environ,
             PATH=f"{programs}{os.pathsep}{os.environ['PATH']}",
             XDG_CACHE_HOME=str(cache),
+            RIDGE_SOURCE=str(ROOT),
             COLUMNS="100",
             LC_ALL="C.UTF-8",
         )
@@ -159,8 +165,9 @@ class Workplace:
 class Page:
     """A page as it is, as it would be with what the commands print now, and where shapes differ."""
 
-    def __init__(self, path, workplace, keep_files):
+    def __init__(self, path, workplace, keep_files, only_changed):
         self.path, self.workplace, self.keep_files = path, workplace, keep_files
+        self.only_changed = only_changed
         self.old = path.read_text(encoding="utf-8").split("\n")
         self.new, self.changes = [], []
 
@@ -200,6 +207,8 @@ class Page:
             raise PageError(f"nothing called {name} has run before")
         now = select("".join(outputs), clauses)
         before, after = shape(block, clauses), shape(now, clauses)
+        if before == after and self.only_changed:
+            return block
         if before != after:
             label = f"{self.path.name}, {name}"
             self.changes += difflib.unified_diff(before, after, label, label + " now", lineterm="")
@@ -223,6 +232,7 @@ def users_machine_file():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--bin", type=Path, default=ROOT / "build" / "bin", help="where ridge is")
+    parser.add_argument("--changed", action="store_true", help="rewrite outputs of another shape")
     parser.add_argument("--check", action="store_true", help="write nothing, compare shapes")
     parser.add_argument("pages", nargs="*", type=Path, default=[HERE / page for page in PAGES])
     arguments = parser.parse_args()
@@ -245,7 +255,7 @@ def main():
         try:
             for path in arguments.pages:
                 print(path.name, flush=True)
-                page = Page(path, workplace, keep_files=not arguments.check)
+                page = Page(path, workplace, not arguments.check, arguments.changed)
                 page.refresh()
                 changes += page.changes
                 if not arguments.check:
