@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 
+#include "ridge/base/lines.h"
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 #include "ridge/graph/op_rules.h"
@@ -48,16 +49,6 @@ double host_seconds(const Recording& host) {
 std::string_view run_of(bool of_steps) { return of_steps ? "step" : "pass"; }
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
-class Lines {
- public:
-  template <class... Args>
-  void operator()(fmt::format_string<Args...> format, Args&&... arguments) {
-    fmt::format_to(std::back_inserter(text), format, std::forward<Args>(arguments)...);
-    text += '\n';
-  }
-  std::string text;
-};
 
 }  // namespace
 

@@ -128,4 +128,21 @@ void for_each_run(std::span<const Loop> nest, std::int64_t begin, std::int64_t e
   }
 }
 
+// The loops of a sum over dimensions: from elements of shape `from`, first operand, to sums of
+// shape `to`, which broadcasts to it, second operand. The innermost loop stands apart.
+struct SumNest {
+  LoopNest kept, summed;    // without the innermost loop
+  std::int64_t extent = 1;  // of the innermost loop
+  bool innermost_kept = true;
+
+  SumNest(const Shape& from, const Shape& to) {
+    LoopNest nest = broadcast_nest(from, from, to);
+    if (nest.empty()) nest.push_back({1, {1, 1}});
+    extent = nest.back().extent;
+    innermost_kept = nest.back().strides[1] != 0;
+    nest.pop_back();
+    for (const Loop& loop : nest) (loop.strides[1] != 0 ? kept : summed).push_back(loop);
+  }
+};
+
 }  // namespace ridge

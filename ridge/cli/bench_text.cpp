@@ -7,6 +7,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "ridge/base/lines.h"
 #include "ridge/base/units.h"
 #include "ridge/cli/run_text.h"
 
@@ -15,31 +16,12 @@ namespace {
 
 constexpr std::string_view rule = "========================================";
 
-class Lines {
- public:
-  template <class... Args>
-  void operator()(fmt::format_string<Args...> format, Args&&... arguments) {
-    fmt::format_to(std::back_inserter(text), format, std::forward<Args>(arguments)...);
-    text += '\n';
-  }
-  std::string text;
-};
-
 // "with 44.7 MB of packed weights": what the sum of memory is made of.
 std::string memory_by_use(const TensorBytes& use) {
   std::string text;
-  const auto add = [&](std::string_view name, std::size_t bytes) {
-    if (bytes > 0)
-      text += fmt::format("{}{} {:.1f}", text.empty() ? "" : ", ", name,
-                          static_cast<double>(bytes) / 1e6);
-  };
-  add("parameters", use.parameters);
-  add("packed weights", use.packed);
-  add("gradients", use.gradients);
-  add("optimizer state", use.optimizer_state);
-  add("inputs", use.inputs);
-  add("intermediates", use.intermediates);
-  add("workspace", use.workspace);
+  for (const auto& [name, bytes] : use.parts())
+    text += fmt::format("{}{} {:.1f}", text.empty() ? "" : ", ", name,
+                        static_cast<double>(bytes) / 1e6);
   return text;
 }
 

@@ -14,21 +14,12 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 // as many terms as the summed loops have iterations (times the pieces, in the latter case), and
 // these are shared out in blocks, whose sums go to the workspace and are added in order. All this
 // depends on the shapes only, and so do the bits of the result.
-struct Cut {
+struct Cut : SumNest {
   static constexpr std::int64_t piece = 1024;
 
-  LoopNest kept, summed;  // outside the innermost loop
-  std::int64_t extent = 1;
-  bool innermost_kept = true;
   std::int64_t sums = 1, terms = 1, terms_per_block = 1, blocks = 1;
 
-  Cut(const Shape& from, const Shape& to) {
-    LoopNest nest = broadcast_nest(from, from, to);
-    if (nest.empty()) nest.push_back({1, {1, 1}});
-    extent = nest.back().extent;
-    innermost_kept = nest.back().strides[1] != 0;
-    nest.pop_back();
-    for (const Loop& loop : nest) (loop.strides[1] != 0 ? kept : summed).push_back(loop);
+  Cut(const Shape& from, const Shape& to) : SumNest(from, to) {
     sums = iterations(kept) * (innermost_kept ? pieces() : 1);
     terms = iterations(summed) * (innermost_kept ? 1 : pieces());
     // Enough blocks for many cores, and short ones, because rounding errors grow with the length.

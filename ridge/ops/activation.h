@@ -31,15 +31,9 @@ struct Activation {
 
   ActivationKind kind = ActivationKind::gelu;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(Activation);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Activation>> samples();
   std::string_view aten_name(Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Activation&) const = default;
 };
 
 // Takes (dy, x) and gives dx = dy * kind'(x); at a kink the derivative that PyTorch takes: 0 at the
@@ -52,14 +46,8 @@ struct ActivationGrad {
 
   ActivationKind kind = ActivationKind::gelu;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<ActivationGrad>> samples();
+  RIDGE_OPERATOR(ActivationGrad);
   std::string_view aten_name(Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const ActivationGrad&) const = default;
 };
 
 Value activation(Value x, ActivationKind kind);

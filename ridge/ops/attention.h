@@ -35,14 +35,8 @@ struct Attention : AttentionHeads {
   static constexpr WorkKind work = WorkKind::attention;
   static constexpr bool whole_operands = true;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(Attention);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Attention>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Attention&) const = default;
 };
 
 // Takes (dy, y, lse, q, k, v) and gives dq, dk, dv, or (dy, y, lse, qkv) and gives dqkv. The scores
@@ -68,13 +62,7 @@ struct AttentionGrad : AttentionHeads {
     return number == 4 ? Operands{.k = 3, .v = 3, .count = 4} : Operands{};
   }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<AttentionGrad>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const AttentionGrad&) const = default;
+  RIDGE_OPERATOR(AttentionGrad);
 };
 
 // Where the vector of one position and head lies in an operand of either form: position s (counted

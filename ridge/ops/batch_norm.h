@@ -31,14 +31,8 @@ struct BatchNorm {
     return {parts, parts + 1, parts + 2, parts + 3, parts + 4};
   }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<BatchNorm>> samples();
+  RIDGE_OPERATOR(BatchNorm);
   std::string_view aten_name(Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const BatchNorm&) const = default;
 };
 
 // The same by the mean and the (biased) variance of this batch:
@@ -68,17 +62,11 @@ struct BatchNormTrain {
     return operand == Operands().mean || operand == Operands().variance;
   }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(BatchNormTrain);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<BatchNormTrain>> samples();
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   BatchNormTrain repetition() const;  // which leaves the running statistics as they are
   std::string_view aten_name(Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const BatchNormTrain&) const = default;
 };
 
 // Takes dy, if `summed` a second tensor that is to be added to it, then x, weight, mean and rstd,
@@ -110,14 +98,8 @@ struct BatchNormGrad {
     return {0, summed ? 1 : end, x, x + 1, x + 2, x + 3, x + 4, end};
   }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<BatchNormGrad>> samples();
+  RIDGE_OPERATOR(BatchNormGrad);
   int roundings() const { return summed && residual ? 2 : 1; }  // g too
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const BatchNormGrad&) const = default;
 };
 
 Value batch_norm(Value x, Value weight, Value bias, Value mean, Value variance, float eps = 1e-5f);

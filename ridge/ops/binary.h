@@ -12,14 +12,8 @@ struct Add {
   static constexpr bool elementwise = true;
   static constexpr std::string_view aten = "aten::add";
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(Add);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Add>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Add&) const = default;
 };
 
 // c = a * b with NumPy broadcasting; one dtype.
@@ -30,14 +24,8 @@ struct Mul {
   static constexpr bool elementwise = true;
   static constexpr std::string_view aten = "aten::mul";
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(Mul);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Mul>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Mul&) const = default;
 };
 
 // The arithmetic that tensor libraries have beside these, and networks here have no need of.
@@ -53,14 +41,8 @@ struct Arithmetic {
 
   ArithmeticKind kind = ArithmeticKind::sub;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Arithmetic>> samples();
+  RIDGE_OPERATOR(Arithmetic);
   std::string_view aten_name(Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Arithmetic&) const = default;
 };
 
 // Where the element of an operand is that an element of the result, counted in row-major order,

@@ -47,16 +47,10 @@ struct Conv2d : ConvGeometry {
     return {.bias = bias ? 2 : end, .residual = residual ? end - 1 : end, .count = end};
   }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(Conv2d);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Conv2d>> samples();
   bool has_gradient() const { return epilogue == Epilogue::none; }
   std::string_view aten_name(Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Conv2d&) const = default;
 };
 
 // Takes (dy, weight) and gives dx, of the image's shape `image`: the convolution transposed.
@@ -67,13 +61,7 @@ struct Conv2dInputGrad : ConvGeometry {
 
   Shape image;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Conv2dInputGrad>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Conv2dInputGrad&) const = default;
+  RIDGE_OPERATOR(Conv2dInputGrad);
 };
 
 // Takes (dy, x) and gives dweight, of the weight's shape `weight`, of their type.
@@ -84,13 +72,7 @@ struct Conv2dWeightGrad : ConvGeometry {
 
   Shape weight;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Conv2dWeightGrad>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Conv2dWeightGrad&) const = default;
+  RIDGE_OPERATOR(Conv2dWeightGrad);
 };
 
 // Without bias if it is no value.

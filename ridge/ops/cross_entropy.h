@@ -13,15 +13,9 @@ struct CrossEntropy {
   static constexpr WorkKind work = WorkKind::elements;
   static constexpr std::string_view aten = "aten::cross_entropy_loss";
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(CrossEntropy);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<CrossEntropy>> samples();
   std::int64_t id_range(Types in) const { return in[0].shape[-1]; }
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const CrossEntropy&) const = default;
 };
 
 // Takes (dloss, logits, targets, lse) and gives dlogits = dloss / rows * (exp(logits - lse) -
@@ -39,15 +33,9 @@ struct CrossEntropyGrad {
   };
   static constexpr Operands operands() { return {}; }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<CrossEntropyGrad>> samples();
+  RIDGE_OPERATOR(CrossEntropyGrad);
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   std::int64_t id_range(Types in) const { return in[operands().logits].shape[-1]; }
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const CrossEntropyGrad&) const = default;
 };
 
 // The scalar loss.

@@ -20,14 +20,8 @@ struct Dropout {
   std::uint64_t seed = 0;
   std::int64_t block = 1;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(Dropout);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Dropout>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Dropout&) const = default;
 
   // What a random word has to reach for the element to stay.
   constexpr std::uint32_t threshold() const {

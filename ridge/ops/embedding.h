@@ -13,15 +13,9 @@ struct Embedding {
   static constexpr bool partial = true;  // the rows that ids name
   static constexpr std::string_view aten = "aten::embedding";
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(Embedding);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Embedding>> samples();
   std::int64_t id_range(Types in) const { return in[0].shape[0]; }
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Embedding&) const = default;
 };
 
 // Takes (dy[.., D], ids[..]) and gives dtable[rows, D]: every row is the sum, in the order of ids,
@@ -34,14 +28,8 @@ struct EmbeddingGrad {
 
   std::int64_t rows = 0;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<EmbeddingGrad>> samples();
+  RIDGE_OPERATOR(EmbeddingGrad);
   std::int64_t id_range(Types) const { return rows; }
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const EmbeddingGrad&) const = default;
 };
 
 // Adds rows to those of a table that ids name: table[ids[i], :] += rows[i, :] for i = 0, 1, ..
@@ -55,15 +43,9 @@ struct IndexAdd {
   static constexpr bool partial = true;  // the rows that ids name
   static constexpr std::string_view aten = "aten::index_add_";
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<IndexAdd>> samples();
+  RIDGE_OPERATOR(IndexAdd);
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   std::int64_t id_range(Types in) const { return in[0].shape[0]; }
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const IndexAdd&) const = default;
 };
 
 Value embedding(Value table, Value ids);

@@ -14,13 +14,7 @@ struct Fill {
   TensorType type;
   float value = 0.0f;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Fill>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Fill&) const = default;
+  RIDGE_OPERATOR(Fill);
 };
 
 Value fill(Graph& graph, const TensorType& type, float value);

@@ -26,14 +26,8 @@ struct SplitHeads {
 
   HeadLayout layout;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(SplitHeads);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<SplitHeads>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const SplitHeads&) const = default;
 };
 
 // The inverse of SplitHeads, and its gradient: takes (q, k, v) and gives packed, with q and k
@@ -45,13 +39,7 @@ struct MergeHeads {
 
   HeadLayout layout;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<MergeHeads>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const MergeHeads&) const = default;
+  RIDGE_OPERATOR(MergeHeads);
 };
 
 }  // namespace ridge

@@ -21,13 +21,7 @@ struct Int8Quantize {
 
   float scale = 1.0f;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Int8Quantize>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Int8Quantize&) const = default;
+  RIDGE_OPERATOR(Int8Quantize);
 };
 
 // A weight in s8 with a scale for each of its kernels: takes w[O, ..]; gives q of its shape and
@@ -37,13 +31,7 @@ struct Int8Weights {
   static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::elements;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Int8Weights>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Int8Weights&) const = default;
+  RIDGE_OPERATOR(Int8Weights);
 };
 
 // A convolution of integers, or, of images of one row of pixels and kernels of one, a linear layer.
@@ -69,13 +57,7 @@ struct Int8Conv2d : ConvGeometry {
   };
   constexpr Operands operands() const { return {.count = 4u + residual}; }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Int8Conv2d>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Int8Conv2d&) const = default;
+  RIDGE_OPERATOR(Int8Conv2d);
 };
 
 }  // namespace ridge

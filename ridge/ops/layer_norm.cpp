@@ -5,20 +5,10 @@
 
 #include "ridge/ops/check.h"
 #include "ridge/ops/grad_builder.h"
+#include "ridge/ops/norm_types.h"
 #include "ridge/ops/op.h"
 
 namespace ridge {
-namespace {
-
-TensorType per_row(const TensorType& x) {
-  const auto dims = x.shape.dims();
-  return {DType::f32, Shape(dims.first(dims.size() - 1))};
-}
-
-TensorType per_column(const TensorType& x) { return {DType::f32, {x.shape[-1]}}; }
-
-}  // namespace
-
 std::vector<TensorType> LayerNorm::infer(Types in) const {
   check_count(name, in, 3);
   check_min_rank(name, in, 0, 1);

@@ -16,14 +16,8 @@ struct LayerNorm {
 
   float eps = 1e-5f;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(LayerNorm);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<LayerNorm>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const LayerNorm&) const = default;
 };
 
 // Takes (dy, x, weight, mean, rstd) and gives dx of x's type, dweight[C] and dbias[C] in f32. With
@@ -41,13 +35,7 @@ struct LayerNormGrad {
   };
   static constexpr Operands operands() { return {}; }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<LayerNormGrad>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const LayerNormGrad&) const = default;
+  RIDGE_OPERATOR(LayerNormGrad);
 };
 
 Value layer_norm(Value x, Value weight, Value bias, float eps = 1e-5f);

@@ -16,15 +16,9 @@ struct Reshape {
 
   Shape shape;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(Reshape);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Reshape>> samples();
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Reshape&) const = default;
 };
 
 // Rows [begin, begin + rows) of dimension 0. Free: the result lies in the operand's memory. It has
@@ -38,14 +32,8 @@ struct Slice {
   std::int64_t begin = 0;
   std::int64_t rows = 0;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Slice>> samples();
+  RIDGE_OPERATOR(Slice);
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Slice&) const = default;
 };
 
 // Moves data so that dimension i of the result is dimension order[i] of the operand; into another
@@ -59,14 +47,8 @@ struct Permute {
   std::array<std::uint8_t, Shape::max_rank> order{};
   std::optional<DType> to{};
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(Permute);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Permute>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Permute&) const = default;
 };
 
 // The value itself if it has that shape already.

@@ -28,15 +28,9 @@ struct Linear {
     return {.bias = bias ? 2 : end, .residual = residual ? end - 1 : end, .count = end};
   }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Linear>> samples();
+  RIDGE_OPERATOR(Linear);
   int roundings() const { return 2; }  // its sums too, where another kernel adds the rest
   std::string_view aten_name(Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Linear&) const = default;
 };
 
 // The layer's extents: its product is of [m, k] and [k, n].

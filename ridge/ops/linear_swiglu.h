@@ -12,14 +12,8 @@ struct LinearSwiGlu {
   static constexpr WorkKind work = WorkKind::product;
   static constexpr bool whole_operands = true;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<LinearSwiGlu>> samples();
+  RIDGE_OPERATOR(LinearSwiGlu);
   int roundings() const { return 2; }  // gate and up too
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const LinearSwiGlu&) const = default;
 };
 
 // SwiGluGrad of a product: takes (g[m, k], weight[k, I], packed[m, 2 I]) and gives dpacked[m, 2 I],
@@ -34,14 +28,8 @@ struct LinearSwiGluGrad {
   bool in_place = false;
   bool result = false;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<LinearSwiGluGrad>> samples();
+  RIDGE_OPERATOR(LinearSwiGluGrad);
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const LinearSwiGluGrad&) const = default;
 };
 
 }  // namespace ridge

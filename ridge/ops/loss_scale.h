@@ -42,14 +42,8 @@ struct UpdateLossScale {
   };
   static constexpr Operands operands() { return {}; }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<UpdateLossScale>> samples();
+  RIDGE_OPERATOR(UpdateLossScale);
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const UpdateLossScale&) const = default;
 };
 
 }  // namespace ridge

@@ -36,16 +36,10 @@ struct MatMul {
     return {.count = number == 3 ? 3u : 2u};
   }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(MatMul);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<MatMul>> samples();
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   std::string_view aten_name(Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const MatMul&) const = default;
 };
 
 Value matmul(Value a, Value b, MatMul op = {});

@@ -61,6 +61,24 @@ inline constexpr DType f32_and_16_bit[] = {DType::f32, DType::bf16, DType::f16};
 // Of operators that compute nothing: integers that stand for reals (ops/int8.h) pass through them.
 inline constexpr DType f32_16_bit_and_s8[] = {DType::f32, DType::bf16, DType::f16, DType::s8};
 
+// What all operators have besides their `name`, the `dtypes` of their floating operands and the
+// kind of `work` that they are:
+//   infer      types of the outputs; ShapeError for operands that it does not take
+//   cost       FLOPs, and bytes read and written
+//   reference  the outputs in double precision, which every kernel is tested against
+//   samples    operands that every test and benchmark of it runs
+//   cpu, gpu   a kernel for these operands on such a device
+// One with a gradient also declares
+//   std::vector<Value> grad(GradBuilder& builder) const;
+#define RIDGE_OPERATOR(T)                        \
+  std::vector<TensorType> infer(Types in) const; \
+  Cost cost(Types in, Types out) const;          \
+  void reference(ReferenceCall& call) const;     \
+  static std::vector<Sample<T>> samples();       \
+  KernelPtr cpu(CpuPrepare& prepare) const;      \
+  KernelPtr gpu(GpuPrepare& prepare) const;      \
+  bool operator==(const T&) const = default
+
 template <class T>
 concept Operator = std::equality_comparable<T> &&
     requires(const T op, Types types, ReferenceCall& reference, CpuPrepare& cpu, GpuPrepare& gpu) {

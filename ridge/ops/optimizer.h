@@ -11,14 +11,8 @@ struct Accumulate {
   static constexpr WorkKind work = WorkKind::elements;
   static constexpr std::string_view aten = "aten::add_";
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Accumulate>> samples();
+  RIDGE_OPERATOR(Accumulate);
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Accumulate&) const = default;
 };
 
 // The Euclidean norm of all operands together, a scalar: sqrt(sum of all x^2). One or more f32
@@ -28,13 +22,7 @@ struct GlobalNorm {
   static constexpr DTypes dtypes = f32_only;
   static constexpr WorkKind work = WorkKind::elements;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<GlobalNorm>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const GlobalNorm&) const = default;
+  RIDGE_OPERATOR(GlobalNorm);
 };
 
 // AdamW (Loshchilov and Hutter, 2017): decoupled weight decay, in place. Takes param, grad, exp_avg
@@ -71,14 +59,8 @@ struct AdamW {
   };
   constexpr Operands operands() const { return {.count = 5u + (max_norm > 0)}; }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<AdamW>> samples();
+  RIDGE_OPERATOR(AdamW);
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const AdamW&) const = default;
 };
 
 // Stochastic gradient descent with momentum, as PyTorch has it, in place. Takes param, grad and
@@ -108,14 +90,8 @@ struct Sgd {
   };
   constexpr Operands operands() const { return {.count = 4u + (max_norm > 0)}; }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Sgd>> samples();
+  RIDGE_OPERATOR(Sgd);
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Sgd&) const = default;
 };
 
 // One kernel for all parameters, to the bit what Each, an optimizer above, does to each. Takes the
@@ -137,14 +113,8 @@ struct UpdateAll {
   bool zero_grad = false;
   std::vector<bool> copied{};  // one entry per parameter, or empty: no copies
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<UpdateAll>> samples();
+  RIDGE_OPERATOR(UpdateAll);
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const UpdateAll&) const = default;
 
   // The operands before those of the first parameter, the outputs of each parameter, the copies
   // after those of all, and how many parameters that leaves of so many operands.

@@ -45,13 +45,7 @@ struct Pointwise {
   std::vector<Result> results;
 
   // Takes one or more tensors; gives one of the shape that they broadcast to for each result.
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Pointwise>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Pointwise&) const = default;
+  RIDGE_OPERATOR(Pointwise);
 };
 
 // How many operands a step takes: 1 or 2.

@@ -26,15 +26,9 @@ struct MaxPool2d : PoolWindows {
   static constexpr DTypes dtypes = f32_16_bit_and_s8;
   static constexpr WorkKind work = WorkKind::elements;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(MaxPool2d);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<MaxPool2d>> samples();
   std::string_view aten_name(Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const MaxPool2d&) const = default;
 };
 
 // Takes (dy, x) and gives dx: each dy goes to the first largest element of its window, row by row.
@@ -43,13 +37,7 @@ struct MaxPool2dGrad : PoolWindows {
   static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::elements;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<MaxPool2dGrad>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const MaxPool2dGrad&) const = default;
+  RIDGE_OPERATOR(MaxPool2dGrad);
 };
 
 // The mean of each window, in f32 inside. With `count_padding` zeros of the padding are part of the
@@ -61,15 +49,9 @@ struct AvgPool2d : PoolWindows {
 
   bool count_padding = true;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(AvgPool2d);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<AvgPool2d>> samples();
   std::string_view aten_name(Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const AvgPool2d&) const = default;
 
   // Down and across.
   std::array<Axis, 2> axes(Types in, Types out) const;
@@ -84,13 +66,7 @@ struct AvgPool2dGrad : PoolWindows {
   bool count_padding = true;
   Shape image;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<AvgPool2dGrad>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const AvgPool2dGrad&) const = default;
+  RIDGE_OPERATOR(AvgPool2dGrad);
 
   // Down and across.
   std::array<Axis, 2> axes(Types in, Types out) const;
@@ -106,15 +82,9 @@ struct AdaptiveAvgPool2d {
   Pair size{1, 1};
   ImageLayout layout = ImageLayout::nchw;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(AdaptiveAvgPool2d);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<AdaptiveAvgPool2d>> samples();
   std::string_view aten_name(Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const AdaptiveAvgPool2d&) const = default;
 
   // Down and across.
   std::array<Axis, 2> axes(Types in, Types out) const;
@@ -129,13 +99,7 @@ struct AdaptiveAvgPool2dGrad {
   ImageLayout layout = ImageLayout::nchw;
   Shape image;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<AdaptiveAvgPool2dGrad>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const AdaptiveAvgPool2dGrad&) const = default;
+  RIDGE_OPERATOR(AdaptiveAvgPool2dGrad);
 
   // Down and across.
   std::array<Axis, 2> axes(Types in, Types out) const;

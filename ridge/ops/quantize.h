@@ -39,13 +39,7 @@ struct Quantize {
   DType to = DType::f8e4m3;               // is_quantized()
   bool plain = true, transposed = false;  // at least one
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Quantize>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Quantize&) const = default;
+  RIDGE_OPERATOR(Quantize);
 
   // Where among the outputs they are.
   std::size_t plain_output() const { return 1; }
@@ -74,14 +68,8 @@ struct QuantizeSwiGlu {
     return {0, 1, 2, number == 3 ? 3u : 2u};
   }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<QuantizeSwiGlu>> samples();
+  RIDGE_OPERATOR(QuantizeSwiGlu);
   int roundings() const { return 2; }  // what is quantised is computed first
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const QuantizeSwiGlu&) const = default;
 
   TensorType quantised(Types in) const;  // y's type, or dpacked's
 };

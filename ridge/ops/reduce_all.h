@@ -28,14 +28,8 @@ struct ReduceAll {
 
   Reduction kind = Reduction::mean;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<ReduceAll>> samples();
+  RIDGE_OPERATOR(ReduceAll);
   std::string_view aten_name(Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const ReduceAll&) const = default;
 };
 
 }  // namespace ridge

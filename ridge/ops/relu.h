@@ -12,14 +12,8 @@ struct Relu {
   static constexpr bool elementwise = true;
   static constexpr std::string_view aten = "aten::relu";
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(Relu);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Relu>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Relu&) const = default;
 };
 
 // Takes (dy, y) and gives dx = dy where y > 0, else 0.
@@ -30,13 +24,7 @@ struct ReluGrad {
   static constexpr bool elementwise = true;
   static constexpr std::string_view aten = "aten::threshold_backward";
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<ReluGrad>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const ReluGrad&) const = default;
+  RIDGE_OPERATOR(ReluGrad);
 };
 
 Value relu(Value x);

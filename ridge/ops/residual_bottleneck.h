@@ -37,14 +37,8 @@ struct ResidualBottleneck : ConvGeometry {
             .count = end};
   }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<ResidualBottleneck>> samples();
+  RIDGE_OPERATOR(ResidualBottleneck);
   int roundings() const { return 2; }  // what one convolution hands to the next
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const ResidualBottleneck&) const = default;
 };
 
 }  // namespace ridge

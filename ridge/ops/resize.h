@@ -17,15 +17,9 @@ struct Resize {
   Pair size{1, 1};
   ImageLayout layout = ImageLayout::nchw;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(Resize);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Resize>> samples();
   std::string_view aten_name(Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Resize&) const = default;
 
   // Down and across.
   std::array<Axis, 2> axes(Types in, Types out) const;
@@ -40,13 +34,7 @@ struct ResizeGrad {
   ImageLayout layout = ImageLayout::nchw;
   Shape image;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<ResizeGrad>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const ResizeGrad&) const = default;
+  RIDGE_OPERATOR(ResizeGrad);
 
   // Down and across.
   std::array<Axis, 2> axes(Types in, Types out) const;

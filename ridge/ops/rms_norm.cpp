@@ -5,18 +5,12 @@
 
 #include "ridge/ops/check.h"
 #include "ridge/ops/grad_builder.h"
+#include "ridge/ops/norm_types.h"
 #include "ridge/ops/op.h"
 #include "ridge/ops/unary.h"
 
 namespace ridge {
 namespace {
-
-TensorType per_row(const TensorType& x) {
-  const auto dims = x.shape.dims();
-  return {DType::f32, Shape(dims.first(dims.size() - 1))};
-}
-
-TensorType per_column(const TensorType& x) { return {DType::f32, {x.shape[-1]}}; }
 
 double away_from_zero(double weight) {
   return std::copysign(std::max<double>(std::abs(weight), least_norm_weight), weight);

@@ -23,14 +23,8 @@ struct RmsNorm {
   float eps = 1e-6f;
   std::optional<DType> out;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(RmsNorm);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<RmsNorm>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const RmsNorm&) const = default;
 };
 
 // Takes (dy, x, weight, rstd), with dy in any floating dtype, and gives dx of x's type and
@@ -53,13 +47,7 @@ struct RmsNormGrad {
   };
   static constexpr Operands operands() { return {}; }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<RmsNormGrad>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const RmsNormGrad&) const = default;
+  RIDGE_OPERATOR(RmsNormGrad);
 };
 
 // A residual sum and the norm of it: sum = x + delta, and y and rstd as RmsNorm gives them for sum.
@@ -74,14 +62,8 @@ struct AddRmsNorm {
   float eps = 1e-6f;
   DType out = DType::f32;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(AddRmsNorm);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<AddRmsNorm>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const AddRmsNorm&) const = default;
 };
 
 // Takes (dsum, dy, sum, weight, rstd) with dsum in f32: the gradient that reaches sum from its
@@ -105,13 +87,7 @@ struct AddRmsNormGrad {
     return number == 4 ? Operands{4, 0, 1, 2, 3, 4} : Operands{};
   }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<AddRmsNormGrad>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const AddRmsNormGrad&) const = default;
+  RIDGE_OPERATOR(AddRmsNormGrad);
 };
 
 Value rms_norm(Value x, Value weight, float eps = 1e-6f);

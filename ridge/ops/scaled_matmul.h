@@ -33,14 +33,8 @@ struct ScaledMatMul {
     return {.count = number == 5 ? 5u : 4u};
   }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<ScaledMatMul>> samples();
+  RIDGE_OPERATOR(ScaledMatMul);
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const ScaledMatMul&) const = default;
 
   // What GPUs want of every extent of a product of 8 bits, and of the rows of one of f16, in
   // elements.

@@ -12,14 +12,8 @@ struct Silu {
   static constexpr bool elementwise = true;
   static constexpr std::string_view aten = "aten::silu";
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(Silu);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Silu>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Silu&) const = default;
 };
 
 // Takes (dy, x) and gives dx = dy * s * (1 + x * (1 - s)) with s = sigmoid(x).
@@ -30,13 +24,7 @@ struct SiluGrad {
   static constexpr bool elementwise = true;
   static constexpr std::string_view aten = "aten::silu_backward";
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<SiluGrad>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const SiluGrad&) const = default;
+  RIDGE_OPERATOR(SiluGrad);
 };
 
 Value silu(Value x);

@@ -16,14 +16,8 @@ struct CausalMask {
 
   float value = -std::numeric_limits<float>::infinity();
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(CausalMask);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<CausalMask>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const CausalMask&) const = default;
 };
 
 // y = exp(x - max) / sum(exp(x - max)) over the last dimension, in f32 inside. An element of
@@ -34,14 +28,8 @@ struct Softmax {
   static constexpr WorkKind work = WorkKind::elements;
   static constexpr std::string_view aten = "aten::_softmax";
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(Softmax);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<Softmax>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const Softmax&) const = default;
 };
 
 // Takes (dy, y) and gives dx = y * (dy - sum(dy * y)) over the last dimension.
@@ -51,13 +39,7 @@ struct SoftmaxGrad {
   static constexpr WorkKind work = WorkKind::elements;
   static constexpr std::string_view aten = "aten::_softmax_backward_data";
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<SoftmaxGrad>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const SoftmaxGrad&) const = default;
+  RIDGE_OPERATOR(SoftmaxGrad);
 };
 
 // y = softmax(scale * x) under the causal mask: the scores x[.., q, k] of queries q and keys k, of
@@ -71,14 +53,8 @@ struct MaskedSoftmax {
 
   float scale = 1.0f;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(MaskedSoftmax);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<MaskedSoftmax>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const MaskedSoftmax&) const = default;
 };
 
 // Takes (dy, y) and gives dx = scale * y * (dy - sum(dy * y)) for the keys that a query sees and
@@ -91,13 +67,7 @@ struct MaskedSoftmaxGrad {
 
   float scale = 1.0f;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<MaskedSoftmaxGrad>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const MaskedSoftmaxGrad&) const = default;
+  RIDGE_OPERATOR(MaskedSoftmaxGrad);
 };
 
 Value causal_mask(Value scores);

@@ -28,13 +28,7 @@ struct SqueezeExcitation {
   };
   static constexpr Operands operands() { return {}; }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<SqueezeExcitation>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const SqueezeExcitation&) const = default;
+  RIDGE_OPERATOR(SqueezeExcitation);
 };
 
 }  // namespace ridge

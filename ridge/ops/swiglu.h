@@ -11,14 +11,8 @@ struct SwiGlu {
   static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::elements;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(SwiGlu);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<SwiGlu>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const SwiGlu&) const = default;
 };
 
 // Takes (dy, gate, up) and gives (dgate, dup), or takes (dy, packed) and gives dpacked, with
@@ -41,14 +35,8 @@ struct SwiGluGrad {
     return number == 2 ? Operands{.up = 1, .count = 2} : Operands{.up = 2, .count = 3};
   }
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<SwiGluGrad>> samples();
+  RIDGE_OPERATOR(SwiGluGrad);
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const SwiGluGrad&) const = default;
 };
 
 Value swiglu(Value gate, Value up);

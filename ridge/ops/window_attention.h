@@ -35,14 +35,8 @@ struct WindowAttention : WindowHeads {
   static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::attention;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
+  RIDGE_OPERATOR(WindowAttention);
   std::vector<Value> grad(GradBuilder& builder) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<WindowAttention>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const WindowAttention&) const = default;
 };
 
 // Takes (dy, qkv, bias) and gives dqkv and dbias. The probabilities p are computed again:
@@ -54,13 +48,7 @@ struct WindowAttentionGrad : WindowHeads {
   static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::attention;
 
-  std::vector<TensorType> infer(Types in) const;
-  Cost cost(Types in, Types out) const;
-  void reference(ReferenceCall& call) const;
-  static std::vector<Sample<WindowAttentionGrad>> samples();
-  KernelPtr cpu(CpuPrepare& prepare) const;
-  KernelPtr gpu(GpuPrepare& prepare) const;
-  bool operator==(const WindowAttentionGrad&) const = default;
+  RIDGE_OPERATOR(WindowAttentionGrad);
 };
 
 // The windows of a batch of images, for kernels on any device; plain numbers of 32 bits.

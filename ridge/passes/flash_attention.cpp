@@ -83,13 +83,14 @@ Value token_major(Rewriter& rw, ValueId heads) {
 
 }  // namespace
 
-std::size_t flash_attention(Graph& graph) {
+std::size_t flash_attention(Graph& graph, std::int64_t widest_head) {
   Rewriter rw(graph);
   for (NodeId n = 0; n < rw.nodes().size(); ++n) {
     if (!rw.op<Reshape>(n)) continue;
     const auto found = attention_at(rw, n);
     if (!found) continue;
     const Shape &q = rw.type(found->q).shape, &k = rw.type(found->k).shape;
+    if (q[3] > widest_head) continue;
     const Attention op{
         {.n_heads = q[1], .n_kv_heads = k[1], .head_dim = q[3], .scale = found->scale}};
     rw.replace(found->nodes, n, [&rw, &graph, op, a = *found] {

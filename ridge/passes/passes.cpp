@@ -21,6 +21,10 @@ std::size_t plain(Graph& graph, PassRun&) {
   return Rewrite(graph);
 }
 
+std::size_t without_scores(Graph& graph, PassRun& run) {
+  return flash_attention(graph, run.schedule.target.widest_head);
+}
+
 std::size_t recompute(Graph& graph, PassRun& run) {
   return recompute_units(graph, run.schedule.recompute);
 }
@@ -64,7 +68,7 @@ std::span<const Pass> passes() {
       {.name = "flash-attention",
        .description = "never store attention's scores, forward or backward",
        .stage = Stage::forward,
-       .apply = plain<flash_attention>},
+       .apply = without_scores},
       {.name = "fold-rope",
        .description = "apply the rotary embedding where heads are split or attention loads them",
        .stage = Stage::forward,

@@ -115,7 +115,8 @@ std::size_t norm_activations(Graph& graph);
 std::size_t residual_bottlenecks(Graph& graph);
 std::size_t squeeze_excitation(Graph& graph);
 std::size_t fuse_qkv(Graph& graph);
-std::size_t flash_attention(Graph& graph);
+// Leaves the scores of wider heads stored.
+std::size_t flash_attention(Graph& graph, std::int64_t widest_head);
 std::size_t fold_rope(Graph& graph);
 std::size_t swiglu(Graph& graph);
 std::size_t fuse_gate_up(Graph& graph);

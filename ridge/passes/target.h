@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "ridge/plan/lifetimes.h"
@@ -28,6 +29,8 @@ struct Target {
   bool multiplies_float8 = false;
   bool multiplies_float16 = true;
   Int8Rules int8 = {};
+  // Columns of the widest head whose attention it computes without storing scores.
+  std::int64_t widest_head = std::numeric_limits<std::int64_t>::max();
   std::size_t alignment = tensor_alignment;  // of values in an arena, in bytes
   // A kernel of more FLOPs or bytes than these fills the device: a second one at the same time
   // would only disturb it.

@@ -42,19 +42,22 @@ std::size_t TensorBytes::total() const {
   return inputs + parameters + gradients + optimizer_state + intermediates + workspace + packed;
 }
 
+std::vector<std::pair<std::string_view, std::size_t>> TensorBytes::parts() const {
+  std::vector<std::pair<std::string_view, std::size_t>> all{{"parameters", parameters},
+                                                            {"packed weights", packed},
+                                                            {"gradients", gradients},
+                                                            {"optimizer state", optimizer_state},
+                                                            {"intermediates", intermediates},
+                                                            {"workspace", workspace},
+                                                            {"inputs", inputs}};
+  std::erase_if(all, [](const auto& part) { return part.second == 0; });
+  return all;
+}
+
 std::string to_string(const TensorBytes& bytes) {
   std::string list;
-  const auto add = [&](std::string_view name, std::size_t part) {
-    if (part > 0)
-      list += fmt::format("{}{} {}", list.empty() ? "" : ", ", name, format_bytes(part));
-  };
-  add("parameters", bytes.parameters);
-  add("packed weights", bytes.packed);
-  add("gradients", bytes.gradients);
-  add("optimizer state", bytes.optimizer_state);
-  add("intermediates", bytes.intermediates);
-  add("workspace", bytes.workspace);
-  add("inputs", bytes.inputs);
+  for (const auto& [name, part] : bytes.parts())
+    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", name, format_bytes(part));
   return list.empty() ? "none" : list;
 }
 

@@ -3,6 +3,9 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "ridge/graph/graph.h"
 #include "ridge/plan/lifetimes.h"
@@ -21,6 +24,8 @@ struct TensorBytes {
 
   std::size_t& of(Role role);
   std::size_t total() const;
+  // What there is of each, with its name, in the order in which people are told.
+  std::vector<std::pair<std::string_view, std::size_t>> parts() const;
   bool operator==(const TensorBytes&) const = default;
 };
 

@@ -38,11 +38,13 @@ std::vector<Scalar> training_scalars(const StepReport& step, std::int64_t tokens
       {"train/loss", step.loss},
       {"train/learning_rate", step.learning_rate},
       {"time/step_ms", step.seconds * 1e3},
-      {"time/forward_ms", step.forward_seconds * 1e3},
-      {"time/backward_ms", step.backward_seconds * 1e3},
-      {"time/optimizer_ms", step.optimizer_seconds * 1e3},
       {"throughput/tokens_per_second", static_cast<double>(tokens_per_step) / step.seconds},
       {"memory/live_mb", static_cast<double>(step.live_bytes) / 1e6}};
+  if (step.has_phases) {
+    scalars.push_back({"time/forward_ms", step.forward_seconds * 1e3});
+    scalars.push_back({"time/backward_ms", step.backward_seconds * 1e3});
+    scalars.push_back({"time/optimizer_ms", step.optimizer_seconds * 1e3});
+  }
   if (step.grad_norm) scalars.push_back({"train/grad_norm", *step.grad_norm});
   if (step.loss_scale) scalars.push_back({"train/loss_scale", *step.loss_scale});
   // The peak was measured at another time than this step, which may have had a faster machine.

@@ -7,23 +7,13 @@
 #include <vector>
 
 #include "ridge/base/error.h"
+#include "tests/base/message_of.h"
 
 namespace ridge {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <class F>
-std::string message_of(const F& function) {
-  try {
-    function();
-  } catch (const ShapeError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no ShapeError";
-  return "";
-}
 
 TEST(Shape, ScalarHasOneElement) {
   const Shape scalar;
@@ -70,13 +60,13 @@ TEST(Shape, EqualityLooksAtRankAndExtents) {
 }
 
 TEST(Shape, RefusesExtentsThatAreNotPositive) {
-  EXPECT_THAT(message_of([] { Shape{2, 0}; }), HasSubstr("extent 0 of dimension 1"));
-  EXPECT_THAT(message_of([] { Shape{-3}; }), HasSubstr("extent -3 of dimension 0"));
+  EXPECT_THAT(message_of<ShapeError>([] { Shape{2, 0}; }), HasSubstr("extent 0 of dimension 1"));
+  EXPECT_THAT(message_of<ShapeError>([] { Shape{-3}; }), HasSubstr("extent -3 of dimension 0"));
 }
 
 TEST(Shape, RefusesTooManyDimensions) {
   EXPECT_EQ((Shape{1, 1, 1, 1, 1, 1}).rank(), Shape::max_rank);
-  EXPECT_THAT(message_of([] { Shape{1, 1, 1, 1, 1, 1, 1}; }), HasSubstr("at most 6"));
+  EXPECT_THAT(message_of<ShapeError>([] { Shape{1, 1, 1, 1, 1, 1, 1}; }), HasSubstr("at most 6"));
 }
 
 TEST(Shape, RefusesMoreElementsThanCanBeAddressed) {
@@ -97,7 +87,7 @@ TEST(Broadcast, FollowsNumPy) {
 }
 
 TEST(Broadcast, RefusesDifferentExtents) {
-  EXPECT_THAT(message_of([] { broadcast({2, 3}, {2}); }), HasSubstr("[2, 3] and [2]"));
+  EXPECT_THAT(message_of<ShapeError>([] { broadcast({2, 3}, {2}); }), HasSubstr("[2, 3] and [2]"));
   EXPECT_THROW(broadcast({2, 3}, {3, 3}), ShapeError);
 }
 

@@ -16,6 +16,7 @@
 #include "ridge/ops/op.h"
 #include "ridge/ops/unary.h"
 #include "ridge/run/executor.h"
+#include "tests/base/message_of.h"
 #include "tests/cli/program.h"
 #include "tests/gpu/gpu.h"
 
@@ -38,16 +39,6 @@ Words operator+(Words words, const Words& more) {
 // Values of cudaError_t.
 constexpr int out_of_memory = 2, old_driver = 35, no_device = 100, ecc = 214, illegal_address = 700,
               other_driver = 803;
-
-template <class Fault, class Action>
-std::string message_of(const Action& action) {
-  try {
-    action();
-  } catch (const Fault& fault) {
-    return fault.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(GpuFaults, SayWhatToDo) {
   const auto said = [](int status) {

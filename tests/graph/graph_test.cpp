@@ -13,23 +13,13 @@
 #include "ridge/ops/silu.h"
 #include "ridge/passes/autodiff.h"
 #include "ridge/plan/lifetimes.h"
+#include "tests/base/message_of.h"
 
 namespace ridge {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <class E, class F>
-std::string message_of(const F& function) {
-  try {
-    function();
-  } catch (const E& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no such error";
-  return "";
-}
 
 const TensorType vector4{DType::f32, {4}};
 const TensorType scalar{DType::f32, {}};

@@ -5,6 +5,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/ops/op.h"
+#include "tests/ops/infer_message.h"
 
 namespace ridge {
 namespace {
@@ -14,15 +15,6 @@ using ::testing::HasSubstr;
 
 TensorType f32(Shape shape) { return {DType::f32, shape}; }
 TensorType bf16(Shape shape) { return {DType::bf16, shape}; }
-
-std::string message_of(const Op& op, std::vector<TensorType> in) {
-  try {
-    infer(op, in);
-  } catch (const ShapeError& error) {
-    return error.what();
-  }
-  return "no ShapeError";
-}
 
 TEST(ShapeErrors, NumberOfOperands) {
   EXPECT_THAT(message_of(Relu{}, {f32({2, 3}), f32({4})}),

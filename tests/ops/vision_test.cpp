@@ -9,6 +9,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
+#include "tests/ops/infer_message.h"
 #include "tests/ops/sample_runner.h"
 
 namespace ridge {
@@ -27,15 +28,6 @@ Reals run(const Op& op, std::vector<TensorType> in, const std::vector<Reals>& va
   CpuDevice device(1);
   const std::vector<TensorType> out = infer(op, in);
   return testing::decode(testing::run_kernel(device, op, in, out, values)[0], out[0].dtype);
-}
-
-std::string message_of(const Op& op, std::vector<TensorType> in) {
-  try {
-    infer(op, in);
-  } catch (const ShapeError& error) {
-    return error.what();
-  }
-  return "no ShapeError";
 }
 
 Reals counted(std::int64_t n) {

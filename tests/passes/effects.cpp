@@ -175,6 +175,7 @@ Target a_gpu() {
   return {.kind = DeviceKind::gpu,
           .multiplies_float8 = true,
           .int8 = {.channel_multiple = 16, .groups = false},
+          .widest_head = 256,
           .alignment = 256};
 }
 

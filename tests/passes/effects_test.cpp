@@ -93,5 +93,25 @@ TEST(EffectsTable, RecomputesAsManyBlocksAsAsked) {
   }
 }
 
+// Heads that a GPU's attention kernels cannot hold keep their scores stored there, and are not
+// refused. They show in the peak, which grows with the square of the sequence.
+TEST(WideHeads, StoreTheirScoresOnAGpuAlone) {
+  Configuration configuration = testing::configuration_named("llama-equal-heads");
+  RunOptions& options = configuration.options;
+  options.n_heads = options.n_kv_heads = 2;
+  options.seq_len = 512;
+  const std::int64_t scores =  // of a layer
+      4 * options.batch_size * options.n_heads * options.seq_len * options.seq_len;
+  const auto peak = [&](std::int64_t columns, const char* version, const Target& target) {
+    options.hidden_dim = options.n_heads * columns;
+    options.version = version;
+    return testing::counts_of(options, options.schedule(target)).peak;
+  };
+  for (const char* version : {"v3", "v4"}) {
+    EXPECT_LT(peak(256, version, testing::a_gpu()), peak(256, "v1", testing::a_gpu()) - scores);
+    EXPECT_LT(peak(258, version, testing::a_cpu()), peak(258, version, testing::a_gpu()) - scores);
+  }
+}
+
 }  // namespace
 }  // namespace ridge

@@ -21,6 +21,7 @@
 #include "ridge/session/session.h"
 #include "tests/base/temporary_directory.h"
 #include "tests/profile/traced_device.h"
+#include "tests/session/runs.h"
 
 namespace ridge {
 namespace {
@@ -31,14 +32,8 @@ using testing::TracedDevice;
 constexpr std::int64_t node_ns = FakeTracer::fill_ns + FakeTracer::gap_ns + FakeTracer::kernel_ns;
 
 RunOptions small_options(const std::string& version) {
-  RunOptions o;
+  RunOptions o = small_llama();
   o.version = version;
-  o.vocab_size = 50;
-  o.hidden_dim = 32;
-  o.n_layers = 2;
-  o.n_heads = 4;
-  o.batch_size = 3;
-  o.seq_len = 24;
   o.resolve();
   return o;
 }

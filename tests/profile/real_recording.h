@@ -7,17 +7,13 @@
 #include "ridge/profile/recorder.h"
 #include "ridge/run/executor.h"
 #include "ridge/session/optimizer.h"
+#include "tests/analyze/small_training.h"
 
 namespace ridge {
 
 // A small model, trained for a few steps with a recorder attached.
 struct RealRecording {
-  static constexpr LlamaConfig config{.vocab_size = 20,
-                                      .hidden_dim = 24,
-                                      .n_layers = 2,
-                                      .n_heads = 4,
-                                      .n_kv_heads = 2,
-                                      .intermediate_dim = 40};
+  static constexpr LlamaConfig config = SmallTraining::config;
 
   Graph graph;
   Model model;

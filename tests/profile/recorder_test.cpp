@@ -9,18 +9,13 @@
 #include "ridge/ops/op.h"
 #include "ridge/profile/node_stats.h"
 #include "ridge/session/session.h"
+#include "tests/session/runs.h"
 
 namespace ridge {
 namespace {
 
 RunOptions small_options() {
-  RunOptions o;
-  o.vocab_size = 50;
-  o.hidden_dim = 32;
-  o.n_layers = 2;
-  o.n_heads = 4;
-  o.batch_size = 3;
-  o.seq_len = 24;
+  RunOptions o = small_llama();
   o.max_grad_norm = 1;
   o.resolve();
   return o;

@@ -69,6 +69,12 @@ TEST(TrainingScalars, HaveWhatIsKnownOfAStepAndNothingElse) {
     EXPECT_FALSE(plain.contains(tag)) << tag;
 
   const StepMemory memory{.step = 3, .average = 1.5e6, .peak = 4'000'000};
+  StepReport overlapping = step;
+  overlapping.has_phases = false;
+  EXPECT_FALSE(by_tag(training_scalars(overlapping, 1024, nullptr, std::nullopt))
+                   .contains("time/backward_ms"))
+      << "nobody timed it";
+
   const auto full = by_tag(training_scalars(step, 1024, &memory, 0.05));
   EXPECT_DOUBLE_EQ(full.at("throughput/mfu_percent"), 25);
   EXPECT_DOUBLE_EQ(full.at("memory/average_mb"), 1.5);

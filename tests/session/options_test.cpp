@@ -3,13 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "ridge/base/error.h"
 #include "ridge/session/language.h"
+#include "tests/base/message_of.h"
 
 namespace ridge {
 namespace {
@@ -17,16 +17,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-template <class E>
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 // What resolve() says of options with these fields set as on a command line.
 std::string refusal(const std::vector<std::pair<std::string, std::string>>& settings) {

@@ -21,6 +21,18 @@ inline std::vector<double> losses_of(Session& session, std::int64_t until) {
   return losses;
 }
 
+// A LLaMA whose steps take a millisecond. Not resolved.
+inline RunOptions small_llama() {
+  RunOptions o;
+  o.vocab_size = 50;
+  o.hidden_dim = 32;
+  o.n_layers = 2;
+  o.n_heads = 4;
+  o.batch_size = 3;
+  o.seq_len = 24;
+  return o;
+}
+
 // A network on a few small images.
 inline RunOptions network_options(std::string_view network, Use use,
                                   std::string_view version = "none",

@@ -18,14 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 RunOptions small_options() {
-  RunOptions o;
-  o.vocab_size = 50;
-  o.hidden_dim = 32;
-  o.n_layers = 2;
-  o.n_heads = 4;
+  RunOptions o = small_llama();
   o.n_kv_heads = 2;
-  o.batch_size = 3;
-  o.seq_len = 24;
   o.num_steps = 8;
   o.learning_rate = 1e-3;
   o.resolve();

@@ -28,14 +28,9 @@ constexpr const char* names[] = {"v1", "v2", "v3", "v4"};
 constexpr const char* dtypes[] = {"fp32", "bf16"};
 
 RunOptions small_options(const char* version = "v1", const char* dtype = "fp32") {
-  RunOptions o;
-  o.vocab_size = 50;
-  o.hidden_dim = 32;
-  o.n_layers = 2;
-  o.n_heads = 4;
+  RunOptions o = small_llama();
   o.n_kv_heads = 2;
   o.intermediate_dim = 40;
-  o.batch_size = 3;
   o.seq_len = 37;
   o.num_steps = 12;
   o.learning_rate = 1e-3;

@@ -12,6 +12,7 @@ Target target_of(int compute_capability, std::string_view hardware) {
           // The engine that copies tiles takes pixels of a multiple of 16 bytes, and our kernels no
           // groups.
           .int8 = {.channel_multiple = 16, .groups = false},
+          .widest_head = widest_head,
           // Memory moves in lines of 128 bytes, and products are slower where rows begin within a
           // pair of them.
           .alignment = 256,

@@ -19,19 +19,10 @@ constexpr int sum_threads = 256, sum_warps = sum_threads / warp_width;
 // it is a single number, and the innermost loop is one of the summed ones. Every sum's terms are
 // shared out in `splits`, whose sums go to the workspace and are added in order. The cut depends on
 // the shapes and the card only, and so do the bits of the result.
-struct Cut {
-  LoopNest kept, summed;  // without the innermost loop
-  std::int64_t extent = 1;
-  bool innermost_kept = true;
+struct Cut : SumNest {
   std::int64_t sums = 1, terms = 1;  // vectors and rows, or numbers and elements of each
 
-  Cut(const Shape& from, const Shape& to) {
-    LoopNest nest = broadcast_nest(from, from, to);
-    if (nest.empty()) nest.push_back({1, {1, 1}});
-    extent = nest.back().extent;
-    innermost_kept = nest.back().strides[1] != 0;
-    nest.pop_back();
-    for (const Loop& loop : nest) (loop.strides[1] != 0 ? kept : summed).push_back(loop);
+  Cut(const Shape& from, const Shape& to) : SumNest(from, to) {
     sums = iterations(kept);
     terms = iterations(summed) * (innermost_kept ? 1 : extent);
   }
