@@ -203,7 +203,6 @@ ComparedRun run_of(const Record& record, const std::string& name) {
     run.step.push_back(run.trains ? step.seconds : step.device_seconds);
     if (!step.has_phases) continue;
     run.forward.push_back(step.forward_seconds);
-    if (!run.trains) continue;
     run.backward.push_back(step.backward_seconds);
     run.optimizer.push_back(step.optimizer_seconds);
   }

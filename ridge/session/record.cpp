@@ -61,7 +61,6 @@ void summarize_phases(Summary& s, const Record& record, std::vector<StepReport> 
   }
   s.phase_steps = std::ssize(counted);
   s.forward = statistics_of(counted, &StepReport::forward_seconds);
-  if (record.options.use() != Use::training) return;
   s.backward = statistics_of(counted, &StepReport::backward_seconds);
   s.optimizer = statistics_of(counted, &StepReport::optimizer_seconds);
 }
@@ -104,19 +103,10 @@ Json flops_json(const StepCost& cost) {
 }
 
 // Of every step, those that the averages leave out too.
-Json series(const Record& record, double StepReport::*field) {
-  Json values = Json::array();
-  for (const StepReport& step : record.steps) values.push_back(step.*field);
-  return values;
-}
-
-// The time of a phase in every step; null where it is not known, or inference has no such phase.
-Json phase_series(const Record& record, double StepReport::*field) {
-  const bool exists =
-      record.options.use() == Use::training || field == &StepReport::forward_seconds;
+Json series(const Record& record, double StepReport::*field, bool of_phases = false) {
   Json values = Json::array();
   for (const StepReport& step : record.steps)
-    values.push_back(exists && step.has_phases ? Json(step.*field) : Json());
+    values.push_back(of_phases && !step.has_phases ? Json() : Json(step.*field));
   return values;
 }
 
@@ -189,9 +179,9 @@ Json summary_json(const Record& record, const Summary& s) {
   json["losses"] = series(record, &StepReport::loss);
   json["step_seconds"] = series(record, &StepReport::seconds);
   json["device_seconds"] = series(record, &StepReport::device_seconds);
-  json["forward_seconds"] = phase_series(record, &StepReport::forward_seconds);
-  json["backward_seconds"] = phase_series(record, &StepReport::backward_seconds);
-  json["optimizer_seconds"] = phase_series(record, &StepReport::optimizer_seconds);
+  json["forward_seconds"] = series(record, &StepReport::forward_seconds, true);
+  json["backward_seconds"] = series(record, &StepReport::backward_seconds, true);
+  json["optimizer_seconds"] = series(record, &StepReport::optimizer_seconds, true);
   json["recorded_steps"] = record.recorded;
   json["validation_losses"] = validation_json(record);
   return json;

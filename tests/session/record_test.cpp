@@ -46,10 +46,6 @@ Record record(std::int64_t warmup_steps = 1) {
   return record;
 }
 
-nlohmann::json json_of(const Record& r) {
-  return nlohmann::json::parse(record_json(r, summarize(r)));
-}
-
 TEST(Summary, LeavesOutTheWarmUp) {
   const Summary s = summarize(record());
   EXPECT_EQ(s.steps, 4);
@@ -103,18 +99,6 @@ TEST(Summary, HasNoTimesOfPhasesThatOverlap) {
   EXPECT_TRUE(s.phases_apart);
   EXPECT_DOUBLE_EQ(s.forward.mean, 0.5);
   EXPECT_DOUBLE_EQ(s.step.mean, 2.5) << "the step's time is that of the others";
-}
-
-TEST(Summary, OfInferenceHasNoTimeOfABackwardPass) {
-  Record r = record();
-  r.options.mode = name_of(Use::inference);
-  EXPECT_DOUBLE_EQ(summarize(r).forward.mean, 1);
-  EXPECT_EQ(summarize(r).backward.count, 0u);
-  const auto summary = json_of(r)["performance_summary"];
-  EXPECT_EQ(summary["forward_seconds"][1], 0.5);
-  EXPECT_TRUE(summary["backward_seconds"][1].is_null());
-  EXPECT_TRUE(summary["optimizer_seconds"][1].is_null());
-  EXPECT_EQ(json_of(record())["performance_summary"]["backward_seconds"][1], 0.25);
 }
 
 TEST(Summary, OfNoStepsIsZero) {
@@ -175,6 +159,10 @@ TEST(TimesCsv, HasALineForEachStepThatCounts) {
   EXPECT_THAT(csv, HasSubstr("step,loss,seconds,recorded\n3,6.9,0.1,0\n"));
   EXPECT_THAT(csv, HasSubstr("\n10,6.9,0.3,1\n"));
   EXPECT_EQ(std::ranges::count(csv, '\n'), 9);
+}
+
+nlohmann::json json_of(const Record& r) {
+  return nlohmann::json::parse(record_json(r, summarize(r)));
 }
 
 TEST(PerformanceJson, HasTheKeysOfTheWorkshop) {

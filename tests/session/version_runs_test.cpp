@@ -255,8 +255,10 @@ TEST_F(VersionRuns, EvaluateAndExportTheSameModel) {
                     [&](Graph& graph) { initialize_from_checkpoint(checkpoint, graph); })
         .loss;
   };
-  EXPECT_EQ(loss_of(path), loss_of(other));
-  EXPECT_EQ(loss_of(path), v1.evaluate(small_options().eval_batches).loss);
+  // The graphs of v4 and v1 round otherwise.
+  constexpr double rounding = 1e-5;
+  EXPECT_NEAR(loss_of(path), loss_of(other), rounding);
+  EXPECT_NEAR(loss_of(path), v1.evaluate(small_options().eval_batches).loss, rounding);
   export_hf(path, directory_.path / "a");
   export_hf(other, directory_.path / "b");
   for (const char* file : {"model.safetensors", "config.json"}) {

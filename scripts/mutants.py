@@ -1,0 +1,595 @@
+#!/usr/bin/env python3
+"""Puts the faults of tests/mutants.tsv into a copy of Ridge and says which the tests see.
+
+A build for each fault would take days. So all are compiled at once into one program, each beside
+what it replaces, and the environment variable RIDGE_MUTANT, a number of the table, chooses one:
+
+    (ridge_mutant(17) ? (fault) : (original))
+
+    scripts/mutants.py --work /tmp/mutants --check      # does every fault compile?
+    scripts/mutants.py --work /tmp/mutants --jobs 4     # build once, test all
+    scripts/mutants.py --work /tmp/mutants --continue   # go on after an interruption
+
+Exit code 0 if all was run, whatever survived; 1 if something failed; 2 for usage.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TABLE = ROOT / "tests" / "mutants.tsv"
+COLUMNS = ["number", "kind", "file", "form", "original", "mutant", "what"]
+KINDS = ["results", "effects", "memory", "output"]
+OUTCOME_COLUMNS = ["number", "outcome", "test", "seconds"]
+
+# CTest's tests that write into the build folder, which all mutants share.
+WRITES_TO_BUILD = {"package"}
+
+HEADER = """#pragma once
+
+#include <cstdlib>
+
+// The number of the fault that this process has, 0 if none.
+inline int ridge_chosen_mutant() {
+  static const int chosen = [] {
+    const char* const text = std::getenv("RIDGE_MUTANT");
+    return text ? std::atoi(text) : 0;
+  }();
+  return chosen;
+}
+
+inline bool ridge_mutant(int number) { return ridge_chosen_mutant() == number; }
+"""
+
+
+class Failure(Exception):
+    """Something that went wrong; exit code 1."""
+
+
+class UsageFault(Exception):
+    """Something that was asked for wrongly; exit code 2."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    number: int
+    kind: str
+    file: str
+    form: str
+    original: str
+    mutant: str
+    what: str
+
+    def wrapped(self):
+        choice = f"ridge_mutant({self.number})"
+        if self.form == "expression":
+            return f"({choice} ? ({self.mutant}) : ({self.original}))"
+        # In braces of its own, so that an else behind it does not become its own.
+        return f"{{ if ({choice}) {{ {self.mutant} }} else {{ {self.original} }} }}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    number: int
+    outcome: str  # survived, killed or timeout
+    test: str
+    seconds: float
+
+    def line(self):
+        return f"{self.number}\t{self.outcome}\t{self.test}\t{self.seconds:.1f}\n"
+
+
+# The table of mutants
+
+
+def parsed(line, cells):
+    """The mutant of one line of the table."""
+    if len(cells) != len(COLUMNS):
+        raise Failure(f"{TABLE.name}:{line}: {len(cells)} columns in place of {len(COLUMNS)}")
+    row = dict(zip(COLUMNS, cells))
+    if not row["number"].isdigit() or row["number"] == "0":
+        raise Failure(f"{TABLE.name}:{line}: '{row['number']}' is no number of a mutant")
+    if row["kind"] not in KINDS:
+        raise Failure(f"{TABLE.name}:{line}: '{row['kind']}' is none of {', '.join(KINDS)}")
+    if row["form"] not in ("expression", "statement"):
+        raise Failure(f"{TABLE.name}:{line}: '{row['form']}' is neither expression nor statement")
+    if not row["original"] or not row["mutant"] or row["original"] == row["mutant"]:
+        raise Failure(f"{TABLE.name}:{line}: original and mutant must differ, and neither be empty")
+    return Mutant(int(row.pop("number")), **row)
+
+
+def read_table():
+    try:
+        lines = TABLE.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise Failure(f"cannot read {TABLE}: {error.strerror}") from error
+    if not lines or lines[0].split("\t") != COLUMNS:
+        raise Failure(f"{TABLE.name}:1: the header is not {' '.join(COLUMNS)}")
+    mutants = [parsed(n, line.split("\t")) for n, line in enumerate(lines[1:], 2)]
+    seen = set()
+    for mutant in mutants:
+        if mutant.number in seen:
+            raise Failure(f"{TABLE.name}: number {mutant.number} is there twice")
+        seen.add(mutant.number)
+    return mutants
+
+
+def chosen(mutants, only):
+    if not only:
+        return mutants
+    numbers = set()
+    for word in only.split(","):
+        if not word.strip().isdigit():
+            raise UsageFault(f"--only has '{word}': give numbers, such as 3,17,40")
+        numbers.add(int(word))
+    missing = numbers - {m.number for m in mutants}
+    if missing:
+        raise UsageFault(f"--only has {min(missing)}, which {TABLE.name} has not")
+    return [m for m in mutants if m.number in numbers]
+
+
+# The copy of the tree
+
+
+def listed_files():
+    """What git tracks, and what it neither tracks nor ignores."""
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others",
+               "--exclude-standard"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise Failure(f"git ls-files fails in {ROOT}: {done.stderr.decode().strip()}")
+    names = {name for name in done.stdout.decode().split("\0") if name}
+    return sorted(name for name in names if os.path.lexists(ROOT / name))
+
+
+def digest_of_table():
+    return hashlib.sha256(TABLE.read_bytes()).hexdigest() + "\n"
+
+
+def copy_tree(names, tree):
+    for name in names:
+        target = tree / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, target, follow_symlinks=False)
+
+
+def by_file(mutants):
+    files = {}
+    for mutant in mutants:
+        files.setdefault(mutant.file, []).append(mutant)
+    return files
+
+
+def rewritten(text, mutants, header):
+    """The text of one file with the choices of its mutants in it."""
+    places = []
+    for m in mutants:
+        count = text.count(m.original)
+        if count != 1:
+            raise Failure(f"mutant {m.number}: {m.file} has '{m.original}' {count} times, not once")
+        begin = text.index(m.original)
+        places.append((begin, begin + len(m.original), m))
+    places.sort(key=lambda place: place[0])
+    for before, after in zip(places, places[1:]):
+        if after[0] < before[1]:
+            raise Failure(f"mutants {before[2].number} and {after[2].number}: their originals in "
+                          f"{after[2].file} overlap")
+    for begin, end, m in reversed(places):
+        text = text[:begin] + m.wrapped() + text[end:]
+    return f'#include "{header}"\n{text}'
+
+
+class MutatedTree:
+    """The copy with all faults in it; without them again after restore()."""
+
+    def __init__(self, work, names, mutants):
+        self.tree = work / "tree"
+        self.header = work / "ridge_mutant.h"
+        self.originals = {}
+        copy_tree(names, self.tree)
+        # Beside the tree and not in it: tests of the house read every file of the tree.
+        self.header.write_text(HEADER, encoding="utf-8")
+        for file, of_file in by_file(mutants).items():
+            self.rewrite(file, of_file)
+
+    def rewrite(self, file, mutants):
+        path = self.tree / file
+        if not path.is_file():
+            raise Failure(f"mutant {mutants[0].number}: there is no file {file}")
+        text = path.read_text(encoding="utf-8")
+        self.originals[file] = (text, path.stat())
+        path.write_text(rewritten(text, mutants, self.header), encoding="utf-8")
+
+    def restore(self):
+        """Gives the sources back their text, for tests that read it, and their times, so that
+        nothing is compiled again."""
+        for file, (text, status) in self.originals.items():
+            path = self.tree / file
+            path.write_text(text, encoding="utf-8")
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+# --check
+
+
+def flags_from_build():
+    """By file: the flags that decide what compiles, from a build folder if there is one."""
+    path = ROOT / "build-asan" / "compile_commands.json"
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {os.path.relpath(entry["file"], ROOT): kept_flags(shlex.split(entry["command"]))
+            for entry in entries}
+
+
+def kept_flags(words):
+    kept = []
+    for word, value in zip(words, words[1:] + [""]):
+        if word == "-isystem":
+            kept += [word, value]
+        elif word.startswith(("-I", "-D", "-march=", "-fopenmp", "-isystem")):
+            kept.append(word)
+    return kept
+
+
+def check_compiles(mutated, mutants):
+    flags = flags_from_build()
+    own = f"-I{mutated.tree}"
+    some = flags.get("ridge/plan/arena.cpp", [])
+    faults = 0
+    for file in by_file(mutants):
+        words = ["g++", "-std=c++20", "-fsyntax-only", "-w", own]
+        words += [word for word in flags.get(file, some) if word != f"-I{ROOT}"]
+        words += ["-x", "c++", str(mutated.tree / file)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            faults += 1
+            errors = [line for line in done.stderr.splitlines() if "error:" in line]
+            print(f"{file}: {errors[0] if errors else done.stderr.strip()}", flush=True)
+        else:
+            print(f"{file}: compiles", flush=True)
+    if faults:
+        raise Failure(f"{faults} of {len(by_file(mutants))} files do not compile")
+    print(f"All {len(mutants)} mutants are where they should be, and compile.")
+
+
+# The build
+
+
+def run_logged(command, folder, log):
+    with open(log, "ab") as out:
+        out.write((" ".join(command) + "\n").encode())
+        out.flush()
+        try:
+            code = subprocess.run(command, cwd=folder, stdout=out, stderr=out, check=False)
+        except OSError as error:
+            raise Failure(f"cannot run {command[0]}: {error.strerror}") from error
+    if code.returncode != 0:
+        raise Failure(f"{' '.join(command[:3])} fails: see {log}")
+
+
+def build(work, names, mutants, build_jobs):
+    """Copies, compiles and restores; the last file written says that all of it was done."""
+    log = work / "build.log"
+    log.unlink(missing_ok=True)
+    digest = digest_of_table()
+    mutated = MutatedTree(work, names, mutants)
+    print(f"Building once, in {mutated.tree / 'build-cpu'}...", flush=True)
+    run_logged(["cmake", "--preset", "cpu"], mutated.tree, log)
+    run_logged(["cmake", "--build", "build-cpu", "--parallel", str(build_jobs)], mutated.tree, log)
+    mutated.restore()
+    (work / "built").write_text(digest, encoding="utf-8")
+
+
+# Tests
+
+
+@dataclasses.dataclass
+class Test:
+    """A process that fails if a fault is seen."""
+
+    name: str
+    command: list
+    folder: str
+    environment: dict = dataclasses.field(default_factory=dict)
+    skip_code: int | None = None
+
+    def passes(self, code):
+        return code in (0, self.skip_code)
+
+
+def google_tests(build_folder, shards):
+    command = [str(build_folder / "bin" / "ridge_tests"), "--gtest_fail_fast"]
+    return [Test(f"shard {s}", command, str(build_folder / "tests"),
+                 {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(s)})
+            for s in range(shards)]
+
+
+def other_tests(build_folder):
+    """CTest's tests but those of GoogleTest, which are run without it, many in one process."""
+    done = subprocess.run(["ctest", "--show-only=json-v1"], cwd=build_folder, capture_output=True,
+                          text=True, check=False)
+    if done.returncode != 0:
+        raise Failure(f"ctest cannot list its tests: {done.stderr.strip()}")
+    found = []
+    for test in json.loads(done.stdout)["tests"]:
+        command = test.get("command", [])
+        if not command or os.path.basename(command[0]) == "ridge_tests":
+            continue
+        values = {p["name"]: p["value"] for p in test.get("properties", [])}
+        environment = dict(word.split("=", 1) for word in values.get("ENVIRONMENT", []))
+        found.append(Test(test["name"], command, values.get("WORKING_DIRECTORY", str(build_folder)),
+                          environment, values.get("SKIP_RETURN_CODE")))
+    return found
+
+
+class Running:
+    """A test's process, in a group of its own so that what it starts ends with it."""
+
+    def __init__(self, test, number, folder):
+        self.test = test
+        self.log = folder / (re.sub(r"\W", "_", test.name) + ".log")
+        scratch = folder / re.sub(r"\W", "_", test.name)
+        for name in ("tmp", "cache"):
+            (scratch / name).mkdir(parents=True, exist_ok=True)
+        environment = dict(os.environ, **test.environment, RIDGE_MUTANT=str(number),
+                           TMPDIR=str(scratch / "tmp"), XDG_CACHE_HOME=str(scratch / "cache"))
+        with open(self.log, "wb") as out:
+            self.process = subprocess.Popen(test.command, cwd=test.folder, env=environment,
+                                            stdin=subprocess.DEVNULL, stdout=out,
+                                            stderr=subprocess.STDOUT, start_new_session=True)
+
+    def failed(self):
+        code = self.process.poll()
+        return code is not None and not self.test.passes(code)
+
+    def end(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+
+    def culprit(self):
+        """Which test failed, or was running when the process died."""
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        failed = re.search(r"^\[  FAILED  \] ([^\s,]+)", text, re.MULTILINE)
+        if failed:
+            return failed.group(1)
+        begun = re.findall(r"^\[ RUN      \] (\S+)", text, re.MULTILINE)
+        return f"{begun[-1]} (crashed)" if begun else self.test.name
+
+
+class Suite:
+    """All tests, and how one mutant is put to them."""
+
+    def __init__(self, work, shards, seconds):
+        self.folder = work / "runs"
+        build_folder = work / "tree" / "build-cpu"
+        self.google = google_tests(build_folder, shards)
+        self.others = other_tests(build_folder)
+        self.seconds = seconds
+        self.stopped = threading.Event()
+        self.build_lock = threading.Lock()
+
+    def outcome(self, number, seconds=None):
+        """What becomes of a mutant; 0 is none. Kept for a reader: the output of what killed it."""
+        begin = time.monotonic()
+        deadline = begin + (seconds or self.seconds)
+        folder = self.folder / str(number)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        verdict, test = self.together(self.google, number, folder, deadline)
+        for other in self.others if verdict == "survived" else []:
+            verdict, test = self.alone(other, number, folder, deadline)
+            if verdict != "survived":
+                break
+        for entry in folder.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
+        return Outcome(number, verdict, test, time.monotonic() - begin)
+
+    def alone(self, test, number, folder, deadline):
+        if test.name not in WRITES_TO_BUILD:
+            return self.together([test], number, folder, deadline)
+        waited = time.monotonic()
+        with self.build_lock:
+            # Waiting for other mutants is no time of this one.
+            deadline += time.monotonic() - waited
+            return self.together([test], number, folder, deadline)
+
+    def together(self, tests, number, folder, deadline):
+        """Runs tests at the same time, until the first fails."""
+        running = []
+        try:
+            for test in tests:
+                running.append(Running(test, number, folder))
+            while any(r.process.poll() is None for r in running):
+                if any(r.failed() for r in running):
+                    break
+                if self.stopped.is_set():
+                    raise Failure("interrupted")
+                if time.monotonic() > deadline:
+                    return "timeout", ""
+                time.sleep(0.05)
+            for r in running:
+                if r.failed():
+                    return "killed", r.culprit()
+            return "survived", ""
+        finally:
+            for r in running:
+                r.end()
+
+
+# Outcomes
+
+
+def read_outcomes(path):
+    outcomes = {}
+    for line in path.read_text(encoding="utf-8").splitlines()[1:]:
+        cells = line.split("\t")
+        if len(cells) != len(OUTCOME_COLUMNS):
+            continue  # cut off where the run was interrupted
+        outcomes[int(cells[0])] = Outcome(int(cells[0]), cells[1], cells[2], float(cells[3]))
+    return outcomes
+
+
+class Ledger:
+    """The file of outcomes, which grows as they come."""
+
+    def __init__(self, path, goes_on):
+        self.path = path
+        self.outcomes = read_outcomes(path) if goes_on and path.is_file() else {}
+        self.lock = threading.Lock()
+        with open(path, "w", encoding="utf-8") as out:
+            out.write("\t".join(OUTCOME_COLUMNS) + "\n")
+            out.writelines(outcome.line() for outcome in self.outcomes.values())
+
+    def add(self, outcome):
+        with self.lock:
+            self.outcomes[outcome.number] = outcome
+            with open(self.path, "a", encoding="utf-8") as out:
+                out.write(outcome.line())
+            print(outcome.line().replace("\t", "  "), end="", flush=True)
+
+
+def run_all(suite, mutants, ledger, jobs):
+    if 0 not in ledger.outcomes:
+        print("Running the suite without a mutant...", flush=True)
+        sound = suite.outcome(0, 4 * suite.seconds)
+        if sound.outcome != "survived":
+            raise Failure(f"without a mutant the suite fails already: {sound.outcome} "
+                          f"{sound.test}; see {suite.folder / '0'}")
+        ledger.add(sound)
+    left = [m.number for m in mutants if m.number not in ledger.outcomes]
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        try:
+            waiting = [pool.submit(suite.outcome, number) for number in left]
+            for done in concurrent.futures.as_completed(waiting):
+                ledger.add(done.result())
+        except BaseException:
+            suite.stopped.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def print_table(mutants, outcomes):
+    print(f"\n{'kind':<10}{'drawn':>7}{'killed':>8}{'by time':>9}{'percent':>9}")
+    run = [m for m in mutants if m.number in outcomes]
+    for kind in KINDS + ["all"]:
+        of_kind = [outcomes[m.number].outcome for m in run if kind in (m.kind, "all")]
+        killed = sum(outcome != "survived" for outcome in of_kind)
+        percent = f"{100 * killed / len(of_kind):.1f}" if of_kind else "-"
+        print(f"{kind:<10}{len(of_kind):>7}{killed:>8}{of_kind.count('timeout'):>9}{percent:>9}")
+    survivors = [m for m in run if outcomes[m.number].outcome == "survived"]
+    print("\nSurvivors:" if survivors else "\nNone survived.")
+    for m in survivors:
+        print(f"  {m.number} {m.kind} {m.file}: {m.what}")
+
+
+# The command
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise UsageFault(message)
+
+
+def at_least_1(text):
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no integer of at least 1")
+    return int(text)
+
+
+def arguments():
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", required=True, metavar="DIR",
+                        help="where the copy, its build and the outcomes are")
+    parser.add_argument("--seconds", type=at_least_1, default=900, metavar="N",
+                        help="limit for each mutant (900)")
+    parser.add_argument("--jobs", type=at_least_1, default=1, metavar="N",
+                        help="mutants at a time (1)")
+    parser.add_argument("--shards", type=at_least_1, default=2, metavar="N",
+                        help="processes at a time for each mutant's tests (2)")
+    parser.add_argument("--build-jobs", type=at_least_1, default=os.cpu_count(), metavar="N",
+                        help="compilers at a time (all processors)")
+    parser.add_argument("--only", default="", metavar="LIST", help="these alone, such as 3,17,40")
+    parser.add_argument("--continue", dest="goes_on", action="store_true",
+                        help="keep the copy, its build and the outcomes that are there")
+    parser.add_argument("--check", action="store_true",
+                        help="only see whether every mutant is in its place and compiles")
+    given = parser.parse_args()
+    if given.check and given.goes_on:
+        raise UsageFault("--check and --continue exclude each other")
+    return given
+
+
+def prepare_work(path, goes_on):
+    """The work folder, empty but for a build that is to be kept. Only what this script made is
+    deleted: a folder without its mark is refused."""
+    work = pathlib.Path(path).resolve()
+    if work == ROOT or ROOT in work.parents:
+        raise UsageFault(f"--work is {work}, within the tree that is copied")
+    mark = work / "of-mutants-py"
+    if work.is_dir() and any(work.iterdir()) and not mark.is_file():
+        raise UsageFault(f"--work is {work}, which has something else in it")
+    if goes_on and not (work / "built").is_file():
+        raise UsageFault(f"--continue: {work} has no build to go on with")
+    work.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+    if not goes_on:
+        (work / "built").unlink(missing_ok=True)
+        for name in ("tree", "runs"):
+            shutil.rmtree(work / name, ignore_errors=True)
+    return work
+
+
+def run(given):
+    mutants = read_table()
+    wanted = chosen(mutants, given.only)
+    work = prepare_work(given.work, given.goes_on)
+    if given.check:
+        check_compiles(MutatedTree(work, listed_files(), wanted), wanted)
+        return
+    if not given.goes_on:
+        build(work, listed_files(), mutants, given.build_jobs)
+    elif (work / "built").read_text(encoding="utf-8") != digest_of_table():
+        raise Failure(f"{TABLE.name} has changed since the build: start anew, without --continue")
+    ledger = Ledger(work / "outcomes.tsv", given.goes_on)
+    suite = Suite(work, given.shards, given.seconds)
+    run_all(suite, wanted, ledger, given.jobs)
+    print_table(wanted, ledger.outcomes)
+    print(f"Outcomes: {ledger.path}")
+
+
+def main():
+    try:
+        run(arguments())
+    except UsageFault as fault:
+        print(f"mutants.py: {fault}", file=sys.stderr)
+        return 2
+    except (Failure, OSError) as fault:
+        print(f"mutants.py: {fault}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("mutants.py: interrupted; go on with --continue", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
