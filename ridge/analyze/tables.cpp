@@ -214,7 +214,7 @@ std::string variants_json(std::string_view kind, std::span<const VariantResult> 
       const Ratio speedup = speedup_over(results.front(), result);
       for (const auto& round : result.rounds) {
         Json& seconds = row["seconds"].emplace_back(Json::array());
-        for (const StepReport& step : round) seconds.push_back(step.device_seconds);
+        for (const StepReport& step : round) seconds.push_back(result.seconds_of(step));
       }
       row["median_seconds"] = result.median_seconds();
       row["samples_per_second"] = result.samples_per_second();

@@ -104,11 +104,6 @@ class Tournament {
   bool stopped_ = false;
 };
 
-double StepReport::*timed_part(const Variant& variant) {
-  return variant.options.use() == Use::training ? &StepReport::seconds
-                                                : &StepReport::device_seconds;
-}
-
 }  // namespace
 
 Rounds rounds_of(std::int64_t rounds, std::int64_t steps_in_all, std::int64_t warmup) {
@@ -133,7 +128,7 @@ std::vector<StepReport> VariantResult::steps() const {
 
 std::vector<double> VariantResult::seconds() const {
   std::vector<double> all;
-  for (const StepReport& step : steps()) all.push_back(step.*timed_part(variant));
+  for (const StepReport& step : steps()) all.push_back(seconds_of(step));
   return all;
 }
 
@@ -141,10 +136,14 @@ std::vector<double> VariantResult::by_round() const {
   std::vector<double> medians;
   for (const std::vector<StepReport>& round : rounds) {
     std::vector<double> values;
-    for (const StepReport& step : round) values.push_back(step.*timed_part(variant));
+    for (const StepReport& step : round) values.push_back(seconds_of(step));
     medians.push_back(percentile(values, 0.5));
   }
   return medians;
+}
+
+double VariantResult::seconds_of(const StepReport& step) const {
+  return variant.options.use() == Use::training ? step.seconds : step.device_seconds;
 }
 
 double VariantResult::samples_per_second() const {

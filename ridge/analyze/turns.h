@@ -56,6 +56,7 @@ struct VariantResult {
   // on the device, those of training with their data.
   std::vector<double> seconds() const;
   std::vector<double> by_round() const;
+  double seconds_of(const StepReport& step) const;
   std::vector<StepReport> steps() const;
   double median_seconds() const { return percentile(seconds(), 0.5); }
   double samples_per_second() const;  // in the median time, which tables show beside it

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -37,6 +38,7 @@ std::vector<double> best_times(std::size_t candidates, const std::function<void(
   constexpr int most_rounds = 25;
   auto begin = Clock::now();
   std::vector<double> best(candidates, std::numeric_limits<double>::infinity());
+  std::vector<double> first = best;
   std::vector<std::size_t> alive(candidates);
   for (std::size_t i = 0; i < candidates; ++i) alive[i] = i;
   for (int round = 0; round < most_rounds && alive.size() > 1; ++round) {
@@ -51,7 +53,10 @@ std::vector<double> best_times(std::size_t candidates, const std::function<void(
       }
       // The first run meets cold caches, and memory that the system has yet to provide.
       const double seconds = seconds_since(start);
-      if (round > 0) best[i] = std::min(best[i], seconds);
+      if (round == 0)
+        first[i] = seconds;
+      else
+        best[i] = std::min(best[i], seconds);
     }
     std::erase_if(alive, [&](std::size_t i) { return std::ranges::count(missing, i) > 0; });
     if (round == 0) {
@@ -64,7 +69,8 @@ std::vector<double> best_times(std::size_t candidates, const std::function<void(
                                                                                     : 1.1);
     std::erase_if(alive, [&](std::size_t i) { return best[i] > bound; });
   }
-  return best;
+  // Where one alone exists, nothing but its first run was timed.
+  return std::ranges::all_of(best, [](double t) { return std::isinf(t); }) ? first : best;
 }
 
 // Times that differ by less than this are taken for equal.

@@ -94,6 +94,25 @@ TEST(Autotuner, LeavesOutWaysThatDoNotExist) {
             0u);
 }
 
+TEST(Autotuner, RemembersTheOnlyOneThatExists) {
+  const TemporaryDirectory directory;
+  const auto cache = options(directory.path / "cache.json");
+  const auto only = [](std::size_t existing) {
+    return [existing](std::size_t i) {
+      if (i != existing) throw Tuner::NoSuchWay("nobody has this");
+    };
+  };
+  {
+    Autotuner tuner(cache);
+    EXPECT_EQ(tuner.choose("first", 3, only(0)), 0u);
+    EXPECT_EQ(tuner.choose("last", 3, only(2)), 2u);
+  }
+  Autotuner again(cache);
+  const auto nobody = [](std::size_t) { FAIL() << "both are known"; };
+  EXPECT_EQ(again.choose("first", 3, nobody), 0u);
+  EXPECT_EQ(again.choose("last", 3, nobody), 2u);
+}
+
 TEST(Autotuner, KeepsWhatThereIsToTell) {
   Autotuner tuner(options({}));
   for (const char* choice : {"ours", "theirs"}) tuner.tell("attention", choice);

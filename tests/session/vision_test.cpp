@@ -120,18 +120,22 @@ INSTANTIATE_TEST_SUITE_P(Families, Int8Networks,
                                            "resnext50_32x4d", "squeezenet1_1", "swin_t"),
                          [](const auto& named) { return named.param; });
 
+double bytes_of_weights(const Graph& graph) {
+  std::size_t weights = 0;
+  for (ValueId id = 0; id < graph.value_count(); ++id) {
+    const ValueInfo& info = graph.info(id);
+    if (info.persistent && info.role != Role::input) weights += info.type.bytes();
+  }
+  return static_cast<double>(weights);
+}
+
 TEST(VisionInference, HoldsWeightsInAByteEachInInt8) {
   CpuDevice device(2);
   RunOptions options = options_for("resnet18", "default");
   options.dtype = "int8";
   Session session(options, device);
-  std::size_t weights = 0;
-  for (ValueId id = 0; id < session.graph().value_count(); ++id) {
-    const ValueInfo& info = session.graph().info(id);
-    if (info.persistent && info.role != Role::input) weights += info.type.bytes();
-  }
   // All but the first and the last layer, of 9,408 and 512,000.
-  EXPECT_NEAR(static_cast<double>(weights), 11'689'512 + 3 * 521'408, 0.01 * 11'689'512);
+  EXPECT_NEAR(bytes_of_weights(session.graph()), 11'689'512 + 3 * 521'408, 0.01 * 11'689'512);
 }
 
 TEST(VisionInference, NeedsNoMemoryForWhatOnlyTheSetupReads) {
@@ -139,14 +143,9 @@ TEST(VisionInference, NeedsNoMemoryForWhatOnlyTheSetupReads) {
   RunOptions options = options_for("resnet18", "default");
   options.dtype = "bf16";
   Session session(options, device);
-  std::size_t weights = 0;
-  for (ValueId id = 0; id < session.graph().value_count(); ++id) {
-    const ValueInfo& info = session.graph().info(id);
-    if (info.persistent && info.role != Role::input) weights += info.type.bytes();
-  }
   const auto parameters = static_cast<double>(session.parameters());
   EXPECT_EQ(parameters, 11'689'512) << "the network has them still";
-  EXPECT_NEAR(static_cast<double>(weights), 2 * parameters, 0.01 * parameters) << "in 16 bits";
+  EXPECT_NEAR(bytes_of_weights(session.graph()), 2 * parameters, 0.01 * parameters) << "in 16 bits";
 }
 
 TEST(VisionInference, TunesOnceAndTellsWhatItTries) {
