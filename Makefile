@@ -1,9 +1,9 @@
 # Two commands do everything: `make run` and `make test`. The work is done by CMake (CMakePresets.json
-# names the builds); these are its command lines, spelt once.
+# names the builds); these are its command lines, spelled once.
 
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 # The thread sanitizer of GCC 12 and older cannot place its shadow memory under the address
-# randomisation of newer kernels; where the system allows it, its tests run without.
+# randomization of newer kernels; where the system allows it, its tests run without.
 NO_ASLR := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help
@@ -42,13 +42,13 @@ hip:  ## compile the portable GPU kernels for an AMD card
 	cmake --build --preset release -j $(JOBS) --target hip_kernels
 
 .PHONY: debug
-debug:  ## compile without optimisation into build-debug/
+debug:  ## compile without optimization into build-debug/
 	scripts/install-deps.sh tests
 	cmake --preset debug
 	cmake --build --preset debug -j $(JOBS)
 
 .PHONY: asan
-asan:  ## run the tests under the address and undefined behaviour sanitizers
+asan:  ## run the tests under the address and undefined behavior sanitizers
 	scripts/install-deps.sh tests
 	cmake --preset asan
 	cmake --build --preset asan -j $(JOBS)

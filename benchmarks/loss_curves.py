@@ -15,7 +15,7 @@ import pathlib
 import subprocess
 import tempfile
 
-COLOURS = ["#1f6fb4", "#d1495b", "#2a9d60", "#8a5fbf", "#b8860b"]
+COLORS = ["#1f6fb4", "#d1495b", "#2a9d60", "#8a5fbf", "#b8860b"]
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 760, 420, 60, 20, 20, 46
 
 
@@ -64,9 +64,9 @@ def draw(curves, steps):
     def y(loss):
         return TOP + (HEIGHT - TOP - BOTTOM) * (high - loss) / max(1e-9, high - low)
 
-    def text(at_x, at_y, anchor, content, colour="#333"):
+    def text(at_x, at_y, anchor, content, color="#333"):
         return (
-            f'<text x="{at_x:.1f}" y="{at_y:.1f}" text-anchor="{anchor}" fill="{colour}">'
+            f'<text x="{at_x:.1f}" y="{at_y:.1f}" text-anchor="{anchor}" fill="{color}">'
             f"{content}</text>"
         )
 
@@ -86,12 +86,12 @@ def draw(curves, steps):
     parts.append(text((LEFT + WIDTH) / 2, HEIGHT - 8, "middle", "step; loss in nats per token"))
     for k, (dtype, losses) in enumerate(series.items()):
         points = " ".join(f"{x(i):.1f},{y(loss):.1f}" for i, loss in enumerate(losses))
-        colour = COLOURS[k % len(COLOURS)]
+        color = COLORS[k % len(COLORS)]
         dashes = "" if k == 0 else ' stroke-dasharray="6 4"'
         parts.append(
-            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.6"{dashes}/>'
+            f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="1.6"{dashes}/>'
         )
-        parts.append(text(WIDTH - RIGHT - 8, TOP + 18 * (k + 1), "end", dtype, colour))
+        parts.append(text(WIDTH - RIGHT - 8, TOP + 18 * (k + 1), "end", dtype, color))
     return "\n".join([*parts, "</svg>", ""])
 
 

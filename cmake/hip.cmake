@@ -1,6 +1,6 @@
 # The target `hip_kernels` compiles the portable GPU kernels for an AMD card, where hipcc is found:
 # they are written once for CUDA and HIP, and this holds them to it. What surrounds them (memory,
-# streams, libraries: gpu/*_cuda.cpp) has no HIP counterpart yet, so nothing is linked.
+# streams, libraries: files named *_cuda.cpp) has no HIP counterpart yet, so nothing is linked.
 find_program(RIDGE_HIPCC hipcc)
 set(RIDGE_HIP_ARCHITECTURE gfx90a CACHE STRING "AMD architecture to compile the portable kernels for")
 if(RIDGE_HIPCC)

@@ -19,7 +19,7 @@ INSIDE = {
 
 
 def png(rows):
-    """A greyscale image of 8 bits."""
+    """A grayscale image of 8 bits."""
     def chunk(kind, data):
         return (struct.pack(">I", len(data)) + kind + data +
                 struct.pack(">I", zlib.crc32(kind + data)))

@@ -1,5 +1,5 @@
 // Products of f32 on a Hopper GPU: by the vector units, which the vendor's library uses, and by
-// tensor cores from bf16 split of the operands (ridge/gpu/kernels/product/split.h). How far both
+// tensor cores from operands split into bf16 (ridge/gpu/kernels/product/split_bf16.h). How far both
 // are from sums in double precision, and how fast they are, the making of the split included.
 //   gpu_f32_products [errors | time]
 

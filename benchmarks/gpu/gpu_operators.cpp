@@ -257,8 +257,8 @@ void add_products(std::vector<Case>& cases, const Size& s) {
   }
 }
 
-// Of 64 images, channels last: as in ResNet, MobileNet, EfficientNet, ConvNeXt, DenseNet, ViT and
-// Swin.
+// Operators on 64 images, channels last: as in ResNet, MobileNet, EfficientNet, ConvNeXt, DenseNet,
+// ViT and Swin.
 void add_images(std::vector<Case>& cases, DType dtype) {
   constexpr ImageLayout layout = ImageLayout::nhwc;
   const auto row = [&](std::string_view what, const TensorType& type) {

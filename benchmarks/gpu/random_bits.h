@@ -1,6 +1,6 @@
 #pragma once
 
-// Random bits for operands of benchmarks: the finaliser of SplitMix64 (Steele, Lea, Flood, 2014)
+// Random bits for operands of benchmarks: the finalizer of SplitMix64 (Steele, Lea, Flood, 2014)
 // over the place of an element and a seed.
 
 #include <cstdint>

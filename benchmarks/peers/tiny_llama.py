@@ -1,6 +1,6 @@
 """The workshop's Tiny LLaMA in PyTorch, as its walkthrough describes the baseline: plain modules,
 separate projections, keys and values repeated for their query heads, attention scores
-materialised. Parameters have the names and layouts of Ridge's."""
+materialized. Parameters have the names and layouts of Ridge's."""
 
 import math
 from dataclasses import dataclass

@@ -4,13 +4,13 @@
 #include <string_view>
 #include <vector>
 
+#include "ridge/analyze/interleaved.h"
 #include "ridge/analyze/plan.h"
-#include "ridge/analyze/turns.h"
 #include "ridge/session/options.h"
 
 namespace ridge {
 
-// One step of the way from a schedule to a later one: what ran before, and one pass more.
+// A step of an ablation: all passes so far and one more, from one schedule towards a later one.
 struct AblationStep {
   std::string pass;         // empty for the first, which is the version itself
   std::string description;  // of the pass, or of the version
@@ -18,9 +18,9 @@ struct AblationStep {
   RunOptions options;
 };
 
-// In the order in which the schedules bring the passes. Those of --disable-pass are left out, those
-// of --enable-pass are there from the start, and so are those that find nothing in this workload's
-// graph left out. UsageError if no pass lies between the two schedules.
+// Returns the steps in the order of the schedules' passes. Passes of --disable-pass, and those that
+// find nothing in this workload's graph, are left out; passes of --enable-pass are there from the
+// start. UsageError if no pass lies between the two schedules.
 std::vector<AblationStep> ablation_steps(const RunOptions& options, Device& device,
                                          std::string_view from, std::string_view to);
 
@@ -42,7 +42,7 @@ AblationRow ablation_row(const AblationStep& step, const VariantResult& timed,
 // Sets the times and ratios of all rows from their rounds.
 void compare_rows(std::vector<AblationRow>& rows);
 
-// What each optimisation is worth on top of those before it.
+// What each optimization is worth on top of those before it.
 struct Ablation {
   std::string model;    // "hidden 256, ..., fp32"
   std::string device;   // as it describes itself

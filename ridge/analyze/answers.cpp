@@ -94,7 +94,7 @@ std::string answers_text(const ProfileAnswers& answers) {
                      : "the largest part, but not the only one that matters");
   line("How much does the host add?");
   if (const auto& o = answers.overhead)
-    line("  {} to give out the work, {} of kernels, a ratio of {:.2f}: {}",
+    line("  {} to launch the work, {} of kernels, a ratio of {:.2f}: {}",
          format_duration(o->host_seconds), format_duration(o->kernel_seconds), o->ratio(),
          o->ratio() < 1.2   ? "the device sets the pace"
          : o->ratio() < 2.0 ? "the host is at times too slow for the device"

@@ -13,7 +13,7 @@
 
 namespace ridge {
 
-// What the workshop asks of a profile of operators. Times are of one pass, in seconds.
+// Answers to the workshop's questions on a profile. Times are of one pass, in seconds.
 struct ProfileAnswers {
   struct Slow {
     std::string name;
@@ -25,7 +25,7 @@ struct ProfileAnswers {
   double pass_seconds = 0;         // all of a pass, as the table of operators has it
   double convolution_seconds = 0;  // inside convolutions and their gradients
 
-  // Of a device that runs by itself: what the host needs to give out a pass, and the time in which
+  // For an asynchronous device: the host's time to launch a pass, and the time in which
   // a kernel ran.
   struct Overhead {
     double host_seconds = 0, kernel_seconds = 0;
@@ -42,7 +42,7 @@ struct ProfileAnswers {
 ProfileAnswers profile_answers(const Recording& host, const Recording& on_device);
 std::string answers_text(const ProfileAnswers& answers);
 
-// What it asks of a report of FLOPs.
+// Answers to its questions on a report of FLOPs.
 struct EfficiencyAnswers {
   double flops = 0, bytes = 0, seconds = 0;  // of one pass; bytes: each operand of each kernel once
   std::int64_t samples = 1;                  // in it

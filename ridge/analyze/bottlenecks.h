@@ -14,7 +14,7 @@
 
 namespace ridge {
 
-// What keeps an operator from being faster.
+// The resource that limits an operator.
 enum class Bound : std::uint8_t {
   compute,   // its FLOPs, at the peak rate, take longer than its bytes
   memory,    // the other way round
@@ -75,20 +75,20 @@ struct MemoryUse {
   std::string peak_owner;  // what was allocated when the peak was reached
   std::int64_t parameters = 0, gradients = 0, optimizer_state = 0;
   std::int64_t activations = 0;  // kept from the forward for the backward pass
-  // Of them, what would not be kept: by recomputing blocks, in bf16, and by each pass that the run
-  // does not have, as far as it is known.
+  // The activation bytes that recomputing blocks, bf16 or each pass not in the schedule would
+  // save, as far as it is known.
   std::int64_t saved_by_checkpointing = 0, saved_by_bf16 = 0;
   std::vector<std::pair<std::string, std::int64_t>> saved_by_pass;
   std::vector<GrowthLaw> growth;  // of the peak; empty if it is not known
 };
 
-// What else a run could do, found by doing it to its graph: see analyze/pass_effects.h and
+// Passes a run could add, tried on its graph, and its growth: see analyze/pass_effects.h and
 // growth_laws(). Without it there are no findings about passes.
 struct Alternatives {
   std::vector<PassEffect> effects;
   std::vector<GrowthLaw> growth;
 };
-// Of the run whose graph this is.
+// Returns the alternatives to a run with these options, whose graph is given.
 Alternatives alternatives_of(const RunOptions& options, Device& device, const Graph& graph);
 
 struct BottleneckReport {
@@ -106,7 +106,7 @@ struct BottleneckReport {
 
   double share(double seconds) const { return step_seconds > 0 ? seconds / step_seconds : 0; }
   double flops_per_second() const;  // necessary FLOPs over the step's time
-  // Model FLOPs utilisation: the time that the necessary FLOPs would take, each at the measured
+  // Model FLOPs utilization: the time that the necessary FLOPs would take, each at the measured
   // peak of its dtype, over the step's time. At most 1, because `roof` is no lower than what was
   // seen.
   double mfu() const;
@@ -126,7 +126,7 @@ std::string bottleneck_json(const BottleneckReport& report);  // bottlenecks.jso
 // GPU, too. Everything else in f32, whatever the dtype it loads and stores.
 std::string_view compute_precision(const Graph& graph, const Node& node, const Roof& roof);
 
-// Of which part of a transformer a node is: "attention", "feed-forward", "norm",
+// Returns the part of a transformer that a node is in: "attention", "feed-forward", "norm",
 // "embedding and output", "optimizer" or "other". By its phase and module scope.
 std::string_view part_of(const Graph& graph, const Node& node);
 

@@ -151,7 +151,7 @@ std::vector<std::pair<std::string, std::string>> answers(const BottleneckReport&
   return list;
 }
 
-std::string utilisation(const BottleneckReport& report) {
+std::string utilization(const BottleneckReport& report) {
   std::string text = fmt::format("{:.1f} GFLOP/s, MFU {} of the measured peak",
                                  report.flops_per_second() / 1e9, percent(report.mfu()));
   if (report.vendor_mfu() > 0)
@@ -242,7 +242,7 @@ Json memory_json(const MemoryUse& m) {
 std::string bottleneck_text(const BottleneckReport& report, std::size_t top) {
   std::string text = fmt::format("Bottlenecks: {} a step over {} steps, floor {}, {}\n",
                                  format_duration(report.step_seconds), report.steps,
-                                 format_duration(report.all.floor), utilisation(report));
+                                 format_duration(report.all.floor), utilization(report));
   for (const std::string& note : report.notes) text += fmt::format("Note: {}\n", note);
   text += "\n" + time_table(report, "Part", report.parts);
   text += fmt::format("Between operators {}, outside the phases {}\n",

@@ -143,7 +143,7 @@ double Roof::flops(std::string_view precision) const {
 
 std::string_view Roof::f32_products() const {
   if (tf32) return "tf32";
-  return in_pieces && flops("bf16x6") > flops("f32") ? "bf16x6" : "f32";
+  return split_bf16 && flops("bf16x6") > flops("f32") ? "bf16x6" : "f32";
 }
 
 double Roof::fastest_flops() const {

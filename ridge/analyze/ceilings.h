@@ -12,9 +12,9 @@
 
 namespace ridge {
 
-// What a kernel computes in is said by name: that of a dtype; of products of f32 operands "tf32" if
-// these are rounded to 19 bits first, and "bf16x6" if they are made of six products of bf16 pieces
-// of theirs, to f32's accuracy. Sums are f32.
+// Whether a name is that of a precision: a dtype; or, for products of f32 operands, "tf32", whose
+// operands are rounded to 19 bits first, and "bf16x6", six products of operands split into bf16,
+// to f32's accuracy. Sums are f32.
 bool is_precision(std::string_view name);
 
 // How fast a device can compute, with one kind of instruction.
@@ -27,7 +27,7 @@ struct ComputeCeiling {
 // How fast one level of its memory delivers, in bytes per second as the program counts them; the
 // best of its accesses.
 struct BandwidthCeiling {
-  // Of all cores, by kind of access: "read", "copy".
+  // The rate of all cores for one kind of access: "read", "copy".
   struct Access {
     std::string name;
     double bytes_per_second = 0;
@@ -52,8 +52,8 @@ struct Ceilings {
   int threads = 1;                          // that make "all cores"
   std::vector<ComputeCeiling> compute;      // slowest first
   std::vector<BandwidthCeiling> bandwidth;  // nearest first; the last is memory
-  // Of a device that runs by itself, in seconds: from one launch to the next where the host gives
-  // them one by one, and from one kernel to the next of a captured step. 0 if not measured.
+  // Launch intervals of an asynchronous device in seconds: between launches by the host, one by
+  // one, and from one kernel to the next of a captured step. 0 if not measured.
   double launch_seconds = 0, captured_seconds = 0;
   std::string note;  // what disturbed the measurement; empty if nothing did
   VendorPeaks vendor;
@@ -66,7 +66,7 @@ struct Ceilings {
 // where all cores gave far less than their number promises, as they do while others use them.
 Ceilings measure_cpu_ceilings(int threads, std::chrono::milliseconds per_measurement);
 
-// Of a device with probes (Device::probe()), by its own clock: its memory and last cache, its
+// Measures a device with probes (Device::probe()), by its own clock: its memory and last cache, its
 // vector units, products of large matrices of random numbers in all precisions, one by one and
 // without a pause, and launches. Takes `per_measurement` for each of some thirty measurements, and
 // its products' tuning.
@@ -101,8 +101,8 @@ struct Roof {
   std::vector<Level> levels;  // nearest first, at least one; the last has no bound
   // From one launch to the next, and from one kernel to the next where none waits for a launch.
   double launch_seconds = cpu_launch_seconds, captured_seconds = 0;
-  bool tf32 = false;       // the run's products of f32 operands are in tf32
-  bool in_pieces = false;  // they may be made of bf16 pieces, where the device has such
+  bool tf32 = false;        // the run's products of f32 operands are in tf32
+  bool split_bf16 = false;  // or in split bf16, where the device has such kernels
   VendorPeaks vendor;
   std::string doubts;  // Ceilings::doubts()
 

@@ -32,7 +32,7 @@ struct ComparedRun {
   double samples = 0, tokens = 0;  // of a step; no tokens: samples are no sequences
   // Seconds, without the warm-up; of phases those that are known.
   std::vector<double> step, forward, backward, optimizer;
-  // Of each round, if it took turns with the others; paired with theirs.
+  // Seconds of a step in each round, paired with the other runs'; empty if not interleaved.
   std::vector<double> round_seconds;
   double peak_bytes = 0;
   bool has_operators = false;

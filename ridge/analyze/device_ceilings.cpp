@@ -144,14 +144,14 @@ void fill_randomly(const Buffer& buffer, DType dtype, std::uint64_t stream) {
 struct ProductKind {
   std::string_view precision;
   DType dtype;
-  bool tf32 = false, in_pieces = false;  // see KernelChoice
+  bool tf32 = false, split_bf16 = false;  // see KernelChoice
 };
 
 struct ProductRate {
   double best = 0, sustained = 0;  // FLOP/s
 };
 
-// Of a product of square matrices, over the layouts that training has: a layer's forward product,
+// The rate of square matrix products, over the layouts of training: a layer's forward product,
 // and its gradients of the input and of the weight.
 ProductRate product_rate(const Measurement& measurement, Device& device, const ProductKind& kind) {
   const DType dtype = kind.dtype;
@@ -169,7 +169,7 @@ ProductRate product_rate(const Measurement& measurement, Device& device, const P
                                                    {.products = Products::tuned,
                                                     .tuner = &tuner,
                                                     .tf32 = kind.tf32,
-                                                    .in_pieces = kind.in_pieces});
+                                                    .split_bf16 = kind.split_bf16});
     const Buffer workspace(device, std::max<std::size_t>(prepared.workspace, 1));
     const void* const inputs[] = {a.data(), b.data()};
     void* const outputs[] = {c.data()};
@@ -216,7 +216,7 @@ Ceilings measure_device_ceilings(Device& device, milliseconds per_measurement) {
     const ProductRate rate = product_rate(measurement, device, kind);
     if (kind.precision == "f32") of_f32 = rate.best;
     // A device that has none chooses among the same kernels again.
-    if (kind.in_pieces && rate.best < 1.2 * of_f32) continue;
+    if (kind.split_bf16 && rate.best < 1.2 * of_f32) continue;
     ceilings.compute.push_back({.instructions = "product, sustained",
                                 .precision = std::string(kind.precision),
                                 .all_cores = rate.sustained});

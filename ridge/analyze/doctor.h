@@ -11,7 +11,7 @@
 
 namespace ridge {
 
-// What a program finds on a machine: facts, without a judgement.
+// What a program finds on a machine: facts, without a judgment.
 struct MachineFacts {
   // A library that is opened at run time, or would be by a build with GPU code.
   struct Library {
@@ -53,7 +53,7 @@ struct MachineFacts {
   bool amd_card = false;  // the kernel drives an AMD GPU
 };
 
-// Of this machine, this process and this build. Opens the driver and libraries, and asks nvcc for
+// Examines the machine, this process and this build. Opens the driver and libraries, asks nvcc for
 // its version.
 MachineFacts examine_machine();
 

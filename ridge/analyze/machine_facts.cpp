@@ -39,7 +39,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the headers that this build was made with, all as 130001 for 13.0.1; 0 where there was none.
+// Versions of the headers this build was made with, as 130001 for 13.0.1; 0 where there was none.
 struct BuiltWith {
   int runtime = 0, cublas = 0, cudnn = 0, cupti = 0, nccl = 0;
 };

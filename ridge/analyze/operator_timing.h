@@ -18,7 +18,7 @@ struct OperatorCase {
   std::vector<TensorType> in;
   // The first result takes the memory of the first operand, as an operator of elements can.
   bool in_place = false;
-  // Of integer operands, which are rows of a table or classes: rows * u^id_skew for uniform u.
+  // The skew of integer operands, ids of rows or classes: rows * u^id_skew for uniform u.
   double id_skew = 1;
 };
 

@@ -14,7 +14,7 @@ namespace ridge {
 struct PassEffect {
   const Pass* pass = nullptr;
   StepPlan before, after;
-  // What --enable-pass takes to have it: its name.
+  // The pass's name, for --enable-pass.
   std::string enable;
   std::vector<NodeId>
       replaced;  // of the graph before: the nodes that it does not leave as they are
@@ -31,8 +31,8 @@ struct PassEffect {
   }
 };
 
-// Of every pass that the user may enable, that rewrites graphs, suits the run and its device, and
-// is not in its schedule yet: what it does on top of that schedule. Those that find nothing are
+// Returns what each pass outside the run's schedule would do on top of it, of those that the user
+// may enable, that rewrite graphs and suit the run and its device. Those that find nothing are
 // left out. `graph` is the one that the options give.
 std::vector<PassEffect> pass_effects(const RunOptions& options, Device& device, const Graph& graph);
 

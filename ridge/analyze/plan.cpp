@@ -161,7 +161,7 @@ LeastTime least_time(const Graph& graph, const Node& node, const Roof& roof, boo
 
 Roof roof_for(Roof roof, const Schedule& schedule) {
   roof.tf32 = schedule.precision.products == Precision::Products::tf32;
-  roof.in_pieces = schedule.has(products_in_pieces);
+  roof.split_bf16 = schedule.has(split_bf16_products);
   return roof;
 }
 

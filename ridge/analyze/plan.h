@@ -20,7 +20,7 @@ namespace ridge {
 struct KernelNeeds {
   std::vector<std::size_t> workspace;  // by node
   std::vector<bool> has_kernel;        // by node: false where there is nothing to run
-  std::size_t packed_bytes = 0;        // of inputs that kernels keep packed (ops/packing.h)
+  std::size_t packed_bytes = 0;        // of inputs that kernels keep packed (device/packing.h)
 };
 
 // Prepares each distinct operator once, on its exact types, and drops it again; nothing is
@@ -114,7 +114,7 @@ struct LeastRecompute {
 // adds. OutOfMemoryError if all blocks are not enough. Peaks as of largest_batch().
 LeastRecompute least_recompute(const RunOptions& options, Device& device, std::size_t budget);
 
-// For whom a device had not memory enough, and who has given back what it took: the message, and
+// Appends advice to the message of a run that did not fit and has freed its memory:
 // "; --batch-size 12 would fit in the 79.10 GiB that are left" or that no batch would. It is not
 // the largest that may fit: a part is left to what no plan knows. The message alone if that cannot
 // be found out.

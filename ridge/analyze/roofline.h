@@ -31,7 +31,7 @@ std::vector<RooflinePoint> roofline_points(const Recording& recording);
 // in the message, for another text.
 struct ProfiledOperators {
   std::vector<RooflinePoint> points;
-  // Of the run, as far as the file says; else empty, or 0 threads.
+  // The run's device, hardware and threads, as far as the file says; else empty, or 0.
   std::string device, hardware;
   int threads = 0;
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the workshop's learners fill in by hand: variants of one workload side by side, for a
+// The tables of the workshop's exercises: variants of one workload side by side, for a
 // terminal and as JSON.
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "ridge/analyze/interleaved.h"
 #include "ridge/analyze/plan.h"
-#include "ridge/analyze/turns.h"
 
 namespace ridge {
 

@@ -10,7 +10,7 @@
 
 namespace ridge {
 
-// One way to run a model: a version, with passes added or left out, or a recomputation added.
+// A schedule under verification: a version, with passes or a recomputation added or left out.
 struct VerifiedSchedule {
   std::string name;  // "v3", "v1 + swiglu", "v4 - tuned-products", "v1 + recompute block"
   std::string version, enable_pass, disable_pass, recompute = "none";
@@ -52,8 +52,8 @@ struct Verdict {
 struct Tolerance {
   double loss, logits, gradient, curve;
 };
-// Of RunOptions::dtype. Networks are deeper than the models above, and normalise by statistics of
-// few values.
+// The limits for a RunOptions::dtype. Networks are deeper than the models above, and normalize by
+// statistics of few values.
 Tolerance tolerance_of(std::string_view dtype, bool of_network = false);
 
 // What a device computes in, as RunOptions::dtype: tf32 on a GPU alone.

@@ -16,7 +16,7 @@ std::size_t size_of(DType dtype);  // bytes of one element
 // "f32", "bf16", "f16", "f8e4m3", "f8e5m2", "i32", "s8", "split_f32"
 std::string_view name_of(DType dtype);
 bool is_floating(DType dtype);  // elements are floats: not of split_f32
-// Of the two that training computes in beside f32: bf16 and f16.
+// Whether a dtype is bf16 or f16, in which training computes beside f32.
 bool is_16_bit(DType dtype);
 bool is_float8(DType dtype);
 
@@ -60,7 +60,7 @@ struct Float16 {
   }
 
  private:
-  // Of the magnitude of a single, given as its bits.
+  // Returns the bits of the half nearest to a single's magnitude, given as its bits.
   static std::uint32_t magnitude_bits(std::uint32_t single) {
     if (single > 0x7F800000u) return 0x7E00u | (single >> 13 & 0x3FFu);  // NaN, quiet
     if (single >= 0x477FF000u) return 0x7C00u;
@@ -87,7 +87,7 @@ struct Float8 {
       narrow = 0x7F;
     } else if (magnitude < (128u - bias) << 23) {
       // Denormal here: a multiple of 2^(1 - bias - mantissa_bits), which is the distance between
-      // neighbours where this sum lies.
+      // neighbors where this sum lies.
       constexpr std::uint32_t grid = (151u - bias - mantissa_bits) << 23;
       const float sum = __builtin_bit_cast(float, magnitude) + __builtin_bit_cast(float, grid);
       narrow = __builtin_bit_cast(std::uint32_t, sum) - grid;
@@ -132,7 +132,7 @@ struct Int8 {
   Int8() = default;
   constexpr explicit Int8(float value) {
     const float above = value > -127.0f ? value : -127.0f;
-    // Where this sum lies, neighbours are 1 apart, and its last byte is that of the integer.
+    // Where this sum lies, neighbors are 1 apart, and its last byte is that of the integer.
     const float sum = (above < 127.0f ? above : 127.0f) + 12582912.0f;
     bits = static_cast<std::int8_t>(__builtin_bit_cast(std::uint32_t, sum));
   }

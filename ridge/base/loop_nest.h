@@ -23,7 +23,7 @@ struct Loop {
 // Outermost first. At most one per dimension.
 using LoopNest = std::vector<Loop>;
 
-// The same traversal in the fewest loops: without loops of extent 1, and with two neighbours in one
+// The same traversal in the fewest loops: without loops of extent 1, and with two neighbors in one
 // where both offsets run on evenly from the inner to the outer.
 inline LoopNest merged(const LoopNest& nest) {
   LoopNest result;

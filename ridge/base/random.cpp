@@ -13,7 +13,7 @@ namespace {
 std::uint32_t high(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
 
 // Logarithm, sine and cosine of our own: the mathematics library's differ in the last bits from one
-// version to the next, and the compiler vectorises these. Their errors are below 1e-10, far under
+// version to the next, and the compiler vectorizes these. Their errors are below 1e-10, far under
 // the rounding to float.
 
 // The logarithm of a normal u > 0. With u = 2^e m and m between sqrt(1/2) and sqrt(2), about:
@@ -39,8 +39,8 @@ struct SinCos {
   double sin, cos;
 };
 
-// Of the angle 2 pi turn / 2^32. The angle is split into quarter turns and an exact rest of at most
-// an eighth, for which Taylor's series do.
+// Sine and cosine of 2 pi turn / 2^32. The angle is split into quarter turns and an exact rest of
+// at most an eighth, for which Taylor's series do.
 SinCos sin_cos(std::uint32_t turn) {
   const std::uint32_t quarter = (turn + 0x20000000u) >> 30;
   const auto rest = static_cast<std::int32_t>(turn - (quarter << 30));
@@ -62,7 +62,7 @@ SinCos sin_cos(std::uint32_t turn) {
   return {quarter & 2 ? -sin : sin, (quarter + 1) & 2 ? -cos : cos};
 }
 
-// As many Philox blocks as are drawn together, in loops that the compiler vectorises.
+// As many Philox blocks as are drawn together, in loops that the compiler vectorizes.
 constexpr std::size_t batch_blocks = 64;
 constexpr std::size_t batch = 4 * batch_blocks;
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
@@ -50,280 +51,172 @@ std::string_view stored_name_of(DType dtype) {
   return std::ranges::find(stored_dtypes, std::optional(dtype), &StoredDType::dtype)->name;
 }
 
-// Text ------------------------------------------------------------------------------------------
-
-std::uint32_t hex4(std::string_view digits) {
-  std::uint32_t value = 0;
-  for (const char c : digits.substr(0, 4))
-    value = value * 16 + static_cast<std::uint32_t>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
-  return value;
-}
-
-// Goes through the text that a sound JSON string stands for, from the character after its opening
-// quote, byte by byte and without building it: names are compared where they lie.
-class StringCursor {
- public:
-  explicit StringCursor(const char* at) : at_(at) {}
-
-  // The next byte, or -1 at the end and ever after.
-  int next() {
-    if (pending_at_ < pending_.size()) return static_cast<unsigned char>(pending_[pending_at_++]);
-    if (*at_ == '"') return -1;
-    if (*at_ != '\\') return static_cast<unsigned char>(*at_++);
-    ++at_;
-    switch (const char c = *at_++) {
-      case 'b':
-        return '\b';
-      case 'f':
-        return '\f';
-      case 'n':
-        return '\n';
-      case 'r':
-        return '\r';
-      case 't':
-        return '\t';
-      case 'u':
-        return unicode();
-      default:
-        return c;  // a quote, a backslash, a slash
-    }
-  }
-
- private:
-  int unicode() {
-    std::uint32_t code = hex4({at_, 4});
-    at_ += 4;
-    if (code >= 0xD800 && code < 0xE000) {  // the first of a pair of surrogates
-      code = 0x10000 + ((code - 0xD800) << 10) + (hex4({at_ + 2, 4}) - 0xDC00);
-      at_ += 6;
-    }
-    pending_.clear();
-    pending_at_ = 0;
-    append_utf8(pending_, code);
-    return next();
-  }
-
-  const char* at_;
-  std::string pending_;  // the rest of one character, so short that it needs no heap
-  std::size_t pending_at_ = 0;
+// A tensor as the header describes it: its data lie in [begin, end) of the file's.
+struct Entry {
+  StoredTensor tensor;
+  std::uint64_t begin = 0, end = 0;
 };
 
-int compare(StringCursor a, StringCursor b) {
-  for (;;) {
-    const int x = a.next(), y = b.next();
-    if (x != y || x < 0) return x - y;
-  }
-}
-
-int compare(StringCursor a, std::string_view b) {
-  for (const char c : b)
-    if (const int x = a.next(), y = static_cast<unsigned char>(c); x != y) return x - y;
-  return a.next() < 0 ? 0 : 1;
-}
-
-std::string text_of(const StringCursor& string) {
-  std::size_t size = 0;
-  for (StringCursor s = string; s.next() >= 0;) ++size;
-  std::string text;
-  text.reserve(size);  // exactly, for a name may be as long as the file
-  StringCursor s = string;
-  for (int c = s.next(); c >= 0; c = s.next()) text += static_cast<char>(c);
-  return text;
-}
-
-// Parsing ---------------------------------------------------------------------------------------
-
-// Reads the header where it lies. Its grammar is a small part of JSON, of fixed depth, so that
-// nothing needs to be built or remembered meanwhile. Strings are told by the position of their
-// first character, arrays by that of what follows the bracket.
-class HeaderReader {
+// Reads a header event by event, so that one that is not as the format says is left at once and
+// nothing is built but what is kept.
+class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
-  HeaderReader(std::string_view text, std::string_view file, std::uint32_t at = 0)
-      : text_(text), file_(file), at_(at) {}
+  HeaderReader(std::string_view file, std::vector<Entry>& tensors,
+               std::map<std::string, std::string>& metadata)
+      : file_(file), tensors_(tensors), metadata_(metadata) {}
 
-  bool accept(char c) {
-    skip_space();
-    if (at_ == text_.size() || text_[at_] != c) return false;
-    ++at_;
+  bool null() override { refuse_value(); }
+  bool boolean(bool) override { refuse_value(); }
+  bool number_integer(std::int64_t) override { refuse_value(); }
+  bool number_float(double, const std::string&) override { refuse_value(); }
+  bool binary(binary_t&) override { refuse_value(); }
+
+  bool number_unsigned(std::uint64_t number) override {
+    if (due_ == Due::extent) {
+      auto& shape = tensors_.back().tensor.shape;
+      if (shape.size() == max_rank || number > std::numeric_limits<std::int64_t>::max())
+        refuse_value();
+      shape.push_back(static_cast<std::int64_t>(number));
+    } else if (due_ == Due::offset && offsets_ < 2) {
+      (offsets_++ == 0 ? tensors_.back().begin : tensors_.back().end) = number;
+    } else {
+      refuse_value();
+    }
     return true;
   }
 
-  void expect(char c) {
-    if (!accept(c)) fail(fmt::format("'{}'", c));
+  bool string(std::string& text) override {
+    if (due_ == Due::text)
+      metadata_[key_] = text;
+    else if (due_ == Due::dtype)
+      tensors_.back().tensor.dtype = text;
+    else
+      refuse_value();
+    return true;
   }
 
-  std::uint32_t string() {
-    skip_space();
-    if (at_ == text_.size() || text_[at_] != '"') fail("a string");
-    const std::uint32_t start = ++at_;
-    while (at_ < text_.size() && text_[at_] != '"') {
-      if (static_cast<unsigned char>(text_[at_]) < 0x20) fail("no control character in a string");
-      if (text_[at_++] == '\\') escape();
-    }
-    if (at_ == text_.size()) fail("the end of a string");
-    ++at_;
-    return start;
+  bool start_object(std::size_t) override {
+    if (due_ == Due::header)
+      open_ = Open::header;
+    else if (due_ == Due::metadata)
+      open_ = Open::metadata;
+    else if (due_ == Due::tensor)
+      open_ = Open::tensor;
+    else
+      refuse_value();
+    return true;
   }
 
-  // Whether the string at `start`, which has been read before, is `text`.
-  bool is(std::uint32_t start, std::string_view text) const {
-    return compare(StringCursor(text_.data() + start), text) == 0;
+  bool key(std::string& name) override {
+    key_ = name;
+    if (open_ == Open::header && name == metadata_key)
+      due_ = once(has_metadata_, Due::metadata);
+    else if (open_ == Open::header)
+      begin_tensor();
+    else if (open_ == Open::metadata)
+      begin_text();
+    else if (name == "dtype")
+      due_ = once(has_dtype_, Due::dtype);
+    else if (name == "shape")
+      due_ = once(has_shape_, Due::shape);
+    else if (name == "data_offsets")
+      due_ = once(has_offsets_, Due::offsets);
+    else
+      fail("tensor {} has a member {}: the format has dtype, shape and data_offsets", tensor_name(),
+           shown(name));
+    return true;
   }
 
-  std::uint64_t integer() {
-    skip_space();
-    const std::uint32_t start = at_;
-    std::uint64_t value = 0;
-    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
-      const auto digit = static_cast<std::uint64_t>(text_[at_] - '0');
-      if (__builtin_mul_overflow(value, 10u, &value) ||
-          __builtin_add_overflow(value, digit, &value))
-        fail("an integer of 64 bits");
-    }
-    const std::uint32_t digits = at_ - start;
-    if (digits == 0 || (digits > 1 && text_[start] == '0')) fail("a non-negative integer");
-    return value;
+  bool end_object() override {
+    if (open_ == Open::tensor && !(has_dtype_ && has_shape_ && has_offsets_))
+      fail("tensor {} lacks one of dtype, shape and data_offsets", tensor_name());
+    open_ = Open::header;
+    return true;
   }
 
-  // What follows the opening bracket of an array of integers, up to and with its closing one.
-  template <class OnInteger>
-  void integers(const OnInteger& on_integer) {
-    if (accept(']')) return;
-    do on_integer(integer());
-    while (accept(','));
-    expect(']');
+  bool start_array(std::size_t) override {
+    if (due_ == Due::shape)
+      due_ = Due::extent;
+    else if (due_ == Due::offsets)
+      due_ = Due::offset;
+    else
+      refuse_value();
+    return true;
   }
 
-  // The members of an object; `on_member(key)` reads the value.
-  template <class OnMember>
-  void object(const OnMember& on_member) {
-    expect('{');
-    if (accept('}')) return;
-    do {
-      const std::uint32_t key = string();
-      expect(':');
-      on_member(key);
-    } while (accept(','));
-    expect('}');
+  bool end_array() override {
+    if (due_ == Due::offset && offsets_ != 2) refuse_value();
+    return true;
   }
 
-  bool at_end() {
-    skip_space();
-    return at_ == text_.size();
-  }
-
-  std::uint32_t position() const { return at_; }
-
-  [[noreturn]] void fail(std::string_view expected) const {
-    throw FormatError("{}: no sound safetensors file: expected {} at byte {} of its header", file_,
-                      expected, at_);
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::json::exception&) override {
+    fail("its header is no JSON at byte {}", position);
   }
 
  private:
-  void skip_space() {
-    while (at_ < text_.size() &&
-           (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\r' || text_[at_] == '\t')) {
-      ++at_;
+  // The innermost object that is open, and what a value has to be that comes now.
+  enum class Open { header, metadata, tensor };
+  enum class Due { header, metadata, text, tensor, dtype, shape, extent, offsets, offset };
+
+  template <class... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
+    throw FormatError("{}: no sound safetensors file: {}", file_,
+                      fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  [[noreturn]] void refuse_value() const {
+    switch (due_) {
+      case Due::header:
+        fail("its header is no object");
+      case Due::metadata:
+        fail("{} is no object", metadata_key);
+      case Due::text:
+        fail("metadata key {} has a value that is no string", shown(key_));
+      case Due::tensor:
+        fail("tensor {} is no object", tensor_name());
+      case Due::dtype:
+        fail("the dtype of tensor {} is no string", tensor_name());
+      case Due::shape:
+      case Due::extent:
+        fail("the shape of tensor {} is no array of at most {} whole numbers below 2^63",
+             tensor_name(), max_rank);
+      case Due::offsets:
+      case Due::offset:
+        break;
     }
+    fail("the data_offsets of tensor {} are not two whole numbers below 2^64", tensor_name());
   }
 
-  void escape() {
-    if (at_ == text_.size() || std::string_view("\"\\/bfnrtu").find(text_[at_]) == text_.npos)
-      fail("an escape sequence");
-    if (text_[at_++] != 'u') return;
-    const std::uint32_t code = hexadecimal();
-    if (code < 0xD800 || code >= 0xE000) return;
-    if (code >= 0xDC00 || text_.substr(at_, 2) != "\\u") fail("a pair of surrogates");
-    at_ += 2;
-    const std::uint32_t second = hexadecimal();
-    if (second < 0xDC00 || second >= 0xE000) fail("a pair of surrogates");
+  Due once(bool& seen, Due due) const {
+    if (std::exchange(seen, true)) fail("{} appears twice in one object", shown(key_));
+    return due;
   }
 
-  std::uint32_t hexadecimal() {
-    const std::string_view digits = text_.substr(at_, 4);
-    if (digits.size() < 4 || digits.find_first_not_of("0123456789abcdefABCDEF") != digits.npos)
-      fail("four hexadecimal digits");
-    at_ += 4;
-    return hex4(digits);
+  void begin_tensor() {
+    tensors_.push_back({.tensor = {.name = key_}});
+    has_dtype_ = has_shape_ = has_offsets_ = false;
+    offsets_ = 0;
+    due_ = Due::tensor;
   }
 
-  std::string_view text_, file_;
-  std::uint32_t at_;
+  void begin_text() {
+    if (!metadata_.emplace(key_, "").second) fail("metadata key {} appears twice", shown(key_));
+    due_ = Due::text;
+  }
+
+  std::string tensor_name() const { return shown(tensors_.back().tensor.name); }
+
+  std::string_view file_;
+  std::vector<Entry>& tensors_;
+  std::map<std::string, std::string>& metadata_;
+  Open open_ = Open::header;
+  Due due_ = Due::header;
+  std::string key_;  // the last
+  bool has_metadata_ = false;
+  bool has_dtype_ = false, has_shape_ = false, has_offsets_ = false;  // of the last tensor
+  int offsets_ = 0;
 };
-
-// Reads {"dtype": .., "shape": .., "data_offsets": ..}, in any order, into an entry. The reference
-// implementation passes over further members; here they are refused, as is one given twice.
-template <class Entry>
-void read_tensor(HeaderReader& reader, Entry& entry) {
-  bool dtype = false, shape = false, offsets = false;
-  const auto once = [&](bool& seen) {
-    if (std::exchange(seen, true)) reader.fail("each member once");
-  };
-  reader.object([&](std::uint32_t key) {
-    if (reader.is(key, "dtype")) {
-      once(dtype);
-      entry.dtype = reader.string();
-    } else if (reader.is(key, "shape")) {
-      once(shape);
-      reader.expect('[');
-      entry.shape = reader.position();
-      std::size_t rank = 0;
-      reader.integers([&](std::uint64_t extent) {
-        if (++rank > max_rank) reader.fail(fmt::format("at most {} dimensions", max_rank));
-        if (extent > std::numeric_limits<std::int64_t>::max()) reader.fail("an extent of 63 bits");
-      });
-    } else if (reader.is(key, "data_offsets")) {
-      once(offsets);
-      reader.expect('[');
-      entry.begin = reader.integer();
-      reader.expect(',');
-      entry.end = reader.integer();
-      reader.expect(']');
-    } else {
-      reader.fail("no member but dtype, shape and data_offsets");
-    }
-  });
-  if (!dtype || !shape || !offsets) reader.fail("dtype, shape and data_offsets");
-}
-
-template <class Entry, class OnTensor, class OnMetadata>
-void read_header(HeaderReader reader, const OnTensor& on_tensor, const OnMetadata& on_metadata) {
-  bool metadata = false;
-  reader.object([&](std::uint32_t name) {
-    if (reader.is(name, metadata_key)) {
-      if (std::exchange(metadata, true)) reader.fail("metadata once");
-      reader.object([&](std::uint32_t key) {
-        on_metadata(key);
-        reader.string();
-      });
-    } else {
-      Entry entry{};
-      entry.name = name;
-      read_tensor(reader, entry);
-      on_tensor(entry);
-    }
-  });
-  if (!reader.at_end()) reader.fail("nothing but spaces");
-}
-
-int compare_at(std::string_view header, std::uint32_t position, std::string_view text) {
-  return compare(StringCursor(header.data() + position), text);
-}
-
-// Sorts `items` by the string that lies where their projection says, and refuses two alike.
-template <class Item, class Projection>
-void sort_unique(std::vector<Item>& items, Projection position, std::string_view header,
-                 std::string_view kind, std::string_view file) {
-  const auto cursor = [&](const Item& item) {
-    return StringCursor(header.data() + std::invoke(position, item));
-  };
-  std::ranges::sort(
-      items, [&](const Item& a, const Item& b) { return compare(cursor(a), cursor(b)) < 0; });
-  const auto twice = std::ranges::adjacent_find(
-      items, [&](const Item& a, const Item& b) { return compare(cursor(a), cursor(b)) == 0; });
-  if (twice != items.end())
-    throw FormatError("{}: {} {} appears twice", file, kind, shown(text_of(cursor(*twice))));
-}
 
 }  // namespace
 
@@ -337,6 +230,47 @@ std::optional<TensorType> StoredTensor::type() const {
 }
 
 namespace {
+
+// Throws unless the tensors cover the data exactly. Leaves them in the order of their data.
+void check_coverage(std::vector<Entry>& entries, std::uint64_t data_size, std::string_view file) {
+  for (const Entry& entry : entries) {
+    if (entry.begin > entry.end)
+      throw FormatError("{}: tensor {} ends at byte {} of the data, before its begin at {}", file,
+                        shown(entry.tensor.name), entry.end, entry.begin);
+    if (entry.end > data_size)
+      throw FormatError(
+          "{}: truncated: tensor {} ends at byte {} of the data, of which there are {}", file,
+          shown(entry.tensor.name), entry.end, data_size);
+  }
+  // An empty tensor goes before the one that begins where it does.
+  std::ranges::sort(entries, {}, [](const Entry& e) { return std::pair(e.begin, e.end); });
+  std::uint64_t covered = 0;
+  const auto hole = [&](std::uint64_t end) {
+    throw FormatError("{}: bytes {} to {} of the data belong to no tensor", file, covered, end);
+  };
+  for (const Entry& entry : entries) {
+    if (entry.begin < covered)
+      throw FormatError("{}: tensor {} begins at byte {} of the data, within another", file,
+                        shown(entry.tensor.name), entry.begin);
+    if (entry.begin > covered) hole(entry.begin);
+    covered = entry.end;
+  }
+  if (covered < data_size) hole(data_size);
+}
+
+// Throws unless a tensor has the bytes that its shape needs, if its dtype is known.
+void check_size(const StoredTensor& tensor, std::string_view file) {
+  const StoredDType* known = find_dtype(tensor.dtype);
+  if (!known) return;
+  std::uint64_t bytes = known->size;
+  bool overflow = false;
+  for (const std::int64_t extent : tensor.shape)
+    overflow |= __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes);
+  if (overflow || bytes != tensor.bytes.size())
+    throw FormatError("{}: tensor {} of type {}[{}] needs {} bytes of data and has {}", file,
+                      shown(tensor.name), tensor.dtype, fmt::join(tensor.shape, ", "),
+                      overflow ? "more than 2^64" : std::to_string(bytes), tensor.bytes.size());
+}
 
 template <class T>
 void convert(std::span<const std::byte> bytes, std::span<float> floats) {
@@ -386,113 +320,42 @@ void SafetensorsFile::parse() {
   if (length > data_.size())
     throw FormatError("{}: truncated, or no safetensors file: {} bytes of its {} of header", name_,
                       data_.size(), length);
-  header_ = {reinterpret_cast<const char*>(data_.data()), static_cast<std::size_t>(length)};
-  data_ = data_.subspan(header_.size());
-  if (!header_.starts_with('{'))
+  const std::string_view header(reinterpret_cast<const char*>(data_.data()),
+                                static_cast<std::size_t>(length));
+  data_ = data_.subspan(header.size());
+  if (!header.starts_with('{'))
     throw FormatError("{}: no safetensors file: its header does not begin with '{{'", name_);
-  if (const std::size_t at = find_invalid_utf8(header_); at < header_.size())
+  if (const std::size_t at = find_invalid_utf8(header); at < header.size())
     throw FormatError("{}: no sound safetensors file: byte {} of its header is not UTF-8", name_,
                       at);
 
-  // Once to check and to count, so that the second time takes exactly the memory needed: an entry
-  // is smaller than its text, but the spare room of a growing vector would not be.
-  const HeaderReader reader(header_, name_);
-  std::size_t tensor_count = 0, metadata_count = 0;
-  read_header<Entry>(
-      reader, [&](const Entry&) { ++tensor_count; }, [&](std::uint32_t) { ++metadata_count; });
-  tensors_.reserve(tensor_count);
-  metadata_.reserve(metadata_count);
-  read_header<Entry>(
-      reader, [&](const Entry& entry) { tensors_.push_back(entry); },
-      [&](std::uint32_t key) { metadata_.push_back(key); });
-
-  check_coverage();
-  sort_unique(tensors_, &Entry::name, header_, "tensor", name_);
-  sort_unique(metadata_, std::identity{}, header_, "metadata key", name_);
-  for (std::size_t i = 0; i < size(); ++i) check_size(tensor(i));
-}
-
-void SafetensorsFile::check_coverage() {
-  for (const Entry& entry : tensors_) {
-    if (entry.begin > entry.end)
-      throw FormatError("{}: tensor {} ends at byte {} of the data, before its begin at {}", name_,
-                        shown(string_at(entry.name)), entry.end, entry.begin);
-    if (entry.end > data_.size())
-      throw FormatError(
-          "{}: truncated: tensor {} ends at byte {} of the data, of which there are {}", name_,
-          shown(string_at(entry.name)), entry.end, data_.size());
+  std::vector<Entry> entries;
+  HeaderReader reader(name_, entries, metadata_);
+  nlohmann::json::sax_parse(header, &reader);
+  check_coverage(entries, data_.size(), name_);
+  std::ranges::sort(entries, {},
+                    [](const Entry& entry) -> const std::string& { return entry.tensor.name; });
+  tensors_.reserve(entries.size());
+  for (Entry& entry : entries) {
+    StoredTensor& tensor = tensors_.emplace_back(std::move(entry.tensor));
+    tensor.bytes = data_.subspan(entry.begin, entry.end - entry.begin);
+    check_size(tensor, name_);
   }
-  // An empty tensor goes before the one that begins where it does.
-  std::ranges::sort(tensors_, {}, [](const Entry& e) { return std::pair(e.begin, e.end); });
-  std::uint64_t covered = 0;
-  const auto hole = [&](std::uint64_t end) {
-    throw FormatError("{}: bytes {} to {} of the data belong to no tensor", name_, covered, end);
-  };
-  for (const Entry& entry : tensors_) {
-    if (entry.begin < covered)
-      throw FormatError("{}: tensor {} begins at byte {} of the data, within another", name_,
-                        shown(string_at(entry.name)), entry.begin);
-    if (entry.begin > covered) hole(entry.begin);
-    covered = entry.end;
-  }
-  if (covered < data_.size()) hole(data_.size());
-}
-
-void SafetensorsFile::check_size(const StoredTensor& tensor) const {
-  const StoredDType* known = find_dtype(tensor.dtype);
-  if (!known) return;
-  std::uint64_t bytes = known->size;
-  bool overflow = false;
-  for (const std::int64_t extent : tensor.shape)
-    overflow |= __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes);
-  if (overflow || bytes != tensor.bytes.size())
-    throw FormatError("{}: tensor {} of type {}[{}] needs {} bytes of data and has {}", name_,
-                      shown(tensor.name), tensor.dtype, fmt::join(tensor.shape, ", "),
-                      overflow ? "more than 2^64" : std::to_string(bytes), tensor.bytes.size());
-}
-
-std::string SafetensorsFile::string_at(std::uint32_t position) const {
-  return text_of(StringCursor(header_.data() + position));
-}
-
-StoredTensor SafetensorsFile::tensor(std::size_t i) const {
-  const Entry& entry = tensors_[i];
-  StoredTensor tensor{.name = string_at(entry.name), .dtype = string_at(entry.dtype)};
-  std::array<std::int64_t, max_rank> shape;
-  std::size_t rank = 0;
-  HeaderReader(header_, name_, entry.shape).integers([&](std::uint64_t extent) {
-    shape[rank++] = static_cast<std::int64_t>(extent);
-  });
-  tensor.shape.assign(shape.begin(), shape.begin() + rank);
-  tensor.bytes = data_.subspan(entry.begin, entry.end - entry.begin);
-  return tensor;
+  const auto twice = std::ranges::adjacent_find(tensors_, {}, &StoredTensor::name);
+  if (twice != tensors_.end())
+    throw FormatError("{}: tensor {} appears twice", name_, shown(twice->name));
 }
 
 std::optional<StoredTensor> SafetensorsFile::find(std::string_view name) const {
-  const auto it = std::ranges::partition_point(
-      tensors_, [&](const Entry& e) { return compare_at(header_, e.name, name) < 0; });
-  if (it == tensors_.end() || compare_at(header_, it->name, name) != 0) return std::nullopt;
-  return tensor(static_cast<std::size_t>(it - tensors_.begin()));
-}
-
-std::string SafetensorsFile::metadata_value(std::uint32_t key) const {
-  HeaderReader reader(header_, name_, key - 1);  // again from the key's opening quote
-  reader.string();
-  reader.expect(':');
-  return string_at(reader.string());
+  const auto found = std::ranges::lower_bound(tensors_, name, {}, &StoredTensor::name);
+  if (found == tensors_.end() || found->name != name) return std::nullopt;
+  return *found;
 }
 
 std::optional<std::string> SafetensorsFile::metadata(std::string_view key) const {
-  const auto it = std::ranges::partition_point(
-      metadata_, [&](std::uint32_t at) { return compare_at(header_, at, key) < 0; });
-  if (it == metadata_.end() || compare_at(header_, *it, key) != 0) return std::nullopt;
-  return metadata_value(*it);
-}
-
-std::map<std::string, std::string> SafetensorsFile::metadata() const {
-  std::map<std::string, std::string> all;
-  for (const std::uint32_t key : metadata_) all.emplace(string_at(key), metadata_value(key));
-  return all;
+  const auto found = metadata_.find(std::string(key));
+  if (found == metadata_.end()) return std::nullopt;
+  return found->second;
 }
 
 // Writing ---------------------------------------------------------------------------------------
@@ -502,16 +365,7 @@ namespace {
 std::string quoted(const std::filesystem::path& path, std::string_view text) {
   if (find_invalid_utf8(text) < text.size())
     throw UsageError("cannot write {}: the text {} is not UTF-8", path.string(), shown(text));
-  std::string out = "\"";
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) < 0x20)
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    else if (c == '"' || c == '\\')
-      (out += '\\') += c;
-    else
-      out += c;
-  }
-  return out + '"';
+  return nlohmann::json(text).dump();
 }
 
 void check_names(const std::filesystem::path& path, std::span<const NamedType> tensors) {

@@ -39,42 +39,33 @@ struct StoredTensor {
 
 // A file that is known to be sound: the constructors check all of it but the tensors' elements, and
 // throw FormatError for anything that is not as the format says. Of a dtype that is not known here
-// the size goes unchecked. What is kept in memory, over the mapping, is always smaller than the
-// file, whatever it contains.
+// the size goes unchecked. Whatever the file contains, its description takes at most
+// max_memory_ratio times the memory that its text does, and the data stay where they are.
 class SafetensorsFile {
  public:
+  // Of hostile files: real ones take as much as their text.
+  static constexpr std::size_t max_memory_ratio = 16;
+
   explicit SafetensorsFile(const std::filesystem::path& path);
   // The content of a file called `name`, which must outlive this object.
   SafetensorsFile(std::span<const std::byte> content, std::string name);
 
   // The tensors are numbered in the order of their names (of their bytes, not their letters).
   std::size_t size() const { return tensors_.size(); }
-  StoredTensor tensor(std::size_t i) const;
+  const StoredTensor& tensor(std::size_t i) const { return tensors_[i]; }
   std::optional<StoredTensor> find(std::string_view name) const;
 
   std::optional<std::string> metadata(std::string_view key) const;
-  std::map<std::string, std::string> metadata() const;
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:
-  // Where a tensor is described. Positions in the header are those of what follows the opening
-  // quote of a string or the opening bracket of the shape; begin and end are in the data.
-  struct Entry {
-    std::uint32_t name, dtype, shape;
-    std::uint64_t begin, end;
-  };
-
   void parse();
-  void check_coverage();  // leaves the entries in the order of their data
-  void check_size(const StoredTensor& tensor) const;
-  std::string string_at(std::uint32_t position) const;
-  std::string metadata_value(std::uint32_t key) const;
 
   MappedFile file_;
   std::string name_;
-  std::string_view header_;
   std::span<const std::byte> data_;
-  std::vector<Entry> tensors_;
-  std::vector<std::uint32_t> metadata_;  // positions of the keys, as in Entry
+  std::vector<StoredTensor> tensors_;  // by name
+  std::map<std::string, std::string> metadata_;
 };
 
 // A tensor to be written.

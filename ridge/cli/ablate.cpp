@@ -1,4 +1,4 @@
-// `ridge ablate`: what each optimisation is worth.
+// `ridge ablate`: what each optimization is worth.
 #include "ridge/analyze/ablation.h"
 
 #include <fmt/format.h>
@@ -49,8 +49,8 @@ int ablate(const Request& request) {
     plans.push_back(plan_step(step.options, *device));
   }
   const std::vector<VariantResult> timed =
-      time_in_turn(variants, *device, rounds,
-                   {.trying = tuning_on(terminal), .progress = progress_on(terminal)});
+      time_interleaved(variants, *device, rounds,
+                       {.trying = tuning_on(terminal), .progress = progress_on(terminal)});
   Ablation ablation{
       .model = fmt::format("{}: {}, {} in {}", workload_of(options).title,
                            workload_of(options).description, options.mode, options.dtype),
@@ -78,18 +78,18 @@ int ablate(const Request& request) {
 
 void add_ablate_command(CLI::App& program, Action& action) {
   CLI::App& command =
-      *program.add_subcommand("ablate", "Measure what each optimisation is worth, from v1 to v4");
+      *program.add_subcommand("ablate", "Measure what each optimization is worth, from v1 to v4");
   const auto request = std::make_shared<Request>(command);
-  command.add_option("--from", request->from, "The version or compile mode to start from")
+  command.add_option("--from", request->from, "Start from this version or compile mode")
       ->type_name("VERSION")
       ->default_str("v1")
       ->group("Ablation");
-  command.add_option("--to", request->to, "The version or compile mode to end with")
+  command.add_option("--to", request->to, "End with this version or compile mode")
       ->type_name("VERSION")
       ->default_str("v4")
       ->group("Ablation");
   add_value(command, "--rounds", request->rounds,
-            "How often the runs take turns, sharing out --num-steps; 6 or more for intervals")
+            "Split --num-steps into this many interleaved rounds; 6 or more for intervals")
       ->type_name("N")
       ->default_str("16")
       ->group("Ablation");

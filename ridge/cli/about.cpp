@@ -28,7 +28,7 @@ int about() {
 }
 
 void add_about_command(CLI::App& program, Action& action) {
-  program.add_subcommand("about", "The version of this program and the devices it sees")
+  program.add_subcommand("about", "Show this program's version and its devices")
       ->callback([&action] { action = about; });
 }
 

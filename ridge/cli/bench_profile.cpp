@@ -33,13 +33,13 @@ void print_section(Terminal& terminal, std::string_view title) {
   terminal.line(terminal.bold(title));
 }
 
-// Of a captured pass the host does nothing but launch it: there are no times of operators.
+// Prints the host's times; for a captured pass, launched as one, there are none by operator.
 void print_host_times(Terminal& terminal, const Recording& host, bool device_runs_apart) {
   if (!host.replays.empty()) {
     print_section(terminal, "CPU time: the pass is captured, and the host launches it as one");
     return;
   }
-  if (device_runs_apart) print_section(terminal, "CPU time, in which the host gives out the work:");
+  if (device_runs_apart) print_section(terminal, "CPU time to launch the work:");
   terminal.lines(operator_table_text(
       operator_table(host), 10, device_runs_apart ? OperatorColumns::times : OperatorColumns::all));
 }

@@ -126,7 +126,7 @@ void BenchRequest::resolve() {
       throw UsageError("--learning-rate is for --mode training");
     resolve_precision(o);
     resolve_compile(o);
-    // Of what a table varies, the rest is checked with a batch that every network takes.
+    // A table varies the batch: check the other options with one that every network takes.
     if (!batch_sizes.empty() || find_max_batch) o.batch_size = 2;
   });
   check_tables();
@@ -163,17 +163,17 @@ class Flags {
 
 void add_workshop(CLI::App& command, BenchRequest& request) {
   const Flags add(command, "Workshop");
-  add.value("--fp16", request.fp16, "1 is --dtype fp16; 0 is not", "0|1");
+  add.value("--fp16", request.fp16, "Use --dtype fp16 if this is 1", "0|1");
   add.value("--amp-opt-level", request.amp_opt_level,
-            "Apex's levels: 0 is fp32; 1, 2 and 3 are fp16 with fp32 parameters and sums", "0..3");
+            "Set Apex's level: 0 fp32; 1 to 3 fp16 with fp32 parameters and sums", "0..3");
   add.on("--compile", request.compile, "Rewrite the network and plan its memory before it runs");
   add.value("--compileContext", request.compile_context,
-            "Say how, as torch.compile's arguments: \"{'mode': 'reduce-overhead'}\" or "
+            "Compile with torch.compile's arguments: \"{'mode': 'reduce-overhead'}\" or "
             "'max-autotune'",
             "DICT");
   add.on("--autograd-profiler", request.autograd_profiler,
          "Print tables of operators, kernels and memory, over the last iterations");
-  add.on("--kineto", request.kineto, "Do the same and write a trace");
+  add.on("--kineto", request.kineto, "Profile as --autograd-profiler does and write a trace");
   add.value("--flops-prof-step", request.flops_prof_step,
             "Print FLOPs, time and efficiency of every module in this iteration", "N");
 }
@@ -203,8 +203,7 @@ void add_output(CLI::App& command, BenchRequest& request) {
             ".pftrace",
             "FILE");
   add.value("--export-kernels", request.kernels_directory,
-            "Write the source of each kernel that a GPU compiles for a chain to this directory",
-            "DIR");
+            "Write the sources of generated GPU kernels to this directory", "DIR");
   add.value("--save-weights", request.weights_file, "Write the trained weights to this file",
             "FILE");
   add.on("--list", request.list, "Print the networks, their parameters and work");
@@ -219,10 +218,10 @@ void add_distributed(CLI::App& command) {
         "--world-size are for several, which is not there yet");
   };
   for (const char* flag : {"--device-ids", "--rank", "--world-size"})
-    command.add_option(flag, refuse, "Not there yet")->type_name("N")->group("Several GPUs");
+    command.add_option(flag, refuse, "Not supported")->type_name("N")->group("Several GPUs");
   command
       .add_flag_callback(
-          "--distributed-dataparallel", [refuse] { refuse({}); }, "Not there yet")
+          "--distributed-dataparallel", [refuse] { refuse({}); }, "Not supported")
       ->group("Several GPUs");
 }
 

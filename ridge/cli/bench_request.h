@@ -20,7 +20,7 @@ struct BenchRequest {
   RunRequest run;
   RunOptions options;  // resolved, by resolve()
 
-  // The workshop's ways to choose a precision and a compile mode, of which resolve() makes dtype
+  // The workshop's flags for precision and compile mode, from which resolve() sets dtype
   // and version.
   std::optional<std::int64_t> fp16, amp_opt_level;
   bool compile = false;

@@ -32,11 +32,11 @@ std::vector<VariantResult> measure(const BenchRequest& request,
   terminal.busy(fmt::format("Preparing {} variants...", variants.size()));
   const RunOptions& o = request.options;
   const Rounds rounds = rounds_of(std::min(most_rounds, o.num_steps), o.num_steps, o.warmup_steps);
-  std::vector<VariantResult> results = time_in_turn(variants, device, rounds,
-                                                    {.keep_logits = keep_logits,
-                                                     .trying = tuning_on(terminal),
-                                                     .progress = progress_on(terminal),
-                                                     .stop = interrupted});
+  std::vector<VariantResult> results = time_interleaved(variants, device, rounds,
+                                                        {.keep_logits = keep_logits,
+                                                         .trying = tuning_on(terminal),
+                                                         .progress = progress_on(terminal),
+                                                         .stop = interrupted});
   if (interrupted()) terminal.line("Interrupted");
   for (const std::string& warning : device.tools().warnings()) terminal.line(warning);
   return results;

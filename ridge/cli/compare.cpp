@@ -11,7 +11,7 @@
 #include <span>
 #include <string>
 
-#include "ridge/analyze/turns.h"
+#include "ridge/analyze/interleaved.h"
 #include "ridge/base/error.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/run_request.h"
@@ -71,7 +71,7 @@ std::vector<ComparedRun> run_schedules(const Request& request, Terminal& termina
     if (records[i].workload.empty()) records[i] = new_record(session);
     recorded[i].push_back(record_step(session));
   };
-  const std::vector<VariantResult> timed = time_in_turn(
+  const std::vector<VariantResult> timed = time_interleaved(
       variants, *device, rounds,
       {.trying = tuning_on(terminal), .progress = progress_on(terminal), .after = note});
   std::vector<ComparedRun> runs;
@@ -148,16 +148,16 @@ void add_compare_command(CLI::App& program, Action& action) {
   const auto request = std::make_shared<Request>(command);
   command
       .add_option("runs", request->runs,
-                  "v1 to v4, none to max-autotune, directories of runs or profiles, or a "
+                  "Compare versions, compile modes, directories of runs or profiles, or a "
                   "benchmark's JSON")
       ->type_name("RUN");
   add_value(command, "--rounds", request->rounds,
-            "How often they take turns, sharing out --num-steps; 6 or more for intervals")
+            "Split --num-steps into this many interleaved rounds; 6 or more for intervals")
       ->type_name("N")
       ->default_str("16")
       ->group("Comparison");
   add_value(command, "--fail-above", request->most_slowdown,
-            "Exit code 1 if a run is slower than the first by more than this, beyond doubt; 3 if "
+            "Exit with 1 if a run is slower than the first by more than this, beyond doubt; 3 if "
             "there are too few steps to "
             "tell")
       ->type_name("PERCENT")

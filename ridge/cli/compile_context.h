@@ -8,7 +8,7 @@ namespace ridge {
 
 // What --compileContext asks for: the keyword arguments of torch.compile, as a dict of Python.
 struct CompileContext {
-  std::string mode = "default";    // as BenchOptions::compile has it; "none" if 'disable' is True
+  std::string mode = "default";    // a compile mode of schedules(); "none" if 'disable' is True
   std::vector<std::string> notes;  // what each argument that changes nothing means here
 };
 

@@ -34,9 +34,9 @@ int examine(const Request& request) {
 void add_doctor_command(CLI::App& program, Action& action) {
   CLI::App& command = *program.add_subcommand(
       "doctor",
-      "What this machine has, what is missing for training and profiling, and the remedy");
+      "Check this machine for training and profiling; name what is missing and the remedy");
   const auto request = std::make_shared<Request>();
-  command.add_option("--device", request->device, "Who is to train: auto, cpu, cuda or all")
+  command.add_option("--device", request->device, "Check whether auto, cpu, cuda or all can train")
       ->capture_default_str();
   command.add_flag("--json", request->json, "Print JSON");
   command.footer(R"(Lines are marked ok, note (it works without) or missing, each with its remedy.

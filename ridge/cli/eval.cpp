@@ -241,15 +241,16 @@ void add_eval_command(CLI::App& program, Action& action) {
   CLI::App& command =
       *program.add_subcommand("eval", "Evaluate a model: loss, perplexity, accuracy, logits");
   const auto request = std::make_shared<Request>(command);
-  command.add_option("--checkpoint", request->checkpoint, "A checkpoint of ridge train")
+  command
+      .add_option("--checkpoint", request->checkpoint, "Evaluate this checkpoint of ridge train")
       ->type_name("FILE")
       ->group("Model");
   add_value(command, "--prompt", request->prompt,
-            "Say what follows this text; for a model whose tokens are bytes")
+            "Predict the token after this text; for models with a token a byte")
       ->type_name("TEXT")
       ->group("Prompt");
   add_value(command, "--prompt-tokens", request->prompt_tokens,
-            "Say what follows these tokens, such as 1,17,4")
+            "Predict the token after these, such as 1,17,4")
       ->type_name("LIST")
       ->group("Prompt");
   add_value(command, "--json", request->json, "Write the result here too")
@@ -260,12 +261,12 @@ void add_eval_command(CLI::App& program, Action& action) {
             "safetensors file")
       ->type_name("FILE")
       ->group("Output");
-  command.get_option("--init-from")->description("A Hugging Face folder")->group("Model");
+  command.get_option("--init-from")->description("Evaluate a Hugging Face folder")->group("Model");
   command.get_option("--weights")->group("Model");
-  describe(command, "--data", "Tokens, or a folder of images; without it synthetic ones", "");
-  describe(command, "--validation-fraction", "Only this part of the data, as in training",
+  describe(command, "--data", "Evaluate these tokens or images; synthetic without it", "");
+  describe(command, "--validation-fraction", "Use only this part of the data, as in training",
            "all of it");
-  describe(command, "--eval-batches", "At most so many batches", "all, of data");
+  describe(command, "--eval-batches", "Evaluate at most so many batches", "all, of data");
   command.footer(
       R"(A file is read in windows of --seq-len tokens that follow each other, so that every token but the
 first, and what does not fill a window at the end, is predicted once; of images each is classified

@@ -109,8 +109,8 @@ int reveal(const DebugStage& stage) {
   return 0;
 }
 
-// Of the whole step.
-std::string utilisation(const RunFacts& run, const Roof& roof, const RunOptions& options) {
+// The utilization of the device's peak over the whole step, in percent.
+std::string utilization(const RunFacts& run, const Roof& roof, const RunOptions& options) {
   return fmt::format("{:.1f} %", 100 * run.summary.causal_flops_per_second /
                                      roof.flops(options.precision().product_name()));
 }
@@ -155,8 +155,8 @@ std::string comparison(const RunOptions& options, const RunFacts& bad, const Run
       "Samples per second", [](const R& r) { return r.summary.samples_per_second; }, rate);
   add(
       "GFLOP/s", [](const R& r) { return r.summary.causal_flops_per_second / 1e9; }, rate);
-  rows.push_back({"Share of the machine's peak", utilisation(bad, roof, options),
-                  utilisation(good, roof, options), ""});
+  rows.push_back({"Share of the machine's peak", utilization(bad, roof, options),
+                  utilization(good, roof, options), ""});
   rows.emplace_back();
   add(
       "Kernels per step", [](const R& r) { return static_cast<double>(r.kernels); }, count);
@@ -264,7 +264,7 @@ int exercise(const Request& request) {
 }  // namespace
 
 void add_exercise_command(CLI::App& program, Action& action) {
-  CLI::App& exercises = *program.add_subcommand("exercise", "Runs with something wrong, to find");
+  CLI::App& exercises = *program.add_subcommand("exercise", "Find the defect in a training run");
   exercises.require_subcommand(0, 1);
   exercises.callback([&exercises, &action] {
     if (exercises.get_subcommands().empty())
@@ -276,7 +276,7 @@ void add_exercise_command(CLI::App& program, Action& action) {
       *exercises.add_subcommand("debug", "Train with a defect, and find it with the other tools");
   command.allow_extras();
   const auto request = std::make_shared<Request>(command);
-  add_value(command, "--stage", request->stage, "Which defect: 1 to 5")
+  add_value(command, "--stage", request->stage, "Choose the defect: 1 to 5")
       ->type_name("N")
       ->group("Exercise");
   command

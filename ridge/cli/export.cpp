@@ -28,13 +28,13 @@ int export_model(const Request& request) {
 }  // namespace
 
 void add_export_command(CLI::App& program, Action& action) {
-  CLI::App& command = *program.add_subcommand("export", "Write a checkpoint's model for others");
+  CLI::App& command = *program.add_subcommand("export", "Export a checkpoint to Hugging Face");
   const auto request = std::make_shared<Request>();
-  command.add_option("--checkpoint", request->checkpoint, "A checkpoint of ridge train")
+  command.add_option("--checkpoint", request->checkpoint, "Export this checkpoint of ridge train")
       ->type_name("FILE");
   command
       .add_option("--hf", request->folder,
-                  "Folder for Hugging Face's LlamaForCausalLM, made if it is not there")
+                  "Write files for Hugging Face's LlamaForCausalLM to this folder")
       ->type_name("DIR");
   command.footer(R"(Example:
   ridge export --checkpoint output/checkpoint.safetensors --hf my-llama

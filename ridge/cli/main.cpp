@@ -57,7 +57,7 @@ void add_commands(CLI::App& program, const std::string& name, Action& action) {
   add_about_command(program, action);
   program.require_subcommand(0, 1);
   program.footer(fmt::format("ridge {}. Each command has its own --help.", version()));
-  program.add_flag("--version")->description("The same as about");
+  program.add_flag("--version")->description("Show the version, as ridge about does");
   program.callback([&] {
     if (program.count("--version") > 0)
       action = about;

@@ -233,28 +233,28 @@ void add_flags(CLI::App& command, Request& r) {
   const auto add = [&](const char* flag, auto& field, const char* what, const char* type) {
     add_value(command, flag, field, what)->type_name(type)->capture_default_str();
   };
-  add("--op", r.op,
-      "Which operator; see --list. With an underscore at its end: in place; default: add", "NAME");
-  add("--op-type", r.op_type,
-      "What it is expected to be: unary, binary, reduction, product or sparse", "TYPE");
-  add("--dtype", r.dtype, "fp32, fp16 or bf16", "TEXT");
-  add("--input1-dim", r.first, "The extents of the first operand; default: 64-1024-1024", "DIMS");
+  add("--op", r.op, "Time this operator (see --list), in place if it ends in _; default: add",
+      "NAME");
+  add("--op-type", r.op_type, "State its type: unary, binary, reduction, product or sparse",
+      "TYPE");
+  add("--dtype", r.dtype, "Compute in fp32, fp16 or bf16", "TEXT");
+  add("--input1-dim", r.first, "Set the first operand's extents; default: 64-1024-1024", "DIMS");
   add("--input2-dim", r.second,
-      "Those of the second of a binary operator or a product, without it as the first's; the rows "
+      "Set the second operand's extents (default: those of the first), or the number of rows "
       "of "
-      "a sparse",
+      "a sparse operand",
       "DIMS");
   command.add_flag("--inplace", r.in_place, "Write the result over the first operand");
-  command.add_flag("--run-predefined", r.predefined, "The benchmark's list of 18 operators");
-  command.add_flag("--run-model-ops", r.models, "What training BERT and DLRM asks of tensors");
-  add("--num-iters,--iterations", r.iterations, "Measurements of each, of some launches", "N");
-  add("--num-warmup-iters,--warmup", r.warmup, "Measurements before those that count", "N");
-  add("--device", r.device, "auto (a GPU if there is one), cpu or cuda", "TEXT");
-  add("--threads", r.threads, "Processors to use; 0: all this process may", "N");
+  command.add_flag("--run-predefined", r.predefined, "Time the benchmark's list of 18 operators");
+  command.add_flag("--run-model-ops", r.models, "Time the operators of BERT and DLRM training");
+  add("--num-iters,--iterations", r.iterations, "Measure each this often", "N");
+  add("--num-warmup-iters,--warmup", r.warmup, "Discard this many first measurements", "N");
+  add("--device", r.device, "Run on auto (a GPU if there is one), cpu or cuda", "TEXT");
+  add("--threads", r.threads, "Use this many processors; 0: all available", "N");
   command.add_option("--export-json", r.json_file, "Write the times to this JSON file")
       ->type_name("FILE")
       ->take_last();
-  command.add_flag("--list", r.list, "Print the operators there are");
+  command.add_flag("--list", r.list, "List the operators");
 }
 
 }  // namespace

@@ -248,7 +248,7 @@ void add_plan_command(CLI::App& program, Action& action) {
       ->group("Plan");
   command
       .add_option("--machine-file", request->machine_file,
-                  "Ceilings of the machine, from ridge roofline; default: those kept by it")
+                  "Read the machine's ceilings from this file; default: those of ridge roofline")
       ->type_name("FILE")
       ->group("Plan");
   command.add_flag("--json", request->json, "Print JSON")->group("Plan");

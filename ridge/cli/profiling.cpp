@@ -117,7 +117,7 @@ void finish_profile(StepRecorder& recorder, Session& session, const Record& reco
         fmt::format("Nothing was profiled: the run ended before step {}", recorder.window().first));
     return;
   }
-  terminal.busy("Analysing the profile...");
+  terminal.busy("Analyzing the profile...");
   ProfileContent content{.recorder = recorder,
                          .session = session,
                          .record = record,

@@ -54,15 +54,15 @@ int report(const Request& request) {
 void add_report_command(CLI::App& program, Action& action) {
   CLI::App& command = *program.add_subcommand("report", "Draw a profile as a page for a browser");
   const auto request = std::make_shared<Request>();
-  command.add_option("profile", request->profile, "The --profile-dir of a run with --profile")
+  command.add_option("profile", request->profile, "Draw the --profile-dir of a run with --profile")
       ->type_name("PROFILE_DIR");
   command
       .add_option("--output", request->output,
-                  "Where the page goes (default: PROFILE_DIR/report.html)")
+                  "Write the page here (default: PROFILE_DIR/report.html)")
       ->type_name("FILE");
   command
       .add_option("--machine,--machine-file", request->machine_file,
-                  "Ceilings of the machine, from ridge roofline (default: those of the profile)")
+                  "Read the machine's ceilings from this file (default: those of the profile)")
       ->type_name("FILE");
   command.footer(
       R"(The page is one file that needs no network. With bottlenecks and a roofline, if the machine's

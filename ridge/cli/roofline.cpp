@@ -180,31 +180,31 @@ int roofline(const Request& request) {
 
 void add_roofline_command(CLI::App& program, Action& action) {
   CLI::App& command =
-      *program.add_subcommand("roofline", "What this machine can do, and a profile drawn on it");
+      *program.add_subcommand("roofline", "Measure ceilings, or draw a profile on them");
   const auto request = std::make_shared<Request>();
   command.add_option("--profile", request->profile, "Draw the operators of this profile directory")
       ->type_name("PROFILE_DIR");
   command
       .add_option("--svg", request->svg,
-                  "Where the picture goes (default: PROFILE_DIR/roofline.svg)")
+                  "Write the picture here (default: PROFILE_DIR/roofline.svg)")
       ->type_name("FILE");
   command
       .add_option("--device", request->device,
-                  "auto (the CPU, and a GPU if there is one), cpu or cuda")
+                  "Measure auto (the CPU, and a GPU if there is one), cpu or cuda")
       ->type_name("DEVICE");
   command
       .add_option("--machine-file", request->machine_file,
-                  "Where the ceilings are kept (default: machine.json in the user's cache)")
+                  "Keep the ceilings in this file (default: machine.json in the user's cache)")
       ->type_name("FILE");
-  add_value(command, "--peak-tflops", request->peak_tflops, "The vendor's peak, in TFLOP/s")
+  add_value(command, "--peak-tflops", request->peak_tflops, "Note the vendor's peak, in TFLOP/s")
       ->type_name("X");
-  add_value(command, "--peak-bandwidth", request->peak_bandwidth, "The vendor's bandwidth, in GB/s")
+  add_value(command, "--peak-bandwidth", request->peak_bandwidth, "Note the vendor's peak, in GB/s")
       ->type_name("X");
-  add_value(command, "--seconds", request->seconds, "How long to measure a device, about")
+  add_value(command, "--seconds", request->seconds, "Measure a device for about this long")
       ->type_name("X")
       ->capture_default_str();
   add_value(command, "--threads", request->threads,
-            "How many make all cores; 0, the default: all there are, or those of the profile")
+            "Measure this many cores together; 0, the default: all, or those of the profile")
       ->type_name("N");
   command.add_flag("--fresh", request->fresh, "Forget what was measured before");
   command.footer(

@@ -24,7 +24,7 @@ bool is_dumb() {
   return !term || std::string_view(term) == "dumb";
 }
 
-bool wants_no_colour() {
+bool wants_no_color() {
   const char* value = std::getenv("NO_COLOR");
   return value && *value;
 }
@@ -39,7 +39,7 @@ std::size_t columns() {
 
 Terminal::Terminal()
     : has_bar_(::isatty(STDERR_FILENO) != 0 && !is_dumb()),
-      has_colours_(::isatty(STDOUT_FILENO) != 0 && !is_dumb() && !wants_no_colour()) {}
+      has_colors_(::isatty(STDOUT_FILENO) != 0 && !is_dumb() && !wants_no_color()) {}
 
 void Terminal::line(std::string_view text) {
   erase();
@@ -76,7 +76,7 @@ void Terminal::erase() {
 }
 
 std::string Terminal::bold(std::string_view text) const {
-  return has_colours_ ? fmt::format("\x1b[1m{}\x1b[0m", text) : std::string(text);
+  return has_colors_ ? fmt::format("\x1b[1m{}\x1b[0m", text) : std::string(text);
 }
 
 std::function<void(std::int64_t done, std::int64_t all)> progress_on(Terminal& terminal) {

@@ -27,14 +27,14 @@ class Terminal {
   void progress(std::int64_t done, std::int64_t total, double seconds_left);
   void erase();
 
-  // Text as it looks on a terminal with colours, unchanged elsewhere (see https://no-color.org).
+  // Text as it looks on a terminal with colors, unchanged elsewhere (see https://no-color.org).
   std::string bold(std::string_view text) const;
 
  private:
   void show(std::string_view text);
 
   bool has_bar_ = false;
-  bool has_colours_ = false;
+  bool has_colors_ = false;
   bool shown_ = false;
 };
 

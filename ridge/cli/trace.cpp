@@ -31,7 +31,7 @@ int check(const std::string& path) {
 }  // namespace
 
 void add_trace_command(CLI::App& program, Action& action) {
-  CLI::App& command = *program.add_subcommand("trace", "Look at traces");
+  CLI::App& command = *program.add_subcommand("trace", "Check traces");
   command.require_subcommand(0, 1);
   command.callback([&command, &action] {
     if (command.get_subcommands().empty())
@@ -40,10 +40,9 @@ void add_trace_command(CLI::App& program, Action& action) {
       };
   });
   CLI::App& checking =
-      *command.add_subcommand("check", "Say which tools will read a Chrome trace, and why not");
+      *command.add_subcommand("check", "Check which tools can read a Chrome trace");
   const auto path = std::make_shared<std::string>();
-  checking
-      .add_option("file", *path, "A trace in JSON, from any program; it may be compressed by gzip")
+  checking.add_option("file", *path, "Check this JSON trace of any program; gzip is read too")
       ->type_name("FILE");
   checking.footer("The exit code is 1 if one of the tools refuses it.");
   checking.callback([path, &action] { action = [path] { return check(*path); }; });

@@ -35,9 +35,7 @@ has a folder of PNG or JPEG files for each class.)",
 
 void configure(CLI::App& command, std::string_view name, const char* version, Action& action) {
   const auto request = std::make_shared<Request>(command, version);
-  command
-      .add_flag("--print-config", request->print_config,
-                "Print the options as they would be used, and stop")
+  command.add_flag("--print-config", request->print_config, "Print the resolved options and exit")
       ->group("Output");
   command.footer(footer(name));
   command.callback([request, &action] {

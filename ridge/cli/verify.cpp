@@ -219,15 +219,15 @@ void add_verify_command(CLI::App& program, Action& action) {
                 "Verify one vision network of each kind of block, on small images")
       ->group("Verify");
   add_value(command, "--schedules", request->only_schedules,
-            "Only these, separated by commas: v2,v4,\"v1 + swiglu\",\"v4 - tuned-products\", "
+            "Verify only these, by commas: v2,v4,\"v1 + swiglu\",\"v4 - tuned-products\", "
             "\"v3 + recompute block\"")
       ->type_name("LIST")
       ->group("Verify");
   add_value(command, "--dtypes", request->only_dtypes,
-            "Only these, separated by commas: fp32,bf16; on a GPU tf32,fp16,fp8")
+            "Verify only these, by commas: fp32,bf16; on a GPU tf32,fp16,fp8")
       ->type_name("LIST")
       ->group("Verify");
-  add_value(command, "--curve-steps", request->curve_steps, "Steps of the loss curves")
+  add_value(command, "--curve-steps", request->curve_steps, "Compare losses over this many steps")
       ->type_name("N")
       ->default_str("50")
       ->group("Verify");

@@ -1,6 +1,6 @@
 #pragma once
 
-// The activations as functions of one float, without branches, so that loops of them vectorise.
+// The activations as functions of one float, without branches, so that loops of them vectorize.
 
 #include <bit>
 #include <cmath>

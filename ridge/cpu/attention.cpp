@@ -87,7 +87,7 @@ void attend(const AttentionTiles& tiles, const Operands<T>& io, const Scratch& a
   const float* k = tiles.packed_keys(io.packed, b, h / tiles.heads.group());
   const float* v = tiles.packed_values(io.packed, b, h / tiles.heads.group());
   tiles.load_tile(io.q, tiles.at.q, b, h, q0, tiles.heads.scale, at.rows);
-  tiles.turn_rows(at.rows, tiles.padded_dim, q0, count, 1.0f);
+  tiles.rotate_rows(at.rows, tiles.padded_dim, q0, count, 1.0f);
   transpose(at.rows, tiles.padded_dim, at.q, tile, lanes, tiles.padded_dim);
   std::fill_n(at.max, tile, minus_infinity);
   std::fill_n(at.sum, tile, 0.0f);

@@ -87,7 +87,7 @@ void differentiate(const AttentionTiles& tiles, const Operands<T>& io, const flo
   const float* k = tiles.packed_keys(packed, b, h / tiles.heads.group());
   const float* v = tiles.packed_values(packed, b, h / tiles.heads.group());
   tiles.load_tile(io.q, tiles.at.q, b, h, q0, tiles.heads.scale, at.q_rows);
-  tiles.turn_rows(at.q_rows, padded, q0, count, 1.0f);
+  tiles.rotate_rows(at.q_rows, padded, q0, count, 1.0f);
   transpose(at.q_rows, padded, at.q, tile, lanes, padded);
   tiles.load_tile(io.dy, of_y, b, h, q0, 1.0f, at.dy_rows);
   transpose(at.dy_rows, padded, at.dy, tile, lanes, padded);
@@ -114,7 +114,7 @@ void differentiate(const AttentionTiles& tiles, const Operands<T>& io, const flo
   }
   for (std::int64_t i = 0; i < d * tile; ++i) at.dq[i] *= tiles.heads.scale;
   transpose(at.dq, tile, at.q_rows, padded, padded, lanes);
-  tiles.turn_rows(at.q_rows, padded, q0, count, -1.0f);
+  tiles.rotate_rows(at.q_rows, padded, q0, count, -1.0f);
   tiles.store_rows(at.q_rows, padded, io.dq, tiles.at.q, b, h, q0, count);
 }
 
@@ -131,7 +131,7 @@ void add_parts(const AttentionTiles& tiles, const Operands<T>& io, float* sums, 
     }
   // The scale is in the queries already that dk was summed over.
   float *dk0 = dk + begin * padded, *dv0 = dv + begin * padded;
-  tiles.turn_rows(dk0, padded, begin, end - begin, -1.0f);
+  tiles.rotate_rows(dk0, padded, begin, end - begin, -1.0f);
   tiles.store_rows(dk0, padded, io.dk, tiles.at.k, b, kv, begin, end - begin);
   tiles.store_rows(dv0, padded, io.dv, tiles.at.v, b, kv, begin, end - begin);
 }

@@ -90,10 +90,10 @@ struct AttentionTiles {
     }
   }
 
-  // Turns rows to their positions from s0 on, or back with direction -1. Nothing without rotary
+  // Rotates rows by their positions from s0 on, or back with direction -1; nothing without rotary
   // embedding.
-  void turn_rows(float* rows, std::int64_t stride, std::int64_t s0, std::int64_t count,
-                 float direction) const {
+  void rotate_rows(float* rows, std::int64_t stride, std::int64_t s0, std::int64_t count,
+                   float direction) const {
     if (!rotations) return;
     const std::int64_t pairs = heads.head_dim / 2;
     const float *cos = rotations->cos() + s0 * pairs, *sin = rotations->sin() + s0 * pairs;
@@ -114,7 +114,7 @@ struct AttentionTiles {
     std::fill(rows + count * padded_dim, rows + padded_to_vectors(count) * padded_dim, 0.0f);
   }
 
-  // Fills `packed` with the turned keys and the values of the whole batch.
+  // Fills `packed` with the rotated keys and the values of the whole batch.
   template <class T>
   void pack(ThreadPool& pool, const T* k, const T* v, float* packed) const {
     if (rotations) rotations->fill();
@@ -126,7 +126,7 @@ struct AttentionTiles {
       float* rows = packed + matrix * head_size() + s0 * d;
       load_rows(keys ? k : v, keys ? at.k : at.v, matrix / kv_heads % batch, matrix % kv_heads, s0,
                 count, 1.0f, rows, d);
-      if (keys) turn_rows(rows, d, s0, count, 1.0f);
+      if (keys) rotate_rows(rows, d, s0, count, 1.0f);
     });
   }
 

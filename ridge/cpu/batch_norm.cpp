@@ -105,7 +105,7 @@ float at_least(float least, float x) { return x < least ? least : x; }
 
 // y = epilogue((x - mean) * factor + bias + residual), the latter null unless there is one.
 template <class T, class F>
-void normalise(ThreadPool& pool, const Runs& runs, const T* x, const T* residual, const float* mean,
+void normalize(ThreadPool& pool, const Runs& runs, const T* x, const T* residual, const float* mean,
                const float* factor, const float* bias, T* y, const F& epilogue) {
   runs.each(pool, [=, length = runs.length]<bool planes>(std::int64_t at, std::int64_t channel) {
     const auto norm = [=](std::int64_t i) {
@@ -154,7 +154,7 @@ KernelPtr infer_form(CpuPrepare& prepare, const BatchNorm& op) {
     T* y = call.out<T>();
     const float least = op.relu ? 0.0f : -std::numeric_limits<float>::infinity();
     if (op.parts == 1)
-      return normalise(pool, runs, call.in<T>(0), static_cast<const T*>(nullptr), mean, factor,
+      return normalize(pool, runs, call.in<T>(0), static_cast<const T*>(nullptr), mean, factor,
                        bias, y, [least](float v) { return at_least(least, v); });
     runs.each(pool, [&]<bool planes>(std::int64_t at, std::int64_t) {
       for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -195,7 +195,7 @@ struct Moments {
   }
 };
 
-// Of channel c, from the parts' sums.
+// Count, mean and squared deviations of channel c, from the sums of its parts.
 template <class T>
 Moments moments_of(const Runs& runs, const T* x, const float* sums, std::int64_t c) {
   Moments all;
@@ -238,7 +238,7 @@ KernelPtr train_form(CpuPrepare& prepare, const BatchNormTrain& op) {
     });
     const T* residual = op.residual ? call.in<T>(operand.residual) : nullptr;
     with_epilogue(op.epilogue, [&](const auto& epilogue) {
-      normalise(pool, runs, x, residual, mean, factor, call.in<float>(operand.bias), call.out<T>(),
+      normalize(pool, runs, x, residual, mean, factor, call.in<float>(operand.bias), call.out<T>(),
                 epilogue);
     });
   });
@@ -310,9 +310,9 @@ void differentiate(ThreadPool& pool, const Runs& runs, const Terms& terms, const
 #pragma omp simd
     for (std::int64_t i = 0; i < length; ++i) {
       const std::int64_t c = planes ? channel : i;
-      const float centred = load(&terms.x[at + i]) - v.mean[c];
+      const float centered = load(&terms.x[at + i]) - v.mean[c];
       store(&dx[at + i],
-            v.factor[c] * (gradient_of(at + i, c) - v.offset[c] - centred * v.slope[c]));
+            v.factor[c] * (gradient_of(at + i, c) - v.offset[c] - centered * v.slope[c]));
     }
   });
 }

@@ -28,15 +28,15 @@ void transpose(ThreadPool& pool, const From* x, std::int64_t batch, std::int64_t
       const std::int64_t b = t / (down * across) * rows * columns;
       const std::int64_t i0 = t / across % down * tile, j0 = t % across * tile;
       const std::int64_t height = std::min(tile, rows - i0), width = std::min(tile, columns - j0);
-      float turned[tile][tile + 1];
+      float transposed[tile][tile + 1];
       for (std::int64_t i = 0; i < height; ++i)
 #pragma omp simd
         for (std::int64_t j = 0; j < width; ++j)
-          turned[j][i] = load(&x[b + (i0 + i) * columns + j0 + j]);
+          transposed[j][i] = load(&x[b + (i0 + i) * columns + j0 + j]);
       for (std::int64_t j = 0; j < width; ++j)
 #pragma omp simd
         for (std::int64_t i = 0; i < height; ++i)
-          store(&y[b + (j0 + j) * rows + i0 + i], turned[j][i]);
+          store(&y[b + (j0 + j) * rows + i0 + i], transposed[j][i]);
     }
   });
 }
@@ -56,7 +56,7 @@ class Converted final : public Conv {
  public:
   Converted(const ConvShape& shape, const ConvShape& inner)
       : outer_(shape), conv_(make_onednn_conv(inner)) {
-    turned_ = shape.geometry.layout != inner.geometry.layout;
+    transposed_ = shape.geometry.layout != inner.geometry.layout;
   }
 
   // Widened weights, if they are, behind what the inner convolution makes of them.
@@ -117,13 +117,13 @@ class Converted final : public Conv {
   bool widens_bias() const { return outer_.bias && widened; }
 
   void enter(ThreadPool& pool, const void* from, const ImageShape& s, Inner* to) const {
-    if (turned_)
+    if (transposed_)
       transpose(pool, static_cast<const T*>(from), s.n, s.c, s.pixels(), to);
     else
       convert(pool, static_cast<const T*>(from), elements(s), to);
   }
   void leave(ThreadPool& pool, const Inner* from, const ImageShape& s, void* to) const {
-    if (turned_)
+    if (transposed_)
       transpose(pool, from, s.n, s.pixels(), s.c, static_cast<T*>(to));
     else
       convert(pool, from, elements(s), static_cast<T*>(to));
@@ -131,12 +131,12 @@ class Converted final : public Conv {
 
   ConvShape outer_;
   ConvPtr conv_;
-  bool turned_;
+  bool transposed_;
 };
 
 // With channels first the library is as fast on matrices, images apart; else it goes through a copy
 // in the shape of a product, which is slower than going through one with channels last.
-bool turns(const ConvShape& s) {
+bool through_channels_last(const ConvShape& s) {
   const bool product = s.geometry.groups == 1 && s.weight.pixels() == 1 && s.x.n >= 8 &&
                        s.geometry.padding == Pair{0, 0} && s.geometry.stride == Pair{1, 1};
   return s.geometry.layout == ImageLayout::nchw && !product;
@@ -201,14 +201,14 @@ void* input(const Launch& call, std::size_t i) { return const_cast<void*>(call.i
 ConvPtr make_conv(const ConvShape& shape) {
   if (is_depthwise(shape)) return make_depthwise_conv(shape);
   ConvShape inner = shape;
-  if (turns(shape)) inner.geometry.layout = ImageLayout::nhwc;
+  if (through_channels_last(shape)) inner.geometry.layout = ImageLayout::nhwc;
   if (shape.dtype == DType::f16 || (shape.dtype == DType::bf16 && !onednn_convolves_bf16())) {
     inner.dtype = DType::f32;
     return dispatch_floating(shape.dtype, [&]<class T>() -> ConvPtr {
       return std::make_unique<Converted<T, float>>(shape, inner);
     });
   }
-  if (!turns(shape)) return make_onednn_conv(shape);
+  if (!through_channels_last(shape)) return make_onednn_conv(shape);
   return dispatch_floating(shape.dtype, [&]<class T>() -> ConvPtr {
     return std::make_unique<Converted<T, T>>(shape, inner);
   });

@@ -14,7 +14,7 @@ ConvPtr make_conv(const ConvShape& shape);
 using ConvOperandsOf = ConvOperands (*)(const Launch& call, const ConvShape& shape);
 
 // A kernel of it, whose second input is the weights, if it reads such; they are packed once where
-// nothing changes them between launches (ops/packing.h), else for each. Where that takes too long
+// nothing changes them between launches (device/packing.h), else each time. Where that is too slow
 // `unpacked` runs instead, of whose workspace `prepare` knows.
 KernelPtr conv_kernel(CpuPrepare& prepare, const ConvShape& shape, ConvOperandsOf operands_of,
                       KernelPtr unpacked = {});

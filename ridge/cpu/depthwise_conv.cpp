@@ -27,7 +27,7 @@ V load_vector(const void* p) {
   return v;
 }
 
-// Neighbouring channels of a pixel as vectors of floats: how T's are loaded and stored.
+// Neighboring channels of a pixel as vectors of floats: how T's are loaded and stored.
 template <class T>
 struct Block;
 

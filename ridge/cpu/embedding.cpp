@@ -41,7 +41,7 @@ template <class T>
 KernelPtr scatter(CpuPrepare& prepare) {
   const std::int64_t columns = prepare.out[0].shape[1], rows = prepare.out[0].shape[0];
   const std::int64_t count = prepare.in[1].numel();
-  // Small tables get small tasks: in text most ids fall on few neighbouring rows.
+  // Small tables get small tasks: in text most ids fall on few neighboring rows.
   const std::int64_t grain = std::clamp<std::int64_t>(rows / 256, 1, rows_per_task(columns));
   prepare.workspace = static_cast<std::size_t>(rows + 2 + count) * sizeof(std::int64_t);
   return make_kernel([&pool = prepare.pool, columns, rows, count, grain](const Launch& call) {
@@ -95,7 +95,7 @@ std::int64_t* add_to_row(const std::int32_t* ids, std::int64_t* begin, std::int6
   return last;
 }
 
-// Tasks own neighbouring rows of the table: a bucket's ids are sorted, and each row is read and
+// Tasks own neighboring rows of the table: a bucket's ids are sorted, and each row is read and
 // written once.
 template <class T>
 KernelPtr add_rows(CpuPrepare& prepare) {

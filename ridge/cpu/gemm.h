@@ -34,7 +34,7 @@ enum class GemmKind : std::uint8_t {
   local,   // our own: each tile reads B where it lies, or packs the part it needs
 };
 
-// A way to compute a product. The bits of a result do not depend on the number of threads, nor on
+// A plan to compute a product. The bits of a result do not depend on the number of threads, nor on
 // whether the plan is packed or local, nor on the plan's tiles: our own sums run over k in an order
 // that the shape alone decides. oneDNN's results differ in rounding from ours.
 struct GemmPlan {

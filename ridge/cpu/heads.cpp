@@ -46,13 +46,13 @@ KernelPtr move_heads(CpuPrepare& prepare, const HeadLayout& layout) {
       const std::int64_t b = task / blocks, begin = task % blocks * grain;
       const std::int64_t end = std::min(seq, begin + grain);
       for (const Head& head : heads) {
-        const bool turns = table && head.operand < 2;
+        const bool rotates = table && head.operand < 2;
         for (std::int64_t s = begin; s < end; ++s) {
           const std::int64_t in_packed = (b * seq + s) * columns + head.column;
           const std::int64_t in_part = ((b * head.count + head.index) * seq + s) * d;
           const T* from = split ? call.in<T>(0) + in_packed : call.in<T>(head.operand) + in_part;
           T* to = split ? call.out<T>(head.operand) + in_part : call.out<T>() + in_packed;
-          if (turns)
+          if (rotates)
             rotate(from, to, table->cos() + s * pairs, table->sin() + s * pairs,
                    split ? 1.0f : -1.0f, pairs);
           else

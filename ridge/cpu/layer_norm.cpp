@@ -26,10 +26,10 @@ KernelPtr forward(CpuPrepare& prepare, float eps) {
 #pragma omp simd reduction(+ : sum)
         for (std::int64_t c = 0; c < columns; ++c) sum += load(&from[c]);
         // Only about the mean: what rounding left is found with the squares, and taken off apart.
-        const float centre = sum / count;
+        const float center = sum / count;
 #pragma omp simd reduction(+ : rest, squares)
         for (std::int64_t c = 0; c < columns; ++c) {
-          const float distance = load(&from[c]) - centre;
+          const float distance = load(&from[c]) - center;
           rest += distance;
           squares += distance * distance;
         }
@@ -37,8 +37,8 @@ KernelPtr forward(CpuPrepare& prepare, float eps) {
         const float scale = 1.0f / std::sqrt(squares / count - shift * shift + eps);
 #pragma omp simd
         for (std::int64_t c = 0; c < columns; ++c)
-          store(&to[c], (load(&from[c]) - centre - shift) * scale * weight[c] + bias[c]);
-        mean[r] = centre + shift;
+          store(&to[c], (load(&from[c]) - center - shift) * scale * weight[c] + bias[c]);
+        mean[r] = center + shift;
         rstd[r] = scale;
       }
     });

@@ -84,9 +84,9 @@ KernelPtr transpose_all(CpuPrepare& prepare, LoopNest nest) {
   const auto it = std::ranges::find_if(nest, [](const Loop& l) { return l.strides[1] == 1; });
   const Loop rows = *it;
   nest.erase(it);
-  constexpr std::int64_t colours = 3;
-  const bool is_coloured = columns.extent == colours && rows.strides[0] == colours;
-  const std::int64_t strip = is_coloured ? 512 : 16;
+  constexpr std::int64_t colors = 3;
+  const bool is_colored = columns.extent == colors && rows.strides[0] == colors;
+  const std::int64_t strip = is_colored ? 512 : 16;
   const std::int64_t strips = (rows.extent + strip - 1) / strip;
   const std::int64_t grain = rows_per_task(strip * columns.extent);
   return make_kernel([=, &pool = prepare.pool](const Launch& call) {
@@ -99,8 +99,8 @@ KernelPtr transpose_all(CpuPrepare& prepare, LoopNest nest) {
         const std::int64_t length = std::min(strip, rows.extent - r);
         const From* const x_strip = x + from + r;
         To* const y_strip = y + to + r * rows.strides[0];
-        if (is_coloured)
-          interleave<colours>(x_strip, columns.strides[1], y_strip, length);
+        if (is_colored)
+          interleave<colors>(x_strip, columns.strides[1], y_strip, length);
         else
           transpose(x_strip, columns.strides[1], y_strip, rows.strides[0], length, columns.extent);
       }

@@ -153,7 +153,7 @@ bool lacks(const GemmPlan& plan, const GemmShape& shape) {
 GemmPtr gemm_of(const GemmShape& shape, const GemmPlan& plan, CpuPrepare& prepare) {
   GemmPtr gemm = make_gemm(shape, plan);
   prepare.workspace = gemm->workspace();
-  // Of all that may be chosen, so that memory can be planned before anything is timed.
+  // The most workspace of any plan that may be chosen: memory is planned before timing.
   if (prepare.choice.products == Products::tuned)
     for (const GemmPlan& other : gemm_plans(shape))
       if (other.kind != GemmKind::onednn)  // which wants none, and takes long to prepare
@@ -161,7 +161,7 @@ GemmPtr gemm_of(const GemmShape& shape, const GemmPlan& plan, CpuPrepare& prepar
   return gemm;
 }
 
-// Of f32 operands and results.
+// The shape of a product with f32 operands and result.
 template <class Product>
 GemmShape shape_of(const Product& op, const CpuPrepare& prepare) {
   const Shape &a = prepare.in[0].shape, &c = prepare.out[0].shape;

@@ -84,7 +84,7 @@ std::int64_t without_edge_of_one(std::int64_t extent, std::int64_t tile) {
   return tile;
 }
 
-// Wide tiles amortise the library's packing of B best: 256 x 512 runs within some 10 % of the peak
+// Wide tiles amortize the library's packing of B best: 256 x 512 runs within some 10 % of the peak
 // rate. A product too small for 8 of them is cut into lower ones, then into narrower ones, so that
 // a handful of cores finds work.
 Tile choose_tile(const GemmShape& s) {
@@ -121,7 +121,7 @@ class OnednnGemm final : public Gemm {
   Tile tile_;
   // Small products of a batch share a task, so that handing it over does not cost more than it.
   std::int64_t batches_per_task_ = 1;
-  // Of the full tile and of the shorter ones at the lower, right and corner edges, indexed by
+  // Primitives for the full tile and the shorter ones at the lower, right and corner edges, by
   // [short in m][short in n].
   std::array<std::array<std::optional<Primitive>, 2>, 2> primitives_;
 };

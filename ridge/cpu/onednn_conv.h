@@ -25,11 +25,11 @@ struct ConvShape {
   ImageShape weight;  // [O, C / G, R, S], as ops/conv.h has it
   ImageLayout weight_layout = ImageLayout::nchw;
   DType dtype = DType::f32;
-  // Of Kind::forward.
+  // Whether Kind::forward adds a bias and a residual.
   bool bias = false, residual = false;
   Epilogue epilogue = Epilogue::none;
   bool f32_result = false;  // y in f32, whatever the dtype of the others
-  // Of s8, with scales of the weights and biases in f32.
+  // Set for s8 operands, with scales of the weights and biases in f32.
   std::optional<Int8Scales> int8 = {};
 };
 

@@ -1,6 +1,6 @@
 // Loops of nothing but multiply-adds. Each chain depends on itself alone; an empty asm statement
 // that claims to change its sum after every step keeps the compiler from merging, dropping or
-// vectorising any, and costs no instruction.
+// vectorizing any, and costs no instruction.
 
 #include "ridge/cpu/peaks.h"
 

@@ -15,7 +15,7 @@
 
 namespace ridge {
 
-// One way to multiply and add: a loop of independent chains of fused multiply-adds, as many as hide
+// A kernel that multiplies and adds: independent chains of fused multiply-adds, as many as hide
 // the instruction's latency, that touches no memory.
 struct FlopsKernel {
   std::string_view instructions;  // "AVX-512"
@@ -44,7 +44,7 @@ struct CpuCache {
   bool operator==(const CpuCache&) const = default;
 };
 
-// Of the first processor, nearest first. Empty if the system does not say.
+// Returns the caches of the first processor, nearest first; empty if the system does not say.
 std::vector<CpuCache> cpu_caches();
 // "0-3,8" -> 5: the number of processors in such a list; 1 for what is none.
 int count_of_cpu_list(std::string_view list);

@@ -19,7 +19,7 @@ float largest_magnitude(const T* x, std::int64_t begin, std::int64_t end) {
   return most;
 }
 
-// x[rows, columns] and the scratch memory to quantise it.
+// x[rows, columns] and the scratch memory to quantize it.
 struct Matrix {
   std::int64_t rows, columns;
 
@@ -106,7 +106,7 @@ KernelPtr Quantize::cpu(CpuPrepare& prepare) const {
 }
 
 KernelPtr QuantizeSwiGlu::cpu(CpuPrepare& prepare) const {
-  const Matrix m(quantised(prepare.in));
+  const Matrix m(quantized(prepare.in));
   prepare.workspace = (static_cast<std::size_t>(m.numel()) + m.tasks()) * sizeof(float);
   return dispatch(prepare, into.to, [&]<class T, class Q>() {
     const Operands at = operands(prepare.in.size());

@@ -15,7 +15,7 @@ constexpr std::int64_t piece = 1024;  // elements that stay in the first cache
 constexpr std::int64_t pieces_per_block = 16;
 
 // What is known of the piece x[0, n) whose first element is number `first`: in loops that compilers
-// vectorise, each over elements that are at hand.
+// vectorize, each over elements that are at hand.
 template <class T>
 void take_piece(MeanOf& state, const T* x, std::int64_t n, std::int64_t) {
   float sum = 0;

@@ -19,7 +19,7 @@ float away_from_zero(float weight) {
 }
 
 template <class X, class Y>
-void normalise(const X* x, float scale, const float* weight, Y* y, std::int64_t columns) {
+void normalize(const X* x, float scale, const float* weight, Y* y, std::int64_t columns) {
 #pragma omp simd
   for (std::int64_t c = 0; c < columns; ++c) {
     store(&y[c], load(&x[c]) * scale * away_from_zero(weight[c]));
@@ -41,7 +41,7 @@ KernelPtr forward(CpuPrepare& prepare, float eps) {
 #pragma omp simd reduction(+ : squares)
         for (std::int64_t c = 0; c < columns; ++c) squares += load(&xr[c]) * load(&xr[c]);
         rstd[r] = inverse_deviation(squares, columns, eps);
-        normalise(xr, rstd[r], weight, y + r * columns, columns);
+        normalize(xr, rstd[r], weight, y + r * columns, columns);
       }
     });
   });
@@ -69,7 +69,7 @@ KernelPtr add_forward(CpuPrepare& prepare, float eps) {
           squares += s * s;
         }
         rstd[r] = inverse_deviation(squares, columns, eps);
-        normalise(sr, rstd[r], weight, y + r * columns, columns);
+        normalize(sr, rstd[r], weight, y + r * columns, columns);
       }
     });
   });

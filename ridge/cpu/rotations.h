@@ -37,7 +37,7 @@ class RotationTables {
   std::map<std::tuple<float, std::int64_t, std::int64_t>, std::weak_ptr<Rotations>> tables_;
 };
 
-// Turns `pairs` consecutive pairs of x, whose cos and sin stand one after another; the other way
+// Rotates `pairs` consecutive pairs of x, whose cos and sin stand one after another; backwards
 // with direction -1 instead of 1. y may be x.
 template <class In, class Out>
 void rotate(const In* x, Out* y, const float* cos, const float* sin, float direction,

@@ -1,7 +1,7 @@
 #pragma once
 
 // The little that our loops share. They are written as plain loops over floats that the compiler
-// vectorises (sums under "omp simd reduction"), so one source serves every instruction set.
+// vectorizes (sums under "omp simd reduction"), so one source serves every instruction set.
 
 #include <bit>
 #include <cstdint>

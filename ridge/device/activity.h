@@ -37,7 +37,7 @@ struct Activity {
   std::int64_t begin_ns = 0, end_ns = 0;  // of Clock
   std::uint64_t bytes = 0;                // copied or filled
 
-  // Of a kernel.
+  // A kernel's launch: grid, thread block and resources.
   std::array<std::uint32_t, 3> grid{}, block{};
   std::uint32_t registers = 0;                                            // per thread
   std::uint32_t static_shared = 0, dynamic_shared = 0, local_memory = 0;  // bytes; local per thread
@@ -108,7 +108,7 @@ class Tracer {
   // From now on. A graph that was captured or instantiated before is seen, but nobody knows whose
   // its parts are: capture it again. DeviceError if there is no tracing library, or it refuses.
   virtual void start() = 0;
-  // Everything since start() that the device has done by now: synchronise it first.
+  // Everything since start() that the device has done by now: synchronize it first.
   virtual DeviceTrace stop() = 0;
   virtual bool active() const = 0;
 
@@ -126,7 +126,7 @@ struct DeviceMetric {
 };
 
 // Counts in hardware what ranges of a device's work do. The counters are few: to read all metrics
-// the same work is done passes() times, each pass within start() and stop(). Ranges are serialised,
+// the same work is done passes() times, each pass within start() and stop(). Ranges are serialized,
 // so their times are not those of a free run.
 class RangeCounters {
  public:

@@ -26,7 +26,7 @@ struct PreparedKernel {
   std::size_t workspace = 0;
 };
 
-// What a device is measured with: one thing, done as fast as it can.
+// A measurement of a device: one operation, done as fast as the device can.
 enum class Probe : std::uint8_t {
   nothing,       // a launch
   multiply_add,  // f32 in registers, by vector units
@@ -35,13 +35,13 @@ enum class Probe : std::uint8_t {
   copy,          // from one to the other
 };
 
-// A kernel that does so, and how much: FLOPs, or bytes read and written; of nothing 1.
+// A kernel for a probe, and its work: FLOPs, bytes read and written, or 1 for `nothing`.
 struct ProbeKernel {
   KernelPtr kernel;  // null where the device has no such thing
   double work = 0;
 };
 
-// Something to be enqueued, and the earlier pieces of work, by index, that it must follow.
+// A launch to capture, and the earlier launches, by index, that it must follow.
 struct DeviceWork {
   std::function<void()> enqueue;
   std::vector<std::size_t> after;
@@ -63,14 +63,14 @@ struct DeviceInfo {
   Target target = {};
 };
 
-// What measures a device, or says how it is; a device without any of it has this one.
+// Interfaces that measure or diagnose a device; this base class provides none of them.
 class DeviceTools {
  public:
   virtual ~DeviceTools() = default;
   virtual std::string driver() { return {}; }  // "driver 580.159.04"; empty if it has none
-  // What kernels that were prepared until now do without, and the remedy: a line each.
+  // A line for each feature that the kernels prepared so far lack, with the remedy.
   virtual std::vector<std::string> warnings() { return {}; }
-  // Of a device whose kernels run by themselves, with a clock of its own; else null.
+  // The tracer of an asynchronous device, on its own clock; else null.
   virtual Tracer* tracer() { return nullptr; }
   // What it can count in hardware, over at most so many ranges; null if it cannot. DeviceError with
   // what to do if the system does not allow it.
@@ -104,7 +104,7 @@ class Device {
   virtual PreparedKernel prepare(const Op& op, Types in, Types out,
                                  const KernelChoice& choice = {}) = 0;
 
-  // Uninitialised memory aligned to 64 bytes; OutOfMemoryError if there is none.
+  // Uninitialized memory aligned to 64 bytes; OutOfMemoryError if there is none.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void deallocate(void* memory, std::size_t bytes) = 0;
   virtual std::size_t available_memory() const = 0;  // bytes that could still be allocated
@@ -144,7 +144,7 @@ inline void settle(Device& device) noexcept {
   try {
     device.synchronize();
   } catch (const std::exception&) {
-    // Told of by the call that met it first, or of no consequence.
+    // The call that met the error first has reported it, or it does not matter.
   }
 }
 

@@ -8,25 +8,25 @@
 
 namespace ridge {
 
-// Who multiplies matrices.
+// Chooses which kernels multiply matrices.
 enum class Products : std::uint8_t {
   vendor,  // the vendor's library: oneDNN, cuBLASLt
   packed,  // we ourselves, by the plan that a model of costs likes best
   tuned,   // whichever the tuner finds faster; without a tuner the same as packed
 };
 
-// Decides which of several ways to do the same work is the fastest here.
+// Decides which of several candidates for the same work is the fastest here.
 class Tuner {
  public:
   virtual ~Tuner() = default;
 
   // The choice, less than `candidates`, which is at least 1. `key` describes the work and the
-  // candidates. run(i) does the work once in the i-th way; it is called only if the choice for
+  // candidates. run(i) does the work once by candidate i; it is called only if the choice for
   // `key` is not known yet. Where times do not differ clearly, the earlier candidate is chosen. A
-  // candidate but the first whose run throws NoSuchWay is none.
+  // candidate but the first whose run throws NoSuchCandidate is none.
   virtual std::size_t choose(std::string_view key, std::size_t candidates,
                              const std::function<void(std::size_t)>& run) = 0;
-  struct NoSuchWay : std::runtime_error {
+  struct NoSuchCandidate : std::runtime_error {
     using std::runtime_error::runtime_error;
   };
 
@@ -41,10 +41,10 @@ struct KernelChoice {
   // Whether products of f32 operands may round these to 19 bits first, where the device multiplies
   // such much faster.
   bool tf32 = false;
-  // Whether products of f32 operands may be made of products of their bf16 pieces, to the same
+  // Whether products of f32 operands may be computed of operands split into bf16, to the same
   // accuracy, where the tuner finds that faster.
-  bool in_pieces = false;
-  // Whether attention may do that by scaling f32 operands to f16, whose 11 bits are tf32's.
+  bool split_bf16 = false;
+  // Whether attention may round like tf32 by scaling f32 operands to f16, which has tf32's 11 bits.
   bool scaled = false;
 };
 

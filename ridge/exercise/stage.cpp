@@ -81,9 +81,9 @@ constexpr DebugStage stages[] = {
      .cause = "The stopwatch does not wait for the work. Kernels run on a thread of their own, and "
               "a launch only puts one into its queue; the times were taken when the last kernel of "
               "a phase was in the queue, not when it had run. On a GPU that is timing without a "
-              "synchronisation.",
+              "synchronization.",
      .evidence =
-         "The run claims more FLOP/s than the machine can do: an utilisation above 100 % proves "
+         "The run claims more FLOP/s than the machine can do: an utilization above 100 % proves "
          "the measurement wrong, whatever the run. On the roofline of its profile the products are "
          "above the roof. The steps of the profile, timed by another clock, are long, and nearly "
          "all of each lies outside of any operator. The losses are right: the work is done.",

@@ -29,8 +29,8 @@ struct DebugStage {
   std::string_view cause;    // what was done to the run
   std::string_view evidence;
   std::string_view fix;
-  // Of a run on `device`, which outlives the defect. UsageError for options of a run in which it
-  // would change nothing.
+  // Makes the defect for a run on `device`, which outlives it. UsageError for options under which
+  // it would change nothing.
   Defect (*apply)(const RunOptions& options, Device& device);
 };
 

@@ -27,13 +27,13 @@ inline constexpr ValueId no_value = ~ValueId{0};
 enum class Phase : std::uint8_t { forward, backward, optimizer };
 std::string_view name_of(Phase phase);
 
-// What a value is for. Inputs are fed before each run; parameters, buffers (what a model keeps
+// The role of a value. Inputs are fed before each run; parameters, buffers (what a model keeps
 // beside them and no optimizer touches: running statistics, constants), optimizer state and
 // accumulated gradients live from step to step; everything else is born and dies within a run.
 enum class Role : std::uint8_t { input, parameter, buffer, optimizer_state, gradient, activation };
 std::string_view name_of(Role role);
 
-// What a scope stands for in a model, where a pass or a report asks for it by that, not by name.
+// The kind of a scope, by which passes and reports find it rather than by its name.
 enum class ScopeKind : std::uint8_t {
   plain,
   block,      // a unit that repeats along the depth: what flows between blocks is all that is kept
@@ -41,11 +41,11 @@ enum class ScopeKind : std::uint8_t {
   attention,  // the attention of a block
 };
 
-// What a persistent value holds before the first step.
+// The content of a persistent value before the first step.
 struct Init {
   enum class Kind : std::uint8_t { constant, normal, values, none } kind = Kind::constant;
   float value = 0.0f;  // of each element; of Kind::normal, whose mean is 0, the standard deviation
-  // Of Kind::values: one for each element, converted to the value's dtype.
+  // Initial elements for Kind::values, each converted to the value's dtype.
   std::shared_ptr<const std::vector<float>> values{};
 
   static Init zeros() { return constant(0.0f); }
@@ -81,8 +81,8 @@ struct ValueInfo {
   std::uint32_t output = 0;   // which output of its producer
   ScopeId scope = 0;
   Init init;
-  // Of a part: the packed value whose memory it lies in, and the byte where it begins there; of an
-  // upper half (Graph::split) that of the value in halves.
+  // The packed value whose memory holds this part, and this part's first byte in it; for an upper
+  // half (Graph::split), the value that is stored in halves.
   ValueId whole = no_value;
   std::size_t offset = 0;
   std::vector<ValueId> parts;  // of a packed value, in the order of their memory
@@ -145,7 +145,7 @@ class Graph {
   // another value has that name.
   void keep(Value value, std::string name);
   void set_role(Value value, Role role, std::string name);
-  // Of a persistent value that is no packed one.
+  // Sets the initial content of a persistent value that is not packed.
   void set_init(Value value, Init init) { values_[value.id].init = init; }
 
   // For freezing (passes/freeze.h): a computed value, whose producer will leave, becomes one

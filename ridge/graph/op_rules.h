@@ -36,7 +36,7 @@ struct Cost {
 
 Cost operator*(const Cost& once, std::int64_t times);
 
-// What an operator's FLOPs are, which says at what rate a device can do them at best.
+// The kind of an operator's FLOPs, which decides their peak rate on a device.
 enum class WorkKind : std::uint8_t {
   renaming,     // none: the result is the operand's memory under another shape or name
   elements,     // f32 arithmetic, whatever dtype is loaded and stored: activations, norms, updates
@@ -47,9 +47,9 @@ enum class WorkKind : std::uint8_t {
 
 // How much of a device a kernel takes.
 enum class Footprint : std::uint8_t {
-  all,   // it fills the device, for long: nothing is gained beside it
-  some,  // it takes the device's places while it lasts, but does not use them well
-  few,   // it lasts, on few of the device's places: there is room beside it
+  all,   // fills the device for long: a kernel beside it gains nothing
+  some,  // occupies the multiprocessors while it runs, but does not use them well
+  few,   // runs long on few multiprocessors: other kernels fit beside it
 };
 
 std::string_view name_of(const Op& op);

@@ -23,7 +23,7 @@ double normal_density(double x) {
   return std::exp(-x * x / 2) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
 }
 
-// Of the value at one element.
+// FLOPs of the value at one element.
 std::int64_t flops_of(Kind kind) {
   switch (kind) {
     case Kind::relu6:
@@ -45,7 +45,7 @@ std::int64_t flops_of(Kind kind) {
   return 0;
 }
 
-// Of dx at one element.
+// FLOPs of dx at one element.
 std::int64_t grad_flops_of(Kind kind) {
   switch (kind) {
     case Kind::relu6:

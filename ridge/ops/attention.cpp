@@ -24,7 +24,7 @@ void check_heads(std::string_view op, const AttentionHeads& heads) {
                      heads.n_kv_heads);
   if (heads.head_dim < 1) throw ShapeError("{}: head_dim is {}, below 1", op, heads.head_dim);
   if (heads.rope_theta != 0.0f && heads.head_dim % 2 != 0)
-    throw ShapeError("{}: the rotary embedding turns pairs, and a head_dim of {} is odd", op,
+    throw ShapeError("{}: the rotary embedding rotates pairs, and a head_dim of {} is odd", op,
                      heads.head_dim);
 }
 
@@ -80,7 +80,7 @@ HeadMatrix head_matrix(std::span<const ReferenceTensor> tensors, const HeadColum
 
 using Matrix = std::vector<std::vector<double>>;
 
-// Turns the pairs of row s by s * theta^(-c / d), or back.
+// Rotates the pairs of row s by s * theta^(-c / d), or back.
 void rotate(Matrix& x, double theta, double direction) {
   for (std::size_t s = 0; s < x.size(); ++s)
     for (std::size_t c = 0; c + 1 < x[s].size(); c += 2) {
@@ -97,7 +97,7 @@ Matrix zeros(std::int64_t rows, std::int64_t columns) {
                 std::vector<double>(static_cast<std::size_t>(columns), 0.0));
 }
 
-Matrix turned(const HeadMatrix& x, std::int64_t rows, std::int64_t columns, double theta) {
+Matrix rotated(const HeadMatrix& x, std::int64_t rows, std::int64_t columns, double theta) {
   Matrix y = zeros(rows, columns);
   for (std::size_t s = 0; s < y.size(); ++s)
     for (std::size_t c = 0; c < y[s].size(); ++c)
@@ -106,8 +106,8 @@ Matrix turned(const HeadMatrix& x, std::int64_t rows, std::int64_t columns, doub
   return y;
 }
 
-// to += x turned back.
-void add_turned_back(Matrix x, const HeadMatrix& to, double theta) {
+// to += x rotated back.
+void add_rotated_back(Matrix x, const HeadMatrix& to, double theta) {
   if (theta != 0.0) rotate(x, theta, -1.0);
   for (std::size_t s = 0; s < x.size(); ++s)
     for (std::size_t c = 0; c < x[s].size(); ++c)
@@ -150,10 +150,10 @@ void Attention::reference(ReferenceCall& call) const {
   const std::int64_t batch = y.shape[0], seq = y.shape[1], d = head_dim;
   for (std::int64_t b = 0; b < batch; ++b)
     for (std::int64_t h = 0; h < n_heads; ++h) {
-      const Matrix q = turned(head_matrix(call.inputs, at.q, b, h, d), seq, d, rope_theta);
+      const Matrix q = rotated(head_matrix(call.inputs, at.q, b, h, d), seq, d, rope_theta);
       const Matrix k =
-          turned(head_matrix(call.inputs, at.k, b, h / group(), d), seq, d, rope_theta);
-      const Matrix v = turned(head_matrix(call.inputs, at.v, b, h / group(), d), seq, d, 0.0);
+          rotated(head_matrix(call.inputs, at.k, b, h / group(), d), seq, d, rope_theta);
+      const Matrix v = rotated(head_matrix(call.inputs, at.v, b, h / group(), d), seq, d, 0.0);
       const HeadMatrix out = head_matrix(call.outputs, {0, 0, q_dim()}, b, h, d);
       for (std::int64_t i = 0; i < seq; ++i) {
         const std::int64_t keys = causal ? i + 1 : seq;
@@ -189,7 +189,7 @@ Cost AttentionGrad::cost(Types in, Types out) const {
   const TensorType& x = in[operands(in.size()).q];
   // Products: q k again, dy v, and those of dq, dk and dv. Per score: scale, less lse, exp; then
   // less the sum of dy y, times p. Per element of y: a product and a sum. Queries and keys are
-  // turned, and their gradients are turned back and scaled.
+  // rotated, and their gradients are rotated back and scaled.
   const std::int64_t scaled = x.shape[0] * x.shape[1] * (q_dim() + kv_dim());
   return cost_of(*this, in, out, x, 5, 5,
                  2 * in[operands(in.size()).y].numel() + scaled + 2 * rotation_flops(*this, x));
@@ -206,14 +206,14 @@ void AttentionGrad::reference(ReferenceCall& call) const {
   for (std::int64_t b = 0; b < batch; ++b)
     for (std::int64_t h = 0; h < n_heads; ++h) {
       const std::int64_t kv = h / group();
-      const Matrix q = turned(head_matrix(qkv, at.q, b, h, d), seq, d, rope_theta);
-      const Matrix k = turned(head_matrix(qkv, at.k, b, kv, d), seq, d, rope_theta);
-      const Matrix v = turned(head_matrix(qkv, at.v, b, kv, d), seq, d, 0.0);
+      const Matrix q = rotated(head_matrix(qkv, at.q, b, h, d), seq, d, rope_theta);
+      const Matrix k = rotated(head_matrix(qkv, at.k, b, kv, d), seq, d, rope_theta);
+      const Matrix v = rotated(head_matrix(qkv, at.v, b, kv, d), seq, d, 0.0);
       const HeadColumns of_y{0, 0, q_dim()};
       const Matrix g =
-          turned(head_matrix(call.inputs.subspan(operand.dy), of_y, b, h, d), seq, d, 0.0);
+          rotated(head_matrix(call.inputs.subspan(operand.dy), of_y, b, h, d), seq, d, 0.0);
       const Matrix y =
-          turned(head_matrix(call.inputs.subspan(operand.y), of_y, b, h, d), seq, d, 0.0);
+          rotated(head_matrix(call.inputs.subspan(operand.y), of_y, b, h, d), seq, d, 0.0);
       Matrix dq = zeros(seq, d), dk = zeros(seq, d), dv = zeros(seq, d);
       for (std::size_t i = 0; i < q.size(); ++i)
         for (std::size_t j = 0; j < (causal ? i + 1 : k.size()); ++j) {
@@ -226,9 +226,9 @@ void AttentionGrad::reference(ReferenceCall& call) const {
             dv[j][c] += p * g[i][c];
           }
         }
-      add_turned_back(dq, head_matrix(call.outputs, at.q, b, h, d), rope_theta);
-      add_turned_back(dk, head_matrix(call.outputs, at.k, b, kv, d), rope_theta);
-      add_turned_back(dv, head_matrix(call.outputs, at.v, b, kv, d), 0.0);
+      add_rotated_back(dq, head_matrix(call.outputs, at.q, b, h, d), rope_theta);
+      add_rotated_back(dk, head_matrix(call.outputs, at.k, b, kv, d), rope_theta);
+      add_rotated_back(dv, head_matrix(call.outputs, at.v, b, kv, d), 0.0);
     }
 }
 

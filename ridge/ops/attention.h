@@ -6,7 +6,7 @@ namespace ridge {
 
 // What attention and its gradient have in common. Query head h reads key and value head
 // h / (n_heads / n_kv_heads): grouped-query attention, and nothing is repeated for it. Queries and
-// keys are turned by the rotary embedding of ops/rope.h on their way in if `rope_theta` is not 0.
+// keys are rotated by the rotary embedding of ops/rope.h on their way in if `rope_theta` is not 0.
 struct AttentionHeads {
   std::int64_t n_heads = 1;
   std::int64_t n_kv_heads = 1;

@@ -5,7 +5,7 @@
 namespace ridge {
 
 // What averaging and interpolating do to one dimension of an image: each of `out` results is a
-// weighted mean of neighbours among `in` operands. An image is treated along its rows and along its
+// weighted mean of neighbors among `in` operands. An image is treated along its rows and along its
 // columns, independently; and the gradient is the same map transposed. Computed in integers, so
 // that it is the same on every device.
 template <class Int>
@@ -13,7 +13,7 @@ struct BasicAxis {
   enum class Kind : std::uint8_t {
     windows,   // the mean of each window of `kernel` operands, `stride` apart
     adaptive,  // the mean of each of `out` windows that cover the operands as evenly as they can
-    linear,    // between the two operands around the result's centre
+    linear,    // between the two operands around the result's center
   };
 
   Kind kind = Kind::adaptive;
@@ -60,7 +60,7 @@ struct BasicAxis {
             least(ceil_div(out * (2 * i + 3), in) / 2, out)};
   }
 
-  // Of operand i in result o, which depends on it.
+  // The weight of operand i in result o, which depends on it.
   constexpr float weight(Int o, Int i) const {
     if (kind == Kind::linear) {
       const Int first = place(o) / (2 * out), rest = place(o) - first * 2 * out;
@@ -86,7 +86,7 @@ struct BasicAxis {
   static constexpr Int largest(Int a, Int b) { return a > b ? a : b; }
   static constexpr Int least(Int a, Int b) { return a < b ? a : b; }
   static constexpr Int ceil_div(Int a, Int b) { return (a + b - 1) / b; }
-  // Where the centre of result o lies among the operands' centres, in units of 1 / (2 out).
+  // Where the center of result o lies among the operands' centers, in units of 1 / (2 out).
   constexpr Int place(Int o) const { return largest((2 * o + 1) * in - out, 0); }
 };
 

@@ -55,7 +55,7 @@ std::vector<Shape> shapes(ImageLayout layout) {
 constexpr Epilogue epilogues[] = {Epilogue::relu, Epilogue::relu6, Epilogue::silu,
                                   Epilogue::hard_swish, Epilogue::gelu};
 
-// Of channels that fill vectors, and others.
+// Shapes of samples: with channels that fill vectors, and others.
 std::vector<Shape> fused_shapes(ImageLayout layout) {
   return {ImageShape{2, 3, 5, 7}.in(layout), ImageShape{3, 64, 9, 8}.in(layout)};
 }

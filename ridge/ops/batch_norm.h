@@ -10,7 +10,7 @@ namespace ridge {
 // Szegedy, 2015), by the statistics that training left; max(y, 0) if `relu`. Takes an image and
 // weight, bias, mean and variance, each [C] in f32. With channels last it may take several images,
 // up to most_parts, whose channels, one after another, are those of the result. It has no gradient:
-// training normalises by BatchNormTrain.
+// training normalizes by BatchNormTrain.
 struct BatchNorm {
   static constexpr std::string_view name = "batch_norm";
   static constexpr DTypes dtypes = f32_and_16_bit;
@@ -103,7 +103,7 @@ struct BatchNormGrad {
 };
 
 Value batch_norm(Value x, Value weight, Value bias, Value mean, Value variance, float eps = 1e-5f);
-// The normalised image; the running statistics are moved in place.
+// The normalized image; the running statistics are moved in place.
 Value batch_norm_train(Value x, Value weight, Value bias, Value mean, Value variance,
                        float eps = 1e-5f, float momentum = 0.1f);
 

@@ -20,8 +20,7 @@ struct ConvGeometry {
 };
 
 // y[n, o, i, j] = epilogue(bias[o] + residual[n, o, i, j] +
-//     sum over c, r, s of x[n, g C/G + c, i stride - padding + r dilation, ..] * weight[o, c, r,
-//     s])
+//     sum_crs x[n, g C/G + c, i stride - padding + r dilation, ..] * weight[o, c, r, s])
 // with g the group of o, G groups, and x 0 beyond its edges. Takes x, an image of C channels, and
 // weight[O, C / G, R, S], or [O, R, S, C / G] if the layout is nhwc; then, if `bias`, bias[O] in
 // the type of x, and, if `residual`, a tensor of the result's type. Accumulates in f32. Only

@@ -20,7 +20,7 @@ std::vector<TensorType> Embedding::infer(Types in) const {
 }
 
 Cost Embedding::cost(Types in, Types out) const {
-  // Of the table, one row for each id.
+  // Only one row of the table is read for each id.
   Cost cost = streaming_cost(0, in, out);
   cost.bytes_read = static_cast<std::int64_t>(in[1].bytes() + out[0].bytes());
   return cost;
@@ -93,7 +93,7 @@ std::vector<TensorType> IndexAdd::infer(Types in) const {
 }
 
 Cost IndexAdd::cost(Types in, Types) const {
-  // Of the table, one row for each id, read and written.
+  // Only one row of the table is read and written for each id.
   const auto rows = static_cast<std::int64_t>(in[2].bytes());
   return {.flops = in[2].numel(),
           .bytes_read = static_cast<std::int64_t>(in[1].bytes()) + 2 * rows,

@@ -16,7 +16,7 @@ void check_layout(std::string_view op, const HeadLayout& layout, Types in) {
                      layout.n_heads, layout.n_kv_heads, layout.head_dim);
   if (layout.rope_theta != 0 && layout.head_dim % 2 != 0)
     throw ShapeError(
-        "{}: the rotary embedding turns pairs, and {} elements a head are not even: {}", op,
+        "{}: the rotary embedding rotates pairs, and {} elements a head are not even: {}", op,
         layout.head_dim, list_of(in));
 }
 
@@ -36,12 +36,12 @@ Cost moving_cost(const HeadLayout& layout, const TensorType& packed, Types in, T
   // Per pair of q and k: four products, a sum and a difference. The table of angles is made once,
   // not here.
   const std::int64_t tokens = packed.shape.rows();
-  const std::int64_t turned = tokens * (layout.n_heads + layout.n_kv_heads) * layout.head_dim / 2;
-  return streaming_cost(layout.rope_theta != 0 ? 6 * turned : 0, in, out);
+  const std::int64_t rotated = tokens * (layout.n_heads + layout.n_kv_heads) * layout.head_dim / 2;
+  return streaming_cost(layout.rope_theta != 0 ? 6 * rotated : 0, in, out);
 }
 
-// Calls move(element of packed, operand of (q, k, v), element of that, turns, angle) for every
-// element; where two neighbours turn together by the angle, for the first of them.
+// Calls move(element of packed, operand of (q, k, v), element of that, rotates, angle) for every
+// element; where two neighbors turn together by the angle, for the first of them.
 template <class F>
 void for_each_element(const HeadLayout& layout, const Shape& packed, const F& move) {
   const std::int64_t seq = packed[1], d = layout.head_dim, heads = packed[2] / d;
@@ -52,13 +52,14 @@ void for_each_element(const HeadLayout& layout, const Shape& packed, const F& mo
         std::size_t operand = 0;
         std::int64_t head = h;
         while (head >= counts[operand]) head -= counts[operand++];
-        const bool turns = layout.rope_theta != 0 && operand < 2;
-        for (std::int64_t c = 0; c < d; c += turns ? 2 : 1) {
+        const bool rotates = layout.rope_theta != 0 && operand < 2;
+        for (std::int64_t c = 0; c < d; c += rotates ? 2 : 1) {
           const double exponent = -static_cast<double>(c) / static_cast<double>(d);
           const double angle =
-              turns ? static_cast<double>(s) * std::pow(double{layout.rope_theta}, exponent) : 0.0;
+              rotates ? static_cast<double>(s) * std::pow(double{layout.rope_theta}, exponent)
+                      : 0.0;
           move(((b * seq + s) * heads + h) * d + c, operand,
-               ((b * counts[operand] + head) * seq + s) * d + c, turns, angle);
+               ((b * counts[operand] + head) * seq + s) * d + c, rotates, angle);
         }
       }
 }
@@ -97,10 +98,10 @@ std::vector<Value> SplitHeads::grad(GradBuilder& b) const {
 
 void SplitHeads::reference(ReferenceCall& call) const {
   const auto& packed = call.inputs[0];
-  auto move = [&](std::int64_t i, std::size_t operand, std::int64_t o, bool turns, double angle) {
+  auto move = [&](std::int64_t i, std::size_t operand, std::int64_t o, bool rotates, double angle) {
     const auto& y = call.outputs[operand];
     y[o] = packed[i];
-    if (!turns) return;
+    if (!rotates) return;
     y[o] = packed[i] * std::cos(angle) - packed[i + 1] * std::sin(angle);
     y[o + 1] = packed[i] * std::sin(angle) + packed[i + 1] * std::cos(angle);
   };
@@ -130,10 +131,10 @@ Cost MergeHeads::cost(Types in, Types out) const { return moving_cost(layout, ou
 
 void MergeHeads::reference(ReferenceCall& call) const {
   const auto& packed = call.outputs[0];
-  auto move = [&](std::int64_t i, std::size_t operand, std::int64_t o, bool turns, double angle) {
+  auto move = [&](std::int64_t i, std::size_t operand, std::int64_t o, bool rotates, double angle) {
     const auto& x = call.inputs[operand];
     packed[i] = x[o];
-    if (!turns) return;
+    if (!rotates) return;
     packed[i] = x[o] * std::cos(angle) + x[o + 1] * std::sin(angle);
     packed[i + 1] = x[o + 1] * std::cos(angle) - x[o] * std::sin(angle);
   };

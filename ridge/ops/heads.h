@@ -17,7 +17,7 @@ struct HeadLayout {
 };
 
 // Takes packed[B, S, (H + 2 KV) D] and gives q[B, H, S, D], k[B, KV, S, D] and v[B, KV, S, D], with
-// q and k turned by the rotary embedding. All three have gradients.
+// q and k rotated by the rotary embedding. All three have gradients.
 struct SplitHeads {
   static constexpr std::string_view name = "split_heads";
   static constexpr DTypes dtypes = f32_and_16_bit;
@@ -31,7 +31,7 @@ struct SplitHeads {
 };
 
 // The inverse of SplitHeads, and its gradient: takes (q, k, v) and gives packed, with q and k
-// turned back.
+// rotated back.
 struct MergeHeads {
   static constexpr std::string_view name = "merge_heads";
   static constexpr DTypes dtypes = f32_and_16_bit;

@@ -31,7 +31,7 @@ struct ImageShape {
   bool operator==(const ImageShape&) const = default;
 };
 
-// How far apart neighbours of each dimension lie in memory, in elements.
+// How far apart neighbors of each dimension lie in memory, in elements.
 struct ImageStrides {
   std::int64_t n = 0, c = 0, h = 0, w = 0;
 
@@ -44,7 +44,7 @@ struct ImageStrides {
   }
 };
 
-// Of a dimension: down, across.
+// A number for each dimension of an image: down, across.
 using Pair = std::array<std::int64_t, 2>;
 
 }  // namespace ridge

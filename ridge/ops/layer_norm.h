@@ -22,8 +22,8 @@ struct LayerNorm {
 
 // Takes (dy, x, weight, mean, rstd) and gives dx of x's type, dweight[C] and dbias[C] in f32. With
 // xhat = (x - mean) * rstd and g = weight * dy:
-//   dx = rstd * (g - mean_c(g) - xhat * mean_c(g * xhat));  dweight = sum dy * xhat;  dbias = sum
-//   dy
+//   dx = rstd * (g - mean_c(g) - xhat * mean_c(g * xhat))
+//   dweight = sum dy * xhat;  dbias = sum dy
 struct LayerNormGrad {
   static constexpr std::string_view name = "layer_norm_grad";
   static constexpr DTypes dtypes = f32_and_16_bit;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr MatMul up_product{.trans_b = true}, down_product{};
 
-// Of factors in samples: such that gates are about 1, where rounding them matters little.
+// The range of factors in samples: gates are then about 1, where rounding them matters little.
 constexpr double range = 0.25;
 
 // Both parts' work, with each operand and result of the whole moved once.

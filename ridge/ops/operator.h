@@ -19,9 +19,9 @@
 namespace ridge {
 
 struct CpuPrepare;  // cpu/prepare.h
-struct GpuPrepare;  // gpu/prepare.h
+struct GpuPrepare;  // gpu/device/prepare.h
 class GradBuilder;  // ops/grad_builder.h
-class Kernel;       // ops/kernel.h
+class Kernel;       // device/kernel.h
 using KernelPtr = std::unique_ptr<Kernel>;
 
 // An operand of a sample, and the values a test fills it with: reals uniform in [low, high), or
@@ -58,7 +58,7 @@ using DTypes = std::span<const DType>;
 inline constexpr DType f32_only[] = {DType::f32};
 inline constexpr DType only_16_bit[] = {DType::bf16, DType::f16};
 inline constexpr DType f32_and_16_bit[] = {DType::f32, DType::bf16, DType::f16};
-// Of operators that compute nothing: integers that stand for reals (ops/int8.h) pass through them.
+// Dtypes of operators that only move data: integers that stand for reals (ops/int8.h) pass too.
 inline constexpr DType f32_16_bit_and_s8[] = {DType::f32, DType::bf16, DType::f16, DType::s8};
 
 // What all operators have besides their `name`, the `dtypes` of their floating operands and the

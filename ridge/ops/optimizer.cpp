@@ -101,7 +101,7 @@ bool is_skipped(const Each& op, ReferenceCall& call) {
   return true;
 }
 
-// Of the values in samples.
+// The least value of a sample's last moment.
 template <class Each>
 constexpr double least_last_moment = -1.0;
 template <>
@@ -279,7 +279,7 @@ void UpdateAll<Each>::reference(ReferenceCall& call) const {
 template <class Each>
 std::vector<Sample<UpdateAll<Each>>> UpdateAll<Each>::samples() {
   std::vector<Sample<UpdateAll>> samples;
-  // Of parameters that are split, the first is not.
+  // In samples with split parameters, the first one is not split.
   auto add = [&](const UpdateAll& op, const std::vector<Shape>& shapes, DType dtype = DType::bf16,
                  DType parameter = DType::f32) {
     Sample<UpdateAll> sample{op, {{op.each.schedule_type(), 0.1, 0.9}}};

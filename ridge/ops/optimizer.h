@@ -31,8 +31,8 @@ struct GlobalNorm {
 // exp_avg, exp_avg_sq.
 //   g = grad * min(1, max_norm / (norm + 1e-6))     (without max_norm, g = grad)
 //   param -= lr * weight_decay * param
-//   exp_avg = beta1 * exp_avg + (1 - beta1) * g;  exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) *
-//   g^2 param -= lr / (1 - beta1^t) * exp_avg / (sqrt(exp_avg_sq / (1 - beta2^t)) + eps)
+//   exp_avg = beta1 * exp_avg + (1 - beta1) * g;  exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) g^2
+//   param -= lr / (1 - beta1^t) * exp_avg / (sqrt(exp_avg_sq / (1 - beta2^t)) + eps)
 // `scaled`: grad and norm are those of a loss that was multiplied by a scale, and schedule has a
 // fourth number, by which they are multiplied first: the scale's inverse, or 0 for a step that is
 // to be skipped, which leaves everything as it was. See UpdateLossScale, which computes it.

@@ -41,7 +41,7 @@ void check_image(std::string_view op, Types in, std::size_t i, DTypes dtypes) {
   check_dtype(op, in, i, dtypes);
 }
 
-// Of a gradient's attribute.
+// Checks the attribute `image` of a pooling gradient: the shape of the gradient's result.
 void check_image(std::string_view op, const Shape& image) {
   if (image.rank() != 4) throw ShapeError("{}: {} is no image", op, image.to_string());
 }
@@ -276,7 +276,7 @@ std::vector<TensorType> AvgPool2d::infer(Types in) const {
 }
 
 Cost AvgPool2d::cost(Types in, Types out) const {
-  // Of a window of n elements n - 1 adds and a division.
+  // A window of n elements takes n - 1 adds and a division.
   return streaming_cost(terms_of(axes(in, out), in[0].shape, layout), in, out);
 }
 

@@ -65,13 +65,13 @@ std::vector<Sample<Quantize>> Quantize::samples() {
   return samples;
 }
 
-TensorType QuantizeSwiGlu::quantised(Types in) const {
+TensorType QuantizeSwiGlu::quantized(Types in) const {
   check_count(name, in, operands(in.size()).count);
   return gradient ? SwiGluGrad{}.infer(in.first(2)).front() : SwiGlu{}.infer(in).front();
 }
 
 std::vector<TensorType> QuantizeSwiGlu::infer(Types in) const {
-  const TensorType x[] = {quantised(in)};
+  const TensorType x[] = {quantized(in)};
   std::vector<TensorType> out = into.infer(x);
   const Operands at = operands(in.size());
   if (at.scale == at.count) return out;
@@ -83,7 +83,7 @@ std::vector<TensorType> QuantizeSwiGlu::infer(Types in) const {
 }
 
 Cost QuantizeSwiGlu::cost(Types in, Types out) const {
-  const TensorType x[] = {quantised(in)};
+  const TensorType x[] = {quantized(in)};
   const Cost computed = gradient ? SwiGluGrad{}.cost(in.first(2), x) : SwiGlu{}.cost(in, x);
   return streaming_cost(computed.flops + into.cost(x, out).flops, in, out);
 }

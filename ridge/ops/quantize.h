@@ -47,8 +47,8 @@ struct Quantize {
 };
 
 // What Quantize makes of SwiGlu's result or gradient, without that being stored in between. Takes
-// (packed[.., 2 I]), gate and up side by side, and quantises y[.., I]; or with `gradient` takes
-// (dy[.., I], packed[.., 2 I]) and quantises dpacked[.., 2 I]: see ops/swiglu.h. Gives what
+// (packed[.., 2 I]), gate and up side by side, and quantizes y[.., I]; or with `gradient` takes
+// (dy[.., I], packed[.., 2 I]) and quantizes dpacked[.., 2 I]: see ops/swiglu.h. Gives what
 // Quantize gives; y and dpacked are not rounded before. A gradient in f16 may take y's scale, an
 // f32 scalar, as a third operand: then its last output is y[.., I] in f16 once more, y / scale.
 struct QuantizeSwiGlu {
@@ -69,9 +69,9 @@ struct QuantizeSwiGlu {
   }
 
   RIDGE_OPERATOR(QuantizeSwiGlu);
-  int roundings() const { return 2; }  // what is quantised is computed first
+  int roundings() const { return 2; }  // what is quantized is computed first
 
-  TensorType quantised(Types in) const;  // y's type, or dpacked's
+  TensorType quantized(Types in) const;  // y's type, or dpacked's
 };
 
 // Calls function.template operator()<Q>() for the element type that Quantize converts to.

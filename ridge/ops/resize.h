@@ -6,7 +6,7 @@
 
 namespace ridge {
 
-// An image of size[0] x size[1] by bilinear interpolation between the centres of pixels: row i of n
+// An image of size[0] x size[1] by bilinear interpolation between the centers of pixels: row i of n
 // over an extent of m lies at max((i + 1/2) m / n - 1/2, 0), and what would come after the last
 // row is the last row.
 struct Resize {

@@ -17,7 +17,7 @@ double away_from_zero(double weight) {
 }
 
 // y and rstd of the rows of x.
-void normalise(const ReferenceTensor& x, const ReferenceTensor& weight, double eps,
+void normalize(const ReferenceTensor& x, const ReferenceTensor& weight, double eps,
                const ReferenceTensor& y, const ReferenceTensor& rstd) {
   const std::int64_t columns = x.shape[-1];
   for (std::int64_t r = 0; r < x.shape.rows(); ++r) {
@@ -75,7 +75,7 @@ std::vector<Value> RmsNorm::grad(GradBuilder& b) const {
 }
 
 void RmsNorm::reference(ReferenceCall& call) const {
-  normalise(call.inputs[0], call.inputs[1], eps, call.outputs[0], call.outputs[1]);
+  normalize(call.inputs[0], call.inputs[1], eps, call.outputs[0], call.outputs[1]);
 }
 
 std::vector<Sample<RmsNorm>> RmsNorm::samples() {
@@ -155,7 +155,7 @@ std::vector<Value> AddRmsNorm::grad(GradBuilder& b) const {
 void AddRmsNorm::reference(ReferenceCall& call) const {
   const auto &x = call.inputs[0], &delta = call.inputs[1], &sum = call.outputs[0];
   for (std::int64_t i = 0; i < x.shape.numel(); ++i) sum[i] = x[i] + delta[i];
-  normalise(sum, call.inputs[2], eps, call.outputs[1], call.outputs[2]);
+  normalize(sum, call.inputs[2], eps, call.outputs[1], call.outputs[2]);
 }
 
 std::vector<Sample<AddRmsNorm>> AddRmsNorm::samples() {

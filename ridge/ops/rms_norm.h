@@ -10,7 +10,7 @@ namespace ridge {
 // product can tell, and y always says what xhat = x * rstd was.
 inline constexpr float least_norm_weight = 0x1p-100f;
 
-// Root mean square normalisation over the last dimension (Zhang and Sennrich, 2019):
+// Root mean square normalization over the last dimension (Zhang and Sennrich, 2019):
 //   y[r, c] = x[r, c] * rstd[r] * weight[c],  rstd[r] = 1 / sqrt(mean_c(x[r, c]^2) + eps)
 // Takes x[.., C] and weight[C] in f32; gives y of x's type, or rounded to `out` if that is given,
 // and rstd[..] in f32, for the gradient.

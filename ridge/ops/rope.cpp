@@ -13,7 +13,7 @@ std::vector<TensorType> Rope::infer(Types in) const {
   check_min_rank(name, in, 0, 2);
   check_dtype(name, in, 0, dtypes);
   if (in[0].shape[-1] % 2 != 0)
-    throw ShapeError("rope turns pairs, and {} elements are not even: {}", in[0].shape[-1],
+    throw ShapeError("rope rotates pairs, and {} elements are not even: {}", in[0].shape[-1],
                      list_of(in));
   return {in[0]};
 }

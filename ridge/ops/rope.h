@@ -5,7 +5,7 @@
 namespace ridge {
 
 // Rotary position embedding (Su et al., 2021) over consecutive pairs: x[.., S, D] with D even; the
-// pair (x[s, 2i], x[s, 2i+1]) turns by the angle s * theta^(-2i/D), the other way if `inverse`.
+// pair (x[s, 2i], x[s, 2i+1]) is rotated by s * theta^(-2i/D), backwards if `inverse`.
 // Position s is the index along the second to last dimension. The gradient is the inverse rotation.
 struct Rope {
   static constexpr std::string_view name = "rope";

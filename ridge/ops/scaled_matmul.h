@@ -21,8 +21,8 @@ struct ScaledMatMul {
   DType out = DType::bf16;  // or f32
   bool trans_a = false;
   bool trans_b = true;
-  // Of 8 bits: whether sums may have as few digits as the tensor core's own registers keep of them
-  // on their way (14 bits on Hopper), rather than being added up in f32 every so often.
+  // For 8-bit operands: whether sums may keep only the digits of the tensor core's registers
+  // (14 bits on Hopper), rather than being added up in f32 every so often.
   bool fast_accumulation = false;
 
   // Which operand is which; a sum that is not there is past the end.

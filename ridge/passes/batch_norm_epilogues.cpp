@@ -59,7 +59,7 @@ std::size_t batch_norm_epilogues(Graph& graph) {
   return rw.commit();
 }
 
-// Where an image went two ways, its gradient is a sum: such as behind each block of a ResNet.
+// An image with two readers, such as behind each block of a ResNet, has a sum as its gradient.
 std::size_t batch_norm_gradients(Graph& graph) {
   Rewriter rw(graph);
   for (NodeId n = 0; n < rw.nodes().size(); ++n) {

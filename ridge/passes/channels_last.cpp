@@ -40,7 +40,7 @@ struct Placement {
 // Goes through the forward graph once and says in which order each value is computed, and to which
 // others it has to be brought. Convolutions take channels last; what follows stays in the order in
 // which it arrives wherever that computes the same, so that permutes are put off, and those that
-// undo each other vanish. An order is given up where the elements' neighbourhood matters: in
+// undo each other vanish. An order is given up where the elements' neighborhood matters: in
 // products, norms of rows and the like, which take what they are given in the order that is meant.
 class Placer {
  public:
@@ -135,7 +135,7 @@ class Placer {
     return placement;
   }
 
-  // Of the orders in which operands of the result's shape were computed, the one that costs least.
+  // The cheapest of the orders in which operands of the result's shape were computed.
   Order cheapest(NodeId n) const {
     const Order meant = identity_order(shape(result(n)));
     Order best = meant;
@@ -219,7 +219,7 @@ class Placer {
     if (is_identity(order(operand(n))) && !leads_to_image_[result(n)]) return std::nullopt;
     Placement placement = as_meant(n);
     placement.operands[0] = order(operand(n));
-    placement.results[0] = relabelled(order(operand(n)), op->order.data());
+    placement.results[0] = relabeled(order(operand(n)), op->order.data());
     placement.is_renaming = true;
     return placement;
   }

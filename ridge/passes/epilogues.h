@@ -32,7 +32,7 @@ inline NodeId reader(const Rewriter& rw, ValueId v) {
   return rw.uses(v).size() == 1 && !rw.is_readable(v) ? rw.uses(v).front() : no_node;
 }
 
-// What node n, which uses v, adds to v, if that is all it does and it is another of v's type.
+// The operand that node n adds to v, if n only adds and that operand is another value of v's type.
 inline std::optional<ValueId> residual_of(const Rewriter& rw, NodeId n, ValueId v) {
   if (!rw.op<Add>(n)) return std::nullopt;
   const std::vector<ValueId>& in = rw.node(n).inputs;

@@ -10,7 +10,7 @@ namespace {
 // On which side of a convolution a batch norm by constant statistics is.
 enum class Side : std::uint8_t { after, before };
 
-// Zeros around a normalised image are not what is normalised to zero; and with groups the norm's
+// Zeros around a normalized image are not what is normalized to zero; and with groups the norm's
 // channels are not those of each kernel.
 bool takes_norm_before(const Conv2d& conv) {
   return conv.padding == Pair{0, 0} && conv.groups == 1 && conv.layout == ImageLayout::nchw;
@@ -63,8 +63,8 @@ struct Norm {
   }
 };
 
-// Of the convolution that does what it and a norm of its result do: along its first dimension a
-// weight is an image's channels, and
+// Returns the parameters of the convolution that equals conv and a norm of its result. Along its
+// first dimension a weight is an image's channels, and
 //   norm(conv(x, w) + b) = conv(x, factor * w) + norm(b)
 Parameters with_norm_after(const Norm& norm, const Parameters& conv) {
   const auto per_channel = [](Value x) {
@@ -74,7 +74,7 @@ Parameters with_norm_after(const Norm& norm, const Parameters& conv) {
           reshape(norm.of(per_channel(conv.bias)), conv.bias.shape())};
 }
 
-// And with a norm of its image: along the second dimension a weight is images of the norm's
+// The same for a norm of conv's image: along the second dimension a weight is images of the norm's
 // channels, and the offset reaches every result alike, as it reaches the one of an image that is no
 // larger than the kernel:
 //   conv(norm(x), w) + b = conv(x, factor * w) + conv(norm(0), w) + b

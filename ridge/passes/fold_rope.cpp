@@ -14,17 +14,17 @@ NodeId only_rope(const Rewriter& rw, ValueId v) {
   return rope != no_node && !rw.op<Rope>(rope)->inverse ? rope : no_node;
 }
 
-// Where q and k are cut out of the packed projection they are turned as well.
+// Rotates q and k where they are split from the packed projection.
 void fold_into_split(Rewriter& rw, NodeId n) {
   const Node& node = rw.node(n);
   const SplitHeads* split = rw.op<SplitHeads>(n);
   if (!split || split->layout.rope_theta != 0) return;
   const NodeId q = only_rope(rw, node.outputs[0]), k = only_rope(rw, node.outputs[1]);
   if (q == no_node || k == no_node || *rw.op<Rope>(q) != *rw.op<Rope>(k)) return;
-  SplitHeads turned = *split;
-  turned.layout.rope_theta = rw.op<Rope>(q)->theta;
-  rw.replace({n, q, k}, n, [&rw, &node, turned, q, k] {
-    const auto out = rw.graph().apply(turned, std::array{rw.value(node.inputs[0])});
+  SplitHeads rotated = *split;
+  rotated.layout.rope_theta = rw.op<Rope>(q)->theta;
+  rw.replace({n, q, k}, n, [&rw, &node, rotated, q, k] {
+    const auto out = rw.graph().apply(rotated, std::array{rw.value(node.inputs[0])});
     return Rewriter::Substitutes{{rw.node(q).outputs[0], out[0]},
                                  {rw.node(k).outputs[0], out[1]},
                                  {node.outputs[2], out[2]}};
@@ -62,7 +62,7 @@ std::optional<ValueId> packed_rows(const Rewriter& rw, ValueId q, ValueId k, Val
   return rw.node(split).inputs[0];
 }
 
-// Attention turns q and k as it loads them, and so reads the projections' rows as they are.
+// Attention rotates q and k as it loads them, and so reads the projections' rows as they are.
 void fold_into_attention(Rewriter& rw, NodeId n) {
   const Attention* op = rw.op<Attention>(n);
   const Node& node = rw.node(n);
@@ -83,12 +83,12 @@ void fold_into_attention(Rewriter& rw, NodeId n) {
     if (!q_rows || !k_rows) return;
     operands = {*q_rows, *k_rows, node.inputs[2]};
   }
-  Attention turned = *op;
-  turned.rope_theta = *q->theta;
-  rw.replace(nodes, n, [&rw, &node, turned, operands] {
+  Attention rotated = *op;
+  rotated.rope_theta = *q->theta;
+  rw.replace(nodes, n, [&rw, &node, rotated, operands] {
     std::vector<Value> inputs;
     for (const ValueId operand : operands) inputs.push_back(rw.value(operand));
-    const auto out = rw.graph().apply(turned, inputs);
+    const auto out = rw.graph().apply(rotated, inputs);
     return Rewriter::Substitutes{{node.outputs[0], out[0]}, {node.outputs[1], out[1]}};
   });
 }

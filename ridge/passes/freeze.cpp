@@ -19,7 +19,7 @@ bool is_conversion(const Op& op) {
   return permute && permute->order == decltype(Permute::order){0, 2, 3, 1};
 }
 
-// Of what a conversion of an input gives it is the input's.
+// The role of a frozen value: input if it is a conversion of an input, else buffer.
 Role role_of_frozen(const Graph& graph, ValueId id) {
   NodeId producer = graph.info(id).producer;
   while (producer != no_node && is_conversion(*graph.nodes()[producer].op)) {

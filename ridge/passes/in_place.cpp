@@ -7,7 +7,7 @@
 namespace ridge {
 namespace {
 
-// Where nothing reads the operand after it whose memory a T in place takes, it takes it.
+// Lets each T write over its operand where no later node reads that operand.
 template <class T>
 std::size_t write_over_operand(Graph& graph) {
   Rewriter rw(graph);
@@ -42,7 +42,7 @@ std::size_t cross_entropy_in_place(Graph& graph) {
   return write_over_operand<CrossEntropyGrad>(graph);
 }
 
-// Of gate and up side by side: apart, they are two operands.
+// Applies to gate and up side by side; as two operands they stay.
 std::size_t swiglu_in_place(Graph& graph) { return write_over_operand<SwiGluGrad>(graph); }
 
 }  // namespace ridge

@@ -13,16 +13,16 @@ namespace ridge {
 // The largest magnitude of values, as calibration found it.
 using Int8Ranges = std::map<ValueId, float>;
 
-// Post-training quantisation of a network that is not trained, after all passes: convolutions with
+// Post-training quantization for inference, after folding and fusion: convolutions with
 // channels last and linear layers take their operands in s8 (ops/int8.h). Weights are rounded with
 // a scale for each kernel; every other value has one scale, by the largest magnitude that
 // calibration found. A result stays in s8 where all that read it are such layers, as operand or
 // residual, or hand it on as it is: maximum pools, concatenations and reshapes, whose operands and
 // result share one scale. All else is computed as before, in floating point, and rounded where a
-// layer takes it. That are also the layers that take few channels, such as a network's first, and
+// layer takes it. This includes layers with few input channels, such as a network's first, and
 // those that nothing but sums, pools and resizing separates from the logits.
 //
-// It is no Pass: those leave what is computed the same.
+// The pass int8-layers applies it; other passes leave the results as they are.
 
 // The values that are rounded, which calibration has to see.
 std::vector<ValueId> int8_values(Graph& graph, const Int8Rules& rules);

@@ -6,7 +6,7 @@
 namespace ridge {
 namespace {
 
-// A batch norm, the activation of its result and the concatenation that it normalises.
+// A batch norm, the activation of its result and the concatenation that it normalizes.
 struct Norm {
   NodeId norm = no_node, relu = no_node, concat = no_node;
 };

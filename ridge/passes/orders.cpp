@@ -72,7 +72,7 @@ std::uint32_t place_of(const Order& order, std::uint32_t dim) {
   return static_cast<std::uint32_t>(std::ranges::find(order, dim) - order.begin());
 }
 
-Order relabelled(const Order& order, const std::uint8_t* by) {
+Order relabeled(const Order& order, const std::uint8_t* by) {
   Order result;
   for (const std::uint8_t dim : order)
     result.push_back(static_cast<std::uint8_t>(std::find(by, by + order.size(), dim) - by));

@@ -234,7 +234,7 @@ std::span<const Pass> passes() {
       {.name = tuned_products,
        .description = "time the candidates for each product and take the fastest",
        .stage = Stage::run},
-      {.name = products_in_pieces,
+      {.name = split_bf16_products,
        .description = "compute f32 products of split bf16 operands on tensor cores",
        .stage = Stage::run,
        .where = DeviceKind::gpu,

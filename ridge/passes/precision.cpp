@@ -57,9 +57,9 @@ std::span<const Precision> precisions() {
 }
 
 const Precision& precision_named(std::string_view name) {
-  const auto* const spelt =
+  const auto* const spelled =
       std::ranges::find(spellings, name, &std::pair<std::string_view, std::string_view>::first);
-  const std::string_view own = spelt == std::end(spellings) ? name : spelt->second;
+  const std::string_view own = spelled == std::end(spellings) ? name : spelled->second;
   const auto found = std::ranges::find(precisions(), own, &Precision::name);
   if (found != precisions().end()) return *found;
   std::vector<std::string_view> names;

@@ -9,7 +9,7 @@
 namespace ridge {
 namespace {
 
-// What one kernel holds the weights of (gpu/bottleneck90.h).
+// Channels whose weights fit one kernel (gpu/kernels/conv/bottleneck_sm90.h).
 constexpr std::int64_t inner_channels = 64, most_expanded = 256;
 
 struct Found {
@@ -47,7 +47,7 @@ bool is_convolution(const Rewriter& rw, NodeId n, std::int64_t size, const After
          has_after(*op, after) && shape.h == size && shape.w == size;
 }
 
-// Of what node n, a convolution with channels last, gives and takes.
+// The channels of the result, and of the image, of node n, a channels-last convolution.
 std::int64_t channels_of(const Rewriter& rw, NodeId n) {
   return rw.type(rw.node(n).outputs[0]).shape[3];
 }

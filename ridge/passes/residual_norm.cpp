@@ -10,7 +10,7 @@ namespace {
 struct Norm {
   NodeId norm = no_node;
   NodeId cast = no_node;      // of its result, if that is all it is used for
-  NodeId add = no_node;       // what it normalises, if that is the sum of a residual stream
+  NodeId add = no_node;       // what it normalizes, if that is the sum of a residual stream
   NodeId add_cast = no_node;  // of what is added to the stream
 
   std::vector<NodeId> nodes() const {

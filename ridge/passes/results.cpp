@@ -11,7 +11,7 @@
 namespace ridge {
 namespace {
 
-// The result of a norm, where the gradient in question reads what was normalised instead.
+// The result of a norm, where the gradient in question reads what was normalized instead.
 struct NormResult {
   std::size_t operand = 0;  // of the gradient
   ValueId y = no_value;
@@ -40,7 +40,7 @@ std::optional<NormResult> result_of(const Rewriter& rw, NodeId n) {
 
 }  // namespace
 
-// The result is there for the gradient of the weight of what reads it, and is mostly narrower.
+// The norm's output is kept anyway, for its reader's weight gradient, and is mostly narrower.
 std::size_t norm_results(Graph& graph) {
   Rewriter rw(graph);
   for (NodeId n = 0; n < rw.nodes().size(); ++n) {
@@ -110,7 +110,7 @@ std::optional<GateResult> gate_result_at(const Rewriter& rw, const Lifetimes& li
 
 }  // namespace
 
-// Where the gradient of SwiGLU has all at hand that its result is made of, it gives that as well.
+// SwiGLU's gradient reads gate and up anyway, so it recomputes SwiGLU's output as well.
 std::size_t gate_results(Graph& graph) {
   Rewriter rw(graph);
   const Lifetimes life = lifetimes_of(graph);

@@ -38,7 +38,7 @@ struct Factor {
 // What products become.
 struct Narrowing {
   DType from;                      // of the operands
-  DType values, gradients;         // what they are quantised to; the latter: gradients that came in
+  DType values, gradients;         // what they are quantized to; the latter: gradients that came in
   bool summed_innermost = false;   // whether operands must lie with the summed dimension innermost
   bool fast_accumulation = false;  // forward
   bool all_extents = false;        // whether all extents must be multiples, or only rows' lengths
@@ -97,8 +97,8 @@ bool is_kept(const Rewriter& rw, ValueId v) {
 bool is_forward(const MatMul& product) { return !product.trans_a && product.trans_b; }
 
 // Where gate and up lie side by side, what SwiGlu and its gradient make of them need not be stored
-// to be quantised.
-void quantise_swiglu(Graph& graph) {
+// to be quantized.
+void quantize_swiglu(Graph& graph) {
   Rewriter rw(graph);
   for (NodeId n = 0; n < rw.nodes().size(); ++n) {
     const Quantize* into = rw.op<Quantize>(n);
@@ -227,7 +227,7 @@ std::size_t narrow_products(Graph& graph, const Narrowing& narrowing, const Want
     });
   }
   const std::size_t products = rw.commit();
-  quantise_swiglu(graph);
+  quantize_swiglu(graph);
   if (narrowing.repeats) repeat_swiglu(graph);
   return products;
 }

@@ -6,9 +6,9 @@
 
 namespace ridge {
 
-// Products of narrower operands with a scale each. Operands are quantised once, before the first
+// Products of narrower operands with a scale each. Operands are quantized once, before the first
 // product that takes them, forward or backward, in every layout that some product needs. Results
-// keep their dtype. Both come after all passes of the graph, which know nothing of such products,
+// keep their dtype. Both run near the end of the table, since other passes do not know them,
 // on a forward graph or on a whole step, and return how many products were rewritten.
 
 // Lets the products of bf16 matrices in all blocks but the first and the last, whose products stand

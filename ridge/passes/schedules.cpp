@@ -13,7 +13,7 @@
 namespace ridge {
 namespace {
 
-// What each step of the way brings, in the order in which an ablation adds it.
+// The passes that each schedule adds to the one before, in the order of an ablation.
 constexpr std::array fused = std::to_array<std::string_view>({
     "fold-batch-norm",
     "unread-rows",
@@ -56,7 +56,7 @@ constexpr std::array ultra = std::to_array<std::string_view>({
     concurrent_kernels,
     scaled_products,
     tuned_products,
-    products_in_pieces,
+    split_bf16_products,
 });
 constexpr std::array compiled = std::to_array<std::string_view>({
     "linear-epilogues",
@@ -71,7 +71,7 @@ constexpr std::array captured = std::to_array<std::string_view>({
 });
 constexpr std::array tuned = std::to_array<std::string_view>({
     tuned_products,
-    products_in_pieces,
+    split_bf16_products,
     scaled_products,
 });
 
@@ -137,7 +137,7 @@ std::string_view phrase_of(DeviceKind kind) {
 void check_precision(const Precision& precision, const Target& target, Use use) {
   using Products = Precision::Products;
   if (precision.products == Products::int8 && use == Use::training)
-    throw UsageError("--dtype int8 is quantised after training: it is for inference");
+    throw UsageError("--dtype int8 is quantized after training: it is for inference");
   if (precision.products == Products::fp8 && !target.multiplies_float8)
     throw UsageError(
         "--dtype fp8 needs a GPU that multiplies 8-bit floats (compute capability 8.9 or later); "
@@ -215,7 +215,7 @@ std::span<const ScheduleRow> schedules() {
       {Kind::version,
        "v1",
        "V1 - Baseline",
-       "one kernel an operator, attention scores materialised",
+       "one kernel an operator, attention scores materialized",
        {}},
       {Kind::version, "v2", "V2 - Fused", "fused projections and pointwise operators",
        first(version_passes, v2)},

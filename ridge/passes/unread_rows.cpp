@@ -67,7 +67,7 @@ class ReadRows {
     for (auto n = static_cast<NodeId>(rw.nodes().size()); n-- > 0;) visit(n);
   }
 
-  // Of the result of node n, where it can compute these alone.
+  // The rows of node n's result that are read, if n can compute them alone.
   std::optional<Rows> computed_by(NodeId n) const {
     if (n == no_node) return std::nullopt;
     const std::optional<Rows> rows = of(rw_.node(n).outputs[0]);

@@ -40,7 +40,7 @@ struct ArenaPlan {
   std::size_t bytes = 0;
 };
 
-// What is asked of the places in an arena.
+// Requirements on the offsets in an arena.
 struct ArenaNeeds {
   // In bytes; a multiple of tensor_alignment.
   std::size_t alignment = tensor_alignment;

@@ -16,9 +16,9 @@ struct Access {
   }
 };
 
-// Which earlier pieces of work each piece must follow so that all memory ends up as if they had run
-// one after another: one that writes what another reads or writes keeps its place relative to it.
-// Nothing is listed that follows from the rest of the list.
+// For each launch, the earlier ones that it must follow so that memory ends up as if all had run
+// one after another: two that touch the same bytes keep their order unless both only read.
+// Dependencies that follow from others are not listed.
 std::vector<std::vector<std::size_t>> order_of(std::span<const std::vector<Access>> work);
 
 }  // namespace ridge

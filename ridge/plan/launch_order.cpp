@@ -7,10 +7,10 @@
 namespace ridge {
 namespace {
 
-// Work that this many pieces could go before, on the way to the end, has time.
+// A launch can wait if its longest chain is at least this many launches shorter than the longest.
 constexpr std::size_t enough_slack = 3;
 
-// The longest chains that lead to each piece and that follow it, in pieces.
+// For each launch, the longest chains that lead to it and that follow it, in launches.
 struct Chains {
   std::vector<std::size_t> before, behind;
 
@@ -43,7 +43,7 @@ std::vector<std::size_t> any_order(const Precedence& after) {
   return order;
 }
 
-// Whether one piece follows another, directly or not.
+// Whether one launch follows another, directly or not.
 bool follows(const Precedence& after, std::size_t piece, std::size_t other) {
   std::vector<bool> seen(after.size(), false);
   std::vector<std::size_t> open{piece};

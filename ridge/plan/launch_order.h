@@ -1,7 +1,7 @@
 #pragma once
 
-// In which order work is handed to a device that runs several pieces at a time, and what had better
-// wait although it could begin.
+// Orders the launches of a captured step for a device that runs several kernels at a time, and
+// delays those that can wait.
 
 #include <cstddef>
 #include <span>
@@ -11,18 +11,18 @@
 
 namespace ridge {
 
-// By piece of work: the earlier ones that it must follow, as order_of() (plan/hazards.h) gives it.
+// By launch: the earlier ones that it must follow, as order_of() (plan/hazards.h) gives it.
 using Precedence = std::vector<std::vector<std::size_t>>;
 
-// Finds the work that has time, because nothing on the longest chain waits for it soon: true in the
-// result. It takes places on the device that the chain's next piece needs, and a device does not
-// take them back; so it is made to wait for the first later piece of the chain that leaves it room,
-// by letting it follow what that piece follows. Such are the gradients of weights: the optimizer
-// alone needs them, and the gradient of attention leaves room.
+// Finds the launches that can wait, because nothing on the longest chain needs them soon: true in
+// the result. They would occupy multiprocessors that the next launch of the chain needs, and a
+// device does not take those back; so each is made to follow what the first later launch that
+// leaves multiprocessors idle follows. Weight gradients are such: only the optimizer needs
+// them, and the gradient of attention leaves multiprocessors idle.
 std::vector<bool> defer_background(Precedence& after, std::span<const Footprint> footprints);
 
-// An order that respects `after`, in which of the work that could be next the one comes first that
-// the longest chain follows.
+// An order that respects `after`: of the launches that are ready, the one with the longest chain
+// of followers comes first.
 std::vector<std::size_t> critical_first(const Precedence& after);
 
 }  // namespace ridge

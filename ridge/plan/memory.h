@@ -34,7 +34,7 @@ std::string to_string(const TensorBytes& bytes);
 
 struct MemoryPlan {
   std::size_t peak_bytes = 0;
-  NodeId peak_node = no_node;  // the first that needs so much; no_node: nothing but what persists
+  NodeId peak_node = no_node;  // the first node at the peak; no_node: only persistent values
   TensorBytes at_peak;         // its total is peak_bytes
   TensorBytes at_most;         // each at a moment of its own
   double mean_bytes = 0;       // over the nodes, each at its run

@@ -492,7 +492,7 @@ class ChromeTrace {
   const Graph& graph_;
   EventList& events_;
   Timeline timeline_;
-  // Of the steps, modules and nodes.
+  // The thread that shows steps, modules and nodes.
   std::int64_t slice_thread_ =
       recording_.on_device_time ? device_time_thread : recording_.thread_id;
   std::unordered_map<std::size_t, std::uint64_t> external_id_of_run_;  // if there are activities

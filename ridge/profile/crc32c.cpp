@@ -5,7 +5,7 @@
 namespace ridge {
 namespace {
 
-// Of every byte on its own. The polynomial is 0x1EDC6F41 with its bits reversed.
+// The check of every single byte. The polynomial is 0x1EDC6F41 with its bits reversed.
 constexpr std::array<std::uint32_t, 256> table = [] {
   std::array<std::uint32_t, 256> result{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {

@@ -44,7 +44,7 @@ struct DeviceReport {
   double unattributed_fraction() const;  // of the busy time
 };
 
-// Of a recording on its device's own clock (device_time()); empty if the device was not traced.
+// Reports a recording on its device's own clock (device_time()); empty if it was not traced.
 std::optional<DeviceReport> device_report(const Recording& recording);
 
 // Whether the processors' clock fell while the card worked, from what a sampler read.

@@ -47,7 +47,7 @@ struct FlopsReport {
   const ModuleWork& root() const { return total.front(); }
 };
 
-// Of one recorded step, or of all of them. UsageError if that step was not recorded.
+// Reports one recorded step, or all of them. UsageError if that step was not recorded.
 FlopsReport flops_report(const Recording& recording, std::optional<std::int32_t> step = {});
 
 struct FlopsText {

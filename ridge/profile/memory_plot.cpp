@@ -55,9 +55,9 @@ std::string phase_marks(const Recording& recording, const PeakStep& step, std::s
     ticks[begin] = '|';
     ticks[end] = '|';
     const std::string_view name = name_of(run.phase);
-    const std::size_t centre = (begin + end) / 2;
+    const std::size_t center = (begin + end) / 2;
     for (const std::size_t length : {name.size(), std::size_t{3}}) {
-      std::size_t first = centre >= length / 2 ? centre - length / 2 : 0;
+      std::size_t first = center >= length / 2 ? center - length / 2 : 0;
       first = std::min(first, width - std::min(width, length));
       // A phase may be narrower than its short name, if nothing else is there.
       const bool fits = (length == 3 || length <= end - begin + 2) && first >= free_from &&

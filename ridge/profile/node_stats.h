@@ -15,7 +15,7 @@ struct NodeStats {
   Cost cost;  // of one call
 };
 
-// Of every node that ran, in the graph's order. Nodes without a kernel (reshapes) never run.
+// Returns the statistics of every node that ran, in the graph's order; reshapes never run.
 std::vector<NodeStats> node_stats(const Recording& recording);
 
 // The recorded steps' own time, and the part of it that no node accounts for: between kernels, and

@@ -21,7 +21,7 @@ struct OperatorMemory {
   std::uint64_t all() const { return results + workspace; }
 };
 
-// Of the recorded steps, most bytes first.
+// Returns the allocations of each operator in the recorded steps, most bytes first.
 std::vector<OperatorMemory> operator_memory(const Recording& recording);
 
 // For the terminal: per step, the first `top` operators.

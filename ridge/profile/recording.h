@@ -73,8 +73,8 @@ struct Recording {
   std::vector<std::string> names;
   std::uint64_t dropped = 0;  // records that the bounded buffers had no room for
 
-  // Of a device that runs by itself. Then the times above are the executor's, when it gave out the
-  // work; device_time() gives the device's. Activities are by begin; the `run` of one is an index
+  // What an asynchronous device did. The times above are then those of the host's launches, and
+  // device_time() gives the device's. Activities are by begin; the `run` of one is an index
   // into `nodes`.
   std::vector<ReplayRun> replays;
   std::vector<Activity> activities;

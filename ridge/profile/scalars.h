@@ -17,7 +17,7 @@ struct StepMemory {
   std::uint64_t peak = 0;
 };
 
-// Of every recorded step, in their order. None if memory was not recorded, or not all of it.
+// Returns the memory of every recorded step, in order; empty unless all of it was recorded.
 std::vector<StepMemory> memory_by_step(const Recording& recording);
 
 // The points that a step adds to TensorBoard's curves. `memory` is null for a step that was not

@@ -56,9 +56,9 @@ class StepRecorder final : public LoopObserver {
   const Recording& on_device() const { return device_time_ ? *device_time_ : host(); }
   const std::vector<StepReport>& steps() const { return steps_; }
 
-  // Of the processor; null if not asked for, not to be had, or of another device.
+  // The processor's counters; null if not asked for, unavailable, or for another device.
   const HardwareCounters* counters() const { return counters_.get(); }
-  // Of a GPU; none if not asked for, not to be had, or if the run was too short.
+  // The GPU's counters; none if not asked for, unavailable, or if the run was too short.
   std::optional<DeviceCounterReport> device_counters() const;
   // Why there are no counters though they were asked for; empty otherwise.
   std::string counters_fault() const;

@@ -20,7 +20,7 @@ bool is_number(std::string_view text) {
          std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); });
 }
 
-// Of a numbered member of "layers", "Layer".
+// The class name of a module: "Layer" for a numbered member of "layers".
 std::string class_name(const ModuleTree& tree, const Module& module) {
   if (!is_number(module.name)) return camel_case(module.name);
   std::string_view name = tree.modules[module.parent].name;

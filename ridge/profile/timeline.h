@@ -25,7 +25,7 @@ struct TimelineItem {
   std::size_t depth = 0;  // how many slices are open around this one
   std::int64_t begin_ns, end_ns;
   Phase phase = Phase::forward;  // of a module, gradient or node
-  // Of a gradient, and of a node that autodiff went through: the index into Recording::nodes of the
+  // For a gradient and a node that autodiff went through: the index into Recording::nodes of the
   // forward run, which ties the two together. Else no_run.
   std::size_t forward_run = no_run;
 

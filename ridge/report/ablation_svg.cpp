@@ -154,7 +154,7 @@ std::string fall(const AblationRow& before, const AblationRow& row, std::size_t 
         x - 4, low, x + 4, x, high);
     lowest = std::max(lowest, low);
   }
-  // Of a change that is not clear the number would be read as if it were one.
+  // Without its number, which would be read as if the change were clear.
   if (change_of(row.to_before) == Change::unclear) return svg;
   return svg + label(x, lowest + 14, "middle", percent(row.to_before.value), "small");
 }
@@ -244,10 +244,10 @@ std::string ablation_svg(const Ablation& ablation) {
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"ridge-ablation\" viewBox=\"0 0 {0:g} "
       "{1:g}\" width=\"{0:g}\" height=\"{1:g}\" role=\"img\" aria-label=\"Waterfall of "
-      "optimisations\">\n{2}<rect class=\"paper\" width=\"{0:g}\" height=\"{1:g}\"/>\n",
+      "optimizations\">\n{2}<rect class=\"paper\" width=\"{0:g}\" height=\"{1:g}\"/>\n",
       width, height, style);
   svg += label(margin_left, 22, "start",
-               "Milliseconds a training step takes, one optimisation more at a time", "title");
+               "Milliseconds a training step takes, one optimization more at a time", "title");
   svg += version_bands(ablation, layout, bottom) + axis(layout) + waterfall(ablation, layout);
   svg += strip(
       ablation, layout, 0, "Peak memory of tensors, MB",

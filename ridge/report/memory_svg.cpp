@@ -14,9 +14,9 @@ namespace {
 constexpr std::size_t max_points = 2000;  // a panel has fewer pixels
 constexpr double width = 960, margin_left = 70, margin_right = 20;
 
-// Told apart on white and on black, and by most of the colour-blind (Paul Tol's "bright" scheme).
-constexpr std::string_view colours[memory_groups] = {"#4477aa", "#66ccee", "#999999", "#ee6677",
-                                                     "#228833", "#ccbb44", "#aa3377", "#777777"};
+// Told apart on white and on black, and by most of the color-blind (Paul Tol's "bright" scheme).
+constexpr std::string_view colors[memory_groups] = {"#4477aa", "#66ccee", "#999999", "#ee6677",
+                                                    "#228833", "#ccbb44", "#aa3377", "#777777"};
 
 // All rules are below one class: the picture may stand inside another page.
 constexpr std::string_view style = R"(<style>
@@ -104,19 +104,19 @@ std::string areas(const Panel& panel) {
       path += fmt::format("H{:.2f}V{:.1f}", panel.x(points[i].time_ns), panel.y(lower[i - 1]));
     path += fmt::format("H{:.2f}Z", panel.x(points[0].time_ns));
     svg += fmt::format("<path fill=\"{}\" d=\"{}\"><title>{}: {} at most</title></path>\n",
-                       colours[g], path, name_of(static_cast<MemoryGroup>(g)), megabytes(most));
+                       colors[g], path, name_of(static_cast<MemoryGroup>(g)), megabytes(most));
     lower = std::move(upper);
   }
   return svg;
 }
 
-std::string peak_mark(const Panel& panel, const Recording::MemoryChange& peak, bool labelled) {
+std::string peak_mark(const Panel& panel, const Recording::MemoryChange& peak, bool labeled) {
   if (peak.time_ns < panel.timeline.begin_ns || peak.time_ns > panel.timeline.end_ns) return "";
   const double x = panel.x(peak.time_ns), y = panel.y(static_cast<double>(peak.live));
   const bool left = x > width / 2;
   std::string svg =
       fmt::format("<circle class=\"mark\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"/>\n", x, y);
-  if (labelled)
+  if (labeled)
     svg += label(left ? x - 8 : x + 8, y - 5, left ? "end" : "start",
                  fmt::format("peak {}", megabytes(peak.live)));
   return svg;
@@ -153,7 +153,7 @@ std::string legend(const MemoryTimeline& drawn, const MemoryByGroup& at_peak, do
       y += 20;
     }
     svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"12\" height=\"12\" fill=\"{}\"/>\n",
-                       x, y - 10, colours[g]);
+                       x, y - 10, colors[g]);
     svg += label(x + 17, y, "start", text);
     x += entry;
   }

@@ -11,7 +11,7 @@ namespace ridge {
 
 // What a profile directory holds, as one JSON document for the page of `ridge report`: the content
 // of each of its files under the file's name, null where there is none, and what their names do not
-// say. `roof` draws the roofline in place of the one that the profile was analysed with.
+// say. `roof` draws the roofline in place of the one that the profile was analyzed with.
 // IoError for a directory that is no profile; FormatError, naming the file and the member, for a
 // file that does not hold what the page reads.
 std::string profile_document(const std::filesystem::path& profile,

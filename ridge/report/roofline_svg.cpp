@@ -15,9 +15,9 @@ namespace {
 
 constexpr double width = 960, height = 600;
 constexpr double left = 96, right = 190, top = 56, bottom = 64;  // margins
-constexpr std::size_t labelled_points = 12;
+constexpr std::size_t labeled_points = 12;
 
-// Colours stand as they are, not as variables, which some viewers do not know.
+// Colors stand as they are, not as variables, which some viewers do not know.
 constexpr std::string_view style = R"(<style>
 svg { font:12px system-ui,-apple-system,"Segoe UI",sans-serif } path { fill:none }
 .title { font-size:16px; font-weight:600 } .roof,.fast { stroke-width:2 }
@@ -177,7 +177,7 @@ std::string circles(const Axes& axes, const std::vector<RooflinePoint>& points) 
     names.keep_clear(c.x, c.y, c.radius);
     drawn.push_back(c);
   }
-  for (std::size_t i = 0; i < std::min(drawn.size(), labelled_points); ++i)
+  for (std::size_t i = 0; i < std::min(drawn.size(), labeled_points); ++i)
     names.add(drawn[i].x, drawn[i].y, drawn[i].radius, drawn[i].name);
   return svg + names.svg;  // names over all circles
 }

@@ -19,7 +19,7 @@ struct MemoryStats {
 };
 
 // Takes memory from a device in large segments and hands out parts of them: best fit, split on
-// allocation, merged with free neighbours on release, given back early only if the device has no
+// allocation, merged with free neighbors on release, given back early only if the device has no
 // more. After the first step of a training run the device sees no further request.
 class CachingAllocator {
  public:
@@ -47,7 +47,7 @@ class CachingAllocator {
   using Blocks = std::map<char*, Block>;
 
   Blocks::iterator add_segment(std::size_t bytes);
-  // Of `size`, or of `least` if there is no more; both hold `bytes`.
+  // Adds a segment of `size` bytes, or of `least` if there is no more; both hold `bytes`.
   Blocks::iterator add_segment(std::size_t bytes, std::size_t size, std::size_t least);
   bool give_back_unused_segments();  // whether there was any
   void merge_with_next(Blocks::iterator block);

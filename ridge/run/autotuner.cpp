@@ -47,7 +47,7 @@ std::vector<double> best_times(std::size_t candidates, const std::function<void(
       const auto start = Clock::now();
       try {
         run(i);
-      } catch (const Tuner::NoSuchWay&) {
+      } catch (const Tuner::NoSuchCandidate&) {
         missing.push_back(i);
         continue;
       }

@@ -11,7 +11,7 @@
 
 namespace ridge {
 
-class Device;  // run/device.h
+class Device;  // device/device.h
 
 // Chooses by timing, and remembers what it chose in a file.
 //
@@ -68,7 +68,7 @@ class Autotuner final : public Tuner {
   std::vector<std::string> warnings_;
 };
 
-// Of the device's choices in the user's cache, for plans: it answers what runs before have chosen
+// A tuner with the choices in the user's cache, for plans: it answers what runs before have chosen
 // and times nothing. What they have not met, another batch's products say, gets the first
 // candidate, which may want less memory than the fastest: in f32 on a GPU up to 384 MiB less.
 Autotuner remembered_choices(Device& device);

@@ -11,7 +11,7 @@ Execution execution_of(const Schedule& s) {
           .concurrent = s.has(concurrent_kernels),
           .kernels = {.products = products,
                       .tf32 = s.precision.products == Precision::Products::tf32,
-                      .in_pieces = s.has(products_in_pieces),
+                      .split_bf16 = s.has(split_bf16_products),
                       .scaled = s.has(scaled_products)}};
 }
 

@@ -12,9 +12,9 @@ struct Execution {
   // over launches. Otherwise memory is taken from a caching allocator as values are born, and
   // returned as they die.
   bool planned = false;
-  // Of a planned graph, where the device can capture: all those launches are one.
+  // A planned graph is launched as one captured graph, where the device can capture.
   bool captured = true;
-  // Of a captured graph: kernels that do not depend on each other may run at the same time.
+  // In a captured graph, independent kernels may run at the same time.
   bool concurrent = false;
   KernelChoice kernels = {};
 };

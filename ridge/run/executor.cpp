@@ -290,9 +290,9 @@ void Executor::replay(Phase phase) {
     on_behalf_of(graph_, n, [&step = steps_[n]] { step.kernel->launch(step.call()); });
 }
 
-std::vector<Access> Executor::accesses_of(const Piece& piece) const {
-  const Node& node = graph_.nodes()[piece.node];
-  const Step& step = steps_[piece.node];
+std::vector<Access> Executor::accesses_of(const PlannedLaunch& launch) const {
+  const Node& node = graph_.nodes()[launch.node];
+  const Step& step = steps_[launch.node];
   std::vector<Access> accesses;
   const auto add = [&](const void* memory, std::size_t bytes, bool writes) {
     const auto begin = reinterpret_cast<std::size_t>(memory);
@@ -301,11 +301,12 @@ std::vector<Access> Executor::accesses_of(const Piece& piece) const {
   const auto late = step.kernel->late_outputs();
   for (std::size_t o = 0; o < node.outputs.size(); ++o) {
     const bool is_late = std::ranges::find(late, o) != late.end();
-    if (piece.part == Piece::Part::whole || is_late == (piece.part == Piece::Part::rest))
+    if (launch.part == PlannedLaunch::Part::whole ||
+        is_late == (launch.part == PlannedLaunch::Part::rest))
       add(step.outputs[o], graph_.info(node.outputs[o]).type.bytes(), true);
   }
-  add(step.scratch, step.workspace, piece.part != Piece::Part::rest);
-  if (piece.part == Piece::Part::rest) return accesses;
+  add(step.scratch, step.workspace, launch.part != PlannedLaunch::Part::rest);
+  if (launch.part == PlannedLaunch::Part::rest) return accesses;
   for (std::size_t i = 0; i < node.inputs.size(); ++i)
     add(step.inputs[i], graph_.info(node.inputs[i]).type.bytes(), false);
   // The device is as good as memory that only one of them may have: address 0 stands for it.
@@ -313,26 +314,27 @@ std::vector<Access> Executor::accesses_of(const Piece& piece) const {
   return accesses;
 }
 
-// Where work may overlap, kernels in two parts are two pieces: so nothing waits for the second that
-// can do without.
-std::vector<Executor::Piece> Executor::pieces_of(Phase phase, std::size_t first_place) const {
-  std::vector<Piece> pieces;
+// Where work may overlap, kernels in two parts are two launches: so nothing waits for the second
+// that can do without.
+std::vector<Executor::PlannedLaunch> Executor::launches_of(Phase phase,
+                                                           std::size_t first_place) const {
+  std::vector<PlannedLaunch> launches;
   auto place = static_cast<std::uint32_t>(first_place);
   for (const NodeId n : replays_[static_cast<std::size_t>(phase)].launches) {
     if (concurrent_ && !steps_[n].kernel->late_outputs().empty()) {
-      pieces.push_back({n, Piece::Part::first, place});
-      pieces.push_back({n, Piece::Part::rest, place});
+      launches.push_back({n, PlannedLaunch::Part::first, place});
+      launches.push_back({n, PlannedLaunch::Part::rest, place});
     } else {
-      pieces.push_back({n, Piece::Part::whole, place});
+      launches.push_back({n, PlannedLaunch::Part::whole, place});
     }
     ++place;
   }
-  return pieces;
+  return launches;
 }
 
-Footprint Executor::footprint_of(const Piece& piece) const {
-  const Node& node = graph_.nodes()[piece.node];
-  if (piece.part == Piece::Part::rest) return Footprint::some;
+Footprint Executor::footprint_of(const PlannedLaunch& launch) const {
+  const Node& node = graph_.nodes()[launch.node];
+  if (launch.part == PlannedLaunch::Part::rest) return Footprint::some;
   if (fills(device_.target(), cost(graph_, node))) return Footprint::all;
   return ridge::footprint_of(*node.op);
 }
@@ -340,36 +342,36 @@ Footprint Executor::footprint_of(const Piece& piece) const {
 // Marks come after all work of their phase; the work of the next phase need not wait for them.
 std::vector<DeviceWork> Executor::works_of(std::span<const Phase> phases,
                                            std::optional<std::size_t> first_mark) const {
-  std::vector<Piece> pieces;
-  std::vector<std::size_t> ends;  // of the phases, in pieces
+  std::vector<PlannedLaunch> launches;
+  std::vector<std::size_t> ends;  // of the phases, in launches
   std::size_t nodes = 0;
   for (const Phase phase : phases) {
-    const std::vector<Piece> more = pieces_of(phase, nodes);
-    pieces.insert(pieces.end(), more.begin(), more.end());
-    ends.push_back(pieces.size());
+    const std::vector<PlannedLaunch> more = launches_of(phase, nodes);
+    launches.insert(launches.end(), more.begin(), more.end());
+    ends.push_back(launches.size());
     nodes += replays_[static_cast<std::size_t>(phase)].launches.size();
   }
   Precedence after;
-  std::vector<bool> background(pieces.size(), false);
+  std::vector<bool> background(launches.size(), false);
   if (concurrent_) {
     std::vector<std::vector<Access>> accesses;
     std::vector<Footprint> footprints;
-    for (const Piece& piece : pieces) {
-      accesses.push_back(accesses_of(piece));
-      footprints.push_back(footprint_of(piece));
+    for (const PlannedLaunch& launch : launches) {
+      accesses.push_back(accesses_of(launch));
+      footprints.push_back(footprint_of(launch));
     }
     after = order_of(accesses);
     background = defer_background(after, footprints);
   } else {
-    for (std::size_t i = 0; i < pieces.size(); ++i)
+    for (std::size_t i = 0; i < launches.size(); ++i)
       after.push_back(i == 0 ? std::vector<std::size_t>{} : std::vector{i - 1});
   }
 
   std::vector<DeviceWork> works;
   if (first_mark) works.push_back({.enqueue = [this, m = *first_mark] { device_.mark(m); }});
   const std::size_t first_work = works.size();
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    DeviceWork work{.enqueue = [this, piece = pieces[i]] { launch_for_capture(piece); },
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    DeviceWork work{.enqueue = [this, launch = launches[i]] { launch_for_capture(launch); },
                     .background = background[i]};
     for (const std::size_t j : after[i]) work.after.push_back(first_work + j);
     if (work.after.empty() && first_mark) work.after.push_back(0);
@@ -423,16 +425,16 @@ const Kernel* Executor::captured(std::span<const Phase> of, std::optional<std::s
 
 // A tracer is told whose the launch is. The number of the run is the place among the nodes that
 // tell_replay() will name.
-void Executor::launch_for_capture(const Piece& piece) const {
+void Executor::launch_for_capture(const PlannedLaunch& launch) const {
   Tracer* const tracer = traced_capture_ ? device_.tools().tracer() : nullptr;
-  if (tracer) tracer->enter(piece.node, piece.place);
-  on_behalf_of(graph_, piece.node, [&piece, &step = steps_[piece.node]] {
-    switch (piece.part) {
-      case Piece::Part::whole:
+  if (tracer) tracer->enter(launch.node, launch.place);
+  on_behalf_of(graph_, launch.node, [&launch, &step = steps_[launch.node]] {
+    switch (launch.part) {
+      case PlannedLaunch::Part::whole:
         return step.kernel->launch(step.call());
-      case Piece::Part::first:
+      case PlannedLaunch::Part::first:
         return step.kernel->launch_first(step.call());
-      case Piece::Part::rest:
+      case PlannedLaunch::Part::rest:
         return step.kernel->launch_rest(step.call());
     }
   });

@@ -98,7 +98,7 @@ class Executor {
   struct Step {
     KernelPtr kernel;  // null if there is nothing to run
     std::size_t workspace = 0;
-    // What it is launched with; for good if planned, else until the next launch.
+    // The kernel's operands; fixed if planned, else until the next launch.
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
     void* scratch = nullptr;
@@ -134,26 +134,26 @@ class Executor {
   void launch_at_once(std::span<const Phase> phases, std::optional<std::size_t> first_mark);
   const Kernel* captured(std::span<const Phase> of, std::optional<std::size_t> first_mark);
   // A node's launch in a captured run, or one part of it.
-  struct Piece {
+  struct PlannedLaunch {
     enum class Part : std::uint8_t { whole, first, rest };
     NodeId node = no_node;
     Part part = Part::whole;
     std::uint32_t place = 0;  // of the node among those that tell_replay() will name
   };
-  void launch_for_capture(const Piece& piece) const;
+  void launch_for_capture(const PlannedLaunch& launch) const;
   void launch_captured(const Kernel& kernel);
   void tell_replay(Phase phase);
   bool wants_nodes() const;  // an observer does
   std::vector<DeviceWork> works_of(std::span<const Phase> phases,
                                    std::optional<std::size_t> first_mark) const;
-  // Those of a phase whose first node has this place.
-  std::vector<Piece> pieces_of(Phase phase, std::size_t first_place) const;
-  std::vector<Access> accesses_of(const Piece& piece) const;
-  Footprint footprint_of(const Piece& piece) const;
+  // The launches of a phase, whose first node has this place.
+  std::vector<PlannedLaunch> launches_of(Phase phase, std::size_t first_place) const;
+  std::vector<Access> accesses_of(const PlannedLaunch& launch) const;
+  Footprint footprint_of(const PlannedLaunch& launch) const;
 
   void write_values(Value value, std::span<const float> values);
   void write_copies(ValueId written, std::span<const std::byte> data);
-  // Of a value that is stored in halves, or a part of one: where those of its elements begin.
+  // The memory of a value stored in halves, or of a part of one: where its elements begin.
   struct Halves {
     std::uint16_t *upper, *lower;
   };

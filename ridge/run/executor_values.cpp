@@ -46,7 +46,7 @@ void Executor::initialize(std::uint64_t seed) {
       continue;
     }
     if (info.type.dtype != DType::f32)
-      throw UsageError("{} is {}, but only f32 values are initialised", info.name,
+      throw UsageError("{} is {}, but only f32 values are initialized", info.name,
                        name_of(info.type.dtype));
     host.assign(static_cast<std::size_t>(info.type.numel()), info.init.value);
     if (info.init.kind == Init::Kind::normal) {
@@ -64,7 +64,7 @@ void Executor::initialize(std::uint64_t seed) {
 void Executor::write_values(Value value, std::span<const float> values) {
   if (value.dtype() == DType::f32) return write(value, values);
   if (value.dtype() != DType::i32)
-    throw UsageError("{} is {}, but only f32 and i32 values are initialised",
+    throw UsageError("{} is {}, but only f32 and i32 values are initialized",
                      graph_.info(value.id).name, name_of(value.dtype()));
   const std::vector<std::int32_t> integers(values.begin(), values.end());
   write(value, std::span<const std::int32_t>(integers));

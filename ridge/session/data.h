@@ -37,7 +37,7 @@ class TokenSource {
 };
 
 // The tokens of options.data; without one, synthetic tokens, uniform in [0, vocab_size). A file
-// whose name ends in ".bin" is pre-tokenised: in the format of llm.c, 256 words of header (the
+// whose name ends in ".bin" is pre-tokenized: in the format of llm.c, 256 words of header (the
 // magic 20240520 and version 1 for 16-bit tokens or 20240801 and 7 for 32-bit ones, then their
 // number) and the tokens; or, without such a header, nothing but 16-bit tokens, as nanoGPT has
 // them. Of any other file each byte is a token. The last validation_fraction of a file, and at

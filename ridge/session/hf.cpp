@@ -158,7 +158,7 @@ json config_of(const LlamaConfig& config, const RunOptions& options) {
           {"attention_bias", false},
           {"attention_dropout", 0.0},
           {"mlp_bias", false},
-          // The vocabulary is whatever the data were tokenised with: it has no special tokens here.
+          // The vocabulary is whatever the data were tokenized with: it has no special tokens here.
           {"bos_token_id", nullptr},
           {"eos_token_id", nullptr},
           {"pad_token_id", nullptr},
@@ -203,7 +203,7 @@ std::vector<Weight> weights_of(Graph& graph, const LlamaConfig& config) {
   return weights;
 }
 
-enum class Layout { halves, pairs };  // of the elements of a head that turn together
+enum class Layout { halves, pairs };  // of the elements of a head that are rotated together
 
 // The rows of a [heads * d, columns] matrix in the other order: row i of a head's halves is row 2i
 // of its pairs, and row i + d/2 is row 2i + 1.

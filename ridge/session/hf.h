@@ -1,8 +1,8 @@
 #pragma once
 
 // Folders in which Hugging Face's transformers keep a LLaMA: config.json beside model.safetensors,
-// or beside several such files and model.safetensors.index.json. Its rotary embedding turns element
-// i of a head with element i + head_dim/2 where ours turns consecutive elements, so the rows of the
+// or beside several such files and model.safetensors.index.json. Its rotary embedding pairs element
+// i of a head with element i + head_dim/2 where ours pairs consecutive elements, so the rows of the
 // query and key projections are put into the other order on the way.
 
 #include <filesystem>

@@ -73,8 +73,8 @@ class JpegDecoder {
   Decoded read(const fs::path& path, const MappedFile& file, bool pixels) const {
     const auto* const bytes = reinterpret_cast<const unsigned char*>(file.bytes().data());
     const auto size = static_cast<unsigned long>(file.bytes().size());
-    int columns = 0, rows = 0, subsampling = 0, colours = 0;
-    if (tjDecompressHeader3(handle_, bytes, size, &columns, &rows, &subsampling, &colours) != 0)
+    int columns = 0, rows = 0, subsampling = 0, colors = 0;
+    if (tjDecompressHeader3(handle_, bytes, size, &columns, &rows, &subsampling, &colors) != 0)
       refuse(path);
     check_extents(path, rows, columns);
     Decoded decoded{.rows = rows, .columns = columns};

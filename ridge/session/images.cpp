@@ -128,17 +128,17 @@ std::vector<Taps> taps_of(std::int64_t from, std::int64_t to) {
   const double width = std::max(1.0, scale);
   std::vector<Taps> all(static_cast<std::size_t>(to));
   for (std::int64_t i = 0; i < to; ++i) {
-    // Pixel centres lie at halves; beyond the outermost ones it is their colour.
-    const double centre = (static_cast<double>(i) + 0.5) * scale - 0.5;
-    const auto first = static_cast<std::int64_t>(std::floor(centre - width)) + 1;
-    const auto last = static_cast<std::int64_t>(std::ceil(centre + width)) - 1;
+    // Pixel centers lie at halves; beyond the outermost ones it is their color.
+    const double center = (static_cast<double>(i) + 0.5) * scale - 0.5;
+    const auto first = static_cast<std::int64_t>(std::floor(center - width)) + 1;
+    const auto last = static_cast<std::int64_t>(std::ceil(center + width)) - 1;
     Taps& taps = all[static_cast<std::size_t>(i)];
     taps.first = std::clamp<std::int64_t>(first, 0, from - 1);
     taps.weights.assign(
         static_cast<std::size_t>(std::clamp<std::int64_t>(last, 0, from - 1) - taps.first + 1), 0);
     double sum = 0;
     for (std::int64_t k = first; k <= last; ++k) {
-      const double weight = 1 - std::abs(static_cast<double>(k) - centre) / width;
+      const double weight = 1 - std::abs(static_cast<double>(k) - center) / width;
       const std::int64_t inside = std::clamp<std::int64_t>(k, 0, from - 1);
       taps.weights[static_cast<std::size_t>(inside - taps.first)] += static_cast<float>(weight);
       sum += weight;

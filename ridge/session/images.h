@@ -22,7 +22,7 @@ class ImageSet {
   std::int64_t count() const { return static_cast<std::int64_t>(labels_.size()); }
   std::int64_t classes() const { return classes_; }
   std::int32_t label(std::int64_t image) const { return labels_[static_cast<std::size_t>(image)]; }
-  // Writes image number `image`, normalised and scaled to f32 [3, size, size]. Several threads may
+  // Writes image number `image`, normalized and scaled to f32 [3, size, size]. Several threads may
   // call it at once.
   virtual void scaled(std::int64_t image, std::int64_t size, float* to) const = 0;
   virtual std::string description() const = 0;  // one line for people
@@ -36,9 +36,9 @@ class ImageSet {
 // is not as follows.
 //   A folder has a folder of PNG and JPEG files for each class; the classes are numbered in the
 //   order of their folders' names. Of each image the largest square in the middle is taken, and
-//   normalised by the mean and deviation of ImageNet's channels. A safetensors file has "images",
+//   normalized by the mean and deviation of ImageNet's channels. A safetensors file has "images",
 //   U8 or F32 [count, rows, columns] or [count, channels, rows, columns] with 1 or 3 channels, and
-//   "labels", an integer for each image. Pixels are normalised to mean 0 and deviation 1 over the
+//   "labels", an integer for each image. Pixels are normalized to mean 0 and deviation 1 over the
 //   file.
 std::unique_ptr<ImageSet> open_images(const std::filesystem::path& path);
 
@@ -50,8 +50,7 @@ std::int64_t classes_of_images(const std::filesystem::path& path);
 class ImageData {
  public:
   // `validation_fraction` in [0, 0.5] is the part held out, about; of 1 all images are in both
-  // splits. FormatError if a split would be
-  // empty that is asked for, or if there are fewer than two classes.
+  // splits. FormatError if a requested split would be empty, or for fewer than two classes.
   ImageData(std::unique_ptr<ImageSet> images, std::uint64_t seed, double validation_fraction = 0.2);
 
   const ImageSet& images() const { return *images_; }

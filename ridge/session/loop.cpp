@@ -97,7 +97,7 @@ void Loop::step() {
   if (due(options_.save_every, done) && !is_last()) save();  // run() saves the last
 }
 
-// What was learned is told at the end, if it was to be told at all, or can be as an accuracy.
+// Whether to evaluate after the last step: with --eval-every, or where labels give an accuracy.
 bool Loop::ends_with_evaluation() const {
   if (session_.workload().use != Use::training) return false;
   return options_.eval_every > 0 ||
@@ -129,7 +129,7 @@ void Loop::evaluate() {
   for (LoopObserver* observer : observers_) observer->evaluated(record_.validation.back());
 }
 
-// Unless the last step has been saved already, or none was to be.
+// Saves a checkpoint, unless none are wanted or this step has been saved.
 void Loop::save() {
   if (options_.save_every == 0 || config_.checkpoint.empty() || record_.steps.empty()) return;
   if (saved_step_ == session_.steps_done()) return;

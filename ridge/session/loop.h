@@ -27,8 +27,8 @@ class LoopObserver {
   virtual void saved(const std::filesystem::path&, std::int64_t /*step*/) {}
 };
 
-// What a run leaves behind is written as far as the system takes it: a file that it refuses, as a
-// full disk does, keeps neither the others from being written nor the results from being printed.
+// Writes a run's files as far as the system allows: a file that it refuses, as on a full disk, does
+// not keep the other files from being written or the results from being printed.
 class LastWords {
  public:
   template <class Action>

@@ -104,7 +104,7 @@ struct RunOptions {
   Precision precision() const { return precision_named(use_amp ? "bf16" : dtype); }
   Use use() const { return mode == "inference" ? Use::inference : Use::training; }
   ScheduleRequest schedule_request() const;
-  // Of resolved options, on a device.
+  // Resolves the schedule of these options, which are resolved, on a device.
   Schedule schedule(const Target& target) const;
 
   bool profiling() const;  // any of the profiles was asked for
@@ -145,8 +145,8 @@ RunOptions course_of(const RunOptions& options);
 std::string to_json(const RunOptions& options);
 void apply_json(RunOptions& options, std::string_view json);
 
-// The nearest of `names` to a misspelt one: one that it begins, or the one fewest edits away
-// (a letter inserted, removed, replaced or swapped with its neighbour); empty if none is near.
-std::string nearest_name(std::string_view misspelt, const std::vector<std::string>& names);
+// The nearest of `names` to a misspelled one: one that it begins, or the one fewest edits away
+// (a letter inserted, removed, replaced or swapped with its neighbor); empty if none is near.
+std::string nearest_name(std::string_view misspelled, const std::vector<std::string>& names);
 
 }  // namespace ridge

@@ -1,4 +1,4 @@
-// Options as text: what the command line and JSON say, and which name a misspelt one was meant to
+// Options as text: what the command line and JSON say, and which name a misspelled one was meant to
 // be.
 
 #include <algorithm>
@@ -167,14 +167,14 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string nearest_name(std::string_view misspelt, const std::vector<std::string>& names) {
+std::string nearest_name(std::string_view misspelled, const std::vector<std::string>& names) {
   constexpr std::size_t longest = 64, shortest_prefix = 3;
-  if (misspelt.empty() || misspelt.size() > longest) return {};
-  std::size_t least = std::max<std::size_t>(misspelt.size() / 3, 1) + 1;
+  if (misspelled.empty() || misspelled.size() > longest) return {};
+  std::size_t least = std::max<std::size_t>(misspelled.size() / 3, 1) + 1;
   std::string nearest;
   for (const std::string& name : names) {
-    const bool begins = misspelt.size() >= shortest_prefix && name.starts_with(misspelt);
-    const std::size_t distance = begins ? 1 : edit_distance(misspelt, name);
+    const bool begins = misspelled.size() >= shortest_prefix && name.starts_with(misspelled);
+    const std::size_t distance = begins ? 1 : edit_distance(misspelled, name);
     if (distance < least) least = distance, nearest = name;
   }
   return nearest;

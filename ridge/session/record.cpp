@@ -102,7 +102,7 @@ Json flops_json(const StepCost& cost) {
   return json;
 }
 
-// Of every step, those that the averages leave out too.
+// A field of every step, also of those left out of averages.
 Json series(const Record& record, double StepReport::*field, bool of_phases = false) {
   Json values = Json::array();
   for (const StepReport& step : record.steps)

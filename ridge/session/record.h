@@ -28,7 +28,7 @@ struct Validation {
   Evaluation evaluation;
 };
 
-// What a run was and what it did, as it was observed. One schema for every workload: it is what is
+// The options, system, steps and memory of a run, as observed. One schema for every workload: it is
 // printed, written, kept and compared.
 struct Record {
   RunOptions options;  // resolved
@@ -69,7 +69,7 @@ Record new_record(Session& session);
 // Reads off a session what it knows of its memory now.
 void note_memory(Record& record, const Session& session);
 
-// What is reported of a record. Times are in seconds; those of steps and the rates leave out what
+// Statistics of a record. Times are in seconds; those of steps and the rates leave out what
 // Record leaves out of averages.
 struct Summary {
   std::int64_t steps = 0;
@@ -79,8 +79,8 @@ struct Summary {
   Statistics step;    // all of a step, data included
   Statistics device;  // from its first kernel to its last
   Statistics forward, backward, optimizer;
-  // Phases of steps whose phases overlap are known from steps that ran them one after the other: in
-  // these, which are among those left out. 0: not at all, and the three above are empty.
+  // Steps that ran their phases one after the other and so give phase times, where other steps
+  // overlap phases; they are left out of averages. 0: none, and the three above are empty.
   std::int64_t phase_steps = 0;
   bool phases_apart = false;            // the phases are of such steps
   std::optional<double> p90, p95, p99;  // of `device`, where there are steps beyond them

@@ -51,7 +51,7 @@ struct BuiltGraph {
   std::optional<Frozen> frozen;  // what is computed once, before the first step
 };
 
-// What building a graph may ask of a device; a plan asks for nothing.
+// Callbacks to a device while a graph is built; a plan sets none.
 struct BuildHooks {
   // Called with the forward graph before any pass: Workload::initialize.
   std::function<void(Graph&)> initialize = {};
@@ -66,7 +66,7 @@ BuiltGraph build_graph(Graph& graph, const Workload& workload, const Schedule& s
 // The same of resolved options, on a device.
 BuiltGraph build_graph(Graph& graph, const RunOptions& options, const Target& target = {});
 
-// What a caller may have done on the way.
+// Callbacks of the caller while a session is prepared.
 struct SessionHooks {
   std::function<void(Graph&)> initialize = {};  // in place of Workload::initialize
   std::function<void(Graph&)> rewrite = {};     // the finished graph, before anything is prepared
@@ -77,11 +77,11 @@ struct SessionHooks {
   bool fixed_input = true;
 };
 
-// What a model makes of samples that it was not trained on.
+// Loss and accuracy on samples that the model was not trained on.
 struct Evaluation {
   double loss = 0;  // mean, in nats
   std::int64_t samples = 0;
-  // Of samples with one label each: those whose largest logit is the label's.
+  // Samples whose largest logit is their label's; empty without one label a sample.
   std::optional<std::int64_t> right;
 
   double accuracy() const {

@@ -117,7 +117,7 @@ namespace {
 constexpr std::int64_t settling_pixels = 64, most_settling_pixels = std::int64_t{8} * 224 * 224;
 
 // The fewest pixels that batch norm sees of an image; no value without batch norm.
-std::optional<std::int64_t> least_normalised(const Graph& graph) {
+std::optional<std::int64_t> least_normalized(const Graph& graph) {
   std::optional<std::int64_t> least;
   for (const Node& node : graph.nodes()) {
     if (!std::holds_alternative<BatchNormTrain>(node.op->variant())) continue;
@@ -140,7 +140,7 @@ void settle_statistics(Graph& graph, std::string_view network, const VisionOptio
   settling.statistics_momentum = 1.0f;
   Graph small;
   const std::int64_t size = build_vision(small, network, settling).input.shape()[2];
-  const std::optional<std::int64_t> pixels = least_normalised(small);
+  const std::optional<std::int64_t> pixels = least_normalized(small);
   if (!pixels) return;
   const std::int64_t most = std::max<std::int64_t>(4, most_settling_pixels / (size * size));
   settling.batch_size =

@@ -52,7 +52,7 @@ struct WorkloadFamily {
   void (*set_defaults)(RunOptions& options);  // where they are not RunOptions{}'s; may be null
   void (*derive)(RunOptions& options);        // replaces what is "derived" by its value
   void (*check)(const RunOptions& options);   // UsageError, as RunOptions::resolve()
-  // Of resolved options.
+  // Makes the workload from resolved options.
   Workload (*make)(const RunOptions& options);
 };
 

@@ -288,11 +288,11 @@ TEST(TimeInTurn, RunsEveryRunInEveryRound) {
   variants[1].options.batch_size = 4;
   std::vector<std::int64_t> progress;
   const std::vector<VariantResult> timed =
-      time_in_turn(variants, device, {.rounds = 3, .steps = 2, .warmup = 1},
-                   {.progress = [&](std::int64_t done, std::int64_t all) {
-                     progress.push_back(done);
-                     EXPECT_EQ(all, 12);
-                   }});
+      time_interleaved(variants, device, {.rounds = 3, .steps = 2, .warmup = 1},
+                       {.progress = [&](std::int64_t done, std::int64_t all) {
+                         progress.push_back(done);
+                         EXPECT_EQ(all, 12);
+                       }});
   EXPECT_EQ(progress.size(), 12u);
   EXPECT_EQ(progress.back(), 12);
   ASSERT_EQ(timed.size(), 2u);

@@ -16,7 +16,7 @@ namespace {
 class ExactDevice final : public Device {
  public:
   // FLOP/s of products.
-  static constexpr double f32 = 50e12, tf32 = 300e12, bf16 = 600e12, pieces = 100e12;
+  static constexpr double f32 = 50e12, tf32 = 300e12, bf16 = 600e12, split = 100e12;
   static constexpr double launch = 3e-6, captured = 0.75e-6;
 
   ExactDevice()
@@ -34,7 +34,7 @@ class ExactDevice final : public Device {
     EXPECT_TRUE(std::holds_alternative<MatMul>(op.variant()));
     // One of the layouts is faster than the others.
     const double slowness = std::get<MatMul>(op.variant()).trans_a ? 1 : 2;
-    const double of_f32 = choice.tf32 ? tf32 : choice.in_pieces ? pieces : f32;
+    const double of_f32 = choice.tf32 ? tf32 : choice.split_bf16 ? split : f32;
     const double rate = size_of(in[0].dtype) == 2 ? bf16 : of_f32;
     const auto flops = static_cast<double>(cost(op, in, out).flops);
     return {lasting(slowness * flops / rate), 100};
@@ -105,7 +105,7 @@ TEST(DeviceCeilings, AreWhatTheDeviceDoes) {
   EXPECT_EQ(ceilings.hardware, "an exact card");
   const Roof roof = roof_of(ceilings, 1);
   EXPECT_NEAR(roof.flops("f32"), 60e12, 1e6) << "of multiply-adds, which are faster than products";
-  EXPECT_NEAR(roof.flops("bf16x6"), ExactDevice::pieces, 1e6);
+  EXPECT_NEAR(roof.flops("bf16x6"), ExactDevice::split, 1e6);
   EXPECT_NEAR(roof.flops("tf32"), ExactDevice::tf32, 1e6);
   EXPECT_NEAR(roof.flops("bf16"), ExactDevice::bf16, 1e6);
   EXPECT_NEAR(roof.flops("f16"), ExactDevice::bf16, 1e6);

@@ -1,6 +1,6 @@
-// Against which ceiling the operators of whole networks are held, as `ridge bench --network
-// vit_b_32
-// --dtype bf16 --compile` builds them: in 16 bits every product against that of 16 bits.
+// The ceilings that operators of whole networks are compared with, in graphs built as by
+// `ridge bench --network vit_b_32 --dtype bf16 --compile`: every product in 16 bits against the
+// 16-bit ceiling.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

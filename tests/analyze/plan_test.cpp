@@ -279,7 +279,7 @@ TEST(Plan, OfACapturedStepAddsAKernelsStartToEach) {
   EXPECT_DOUBLE_EQ(time(0, false).total(), 2e-3 + 1e-6) << "launched meanwhile";
   EXPECT_DOUBLE_EQ(time(1, true).total(), 1e-6 + 32e-12);
   EXPECT_DOUBLE_EQ(time(1, false).total(), 3e-6);
-  roof.in_pieces = true;
+  roof.split_bf16 = true;
   EXPECT_DOUBLE_EQ(time(0, true).computing, 2e9 / 2e12);
   roof.tf32 = true;
   EXPECT_DOUBLE_EQ(time(0, true).computing, 2e9 / 8e12);

@@ -105,7 +105,7 @@ TEST(Variants, TakeTurnsUntilAllStepsAreDone) {
                           last = d, all = a;
                         }};
   const auto results =
-      time_in_turn({{"fp32", small()}, {"bf16", small("bf16")}}, device, {6, 2, 1}, hooks);
+      time_interleaved({{"fp32", small()}, {"bf16", small("bf16")}}, device, {6, 2, 1}, hooks);
   EXPECT_EQ(last, 24);
   EXPECT_EQ(all, 24);
   EXPECT_EQ(results[0].seconds().size(), 12u);
@@ -119,8 +119,8 @@ TEST(Variants, TakeTurnsUntilAllStepsAreDone) {
 TEST(Variants, KeepWhatWasMeasuredBeforeAnInterrupt) {
   CpuDevice device(1);
   int asked = 0;
-  const auto results = time_in_turn({{"a", small()}, {"b", small()}}, device, {6, 2, 1},
-                                    {.stop = [&] { return ++asked > 3; }});
+  const auto results = time_interleaved({{"a", small()}, {"b", small()}}, device, {6, 2, 1},
+                                        {.stop = [&] { return ++asked > 3; }});
   EXPECT_TRUE(results[0].measured());
   EXPECT_FALSE(results[1].measured());
   EXPECT_EQ(results[1].fault, "");
@@ -135,7 +135,7 @@ TEST(Variants, AreHeldOneAtATimeWhereMemoryIsShort) {
   large.batch_size = 1 << 12;
   ridge::testing::SmallDevice tight(device, one + one / 2, 0);
   const auto results =
-      time_in_turn({{"a", small()}, {"b", small()}, {"large", large}}, tight, {6, 2, 1});
+      time_interleaved({{"a", small()}, {"b", small()}, {"large", large}}, tight, {6, 2, 1});
   EXPECT_EQ(results[0].seconds().size(), 12u) << results[0].fault;
   EXPECT_EQ(results[1].seconds().size(), 12u) << results[1].fault;
   EXPECT_FALSE(results[2].measured());

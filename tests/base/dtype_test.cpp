@@ -196,7 +196,7 @@ TYPED_TEST(Float8Test, EveryValueSurvivesTheRoundTrip) {
   }
 }
 
-// Between neighbours a < b: to the nearer, in the middle to the even one.
+// Between neighbors a < b: to the nearer, in the middle to the even one.
 TYPED_TEST(Float8Test, RoundsToTheNearest) {
   for (int bits = 0; std::isfinite(value_of<TypeParam>(bits + 1)); ++bits) {
     const float a = value_of<TypeParam>(bits), b = value_of<TypeParam>(bits + 1);
@@ -273,7 +273,7 @@ TEST(Float16, HasTheValuesOfIeeeHalves) {
   EXPECT_TRUE(std::signbit(half_value_of(0x8000)));
 }
 
-// Between any two neighbours: below their middle to the lower, above it to the upper, and on it to
+// Between any two neighbors: below their middle to the lower, above it to the upper, and on it to
 // the even one; subnormals, and the step from the largest number to infinity, included.
 TEST(Float16, RoundsToTheNearestAndTiesToEven) {
   for (std::uint32_t bits = 0; bits < 0x7C00; ++bits) {

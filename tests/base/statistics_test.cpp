@@ -34,7 +34,7 @@ TEST(Statistics, OfNoneOneAndSeveral) {
 }
 
 // The values that numpy.percentile gives.
-TEST(Percentile, InterpolatesBetweenNeighbours) {
+TEST(Percentile, InterpolatesBetweenNeighbors) {
   const double values[] = {40, 10, 30, 20};
   EXPECT_DOUBLE_EQ(percentile(values, 0), 10);
   EXPECT_DOUBLE_EQ(percentile(values, 1), 40);

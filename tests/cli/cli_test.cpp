@@ -112,7 +112,7 @@ TEST(Output, IsInTheWorkshopsLayout) {
                                             "1", "--seq-len", "16", "--output-dir", "a/b"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, IsEmpty());
-  EXPECT_THAT(result.out, Not(HasSubstr("\x1b"))) << "no colours in a file";
+  EXPECT_THAT(result.out, Not(HasSubstr("\x1b"))) << "no colors in a file";
   EXPECT_THAT(
       result.out,
       AllOf(HasSubstr("\nTiny LLaMA V1 - Baseline\n"), HasSubstr("\nConfiguration:\n"),
@@ -196,7 +196,7 @@ TEST(Output, PrintsEveryNthStepAndTheFirstAndLast) {
   EXPECT_EQ(summary_in(sandbox, "output")["performance_summary"]["losses"].size(), 10u);
 }
 
-TEST(Output, HasAProgressBarAndColoursOnATerminalOnly) {
+TEST(Output, HasAProgressBarAndColorsOnATerminalOnly) {
   const Sandbox sandbox;
   const Words command = train_tiny + Words{"--num-steps", "4"};
   ::unsetenv("NO_COLOR");

@@ -65,7 +65,7 @@ std::vector<std::string> files_in(const fs::path& directory) {
   return names;
 }
 
-// A machine file of its own, so that the bottleneck report and the utilisation are there on every
+// A machine file of its own, so that the bottleneck report and the utilization are there on every
 // machine.
 class WorkshopFiles : public ::testing::Test {
  protected:

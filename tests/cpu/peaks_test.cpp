@@ -29,7 +29,7 @@ TEST(CpuCaches, GrowFromLevelToLevel) {
 }
 
 // Every kernel runs on this machine and gives a rate that two cores of our time can have, even
-// unoptimised and with other programs beside them.
+// unoptimized and with other programs beside them.
 TEST(Peaks, AreOfPlausibleSize) {
   ThreadPool pool(2);
   for (const FlopsKernel& kernel : flops_kernels()) {

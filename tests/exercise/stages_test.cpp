@@ -172,7 +172,7 @@ TEST(DebugStages, AStopwatchThatDoesNotWaitClaimsMoreThanTheDeviceCanDo) {
   EXPECT_LT(bad.summary.step.median, possible / 2);
   EXPECT_GT(bad.summary.flops_per_second,
             2 * static_cast<double>(bad.record.cost->total().flops) / possible)
-      << "an utilisation of more than 200 %";
+      << "an utilization of more than 200 %";
   EXPECT_GE(bad.record.seconds, 2 * possible) << "by the clock on the wall";
   EXPECT_THAT(verify_stage(3, options, cpu).failure, IsEmpty());
 }

@@ -1,5 +1,5 @@
-// The safetensors reader on any bytes: it takes them or throws FormatError, and keeps less than
-// they are. What it takes must be consistent.
+// The safetensors reader on any bytes: it takes them or throws FormatError, in memory bounded by
+// their number. What it takes must be consistent.
 
 #include <algorithm>
 #include <cstdint>
@@ -41,7 +41,8 @@ std::vector<std::byte> file_of(std::span<const std::byte> input) {
 }
 
 void read(std::span<const std::byte> content) {
-  const ridge::AllocationLimit limit(content.size() + allowance);
+  const ridge::AllocationLimit limit(ridge::SafetensorsFile::max_memory_ratio * content.size() +
+                                     allowance);
   const ridge::SafetensorsFile file(content, "input");
   std::size_t covered = 0;
   for (std::size_t i = 0; i < file.size(); ++i) {

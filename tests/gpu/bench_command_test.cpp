@@ -40,11 +40,11 @@ TEST_F(GpuBenchCommand, TellsTheHostsTimeFromTheDevices) {
       run({"--autograd-profiler", "--flops-prof-step", "4", "--export-profile", "t.json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   for (const char* text :
-       {"GPU Memory Usage: ", "CPU time, in which the host gives out the work:",
-        "CUDA time, by operation:", "CUDA time, by kernel:", "CUDA memory, in one pass:",
-        "Which kernels take longest", "Profile Summary at step 4:", "How efficient is it?"})
+       {"GPU Memory Usage: ", "CPU time to launch the work:", "CUDA time, by operation:",
+        "CUDA time, by kernel:", "CUDA memory, in one pass:", "Which kernels take longest",
+        "Profile Summary at step 4:", "How efficient is it?"})
     EXPECT_THAT(result.out, HasSubstr(text));
-  EXPECT_THAT(result.out, ContainsRegex("to give out the work, .* of kernels, a ratio of [0-9.]+"));
+  EXPECT_THAT(result.out, ContainsRegex("to launch the work, .* of kernels, a ratio of [0-9.]+"));
   const auto trace = nlohmann::json::parse(sandbox_.read("t.json"));
   EXPECT_THAT(trace.dump(), HasSubstr("\"cat\":\"kernel\""));
 }

@@ -30,9 +30,9 @@ TEST_F(GpuCeilings, AreInTheOrderOfAnyCard) {
   EXPECT_LT(product, 1.05 * multiply_adds);
   EXPECT_GT(product, 0.4 * multiply_adds);
   // Pieces of bf16 only where they are faster.
-  const bool in_pieces = ceilings.compute.size() == 11;
-  ASSERT_TRUE(in_pieces || ceilings.compute.size() == 9) << ceilings.compute.size();
-  if (in_pieces) {
+  const bool split_bf16 = ceilings.compute.size() == 11;
+  ASSERT_TRUE(split_bf16 || ceilings.compute.size() == 9) << ceilings.compute.size();
+  if (split_bf16) {
     EXPECT_GT(rate_of("product", "bf16x6"), 1.2 * product);
   }
   for (const char* precision : {"f32", "tf32", "bf16", "f16"})

@@ -20,7 +20,7 @@ class Choose final : public Tuner {
     const std::size_t choice = std::min(candidate_, candidates - 1);
     try {
       run(choice);
-    } catch (const NoSuchWay&) {
+    } catch (const NoSuchCandidate&) {
       return 0;
     }
     return choice;

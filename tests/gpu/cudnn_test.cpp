@@ -33,7 +33,7 @@ using ::testing::Pair;
 using testing::Reals;
 
 #ifdef CUDNN_MAJOR
-// What gpu/cudnn.h declares is what the library's own headers say.
+// The declarations of gpu/vendor/cudnn.h agree with the library's own headers.
 using namespace gpu::cudnn;
 template <class T, class U>
 constexpr bool same(T ours, U theirs) {

@@ -29,7 +29,7 @@ class Float8OnGpu : public testing::GpuTest {
   }
 };
 
-TEST_F(Float8OnGpu, QuantisesLargeTensorsExactly) {
+TEST_F(Float8OnGpu, QuantizesLargeTensorsExactly) {
   for (const Shape& shape : {Shape{2048, 1024}, Shape{8192, 136}, Shape{48, 16384},
                              Shape{1000, 1000}, Shape{1040, 1000}, Shape{7, 100003}})
     for (const DType from : {DType::f32, DType::bf16})

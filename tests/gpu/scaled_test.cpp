@@ -49,7 +49,7 @@ double relative_error(const Reals& actual, const Reals& expected) {
   return std::sqrt(difference / size);
 }
 
-TEST_F(ScaledOnGpu, QuantisesLargeTensorsExactly) {
+TEST_F(ScaledOnGpu, QuantizesLargeTensorsExactly) {
   for (const Shape& shape : {Shape{2048, 1024}, Shape{48, 16384}, Shape{1000, 1000},
                              Shape{1040, 1004}, Shape{7, 100003}}) {
     const Quantize op{.to = DType::f16};

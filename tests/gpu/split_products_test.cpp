@@ -13,7 +13,7 @@ namespace {
 using testing::Choose;
 using testing::Reals;
 
-class ProductsInPieces : public testing::GpuTest {
+class SplitBf16Products : public testing::GpuTest {
  protected:
   struct Run {
     std::vector<TensorType> in, out;
@@ -36,7 +36,7 @@ class ProductsInPieces : public testing::GpuTest {
   // Skips if there is no such kernel for this GPU.
   void multiply(const MatMul& op, const Run& run, Reals& result) {
     Choose last(std::numeric_limits<std::size_t>::max());
-    const KernelChoice choice{.products = Products::tuned, .tuner = &last, .in_pieces = true};
+    const KernelChoice choice{.products = Products::tuned, .tuner = &last, .split_bf16 = true};
     const auto once = testing::run_kernel(device(), op, run.in, run.out, run.values, choice);
     if (!last.told.starts_with("split bf16"))
       GTEST_SKIP() << "this GPU has no products in split bf16";
@@ -56,7 +56,7 @@ class ProductsInPieces : public testing::GpuTest {
 };
 
 // Extents that are no multiples of a tile or of 16 bytes, of less than a tile, and of many.
-TEST_F(ProductsInPieces, AreRightInEveryLayout) {
+TEST_F(SplitBf16Products, AreRightInEveryLayout) {
   for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1},
                                 {8, 8, 8},
                                 {77, 33, 45},
@@ -73,7 +73,7 @@ TEST_F(ProductsInPieces, AreRightInEveryLayout) {
 }
 
 // Of few tiles, among which the multiprocessors divide the terms.
-TEST_F(ProductsInPieces, AreRightWithDividedTerms) {
+TEST_F(SplitBf16Products, AreRightWithDividedTerms) {
   for (const MatMul op : {MatMul{.trans_b = true}, MatMul{.trans_a = true}})
     for (const bool accumulate : {false, true})
       for (const std::int64_t k : {1024, 1000, 520})
@@ -81,7 +81,7 @@ TEST_F(ProductsInPieces, AreRightWithDividedTerms) {
 }
 
 // Whose components would take more memory than a product sets aside.
-TEST_F(ProductsInPieces, AreRightInParts) {
+TEST_F(SplitBf16Products, AreRightInParts) {
   const MatMul forward{.trans_b = true}, weight_gradient{.trans_a = true};
   expect_right(forward, operands(forward, 22'000, 8, 1024));
   for (const bool accumulate : {false, true})
@@ -90,7 +90,7 @@ TEST_F(ProductsInPieces, AreRightInParts) {
 
 // Of numbers of one sign, what an addition cuts off would add up: without rounded sums in between,
 // results of 4096 terms are 200 units too small.
-TEST_F(ProductsInPieces, AreAsExactAsSumsInF32) {
+TEST_F(SplitBf16Products, AreAsExactAsSumsInF32) {
   const MatMul op{.trans_b = true};
   const Run run = operands(op, 64, 128, 4096, false, 0);
   Reals actual;
@@ -107,7 +107,7 @@ TEST_F(ProductsInPieces, AreAsExactAsSumsInF32) {
 }
 
 // Products a[i] b[j], of one term, over all of f32's range.
-TEST_F(ProductsInPieces, KeepTheRangeOfF32) {
+TEST_F(SplitBf16Products, KeepTheRangeOfF32) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const double most = std::numeric_limits<float>::max(), near_one = 1 - 0x1p-24;
   const Reals a{1,       -1,         near_one,   most,     -most,     0x1.fffffep63, 0x1.0101p-60,
@@ -133,11 +133,11 @@ TEST_F(ProductsInPieces, KeepTheRangeOfF32) {
 }
 
 // Without leave, and where products may be rounded to 19 bits anyway, there is no such candidate.
-TEST_F(ProductsInPieces, AreNotOfferedUnlessAllowed) {
+TEST_F(SplitBf16Products, AreNotOfferedUnlessAllowed) {
   const MatMul op{.trans_b = true};
   const Run run = operands(op, 128, 128, 64);
   for (const KernelChoice flags :
-       {KernelChoice{.tf32 = true, .in_pieces = true}, KernelChoice{.tf32 = false}}) {
+       {KernelChoice{.tf32 = true, .split_bf16 = true}, KernelChoice{.tf32 = false}}) {
     Choose last(std::numeric_limits<std::size_t>::max());
     KernelChoice choice = flags;
     choice.products = Products::tuned;

@@ -37,7 +37,7 @@ lraspp_mobilenet_v3_large
 
 
 def uniform(name, count):
-    """Numbers in [0, 1) from a tensor's name: the finaliser of SplitMix64 (Steele, Lea, Flood, 2014)
+    """Numbers in [0, 1) from a tensor's name: the finalizer of SplitMix64 (Steele, Lea, Flood, 2014)
     over a counter that begins at the name's FNV-1a hash."""
     stream = 0xCBF29CE484222325
     for byte in name.encode():

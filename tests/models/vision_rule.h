@@ -16,7 +16,7 @@
 
 namespace ridge {
 
-// Element `index` of a stream, uniform in [0, 1): SplitMix64's finaliser (Steele, Lea, Flood, 2014)
+// Element `index` of a stream, uniform in [0, 1): SplitMix64's finalizer (Steele, Lea, Flood, 2014)
 // over a counter that begins at the stream's number.
 inline float rule_uniform(std::uint64_t stream, std::uint64_t index) {
   std::uint64_t z = stream + (index + 1) * 0x9E3779B97F4A7C15u;

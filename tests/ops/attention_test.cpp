@@ -40,7 +40,7 @@ AttentionHeads heads_of(std::int64_t n_heads, std::int64_t n_kv_heads, std::int6
 // ---- The composition it stands for
 
 // As a model without the fused operator applies it: heads moved outwards, turned, multiplied,
-// scaled, masked, normalised, multiplied, and moved back.
+// scaled, masked, normalized, multiplied, and moved back.
 Value composed_attention(Value q, Value k, Value v, const AttentionHeads& heads) {
   const std::int64_t batch = q.shape()[0], seq = q.shape()[1], d = heads.head_dim;
   auto split = [&](Value x, std::int64_t n) {

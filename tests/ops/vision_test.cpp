@@ -117,7 +117,7 @@ TEST(Pooling, KeepsNaN) {
   }
 }
 
-TEST(Resizing, LiesBetweenCentres) {
+TEST(Resizing, LiesBetweenCenters) {
   EXPECT_THAT(run(Resize{.size = {1, 4}}, {f32({1, 1, 1, 2})}, {{0, 4}}), ElementsAre(0, 1, 3, 4));
   EXPECT_THAT(run(Resize{.size = {1, 2}}, {f32({1, 1, 1, 4})}, {{0, 2, 4, 6}}), ElementsAre(1, 5));
 }

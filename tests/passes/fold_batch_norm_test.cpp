@@ -42,7 +42,7 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& want
     ASSERT_NEAR(got[i], want[i], 1e-9 * std::max(1.0, std::abs(want[i]))) << i;
 }
 
-// A convolution of 4 channels to 6, normalised.
+// A convolution of 4 channels to 6, normalized.
 struct Model {
   Graph graph;
   Value x, between, y;
@@ -107,9 +107,9 @@ struct NormFirst {
       return graph.parameter(name, shape, Init::ones());
     };
     x = graph.input("x", {DType::f32, {2, 4, 5, 5}});
-    const Value normalised = batch_norm(x, parameter("gamma", {4}), parameter("beta", {4}),
+    const Value normalized = batch_norm(x, parameter("gamma", {4}), parameter("beta", {4}),
                                         parameter("mean", {4}), parameter("variance", {4}), 0.01f);
-    y = conv2d(normalised, parameter("weight", {6, 4 / geometry.groups, 2, 3}),
+    y = conv2d(normalized, parameter("weight", {6, 4 / geometry.groups, 2, 3}),
                bias ? parameter("bias", {6}) : Value{}, geometry);
   }
 };

@@ -29,7 +29,7 @@ RunOptions options_of(const char* version, const char* dtype = "fp8") {
   return o;
 }
 
-// Without values computed again, which are quantised again.
+// Without values computed again, which are quantized again.
 RunOptions kept_options_of(const char* version) {
   RunOptions o = options_of(version);
   o.disable_pass = "recompute-light";
@@ -79,13 +79,13 @@ TEST_P(Fp8Products, TakeTheLinearLayersOfInnerBlocks) {
   EXPECT_EQ(outer, 3 + (fused ? 2u * 4 * 3 : 2u * 7 * 3));
 }
 
-// With q, k and v apart, x is quantised once all the same, and x and the weights in both layouts.
+// With q, k and v apart, x is quantized once all the same, and x and the weights in both layouts.
 TEST_P(Fp8Products, QuantiseEachOperandOnce) {
   Graph graph;
   build_graph(graph, kept_options_of(GetParam()), testing::with_float8);
   const bool fused = GetParam() != std::string("v1");
   // Of a block: four inputs, and for each projection its weight and its gradient. Of these, with
-  // gate and up packed, SwiGlu's result and gradient are computed as they are quantised.
+  // gate and up packed, SwiGlu's result and gradient are computed as they are quantized.
   const auto plain = nodes_of<Quantize>(graph);
   const auto computed = nodes_of<QuantizeSwiGlu>(graph);
   EXPECT_EQ(computed.size(), fused ? 2u * 2 : 0u);

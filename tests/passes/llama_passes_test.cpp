@@ -303,7 +303,7 @@ TEST(LlamaIn16Bits, TakesNoMemoryForWeightsInBf16) {
   EXPECT_EQ(parameters("v4", "fp16"), parameters("v3", "fp16")) << "f16 is no half of f32";
 }
 
-// A small weight's result has too few bits left in f16 to say what was normalised.
+// A small weight's result has too few bits left in f16 to say what was normalized.
 TEST(LlamaIn16Bits, TakesGradientsOfNormsFromResultsButForF16) {
   for (const auto& [dtype, expected] : {std::pair{"bf16", true}, {"fp16", false}}) {
     Graph graph;

@@ -45,8 +45,8 @@ TEST(Orders, SayWhereDimensionsLie) {
   EXPECT_TRUE(is_identity(identity_order(shape)) && !is_identity(nhwc));
   // A permute that brings channels last means what lies there already.
   const std::uint8_t last[] = {0, 2, 3, 1};
-  EXPECT_TRUE(is_identity(relabelled(nhwc, last)));
-  EXPECT_EQ(relabelled(identity_order(shape), last), (Order{0, 3, 1, 2}));
+  EXPECT_TRUE(is_identity(relabeled(nhwc, last)));
+  EXPECT_EQ(relabeled(identity_order(shape), last), (Order{0, 3, 1, 2}));
   EXPECT_EQ(between(identity_order(shape), nhwc), nhwc);
   EXPECT_EQ(between(nhwc, identity_order(shape)), (Order{0, 3, 1, 2}));
 }

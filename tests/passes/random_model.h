@@ -165,7 +165,7 @@ class RandomModel {
     if (kind == 2) return activation(y, maybe() ? ActivationKind::relu6 : ActivationKind::tanh);
     if (kind == 3) return silu(maybe() ? add(y, x) : y);
     if (kind == 4) return add(y, y);
-    return add(convolved(y), y);  // whose gradient arrives on two ways
+    return add(convolved(y), y);  // whose gradient arrives along two paths
   }
   Value batch_norm(Value x) {
     const auto state = [&](const char* name) {

@@ -79,7 +79,7 @@ TEST_P(ScaledProducts, TakeAllLinearLayers) {
 // activations that the backward pass reads as they are again there.
 TEST_P(ScaledProducts, QuantiseEachOperandOnceAPass) {
   RunOptions options = options_of(GetParam());
-  options.disable_pass = "recompute-light";  // what is computed again is quantised again
+  options.disable_pass = "recompute-light";  // what is computed again is quantized again
   Graph graph;
   build_graph(graph, options);
   const bool fused = GetParam() != std::string("v1");

@@ -138,7 +138,7 @@ TEST(Resolve, BringsWhatAPassNeedsAndLeavesOutWhatNeedsIt) {
   EXPECT_EQ(without.passes.size(), schedule("v4").passes.size() - 4);
   EXPECT_TRUE(schedule("v4", "", "fuse-gate-up").has("swiglu"));
   EXPECT_FALSE(
-      schedule("v4", "", "tuned-products", "none", DeviceKind::gpu).has("products-in-pieces"));
+      schedule("v4", "", "tuned-products", "none", DeviceKind::gpu).has("split-bf16-products"));
 }
 
 TEST(Resolve, DoesWhatThePrecisionMeans) {

@@ -202,7 +202,7 @@ TEST(VisionGradients, AreTheSameWithChannelsLast) {
   for (const std::string name : {"resnet18", "mobilenet_v2", "squeezenet1_1"}) {
     const auto want = gradients_of(name, false), got = gradients_of(name, true);
     ASSERT_EQ(got.size(), want.size());
-    // Behind a linear layer that is normalised again, gradients of biases are zero but for
+    // Behind a linear layer that is normalized again, gradients of biases are zero but for
     // rounding.
     double most = 0;
     for (const auto& [parameter, grad] : want) most = std::max(most, rms(grad));
@@ -213,7 +213,7 @@ TEST(VisionGradients, AreTheSameWithChannelsLast) {
 }
 
 // Each block of a ResNet ends with a norm that adds what the block began with; the gradient behind
-// it comes from the next block on two ways.
+// it comes from the next block along two paths.
 TEST(BatchNormEpilogues, TakeAllThatFollowsThemInResNet) {
   Graph graph;
   const Model model = build_vision(graph, "resnet50", {.training = true});
@@ -265,7 +265,7 @@ TEST(ConvEpilogues, TakeActivationsOfWholeNetworks) {
   }
 }
 
-// Channels-last first, so that the concatenation lies beside what it normalises.
+// Channels-last first, so that the concatenation lies beside what it normalizes.
 TEST(NormActivations, ReadWhatDenseBlocksJoin) {
   Graph after;
   build_vision(after, "densenet121", {});

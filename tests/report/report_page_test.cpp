@@ -195,7 +195,7 @@ TEST(ReportPage, HoldsItsDataWhereNoNameCanLeaveIt) {
   EXPECT_EQ(json::parse(data)["name"], name);
 }
 
-TEST(ReportPage, StandsAloneAndKeepsTheLicenceOfItsChartLibrary) {
+TEST(ReportPage, StandsAloneAndKeepsTheLicenseOfItsChartLibrary) {
   const std::string page = report_page("{}");
   EXPECT_THAT(page, HasSubstr("default-src 'none'"));
   for (const char* foreign : {" src=\"", "@import", "url(", "<link rel=\"stylesheet\""})

@@ -68,7 +68,7 @@ TEST(CachingAllocator, ServesARepeatedStepWithoutNewMemory) {
   EXPECT_EQ(allocator.stats().reserved, reserved);
 }
 
-TEST(CachingAllocator, MergesFreeNeighbours) {
+TEST(CachingAllocator, MergesFreeNeighbors) {
   CpuDevice device(1);
   CachingAllocator allocator(device);
   // One segment of 2 MiB in four parts, released out of order, is whole again.

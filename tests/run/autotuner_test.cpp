@@ -83,13 +83,13 @@ TEST(Autotuner, LeavesOutWaysThatDoNotExist) {
   const auto run = work.function();
   EXPECT_EQ(tuner.choose("x", 3,
                          [&](std::size_t i) {
-                           if (i == 2) throw Tuner::NoSuchWay("nobody has this");
+                           if (i == 2) throw Tuner::NoSuchCandidate("nobody has this");
                            run(i);
                          }),
             1u);
   EXPECT_EQ(tuner.choose("alone", 2,
                          [&](std::size_t i) {
-                           if (i == 1) throw Tuner::NoSuchWay("nobody has this");
+                           if (i == 1) throw Tuner::NoSuchCandidate("nobody has this");
                          }),
             0u);
 }
@@ -99,7 +99,7 @@ TEST(Autotuner, RemembersTheOnlyOneThatExists) {
   const auto cache = options(directory.path / "cache.json");
   const auto only = [](std::size_t existing) {
     return [existing](std::size_t i) {
-      if (i != existing) throw Tuner::NoSuchWay("nobody has this");
+      if (i != existing) throw Tuner::NoSuchCandidate("nobody has this");
     };
   };
   {

@@ -14,10 +14,10 @@ Execution of(std::string_view row, std::string_view disable = "", std::string_vi
 TEST(Execution, IsThatOfTheSchedulesPasses) {
   EXPECT_EQ(of("v3").kernels.products, Products::vendor);
   EXPECT_EQ(of("v4").kernels.products, Products::tuned);
-  EXPECT_FALSE(of("v3").kernels.in_pieces);
-  EXPECT_TRUE(of("v4").kernels.in_pieces);
-  EXPECT_FALSE(of("v4", "products-in-pieces").kernels.in_pieces);
-  EXPECT_EQ(of("v4", "products-in-pieces").kernels.products, Products::tuned);
+  EXPECT_FALSE(of("v3").kernels.split_bf16);
+  EXPECT_TRUE(of("v4").kernels.split_bf16);
+  EXPECT_FALSE(of("v4", "split-bf16-products").kernels.split_bf16);
+  EXPECT_EQ(of("v4", "split-bf16-products").kernels.products, Products::tuned);
   EXPECT_FALSE(of("v4").kernels.tf32);
   EXPECT_TRUE(of("v1", "", "tf32").kernels.tf32);
   EXPECT_FALSE(of("v3").planned);
@@ -26,9 +26,9 @@ TEST(Execution, IsThatOfTheSchedulesPasses) {
 
 // Networks under max-autotune get the products that a LLaMA has in v4.
 TEST(Execution, OfMaxAutotuneHasTheProductsOfV4) {
-  EXPECT_TRUE(of("max-autotune").kernels.in_pieces);
+  EXPECT_TRUE(of("max-autotune").kernels.split_bf16);
   EXPECT_TRUE(of("max-autotune", "", "tf32").kernels.scaled);
-  EXPECT_FALSE(of("default").kernels.in_pieces);
+  EXPECT_FALSE(of("default").kernels.split_bf16);
 }
 
 TEST(Execution, CapturesOnAGpuAlone) {

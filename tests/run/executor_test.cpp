@@ -219,7 +219,7 @@ TEST(Executor, StartsAfreshAfterAForwardRunAlone) {
   EXPECT_EQ(executor.memory().live, live);
 }
 
-TEST(Executor, InitialisesEachValueFromItsNameAlone) {
+TEST(Executor, InitializesEachValueFromItsNameAlone) {
   auto weight_beside = [](bool other) {
     Graph graph;
     if (other) graph.parameter("other", {3, 3}, Init::normal(1.0f));

@@ -174,7 +174,7 @@ TEST_F(VersionRuns, KeepRoundedWeightsThatAreTheirWeights) {
         // Queries, keys and values, output, gate and up, down of each layer, and of the model.
         const int expected = version == names[0] ? 0 : 2 * 4 + 1;
         Session session(options, device);
-        EXPECT_EQ(rounded_weights(session), expected) << "initialised";
+        EXPECT_EQ(rounded_weights(session), expected) << "initialized";
         session.step();
         EXPECT_EQ(rounded_weights(session), expected) << "updated";
         session.save(path);

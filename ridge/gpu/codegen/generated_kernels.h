@@ -12,7 +12,7 @@
 
 namespace ridge::gpu {
 
-class RuntimeCompiler;  // gpu/runtime_compiler.h
+class RuntimeCompiler;  // gpu/codegen/runtime_compiler.h
 
 // A kernel that was compiled while the program ran, and is loaded.
 class GeneratedKernel {
@@ -20,7 +20,7 @@ class GeneratedKernel {
   // The image stays loaded as long as the process lives. DeviceError if the driver refuses it.
   GeneratedKernel(const std::string& name, const std::vector<char>& image);
 
-  // Enqueues it as gpu/runtime.h's launch() does. `arguments` has the address of each parameter.
+  // Enqueues it as launch() of gpu/device/runtime.h. `arguments` has the address of each parameter.
   void launch(const Context& gpu, std::int64_t blocks, int threads, void** arguments) const;
 
  private:

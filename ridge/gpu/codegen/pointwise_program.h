@@ -7,7 +7,7 @@
 
 namespace ridge::gpu {
 
-// A Pointwise operator for the interpreter in gpu/pointwise.cu. Values are in slots, which live in
+// A Pointwise operator for kernels/elementwise/pointwise.cu to interpret. Values are in slots in
 // shared memory; the value of the step before is at hand in registers, too, and gets a slot only if
 // something else needs it. Slots are shared by values that are never alive at once.
 struct PointwiseProgram {

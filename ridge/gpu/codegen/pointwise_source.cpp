@@ -53,7 +53,7 @@ std::string_view function_of(ActivationKind kind) {
   return "";
 }
 
-// The functions are those of the operators' own kernels (gpu/activation.h).
+// The functions are those of the operators' own kernels (gpu/kernels/activation.h).
 std::string expression(const Pointwise::Step& step, const std::string& a, const std::string& b) {
   switch (step.code) {
     case Code::add:

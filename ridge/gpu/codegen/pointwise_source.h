@@ -8,7 +8,7 @@
 
 namespace ridge::gpu {
 
-// A kernel that computes one chain and nothing else, in the dialect of gpu/runtime_rtc.h. Its
+// A kernel that computes one chain and nothing else, in the dialect of runtime_rtc.h. Its
 // parameters are: unsigned long long, the number of elements of a result; bool, whether it may read
 // and write in packs; the operands; the results. It depends on extents only where operands
 // broadcast.

@@ -16,7 +16,7 @@ class RuntimeCompiler {
 
   std::string version() const;  // "NVRTC 13.0"
 
-  // `code` is in the dialect of gpu/runtime_rtc.h, and may include "ridge/gpu/device/runtime.h",
+  // `code` is in the dialect of runtime_rtc.h, and may include "ridge/gpu/device/runtime.h",
   // which that stands for, and "ridge/gpu/kernels/activation.h"; `architecture` as target() has it.
   // DeviceError with the first line of what the compiler says if it refuses.
   std::vector<char> compile(const std::string& name, const std::string& code,

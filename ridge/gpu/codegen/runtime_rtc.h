@@ -1,8 +1,8 @@
 #pragma once
 
-// What gpu/runtime.h is for kernels that are compiled at run time: these include it under that name
+// Stands for gpu/device/runtime.h in kernels compiled at run time, which include it by that name
 // and find no other header, neither the vendor's nor the standard library's. The program carries
-// its text, and that of gpu/activation.h, which a generated kernel computes with.
+// its text, and that of gpu/kernels/activation.h, which a generated kernel computes with.
 
 namespace ridge {
 
@@ -15,7 +15,7 @@ struct Float16 {
 
 namespace gpu {
 
-// As in gpu/runtime.h.
+// As in gpu/device/runtime.h.
 __device__ inline void begin_kernel() {
 #if !defined(__HIP__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

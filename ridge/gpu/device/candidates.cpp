@@ -87,7 +87,7 @@ class PreparedContenders {
   // Several launches, for the tuner.
   void run(std::size_t i) {
     if (!trial_) make_trial();
-    if (!kernels_[i]) throw Tuner::NoSuchWay(contenders_[i].name());
+    if (!kernels_[i]) throw Tuner::NoSuchCandidate(contenders_[i].name());
     const std::size_t n_in = prepare_.in.size(), n_out = prepare_.out.size();
     trial_->run(i, [&](const Trial::Operands& operands) {
       const std::vector<const void*> in(operands.begin(),

@@ -178,7 +178,7 @@ __device__ inline T shuffle(T x, int lane) {
 #endif
 }
 
-// A bit for each lane, the lowest for lane 0: whether it says so. All lanes must call it.
+// A bit for each lane, the lowest for lane 0: the value of its x. All lanes must call it.
 __device__ inline std::uint64_t ballot(bool x) {
 #if defined(__HIP__)
   return __ballot(x);

@@ -52,7 +52,7 @@ __device__ std::int64_t row_step() {
   return static_cast<std::int64_t>(gridDim.x) * Threads::count();
 }
 
-// N neighbours as they lie in memory, so that two of 16 bits share a register until they are
+// N neighbors as they lie in memory, so that two of 16 bits share a register until they are
 // needed.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Held {
@@ -65,7 +65,7 @@ requires(sizeof(T) == 2 && N % 2 == 0) struct alignas(2 * N) Held<T, N> {
   __device__ float operator[](int i) const { return half_of_word<T>(words[i / 2], i % 2); }
 };
 
-// The columns of a row that one thread of the group holds: K packs of N neighbours, the group's
+// The columns of a row that one thread of the group holds: K packs of N neighbors, the group's
 // width apart, so that the group reads without gaps.
 template <class Threads, int N, int K>
 struct ColumnsOf {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Activations for results of 16 bits, in fewer instructions than gpu/activation.h takes: kernels
+// Activations for results of 16 bits, in fewer instructions than kernels/activation.h: kernels
 // that multiply on tensor cores often wait for them.
 
 #include "ridge/gpu/kernels/conv/conv_epilogue.h"

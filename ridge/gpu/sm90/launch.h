@@ -6,7 +6,7 @@ namespace ridge::gpu::sm90 {
 
 // Launches a kernel that may begin while the one before it in the stream still runs: it must call
 // wait_for_previous() before it touches what that one writes, and may use until then only what was
-// there before that one began. `cluster` neighbouring blocks run side by side and may read each
+// there before that one began. `cluster` neighboring blocks run side by side and may read each
 // other's shared memory. The caller checks last_error().
 template <class... Parameters, class... Arguments>
 void launch_early(void (*kernel)(Parameters...), dim3 blocks, unsigned cluster, int threads,

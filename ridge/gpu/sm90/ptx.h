@@ -38,7 +38,7 @@ __device__ inline void barrier_init(std::uint64_t* barrier, int arrivals) {
                "r"(arrivals));
 }
 
-// Makes initialised barriers visible to the copy engine.
+// Makes initialized barriers visible to the copy engine.
 __device__ inline void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }

@@ -46,7 +46,7 @@ std::byte* align(void* workspace) {
   return reinterpret_cast<std::byte*>(align(reinterpret_cast<std::uintptr_t>(workspace)));
 }
 
-// Of 16 bits, as supports() demands.
+// cuDNN's type for bf16 or f16, the only dtypes that supports() admits.
 DataType type_of(DType dtype) { return dtype == DType::bf16 ? DataType::bf16 : DataType::f16; }
 
 // What both graphs begin with.

@@ -100,7 +100,7 @@ void LlamaConfig::check() const {
         n_heads, n_kv_heads);
   if (head_dim() % 2 != 0)
     throw UsageError(
-        "hidden_dim {} over n_heads {} gives an odd head size {}; the rotary embedding turns pairs",
+        "hidden_dim {} over n_heads {} gives an odd head size {}; rotary embedding rotates pairs",
         hidden_dim, n_heads, head_dim());
   if (!(norm_eps > 0 && rope_theta > 0 && init_std >= 0))
     throw UsageError("norm_eps {}, rope_theta {} and init_std {} must be positive", norm_eps,

@@ -38,13 +38,13 @@ struct ConvOptions {
   Fresh fresh = Fresh::fan_out;
 };
 
-// Of a batch norm: what is added to variances, and the part of the way to a batch's statistics that
-// running ones go in training.
+// A batch norm's eps, added to variances, and its momentum: the fraction of the distance to a
+// batch's statistics by which running ones move in training.
 struct Norm {
   float eps = 1e-5f;
   float momentum = 0.1f;
 };
-// Of MobileNet v3, MaxViT and the largest EfficientNets.
+// The batch norm of MobileNet v3, MaxViT and the largest EfficientNets.
 inline constexpr Norm slow_norm{.eps = 1e-3f, .momentum = 0.01f};
 
 struct PoolOptions {

@@ -40,7 +40,7 @@ Value mobile_block(const Layers& layers, Value x, std::int64_t out, std::int64_t
   return add(shortcut, layers.stochastic_depth(y, drop_rate));
 }
 
-// Among neighbours, or among as many positions spread over the whole image.
+// Among neighbors, or among as many positions spread over the whole image.
 enum class Reach { window, grid };
 
 Value self_attention(const Layers& layers, Value x, Reach reach) {

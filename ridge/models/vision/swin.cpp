@@ -118,7 +118,7 @@ Value attention(const Layers& layers, Value image, const Config& config, std::in
   const std::int64_t h = whole(s[1]), w = whole(s[2]), head_dim = s[3] / heads;
   Value qkv = qkv_of(layers, resized(resized(image, 1, h), 2, w), config);
   if (config.version == 2) qkv = with_angles(layers, qkv, heads);
-  // One window has no neighbours to exchange positions with.
+  // One window has no neighbors to exchange positions with.
   const Value y = window_attention(
       qkv, bias_of(layers, config, heads),
       {.n_heads = heads,
@@ -149,7 +149,7 @@ Value block(const Layers& layers, Value x, const Config& config, std::int64_t he
   return add(x, branch(layers.layer_norm(feed_forward(layers, x), "norm2")));
 }
 
-// Four neighbours become one position of twice the channels.
+// Four neighbors become one position of twice the channels.
 Value merge(const Layers& layers, Value x, const Config& config) {
   x = resized(x, 1, (x.shape()[1] + 1) / 2 * 2);
   x = resized(x, 2, (x.shape()[2] + 1) / 2 * 2);

@@ -75,7 +75,7 @@ Value build(const Layers& layers, Value images, std::int64_t classes) {
                         ScopeKind::block);
       x = block(layers, x, config);
     }
-    // Of the result the learned token alone is read.
+    // Only the learned token of the result is read.
     x = layers.layer_norm(reshape(window(x, 1, 0, 1), {n, dim}), "ln", eps);
   }
   return layers.linear(x, "heads.head", classes);

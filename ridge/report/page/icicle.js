@@ -14,7 +14,7 @@ function memoryOfModules() {
   return held ? m => held[m.path] || 0 : m => 4 * m.self.parameters;
 }
 
-// Modules of one kind have one colour, whichever layer they are in.
+// Modules of one kind have one color, whichever layer they are in.
 function kindOfModule(path) {
   return path.split('.').find(part => part !== 'layers' && !/^\d*$/.test(part)) || '';
 }

@@ -90,16 +90,16 @@ function drawCeilings(svg, roof, x, y, box, peak) {
     if (name === 'f32' || rate > 1.02 * roof.f32_flops_per_second) flat(rate, `${name} peak`, 'main');
   if (roof.vendor_flops_per_second) flat(roof.vendor_flops_per_second, 'vendor’s peak', 'vendor');
   const slope = Math.atan2(y(1e1) - y(1), x(1e1) - x(1)) * 180 / Math.PI;
-  let labelled = null;
+  let labeled = null;
   roof.levels.forEach((level, i) => {
     const rate = level.bytes_per_second, last = i === roof.levels.length - 1;
     lines.append('line').attr('class', `ceiling ${last ? 'main' : ''}`)
       .attr('x1', x(x.domain()[0])).attr('y1', y(x.domain()[0] * rate))
       .attr('x2', x(peak / rate)).attr('y2', y(peak));
     // Where the line enters the picture, unless it is too close to one that has a name.
-    const away = (y(rate) - y(labelled || rate)) * Math.cos(slope * Math.PI / 180);
-    if (labelled && away < 13 && !last) return;
-    labelled = rate;
+    const away = (y(rate) - y(labeled || rate)) * Math.cos(slope * Math.PI / 180);
+    if (labeled && away < 13 && !last) return;
+    labeled = rate;
     const start = Math.max(x.domain()[0], y.domain()[0] / rate) * (1.15 + 0.5 * (i % 2));
     svg.append('text').attr('class', 'halo')
       .attr('transform', `translate(${x(start)},${y(start * rate) - 5}) rotate(${slope})`)
@@ -109,7 +109,7 @@ function drawCeilings(svg, roof, x, y, box, peak) {
 
 function drawRooflinePoints(svg, rows, roof, x, y) {
   const colors = d3.scaleOrdinal().range(['--blue', '--coral', '--teal', '--yellow', '--purple',
-    '--pink', '--green', '--brown', '--sky', '--grey'].map(c => `var(${c})`));
+    '--pink', '--green', '--brown', '--sky', '--gray'].map(c => `var(${c})`));
   const radius = row => 4 + 20 * Math.sqrt(row.share);
   const memory = roof.levels[roof.levels.length - 1].bytes_per_second;
   const tip = (event, row) => {

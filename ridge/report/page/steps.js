@@ -20,7 +20,7 @@ function drawSteps() {
   const run = profile.performance_summary.performance_summary;
   const first = profile.operators.first_step, last = profile.operators.last_step;
   const chart = element('div', {class: 'chart'});
-  const colors = {...phaseColors, other: 'var(--grey)'};
+  const colors = {...phaseColors, other: 'var(--gray)'};
   const entries = Object.entries(colors).map(([name, color]) =>
     [color, name === 'other' ? 'data and the rest' : name]);
   onWidth(chart, width => drawStepChart(chart, width, rows, colors, {median: run.median_batch_time,

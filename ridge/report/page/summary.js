@@ -81,7 +81,7 @@ function partsOfStep() {
 function drawSummary() {
   const colors = ['--blue', '--coral', '--teal', '--yellow', '--purple', '--pink', '--green',
     '--brown'].map(name => `var(${name})`);
-  const rest = {'between operators': 'var(--grey)', 'outside the phases': 'var(--line)'};
+  const rest = {'between operators': 'var(--gray)', 'outside the phases': 'var(--line)'};
   // Phases look as they do elsewhere; parts of the model are of another kind.
   const known = profile.bottlenecks ? rest : {...phaseColors, ...rest};
   const parts = partsOfStep().map(([name, share], i) =>

@@ -8,7 +8,7 @@ const memoryGroups = [
   ['temporaries', '--purple', 'temporaries of backward'],
   ['workspace', '--sky', 'workspace'],
   ['inputs', '--brown', 'inputs'],
-  ['unknown', '--grey', 'unknown'],
+  ['unknown', '--gray', 'unknown'],
 ].map(([key, color, name]) => ({key, color: `var(${color})`, name}));
 const groupColor = key => (memoryGroups.find(group => group.key === key) || {color: 'none'}).color;
 

@@ -1,9 +1,8 @@
 // Writes profiles of recordings that no training run makes, for faults.py to read.
 //
-//   made_profile names DIRECTORY           one profile for each hostile name, in DIRECTORY/0, 1,
-//   ... made_profile events COUNT DIRECTORY    the files that grow with the recording, and what
-//   memory
-//                                          writing each one took, as a line of JSON
+//   made_profile names DIRECTORY          one profile for each hostile name: DIRECTORY/0, 1, ...
+//   made_profile events COUNT DIRECTORY   the files that grow with the recording, and the memory
+//                                         that writing each one took, as a line of JSON
 
 #include <fmt/format.h>
 

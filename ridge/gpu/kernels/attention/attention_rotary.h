@@ -22,7 +22,7 @@ struct RotationOperands {
   float direction = 1;                 // -1: back
 };
 
-// Rotates the pairs of columns c .. c + 3 of position s; the other way with direction -1 instead of
+// Rotates the pairs of columns c .. c + 3 of position s; backwards with direction -1 instead of
 // 1.
 __device__ inline void rotate_columns(float (&x)[4], const float2* rotations, int s, int c,
                                       int width, float direction) {
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(rotary_threads)
   }
 }
 
-// What attention's kernels read instead of the queries and keys that they were given.
+// The queries and keys that the kernels read: rotated copies, or the operands themselves.
 template <class T>
 struct RotatedHeads {
   HeadRows<const T> q, k;

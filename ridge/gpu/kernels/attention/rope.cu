@@ -8,12 +8,12 @@ namespace {
 
 using namespace gpu;
 
-// Sequences that a thread turns at the same place, with one look at the table.
+// Sequences that a thread rotates at the same position, with one read of the table.
 constexpr int sequences_per_thread = 4;
 constexpr int rope_threads = 128;
 
 // x as sequences of `pairs` pairs each, one beside the other as in the table: the whole [S, D] of
-// one head. A thread turns N / 2 consecutive pairs; a sequence takes `per_sequence` blocks.
+// one head. A thread rotates N / 2 consecutive pairs; a sequence takes `per_sequence` blocks.
 template <int N, class T>
 __global__ void __launch_bounds__(rope_threads)
     rope_kernel(std::int64_t sequences, std::int64_t pairs, unsigned per_sequence, float direction,
@@ -23,10 +23,10 @@ __global__ void __launch_bounds__(rope_threads)
       static_cast<std::int64_t>(blockIdx.x % per_sequence) * blockDim.x + threadIdx.x;
   const std::int64_t first = thread * (N / 2);
   if (first >= pairs) return;
-  float turns[N];  // cos and sin of each pair
-  load_pack<N>(table + 2 * first, turns);
+  float rotation[N];  // cos and sin of each pair
+  load_pack<N>(table + 2 * first, rotation);
 #pragma unroll
-  for (int i = 1; i < N; i += 2) turns[i] *= direction;
+  for (int i = 1; i < N; i += 2) rotation[i] *= direction;
   const std::int64_t begin =
       static_cast<std::int64_t>(blockIdx.x / per_sequence) * sequences_per_thread;
   float values[sequences_per_thread][N];
@@ -44,17 +44,17 @@ __global__ void __launch_bounds__(rope_threads)
     }
   });
   each([&](float(&v)[N], std::int64_t at) {
-    float turned[N];
+    float rotated[N];
 #pragma unroll
     for (int i = 0; i < N; i += 2) {
-      turned[i] = v[i] * turns[i] - v[i + 1] * turns[i + 1];
-      turned[i + 1] = v[i] * turns[i + 1] + v[i + 1] * turns[i];
+      rotated[i] = v[i] * rotation[i] - v[i + 1] * rotation[i + 1];
+      rotated[i + 1] = v[i] * rotation[i + 1] + v[i + 1] * rotation[i];
     }
     if constexpr (N == 2) {
-      store(&y[at], turned[0]);
-      store(&y[at + 1], turned[1]);
+      store(&y[at], rotated[0]);
+      store(&y[at + 1], rotated[1]);
     } else {
-      store_pack<N>(y + at, turned);
+      store_pack<N>(y + at, rotated);
     }
   });
 }

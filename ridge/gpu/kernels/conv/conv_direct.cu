@@ -207,7 +207,7 @@ __device__ void load_weights(const ConvDims& d, bool flipped, const T* weight, i
   __syncthreads();
 }
 
-// Where a thread works: a place of `columns` neighbours in rows of an image of these extents, and
+// Where a thread works: a place of `columns` neighbors in rows of an image of these extents, and
 // the first of N channels.
 template <int N>
 struct DepthPlace {
@@ -230,10 +230,10 @@ struct DepthPlace {
   }
 };
 
-// The packs of `width` neighbours from `column` on; 0 beyond the row.
+// The packs of `width` neighbors from `column` on; 0 beyond the row.
 template <int width, int N, class T>
-__device__ void load_neighbours(const T* row, int column, int columns, std::int64_t step,
-                                Held<T, N> (&packs)[width]) {
+__device__ void load_neighbors(const T* row, int column, int columns, std::int64_t step,
+                               Held<T, N> (&packs)[width]) {
 #pragma unroll
   for (int t = 0; t < width; ++t) {
     packs[t] = Held<T, N>{};
@@ -242,7 +242,7 @@ __device__ void load_neighbours(const T* row, int column, int columns, std::int6
   }
 }
 
-// A thread gives depth_columns neighbours of a row for N channels, so that it uses what it read of
+// A thread gives depth_columns neighbors of a row for N channels, so that it uses what it read of
 // x for several of them. Flipped, with y as x: the gradient of x, if the stride is 1.
 template <int K, int stride, int N, class T>
 __global__ void __launch_bounds__(depth_threads)
@@ -263,8 +263,8 @@ __global__ void __launch_bounds__(depth_threads)
     if (row < 0 || row >= d.x.h) continue;
     constexpr int width = (depth_columns - 1) * stride + K;
     Held<T, N> packs[width];
-    load_neighbours(x + d.xs.at(place.n, 0, row, 0) + place.channel,
-                    place.column * stride - d.padding[1], static_cast<int>(d.x.w), d.xs.w, packs);
+    load_neighbors(x + d.xs.at(place.n, 0, row, 0) + place.channel,
+                   place.column * stride - d.padding[1], static_cast<int>(d.x.w), d.xs.w, packs);
     const float* with = taps + r * K * channels + static_cast<int>(threadIdx.x) * N;
 #pragma unroll
     for (int s = 0; s < K; ++s) {
@@ -347,10 +347,10 @@ __global__ void __launch_bounds__(depth_threads)
     if (row < 0 || row >= d.x.h) continue;
     constexpr int width = (depth_columns - 1) * stride + K;
     Held<T, N> grads[depth_columns], values[width];
-    load_neighbours(dy + static_cast<std::int64_t>(line) * d.ys.h + channel, column,
-                    static_cast<int>(d.y.w), d.ys.w, grads);
-    load_neighbours(x + d.xs.at(n, 0, row, 0) + channel, column * stride - d.padding[1],
-                    static_cast<int>(d.x.w), d.xs.w, values);
+    load_neighbors(dy + static_cast<std::int64_t>(line) * d.ys.h + channel, column,
+                   static_cast<int>(d.y.w), d.ys.w, grads);
+    load_neighbors(x + d.xs.at(n, 0, row, 0) + channel, column * stride - d.padding[1],
+                   static_cast<int>(d.x.w), d.xs.w, values);
 #pragma unroll
     for (int k = 0; k < depth_columns; ++k)
 #pragma unroll

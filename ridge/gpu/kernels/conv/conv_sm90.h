@@ -28,7 +28,7 @@ std::string to_string(const ConvTiles& tiles);
 // pass without groups, channels last, and channels that are multiples of 8, or few.
 bool conv_sm90_supports(const Context& gpu, const ConvProblem& problem, const ConvTiles& tiles);
 
-// Which tiles are expected to be the fastest, patches aside; none where none are supported.
+// The tiles expected to be the fastest, patches aside; none where none are supported.
 std::optional<ConvTiles> conv_sm90_expected_best(const Context& gpu, const ConvProblem& problem);
 
 // Whether patches are expected to be faster than any tiles.
@@ -39,7 +39,7 @@ std::unique_ptr<FusedConv> conv_sm90(const Context& gpu, const ConvProblem& prob
                                      const ConvTiles& tiles);
 
 // The same for convolutions of each channel for itself (is_depthwise() of conv_direct.h), and the
-// gradients of x of those whose stride is 1. Infinity or NaN in x may make NaN of neighbouring
+// gradients of x of those whose stride is 1. Infinity or NaN in x may make NaN of neighboring
 // pixels of up to 7 other channels besides.
 bool depthwise_sm90_supports(const Context& gpu, const ConvProblem& problem);
 std::unique_ptr<FusedConv> depthwise_sm90(const Context& gpu, const ConvProblem& problem);

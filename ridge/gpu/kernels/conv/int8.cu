@@ -48,7 +48,7 @@ struct Dims {
   }
 };
 
-// What sums become on the way to memory.
+// The epilogue of sums, applied before they are stored.
 template <class Out>
 struct Finish {
   const float *weight_scale, *bias;
@@ -117,8 +117,8 @@ __global__ void __launch_bounds__(elementwise_threads)
   finish.write(sum, channel, static_cast<std::int64_t>(i), y);
 }
 
-// Each channel for itself: a thread gives `columns` neighbours of a row for 4 channels, so that it
-// uses what it read of x for several of them. Threads of a warp take neighbouring channels. Sums of
+// Each channel for itself: a thread gives `columns` neighbors of a row for 4 channels, so that it
+// uses what it read of x for several of them. Threads of a warp take neighboring channels. Sums of
 // some products are exact in f32 too, whose units are twice as many as those for integers.
 constexpr int depth_pack = 4, depth_columns = 4;
 

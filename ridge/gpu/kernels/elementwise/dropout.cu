@@ -8,7 +8,7 @@ namespace {
 
 using namespace gpu;
 
-// Whether elements stay; neighbours mostly share their four random words.
+// Whether elements stay; neighbors mostly share their four random words.
 class Numbers {
  public:
   __device__ Numbers(const Dropout& op, std::int32_t step)

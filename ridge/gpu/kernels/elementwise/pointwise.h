@@ -6,7 +6,7 @@
 namespace ridge::gpu {
 
 // The two candidates for a chain: by a kernel that is generated for it, null where there can be
-// none (gpu/generated_kernels.h); and by a kernel that interprets any.
+// none (gpu/codegen/generated_kernels.h); and by a kernel that interprets any.
 KernelPtr generated_pointwise(const Pointwise& op, GpuPrepare& prepare);
 KernelPtr interpreted_pointwise(const Pointwise& op, GpuPrepare& prepare);
 

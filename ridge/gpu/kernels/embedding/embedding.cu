@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(sort_threads)
 }
 
 // A block of the scattering kernels owns as many rows of the table as it has warps, and as far
-// apart as can be, because ids that are frequent are often neighbours.
+// apart as can be, because ids that are frequent are often neighbors.
 constexpr int scatter_warps = 8, scatter_threads = scatter_warps * warp_width;
 constexpr int most_for_a_warp = 32;  // ids of a row that one warp adds by itself
 

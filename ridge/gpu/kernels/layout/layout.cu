@@ -22,7 +22,7 @@ using Word = std::conditional_t<bytes == 2, gpu::Pack<std::uint16_t, 1>,
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint32_t>;
 
-// What a kernel writes and keeps in shared memory, which takes no types that initialise themselves.
+// What a kernel writes and keeps in shared memory, which takes no types that initialize themselves.
 template <class To>
 using Written = std::conditional_t<std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>,
                                    std::uint16_t, To>;
@@ -183,7 +183,7 @@ constexpr int thin_threads = 128, thin_pack = 4, thin_rows = thin_threads * thin
 constexpr std::int64_t most_thin_columns = 16;
 
 // The same where columns are few and rows of y follow one another without gaps, as in images that
-// leave the planes of their colours: y[r * columns + c] = x[c * column_stride + r]. A thread block
+// leave the planes of their colors: y[r * columns + c] = x[c * column_stride + r]. A thread block
 // transposes thin_rows rows in shared memory, where they have the order of y.
 template <class From, class To>
 __global__ __launch_bounds__(thin_threads) void thin_kernel(

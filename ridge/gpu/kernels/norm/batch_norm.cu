@@ -15,7 +15,7 @@ struct NormOf {
 
 // y = (x - mean) * weight / sqrt(variance + eps) + bias.
 template <class T>
-struct Normalise {
+struct Normalize {
   const T* x;
   const float *weight, *bias, *mean, *variance;
   float eps;
@@ -56,7 +56,7 @@ KernelPtr infer_form(GpuPrepare& prepare, const BatchNorm& op) {
   const ChannelLayout all = layout_of(sums_of(prepare.gpu, prepare.in[0].shape, op.layout, wide));
   return make_kernel([&gpu = prepare.gpu, all, op](const Launch& call) {
     const BatchNorm::Operands at = op.operands();
-    const Normalise<T> map{call.in<T>(0),
+    const Normalize<T> map{call.in<T>(0),
                            call.in<float>(at.weight),
                            call.in<float>(at.bias),
                            call.in<float>(at.mean),
@@ -88,7 +88,7 @@ struct Parts {
 // Each thread goes down N channels of the result, all of one part.
 template <int N, class T>
 __global__ void __launch_bounds__(sum_packs* sum_lanes)
-    joined_kernel(ChannelLayout s, const __grid_constant__ Parts parts, Normalise<T> map) {
+    joined_kernel(ChannelLayout s, const __grid_constant__ Parts parts, Normalize<T> map) {
   gpu::begin_kernel();
   const std::int64_t c = (static_cast<std::int64_t>(blockIdx.x) * sum_packs + threadIdx.x) * N;
   if (c >= s.columns) return;
@@ -120,7 +120,7 @@ KernelPtr joined_form(GpuPrepare& prepare, const BatchNorm& op) {
   return make_kernel([&gpu = prepare.gpu, all, parts, in_packs, op](const Launch& call) {
     Parts images = parts;
     const BatchNorm::Operands at = op.operands();
-    const Normalise<T> map{nullptr,
+    const Normalize<T> map{nullptr,
                            call.in<float>(at.weight),
                            call.in<float>(at.bias),
                            call.in<float>(at.mean),

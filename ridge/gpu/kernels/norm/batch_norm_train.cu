@@ -15,7 +15,7 @@ using namespace gpu;
 
 // The norm before the epilogue, the same to the bit going forward and back: the gradient of a relu
 // asks again on which side of its kink an element is.
-__device__ inline float normalised(float x, float mean, float factor, float bias) {
+__device__ inline float normalized(float x, float mean, float factor, float bias) {
   return fmaf(x - mean, factor, bias);
 }
 
@@ -112,7 +112,7 @@ struct FinishStatistics {
 
 // y = epilogue(norm + residual)
 template <class T>
-struct Normalise {
+struct Normalize {
   const T *x, *residual;  // the latter null unless there is one
   const float *weight, *bias, *mean, *rstd;
   Epilogue epilogue;
@@ -150,7 +150,7 @@ struct Normalise {
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       const int m = M == 1 ? 0 : k;
-      values[k] = normalised(loaded.x[k], c.mean[m], c.factor[m], c.bias[m]);
+      values[k] = normalized(loaded.x[k], c.mean[m], c.factor[m], c.bias[m]);
       if (residual) values[k] += loaded.residual[k];
     }
     activate(epilogue, values);
@@ -176,7 +176,7 @@ KernelPtr forward(GpuPrepare& prepare, const BatchNormTrain& op) {
         FinishStatistics<T>{x, plane, static_cast<double>(s.rows), op.eps, op.momentum, mean, rstd,
                             call.out<float>(3), call.out<float>(4)},
         static_cast<float*>(call.workspace), *arrived);
-    const Normalise<T> map{
+    const Normalize<T> map{
         x,           residual,     call.in<float>(at.weight), call.in<float>(at.bias), mean, rstd,
         op.epilogue, call.out<T>()};
     const bool aligned = is_aligned(x, 16) && is_aligned(residual, 16) && is_aligned(map.y, 16);
@@ -238,17 +238,17 @@ struct Gradient : GradOperands<T> {
   // g and x - mean
   template <int N, int M, class AnyLoaded>
   __device__ void of(const Channels<M>& c, const AnyLoaded& loaded, float (&g)[N],
-                     float (&centred)[N]) const {
+                     float (&centered)[N]) const {
     float norm[N];
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       const int m = M == 1 ? 0 : k;
       g[k] = loaded.dy[k];
       if (this->more) g[k] += loaded.more[k];
-      centred[k] = loaded.x[k] - c.mean[m];
+      centered[k] = loaded.x[k] - c.mean[m];
       if constexpr (gate == Gate::result) g[k] = ReluGradOf()(g[k], loaded.y[k]);
       if constexpr (gate == Gate::recomputed)
-        norm[k] = normalised(loaded.x[k], c.mean[m], c.factor[m], c.bias[m]);
+        norm[k] = normalized(loaded.x[k], c.mean[m], c.factor[m], c.bias[m]);
     }
     if constexpr (gate == Gate::recomputed) differentiate(this->epilogue, g, norm);
   }
@@ -271,13 +271,13 @@ struct GradSums {
   template <int N, class Channels, class Loaded>
   __device__ void add(const Channels& channels, const Loaded& loaded, std::int64_t i, std::int64_t,
                       float (&a)[N], float (&b)[N]) const {
-    float grads[N], centred[N];
-    gradient.of(channels, loaded, grads, centred);
+    float grads[N], centered[N];
+    gradient.of(channels, loaded, grads, centered);
     if constexpr (gate == Gate::result) store_pack<N>(g + i, grads);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       a[k] += grads[k];
-      b[k] += grads[k] * centred[k];
+      b[k] += grads[k] * centered[k];
     }
   }
 };
@@ -321,12 +321,12 @@ struct Differentiate {
   }
   template <int N, int M, class Loaded>
   __device__ void apply(const Channels<M>& c, const Loaded& loaded, std::int64_t i) const {
-    float grads[N], centred[N];
-    gradient.of(c, loaded, grads, centred);
+    float grads[N], centered[N];
+    gradient.of(c, loaded, grads, centered);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       const int m = M == 1 ? 0 : k;
-      grads[k] = c.scale[m] * (grads[k] - c.offset[m] - centred[k] * c.slope[m]);
+      grads[k] = c.scale[m] * (grads[k] - c.offset[m] - centered[k] * c.slope[m]);
     }
     store_pack<N>(dx + i, grads);
   }

@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(sum_threads)
   if (threadIdx.x == 0) finish(c, total_a, total_b);
 }
 
-// What the blocks of a launch that share a column count themselves by; zero between launches.
+// Counters of finished blocks, one for each set that shares a column; zero between launches.
 inline std::shared_ptr<DeviceMemory> arrivals_of(const Context& gpu, const ChannelSums& s) {
   const std::size_t bytes = static_cast<std::size_t>(s.columns) * sizeof(unsigned);
   auto arrived = std::make_shared<DeviceMemory>(bytes);

@@ -239,11 +239,11 @@ struct GradTerms {
   template <int N>
   __device__ void add(const Nothing&, const Loaded<N>& loaded, std::int64_t, std::int64_t row,
                       float (&a)[N], float (&b)[N]) const {
-    const float centre = mean[row], scale = rstd[row];
+    const float center = mean[row], scale = rstd[row];
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       a[k] += loaded.dy[k];
-      b[k] += loaded.dy[k] * (loaded.x[k] - centre) * scale;
+      b[k] += loaded.dy[k] * (loaded.x[k] - center) * scale;
     }
   }
 };

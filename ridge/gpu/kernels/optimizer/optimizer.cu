@@ -98,7 +98,7 @@ __device__ void add_squares(const NormOperand& x, std::int64_t begin, double& su
   }
 }
 
-// How the blocks of one or more launches make one number.
+// The state by which the blocks of one or more launches compute one norm.
 struct NormBlocks {
   double* partial;       // a sum for each block of all launches
   std::uint32_t before;  // blocks of the launches before this one

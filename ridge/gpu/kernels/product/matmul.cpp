@@ -115,8 +115,8 @@ constexpr ProductCandidate candidates[] = {
      .prepare = [](const ProductWork& w, GpuPrepare& p) { return kernel_of(w, p, w.split); }},
 };
 
-// The plan of the library with the least workspace, for what is rarely launched: memory is set
-// aside for it at every launch, and memory that is used again makes kernels wait for each other.
+// The library's plan with the least workspace, for kernels that are rarely launched: workspace is
+// allocated for every launch, and memory that is used again makes kernels wait for each other.
 gpu::ProductPtr least_workspace(const gpu::Context& gpu, const gpu::ProductShape& shape) {
   std::vector<gpu::ProductPtr> plans = gpu.blas->products(shape, most_plans);
   return std::move(*std::ranges::min_element(plans, {}, &gpu::Product::workspace));
@@ -126,7 +126,7 @@ gpu::ProductPtr least_workspace(const gpu::Context& gpu, const gpu::ProductShape
 KernelPtr best_product(GpuPrepare& prepare, const gpu::ProductShape& shape) {
   const KernelChoice& choice = prepare.choice;
   const bool tuned = choice.products == Products::tuned && choice.tuner != nullptr;
-  const ProductWork work(prepare.gpu, shape, tuned, choice.in_pieces && !choice.tf32);
+  const ProductWork work(prepare.gpu, shape, tuned, choice.split_bf16 && !choice.tf32);
   GpuPrepare product = prepare;
   if (!tuned) product.choice.tuner = nullptr;
   KernelPtr kernel = gpu::best_kernel<ProductWork>(product, work, candidates, work.runs());

@@ -10,7 +10,7 @@
 
 namespace ridge::gpu {
 
-// Four neighbours, the first in the lowest byte; as Float8 converts them.
+// Four neighbors, the first in the lowest byte; as Float8 converts them.
 template <class Q>
 __device__ inline std::uint32_t pack_float8(const float (&x)[4]) {
 #if defined(__HIP__)

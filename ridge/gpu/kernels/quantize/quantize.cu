@@ -14,10 +14,10 @@ namespace {
 
 using namespace gpu;
 
-constexpr int side = 8;  // neighbours that a thread takes at once
+constexpr int side = 8;  // neighbors that a thread takes at once
 
-// What is quantised: a matrix of `parts` side by side, each of so many columns. at() gives an
-// element of every part; eight() gives eight neighbours of every part, of which columns and
+// What is quantized: a matrix of `parts` side by side, each of so many columns. at() gives an
+// element of every part; eight() gives eight neighbors of every part, of which columns and
 // addresses must be multiples, given what ahead() has fetched of them before.
 template <class T>
 struct Tensor {
@@ -71,7 +71,7 @@ struct SwiGluResult {
   }
 };
 
-// dgate and dup. With a scale, y in f16 as well, by those who quantise to that.
+// dgate and dup. With a scale, y in f16 as well, by those who quantize to that.
 template <class T>
 struct SwiGluGradient {
   using Element = T;
@@ -86,7 +86,7 @@ struct SwiGluGradient {
     return columns % side == 0 && is_aligned(packed, side * sizeof(T)) &&
            is_aligned(dy, side * sizeof(T)) && is_aligned(y, side * sizeof(Float16));
   }
-  // Writes y of N neighbours, whose gate and up come from the cache again.
+  // Writes y of N neighbors, whose gate and up come from the cache again.
   template <int N>
   __device__ void write_result(std::int64_t row, std::int64_t column) const {
     if (!y) return;

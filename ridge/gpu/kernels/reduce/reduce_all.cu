@@ -15,7 +15,7 @@ constexpr int threads = 256;
 // What all threads of a block know, each part after those of lower threads, in thread 0.
 template <class State>
 __device__ State merge_block(State state) {
-  alignas(State) __shared__ unsigned char memory[threads * sizeof(State)];  // not initialised
+  alignas(State) __shared__ unsigned char memory[threads * sizeof(State)];  // not initialized
   auto* const states = reinterpret_cast<State*>(memory);
   states[threadIdx.x] = state;
   for (int distance = 1; distance < threads; distance *= 2) {

@@ -300,7 +300,7 @@ class Consumer {
     }
   }
 
-  __device__ static float centred(float dp, float delta) {
+  __device__ static float centered(float dp, float delta) {
     if constexpr (!Config::scaled) return dp - delta;
     constexpr float down = score_gradient_scale / (1 << static_cast<int>(probability_shift));
     return fmaf(dp, down, -delta);
@@ -314,8 +314,8 @@ class Consumer {
       const float4 pair = stats[i];
 #pragma unroll
       for (int r = 0; r < 4; r += 2) {
-        dp[i + r] = p[i + r] * centred(dp[i + r], pair.y);
-        dp[i + r + 1] = p[i + r + 1] * centred(dp[i + r + 1], pair.w);
+        dp[i + r] = p[i + r] * centered(dp[i + r], pair.y);
+        dp[i + r + 1] = p[i + r + 1] * centered(dp[i + r + 1], pair.w);
       }
     }
   }
@@ -419,7 +419,7 @@ class Consumer {
   Ring<Config::stages> ring_;
   int buffer_ = 0;     // of ds
   int previous_ = -1;  // the stage of the query tile before, whose dK product may be under way
-  // Both are set by their first product: ptxas serialises products whose accumulators are set
+  // Both are set by their first product: ptxas serializes products whose accumulators are set
   // otherwise when they are under way from one turn of a loop to the next.
   float dk_[head_dim / 2], dv_[head_dim / 2];
 };
@@ -468,7 +468,7 @@ void launch(const BackwardCall& call, const float2* stats, float* dq) {
   const CUtensorMap v = map(call.operands.v, shape.n_kv_heads, call.operands.v_stride, block_keys);
   const CUtensorMap dy =
       map(call.dy, shape.n_heads, shape.n_heads * shape.head_dim, Config::queries);
-  // Results in f32 go another way.
+  // Results in f32 are stored from registers, not by the copy engine.
   const FlashGradients& to = call.gradients;
   const CUtensorMap dk =
       Config::scaled ? k : map(to.dk, shape.n_kv_heads, to.dk_stride, warpgroup_rows);

@@ -69,7 +69,7 @@ struct FinishWork {
   std::int64_t stride;
 };
 
-// dq = scale times the workspace, rounded. A thread gathers what four neighbouring threads of the
+// dq = scale times the workspace, rounded. A thread gathers what four neighboring threads of the
 // backward kernel held: 8 columns of two rows.
 template <class T, int HeadDim>
 __global__ void __launch_bounds__(256) finish_kernel(const FinishWork<T> work) {

@@ -322,7 +322,7 @@ void forward(const FlashShape& shape, const FlashOperands& operands, const float
   const CUtensorMap q = rows(operands.q, shape.n_heads, operands.q_stride, warpgroup_rows);
   const CUtensorMap k = rows(operands.k, shape.n_kv_heads, operands.k_stride, Config::keys);
   const CUtensorMap v = rows(operands.v, shape.n_kv_heads, operands.v_stride, Config::keys);
-  // Results in f32 go another way.
+  // Results in f32 are stored from registers, not by the copy engine.
   const CUtensorMap out = rows(Config::scaled ? operands.q : y, shape.n_heads,
                                shape.n_heads * shape.head_dim, warpgroup_rows);
 

@@ -5,7 +5,7 @@
 // projection of another image, its product is added to the expansion's.
 //
 // All weights stay in shared memory. A block goes through tiles of the result, some rows of an
-// image. A patch of the image, with a border of zeros or neighbours, is loaded once, and read nine
+// image. A patch of the image, with a border of zeros or neighbors, is loaded once, and read nine
 // times (see conv_patch.cu): rows of the operands are its pixels, border included. What is computed
 // for the border is not written. The sums, 64 channels, become the operand of an expansion of 64
 // channels at a time, a panel; and panels that of the reduction, which is summed over them.

@@ -4,7 +4,7 @@
 
 namespace ridge::gpu::sm90 {
 
-// What bottleneck_sm90.h declares.
+// Implement the functions of kernels/conv/bottleneck_sm90.h.
 bool bottleneck_fits(const BottleneckProblem& problem, BottleneckTiles tiles);
 std::int64_t bottleneck_tiles(const BottleneckProblem& problem);
 void bottleneck(const BottleneckProblem& problem, BottleneckTiles tiles,

@@ -26,7 +26,7 @@ struct Arguments : ConvArguments {
   const void* bias;
 };
 
-// The bias of two neighbouring channels, if there are such.
+// The bias of two neighboring channels, if there are such.
 template <class T>
 __device__ std::uint32_t bias_of(const Arguments& a, int channel) {
   if (a.bias == nullptr || channel >= a.channels) return 0;
@@ -147,7 +147,7 @@ class Consumer : ConvConsumer<C> {
     }
   }
 
-  // What is added to the sums of four neighbouring channels.
+  // What is added to the sums of four neighboring channels.
   struct Addends {
     std::uint32_t bias[2];
     uint2 residual;

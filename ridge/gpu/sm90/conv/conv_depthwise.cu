@@ -1,6 +1,6 @@
 // Convolutions of each channel for itself, of 16-bit images with channels last, on tensor cores.
 //
-// A place is P neighbouring pixels of a row of the result, for a pair of channels, or two pairs if
+// A place is P neighboring pixels of a row of the result, for a pair of channels, or two pairs if
 // P = 2: eight values, n of a product m16n8. What one row of taps makes of it is the product of the
 // pixels under it, k, with a matrix of weights that is zero but for bands: [(pixel, pair), (pixel
 // of the result, pair)] holds tap (r, distance of the pixels) of the pair's channels. Most of what

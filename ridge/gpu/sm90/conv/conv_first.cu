@@ -3,7 +3,7 @@
 //
 // A block takes tiles of up to `most_tile_rows` rows of `tile_pixels` pixels of the result. It puts
 // the rows of the image that they need into shared memory, with zeros beyond the edges and each
-// pixel padded to 4 or 8 elements, so that neighbouring windows begin 16 bytes apart. Without
+// pixel padded to 4 or 8 elements, so that neighboring windows begin 16 bytes apart. Without
 // swizzling that is how wgmma reads a matrix: 8 rows of 16 bytes one after another. So the matrix
 // of windows needs no memory of its own: the operand's rows overlap.
 
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(first_threads, 3)
   wait_for_previous();
   let_next_begin();
   int loaded = -1;                  // first channel of the weight that is in shared memory
-  std::uint32_t bias[Columns / 8];  // of two neighbouring channels each
+  std::uint32_t bias[Columns / 8];  // of two neighboring channels each
   for (int tile = static_cast<int>(blockIdx.x); tile < a.tiles;
        tile += static_cast<int>(gridDim.x)) {
     const int channel = tile % a.channel_tiles * Columns, place = tile / a.channel_tiles;

@@ -1,9 +1,9 @@
 // Convolutions 3 x 3 of 16-bit images with channels last whose weight fits into shared memory, as
 // products, like conv.cu's, but for how windows get there: a block loads a patch of the image once,
-// with a border of zeros or neighbours, 64 channels at a time, and reads it nine times, once for
+// with a border of zeros or neighbors, 64 channels at a time, and reads it nine times, once for
 // each tap. Elsewhere windows come through the L2 cache, nine times as much.
 //
-// A row of the operand is a pixel of the patch, 128 bytes; neighbouring rows are neighbouring
+// A row of the operand is a pixel of the patch, 128 bytes; neighboring rows are neighboring
 // pixels, border included, so that another tap is the same operand that begins some pixels later.
 // What is computed for pixels of the border is not written. Four warpgroups multiply 64 rows each:
 // of one patch, or, where images are as small, of four images.

@@ -10,10 +10,10 @@
 // channels of one element of the windows, and as much of the weight. When all are summed, further
 // stages bring the residual and take the results away: what a tile ends with travels through the
 // ring like what it begins with, so that the next tile's operands follow close behind. Thread
-// blocks stay and go through the tiles, along the channels of the result first: what neighbours
+// blocks stay and go through the tiles, along the channels of the result first: what neighbors
 // read at the same time are the same pixels.
 //
-// Where the L2 cache is what limits, two thread blocks with neighbouring tiles are a cluster: each
+// Where the L2 cache is what limits, two thread blocks with neighboring tiles are a cluster: each
 // loads half of the weight that both need, for both.
 //
 // For few pixels of many channels a cluster of thread blocks shares a tile, each sums a part of k,

@@ -42,8 +42,8 @@ struct Arguments : ConvArguments {
 };
 
 // Bytes a, b, c, d of a row in lanes of four, two of each lane's columns and two eight further, as
-// four neighbours each.
-__device__ inline std::uint32_t neighbours(std::uint32_t pairs) {
+// four neighbors each.
+__device__ inline std::uint32_t neighbors(std::uint32_t pairs) {
   const int lane = static_cast<int>(threadIdx.x) % warp_threads;
   const int from = (lane & ~3) | (2 * lane & 3);
   const std::uint32_t low = __shfl_sync(0xffffffff, pairs, from);
@@ -127,7 +127,7 @@ class Consumer : ConvConsumer<C> {
     const std::uint32_t address = ptx::shared_address(box);
     const int at = panel * C::panel_columns, from = at % C::product_columns / 2;
     const auto& sums = d[at / C::product_columns];
-    // By 16 columns, so that few registers are needed at a time: pairs of neighbours of this row
+    // By 16 columns, so that few registers are needed at a time: pairs of neighbors of this row
     // and the one eight below, and the same eight columns further.
 #pragma unroll
     for (int j = 0; j < C::panel_columns / 8; j += 2) {
@@ -192,8 +192,8 @@ class Consumer : ConvConsumer<C> {
 
   __device__ void store(std::uint32_t box, int j, const float (&v)[8]) const {
     if constexpr (C::rounds) {
-      const std::uint32_t upper = neighbours(pack_int8(v[0], v[1], v[4], v[5]));
-      const std::uint32_t lower = neighbours(pack_int8(v[2], v[3], v[6], v[7]));
+      const std::uint32_t upper = neighbors(pack_int8(v[0], v[1], v[4], v[5]));
+      const std::uint32_t lower = neighbors(pack_int8(v[2], v[3], v[6], v[7]));
       const int column = 2 * first_column();  // of the 16
       ptx::store_word(Box::chunk(box, first_row(), j / 2) + column, upper);
       ptx::store_word(Box::chunk(box, first_row() + 8, j / 2) + column, lower);

@@ -4,7 +4,7 @@
 
 namespace ridge::gpu::sm90 {
 
-// What gpu/int8_conv.h declares as int8_conv_sm90. Enqueues; DeviceError.
+// Implements int8_conv_sm90() of kernels/conv/int8_conv.h. Enqueues; DeviceError.
 void int8_conv(const Int8Problem& problem, const Int8Tiles& tiles, const Int8Pointers& operands,
                int multiprocessors, Stream stream);
 

@@ -94,7 +94,7 @@ class WriteLinear {
     return b_start(out_, tile, part / Config::blocks);
   }
 
-  // That of a tile's columns, while the other warpgroup multiplies. Whoever writes the other of the
+  // Stages a tile's bias while the other warpgroup multiplies. Whoever writes the other of the
   // two places next has read this one.
   __device__ void stage_bias(int tile) {
     turn_ ^= 1;
@@ -199,15 +199,15 @@ void run(const LinearProduct& s, const Operands& o, int multiprocessors, cudaStr
 
 // The most stages that leave the slots: for up to four of the residual's boxes, or for two to write
 // by turns.
-template <class T, int Columns, Pairs Neighbours>
+template <class T, int Columns, Pairs Neighbors>
 void run(const LinearProduct& s, const Operands& o, int multiprocessors, cudaStream_t stream) {
   constexpr int boxes = Columns / 64;  // of b in a stage
   constexpr int residual_slots = std::min(2 * boxes, 4);
   constexpr int budget = 28;  // boxes of 8 KiB that fit into shared memory beside the barriers
   const auto run_with = [&]<int Slots, bool WithResidual>() {
     constexpr int stages = (budget - consumers * Slots) / (2 + boxes);
-    run<ProductConfig<stages, Slots, T, Columns, Neighbours>, WithResidual>(s, o, multiprocessors,
-                                                                            stream);
+    run<ProductConfig<stages, Slots, T, Columns, Neighbors>, WithResidual>(s, o, multiprocessors,
+                                                                           stream);
   };
   if (o.residual)
     run_with.template operator()<residual_slots, true>();

@@ -12,11 +12,11 @@ namespace ridge::gpu::sm90 {
 // Tiles are 128 x Columns of elements of T. `Slots`: how many boxes a warpgroup has to stage what
 // it reads and writes besides.
 template <int Stages, int Slots, class T = BFloat16, int Columns = 128,
-          Pairs Neighbours = Pairs::along_n>
+          Pairs Neighbors = Pairs::along_n>
 struct ProductConfig {
   using Element = T;
   static constexpr int rows = 128, columns = Columns, stages = Stages, slots = Slots;
-  static constexpr bool along_m = Neighbours == Pairs::along_m;
+  static constexpr bool along_m = Neighbors == Pairs::along_m;
   static constexpr int blocks = rows / warpgroup_rows, panels = columns / box_extent;
   static constexpr int a_boxes = rows / box_extent, b_boxes = panels;
   static constexpr int stage_bytes = (a_boxes + b_boxes) * Box::bytes;

@@ -4,7 +4,7 @@
 //
 // A thread block has a producer warp, which keeps the copy engine ahead by a ring of stages of 64
 // of the inner dimension, and two consumer warpgroups. Thread blocks stay and go through the tiles.
-// Two neighbouring thread blocks are a cluster, whose tiles lie side by side, or one below the
+// Two neighboring thread blocks are a cluster, whose tiles lie side by side, or one below the
 // other: of the part of a, or of b, that both need, each loads half, for both.
 
 #include <algorithm>

@@ -26,10 +26,10 @@ constexpr int operand_bytes = tile_boxes * Box::bytes;  // of a slot
 constexpr int slots = 7;
 constexpr int accumulators = tile_extent / 2;
 
-template <Pairs Neighbours>
+template <Pairs Neighbors>
 struct SplitConfig {
   static constexpr int rows = tile_extent;
-  static constexpr bool along_m = Neighbours == Pairs::along_m;
+  static constexpr bool along_m = Neighbors == Pairs::along_m;
 };
 
 struct SplitShared {
@@ -235,10 +235,10 @@ __global__ void __launch_bounds__(product_threads, 1)
       [&](int warpgroup) { SplitConsumer<Config, Layout>(shared, order, out, warpgroup).run(); });
 }
 
-template <Pairs Neighbours>
+template <Pairs Neighbors>
 void run(const ProductShape& s, int parts, const void* a, const void* b, float* c,
          int multiprocessors, cudaStream_t stream) {
-  using Config = SplitConfig<Neighbours>;
+  using Config = SplitConfig<Neighbors>;
   const TileOrder order = TileOrder::of<Config>(s.m, s.n, s.k, tile_extent);
   const SplitArguments out{c, static_cast<int>(s.m), static_cast<int>(s.n),
                            s.accumulate && parts == 1, parts};

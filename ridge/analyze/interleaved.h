@@ -30,7 +30,7 @@ Rounds rounds_of(std::int64_t rounds, std::int64_t steps_in_all, std::int64_t wa
 
 // Calls `turn` for each of so many runs, in each round: every other one backwards, so that a drift
 // within rounds cancels out.
-void take_turns(std::size_t runs, std::int64_t rounds,
+void interleave(std::size_t runs, std::int64_t rounds,
                 const std::function<void(std::size_t run, std::int64_t round)>& turn);
 
 // One of the runs: a workload under other options.
@@ -76,8 +76,8 @@ struct TurnHooks {
 // that round i of one can be paired with round i of another. Those in training begin anew in each
 // round; of those in inference as many stay on the device as leave half of its memory free. A
 // variant that does not fit, or with a refusal, has a `fault`; any other error is thrown.
-std::vector<VariantResult> time_in_turn(const std::vector<Variant>& variants, Device& device,
-                                        const Rounds& rounds, const TurnHooks& hooks = {});
+std::vector<VariantResult> time_interleaved(const std::vector<Variant>& variants, Device& device,
+                                            const Rounds& rounds, const TurnHooks& hooks = {});
 
 // How many times as fast as the first a result is, with its interval. 0 where one is not measured.
 Ratio speedup_over(const VariantResult& first, const VariantResult& result);

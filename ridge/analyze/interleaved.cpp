@@ -1,4 +1,4 @@
-#include "ridge/analyze/turns.h"
+#include "ridge/analyze/interleaved.h"
 
 #include <algorithm>
 #include <memory>
@@ -26,7 +26,7 @@ class Tournament {
   }
 
   std::vector<VariantResult> play() {
-    take_turns(results_.size(), rounds_.rounds, [this](std::size_t i, std::int64_t) {
+    interleave(results_.size(), rounds_.rounds, [this](std::size_t i, std::int64_t) {
       if (!stopped_ && results_[i].fault.empty()) turn(i);
     });
     return std::move(results_);
@@ -113,7 +113,7 @@ Rounds rounds_of(std::int64_t rounds, std::int64_t steps_in_all, std::int64_t wa
   return {rounds, std::max<std::int64_t>(1, steps_in_all / rounds), warmup};
 }
 
-void take_turns(std::size_t runs, std::int64_t rounds,
+void interleave(std::size_t runs, std::int64_t rounds,
                 const std::function<void(std::size_t run, std::int64_t round)>& turn) {
   for (std::int64_t round = 0; round < rounds; ++round)
     for (std::size_t i = 0; i < runs; ++i) turn(round % 2 == 0 ? i : runs - 1 - i, round);
@@ -157,8 +157,8 @@ double VariantResult::samples_per_second_per_gb() const {
              : 0;
 }
 
-std::vector<VariantResult> time_in_turn(const std::vector<Variant>& variants, Device& device,
-                                        const Rounds& rounds, const TurnHooks& hooks) {
+std::vector<VariantResult> time_interleaved(const std::vector<Variant>& variants, Device& device,
+                                            const Rounds& rounds, const TurnHooks& hooks) {
   return Tournament(variants, device, rounds, hooks).play();
 }
 
