@@ -1,0 +1,37 @@
+#include "ridge/study/decision.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ridge {
+
+std::string_view name_of(Verdict verdict) {
+  constexpr std::string_view names[] = {"undecided", "fine", "regression"};
+  return names[static_cast<int>(verdict)];
+}
+
+SequentialDecision::SequentialDecision(const DecisionRules& rules)
+    : rules_(rules), next_look_(rules.first_pairs) {}
+
+void SequentialDecision::add(double baseline, double candidate) {
+  log_ratios_.push_back(std::log(candidate / baseline));
+}
+
+Look SequentialDecision::look() {
+  const auto number = static_cast<double>(++looks_);
+  next_look_ = static_cast<std::size_t>(
+      std::ceil(rules_.growth * static_cast<double>(std::max(next_look_, log_ratios_.size()))));
+  const Center center = center_of(log_ratios_, rules_.false_alarms / (number * (number + 1)));
+  Look look;
+  look.pairs = log_ratios_.size();
+  look.change = std::expm1(center.value);
+  if (!center.interval) return look;
+  look.interval = Interval{std::expm1(center.interval->low), std::expm1(center.interval->high)};
+  if (look.interval->low > 0 && look.change >= rules_.least_effect)
+    look.verdict = Verdict::regression;
+  else if (look.interval->high < rules_.least_effect)
+    look.verdict = Verdict::fine;
+  return look;
+}
+
+}  // namespace ridge

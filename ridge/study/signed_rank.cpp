@@ -1,0 +1,66 @@
+#include "ridge/study/signed_rank.h"
+
+#include <algorithm>
+#include <boost/math/distributions/normal.hpp>
+#include <cmath>
+#include <vector>
+
+namespace ridge {
+namespace {
+
+constexpr std::size_t most_exact = 300;
+
+// The probabilities that the ranks 1 to n, each taken by the toss of a coin, sum to 0, 1, 2, ..: a
+// rank more takes half of each probability to a sum that is larger by it.
+std::vector<double> probabilities_of_sums(std::size_t n) {
+  std::vector<double> probability(n * (n + 1) / 2 + 1, 0);
+  probability[0] = 1;
+  std::size_t largest = 0;
+  for (std::size_t rank = 1; rank <= n; ++rank) {
+    largest += rank;
+    for (std::size_t sum = largest + 1; sum-- > 0;)
+      probability[sum] = (probability[sum] + (sum >= rank ? probability[sum - rank] : 0)) / 2;
+  }
+  return probability;
+}
+
+std::size_t exact_quantile(std::size_t n, double beyond) {
+  const std::vector<double> probability = probabilities_of_sums(n);
+  std::size_t count = 0;
+  double sum = 0;
+  while (count < probability.size() && sum + probability[count] <= beyond)
+    sum += probability[count++];
+  return count;
+}
+
+std::size_t normal_quantile(std::size_t n, double beyond) {
+  const auto ranks = static_cast<double>(n);
+  const double mean = ranks * (ranks + 1) / 4;
+  const double deviation = std::sqrt(ranks * (ranks + 1) * (2 * ranks + 1) / 24);
+  const double z = boost::math::quantile(boost::math::normal(), beyond);
+  return static_cast<std::size_t>(std::max(0.0, std::floor(mean + z * deviation - 0.5)));
+}
+
+}  // namespace
+
+std::size_t signed_rank_quantile(std::size_t n, double beyond) {
+  return n <= most_exact ? exact_quantile(n, beyond) : normal_quantile(n, beyond);
+}
+
+Center center_of(std::span<const double> differences, double beyond) {
+  std::vector<double> means;
+  means.reserve(differences.size() * (differences.size() + 1) / 2);
+  for (std::size_t i = 0; i < differences.size(); ++i)
+    for (std::size_t j = 0; j <= i; ++j) means.push_back((differences[i] + differences[j]) / 2);
+  if (means.empty()) return {};
+  std::ranges::sort(means);
+  const std::size_t n = means.size();
+  Center center{(means[(n - 1) / 2] + means[n / 2]) / 2, std::nullopt};
+  // The center lies below the k-th smallest mean only if fewer than k means, which is the sum of
+  // signed ranks, lie below it.
+  if (const std::size_t k = signed_rank_quantile(differences.size(), beyond); k > 0 && 2 * k <= n)
+    center.interval = Interval{means[k - 1], means[n - k]};
+  return center;
+}
+
+}  // namespace ridge

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "ridge/base/statistics.h"
+
+namespace ridge {
+
+// The center of differences that are as likely to lie above it as below, and where it lies. The
+// level of `interval` is at least that asked for, whatever the distribution of each difference, and
+// however it changes from one to the next.
+struct Center {
+  double value = 0;
+  std::optional<Interval> interval;  // none where there are too few differences for that level
+};
+
+// The median of the means of all pairs of differences (Hodges and Lehmann, 1963), with the interval
+// of Wilcoxon's signed ranks that leaves out at most `beyond` on each side. Exact for up to 300
+// differences, beyond that by the normal distribution. Takes time and memory in proportion to the
+// square of their number.
+Center center_of(std::span<const double> differences, double beyond);
+
+// How many of the smallest sums of signed ranks 1 to n have together at most probability `beyond`;
+// 0 if not even the smallest has. An interval leaves out that many pairs on each side.
+std::size_t signed_rank_quantile(std::size_t n, double beyond);
+
+}  // namespace ridge

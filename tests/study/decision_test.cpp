@@ -1,0 +1,112 @@
+#include "ridge/study/decision.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+namespace ridge {
+namespace {
+
+// Of the tables of Wilcoxon's test: sums up to 8 of 10 ranks have a probability of 0.0244.
+TEST(SignedRank, LeavesOutAsManyPairsAsTablesSay) {
+  EXPECT_EQ(signed_rank_quantile(5, 0.025), 0u);
+  EXPECT_EQ(signed_rank_quantile(6, 0.025), 1u);
+  EXPECT_EQ(signed_rank_quantile(10, 0.025), 9u);
+  EXPECT_EQ(signed_rank_quantile(10, 0.0244), 8u);
+  EXPECT_EQ(signed_rank_quantile(20, 0.025), 53u);
+}
+
+TEST(SignedRank, GoesOverToTheNormalDistributionWithoutAJump) {
+  const auto exact = static_cast<double>(signed_rank_quantile(300, 0.005));
+  const auto normal = static_cast<double>(signed_rank_quantile(301, 0.005));
+  EXPECT_NEAR(normal / exact, 301.0 * 302 / (300.0 * 301), 0.002);
+}
+
+TEST(SignedRank, FindsTheCenterOfWhatIsSymmetric) {
+  const std::vector<double> values{-1, 0, 1, 2, 3, 4, 5, 6, 7, 108};
+  const Center center = center_of(values, 0.025);
+  EXPECT_DOUBLE_EQ(center.value, 3.5);
+  ASSERT_TRUE(center.interval);
+  EXPECT_LT(center.interval->low, 3.5);
+  EXPECT_GT(center.interval->high, 3.5);
+  EXPECT_LT(center.interval->high, 60) << "one outlier decides nothing";
+  EXPECT_FALSE(center_of(std::vector<double>{1, 2, 3}, 0.025).interval);
+  EXPECT_FALSE(center_of({}, 0.025).interval);
+}
+
+// Seconds of a step on a machine that is now and then busy for a while with something else.
+class BusyMachine {
+ public:
+  explicit BusyMachine(std::uint32_t seed) : random_(seed) {}
+
+  double step(double seconds) {
+    if (chance(0.02)) busy_ = chance(0.5) ? 1.0 : 1.0 + 2 * unit_(random_);
+    double time = seconds * busy_ * std::exp(0.05 * normal_(random_));
+    if (chance(0.03)) time *= 1 + 5 * unit_(random_);
+    return time;
+  }
+  bool chance(double p) { return unit_(random_) < p; }
+
+ private:
+  std::mt19937 random_;
+  std::uniform_real_distribution<double> unit_{0, 1};
+  std::normal_distribution<double> normal_;
+  double busy_ = 1;
+};
+
+// What is decided of a candidate that takes `slowdown` times as long, within 300 pairs.
+Look decide(std::uint32_t seed, double slowdown) {
+  BusyMachine machine(seed);
+  SequentialDecision decision;
+  while (decision.pairs() < 300) {
+    double baseline = 0, candidate = 0;
+    if (machine.chance(0.5)) {
+      baseline = machine.step(0.1);
+      candidate = machine.step(0.1 * slowdown);
+    } else {
+      candidate = machine.step(0.1 * slowdown);
+      baseline = machine.step(0.1);
+    }
+    decision.add(baseline, candidate);
+    if (!decision.look_is_due()) continue;
+    if (const Look look = decision.look(); look.verdict != Verdict::undecided) return look;
+  }
+  return decision.look();
+}
+
+int count(double slowdown, Verdict verdict, int runs) {
+  int found = 0;
+  for (int run = 0; run < runs; ++run)
+    found += decide(static_cast<std::uint32_t>(run), slowdown).verdict == verdict ? 1 : 0;
+  return found;
+}
+
+TEST(SequentialDecision, RaisesFewFalseAlarmsOnABusyMachine) {
+  constexpr int runs = 300;
+  EXPECT_LE(count(1.0, Verdict::regression, runs), runs / 100);
+  EXPECT_GE(count(1.0, Verdict::fine, runs), runs / 2);
+  EXPECT_EQ(count(0.95, Verdict::fine, runs), runs);
+}
+
+TEST(SequentialDecision, FindsSlowdownsOnABusyMachine) {
+  constexpr int runs = 200;
+  EXPECT_GE(count(1.05, Verdict::regression, runs), 95 * runs / 100);
+  EXPECT_EQ(count(1.30, Verdict::regression, runs), runs);
+}
+
+TEST(SequentialDecision, SaysHowMuchAndHowSurelySo) {
+  const Look look = decide(1, 1.1);
+  ASSERT_EQ(look.verdict, Verdict::regression);
+  ASSERT_TRUE(look.interval);
+  EXPECT_GT(look.interval->low, 0);
+  EXPECT_NEAR(look.change, 0.1, 0.05);
+  SequentialDecision few;
+  few.add(1, 2);
+  EXPECT_EQ(few.look().verdict, Verdict::undecided);
+  EXPECT_FALSE(few.look().interval);
+}
+
+}  // namespace
+}  // namespace ridge
