@@ -31,6 +31,13 @@ gpu: deps  ## the same with the code for NVIDIA GPUs, which `make run` and `make
 	cmake --preset release -DRIDGE_TESTS=OFF -DRIDGE_CUDA=ON
 	cmake --build --preset release -j $(JOBS)
 
+.PHONY: portable
+portable:  ## build the library for any x86-64-v3 processor and run the tests of its kernels
+	scripts/install-deps.sh tests
+	cmake --preset portable -DRIDGE_PROGRAM=OFF -DRIDGE_TESTS=ON -DRIDGE_CUDA=OFF
+	cmake --build --preset portable -j $(JOBS)
+	ctest --preset portable -j $(JOBS) -R '^kernel'
+
 .PHONY: deps
 deps:  ## install the packages Ridge is built from, those that are missing
 	scripts/install-deps.sh
@@ -48,9 +55,9 @@ debug:  ## compile without optimization into build-debug/
 	cmake --build --preset debug -j $(JOBS)
 
 .PHONY: asan
-asan:  ## run the tests under the address and undefined behavior sanitizers
+asan:  ## run the tests under the address and undefined behavior sanitizers (LIBRARY=1: the library's)
 	scripts/install-deps.sh tests
-	cmake --preset asan
+	cmake --preset asan -DRIDGE_PROGRAM=$(if $(LIBRARY),OFF,ON)
 	cmake --build --preset asan -j $(JOBS)
 	ctest --preset asan -j $(JOBS)
 
@@ -78,4 +85,4 @@ install: build  ## install into PREFIX (default /usr/local)
 
 .PHONY: clean
 clean:  ## remove all build folders
-	rm -rf build build-cpu build-cuda build-debug build-asan build-tsan
+	rm -rf build build-cpu build-cuda build-debug build-portable build-asan build-tsan

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ridge/base/error.h"
+#include "benchmarks/exit_status.h"
 #include "ridge/cpu/device.h"
 #include "ridge/cpu/gemm.h"
 #include "ridge/cpu/simd.h"
@@ -107,7 +107,7 @@ void measure(CpuDevice& device, const GemmShape& s, int rounds) {
 
 int main(int argc, char** argv) {
   using namespace ridge;
-  try {
+  return exit_status_of([&] {
     const DType dtype = argc > 1 && std::string_view(argv[1]) == "bf16" ? DType::bf16 : DType::f32;
     CpuDevice device(argc > 2 ? std::atoi(argv[2]) : available_processors());
     const int rounds = argc > 3 ? std::atoi(argv[3]) : 30;
@@ -115,9 +115,5 @@ int main(int argc, char** argv) {
                rounds, "", "oneDNN", "default", "", "best");
     for (const Layer& layer : layers)
       for (const GemmShape& shape : products_of(layer, dtype)) measure(device, shape, rounds);
-    return 0;
-  } catch (const Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
+  });
 }

@@ -21,7 +21,7 @@ if(wants_cuda)
   endif()
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    # The kernels that a card needs to run the rest have a portable form; those for Hopper alone are
+    # The kernels that a card needs to run the rest have a portable form; those for sm90 alone are
     # compiled for it alone.
     set(CMAKE_CUDA_ARCHITECTURES 90a-real CACHE STRING "Architectures to build GPU code for")
     enable_language(CUDA)

@@ -12,3 +12,9 @@ function(precompile target)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
 endfunction()
+
+# For code whose speed nobody waits for: a quarter less time to compile, and more where headers are
+# full of functions.
+function(compile_quickly target)
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+endfunction()

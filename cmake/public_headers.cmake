@@ -3,6 +3,7 @@ set(public_headers
   ridge/base/dtype.h
   ridge/base/error.h
   ridge/base/philox.h
+  ridge/base/product_kind.h
   ridge/base/random.h
   ridge/base/shape.h
   ridge/base/statistics.h
@@ -24,6 +25,7 @@ set(public_headers
   ridge/ops/conv.h
   ridge/ops/cross_entropy.h
   ridge/ops/dropout.h
+  ridge/ops/element_function.h
   ridge/ops/embedding.h
   ridge/ops/epilogue.h
   ridge/ops/fill.h
@@ -41,6 +43,7 @@ set(public_headers
   ridge/ops/operator.h
   ridge/ops/optimizer.h
   ridge/ops/pointwise.h
+  ridge/ops/pointwise_step.h
   ridge/ops/pool.h
   ridge/ops/quantize.h
   ridge/ops/reduce.h

@@ -4,15 +4,15 @@
 #
 #   scripts/install-deps.sh [tests] [lint] [benchmarks] [browser] [hip]
 #
-# "tests" adds GoogleTest and Python; "lint" adds clang-format and clang-tidy; "benchmarks" adds Google Benchmark; "browser" adds
-# Chromium, in which a test looks at the page of `ridge report` (Ubuntu has it as a snap alone);
-# "hip" adds the compiler for AMD cards.
+# "tests" adds GoogleTest and Python; "lint" adds clang-format and clang-tidy; "benchmarks" adds Google
+# Benchmark; "browser" adds Chromium, in which a test looks at the page of `ridge report` (Ubuntu has
+# it as a snap alone); "hip" adds the compiler for AMD cards.
 set -eu
 
 # libdnnl-dev's CMake package looks for OpenCL, hence ocl-icd-opencl-dev.
 packages="g++ make cmake ninja-build ccache libdnnl-dev ocl-icd-opencl-dev libfmt-dev
-  nlohmann-json3-dev libprotozero-dev node-d3 libcli11-dev zlib1g-dev libpng-dev
-  libturbojpeg0-dev"
+  nlohmann-json3-dev libvalijson-dev libboost-dev libprotozero-dev node-d3 libcli11-dev zlib1g-dev
+  libpng-dev libturbojpeg0-dev libsqlite3-dev"
 for extra in "$@"; do
   case $extra in
     tests) packages="$packages libgtest-dev libgmock-dev python3" ;;

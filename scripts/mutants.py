@@ -36,7 +36,10 @@ KINDS = ["results", "effects", "memory", "output"]
 OUTCOME_COLUMNS = ["number", "outcome", "test", "seconds"]
 
 # CTest's tests that write into the build folder, which all mutants share.
-WRITES_TO_BUILD = {"package"}
+WRITES_TO_BUILD = {"package", "configure_without_program"}
+
+# The programs of GoogleTest that a build for the CPU has.
+GOOGLE_TESTS = ("ridge_tests", "ridge_library_tests", "ridge_kernel_tests")
 
 HEADER = """#pragma once
 
@@ -313,10 +316,10 @@ class Test:
 
 
 def google_tests(build_folder, shards):
-    command = [str(build_folder / "bin" / "ridge_tests"), "--gtest_fail_fast"]
-    return [Test(f"shard {s}", command, str(build_folder / "tests"),
+    return [Test(f"{program} {s}", [str(build_folder / "bin" / program), "--gtest_fail_fast"],
+                 str(build_folder / "tests"),
                  {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(s)})
-            for s in range(shards)]
+            for program in GOOGLE_TESTS for s in range(shards)]
 
 
 def other_tests(build_folder):
@@ -328,7 +331,7 @@ def other_tests(build_folder):
     found = []
     for test in json.loads(done.stdout)["tests"]:
         command = test.get("command", [])
-        if not command or os.path.basename(command[0]) == "ridge_tests":
+        if not command or os.path.basename(command[0]) in GOOGLE_TESTS:
             continue
         values = {p["name"]: p["value"] for p in test.get("properties", [])}
         environment = dict(word.split("=", 1) for word in values.get("ENVIRONMENT", []))

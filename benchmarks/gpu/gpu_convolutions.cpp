@@ -23,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "benchmarks/exit_status.h"
 #include "ridge/analyze/operator_timing.h"
 #include "ridge/base/error.h"
 #include "ridge/base/statistics.h"
@@ -233,7 +234,7 @@ void measure_network(Device& device, const Network& network, std::int64_t batch,
              library * 1e6, best * 1e6);
 }
 
-int run(std::span<char* const> arguments) {
+void run(std::span<char* const> arguments) {
   bool all = false, gradients = false;
   std::string_view only;
   std::vector<std::string_view> named;
@@ -252,17 +253,11 @@ int run(std::span<char* const> arguments) {
     for (const Network& network : networks())
       if (network.name == named[i])
         measure_network(*device, network, std::atoi(named[i + 1].data()), all, gradients, only);
-  return 0;
 }
 
 }  // namespace
 }  // namespace ridge
 
 int main(int argc, char** argv) {
-  try {
-    return ridge::run({argv + 1, argv + argc});
-  } catch (const ridge::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
+  return ridge::exit_status_of([&] { ridge::run({argv + 1, argv + argc}); });
 }

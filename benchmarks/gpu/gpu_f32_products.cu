@@ -1,4 +1,4 @@
-// Products of f32 on a Hopper GPU: by the vector units, which the vendor's library uses, and by
+// Products of f32 on a GPU of sm90: by the vector units, which the vendor's library uses, and by
 // tensor cores from operands split into bf16 (ridge/gpu/kernels/product/split_bf16.h). How far both
 // are from sums in double precision, and how fast they are, the making of the split included.
 //   gpu_f32_products [errors | time]
@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "benchmarks/gpu/device_memory.h"
 #include "benchmarks/gpu/random_bits.h"
 #include "ridge/gpu/kernels/product/products_sm90.h"
 #include "ridge/gpu/vendor/blas.h"
@@ -23,34 +24,6 @@ using ridge::gpu::Context;
 using ridge::gpu::Product;
 using ridge::gpu::ProductPtr;
 using ridge::gpu::ProductShape;
-
-void check(cudaError_t status, const char* what) {
-  if (status == cudaSuccess) return;
-  std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(status));
-  std::exit(1);
-}
-
-template <class T>
-class Array {
- public:
-  explicit Array(std::int64_t size) : size_(static_cast<std::size_t>(size)) {
-    check(cudaMalloc(&data_, bytes()), "cudaMalloc");
-    check(cudaMemset(data_, 0xff, bytes()), "cudaMemset");  // NaN
-  }
-  Array(Array&& other) noexcept : data_(other.data_), size_(other.size_) { other.data_ = nullptr; }
-  ~Array() { cudaFree(data_); }
-  T* get() const { return data_; }
-  std::vector<T> host() const {
-    std::vector<T> copy(size_);
-    check(cudaMemcpy(copy.data(), data_, bytes(), cudaMemcpyDefault), "a download");
-    return copy;
-  }
-
- private:
-  std::size_t bytes() const { return size_ * sizeof(T); }
-  T* data_ = nullptr;
-  std::size_t size_;
-};
 
 // What the numbers of [rows, inner] are: normal; uniform in (0, 1); normal, each row, or each place
 // of the inner dimension, times a power of two of up to 20, or 10, either way.
@@ -75,8 +48,8 @@ __global__ void fill(float* x, std::int64_t size, std::int64_t inner, Kind kind,
   x[i] = value;
 }
 
-Array<float> matrix(std::int64_t rows, std::int64_t inner, Kind kind, unsigned seed) {
-  Array<float> x(rows * inner);
+Buffer<float> matrix(std::int64_t rows, std::int64_t inner, Kind kind, unsigned seed) {
+  Buffer<float> x(rows * inner);
   fill<<<static_cast<unsigned>((rows * inner + 255) / 256), 256>>>(x.get(), rows * inner, inner,
                                                                    kind, seed);
   return x;
@@ -111,7 +84,7 @@ struct Errors {
 };
 
 // In units of 2^-24 of the sum of the terms' magnitudes.
-Errors errors_of(const Array<float>& c, const std::vector<double>& expected,
+Errors errors_of(const Buffer<float>& c, const std::vector<double>& expected,
                  const std::vector<double>& magnitude) {
   const std::vector<float> actual = c.host();
   Errors errors;
@@ -135,8 +108,8 @@ void print_errors(const Context& gpu) {
   for (const Kind kind : {Kind::normal, Kind::positive, Kind::scaled_rows, Kind::scaled_terms})
     for (const std::int64_t k : {64, 256, 1024, 4096, 16384}) {
       const ProductShape shape{.m = m, .n = n, .k = k, .trans_b = true};
-      const Array<float> a = matrix(m, k, kind, 1), b = matrix(n, k, kind, 2);
-      const Array<double> sums(checked * n), magnitudes(checked * n);
+      const Buffer<float> a = matrix(m, k, kind, 1), b = matrix(n, k, kind, 2);
+      const Buffer<double> sums(checked * n), magnitudes(checked * n);
       reference<<<dim3((n + 127) / 128, checked), 128>>>(a.get(), b.get(), n, k, sums.get(),
                                                          magnitudes.get());
       const std::vector<double> expected = sums.host(), magnitude = magnitudes.host();
@@ -144,8 +117,8 @@ void print_errors(const Context& gpu) {
       const ProductPtr products[] = {ridge::gpu::split_product_sm90(gpu, shape),
                                      std::move(gpu.blas->products(shape, 1).front())};
       for (const ProductPtr& product : products) {
-        const Array<float> c(m * n);
-        const Array<std::byte> workspace(static_cast<std::int64_t>(product->workspace()) + 1);
+        const Buffer<float> c(m * n);
+        const Buffer<std::byte> workspace(product->workspace() + 1);
         product->run(nullptr, a.get(), b.get(), c.get(), workspace.get());
         const Errors e = errors_of(c, expected, magnitude);
         std::printf("   %7.2f %7.2f %8.2f", e.worst, e.rms, e.bias);
@@ -176,10 +149,10 @@ double median_microseconds(const auto& work) {
 }
 
 void time_product(const Context& gpu, const char* name, const ProductShape& s) {
-  const Array<float> a = matrix(s.m, s.k, Kind::normal, 1), b = matrix(s.n, s.k, Kind::normal, 2);
-  const Array<float> c(s.m * s.n);
+  const Buffer<float> a = matrix(s.m, s.k, Kind::normal, 1), b = matrix(s.n, s.k, Kind::normal, 2);
+  const Buffer<float> c(s.m * s.n);
   const auto time = [&](const Product& product) {
-    const Array<std::byte> workspace(static_cast<std::int64_t>(product.workspace()) + 1);
+    const Buffer<std::byte> workspace(product.workspace() + 1);
     return median_microseconds(
         [&] { product.run(nullptr, a.get(), b.get(), c.get(), workspace.get()); });
   };

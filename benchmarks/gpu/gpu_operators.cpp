@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "benchmarks/exit_status.h"
 #include "ridge/analyze/operator_timing.h"
-#include "ridge/base/error.h"
 #include "ridge/base/statistics.h"
 #include "ridge/gpu/device.h"
 
@@ -308,10 +308,10 @@ void add_images(std::vector<Case>& cases, DType dtype) {
   }
   const TensorType hidden{dtype, {64 * 197, 3072}};
   for (const ActivationKind kind : {ActivationKind::gelu, ActivationKind::hard_swish}) {
-    cases.push_back({row(name_of(kind), hidden), Activation{kind}, {hidden}});
-    cases.push_back({row(fmt::format("{} grad", name_of(kind)), hidden),
-                     ActivationGrad{kind},
-                     {hidden, hidden}});
+    const std::string_view name = element_function(kind).name;
+    cases.push_back({row(name, hidden), Activation{kind}, {hidden}});
+    cases.push_back(
+        {row(fmt::format("{} grad", name), hidden), ActivationGrad{kind}, {hidden, hidden}});
   }
   cases.push_back({row("concat + 32", image(28, 256)), Concat{3}, {image(28, 256), image(28, 32)}});
   cases.push_back({row("concat 12", image(28, 32)), Concat{3}, std::vector(12, image(28, 32))});
@@ -404,7 +404,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-int run(std::span<const char* const> texts) {
+void run(std::span<const char* const> texts) {
   const std::unique_ptr<Device> device = open_gpu();
   const TensorType big{DType::f32, {1 << 27}};
   const double copied = 2.0 * static_cast<double>(big.bytes());
@@ -426,17 +426,11 @@ int run(std::span<const char* const> texts) {
     fmt::print("\n");
     std::fflush(stdout);
   }
-  return 0;
 }
 
 }  // namespace
 }  // namespace ridge
 
 int main(int argc, char** argv) {
-  try {
-    return ridge::run({argv + 1, argv + argc});
-  } catch (const ridge::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
+  return ridge::exit_status_of([&] { ridge::run({argv + 1, argv + argc}); });
 }

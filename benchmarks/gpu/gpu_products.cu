@@ -1,4 +1,4 @@
-// Products of bf16 on a Hopper GPU: our own and the vendor's library's fastest, checked against
+// Products of bf16 on a GPU of sm90: our own and the vendor's library's fastest, checked against
 // each other, then timed in turns on operands that are not in the cache; and the feed-forward's
 // products with the gate behind them. Exits with 1 when a check fails.
 //   gpu_products [check | time]

@@ -45,7 +45,7 @@ ROOT = HERE.parent.parent
 PAGES = ["../../README.md", "README.md", "exercise-1.md", "exercise-2.md", "debugging.md",
          "inference-1.md", "inference-2.md", "inference-3.md", "inference-4.md", "inference-6.md",
          "../use/train.md", "../use/networks.md", "../use/profile.md", "../use/memory.md",
-         "../use/compare.md", "../use/formats.md", "../internals/correctness.md"]
+         "../use/compare.md", "../use/runs.md", "../use/formats.md", "../internals/correctness.md"]
 
 DIRECTIVE = re.compile(r"<!-- (run|show|keep) (.*?) -->")
 CLAUSE = re.compile(r"\s*(?:(from|to|only) /((?:[^/\\]|\\.)*)/|(first) (\d+)|(exact|measured))")
@@ -136,6 +136,7 @@ class Workplace:
             COLUMNS="100",
             LC_ALL="C.UTF-8",
         )
+        self.environment.pop("RIDGE_STORE", None)  # these are no runs of the user's
 
     def run(self, name, commands):
         if name in self.outputs:

@@ -11,6 +11,7 @@
 #include "ridge/base/units.h"
 #include "ridge/ops/op.h"
 #include "ridge/passes/schedules.h"
+#include "ridge/session/json.h"
 
 namespace ridge {
 namespace {
@@ -219,14 +220,13 @@ std::string ablation_json(const Ablation& ablation) {
                     {"flops", row.flops},
                     {"round_seconds", row.round_seconds}});
   }
-  const Json json{{"model", ablation.model},
+  return text_of({{"model", ablation.model},
                   {"device", ablation.device},
                   {"rounds", ablation.rounds.rounds},
                   {"steps_per_round", ablation.rounds.steps},
                   {"warmup_steps_per_round", ablation.rounds.warmup},
-                  {"options", Json::parse(ablation.options)},
-                  {"rows", rows}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+                  {"options", json_of(ablation.options)},
+                  {"rows", rows}});
 }
 
 std::string ablation_html(const Ablation& ablation) {

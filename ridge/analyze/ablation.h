@@ -44,9 +44,9 @@ void compare_rows(std::vector<AblationRow>& rows);
 
 // What each optimization is worth on top of those before it.
 struct Ablation {
-  std::string model;    // "hidden 256, ..., fp32"
-  std::string device;   // as it describes itself
-  std::string options;  // the JSON of the training options
+  std::string model;   // "hidden 256, ..., fp32"
+  std::string device;  // as it describes itself
+  RunOptions options;  // of the run, but for the schedule
   Rounds rounds;
   std::vector<AblationRow> rows;  // one at least
 };

@@ -130,8 +130,8 @@ std::vector<EfficiencyAnswers::Part> parts_of(const FlopsReport& report) {
 }  // namespace
 
 EfficiencyAnswers efficiency_answers(const Recording& recording, const FlopsReport& report,
-                                     const Roof& roof, std::string_view precision,
-                                     std::int64_t samples, double pass_seconds) {
+                                     const Roof& roof, ProductKind precision, std::int64_t samples,
+                                     double pass_seconds) {
   const BottleneckReport bottlenecks = analyze_bottlenecks(recording, roof);
   const auto steps = static_cast<double>(std::max<std::int64_t>(report.steps, 1));
   const PhaseWork all = report.root().all();
@@ -140,7 +140,7 @@ EfficiencyAnswers efficiency_answers(const Recording& recording, const FlopsRepo
           .seconds = pass_seconds,
           .samples = samples,
           .of_steps = trains(*recording.graph),
-          .precision = std::string(precision),
+          .precision = precision,
           .peak_flops = bottlenecks.roof.flops(precision),
           .bandwidth = bottlenecks.roof.memory().bytes_per_second,
           .parts = parts_of(report),
@@ -156,7 +156,7 @@ std::string answers_text(const EfficiencyAnswers& a) {
        format_si(a.flops / static_cast<double>(a.samples)), format_count(a.samples));
   line("How efficient is it?");
   line("  {}FLOP/s of a peak of {}FLOP/s in {}: {}", format_si(a.flops_per_second()),
-       format_si(a.peak_flops), a.precision, percent(a.efficiency()));
+       format_si(a.peak_flops), name_of(a.precision), percent(a.efficiency()));
   line("Which modules hold it back?");
   for (std::size_t i = 0; i < std::min<std::size_t>(5, a.parts.size()); ++i)
     line("  {}. {}: {}, {} of the time for {} of the FLOPs", i + 1, a.parts[i].name,

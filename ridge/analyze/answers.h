@@ -47,7 +47,7 @@ struct EfficiencyAnswers {
   double flops = 0, bytes = 0, seconds = 0;  // of one pass; bytes: each operand of each kernel once
   std::int64_t samples = 1;                  // in it
   bool of_steps = false;                     // as above
-  std::string precision;                     // in which the peak is: "f32"
+  ProductKind precision = ProductKind::f32;  // in which the peak is
   double peak_flops = 0, bandwidth = 0;      // of the device, per second; bandwidth of its memory
   struct Part {
     std::string name;  // of a module
@@ -68,8 +68,8 @@ struct EfficiencyAnswers {
 // products compute in. `pass_seconds` is what a pass usually takes: the median of those that were
 // timed, for one that was recorded says little.
 EfficiencyAnswers efficiency_answers(const Recording& recording, const FlopsReport& report,
-                                     const Roof& roof, std::string_view precision,
-                                     std::int64_t samples, double pass_seconds);
+                                     const Roof& roof, ProductKind precision, std::int64_t samples,
+                                     double pass_seconds);
 std::string answers_text(const EfficiencyAnswers& answers);
 
 }  // namespace ridge

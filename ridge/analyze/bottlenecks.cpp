@@ -67,9 +67,10 @@ void raise(Roof& roof, std::vector<std::string>& notes, const Recording& recordi
     const double seconds =
         static_cast<double>(stats.total_ns) * ns / static_cast<double>(stats.calls);
     if (seconds <= 0) continue;
-    const std::string_view precision = compute_precision(graph, node, roof);
+    const ProductKind precision = compute_precision(graph, node, roof);
     const double flops = static_cast<double>(stats.cost.causal_flops) / seconds;
-    if (exceeded.raises(flops, roof.flops(precision), fmt::format("{} FLOP/s", precision), node))
+    if (exceeded.raises(flops, roof.flops(precision), fmt::format("{} FLOP/s", name_of(precision)),
+                        node))
       roof.raise(precision, flops);
     const auto bytes = static_cast<std::uint64_t>(stats.cost.bytes());
     const std::string level = roof.level_of(bytes).name;
@@ -117,13 +118,23 @@ std::vector<NamedTime> grouped(const std::vector<NodeBottleneck>& nodes, const K
   return result;
 }
 
-bool has_component(std::string_view scope, std::string_view wanted) {
-  while (true) {
-    const std::string_view component = scope.substr(0, scope.find('.'));
-    if (component == wanted) return true;
-    if (component.size() == scope.size()) return false;
-    scope.remove_prefix(component.size() + 1);
+// The part that an operator is of wherever it stands; empty if that is not known.
+std::string_view part_by_work(const Op& op) {
+  switch (work_of(op)) {
+    case WorkKind::attention:
+      return "attention";
+    case WorkKind::norm:
+      return "norm";
+    case WorkKind::convolution:
+      return "convolutions";
+    case WorkKind::product:
+      return "linear layers";
+    case WorkKind::elements:
+    case WorkKind::renaming:
+      break;
   }
+  if (is_on_images(op)) return "pooling and resizing";
+  return is_elementwise(op) ? "elementwise" : "";
 }
 
 }  // namespace
@@ -159,13 +170,13 @@ double BottleneckReport::flops_per_second() const {
 
 double BottleneckReport::mfu() const { return over(all.compute_floor, step_seconds); }
 
-std::string_view compute_precision(const Graph& graph, const Node& node, const Roof& roof) {
+ProductKind compute_precision(const Graph& graph, const Node& node, const Roof& roof) {
   const bool product = is_product(*node.op);
   const bool attention = work_of(*node.op) == WorkKind::attention;
-  if (!product && !(attention && roof.device != "cpu")) return name_of(DType::f32);
+  if (!product && !(attention && roof.kind == DeviceKind::gpu)) return ProductKind::f32;
   const DType dtype = graph.info(node.inputs[0]).type.dtype;
   const bool is_f32_product = dtype == DType::f32 && (product || roof.tf32);
-  return is_f32_product ? roof.f32_products() : name_of(dtype);
+  return is_f32_product ? roof.f32_products() : product_kind_of(dtype);
 }
 
 double BottleneckReport::vendor_mfu() const {
@@ -174,13 +185,17 @@ double BottleneckReport::vendor_mfu() const {
 
 std::string_view part_of(const Graph& graph, const Node& node) {
   if (node.phase == Phase::optimizer) return "optimizer";
-  const std::string_view scope = graph.scope_name(node.scope);
-  if (has_component(scope, "attention")) return "attention";
-  if (has_component(scope, "feed_forward")) return "feed-forward";
-  if (scope.ends_with("norm")) return "norm";
-  for (const std::string_view end : {"embedding", "output", "loss"})
-    if (has_component(scope, end)) return "embedding and output";
-  return "other";
+  constexpr std::pair<ScopeKind, std::string_view> by_scope[] = {
+      {ScopeKind::attention, "attention"},
+      {ScopeKind::feed_forward, "feed-forward"},
+      {ScopeKind::embedding, "embedding"},
+      {ScopeKind::head, "head"}};
+  for (const auto& [kind, part] : by_scope)
+    if (graph.enclosing(node.scope, kind)) return part;
+  if (const std::string_view part = part_by_work(*node.op); !part.empty()) return part;
+  // What else a gradient takes, such as sums over a batch, is for what it differentiates.
+  if (node.forward != no_node) return part_of(graph, graph.nodes()[node.forward]);
+  return cost(graph, node).flops == 0 ? "data movement" : "other";
 }
 
 BottleneckReport analyze_bottlenecks(const Recording& recording, const Roof& roof,

@@ -100,7 +100,7 @@ struct BottleneckReport {
   std::vector<std::string> notes;     // such as that it was raised
   std::vector<NodeBottleneck> nodes;  // in the graph's order
   std::vector<NamedTime> operators;   // most time above the floor first
-  std::vector<NamedTime> parts;       // attention, feed-forward, ..., most time first
+  std::vector<NamedTime> parts;       // as part_of() names them, most time first
   std::vector<Finding> findings;      // most worth first
   MemoryUse memory;
 
@@ -124,10 +124,12 @@ std::string bottleneck_json(const BottleneckReport& report);  // bottlenecks.jso
 // The precision whose peak a node's FLOPs are held against under a roof, by the operator's
 // WorkKind: products in their operands', those of f32 as Roof::f32_products() says; attention, on a
 // GPU, too. Everything else in f32, whatever the dtype it loads and stores.
-std::string_view compute_precision(const Graph& graph, const Node& node, const Roof& roof);
+ProductKind compute_precision(const Graph& graph, const Node& node, const Roof& roof);
 
-// Returns the part of a transformer that a node is in: "attention", "feed-forward", "norm",
-// "embedding and output", "optimizer" or "other". By its phase and module scope.
+// Returns the part of a network that a node is in. By the scope that a model marked: "attention",
+// "feed-forward", "embedding", "head". Elsewhere by the kind of its work: "norm", "convolutions",
+// "linear layers", "pooling and resizing", "elementwise", "data movement"; and "optimizer", or
+// "other".
 std::string_view part_of(const Graph& graph, const Node& node);
 
 // Findings about a report whose other members are filled in.

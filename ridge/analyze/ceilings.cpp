@@ -66,7 +66,7 @@ Ceilings measure_cpu_ceilings(int threads, milliseconds per_measurement) {
   ThreadPool one(1), all(threads);
   Ceilings ceilings{.threads = threads};
   for (const FlopsKernel& kernel : flops_kernels()) {
-    ComputeCeiling ceiling{std::string(kernel.instructions), std::string(name_of(kernel.dtype))};
+    ComputeCeiling ceiling{std::string(kernel.instructions), product_kind_of(kernel.dtype)};
     ceiling.one_core = measure_flops(kernel, one, per_measurement);
     ceiling.all_cores = threads == 1 ? ceiling.one_core : repeated(ceiling.one_core * threads, [&] {
       return measure_flops(kernel, all, per_measurement);
@@ -83,11 +83,6 @@ Ceilings measure_cpu_ceilings(int threads, milliseconds per_measurement) {
   ceilings.bandwidth.push_back(measure_level(
       "memory", {}, memory_set(nearer, 1), memory_set(nearer, threads), one, all, per_measurement));
   return ceilings;
-}
-
-bool is_precision(std::string_view name) {
-  return name == "tf32" || name == "bf16x6" || name == name_of(DType::f32) ||
-         name == name_of(DType::bf16) || name == name_of(DType::f16);
 }
 
 Ceilings best_of(Ceilings newer, const Ceilings& older) {
@@ -128,22 +123,23 @@ std::string Ceilings::doubts() const {
     text += fmt::format(
         "{}{} threads together reached {:.2f} times what one did in {}: they share a core, or "
         "others used the machine; measure again when it is idle",
-        text.empty() ? "" : "; ", threads, c.all_cores / c.one_core, c.precision);
+        text.empty() ? "" : "; ", threads, c.all_cores / c.one_core, name_of(c.precision));
     break;
   }
   return text;
 }
 
-double Roof::flops(std::string_view precision) const {
+double Roof::flops(ProductKind precision) const {
   double flops = 0;
   for (const Peak& peak : peaks)
-    if (peak.precision == precision || peak.precision == "f32") flops = std::max(flops, peak.flops);
+    if (peak.precision == precision || peak.precision == ProductKind::f32)
+      flops = std::max(flops, peak.flops);
   return flops;
 }
 
-std::string_view Roof::f32_products() const {
-  if (tf32) return "tf32";
-  return split_bf16 && flops("bf16x6") > flops("f32") ? "bf16x6" : "f32";
+ProductKind Roof::f32_products() const {
+  using enum ProductKind;
+  return this->tf32 ? ProductKind::tf32 : split_bf16 && flops(bf16x6) > flops(f32) ? bf16x6 : f32;
 }
 
 double Roof::fastest_flops() const {
@@ -152,9 +148,9 @@ double Roof::fastest_flops() const {
   return flops;
 }
 
-void Roof::raise(std::string_view precision, double flops) {
+void Roof::raise(ProductKind precision, double flops) {
   auto peak = std::ranges::find(peaks, precision, &Peak::precision);
-  if (peak == peaks.end()) peak = peaks.insert(peak, Peak{std::string(precision)});
+  if (peak == peaks.end()) peak = peaks.insert(peak, Peak{precision});
   peak->flops = std::max(peak->flops, flops);
 }
 
@@ -173,6 +169,7 @@ Roof roof_of(const Ceilings& ceilings, int threads) {
                                          : several;
   };
   Roof roof{.device = ceilings.device,
+            .kind = ceilings.kind,
             .hardware = ceilings.hardware,
             .threads = threads,
             .captured_seconds = ceilings.captured_seconds,
@@ -181,19 +178,21 @@ Roof roof_of(const Ceilings& ceilings, int threads) {
   if (ceilings.launch_seconds > 0) roof.launch_seconds = ceilings.launch_seconds;
   for (const ComputeCeiling& ceiling : ceilings.compute)
     roof.raise(ceiling.precision, on_threads(ceiling));
-  // Tensor cores multiply both types of 16 bits at one rate.
-  if (ceilings.device != "cpu") roof.raise(name_of(DType::f16), roof.flops("bf16"));
-  // They take two operands of 8 bits where they take one of 16.
-  if (ceilings.device != "cpu")
-    for (const DType dtype : {DType::f8e4m3, DType::s8})
-      roof.raise(name_of(dtype), 2 * roof.flops("bf16"));
+  if (roof.kind == DeviceKind::gpu) {
+    // Tensor cores multiply both types of 16 bits at one rate, and take two operands of 8 bits
+    // where they take one of 16.
+    const double narrow = roof.flops(ProductKind::bf16);
+    roof.raise(ProductKind::f16, narrow);
+    for (const ProductKind of_8_bits : {ProductKind::f8e4m3, ProductKind::s8})
+      roof.raise(of_8_bits, 2 * narrow);
+  }
   for (const BandwidthCeiling& ceiling : ceilings.bandwidth) {
     const int instances = (threads + ceiling.sharing - 1) / std::max(ceiling.sharing, 1);
     roof.levels.push_back({ceiling.level, ceiling.bytes * static_cast<std::uint64_t>(instances),
                            on_threads(ceiling)});
   }
   const auto is_positive = [](const Roof::Level& level) { return level.bytes_per_second > 0; };
-  if (!(roof.flops("f32") > 0) || roof.levels.empty() ||
+  if (!(roof.flops(ProductKind::f32) > 0) || roof.levels.empty() ||
       !std::ranges::all_of(roof.levels, is_positive))
     throw FormatError("the machine's ceilings are incomplete: measure them with ridge roofline");
   // A farther level is no faster than a nearer one, whatever noise there was.
@@ -225,7 +224,7 @@ std::string ceilings_text(const Ceilings& ceilings) {
     return ceiling.bytes > 0 ? format_bytes(ceiling.bytes) : std::string();
   };
   for (const ComputeCeiling& c : ceilings.compute)
-    add(fmt::format("{} {}", c.precision, c.instructions), "", flops(c.one_core),
+    add(fmt::format("{} {}", name_of(c.precision), c.instructions), "", flops(c.one_core),
         flops(c.all_cores));
   if (vendor.flops_per_second) add("peak, by the vendor", "", "", flops(*vendor.flops_per_second));
   rows.push_back({});

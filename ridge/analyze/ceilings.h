@@ -8,19 +8,15 @@
 #include <string_view>
 #include <vector>
 
+#include "ridge/base/product_kind.h"
 #include "ridge/device/device.h"
 
 namespace ridge {
 
-// Whether a name is that of a precision: a dtype; or, for products of f32 operands, "tf32", whose
-// operands are rounded to 19 bits first, and "bf16x6", six products of operands split into bf16,
-// to f32's accuracy. Sums are f32.
-bool is_precision(std::string_view name);
-
 // How fast a device can compute, with one kind of instruction.
 struct ComputeCeiling {
   std::string instructions;  // "AVX-512"
-  std::string precision = "f32";
+  ProductKind precision = ProductKind::f32;
   double one_core = 0, all_cores = 0;  // FLOP/s; one core of a GPU is not measured, and 0
 };
 
@@ -48,7 +44,9 @@ struct VendorPeaks {
 struct Ceilings {
   std::string measured_at;  // ISO 8601, UTC
   std::string host;
-  std::string device = "cpu", hardware;     // as Device::name() and hardware() say them
+  std::string device = "cpu";               // as Device::name() says it
+  DeviceKind kind = DeviceKind::cpu;        // of that device
+  std::string hardware;                     // as Device::hardware() says it
   int threads = 1;                          // that make "all cores"
   std::vector<ComputeCeiling> compute;      // slowest first
   std::vector<BandwidthCeiling> bandwidth;  // nearest first; the last is memory
@@ -86,7 +84,7 @@ inline constexpr double cpu_launch_seconds = 5e-6;
 // The ceilings over a run on some number of threads.
 struct Roof {
   struct Peak {
-    std::string precision;
+    ProductKind precision = ProductKind::f32;
     double flops = 0;  // per second
   };
   struct Level {
@@ -95,7 +93,9 @@ struct Roof {
     double bytes_per_second = 0;
     bool operator==(const Level&) const = default;
   };
-  std::string device = "cpu", hardware;
+  std::string device = "cpu";
+  DeviceKind kind = DeviceKind::cpu;
+  std::string hardware;
   int threads = 1;
   std::vector<Peak> peaks;    // one of f32 at least
   std::vector<Level> levels;  // nearest first, at least one; the last has no bound
@@ -106,12 +106,12 @@ struct Roof {
   VendorPeaks vendor;
   std::string doubts;  // Ceilings::doubts()
 
-  std::string_view f32_products() const;  // the precision of products of f32 operands
+  ProductKind f32_products() const;  // of products of f32 operands
 
   // No precision is slower than f32, in which it can be computed.
-  double flops(std::string_view precision) const;
+  double flops(ProductKind precision) const;
   double fastest_flops() const;
-  void raise(std::string_view precision, double flops);  // to at least so many
+  void raise(ProductKind precision, double flops);  // to at least so many
   // The nearest level that holds a working set of so many bytes.
   const Level& level_of(std::uint64_t bytes) const;
   const Level& memory() const { return levels.back(); }

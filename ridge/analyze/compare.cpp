@@ -14,12 +14,12 @@
 #include "ridge/base/text_table.h"
 #include "ridge/ops/op.h"
 #include "ridge/profile/node_stats.h"
-#include "ridge/session/language.h"
+#include "ridge/session/json.h"
 
 namespace ridge {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr std::size_t max_file_bytes = std::size_t{256} << 20;
@@ -27,13 +27,7 @@ constexpr std::size_t max_file_bytes = std::size_t{256} << 20;
 // Reads members of a file, and names the file and the member when it cannot.
 class Members {
  public:
-  Members(const std::string& source, std::string_view text) : source_(source) {
-    try {
-      json_ = Json::parse(text);
-    } catch (const Json::exception&) {
-      throw FormatError("{} is no JSON: it is damaged, or no file of ridge", source_);
-    }
-  }
+  Members(const std::string& source, Json json) : source_(source), json_(std::move(json)) {}
 
   const Json& at(const char* pointer) const {
     const Json::json_pointer place(pointer);
@@ -46,11 +40,15 @@ class Members {
     if (!json.is_number()) refuse(pointer);
     return json.get<double>();
   }
-  std::string text(const char* pointer) const {
+  std::string text(const char* pointer) const { return text(at(pointer), pointer); }
+  // The members of an object of values, by name, in its order.
+  std::vector<std::pair<std::string, std::string>> texts(const char* pointer) const {
     const Json& json = at(pointer);
-    if (json.is_string()) return json.get<std::string>();
-    if (!json.is_primitive()) refuse(pointer);
-    return json.dump();
+    if (!json.is_object()) refuse(pointer);
+    std::vector<std::pair<std::string, std::string>> all;
+    for (const auto& [name, value] : json.items())
+      all.emplace_back(name, text(value, fmt::format("{}/{}", pointer, name)));
+    return all;
   }
   [[noreturn]] void refuse(std::string_view pointer) const {
     throw FormatError("{} is not as ridge writes it, at {}: run again with this version of ridge",
@@ -58,9 +56,23 @@ class Members {
   }
 
  private:
+  std::string text(const Json& json, std::string_view pointer) const {
+    if (json.is_string()) return json.get<std::string>();
+    if (!json.is_primitive()) refuse(pointer);
+    return json.dump();
+  }
+
   const std::string& source_;
   Json json_;
 };
+
+Json parsed(const std::string& source, std::string_view text) {
+  try {
+    return Json::parse(text);
+  } catch (const Json::exception&) {
+    throw FormatError("{} is no JSON: it is damaged, or no file of ridge", source);
+  }
+}
 
 // The times of a step, less those at the start that are left out of averages; without those that
 // were not known.
@@ -79,28 +91,7 @@ std::vector<double> times(const Members& summary, const char* pointer) {
   return all;
 }
 
-using Settings = std::span<const std::pair<const char*, const char*>>;
-
-// What decides how much work a step is: of a model of tokens, of a network of images, and of both.
-constexpr std::pair<const char*, const char*> language_settings[] = {
-    {"hidden_dim", "/config/hidden_dim"},
-    {"n_layers", "/config/n_layers"},
-    {"n_heads", "/config/n_heads"},
-    {"n_kv_heads", "/config/n_kv_heads"},
-    {"intermediate_dim", "/config/intermediate_dim"},
-    {"vocab_size", "/config/vocab_size"},
-    {"tie_embeddings", "/config/tie_embeddings"},
-    {"seq_len", "/training_params/seq_len"},
-};
-constexpr std::pair<const char*, const char*> network_settings[] = {
-    {"network", "/config/network"},
-    {"image_size", "/config/image_size"},
-};
-constexpr std::pair<const char*, const char*> work_settings[] = {
-    {"batch_size", "/training_params/batch_size"},
-    {"gradient_accumulation_steps", "/training_params/gradient_accumulation_steps"},
-};
-// And how, and where, it is done.
+// How, and where, the work of a step is done.
 constexpr std::pair<const char*, const char*> place_settings[] = {
     {"dtype", "/training_params/dtype"},
     {"device", "/system_info/device"},
@@ -129,23 +120,17 @@ void read_operators(ComparedRun& run, const Members& members) {
 }
 
 ComparedRun run_from(const Members& members, const std::string& name) {
-  ComparedRun run{.name = name, .version = members.text("/version")};
-  const bool of_images = members.has("/config/network");
-  run.workload = of_images ? members.text("/config/network") : "tiny_llama";
-  run.trains = !members.has("/training_params/mode") ||
-               members.text("/training_params/mode") == ridge::name_of(Use::training);
-  const auto add = [&](Settings settings) {
-    for (const auto& [setting, pointer] : settings)
-      run.setting.emplace_back(setting, members.text(pointer));
-  };
-  add(of_images ? Settings(network_settings) : Settings(language_settings));
-  add(work_settings);
-  run.setting.emplace_back("mode", run.trains ? "training" : "inference");
+  ComparedRun run{.name = name,
+                  .version = members.text("/version"),
+                  .workload = members.text("/workload"),
+                  .trains = members.text("/training_params/mode") == ridge::name_of(Use::training),
+                  .setting = members.texts("/work"),
+                  .samples = members.number("/samples_per_step")};
   run.work_settings = run.setting.size();
-  add(place_settings);
-  run.samples = members.number("/training_params/batch_size") *
-                (run.trains ? members.number("/training_params/gradient_accumulation_steps") : 1);
-  if (!of_images) run.tokens = run.samples * members.number("/training_params/seq_len");
+  for (const auto& [setting, pointer] : place_settings)
+    run.setting.emplace_back(setting, members.text(pointer));
+  if (members.has("/tokens_per_sample"))
+    run.tokens = run.samples * members.number("/tokens_per_sample");
   run.step = times(members, run.trains ? "/performance_summary/step_seconds"
                                        : "/performance_summary/device_seconds");
   if (run.step.empty()) members.refuse("/performance_summary/step_seconds");
@@ -165,65 +150,24 @@ double ComparedRun::kernels() const {
 }
 
 ComparedRun run_of(const Record& record, const std::string& name) {
-  const RunOptions& o = record.options;
-  ComparedRun run{.name = name,
-                  .version = o.version,
-                  .workload = record.workload,
-                  .trains = o.use() == Use::training,
-                  .samples = static_cast<double>(record.samples_per_step)};
-  const auto add = [&](const char* setting, const auto& value) {
-    run.setting.emplace_back(setting, fmt::format("{}", value));
-  };
-  if (record.tokens_per_sample > 0) {
-    const LlamaConfig model = llama_config(o);
-    add("hidden_dim", model.hidden_dim);
-    add("n_layers", model.n_layers);
-    add("n_heads", model.n_heads);
-    add("n_kv_heads", model.n_kv_heads);
-    add("intermediate_dim", model.intermediate_dim);
-    add("vocab_size", model.vocab_size);
-    add("tie_embeddings", model.tie_embeddings);
-    add("seq_len", o.seq_len);
-    run.tokens = run.samples * static_cast<double>(record.tokens_per_sample);
-  } else {
-    add("network", record.workload);
-    add("image_size", o.image_size);
-  }
-  add("batch_size", o.batch_size);
-  add("gradient_accumulation_steps", o.gradient_accumulation_steps);
-  add("mode", name_of(o.use()));
-  run.work_settings = run.setting.size();
-  add("dtype", o.dtype);
-  add("device", record.system.device);
-  add("cpu", record.system.cpu);
-  add("threads", record.system.threads);
-  add("ridge_version", record.system.ridge_version);
-  const auto warmup = static_cast<std::size_t>(summarize(record).steps_left_out);
-  for (const StepReport& step : std::span(record.steps).subspan(warmup)) {
-    run.step.push_back(run.trains ? step.seconds : step.device_seconds);
-    if (!step.has_phases) continue;
-    run.forward.push_back(step.forward_seconds);
-    run.backward.push_back(step.backward_seconds);
-    run.optimizer.push_back(step.optimizer_seconds);
-  }
-  run.peak_bytes = static_cast<double>(record.peak_tensor_bytes);
-  return run;
+  return run_from(Members(name, json_of(record, summarize(record))), name);
 }
 
 ComparedRun parse_run(const std::string& name, const std::string& source, std::string_view summary,
                       std::string_view operators) {
   const std::string summary_source = source + "/performance_summary.json";
-  ComparedRun run = run_from(Members(summary_source, summary), name);
+  ComparedRun run = run_from(Members(summary_source, parsed(summary_source, summary)), name);
   if (operators.empty()) return run;
   const std::string operators_source = source + "/operators.json";
-  read_operators(run, Members(operators_source, operators));
+  read_operators(run, Members(operators_source, parsed(operators_source, operators)));
   return run;
 }
 
 ComparedRun read_run(const fs::path& path) {
   std::error_code ignored;
+  const std::string name = path.string();
   if (fs::is_regular_file(path, ignored))
-    return run_from(Members(path.string(), read_text_file(path, max_file_bytes)), path.string());
+    return run_from(Members(name, parsed(name, read_text_file(path, max_file_bytes))), name);
   if (!fs::is_directory(path, ignored))
     throw IoError(
         "{} is neither a version, nor a compile mode, nor a directory: give v1, v2, .., none, "

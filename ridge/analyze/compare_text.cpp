@@ -6,6 +6,7 @@
 #include "ridge/analyze/compare.h"
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
+#include "ridge/session/json.h"
 
 namespace ridge {
 namespace {
@@ -37,21 +38,30 @@ std::string speedup_cell(const ComparedRun& first, const ComparedRun& run) {
 }
 
 std::string side_by_side(const std::vector<ComparedRun>& runs) {
-  const std::vector<TextColumn> columns{
-      {"Version", true}, {"Samples/s"}, {"Batch ms"}, {"Forward ms"}, {"Backward ms"},
-      {"Optimizer ms"},  {"Memory MB"}, {"Tokens/s"}, {"Kernels"},    {"Speed-up", true}};
+  const bool of_tokens =
+      std::ranges::any_of(runs, [](const ComparedRun& run) { return run.tokens > 0; });
+  std::vector<TextColumn> columns{{"Version", true}, {"Samples/s"},    {"Batch ms"}, {"Forward ms"},
+                                  {"Backward ms"},   {"Optimizer ms"}, {"Memory MB"}};
+  if (of_tokens) columns.push_back({"Tokens/s"});
+  columns.push_back({"Kernels"});
+  columns.push_back({"Speed-up", true});
   std::vector<TextRow> rows;
   for (const ComparedRun& run : runs) {
     const double seconds = median(run.step);
     const bool first = &run == &runs.front();
     const std::string name =
         run.name == run.version ? run.name : fmt::format("{} ({})", run.name, run.version);
-    rows.push_back({name, per_second(run.samples, seconds), milliseconds(seconds),
-                    phase_ms(run.forward), phase_ms(run.backward), phase_ms(run.optimizer),
-                    fmt::format("{:.1f}", run.peak_bytes / 1e6),
-                    run.tokens > 0 ? per_second(run.tokens, seconds) : "-",
-                    run.has_operators ? fmt::format("{:.0f}", run.kernels()) : "-",
-                    first ? "1.00x" : speedup_cell(runs.front(), run)});
+    TextRow& row = rows.emplace_back();
+    row = {name,
+           per_second(run.samples, seconds),
+           milliseconds(seconds),
+           phase_ms(run.forward),
+           phase_ms(run.backward),
+           phase_ms(run.optimizer),
+           fmt::format("{:.1f}", run.peak_bytes / 1e6)};
+    if (of_tokens) row.push_back(run.tokens > 0 ? per_second(run.tokens, seconds) : "-");
+    row.push_back(run.has_operators ? fmt::format("{:.0f}", run.kernels()) : "-");
+    row.push_back(first ? "1.00x" : speedup_cell(runs.front(), run));
   }
   return text_table(columns, rows);
 }
@@ -159,20 +169,21 @@ std::string comparison_json(const std::vector<ComparedRun>& runs) {
     const double seconds = median(run.step);
     const bool comparable = same_work(runs.front(), run);
     const Ratio speedup = comparable ? speedup_of(runs.front(), run) : Ratio{};
-    Json row{{"name", run.name},
-             {"version", run.version},
-             {"samples_per_second", seconds > 0 ? Json(run.samples / seconds) : Json()},
-             {"tokens_per_second", seconds > 0 ? Json(run.tokens / seconds) : Json()},
-             {"batch_seconds", seconds},
-             {"forward_seconds", known(run.forward)},
-             {"backward_seconds", known(run.backward)},
-             {"optimizer_seconds", known(run.optimizer)},
-             {"peak_memory_bytes", run.peak_bytes},
-             {"kernels", run.has_operators ? Json(run.kernels()) : Json()},
-             {"speedup",
-              {{"ratio", comparable ? Json(speedup.value) : Json()},
-               {"low", nullptr},
-               {"high", nullptr}}}};
+    Json row{
+        {"name", run.name},
+        {"version", run.version},
+        {"samples_per_second", seconds > 0 ? Json(run.samples / seconds) : Json()},
+        {"tokens_per_second", seconds > 0 && run.tokens > 0 ? Json(run.tokens / seconds) : Json()},
+        {"batch_seconds", seconds},
+        {"forward_seconds", known(run.forward)},
+        {"backward_seconds", known(run.backward)},
+        {"optimizer_seconds", known(run.optimizer)},
+        {"peak_memory_bytes", run.peak_bytes},
+        {"kernels", run.has_operators ? Json(run.kernels()) : Json()},
+        {"speedup",
+         {{"ratio", comparable ? Json(speedup.value) : Json()},
+          {"low", nullptr},
+          {"high", nullptr}}}};
     if (speedup.interval) {
       row["speedup"]["low"] = speedup.interval->low;
       row["speedup"]["high"] = speedup.interval->high;
@@ -183,8 +194,7 @@ std::string comparison_json(const std::vector<ComparedRun>& runs) {
     row["operators"] = changes_json(runs.front(), run);
     rows.push_back(row);
   }
-  const Json json{{"runs", rows}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return text_of({{"runs", rows}});
 }
 
 }  // namespace ridge

@@ -141,21 +141,17 @@ void fill_randomly(const Buffer& buffer, DType dtype, std::uint64_t stream) {
   buffer.fill(elements.data(), elements.size());
 }
 
-struct ProductKind {
-  std::string_view precision;
-  DType dtype;
-  bool tf32 = false, split_bf16 = false;  // see KernelChoice
-};
-
 struct ProductRate {
   double best = 0, sustained = 0;  // FLOP/s
 };
 
 // The rate of square matrix products, over the layouts of training: a layer's forward product,
 // and its gradients of the input and of the weight.
-ProductRate product_rate(const Measurement& measurement, Device& device, const ProductKind& kind) {
-  const DType dtype = kind.dtype;
-  const std::int64_t extent = dtype == DType::f32 && !kind.tf32 ? 4096 : 8192;
+ProductRate product_rate(const Measurement& measurement, Device& device, ProductKind kind) {
+  const DType dtype = kind == ProductKind::bf16  ? DType::bf16
+                      : kind == ProductKind::f16 ? DType::f16
+                                                 : DType::f32;
+  const std::int64_t extent = dtype == DType::f32 && kind != ProductKind::tf32 ? 4096 : 8192;
   const TensorType type{dtype, {extent, extent}};
   Autotuner tuner({.cache = {}, .hardware = measured_on(device), .seconds_per_search = 0.1});
   const Buffer a(device, type.bytes()), b(device, type.bytes()), c(device, type.bytes());
@@ -168,8 +164,8 @@ ProductRate product_rate(const Measurement& measurement, Device& device, const P
     const PreparedKernel prepared = device.prepare(op, in, out,
                                                    {.products = Products::tuned,
                                                     .tuner = &tuner,
-                                                    .tf32 = kind.tf32,
-                                                    .split_bf16 = kind.split_bf16});
+                                                    .tf32 = kind == ProductKind::tf32,
+                                                    .split_bf16 = kind == ProductKind::bf16x6});
     const Buffer workspace(device, std::max<std::size_t>(prepared.workspace, 1));
     const void* const inputs[] = {a.data(), b.data()};
     void* const outputs[] = {c.data()};
@@ -201,28 +197,23 @@ double captured_launch(const Measurement& measurement, Device& device) {
 
 Ceilings measure_device_ceilings(Device& device, milliseconds per_measurement) {
   const Measurement measurement(device, per_measurement);
-  Ceilings ceilings{.device = device.name(), .hardware = device.hardware()};
+  Ceilings ceilings{
+      .device = device.name(), .kind = device.target().kind, .hardware = device.hardware()};
   const double multiply_adds = measurement.rate(Probe::multiply_add);
   if (multiply_adds == 0)
     throw UsageError("the {} cannot be measured: it has no kernels for that", device.name());
   ceilings.compute.push_back({.instructions = "multiply-add", .all_cores = multiply_adds});
-  constexpr ProductKind kinds[] = {{"f32", DType::f32},
-                                   {"bf16x6", DType::f32, false, true},
-                                   {"tf32", DType::f32, true},
-                                   {"bf16", DType::bf16},
-                                   {"f16", DType::f16}};
   double of_f32 = 0;
-  for (const ProductKind& kind : kinds) {
+  for (const ProductKind kind : {ProductKind::f32, ProductKind::bf16x6, ProductKind::tf32,
+                                 ProductKind::bf16, ProductKind::f16}) {
     const ProductRate rate = product_rate(measurement, device, kind);
-    if (kind.precision == "f32") of_f32 = rate.best;
+    if (kind == ProductKind::f32) of_f32 = rate.best;
     // A device that has none chooses among the same kernels again.
-    if (kind.split_bf16 && rate.best < 1.2 * of_f32) continue;
-    ceilings.compute.push_back({.instructions = "product, sustained",
-                                .precision = std::string(kind.precision),
-                                .all_cores = rate.sustained});
-    ceilings.compute.push_back({.instructions = "product",
-                                .precision = std::string(kind.precision),
-                                .all_cores = rate.best});
+    if (kind == ProductKind::bf16x6 && rate.best < 1.2 * of_f32) continue;
+    ceilings.compute.push_back(
+        {.instructions = "product, sustained", .precision = kind, .all_cores = rate.sustained});
+    ceilings.compute.push_back(
+        {.instructions = "product", .precision = kind, .all_cores = rate.best});
   }
 
   // A quarter of the cache, which is of two halves that each keep what the other side asks for.

@@ -48,14 +48,10 @@ HealthCheck processor_check(const MachineFacts& facts) {
   HealthCheck check{processor, "Processor", Status::ok,
                     fmt::format("{}, {} thread{}", facts.cpu.empty() ? "unknown" : facts.cpu,
                                 facts.threads, facts.threads == 1 ? "" : "s")};
-  std::string absent;
-  for (const std::string& feature : facts.compiled_for)
-    if (!facts.cpu_features.contains(feature))
-      absent += fmt::format("{}{}", absent.empty() ? "" : ", ", feature);
-  if (absent.empty()) return check;
+  if (facts.kernels_refused.empty()) return check;
   check.status = Status::missing;
-  check.value += fmt::format("; without {}, which this build uses", absent);
-  check.remedy = "build Ridge on this machine, or anywhere with -DRIDGE_NATIVE=OFF";
+  check.value += "; this program has no kernels for it";
+  check.remedy = facts.kernels_refused;
   check.stops_cpu = check.stops_cuda = true;
   return check;
 }
@@ -76,6 +72,7 @@ HealthCheck instructions_check(const MachineFacts& facts) {
   }
   HealthCheck check{processor, "Instructions", Status::ok, have.empty() ? "none of these" : have};
   if (!lack.empty()) check.value += fmt::format("; not {}", lack);
+  if (!facts.kernels.empty()) check.value += fmt::format("; kernels for {}", facts.kernels);
   if (!facts.cpu_features.contains("avx2")) {
     check.status = Status::note;
     check.remedy = "nothing to do: it works, several times slower than with AVX2";

@@ -32,7 +32,8 @@ struct MachineFacts {
   std::string cpu;                                  // "AMD EPYC 9B14"
   int threads = 0;                                  // processors this process may run on
   std::set<std::string, std::less<>> cpu_features;  // as /proc/cpuinfo names them
-  std::vector<std::string> compiled_for;            // of those, what this build uses throughout
+  std::string kernels;          // the instruction set of the CPU kernels it will run, "avx512+bf16"
+  std::string kernels_refused;  // why it can run none, and what to do; empty if it can
   std::uint64_t memory_total = 0, memory_available = 0;  // bytes, limits of containers included
   std::string directory;                                 // the working directory
   std::uint64_t disk_available = 0;                      // bytes

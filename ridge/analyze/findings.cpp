@@ -56,7 +56,7 @@ struct Analysis {
   }
 
   bool is_product(NodeId node) const { return ridge::is_product(*graph.nodes()[node].op); }
-  std::string_view f32_products() const { return report.roof.f32_products(); }
+  ProductKind f32_products() const { return report.roof.f32_products(); }
   DType operand_dtype(NodeId node) const {
     return graph.info(graph.nodes()[node].inputs[0]).type.dtype;
   }
@@ -113,7 +113,7 @@ struct Analysis {
     const bool narrow = std::ranges::any_of(
         effect.replaced, [&](NodeId n) { return is_product(n) && is_16_bit(operand_dtype(n)); });
     const double recomputed = static_cast<double>(std::max<std::int64_t>(0, effect.extra_flops())) /
-                              report.roof.flops(narrow ? "bf16" : f32_products());
+                              report.roof.flops(narrow ? ProductKind::bf16 : f32_products());
     const double floor_after = std::max(t.compute_floor + recomputed, t.memory_floor * bytes_kept);
     f.floor_saved = std::max(0.0, t.floor - floor_after);
     f.seconds_saved = std::max(0.0, estimate(effect, bytes_kept, kernels_kept) - recomputed);
@@ -137,7 +137,7 @@ struct Analysis {
         products.push_back(node.node);
     const Timed t = time_of(products);
     Finding f = finding(Finding::Kind::rewrite, "bf16", t);
-    const double speed = report.roof.flops("bf16") / report.roof.flops(f32_products());
+    const double speed = report.roof.flops(ProductKind::bf16) / report.roof.flops(f32_products());
     const double floor_after = std::max(t.compute_floor / speed, t.memory_floor / 2);
     f.floor_saved = std::max(0.0, t.floor - floor_after);
     f.seconds_saved = saved_by_floor(t, floor_after);
@@ -146,8 +146,9 @@ struct Analysis {
     f.text = fmt::format(
         "{}, moves {} that bf16 would not, and this machine multiplies bf16 {:.1f}x as fast; {}, "
         "and {} less kept for the backward pass (--dtype bf16)",
-        opening(f, fmt::format("products in {}", f32_products())), megabytes(f.bytes_saved), speed,
-        worth(f), megabytes(static_cast<double>(f.activation_bytes)));
+        opening(f, fmt::format("products in {}", name_of(f32_products()))),
+        megabytes(f.bytes_saved), speed, worth(f),
+        megabytes(static_cast<double>(f.activation_bytes)));
     return f;
   }
 

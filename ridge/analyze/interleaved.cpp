@@ -57,9 +57,7 @@ class Tournament {
     held_[i] = std::make_unique<Session>(result.variant.options, device_,
                                          SessionHooks{.trying = hooks_.trying});
     if (!result.measured()) result.compile_seconds = held_[i]->compile_seconds();
-    const RunOptions& o = result.variant.options;
-    result.samples = held_[i]->workload().batch_size *
-                     (o.use() == Use::training ? o.gradient_accumulation_steps : 1);
+    result.samples = held_[i]->workload().batch_size * result.variant.options.batches_per_step();
     return *held_[i];
   }
 
@@ -81,6 +79,7 @@ class Tournament {
       result.logits = session.logits();
       const auto dims = session.model().logits.shape().dims();
       result.logits_shape.assign(dims.begin(), dims.end());
+      result.class_dim = session.model().class_dim;
     }
     result.peak_tensor_bytes =
         std::max(result.peak_tensor_bytes, session.executor().memory().peak_live);

@@ -46,6 +46,7 @@ struct VariantResult {
   double loss = 0;                              // the last
   std::vector<float> logits;                    // after the first round, if they were to be kept
   std::vector<std::int64_t> logits_shape;
+  std::size_t class_dim = 1;  // of the logits: Model::class_dim
   std::size_t peak_tensor_bytes = 0;
   double compile_seconds = 0;  // of the first time
   std::int64_t samples = 0;    // of a step

@@ -15,8 +15,10 @@
 
 #include "ridge/analyze/doctor.h"
 #include "ridge/base/error.h"
+#include "ridge/base/host_memory.h"
 #include "ridge/base/shared_library.h"
-#include "ridge/cpu/device.h"
+#include "ridge/base/thread_pool.h"
+#include "ridge/cpu/kernels.h"
 #include "ridge/gpu/device/libraries.h"
 #include "ridge/gpu/vendor/cudnn.h"
 #include "ridge/profile/counters.h"
@@ -64,26 +66,6 @@ constexpr BuiltWith built_with() {
   return versions;
 }
 
-std::vector<std::string> compiled_for() {
-  std::vector<std::string> features;
-#ifdef __AVX2__
-  features.emplace_back("avx2");
-#endif
-#ifdef __FMA__
-  features.emplace_back("fma");
-#endif
-#ifdef __AVX512F__
-  features.emplace_back("avx512f");
-#endif
-#ifdef __AVX512VL__
-  features.emplace_back("avx512vl");
-#endif
-#ifdef __AVX512BF16__
-  features.emplace_back("avx512_bf16");
-#endif
-  return features;
-}
-
 // {9, 0} of "90a-real;80": the compute capabilities whose machine code a build has.
 [[maybe_unused]] std::vector<std::pair<int, int>> capabilities(std::string_view architectures) {
   std::vector<std::pair<int, int>> result;
@@ -114,9 +96,21 @@ std::set<std::string, std::less<>> words(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-void examine_memory(MachineFacts& facts, const CpuDevice& cpu) {
-  facts.memory_total = cpu.total_memory();
-  facts.memory_available = cpu.available_memory();
+void examine_processor(MachineFacts& facts) {
+  facts.cpu = value_in("/proc/cpuinfo", "model name");
+  facts.threads = available_processors();
+  facts.cpu_features = words(value_in("/proc/cpuinfo", "flags"));
+  try {
+    facts.kernels = name_of(cpu_kernels().instructions);
+  } catch (const Error& error) {
+    facts.kernels_refused = error.what();
+  }
+}
+
+void examine_memory(MachineFacts& facts) {
+  const HostMemory memory = host_memory();
+  facts.memory_total = memory.total;
+  facts.memory_available = memory.available;
 }
 
 void examine_disk(MachineFacts& facts) {
@@ -220,12 +214,8 @@ MachineFacts examine_machine() {
   utsname name{};
   if (::uname(&name) == 0)
     facts.system = fmt::format("{} {} {}", name.sysname, name.release, name.machine);
-  const CpuDevice cpu(1);
-  facts.cpu = cpu.hardware();
-  facts.threads = available_processors();
-  facts.cpu_features = words(value_in("/proc/cpuinfo", "flags"));
-  facts.compiled_for = compiled_for();
-  examine_memory(facts, cpu);
+  examine_processor(facts);
+  examine_memory(facts);
   examine_disk(facts);
   try {
     const HardwareCounters counters;

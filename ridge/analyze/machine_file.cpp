@@ -37,6 +37,7 @@ Ceilings ceilings_of(const Json& json, const std::string& source) {
   Ceilings ceilings{.measured_at = json.at("measured_at"),
                     .host = json.at("host"),
                     .device = json.value("device", "cpu"),
+                    .kind = device_kind_named(json.value("device", "cpu")),
                     .hardware = json.at("hardware"),
                     .threads = json.at("threads"),
                     .launch_seconds = rate_if_any(json, "launch_seconds", source),
@@ -49,12 +50,13 @@ Ceilings ceilings_of(const Json& json, const std::string& source) {
   if (ceilings.threads < 1)
     throw FormatError("{}: threads is {}; it is at least 1", source, ceilings.threads);
   for (const Json& c : json.at("compute")) {
+    const std::string name = c.at("dtype");
+    const std::optional<ProductKind> kind = product_kind_named(name);
+    if (!kind) throw FormatError("{}: dtype '{}' is none that is computed in", source, name);
     ceilings.compute.push_back({.instructions = c.at("instructions"),
-                                .precision = c.at("dtype"),
+                                .precision = *kind,
                                 .one_core = rate_if_any(c, "one_core_flops_per_second", source),
                                 .all_cores = rate(c, "all_cores_flops_per_second", source)});
-    if (const std::string& name = ceilings.compute.back().precision; !is_precision(name))
-      throw FormatError("{}: dtype '{}' is none that is computed in", source, name);
   }
   for (const Json& c : json.at("bandwidth")) {
     const int sharing = c.at("cores_sharing");
@@ -73,7 +75,7 @@ Ceilings ceilings_of(const Json& json, const std::string& source) {
 Json json_of(const Ceilings& ceilings) {
   Json compute = Json::array(), bandwidth = Json::array();
   for (const ComputeCeiling& c : ceilings.compute) {
-    Json entry{{"instructions", c.instructions}, {"dtype", c.precision}};
+    Json entry{{"instructions", c.instructions}, {"dtype", name_of(c.precision)}};
     set_if_any(entry, "one_core_flops_per_second", c.one_core);
     entry["all_cores_flops_per_second"] = c.all_cores;
     compute.push_back(std::move(entry));
@@ -142,21 +144,26 @@ std::string machine_json(const Machine& machine) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string roof_json(const Roof& roof) {
+Json json_of(const Roof& roof) {
   Json levels = Json::array();
   for (const Roof::Level& level : roof.levels)
     levels.push_back({{"level", level.name},
                       {"capacity_bytes", level.capacity},
                       {"bytes_per_second", level.bytes_per_second}});
   Json json{{"device", roof.device}, {"hardware", roof.hardware}, {"threads", roof.threads}};
-  for (const std::string_view precision : {"f32", "bf16"})
-    json[fmt::format("{}_flops_per_second", precision)] = roof.flops(precision);
-  for (const Roof::Peak& peak : roof.peaks)
-    json[fmt::format("{}_flops_per_second", peak.precision)] = roof.flops(peak.precision);
+  const auto add = [&](ProductKind precision) {
+    json[fmt::format("{}_flops_per_second", name_of(precision))] = roof.flops(precision);
+  };
+  for (const ProductKind precision : {ProductKind::f32, ProductKind::bf16}) add(precision);
+  for (const Roof::Peak& peak : roof.peaks) add(peak.precision);
   json["levels"] = levels;
   if (roof.vendor.flops_per_second) json["vendor_flops_per_second"] = *roof.vendor.flops_per_second;
   if (roof.vendor.bytes_per_second) json["vendor_bytes_per_second"] = *roof.vendor.bytes_per_second;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return json;
+}
+
+std::string roof_json(const Roof& roof) {
+  return json_of(roof).dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 Machine machine_from_json(std::string_view text, const std::string& source) {

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,7 +29,8 @@ struct Machine {
 std::string machine_json(const Machine& machine);
 Machine machine_from_json(std::string_view text, const std::string& source);
 
-// The ceilings over one run, as bottlenecks.json has them.
+// The ceilings over one run, as bottlenecks.json has them; and as text.
+nlohmann::ordered_json json_of(const Roof& roof);
 std::string roof_json(const Roof& roof);
 
 // $XDG_CACHE_HOME/ridge/machine.json, or ~/.cache/ridge/machine.json. UsageError if the environment

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <span>
+#include <utility>
 #include <variant>
 
 #include "ridge/base/error.h"
@@ -114,42 +115,63 @@ std::size_t sets_of(const Device& device, std::size_t set, std::size_t workspace
 
 }  // namespace
 
-std::vector<double> time_operator(Device& device, const OperatorCase& what,
-                                  const OperatorTiming& how) {
+struct TimedOperator::Prepared {
+  Device& device;
+  PreparedKernel kernel;
+  std::unique_ptr<Memory> memory;  // the workspace, and then the sets
+  std::vector<Operands> operands;  // by set
+  std::size_t launches;            // of a repetition
+  KernelPtr captured;              // null where the device cannot capture
+
+  void enqueue() const {
+    for (std::size_t l = 0; l < launches; ++l) {
+      const Operands& o = operands[l % operands.size()];
+      if (kernel.kernel)
+        kernel.kernel->launch({.inputs = o.in, .outputs = o.out, .workspace = memory->data()});
+    }
+  }
+};
+
+TimedOperator::TimedOperator(Device& device, const OperatorCase& what, const OperatorTiming& how) {
   const std::vector<TensorType> outputs = infer(what.op, what.in);
-  const PreparedKernel prepared = device.prepare(what.op, what.in, outputs, how.kernels);
+  PreparedKernel kernel = device.prepare(what.op, what.in, outputs, how.kernels);
   const std::size_t set = std::max<std::size_t>(256, bytes_of(what, outputs));
-  const std::size_t workspace = padded(prepared.workspace);
+  const std::size_t workspace = padded(kernel.workspace);
   const std::size_t most = std::min(how.most_bytes, device.available_memory());
   const std::size_t sets = sets_of(device, set, workspace, most);
-  const Memory memory(device, workspace + sets * set);
-  memory.fill(pattern(std::size_t{64} << 20));
-  std::vector<Operands> operands;
-  for (std::size_t s = 0; s < sets; ++s) {
-    operands.emplace_back(what, outputs, memory.data() + workspace + s * set);
-    upload_ids(device, what, operands.back(), s);
-  }
   const auto launches =
       std::max<std::size_t>(sets, sets == 1 ? 4 : static_cast<std::size_t>(how.launches));
-  const auto enqueue = [&] {
-    for (std::size_t l = 0; l < launches; ++l) {
-      const Operands& o = operands[l % sets];
-      if (prepared.kernel)
-        prepared.kernel->launch({.inputs = o.in, .outputs = o.out, .workspace = memory.data()});
-    }
-  };
-  enqueue();  // first launches may load code, which cannot be captured
-  const DeviceWork work{.enqueue = enqueue};
-  const KernelPtr captured = device.capture({&work, 1});
-  std::vector<double> seconds;
-  for (std::int64_t repetition = -how.warmup; repetition < how.repetitions; ++repetition) {
-    device.mark(0);
-    captured ? captured->launch({}) : enqueue();
-    device.mark(1);
-    device.wait(1);
-    if (repetition >= 0)
-      seconds.push_back(device.seconds_between(0, 1) / static_cast<double>(launches));
+  auto memory = std::make_unique<Memory>(device, workspace + sets * set);
+  prepared_ = std::make_unique<Prepared>(
+      Prepared{device, std::move(kernel), std::move(memory), {}, launches, nullptr});
+  Prepared& p = *prepared_;
+  p.memory->fill(pattern(std::size_t{64} << 20));
+  for (std::size_t s = 0; s < sets; ++s) {
+    p.operands.emplace_back(what, outputs, p.memory->data() + workspace + s * set);
+    upload_ids(device, what, p.operands.back(), s);
   }
+  p.enqueue();  // first launches may load code, which cannot be captured
+  const DeviceWork work{.enqueue = [&p] { p.enqueue(); }};
+  p.captured = device.capture({&work, 1});
+}
+
+TimedOperator::~TimedOperator() = default;
+
+double TimedOperator::seconds() {
+  const Prepared& p = *prepared_;
+  p.device.mark(0);
+  p.captured ? p.captured->launch({}) : p.enqueue();
+  p.device.mark(1);
+  p.device.wait(1);
+  return p.device.seconds_between(0, 1) / static_cast<double>(p.launches);
+}
+
+std::vector<double> time_operator(Device& device, const OperatorCase& what,
+                                  const OperatorTiming& how) {
+  TimedOperator timed(device, what, how);
+  for (std::int64_t i = 0; i < how.warmup; ++i) timed.seconds();
+  std::vector<double> seconds;
+  for (std::int64_t i = 0; i < how.repetitions; ++i) seconds.push_back(timed.seconds());
   return seconds;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,10 +31,22 @@ struct OperatorTiming {
   std::int64_t launches = 24;  // in a repetition, at least; of an operator without rotation 4
 };
 
-// Seconds of one launch, by repetition, of an operator as it is within a run: operands rotate over
-// more memory than the device's last cache holds, so that each launch finds its own in memory; on a
+// An operator as it is within a run, to be timed as often as wanted: operands rotate over more
+// memory than the device's last cache holds, so that each launch finds its own in memory; on a
 // device that can capture, the launches are captured. Operands are random numbers between 1/4 and
 // 4. OutOfMemoryError if one set of operands exceeds most_bytes or the device's memory.
+class TimedOperator {
+ public:
+  TimedOperator(Device& device, const OperatorCase& what, const OperatorTiming& how = {});
+  ~TimedOperator();
+  double seconds();  // of one launch, by a repetition
+
+ private:
+  struct Prepared;
+  std::unique_ptr<Prepared> prepared_;
+};
+
+// The same by repetition, without the warm-up.
 std::vector<double> time_operator(Device& device, const OperatorCase& what,
                                   const OperatorTiming& how = {});
 

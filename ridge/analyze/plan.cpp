@@ -168,8 +168,7 @@ Roof roof_for(Roof roof, const Schedule& schedule) {
 StepPlan plan_step(const RunOptions& options, Device& device, const Roof* roof) {
   Planned planned(options, device);
   Graph& graph = planned.graph;
-  const std::int64_t batches =
-      options.use() == Use::training ? options.gradient_accumulation_steps : std::int64_t{1};
+  const std::int64_t batches = options.batches_per_step();
   StepPlan plan;
   plan.parameter_count = planned.parameters;
   plan.memory = planned.memory();
@@ -177,7 +176,7 @@ StepPlan plan_step(const RunOptions& options, Device& device, const Roof* roof) 
   plan.where = place_of(graph, plan.memory.peak_node);
   plan.cost = checked_cost(graph, batches);
   plan.nodes_in_place = in_place_nodes(graph);
-  const bool captured = planned.schedule.has(captured_launches) && device.is_gpu();
+  const bool captured = planned.schedule.has(captured_launches);
   const Roof over = roof ? roof_for(*roof, planned.schedule) : Roof{};
   LeastTime at_best;
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
@@ -221,7 +220,7 @@ BatchLimit largest_batch(const BytesNeeded& needed, std::size_t budget, std::str
 
 BatchLimit largest_batch(const RunOptions& options, Device& device, std::size_t budget) {
   return largest_batch([&](std::int64_t batch) { return need_at(options, device, batch); }, budget,
-                       "use a smaller model, sequence or image");
+                       fmt::format("use a smaller model or {}", workload_of(options).info.sample));
 }
 
 std::size_t usable_memory(Device& device, const RunOptions& options) {
@@ -233,17 +232,27 @@ std::size_t usable_memory(Device& device, const RunOptions& options) {
   return available - available / (device.is_gpu() && planned ? 32 : 4);
 }
 
+namespace {
+
+std::int64_t& size_named(RunOptions& options, std::string_view name) {
+  const std::vector<OptionInfo> fields = options_of(options);
+  return *std::get<std::int64_t*>(std::ranges::find(fields, name, &OptionInfo::name)->target);
+}
+
+}  // namespace
+
 std::vector<GrowthLaw> growth_laws(const RunOptions& options, Device& device) {
-  const auto peak_with = [&](std::int64_t RunOptions::*size, std::int64_t value) {
+  const auto peak_with = [&](std::string_view size, std::int64_t value) {
     RunOptions with = options;
-    with.*size = value;
+    size_named(with, size) = value;
     with.resolve();
     return static_cast<double>(Planned(with, device).memory().peak_bytes);
   };
   std::vector<GrowthLaw> laws;
-  const auto add = [&](const char* name, std::int64_t RunOptions::*size, bool quadratic) {
-    const std::int64_t x = options.*size;
-    GrowthLaw law{.of = name, .at = x};
+  const auto add = [&](std::string_view size, bool quadratic) {
+    RunOptions now = options;
+    const std::int64_t x = size_named(now, size);
+    GrowthLaw law{.of = std::string(size), .at = x};
     const auto x0 = static_cast<double>(x);
     const double y1 = peak_with(size, x), y2 = peak_with(size, 2 * x);
     if (!quadratic) {
@@ -260,8 +269,8 @@ std::vector<GrowthLaw> growth_laws(const RunOptions& options, Device& device) {
     }
     laws.push_back(law);
   };
-  add("batch-size", &RunOptions::batch_size, false);
-  if (workload_of(options).tokens_per_sample > 0) add("seq-len", &RunOptions::seq_len, true);
+  add("batch-size", false);
+  for (const std::string_view size : workload_of(options).info.sample_options()) add(size, true);
   return laws;
 }
 
@@ -281,9 +290,9 @@ LeastRecompute least_recompute(const RunOptions& options, Device& device, std::s
     for (std::int64_t blocks = 1; blocks <= all_blocks; ++blocks)
       if (fits({part, blocks})) return least;
   throw OutOfMemoryError(
-      "not even with --recompute block does a step fit in {}: it needs {}; use a smaller batch, "
-      "sequence or model",
-      format_bytes(budget), format_bytes(least.peak_bytes));
+      "not even with --recompute block does a step fit in {}: it needs {}; use a smaller batch, {} "
+      "or model",
+      format_bytes(budget), format_bytes(least.peak_bytes), workload_of(options).info.sample);
 }
 
 namespace {
@@ -299,7 +308,7 @@ std::string batch_advice(const RunOptions& options, Device& device) {
         "by its plan --batch-size {} fits in the {} that are left now: what was missing was held "
         "by other programs, or in pieces",
         options.batch_size, format_bytes(available));
-  } catch (const OutOfMemoryError& error) {  // of the search: not even one sequence fits
+  } catch (const OutOfMemoryError& error) {  // of the search: not even one sample fits
     return error.what();
   } catch (const Error&) {
     return {};  // kernels that cannot be prepared, a device that does not answer

@@ -70,7 +70,7 @@ Roof roof_for(Roof roof, const Schedule& schedule);
 // that kernel to the next. Where launches are not captured, no less than a launch takes.
 LeastTime least_time(const Graph& graph, const Node& node, const Roof& roof, bool captured);
 
-// The largest batch whose peak is within a budget, and what one more sequence would need; that is
+// The largest batch whose peak is within a budget, and what one more sample would need; that is
 // unknown only if no larger batch is accepted at all.
 struct BatchLimit {
   std::int64_t batch_size = 0;
@@ -99,9 +99,8 @@ struct GrowthLaw {
   std::string of;                               // "batch-size", "seq-len"
   std::int64_t at = 0, to = 0;                  // the size now, and the largest that was planned
   double fixed = 0, linear = 0, quadratic = 0;  // bytes; per unit; per unit squared
-  double predicted(double x) const { return fixed + linear * x + quadratic * x * x; }
 };
-// By the batch; and of tokens also by the sequence.
+// By the batch, and by each size of a sample that an option gives (WorkloadInfo::sample_options).
 std::vector<GrowthLaw> growth_laws(const RunOptions& options, Device& device);
 
 // The least to compute again in the backward pass so that the peak is within a budget.

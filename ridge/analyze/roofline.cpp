@@ -97,17 +97,18 @@ class Chart {
 // Those above f32's, slowest first.
 std::vector<Roof::Peak> faster_peaks(const Roof& roof) {
   std::vector<Roof::Peak> peaks = roof.peaks;
-  std::erase_if(peaks, [&](const Roof::Peak& peak) { return peak.flops <= roof.flops("f32"); });
+  std::erase_if(peaks,
+                [&](const Roof::Peak& peak) { return peak.flops <= roof.flops(ProductKind::f32); });
   std::ranges::stable_sort(peaks, {}, &Roof::Peak::flops);
   return peaks;
 }
-char mark_of(const Roof::Peak& peak) { return peak.precision == "tf32" ? '~' : '='; }
+char mark_of(const Roof::Peak& peak) { return peak.precision == ProductKind::tf32 ? '~' : '='; }
 
 std::string legend_of_roof(const Roof& roof) {
-  std::string text = fmt::format("  - f32 peak {}FLOP/s", format_si(roof.flops("f32")));
+  std::string text = fmt::format("  - f32 peak {}FLOP/s", format_si(roof.flops(ProductKind::f32)));
   for (const Roof::Peak& peak : faster_peaks(roof))
-    text +=
-        fmt::format(", {} {} peak {}FLOP/s", mark_of(peak), peak.precision, format_si(peak.flops));
+    text += fmt::format(", {} {} peak {}FLOP/s", mark_of(peak), name_of(peak.precision),
+                        format_si(peak.flops));
   text += "\n  ";
   for (const Roof::Level& level : roof.levels)
     text +=
@@ -159,20 +160,6 @@ double RooflinePoint::intensity() const {
 double RooflinePoint::flops_per_second() const { return over(static_cast<double>(flops), seconds); }
 double RooflinePoint::bytes_per_second() const { return over(static_cast<double>(bytes), seconds); }
 
-std::vector<RooflinePoint> roofline_points(const Recording& recording) {
-  const OperatorTable table = operator_table(recording);
-  std::vector<RooflinePoint> points;
-  for (const OperatorRow& row : table.rows)
-    points.push_back({.name = row.name,
-                      .calls = row.total.calls,
-                      .seconds = static_cast<double>(row.total.ns) * 1e-9,
-                      .flops = row.total.cost.flops,
-                      .bytes = row.total.cost.bytes(),
-                      .share = table.share(row.total.ns)});
-  sort_by_time(points);
-  return points;
-}
-
 ProfiledOperators roofline_points_from_json(std::string_view text, const std::string& source) {
   ProfiledOperators profile;
   std::vector<RooflinePoint>& points = profile.points;
@@ -219,7 +206,7 @@ std::string roofline_text(const std::vector<RooflinePoint>& points, const Roof& 
   Chart chart(roofline_range(points, roof), std::max(width, margin + 20) - margin,
               std::max<std::size_t>(height, 8));
   const std::size_t columns = std::max(width, margin + 20) - margin;
-  const double top = roof.fastest_flops(), f32 = roof.flops("f32");
+  const double top = roof.fastest_flops(), f32 = roof.flops(ProductKind::f32);
   const std::vector<Roof::Peak> faster = faster_peaks(roof);
   for (std::size_t c = 0; c < columns; ++c) {
     const double x = chart.intensity_at(c);

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "ridge/analyze/ceilings.h"
-#include "ridge/profile/recording.h"
 
 namespace ridge {
 
@@ -25,10 +24,8 @@ struct RooflinePoint {
   double bytes_per_second() const;
 };
 
-// The operators of a profile, most time first.
-std::vector<RooflinePoint> roofline_points(const Recording& recording);
-// From the text of operators.json, which operator_table_json() writes; FormatError, with `source`
-// in the message, for another text.
+// The operators of a profile, most time first, from the text of operators.json, which
+// operator_table_json() writes; FormatError, with `source` in the message, for another text.
 struct ProfiledOperators {
   std::vector<RooflinePoint> points;
   // The run's device, hardware and threads, as far as the file says; else empty, or 0.

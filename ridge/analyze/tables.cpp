@@ -10,6 +10,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
+#include "ridge/session/json.h"
 
 namespace ridge {
 namespace {
@@ -77,12 +78,11 @@ std::string legend(std::span<const VariantResult> results) {
 Difference difference_of(const VariantResult& first, const VariantResult& result) {
   if (!first.measured() || !result.measured()) return {};
   Difference difference{.loss = std::abs(result.loss - first.loss)};
-  // Logits are [samples, classes, inner]; of tokens [batch, seq, classes].
+  // Logits are [outer, classes, inner].
   const std::vector<std::int64_t>& shape = first.logits_shape;
-  const bool of_tokens = shape.size() == 3;
-  const std::int64_t classes = of_tokens ? shape[2] : shape[1];
+  const std::int64_t classes = shape[first.class_dim];
   std::int64_t inner = 1;
-  for (std::size_t d = 2; d < shape.size() && !of_tokens; ++d) inner *= shape[d];
+  for (std::size_t d = first.class_dim + 1; d < shape.size(); ++d) inner *= shape[d];
   const std::vector<float>&a = first.logits, &b = result.logits;
   double squares = 0, largest = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -202,14 +202,10 @@ std::string variants_json(std::string_view kind, std::span<const VariantResult> 
   Json rows = Json::array();
   for (std::size_t i = 0; i < results.size(); ++i) {
     const VariantResult& result = results[i];
-    const RunOptions& options = result.variant.options;
-    Json row{{"name", result.variant.name},
-             {"network", options.network},
-             {"batch_size", options.batch_size},
-             {"dtype", options.dtype},
-             {"mode", options.mode},
-             {"version", options.version},
-             {"fault", result.fault.empty() ? Json() : Json(result.fault)}};
+    constexpr std::string_view names[] = {"network", "batch-size", "dtype", "mode", "version"};
+    Json row{{"name", result.variant.name}};
+    row.update(json_of(result.variant.options, names));
+    row["fault"] = result.fault.empty() ? Json() : Json(result.fault);
     if (result.measured()) {
       const Ratio speedup = speedup_over(results.front(), result);
       for (const auto& round : result.rounds) {
@@ -235,8 +231,7 @@ std::string variants_json(std::string_view kind, std::span<const VariantResult> 
     }
     rows.push_back(std::move(row));
   }
-  const Json json{{"kind", kind}, {"rows", std::move(rows)}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return text_of({{"kind", kind}, {"rows", std::move(rows)}});
 }
 
 LargestBatch find_largest_batch(const RunOptions& options, Device& device, std::size_t budget,
@@ -274,6 +269,11 @@ LargestBatch find_largest_batch(const RunOptions& options, Device& device, std::
   return found;
 }
 
+double LargestBatch::samples_per_second() const {
+  if (seconds <= 0) return 0;
+  return static_cast<double>(options.batch_size * options.batches_per_step()) / seconds;
+}
+
 std::string largest_batches_text(std::span<const LargestBatch> found) {
   const TextColumn columns[] = {{"Precision", true}, {"Planned"},  {"Planned peak"},
                                 {"One more needs"},  {"Ran with"}, {"Measured peak"},
@@ -297,8 +297,7 @@ std::string largest_batches_text(std::span<const LargestBatch> found) {
     row.push_back(one.planned.next_peak_bytes ? count(*one.planned.next_peak_bytes) : "-");
     row.push_back(batch > 0 ? format_count(batch) : "none");
     row.push_back(batch > 0 ? count(one.measured_peak) : "-");
-    row.push_back(batch > 0 ? fmt::format("{:.1f}", static_cast<double>(batch) / one.seconds)
-                            : "-");
+    row.push_back(batch > 0 ? fmt::format("{:.1f}", one.samples_per_second()) : "-");
   }
   std::string text = fmt::format("Largest batches of {} in {} of memory:\n",
                                  found.front().options.network, format_bytes(found.front().budget));
@@ -313,23 +312,23 @@ std::string largest_batches_text(std::span<const LargestBatch> found) {
 }
 
 std::string largest_batches_json(std::span<const LargestBatch> found) {
-  using Json = nlohmann::ordered_json;
+  constexpr std::string_view names[] = {"network", "dtype", "version"};
   Json rows = Json::array();
-  for (const LargestBatch& one : found)
-    rows.push_back({{"network", one.options.network},
-                    {"dtype", one.options.dtype},
-                    {"version", one.options.version},
-                    {"budget_bytes", one.budget},
-                    {"planned_batch_size", one.planned.batch_size},
-                    {"planned_peak_bytes", one.planned.peak_bytes},
-                    {"next_peak_bytes",
-                     one.planned.next_peak_bytes ? Json(*one.planned.next_peak_bytes) : Json()},
-                    {"batch_size", one.options.batch_size},
-                    {"measured_peak_bytes", one.measured_peak},
-                    {"seconds", one.seconds},
-                    {"fault", one.fault.empty() ? Json() : Json(one.fault)}});
-  const Json json{{"kind", "largest_batches"}, {"rows", std::move(rows)}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  for (const LargestBatch& one : found) {
+    Json row = json_of(one.options, names);
+    row.update({{"budget_bytes", one.budget},
+                {"planned_batch_size", one.planned.batch_size},
+                {"planned_peak_bytes", one.planned.peak_bytes},
+                {"next_peak_bytes",
+                 one.planned.next_peak_bytes ? Json(*one.planned.next_peak_bytes) : Json()},
+                {"batch_size", one.options.batch_size},
+                {"measured_peak_bytes", one.measured_peak},
+                {"seconds", one.seconds},
+                {"samples_per_second", one.samples_per_second()},
+                {"fault", one.fault.empty() ? Json() : Json(one.fault)}});
+    rows.push_back(std::move(row));
+  }
+  return text_of({{"kind", "largest_batches"}, {"rows", std::move(rows)}});
 }
 
 }  // namespace ridge

@@ -42,6 +42,8 @@ struct LargestBatch {
   std::size_t measured_peak = 0;  // of the run: of tensors, or the arena
   double seconds = 0;             // of a step at that size
   std::string fault;              // why no batch ran; empty if one did
+
+  double samples_per_second() const;  // of all batches of a step; 0 if none ran
 };
 
 // Runs the planned batch; where the device refuses it all the same, for memory lies in pieces, a

@@ -7,6 +7,7 @@
 
 #include "ridge/device/device.h"
 #include "ridge/session/options.h"
+#include "ridge/session/workload.h"
 
 namespace ridge {
 
@@ -18,49 +19,41 @@ struct VerifiedSchedule {
   void apply_to(RunOptions& options) const;
 };
 
-// All rows of the table of schedules, every pass of a use alone, and in training recomputations.
+// All rows of the table of schedules, of those without passes the first alone; every pass of a use
+// by itself; and in training recomputations.
 std::vector<VerifiedSchedule> verified_schedules(Use use);
 
 // The schedule that a name as above describes; throws UsageError if a part of it is not known.
 VerifiedSchedule schedule_named(std::string_view name);
 
-// Resolved options of small LLaMAs, odd ones among them: sequences of 1, 17 and 1023 tokens, one
-// key head and as many as query heads, heads of 6 to 256, a vocabulary of 7, clipping, tied
-// embeddings.
-std::vector<RunOptions> verified_configurations(Use use = Use::training);
-// The same of vision networks, one of each kind of block, on small images.
-std::vector<RunOptions> verified_networks(Use use);
-// Defaults of a network for verification: a vision network's of four images, as small as it takes
-// but 64 pixels wide at least.
+// Defaults of a network for verification: small enough for the reference.
 RunOptions small_options(std::string_view network);
 
 // How far one schedule is from the double-precision reference of the same step, as norm of the
 // difference over norm of the reference. An error that is no number is infinite. Gradients are
 // compared without their loss scale.
 struct Verdict {
-  std::string configuration, schedule, dtype;
-  bool of_network = false;  // of vision: see tolerance_of()
+  std::string network, configuration, schedule, dtype;
   double loss_error = 0;
   double logits_error = 0;
   double gradient_error = 0;  // of the worst parameter
   std::string worst_parameter;
   std::vector<std::string> cut;  // parameters whose gradient is not there, not finite or wrongly 0
-  double curve_error = 0;        // largest difference of losses to v1's over some steps
+  double curve_error = 0;        // largest difference of losses to the baseline's over some steps
+  Tolerance limit;               // that it was held to
   std::string failure;           // why it failed, in words; empty: it is right
 };
 
-struct Tolerance {
-  double loss, logits, gradient, curve;
-};
-// The limits for a RunOptions::dtype. Networks are deeper than the models above, and normalize by
-// statistics of few values.
-Tolerance tolerance_of(std::string_view dtype, bool of_network = false);
+// The limits for a network in a precision.
+Tolerance tolerance_of(std::string_view network, const Precision& precision);
 
-// What a device computes in, as RunOptions::dtype: tf32 on a GPU alone.
+// The precisions to verify, by name: those in which a device computes a workload so used and which
+// are not, on this device, another one (tf32 is fp32 where products are not rounded).
 std::vector<std::string> verified_dtypes(const Device& device, Use use = Use::training);
 
-// Those of some configurations that fp8 can train, with a third layer where there are only two.
-std::vector<RunOptions> in_fp8(std::vector<RunOptions> configurations);
+// Those of some models that a precision takes, each changed as its family says to be taken. Their
+// own dtype stays: a model has one reference, whatever it is verified in.
+std::vector<RunOptions> taken_in(std::string_view dtype, std::vector<RunOptions> models);
 
 // `options` as verification runs them in a dtype. Under loss scaling the first step counts only if
 // no gradient overflows, so that the scale begins lower than in training.
@@ -85,9 +78,8 @@ class Reference {
 // Losses of the first `steps` steps.
 std::vector<double> loss_curve(const RunOptions& options, Device& device, std::int64_t steps);
 
-// What v1 does in a dtype: its losses over some steps, and how far it is from the reference. What a
-// vision network of fresh weights makes of rounding to 16 bits depends on the network, so there a
-// schedule is right if it is no further from the reference than three times what v1 is.
+// What the baseline does: its losses over some steps in a dtype, and how far it is from the
+// reference in the precision that Tolerance::times_baseline is about.
 struct Baseline {
   std::vector<double> curve;
   double loss_error = 0, logits_error = 0, gradient_error = 0;

@@ -28,13 +28,6 @@ double median_of_sorted(std::span<const double> sorted) {
   return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-std::vector<double> distances_from_median(std::span<const double> values) {
-  const double median = statistics_of(values).median;
-  std::vector<double> distances;
-  for (const double value : values) distances.push_back(std::abs(value - median));
-  return distances;
-}
-
 // Medians of samples of the same size as `values`, drawn from them with replacement.
 std::vector<double> resampled_medians(std::span<const double> values, std::uint64_t seed,
                                       std::uint64_t stream, std::size_t resamples) {
@@ -75,14 +68,6 @@ std::optional<double> tail_percentile(std::span<const double> values, double q) 
   return percentile(values, q);
 }
 
-Interval median_interval(std::span<const double> values, std::uint64_t seed,
-                         std::size_t resamples) {
-  if (values.empty()) return {};
-  std::vector<double> medians = resampled_medians(values, seed, stream_of("bootstrap"), resamples);
-  std::ranges::sort(medians);
-  return {percentile_of_sorted(medians, 0.025), percentile_of_sorted(medians, 0.975)};
-}
-
 // Between the k-th smallest and the k-th largest of n values lies the median unless fewer than k of
 // them fall on one side of it, each of which is as likely as in n tosses of a coin.
 std::optional<Interval> sign_interval(std::span<const double> values) {
@@ -116,20 +101,6 @@ Ratio ratio_of_medians(std::span<const double> a, std::span<const double> b, std
   std::ranges::sort(ratios);
   ratio.interval = {percentile_of_sorted(ratios, 0.025), percentile_of_sorted(ratios, 0.975)};
   return ratio;
-}
-
-double median_absolute_deviation(std::span<const double> values) {
-  return statistics_of(distances_from_median(values)).median;
-}
-
-std::vector<std::size_t> outliers(std::span<const double> values, double limit) {
-  const std::vector<double> distances = distances_from_median(values);
-  const double deviation = statistics_of(distances).median;
-  std::vector<std::size_t> found;
-  if (deviation <= 0) return found;
-  for (std::size_t i = 0; i < distances.size(); ++i)
-    if (distances[i] > limit * deviation) found.push_back(i);
-  return found;
 }
 
 }  // namespace ridge

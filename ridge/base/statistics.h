@@ -35,12 +35,6 @@ struct Interval {
   double low = 0, high = 0;
 };
 
-// The 95 % interval of the median, by bootstrap (Efron, 1979): the middle 95 % of the medians of
-// `resamples` samples of the same size, drawn with replacement. The same values and seed give the
-// same interval anywhere. Zero for no values.
-Interval median_interval(std::span<const double> values, std::uint64_t seed = 0,
-                         std::size_t resamples = 2000);
-
 // The 95 % interval of the median that holds for any distribution: from one of the values to
 // another (the sign test's). None for fewer than 6 values, for then not even the smallest and the
 // largest enclose the median that often.
@@ -57,16 +51,10 @@ struct Ratio {
 // disturbed the other: its interval is that of sign_interval().
 Ratio paired_ratio(std::span<const double> a, std::span<const double> b);
 
-// The ratio of the medians of two independent series, its interval by bootstrap as above.
+// The ratio of the medians of two independent series. Its interval is by bootstrap (Efron, 1979):
+// the middle 95 % of the ratios between medians of `resamples` samples of the same sizes, drawn
+// with replacement. The same values and seed give the same interval anywhere.
 Ratio ratio_of_medians(std::span<const double> a, std::span<const double> b, std::uint64_t seed = 0,
                        std::size_t resamples = 2000);
-
-// The median of the distances from the median: a spread that a few outliers do not move.
-double median_absolute_deviation(std::span<const double> values);
-
-// Indices of the values farther than `limit` deviations (by the median absolute deviation) from the
-// median; the default is hyperfine's, ten standard deviations of a normal distribution. None if the
-// deviation is 0, for then most values are equal and any other would be one.
-std::vector<std::size_t> outliers(std::span<const double> values, double limit = 14.826);
 
 }  // namespace ridge

@@ -8,6 +8,9 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "ridge/base/digest.h"
+#include "ridge/base/file.h"
+
 namespace ridge {
 
 std::string proc_value(const char* path, std::string_view key) {
@@ -40,6 +43,16 @@ std::string compiler_name() {
 #else
   return "gcc " __VERSION__;
 #endif
+}
+
+std::string program_digest() {
+  static const std::string digest = [] {
+    const MappedFile file("/proc/self/exe");
+    const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()),
+                                 file.bytes().size());
+    return fmt::format("{:016x}", fnv1a(bytes));
+  }();
+  return digest;
 }
 
 std::string utc_timestamp() {

@@ -51,12 +51,12 @@ int ablate(const Request& request) {
   const std::vector<VariantResult> timed =
       time_interleaved(variants, *device, rounds,
                        {.trying = tuning_on(terminal), .progress = progress_on(terminal)});
-  Ablation ablation{
-      .model = fmt::format("{}: {}, {} in {}", workload_of(options).title,
-                           workload_of(options).description, options.mode, options.dtype),
-      .device = device->description(),
-      .options = to_json(options),
-      .rounds = rounds};
+  const WorkloadInfo workload = workload_of(options).info;
+  Ablation ablation{.model = fmt::format("{}: {}, {} in {}", workload.title, workload.description,
+                                         options.mode, options.dtype),
+                    .device = device->description(),
+                    .options = options,
+                    .rounds = rounds};
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (!timed[i].fault.empty()) throw OutOfMemoryError("{}: {}", variants[i].name, timed[i].fault);
     ablation.rows.push_back(ablation_row(steps[i], timed[i], plans[i]));

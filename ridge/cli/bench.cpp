@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
@@ -22,24 +23,28 @@
 #include "ridge/cli/run_text.h"
 #include "ridge/report/chain_sources.h"
 #include "ridge/session/devices.h"
-#include "ridge/session/loop.h"
+#include "ridge/session/json.h"
 #include "ridge/session/weights.h"
 
 namespace ridge {
 namespace {
-
-constexpr const char* summary_name = "performance_summary.json";
 
 int print_list(bool as_json) {
   Terminal().lines(as_json ? network_list_json() : network_list_text());
   return 0;
 }
 
-// Prints the iterations as they are done, those that warm up apart.
-class Narrator final : public LoopObserver {
+// Prints the iterations as they are done, those that warm up apart, and what they come to.
+class Narrator final : public TerminalListener {
  public:
-  Narrator(Terminal& terminal, const RunOptions& options, const ProfileWindow& window)
-      : terminal_(terminal), warmup_(options.warmup_steps), window_(window) {
+  Narrator(Terminal& terminal, const BenchRequest& request, const RunPlan& plan,
+           const Session& session, RunKeeper& keeper)
+      : TerminalListener(terminal),
+        request_(request),
+        session_(session),
+        keeper_(keeper),
+        warmup_(request.options.warmup_steps),
+        window_(plan.recording ? plan.recording->window : ProfileWindow{}) {
     if (warmup_ > 0)
       terminal_.line(fmt::format("Warming up ({} iterations)...", warmup_));
     else
@@ -57,127 +62,113 @@ class Narrator final : public LoopObserver {
     terminal_.line("");
     terminal_.line("Running timed iterations...");
   }
-
- private:
-  Terminal& terminal_;
-  std::int64_t warmup_;
-  ProfileWindow window_;
-};
-
-// One workload, timed on a device.
-class Benchmark {
- public:
-  Benchmark(const BenchRequest& request, Device& device, Terminal& terminal)
-      : request_(request), options_(request.options), device_(device), terminal_(terminal) {}
-
-  int run() {
-    print_configuration(terminal_, request_, device_);
-    const std::unique_ptr<Session> session = load();
-    std::unique_ptr<StepRecorder> recorder;
-    ProfileWindow window;
-    std::vector<LoopObserver*> observers;
-    if (request_.records()) {
-      const StepRecorder::Config config = bench_recorder_config(request_);
-      recorder = recorder_of(*session, config, terminal_);
-      window = config.window;
-      observers.push_back(recorder.get());
-    }
-    note_interrupts();
-    Narrator narrator(terminal_, options_, window);
-    observers.push_back(&narrator);
-    Loop loop(*session,
-              {.last_step = options_.warmup_steps + options_.num_steps,
-               .runs_ahead = false,
-               .stop = [] { return interrupt_noted() != 0; }},
-              observers, last_words_);
-    Record record = loop.run();
-    record.by_device = true;
-    if (record.outcome == Outcome::interrupted) terminal_.line("Interrupted");
-    if (record.outcome == Outcome::failed) terminal_.line("The device failed");
-    if (!loop.fault()) last_words_.attempt([&] { keep(*session, record); });
-    if (record.steps.size() > static_cast<std::size_t>(options_.warmup_steps))
-      report(*session, record, recorder.get());
-    if (loop.fault()) std::rethrow_exception(loop.fault());
-    last_words_.throw_fault();
-    return record.outcome == Outcome::interrupted ? 128 + interrupt_noted() : 0;
-  }
-
- private:
-  std::unique_ptr<Session> load() {
-    const bool converts = options_.dtype != "fp32" && options_.dtype != "tf32";
-    const bool compiles = options_.version != "none" && options_.version != "v1";
-    if (converts)
-      terminal_.line(fmt::format("Converting model to {}...", upper_case(options_.dtype)));
-    if (compiles) terminal_.line(fmt::format("Compiling model (mode={})...", options_.version));
-    terminal_.busy("Loading model...");
-    const auto start = std::chrono::steady_clock::now();
-    auto session =
-        std::make_unique<Session>(options_, device_, SessionHooks{.trying = tuning_on(terminal_)});
-    const std::chrono::duration<double> loading = std::chrono::steady_clock::now() - start;
-    if (compiles)
-      terminal_.line(
-          fmt::format("Compilation complete in {}", format_duration(session->compile_seconds())));
-    print_kernel_choices(terminal_, *session);
-    if (!request_.kernels_directory.empty()) {
-      const std::size_t count = write_chain_sources(session->graph(), request_.kernels_directory);
-      terminal_.line(fmt::format("Wrote the sources of {} generated kernels to {}", count,
-                                 request_.kernels_directory));
-    }
-    if (converts) terminal_.line("Model conversion complete.");
-    terminal_.line(fmt::format("Model loaded in {}: {} parameters",
-                               format_duration(loading.count()),
-                               format_count(session->parameters())));
+  void ended(Session& session, const Record& record, const Summary& summary,
+             LastWords& last_words) override {
+    if (record.outcome != Outcome::failed) last_words.attempt([&] { keep_model(session, record); });
+    if (summary.steps <= warmup_) return;
     terminal_.line("");
-    return session;
+    terminal_.lines(bench_summary_text(record, summary, session.device().is_gpu()));
+  }
+  void analyzed(const ProfileContent& content) override {
+    profile_ = print_bench_profile(request_, content, summarize(content.record), *this, terminal_);
+    if (request_.options.profiling()) TerminalListener::analyzed(content);
+  }
+  void finished(const Record& record, const Summary& summary, LastWords& last_words) override {
+    if (summary.steps <= warmup_) return;
+    const auto write = [&](const std::string& file, const std::string& text) {
+      if (file.empty()) return;
+      last_words.attempt([&] {
+        write_text_file(file, text);
+        wrote(file);
+      });
+    };
+    write(request_.times_file, times_csv(record));
+    nlohmann::ordered_json json = json_of(record, summary);
+    if (!profile_.is_null()) json["profile"] = std::move(profile_);
+    const std::string text = text_of(json);
+    write(request_.json_file, text);
+    last_words.attempt([&] { keeper_.keep(session_, record, text, terminal_); });
   }
 
+ private:
   // What training made of the model.
-  void keep(Session& session, const Record& record) {
+  void keep_model(Session& session, const Record& record) {
     if (!request_.weights_file.empty()) {
       save_weights(request_.weights_file, session.graph(), session.executor());
-      terminal_.line(fmt::format("Wrote {}", request_.weights_file));
+      wrote(request_.weights_file);
     }
     if (record.validation.empty() || !record.validation.back().evaluation.right) return;
     const Evaluation& found = record.validation.back().evaluation;
-    terminal_.line(fmt::format("Held-out accuracy: {:.2f} % of {} images, {:.2f} % in int8",
-                               100 * found.accuracy(), found.samples,
+    terminal_.line(fmt::format("Held-out accuracy: {:.2f} % of {} {}s, {:.2f} % in int8",
+                               100 * found.accuracy(), found.samples, record.workload.sample,
                                100 * session.evaluate_in("int8", 0).accuracy()));
   }
 
-  void report(Session& session, const Record& record, StepRecorder* recorder) {
-    const Summary summary = summarize(record);
-    terminal_.line("");
-    terminal_.lines(bench_summary_text(record, summary, device_.is_gpu()));
-    const auto write = [&](const std::filesystem::path& file, const std::string& text) {
-      if (file.empty()) return;
-      last_words_.attempt([&] {
-        write_text_file(file, text);
-        terminal_.line(fmt::format("Wrote {}", file.string()));
-      });
-    };
-    std::string profile;
-    if (recorder && recorder->finish()) {
-      last_words_.attempt(
-          [&] { profile = print_bench_profile(request_, session, summary, *recorder, terminal_); });
-    } else if (recorder) {
-      terminal_.line(fmt::format("Nothing was profiled: the run ended before iteration {}",
-                                 recorder->window().first - 1 - options_.warmup_steps));
-    }
-    if (options_.profiling()) {
-      write(std::filesystem::path(options_.profile_dir) / summary_name,
-            record_json(record, summary));
-      last_words_.attempt([&] { finish_profile(*recorder, session, record, terminal_); });
-    }
-    write(request_.times_file, times_csv(record));
-    write(request_.json_file, record_json(record, summary, profile));
-  }
-
   const BenchRequest& request_;
-  const RunOptions& options_;
-  Device& device_;
-  Terminal& terminal_;
-  LastWords last_words_;
+  const Session& session_;
+  RunKeeper& keeper_;
+  std::int64_t warmup_;
+  ProfileWindow window_;
+  nlohmann::ordered_json profile_;  // of the record
 };
+
+// Where the model computes in another type than that of its parameters.
+bool converts(const Precision& p) {
+  return p.compute != p.master || p.products == Precision::Products::int8;
+}
+
+std::unique_ptr<Session> load(const BenchRequest& request, Device& device, Terminal& terminal) {
+  const RunOptions& options = request.options;
+  const bool converting = converts(options.precision());
+  const bool compiles = !schedule_row(options.version).passes.empty();
+  if (converting)
+    terminal.line(fmt::format("Converting model to {}...", upper_case(options.dtype)));
+  if (compiles) terminal.line(fmt::format("Compiling model (mode={})...", options.version));
+  terminal.busy("Loading model...");
+  const auto start = std::chrono::steady_clock::now();
+  auto session =
+      std::make_unique<Session>(options, device, SessionHooks{.trying = tuning_on(terminal)});
+  const std::chrono::duration<double> loading = std::chrono::steady_clock::now() - start;
+  if (compiles)
+    terminal.line(
+        fmt::format("Compilation complete in {}", format_duration(session->compile_seconds())));
+  print_kernel_choices(terminal, *session);
+  if (!request.kernels_directory.empty()) {
+    const std::size_t count = write_chain_sources(session->graph(), request.kernels_directory);
+    terminal.line(fmt::format("Wrote the sources of {} generated kernels to {}", count,
+                              request.kernels_directory));
+  }
+  if (converting) terminal.line("Model conversion complete.");
+  terminal.line(fmt::format("Model loaded in {}: {} parameters", format_duration(loading.count()),
+                            format_count(session->parameters())));
+  terminal.line("");
+  return session;
+}
+
+RunPlan plan_of(const BenchRequest& request) {
+  const RunOptions& options = request.options;
+  RunPlan plan{.loop = {.last_step = options.warmup_steps + options.num_steps,
+                        .runs_ahead = false,
+                        .stop = [] { return interrupt_noted() != 0; }},
+               .by_device = true,
+               .recording = recorder_config(options, {.operators = request.records_operators(),
+                                                      .flops_iteration = request.flops_prof_step})};
+  if (options.profiling()) {
+    plan.profile_dir = options.profile_dir;
+    plan.summary_dirs.push_back(plan.profile_dir);
+  }
+  return plan;
+}
+
+// One workload, timed on a device.
+int run(const BenchRequest& request, const RunPlan& plan, Device& device, Terminal& terminal) {
+  RunKeeper keeper(&request.keep, device);
+  print_configuration(terminal, request, device);
+  const std::unique_ptr<Session> session = load(request, device, terminal);
+  note_interrupts();
+  Narrator narrator(terminal, request, plan, *session, keeper);
+  return exit_code_of(run_profiled(*session, plan, narrator));
+}
 
 // UsageError if two of them are one, of which only the last would be left.
 void check_files(const BenchRequest& request) {
@@ -201,28 +192,26 @@ void check_files(const BenchRequest& request) {
 }
 
 // Now, not after the measurement, is the time to learn that files cannot be written.
-void prepare_files(const BenchRequest& request) {
+void prepare_files(const BenchRequest& request, const RunPlan& plan) {
   for (const std::filesystem::path& file :
        {std::filesystem::path(request.times_file), std::filesystem::path(request.json_file),
         std::filesystem::path(request.weights_file), request.trace_file()})
     if (!file.empty()) probe_writing(file);
   if (!request.kernels_directory.empty()) make_directories(request.kernels_directory);
-  if (!request.options.profiling()) return;
-  make_directories(request.options.profile_dir);
-  remove_abandoned_files(request.options.profile_dir);
-  probe_writing(std::filesystem::path(request.options.profile_dir) / summary_name);
+  prepare_directories(plan);
 }
 
 int bench(BenchRequest& request) {
   if (request.list || request.list_json) return print_list(request.list_json);
   request.resolve();
   check_files(request);
-  prepare_files(request);
+  const RunPlan plan = plan_of(request);
+  prepare_files(request, plan);
   const std::unique_ptr<Device> device = open_device(request.options);
   Terminal terminal;
   if (const auto table = bench_table(request, *device, terminal)) return *table;
   try {
-    return Benchmark(request, *device, terminal).run();
+    return run(request, plan, *device, terminal);
   } catch (const OutOfMemoryError& error) {  // by now the device has all memory back
     throw OutOfMemoryError("{}", with_batch_advice(error.what(), request.options, *device));
   }
@@ -256,12 +245,11 @@ The workshop's exercises with these commands: docs/workshop in the sources.)",
 }  // namespace
 
 void add_bench_command(CLI::App& program, Action& action) {
-  configure(*program.add_subcommand("bench", "Time a vision network or the LLaMA"), "ridge bench",
-            action);
+  configure(*program.add_subcommand("bench", "Time a network"), "ridge bench", action);
 }
 
 void configure_as_bench(CLI::App& program, Action& action) {
-  program.description("Times a vision network, with the flags of the workshop.");
+  program.description("Times a network, with the flags of the workshop.");
   configure(program, program.get_name(), action);
 }
 

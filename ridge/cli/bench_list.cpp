@@ -7,25 +7,37 @@
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 #include "ridge/cli/bench_list.h"
-#include "ridge/models/vision/vision.h"
-#include "ridge/session/language.h"
 #include "ridge/session/session.h"
 
 namespace ridge {
 namespace {
 
 struct Listed {
-  VisionNetwork network;
-  std::int64_t parameters = 0, macs = 0;  // the latter of one image
+  NetworkName network;
+  std::int64_t parameters = 0, macs = 0;  // the latter of one sample
+  std::vector<std::int64_t> sample_shape;
+  std::int64_t classes = 0;
 };
+
+Listed listed(const NetworkName& network) {
+  RunOptions options = default_options(network.name);
+  options.mode = name_of(Use::inference);
+  options.batch_size = 1;
+  options.resolve();
+  Graph graph;
+  const Model model = workload_of(options).build(graph, options.precision());
+  const auto shape = model.input.shape().dims().subspan(1);
+  return {.network = network,
+          .parameters = parameter_count(graph),
+          .macs = cost_of_step(graph, 1).total().macs,
+          .sample_shape = {shape.begin(), shape.end()},
+          .classes = model.logits.shape().dims()[model.class_dim]};
+}
 
 std::vector<Listed> all_listed() {
   std::vector<Listed> all;
-  for (const VisionNetwork& network : vision_networks()) {
-    Graph graph;
-    build_vision(graph, network.name, {});
-    all.push_back({network, parameter_count(graph), cost_of_step(graph, 1).total().macs});
-  }
+  for (const WorkloadFamily& family : workload_families())
+    for (const NetworkName& network : family.networks()) all.push_back(listed(network));
   return all;
 }
 
@@ -38,8 +50,8 @@ std::string network_list_json() {
                     {"aliases", entry.network.aliases},
                     {"parameters", entry.parameters},
                     {"macs", entry.macs},
-                    {"input_size", entry.network.input_size},
-                    {"classes", entry.network.classes}});
+                    {"input_size", entry.sample_shape},
+                    {"classes", entry.classes}});
   return list.dump(2);
 }
 
@@ -51,13 +63,12 @@ std::string network_list_text() {
                                 {.header = "Classes"},
                                 {.header = "Also", .left = true}};
   std::vector<TextRow> rows;
-  for (const Listed& entry : all_listed()) {
-    const VisionNetwork& network = entry.network;
-    rows.push_back({std::string(network.name), format_count(entry.parameters),
+  for (const Listed& entry : all_listed())
+    rows.push_back({std::string(entry.network.name), format_count(entry.parameters),
                     fmt::format("{:.3f}", static_cast<double>(entry.macs) / 1e9),
-                    fmt::format("{0} x {0}", network.input_size), fmt::to_string(network.classes),
-                    fmt::format("{}", fmt::join(network.aliases, ", "))});
-  }
+                    fmt::format("{}", fmt::join(entry.sample_shape, " x ")),
+                    fmt::to_string(entry.classes),
+                    fmt::format("{}", fmt::join(entry.network.aliases, ", "))});
   return text_table(columns, rows);
 }
 

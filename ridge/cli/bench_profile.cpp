@@ -19,7 +19,6 @@ namespace ridge {
 namespace {
 
 constexpr std::string_view rule = "========================================";
-constexpr std::int64_t most_recorded = 5;
 
 void print_title(Terminal& terminal, std::string_view title) {
   terminal.line("");
@@ -69,18 +68,21 @@ void print_operators(Terminal& terminal, const BenchRequest& request,
     terminal.lines(warning);
 }
 
-void print_flops(Terminal& terminal, const BenchRequest& request, Session& session,
-                 const Summary& summary, const FlopsReport& report, const Recording& on_device) {
-  const std::int64_t samples = new_record(session).samples_per_step;
+// Of a device that failed no ceilings can be measured.
+void print_flops(Terminal& terminal, const ProfileContent& content, const Summary& summary,
+                 const FlopsReport& report, TerminalListener& listener) {
+  const Record& record = content.record;
   terminal.line("");
-  terminal.lines(
-      flops_report_text(report, {.model = request.options.network, .samples_per_step = samples}));
-  const auto roof = roof_of_session(session, terminal);
+  terminal.lines(flops_report_text(
+      report, {.model = record.options.network, .samples_per_step = record.samples_per_step}));
+  if (record.outcome == Outcome::failed) return;
+  const auto roof = roof_of_session(content.session, listener);
   if (!roof) return;
   print_section(terminal, "Questions:");
-  terminal.lines(answers_text(efficiency_answers(on_device, report, *roof,
-                                                 session.schedule().precision.product_name(),
-                                                 samples, summary.device.median)));
+  terminal.lines(
+      answers_text(efficiency_answers(content.recorder.on_device(), report, *roof,
+                                      content.session.schedule().precision.product_kind(),
+                                      record.samples_per_step, summary.device.median)));
 }
 
 void write_trace(Terminal& terminal, const BenchRequest& request, const Recording& host) {
@@ -98,44 +100,27 @@ void write_trace(Terminal& terminal, const BenchRequest& request, const Recordin
 
 }  // namespace
 
-StepRecorder::Config bench_recorder_config(const BenchRequest& request) {
-  const RunOptions& o = request.options;
-  const std::int64_t offset = o.warmup_steps + 1;  // of the number of a step to its iteration's
-  const std::int64_t wanted = o.profile_steps > 0 ? o.profile_steps : most_recorded;
-  // The others say what recording costs.
-  std::int64_t first = std::max(o.num_steps - wanted, o.num_steps / 2), last = o.num_steps - 1;
-  if (request.flops_prof_step) {
-    first = std::min(first, *request.flops_prof_step);
-    if (!request.records_operators() && !o.profiling()) first = last = *request.flops_prof_step;
-  }
-  return {.window = {first + offset, last + offset},
-          .counters = o.counters || o.enable_all_profiling,
-          .label_offset = offset,
-          .warmup_steps = o.warmup_steps};
-}
-
-std::string print_bench_profile(const BenchRequest& request, Session& session,
-                                const Summary& summary, const StepRecorder& recorder,
-                                Terminal& terminal) {
+nlohmann::ordered_json print_bench_profile(const BenchRequest& request,
+                                           const ProfileContent& content, const Summary& summary,
+                                           TerminalListener& listener, Terminal& terminal) {
+  const StepRecorder& recorder = content.recorder;
   const Recording &host = recorder.host(), &on_device = recorder.on_device();
   nlohmann::ordered_json json;
   if (request.autograd_profiler || request.kineto) print_operators(terminal, request, recorder);
-  if (request.records_operators())
-    json["operators"] =
-        nlohmann::ordered_json::parse(operator_table_json(operator_table(on_device)));
+  if (request.records_operators()) json["operators"] = json_of(operator_table(on_device));
   if (request.flops_prof_step && std::ranges::find(host.steps, *request.flops_prof_step,
                                                    &Recording::Step::step) != host.steps.end()) {
     const FlopsReport report =
         flops_report(on_device, static_cast<std::int32_t>(*request.flops_prof_step));
-    print_flops(terminal, request, session, summary, report, on_device);
-    json["modules"] = nlohmann::ordered_json::parse(modules_json(report));
+    print_flops(terminal, content, summary, report, listener);
+    json["modules"] = json_of(report);
   }
   write_trace(terminal, request, host);
   if (!request.options.profiling()) {
     terminal.line("");
     terminal.line(overhead_text(host));
   }
-  return json.is_null() ? "" : json.dump();
+  return json;
 }
 
 }  // namespace ridge

@@ -10,7 +10,7 @@
 #include "ridge/base/ranges.h"
 #include "ridge/cli/compile_context.h"
 #include "ridge/cli/flags.h"
-#include "ridge/session/language.h"
+#include "ridge/session/workload.h"
 
 namespace ridge {
 namespace {
@@ -20,7 +20,7 @@ RunOptions bench_defaults(std::string_view network) {
   RunOptions options = default_options(network);
   options.mode = name_of(Use::inference);
   options.version = "none";
-  if (network != language_network) options.batch_size = 64;
+  options.batch_size = family_of(network).benchmark_batch;
   options.num_steps = 20;
   options.warmup_steps = 5;
   return options;
@@ -39,13 +39,16 @@ void BenchRequest::resolve_precision(RunOptions& o) {
   const bool amp = amp_opt_level.value_or(0) > 0, half = fp16.value_or(0) == 1;
   const bool has_dtype = run.was_given("dtype") || run.was_given("use-amp");
   if (!has_dtype && (half || amp)) o.dtype = "fp16";
-  o.dtype = o.precision().name;
+  const Precision precision = o.precision();
+  o.dtype = precision.name;
   o.use_amp = false;
-  if (fp16 && half != (o.dtype == "fp16"))
+  if (fp16 && half != (precision.compute == DType::f16))
     throw UsageError("--fp16 {} and {} exclude each other", *fp16,
                      has_dtype ? fmt::format("--dtype {}", o.dtype)
                                : fmt::format("--amp-opt-level {}", *amp_opt_level));
-  if (amp && o.dtype != "fp16" && o.dtype != "bf16")
+  const bool mixed =
+      precision.compute != precision.master && precision.products == Precision::Products::same;
+  if (amp && !mixed)
     throw UsageError("--amp-opt-level {} is mixed precision: it excludes --dtype {}",
                      *amp_opt_level, o.dtype);
   if (amp)
@@ -88,6 +91,9 @@ void BenchRequest::check_tables() const {
   add(single, !kernels_directory.empty(), "--export-kernels");
   add(single, !weights_file.empty(), "--save-weights");
   add(single, options.profiling(), "--profile");
+  add(single, keep.record, "--record");
+  add(single, !keep.store.empty(), "--store");
+  add(single, !keep.tags.empty(), "--tag");
   if (tables.size() > 1)
     throw UsageError("{} exclude each other: each prints a table of its own",
                      fmt::join(tables, " and "));
@@ -120,8 +126,9 @@ void BenchRequest::resolve() {
   options = run.options([this](RunOptions& o) {
     const bool trains = o.use() == Use::training;
     if (!weights_file.empty() && !trains) throw UsageError("--save-weights is for --mode training");
-    if (!weights_file.empty() && o.network == language_network)
-      throw UsageError("--save-weights is for vision networks; ridge train saves a LLaMA");
+    if (!weights_file.empty() && !family_of(o.network).has_weights_files)
+      throw UsageError(
+          "--save-weights is not for {}, which has no such files; ridge train saves it", o.network);
     if (run.was_given("learning-rate") && !trains)
       throw UsageError("--learning-rate is for --mode training");
     resolve_precision(o);
@@ -206,6 +213,7 @@ void add_output(CLI::App& command, BenchRequest& request) {
             "Write the sources of generated GPU kernels to this directory", "DIR");
   add.value("--save-weights", request.weights_file, "Write the trained weights to this file",
             "FILE");
+  add_keep_flags(command, request.keep);
   add.on("--list", request.list, "Print the networks, their parameters and work");
   add.on("--json", request.list_json, "Print the list as JSON");
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ridge/cli/keep_run.h"
 #include "ridge/cli/run_request.h"
 
 namespace ridge {
@@ -41,14 +42,13 @@ struct BenchRequest {
   std::string weights_file;  // to write after training
   std::string kernels_directory;
 
+  KeepRequest keep;
+
   std::vector<std::string> notes;  // about flags that mean something else here, by resolve()
 
   // UsageError for flags that make no sense, or not together.
   void resolve();
   bool records_operators() const { return autograd_profiler || kineto || !profile_file.empty(); }
-  bool records() const {
-    return records_operators() || flops_prof_step.has_value() || options.profiling();
-  }
   // Where the trace of --export-profile or --kineto goes; empty if there is none to write.
   std::filesystem::path trace_file() const;
 

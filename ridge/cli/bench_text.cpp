@@ -25,6 +25,15 @@ std::string memory_by_use(const TensorBytes& use) {
   return text;
 }
 
+// "Sequence" of "sequence".
+std::string capitalized(std::string word) {
+  word.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(word.front())));
+  return word;
+}
+std::string_view article(std::string_view noun) {
+  return std::string_view("aeiou").find(noun.front()) == std::string_view::npos ? "a" : "an";
+}
+
 }  // namespace
 
 std::string upper_case(std::string_view text) {
@@ -38,17 +47,17 @@ void print_configuration(Terminal& terminal, const BenchRequest& request, const 
   const RunOptions& o = request.options;
   terminal.line(fmt::format("Using network: {}", o.network));
   if (varied != "batch size") terminal.line(fmt::format("Batch size: {}", o.batch_size));
-  if (const Workload workload = workload_of(o); workload.tokens_per_sample > 0)
-    terminal.line(fmt::format("Model: {}", workload.description));
+  terminal.line(fmt::format("Model: {}", workload_of(o).info.description));
   terminal.line(fmt::format("Iterations: {}", o.num_steps));
   if (varied != "precision") {
     if (varied.empty())
-      terminal.line(fmt::format("FP16: {}", o.dtype == "fp16" ? "True" : "False"));
+      terminal.line(
+          fmt::format("FP16: {}", o.precision().compute == DType::f16 ? "True" : "False"));
     terminal.line(fmt::format("Precision: {}", o.dtype));
   }
   terminal.line(fmt::format("Mode: {}", o.mode));
   if (varied != "compile mode") {
-    if (o.version == "none")
+    if (schedule_row(o.version).passes.empty())
       terminal.line("Compile: off");
     else
       terminal.line(fmt::format("Compile: ENABLED (mode={})", o.version));
@@ -61,8 +70,7 @@ void print_configuration(Terminal& terminal, const BenchRequest& request, const 
 std::string bench_summary_text(const Record& record, const Summary& summary, bool on_gpu) {
   const RunOptions& options = record.options;
   const Statistics& time = summary.device;
-  const bool of_tokens = record.tokens_per_sample > 0;
-  const char* const sample = of_tokens ? "Sequence" : "Image";
+  const std::string& sample = record.workload.sample;
   Lines line;
   line("{}\nPerformance Summary:\n{}", rule, rule);
   line("Network: {}", options.network);
@@ -76,12 +84,13 @@ std::string bench_summary_text(const Record& record, const Summary& summary, boo
   line("Average time per iteration: {:.4f} seconds", time.mean);
   line("Standard deviation: {:.4f} seconds", time.std_dev);
   line("Throughput: {:.1f} samples/sec", summary.samples_per_second);
-  if (of_tokens) line("Token rate: {:.0f} tokens/sec", summary.tokens_per_second);
+  if (record.workload.tokens_per_sample > 0)
+    line("Token rate: {:.0f} tokens/sec", summary.tokens_per_second);
   line("{} Memory Usage: {:.0f} MB", on_gpu ? "GPU" : "Tensor",
        static_cast<double>(record.peak_tensor_bytes) / 1e6);
   line("  in MB: {}", memory_by_use(record.at_peak));
   line("");
-  line("{}s per second: {:.1f}", sample, summary.samples_per_second);
+  line("{}s per second: {:.1f}", capitalized(sample), summary.samples_per_second);
   line("Milliseconds per batch: {:.3f}", 1e3 * time.mean);
   line("Microseconds per sample: {:.1f}",
        1e6 * time.mean / static_cast<double>(record.samples_per_step));
@@ -94,11 +103,11 @@ std::string bench_summary_text(const Record& record, const Summary& summary, boo
   tail("p95", summary.p95);
   tail("p99", summary.p99);
   if (record.cost)
-    line("Products: {:.2f} GMACs {}, {:.2f} TFLOP/s",
+    line("Products: {:.2f} GMACs {} {}, {:.2f} TFLOP/s",
          static_cast<double>(record.cost->total().macs) /
              static_cast<double>(record.samples_per_step) / 1e9,
-         of_tokens ? "a sequence" : "an image", 2 * summary.macs_per_second / 1e12);
-  if (options.version != "none")
+         article(sample), sample, 2 * summary.macs_per_second / 1e12);
+  if (!schedule_row(options.version).passes.empty())
     line("Compilation time: {} (mode={})", format_duration(record.compile_seconds),
          options.version);
   const auto lost = std::ranges::find_if_not(

@@ -68,7 +68,7 @@ std::vector<ComparedRun> run_schedules(const Request& request, Terminal& termina
   std::vector<std::vector<OperatorUses>> recorded(variants.size());
   std::vector<Record> records(variants.size());
   const auto note = [&](std::size_t i, Session& session) {
-    if (records[i].workload.empty()) records[i] = new_record(session);
+    if (records[i].workload.name.empty()) records[i] = new_record(session);
     recorded[i].push_back(record_step(session));
   };
   const std::vector<VariantResult> timed = time_interleaved(

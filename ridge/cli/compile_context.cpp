@@ -1,13 +1,10 @@
 #include "ridge/cli/compile_context.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <memory>
-#include <utility>
-#include <variant>
+#include <cctype>
+#include <nlohmann/json.hpp>
 
 #include "ridge/base/error.h"
 #include "ridge/passes/schedules.h"
@@ -16,160 +13,125 @@
 namespace ridge {
 namespace {
 
-struct PythonValue;
-// In the order of the text; of a key that is there twice the last counts, as in Python.
-using PythonDict = std::vector<std::pair<std::string, PythonValue>>;
-struct None {};
+using Json = nlohmann::ordered_json;
 
-struct PythonValue {
-  std::variant<None, bool, double, std::string, PythonDict> value;
+constexpr int most_nested = 8;
 
-  template <class T>
-  const T* as() const {
-    return std::get_if<T>(&value);
-  }
-};
-
-// The value as Python would show it.
-std::string shown(const PythonValue& value) {
-  struct Show {
-    std::string operator()(None) const { return "None"; }
-    std::string operator()(bool x) const { return x ? "True" : "False"; }
-    std::string operator()(double x) const { return fmt::format("{}", x); }
-    std::string operator()(const std::string& x) const { return fmt::format("'{}'", x); }
-    std::string operator()(const PythonDict&) const { return "a dict"; }
-  };
-  return std::visit(Show{}, value.value);
+[[noreturn]] void refuse(std::string_view text, std::string_view why) {
+  throw UsageError(
+      "--compileContext takes a dict of Python, such as \"{{'mode': 'max-autotune'}}\", and not "
+      "\"{}\": {}",
+      text.substr(0, 60), why);
 }
 
-class Parser {
- public:
-  explicit Parser(std::string_view text) : text_(text) {}
-
-  PythonDict whole() {
-    PythonDict dict = this->dict(0);
-    skip_spaces();
-    if (at_ != text_.size()) refuse("nothing after the dict");
-    return dict;
+// A string of Python's that begins at `text`, in either kind of quotes, as JSON's. Takes it off the
+// text.
+std::string json_string(std::string_view& text, std::string_view whole) {
+  const char quote = text.front();
+  std::string content;
+  std::size_t at = 1;
+  for (; at < text.size() && text[at] != quote; ++at) {
+    if (text[at] == '\\' && at + 1 < text.size()) ++at;
+    content += text[at];
   }
+  if (at >= text.size()) refuse(whole, "a string lacks its closing quote");
+  text.remove_prefix(at + 1);
+  return Json(content).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
- private:
-  static constexpr int most_nested = 8;
+// A constant of Python's, or anything else that stands between commas and brackets. JSON's own
+// constants are none of Python's.
+std::string json_word(std::string_view word, std::string_view whole) {
+  if (word == "True") return "true";
+  if (word == "False") return "false";
+  if (word == "None") return "null";
+  if (std::isalpha(static_cast<unsigned char>(word.front())))
+    refuse(whole, fmt::format("'{}' is neither in quotes, nor one of True, False and None", word));
+  return std::string(word);
+}
 
-  [[noreturn]] void refuse(std::string_view wanted) const {
-    const std::string found =
-        at_ < text_.size() ? fmt::format("'{}'", text_.substr(at_, 12)) : std::string("the end");
-    throw UsageError(
-        "--compileContext takes a dict of Python, such as \"{{'mode': 'max-autotune'}}\": after "
-        "{} characters there is {} where {} is due",
-        at_, found, wanted);
+// The literal as JSON: strings in double quotes, constants by JSON's names, no comma before a
+// closing brace.
+std::string as_json(std::string_view text) {
+  constexpr std::string_view ends = "{}[]:,'\" \t\r\n";
+  const std::string_view whole = text;
+  std::string json;
+  while (!text.empty()) {
+    const char c = text.front();
+    if (c == '\'' || c == '"') {
+      json += json_string(text, whole);
+    } else if (ends.find(c) != ends.npos) {
+      const std::size_t last = json.find_last_not_of(" \t\r\n");
+      if (c == '}' && last != json.npos && json[last] == ',') json.erase(last);
+      json += c;
+      text.remove_prefix(1);
+    } else {
+      const std::string_view word = text.substr(0, text.find_first_of(ends));
+      json += json_word(word, whole);
+      text.remove_prefix(word.size());
+    }
   }
+  return json;
+}
 
-  void skip_spaces() { at_ = std::min(text_.find_first_not_of(" \t\r\n", at_), text_.size()); }
-  bool next_is(char c) {
-    skip_spaces();
-    return at_ < text_.size() && text_[at_] == c;
-  }
-  bool take(char c) {
-    if (!next_is(c)) return false;
-    ++at_;
+// Of a key that is there twice the last counts, as in Python.
+Json parse_dict(std::string_view text) {
+  const auto shallow = [&](int depth, Json::parse_event_t event, Json&) {
+    if (depth > most_nested) refuse(text, "no argument is a dict this deep");
+    if (event == Json::parse_event_t::array_start) refuse(text, "no argument is a list");
     return true;
+  };
+  Json dict;
+  try {
+    dict = Json::parse(as_json(text), shallow);
+  } catch (const Json::exception&) {
+    refuse(text, "a key in quotes, ':', a value and ',' or '}' follow each other");
   }
-  void expect(char c) {
-    if (!take(c)) refuse(fmt::format("'{}'", c));
-  }
+  if (!dict.is_object()) refuse(text, "it is not in braces");
+  return dict;
+}
 
-  PythonDict dict(int nested) {
-    if (nested > most_nested) refuse("no dict this deep");
-    PythonDict dict;
-    expect('{');
-    while (!take('}')) {
-      if (!next_is('\'') && !next_is('"')) refuse("a key in quotes");
-      std::string key = string();
-      expect(':');
-      std::erase_if(dict, [&](const auto& entry) { return entry.first == key; });
-      dict.emplace_back(std::move(key), value(nested));
-      if (!take(',') && !next_is('}')) refuse("',' or '}'");
-    }
-    return dict;
-  }
+// The value as Python would show it.
+std::string shown(const Json& value) {
+  if (value.is_null()) return "None";
+  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+  if (value.is_string()) return fmt::format("'{}'", value.get<std::string>());
+  return value.is_object() ? "a dict" : value.dump();
+}
 
-  PythonValue value(int nested) {
-    skip_spaces();
-    if (next_is('{')) return {dict(nested + 1)};
-    if (next_is('\'') || next_is('"')) return {string()};
-    const std::size_t end = std::min(text_.find_first_of(",}: \t\r\n", at_), text_.size());
-    const std::string_view word = text_.substr(at_, end - at_);
-    PythonValue value;
-    double number = 0;
-    if (word == "True" || word == "False")
-      value.value = word == "True";
-    else if (word == "None")
-      value.value = None{};
-    else if (const auto [stop, fault] =
-                 std::from_chars(word.data(), word.data() + word.size(), number);
-             fault == std::errc() && stop == word.data() + word.size())
-      value.value = number;
-    else
-      refuse("a string in quotes, a number, True, False, None or a dict");
-    at_ = end;
-    return value;
-  }
-
-  std::string string() {
-    const char quote = text_[at_++];
-    std::string content;
-    for (; at_ < text_.size() && text_[at_] != quote; ++at_) {
-      if (text_[at_] == '\\' && at_ + 1 < text_.size()) ++at_;
-      content += text_[at_];
-    }
-    if (at_ == text_.size()) refuse("the closing quote");
-    ++at_;
-    return content;
-  }
-
-  std::string_view text_;
-  std::size_t at_ = 0;
-};
-
-[[noreturn]] void refuse_value(std::string_view key, const PythonValue& value,
-                               std::string_view wanted) {
+[[noreturn]] void refuse_value(std::string_view key, const Json& value, std::string_view wanted) {
   throw UsageError("--compileContext: '{}' is {}; it has to be {}", key, shown(value), wanted);
 }
 
 // None stands for the default of any argument.
-bool flag(std::string_view key, const PythonValue& value) {
-  if (value.as<None>()) return false;
-  if (!value.as<bool>()) refuse_value(key, value, "True or False");
-  return *value.as<bool>();
+bool flag(std::string_view key, const Json& value) {
+  if (value.is_null()) return false;
+  if (!value.is_boolean()) refuse_value(key, value, "True or False");
+  return value.get<bool>();
 }
 
-void set_mode(const PythonValue& value, CompileContext& context) {
-  if (value.as<None>()) return;
-  const auto* const mode = value.as<std::string>();
+void set_mode(const Json& value, CompileContext& context) {
+  if (value.is_null()) return;
   const auto known = [&](const ScheduleRow& row) {
-    return mode && row.kind == ScheduleRow::Kind::compile_mode && row.name == *mode &&
-           !row.passes.empty();
+    return row.kind == ScheduleRow::Kind::compile_mode && value == row.name && !row.passes.empty();
   };
   if (std::ranges::none_of(schedules(), known))
     refuse_value("mode", value, "'default', 'reduce-overhead' or 'max-autotune'");
-  context.mode = *mode;
+  context.mode = value.get<std::string>();
 }
 
-void check_backend(const PythonValue& value, CompileContext& context) {
-  if (value.as<None>()) return;
-  const auto* const backend = value.as<std::string>();
-  if (!backend || *backend != "inductor")
+void check_backend(const Json& value, CompileContext& context) {
+  if (value.is_null()) return;
+  if (value != "inductor")
     refuse_value("backend", value, "left out: Ridge compiles by itself ('inductor' is let pass)");
   context.notes.emplace_back("backend: it is Ridge's own, whatever it is called");
 }
 
-void note_options(const PythonValue& value, CompileContext& context) {
-  if (value.as<None>()) return;
-  const auto* const options = value.as<PythonDict>();
-  if (!options) refuse_value("options", value, "a dict");
+void note_options(const Json& value, CompileContext& context) {
+  if (value.is_null()) return;
+  if (!value.is_object()) refuse_value("options", value, "a dict");
   std::vector<std::string> names;
-  for (const auto& [name, ignored] : *options) names.push_back(name);
+  for (const auto& [name, ignored] : value.items()) names.push_back(name);
   if (!names.empty())
     context.notes.push_back(fmt::format(
         "options: {} belong to another compiler and change nothing here", fmt::join(names, ", ")));
@@ -180,7 +142,8 @@ void note_options(const PythonValue& value, CompileContext& context) {
 CompileContext parse_compile_context(std::string_view text) {
   CompileContext context;
   bool disabled = false;
-  for (const auto& [key, value] : Parser(text).whole()) {
+  const Json dict = parse_dict(text);
+  for (const auto& [key, value] : dict.items()) {
     if (key == "mode") {
       set_mode(value, context);
     } else if (key == "fullgraph") {
@@ -189,7 +152,7 @@ CompileContext parse_compile_context(std::string_view text) {
     } else if (key == "dynamic") {
       flag(key, value);
       context.notes.emplace_back(
-          "dynamic: each batch and image size is compiled for itself, whatever this says");
+          "dynamic: each batch and sample size is compiled for itself, whatever this says");
     } else if (key == "backend") {
       check_backend(value, context);
     } else if (key == "options") {

@@ -13,8 +13,8 @@ struct CompileContext {
 };
 
 // From a literal such as "{'mode': 'max-autotune', 'fullgraph': True}": strings, numbers, True,
-// False, None, and dicts of them. UsageError that says where the text is none, and for keys and
-// values that torch.compile does not have or that mean something which Ridge has not.
+// False, None, and dicts of them. UsageError for a text that is no such dict, and for arguments
+// that torch.compile does not have, or whose values mean nothing here.
 CompileContext parse_compile_context(std::string_view text);
 
 }  // namespace ridge

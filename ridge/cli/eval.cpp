@@ -12,13 +12,12 @@
 #include "ridge/base/file.h"
 #include "ridge/base/units.h"
 #include "ridge/cli/commands.h"
-#include "ridge/cli/flags.h"
+#include "ridge/cli/run_request.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/session/checkpoint.h"
 #include "ridge/session/devices.h"
 #include "ridge/session/evaluation.h"
-#include "ridge/session/hf.h"
-#include "ridge/session/language.h"
+#include "ridge/session/json.h"
 
 namespace ridge {
 namespace {
@@ -36,55 +35,61 @@ bool is_about_evaluation(const OptionInfo& option) {
   return std::ranges::find(names, option.name) != std::end(names);
 }
 
+// The model's file decides what the model is, the command line what is done with it.
 struct Request {
-  explicit Request(CLI::App& command) : flags(command, RunOptions{}, is_about_evaluation) {}
+  explicit Request(CLI::App& command)
+      : run(command, {.defaults = [this](std::string_view network) { return stored(network); },
+                      .has = is_about_evaluation,
+                      .adapt = [this](RunOptions o) { return in_use(std::move(o)); }}) {}
 
-  bool given(std::string_view name) const {
-    const std::vector<std::string> names = flags.given();
-    return std::ranges::find(names, name) != names.end();
+  // The options of the checkpoint; else the defaults of a network.
+  RunOptions stored(std::string_view network) const {
+    if (checkpoint.empty()) return default_options(network);
+    RunOptions options = options_of_checkpoint(checkpoint);
+    options.data.clear();
+    return options;
+  }
+  // A configuration may be that of the training: what it started from, and how it went, say nothing
+  // of what it has come to.
+  RunOptions in_use(RunOptions options) const {
+    options = options_in_use(std::move(options));
+    options.mode = name_of(Use::inference);
+    options.eval_every = 0;
+    options.resume.clear();
+    if (!checkpoint.empty()) options.weights.clear(), options.init_from.clear();
+    return options;
   }
 
-  OptionFlags flags;
   std::string checkpoint;
+  RunRequest run;
   std::string prompt;
   std::vector<std::int64_t> prompt_tokens;
   std::string json;
   std::string logits;
 };
 
-// The model's file decides what the model is, the command line what is done with it.
-RunOptions stored_options(const Request& request) {
-  RunOptions asked;
-  request.flags.apply(asked);
+void check_source(const Request& request, const RunOptions& options) {
   const int sources = static_cast<int>(!request.checkpoint.empty()) +
-                      static_cast<int>(!asked.init_from.empty()) +
-                      static_cast<int>(!asked.weights.empty());
+                      static_cast<int>(!options.init_from.empty()) +
+                      static_cast<int>(!options.weights.empty());
   if (sources != 1)
     throw UsageError(
         "evaluate which model? give one of --checkpoint FILE, --init-from DIR, and --network NAME "
         "with --weights FILE");
-  if (request.checkpoint.empty()) return default_options(asked.network);
-  RunOptions options = options_of_checkpoint(request.checkpoint);
-  if (request.given("network") && asked.network != options.network)
-    throw UsageError("--network is {}, but {} is a checkpoint of {}", asked.network,
-                     request.checkpoint, options.network);
-  options.data.clear();
-  options.weights.clear();
-  options.eval_every = 0;
-  options.enable_pass = options.disable_pass = "";
-  options.recompute = "none";
-  return options;
+  if (request.checkpoint.empty()) return;
+  const std::string stored = options_of_checkpoint(request.checkpoint).network;
+  if (network_named(options.network) != stored)
+    throw UsageError("--network is {}, but {} is a checkpoint of {}", options.network,
+                     request.checkpoint, stored);
 }
 
 RunOptions effective_options(const Request& request) {
-  RunOptions options = stored_options(request);
-  request.flags.apply(options);
-  if (!options.init_from.empty()) apply_hf_config(options, options.init_from);
-  options.mode = name_of(Use::inference);
-  if (!request.given("validation-fraction")) options.validation_fraction = 0.1;
-  options.resolve();
-  if (!request.given("validation-fraction")) options.validation_fraction = 1;
-  if (!request.given("eval-batches"))
+  RunOptions options = request.run.options([&](RunOptions& o) {
+    check_source(request, o);
+    if (!request.run.was_set("validation-fraction")) o.validation_fraction = 0.1;
+  });
+  if (!request.run.was_set("validation-fraction")) options.validation_fraction = 1;
+  if (!request.run.was_set("eval-batches"))
     options.eval_batches = options.data.empty() ? synthetic_batches : 0;
   return options;
 }
@@ -102,7 +107,7 @@ std::string_view model_of(const Request& request, const RunOptions& options) {
 
 void write_json(Terminal& terminal, const Request& request, const Json& json) {
   if (request.json.empty()) return;
-  write_text_file(request.json, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_text_file(request.json, text_of(json));
   terminal.line(fmt::format("Wrote {}", request.json));
 }
 
@@ -120,6 +125,7 @@ int evaluate_data(const Request& request, const RunOptions& options, Device& dev
                {"loss", report.loss},
                {"seconds", report.seconds},
                {"peak_memory_bytes", report.peak_bytes}};
+  const std::string& sample = workload_of(options).info.sample;
   if (report.tokens > 0) {
     json["seq_len"] = options.seq_len;
     json["windows"] = report.samples;
@@ -131,9 +137,9 @@ int evaluate_data(const Request& request, const RunOptions& options, Device& dev
     terminal.line(fmt::format("Loss = {} nats/token, Perplexity = {:.2f}", format_loss(report.loss),
                               report.perplexity));
   } else {
-    terminal.line(fmt::format("Evaluated {} images in {}", format_count(report.samples),
+    terminal.line(fmt::format("Evaluated {} {}s in {}", format_count(report.samples), sample,
                               format_duration(report.seconds)));
-    terminal.line(fmt::format("Loss = {} nats/image", format_loss(report.loss)));
+    terminal.line(fmt::format("Loss = {} nats/{}", format_loss(report.loss), sample));
   }
   if (report.right) {
     const double accuracy =
@@ -214,8 +220,10 @@ int evaluate_model(const Request& request) {
   const bool has_prompt = !request.prompt.empty() || !request.prompt_tokens.empty();
   if (!request.prompt.empty() && !request.prompt_tokens.empty())
     throw UsageError("--prompt and --prompt-tokens exclude each other");
-  if (has_prompt && options.network != language_network)
-    throw UsageError("--prompt is for a language model; {} is none", options.network);
+  const Workload workload = workload_of(options);
+  if (has_prompt && workload.info.tokens_per_sample == 0)
+    throw UsageError("--prompt is for models of tokens; {} takes {}s", options.network,
+                     workload.info.sample);
   if (has_prompt && !options.data.empty())
     throw UsageError("--prompt and --data exclude each other: which is to be evaluated?");
   for (const std::string& file : {request.json, request.logits})
@@ -223,7 +231,7 @@ int evaluate_model(const Request& request) {
   const std::unique_ptr<Device> device = open_device(options);
   Terminal terminal;
   Graph graph;
-  workload_of(options).build(graph, options.precision());
+  workload.build(graph, options.precision());
   const std::int64_t parameters = parameter_count(graph);
   terminal.line(fmt::format("Model: {}, {} parameters", model_of(request, options),
                             format_count(parameters)));

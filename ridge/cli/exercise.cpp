@@ -19,7 +19,6 @@
 #include "ridge/exercise/inspect.h"
 #include "ridge/exercise/stage.h"
 #include "ridge/session/devices.h"
-#include "ridge/session/language.h"
 
 namespace ridge {
 namespace {
@@ -112,7 +111,7 @@ int reveal(const DebugStage& stage) {
 // The utilization of the device's peak over the whole step, in percent.
 std::string utilization(const RunFacts& run, const Roof& roof, const RunOptions& options) {
   return fmt::format("{:.1f} %", 100 * run.summary.causal_flops_per_second /
-                                     roof.flops(options.precision().product_name()));
+                                     roof.flops(options.precision().product_kind()));
 }
 
 std::string factor(double defective, double fixed) {
@@ -228,7 +227,7 @@ int verify_stage(const DebugStage& stage, const RunOptions& asked, Device& devic
   terminal.erase();
   terminal.line(fmt::format("Stage {} against the double-precision reference: {}", stage.number,
                             v.configuration));
-  const Tolerance limit = tolerance_of(options.dtype);
+  const Tolerance limit = v.limit;
   const auto line = [&](std::string_view what, double error, double most) {
     terminal.line(fmt::format("  {:<42}{:>9.1e}   limit {:.0e}", what, error, most));
   };
@@ -264,7 +263,8 @@ int exercise(const Request& request) {
 }  // namespace
 
 void add_exercise_command(CLI::App& program, Action& action) {
-  CLI::App& exercises = *program.add_subcommand("exercise", "Find the defect in a training run");
+  CLI::App& exercises =
+      *program.add_subcommand("exercise", "Find the defect in the training of a LLaMA");
   exercises.require_subcommand(0, 1);
   exercises.callback([&exercises, &action] {
     if (exercises.get_subcommands().empty())
@@ -272,8 +272,8 @@ void add_exercise_command(CLI::App& program, Action& action) {
         throw UsageError("which exercise? there is: ridge exercise debug --stage 1");
       };
   });
-  CLI::App& command =
-      *exercises.add_subcommand("debug", "Train with a defect, and find it with the other tools");
+  CLI::App& command = *exercises.add_subcommand(
+      "debug", "Train a LLaMA with a defect, and find it with the other tools");
   command.allow_extras();
   const auto request = std::make_shared<Request>(command);
   add_value(command, "--stage", request->stage, "Choose the defect: 1 to 5")
@@ -288,7 +288,7 @@ void add_exercise_command(CLI::App& program, Action& action) {
   command.add_flag("--fix", request->fix, "Run with the defect and without, and compare the two")
       ->group("Exercise");
   command.footer(
-      R"(A stage runs as ridge train does, with all its flags, and writes the same files, so that every
+      R"(A stage trains the LLaMA as ridge train does, with all its flags, and writes the same files, so that every
 tool that looks at a run can look at it.
 
 Examples:

@@ -53,6 +53,8 @@ void add_commands(CLI::App& program, const std::string& name, Action& action) {
   add_report_command(program, action);
   add_trace_command(program, action);
   add_exercise_command(program, action);
+  add_runs_command(program, action);
+  add_store_command(program, action);
   add_doctor_command(program, action);
   add_about_command(program, action);
   program.require_subcommand(0, 1);

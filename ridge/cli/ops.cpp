@@ -112,7 +112,8 @@ std::optional<Roof> roof_over(const Device& device, Terminal& terminal) {
 
 // The least time that the machine's ceilings leave, over the time taken.
 double share_of(const Roof& roof, const OperatorCase& what, const Cost& work, double seconds) {
-  const std::string_view precision = work.macs > 0 ? name_of(what.in[0].dtype) : "f32";
+  const ProductKind precision =
+      work.macs > 0 ? product_kind_of(what.in[0].dtype) : ProductKind::f32;
   const double computing = static_cast<double>(work.flops) / roof.flops(precision);
   const double moving = static_cast<double>(work.bytes()) / roof.memory().bytes_per_second;
   return std::max(computing, moving) / seconds;

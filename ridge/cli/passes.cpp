@@ -110,10 +110,7 @@ std::vector<const Pass*> in_order_of_rows(const Schedule& schedule) {
 }
 
 std::vector<Row> effects(RunOptions options, const Schedule& schedule, Device& device) {
-  options.version = "v1";
-  options.enable_pass = options.disable_pass = "";
-  options.channels_last = "auto";
-  options.recompute = "none";
+  options = without_schedule(std::move(options));
   const bool by_precision = std::ranges::any_of(
       schedule.passes, [](const Pass* p) { return p->chosen_by == ChosenBy::precision; });
   std::vector<Row> rows{{"(none)",
@@ -140,10 +137,10 @@ bool is_same(const StepPlan& a, const StepPlan& b) {
 
 void print(const RunOptions& options, const Schedule& schedule, const std::vector<Row>& rows) {
   Terminal terminal;
+  const WorkloadInfo workload = workload_of(options).info;
   terminal.line(fmt::format("{} of {} under {} in {} ({}), after each pass and those above it:",
                             options.use() == Use::training ? "One training step" : "One pass",
-                            workload_of(options).title, options.version, options.dtype,
-                            workload_of(options).description));
+                            workload.title, options.version, options.dtype, workload.description));
   const std::vector<TextColumn> columns{
       {"Pass", true}, {"Since", true}, {"Kernels"},           {"GFLOP"},
       {"MB moved"},   {"Peak MB"},     {"What it does", true}};

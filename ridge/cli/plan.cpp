@@ -15,6 +15,7 @@
 #include "ridge/cli/run_request.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/session/devices.h"
+#include "ridge/session/json.h"
 
 namespace ridge {
 namespace {
@@ -71,13 +72,11 @@ Json json_of(const std::optional<Place>& where) {
 
 std::string json_text(const RunOptions& options, const Answer& answer) {
   const StepPlan& plan = answer.plan;
-  Json json = {{"network", options.network},
-               {"mode", options.mode},
-               {"version", options.version},
-               {"device", answer.device},
-               {"batch_size", options.batch_size},
-               {"seq_len", options.seq_len},
-               {"dtype", options.dtype},
+  constexpr std::string_view names[] = {"network", "mode",       "version",
+                                        "dtype",   "batch-size", "gradient-accumulation-steps"};
+  Json json = json_of(options, names);
+  json.update(json_of(options, workload_of(options).info.work_options));
+  json.update({{"device", answer.device},
                {"parameter_count", plan.parameter_count},
                {"peak_bytes", plan.memory.peak_bytes},
                {"peak_at", json_of(plan.where)},
@@ -90,7 +89,7 @@ std::string json_text(const RunOptions& options, const Answer& answer) {
                {"optimizer", json_of(plan.cost.optimizer)},
                {"total", json_of(plan.cost.total())},
                {"predicted_step_seconds", nullptr},
-               {"predicted_seconds", nullptr}};
+               {"predicted_seconds", nullptr}});
   if (const auto& time = plan.at_best) {
     json["predicted_step_seconds"] = time->total();
     json["predicted_seconds"] = {
@@ -108,7 +107,7 @@ std::string json_text(const RunOptions& options, const Answer& answer) {
     json["least_recompute"] = {{"budget_bytes", answer.recompute_budget},
                                {"recompute", answer.recompute->recompute},
                                {"peak_bytes", answer.recompute->peak_bytes}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return text_of(json);
 }
 
 void print_memory(Terminal& terminal, const StepPlan& plan) {
@@ -172,7 +171,7 @@ void print_limit(Terminal& terminal, const std::string& budget, const Answer& an
 
 void print(const RunOptions& options, const Request& request, const Answer& answer) {
   Terminal terminal;
-  const Workload workload = workload_of(options);
+  const WorkloadInfo workload = workload_of(options).info;
   const ScheduleRow& schedule = schedule_row(options.version);
   terminal.line(
       fmt::format("{} {}, {} in {}: {}{}", workload.title, schedule.title, options.mode,
@@ -224,7 +223,7 @@ int plan(const Request& request) {
     answer.recompute = least_recompute(options, *device, answer.recompute_budget);
   }
   if (request.json)
-    Terminal().line(json_text(options, answer));
+    Terminal().lines(json_text(options, answer));
   else
     print(options, request, answer);
   return 0;

@@ -2,18 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <filesystem>
-
-#include "ridge/analyze/machine_file.h"
-#include "ridge/analyze/plan.h"
 #include "ridge/base/error.h"
-#include "ridge/base/units.h"
+#include "ridge/cli/interrupt.h"
 #include "ridge/profile/device_report.h"
 #include "ridge/profile/flops_report.h"
 #include "ridge/profile/memory_plot.h"
 #include "ridge/profile/memory_report.h"
-#include "ridge/report/profile_directory.h"
 
 namespace ridge {
 namespace {
@@ -32,9 +26,9 @@ void print_flops_report(Terminal& terminal, const Recording& recording, const Re
   std::optional<std::int32_t> step;
   if (asked >= recording.steps.front().step && asked <= recording.steps.back().step)
     step = static_cast<std::int32_t>(asked);
-  print(terminal,
-        flops_report_text(flops_report(recording, step),
-                          {.model = record.title, .samples_per_step = record.samples_per_step}));
+  print(terminal, flops_report_text(flops_report(recording, step),
+                                    {.model = record.workload.title,
+                                     .samples_per_step = record.samples_per_step}));
 }
 
 void print_reports(Terminal& terminal, const ProfileContent& content) {
@@ -66,73 +60,31 @@ void print_reports(Terminal& terminal, const ProfileContent& content) {
   print(terminal, overhead_text(recording));
 }
 
-// Says what there is, then throws if that is not all.
-void print_listing(Terminal& terminal, const std::filesystem::path& directory,
-                   const ProfileListing& listing) {
-  terminal.line("");
-  if (listing.refused.empty()) terminal.line("Profiling complete!");
-  terminal.line("Profile files generated:");
+}  // namespace
+
+void TerminalListener::wrote(const std::filesystem::path& file) {
+  terminal_.line(fmt::format("Wrote {}", file.string()));
+}
+
+void TerminalListener::analyzed(const ProfileContent& content) {
+  print_reports(terminal_, content);
+}
+
+void TerminalListener::wrote_profile(const ProfileListing& listing) {
+  terminal_.line("");
+  if (listing.refused.empty()) terminal_.line("Profiling complete!");
+  terminal_.line("Profile files generated:");
   for (const std::string& name : listing.written)
-    terminal.line(fmt::format("  - {}", (directory / name).string()));
-  terminal.line(fmt::format("ridge report {} draws it", directory.string()));
+    terminal_.line(fmt::format("  - {}", (listing.directory / name).string()));
+  terminal_.line(fmt::format("ridge report {} draws it", listing.directory.string()));
   if (listing.refused.size() == 1) throw IoError("{}", listing.refused.front());
   if (!listing.refused.empty())
     throw IoError("{}; {} files of the profile are missing", listing.refused.front(),
                   listing.refused.size());
 }
 
-}  // namespace
-
-StepRecorder::Config recorder_config(const RunOptions& options) {
-  return {.window = profile_window(options),
-          .counters = options.counters || options.enable_all_profiling,
-          .warmup_steps = options.warmup_steps};
-}
-
-std::unique_ptr<StepRecorder> recorder_of(Session& session, const StepRecorder::Config& config,
-                                          Terminal& terminal) {
-  auto recorder = std::make_unique<StepRecorder>(session, config);
-  if (const std::string fault = recorder->counters_fault();
-      !fault.empty() && !session.device().is_gpu())
-    terminal.line(fault);
-  return recorder;
-}
-
-std::optional<Roof> roof_of_session(Session& session, Terminal& terminal) {
-  KeptRoof found = roof_of_device(session.device(), [&] {
-    terminal.busy(fmt::format("Measuring the ceilings of {}...", session.device().description()));
-  });
-  if (!found.roof) {
-    terminal.line(fmt::format("No ceilings to compare with: {}", found.source));
-    return std::nullopt;
-  }
-  return roof_for(*std::move(found.roof), session.schedule());
-}
-
-void finish_profile(StepRecorder& recorder, Session& session, const Record& record,
-                    Terminal& terminal) {
-  const RunOptions& options = record.options;
-  if (!recorder.finish()) {
-    terminal.line(
-        fmt::format("Nothing was profiled: the run ended before step {}", recorder.window().first));
-    return;
-  }
-  terminal.busy("Analyzing the profile...");
-  ProfileContent content{.recorder = recorder,
-                         .session = session,
-                         .record = record,
-                         .bottlenecks = {},
-                         .group_by = group_by_named(options.group_by),
-                         .sort_by = sort_by_named(options.sort_by),
-                         .compress_traces = options.compress_traces};
-  if (const auto roof = roof_of_session(session, terminal))
-    content.bottlenecks = analyze_bottlenecks(
-        recorder.on_device(), *roof, alternatives_of(options, session.device(), session.graph()));
-  print_reports(terminal, content);
-  terminal.busy("Writing the profile...");
-  print_listing(terminal, options.profile_dir,
-                write_profile(options.profile_dir, content,
-                              [&](const std::string& line) { terminal.line(line); }));
+int exit_code_of(const Record& record) {
+  return record.outcome == Outcome::interrupted ? 128 + interrupt_noted() : 0;
 }
 
 }  // namespace ridge

@@ -1,31 +1,28 @@
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
-
-#include "ridge/analyze/bottlenecks.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/profile/step_recorder.h"
+#include "ridge/report/profiled_run.h"
 
 namespace ridge {
 
-// What the options of a run ask to have recorded; null if that is nothing. Says why hardware
-// counters are not to be had, if they were asked for.
-std::unique_ptr<StepRecorder> recorder_of(Session& session, const StepRecorder::Config& config,
-                                          Terminal& terminal);
+// Prints what a run tells of itself and of its profile, but for the steps.
+class TerminalListener : public RunListener {
+ public:
+  explicit TerminalListener(Terminal& terminal) : terminal_(terminal) {}
 
-// The window and the counters that the options of a run ask for.
-StepRecorder::Config recorder_config(const RunOptions& options);
+  void busy(std::string_view what) override { terminal_.busy(what); }
+  void say(const std::string& line) override { terminal_.line(line); }
+  void wrote(const std::filesystem::path& file) override;
+  // Prints the reports that the options of the run ask for.
+  void analyzed(const ProfileContent& content) override;
+  // Says what there is, then throws if that is not all.
+  void wrote_profile(const ProfileListing& listing) override;
 
-// Prints the reports that the options ask for and writes the profile directory. IoError if the
-// system refuses some of its files; all others are there then.
-void finish_profile(StepRecorder& recorder, Session& session, const Record& record,
-                    Terminal& terminal);
+ protected:
+  Terminal& terminal_;
+};
 
-// The ceilings of a session's device, as its schedule's products are held against them: those that
-// are kept, or measured now in a hurry and kept. None, with the reason on the terminal, if that is
-// not possible.
-std::optional<Roof> roof_of_session(Session& session, Terminal& terminal);
+// The exit code of a program whose run ended so, of its own or because it was told to.
+int exit_code_of(const Record& record);
 
 }  // namespace ridge

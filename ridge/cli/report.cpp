@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -24,15 +25,16 @@ struct Request {
   std::string profile, output, machine_file;
 };
 
-std::string document_of(const Request& request) {
-  std::string document = profile_document(request.profile);
+nlohmann::ordered_json document_of(const Request& request) {
+  nlohmann::ordered_json document = profile_document(request.profile);
   const ProfiledMachine machine = profiled_machine(document);
   std::optional<Roof> roof;
   if (!request.machine_file.empty())
     roof = roof_from_file(request.machine_file, machine.device, machine.hardware, machine.threads);
   else if (!machine.has_roof)  // else the page says how to measure it
     roof = kept_roof(machine.device, machine.hardware, machine.threads).roof;
-  return roof ? profile_document(request.profile, roof) : document;
+  if (roof) set_roof(document, *roof);
+  return document;
 }
 
 int report(const Request& request) {

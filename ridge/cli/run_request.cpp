@@ -16,9 +16,11 @@ namespace {
 
 constexpr std::size_t max_config_bytes = std::size_t{1} << 16;
 
-void apply_config_file(RunOptions& options, const std::string& path) {
+// Returns the names of the options that the file sets.
+std::vector<std::string> apply_config_file(RunOptions& options, const std::string& path) {
+  if (path.empty()) return {};
   try {
-    apply_json(options, read_text_file(path, max_config_bytes));
+    return apply_json(options, read_text_file(path, max_config_bytes));
   } catch (const FormatError& error) {
     throw FormatError("{}: {}", path, error.what());
   }
@@ -35,7 +37,8 @@ RunRequest::RunRequest(CLI::App& command, Config config)
 }
 
 RunOptions RunRequest::lay_over(RunOptions base) const {
-  if (!config_file_.empty()) apply_config_file(base, config_file_);
+  apply_config_file(base, config_file_);
+  if (settings_.adapt) base = settings_.adapt(std::move(base));
   if (!settings_.version.empty()) base.version = settings_.version;
   flags_.apply(base);
   return base;
@@ -50,6 +53,12 @@ std::vector<std::string> RunRequest::given() const {
 bool RunRequest::was_given(std::string_view name) const {
   const std::vector<std::string> names = flags_.given();
   return std::ranges::find(names, name) != names.end();
+}
+
+bool RunRequest::was_set(std::string_view name) const {
+  RunOptions scratch;
+  const std::vector<std::string> names = apply_config_file(scratch, config_file_);
+  return was_given(name) || std::ranges::find(names, name) != names.end();
 }
 
 RunOptions RunRequest::options(const std::function<void(RunOptions&)>& finish) const {

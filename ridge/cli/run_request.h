@@ -20,6 +20,9 @@ class RunRequest {
     Defaults defaults = default_options;
     std::string version = {};  // what the program's own name asks for; empty if it says nothing
     OptionFilter has = {};     // which options the command has; null: all
+    // What a command makes of the options that stand below the flags: of the defaults with the
+    // configuration file over them, or the checkpoint's. Null: nothing.
+    std::function<RunOptions(RunOptions)> adapt = {};
   };
 
   explicit RunRequest(CLI::App& command) : RunRequest(command, Config{}) {}
@@ -32,6 +35,8 @@ class RunRequest {
   // Names of the flags that were given, --config among them.
   std::vector<std::string> given() const;
   bool was_given(std::string_view name) const;
+  // Whether a flag or the configuration file says it.
+  bool was_set(std::string_view name) const;
 
  private:
   RunOptions lay_over(RunOptions base) const;

@@ -30,7 +30,7 @@ void print_configuration(Terminal& terminal, const Session& session) {
   };
   terminal.line("Configuration:");
   field("Batch Size", o.batch_size);
-  for (const auto& [name, value] : session.workload().settings) field(name, value);
+  for (const auto& [name, value] : session.workload().info.settings) field(name, value);
   field("Number of Steps", o.num_steps);
   field("Precision", o.dtype);
   field("Optimizer", o.optimizer);
@@ -65,7 +65,7 @@ void print_times(Terminal& terminal, const Record& record, const Summary& s) {
   seconds("Standard deviation", s.step.std_dev);
   terminal.line(fmt::format("Training speed: {:.1f} samples/sec", s.samples_per_second));
   terminal.line(fmt::format("Throughput: {:.1f} samples/sec", s.samples_per_second));
-  if (record.tokens_per_sample > 0)
+  if (record.workload.tokens_per_sample > 0)
     terminal.line(fmt::format("Token rate: {:.0f} tokens/sec", s.tokens_per_second));
 }
 
@@ -117,9 +117,9 @@ std::string coverage(const Record& record, const Summary& s) {
 void print_header(Terminal& terminal, const Session& session) {
   const RunOptions& options = session.options();
   const Device& device = session.device();
-  print_title(terminal,
-              fmt::format("{} {}{}", session.workload().title, schedule_row(options.version).title,
-                          options.profiling() ? " (Profiling Enabled)" : ""));
+  print_title(terminal, fmt::format("{} {}{}", session.workload().info.title,
+                                    schedule_row(options.version).title,
+                                    options.profiling() ? " (Profiling Enabled)" : ""));
   print_configuration(terminal, session);
   const std::int64_t parameters = session.parameters();
   terminal.line("");
@@ -134,6 +134,9 @@ void print_header(Terminal& terminal, const Session& session) {
 }
 
 void print_kernel_choices(Terminal& terminal, const Session& session) {
+  for (const Schedule::LeftOut& left : session.schedule().left_out)
+    if (left.asked)
+      terminal.line(fmt::format("The pass {} is left out: it is {}", left.pass->name, left.why));
   if (const Autotuner* const tuner = session.tuner()) {
     for (const std::string& warning : tuner->warnings()) terminal.line(warning);
     terminal.line(fmt::format("Kernels chosen: {} by timing now, {} in earlier runs ({})",
@@ -175,12 +178,13 @@ std::string loss_scale_line(const StepReport& report) {
   return fmt::format("Loss scale {:g} after step {}", *report.next_loss_scale, report.step);
 }
 
-std::string validation_line(const Validation& validation) {
+std::string validation_line(const WorkloadInfo& workload, const Validation& validation) {
   const Evaluation& found = validation.evaluation;
   std::string line =
       fmt::format("Validation after step {}: Loss = {}", validation.step, format_loss(found.loss));
   if (found.right)
     return line + fmt::format(", Accuracy = {:.2f} % of {}", 100 * found.accuracy(), found.samples);
+  if (workload.tokens_per_sample == 0) return line;
   return line + fmt::format(", Perplexity = {:.2f}", std::exp(found.loss));
 }
 

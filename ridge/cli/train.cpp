@@ -17,6 +17,7 @@ struct Request {
   Request(CLI::App& command, const char* version) : run(command, {.version = version}) {}
 
   RunRequest run;
+  KeepRequest keep;
   bool print_config = false;
 };
 
@@ -37,6 +38,7 @@ void configure(CLI::App& command, std::string_view name, const char* version, Ac
   const auto request = std::make_shared<Request>(command, version);
   command.add_flag("--print-config", request->print_config, "Print the resolved options and exit")
       ->group("Output");
+  add_keep_flags(command, request->keep);
   command.footer(footer(name));
   command.callback([request, &action] {
     action = [request] {
@@ -44,7 +46,7 @@ void configure(CLI::App& command, std::string_view name, const char* version, Ac
         if (o.mode != "training")
           throw UsageError("ridge train trains: for --mode {} there is ridge bench", o.mode);
       });
-      if (!request->print_config) return train(options, *open_device(options));
+      if (!request->print_config) return train(options, *open_device(options), {}, &request->keep);
       const std::string json = to_json(options);
       Terminal().lines(json);
       return 0;

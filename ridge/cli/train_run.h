@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ridge/cli/keep_run.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/device/device.h"
 #include "ridge/run/autotuner.h"
@@ -8,7 +9,8 @@
 namespace ridge {
 
 // `ridge train` of resolved options: runs, prints and writes all they ask for. Returns the exit
-// code of the program; errors are thrown.
-int train(const RunOptions& options, Device& device, const SessionHooks& hooks = {});
+// code of the program; errors are thrown. Without `keep` the run is kept in no store.
+int train(const RunOptions& options, Device& device, const SessionHooks& hooks = {},
+          const KeepRequest* keep = nullptr);
 
 }  // namespace ridge

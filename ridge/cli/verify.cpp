@@ -19,7 +19,6 @@
 #include "ridge/cli/run_request.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/session/devices.h"
-#include "ridge/session/language.h"
 
 namespace ridge {
 namespace {
@@ -30,8 +29,8 @@ struct Request {
   explicit Request(CLI::App& command) : run(command, {.defaults = small_options}) {}
 
   RunRequest run;
-  bool this_model = false;  // the one that the flags describe, alone
-  bool vision = false;      // one vision network of each kind
+  bool this_model = false;                 // the one that the flags describe, alone
+  const WorkloadFamily* family = nullptr;  // whose models are asked for, by a flag of its name
   std::int64_t curve_steps = 50;
   std::vector<std::string> only_schedules, only_dtypes;
   bool json = false;
@@ -64,28 +63,32 @@ struct Task {
   std::vector<std::string> dtypes;
 };
 
-std::vector<Task> tasks_of(const std::vector<RunOptions>& configurations,
-                           std::vector<std::string> dtypes) {
+// Each model once, with all that takes it: its reference takes longest.
+std::vector<Task> tasks_of(const std::vector<RunOptions>& models,
+                           const std::vector<std::string>& dtypes) {
   std::vector<Task> tasks;
-  const bool with_fp8 = std::erase(dtypes, "fp8") > 0;
-  if (!dtypes.empty())
-    for (const RunOptions& options : configurations) tasks.push_back({options, dtypes});
-  if (with_fp8)
-    for (const RunOptions& options : in_fp8(configurations)) tasks.push_back({options, {"fp8"}});
+  for (const std::string& dtype : dtypes)
+    for (const RunOptions& model : taken_in(dtype, models)) {
+      auto task = std::ranges::find(tasks, model, &Task::configuration);
+      if (task == tasks.end()) task = tasks.insert(task, {model, {}});
+      task->dtypes.push_back(dtype);
+    }
   return tasks;
 }
 
-// A vision network that is named is the one to verify, and so is a LLaMA with --this-model. The
-// sets are of models of their own: how they are used and where they run is all that there is to
-// say.
+// A network that is named, other than the one that every command takes for granted, is the one to
+// verify, and so is that with --this-model. The sets are of models of their own: how they are used
+// and where they run is all that there is to say.
 std::vector<RunOptions> chosen_models(const Request& request, const RunOptions& asked) {
-  if (request.this_model || (asked.network != language_network && !request.vision)) return {asked};
+  const bool is_named = asked.network != RunOptions{}.network;
+  if (request.this_model || (is_named && !request.family)) return {asked};
   for (const std::string& name : request.run.given())
     if (name != "device" && name != "threads" && name != "mode")
       throw UsageError(
           "--{} is about one model: give --this-model, or --network and its name, or leave it out",
           name);
-  return request.vision ? verified_networks(asked.use()) : verified_configurations(asked.use());
+  const WorkloadFamily& family = request.family ? *request.family : family_of(asked.network);
+  return family.verified(asked.use());
 }
 
 std::vector<Verdict> verdicts_of(const Request& request, Terminal& terminal) {
@@ -156,12 +159,14 @@ void print(Terminal& terminal, const std::vector<Verdict>& verdicts, const Reque
   std::set<std::string> dtypes;
   for (const Verdict& v : verdicts) {
     if (!dtypes.insert(v.dtype).second) continue;
-    const Tolerance t = tolerance_of(v.dtype, v.of_network);
-    terminal.line(
-        fmt::format("Limits in {}: loss {:.0e}, logits {:.0e}, gradients {:.0e}, curve "
-                    "{:.0e}",
-                    v.dtype, t.loss, t.logits, t.gradient, t.curve) +
-        (v.of_network && v.dtype != "fp32" ? ", or three times v1's if that is more" : ""));
+    const Tolerance t = tolerance_of(v.network, precision_named(v.dtype));
+    terminal.line(fmt::format("Limits in {}: loss {:.0e}, logits {:.0e}, gradients {:.0e}, curve "
+                              "{:.0e}",
+                              v.dtype, t.loss, t.logits, t.gradient, t.curve) +
+                  (t.times_baseline > 0
+                       ? fmt::format(", or {:g} times v1's{}{} if that is more", t.times_baseline,
+                                     t.baseline.empty() ? "" : " in ", t.baseline)
+                       : ""));
   }
   std::size_t wrong = 0;
   for (const Verdict& v : verdicts) {
@@ -212,19 +217,21 @@ void add_verify_command(CLI::App& program, Action& action) {
   const auto request = std::make_shared<Request>(command);
   command
       .add_flag("--this-model", request->this_model,
-                "Verify the LLaMA that the other flags describe instead of the default set")
+                "Verify the model that the other flags describe instead of a set of models")
       ->group("Verify");
-  command
-      .add_flag("--vision", request->vision,
-                "Verify one vision network of each kind of block, on small images")
-      ->group("Verify");
+  for (const WorkloadFamily& family : workload_families())
+    command
+        .add_flag_callback(
+            fmt::format("--{}", family.name), [request, &family] { request->family = &family; },
+            fmt::format("Verify small {} of each kind", family.models))
+        ->group("Verify");
   add_value(command, "--schedules", request->only_schedules,
             "Verify only these, by commas: v2,v4,\"v1 + swiglu\",\"v4 - tuned-products\", "
             "\"v3 + recompute block\"")
       ->type_name("LIST")
       ->group("Verify");
   add_value(command, "--dtypes", request->only_dtypes,
-            "Verify only these, by commas: fp32,bf16; on a GPU tf32,fp16,fp8")
+            "Verify only these, by commas: fp32,bf16; on a GPU tf32,fp16,fp8; in inference int8")
       ->type_name("LIST")
       ->group("Verify");
   add_value(command, "--curve-steps", request->curve_steps, "Compare losses over this many steps")
@@ -235,8 +242,8 @@ void add_verify_command(CLI::App& program, Action& action) {
   command.footer(
       R"(Runs a step of every version, compile mode and pass alone, in every precision that the device
 has, and compares loss, logits and the gradient of every parameter with the double-precision
-reference, and the losses of some steps with v1's: of small LLaMAs in training, unless told
-otherwise. Exit code 1 if any error is beyond its limit.
+reference, and the losses of some steps with v1's: of small models of the LLaMA in training, unless
+told otherwise. Exit code 1 if any error is beyond its limit.
 
 Examples:
   ridge verify

@@ -10,9 +10,12 @@
 
 namespace ridge {
 
+struct CpuKernels;  // cpu/kernels.h
+
 // The processors and memory of this machine.
 class CpuDevice final : public Device {
  public:
+  // DeviceError if this program has no kernels for this processor.
   explicit CpuDevice(int threads = available_processors());
 
   PreparedKernel prepare(const Op& op, Types in, Types out,
@@ -32,12 +35,16 @@ class CpuDevice final : public Device {
   void mark(std::size_t slot) override;
   void wait(std::size_t) override {}
   double seconds_between(std::size_t from, std::size_t to) const override;
+  KernelPtr capture(std::span<const DeviceWork>) override { return nullptr; }
+  DeviceTools& tools() override { return no_tools_; }
 
   ThreadPool& pool() { return pool_; }
 
  private:
+  const CpuKernels& kernels_;
   ThreadPool pool_;
   RotationTables rotations_;
+  DeviceTools no_tools_;
   std::vector<std::chrono::steady_clock::time_point> marks_;
 };
 

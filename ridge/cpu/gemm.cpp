@@ -81,11 +81,6 @@ std::string to_string(const GemmPlan& plan) {
                      plan.tile_n);
 }
 
-std::string_view gemm_instructions() {
-  if (lanes == 16) return has_bf16_pairs ? "avx512+bf16" : "avx512";
-  return lanes == 8 ? "avx2" : "baseline";
-}
-
 GemmPtr make_gemm(const GemmShape& shape, const GemmPlan& plan) {
   return plan.kind == GemmKind::onednn ? make_onednn_gemm(shape) : make_packed_gemm(shape, plan);
 }

@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "ridge/base/dtype.h"
@@ -49,11 +48,8 @@ std::string to_string(const GemmPlan& plan);  // "packed 128x256"
 // Increased whenever a plan comes to mean something else: what was measured before is then void.
 inline constexpr int gemm_version = 2;
 
-// The instruction set that our own products were compiled for: "avx512+bf16", "avx2", "baseline".
-std::string_view gemm_instructions();
-
-// The plan that a model of costs likes best, among those of our own products. It times nothing. In
-// a build for no particular processor, oneDNN's is always better.
+// The plan that a model of costs likes best, among those of our own products. It times nothing.
+// Compiled for the baseline of an architecture, our products are slower than oneDNN's always.
 GemmPlan default_plan(const GemmShape& shape);
 
 // The few plans worth timing; the default plan is the first.

@@ -8,27 +8,19 @@
 #include <span>
 
 #include "ridge/base/dtype.h"
+#include "ridge/cpu/instructions.h"
 
 namespace ridge {
 
 // Words per vector register, and the rows and columns of C whose sums the registers hold: 28 of the
 // 32 of AVX-512 (whose instructions fetch a factor from memory), 12 of 16 of AVX2, 8 of 16 of SSE2
 // (which needs a register for each product). The rows fit a vector, which packing relies on.
-#if defined(__AVX512F__)
-inline constexpr std::int64_t lanes = 16, block_rows = 14;
-#elif defined(__AVX2__) && defined(__FMA__)
-inline constexpr std::int64_t lanes = 8, block_rows = 6;
-#else
-inline constexpr std::int64_t lanes = 4, block_rows = 4;
-#endif
-inline constexpr std::int64_t block_columns = 2 * lanes;
+constexpr std::int64_t lanes = vector_floats;
+constexpr std::int64_t block_rows = lanes == 16 ? 14 : lanes == 8 ? 6 : 4;
+constexpr std::int64_t block_columns = 2 * lanes;
 
 // Whether pairs of bf16 are multiplied as such; where not, packing widens them to floats.
-#if defined(__AVX512BF16__)
-inline constexpr bool has_bf16_pairs = true;
-#else
-inline constexpr bool has_bf16_pairs = false;
-#endif
+constexpr bool has_bf16_pairs = compiled_instructions == Instructions::avx512_bf16;
 
 // What the words of a product are made from.
 enum class Words : std::uint8_t { floats, widened_bf16, bf16_pairs };

@@ -10,6 +10,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/cpu/gemm.h"
+#include "ridge/cpu/instructions.h"
 #include "ridge/cpu/onednn.h"
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/simd.h"
@@ -128,7 +129,7 @@ GemmPlan tuned_plan(const GemmShape& shape, ThreadPool& pool, Tuner& tuner) {
   const GemmPlan vendors{.kind = GemmKind::onednn};
   const bool has_vendors = std::erase(own, vendors) > 0;
   const std::string product =
-      fmt::format("{} {} {}", gemm_version, gemm_instructions(), to_string(shape));
+      fmt::format("{} {} {}", gemm_version, name_of(compiled_instructions), to_string(shape));
   const GemmPlan best =
       fastest(own, fmt::format("tiles of product {} on {} threads", product, pool.size()), shape,
               pool, tuner);

@@ -4,16 +4,10 @@
 
 #include <cstdint>
 
+#include "ridge/cpu/instructions.h"
+
 namespace ridge {
 
-// Floats of one vector register of the instruction set that the kernels are compiled for.
-#if defined(__AVX512F__)
-inline constexpr std::int64_t vector_floats = 16;
-#elif defined(__AVX__)
-inline constexpr std::int64_t vector_floats = 8;
-#else
-inline constexpr std::int64_t vector_floats = 4;
-#endif
 // A multiple of every vector_floats, so that what is rounded up to it suits each instruction set.
 inline constexpr std::int64_t widest_vector = 16;
 

@@ -194,6 +194,11 @@ bool onednn_supports_bf16() {
   return supported;
 }
 
+const dnnl::engine& cpu_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
 std::string onednn_version() {
   const dnnl_version_t* version = dnnl_version();
   return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);

@@ -26,10 +26,7 @@ class SingleThreaded {
   int before_;
 };
 
-inline const dnnl::engine& cpu_engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
+const dnnl::engine& cpu_engine();
 
 inline dnnl::memory::data_type onednn_type(DType dtype) {
   switch (dtype) {

@@ -22,7 +22,7 @@ constexpr float factor = 0.999f, addend = 1e-3f;
 
 #if defined(__x86_64__)
 
-void scalar(std::int64_t rounds) {
+__attribute__((always_inline)) inline void scalar_chains(std::int64_t rounds) {
   float sum[chains] = {};
   for (std::int64_t r = 0; r < rounds; ++r)
 #pragma GCC unroll 12
@@ -31,6 +31,11 @@ void scalar(std::int64_t rounds) {
       asm volatile("" : "+x"(s));
     }
 }
+
+void scalar(std::int64_t rounds) { scalar_chains(rounds); }
+
+// In one instruction.
+__attribute__((target("fma"))) void scalar_fma(std::int64_t rounds) { scalar_chains(rounds); }
 
 __attribute__((target("avx2,fma"))) void avx2(std::int64_t rounds) {
   __m256 sum[chains] = {};
@@ -141,8 +146,9 @@ void neon(std::int64_t rounds) {
 }  // namespace
 
 std::vector<FlopsKernel> flops_kernels() {
-  std::vector<FlopsKernel> kernels{{"scalar", DType::f32, 2 * chains, scalar}};
 #if defined(__x86_64__)
+  std::vector<FlopsKernel> kernels{
+      {"scalar", DType::f32, 2 * chains, __builtin_cpu_supports("fma") ? scalar_fma : scalar}};
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
     kernels.push_back({"AVX2", DType::f32, 2 * 8 * chains, avx2});
   if (__builtin_cpu_supports("avx512f"))
@@ -150,8 +156,11 @@ std::vector<FlopsKernel> flops_kernels() {
   if (__builtin_cpu_supports("avx512bf16"))
     kernels.push_back({"AVX-512 BF16", DType::bf16, 4 * 16 * chains, avx512_bf16});
   if (may_use_amx()) kernels.push_back({"AMX BF16", DType::bf16, amx_flops, amx_bf16});
-#elif defined(__aarch64__)
+#else
+  std::vector<FlopsKernel> kernels{{"scalar", DType::f32, 2 * chains, scalar}};
+#if defined(__aarch64__)
   kernels.push_back({"NEON", DType::f32, 2 * 4 * chains, neon});
+#endif
 #endif
   return kernels;
 }

@@ -11,6 +11,8 @@
 #include <optional>
 #include <thread>
 
+#include "ridge/cpu/kernels.h"
+
 namespace ridge {
 namespace {
 
@@ -101,7 +103,8 @@ class Arrays {
     std::fill_n(block_.get(), distance_ * count, 1.0f);
   }
 
-  float* array(std::size_t index) const { return block_.get() + index * distance_ + position_; }
+  float* first() const { return block_.get() + position_; }
+  std::size_t distance() const { return distance_; }
   std::size_t segment() const { return segment_; }
   void advance() {
     position_ += segment_;
@@ -117,38 +120,6 @@ class Arrays {
   std::size_t floats_, distance_, segment_, position_ = 0;
   std::unique_ptr<float[], Free> block_;
 };
-
-// As wide as any register; the compiler splits it where registers are narrower.
-typedef float Wide __attribute__((vector_size(64)));
-constexpr std::size_t lanes = 16;
-
-void read_segment(const Arrays& arrays) {
-  const auto* a = reinterpret_cast<const Wide*>(arrays.array(0));
-  Wide sums[8] = {};
-  for (std::size_t i = 0; i < arrays.segment() / lanes; i += 8)
-#pragma GCC unroll 8
-    for (std::size_t j = 0; j < 8; ++j) sums[j] += a[i + j];
-  Wide sum = sums[0];
-  for (std::size_t j = 1; j < 8; ++j) sum += sums[j];
-  asm volatile("" : "+m"(sum));
-}
-
-void copy_segment(const Arrays& arrays) {
-  const auto* a = reinterpret_cast<const Wide*>(arrays.array(0));
-  auto* b = reinterpret_cast<Wide*>(arrays.array(1));
-  for (std::size_t i = 0; i < arrays.segment() / lanes; i += 8)
-#pragma GCC unroll 8
-    for (std::size_t j = 0; j < 8; ++j) b[i + j] = a[i + j];
-}
-
-void triad_segment(const Arrays& arrays) {
-  const auto* a = reinterpret_cast<const Wide*>(arrays.array(0));
-  const auto* b = reinterpret_cast<const Wide*>(arrays.array(1));
-  auto* c = reinterpret_cast<Wide*>(arrays.array(2));
-  for (std::size_t i = 0; i < arrays.segment() / lanes; i += 8)
-#pragma GCC unroll 8
-    for (std::size_t j = 0; j < 8; ++j) c[i + j] = a[i + j] + 0.5f * b[i + j];
-}
 
 std::string first_line(const std::filesystem::path& path) {
   std::ifstream file(path);
@@ -226,9 +197,7 @@ double measure_bandwidth(AccessPattern access, std::size_t bytes_per_thread, Thr
   const std::size_t count = access == AccessPattern::read   ? 1
                             : access == AccessPattern::copy ? 2
                                                             : 3;
-  const auto sweep = access == AccessPattern::read   ? read_segment
-                     : access == AccessPattern::copy ? copy_segment
-                                                     : triad_segment;
+  const auto sweep = cpu_kernels().sweep;
   std::vector<std::optional<Arrays>> arrays(static_cast<std::size_t>(pool.size()));
   seconds_of(pool, [&](std::int64_t thread) {
     arrays[static_cast<std::size_t>(thread)].emplace(bytes_per_thread, count);
@@ -237,7 +206,7 @@ double measure_bandwidth(AccessPattern access, std::size_t bytes_per_thread, Thr
   return best_rate(pool, bytes, duration, [&](std::int64_t segments, std::int64_t thread) {
     Arrays& own = *arrays[static_cast<std::size_t>(thread)];
     for (std::int64_t i = 0; i < segments; ++i, own.advance()) {
-      sweep(own);
+      sweep(access, own.first(), own.distance(), own.segment());
       asm volatile("" ::: "memory");  // the next sweep is no repetition of this one
     }
   });

@@ -14,22 +14,31 @@ float inverse_deviation(float squares, std::int64_t columns, float eps) {
   return 1.0f / std::sqrt(squares / static_cast<float>(columns) + eps);
 }
 
-float away_from_zero(float weight) {
-  return std::abs(weight) < least_norm_weight ? std::copysign(least_norm_weight, weight) : weight;
+// At least as far from zero as `least`.
+float away_from_zero(float weight, float least = least_norm_weight) {
+  return std::abs(weight) < least ? std::copysign(least, weight) : weight;
 }
 
 template <class X, class Y>
-void normalize(const X* x, float scale, const float* weight, Y* y, std::int64_t columns) {
+void normalize(const X* x, float scale, const float* weight, float least, Y* y,
+               std::int64_t columns) {
 #pragma omp simd
   for (std::int64_t c = 0; c < columns; ++c) {
-    store(&y[c], load(&x[c]) * scale * away_from_zero(weight[c]));
+    store(&y[c], load(&x[c]) * scale * away_from_zero(weight[c], least));
   }
 }
 
+// How far the weights of a forward norm keep from zero.
+template <class Op>
+float least_weight(const Op& op) {
+  return op.invertible ? least_norm_weight : 0.0f;
+}
+
 template <class X, class Y>
-KernelPtr forward(CpuPrepare& prepare, float eps) {
+KernelPtr forward(CpuPrepare& prepare, const RmsNorm& op) {
   const std::int64_t columns = prepare.in[0].shape[-1], rows = prepare.in[0].shape.rows();
-  return make_kernel([&pool = prepare.pool, rows, columns, eps](const Launch& call) {
+  const float eps = op.eps, least = least_weight(op);
+  return make_kernel([&pool = prepare.pool, rows, columns, eps, least](const Launch& call) {
     const X* x = call.in<X>(0);
     const float* weight = call.in<float>(1);
     Y* y = call.out<Y>(0);
@@ -41,16 +50,17 @@ KernelPtr forward(CpuPrepare& prepare, float eps) {
 #pragma omp simd reduction(+ : squares)
         for (std::int64_t c = 0; c < columns; ++c) squares += load(&xr[c]) * load(&xr[c]);
         rstd[r] = inverse_deviation(squares, columns, eps);
-        normalize(xr, rstd[r], weight, y + r * columns, columns);
+        normalize(xr, rstd[r], weight, least, y + r * columns, columns);
       }
     });
   });
 }
 
 template <class Delta, class Y>
-KernelPtr add_forward(CpuPrepare& prepare, float eps) {
+KernelPtr add_forward(CpuPrepare& prepare, const AddRmsNorm& op) {
   const std::int64_t columns = prepare.in[0].shape[-1], rows = prepare.in[0].shape.rows();
-  return make_kernel([&pool = prepare.pool, rows, columns, eps](const Launch& call) {
+  const float eps = op.eps, least = least_weight(op);
+  return make_kernel([&pool = prepare.pool, rows, columns, eps, least](const Launch& call) {
     const float* x = call.in<float>(0);
     const Delta* delta = call.in<Delta>(1);
     const float* weight = call.in<float>(2);
@@ -69,7 +79,7 @@ KernelPtr add_forward(CpuPrepare& prepare, float eps) {
           squares += s * s;
         }
         rstd[r] = inverse_deviation(squares, columns, eps);
-        normalize(sr, rstd[r], weight, y + r * columns, columns);
+        normalize(sr, rstd[r], weight, least, y + r * columns, columns);
       }
     });
   });
@@ -190,7 +200,7 @@ KernelPtr dispatch_gradient(const Prepare& prepare, bool from_result, const F& f
 KernelPtr RmsNorm::cpu(CpuPrepare& prepare) const {
   return dispatch_floating(prepare.in[0].dtype, [&]<class X>() {
     return dispatch_floating(prepare.out[0].dtype,
-                             [&]<class Y>() { return forward<X, Y>(prepare, eps); });
+                             [&]<class Y>() { return forward<X, Y>(prepare, *this); });
   });
 }
 
@@ -203,7 +213,7 @@ KernelPtr RmsNormGrad::cpu(CpuPrepare& prepare) const {
 KernelPtr AddRmsNorm::cpu(CpuPrepare& prepare) const {
   return dispatch_floating(prepare.in[1].dtype, [&]<class Delta>() {
     return dispatch_floating(prepare.out[1].dtype,
-                             [&]<class Y>() { return add_forward<Delta, Y>(prepare, eps); });
+                             [&]<class Y>() { return add_forward<Delta, Y>(prepare, *this); });
   });
 }
 

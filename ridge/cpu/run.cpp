@@ -16,9 +16,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/host_memory.h"
 #include "ridge/cpu/device.h"
-#include "ridge/cpu/prepare.h"
-#include "ridge/graph/op_rules.h"
-#include "ridge/ops/op.h"
+#include "ridge/cpu/kernels.h"
 
 namespace ridge {
 namespace {
@@ -66,12 +64,13 @@ DeviceInfo info_of(int threads) {
 
 }  // namespace
 
-CpuDevice::CpuDevice(int threads) : Device(info_of(threads)), pool_(threads) {}
+CpuDevice::CpuDevice(int threads)
+    : Device(info_of(threads)), kernels_(cpu_kernels()), pool_(threads) {}
 
 PreparedKernel CpuDevice::prepare(const Op& op, Types in, Types out, const KernelChoice& choice) {
   CpuPrepare prepare{
       .pool = pool_, .in = in, .out = out, .rotations = rotations_, .choice = choice};
-  KernelPtr kernel = std::visit([&](const auto& o) { return o.cpu(prepare); }, op.variant());
+  KernelPtr kernel = kernels_.prepare(op, prepare);
   return {std::move(kernel), prepare.workspace};
 }
 

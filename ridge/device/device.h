@@ -129,13 +129,12 @@ class Device {
   // All the work as one kernel without operands, which does it at once; nothing is done now. The
   // device may do work at the same time, or in another order, that does not follow from what it
   // must be `after`. Null where the device has no such thing.
-  virtual KernelPtr capture(std::span<const DeviceWork> /*works*/) { return nullptr; }
+  virtual KernelPtr capture(std::span<const DeviceWork> works) = 0;
 
-  virtual DeviceTools& tools() { return no_tools_; }
+  virtual DeviceTools& tools() = 0;
 
  private:
   DeviceInfo info_;
-  DeviceTools no_tools_;
 };
 
 // Waits for all work on behalf of a destructor, which can tell nobody of an error: a device that is

@@ -9,24 +9,12 @@
 #include <utility>
 
 #include "ridge/device/kernel.h"
+#include "ridge/device/prepare_part.h"
 #include "ridge/ops/linear_swiglu.h"
 #include "ridge/ops/matmul.h"
 #include "ridge/ops/swiglu.h"
 
 namespace ridge {
-
-// A part's kernel, which adds the workspace it wants to the most that any wanted.
-template <class Prepare, class Part, class KernelOf>
-KernelPtr prepare_part(const Prepare& whole, const Part& op, Types in, Types out,
-                       std::size_t& workspace, const KernelOf& kernel_of) {
-  Prepare part = whole;
-  part.in = in;
-  part.out = out;
-  part.workspace = 0;
-  KernelPtr kernel = kernel_of(op, part);
-  workspace = std::max(workspace, part.workspace);
-  return kernel;
-}
 
 template <class Prepare, class KernelOf>
 KernelPtr in_parts(const LinearSwiGlu&, Prepare& prepare, const KernelOf& kernel_of) {
@@ -45,11 +33,12 @@ KernelPtr in_parts(const LinearSwiGlu&, Prepare& prepare, const KernelOf& kernel
 template <class Prepare, class KernelOf>
 KernelPtr in_parts(const LinearSwiGluGrad& op, Prepare& prepare, const KernelOf& kernel_of) {
   constexpr std::size_t alignment = 256;
-  const TensorType dy = MatMul{}.infer(prepare.in.first(2))[0];
-  const std::array of_gate{dy, prepare.in[2]};
+  constexpr LinearSwiGluGrad::Operands at = LinearSwiGluGrad::operands();
+  const TensorType dy = MatMul{}.infer(prepare.in.first(at.packed))[0];
+  const std::array of_gate{dy, prepare.in[at.packed]};
   std::size_t workspace = 0;
   auto product =
-      prepare_part(prepare, MatMul{}, prepare.in.first(2), {&dy, 1}, workspace, kernel_of);
+      prepare_part(prepare, MatMul{}, prepare.in.first(at.packed), {&dy, 1}, workspace, kernel_of);
   auto gate = prepare_part(prepare, SwiGluGrad{.in_place = op.in_place, .result = op.result},
                            of_gate, prepare.out, workspace, kernel_of);
   const std::size_t dy_bytes =
@@ -60,8 +49,8 @@ KernelPtr in_parts(const LinearSwiGluGrad& op, Prepare& prepare, const KernelOf&
       [product = std::move(product), gate = std::move(gate), dy_bytes](const Launch& call) {
         void* const dy_memory = call.workspace;
         void* const rest = static_cast<std::byte*>(call.workspace) + dy_bytes;
-        product->launch({call.inputs.first(2), {&dy_memory, 1}, rest});
-        const std::array<const void*, 2> gate_in{dy_memory, call.inputs[2]};
+        product->launch({call.inputs.first(at.packed), {&dy_memory, 1}, rest});
+        const std::array<const void*, 2> gate_in{dy_memory, call.inputs[at.packed]};
         gate->launch({gate_in, call.outputs, rest});
       });
 }

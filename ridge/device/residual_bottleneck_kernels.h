@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ridge/device/kernel.h"
+#include "ridge/device/prepare_part.h"
 #include "ridge/ops/residual_bottleneck_parts.h"
 
 namespace ridge {
@@ -30,13 +31,7 @@ KernelPtr in_parts(const ResidualBottleneck& op, Prepare& prepare, const KernelO
   const ResidualBottleneckParts parts(op);
   std::size_t workspace = 0;
   const auto part = [&](const Conv2d& conv, Types in, Types out) {
-    Prepare of_part = prepare;
-    of_part.in = in;
-    of_part.out = out;
-    of_part.workspace = 0;
-    KernelPtr kernel = kernel_of(conv, of_part);
-    workspace = std::max(workspace, of_part.workspace);
-    return kernel;
+    return prepare_part(prepare, conv, in, out, workspace, kernel_of);
   };
   const Types in = prepare.in;
   const TensorType z = parts.inner.infer(parts.of_inner(in))[0], &y = prepare.out[0];

@@ -86,6 +86,8 @@ class QueuedDevice final : public WrappedDevice {
   void download_later(void* host, const void* device, std::size_t bytes) override;
   void synchronize() override;
   void wait(std::size_t) override { drain(); }
+  // A captured kernel would not wait for those in the queue.
+  KernelPtr capture(std::span<const DeviceWork>) override { return nullptr; }
 
   // Marks are not points in the order of the kernels, as they should be, but times of the launching
   // thread, on a clock that stands while it waits.

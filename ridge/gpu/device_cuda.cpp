@@ -160,6 +160,13 @@ class GpuTools final : public DeviceTools {
   std::unique_ptr<Tracer> tracer_ = gpu::make_tracer();
 };
 
+gpu::Card card_of(const cudaDeviceProp& card) {
+  return {.compute_capability = card.major * 10 + card.minor,
+          .multiprocessors = card.multiProcessorCount,
+          .shared_per_block = card.sharedMemPerBlockOptin,
+          .l2_bytes = static_cast<std::size_t>(card.l2CacheSize)};
+}
+
 DeviceInfo info_of(int index, const cudaDeviceProp& card) {
   std::array<char, 32> bus_id{};
   check(cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), index),
@@ -178,7 +185,7 @@ DeviceInfo info_of(int index, const cudaDeviceProp& card) {
                      .shared_memory = static_cast<int>(card.sharedMemPerMultiprocessor),
                      .shared_memory_reserved = static_cast<int>(card.reservedSharedMemPerBlock)},
           .bus_id = bus_id.data(),
-          .target = gpu::target_of(10 * card.major + card.minor, card.name)};
+          .target = gpu::target_of(card_of(card), card.name)};
 }
 
 cudaDeviceProp chosen_card(int index) {
@@ -300,10 +307,7 @@ class GpuDevice final : public Device {
     check(cudaStreamCreateWithPriority(&background_, cudaStreamNonBlocking, lowest),
           "creating a stream");
     context_ = {.stream = stream_,
-                .card = {.compute_capability = card.major * 10 + card.minor,
-                         .multiprocessors = card.multiProcessorCount,
-                         .shared_per_block = card.sharedMemPerBlockOptin,
-                         .l2_bytes = static_cast<std::size_t>(card.l2CacheSize)},
+                .card = card_of(card),
                 .deterministic = options.deterministic,
                 .blas = gpu::make_blas(),
                 .dnn = gpu::make_dnn(),

@@ -39,6 +39,9 @@ enum class ScopeKind : std::uint8_t {
   block,      // a unit that repeats along the depth: what flows between blocks is all that is kept
               // where their inside is recomputed
   attention,  // the attention of a block
+  feed_forward,  // the layers of a block that work on each position alone
+  embedding,     // what makes tokens, or patches of an image, the network's first values
+  head,          // what makes its last values logits, and the loss of these
 };
 
 // The content of a persistent value before the first step.
@@ -171,14 +174,12 @@ class Graph {
 
   // Full path of a scope, such as "layers.0.attention"; the root is "".
   const std::string& scope_name(ScopeId scope) const { return scopes_[scope]; }
-  ScopeKind scope_kind(ScopeId scope) const { return kinds_[scope]; }
   // The innermost scope of that kind that is `scope` or encloses it; none if there is none.
   std::optional<ScopeId> enclosing(ScopeId scope, ScopeKind kind) const;
   // All blocks, in order of creation.
   std::vector<ScopeId> blocks() const;
   std::size_t scope_count() const { return scopes_.size(); }
   ScopeId current_scope() const { return scope_; }
-  Phase current_phase() const { return phase_; }
 
   std::vector<TensorType> types_of(std::span<const ValueId> ids) const;
 

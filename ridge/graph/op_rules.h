@@ -39,7 +39,8 @@ Cost operator*(const Cost& once, std::int64_t times);
 // The kind of an operator's FLOPs, which decides their peak rate on a device.
 enum class WorkKind : std::uint8_t {
   renaming,     // none: the result is the operand's memory under another shape or name
-  elements,     // f32 arithmetic, whatever dtype is loaded and stored: activations, norms, updates
+  elements,     // f32 arithmetic, whatever dtype is loaded and stored: activations, updates
+  norm,         // the same, to normalize: over rows or channels, and its gradient
   product,      // a matrix product in the dtype of operand 0
   convolution,  // a product too, of an image
   attention,    // products in the dtype of operand 0 on a GPU, f32 arithmetic on a CPU
@@ -80,6 +81,22 @@ Footprint footprint_of(const Op& op);
 // that broadcast.
 bool is_elementwise(const Op& op);
 
+// Whether its first result costs so little beside the products around it, from operands that are
+// kept anyway, that a backward pass had better compute it again than keep it.
+bool is_light(const Op& op);
+
+// Whether it gives its operand's numbers in another dtype, or images with channels last, and does
+// nothing else: it serves kernels, not the model.
+bool is_conversion(const Op& op);
+
+// The operands of which a row of the first result, along the last dimension, needs the same row
+// alone. Of the others all rows need the same. None if the operator does not work by rows.
+std::vector<std::size_t> row_operands(const Op& op, Types inputs, Types outputs);
+
+// The dimension along which it works, to read or to set, where it does not matter in which order
+// the others are; null if it is not such an operator.
+std::uint32_t* dimension_of(Op& op);
+
 // Whether it takes floating operands of this dtype. s8 is taken by what hands its operands on as
 // they are.
 bool takes_dtype(const Op& op, DType dtype);
@@ -87,6 +104,7 @@ bool takes_dtype(const Op& op, DType dtype);
 // Makes an operator on images with channels first (ImageLayout::nchw) the one on images with
 // channels last. False, and nothing changes, if it is not such an operator.
 bool to_channels_last(Op& op);
+bool is_on_images(const Op& op);
 
 // The ids that integer operands hold are in [0, id_range): rows of a table, or columns of logits. 1
 // for an operator without ids.

@@ -31,8 +31,8 @@ struct AttentionHeads {
 // [B, S, (H + 2 KV) d]; gives y[B, S, H d] of their type and lse[B, H, S] in f32, for the gradient.
 struct Attention : AttentionHeads {
   static constexpr std::string_view name = "attention";
-  static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::attention;
+  static constexpr bool light = true;
   static constexpr bool whole_operands = true;
 
   RIDGE_OPERATOR(Attention);
@@ -48,7 +48,6 @@ struct Attention : AttentionHeads {
 // where i also runs over the query heads of a group.
 struct AttentionGrad : AttentionHeads {
   static constexpr std::string_view name = "attention_grad";
-  static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::attention;
   static constexpr bool whole_operands = true;
   // Its thread blocks are no more than there are heads in the batch, and take long.

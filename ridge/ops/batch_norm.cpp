@@ -20,9 +20,9 @@ TensorType per_channel(const TensorType& x, ImageLayout layout) {
 
 // Operand `first` is an image, and the next ones are vectors of its channels.
 void check_image_and_vectors(std::string_view op, Types in, std::size_t first, std::size_t vectors,
-                             ImageLayout layout, DTypes dtypes) {
+                             ImageLayout layout) {
   check_rank(op, in, first, 4);
-  check_dtype(op, in, first, dtypes);
+  check_dtype(op, in, first);
   for (std::size_t i = first + 1; i <= first + vectors; ++i)
     check_type(op, in, i, per_channel(in[first], layout));
 }
@@ -72,7 +72,7 @@ std::vector<TensorType> BatchNorm::infer(Types in) const {
   std::int64_t channels = 0;
   for (std::size_t p = 0; p < parts; ++p) {
     check_rank(name, in, p, 4);
-    check_dtype(name, in, p, dtypes);
+    check_dtype(name, in, p);
     ImageShape image(in[p].shape, layout);
     channels += image.c;
     image.c = channels;
@@ -150,7 +150,7 @@ std::vector<TensorType> BatchNormTrain::infer(Types in) const {
   check_epilogue(name, residual, epilogue);
   const Operands at = operands();
   check_count(name, in, at.count);
-  check_image_and_vectors(name, in, at.x, 4, layout, dtypes);
+  check_image_and_vectors(name, in, at.x, 4, layout);
   if (residual) check_same_type(name, in, at.residual, at.x);
   const TensorType &x = in[at.x], &weight = in[at.weight];
   if (x.numel() == weight.numel())
@@ -162,7 +162,7 @@ Cost BatchNormTrain::cost(Types in, Types out) const {
   // Per element: the mean's sum (1); difference, square and sum of the variance (3); product and
   // add (2). Per channel: mean, variance, eps, root, inverse, factor (6); and the running
   // statistics: a subtraction, product and add each, and the unbiased variance (7).
-  const std::int64_t each = 6 + (residual ? 1 : 0) + flops_of(epilogue);
+  const std::int64_t each = 6 + (residual ? 1 : 0) + element_function(epilogue).flops;
   const TensorType &x = in[operands().x], &weight = in[operands().weight];
   return streaming_cost(each * x.numel() + 13 * weight.numel(), in, out);
 }
@@ -211,7 +211,7 @@ void BatchNormTrain::reference(ReferenceCall& call) const {
   }
   for_each_element(x.shape, layout, [&](auto c, auto i) {
     const double norm = (x[i] - mean[c]) * rstd[c] * weight[c] + bias[c];
-    y[i] = applied(epilogue, residual ? norm + call.inputs[at.residual][i] : norm);
+    y[i] = element_function(epilogue).value(residual ? norm + call.inputs[at.residual][i] : norm);
   });
 }
 
@@ -261,7 +261,7 @@ std::vector<TensorType> BatchNormGrad::infer(Types in) const {
     throw ShapeError("{} has no work for the gradient of a residual without an epilogue", name);
   const Operands at = operands();
   check_count(name, in, at.count);
-  check_image_and_vectors(name, in, at.x, 3, layout, dtypes);
+  check_image_and_vectors(name, in, at.x, 3, layout);
   check_same_type(name, in, at.dy, at.x);
   if (summed) check_same_type(name, in, at.summand, at.x);
   if (residual)
@@ -278,7 +278,8 @@ Cost BatchNormGrad::cost(Types in, Types out) const {
   // subtractions, the factor (4); of g the sum of dy (1), the norm (2), the derivative and its
   // product. Per channel: that factor and two means (3).
   std::int64_t each = 9 + (summed ? 1 : 0);
-  if (epilogue != Epilogue::none && !residual) each += 2 + derivative_flops_of(epilogue);
+  if (epilogue != Epilogue::none && !residual)
+    each += 2 + element_function(epilogue).gradient_flops;
   return streaming_cost(each * out[0].numel() + 3 * out[1].numel(), in, out);
 }
 
@@ -298,7 +299,8 @@ void BatchNormGrad::reference(ReferenceCall& call) const {
     if (residual)
       dy = call.inputs[at.kinks][i] > 0 ? dy : 0.0;
     else if (epilogue != Epilogue::none)
-      dy *= derivative(epilogue, xhat(c, i) * weight[c] + call.inputs[at.kinks][c]);
+      dy *=
+          element_function(epilogue).derivative(xhat(c, i) * weight[c] + call.inputs[at.kinks][c]);
     g[static_cast<std::size_t>(i)] = dy;
     if (residual) call.outputs[3][i] = dy;
     dbias[c] += dy;

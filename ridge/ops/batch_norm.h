@@ -13,8 +13,7 @@ namespace ridge {
 // training normalizes by BatchNormTrain.
 struct BatchNorm {
   static constexpr std::string_view name = "batch_norm";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr WorkKind work = WorkKind::norm;
 
   static constexpr std::size_t most_parts = 64;
 
@@ -44,8 +43,7 @@ struct BatchNorm {
 // weight, bias and residual.
 struct BatchNormTrain {
   static constexpr std::string_view name = "batch_norm_train";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr WorkKind work = WorkKind::norm;
 
   float eps = 1e-5f;
   float momentum = 0.1f;
@@ -80,8 +78,7 @@ struct BatchNormTrain {
 // Where g is a result, dx is made of what it was rounded to.
 struct BatchNormGrad {
   static constexpr std::string_view name = "batch_norm_grad";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr WorkKind work = WorkKind::norm;
 
   ImageLayout layout = ImageLayout::nchw;
   bool summed = false;

@@ -1,15 +1,15 @@
 #include "ridge/ops/binary.h"
 
-#include "ridge/ops/check.h"
+#include "ridge/ops/elementwise.h"
 #include "ridge/ops/grad_builder.h"
 #include "ridge/ops/op.h"
 
 namespace ridge {
 namespace {
 
-std::vector<TensorType> infer_binary(std::string_view name, Types in, DTypes dtypes) {
+std::vector<TensorType> infer_binary(std::string_view name, Types in) {
   check_count(name, in, 2);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   check_same_dtype(name, in, 0, 1);
   try {
     return {{in[0].dtype, broadcast(in[0].shape, in[1].shape)}};
@@ -33,8 +33,7 @@ std::vector<Sample<T>> samples_binary() {
     samples.push_back({{}, {{{DType::f32, a}}, {{DType::f32, b}}}});
   };
   // Equal shapes.
-  for (const Shape& shape : {Shape{}, Shape{1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{130, 257}})
-    sample(shape, shape);
+  for (const Shape& shape : elementwise_shapes()) sample(shape, shape);
   // A row over all rows, a column over all columns, a scalar over all, from either side.
   for (const Shape& small : {Shape{33}, Shape{1, 33}, Shape{5, 1}, Shape{}, Shape{2, 1, 1}}) {
     sample({2, 5, 33}, small);
@@ -61,7 +60,7 @@ std::int64_t broadcast_source(const Shape& operand, const Shape& result, std::in
   return offset;
 }
 
-std::vector<TensorType> Add::infer(Types in) const { return infer_binary(name, in, dtypes); }
+std::vector<TensorType> Add::infer(Types in) const { return infer_binary(name, in); }
 
 Cost Add::cost(Types in, Types out) const {
   return streaming_cost(out[0].numel(), in, out);  // one add per element of the result
@@ -69,13 +68,15 @@ Cost Add::cost(Types in, Types out) const {
 
 std::vector<Value> Add::grad(GradBuilder& b) const { return {b.grad(), b.grad()}; }
 
+std::optional<PointwiseStep> Add::as_step(Types) const { return {{.code = StepCode::add}}; }
+
 void Add::reference(ReferenceCall& call) const {
   reference_binary(call, [](double a, double b) { return a + b; });
 }
 
 std::vector<Sample<Add>> Add::samples() { return samples_binary<Add>(); }
 
-std::vector<TensorType> Mul::infer(Types in) const { return infer_binary(name, in, dtypes); }
+std::vector<TensorType> Mul::infer(Types in) const { return infer_binary(name, in); }
 
 Cost Mul::cost(Types in, Types out) const {
   return streaming_cost(out[0].numel(), in, out);  // one product per element of the result
@@ -87,6 +88,8 @@ std::vector<Value> Mul::grad(GradBuilder& b) const {
   if (b.needs(1)) db = mul(b.grad(), b.input(0));
   return {da, db};
 }
+
+std::optional<PointwiseStep> Mul::as_step(Types) const { return {{.code = StepCode::mul}}; }
 
 void Mul::reference(ReferenceCall& call) const {
   reference_binary(call, [](double a, double b) { return a * b; });
@@ -100,7 +103,7 @@ std::string_view name_of(ArithmeticKind kind) {
 }
 
 std::vector<TensorType> Arithmetic::infer(Types in) const {
-  return infer_binary(name_of(kind), in, dtypes);
+  return infer_binary(name_of(kind), in);
 }
 
 Cost Arithmetic::cost(Types in, Types out) const {

@@ -7,25 +7,24 @@ namespace ridge {
 // c = a + b with NumPy broadcasting; one dtype.
 struct Add {
   static constexpr std::string_view name = "add";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr bool elementwise = true;
   static constexpr std::string_view aten = "aten::add";
 
   RIDGE_OPERATOR(Add);
   std::vector<Value> grad(GradBuilder& builder) const;
+  std::optional<PointwiseStep> as_step(Types in) const;
 };
 
 // c = a * b with NumPy broadcasting; one dtype.
 struct Mul {
   static constexpr std::string_view name = "mul";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr bool elementwise = true;
+  static constexpr bool light = true;
   static constexpr std::string_view aten = "aten::mul";
 
   RIDGE_OPERATOR(Mul);
   std::vector<Value> grad(GradBuilder& builder) const;
+  std::optional<PointwiseStep> as_step(Types in) const;
 };
 
 // The arithmetic that tensor libraries have beside these, and networks here have no need of.
@@ -35,8 +34,6 @@ std::string_view name_of(ArithmeticKind kind);  // "sub"
 // c = a - b, a / b, or 1 where a == b and 0 elsewhere, with NumPy broadcasting; one dtype.
 struct Arithmetic {
   static constexpr std::string_view name = "arithmetic";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr bool elementwise = true;
 
   ArithmeticKind kind = ArithmeticKind::sub;

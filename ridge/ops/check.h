@@ -18,8 +18,8 @@ void check_count(std::string_view op, Types in, std::size_t count);
 void check_min_rank(std::string_view op, Types in, std::size_t i, std::size_t rank);
 // Operand i has exactly `rank` dimensions.
 void check_rank(std::string_view op, Types in, std::size_t i, std::size_t rank);
-// Operand i has a floating dtype among `dtypes`.
-void check_dtype(std::string_view op, Types in, std::size_t i, DTypes dtypes);
+// Operand i has a floating dtype among `dtypes`; by default those of an operator that says nothing.
+void check_dtype(std::string_view op, Types in, std::size_t i, DTypes dtypes = f32_and_16_bit);
 // a and b are not both of 16 bits and different: no kernel takes such a pair.
 void check_one_16_bit(std::string_view op, Types in, DType a, DType b);
 // Operands i and j have the same dtype, respectively the same type.

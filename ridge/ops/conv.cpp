@@ -140,7 +140,7 @@ std::vector<TensorType> Conv2d::infer(Types in) const {
   const Operands at = operands();
   check_count(name, in, at.count);
   for (std::size_t i = 0; i < 2; ++i) check_rank(name, in, i, 4);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   check_same_dtype(name, in, 0, 1);
   if (!takes(epilogue)) throw ShapeError("{} has no epilogue {}", name, name_of(epilogue));
   const TensorType y{in[0].dtype, convolved(name, *this, in[0].shape, in[1].shape)};
@@ -150,7 +150,7 @@ std::vector<TensorType> Conv2d::infer(Types in) const {
 }
 
 Cost Conv2d::cost(Types in, Types out) const {
-  const std::int64_t others = bias + residual + flops_of(epilogue);
+  const std::int64_t others = bias + residual + element_function(epilogue).flops;
   return products_cost(macs_of(*this, out[0].shape, in[1].shape), others * out[0].numel(), in, out);
 }
 
@@ -188,7 +188,7 @@ void Conv2d::reference(ReferenceCall& call) const {
   for_each_product(
       *this, x.shape, weight.shape, y.shape,
       [&](std::int64_t xi, std::int64_t wi, std::int64_t yi) { y[yi] += x[xi] * weight[wi]; });
-  for (std::int64_t i = 0; i < y.shape.numel(); ++i) y[i] = applied(epilogue, y[i]);
+  for (std::int64_t i = 0; i < y.shape.numel(); ++i) y[i] = element_function(epilogue).value(y[i]);
 }
 
 std::vector<Sample<Conv2d>> Conv2d::samples() {
@@ -223,7 +223,7 @@ std::vector<Sample<Conv2d>> Conv2d::samples() {
 std::vector<TensorType> Conv2dInputGrad::infer(Types in) const {
   check_count(name, in, 2);
   for (std::size_t i = 0; i < 2; ++i) check_rank(name, in, i, 4);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   check_same_dtype(name, in, 0, 1);
   if (image.rank() != 4) throw ShapeError("{}: {} is no image", name, image.to_string());
   check_type(name, in, 0, {in[0].dtype, convolved(name, *this, image, in[1].shape)});
@@ -257,7 +257,7 @@ std::vector<Sample<Conv2dInputGrad>> Conv2dInputGrad::samples() {
 std::vector<TensorType> Conv2dWeightGrad::infer(Types in) const {
   check_count(name, in, 2);
   for (std::size_t i = 0; i < 2; ++i) check_rank(name, in, i, 4);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   check_same_dtype(name, in, 0, 1);
   if (weight.rank() != 4) throw ShapeError("{}: {} is no weight", name, weight.to_string());
   check_type(name, in, 0, {in[0].dtype, convolved(name, *this, in[1].shape, weight)});

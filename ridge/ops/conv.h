@@ -27,7 +27,6 @@ struct ConvGeometry {
 // without epilogue does it have a gradient.
 struct Conv2d : ConvGeometry {
   static constexpr std::string_view name = "conv2d";
-  static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::convolution;
 
   bool bias = false;
@@ -37,14 +36,8 @@ struct Conv2d : ConvGeometry {
   // No network has GELU behind a convolution.
   static constexpr bool takes(Epilogue e) { return e != Epilogue::gelu; }
 
-  // Which operand is which; what is not there is past the end.
-  struct Operands {
-    std::size_t x = 0, weight = 1, bias, residual, count;
-  };
-  constexpr Operands operands() const {
-    const std::size_t end = 2u + bias + residual;
-    return {.bias = bias ? 2 : end, .residual = residual ? end - 1 : end, .count = end};
-  }
+  using Operands = LayerOperands;
+  constexpr Operands operands() const { return {bias, residual}; }
 
   RIDGE_OPERATOR(Conv2d);
   std::vector<Value> grad(GradBuilder& builder) const;
@@ -55,7 +48,6 @@ struct Conv2d : ConvGeometry {
 // Takes (dy, weight) and gives dx, of the image's shape `image`: the convolution transposed.
 struct Conv2dInputGrad : ConvGeometry {
   static constexpr std::string_view name = "conv2d_input_grad";
-  static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::convolution;
 
   Shape image;
@@ -66,7 +58,6 @@ struct Conv2dInputGrad : ConvGeometry {
 // Takes (dy, x) and gives dweight, of the weight's shape `weight`, of their type.
 struct Conv2dWeightGrad : ConvGeometry {
   static constexpr std::string_view name = "conv2d_weight_grad";
-  static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::convolution;
 
   Shape weight;

@@ -9,8 +9,6 @@ namespace ridge {
 // f32, for the gradient. Sums in f32 per row and in f64 over rows.
 struct CrossEntropy {
   static constexpr std::string_view name = "cross_entropy";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr std::string_view aten = "aten::cross_entropy_loss";
 
   RIDGE_OPERATOR(CrossEntropy);
@@ -22,8 +20,6 @@ struct CrossEntropy {
 // onehot(target)). With `in_place` that is the memory of logits, which nothing may need any more.
 struct CrossEntropyGrad {
   static constexpr std::string_view name = "cross_entropy_grad";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
 
   bool in_place = false;
 

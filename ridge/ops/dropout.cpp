@@ -9,7 +9,7 @@ namespace ridge {
 
 std::vector<TensorType> Dropout::infer(Types in) const {
   check_count(name, in, 2);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   check_type(name, in, 1, {DType::i32, {}});
   if (!(rate >= 0.0f && rate < 1.0f))
     throw ShapeError("{}: the rate is at least 0 and below 1, not {}", name, rate);

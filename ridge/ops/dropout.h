@@ -13,8 +13,6 @@ namespace ridge {
 // The number of block i is word i % 4 of philox(seed, i / 4, step), as a fraction of 2^32.
 struct Dropout {
   static constexpr std::string_view name = "dropout";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
 
   float rate = 0.5f;
   std::uint64_t seed = 0;

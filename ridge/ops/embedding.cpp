@@ -8,7 +8,7 @@ namespace ridge {
 
 std::vector<TensorType> Embedding::infer(Types in) const {
   check_count(name, in, 2);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   if (in[0].shape.rank() != 2)
     throw ShapeError("embedding: the table has 2 dimensions, not {}: {}", in[0].shape.rank(),
                      list_of(in));
@@ -51,7 +51,7 @@ std::vector<Sample<Embedding>> Embedding::samples() {
 std::vector<TensorType> EmbeddingGrad::infer(Types in) const {
   check_count(name, in, 2);
   check_min_rank(name, in, 0, 1);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   const auto dims = in[0].shape.dims();
   check_type(name, in, 1, {DType::i32, Shape(dims.first(dims.size() - 1))});
   return {{in[0].dtype, {rows, in[0].shape[-1]}}};
@@ -83,25 +83,30 @@ std::vector<Sample<EmbeddingGrad>> EmbeddingGrad::samples() {
 }
 
 std::vector<TensorType> IndexAdd::infer(Types in) const {
-  check_count(name, in, 3);
-  check_rank(name, in, 0, 2);
-  check_dtype(name, in, 0, dtypes);
-  check_rank(name, in, 1, 1);
-  check_type(name, in, 1, {DType::i32, in[1].shape});
-  check_type(name, in, 2, {in[0].dtype, {in[1].numel(), in[0].shape[1]}});
-  return {in[0]};
+  constexpr Operands at = operands();
+  check_count(name, in, at.count);
+  check_rank(name, in, at.table, 2);
+  check_dtype(name, in, at.table);
+  check_rank(name, in, at.ids, 1);
+  const TensorType &table = in[at.table], &ids = in[at.ids];
+  check_type(name, in, at.ids, {DType::i32, ids.shape});
+  check_type(name, in, at.rows, {table.dtype, {ids.numel(), table.shape[1]}});
+  return {table};
 }
 
 Cost IndexAdd::cost(Types in, Types) const {
   // Only one row of the table is read and written for each id.
-  const auto rows = static_cast<std::int64_t>(in[2].bytes());
-  return {.flops = in[2].numel(),
-          .bytes_read = static_cast<std::int64_t>(in[1].bytes()) + 2 * rows,
+  const TensorType &ids = in[operands().ids], &added = in[operands().rows];
+  const auto rows = static_cast<std::int64_t>(added.bytes());
+  return {.flops = added.numel(),
+          .bytes_read = static_cast<std::int64_t>(ids.bytes()) + 2 * rows,
           .bytes_written = rows};
 }
 
 void IndexAdd::reference(ReferenceCall& call) const {
-  const auto &table = call.inputs[0], &ids = call.inputs[1], &rows = call.inputs[2];
+  constexpr Operands at = operands();
+  const auto &table = call.inputs[at.table], &ids = call.inputs[at.ids],
+             &rows = call.inputs[at.rows];
   const auto& y = call.outputs[0];
   const std::int64_t columns = table.shape[1];
   for (std::int64_t i = 0; i < table.shape.numel(); ++i) y[i] = table[i];
@@ -110,7 +115,9 @@ void IndexAdd::reference(ReferenceCall& call) const {
       y[static_cast<std::int64_t>(ids[i]) * columns + c] += rows[i * columns + c];
 }
 
-std::optional<Alias> IndexAdd::aliased_input(std::uint32_t, Types) const { return Alias{0}; }
+std::optional<Alias> IndexAdd::aliased_input(std::uint32_t, Types) const {
+  return Alias{operands().table};
+}
 
 std::vector<Sample<IndexAdd>> IndexAdd::samples() {
   auto sample = [](std::int64_t rows, std::int64_t columns, std::int64_t ids) {

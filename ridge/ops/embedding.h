@@ -8,8 +8,6 @@ namespace ridge {
 // checked; gives y[.., D] of the table's dtype.
 struct Embedding {
   static constexpr std::string_view name = "embedding";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr bool partial = true;  // the rows that ids name
   static constexpr std::string_view aten = "aten::embedding";
 
@@ -22,8 +20,6 @@ struct Embedding {
 // of the dy whose id it is; rows that no id names are 0. Accumulates in f32.
 struct EmbeddingGrad {
   static constexpr std::string_view name = "embedding_grad";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr std::string_view aten = "aten::embedding_dense_backward";
 
   std::int64_t rows = 0;
@@ -38,14 +34,18 @@ struct EmbeddingGrad {
 // does with the gradient of a few rows.
 struct IndexAdd {
   static constexpr std::string_view name = "index_add";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr bool partial = true;  // the rows that ids name
   static constexpr std::string_view aten = "aten::index_add_";
 
+  // Which operand is which.
+  struct Operands {
+    std::size_t table = 0, ids = 1, rows = 2, count = 3;
+  };
+  static constexpr Operands operands() { return {}; }
+
   RIDGE_OPERATOR(IndexAdd);
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
-  std::int64_t id_range(Types in) const { return in[0].shape[0]; }
+  std::int64_t id_range(Types in) const { return in[operands().table].shape[0]; }
 };
 
 Value embedding(Value table, Value ids);

@@ -1,25 +1,33 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
+#include "ridge/ops/element_function.h"
+
 namespace ridge {
 
-// What is done to the sums of a convolution or of a linear layer before they are written, each as
-// the operator of that name defines it (ops/relu.h, silu.h, activation.h).
+struct Op;
+
+// What is done to the sums of a convolution or of a linear layer before they are written.
 enum class Epilogue : std::uint8_t { none, relu, relu6, silu, hard_swish, gelu };
 
-std::string_view name_of(Epilogue epilogue);  // "gelu"
+const ElementFunction& element_function(Epilogue epilogue);  // of none: x itself
+inline std::string_view name_of(Epilogue epilogue) { return element_function(epilogue).name; }
 
-// FLOPs of one element, as that operator counts them.
-std::int64_t flops_of(Epilogue epilogue);
+// The epilogue that computes what an operator does; none if there is no such.
+Epilogue as_epilogue(const Op& op);
 
-// In double precision, for references.
-double applied(Epilogue epilogue, double x);
-// Its derivative; at a kink the one that PyTorch takes: 0 at the ends of relu, relu6 and hard
-// swish.
-double derivative(Epilogue epilogue, double x);
-// FLOPs of one element of dy times that, as the gradients of those operators count them.
-std::int64_t derivative_flops_of(Epilogue epilogue);
+// The operands of a convolution or of a linear layer that may add a bias and a residual to its
+// sums: which is which, where one that is not there is past the end.
+struct LayerOperands {
+  std::size_t x = 0, weight = 1, bias, residual, count;
+
+  constexpr LayerOperands(bool has_bias, bool has_residual)
+      : bias(has_bias ? 2 : 2 + has_residual),
+        residual(2 + has_bias),
+        count(2 + has_bias + has_residual) {}
+};
 
 }  // namespace ridge

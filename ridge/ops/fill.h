@@ -7,8 +7,6 @@ namespace ridge {
 // A tensor of one value, from no operand.
 struct Fill {
   static constexpr std::string_view name = "fill";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr std::string_view aten = "aten::full";
 
   TensorType type;

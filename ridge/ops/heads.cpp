@@ -79,7 +79,7 @@ std::vector<Layouts> sample_layouts() {
 
 std::vector<TensorType> SplitHeads::infer(Types in) const {
   check_count(name, in, 1);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   check_layout(name, layout, in);
   if (in[0].shape.rank() != 3 || in[0].shape[2] != layout.columns())
     throw ShapeError("split_heads: {} does not hold {} + 2 * {} heads of {} for each token",
@@ -117,7 +117,7 @@ std::vector<Sample<SplitHeads>> SplitHeads::samples() {
 
 std::vector<TensorType> MergeHeads::infer(Types in) const {
   check_count(name, in, 3);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   check_layout(name, layout, in);
   if (in[0].shape.rank() != 4)
     throw ShapeError("merge_heads takes tensors of four dimensions: {}", list_of(in));

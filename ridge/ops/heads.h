@@ -20,8 +20,6 @@ struct HeadLayout {
 // q and k rotated by the rotary embedding. All three have gradients.
 struct SplitHeads {
   static constexpr std::string_view name = "split_heads";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr std::size_t differentiable_outputs = 3;
 
   HeadLayout layout;
@@ -34,8 +32,6 @@ struct SplitHeads {
 // rotated back.
 struct MergeHeads {
   static constexpr std::string_view name = "merge_heads";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
 
   HeadLayout layout;
 

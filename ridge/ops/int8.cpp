@@ -26,7 +26,7 @@ Shape convolved(const Int8Conv2d& op, Types in) {
 
 std::vector<TensorType> Int8Quantize::infer(Types in) const {
   check_count(name, in, 1);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   return {{DType::s8, in[0].shape}};
 }
 
@@ -51,7 +51,7 @@ std::vector<Sample<Int8Quantize>> Int8Quantize::samples() {
 std::vector<TensorType> Int8Weights::infer(Types in) const {
   check_count(name, in, 1);
   check_min_rank(name, in, 0, 1);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   return {{DType::s8, in[0].shape}, {DType::f32, {in[0].shape[0]}}};
 }
 
@@ -102,7 +102,8 @@ Cost Int8Conv2d::cost(Types in, Types results) const {
   const TensorType operands[] = {{DType::f32, in[0].shape}, {DType::f32, in[1].shape}};
   const Cost products = plain(*this).cost(operands, results);
   // A factor and a bias for each result; the residual's; one more of those that are rounded.
-  const std::int64_t others = 2 + 2 * residual + flops_of(epilogue) + (out == DType::s8);
+  const std::int64_t others =
+      2 + 2 * residual + element_function(epilogue).flops + (out == DType::s8);
   Cost cost = streaming_cost(products.flops + others * results[0].numel(), in, results);
   cost.macs = products.macs;
   return cost;
@@ -118,7 +119,7 @@ void Int8Conv2d::reference(ReferenceCall& call) const {
     const double factor = double{x_scale} * call.inputs[at.weight_scale][i % channels];
     double sum = factor * y[i] + call.inputs[at.bias][i % channels];
     if (residual) sum += double{residual_scale} * call.inputs[at.residual][i];
-    sum = applied(epilogue, sum);
+    sum = element_function(epilogue).value(sum);
     y[i] = out == DType::s8 ? to_int8(sum / double{y_scale}) : sum;
   }
 }

@@ -15,8 +15,6 @@ constexpr float int8_scale(float amax) { return amax > 0 ? amax / 127.0f : 1.0f;
 // q = x / scale, rounded to nearest even and cut off at -127 and 127.
 struct Int8Quantize {
   static constexpr std::string_view name = "int8_quantize";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr bool elementwise = true;
 
   float scale = 1.0f;
@@ -28,8 +26,6 @@ struct Int8Quantize {
 // scale, f32[O], with scale[o] = int8_scale(max |w[o, ..]|) and q = w / scale, rounded as above.
 struct Int8Weights {
   static constexpr std::string_view name = "int8_weights";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
 
   RIDGE_OPERATOR(Int8Weights);
 };

@@ -139,7 +139,7 @@ std::vector<Sample<Concat>> Concat::samples() {
 
 std::vector<TensorType> Window::infer(Types in) const {
   check_count(name, in, 1);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   check_dim(name, in, dim);
   if (extent < 1) throw ShapeError("{} of {} elements", name, extent);
   return {{in[0].dtype, with_extent(in[0].shape, dim, extent)}};
@@ -199,7 +199,7 @@ std::vector<Sample<Window>> Window::samples() {
 
 std::vector<TensorType> Roll::infer(Types in) const {
   check_count(name, in, 1);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   check_dim(name, in, dim);
   return {in[0]};
 }

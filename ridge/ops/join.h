@@ -23,7 +23,6 @@ struct JoinPlan {
 struct Concat {
   static constexpr std::string_view name = "concat";
   static constexpr DTypes dtypes = f32_16_bit_and_s8;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr std::string_view aten = "aten::cat";
 
   std::uint32_t dim = 0;
@@ -39,8 +38,6 @@ struct Concat {
 // padding is one.
 struct Window {
   static constexpr std::string_view name = "window";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr bool partial = true;  // what lies inside the operand
 
   std::uint32_t dim = 0;
@@ -56,8 +53,6 @@ struct Window {
 // y[.., i, ..] = x[.., (i - shift) mod extent, ..] along dimension `dim`.
 struct Roll {
   static constexpr std::string_view name = "roll";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr std::string_view aten = "aten::roll";
 
   std::uint32_t dim = 0;

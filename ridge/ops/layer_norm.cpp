@@ -12,7 +12,7 @@ namespace ridge {
 std::vector<TensorType> LayerNorm::infer(Types in) const {
   check_count(name, in, 3);
   check_min_rank(name, in, 0, 1);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   check_type(name, in, 1, per_column(in[0]));
   check_type(name, in, 2, per_column(in[0]));
   return {in[0], per_row(in[0]), per_row(in[0])};
@@ -63,7 +63,7 @@ std::vector<TensorType> LayerNormGrad::infer(Types in) const {
   constexpr Operands at = operands();
   check_count(name, in, at.count);
   check_min_rank(name, in, at.x, 1);
-  check_dtype(name, in, at.x, dtypes);
+  check_dtype(name, in, at.x);
   check_same_type(name, in, at.dy, at.x);
   check_type(name, in, at.weight, per_column(in[at.x]));
   check_type(name, in, at.mean, per_row(in[at.x]));

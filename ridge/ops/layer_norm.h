@@ -10,14 +10,14 @@ namespace ridge {
 // gradient.
 struct LayerNorm {
   static constexpr std::string_view name = "layer_norm";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr WorkKind work = WorkKind::norm;
   static constexpr std::string_view aten = "aten::native_layer_norm";
 
   float eps = 1e-5f;
 
   RIDGE_OPERATOR(LayerNorm);
   std::vector<Value> grad(GradBuilder& builder) const;
+  bool by_rows(Types) const { return true; }
 };
 
 // Takes (dy, x, weight, mean, rstd) and gives dx of x's type, dweight[C] and dbias[C] in f32. With
@@ -26,8 +26,7 @@ struct LayerNorm {
 //   dweight = sum dy * xhat;  dbias = sum dy
 struct LayerNormGrad {
   static constexpr std::string_view name = "layer_norm_grad";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr WorkKind work = WorkKind::norm;
 
   // Which operand is which.
   struct Operands {

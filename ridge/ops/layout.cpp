@@ -56,7 +56,7 @@ std::optional<Alias> Reshape::aliased_input(std::uint32_t, Types) const {
 
 std::vector<TensorType> Slice::infer(Types in) const {
   check_count(name, in, 1);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   const Shape& shape = in[0].shape;
   if (shape.rank() == 0 || begin < 0 || rows < 1 || begin > shape[0] - rows)
     throw ShapeError("slice: {} has no {} rows from row {} on", in[0].to_string(), rows, begin);
@@ -87,14 +87,14 @@ std::optional<Alias> Slice::aliased_input(std::uint32_t, Types in) const {
 
 std::vector<TensorType> Permute::infer(Types in) const {
   check_count(name, in, 1);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   const Shape& shape = in[0].shape;
   if (!is_order(order, shape.rank()))
     throw ShapeError("permute: [{}], padded with zeros, does not order the dimensions of {}",
                      fmt::join(order, ", "), in[0].to_string());
   std::vector<std::int64_t> dims;
   for (std::size_t d = 0; d < shape.rank(); ++d) dims.push_back(shape[order[d]]);
-  if (to && std::ranges::find(dtypes, *to) == dtypes.end())
+  if (to && !std::ranges::count(f32_and_16_bit, *to))
     throw ShapeError("permute: {} cannot become {}", in[0].to_string(), name_of(*to));
   return {{to.value_or(in[0].dtype), Shape(dims)}};
 }
@@ -108,6 +108,8 @@ std::vector<Value> Permute::grad(GradBuilder& b) const {
   if (!to) return {permute(b.grad(), inverse)};
   return {permute(b.grad(), inverse, b.input(0).dtype())};
 }
+
+bool Permute::is_conversion() const { return order == decltype(order){0, 2, 3, 1}; }
 
 void Permute::reference(ReferenceCall& call) const {
   const auto &x = call.inputs[0], &y = call.outputs[0];

@@ -25,7 +25,6 @@ struct Reshape {
 // no gradient rule; it takes apart gradients and results, not what is differentiated.
 struct Slice {
   static constexpr std::string_view name = "slice";
-  static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::renaming;
   static constexpr std::string_view aten = "aten::slice";
 
@@ -40,8 +39,6 @@ struct Slice {
 // floating dtype, rounded to nearest even, if `to` is one.
 struct Permute {
   static constexpr std::string_view name = "permute";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
 
   // Only the first rank() entries count; the others are 0.
   std::array<std::uint8_t, Shape::max_rank> order{};
@@ -49,6 +46,7 @@ struct Permute {
 
   RIDGE_OPERATOR(Permute);
   std::vector<Value> grad(GradBuilder& builder) const;
+  bool is_conversion() const;  // of an image with channels first to one with channels last
 };
 
 // The value itself if it has that shape already.

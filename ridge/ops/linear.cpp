@@ -15,7 +15,7 @@ std::vector<TensorType> Linear::infer(Types in) const {
   check_count(name, in, operands().count);
   check_min_rank(name, in, 0, 1);
   check_rank(name, in, 1, 2);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   check_same_dtype(name, in, 0, 1);
   const Shape &x = in[0].shape, &weight = in[1].shape;
   if (x[-1] != weight[1])
@@ -30,7 +30,7 @@ std::vector<TensorType> Linear::infer(Types in) const {
 
 Cost Linear::cost(Types in, Types out) const {
   const auto [m, n, k] = linear_extents(in);
-  const std::int64_t each = bias + residual + flops_of(epilogue);
+  const std::int64_t each = bias + residual + element_function(epilogue).flops;
   Cost cost = streaming_cost(2 * m * n * k + each * m * n, in, out);
   cost.macs = m * n * k;
   return cost;
@@ -48,7 +48,7 @@ void Linear::reference(ReferenceCall& call) const {
       double sum = bias ? call.inputs[operands().bias][j] : 0.0;
       if (residual) sum += call.inputs[operands().residual][i * n + j];
       for (std::int64_t l = 0; l < k; ++l) sum += x[i * k + l] * weight[j * k + l];
-      y[i * n + j] = applied(epilogue, sum);
+      y[i * n + j] = element_function(epilogue).value(sum);
     }
 }
 

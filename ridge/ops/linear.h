@@ -12,21 +12,14 @@ namespace ridge {
 // nobody reads what lies between, forward and backward.
 struct Linear {
   static constexpr std::string_view name = "linear";
-  static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::product;
 
   bool bias = false;
   bool residual = false;
   Epilogue epilogue = Epilogue::none;
 
-  // Which operand is which; what is not there is past the end.
-  struct Operands {
-    std::size_t x = 0, weight = 1, bias, residual, count;
-  };
-  constexpr Operands operands() const {
-    const std::size_t end = 2u + bias + residual;
-    return {.bias = bias ? 2 : end, .residual = residual ? end - 1 : end, .count = end};
-  }
+  using Operands = LayerOperands;
+  constexpr Operands operands() const { return {bias, residual}; }
 
   RIDGE_OPERATOR(Linear);
   int roundings() const { return 2; }  // its sums too, where another kernel adds the rest

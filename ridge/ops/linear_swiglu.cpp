@@ -33,7 +33,7 @@ struct Between {
 
 std::vector<TensorType> LinearSwiGlu::infer(Types in) const {
   check_count(name, in, 2);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   const TensorType packed = up_product.infer(in)[0];
   return {packed, SwiGlu{}.infer({&packed, 1})[0]};
 }
@@ -63,27 +63,29 @@ std::vector<Sample<LinearSwiGlu>> LinearSwiGlu::samples() {
 }
 
 std::vector<TensorType> LinearSwiGluGrad::infer(Types in) const {
-  check_count(name, in, 3);
-  check_dtype(name, in, 0, dtypes);
-  const TensorType dy = down_product.infer(in.first(2))[0];
-  return SwiGluGrad{.result = result}.infer(std::array{dy, in[2]});
+  check_count(name, in, operands().count);
+  check_dtype(name, in, operands().g);
+  const TensorType dy = down_product.infer(in.first(operands().packed))[0];
+  return SwiGluGrad{.result = result}.infer(std::array{dy, in[operands().packed]});
 }
 
 std::optional<Alias> LinearSwiGluGrad::aliased_input(std::uint32_t output, Types) const {
-  return in_place && output == 0 ? std::optional(Alias{2}) : std::nullopt;
+  return in_place && output == 0 ? std::optional(Alias{operands().packed}) : std::nullopt;
 }
 
 Cost LinearSwiGluGrad::cost(Types in, Types out) const {
-  const TensorType dy = down_product.infer(in.first(2))[0];
-  return joined(down_product.cost(in.first(2), {&dy, 1}),
-                SwiGluGrad{.result = result}.cost(std::array{dy, in[2]}, out), in, out);
+  const TensorType dy = down_product.infer(in.first(operands().packed))[0];
+  return joined(down_product.cost(in.first(operands().packed), {&dy, 1}),
+                SwiGluGrad{.result = result}.cost(std::array{dy, in[operands().packed]}, out), in,
+                out);
 }
 
 void LinearSwiGluGrad::reference(ReferenceCall& call) const {
-  const Between dy({call.inputs[0].shape[0], call.inputs[1].shape[1]});
-  ReferenceCall product{call.inputs.first(2), {&dy.tensor, 1}};
+  constexpr Operands at = operands();
+  const Between dy({call.inputs[at.g].shape[0], call.inputs[at.weight].shape[1]});
+  ReferenceCall product{call.inputs.first(at.packed), {&dy.tensor, 1}};
   down_product.reference(product);
-  const std::array of_gate{dy.tensor, call.inputs[2]};
+  const std::array of_gate{dy.tensor, call.inputs[at.packed]};
   ReferenceCall gate{of_gate, call.outputs};
   SwiGluGrad{.result = result}.reference(gate);
 }

@@ -8,7 +8,6 @@ namespace ridge {
 // y[m, I]), with packed = x weight^T, gate and up side by side, and y = silu(gate) * up.
 struct LinearSwiGlu {
   static constexpr std::string_view name = "linear_swiglu";
-  static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::product;
   static constexpr bool whole_operands = true;
 
@@ -21,12 +20,17 @@ struct LinearSwiGlu {
 // the second output is y[m, I] = silu(gate) * up once more.
 struct LinearSwiGluGrad {
   static constexpr std::string_view name = "linear_swiglu_grad";
-  static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::product;
   static constexpr bool whole_operands = true;
 
   bool in_place = false;
   bool result = false;
+
+  // Which operand is which: first those of the product, then that of the gate.
+  struct Operands {
+    std::size_t g = 0, weight = 1, packed = 2, count = 3;
+  };
+  static constexpr Operands operands() { return {}; }
 
   RIDGE_OPERATOR(LinearSwiGluGrad);
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;

@@ -30,7 +30,6 @@ struct LossScaling {
 struct UpdateLossScale {
   static constexpr std::string_view name = "update_loss_scale";
   static constexpr DTypes dtypes = f32_only;
-  static constexpr WorkKind work = WorkKind::elements;
 
   LossScaling rule;
   double beta1 = 0.9;  // of AdamW

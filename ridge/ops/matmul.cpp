@@ -22,7 +22,7 @@ Extents extents(const MatMul& op, Types in, const Shape& out) {
 std::vector<TensorType> MatMul::infer(Types in) const {
   if (in.size() != 3) check_count(name, in, 2);
   check_min_rank(name, in, 0, 2);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   check_same_dtype(name, in, 0, 1);
   const DType result = out.value_or(in[0].dtype);
   if (result != in[0].dtype && result != DType::f32)
@@ -98,6 +98,10 @@ std::vector<Value> MatMul::grad(GradBuilder& b) const {
                  : matmul(g, y, {.trans_a = false, .trans_b = !trans_b, .causal = of_x});
   if (b.input_count() == 3) return {dx, dy, b.grad()};
   return {dx, dy};
+}
+
+bool MatMul::by_rows(Types in) const {
+  return in.size() == 2 && !trans_a && causal == CausalPart::none && in[0].shape.rank() == 2;
 }
 
 void MatMul::reference(ReferenceCall& call) const {

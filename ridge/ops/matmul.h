@@ -20,7 +20,6 @@ enum class CausalPart : std::uint8_t {
 // which must be f32: c = sum + a b in the memory of sum.
 struct MatMul {
   static constexpr std::string_view name = "matmul";
-  static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::product;
 
   bool trans_a = false;
@@ -40,6 +39,7 @@ struct MatMul {
   std::vector<Value> grad(GradBuilder& builder) const;
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
   std::string_view aten_name(Types in) const;
+  bool by_rows(Types in) const;  // a plain product of two matrices
 };
 
 Value matmul(Value a, Value b, MatMul op = {});

@@ -8,6 +8,12 @@
 
 namespace ridge {
 
+Op::Op(const Op&) = default;
+Op::Op(Op&&) noexcept = default;
+Op& Op::operator=(const Op&) = default;
+Op& Op::operator=(Op&&) noexcept = default;
+Op::~Op() = default;
+
 Cost& Cost::operator+=(const Cost& other) {
   flops += other.flops;
   macs += other.macs;
@@ -71,7 +77,7 @@ auto ask(const Op& op, const Answer& answer) {
 }  // namespace
 
 WorkKind work_of(const Op& op) {
-  return ask(op, []<class T>(const T&) { return T::work; });
+  return ask(op, []<class T>(const T&) { return work_of<T>(); });
 }
 
 bool only_renames(const Op& op) { return work_of(op) == WorkKind::renaming; }
@@ -93,9 +99,69 @@ bool is_elementwise(const Op& op) {
   return ask(op, []<class T>(const T&) { return Elementwise<T>; });
 }
 
+std::optional<PointwiseStep> as_step(const Op& op, Types in) {
+  return ask(op, [&]<class T>(const T& o) -> std::optional<PointwiseStep> {
+    if constexpr (Chainable<T>)
+      return o.as_step(in);
+    else
+      return std::nullopt;
+  });
+}
+
+Epilogue as_epilogue(const Op& op) {
+  return ask(op, []<class T>(const T& o) {
+    if constexpr (Absorbable<T>)
+      return o.as_epilogue();
+    else
+      return Epilogue::none;
+  });
+}
+
+bool is_light(const Op& op) {
+  return ask(op, []<class T>(const T&) { return Light<T>; });
+}
+
+bool is_conversion(const Op& op) {
+  return ask(op, []<class T>(const T& o) {
+    if constexpr (Converting<T>)
+      return o.is_conversion();
+    else
+      return false;
+  });
+}
+
+std::vector<std::size_t> row_operands(const Op& op, Types inputs, Types outputs) {
+  const Shape& y = outputs[0].shape;
+  std::vector<std::size_t> operands;
+  if (is_elementwise(op)) {
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i].shape == y)
+        operands.push_back(i);
+      else if (inputs[i].shape != Shape{y[-1]})
+        return {};
+    return operands;
+  }
+  return ask(op, [&]<class T>(const T& o) -> std::vector<std::size_t> {
+    if constexpr (ByRows<T>)
+      if (o.by_rows(inputs)) return {0};
+    return {};
+  });
+}
+
+std::uint32_t* dimension_of(Op& op) {
+  return std::visit(
+      []<class T>(T& o) -> std::uint32_t* {
+        if constexpr (AlongDimension<T>)
+          return &o.dim;
+        else
+          return nullptr;
+      },
+      static_cast<OpVariant&>(op));
+}
+
 bool takes_dtype(const Op& op, DType dtype) {
   return ask(op, [dtype]<class T>(const T&) {
-    return std::ranges::find(DTypes(T::dtypes), dtype) != DTypes(T::dtypes).end();
+    return std::ranges::find(dtypes_of<T>(), dtype) != dtypes_of<T>().end();
   });
 }
 
@@ -108,6 +174,10 @@ bool to_channels_last(Op& op) {
           return false;
       },
       static_cast<OpVariant&>(op));
+}
+
+bool is_on_images(const Op& op) {
+  return ask(op, []<class T>(const T&) { return OnImages<T>; });
 }
 
 std::int64_t id_range(const Op& op, Types inputs) {

@@ -56,9 +56,16 @@ using OpVariant = std::variant<  //
     SoftmaxGrad, SplitHeads, SqueezeExcitation, SumTo, SwiGlu, SwiGluGrad, UpdateLossScale, Window,
     WindowAttention, WindowAttentionGrad>;
 
-// A named struct, so that the graph can speak of "an operator" without knowing which there are.
+// A named struct, so that the graph can speak of "an operator" without knowing which there are. It
+// is copied, moved and destroyed in op.cpp alone: each is a switch over all operators, which every
+// file that holds an Op would compile again.
 struct Op : OpVariant {
   using OpVariant::OpVariant;
+  Op(const Op&);
+  Op(Op&&) noexcept;
+  Op& operator=(const Op&);
+  Op& operator=(Op&&) noexcept;
+  ~Op();
   const OpVariant& variant() const { return *this; }
 };
 

@@ -14,7 +14,9 @@
 #include "ridge/base/shape.h"
 #include "ridge/graph/graph.h"
 #include "ridge/graph/op_rules.h"
+#include "ridge/ops/epilogue.h"
 #include "ridge/ops/image.h"
+#include "ridge/ops/pointwise_step.h"
 
 namespace ridge {
 
@@ -33,7 +35,7 @@ struct SampleInput {
 };
 
 // An operator with operands that every test and benchmark of it runs. Floating operands are given
-// as f32; tests substitute each dtype of the operator's `dtypes`.
+// as f32; tests substitute each dtype of dtypes_of().
 template <class T>
 struct Sample {
   T op;
@@ -53,7 +55,7 @@ struct ReferenceCall {
   std::span<const ReferenceTensor> outputs;
 };
 
-// The floating dtypes that an operator's floating operands may have.
+// Dtypes that floating operands of an operator may have.
 using DTypes = std::span<const DType>;
 inline constexpr DType f32_only[] = {DType::f32};
 inline constexpr DType only_16_bit[] = {DType::bf16, DType::f16};
@@ -61,8 +63,7 @@ inline constexpr DType f32_and_16_bit[] = {DType::f32, DType::bf16, DType::f16};
 // Dtypes of operators that only move data: integers that stand for reals (ops/int8.h) pass too.
 inline constexpr DType f32_16_bit_and_s8[] = {DType::f32, DType::bf16, DType::f16, DType::s8};
 
-// What all operators have besides their `name`, the `dtypes` of their floating operands and the
-// kind of `work` that they are:
+// What all operators have besides their `name`:
 //   infer      types of the outputs; ShapeError for operands that it does not take
 //   cost       FLOPs, and bytes read and written
 //   reference  the outputs in double precision, which every kernel is tested against
@@ -83,8 +84,6 @@ template <class T>
 concept Operator = std::equality_comparable<T> &&
     requires(const T op, Types types, ReferenceCall& reference, CpuPrepare& cpu, GpuPrepare& gpu) {
   { T::name } -> std::convertible_to<std::string_view>;
-  { T::dtypes } -> std::convertible_to<DTypes>;
-  { T::work } -> std::convertible_to<WorkKind>;
   { op.infer(types) } -> std::same_as<std::vector<TensorType>>;
   { op.cost(types, types) } -> std::same_as<Cost>;
   { op.reference(reference) } -> std::same_as<void>;
@@ -105,8 +104,27 @@ concept Aliasing = requires(const T op, std::uint32_t output, Types types) {
   { op.aliased_input(output, types) } -> std::same_as<std::optional<Alias>>;
 };
 
-// Optional traits, each a member of the operators that have it. Whoever asks, asks
-// graph/op_rules.h.
+// Optional traits, each a member of the operators that have it. Whoever asks of any operator asks
+// graph/op_rules.h, ops/epilogue.h or ops/pointwise.h.
+
+// The floating dtypes that its floating operands may have: f32 and those of 16 bits unless it says
+// `static constexpr DTypes dtypes`.
+template <class T>
+constexpr DTypes dtypes_of() {
+  if constexpr (requires { T::dtypes; })
+    return T::dtypes;
+  else
+    return f32_and_16_bit;
+}
+
+// The kind of its FLOPs: WorkKind::elements unless it says `static constexpr WorkKind work`.
+template <class T>
+constexpr WorkKind work_of() {
+  if constexpr (requires { T::work; })
+    return T::work;
+  else
+    return WorkKind::elements;
+}
 
 // What its kernels take of a device: `static constexpr Footprint footprint`.
 template <class T>
@@ -117,6 +135,49 @@ concept HasFootprint = requires {
 // See is_elementwise(): `static constexpr bool elementwise = true`.
 template <class T>
 concept Elementwise = T::elementwise;
+
+// It may be a step of a chain in one pass; of some operands alone, if it depends on them.
+template <class T>
+concept Chainable = requires(const T op, Types types) {
+  { op.as_step(types) } -> std::same_as<std::optional<PointwiseStep>>;
+};
+
+// A convolution or a linear layer may compute it before it writes its sums; of some attributes
+// alone, if Epilogue::none says so of the others.
+template <class T>
+concept Absorbable = requires(const T op) {
+  { op.as_epilogue() } -> std::same_as<Epilogue>;
+};
+
+// See is_light(): `static constexpr bool light = true`.
+template <class T>
+concept Light = T::light;
+
+// See is_conversion(): `bool is_conversion() const`.
+template <class T>
+concept Converting = requires(const T op) {
+  { op.is_conversion() } -> std::same_as<bool>;
+};
+
+// A row of its first result, along the last dimension, needs that row of operand 0 alone, and of
+// the other operands what all rows need: `bool by_rows(Types in) const`. See row_operands().
+template <class T>
+concept ByRows = requires(const T op, Types types) {
+  { op.by_rows(types) } -> std::same_as<bool>;
+};
+
+// It works along one dimension, whatever the order of the others: a member `dim`.
+template <class T>
+concept AlongDimension = requires(T op) {
+  { op.dim } -> std::same_as<std::uint32_t&>;
+};
+
+// It can write its result over an operand that nobody needs any more: a member `in_place`, with
+// which aliased_input() says over which.
+template <class T>
+concept OverOperand = Aliasing<T> && requires(T op) {
+  { op.in_place } -> std::same_as<bool&>;
+};
 
 // Its cost counts other bytes than those of each operand once and each result once, because it
 // reads or writes a part of them: `static constexpr bool partial = true`.

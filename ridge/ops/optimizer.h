@@ -8,7 +8,6 @@ namespace ridge {
 struct Accumulate {
   static constexpr std::string_view name = "accumulate";
   static constexpr DTypes dtypes = f32_only;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr std::string_view aten = "aten::add_";
 
   RIDGE_OPERATOR(Accumulate);
@@ -20,7 +19,6 @@ struct Accumulate {
 struct GlobalNorm {
   static constexpr std::string_view name = "global_norm";
   static constexpr DTypes dtypes = f32_only;
-  static constexpr WorkKind work = WorkKind::elements;
 
   RIDGE_OPERATOR(GlobalNorm);
 };
@@ -39,7 +37,6 @@ struct GlobalNorm {
 struct AdamW {
   static constexpr std::string_view name = "adamw", name_of_all = "adamw_all";
   static constexpr DTypes dtypes = f32_only;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr std::uint32_t moments = 2;  // tensors of state for each parameter
 
   // In double, since 1 - beta2 in f32 would be off by 1e-5 of itself.
@@ -72,7 +69,6 @@ struct AdamW {
 struct Sgd {
   static constexpr std::string_view name = "sgd", name_of_all = "sgd_all";
   static constexpr DTypes dtypes = f32_only;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr std::uint32_t moments = 1;
 
   double momentum = 0.9;
@@ -105,7 +101,6 @@ template <class Each>
 struct UpdateAll {
   static constexpr std::string_view name = Each::name_of_all;
   static constexpr DTypes dtypes = f32_only;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr bool partial = true;  // copies are written alone
   static constexpr std::uint32_t operands_each = 2 + Each::moments;
 

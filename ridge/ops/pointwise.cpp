@@ -13,85 +13,54 @@ namespace {
 using Code = Pointwise::Code;
 using Step = Pointwise::Step;
 
-// As the operators' own costs count them.
-std::int64_t flops_of(const Step& step) {
-  const TensorType element;
-  const TensorType pair[] = {element, element};
+bool is_gradient(Code code) {
+  return code == Code::silu_grad || code == Code::relu_grad || code == Code::activation_grad;
+}
+
+// The function of one element that a step is, or is the gradient of; null for arithmetic.
+const ElementFunction* function_of(const Step& step) {
   switch (step.code) {
     case Code::add:
     case Code::mul:
     case Code::scale:
-      return 1;
+      return nullptr;
     case Code::silu:
-      return 4;
     case Code::silu_grad:
-      return 8;
+      return &silu_function;
     case Code::relu:
     case Code::relu_grad:
-      return 0;
+      return &relu_function;
     case Code::activation:
-      return Activation{step.kind}.cost({&element, 1}, {&element, 1}).flops;
     case Code::activation_grad:
-      return ActivationGrad{step.kind}.cost(pair, {&element, 1}).flops;
+      return &element_function(step.kind);
   }
-  return 0;
+  return nullptr;
+}
+
+// As the operators' own costs count them.
+std::int64_t flops_of(const Step& step) {
+  const ElementFunction* f = function_of(step);
+  if (!f) return 1;
+  return is_gradient(step.code) ? f->gradient_flops : f->flops;
 }
 
 double evaluate(const Step& step, double a, double b) {
-  auto logistic = [](double x) { return 1.0 / (1.0 + std::exp(-x)); };
-  switch (step.code) {
-    case Code::add:
-      return a + b;
-    case Code::mul:
-      return a * b;
-    case Code::scale:
-      return step.factor * a;
-    case Code::silu:
-      return a * logistic(a);
-    case Code::silu_grad:
-      return a * logistic(b) * (1.0 + b * (1.0 - logistic(b)));
-    case Code::relu:
-      return std::max(a, 0.0);
-    case Code::relu_grad:
-      return b > 0 ? a : 0.0;
-    case Code::activation:
-      return value_of(step.kind, a);
-    case Code::activation_grad:
-      return a * derivative_of(step.kind, b);
-  }
-  return 0;
+  if (const ElementFunction* f = function_of(step))
+    return is_gradient(step.code) ? a * f->derivative(b) : f->value(a);
+  if (step.code == Code::scale) return step.factor * a;
+  return step.code == Code::add ? a + b : a * b;
 }
 
 }  // namespace
 
 int operand_count(Code code) {
-  return code == Code::scale || code == Code::silu || code == Code::relu || code == Code::activation
-             ? 1
-             : 2;
+  return code == Code::add || code == Code::mul || is_gradient(code) ? 2 : 1;
 }
 
 std::string name_of(const Step& step) {
-  switch (step.code) {
-    case Code::add:
-      return "add";
-    case Code::mul:
-      return "mul";
-    case Code::scale:
-      return "scale";
-    case Code::silu:
-      return "silu";
-    case Code::silu_grad:
-      return "silu_grad";
-    case Code::relu:
-      return "relu";
-    case Code::relu_grad:
-      return "relu_grad";
-    case Code::activation:
-      return std::string(name_of(step.kind));
-    case Code::activation_grad:
-      return std::string(name_of(step.kind)) + "_grad";
-  }
-  return "";
+  if (const ElementFunction* f = function_of(step))
+    return std::string(f->name) + (is_gradient(step.code) ? "_grad" : "");
+  return step.code == Code::add ? "add" : step.code == Code::mul ? "mul" : "scale";
 }
 
 BroadcastLoops::BroadcastLoops(const Shape& shape, Types in) : moves(in.size()) {
@@ -123,7 +92,7 @@ std::vector<TensorType> Pointwise::infer(Types in) const {
                      results.size());
   Shape shape;
   for (std::size_t i = 0; i < in.size(); ++i) {
-    check_dtype(name, in, i, dtypes);
+    check_dtype(name, in, i);
     try {
       shape = broadcast(shape, in[i].shape);
     } catch (const ShapeError& error) {

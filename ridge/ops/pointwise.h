@@ -1,6 +1,9 @@
 #pragma once
 
-#include "ridge/ops/activation.h"
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "ridge/ops/operator.h"
 
 namespace ridge {
@@ -12,29 +15,10 @@ namespace ridge {
 // from a graph that has them already.
 struct Pointwise {
   static constexpr std::string_view name = "pointwise";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr bool elementwise = true;
 
-  // The operators that a step may be, each of registers a and, if it takes two operands, b.
-  enum class Code : std::uint8_t {
-    add,
-    mul,
-    scale,
-    silu,
-    silu_grad,
-    relu,
-    relu_grad,
-    activation,
-    activation_grad
-  };
-  struct Step {
-    Code code = Code::add;
-    std::uint16_t a = 0, b = 0;
-    float factor = 1.0f;                         // of scale
-    ActivationKind kind = ActivationKind::gelu;  // of activation and activation_grad
-    bool operator==(const Step&) const = default;
-  };
+  using Step = PointwiseStep;
+  using Code = Step::Code;
   struct Result {
     std::uint16_t value = 0;  // a register
     DType dtype = DType::f32;
@@ -48,6 +32,9 @@ struct Pointwise {
   RIDGE_OPERATOR(Pointwise);
 };
 
+// The step that computes what an operator does of these operands, its registers left open; none if
+// it is no step of a chain.
+std::optional<PointwiseStep> as_step(const Op& op, Types in);
 // How many operands a step takes: 1 or 2.
 int operand_count(Pointwise::Code code);
 // "add", "silu_grad", "hard_swish".

@@ -36,7 +36,7 @@ Shape pooled(std::string_view op, const PoolWindows& windows, const Shape& shape
   return ImageShape(image.n, image.c, out[0], out[1]).in(windows.layout);
 }
 
-void check_image(std::string_view op, Types in, std::size_t i, DTypes dtypes) {
+void check_image(std::string_view op, Types in, std::size_t i, DTypes dtypes = f32_and_16_bit) {
   check_rank(op, in, i, 4);
   check_dtype(op, in, i, dtypes);
 }
@@ -235,7 +235,7 @@ std::vector<Sample<MaxPool2d>> MaxPool2d::samples() {
 
 std::vector<TensorType> MaxPool2dGrad::infer(Types in) const {
   check_count(name, in, 2);
-  check_image(name, in, 1, dtypes);
+  check_image(name, in, 1);
   check_type(name, in, 0, {in[1].dtype, pooled(name, *this, in[1].shape)});
   return {in[1]};
 }
@@ -271,7 +271,7 @@ std::vector<Sample<MaxPool2dGrad>> MaxPool2dGrad::samples() {
 
 std::vector<TensorType> AvgPool2d::infer(Types in) const {
   check_count(name, in, 1);
-  check_image(name, in, 0, dtypes);
+  check_image(name, in, 0);
   return {{in[0].dtype, pooled(name, *this, in[0].shape)}};
 }
 
@@ -310,7 +310,7 @@ std::vector<Sample<AvgPool2d>> AvgPool2d::samples() {
 
 std::vector<TensorType> AvgPool2dGrad::infer(Types in) const {
   check_count(name, in, 1);
-  check_image(name, in, 0, dtypes);
+  check_image(name, in, 0);
   check_image(name, image);
   check_type(name, in, 0, {in[0].dtype, pooled(name, *this, image)});
   return {{in[0].dtype, image}};
@@ -347,7 +347,7 @@ std::vector<Sample<AvgPool2dGrad>> AvgPool2dGrad::samples() {
 
 std::vector<TensorType> AdaptiveAvgPool2d::infer(Types in) const {
   check_count(name, in, 1);
-  check_image(name, in, 0, dtypes);
+  check_image(name, in, 0);
   if (size[0] < 1 || size[1] < 1) throw ShapeError("{}: a size of {} x {}", name, size[0], size[1]);
   const ImageShape image(in[0].shape, layout);
   return {{in[0].dtype, ImageShape(image.n, image.c, size[0], size[1]).in(layout)}};
@@ -386,7 +386,7 @@ std::vector<Sample<AdaptiveAvgPool2d>> AdaptiveAvgPool2d::samples() {
 
 std::vector<TensorType> AdaptiveAvgPool2dGrad::infer(Types in) const {
   check_count(name, in, 1);
-  check_image(name, in, 0, dtypes);
+  check_image(name, in, 0);
   check_image(name, image);
   const ImageShape dx(image, layout), dy(in[0].shape, layout);
   if (dx.n != dy.n || dx.c != dy.c)
@@ -400,6 +400,13 @@ Cost AdaptiveAvgPool2dGrad::cost(Types in, Types out) const {
 
 std::array<Axis, 2> AdaptiveAvgPool2dGrad::axes(Types in, Types out) const {
   return adaptive_axes({out[0].shape, layout}, {in[0].shape, layout});
+}
+
+std::optional<PointwiseStep> AdaptiveAvgPool2dGrad::as_step(Types in) const {
+  const ImageShape dy(in[0].shape, layout);
+  if (dy.pixels() != 1) return std::nullopt;
+  const auto pixels = static_cast<float>(image.numel() / in[0].numel());
+  return {{.code = StepCode::scale, .factor = 1.0f / pixels}};
 }
 
 void AdaptiveAvgPool2dGrad::reference(ReferenceCall& call) const {

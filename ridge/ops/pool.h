@@ -24,7 +24,6 @@ struct PoolWindows {
 struct MaxPool2d : PoolWindows {
   static constexpr std::string_view name = "max_pool2d";
   static constexpr DTypes dtypes = f32_16_bit_and_s8;
-  static constexpr WorkKind work = WorkKind::elements;
 
   RIDGE_OPERATOR(MaxPool2d);
   std::vector<Value> grad(GradBuilder& builder) const;
@@ -34,8 +33,6 @@ struct MaxPool2d : PoolWindows {
 // Takes (dy, x) and gives dx: each dy goes to the first largest element of its window, row by row.
 struct MaxPool2dGrad : PoolWindows {
   static constexpr std::string_view name = "max_pool2d_grad";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
 
   RIDGE_OPERATOR(MaxPool2dGrad);
 };
@@ -44,8 +41,6 @@ struct MaxPool2dGrad : PoolWindows {
 // mean, but not what lies beyond it.
 struct AvgPool2d : PoolWindows {
   static constexpr std::string_view name = "avg_pool2d";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
 
   bool count_padding = true;
 
@@ -60,8 +55,6 @@ struct AvgPool2d : PoolWindows {
 // Takes (dy) and gives dx, of the image's shape `image`.
 struct AvgPool2dGrad : PoolWindows {
   static constexpr std::string_view name = "avg_pool2d_grad";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
 
   bool count_padding = true;
   Shape image;
@@ -76,8 +69,6 @@ struct AvgPool2dGrad : PoolWindows {
 // i of n over an extent of m begins at floor(i m / n) and ends at ceil((i + 1) m / n).
 struct AdaptiveAvgPool2d {
   static constexpr std::string_view name = "adaptive_avg_pool2d";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
 
   Pair size{1, 1};
   ImageLayout layout = ImageLayout::nchw;
@@ -93,13 +84,13 @@ struct AdaptiveAvgPool2d {
 // Takes (dy) and gives dx, of the image's shape `image`.
 struct AdaptiveAvgPool2dGrad {
   static constexpr std::string_view name = "adaptive_avg_pool2d_grad";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
 
   ImageLayout layout = ImageLayout::nchw;
   Shape image;
 
   RIDGE_OPERATOR(AdaptiveAvgPool2dGrad);
+  // Of a mean over the whole image: the same share for every pixel.
+  std::optional<PointwiseStep> as_step(Types in) const;
 
   // Down and across.
   std::array<Axis, 2> axes(Types in, Types out) const;

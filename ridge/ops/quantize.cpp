@@ -12,7 +12,7 @@ namespace ridge {
 std::vector<TensorType> Quantize::infer(Types in) const {
   check_count(name, in, 1);
   check_min_rank(name, in, 0, 1);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   if (!is_quantized(to))
     throw ShapeError("quantize: {} is neither f16 nor a float of 8 bits", name_of(to));
   if (transposed && to == DType::f16)

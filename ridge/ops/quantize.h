@@ -33,8 +33,6 @@ inline bool is_quantized(DType dtype) { return is_float8(dtype) || dtype == DTyp
 // or NaN in x makes q NaN.
 struct Quantize {
   static constexpr std::string_view name = "quantize";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
 
   DType to = DType::f8e4m3;               // is_quantized()
   bool plain = true, transposed = false;  // at least one
@@ -53,8 +51,6 @@ struct Quantize {
 // f32 scalar, as a third operand: then its last output is y[.., I] in f16 once more, y / scale.
 struct QuantizeSwiGlu {
   static constexpr std::string_view name = "quantize_swiglu";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
 
   Quantize into;
   bool gradient = false;

@@ -20,7 +20,7 @@ bool broadcasts_to(const Shape& small, const Shape& large) {
 
 std::vector<TensorType> SumTo::infer(Types in) const {
   check_count(name, in, 1);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   if (!broadcasts_to(shape, in[0].shape))
     throw ShapeError("sum_to: {} does not broadcast to the operand's shape: {}", shape.to_string(),
                      in[0].to_string());

@@ -8,8 +8,6 @@ namespace ridge {
 // of a broadcast. Accumulates in f32.
 struct SumTo {
   static constexpr std::string_view name = "sum_to";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr std::string_view aten = "aten::sum";
 
   Shape shape;

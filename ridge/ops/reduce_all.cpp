@@ -66,7 +66,7 @@ std::string_view name_of(Reduction kind) {
 
 std::vector<TensorType> ReduceAll::infer(Types in) const {
   check_count(name, in, 1);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   if (in[0].numel() == 0)
     throw ShapeError("{} of no elements: {}", name_of(kind), in[0].to_string());
   if (!gives_place(kind)) return {{in[0].dtype, {}}};

@@ -23,8 +23,6 @@ std::string_view name_of(Reduction kind);  // "mean"
 // order that depends on the number of elements alone.
 struct ReduceAll {
   static constexpr std::string_view name = "reduce_all";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
 
   Reduction kind = Reduction::mean;
 

@@ -1,56 +1,47 @@
 #include "ridge/ops/relu.h"
 
-#include <algorithm>
-
-#include "ridge/ops/check.h"
+#include "ridge/ops/elementwise.h"
 #include "ridge/ops/grad_builder.h"
 #include "ridge/ops/op.h"
 
 namespace ridge {
 
-std::vector<TensorType> Relu::infer(Types in) const {
-  check_count(name, in, 1);
-  check_dtype(name, in, 0, dtypes);
-  return {in[0]};
-}
+std::vector<TensorType> Relu::infer(Types in) const { return infer_same(name, in, 1); }
 
 Cost Relu::cost(Types in, Types out) const {
-  return streaming_cost(0, in, out);  // comparisons are not counted
+  return streaming_cost(relu_function.flops * in[0].numel(), in, out);
 }
 
 std::vector<Value> Relu::grad(GradBuilder& b) const {
   return {b.graph().apply1(ReluGrad{}, {b.grad(), b.output()})};
 }
 
-void Relu::reference(ReferenceCall& call) const {
-  const auto &x = call.inputs[0], &y = call.outputs[0];
-  for (std::int64_t i = 0; i < x.shape.numel(); ++i) y[i] = std::max(x[i], 0.0);
-}
+std::optional<PointwiseStep> Relu::as_step(Types) const { return {{.code = StepCode::relu}}; }
+
+void Relu::reference(ReferenceCall& call) const { apply_value(relu_function, call); }
 
 std::vector<Sample<Relu>> Relu::samples() {
   std::vector<Sample<Relu>> samples;
-  for (const Shape& shape : {Shape{}, Shape{1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{130, 257}})
-    samples.push_back({{}, {{{DType::f32, shape}}}});
+  for (const Shape& shape : elementwise_shapes()) samples.push_back({{}, {{{DType::f32, shape}}}});
   return samples;
 }
 
-std::vector<TensorType> ReluGrad::infer(Types in) const {
-  check_count(name, in, 2);
-  check_dtype(name, in, 0, dtypes);
-  check_same_type(name, in, 0, 1);
-  return {in[0]};
+std::vector<TensorType> ReluGrad::infer(Types in) const { return infer_same(name, in, 2); }
+
+Cost ReluGrad::cost(Types in, Types out) const {
+  return streaming_cost(relu_function.gradient_flops * in[0].numel(), in, out);
 }
 
-Cost ReluGrad::cost(Types in, Types out) const { return streaming_cost(0, in, out); }
-
-void ReluGrad::reference(ReferenceCall& call) const {
-  const auto &dy = call.inputs[0], &y = call.inputs[1], &dx = call.outputs[0];
-  for (std::int64_t i = 0; i < y.shape.numel(); ++i) dx[i] = y[i] > 0 ? dy[i] : 0.0;
+std::optional<PointwiseStep> ReluGrad::as_step(Types) const {
+  return {{.code = StepCode::relu_grad}};
 }
+
+// Where y is positive, so was x.
+void ReluGrad::reference(ReferenceCall& call) const { apply_derivative(relu_function, call); }
 
 std::vector<Sample<ReluGrad>> ReluGrad::samples() {
   std::vector<Sample<ReluGrad>> samples;
-  for (const Shape& shape : {Shape{}, Shape{1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{130, 257}}) {
+  for (const Shape& shape : elementwise_shapes()) {
     const SampleInput operand{{DType::f32, shape}};
     samples.push_back({{}, {operand, operand}});
   }

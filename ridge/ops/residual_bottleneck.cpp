@@ -22,7 +22,7 @@ void check_one_by_one(Types in, std::size_t i, ImageLayout layout) {
 std::vector<TensorType> ResidualBottleneck::infer(Types in) const {
   const Operands at = operands();
   check_count(name, in, at.count);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   const Parts parts(*this);
   const TensorType z = parts.inner.infer(parts.of_inner(in))[0];
   const TensorType residual =

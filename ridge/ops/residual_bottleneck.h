@@ -18,7 +18,6 @@ namespace ridge {
 // gradient.
 struct ResidualBottleneck : ConvGeometry {
   static constexpr std::string_view name = "residual_bottleneck";
-  static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::convolution;
 
   bool projects = false, reduces = false;

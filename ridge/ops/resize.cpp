@@ -65,7 +65,7 @@ std::vector<Trial> trials() {
 std::vector<TensorType> Resize::infer(Types in) const {
   check_count(name, in, 1);
   check_rank(name, in, 0, 4);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   if (size[0] < 1 || size[1] < 1) throw ShapeError("resize to {} x {}", size[0], size[1]);
   const ImageShape image(in[0].shape, layout);
   return {{in[0].dtype, ImageShape(image.n, image.c, size[0], size[1]).in(layout)}};
@@ -106,7 +106,7 @@ std::vector<Sample<Resize>> Resize::samples() {
 std::vector<TensorType> ResizeGrad::infer(Types in) const {
   check_count(name, in, 1);
   check_rank(name, in, 0, 4);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   if (image.rank() != 4) throw ShapeError("{}: {} is no image", name, image.to_string());
   const ImageShape dx(image, layout), dy(in[0].shape, layout);
   if (dx.n != dy.n || dx.c != dy.c)

@@ -11,8 +11,6 @@ namespace ridge {
 // row is the last row.
 struct Resize {
   static constexpr std::string_view name = "resize";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
 
   Pair size{1, 1};
   ImageLayout layout = ImageLayout::nchw;
@@ -28,8 +26,6 @@ struct Resize {
 // Takes (dy) and gives dx, of the image's shape `image`: the interpolation transposed.
 struct ResizeGrad {
   static constexpr std::string_view name = "resize_grad";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
 
   ImageLayout layout = ImageLayout::nchw;
   Shape image;

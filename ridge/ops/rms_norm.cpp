@@ -17,7 +17,7 @@ double away_from_zero(double weight) {
 }
 
 // y and rstd of the rows of x.
-void normalize(const ReferenceTensor& x, const ReferenceTensor& weight, double eps,
+void normalize(const ReferenceTensor& x, const ReferenceTensor& weight, double eps, bool invertible,
                const ReferenceTensor& y, const ReferenceTensor& rstd) {
   const std::int64_t columns = x.shape[-1];
   for (std::int64_t r = 0; r < x.shape.rows(); ++r) {
@@ -25,7 +25,8 @@ void normalize(const ReferenceTensor& x, const ReferenceTensor& weight, double e
     for (std::int64_t c = 0; c < columns; ++c) sum += x[r * columns + c] * x[r * columns + c];
     rstd[r] = 1.0 / std::sqrt(sum / static_cast<double>(columns) + eps);
     for (std::int64_t c = 0; c < columns; ++c)
-      y[r * columns + c] = x[r * columns + c] * rstd[r] * away_from_zero(weight[c]);
+      y[r * columns + c] =
+          x[r * columns + c] * rstd[r] * (invertible ? away_from_zero(weight[c]) : weight[c]);
   }
 }
 
@@ -58,7 +59,7 @@ void differentiate(std::span<const ReferenceTensor> inputs, bool from_result,
 std::vector<TensorType> RmsNorm::infer(Types in) const {
   check_count(name, in, 2);
   check_min_rank(name, in, 0, 1);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   check_type(name, in, 1, per_column(in[0]));
   const DType y = out.value_or(in[0].dtype);
   check_one_16_bit(name, in, in[0].dtype, y);
@@ -75,7 +76,7 @@ std::vector<Value> RmsNorm::grad(GradBuilder& b) const {
 }
 
 void RmsNorm::reference(ReferenceCall& call) const {
-  normalize(call.inputs[0], call.inputs[1], eps, call.outputs[0], call.outputs[1]);
+  normalize(call.inputs[0], call.inputs[1], eps, invertible, call.outputs[0], call.outputs[1]);
 }
 
 std::vector<Sample<RmsNorm>> RmsNorm::samples() {
@@ -93,8 +94,8 @@ std::vector<TensorType> RmsNormGrad::infer(Types in) const {
   check_count(name, in, at.count);
   const TensorType &dy = in[at.dy], &x = in[at.x];
   check_min_rank(name, in, at.x, 1);
-  check_dtype(name, in, at.dy, dtypes);
-  check_dtype(name, in, at.x, dtypes);
+  check_dtype(name, in, at.dy);
+  check_dtype(name, in, at.x);
   check_type(name, in, at.dy, {dy.dtype, x.shape});
   check_one_16_bit(name, in, dy.dtype, x.dtype);
   check_type(name, in, at.weight, per_column(x));
@@ -126,7 +127,7 @@ std::vector<TensorType> AddRmsNorm::infer(Types in) const {
   check_count(name, in, 3);
   check_min_rank(name, in, 0, 1);
   check_dtype(name, in, 0, f32_only);
-  check_dtype(name, in, 1, dtypes);
+  check_dtype(name, in, 1);
   check_type(name, in, 1, {in[1].dtype, in[0].shape});
   check_type(name, in, 2, per_column(in[0]));
   check_one_16_bit(name, in, in[1].dtype, out);
@@ -155,7 +156,7 @@ std::vector<Value> AddRmsNorm::grad(GradBuilder& b) const {
 void AddRmsNorm::reference(ReferenceCall& call) const {
   const auto &x = call.inputs[0], &delta = call.inputs[1], &sum = call.outputs[0];
   for (std::int64_t i = 0; i < x.shape.numel(); ++i) sum[i] = x[i] + delta[i];
-  normalize(sum, call.inputs[2], eps, call.outputs[1], call.outputs[2]);
+  normalize(sum, call.inputs[2], eps, invertible, call.outputs[1], call.outputs[2]);
 }
 
 std::vector<Sample<AddRmsNorm>> AddRmsNorm::samples() {
@@ -172,8 +173,8 @@ std::vector<TensorType> AddRmsNormGrad::infer(Types in) const {
   const Operands at = operands(in.size());
   check_count(name, in, at.count);
   check_min_rank(name, in, at.sum, 1);
-  check_dtype(name, in, at.dy, dtypes);
-  check_dtype(name, in, at.sum, from_result ? DTypes(dtypes) : DTypes(f32_only));
+  check_dtype(name, in, at.dy);
+  check_dtype(name, in, at.sum, from_result ? DTypes(f32_and_16_bit) : DTypes(f32_only));
   const TensorType sum{DType::f32, in[at.sum].shape};
   check_type(name, in, at.dy, {in[at.dy].dtype, sum.shape});
   check_one_16_bit(name, in, in[at.dy].dtype, in[at.sum].dtype);

@@ -11,7 +11,7 @@ namespace ridge {
 std::vector<TensorType> Rope::infer(Types in) const {
   check_count(name, in, 1);
   check_min_rank(name, in, 0, 2);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   if (in[0].shape[-1] % 2 != 0)
     throw ShapeError("rope rotates pairs, and {} elements are not even: {}", in[0].shape[-1],
                      list_of(in));

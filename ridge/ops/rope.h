@@ -9,8 +9,6 @@ namespace ridge {
 // Position s is the index along the second to last dimension. The gradient is the inverse rotation.
 struct Rope {
   static constexpr std::string_view name = "rope";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
 
   float theta = 10000.0f;
   bool inverse = false;

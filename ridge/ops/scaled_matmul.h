@@ -22,7 +22,7 @@ struct ScaledMatMul {
   bool trans_a = false;
   bool trans_b = true;
   // For 8-bit operands: whether sums may keep only the digits of the tensor core's registers
-  // (14 bits on Hopper), rather than being added up in f32 every so often.
+  // (14 bits on sm90), rather than being added up in f32 every so often.
   bool fast_accumulation = false;
 
   // Which operand is which; a sum that is not there is past the end.

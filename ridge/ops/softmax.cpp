@@ -68,7 +68,7 @@ std::vector<Sample<CausalMask>> CausalMask::samples() {
 std::vector<TensorType> Softmax::infer(Types in) const {
   check_count(name, in, 1);
   check_min_rank(name, in, 0, 1);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   return {in[0]};
 }
 
@@ -104,7 +104,7 @@ std::vector<Sample<Softmax>> Softmax::samples() {
 std::vector<TensorType> SoftmaxGrad::infer(Types in) const {
   check_count(name, in, 2);
   check_min_rank(name, in, 0, 1);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   check_same_type(name, in, 0, 1);
   return {in[0]};
 }

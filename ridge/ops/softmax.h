@@ -11,8 +11,6 @@ namespace ridge {
 // extents are equal.
 struct CausalMask {
   static constexpr std::string_view name = "causal_mask";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
 
   float value = -std::numeric_limits<float>::infinity();
 
@@ -24,19 +22,16 @@ struct CausalMask {
 // -infinity gives exactly 0; a row needs at least one finite element.
 struct Softmax {
   static constexpr std::string_view name = "softmax";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr std::string_view aten = "aten::_softmax";
 
   RIDGE_OPERATOR(Softmax);
   std::vector<Value> grad(GradBuilder& builder) const;
+  bool by_rows(Types) const { return true; }
 };
 
 // Takes (dy, y) and gives dx = y * (dy - sum(dy * y)) over the last dimension.
 struct SoftmaxGrad {
   static constexpr std::string_view name = "softmax_grad";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr std::string_view aten = "aten::_softmax_backward_data";
 
   RIDGE_OPERATOR(SoftmaxGrad);
@@ -47,8 +42,6 @@ struct SoftmaxGrad {
 // The last two extents are equal.
 struct MaskedSoftmax {
   static constexpr std::string_view name = "masked_softmax";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr bool partial = true;  // up to the diagonal
 
   float scale = 1.0f;
@@ -61,8 +54,6 @@ struct MaskedSoftmax {
 // exactly 0 beyond, where neither operand is read.
 struct MaskedSoftmaxGrad {
   static constexpr std::string_view name = "masked_softmax_grad";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr bool partial = true;  // up to the diagonal
 
   float scale = 1.0f;

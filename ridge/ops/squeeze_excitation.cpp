@@ -13,11 +13,6 @@ namespace {
 constexpr Epilogue inners[] = {Epilogue::relu, Epilogue::silu};
 constexpr ActivationKind gates[] = {ActivationKind::sigmoid, ActivationKind::hard_sigmoid};
 
-double logistic(double x) { return 1.0 / (1.0 + std::exp(-x)); }
-double applied(ActivationKind gate, double x) {
-  return gate == ActivationKind::sigmoid ? logistic(x) : std::clamp(x + 3.0, 0.0, 6.0) / 6.0;
-}
-
 }  // namespace
 
 std::vector<TensorType> SqueezeExcitation::infer(Types in) const {
@@ -25,7 +20,7 @@ std::vector<TensorType> SqueezeExcitation::infer(Types in) const {
   check_count(name, in, at.count);
   check_rank(name, in, at.x, 2);
   check_rank(name, in, at.w1, 2);
-  check_dtype(name, in, at.x, dtypes);
+  check_dtype(name, in, at.x);
   const DType dtype = in[at.x].dtype;
   const std::int64_t channels = in[at.x].shape[1], squeezed = in[at.w1].shape[0];
   check_type(name, in, at.w1, {dtype, {squeezed, channels}});
@@ -45,8 +40,8 @@ Cost SqueezeExcitation::cost(Types in, Types out) const {
   const TensorType &x = in[operands().x], &w1 = in[operands().w1];
   const std::int64_t macs = 2 * x.numel() * w1.shape[0];
   const std::int64_t inside = x.shape[0] * w1.shape[0], outside = out[0].numel();
-  Cost cost = streaming_cost(2 * macs + inside * (1 + flops_of(inner)) +
-                                 outside * (gate == ActivationKind::sigmoid ? 4 : 3),
+  Cost cost = streaming_cost(2 * macs + inside * (1 + element_function(inner).flops) +
+                                 outside * (1 + element_function(gate).flops),
                              in, out);
   cost.macs = macs;
   return cost;
@@ -63,12 +58,12 @@ void SqueezeExcitation::reference(ReferenceCall& call) const {
     for (std::int64_t s = 0; s < squeezed; ++s) {
       double sum = b1[s];
       for (std::int64_t c = 0; c < channels; ++c) sum += w1[s * channels + c] * x[n * channels + c];
-      const double inside = applied(inner, sum);
+      const double inside = element_function(inner).value(sum);
       for (std::int64_t c = 0; c < channels; ++c)
         sums[static_cast<std::size_t>(c)] += w2[s * channels + c] * inside;
     }
     for (std::int64_t c = 0; c < channels; ++c)
-      y[n * channels + c] = applied(gate, sums[static_cast<std::size_t>(c)]);
+      y[n * channels + c] = element_function(gate).value(sums[static_cast<std::size_t>(c)]);
   }
 }
 

@@ -14,7 +14,6 @@ namespace ridge {
 // hard_sigmoid. It has no gradient.
 struct SqueezeExcitation {
   static constexpr std::string_view name = "squeeze_excitation";
-  static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::product;
 
   static constexpr std::int64_t most_channels = 8192;

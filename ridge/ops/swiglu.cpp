@@ -9,8 +9,6 @@
 namespace ridge {
 namespace {
 
-double logistic(double x) { return 1.0 / (1.0 + std::exp(-x)); }
-
 TensorType half_of(std::string_view op, Types in, std::size_t i) {
   check_min_rank(op, in, i, 1);
   const auto dims = in[i].shape.dims();
@@ -33,7 +31,7 @@ struct Packed {
 
 std::vector<TensorType> SwiGlu::infer(Types in) const {
   if (in.size() != 1) check_count(name, in, 2);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   if (in.size() == 1) return {half_of(name, in, 0)};
   check_same_type(name, in, 0, 1);
   return {in[0]};
@@ -78,7 +76,7 @@ std::vector<Sample<SwiGlu>> SwiGlu::samples() {
 std::vector<TensorType> SwiGluGrad::infer(Types in) const {
   const Operands at = operands(in.size());
   check_count(name, in, at.count);
-  check_dtype(name, in, at.dy, dtypes);
+  check_dtype(name, in, at.dy);
   if (at.up != at.gate) {
     check_same_type(name, in, at.dy, at.gate);
     check_same_type(name, in, at.dy, at.up);

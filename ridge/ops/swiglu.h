@@ -8,8 +8,7 @@ namespace ridge {
 // and up[.., I] side by side in packed[.., 2 I], gate first.
 struct SwiGlu {
   static constexpr std::string_view name = "swiglu";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
+  static constexpr bool light = true;
 
   RIDGE_OPERATOR(SwiGlu);
   std::vector<Value> grad(GradBuilder& builder) const;
@@ -21,8 +20,6 @@ struct SwiGlu {
 // With `result` the last output is y = silu(gate) * up once more, in the memory of dy.
 struct SwiGluGrad {
   static constexpr std::string_view name = "swiglu_grad";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
 
   bool in_place = false;
   bool result = false;

@@ -1,22 +1,22 @@
 #include "ridge/ops/unary.h"
 
-#include "ridge/ops/check.h"
+#include "ridge/ops/elementwise.h"
 #include "ridge/ops/grad_builder.h"
 #include "ridge/ops/op.h"
 
 namespace ridge {
 
-std::vector<TensorType> Scale::infer(Types in) const {
-  check_count(name, in, 1);
-  check_dtype(name, in, 0, dtypes);
-  return {in[0]};
-}
+std::vector<TensorType> Scale::infer(Types in) const { return infer_same(name, in, 1); }
 
 Cost Scale::cost(Types in, Types out) const {
   return streaming_cost(in[0].numel(), in, out);  // one product per element
 }
 
 std::vector<Value> Scale::grad(GradBuilder& b) const { return {scale(b.grad(), factor)}; }
+
+std::optional<PointwiseStep> Scale::as_step(Types) const {
+  return {{.code = StepCode::scale, .factor = factor}};
+}
 
 void Scale::reference(ReferenceCall& call) const {
   const auto &x = call.inputs[0], &y = call.outputs[0];
@@ -25,14 +25,14 @@ void Scale::reference(ReferenceCall& call) const {
 
 std::vector<Sample<Scale>> Scale::samples() {
   std::vector<Sample<Scale>> samples;
-  for (const Shape& shape : {Shape{}, Shape{1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{130, 257}})
+  for (const Shape& shape : elementwise_shapes())
     samples.push_back({{.factor = -0.7f}, {{{DType::f32, shape}}}});
   return samples;
 }
 
 std::vector<TensorType> Cast::infer(Types in) const {
   check_count(name, in, 1);
-  check_dtype(name, in, 0, dtypes);
+  check_dtype(name, in, 0);
   if (!is_floating(to))
     throw ShapeError("cast: {} has no conversion to {}", in[0].to_string(), name_of(to));
   return {{to, in[0].shape}};
@@ -52,7 +52,7 @@ void Cast::reference(ReferenceCall& call) const {
 std::vector<Sample<Cast>> Cast::samples() {
   std::vector<Sample<Cast>> samples;
   for (const DType to : f32_and_16_bit)
-    for (const Shape& shape : {Shape{}, Shape{1}, Shape{3, 7}, Shape{2, 5, 33}, Shape{130, 257}})
+    for (const Shape& shape : elementwise_shapes())
       samples.push_back({{.to = to}, {{{DType::f32, shape}}}});
   return samples;
 }

@@ -7,8 +7,6 @@ namespace ridge {
 // y = factor * x.
 struct Scale {
   static constexpr std::string_view name = "scale";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr bool elementwise = true;
   static constexpr std::string_view aten = "aten::mul";
 
@@ -16,13 +14,12 @@ struct Scale {
 
   RIDGE_OPERATOR(Scale);
   std::vector<Value> grad(GradBuilder& builder) const;
+  std::optional<PointwiseStep> as_step(Types in) const;
 };
 
 // The same numbers in another floating dtype, rounded to nearest even.
 struct Cast {
   static constexpr std::string_view name = "cast";
-  static constexpr DTypes dtypes = f32_and_16_bit;
-  static constexpr WorkKind work = WorkKind::elements;
   static constexpr bool elementwise = true;
   static constexpr std::string_view aten = "aten::_to_copy";
 
@@ -30,6 +27,7 @@ struct Cast {
 
   RIDGE_OPERATOR(Cast);
   std::vector<Value> grad(GradBuilder& builder) const;
+  bool is_conversion() const { return true; }
 };
 
 Value scale(Value x, float factor);

@@ -32,7 +32,6 @@ struct WindowHeads {
 // d].
 struct WindowAttention : WindowHeads {
   static constexpr std::string_view name = "window_attention";
-  static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::attention;
 
   RIDGE_OPERATOR(WindowAttention);
@@ -45,7 +44,6 @@ struct WindowAttention : WindowHeads {
 //   dv[q] = sum_p p[p, q] dy[p];          dbias = sum of ds over the windows of all images
 struct WindowAttentionGrad : WindowHeads {
   static constexpr std::string_view name = "window_attention_grad";
-  static constexpr DTypes dtypes = f32_and_16_bit;
   static constexpr WorkKind work = WorkKind::attention;
 
   RIDGE_OPERATOR(WindowAttentionGrad);

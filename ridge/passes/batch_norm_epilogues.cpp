@@ -37,25 +37,21 @@ std::optional<Chain> chain_from(const Rewriter& rw, NodeId n) {
 // would have to wait for it.
 std::size_t batch_norm_epilogues(Graph& graph) {
   Rewriter rw(graph);
-  for (NodeId n = static_cast<NodeId>(rw.nodes().size()); n-- > 0;) {
-    const auto chain = chain_from(rw, n);
-    if (!chain) continue;
-    rw.replace(chain->nodes, chain->nodes.back(), [&rw, &graph, n, chain = *chain] {
-      const Node& norm = rw.node(n);
-      BatchNormTrain op = std::get<BatchNormTrain>(norm.op->variant());
-      op.residual = chain.residual.has_value();
-      op.epilogue = chain.epilogue;
-      std::vector<Value> operands;
-      for (const ValueId in : norm.inputs) operands.push_back(rw.value(in));
-      if (chain.residual) operands.push_back(rw.value(*chain.residual));
-      const Scope scope(graph, norm.scope);
-      const std::vector<Value> out = graph.apply(op, operands);
-      Rewriter::Substitutes substitutes{{rw.node(chain.nodes.back()).outputs[0], out[0]}};
-      for (std::size_t i = 1; i < out.size(); ++i)
-        substitutes.emplace_back(norm.outputs[i], out[i]);
-      return substitutes;
-    });
-  }
+  for (NodeId n = static_cast<NodeId>(rw.nodes().size()); n-- > 0;)
+    if (const auto chain = chain_from(rw, n))
+      rw.replace(chain->nodes, chain->nodes.back(), [&rw, &graph, n, chain = *chain] {
+        const Node& norm = rw.node(n);
+        BatchNormTrain op = std::get<BatchNormTrain>(norm.op->variant());
+        op.residual = chain.residual.has_value();
+        op.epilogue = chain.epilogue;
+        std::vector<Value> operands = rw.values(norm.inputs);
+        if (chain.residual) operands.push_back(rw.value(*chain.residual));
+        const Scope scope(graph, norm.scope);
+        const std::vector<Value> out = graph.apply(op, operands);
+        std::vector<ValueId> results = norm.outputs;
+        results[0] = rw.node(chain.nodes.back()).outputs[0];
+        return Rewriter::each(results, out);
+      });
   return rw.commit();
 }
 
@@ -73,14 +69,10 @@ std::size_t batch_norm_gradients(Graph& graph) {
     if (rw.type(terms[0]) != rw.type(dy) || rw.type(terms[1]) != rw.type(dy)) continue;
     rw.replace({sum, n}, n, [&rw, &graph, &node, &terms, with_sum = *op]() mutable {
       with_sum.summed = true;
-      std::vector<Value> operands{rw.value(terms[0]), rw.value(terms[1])};
-      for (std::size_t i = 1; i < node.inputs.size(); ++i)
-        operands.push_back(rw.value(node.inputs[i]));
-      const std::vector<Value> out = graph.apply(with_sum, operands);
-      Rewriter::Substitutes substitutes;
-      for (std::size_t i = 0; i < out.size(); ++i)
-        substitutes.emplace_back(node.outputs[i], out[i]);
-      return substitutes;
+      std::vector<Value> operands = rw.values(node.inputs);
+      operands[0] = rw.value(terms[0]);
+      operands.insert(operands.begin() + 1, rw.value(terms[1]));
+      return Rewriter::each(node.outputs, graph.apply(with_sum, operands));
     });
   }
   return rw.commit();

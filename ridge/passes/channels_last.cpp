@@ -127,7 +127,8 @@ class Placer {
   std::optional<Placement> image(NodeId n) const {
     Placement placement = as_meant(n);
     if (!to_channels_last(placement.op)) return std::nullopt;
-    if (!rw_.op<Conv2d>(n) && !is_same_memory(shape(operand(n)), order(operand(n)), nhwc))
+    if (!is_convolution(placement.op) &&
+        !is_same_memory(shape(operand(n)), order(operand(n)), nhwc))
       return std::nullopt;
     for (std::vector<Order>* orders : {&placement.operands, &placement.results})
       for (Order& order : *orders)
@@ -189,18 +190,12 @@ class Placer {
     return placement;
   }
 
-  bool is_along_dim(NodeId n) const {
-    return rw_.op<Concat>(n) || rw_.op<Window>(n) || rw_.op<Roll>(n);
-  }
-
   std::optional<Placement> along_dim(NodeId n) const {
-    if (!is_along_dim(n)) return std::nullopt;
+    if (Op op = *rw_.node(n).op; !dimension_of(op)) return std::nullopt;
     const Order order = cheapest(n);
     Placement placement = all_in(n, order);
-    OpVariant& op = placement.op;
-    if (Concat* concat = std::get_if<Concat>(&op)) concat->dim = place_of(order, concat->dim);
-    if (Window* window = std::get_if<Window>(&op)) window->dim = place_of(order, window->dim);
-    if (Roll* roll = std::get_if<Roll>(&op)) roll->dim = place_of(order, roll->dim);
+    std::uint32_t& dim = *dimension_of(placement.op);
+    dim = place_of(order, dim);
     return placement;
   }
 
@@ -231,7 +226,7 @@ class Placer {
       Op op = *rw_.node(n).op;
       if (to_channels_last(op)) leads_to_image_[operand(n)] = true;
       const bool goes_through =
-          is_elementwise(op) || is_along_dim(n) || rw_.op<Reshape>(n) || rw_.op<Permute>(n);
+          is_elementwise(op) || dimension_of(op) || rw_.op<Reshape>(n) || rw_.op<Permute>(n);
       if (goes_through && leads_to_image_[result(n)])
         for (const ValueId in : rw_.node(n).inputs) leads_to_image_[in] = true;
     }

@@ -11,8 +11,7 @@ namespace {
 bool updates_in_place(const Rewriter& rw, NodeId n) {
   const Node& node = rw.node(n);
   for (std::uint32_t i = 0; i < node.outputs.size(); ++i)
-    if (aliased_input(*node.op, i, rw.graph().types_of(node.inputs)) && !rw.op<Reshape>(n) &&
-        !rw.op<Slice>(n))
+    if (aliased_input(*node.op, i, rw.graph().types_of(node.inputs)) && !only_renames(*node.op))
       return true;
   return false;
 }

@@ -51,24 +51,21 @@ std::optional<Chain> chain_from(const Rewriter& rw, NodeId conv) {
 // other would have to wait for it.
 std::size_t conv_epilogues(Graph& graph) {
   Rewriter rw(graph);
-  for (NodeId n = static_cast<NodeId>(rw.nodes().size()); n-- > 0;) {
-    const auto chain = chain_from(rw, n);
-    if (!chain) continue;
-    rw.replace(chain->nodes(), chain->last(), [&rw, &graph, chain = *chain] {
-      const Node& conv = rw.node(chain.conv);
-      Conv2d op = std::get<Conv2d>(conv.op->variant());
-      op.epilogue = chain.epilogue;
-      std::vector<Value> operands;
-      for (const ValueId in : conv.inputs) operands.push_back(rw.value(in));
-      if (chain.add != no_node) {
-        op.residual = true;
-        operands.push_back(rw.value(chain.residual));
-      }
-      const Scope scope(graph, conv.scope);
-      return Rewriter::Substitutes{
-          {rw.node(chain.last()).outputs[0], graph.apply(op, operands)[0]}};
-    });
-  }
+  for (NodeId n = static_cast<NodeId>(rw.nodes().size()); n-- > 0;)
+    if (const auto chain = chain_from(rw, n))
+      rw.replace(chain->nodes(), chain->last(), [&rw, &graph, chain = *chain] {
+        const Node& conv = rw.node(chain.conv);
+        Conv2d op = std::get<Conv2d>(conv.op->variant());
+        op.epilogue = chain.epilogue;
+        std::vector<Value> operands = rw.values(conv.inputs);
+        if (chain.add != no_node) {
+          op.residual = true;
+          operands.push_back(rw.value(chain.residual));
+        }
+        const Scope scope(graph, conv.scope);
+        return Rewriter::Substitutes{
+            {rw.node(chain.last()).outputs[0], graph.apply(op, operands)[0]}};
+      });
   return rw.commit();
 }
 

@@ -12,19 +12,8 @@ namespace ridge {
 
 // The epilogue that computes what node n does; none if there is no such.
 inline Epilogue epilogue_of(const Rewriter& rw, NodeId n) {
-  if (rw.op<Relu>(n)) return Epilogue::relu;
-  if (rw.op<Silu>(n)) return Epilogue::silu;
-  if (const Activation* activation = rw.op<Activation>(n)) switch (activation->kind) {
-      case ActivationKind::relu6:
-        return Epilogue::relu6;
-      case ActivationKind::hard_swish:
-        return Epilogue::hard_swish;
-      case ActivationKind::gelu:
-        return Epilogue::gelu;
-      default:
-        break;
-    }
-  return Epilogue::none;
+  const Op* op = rw.op(n);
+  return op ? as_epilogue(*op) : Epilogue::none;
 }
 
 // The one node that uses v if nobody else needs v.

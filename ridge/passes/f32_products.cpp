@@ -37,18 +37,16 @@ std::optional<Widened> widened_at(const Rewriter& rw, NodeId n) {
 // product's place, so that its operands need not wait for the conversion's.
 std::size_t f32_products(Graph& graph) {
   Rewriter rw(graph);
-  for (NodeId n = 0; n < rw.nodes().size(); ++n) {
-    const auto found = widened_at(rw, n);
-    if (!found) continue;
-    rw.replace(found->nodes(), n, [&rw, widened = *found] {
-      const Node& node = rw.node(widened.product);
-      const ValueId result = rw.node(widened.cast).outputs[0];
-      MatMul op = std::get<MatMul>(node.op->variant());
-      op.out = DType::f32;
-      const Value y = matmul(rw.value(node.inputs[0]), rw.value(node.inputs[1]), op);
-      return Rewriter::Substitutes{{result, reshape(y, rw.type(result).shape)}};
-    });
-  }
+  for (NodeId n = 0; n < rw.nodes().size(); ++n)
+    if (const auto found = widened_at(rw, n))
+      rw.replace(found->nodes(), n, [&rw, widened = *found] {
+        const Node& node = rw.node(widened.product);
+        const ValueId result = rw.node(widened.cast).outputs[0];
+        MatMul op = std::get<MatMul>(node.op->variant());
+        op.out = DType::f32;
+        const Value y = matmul(rw.value(node.inputs[0]), rw.value(node.inputs[1]), op);
+        return Rewriter::Substitutes{{result, reshape(y, rw.type(result).shape)}};
+      });
   return rw.commit();
 }
 

@@ -13,12 +13,6 @@
 namespace ridge {
 namespace {
 
-bool is_conversion(const Op& op) {
-  if (std::holds_alternative<Cast>(op)) return true;
-  const Permute* permute = std::get_if<Permute>(&op);
-  return permute && permute->order == decltype(Permute::order){0, 2, 3, 1};
-}
-
 // The role of a frozen value: input if it is a conversion of an input, else buffer.
 Role role_of_frozen(const Graph& graph, ValueId id) {
   NodeId producer = graph.info(id).producer;

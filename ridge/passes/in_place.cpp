@@ -8,7 +8,7 @@ namespace ridge {
 namespace {
 
 // Lets each T write over its operand where no later node reads that operand.
-template <class T>
+template <OverOperand T>
 std::size_t write_over_operand(Graph& graph) {
   Rewriter rw(graph);
   const Lifetimes life = lifetimes_of(graph);
@@ -24,13 +24,7 @@ std::size_t write_over_operand(Graph& graph) {
     const bool dies = std::ranges::find(life.dead[n], life.storage[operand]) != life.dead[n].end();
     if (!dies || rw.type(operand) != rw.type(node.outputs[0])) continue;
     rw.replace({n}, n, [&rw, &node, in_place] {
-      std::vector<Value> inputs;
-      for (const ValueId in : node.inputs) inputs.push_back(rw.value(in));
-      const std::vector<Value> out = rw.graph().apply(in_place, inputs);
-      Rewriter::Substitutes substitutes;
-      for (std::size_t i = 0; i < out.size(); ++i)
-        substitutes.emplace_back(node.outputs[i], out[i]);
-      return substitutes;
+      return Rewriter::each(node.outputs, rw.graph().apply(in_place, rw.values(node.inputs)));
     });
   }
   return rw.commit();

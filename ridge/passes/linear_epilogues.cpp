@@ -89,18 +89,16 @@ std::optional<Layer> layer_at(const Rewriter& rw, NodeId n) {
 // else reads what lies between.
 std::size_t linear_epilogues(Graph& graph) {
   Rewriter rw(graph);
-  for (NodeId n = 0; n < rw.nodes().size(); ++n) {
-    const auto found = layer_at(rw, n);
-    if (!found) continue;
-    rw.replace(found->nodes, found->nodes.back(), [&rw, &graph, layer = *found] {
-      std::vector<Value> in{rw.value(layer.x), rw.value(layer.weight)};
-      const std::int64_t m = in[0].shape()[0], width = in[1].shape()[0];
-      if (layer.bias) in.push_back(rw.value(*layer.bias));
-      if (layer.residual) in.push_back(reshape(rw.value(*layer.residual), {m, width}));
-      const Value y = graph.apply(layer.op(), in)[0];
-      return Rewriter::Substitutes{{layer.y, reshape(y, rw.type(layer.y).shape)}};
-    });
-  }
+  for (NodeId n = 0; n < rw.nodes().size(); ++n)
+    if (const auto found = layer_at(rw, n))
+      rw.replace(found->nodes, found->nodes.back(), [&rw, &graph, layer = *found] {
+        std::vector<Value> in{rw.value(layer.x), rw.value(layer.weight)};
+        const std::int64_t m = in[0].shape()[0], width = in[1].shape()[0];
+        if (layer.bias) in.push_back(rw.value(*layer.bias));
+        if (layer.residual) in.push_back(reshape(rw.value(*layer.residual), {m, width}));
+        const Value y = graph.apply(layer.op(), in)[0];
+        return Rewriter::Substitutes{{layer.y, reshape(y, rw.type(layer.y).shape)}};
+      });
   return rw.commit();
 }
 

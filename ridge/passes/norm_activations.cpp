@@ -50,8 +50,7 @@ std::size_t norm_activations(Graph& graph) {
         inputs.insert(inputs.begin(), images.begin(), images.end());
       }
       op.relu = op.relu || found.relu != no_node;
-      std::vector<Value> operands;
-      for (const ValueId in : inputs) operands.push_back(rw.value(in));
+      const std::vector<Value> operands = rw.values(inputs);
       const NodeId last = found.relu != no_node ? found.relu : found.norm;
       return Rewriter::Substitutes{{rw.node(last).outputs[0], graph.apply(op, operands)[0]}};
     });

@@ -25,6 +25,14 @@ std::size_t without_scores(Graph& graph, PassRun& run) {
   return flash_attention(graph, run.schedule.target.widest_head);
 }
 
+std::size_t bottlenecks(Graph& graph, PassRun& run) {
+  return residual_bottlenecks(graph, run.schedule.target.bottleneck);
+}
+
+std::size_t squeezes(Graph& graph, PassRun& run) {
+  return squeeze_excitation(graph, run.schedule.target.most_squeeze_weights);
+}
+
 std::size_t recompute(Graph& graph, PassRun& run) {
   return recompute_units(graph, run.schedule.recompute);
 }
@@ -139,7 +147,7 @@ std::span<const Pass> passes() {
        .use = Use::inference,
        .where = DeviceKind::gpu,
        .needs = {"conv-epilogues"},
-       .apply = plain<residual_bottlenecks>},
+       .apply = bottlenecks},
       {.name = "norm-activations",
        .description = "put the activation after, and the concatenation before, into a batch norm",
        .use = Use::inference,
@@ -148,7 +156,7 @@ std::span<const Pass> passes() {
        .description = "compute both products of squeeze and excitation in one kernel",
        .use = Use::inference,
        .needs = {"conv-epilogues"},
-       .apply = plain<squeeze_excitation>},
+       .apply = squeezes},
       {.name = "linear-epilogues",
        .description = "put bias, residual and activation into the products of linear layers",
        .apply = plain<linear_epilogues>},

@@ -74,11 +74,13 @@ struct Pass {
   std::string_view name;         // "fuse-qkv", as --enable-pass takes it
   std::string_view description;  // a sentence without subject, which begins with a verb
   Stage stage = Stage::step;
-  std::optional<Use> use = {};           // none: both
-  std::optional<DeviceKind> where = {};  // where schedules have it; --enable-pass has it anywhere
-  Precisions precisions = {};            // in which it can be had at all
-  PassList needs = {};                   // the passes without which it finds nothing
-  PassList excludes = {};  // those that leave where it comes: both would want one node
+  std::optional<Use> use = {};  // none: both
+  // Where schedules have it. --enable-pass has a rewrite anywhere, a choice of execution there
+  // alone.
+  std::optional<DeviceKind> where = {};
+  Precisions precisions = {};  // in which it can be had at all
+  PassList needs = {};         // the passes without which it finds nothing
+  PassList excludes = {};      // those that leave where it comes: both would want one node
   ChosenBy chosen_by = ChosenBy::schedule;
   // Rewrites the graph and returns how often it found something; null in Stage::run.
   std::size_t (*apply)(Graph&, PassRun&) = nullptr;
@@ -112,8 +114,9 @@ std::size_t unread_rows(Graph& graph);
 std::size_t channels_last(Graph& graph);
 std::size_t conv_epilogues(Graph& graph);
 std::size_t norm_activations(Graph& graph);
-std::size_t residual_bottlenecks(Graph& graph);
-std::size_t squeeze_excitation(Graph& graph);
+std::size_t residual_bottlenecks(Graph& graph, const BottleneckRules& rules);
+// Leaves larger weights to products.
+std::size_t squeeze_excitation(Graph& graph, std::int64_t most_weights);
 std::size_t fuse_qkv(Graph& graph);
 // Leaves the scores of wider heads stored.
 std::size_t flash_attention(Graph& graph, std::int64_t widest_head);

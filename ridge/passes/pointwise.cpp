@@ -10,42 +10,14 @@
 namespace ridge {
 namespace {
 
-using Code = Pointwise::Code;
-
 // Registers are numbered in 16 bits; far fewer fit in a cache besides.
 constexpr std::size_t longest_chain = 32;
-
-// Whether a node is the gradient of means over whole images: the same share for every pixel.
-bool is_share(const Rewriter& rw, NodeId n) {
-  const auto* share = rw.op<AdaptiveAvgPool2dGrad>(n);
-  if (!share) return false;
-  const Shape& dy = rw.type(rw.node(n).inputs[0]).shape;
-  const ImageShape image(dy, share->layout);
-  return image.h == 1 && image.w == 1;
-}
 
 const Shape& shape_of(const Rewriter& rw, NodeId n) { return rw.type(rw.node(n).outputs[0]).shape; }
 
 // The step that a node is, if it is one.
-std::optional<Pointwise::Step> step_of(const Rewriter& rw, NodeId n) {
-  if (is_share(rw, n)) {
-    const Node& node = rw.node(n);
-    const auto pixels =
-        static_cast<float>(rw.type(node.outputs[0]).numel() / rw.type(node.inputs[0]).numel());
-    return {{.code = Code::scale, .factor = 1.0f / pixels}};
-  }
-  if (const Scale* scale = rw.op<Scale>(n)) return {{.code = Code::scale, .factor = scale->factor}};
-  if (rw.op<Add>(n)) return {{.code = Code::add}};
-  if (rw.op<Mul>(n)) return {{.code = Code::mul}};
-  if (rw.op<Silu>(n)) return {{.code = Code::silu}};
-  if (rw.op<SiluGrad>(n)) return {{.code = Code::silu_grad}};
-  if (rw.op<Relu>(n)) return {{.code = Code::relu}};
-  if (const Activation* y = rw.op<Activation>(n))
-    return {{.code = Code::activation, .kind = y->kind}};
-  if (const ActivationGrad* dx = rw.op<ActivationGrad>(n))
-    return {{.code = Code::activation_grad, .kind = dx->kind}};
-  if (rw.op<ReluGrad>(n)) return {{.code = Code::relu_grad}};
-  return std::nullopt;
+std::optional<PointwiseStep> step_of(const Rewriter& rw, NodeId n) {
+  return as_step(*rw.node(n).op, rw.graph().types_of(rw.node(n).inputs));
 }
 
 // A conversion is no step: it only decides a dtype.
@@ -153,13 +125,7 @@ std::size_t pointwise_chains(Graph& graph) {
     if (program.op.steps.empty() || program.op.results.empty()) continue;
     if (!spans(rw, program, shape_of(rw, chain[0]))) continue;
     rw.replace(chain, chain.back(), [&rw, &graph, program] {
-      std::vector<Value> operands;
-      for (const ValueId v : program.operands) operands.push_back(rw.value(v));
-      const std::vector<Value> out = graph.apply(program.op, operands);
-      Rewriter::Substitutes substitutes;
-      for (std::size_t i = 0; i < out.size(); ++i)
-        substitutes.emplace_back(program.results[i], out[i]);
-      return substitutes;
+      return Rewriter::each(program.results, graph.apply(program.op, rw.values(program.operands)));
     });
   }
   return rw.commit();

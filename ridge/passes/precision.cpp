@@ -18,17 +18,17 @@ constexpr std::pair<std::string_view, std::string_view> spellings[] = {
 
 }  // namespace
 
-std::string_view Precision::product_name() const {
+ProductKind Precision::product_kind() const {
   switch (products) {
     case Products::tf32:
-      return "tf32";
+      return ProductKind::tf32;
     case Products::int8:
-      return name_of(DType::s8);
+      return ProductKind::s8;
     case Products::same:
     case Products::fp8:
       break;
   }
-  return name_of(compute);
+  return product_kind_of(compute);
 }
 
 std::span<const Precision> precisions() {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "ridge/base/dtype.h"
+#include "ridge/base/product_kind.h"
 
 namespace ridge {
 
@@ -25,9 +26,8 @@ struct Precision {
   Products products = Products::same;
   bool loss_scaling = false;  // training multiplies the loss, so that small gradients survive
 
-  // The dtype, by name, of the products of a model, for which ceilings are measured: "bf16",
-  // "tf32".
-  std::string_view product_name() const;
+  // How the products of a model are computed, for which ceilings are measured.
+  ProductKind product_kind() const;
   bool operator==(const Precision&) const = default;
 };
 

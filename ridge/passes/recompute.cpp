@@ -78,7 +78,7 @@ std::size_t recompute_units(Graph& graph, Recompute recompute) {
 
 namespace {
 
-// What costs little beside the products around it, and needs only what is kept anyway.
+// Repeats light nodes, and reshapes of what they give.
 class LightNodes {
  public:
   explicit LightNodes(Rewriter& rw) : rw_(rw), repeated_(rw.nodes().size(), false) {}
@@ -101,8 +101,7 @@ class LightNodes {
       const ValueId operand = rw_.node(n).inputs[0];
       return is_light(rw_.producer(operand), operand);
     }
-    return rw_.op<Silu>(n) || rw_.op<Mul>(n) || rw_.op<SwiGlu>(n) ||
-           (rw_.op<Attention>(n) && v == rw_.node(n).outputs[0]);
+    return ridge::is_light(*rw_.node(n).op) && v == rw_.node(n).outputs[0];
   }
 
   Rewriter& rw_;

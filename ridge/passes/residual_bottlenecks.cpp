@@ -9,9 +9,6 @@
 namespace ridge {
 namespace {
 
-// Channels whose weights fit one kernel (gpu/kernels/conv/bottleneck_sm90.h).
-constexpr std::int64_t inner_channels = 64, most_expanded = 256;
-
 struct Found {
   NodeId inner = no_node, expansion = no_node;
   NodeId last = no_node;       // gives the sum: the expansion, or what added its result to its own
@@ -55,13 +52,12 @@ std::int64_t channels_into(const Rewriter& rw, NodeId n) {
   return rw.type(rw.node(n).inputs[0]).shape[3];
 }
 
-// The reduction of a node's result that the others who read it come after.
-NodeId reduction_after(const Rewriter& rw, NodeId last) {
+// The reduction of a node's result to so many channels that the others who read it come after.
+NodeId reduction_after(const Rewriter& rw, NodeId last, std::int64_t channels) {
   const std::vector<NodeId>& uses = rw.uses(rw.node(last).outputs[0]);
   if (uses.empty()) return no_node;
   const NodeId first = uses.front();
-  return is_convolution(rw, first, 1, {false, Epilogue::relu}) &&
-                 channels_of(rw, first) == inner_channels
+  return is_convolution(rw, first, 1, {false, Epilogue::relu}) && channels_of(rw, first) == channels
              ? first
              : no_node;
 }
@@ -73,22 +69,22 @@ NodeId only_producer(const Rewriter& rw, ValueId v, NodeId n) {
 
 // Where node n is the last: it adds a residual to what it expands, or adds what is expanded to its
 // own result, as the projection beside the first block of a stage does.
-std::optional<Found> found_at(const Rewriter& rw, NodeId n) {
+std::optional<Found> found_at(const Rewriter& rw, NodeId n, const BottleneckRules& rules) {
   Found found{.expansion = n, .last = n};
   if (!is_convolution(rw, n, 1, {true, Epilogue::relu})) return std::nullopt;
   const std::size_t residual = rw.op<Conv2d>(n)->operands().residual;
   const NodeId added = only_producer(rw, rw.node(n).inputs[residual], n);
   if (is_convolution(rw, added, 1, {false, Epilogue::none}) &&
-      channels_into(rw, n) == inner_channels)
+      channels_into(rw, n) == rules.channels)
     found.expansion = added;
   const std::int64_t expanded = channels_of(rw, found.expansion);
   found.inner = only_producer(rw, rw.node(found.expansion).inputs[0], found.expansion);
-  if (expanded > most_expanded || expanded % inner_channels != 0 ||
+  if (expanded > rules.most_expanded || expanded % rules.channels != 0 ||
       !is_convolution(rw, found.inner, 3, {false, Epilogue::relu}) ||
-      channels_of(rw, found.inner) != inner_channels ||
-      channels_into(rw, found.inner) != inner_channels)
+      channels_of(rw, found.inner) != rules.channels ||
+      channels_into(rw, found.inner) != rules.channels)
     return std::nullopt;
-  found.reduction = reduction_after(rw, n);
+  found.reduction = reduction_after(rw, n, rules.channels);
   return found;
 }
 
@@ -113,25 +109,19 @@ Rewriter::Substitutes joined(Rewriter& rw, Graph& graph, const Found& found) {
     append(rw.node(found.reduction), {at.weight, at.bias});
     results.push_back(rw.node(found.reduction).outputs[0]);
   }
-  std::vector<Value> values;
-  for (const ValueId v : operands) values.push_back(rw.value(v));
   const Scope scope(graph, expansion.scope);
-  const std::vector<Value> built = graph.apply(op, values);
-  Rewriter::Substitutes substitutes;
-  for (std::size_t i = 0; i < results.size(); ++i) substitutes.emplace_back(results[i], built[i]);
-  return substitutes;
+  return Rewriter::each(results, graph.apply(op, rw.values(operands)));
 }
 
 }  // namespace
 
-std::size_t residual_bottlenecks(Graph& graph) {
+std::size_t residual_bottlenecks(Graph& graph, const BottleneckRules& rules) {
+  if (rules.channels == 0) return 0;
   Rewriter rw(graph);
-  for (NodeId n = 0; n < rw.nodes().size(); ++n) {
-    const auto found = found_at(rw, n);
-    if (!found) continue;
-    rw.replace(found->nodes(), found->reduction != no_node ? found->reduction : n,
-               [&rw, &graph, found = *found] { return joined(rw, graph, found); });
-  }
+  for (NodeId n = 0; n < rw.nodes().size(); ++n)
+    if (const auto found = found_at(rw, n, rules))
+      rw.replace(found->nodes(), found->reduction != no_node ? found->reduction : n,
+                 [&rw, &graph, found = *found] { return joined(rw, graph, found); });
   return rw.commit();
 }
 

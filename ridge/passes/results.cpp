@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@ namespace {
 
 // The result of a norm, where the gradient in question reads what was normalized instead.
 struct NormResult {
+  NodeId norm = no_node;
   std::size_t operand = 0;  // of the gradient
   ValueId y = no_value;
 };
@@ -29,13 +31,24 @@ std::optional<NormResult> result_of(const Rewriter& rw, NodeId n) {
   if (norm == no_node || rw.type(x).dtype != DType::f32) return std::nullopt;
   const Node& forward = rw.node(norm);
   std::optional<NormResult> found;
-  if (rw.op<AddRmsNorm>(norm) && forward.outputs[0] == x && forward.inputs[2] == weight)
-    found = NormResult{at.sum, forward.outputs[1]};
-  if (rw.op<RmsNorm>(norm) && forward.inputs[0] == x && forward.inputs[1] == weight)
-    found = NormResult{at.sum, forward.outputs[0]};
+  const OpVariant& op = forward.op->variant();
+  if (std::holds_alternative<AddRmsNorm>(op) && forward.outputs[0] == x &&
+      forward.inputs[2] == weight)
+    found = NormResult{norm, at.sum, forward.outputs[1]};
+  if (std::holds_alternative<RmsNorm>(op) && forward.inputs[0] == x && forward.inputs[1] == weight)
+    found = NormResult{norm, at.sum, forward.outputs[0]};
   // In f16, where y is small because the weight is, it does not say what xhat was.
   if (found && rw.type(found->y).dtype == DType::f16) return std::nullopt;
   return found;
+}
+
+// Node n as another operator, with one operand, if given, replaced by y.
+Rewriter::Substitutes applied(Rewriter& rw, NodeId n, const Op& op,
+                              std::optional<NormResult> result = {}) {
+  const Node& node = rw.node(n);
+  std::vector<Value> inputs = rw.values(node.inputs);
+  if (result) inputs[result->operand] = rw.value(result->y);
+  return Rewriter::each(node.outputs, rw.graph().apply(op, inputs));
 }
 
 }  // namespace
@@ -43,25 +56,28 @@ std::optional<NormResult> result_of(const Rewriter& rw, NodeId n) {
 // The norm's output is kept anyway, for its reader's weight gradient, and is mostly narrower.
 std::size_t norm_results(Graph& graph) {
   Rewriter rw(graph);
+  std::set<NodeId> norms;
+  std::size_t gradients = 0;
   for (NodeId n = 0; n < rw.nodes().size(); ++n) {
     const auto found = result_of(rw, n);
     if (!found) continue;
-    rw.replace({n}, n, [&rw, &graph, n, result = *found] {
-      const Node& node = rw.node(n);
-      std::vector<Value> inputs;
-      for (const ValueId in : node.inputs) inputs.push_back(rw.value(in));
-      inputs[result.operand] = rw.value(result.y);
-      Op op = *node.op;
+    ++gradients;
+    rw.replace({n}, n, [&rw, n, result = *found] {
+      Op op = *rw.node(n).op;
       if (auto* one = std::get_if<RmsNormGrad>(&op)) one->from_result = true;
       if (auto* added = std::get_if<AddRmsNormGrad>(&op)) added->from_result = true;
-      const std::vector<Value> out = graph.apply(op, inputs);
-      Rewriter::Substitutes substitutes;
-      for (std::size_t i = 0; i < out.size(); ++i)
-        substitutes.emplace_back(node.outputs[i], out[i]);
-      return substitutes;
+      return applied(rw, n, op, result);
+    });
+    if (!norms.insert(found->norm).second) continue;
+    rw.replace({found->norm}, found->norm, [&rw, norm = found->norm] {
+      Op op = *rw.node(norm).op;
+      if (auto* one = std::get_if<RmsNorm>(&op)) one->invertible = true;
+      if (auto* added = std::get_if<AddRmsNorm>(&op)) added->invertible = true;
+      return applied(rw, norm, op);
     });
   }
-  return rw.commit();
+  rw.commit();
+  return gradients;
 }
 
 namespace {
@@ -114,29 +130,23 @@ std::optional<GateResult> gate_result_at(const Rewriter& rw, const Lifetimes& li
 std::size_t gate_results(Graph& graph) {
   Rewriter rw(graph);
   const Lifetimes life = lifetimes_of(graph);
-  for (NodeId n = 0; n < rw.nodes().size(); ++n) {
-    const auto found = gate_result_at(rw, life, n);
-    if (!found) continue;
-    rw.replace({found->reader, n}, n, [&rw, &graph, at = *found] {
-      const Node &gradient = rw.node(at.gradient), &reader = rw.node(at.reader);
-      SwiGluGrad op = std::get<SwiGluGrad>(gradient.op->variant());
-      op.result = true;
-      std::vector<Value> inputs;
-      for (const ValueId in : gradient.inputs) inputs.push_back(rw.value(in));
-      const std::vector<Value> out = graph.apply(op, inputs);
-      Rewriter::Substitutes substitutes;
-      for (std::size_t i = 0; i < gradient.outputs.size(); ++i)
-        substitutes.emplace_back(gradient.outputs[i], out[i]);
-      const Scope scope(graph, reader.scope);
-      const PhaseScope phase(graph, Phase::backward,
-                             reader.forward == no_node ? no_node : rw.now(reader.forward));
-      inputs.clear();
-      for (const ValueId in : reader.inputs)
-        inputs.push_back(in == at.read ? reshape(out.back(), rw.type(in).shape) : rw.value(in));
-      substitutes.emplace_back(reader.outputs[0], graph.apply(*reader.op, inputs)[0]);
-      return substitutes;
-    });
-  }
+  for (NodeId n = 0; n < rw.nodes().size(); ++n)
+    if (const auto found = gate_result_at(rw, life, n))
+      rw.replace({found->reader, n}, n, [&rw, &graph, at = *found] {
+        const Node &gradient = rw.node(at.gradient), &reader = rw.node(at.reader);
+        SwiGluGrad op = std::get<SwiGluGrad>(gradient.op->variant());
+        op.result = true;
+        const std::vector<Value> out = graph.apply(op, rw.values(gradient.inputs));
+        Rewriter::Substitutes substitutes = Rewriter::each(gradient.outputs, out);
+        const Scope scope(graph, reader.scope);
+        const PhaseScope phase(graph, Phase::backward,
+                               reader.forward == no_node ? no_node : rw.now(reader.forward));
+        std::vector<Value> inputs;
+        for (const ValueId in : reader.inputs)
+          inputs.push_back(in == at.read ? reshape(out.back(), rw.type(in).shape) : rw.value(in));
+        substitutes.emplace_back(reader.outputs[0], graph.apply(*reader.op, inputs)[0]);
+        return substitutes;
+      });
   return rw.commit();
 }
 

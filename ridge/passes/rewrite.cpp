@@ -29,6 +29,18 @@ bool Rewriter::is_readable(ValueId v) const {
   return info.kept || info.persistent || info.role == Role::gradient;
 }
 
+std::vector<Value> Rewriter::values(std::span<const ValueId> ids) {
+  std::vector<Value> values;
+  for (const ValueId id : ids) values.push_back(value(id));
+  return values;
+}
+
+Rewriter::Substitutes Rewriter::each(std::span<const ValueId> old, std::span<const Value> by) {
+  Substitutes substitutes;
+  for (std::size_t i = 0; i < old.size(); ++i) substitutes.emplace_back(old[i], by[i]);
+  return substitutes;
+}
+
 void Rewriter::replace(std::vector<NodeId> nodes, NodeId at, std::function<Substitutes()> build) {
   for (const NodeId n : nodes) claimed_[n] = true;
   replacements_[at].push_back({std::move(nodes), std::move(build)});
@@ -55,18 +67,13 @@ void Rewriter::repeat(NodeId n, NodeId at) {
     const Node& old = node(n);
     const Scope scope(graph_, old.scope);
     const PhaseScope repeated(graph_, phase, moved_[n]);
-    std::vector<Value> inputs;
-    for (const ValueId in : old.inputs) inputs.push_back(value(in));
+    std::vector<Value> inputs = values(old.inputs);
     // What was updated in place is no more what it was.
     for (std::uint32_t o = 0; o < old.outputs.size(); ++o)
       if (const auto alias = aliased_input(*old.op, o, graph_.types_of(old.inputs));
           alias && !only_renames(*old.op) && info(old.inputs[alias->input]).persistent)
         inputs[alias->input] = value(old.outputs[o]);
-    const std::vector<Value> outputs = graph_.apply(repetition_of(old.op), inputs);
-    Substitutes substitutes;
-    for (std::size_t i = 0; i < outputs.size(); ++i)
-      substitutes.emplace_back(old.outputs[i], outputs[i]);
-    return substitutes;
+    return each(old.outputs, graph_.apply(repetition_of(old.op), inputs));
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <span>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -25,12 +26,14 @@ class Rewriter {
   const ValueInfo& info(ValueId v) const { return graph_.info(v); }
   const TensorType& type(ValueId v) const { return graph_.info(v).type; }
   Value value(ValueId v) { return graph_.value(redirected_[v]); }  // or what stands for it by now
+  std::vector<Value> values(std::span<const ValueId> ids);         // the same for each
 
-  // The operator of node n if it is a T and no replacement has claimed the node; null too for
-  // no_node.
+  // The operator of node n if no replacement has claimed the node; null too for no_node. The second
+  // form: if it is a T.
+  const Op* op(NodeId n) const { return n == no_node || claimed_[n] ? nullptr : node(n).op.get(); }
   template <class T>
   const T* op(NodeId n) const {
-    return n == no_node || claimed_[n] ? nullptr : std::get_if<T>(&node(n).op->variant());
+    return op(n) ? std::get_if<T>(&op(n)->variant()) : nullptr;
   }
   // The node that computes v, if any; the second form: if it is an unclaimed T.
   NodeId producer(ValueId v) const { return producers_[v]; }
@@ -53,6 +56,8 @@ class Rewriter {
   // another, to which the old one's later uses turn: one that was there before, or, where the old
   // one is computed as well, a second one.
   using Substitutes = std::vector<std::pair<ValueId, Value>>;
+  // For each of `old` the one at its place in `by`, which may have more.
+  static Substitutes each(std::span<const ValueId> old, std::span<const Value> by);
 
   // `nodes` leave, and where `at` stood, `build` appends others by the ordinary functions, under
   // at's scope, phase and forward node. `at` need not be one of them.

@@ -51,15 +51,10 @@ std::size_t round_where_updated(Graph& graph) {
     }
     if (copied.empty()) continue;
     rw.replace({n}, n, [&rw, &graph, &node, with_copies, copied] {
-      std::vector<Value> inputs;
-      for (const ValueId in : node.inputs) inputs.push_back(rw.value(in));
+      std::vector<Value> inputs = rw.values(node.inputs);
       for (const auto& [parameter, dtype] : copied)
         inputs.push_back(copy_of(graph, rw.value(parameter), dtype));
-      const std::vector<Value> out = graph.apply(with_copies, inputs);
-      Rewriter::Substitutes updated;
-      for (std::size_t i = 0; i < node.outputs.size(); ++i)
-        updated.emplace_back(node.outputs[i], out[i]);
-      return updated;
+      return Rewriter::each(node.outputs, graph.apply(with_copies, inputs));
     });
   }
   return rw.commit();

@@ -118,13 +118,7 @@ void quantize_swiglu(Graph& graph) {
     if (!alone || rw.node(source).inputs.size() != (gradient == no_node ? 1 : 2)) continue;
     nodes.push_back(source);
     rw.replace(nodes, n, [&rw, &graph, n, source, op = QuantizeSwiGlu{*into, gradient != no_node}] {
-      std::vector<Value> inputs;
-      for (const ValueId in : rw.node(source).inputs) inputs.push_back(rw.value(in));
-      const std::vector<Value> made = graph.apply(op, inputs);
-      Rewriter::Substitutes results;
-      for (std::size_t i = 0; i < made.size(); ++i)
-        results.emplace_back(rw.node(n).outputs[i], made[i]);
-      return results;
+      return Rewriter::each(rw.node(n).outputs, graph.apply(op, rw.values(rw.node(source).inputs)));
     });
   }
   rw.commit();
@@ -160,28 +154,19 @@ std::optional<GateAgain> gate_again_at(const Rewriter& rw, NodeId n) {
 // gives it again.
 void repeat_swiglu(Graph& graph) {
   Rewriter rw(graph);
-  for (NodeId n = 0; n < rw.nodes().size(); ++n) {
-    const auto found = gate_again_at(rw, n);
-    if (!found) continue;
-    rw.replace({found->product, n}, n, [&rw, &graph, at = *found] {
-      const auto values = [&rw](const Node& node) {
-        std::vector<Value> inputs;
-        for (const ValueId in : node.inputs) inputs.push_back(rw.value(in));
-        return inputs;
-      };
-      const Node &gradient = rw.node(at.gradient), &product = rw.node(at.product);
-      std::vector<Value> in = values(gradient);
-      in.push_back(rw.value(rw.node(at.result).outputs[0]));
-      const std::vector<Value> made = graph.apply(*gradient.op, in);
-      Rewriter::Substitutes results;
-      for (std::size_t i = 0; i < gradient.outputs.size(); ++i)
-        results.emplace_back(gradient.outputs[i], made[i]);
-      std::vector<Value> operands = values(product);
-      operands[at.operand] = reshape(made.back(), rw.type(product.inputs[at.operand]).shape);
-      results.emplace_back(product.outputs[0], graph.apply(*product.op, operands)[0]);
-      return results;
-    });
-  }
+  for (NodeId n = 0; n < rw.nodes().size(); ++n)
+    if (const auto found = gate_again_at(rw, n))
+      rw.replace({found->product, n}, n, [&rw, &graph, at = *found] {
+        const Node &gradient = rw.node(at.gradient), &product = rw.node(at.product);
+        std::vector<Value> in = rw.values(gradient.inputs);
+        in.push_back(rw.value(rw.node(at.result).outputs[0]));
+        const std::vector<Value> made = graph.apply(*gradient.op, in);
+        Rewriter::Substitutes results = Rewriter::each(gradient.outputs, made);
+        std::vector<Value> operands = rw.values(product.inputs);
+        operands[at.operand] = reshape(made.back(), rw.type(product.inputs[at.operand]).shape);
+        results.emplace_back(product.outputs[0], graph.apply(*product.op, operands)[0]);
+        return results;
+      });
   rw.commit();
 }
 

@@ -150,30 +150,18 @@ class Resolver {
  public:
   Resolver(Schedule& schedule) : schedule_(schedule) {}
 
-  // Whether the precision and the use allow a pass.
-  bool allows(const Pass& pass) {
-    if (pass.use && *pass.use != schedule_.use)
-      return leave_out(pass, std::string(phrase_of(*pass.use)));
-    if (!pass.precisions.contains(schedule_.precision))
-      return leave_out(pass, "for another precision");
-    return true;
-  }
   void add_of_row(const Pass& pass) {
-    if (!allows(pass)) return;
-    if (pass.where && *pass.where != schedule_.target.kind)
-      leave_out(pass, std::string(phrase_of(*pass.where)));
-    else
-      names_.insert(pass.name);
+    if (suits(pass, pass.where)) names_.insert(pass.name);
   }
   // With what it needs, unless that is disabled.
   void add_with_needs(const Pass& pass, const std::set<std::string_view>& disabled) {
-    for (const std::string_view name : pass.needs) {
-      if (name.empty()) continue;
+    for (const std::string_view name : pass.needs)
       if (disabled.contains(name))
         throw UsageError("the pass {} needs {}, which is disabled", pass.name, name);
-      add_with_needs(pass_named(name), disabled);
-    }
-    if (allows(pass)) names_.insert(pass.name);
+    if (!suits(pass, pass.stage == Stage::run ? pass.where : std::nullopt)) return;
+    for (const std::string_view name : pass.needs)
+      if (!name.empty()) add_with_needs(pass_named(name), disabled);
+    names_.insert(pass.name);
   }
   void remove(const std::set<std::string_view>& disabled) {
     std::erase_if(names_, [&](std::string_view name) {
@@ -191,14 +179,31 @@ class Resolver {
     remove(excluded);
     for (const Pass& pass : passes())
       if (names_.contains(pass.name)) schedule_.passes.push_back(&pass);
+    // A pass that the row brings on the other kind of device alone, and the user on this one.
+    std::erase_if(schedule_.left_out, [this](const Schedule::LeftOut& left) {
+      return names_.contains(left.pass->name);
+    });
   }
 
  private:
-  bool leave_out(const Pass& pass, std::string why) {
+  // Whether the use, the precision and the device allow a pass, which is left out where they do
+  // not.
+  bool suits(const Pass& pass, std::optional<DeviceKind> where) {
+    std::string why;
+    if (pass.use && *pass.use != schedule_.use)
+      why = phrase_of(*pass.use);
+    else if (!pass.precisions.contains(schedule_.precision))
+      why = "for another precision";
+    else if (where && *where != schedule_.target.kind)
+      why = phrase_of(*where);
+    if (why.empty()) return true;
+    leave_out(pass, std::move(why));
+    return false;
+  }
+  void leave_out(const Pass& pass, std::string why) {
     if (std::ranges::find(schedule_.left_out, &pass, &Schedule::LeftOut::pass) ==
         schedule_.left_out.end())
       schedule_.left_out.push_back({&pass, std::move(why)});
-    return false;
   }
 
   Schedule& schedule_;
@@ -275,7 +280,8 @@ Schedule resolve(const ScheduleRequest& request, const Precision& precision, con
   for (const std::string_view name : schedule_row(request.row).passes)
     resolver.add_of_row(pass_named(name));
   resolver.remove(disabled);
-  for (const Pass* pass : passes_in(request.enable)) {
+  const std::vector<const Pass*> enabled = passes_in(request.enable);
+  for (const Pass* pass : enabled) {
     if (disabled.contains(pass->name))
       throw UsageError("the pass {} is both enabled and disabled", pass->name);
     if (pass->use && *pass->use != use)
@@ -291,6 +297,8 @@ Schedule resolve(const ScheduleRequest& request, const Precision& precision, con
     if (recomputes || narrows) resolver.add_with_needs(pass, disabled);
   }
   resolver.finish();
+  for (Schedule::LeftOut& left : schedule.left_out)
+    left.asked = std::ranges::find(enabled, left.pass) != enabled.end();
   return schedule;
 }
 

@@ -49,7 +49,8 @@ struct Schedule {
   // A pass that the row wants or the user enabled, and that is not done all the same.
   struct LeftOut {
     const Pass* pass;
-    std::string why;  // "for a GPU", "for training", "excluded by fp8-products"
+    std::string why;     // "for a GPU", "for training", "excluded by fp8-products"
+    bool asked = false;  // by --enable-pass: the user wants to know
   };
   std::vector<LeftOut> left_out = {};
 
@@ -59,8 +60,8 @@ struct Schedule {
 // Resolves a request. Here, and nowhere else, it is decided what depends on the device, the
 // precision and the use:
 //   - a pass of the row stays if it suits all three;
-//   - an enabled pass brings what it needs, also on the other kind of device; it is left out where
-//     the precision rules it out;
+//   - an enabled pass brings what it needs. A rewrite stays on the other kind of device too, a
+//     choice of execution is left out there; both are where the precision rules them out;
 //   - a disabled pass takes with it what needs it;
 //   - what the precision or --recompute means is added;
 //   - a pass that another one excludes leaves;

@@ -6,9 +6,6 @@
 namespace ridge {
 namespace {
 
-// Larger ones are worth products that all of a device works on.
-constexpr std::int64_t most_weights = 1 << 17;
-
 // From the last node back: a sigmoid of a convolution of a convolution, each of single pixels.
 struct Squeeze {
   NodeId gate = no_node, excite = no_node, squeeze = no_node;
@@ -36,7 +33,7 @@ NodeId only_producer(const Rewriter& rw, ValueId v, NodeId user) {
              : no_node;
 }
 
-std::optional<Squeeze> squeeze_at(const Rewriter& rw, NodeId n) {
+std::optional<Squeeze> squeeze_at(const Rewriter& rw, NodeId n, std::int64_t most_weights) {
   const Activation* gate = rw.op<Activation>(n);
   if (!gate ||
       (gate->kind != ActivationKind::sigmoid && gate->kind != ActivationKind::hard_sigmoid))
@@ -60,26 +57,25 @@ std::optional<Squeeze> squeeze_at(const Rewriter& rw, NodeId n) {
 
 }  // namespace
 
-std::size_t squeeze_excitation(Graph& graph) {
+std::size_t squeeze_excitation(Graph& graph, std::int64_t most_weights) {
   Rewriter rw(graph);
-  for (NodeId n = 0; n < rw.nodes().size(); ++n) {
-    const auto found = squeeze_at(rw, n);
-    if (!found) continue;
-    rw.replace({found->squeeze, found->excite, n}, n, [&rw, &graph, found = *found] {
-      const auto matrix = [&](ValueId v) {
-        const Shape& shape = rw.type(v).shape;
-        return reshape(rw.value(v), {shape[0], shape.numel() / shape[0]});
-      };
-      const std::vector<ValueId>&squeeze = rw.node(found.squeeze).inputs,
-            &excite = rw.node(found.excite).inputs;
-      const ValueId y = rw.node(found.gate).outputs[0];
-      const Conv2d::Operands at = Conv2d{{}, true}.operands();  // both have a bias
-      const Value weights = graph.apply1(
-          found.op, {matrix(squeeze[at.x]), matrix(squeeze[at.weight]), rw.value(squeeze[at.bias]),
-                     permute(matrix(excite[at.weight]), {1, 0}), rw.value(excite[at.bias])});
-      return Rewriter::Substitutes{{y, reshape(weights, rw.type(y).shape)}};
-    });
-  }
+  for (NodeId n = 0; n < rw.nodes().size(); ++n)
+    if (const auto found = squeeze_at(rw, n, most_weights))
+      rw.replace({found->squeeze, found->excite, n}, n, [&rw, &graph, found = *found] {
+        const auto matrix = [&](ValueId v) {
+          const Shape& shape = rw.type(v).shape;
+          return reshape(rw.value(v), {shape[0], shape.numel() / shape[0]});
+        };
+        const std::vector<ValueId>&squeeze = rw.node(found.squeeze).inputs,
+              &excite = rw.node(found.excite).inputs;
+        const ValueId y = rw.node(found.gate).outputs[0];
+        const Conv2d::Operands at = Conv2d{{}, true}.operands();  // both have a bias
+        const Value weights = graph.apply1(
+            found.op,
+            {matrix(squeeze[at.x]), matrix(squeeze[at.weight]), rw.value(squeeze[at.bias]),
+             permute(matrix(excite[at.weight]), {1, 0}), rw.value(excite[at.bias])});
+        return Rewriter::Substitutes{{y, reshape(weights, rw.type(y).shape)}};
+      });
   return rw.commit();
 }
 

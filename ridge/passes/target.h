@@ -4,12 +4,17 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 
 #include "ridge/plan/lifetimes.h"
 
 namespace ridge {
 
 enum class DeviceKind : std::uint8_t { cpu, gpu };
+// By the name of a device as files keep it (Device::name()): "cpu", "cuda".
+constexpr DeviceKind device_kind_named(std::string_view name) {
+  return name == "cpu" ? DeviceKind::cpu : DeviceKind::gpu;
+}
 
 // Which layers a device computes in integers: those whose numbers of channels, before and behind,
 // are multiples of this one, and of convolutions in groups those that have a channel in each, or
@@ -17,6 +22,13 @@ enum class DeviceKind : std::uint8_t { cpu, gpu };
 struct Int8Rules {
   std::int64_t channel_multiple = 1;
   bool groups = true;
+};
+
+// Which bottlenecks of residual networks a device computes in one kernel: those whose windows are
+// of so many channels, and are expanded to at most so many. None by default.
+struct BottleneckRules {
+  std::int64_t channels = 0;
+  std::int64_t most_expanded = 0;
 };
 
 // What rewriting, planning and scheduling ask of the device that a graph will run on. A kind of
@@ -31,7 +43,11 @@ struct Target {
   Int8Rules int8 = {};
   // Columns of the widest head whose attention it computes without storing scores.
   std::int64_t widest_head = std::numeric_limits<std::int64_t>::max();
+  BottleneckRules bottleneck = {};
+  // Elements of the largest weight of squeeze and excitation that one kernel should compute.
+  std::int64_t most_squeeze_weights = 1 << 17;
   std::size_t alignment = tensor_alignment;  // of values in an arena, in bytes
+  Lingering lingering = {};  // of values in an arena, where kernels run at the same time
   // A kernel of more FLOPs or bytes than these fills the device: a second one at the same time
   // would only disturb it.
   double filling_flops = 0;

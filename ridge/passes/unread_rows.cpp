@@ -34,30 +34,20 @@ std::optional<Rows> rows_of_window(const Rewriter& rw, NodeId n) {
 // them; none if it does not work by rows. What it reads besides is the same for all rows.
 std::vector<std::size_t> operands_by_row(const Rewriter& rw, NodeId n, const Rows& rows) {
   const Node& node = rw.node(n);
-  const TensorType& y = rw.type(node.outputs[0]);
+  const Op* op = rw.op(n);
+  if (!op) return {};
   if (rw.op<Reshape>(n)) return {0};
-  const bool has_these_rows = y.shape.rows() == rows.count();
-  if (const MatMul* op = rw.op<MatMul>(n)) {
-    const bool is_plain = node.inputs.size() == 2 && !op->trans_a && y.shape.rank() == 2 &&
-                          op->causal == CausalPart::none &&
-                          rw.type(node.inputs[1]).shape.rank() == 2;
-    return is_plain && has_these_rows ? std::vector<std::size_t>{0} : std::vector<std::size_t>{};
-  }
-  if (rw.op<LayerNorm>(n)) {
-    const bool is_alone = std::ranges::all_of(node.outputs.begin() + 1, node.outputs.end(),
-                                              [&](ValueId v) { return rw.uses(v).empty(); });
-    return is_alone && has_these_rows ? std::vector<std::size_t>{0} : std::vector<std::size_t>{};
-  }
-  std::vector<std::size_t> operands;
-  if (!is_elementwise(*node.op)) return operands;
-  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-    const Shape& x = rw.type(node.inputs[i]).shape;
-    if (x == y.shape)
-      operands.push_back(i);
-    else if (!has_these_rows || x != Shape{y.shape[-1]})
-      return {};
-  }
-  return operands;
+  const bool is_alone = std::ranges::all_of(node.outputs.begin() + 1, node.outputs.end(),
+                                            [&](ValueId v) { return rw.uses(v).empty(); });
+  if (!is_alone) return {};
+  const Shape& y = rw.type(node.outputs[0]).shape;
+  const bool has_these_rows = y.rows() == rows.count();
+  // Where every operand is like the result, any elements may be called a row.
+  const bool is_place_by_place =
+      is_elementwise(*op) &&
+      std::ranges::all_of(node.inputs, [&](ValueId in) { return rw.type(in).shape == y; });
+  if (!has_these_rows && !is_place_by_place) return {};
+  return row_operands(*op, rw.graph().types_of(node.inputs), rw.graph().types_of(node.outputs));
 }
 
 // By value, which of its rows are read, if not all.
@@ -140,8 +130,7 @@ class Narrowed {
   Value computed(NodeId n, const std::vector<std::size_t>& operands_by_row) {
     const Node& node = rw_.node(n);
     if (std::holds_alternative<Reshape>(node.op->variant())) return of(node.inputs[0]);
-    std::vector<Value> operands;
-    for (const ValueId in : node.inputs) operands.push_back(rw_.value(in));
+    std::vector<Value> operands = rw_.values(node.inputs);
     for (const std::size_t i : operands_by_row) operands[i] = of(node.inputs[i]);
     const Scope module(rw_.graph(), node.scope);
     return rw_.graph().apply(*node.op, operands)[0];

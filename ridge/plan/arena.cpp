@@ -53,11 +53,6 @@ Order by_size(std::span<const Tenant> tenants) {
   return order;
 }
 
-// How long small tenants stay where kernels may run at the same time: about one block's backward
-// pass. What is larger belongs to kernels that fill a device by themselves.
-constexpr NodeId linger = 24;
-constexpr std::size_t small_tenant = std::size_t{16} << 20;
-
 }  // namespace
 
 std::size_t most_live_bytes(std::span<const Tenant> tenants) {
@@ -127,9 +122,9 @@ ArenaPlan plan_arena(const Graph& graph, const Lifetimes& lifetimes,
     }
     for (const ValueId id : lifetimes.dead[n]) tenants[tenant_of[id]].died = n;
   }
-  if (needs.concurrent)
-    for (Tenant& tenant : tenants)
-      if (tenant.bytes <= small_tenant) tenant.died = std::min(nodes - 1, tenant.died + linger);
+  for (Tenant& tenant : tenants)
+    if (tenant.bytes <= needs.lingering.most_bytes)
+      tenant.died = std::min(nodes - 1, tenant.died + needs.lingering.nodes);
   const Placement placement = place(tenants);
   for (std::size_t t = 0; t < tenants.size(); ++t) *places[t] = plan.bytes + placement.offset[t];
   plan.bytes += placement.bytes;

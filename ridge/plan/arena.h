@@ -44,9 +44,7 @@ struct ArenaPlan {
 struct ArenaNeeds {
   // In bytes; a multiple of tensor_alignment.
   std::size_t alignment = tensor_alignment;
-  // Small tenants stay for some nodes after their last use, so that kernels which do not depend on
-  // each other do not wait for each other's memory either.
-  bool concurrent = false;
+  Lingering lingering = {};
 };
 
 // `workspace` is by node, in bytes. The graph runs in its order; kept values live until its end.

@@ -23,6 +23,13 @@ struct Lifetimes {
 inline constexpr std::size_t tensor_alignment = 64;
 std::size_t allocated_bytes(const TensorType& type);
 
+// For how many nodes storages of at most so many bytes stay after their last use, so that kernels
+// which do not depend on each other do not wait for each other's memory either.
+struct Lingering {
+  NodeId nodes = 0;
+  std::size_t most_bytes = 0;
+};
+
 Lifetimes lifetimes_of(const Graph& graph);
 
 // By storage: whether a node updates it in place.

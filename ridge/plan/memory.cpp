@@ -83,9 +83,4 @@ MemoryPlan plan_memory(const Graph& graph, const Lifetimes& lifetimes,
   return plan;
 }
 
-std::size_t peak_live_bytes(const Graph& graph, const Lifetimes& lifetimes,
-                            std::span<const std::size_t> workspace) {
-  return plan_memory(graph, lifetimes, workspace).peak_bytes;
-}
-
 }  // namespace ridge

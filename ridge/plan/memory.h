@@ -45,9 +45,4 @@ struct MemoryPlan {
 MemoryPlan plan_memory(const Graph& graph, const Lifetimes& lifetimes,
                        std::span<const std::size_t> workspace, std::size_t packed = 0);
 
-// The most bytes of tensors alive at once: exactly what an executor's allocator will report as its
-// peak.
-std::size_t peak_live_bytes(const Graph& graph, const Lifetimes& lifetimes,
-                            std::span<const std::size_t> workspace);
-
 }  // namespace ridge

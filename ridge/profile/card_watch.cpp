@@ -4,12 +4,12 @@
 
 namespace ridge {
 
-CardWatch::CardWatch(const Device& device) {
+CardWatch::CardWatch(const Device& device, std::chrono::milliseconds interval) {
   const std::string card = device.info().bus_id;
   if (card.empty()) return;
   try {
     nvml_ = std::make_unique<gpu::Nvml>();
-    sampler_ = std::make_unique<gpu::CardSampler>(*nvml_, nvml_->card_at(card));
+    sampler_ = std::make_unique<gpu::CardSampler>(*nvml_, nvml_->card_at(card), interval);
   } catch (const DeviceError&) {
     sampler_.reset();
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -13,7 +14,9 @@ namespace ridge {
 // is worth having without.
 class CardWatch {
  public:
-  explicit CardWatch(const Device& device);  // from now on
+  // From now on.
+  explicit CardWatch(const Device& device,
+                     std::chrono::milliseconds interval = std::chrono::milliseconds(20));
   std::vector<CardState> stop();
 
  private:

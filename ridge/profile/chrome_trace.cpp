@@ -94,7 +94,6 @@ class ChromeTrace {
   void write(std::string_view name) {
     head(name);
     tracks();
-    ranges();
     timeline_.walk([this](const TimelineItem& item) { add(item); });
     activities();
     card();
@@ -147,23 +146,6 @@ class ChromeTrace {
   void name_thread(std::int64_t thread, std::string_view name, std::size_t place) {
     metadata("thread_name", thread, "\"name\": " + json_string(name));
     metadata("thread_sort_index", thread, fmt::format(R"("sort_index": {})", place));
-  }
-
-  void ranges() {
-    const RangeTracks tracks = range_tracks(recording_);
-    // Threads that nobody has: the greatest that Linux gives is 2^22.
-    const auto thread_of = [](std::size_t track) {
-      return (std::int64_t{1} << 24) + static_cast<std::int64_t>(track);
-    };
-    for (std::size_t t = 0; t < tracks.count; ++t)
-      name_thread(thread_of(t), fmt::format("ranges {}", t), t + 1);
-    for (const std::size_t i : tracks.order) {
-      const Recording::Range& range = recording_.ranges[i];
-      begin_slice("user_annotation", json_string(recording_.names[range.name]), range.begin_ns,
-                  range.end_ns, thread_of(tracks.track[i]));
-      fmt::format_to(out(), R"("External id": {}}}}})", ++external_id_);
-      events_.event(event_);
-    }
   }
 
   void add(const TimelineItem& item) {
@@ -453,12 +435,12 @@ class ChromeTrace {
                    recording_.process_id, slice_thread_);
     append(out(), Microseconds{change.time_ns});
     ++external_id_;
+    const bool on_cpu = recording_.device_kind == DeviceKind::cpu;
     fmt::format_to(out(),
                    R"(, "args": {{"Ev Idx": {}, "Addr": {}, "Bytes": {}, "Total Allocated": {}, )"
                    R"("Total Reserved": {}, "Device Id": {}, "Device Type": {}, "owner": {}}}}})",
                    external_id_, change.address, change.bytes, change.live, change.reserved,
-                   recording_.device == "cpu" ? -1 : 0, recording_.device == "cpu" ? 0 : 1,
-                   owner(change));
+                   on_cpu ? -1 : 0, on_cpu ? 0 : 1, owner(change));
     events_.event(event_);
     event_.clear();
     fmt::format_to(out(),

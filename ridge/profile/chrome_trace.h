@@ -22,7 +22,7 @@ struct TraceSize {
 
 // Writes a recording as Chrome trace JSON in the dialect of PyTorch's profiler, atomically, in
 // memory that does not grow with the recording; compressed by gzip if the path ends in ".gz":
-// - "ProfilerStep#N" and the phases as user_annotation, the user's ranges on tracks of their own;
+// - "ProfilerStep#N" and the phases as user_annotation;
 // - modules as python_function: "nn.Module: Attention_0" going forward, "layers.0.attention
 //   (backward)" coming back;
 // - every node as cpu_op, named after PyTorch's operator where there is an equal one (see aten.h),

@@ -90,7 +90,7 @@ FlopsReport flops_report(const Recording& recording, std::optional<std::int32_t>
   return report;
 }
 
-std::string modules_json(const FlopsReport& report) {
+nlohmann::ordered_json json_of(const FlopsReport& report) {
   using Json = nlohmann::ordered_json;
   const std::int64_t steps = std::max<std::int64_t>(report.steps, 1);
   const auto phase = [&](const PhaseWork& w) {
@@ -120,16 +120,20 @@ std::string modules_json(const FlopsReport& report) {
                        {"total", work(report.total[m])},
                        {"self", work(report.self[m])}});
   }
-  const Json json{{"steps", report.steps},
-                  {"first_step", report.first_step},
-                  {"last_step", report.last_step},
-                  {"dropped_records", report.dropped},
-                  {"step_time_ns", mean_ns(report.step_ns)},
-                  {"forward_ns", mean_ns(report.phase_ns[0])},
-                  {"backward_ns", mean_ns(report.phase_ns[1])},
-                  {"optimizer_ns", mean_ns(report.phase_ns[2])},
-                  {"modules", modules}};
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return Json{{"steps", report.steps},
+              {"first_step", report.first_step},
+              {"last_step", report.last_step},
+              {"dropped_records", report.dropped},
+              {"step_time_ns", mean_ns(report.step_ns)},
+              {"forward_ns", mean_ns(report.phase_ns[0])},
+              {"backward_ns", mean_ns(report.phase_ns[1])},
+              {"optimizer_ns", mean_ns(report.phase_ns[2])},
+              {"modules", modules}};
+}
+
+std::string modules_json(const FlopsReport& report) {
+  return json_of(report).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
 }
 
 }  // namespace ridge

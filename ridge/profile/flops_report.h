@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -61,7 +62,9 @@ struct FlopsText {
 // figures are of one step: means over the report's steps.
 std::string flops_report_text(const FlopsReport& report, const FlopsText& options = {});
 
-// modules.json: every module in the order of the tree, with its parent's index. Of one step.
+// modules.json: every module in the order of the tree, with its parent's index. Of one step. And
+// as text.
+nlohmann::ordered_json json_of(const FlopsReport& report);
 std::string modules_json(const FlopsReport& report);
 
 }  // namespace ridge

@@ -10,6 +10,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/text_table.h"
 #include "ridge/profile/module_tree.h"
+#include "ridge/session/json.h"
 
 namespace ridge {
 namespace {
@@ -152,7 +153,7 @@ OperatorTable operator_table(const Recording& recording, GroupBy group_by, SortB
   return table;
 }
 
-std::string operator_table_json(const OperatorTable& table) {
+nlohmann::ordered_json json_of(const OperatorTable& table) {
   using Json = nlohmann::ordered_json;
   const auto work = [&](const Work& w) {
     return Json{{"calls", w.calls},
@@ -168,23 +169,24 @@ std::string operator_table_json(const OperatorTable& table) {
   Json rows = Json::array();
   for (const OperatorRow& row : table.rows)
     rows.push_back({{"name", row.name}, {"self", work(row.self)}, {"total", work(row.total)}});
-  const Json json{{"group_by", name_of(table.group_by)},
-                  {"sort_by", name_of(table.sort_by)},
-                  {"device", table.device},
-                  {"hardware", table.hardware},
-                  {"threads", table.threads},
-                  {"steps", table.time.steps},
-                  {"first_step", table.first_step},
-                  {"last_step", table.last_step},
-                  {"dropped_records", table.dropped},
-                  {"step_time_ns", table.time.total_ns},
-                  {"operators_ns", table.time.nodes_ns},
-                  {"between_operators_ns", table.time.between_nodes_ns},
-                  {"outside_phases_ns", table.time.outside_phases_ns},
-                  {"all", work(table.all)},
-                  {"rows", rows}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return Json{{"group_by", name_of(table.group_by)},
+              {"sort_by", name_of(table.sort_by)},
+              {"device", table.device},
+              {"hardware", table.hardware},
+              {"threads", table.threads},
+              {"steps", table.time.steps},
+              {"first_step", table.first_step},
+              {"last_step", table.last_step},
+              {"dropped_records", table.dropped},
+              {"step_time_ns", table.time.total_ns},
+              {"operators_ns", table.time.nodes_ns},
+              {"between_operators_ns", table.time.between_nodes_ns},
+              {"outside_phases_ns", table.time.outside_phases_ns},
+              {"all", work(table.all)},
+              {"rows", rows}};
 }
+
+std::string operator_table_json(const OperatorTable& table) { return text_of(json_of(table)); }
 
 std::string operators_csv(const OperatorTable& table) {
   std::string csv =

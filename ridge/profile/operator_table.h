@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,8 +75,10 @@ OperatorTable operator_table(const Recording& recording, GroupBy group_by = Grou
 enum class OperatorColumns : std::uint8_t { all, times };
 std::string operator_table_text(const OperatorTable& table, std::size_t top = 10,
                                 OperatorColumns shown = OperatorColumns::all);
-std::string operator_table_json(const OperatorTable& table);  // every row
-std::string operators_csv(const OperatorTable& table);        // every row and the gaps
+// operators.json: every row; and as text.
+nlohmann::ordered_json json_of(const OperatorTable& table);
+std::string operator_table_json(const OperatorTable& table);
+std::string operators_csv(const OperatorTable& table);  // every row and the gaps
 
 // nodes.json: every node that ran, in the graph's order. The other tables are sums over its rows.
 std::string nodes_json(const Recording& recording);

@@ -54,7 +54,7 @@ constexpr std::uint32_t sequence_id = 1, state_cleared = 1;
 
 // Tracks, by uuid.
 constexpr std::uint64_t process_track = 1, thread_track = 2, live_track = 3, reserved_track = 4,
-                        loss_track = 5, allocation_track = 6, first_range_track = 16,
+                        loss_track = 5, allocation_track = 6,
                         first_card_track = std::uint64_t{1} << 32,
                         first_activity_track = std::uint64_t{2} << 32;
 // Ids of the flows from calls to what they made the device do; those of nodes are smaller.
@@ -114,7 +114,6 @@ class PerfettoTrace {
 
   void write() {
     tracks();
-    ranges();
     std::int64_t end_ns = 0;  // of what was written
     timeline_.walk([&](const TimelineItem& item) {
       add(item);
@@ -178,30 +177,6 @@ class PerfettoTrace {
       protozero::pbf_builder<Counter>(t, Track::counter).add_int32(Counter::unit, 0);
     });
     track(allocation_track, "allocations", below_process);
-  }
-
-  void ranges() {
-    const RangeTracks tracks = range_tracks(recording_);
-    for (std::size_t t = 0; t < tracks.count; ++t)
-      track(first_range_track + t, fmt::format("ranges {}", t),
-            [](TrackBuilder& b) { b.add_uint64(Track::parent_uuid, process_track); });
-    // Events of a track must come in order, those of different tracks need not.
-    std::vector<std::vector<std::int64_t>> open(tracks.count);
-    const auto close = [&](std::size_t t, std::int64_t until) {
-      for (std::vector<std::int64_t>& ends = open[t]; !ends.empty() && ends.back() <= until;
-           ends.pop_back())
-        end_slice(first_range_track + t, ends.back());
-    };
-    for (const std::size_t i : tracks.order) {
-      const Recording::Range& range = recording_.ranges[i];
-      const std::size_t t = tracks.track[i];
-      close(t, range.begin_ns);
-      if (event(slice_begin, first_range_track + t, range.begin_ns, "user_annotation",
-                as_utf8(recording_.names[range.name]), [](EventBuilder&) {}))
-        open[t].push_back(range.end_ns);
-    }
-    for (std::size_t t = 0; t < tracks.count; ++t)
-      close(t, std::numeric_limits<std::int64_t>::max());
   }
 
   // Whether there was room for it.

@@ -45,6 +45,7 @@ std::string display_name(const Graph& graph, ValueId value) {
 void Recorder::attach(Executor& executor) {
   recording_.graph = &executor.graph();
   recording_.device = executor.device().name();
+  recording_.device_kind = executor.device().target().kind;
   recording_.hardware = executor.device().hardware();
   recording_.device_description = executor.device().description();
   recording_.threads = executor.device().threads();
@@ -64,6 +65,12 @@ void Recorder::attach(Executor& executor) {
 }
 
 void Recorder::detach(Executor& executor) {
+  if (in_step_) {  // the device failed in it
+    const auto of_step = [this](const auto& run) { return run.step == step_; };
+    std::erase_if(recording_.nodes, of_step);
+    std::erase_if(recording_.phases, of_step);
+    in_step_ = false;
+  }
   executor.forget(*this);
   if (!tracer_) return;
   executor.device().synchronize();
@@ -125,18 +132,6 @@ void Recorder::add_card(std::vector<CardState> states) {
   const std::int64_t epoch_ns = nanoseconds(epoch_.time_since_epoch());
   for (CardState& state : states) state.time_ns -= epoch_ns;
   recording_.card = std::move(states);
-}
-
-void Recorder::add_range(std::string_view name, Clock::time_point begin, Clock::time_point end) {
-  auto it = interned_.find(name);
-  if (it == interned_.end()) {
-    it = interned_.emplace(name, static_cast<std::uint32_t>(recording_.names.size())).first;
-    recording_.names.emplace_back(name);
-  }
-  append(recording_.ranges, {.name = it->second,
-                             .step = step_,
-                             .begin_ns = since_epoch(begin),
-                             .end_ns = since_epoch(end)});
 }
 
 void Recorder::on_node_begin(const Graph&, NodeId node) {

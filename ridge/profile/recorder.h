@@ -33,7 +33,6 @@ class Recorder final : public Observer {
   void end_step(double loss);
   // What a sampler read of the device's card; until detach().
   void add_card(std::vector<CardState> states);
-  void add_range(std::string_view name, Clock::time_point begin, Clock::time_point end);
 
   const Recording& recording() const { return recording_; }
   Recording& recording() { return recording_; }
@@ -79,7 +78,6 @@ class Recorder final : public Observer {
   bool in_step_ = false;
   Phase phase_ = Phase::forward;
   Clock::time_point step_begin_;
-  std::map<std::string, std::uint32_t, std::less<>> interned_;
 };
 
 }  // namespace ridge

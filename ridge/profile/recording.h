@@ -6,6 +6,7 @@
 
 #include "ridge/device/activity.h"
 #include "ridge/graph/graph.h"
+#include "ridge/passes/target.h"
 
 namespace ridge {
 
@@ -43,13 +44,6 @@ struct Recording {
     double loss;
   };
 
-  // A stretch of time with a name of the user's.
-  struct Range {
-    std::uint32_t name;  // index into `names`
-    std::int32_t step;
-    std::int64_t begin_ns, end_ns;
-  };
-
   // A captured graph that was given to the device at once: the time of the call. The runs of its
   // nodes follow each other from `first_node` on and have no time but on the device.
   struct ReplayRun {
@@ -60,6 +54,7 @@ struct Recording {
 
   const Graph* graph = nullptr;  // outlives the recording
   std::string device;            // "cpu"
+  DeviceKind device_kind = DeviceKind::cpu;
   std::string hardware, device_description;
   int threads = 1;
   std::int64_t process_id = 0, thread_id = 0;  // the executor's
@@ -69,8 +64,6 @@ struct Recording {
   std::vector<MemoryChange> memory;  // begins with all that was alive when recording began
   std::vector<PhaseRun> phases;
   std::vector<Step> steps;
-  std::vector<Range> ranges;
-  std::vector<std::string> names;
   std::uint64_t dropped = 0;  // records that the bounded buffers had no room for
 
   // What an asynchronous device did. The times above are then those of the host's launches, and

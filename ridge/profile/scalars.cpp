@@ -31,15 +31,18 @@ std::vector<StepMemory> memory_by_step(const Recording& recording) {
   return result;
 }
 
-std::vector<Scalar> training_scalars(const StepReport& step, std::int64_t tokens_per_step,
-                                     const StepMemory* memory,
-                                     std::optional<double> compute_floor_seconds) {
-  std::vector<Scalar> scalars{
-      {"train/loss", step.loss},
-      {"train/learning_rate", step.learning_rate},
-      {"time/step_ms", step.seconds * 1e3},
-      {"throughput/tokens_per_second", static_cast<double>(tokens_per_step) / step.seconds},
-      {"memory/live_mb", static_cast<double>(step.live_bytes) / 1e6}};
+std::vector<Scalar> step_scalars(const StepReport& step, std::int64_t samples_per_step,
+                                 std::int64_t tokens_per_sample, const StepMemory* memory,
+                                 std::optional<double> compute_floor_seconds) {
+  const double samples_per_second = static_cast<double>(samples_per_step) / step.seconds;
+  std::vector<Scalar> scalars{{"train/loss", step.loss},
+                              {"train/learning_rate", step.learning_rate},
+                              {"time/step_ms", step.seconds * 1e3},
+                              {"throughput/samples_per_second", samples_per_second},
+                              {"memory/live_mb", static_cast<double>(step.live_bytes) / 1e6}};
+  if (tokens_per_sample > 0)
+    scalars.push_back({"throughput/tokens_per_second",
+                       samples_per_second * static_cast<double>(tokens_per_sample)});
   if (step.has_phases) {
     scalars.push_back({"time/forward_ms", step.forward_seconds * 1e3});
     scalars.push_back({"time/backward_ms", step.backward_seconds * 1e3});

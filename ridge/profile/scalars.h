@@ -22,9 +22,10 @@ std::vector<StepMemory> memory_by_step(const Recording& recording);
 
 // The points that a step adds to TensorBoard's curves. `memory` is null for a step that was not
 // recorded. `compute_floor_seconds` is the time that a step's necessary FLOPs take at the machine's
-// measured peak, from which its MFU follows: in percent, never above 100. No floor, no MFU.
-std::vector<Scalar> training_scalars(const StepReport& step, std::int64_t tokens_per_step,
-                                     const StepMemory* memory,
-                                     std::optional<double> compute_floor_seconds);
+// measured peak, from which its MFU follows: in percent, never above 100. No floor, no MFU; no
+// tokens in a sample, none per second.
+std::vector<Scalar> step_scalars(const StepReport& step, std::int64_t samples_per_step,
+                                 std::int64_t tokens_per_sample, const StepMemory* memory,
+                                 std::optional<double> compute_floor_seconds);
 
 }  // namespace ridge

@@ -10,18 +10,67 @@
 
 namespace ridge {
 
+namespace {
+
+constexpr std::int64_t usual_steps = 5;
+
+// So many steps up to the last that is wanted, none of them before the earliest.
+ProfileWindow window_up_to(std::int64_t last, std::int64_t count, std::int64_t earliest) {
+  return {std::max(earliest, last - count + 1), last};
+}
+
+// A window no longer than before that has a step.
+ProfileWindow moved_to(std::int64_t step, const ProfileWindow& window) {
+  const std::int64_t more = window.last - window.first;
+  if (step < window.first) return {step, step + more};
+  if (step > window.last) return {step - more, step};
+  return window;
+}
+
+StepRecorder::Config config_of(const RunOptions& o, const ProfileWindow& window) {
+  return {.window = window,
+          .counters = o.counters || o.enable_all_profiling,
+          .warmup_steps = o.warmup_steps};
+}
+
+}  // namespace
+
 ProfileWindow profile_window(const RunOptions& o) {
   if (!o.profiling()) return {};
-  const bool only_flops = o.enable_deepspeed_flops && o.flops_profile_step > 0 &&
-                          !o.enable_pytorch_profiler && !o.reports_memory() && !o.profile_operators;
-  if (only_flops) {
-    const std::int64_t step = std::min(o.flops_profile_step, o.num_steps);
-    return {step, step};
-  }
-  const std::int64_t more = o.profile_steps > 0 ? o.profile_steps : 5;
+  const std::int64_t step = std::min(o.flops_profile_step, o.num_steps);
+  const bool asks_flops = o.enable_deepspeed_flops && step > 0;
+  const bool asks_more = o.enable_pytorch_profiler || o.reports_memory() || o.profile_operators;
+  if (asks_flops && !asks_more) return {step, step};
+  const std::int64_t more = o.profile_steps > 0 ? o.profile_steps : usual_steps;
   const std::int64_t last = std::min(5 + more, o.num_steps);
   const std::int64_t first_warm = std::min(o.warmup_steps + 1, last);
-  return {std::max({std::int64_t{1}, first_warm, last - more}), last};
+  const ProfileWindow window = window_up_to(last, more + 1, std::max<std::int64_t>(1, first_warm));
+  return asks_flops ? moved_to(step, window) : window;
+}
+
+std::optional<StepRecorder::Config> recorder_config(const RunOptions& o) {
+  if (!o.profiling()) return std::nullopt;
+  return config_of(o, profile_window(o));
+}
+
+std::optional<StepRecorder::Config> recorder_config(const RunOptions& o,
+                                                    const BenchmarkRecording& asked) {
+  const bool asks_more = asked.operators || o.profiling();
+  if (!asks_more && !asked.flops_iteration) return std::nullopt;
+  const std::int64_t offset = o.warmup_steps + 1;  // of the number of a step to its iteration's
+  const std::int64_t count = o.profile_steps > 0 ? o.profile_steps : usual_steps;
+  ProfileWindow window = window_up_to(o.num_steps - 1 + offset, count, o.num_steps / 2 + offset);
+  if (asked.flops_iteration) {
+    const std::int64_t step = *asked.flops_iteration + offset;
+    window = asks_more ? moved_to(step, window) : ProfileWindow{step, step};
+  }
+  StepRecorder::Config config = config_of(o, window);
+  config.label_offset = offset;
+  return config;
+}
+
+std::string StepRecorder::Config::name_of_step(std::int64_t step) const {
+  return fmt::format("{} {}", label_offset > 0 ? "iteration" : "step", step - label_offset);
 }
 
 StepRecorder::StepRecorder(Session& session, const Config& config)

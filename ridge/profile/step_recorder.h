@@ -20,10 +20,10 @@ struct ProfileWindow {
   bool contains(std::int64_t step) const { return first <= step && step <= last; }
 };
 
-// The window that the options of a run ask for: steps 5 to 10, as the workshop has it, or 5 to 5 +
-// --profile-steps; --flops-profile-step alone if that is all that was asked for. A shorter run is
-// recorded at its end, without the steps that warm up unless there are no others. Empty if nothing
-// was asked for.
+// The window that the options of a training run ask for: steps 5 to 10, as the workshop has it, or
+// 5 to 5 + --profile-steps; --flops-profile-step alone if that is all that was asked for, else a
+// window that has it. A shorter run is recorded at its end, without the steps that warm up unless
+// there are no others. Empty if nothing was asked for.
 ProfileWindow profile_window(const RunOptions& options);
 
 // Records the steps of a window while a loop runs, and reads hardware counters if asked to: a CPU's
@@ -38,6 +38,9 @@ class StepRecorder final : public LoopObserver {
     // that warm up.
     std::int64_t label_offset = 0;
     std::int64_t warmup_steps = 0;  // which say nothing of what recording costs
+
+    // What people call a step that has this number: "step 4", "iteration 0".
+    std::string name_of_step(std::int64_t step) const;
   };
 
   // DeviceError, before anything runs, if the device cannot be traced.
@@ -47,10 +50,11 @@ class StepRecorder final : public LoopObserver {
   void before_step(Session& session, std::int64_t step) override;
   void after_step(Session& session, const StepReport& report, std::size_t peak_bytes,
                   Record& record) override;
-  // After the last step. False if the run ended before anything was recorded.
+  // After the last step. False if the run ended before anything was recorded. DeviceError if the
+  // device failed and took what it had recorded with it.
   bool finish();
 
-  const ProfileWindow& window() const { return config_.window; }
+  const Config& config() const { return config_; }
   // On the clock of the host; and of the device, if it has one of its own.
   const Recording& host() const { return recorder_.recording(); }
   const Recording& on_device() const { return device_time_ ? *device_time_ : host(); }
@@ -79,6 +83,19 @@ class StepRecorder final : public LoopObserver {
   std::string counters_fault_;
   bool recording_ = false;
 };
+
+// What the options of a training run ask for; nothing if they ask for no profile.
+std::optional<StepRecorder::Config> recorder_config(const RunOptions& options);
+
+// What is asked of a benchmark, beside its options.
+struct BenchmarkRecording {
+  bool operators = false;                       // tables or a trace
+  std::optional<std::int64_t> flops_iteration;  // the FLOPs of this one, numbered as it is printed
+};
+// The last iterations are recorded, at most half of them, so that the others say what that costs;
+// the one whose FLOPs are asked for is among them, or alone if nothing else is asked for.
+std::optional<StepRecorder::Config> recorder_config(const RunOptions& options,
+                                                    const BenchmarkRecording& asked);
 
 // What recording costs: the median step recorded over the median step of the same run that was not,
 // with its 95 % interval. Nothing if one of the two is missing.

@@ -6,7 +6,6 @@
 #include <cctype>
 #include <limits>
 #include <map>
-#include <numeric>
 
 namespace ridge {
 namespace {
@@ -230,32 +229,6 @@ class Timeline::Walk {
 
 void Timeline::walk(const std::function<void(const TimelineItem&)>& visit) const {
   Walk(*this, visit).run();
-}
-
-RangeTracks range_tracks(const Recording& recording) {
-  const std::vector<Recording::Range>& ranges = recording.ranges;
-  RangeTracks result;
-  result.order.resize(ranges.size());
-  result.track.resize(ranges.size());
-  std::iota(result.order.begin(), result.order.end(), std::size_t{0});
-  std::ranges::stable_sort(result.order, [&](std::size_t a, std::size_t b) {
-    return ranges[a].begin_ns != ranges[b].begin_ns ? ranges[a].begin_ns < ranges[b].begin_ns
-                                                    : ranges[a].end_ns > ranges[b].end_ns;
-  });
-  std::vector<std::vector<std::int64_t>> open;  // by track, the ends of what is open
-  for (const std::size_t i : result.order) {
-    std::size_t track = 0;
-    for (;; ++track) {
-      if (track == open.size()) open.emplace_back();
-      std::vector<std::int64_t>& ends = open[track];
-      while (!ends.empty() && ends.back() <= ranges[i].begin_ns) ends.pop_back();
-      if (ends.empty() || ranges[i].end_ns <= ends.back()) break;
-    }
-    open[track].push_back(ranges[i].end_ns);
-    result.track[i] = track;
-  }
-  result.count = open.size();
-  return result;
 }
 
 }  // namespace ridge

@@ -59,13 +59,4 @@ class Timeline {
 // "feed_forward" as "FeedForward".
 std::string camel_case(std::string_view name);
 
-// Users' ranges may overlap in any way; slices of one track must nest. By index into
-// Recording::ranges, the track each goes to, such that within a track they nest.
-struct RangeTracks {
-  std::vector<std::size_t> order;  // of the ranges: by begin, outer before inner
-  std::vector<std::size_t> track;  // from 0; by index
-  std::size_t count = 0;
-};
-RangeTracks range_tracks(const Recording& recording);
-
 }  // namespace ridge

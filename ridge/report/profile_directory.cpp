@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 class ProfileFiles {
  public:
   ProfileFiles(fs::path directory, const std::function<void(const std::string&)>& tell)
-      : directory_(std::move(directory)), tell_(tell) {}
+      : directory_(directory), tell_(tell), listing_{.directory = std::move(directory)} {}
 
   // `write` writes a file of the directory and returns its name.
   template <class Write>
@@ -94,20 +94,20 @@ void write_traces(ProfileFiles& files, const Recording& recording, bool compress
   });
 }
 
-std::string write_events(const fs::path& directory, std::int64_t tokens_per_step,
-                         const Recording& recording, const std::vector<StepReport>& steps,
-                         const std::optional<BottleneckReport>& bottlenecks) {
+std::string write_events(const fs::path& directory, const ProfileContent& content) {
+  const Recording& recording = content.recorder.on_device();
+  const Record& record = content.record;
   double time = static_cast<double>(recording.epoch_ns) * 1e-9;
   EventFile events(directory, host_name(), time);
   std::optional<double> compute_floor;
-  if (bottlenecks) compute_floor = bottlenecks->all.compute_floor;
+  if (content.bottlenecks) compute_floor = content.bottlenecks->all.compute_floor;
   const std::vector<StepMemory> memory = memory_by_step(recording);
-  for (const StepReport& step : steps) {
+  for (const StepReport& step : content.recorder.steps()) {
     time += step.seconds;
     const auto of_step = std::ranges::find(memory, step.step, &StepMemory::step);
     events.add(step.step, time,
-               training_scalars(step, tokens_per_step,
-                                of_step == memory.end() ? nullptr : &*of_step, compute_floor));
+               step_scalars(step, record.samples_per_step, record.workload.tokens_per_sample,
+                            of_step == memory.end() ? nullptr : &*of_step, compute_floor));
   }
   events.sync();
   return events.path().filename().string();
@@ -122,16 +122,12 @@ std::optional<std::string> counters_text_of(const ProfileContent& content) {
 
 }  // namespace
 
-ProfileListing write_profile(const std::string& directory, const ProfileContent& content,
+ProfileListing write_profile(const fs::path& directory, const ProfileContent& content,
                              const std::function<void(const std::string&)>& tell) {
   const Recording& recording = content.recorder.on_device();
-  const Record& record = content.record;
   ProfileFiles files(directory, tell);
   write_traces(files, content.recorder.host(), content.compress_traces);
-  files.add([&] {
-    return write_events(directory, record.samples_per_step * record.tokens_per_sample, recording,
-                        content.recorder.steps(), content.bottlenecks);
-  });
+  files.add([&] { return write_events(directory, content); });
   const OperatorTable operators = operator_table(recording);
   files.add_text("operators.json", operator_table_json(operators));
   files.add_text("operators.csv", operators_csv(operators));
@@ -155,8 +151,8 @@ ProfileListing write_profile(const std::string& directory, const ProfileContent&
   files.add_if_any("bottlenecks.json", bottlenecks);
   files.add_if_any("device.json", device);
   files.add_if_any("counters.json", counters_text_of(content));
-  files.add_text("config.json", to_json(record.options));
-  if (fs::exists(fs::path(directory) / "performance_summary.json"))
+  files.add_text("config.json", to_json(content.record.options));
+  if (fs::exists(directory / "performance_summary.json"))
     files.add([] { return std::string("performance_summary.json"); });
   return std::move(files).listing();
 }

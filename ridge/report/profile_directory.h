@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -25,6 +26,7 @@ struct ProfileContent {
 };
 
 struct ProfileListing {
+  std::filesystem::path directory;
   std::vector<std::string> written;  // names within the directory
   std::vector<std::string>
       refused;  // why the system refused others; a full disk refuses a large one
@@ -34,7 +36,7 @@ struct ProfileListing {
 // What this run does not have is removed if a run before left it: readers take the directory for
 // one profile. performance_summary.json is written by the run itself. `tell` is told of each file
 // that was cut.
-ProfileListing write_profile(const std::string& directory, const ProfileContent& content,
+ProfileListing write_profile(const std::filesystem::path& directory, const ProfileContent& content,
                              const std::function<void(const std::string&)>& tell);
 
 }  // namespace ridge

@@ -9,6 +9,7 @@
 #include "ridge/analyze/roofline.h"
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
+#include "ridge/report/svg.h"
 
 namespace ridge {
 namespace {
@@ -18,101 +19,72 @@ constexpr double left = 96, right = 190, top = 56, bottom = 64;  // margins
 constexpr std::size_t labeled_points = 12;
 
 // Colors stand as they are, not as variables, which some viewers do not know.
-constexpr std::string_view style = R"(<style>
-svg { font:12px system-ui,-apple-system,"Segoe UI",sans-serif } path { fill:none }
-.title { font-size:16px; font-weight:600 } .roof,.fast { stroke-width:2 }
-.cache { stroke-dasharray:3 4 } .vendor { stroke-dasharray:8 5 } circle { fill-opacity:.55 }
-.name { font-size:11px; paint-order:stroke; stroke-width:3px } circle:hover { fill-opacity:.9 }
-.ground { fill:#ffffff } text { fill:#1f2328 } text.faint { fill:#6b7280 } .grid { stroke:#e5e7eb }
-.roof { stroke:#374151 } .cache { stroke:#6b7280 } .fast { stroke:#7c3aed } .vendor { stroke:#b45309 }
-circle { fill:#2563eb; stroke:#2563eb } .name { stroke:#ffffff }
-@media (prefers-color-scheme: dark) {
-.ground { fill:#0d1117 } text { fill:#e6edf3 } text.faint { fill:#9198a1 } .grid { stroke:#21262d }
-.roof { stroke:#c9d1d9 } .cache { stroke:#9198a1 } .fast { stroke:#b392f0 } .vendor { stroke:#e3a857 }
-circle { fill:#58a6ff; stroke:#58a6ff } .name { stroke:#0d1117 } }
-</style>
-)";
+constexpr SvgRule rules[] = {
+    {"path", "fill:none"},
+    {".roof", "stroke:#374151;stroke-width:2", "stroke:#c9d1d9"},
+    {".cache", "stroke:#6b7280;stroke-dasharray:3 4", "stroke:#9198a1"},
+    {".fast", "stroke:#7c3aed;stroke-width:2", "stroke:#b392f0"},
+    {".vendor", "stroke:#b45309;stroke-dasharray:8 5", "stroke:#e3a857"},
+    {".point", "fill:#2563eb;fill-opacity:.55;stroke:#2563eb", "fill:#58a6ff;stroke:#58a6ff"},
+    {".point:hover", "fill-opacity:.9"},
+    {".name", "font-size:11px;paint-order:stroke;stroke-width:3px;stroke:#fff", "stroke:#15171a"},
+};
 
 struct Axes {
   RooflineRange range;
-
-  double x(double intensity) const {
-    return left + (width - left - right) * std::log(intensity / range.min_intensity) /
-                      std::log(range.max_intensity / range.min_intensity);
-  }
-  double y(double rate) const {
-    return height - bottom -
-           (height - top - bottom) * std::log(rate / range.min_rate) /
-               std::log(range.max_rate / range.min_rate);
-  }
+  SvgScale x{range.min_intensity, range.max_intensity, left, width - right, true};
+  SvgScale y{range.min_rate, range.max_rate, height - bottom, top, true};
 };
 
-std::string grid(const Axes& axes) {
+void draw_grid(Svg& svg, const Axes& axes) {
   const RooflineRange& r = axes.range;
-  std::string svg;
   for (double i = r.min_intensity; i <= r.max_intensity * 1.001; i *= 10)
-    svg += fmt::format(
-        "<path class=\"grid\" d=\"M{0:.1f} {1:.1f}V{2:.1f}\"/><text class=\"faint\" x=\"{0:.1f}\" "
-        "y=\"{3:.1f}\" text-anchor=\"middle\">{4:g}</text>\n",
-        axes.x(i), top, height - bottom, height - bottom + 18, i);
+    svg.column(axes.x(i), top, height - bottom, fmt::format("{:g}", i));
   for (double rate = r.min_rate; rate <= r.max_rate * 1.001; rate *= 10)
-    svg += fmt::format(
-        "<path class=\"grid\" d=\"M{0:.1f} {1:.1f}H{2:.1f}\"/><text class=\"faint\" x=\"{3:.1f}\" "
-        "y=\"{4:.1f}\" text-anchor=\"end\">{5}FLOP/s</text>\n",
-        left, axes.y(rate), width - right, left - 8, axes.y(rate) + 4, format_si(rate));
-  return svg + fmt::format(
-                   "<text class=\"faint\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">"
-                   "arithmetic intensity, FLOP/byte</text>\n",
-                   (left + width - right) / 2, height - bottom + 42);
+    svg.row(left, width - right, axes.y(rate), format_si(rate) + "FLOP/s");
+  svg.text((left + width - right) / 2, height - bottom + 42, Svg::Anchor::middle,
+           "arithmetic intensity, FLOP/byte", "faint");
 }
 
-std::string label(double x, double y, std::string_view css, const std::string& text) {
-  return fmt::format("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", css, x, y,
-                     xml_escaped(text));
-}
-
-// From the bottom or left edge up the slope of a bandwidth to a peak.
-std::string slope(const Axes& axes, double bandwidth, double peak, std::string_view css) {
+void draw_slope(Svg& svg, const Axes& axes, double bandwidth, double peak, std::string_view css) {
   const RooflineRange& r = axes.range;
   const double from = std::max(r.min_intensity, r.min_rate / bandwidth);
   const double to = std::min(r.max_intensity, peak / bandwidth);
-  if (from >= to) return "";
-  return fmt::format("<path class=\"{}\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\"/>\n", css, axes.x(from),
-                     axes.y(from * bandwidth), axes.x(to), axes.y(to * bandwidth));
+  if (from < to)
+    svg.line(css, axes.x(from), axes.y(from * bandwidth), axes.x(to), axes.y(to * bandwidth));
 }
 
-std::string flat(const Axes& axes, double bandwidth, double peak, std::string_view css,
-                 const std::string& name) {
+void draw_flat(Svg& svg, const Axes& axes, double bandwidth, double peak, std::string_view css,
+               const std::string& name) {
   const double from = std::max(axes.range.min_intensity, peak / bandwidth);
   const double y = axes.y(peak);
-  return fmt::format("<path class=\"{}\" d=\"M{:.1f} {:.1f}H{:.1f}\"/>\n", css, axes.x(from), y,
-                     width - right) +
-         label(width - right + 8, y + (name == "vendor" ? -6 : 5), "",
-               fmt::format("{} {}FLOP/s", name, format_si(peak)));
+  svg.line(css, axes.x(from), y, width - right, y);
+  svg.text(width - right + 8, y + (name == "vendor" ? -6 : 5), Svg::Anchor::start,
+           fmt::format("{} {}FLOP/s", name, format_si(peak)));
 }
 
-std::string ceilings(const Axes& axes, const Roof& roof) {
-  std::string svg;
-  const double peak = roof.fastest_flops(), f32 = roof.flops("f32");
+void draw_ceilings(Svg& svg, const Axes& axes, const Roof& roof) {
+  const double peak = roof.fastest_flops(), f32 = roof.flops(ProductKind::f32);
   const double nearest = roof.levels.front().bytes_per_second;
   for (const Roof::Level& level : roof.levels) {
     const bool memory = &level == &roof.levels.back();
-    svg += slope(axes, level.bytes_per_second, peak, memory ? "roof" : "cache");
+    draw_slope(svg, axes, level.bytes_per_second, peak, memory ? "roof" : "cache");
   }
-  svg += flat(axes, nearest, f32, "roof", "f32");
+  draw_flat(svg, axes, nearest, f32, "roof", "f32");
   for (const Roof::Peak& faster : roof.peaks)
-    if (faster.flops > f32) svg += flat(axes, nearest, faster.flops, "fast", faster.precision);
+    if (faster.flops > f32)
+      draw_flat(svg, axes, nearest, faster.flops, "fast", std::string(name_of(faster.precision)));
   if (const auto vendor = roof.vendor.flops_per_second)
-    svg += flat(axes, roof.vendor.bytes_per_second.value_or(nearest), *vendor, "vendor", "vendor");
+    draw_flat(svg, axes, roof.vendor.bytes_per_second.value_or(nearest), *vendor, "vendor",
+              "vendor");
   if (const auto vendor = roof.vendor.bytes_per_second)
-    svg += slope(axes, *vendor, roof.vendor.flops_per_second.value_or(peak), "vendor");
+    draw_slope(svg, axes, *vendor, roof.vendor.flops_per_second.value_or(peak), "vendor");
   double y = height - bottom - 8 - 16 * static_cast<double>(roof.levels.size() - 1);
   for (const Roof::Level& level : roof.levels) {
-    svg += label(width - right + 8, y, "faint",
-                 fmt::format("{} {:.1f} GB/s", level.name, level.bytes_per_second / 1e9));
+    svg.text(width - right + 8, y, Svg::Anchor::start,
+             fmt::format("{} {:.1f} GB/s", level.name, level.bytes_per_second / 1e9), "faint");
     y += 16;
   }
-  return svg;
 }
 
 // Names of points, none over another or over the middle of a circle.
@@ -124,7 +96,7 @@ class Names {
   }
 
   // Beside, above or below a circle; nowhere if all that is taken, for the circle has it as title.
-  void add(double x, double y, double radius, const std::string& name) {
+  void add(Svg& svg, double x, double y, double radius, const std::string& name) {
     const double length = letter_width * static_cast<double>(name.size());
     const double beside = x + radius + 3, before = x - radius - 3 - length, over = x - length / 2;
     for (const auto& [from, baseline] :
@@ -133,12 +105,10 @@ class Names {
       const Box box{from, from + length, baseline - 9, baseline + 2};
       if (from < left || !is_free(box)) continue;
       taken_.push_back(box);
-      svg += label(from, baseline, "name", name);
+      svg.text(from, baseline, Svg::Anchor::start, name, "name");
       return;
     }
   }
-
-  std::string svg;
 
  private:
   static constexpr double letter_width = 6.7;  // at the 11 px of .name
@@ -156,30 +126,28 @@ class Names {
   std::vector<Box> taken_;
 };
 
-std::string circles(const Axes& axes, const std::vector<RooflinePoint>& points) {
+void draw_points(Svg& svg, const Axes& axes, const std::vector<RooflinePoint>& points) {
   struct Circle {
     double x, y, radius;
     std::string name;
   };
   std::vector<Circle> drawn;
-  std::string svg;
   Names names;
   for (const RooflinePoint& p : points) {
     if (p.intensity() <= 0 || p.seconds <= 0) continue;
     const Circle c{axes.x(p.intensity()), axes.y(p.flops_per_second()),
                    std::clamp(30 * std::sqrt(std::max(p.share, 0.0)), 3.0, 30.0),
                    shortened(printable(p.name), 28)};
-    svg += fmt::format(
-        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:.1f}\"><title>{}: {:.1f} % of the step, {:.2f} "
-        "FLOP/byte, {:.2f} GFLOP/s, {:.2f} GB/s, {} calls</title></circle>\n",
-        c.x, c.y, c.radius, xml_escaped(p.name), 100 * p.share, p.intensity(),
-        p.flops_per_second() / 1e9, p.bytes_per_second() / 1e9, p.calls);
+    svg.circle("point", c.x, c.y, c.radius,
+               fmt::format("{}: {:.1f} % of the step, {:.2f} FLOP/byte, {:.2f} GFLOP/s, {:.2f} "
+                           "GB/s, {} calls",
+                           p.name, 100 * p.share, p.intensity(), p.flops_per_second() / 1e9,
+                           p.bytes_per_second() / 1e9, p.calls));
     names.keep_clear(c.x, c.y, c.radius);
     drawn.push_back(c);
   }
-  for (std::size_t i = 0; i < std::min(drawn.size(), labeled_points); ++i)
-    names.add(drawn[i].x, drawn[i].y, drawn[i].radius, drawn[i].name);
-  return svg + names.svg;  // names over all circles
+  for (std::size_t i = 0; i < std::min(drawn.size(), labeled_points); ++i)  // over all circles
+    names.add(svg, drawn[i].x, drawn[i].y, drawn[i].radius, drawn[i].name);
 }
 
 }  // namespace
@@ -187,13 +155,12 @@ std::string circles(const Axes& axes, const std::vector<RooflinePoint>& points) 
 std::string roofline_svg(const std::vector<RooflinePoint>& points, const Roof& roof,
                          std::string_view title) {
   const Axes axes{roofline_range(points, roof)};
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:g} {1:g}\" role=\"img\">\n{2}"
-      "<rect class=\"ground\" width=\"{0:g}\" height=\"{1:g}\"/>\n"
-      "<text class=\"title\" x=\"{3:g}\" y=\"30\">{4}</text>\n",
-      width, height, style, left, xml_escaped(title));
-  svg += grid(axes) + ceilings(axes, roof) + circles(axes, points);
-  return svg + "</svg>\n";
+  Svg svg("roofline", width, height, title, rules);
+  svg.text(left, 30, Svg::Anchor::start, title, "title");
+  draw_grid(svg, axes);
+  draw_ceilings(svg, axes, roof);
+  draw_points(svg, axes, points);
+  return std::move(svg).finish();
 }
 
 }  // namespace ridge

@@ -7,7 +7,8 @@ namespace ridge {
 
 // What a device asks of an arena whose kernels may run at the same time, or not.
 inline ArenaNeeds arena_needs(const Device& device, bool concurrent) {
-  return {.alignment = device.target().alignment, .concurrent = concurrent && device.is_gpu()};
+  const Target& target = device.target();
+  return {.alignment = target.alignment, .lingering = concurrent ? target.lingering : Lingering{}};
 }
 
 }  // namespace ridge

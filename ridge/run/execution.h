@@ -13,7 +13,7 @@ struct Execution {
   // returned as they die.
   bool planned = false;
   // A planned graph is launched as one captured graph, where the device can capture.
-  bool captured = true;
+  bool captured = false;
   // In a captured graph, independent kernels may run at the same time.
   bool concurrent = false;
   KernelChoice kernels = {};

@@ -190,6 +190,13 @@ std::size_t Executor::launches() const {
       std::ranges::count_if(steps_, [](const Step& step) { return step.kernel != nullptr; }));
 }
 
+std::size_t Executor::launches(Phase phase) const {
+  std::size_t count = 0;
+  for (std::size_t n = 0; n < steps_.size(); ++n)
+    count += steps_[n].kernel != nullptr && graph_.nodes()[n].phase == phase ? 1 : 0;
+  return count;
+}
+
 void Executor::observe(Observer& observer) {
   for (ValueId id = 0; id < memory_.size(); ++id)
     if (memory_[id]) observer.on_allocate(graph_, id, memory_[id], lifetimes_.bytes[id], memory());
@@ -418,8 +425,7 @@ const Kernel* Executor::captured(std::span<const Phase> of, std::optional<std::s
   if (!capture_) return nullptr;
   renew_captures();
   const auto [entry, first_time] = captured_.try_emplace({of.front(), of.size(), first_mark});
-  if (!entry->second && !first_time && device_.is_gpu())
-    entry->second = device_.capture(works_of(of, first_mark));
+  if (!entry->second && !first_time) entry->second = device_.capture(works_of(of, first_mark));
   return entry->second.get();
 }
 

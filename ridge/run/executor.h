@@ -84,6 +84,7 @@ class Executor {
   void renew_captures();
   // Kernels of a run, phase after phase: nodes, but those with nothing to do.
   std::size_t launches() const;
+  std::size_t launches(Phase phase) const;
   // The most bytes of tensors a run will have alive at once.
   std::size_t peak_bytes() const { return plan_.peak_bytes; }
   // By use, and when: all that a run will have alive.

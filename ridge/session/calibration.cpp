@@ -28,7 +28,7 @@ Int8Ranges calibrate(const Graph& graph, std::span<const ValueId> values, Device
     observed->append(node);
     for (const ValueId out : node.outputs) observe(out);
   }
-  Executor executor(*observed, device, {.planned = false, .captured = false});
+  Executor executor(*observed, device);
   executor.initialize(seed);
   feed(executor);
   executor.run(Phase::forward);

@@ -11,13 +11,13 @@ namespace ridge {
 namespace {
 
 // How many samples there are to evaluate.
-std::int64_t samples_of(const RunOptions& options, const Batches& data, std::int64_t batch_size) {
-  const std::int64_t wanted = options.eval_batches * batch_size;
-  const auto all = data.validation_samples();
+std::int64_t samples_of(const RunOptions& options, const Workload& workload) {
+  const std::int64_t wanted = options.eval_batches * workload.batch_size;
+  const auto all = workload.open()->validation_samples();
   if (!all) {
     if (wanted == 0)
-      throw UsageError("synthetic {} never end: set eval-batches to at least 1",
-                       data.has_labels() ? "images" : "tokens");
+      throw UsageError("synthetic {}s never end: set eval-batches to at least 1",
+                       workload.info.sample);
     return wanted;
   }
   if (*all == 0)
@@ -31,10 +31,10 @@ std::int64_t samples_of(const RunOptions& options, const Batches& data, std::int
 void write_logits(const std::filesystem::path& path, Session& session,
                   std::span<const std::byte> input) {
   const Value& logits = session.model().logits;
-  const TensorType& in = session.model().input.type();
+  const Value& in = session.model().input;
   const std::vector<float> floats = session.logits();
   const NamedType tensors[] = {{"logits", {DType::f32, logits.shape()}},
-                               {in.dtype == DType::i32 ? "tokens" : "images", in}};
+                               {session.graph().info(in.id).name, in.type()}};
   write_safetensors(path, tensors, {}, [&](std::size_t i) {
     return i == 0 ? std::as_bytes(std::span(floats)) : input;
   });
@@ -44,15 +44,10 @@ EvaluationReport evaluate(const RunOptions& options, Device& device,
                           const std::function<void(Graph&)>& initialize,
                           const std::filesystem::path& logits_path) {
   const auto begin = std::chrono::steady_clock::now();
-  RunOptions in_use = options;
-  if (options.use() == Use::training) {  // whose passes are for training too
-    in_use.mode = name_of(Use::inference);
-    in_use.enable_pass = in_use.disable_pass = "";
-    in_use.recompute = "none";
-  }
+  const RunOptions in_use = options_in_use(options);
   const Workload workload = workload_of(in_use);
-  const std::int64_t samples = samples_of(options, *workload.open(), workload.batch_size);
-  EvaluationReport report{.samples = samples, .tokens = samples * workload.tokens_per_sample};
+  const std::int64_t samples = samples_of(options, workload);
+  EvaluationReport report{.samples = samples, .tokens = samples * workload.info.tokens_per_sample};
   double sum = 0;  // of the samples' losses
   // Samples [first, last) in batches of `size`, of which `first` is a multiple.
   const auto run = [&](std::int64_t first, std::int64_t last, std::int64_t size) {

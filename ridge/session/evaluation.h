@@ -10,7 +10,7 @@
 namespace ridge {
 
 struct EvaluationReport {
-  double loss = 0;        // nats a token, or an image
+  double loss = 0;        // nats a token or, where samples have none, a sample
   double perplexity = 0;  // of tokens
   std::int64_t samples = 0;
   std::int64_t tokens = 0;            // predicted; 0: samples are no sequences
@@ -28,8 +28,8 @@ EvaluationReport evaluate(const RunOptions& options, Device& device,
                           const std::function<void(Graph&)>& initialize = {},
                           const std::filesystem::path& logits_path = {});
 
-// Writes the logits of a session's last pass, as "logits" f32, beside its input, "tokens" i32 or
-// "images" f32.
+// Writes the logits of a session's last pass, as "logits" f32, beside its input under the name that
+// this has in the graph: "tokens" i32, "images" f32.
 void write_logits(const std::filesystem::path& path, Session& session,
                   std::span<const std::byte> input);
 

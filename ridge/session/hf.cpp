@@ -281,8 +281,6 @@ const StoredTensor& matching_tensor(const TensorsByName& tensors, const Weight& 
 
 }  // namespace
 
-LlamaConfig read_hf_config(const fs::path& folder) { return llama_config(read_sizes(folder)); }
-
 void apply_hf_config(RunOptions& options, const fs::path& folder,
                      const std::vector<std::string>& given) {
   const RunOptions sizes = read_sizes(folder), defaults;

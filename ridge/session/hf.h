@@ -15,12 +15,10 @@
 
 namespace ridge {
 
-// The model a folder's config.json describes. IoError if that cannot be read, FormatError if it is
-// no configuration of a LLaMA or asks for a feature that Ridge does not have, which it names.
-LlamaConfig read_hf_config(const std::filesystem::path& folder);
-
-// Sets the options of the model's sizes to the folder's. UsageError if one of them has been set to
-// something else: if it is named in `given`, or is not what it is by default.
+// Sets the options of the model's sizes to those that a folder's config.json describes. IoError if
+// that cannot be read, FormatError if it is no configuration of a LLaMA or asks for a feature that
+// Ridge does not have, which it names; UsageError if one of the options has been set to something
+// else: if it is named in `given`, or is not what it is by default.
 void apply_hf_config(RunOptions& options, const std::filesystem::path& folder,
                      const std::vector<std::string>& given = {});
 

@@ -126,7 +126,8 @@ void Loop::evaluate() {
   record_.validation.push_back({session_.steps_done(), session_.evaluate(options_.eval_batches)});
   record_.peak_tensor_bytes =
       std::max(record_.peak_tensor_bytes, session_.executor().memory().peak_live);
-  for (LoopObserver* observer : observers_) observer->evaluated(record_.validation.back());
+  for (LoopObserver* observer : observers_)
+    observer->evaluated(session_, record_.validation.back());
 }
 
 // Saves a checkpoint, unless none are wanted or this step has been saved.

@@ -23,7 +23,7 @@ class LoopObserver {
   virtual void before_step(Session&, std::int64_t /*step*/) {}
   // `peak_bytes` are the most that tensors took in this step; `record` has the step already.
   virtual void after_step(Session&, const StepReport&, std::size_t /*peak_bytes*/, Record&) {}
-  virtual void evaluated(const Validation&) {}
+  virtual void evaluated(Session&, const Validation&) {}
   virtual void saved(const std::filesystem::path&, std::int64_t /*step*/) {}
 };
 

@@ -107,8 +107,9 @@ void RunOptions::resolve() {
       check_text(option.name, **text);
   check_choice("mode", mode, {"training", "inference"});
   derive(*this);
+  network = network_named(network);
   const WorkloadFamily& family = family_of(network);
-  family.derive(*this);
+  if (family.derive) family.derive(*this);
   check_training(*this);
   check_optimizer(*this);
   check_run(*this);
@@ -136,14 +137,10 @@ bool RunOptions::profiling() const {
 
 std::vector<OptionInfo> options_of(RunOptions& o) {
   return {
-      {"network",
-       {},
-       "Workload",
-       "Choose tiny_llama or a vision network; see ridge bench --list",
-       &o.network},
+      {"network", {}, "Workload", "Choose the network; ridge bench --list names all", &o.network},
       {"mode", {}, "Workload", "Choose training, or inference (forward passes only)", &o.mode},
 
-      {"batch-size", {}, "Training", "Set the batch size in sequences or images", &o.batch_size},
+      {"batch-size", {}, "Training", "Set the number of samples in a batch", &o.batch_size},
       {"seq-len", {"seq-length"}, "Training", "Set the sequence length in tokens", &o.seq_len},
       {"num-steps",
        {"steps", "iterations"},
@@ -362,6 +359,25 @@ RunOptions default_options(std::string_view network) {
   RunOptions options;
   options.network = network;
   if (family.set_defaults) family.set_defaults(options);
+  return options;
+}
+
+RunOptions without_schedule(RunOptions options) {
+  const ScheduleRequest none;
+  options.version = none.row;
+  options.enable_pass = none.enable;
+  options.disable_pass = none.disable;
+  options.recompute = none.recompute;
+  options.channels_last = "auto";
+  return options;
+}
+
+RunOptions options_in_use(RunOptions options) {
+  if (options.use() == Use::inference) return options;
+  const std::string version = options.version;
+  options = without_schedule(std::move(options));
+  options.version = version;
+  options.mode = name_of(Use::inference);
   return options;
 }
 

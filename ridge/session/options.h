@@ -12,11 +12,12 @@ namespace ridge {
 
 // Everything that defines a run of any workload: what runs, how it computes, where, what it reads
 // and writes. The command line, the JSON configuration and the configuration stored in a checkpoint
-// are all made of options_of(), the one list of these fields. The defaults are those of the
-// workshop's LLaMA; default_options() has those of other workloads.
+// are all made of options_of(), the one list of these fields. Which of them a network has a use
+// for, and what they are by default, its family says (session/workload.h); the defaults here are
+// those of the workshop's model, and default_options() has those of others.
 struct RunOptions {
   // Workload.
-  std::string network = "tiny_llama";  // or a vision network
+  std::string network = "tiny_llama";  // a name or an alias of a network of any family
   std::string mode = "training";       // or "inference"
 
   // A language model. 0 stands for "derived": see resolve().
@@ -103,6 +104,10 @@ struct RunOptions {
 
   Precision precision() const { return precision_named(use_amp ? "bf16" : dtype); }
   Use use() const { return mode == "inference" ? Use::inference : Use::training; }
+  // The batches that a step runs: those whose gradients it sums, or the one of a pass.
+  std::int64_t batches_per_step() const {
+    return use() == Use::training ? gradient_accumulation_steps : 1;
+  }
   ScheduleRequest schedule_request() const;
   // Resolves the schedule of these options, which are resolved, on a device.
   Schedule schedule(const Target& target) const;
@@ -115,6 +120,12 @@ struct RunOptions {
 
 // The defaults of a workload. UsageError for a network that there is not.
 RunOptions default_options(std::string_view network);
+
+// The same run under the baseline's schedule: no passes switched, nothing recomputed.
+RunOptions without_schedule(RunOptions options);
+// The options with which the model of a run is used. Passes and recomputation that were asked for
+// training are not asked for then; a run in inference stays as it is.
+RunOptions options_in_use(RunOptions options);
 
 // One field under the names that users give it.
 struct OptionInfo {
@@ -139,11 +150,12 @@ std::string canonical_device(std::string_view device);
 RunOptions course_of(const RunOptions& options);
 
 // Options as JSON text with the names above as keys, and back: apply_json() sets the fields that
-// are named, by any of their names and with dashes or underscores, and leaves the others.
+// are named, by any of their names and with dashes or underscores, leaves the others, and returns
+// the names of those that it set.
 // FormatError for text that is not a JSON object, a key that is no option (naming the nearest) or
 // is given twice, or a value of the wrong type; no field is set then.
 std::string to_json(const RunOptions& options);
-void apply_json(RunOptions& options, std::string_view json);
+std::vector<std::string> apply_json(RunOptions& options, std::string_view json);
 
 // The nearest of `names` to a misspelled one: one that it begins, or the one fewest edits away
 // (a letter inserted, removed, replaced or swapped with its neighbor); empty if none is near.

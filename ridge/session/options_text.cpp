@@ -8,6 +8,7 @@
 #include <set>
 
 #include "ridge/base/error.h"
+#include "ridge/session/json.h"
 #include "ridge/session/options.h"
 
 namespace ridge {
@@ -129,21 +130,45 @@ void set_from_text(const OptionInfo& option, std::string_view text) {
   std::visit(Set{option.name, text}, option.target);
 }
 
-std::string to_json(const RunOptions& options) {
+nlohmann::ordered_json json_of(const RunOptions& options) {
   RunOptions copy = options;
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (const OptionInfo& option : options_of(copy))
     std::visit([&](const auto* value) { json[option.name] = *value; }, option.target);
-  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json;
 }
 
-void apply_json(RunOptions& options, std::string_view text) {
+nlohmann::ordered_json json_of(const RunOptions& options, std::span<const std::string_view> names) {
+  RunOptions copy = options;
+  const std::vector<OptionInfo> fields = options_of(copy);
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const std::string_view name : names) {
+    const auto option = std::ranges::find(fields, name, &OptionInfo::name);
+    std::string key(name);
+    std::ranges::replace(key, '-', '_');
+    std::visit([&](const auto* value) { json[key] = *value; }, option->target);
+  }
+  return json;
+}
+
+std::string text_of(const nlohmann::ordered_json& json) {
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string to_json(const RunOptions& options) { return text_of(json_of(options)); }
+
+std::vector<std::string> apply_json(RunOptions& options, std::string_view text) {
   RunOptions changed = options;
   const std::vector<OptionInfo> fields = options_of(changed);
   const nlohmann::json json = parse_flat_object(text, fields);
-  for (const auto& [key, value] : json.items())
-    std::visit(FromJson{key, value}, option_for_key(fields, key).target);
+  std::vector<std::string> names;
+  for (const auto& [key, value] : json.items()) {
+    const OptionInfo& option = option_for_key(fields, key);
+    std::visit(FromJson{key, value}, option.target);
+    names.push_back(option.name);
+  }
   options = changed;
+  return names;
 }
 
 namespace {

@@ -10,7 +10,7 @@
 #include "ridge/base/system.h"
 #include "ridge/base/thread_pool.h"
 #include "ridge/base/version.h"
-#include "ridge/session/language.h"
+#include "ridge/session/json.h"
 
 namespace ridge {
 namespace {
@@ -71,22 +71,9 @@ Json known(const std::optional<T>& x) {
 }
 
 Json config_json(const Record& record) {
-  const RunOptions& o = record.options;
-  if (record.tokens_per_sample == 0)
-    return {{"network", record.workload},
-            {"image_size", o.image_size},
-            {"total_parameters", record.parameters}};
-  const LlamaConfig model = llama_config(o);
-  return {{"vocab_size", model.vocab_size},
-          {"hidden_dim", model.hidden_dim},
-          {"n_layers", model.n_layers},
-          {"n_heads", model.n_heads},
-          {"n_kv_heads", model.n_kv_heads},
-          {"intermediate_dim", model.intermediate_dim},
-          {"norm_eps", o.norm_eps},
-          {"rope_theta", o.rope_theta},
-          {"tie_embeddings", model.tie_embeddings},
-          {"total_parameters", record.parameters}};
+  Json json = json_of(record.options, record.workload.model_options);
+  json["total_parameters"] = record.parameters;
+  return json;
 }
 
 Json flops_json(const StepCost& cost) {
@@ -142,7 +129,6 @@ Json summary_json(const Record& record, const Summary& s) {
                {"compile_seconds", record.compile_seconds},
                {"avg_training_speed", s.samples_per_second},
                {"samples_per_second", s.samples_per_second},
-               {"avg_tokens_per_second", s.tokens_per_second},
                {"avg_batch_time", s.step.mean},
                {"avg_device_time", s.device.mean},
                {"avg_forward_time", of_phase(s.forward.mean)},
@@ -165,6 +151,7 @@ Json summary_json(const Record& record, const Summary& s) {
                {"tensor_allocations", record.tensor_allocations},
                {"peak_resident_mb", megabytes(static_cast<double>(record.peak_resident_bytes))},
                {"peak_resident_bytes", record.peak_resident_bytes}};
+  if (record.workload.tokens_per_sample > 0) json["avg_tokens_per_second"] = s.tokens_per_second;
   if (record.cost) {
     json["flops_per_step"] = flops_json(*record.cost);
     json["macs_per_step"] = record.cost->total().macs;
@@ -187,27 +174,38 @@ Json summary_json(const Record& record, const Summary& s) {
   return json;
 }
 
-Json training_json(const RunOptions& o) {
-  return {{"mode", o.mode},
-          {"batch_size", o.batch_size},
-          {"seq_len", o.seq_len},
-          {"num_steps", o.num_steps},
-          {"gradient_accumulation_steps", o.gradient_accumulation_steps},
-          {"optimizer", o.optimizer},
-          {"learning_rate", o.learning_rate},
-          {"lr_schedule", o.lr_schedule},
-          {"lr_warmup_steps", o.lr_warmup_steps},
-          {"min_learning_rate", o.min_learning_rate},
-          {"weight_decay", o.weight_decay},
-          {"beta1", o.beta1},
-          {"beta2", o.beta2},
-          {"adam_eps", o.adam_eps},
-          {"momentum", o.momentum},
-          {"max_grad_norm", o.max_grad_norm},
-          {"dtype", o.dtype},
-          {"seed", o.seed},
-          {"data", o.data},
-          {"warmup_steps", o.warmup_steps}};
+// What the workshop's files have, and the sizes of this workload's samples.
+Json training_json(const Record& record) {
+  constexpr std::string_view names[] = {"mode",
+                                        "batch-size",
+                                        "num-steps",
+                                        "gradient-accumulation-steps",
+                                        "optimizer",
+                                        "learning-rate",
+                                        "lr-schedule",
+                                        "lr-warmup-steps",
+                                        "min-learning-rate",
+                                        "weight-decay",
+                                        "beta1",
+                                        "beta2",
+                                        "adam-eps",
+                                        "momentum",
+                                        "max-grad-norm",
+                                        "dtype",
+                                        "seed",
+                                        "data",
+                                        "warmup-steps"};
+  Json json = json_of(record.options, names);
+  json.update(json_of(record.options, record.workload.sample_options()));
+  return json;
+}
+
+// What a comparison holds one step against another by: {"hidden_dim": 256, .., "batch_size": 8}.
+Json work_json(const Record& record) {
+  constexpr std::string_view names[] = {"batch-size", "gradient-accumulation-steps", "mode"};
+  Json json = json_of(record.options, record.workload.work_options);
+  json.update(json_of(record.options, names));
+  return json;
 }
 
 Json system_json(const SystemInfo& system) {
@@ -237,17 +235,13 @@ SystemInfo system_info(const Device& device, const RunOptions& options) {
 
 Record new_record(Session& session) {
   const RunOptions& o = session.options();
-  const std::int64_t batches =
-      o.use() == Use::training ? o.gradient_accumulation_steps : std::int64_t{1};
   Record record{.options = o,
                 .system = system_info(session.device(), o),
                 .timestamp = utc_timestamp(),
-                .workload = session.workload().name,
-                .title = session.workload().title,
+                .workload = session.workload().info,
                 .parameters = session.parameters(),
-                .samples_per_step = session.workload().batch_size * batches,
-                .tokens_per_sample = session.workload().tokens_per_sample,
-                .cost = cost_of_step(session.graph(), batches),
+                .samples_per_step = session.workload().batch_size * o.batches_per_step(),
+                .cost = cost_of_step(session.graph(), o.batches_per_step()),
                 .compile_seconds = session.compile_seconds(),
                 .warmup_steps = o.warmup_steps};
   note_memory(record, session);
@@ -287,7 +281,8 @@ Summary summarize(const Record& record) {
   const double mean = record.by_device ? s.device.mean : s.step.mean;
   if (mean <= 0) return s;
   s.samples_per_second = static_cast<double>(record.samples_per_step) / mean;
-  s.tokens_per_second = s.samples_per_second * static_cast<double>(record.tokens_per_sample);
+  s.tokens_per_second =
+      s.samples_per_second * static_cast<double>(record.workload.tokens_per_sample);
   if (record.cost) {
     const Cost total = record.cost->total();
     s.flops_per_second = static_cast<double>(total.flops) / mean;
@@ -297,18 +292,28 @@ Summary summarize(const Record& record) {
   return s;
 }
 
-std::string record_json(const Record& record, const Summary& summary, const std::string& profile) {
+Json json_of(const Record& record, const Summary& summary) {
+  const WorkloadInfo& workload = record.workload;
   Json json = {{"schema", "ridge-record-1"},
                {"version", record.options.version},
-               {"workload", record.workload},
+               {"workload", workload.name},
+               {"title", workload.title},
+               {"description", workload.description},
+               {"sample", workload.sample},
+               {"samples_per_step", record.samples_per_step},
                {"timestamp", record.timestamp},
                {"config", config_json(record)},
-               {"training_params", training_json(record.options)},
+               {"training_params", training_json(record)},
+               {"work", work_json(record)},
                {"performance_summary", summary_json(record, summary)},
-               {"options", Json::parse(to_json(record.options))},
+               {"options", json_of(record.options)},
                {"system_info", system_json(record.system)}};
-  if (!profile.empty()) json["profile"] = Json::parse(profile);
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (workload.tokens_per_sample > 0) json["tokens_per_sample"] = workload.tokens_per_sample;
+  return json;
+}
+
+std::string record_json(const Record& record, const Summary& summary) {
+  return text_of(json_of(record, summary));
 }
 
 std::string times_csv(const Record& record) {

@@ -35,14 +35,11 @@ struct Record {
   SystemInfo system;
   std::string timestamp;  // ISO 8601 in UTC
 
-  // The workload.
-  std::string workload;                // "tiny_llama"
-  std::string title;                   // "Tiny LLaMA"
-  std::int64_t parameters = 0;         // elements
-  std::int64_t samples_per_step = 0;   // accumulation included
-  std::int64_t tokens_per_sample = 0;  // 0: samples are no sequences
-  std::optional<StepCost> cost;        // exact work of one step
-  double compile_seconds = 0;          // what making the graph ready took
+  WorkloadInfo workload;
+  std::int64_t parameters = 0;        // elements
+  std::int64_t samples_per_step = 0;  // accumulation included
+  std::optional<StepCost> cost;       // exact work of one step
+  double compile_seconds = 0;         // what making the graph ready took
   // Whether rates are over the device's time, without data: a benchmark's are.
   bool by_device = false;
 
@@ -85,8 +82,8 @@ struct Summary {
   bool phases_apart = false;            // the phases are of such steps
   std::optional<double> p90, p95, p99;  // of `device`, where there are steps beyond them
   double samples_per_second = 0;
-  double tokens_per_second = 0;
-  double flops_per_second = 0;  // 0 if the cost is not known
+  double tokens_per_second = 0;  // 0 where samples are no sequences
+  double flops_per_second = 0;   // 0 if the cost is not known
   double causal_flops_per_second = 0;
   double macs_per_second = 0;  // multiply-accumulates of products
 
@@ -100,10 +97,9 @@ Summary summarize(const Record& record);
 std::int64_t skipped_steps(const Record& record);
 
 // The record as JSON, the content of performance_summary.json and of --export-json; the schema is
-// docs/schemas/performance_summary.schema.json. MB are 10^6 bytes; what is not known, or no number,
-// is null. `profile` is JSON too, or empty.
-std::string record_json(const Record& record, const Summary& summary,
-                        const std::string& profile = {});
+// ridge/report/schemas/performance_summary.schema.json. MB are 10^6 bytes; what is not known, or no
+// number, is null.
+std::string record_json(const Record& record, const Summary& summary);
 
 // "step,loss,seconds,recorded" and a line for each step that is not left out to warm up.
 std::string times_csv(const Record& record);

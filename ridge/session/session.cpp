@@ -189,7 +189,7 @@ void Session::prepare(const SessionHooks& hooks) {
     fed_ = true;
     // The first run loads code; the second is captured. A step of training would change the
     // weights.
-    if (built_.schedule.has(captured_launches) && device_.is_gpu())
+    if (built_.schedule.has(captured_launches))
       for (int run = 0; run < 2; ++run) executor_->run(Phase::forward);
   }
   device_.synchronize();
@@ -229,7 +229,7 @@ void Session::feed_step(Split split, std::uint64_t batch, std::span<const float>
 }
 
 std::size_t Session::batches_per_step() const {
-  return trains() ? static_cast<std::size_t>(options_.gradient_accumulation_steps) : 1;
+  return static_cast<std::size_t>(options_.batches_per_step());
 }
 
 std::size_t Session::marks_per_step() const {
@@ -237,9 +237,7 @@ std::size_t Session::marks_per_step() const {
   return 2 + (batches == 1 ? Executor::phase_marks : 3 * batches + 1);
 }
 
-bool Session::phases_overlap() const {
-  return device_.is_gpu() && built_.schedule.has(concurrent_kernels);
-}
+bool Session::phases_overlap() const { return built_.schedule.has(concurrent_kernels); }
 
 void Session::accumulate_batches(const Flight& flight, std::span<const float> schedule) {
   std::size_t mark = flight.first_mark + 1;
@@ -403,16 +401,10 @@ Evaluation Session::evaluate_samples(std::int64_t first_batch, std::int64_t samp
 
 Evaluation Session::evaluate_in(std::string_view dtype, std::int64_t batches) {
   if (!workload_.in_use)
-    throw UsageError("{} is evaluated as it is trained, in {}", workload_.title, options_.dtype);
-  RunOptions in_use = options_;
-  in_use.mode = name_of(Use::inference);
+    throw UsageError("{} is evaluated as it is trained, in {}", workload_.info.title,
+                     options_.dtype);
+  RunOptions in_use = without_schedule(options_in_use(options_));
   in_use.dtype = dtype;
-  in_use.version = "v1";
-  in_use.enable_pass.clear();
-  in_use.disable_pass.clear();
-  in_use.recompute = "none";
-  in_use.channels_last = "auto";
-  in_use.weights.clear();
   const auto copy = [this](Graph& graph) { copy_weights(*graph_, *executor_, graph); };
   Session session(workload_.in_use(), in_use, device_, {.initialize = copy, .fixed_input = false});
   return session.evaluate(batches);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -116,16 +115,36 @@ namespace {
 // a few images of the usual size.
 constexpr std::int64_t settling_pixels = 64, most_settling_pixels = std::int64_t{8} * 224 * 224;
 
-// The fewest pixels that batch norm sees of an image; no value without batch norm.
-std::optional<std::int64_t> least_normalized(const Graph& graph) {
-  std::optional<std::int64_t> least;
-  for (const Node& node : graph.nodes()) {
-    if (!std::holds_alternative<BatchNormTrain>(node.op->variant())) continue;
-    const Shape& image = graph.info(node.inputs[0]).type.shape;
-    const std::int64_t pixels = image[2] * image[3];
-    least = std::min(least.value_or(pixels), pixels);
+// The buffer that a node moves on, as training's batch norm does its running mean; null if none.
+const ValueInfo* moved_buffer(const Graph& graph, const Node& node) {
+  if (only_renames(*node.op)) return nullptr;
+  const std::vector<TensorType> types = graph.types_of(node.inputs);
+  for (std::uint32_t o = 0; o < node.outputs.size(); ++o)
+    if (const auto alias = aliased_input(*node.op, o, types))
+      if (const ValueInfo& info = graph.info(node.inputs[alias->input]); info.role == Role::buffer)
+        return &info;
+  return nullptr;
+}
+
+// The fewest elements of a sample that go into one element of a statistic, and the end of the nodes
+// that move statistics; 0 without any.
+struct MovedStatistics {
+  std::int64_t least_elements = 0;
+  NodeId end = 0;
+};
+
+MovedStatistics moved_statistics(const Graph& graph, std::int64_t batch_size) {
+  MovedStatistics found;
+  for (NodeId n = 0; n < graph.nodes().size(); ++n) {
+    const Node& node = graph.nodes()[n];
+    const ValueInfo* const buffer = moved_buffer(graph, node);
+    if (!buffer) continue;
+    const std::int64_t elements =
+        graph.info(node.inputs[0]).type.numel() / (batch_size * buffer->type.numel());
+    found.least_elements = found.end == 0 ? elements : std::min(found.least_elements, elements);
+    found.end = n + 1;
   }
-  return least;
+  return found;
 }
 
 }  // namespace
@@ -140,18 +159,15 @@ void settle_statistics(Graph& graph, std::string_view network, const VisionOptio
   settling.statistics_momentum = 1.0f;
   Graph small;
   const std::int64_t size = build_vision(small, network, settling).input.shape()[2];
-  const std::optional<std::int64_t> pixels = least_normalized(small);
-  if (!pixels) return;
+  const MovedStatistics statistics = moved_statistics(small, settling.batch_size);
+  if (statistics.end == 0) return;
+  const std::int64_t pixels = statistics.least_elements;
   const std::int64_t most = std::max<std::int64_t>(4, most_settling_pixels / (size * size));
-  settling.batch_size =
-      std::clamp<std::int64_t>((settling_pixels + *pixels - 1) / *pixels, 2, most);
+  settling.batch_size = std::clamp<std::int64_t>((settling_pixels + pixels - 1) / pixels, 2, most);
   Graph forward;
   const Model model = build_vision(forward, network, settling);
-  // Nothing after the last norm is computed.
-  NodeId end = 0;
-  for (NodeId n = 0; n < forward.nodes().size(); ++n)
-    if (std::holds_alternative<BatchNormTrain>(forward.nodes()[n].op->variant())) end = n + 1;
-  forward.take_nodes(end);
+  // Nothing after the last statistic is computed.
+  forward.take_nodes(statistics.end);
 
   Executor executor(forward, device);
   executor.initialize(seed);

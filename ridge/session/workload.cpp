@@ -1,8 +1,11 @@
 #include "ridge/session/workload.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 
-#include "ridge/models/vision/vision.h"
+#include "ridge/base/error.h"
 
 namespace ridge {
 
@@ -11,11 +14,42 @@ std::span<const WorkloadFamily> workload_families() {
   return families;
 }
 
-const WorkloadFamily& family_of(std::string_view network) {
+namespace {
+
+struct Found {
+  const WorkloadFamily* family = nullptr;
+  std::string_view name;
+};
+
+Found find_network(std::string_view called) {
+  std::vector<std::string> names;
   for (const WorkloadFamily& family : workload_families())
-    if (family.has(network)) return family;
-  vision_network(network);  // throws, naming the nearest
-  return vision_family;
+    for (const NetworkName& network : family.networks()) {
+      const std::vector<std::string_view>& aliases = network.aliases;
+      if (network.name == called || std::ranges::find(aliases, called) != aliases.end())
+        return {&family, network.name};
+      names.emplace_back(network.name);
+      names.insert(names.end(), aliases.begin(), aliases.end());
+    }
+  const std::string near = nearest_name(called, names);
+  throw UsageError("there is no network '{}'; {}ridge bench --list names all", called,
+                   near.empty() ? "" : fmt::format("did you mean {}? ", near));
+}
+
+}  // namespace
+
+const WorkloadFamily& family_of(std::string_view network) { return *find_network(network).family; }
+
+std::string_view network_named(std::string_view name_or_alias) {
+  return find_network(name_or_alias).name;
+}
+
+std::vector<std::string_view> WorkloadInfo::sample_options() const {
+  std::vector<std::string_view> names = work_options;
+  std::erase_if(names, [this](std::string_view option) {
+    return std::ranges::find(model_options, option) != model_options.end();
+  });
+  return names;
 }
 
 Workload workload_of(const RunOptions& options) { return family_of(options.network).make(options); }

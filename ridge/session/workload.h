@@ -21,17 +21,29 @@
 
 namespace ridge {
 
-struct Workload {
+// What is told of a workload: in headings, in records, in comparisons.
+struct WorkloadInfo {
   std::string name;   // "tiny_llama", "resnet50"
   std::string title;  // "Tiny LLaMA", "resnet50": for headings
-  Use use = Use::training;
   // A line for people: "256 wide, 4 layers, 8/4 heads, .., 8 x 128 tokens".
   std::string description;
+  std::string sample = "sample";       // what a sample is called: "sequence", "image"
+  std::int64_t tokens_per_sample = 0;  // 0: samples are no sequences of tokens
   // What defines a sample and the model, for headings: {"Hidden Dim", "256"}.
   std::vector<std::pair<std::string, std::string>> settings;
-  std::int64_t batch_size = 1;         // samples in a batch
-  std::int64_t tokens_per_sample = 0;  // 0: samples are no sequences of tokens
-  OptimizerConfig optimizer;           // of training
+  // Names of options: those that define the model, and those that decide, beside the batch, how
+  // much work a step is, the weightiest first.
+  std::vector<std::string_view> model_options, work_options;
+
+  // The work options that do not define the model: the sizes of a sample.
+  std::vector<std::string_view> sample_options() const;
+};
+
+struct Workload {
+  WorkloadInfo info;
+  Use use = Use::training;
+  std::int64_t batch_size = 1;  // samples in a batch
+  OptimizerConfig optimizer;    // of training
 
   // Appends the forward graph for one batch.
   std::function<Model(Graph&, const Precision&)> build;
@@ -45,20 +57,50 @@ struct Workload {
   std::function<Workload()> in_use;
 };
 
-// A family of workloads and what it does to the options of a run.
+// How far a schedule may be from the double-precision reference; see analyze/verify.h.
+struct Tolerance {
+  double loss = 0, logits = 0, gradient = 0, curve = 0;
+  // Or so many times as far as the baseline is, if that is more: in the same precision, or in that
+  // of this name.
+  double times_baseline = 0;
+  std::string_view baseline = {};
+};
+
+// A network under the names that users give it.
+struct NetworkName {
+  std::string_view name;
+  std::vector<std::string_view> aliases;
+};
+
+// A family of workloads and what it does to the options of a run. Everything that commands need to
+// know of a kind of model is here: none of them asks which family it has.
 struct WorkloadFamily {
-  std::string_view name;  // "language", "vision"
-  bool (*has)(std::string_view network);
+  std::string_view name;    // "language", "vision": the flag of `ridge verify` that takes its set
+  std::string_view models;  // what its networks are called, for people: "LLaMAs"
+  std::vector<NetworkName> (*networks)();
   void (*set_defaults)(RunOptions& options);  // where they are not RunOptions{}'s; may be null
-  void (*derive)(RunOptions& options);        // replaces what is "derived" by its value
-  void (*check)(const RunOptions& options);   // UsageError, as RunOptions::resolve()
+  std::int64_t benchmark_batch = 1;           // the batch size of `ridge bench`
+  bool has_weights_files = false;             // which --weights reads and --save-weights writes
+  // Replaces what is "derived" by its value; may be null.
+  void (*derive)(RunOptions& options);
+  void (*check)(const RunOptions& options);  // UsageError, as RunOptions::resolve()
   // Makes the workload from resolved options.
   Workload (*make)(const RunOptions& options);
+
+  // For `ridge verify`. The models that stand for all, resolved; the defaults of one network, made
+  // small enough for the reference (may be null); the change of a model that its precision does not
+  // take to one near it that it may take (may be null); and the limits.
+  std::vector<RunOptions> (*verified)(Use use);
+  void (*shrink)(RunOptions& options);
+  void (*adapt)(RunOptions& options);
+  Tolerance (*tolerance)(const Precision& precision);
 };
 
 std::span<const WorkloadFamily> workload_families();
-// The one that has a network; UsageError, naming near ones, if none has.
+// The one that has a network, by its name or an alias; UsageError, naming near ones, if none has.
 const WorkloadFamily& family_of(std::string_view network);
+// The name of a network that is called so.
+std::string_view network_named(std::string_view name_or_alias);
 
 Workload workload_of(const RunOptions& options);  // of resolved ones
 

@@ -20,13 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 RunOptions small() {
-  RunOptions options;
-  options.hidden_dim = 16;
-  options.n_layers = 1;
-  options.n_heads = 2;
-  options.vocab_size = 32;
-  options.seq_len = 8;
-  options.batch_size = 2;
+  RunOptions options = small_llama(one_layer);
   options.resolve();
   return options;
 }
@@ -122,7 +116,7 @@ TEST_F(AblationSteps, KeepToEnabledAndDisabledPasses) {
 Ablation made() {
   Ablation ablation{.model = "a <small> model",
                     .device = "a machine",
-                    .options = "{}",
+                    .options = {},
                     .rounds = {8, 3, 2},
                     .rows = {{.pass = "", .description = "plain", .version = "v1"},
                              {.pass = "fuse-qkv", .description = "one product"},
@@ -241,6 +235,13 @@ TEST(AblationSvg, IsXmlWithABarForEachRow) {
   EXPECT_EQ(count(svg, " %</text>"), 1u) << "of the clear change alone";
   EXPECT_THAT(svg, AllOf(HasSubstr(">+ fuse-qkv<"), HasSubstr("prefers-color-scheme:dark"),
                          HasSubstr("\u221220 %"), Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
+}
+
+TEST(AblationSvg, SaysWhatIsTimed) {
+  Ablation ablation = made();
+  EXPECT_THAT(ablation_svg(ablation), HasSubstr("Milliseconds a training step takes"));
+  ablation.options.mode = "inference";
+  EXPECT_THAT(ablation_svg(ablation), HasSubstr("Milliseconds a pass takes"));
 }
 
 TEST(AblationSvg, HasNoHoleWhereNothingWasMeasured) {

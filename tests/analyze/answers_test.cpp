@@ -83,9 +83,10 @@ TEST_F(RecordedPasses, SayHowTheHostKeepsUp) {
 }
 
 TEST_F(RecordedPasses, SayHowEfficientItIs) {
-  const Roof roof{.peaks = {{"f32", 1e12}}, .levels = {{"memory", 0, 1e11}}};
+  const Roof roof{.peaks = {{ProductKind::f32, 1e12}}, .levels = {{"memory", 0, 1e11}}};
   const FlopsReport report = flops_report(recording(), 4);
-  const EfficiencyAnswers answers = efficiency_answers(recording(), report, roof, "f32", 2, 0.075);
+  const EfficiencyAnswers answers =
+      efficiency_answers(recording(), report, roof, ProductKind::f32, 2, 0.075);
   const Cost cost = cost_of_step(session_.graph(), 1).total();
   EXPECT_DOUBLE_EQ(answers.flops, static_cast<double>(cost.flops));
   EXPECT_DOUBLE_EQ(answers.bytes, static_cast<double>(cost.bytes()));
@@ -107,11 +108,12 @@ TEST_F(RecordedPasses, SayHowEfficientItIs) {
 
 // A convolution multiplies in the dtype of its operands, with tensor cores where there are some.
 TEST_F(RecordedPasses, CountConvolutionsAsProducts) {
-  Roof roof{.peaks = {{"f32", 1e12}, {"tf32", 4e12}}, .levels = {{"memory", 0, 1e11}}};
+  Roof roof{.peaks = {{ProductKind::f32, 1e12}, {ProductKind::tf32, 4e12}},
+            .levels = {{"memory", 0, 1e11}}};
   roof.tf32 = true;
   for (const Node& node : session_.graph().nodes())
     if (std::holds_alternative<Conv2d>(node.op->variant())) {
-      EXPECT_EQ(compute_precision(session_.graph(), node, roof), "tf32");
+      EXPECT_EQ(compute_precision(session_.graph(), node, roof), ProductKind::tf32);
     }
 }
 

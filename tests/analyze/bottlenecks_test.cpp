@@ -1,5 +1,6 @@
 #include "ridge/analyze/bottlenecks.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,8 +9,11 @@
 
 #include "ridge/base/error.h"
 #include "ridge/ops/attention.h"
+#include "ridge/ops/layout.h"
 #include "ridge/ops/matmul.h"
+#include "ridge/ops/rms_norm.h"
 #include "ridge/ops/silu.h"
+#include "ridge/ops/softmax.h"
 #include "tests/analyze/small_training.h"
 
 namespace ridge {
@@ -21,7 +25,7 @@ using ::testing::IsEmpty;
 
 Roof simple_roof() {
   return {.threads = 1,
-          .peaks = {{"f32", 100e9}, {"bf16", 200e9}},
+          .peaks = {{ProductKind::f32, 100e9}, {ProductKind::bf16, 200e9}},
           .levels = {{"cache", 600'000, 100e9}, {"memory", 0, 10e9}}};
 }
 
@@ -34,10 +38,10 @@ struct HandMade {
     const Value a = graph.input("a", {DType::f32, {256, 256}});
     Value y;
     {
-      const Scope scope(graph, "attention");
+      const Scope scope(graph, "attention", ScopeKind::attention);
       y = matmul(a, a);
     }
-    const Scope scope(graph, "feed_forward");
+    const Scope scope(graph, "feed_forward", ScopeKind::feed_forward);
     graph.keep(silu(y), "y");
     recording.graph = &graph;
     std::int64_t now = 0;
@@ -99,7 +103,7 @@ TEST(Bottlenecks, WhatIsFasterThanItsCeilingRaisesIt) {
   // 111.8 GFLOP/s and 104.9 GB/s.
   const HandMade run(300'000, 5'000);
   const BottleneckReport report = analyze_bottlenecks(run.recording, simple_roof());
-  EXPECT_NEAR(report.roof.flops("f32"), 2.0 * 256 * 256 * 256 / 300e-6, 1);
+  EXPECT_NEAR(report.roof.flops(ProductKind::f32), 2.0 * 256 * 256 * 256 / 300e-6, 1);
   EXPECT_NEAR(report.roof.levels[0].bytes_per_second, 524'288 / 5e-6, 1);
   EXPECT_NEAR(report.all.floor, report.all.seconds, 1e-12) << "both are at their ceilings";
   EXPECT_LE(report.mfu(), 1);
@@ -117,23 +121,35 @@ TEST(Bottlenecks, NeedAStep) {
   EXPECT_THROW(analyze_bottlenecks(run.recording, simple_roof()), UsageError);
 }
 
-TEST(Bottlenecks, PartsFollowScopesAndPhases) {
+TEST(Bottlenecks, PartsFollowScopesThenWorkAndPhases) {
   Graph graph;
-  const Value a = graph.input("a", {DType::f32, {4}});
-  const auto part = [&](const char* scope_name, Phase phase = Phase::forward) {
-    const Scope scope(graph, scope_name);
+  const Value a = graph.input("a", {DType::f32, {4, 4}});
+  const Value weight = graph.input("weight", {DType::f32, {4}});
+  const auto part_of_last = [&] { return part_of(graph, graph.nodes().back()); };
+  const auto part = [&](ScopeKind kind, Phase phase = Phase::forward) {
+    const Scope block(graph, "layers.0", ScopeKind::block);
+    const Scope marked(graph, fmt::format("kind {}", static_cast<int>(kind)), kind);
+    const Scope inside(graph, "inside");
     const PhaseScope in_phase(graph, phase);
     silu(a);
-    return part_of(graph, graph.nodes().back());
+    return part_of_last();
   };
-  EXPECT_EQ(part("layers.0.attention.q_proj"), "attention");
-  EXPECT_EQ(part("layers.0.attention_norm"), "norm");
-  EXPECT_EQ(part("layers.0.feed_forward.up_proj"), "feed-forward");
-  EXPECT_EQ(part("norm"), "norm");
-  EXPECT_EQ(part("embedding"), "embedding and output");
-  EXPECT_EQ(part("loss", Phase::backward), "embedding and output");
-  EXPECT_EQ(part("layers.0"), "other");
-  EXPECT_EQ(part("optimizer", Phase::optimizer), "optimizer");
+  EXPECT_EQ(part(ScopeKind::attention), "attention");
+  EXPECT_EQ(part(ScopeKind::feed_forward, Phase::backward), "feed-forward");
+  EXPECT_EQ(part(ScopeKind::embedding), "embedding");
+  EXPECT_EQ(part(ScopeKind::head), "head");
+  EXPECT_EQ(part(ScopeKind::head, Phase::optimizer), "optimizer");
+  EXPECT_EQ(part(ScopeKind::plain), "elementwise");
+  // What a scope is called says nothing.
+  const Scope scope(graph, "attention");
+  matmul(a, a);
+  EXPECT_EQ(part_of_last(), "linear layers");
+  rms_norm(a, weight);
+  EXPECT_EQ(part_of_last(), "norm");
+  permute(a, {1, 0});
+  EXPECT_EQ(part_of_last(), "data movement");
+  softmax(a);
+  EXPECT_EQ(part_of_last(), "other");
 }
 
 TEST(Findings, OfATrainingRunNameItsRewritesWithTheirEvidence) {
@@ -182,7 +198,7 @@ TEST(Findings, MemoryIsReadOffTheGraph) {
   SmallTraining training;
   const BottleneckReport report = analyze_bottlenecks(training.record(1), simple_roof());
   const MemoryUse& memory = report.memory;
-  EXPECT_EQ(memory.parameters, 4 * SmallTraining::config.parameter_count());
+  EXPECT_EQ(memory.parameters, 4 * tiny_llama.parameter_count());
   EXPECT_EQ(memory.gradients, memory.parameters);
   EXPECT_EQ(memory.optimizer_state, 2 * memory.parameters);
   EXPECT_EQ(memory.saved_by_bf16, memory.activations / 2);

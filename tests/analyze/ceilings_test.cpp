@@ -23,9 +23,9 @@ Ceilings machine() {
           .host = "host",
           .hardware = "A \"processor\"",
           .threads = 8,
-          .compute = {{"scalar", "f32", 5e9, 40e9},
-                      {"wide", "f32", 100e9, 700e9},
-                      {"dots", "bf16", 200e9, 1500e9}},
+          .compute = {{"scalar", ProductKind::f32, 5e9, 40e9},
+                      {"wide", ProductKind::f32, 100e9, 700e9},
+                      {"dots", ProductKind::bf16, 200e9, 1500e9}},
           .bandwidth = {{"L1", 32 << 10, 1, 250e9, 2000e9},
                         {"L2", 1 << 20, 2, 100e9, 700e9},
                         {"L3", 16 << 20, 8, 50e9, 300e9},
@@ -34,20 +34,20 @@ Ceilings machine() {
 
 TEST(Roof, OfOneThreadAndOfAllIsWhatWasMeasured) {
   const Roof one = roof_of(machine(), 1), all = roof_of(machine(), 8);
-  EXPECT_EQ(one.flops("f32"), 100e9);
-  EXPECT_EQ(one.flops("bf16"), 200e9);
+  EXPECT_EQ(one.flops(ProductKind::f32), 100e9);
+  EXPECT_EQ(one.flops(ProductKind::bf16), 200e9);
   EXPECT_EQ(one.levels[2], (Roof::Level{"L3", 16 << 20, 50e9}));
-  EXPECT_EQ(all.flops("f32"), 700e9);
-  EXPECT_EQ(all.flops("bf16"), 1500e9);
+  EXPECT_EQ(all.flops(ProductKind::f32), 700e9);
+  EXPECT_EQ(all.flops(ProductKind::bf16), 1500e9);
   EXPECT_EQ(all.levels[0], (Roof::Level{"L1", 8 * (32 << 10), 2000e9}));
   EXPECT_EQ(all.levels[1], (Roof::Level{"L2", 4 * (1 << 20), 700e9}));
   EXPECT_EQ(all.levels[3], (Roof::Level{"memory", 0, 60e9}));
-  EXPECT_EQ(roof_of(machine(), 16).flops("f32"), 700e9);
+  EXPECT_EQ(roof_of(machine(), 16).flops(ProductKind::f32), 700e9);
 }
 
 TEST(Roof, OfSomeThreadsIsTheirsAndNeverMoreThanAll) {
   const Roof roof = roof_of(machine(), 4);
-  EXPECT_EQ(roof.flops("f32"), 400e9);
+  EXPECT_EQ(roof.flops(ProductKind::f32), 400e9);
   EXPECT_EQ(roof.levels[2].bytes_per_second, 200e9);
   EXPECT_EQ(roof.memory().bytes_per_second, 60e9);
   EXPECT_EQ(roof.levels[1].capacity, 2u << 20);
@@ -65,7 +65,7 @@ TEST(Roof, ALevelHoldsWorkingSetsUpToItsCapacity) {
 TEST(Roof, WithoutBf16InstructionsBf16IsComputedInF32) {
   Ceilings ceilings = machine();
   ceilings.compute.pop_back();
-  EXPECT_EQ(roof_of(ceilings, 1).flops("bf16"), 100e9);
+  EXPECT_EQ(roof_of(ceilings, 1).flops(ProductKind::bf16), 100e9);
 }
 
 TEST(Roof, NoLevelIsSlowerThanAFartherOne) {
@@ -110,8 +110,10 @@ Ceilings card() {
   return {.measured_at = "2026-02-01T12:00:00Z",
           .host = "host",
           .device = "cuda",
+          .kind = DeviceKind::gpu,
           .hardware = "A card",
-          .compute = {{"multiply-add", "f32", 0, 50e12}, {"product", "tf32", 0, 400e12}},
+          .compute = {{"multiply-add", ProductKind::f32, 0, 50e12},
+                      {"product", ProductKind::tf32, 0, 400e12}},
           .bandwidth = {{"L2", 50 << 20, 1, 0, 5000e9, {{"read", 5000e9}, {"copy", 4000e9}}},
                         {"memory", 0, 1, 0, 3000e9, {{"read", 3000e9}}}},
           .launch_seconds = 3e-6,
@@ -122,10 +124,11 @@ Ceilings card() {
 TEST(Roof, OfAGpuIsThatOfAllOfIt) {
   const Roof roof = roof_of(card(), 1);
   EXPECT_EQ(roof.device, "cuda");
+  EXPECT_EQ(roof.kind, DeviceKind::gpu);
   EXPECT_EQ(roof.hardware, "A card");
-  EXPECT_EQ(roof.flops("f32"), 50e12);
-  EXPECT_EQ(roof.flops("tf32"), 400e12);
-  EXPECT_EQ(roof.flops("bf16"), 50e12) << "in f32, as far as is known";
+  EXPECT_EQ(roof.flops(ProductKind::f32), 50e12);
+  EXPECT_EQ(roof.flops(ProductKind::tf32), 400e12);
+  EXPECT_EQ(roof.flops(ProductKind::bf16), 50e12) << "in f32, as far as is known";
   EXPECT_EQ(roof.fastest_flops(), 400e12);
   EXPECT_EQ(roof.level_of(1 << 20).bytes_per_second, 5000e9);
   EXPECT_EQ(roof.memory().bytes_per_second, 3000e9);
@@ -158,9 +161,11 @@ TEST(MachineFile, ReadsWhatItWrites) {
   EXPECT_EQ(machine_json(read), machine_json(both));
   ASSERT_EQ(read.devices.size(), 2u);
   EXPECT_EQ(read.devices[0].hardware, machine().hardware);
-  EXPECT_EQ(read.devices[0].compute[2].precision, "bf16");
+  EXPECT_EQ(read.devices[0].compute[2].precision, ProductKind::bf16);
   EXPECT_EQ(read.devices[0].bandwidth[1].sharing, 2);
   EXPECT_EQ(read.devices[1].device, "cuda");
+  EXPECT_EQ(read.devices[0].kind, DeviceKind::cpu);
+  EXPECT_EQ(read.devices[1].kind, DeviceKind::gpu);
   EXPECT_EQ(read.devices[1].bandwidth[0].accesses[1].name, "copy");
   EXPECT_EQ(read.devices[1].note, "its clock fell");
 }
@@ -187,7 +192,7 @@ TEST(MachineFile, KeepsTheRoofOfAKnownDeviceAlone) {
   write_machine_file(default_machine_file(), {{machine(), card()}});
   const KeptRoof kept = kept_roof("cuda", "A card", 1);
   ASSERT_TRUE(kept.roof);
-  EXPECT_EQ(kept.roof->flops("tf32"), 400e12);
+  EXPECT_EQ(kept.roof->flops(ProductKind::tf32), 400e12);
   EXPECT_EQ(kept.source, default_machine_file().string());
   EXPECT_EQ(kept_roof("cpu", machine().hardware, 0).roof->threads, 8);
   EXPECT_FALSE(kept_roof("cuda", "Another card", 1).roof);

@@ -10,6 +10,7 @@
 #include "ridge/base/file.h"
 #include "ridge/profile/node_stats.h"
 #include "tests/analyze/small_training.h"
+#include "tests/base/message_of.h"
 #include "tests/base/temporary_directory.h"
 
 namespace ridge {
@@ -20,32 +21,32 @@ using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 Json summary(const std::string& version, const std::vector<double>& seconds) {
   std::vector<double> half;
   for (const double s : seconds) half.push_back(s / 2);
-  return {
-      {"version", version},
-      {"config",
-       {{"hidden_dim", 16},
-        {"n_layers", 2},
-        {"n_heads", 2},
-        {"n_kv_heads", 1},
-        {"intermediate_dim", 32},
-        {"vocab_size", 50},
-        {"tie_embeddings", false}}},
-      {"training_params",
-       {{"batch_size", 4}, {"seq_len", 10}, {"gradient_accumulation_steps", 2}, {"dtype", "fp32"}}},
-      {"performance_summary",
-       {{"steps_left_out_of_averages", 1},
-        {"step_seconds", seconds},
-        {"forward_seconds", half},
-        {"backward_seconds", half},
-        {"optimizer_seconds", half},
-        {"peak_memory_bytes", 3'000'000}}},
-      {"system_info",
-       {{"device", "cpu"}, {"cpu", "a cpu"}, {"threads", 2}, {"ridge_version", "0.1"}}}};
+  return {{"version", version},
+          {"workload", "tiny_llama"},
+          {"samples_per_step", 8},
+          {"tokens_per_sample", 10},
+          {"training_params", {{"mode", "training"}, {"dtype", "fp32"}}},
+          {"work",
+           {{"hidden_dim", 16},
+            {"n_layers", 2},
+            {"tie_embeddings", false},
+            {"seq_len", 10},
+            {"batch_size", 4},
+            {"gradient_accumulation_steps", 2}}},
+          {"performance_summary",
+           {{"steps_left_out_of_averages", 1},
+            {"step_seconds", seconds},
+            {"forward_seconds", half},
+            {"backward_seconds", half},
+            {"optimizer_seconds", half},
+            {"peak_memory_bytes", 3'000'000}}},
+          {"system_info",
+           {{"device", "cpu"}, {"cpu", "a cpu"}, {"threads", 2}, {"ridge_version", "0.1"}}}};
 }
 
 Json operator_row(const std::string& name, double ns, int calls, int read, int written) {
@@ -80,6 +81,7 @@ TEST(ParseRun, TakesASteadyStep) {
   EXPECT_THAT(run.step, ElementsAre(0.2, 0.2, 0.4)) << "without the warm-up";
   EXPECT_EQ(run.samples, 8) << "of all accumulated batches";
   EXPECT_EQ(run.tokens, 80);
+  EXPECT_TRUE(run.trains);
   EXPECT_EQ(run.kernels(), 14) << "of one step";
 }
 
@@ -123,9 +125,9 @@ TEST(FirstDifference, IsTheWeightiest) {
   other["system_info"]["threads"] = 8;
   const auto parse = [&] { return parse_run("b", "b", other.dump(), ""); };
   EXPECT_EQ(first_difference(before(), parse()), "threads is 2 in a and 8 in b");
-  other["training_params"]["batch_size"] = 5;
+  other["work"]["batch_size"] = 5;
   EXPECT_EQ(first_difference(before(), parse()), "batch_size is 4 in a and 5 in b");
-  other["config"]["hidden_dim"] = 64;
+  other["work"]["hidden_dim"] = 64;
   EXPECT_EQ(first_difference(before(), parse()), "hidden_dim is 16 in a and 64 in b");
 }
 
@@ -145,7 +147,7 @@ TEST(ComparisonText, StandsSideBySide) {
 
 TEST(ComparisonText, ComparesWhatDiffersToo) {
   Json other = summary("v2", {1, 1, 1});
-  other["config"]["n_layers"] = 3;
+  other["work"]["n_layers"] = 3;
   const ComparedRun run = parse_run("b", "b", other.dump(), "");
   const std::string text = comparison_text({before(), run});
   EXPECT_TRUE(text.starts_with("Not the same work: n_layers is 2 in a and 3 in b\n"));
@@ -165,21 +167,16 @@ TEST(ComparisonJson, HoldsWhatTheTextSays) {
 }
 
 std::string fault(const std::string& summary_text, const std::string& operators_text = "") {
-  try {
-    parse_run("a", "dir", summary_text, operators_text);
-  } catch (const FormatError& error) {
-    return error.what();
-  }
-  return "none";
+  return message_of<FormatError>([&] { parse_run("a", "dir", summary_text, operators_text); });
 }
 
 TEST(ParseRun, NamesWhatIsWrong) {
   EXPECT_THAT(fault("{"), HasSubstr("dir/performance_summary.json is no JSON"));
   EXPECT_THAT(fault("[]"), HasSubstr("at version"));
-  EXPECT_EQ(fault(summary("v1", {1, 1}).dump()), "none");
+  EXPECT_EQ(fault(summary("v1", {1, 1}).dump()), "nothing was thrown");
   // Without any one member, or with another kind of thing there.
   for (const char* pointer :
-       {"/version", "/config/n_layers", "/training_params/batch_size",
+       {"/version", "/workload", "/samples_per_step", "/work", "/training_params/mode",
         "/performance_summary/step_seconds", "/performance_summary/peak_memory_bytes",
         "/performance_summary/steps_left_out_of_averages", "/system_info/threads"}) {
     const Json::json_pointer place(pointer);

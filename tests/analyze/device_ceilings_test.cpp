@@ -102,13 +102,15 @@ TEST(DeviceCeilings, AreWhatTheDeviceDoes) {
   const Ceilings ceilings = measure_device_ceilings(device, std::chrono::milliseconds(1));
   EXPECT_EQ(device.held, 0);
   EXPECT_EQ(ceilings.device, "cuda");
+  EXPECT_EQ(ceilings.kind, DeviceKind::gpu);
   EXPECT_EQ(ceilings.hardware, "an exact card");
   const Roof roof = roof_of(ceilings, 1);
-  EXPECT_NEAR(roof.flops("f32"), 60e12, 1e6) << "of multiply-adds, which are faster than products";
-  EXPECT_NEAR(roof.flops("bf16x6"), ExactDevice::split, 1e6);
-  EXPECT_NEAR(roof.flops("tf32"), ExactDevice::tf32, 1e6);
-  EXPECT_NEAR(roof.flops("bf16"), ExactDevice::bf16, 1e6);
-  EXPECT_NEAR(roof.flops("f16"), ExactDevice::bf16, 1e6);
+  EXPECT_NEAR(roof.flops(ProductKind::f32), 60e12, 1e6)
+      << "of multiply-adds, which are faster than products";
+  EXPECT_NEAR(roof.flops(ProductKind::bf16x6), ExactDevice::split, 1e6);
+  EXPECT_NEAR(roof.flops(ProductKind::tf32), ExactDevice::tf32, 1e6);
+  EXPECT_NEAR(roof.flops(ProductKind::bf16), ExactDevice::bf16, 1e6);
+  EXPECT_NEAR(roof.flops(ProductKind::f16), ExactDevice::bf16, 1e6);
   ASSERT_EQ(ceilings.bandwidth.size(), 2u);
   EXPECT_EQ(ceilings.bandwidth[0].bytes, std::size_t{40} << 20);
   for (const auto& [level, times] : {std::pair{0u, 2.0}, std::pair{1u, 1.0}}) {

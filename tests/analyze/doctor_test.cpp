@@ -19,7 +19,7 @@ MachineFacts healthy() {
   facts.cpu = "AMD EPYC 9B14";
   facts.threads = 16;
   facts.cpu_features = {"avx2", "fma", "avx512f", "avx512_bf16"};
-  facts.compiled_for = {"avx2", "avx512f"};
+  facts.kernels = "avx512+bf16";
   facts.memory_total = std::uint64_t{64} << 30;
   facts.memory_available = std::uint64_t{32} << 30;
   facts.directory = "/home/user";
@@ -80,8 +80,8 @@ TEST(Doctor, FindsNothingWrongWithAHealthyMachine) {
 
 TEST(Doctor, SaysWhatStopsTraining) {
   MachineFacts facts = healthy();
-  facts.compiled_for.push_back("amx_bf16");
-  expect_stopped(facts, "Processor", true, true, "-DRIDGE_NATIVE=OFF");
+  facts.kernels_refused = "build Ridge on this machine";
+  expect_stopped(facts, "Processor", true, true, "build Ridge on this machine");
   facts = healthy();
   facts.memory_available = 1 << 20;
   expect_stopped(facts, "Memory", true, true, "256.00 MiB");

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 Ceilings of_two_cores(double one, double all) {
   Ceilings ceilings{.hardware = "a CPU", .threads = 2};
   ceilings.compute.push_back(
-      {.instructions = "AVX2", .precision = "f32", .one_core = one, .all_cores = all});
+      {.instructions = "AVX2", .precision = ProductKind::f32, .one_core = one, .all_cores = all});
   ceilings.bandwidth.push_back({.level = "memory", .one_core = 1e10, .all_cores = 1.5e10});
   return ceilings;
 }

@@ -18,9 +18,11 @@ using ::testing::IsEmpty;
 
 constexpr double f32_peak = 1e9, narrow_peak = 16e9;
 
-Roof roof_on(std::string_view device) {
-  return {.device = std::string(device),
-          .peaks = {{"f32", f32_peak}, {"bf16", narrow_peak}, {"f16", narrow_peak}},
+Roof roof_on(DeviceKind kind) {
+  return {.kind = kind,
+          .peaks = {{ProductKind::f32, f32_peak},
+                    {ProductKind::bf16, narrow_peak},
+                    {ProductKind::f16, narrow_peak}},
           .levels = {{"memory", 0, 1e30}}};
 }
 
@@ -54,9 +56,10 @@ class NetworkCeilings : public ::testing::TestWithParam<Network> {
     Graph graph;
     build_graph(graph, network_options(GetParam().name, Use::inference, mode, dtype, 224),
                 {.kind = DeviceKind::gpu});
-    const BottleneckReport report = analyze_bottlenecks(fast_products(graph), roof_on("cuda"));
+    const BottleneckReport report =
+        analyze_bottlenecks(fast_products(graph), roof_on(DeviceKind::gpu));
     EXPECT_THAT(report.notes, IsEmpty());
-    EXPECT_EQ(report.roof.flops("f32"), f32_peak);
+    EXPECT_EQ(report.roof.flops(ProductKind::f32), f32_peak);
   }
 };
 
@@ -74,8 +77,9 @@ TEST_P(NetworkCeilings, OnACpuAreThoseOf16BitsToo) {
   for (const Node& node : graph.nodes()) {
     operators.insert(name_of(*node.op));
     const bool multiplies = cost(graph, node).macs > 0 && work_of(*node.op) != WorkKind::attention;
-    const std::string_view expected = multiplies ? "bf16" : "f32";
-    EXPECT_EQ(compute_precision(graph, node, roof_on("cpu")), expected) << name_of(*node.op);
+    const ProductKind expected = multiplies ? ProductKind::bf16 : ProductKind::f32;
+    EXPECT_EQ(compute_precision(graph, node, roof_on(DeviceKind::cpu)), expected)
+        << name_of(*node.op);
   }
   EXPECT_TRUE(operators.contains(GetParam().has)) << "or the test shows nothing";
 }

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "ridge/cpu/device.h"
+#include "tests/session/runs.h"
 
 namespace ridge {
 namespace {
@@ -15,11 +16,7 @@ using ::testing::Contains;
 using ::testing::Not;
 
 RunOptions llama(std::string dtype) {
-  RunOptions o;
-  o.n_layers = 2;
-  o.hidden_dim = 64;
-  o.seq_len = 32;
-  o.vocab_size = 64;
+  RunOptions o = small_llama();
   o.dtype = std::move(dtype);
   o.resolve();
   return o;

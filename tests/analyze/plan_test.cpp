@@ -41,14 +41,7 @@ RunOptions resolved(RunOptions o) {
 }
 
 RunOptions small_options() {
-  RunOptions o;
-  o.vocab_size = 40;
-  o.hidden_dim = 32;
-  o.n_layers = 2;
-  o.n_heads = 4;
-  o.batch_size = 2;
-  o.seq_len = 16;
-  return resolved(o);
+  return resolved(small_llama({.vocab_size = 40, .batch_size = 2, .seq_len = 16}));
 }
 
 // Sizes that have nothing in common, but go together.
@@ -202,14 +195,15 @@ TEST(Plan, CostsWhatTheTrainerSays) {
   }
 }
 
+constexpr LlamaSizes huge{.vocab_size = 1 << 20,
+                          .hidden_dim = 65536,
+                          .n_layers = 200,
+                          .n_heads = 64,
+                          .batch_size = 1,
+                          .seq_len = 1 << 16};
+
 TEST(Plan, TakesNoMemoryWhateverTheSize) {
-  RunOptions o;
-  o.hidden_dim = 65536;
-  o.n_layers = 200;
-  o.n_heads = 64;
-  o.vocab_size = 1 << 20;
-  o.batch_size = 1;
-  o.seq_len = 1 << 16;
+  RunOptions o = small_llama(huge);
   o.max_grad_norm = 1;
   CpuDevice cpu(1);
   EmptyDevice device(cpu);
@@ -219,13 +213,9 @@ TEST(Plan, TakesNoMemoryWhateverTheSize) {
 }
 
 TEST(Plan, RefusesWorkThatCannotBeCounted) {
-  RunOptions o;
-  o.hidden_dim = 131072;
-  o.n_heads = 64;
-  o.n_layers = 100;
-  o.vocab_size = 1 << 20;
-  o.batch_size = 4096;
-  o.seq_len = 512;
+  RunOptions o = small_llama(huge);
+  o.hidden_dim = 131072, o.n_layers = 100;
+  o.batch_size = 4096, o.seq_len = 512;
   CpuDevice cpu(1);
   EmptyDevice device(cpu);
   EXPECT_THROW(plan_step(resolved(o), device), UsageError);
@@ -239,7 +229,7 @@ TEST(Plan, TakesTheLongestOfComputingMovingAndStarting) {
   project(cast(x, DType::bf16), cast(w, DType::bf16));
   scale(x, 2.0f);  // 8 MB
   scale(graph.input("y", {DType::f32, {4}}), 2.0f);
-  const Roof roof{.peaks = {{"f32", 1e12}, {"bf16", 4e12}},
+  const Roof roof{.peaks = {{ProductKind::f32, 1e12}, {ProductKind::bf16, 4e12}},
                   .levels = {{"cache", 9'000'000, 1e12}, {"memory", 0, 1e9}}};
   const auto seconds = [&](NodeId n) {
     return least_time(graph, graph.nodes()[n], roof, false).total();
@@ -265,11 +255,13 @@ TEST(Plan, OfACapturedStepAddsAKernelsStartToEach) {
   const Value x = graph.input("x", {DType::f32, {1000, 1000}});
   project(x, graph.parameter("w", {1000, 1000}, Init::normal(1)));  // 2 GFLOP, 12 MB
   scale(graph.input("y", {DType::f32, {4}}), 2.0f);                 // 32 bytes
-  Roof roof{.device = "cuda",
-            .peaks = {{"f32", 1e12}, {"bf16x6", 2e12}, {"tf32", 8e12}},
-            .levels = {{"memory", 0, 1e12}},
-            .launch_seconds = 3e-6,
-            .captured_seconds = 1e-6};
+  Roof roof{
+      .device = "cuda",
+      .kind = DeviceKind::gpu,
+      .peaks = {{ProductKind::f32, 1e12}, {ProductKind::bf16x6, 2e12}, {ProductKind::tf32, 8e12}},
+      .levels = {{"memory", 0, 1e12}},
+      .launch_seconds = 3e-6,
+      .captured_seconds = 1e-6};
   const auto time = [&](NodeId n, bool captured) {
     return least_time(graph, graph.nodes()[n], roof, captured);
   };
@@ -355,8 +347,6 @@ TEST(ParseBytes, KnowsDecimalAndBinaryUnits) {
        {"", "GB", "16XB", "16 G B", "-1GB", "0", "nanGB", "infGB", "1e30GB", "0.1B", "16GBs"})
     EXPECT_THROW(parse_bytes(bad), UsageError) << bad;
 }
-
-using Words = std::vector<std::string>;
 
 nlohmann::json json_from(const Sandbox& sandbox, const Words& command) {
   const ProgramResult result = sandbox.run(command);

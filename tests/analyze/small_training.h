@@ -4,43 +4,31 @@
 #include <vector>
 
 #include "ridge/cpu/device.h"
-#include "ridge/models/llama/llama.h"
 #include "ridge/profile/recorder.h"
 #include "ridge/run/executor.h"
 #include "ridge/session/optimizer.h"
-#include "ridge/session/options.h"
+#include "tests/models/tiny_llama.h"
+#include "tests/session/runs.h"
 
 namespace ridge {
 
 // A small LLaMA with its training step, and a recording of some steps of it.
 struct SmallTraining {
   static constexpr std::int64_t batch = 2, seq = 12;
-  static constexpr LlamaConfig config{.vocab_size = 20,
-                                      .hidden_dim = 24,
-                                      .n_layers = 2,
-                                      .n_heads = 4,
-                                      .n_kv_heads = 2,
-                                      .intermediate_dim = 40};
   Graph graph;
   Model model;
   TrainingStep training;
   Recorder recorder;
 
   explicit SmallTraining(DType compute = DType::f32)
-      : model(build_llama(graph, config, batch, seq, compute)),
+      : model(build_llama(graph, tiny_llama, batch, seq, compute)),
         training(add_training_step(model.loss, {})) {}
 
   // The same as options of a run.
   static RunOptions options() {
-    RunOptions o;
-    o.vocab_size = config.vocab_size;
-    o.hidden_dim = config.hidden_dim;
-    o.n_layers = config.n_layers;
-    o.n_heads = config.n_heads;
-    o.n_kv_heads = config.n_kv_heads;
-    o.intermediate_dim = config.intermediate_dim;
-    o.batch_size = batch;
-    o.seq_len = seq;
+    const LlamaConfig& c = tiny_llama;
+    RunOptions o = small_llama({c.vocab_size, c.hidden_dim, c.n_layers, c.n_heads, c.n_kv_heads,
+                                c.intermediate_dim, batch, seq});
     o.resolve();
     return o;
   }

@@ -64,6 +64,21 @@ TEST(Variants, SaysHowFarResultsAreApart) {
   EXPECT_EQ(difference_of(a, b).all, 2);
 }
 
+TEST(Variants, FindsClassesWhereTheModelHasThem) {
+  VariantResult a = result_of("fp32", 1, 1), b = result_of("bf16", 1, 1);
+  a.logits = {1, 3, /**/ 1, -3};  // two tokens of two classes
+  b.logits = {1, 3.5f, /**/ 1.5f, 2};
+  a.logits_shape = b.logits_shape = {1, 2, 2};
+  a.class_dim = 2;
+  EXPECT_EQ(difference_of(a, b).same, 1);
+  EXPECT_EQ(difference_of(a, b).all, 2);
+  // As two classes of two pixels each, 1 and 3 against 1 and -3: both pixels keep their class.
+  a.class_dim = 1;
+  a.logits = {1, 3, /**/ 0, -3};
+  b.logits = {1, 3, /**/ 0.5f, 2};
+  EXPECT_EQ(difference_of(a, b).same, 2);
+}
+
 TEST(Variants, PrintsTheWorkshopsTables) {
   std::vector<VariantResult> results{result_of("no compile", 0.2, 6), result_of("default", 0.1, 6)};
   results[1].variant.options.version = "default";
@@ -176,6 +191,21 @@ TEST(LargestBatch, OfALanguageModelIsPlannedToTheByteAndRuns) {
   EXPECT_EQ(found.fault, "");
   EXPECT_GT(found.options.batch_size, 1);
   EXPECT_EQ(found.measured_peak, found.planned.peak_bytes);
+}
+
+// A step of training runs all the batches whose gradients it sums.
+TEST(LargestBatch, CountsTheSamplesOfAllBatchesOfAStep) {
+  LargestBatch found{.options = default_options("resnet18"), .planned = {.batch_size = 8}};
+  found.options.batch_size = 8;
+  found.seconds = 0.5;
+  found.options.gradient_accumulation_steps = 4;
+  EXPECT_DOUBLE_EQ(found.samples_per_second(), 64);
+  EXPECT_THAT(largest_batches_text(std::span(&found, 1)), HasSubstr(" 64.0\n"));
+  EXPECT_EQ(nlohmann::json::parse(
+                largest_batches_json(std::span(&found, 1)))["rows"][0]["samples_per_second"],
+            64.0);
+  found.options.mode = "inference";
+  EXPECT_DOUBLE_EQ(found.samples_per_second(), 16);
 }
 
 }  // namespace

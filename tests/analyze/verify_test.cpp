@@ -16,6 +16,7 @@
 #include "tests/base/temporary_cache.h"
 #include "tests/cli/program.h"
 #include "tests/run/float8_device.h"
+#include "tests/session/runs.h"
 
 namespace ridge {
 namespace {
@@ -28,15 +29,8 @@ using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 RunOptions tiny_options() {
-  RunOptions o;
-  o.vocab_size = 13;
-  o.hidden_dim = 24;
-  o.n_layers = 2;
-  o.n_heads = 4;
-  o.n_kv_heads = 2;
-  o.intermediate_dim = 20;
-  o.batch_size = 2;
-  o.seq_len = 11;
+  RunOptions o = small_llama(
+      {.vocab_size = 13, .hidden_dim = 24, .intermediate_dim = 20, .batch_size = 2, .seq_len = 11});
   o.learning_rate = 1e-3;
   o.resolve();
   return o;
@@ -164,7 +158,9 @@ TEST_F(VerifyTest, CoversEveryPassAndVersion) {
     EXPECT_EQ(names.contains(fmt::format("v1 + {}", pass.name)),
               pass.chosen_by == ChosenBy::schedule && pass.use != Use::inference);
   EXPECT_TRUE(names.contains("v1 + recompute block") && names.contains("v3 + recompute attention"));
-  EXPECT_GE(verified_configurations().size(), 20u);
+  for (const WorkloadFamily& family : workload_families())
+    for (const Use use : {Use::training, Use::inference})
+      EXPECT_GE(family.verified(use).size(), 10u) << family.name;
 }
 
 // The same of a LLaMA in inference, whose weights are frozen and whose rows that nobody reads are
@@ -176,7 +172,7 @@ TEST(Verify, IsGreenForInference) {
   options.mode = "inference";
   options.resolve();
   const Reference reference(options, device);
-  for (const char* const dtype : {"fp32", "bf16"}) {
+  for (const char* const dtype : {"fp32", "bf16", "int8"}) {
     options.dtype = dtype;
     const std::vector<double> curve = loss_curve(options, device, 2);
     for (const VerifiedSchedule& schedule : verified_schedules(Use::inference)) {
@@ -198,7 +194,7 @@ TEST(Verify, IsGreenForNetworks) {
       options.mode = name_of(use);
       options.resolve();
       const Reference reference(options, device);
-      for (const char* const dtype : {"fp32", "bf16"}) {
+      for (const std::string& dtype : verified_dtypes(device, use)) {
         const Baseline baseline = baseline_of(reference, dtype, device, 2);
         for (const ScheduleRow& row : schedules()) {
           const Verdict verdict =
@@ -206,7 +202,7 @@ TEST(Verify, IsGreenForNetworks) {
           EXPECT_EQ(verdict.failure, "")
               << network << " " << name_of(use) << " " << verdict.schedule << " " << verdict.dtype;
           EXPECT_THAT(verdict.cut, SizeIs(0));
-          EXPECT_TRUE(verdict.of_network);
+          EXPECT_EQ(verdict.network, network);
         }
       }
     }
@@ -288,7 +284,7 @@ TEST_F(VerifyTest, SeesAttentionThatIsCutOff) {
       EXPECT_THAT(verdict.cut, SizeIs(8)) << "projections, and the norm before them";
       EXPECT_THAT(verdict.failure,
                   StartsWith("8 parameters without gradient, the first layers.0."));
-      const Tolerance limit = tolerance_of(dtype);
+      const Tolerance limit = verdict.limit;
       EXPECT_LE(verdict.loss_error, limit.loss);
       EXPECT_LE(verdict.logits_error, limit.logits);
     }
@@ -319,7 +315,8 @@ TEST(VerifyFp8, IsGreenForEveryVersionAndSeesAWrongScale) {
   TemporaryCache cache;
   CpuDevice cpu(2);
   testing::Float8Device device(cpu);
-  const std::vector<RunOptions> all = in_fp8({tiny_options(), verified_configurations()[0]});
+  const std::vector<RunOptions> all =
+      taken_in("fp8", {tiny_options(), language_family.verified(Use::training)[0]});
   ASSERT_THAT(all, SizeIs(1)) << "of which the first has odd sizes";
   EXPECT_EQ(all[0].n_layers, 3);
   const Reference reference(all[0], device);
@@ -328,6 +325,13 @@ TEST(VerifyFp8, IsGreenForEveryVersionAndSeesAWrongScale) {
     EXPECT_EQ(verdict.failure, "") << v;
     EXPECT_EQ(verdict.dtype, "fp8");
   }
+  RunOptions in_use = all[0];
+  in_use.mode = "inference";
+  in_use.resolve();
+  const Reference pass(in_use, device);
+  EXPECT_THAT(verified_dtypes(device, Use::inference), ::testing::Contains("fp8"));
+  for (const ScheduleRow& row : schedules())
+    EXPECT_EQ(verify(pass, schedule_named(row.name), "fp8", device, {}).failure, "") << row.name;
   const Verdict doubled = verify(reference, schedule_named("v3"), "fp8", device, {},
                                  change_results<ScaledMatMul>(times(2.0f)));
   EXPECT_NE(doubled.failure, "");
@@ -356,8 +360,6 @@ TEST_F(VerifyTest, SeesALossThatIsNoNumberAtAnyStep) {
   }
 }
 
-using Words = std::vector<std::string>;
-
 Words operator+(Words a, const Words& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
@@ -375,8 +377,13 @@ TEST(Verification, TakesDtypesByTheirNames) {
        {std::pair{"fp32", DType::f32}, {"bf16", DType::bf16}, {"fp16", DType::f16}}) {
     const RunOptions options = verified_in(tiny_options(), name);
     EXPECT_EQ(options.precision().compute, dtype);
-    EXPECT_LE(tolerance_of("fp32").gradient, tolerance_of(name).gradient);
-    EXPECT_GE(tolerance_of("bf16").gradient, tolerance_of(name).gradient);
+    for (const WorkloadFamily& family : workload_families()) {
+      const auto gradient = [&](std::string_view in) {
+        return family.tolerance(precision_named(in)).gradient;
+      };
+      EXPECT_LE(gradient("fp32"), gradient(name)) << family.name;
+      EXPECT_GE(gradient("bf16"), gradient(name)) << family.name;
+    }
   }
 }
 
@@ -407,6 +414,30 @@ TEST(VerifyCommand, PrintsATableOrJsonAndExitsWith0) {
   EXPECT_THAT(sandbox.run(few + Words{"--dtypes", "tf32"}).err,
               HasSubstr("no dtype 'tf32' to verify on the cpu; there are fp32, bf16"));
   EXPECT_FALSE(sandbox.has("output"));
+}
+
+// Quantized after training, a model is verified in inference.
+TEST(VerifyCommand, TakesInt8InInferenceAlone) {
+  const TemporaryCache cache;
+  const Sandbox sandbox;
+  const Words few = verify_small + Words{"--schedules", "v1,v4", "--curve-steps", "2"};
+  const ProgramResult result = sandbox.run(few + Words{"--mode", "inference", "--dtypes", "int8"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("All 2 runs are right."), HasSubstr("Limits in int8")));
+  EXPECT_THAT(sandbox.run(few + Words{"--dtypes", "int8"}).err,
+              HasSubstr("no dtype 'int8' to verify on the cpu; there are fp32, bf16"));
+}
+
+// A family's set is asked for by its name.
+TEST(VerifyCommand, HasAFlagForTheSetOfEachFamily) {
+  const Sandbox sandbox;
+  const std::string help = sandbox.run({"ridge", "verify", "--help"}).out;
+  for (const WorkloadFamily& family : workload_families()) {
+    EXPECT_THAT(help, HasSubstr("  --" + std::string(family.name) + " "));
+    const ProgramResult result = sandbox.run(
+        {"ridge", "verify", "--" + std::string(family.name), "--batch-size", "2", "--device=cpu"});
+    EXPECT_THAT(result.err, HasSubstr("--batch-size is about one model"));
+  }
 }
 
 // Weights that are multiplied by 1 - 10^4 at each step are soon no numbers, in every version.

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "ridge/base/error.h"
+#include "tests/base/message_of.h"
 #include "tests/base/temporary_directory.h"
 
 namespace ridge {
@@ -20,18 +21,6 @@ using testing::HasSubstr;
 
 std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-// The message of the IoError that `action` throws.
-template <class Action>
-std::string io_error(const Action& action) {
-  try {
-    action();
-  } catch (const IoError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no IoError was thrown";
-  return "";
 }
 
 class FileTest : public testing::Test {
@@ -74,27 +63,30 @@ TEST_F(FileTest, MapsAnEmptyFileToNothing) {
 }
 
 TEST_F(FileTest, RefusesWhatCannotBeRead) {
-  const std::string missing = io_error([&] { MappedFile{file}; });
+  const std::string missing = message_of<IoError>([&] { MappedFile{file}; });
   EXPECT_THAT(missing, HasSubstr(file.string()));
   EXPECT_THAT(missing, HasSubstr("No such file or directory"));
-  EXPECT_THAT(io_error([&] { MappedFile{directory.path}; }), HasSubstr("it is a directory"));
-  EXPECT_THAT(io_error([&] { read_text_file(file, 9); }), HasSubstr("No such file"));
-  EXPECT_THAT(io_error([&] { read_text_file(directory.path, 9); }), HasSubstr("Is a directory"));
+  EXPECT_THAT(message_of<IoError>([&] { MappedFile{directory.path}; }),
+              HasSubstr("it is a directory"));
+  EXPECT_THAT(message_of<IoError>([&] { read_text_file(file, 9); }), HasSubstr("No such file"));
+  EXPECT_THAT(message_of<IoError>([&] { read_text_file(directory.path, 9); }),
+              HasSubstr("Is a directory"));
   ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
-  EXPECT_THAT(io_error([&] { MappedFile{file}; }), HasSubstr("it is no regular file"));
+  EXPECT_THAT(message_of<IoError>([&] { MappedFile{file}; }), HasSubstr("it is no regular file"));
 }
 
 TEST_F(FileTest, RefusesWhatMayNotBeRead) {
   if (::geteuid() == 0) GTEST_SKIP() << "the superuser may read everything";
   write_text_file(file, "secret");
   std::filesystem::permissions(file, std::filesystem::perms::none);
-  EXPECT_THAT(io_error([&] { MappedFile{file}; }), HasSubstr("Permission denied"));
+  EXPECT_THAT(message_of<IoError>([&] { MappedFile{file}; }), HasSubstr("Permission denied"));
 }
 
 TEST_F(FileTest, RefusesATextThatIsTooLong) {
   write_text_file(file, std::string(10'000, 'x'));
   EXPECT_EQ(read_text_file(file, 10'000).size(), 10'000u);
-  EXPECT_THAT(io_error([&] { read_text_file(file, 9'999); }), HasSubstr("more than 9999 bytes"));
+  EXPECT_THAT(message_of<IoError>([&] { read_text_file(file, 9'999); }),
+              HasSubstr("more than 9999 bytes"));
 }
 
 TEST_F(FileTest, AppearsOnlyWhenCommitted) {
@@ -140,15 +132,18 @@ TEST_F(FileTest, WritesAFileWithoutADirectoryInItsName) {
 }
 
 TEST_F(FileTest, RefusesToReplaceWhatIsNoFile) {
-  EXPECT_THAT(io_error([&] { AtomicFile{directory.path}; }), HasSubstr("it is a directory"));
-  EXPECT_THAT(io_error([&] { AtomicFile{"/dev/full"}; }), HasSubstr("it is no regular file"));
-  EXPECT_THAT(io_error([&] { AtomicFile{directory.path / "none" / "file"}; }),
+  EXPECT_THAT(message_of<IoError>([&] { AtomicFile{directory.path}; }),
+              HasSubstr("it is a directory"));
+  EXPECT_THAT(message_of<IoError>([&] { AtomicFile{"/dev/full"}; }),
+              HasSubstr("it is no regular file"));
+  EXPECT_THAT(message_of<IoError>([&] { AtomicFile{directory.path / "none" / "file"}; }),
               HasSubstr("No such file or directory"));
 }
 
 TEST_F(FileTest, RefusesASecondWriterOfTheSameFile) {
   AtomicFile first(file);
-  EXPECT_THAT(io_error([&] { AtomicFile{file}; }), HasSubstr("another process is writing it"));
+  EXPECT_THAT(message_of<IoError>([&] { AtomicFile{file}; }),
+              HasSubstr("another process is writing it"));
   first.write("first");
   first.commit();
   EXPECT_EQ(read_text_file(file, 100), "first");
@@ -165,7 +160,7 @@ TEST_F(FileTest, SaysThatTheDiskIsFullAndLeavesNothing) {
   const auto handler = ::signal(SIGXFSZ, SIG_IGN);
   const struct rlimit small { 1000, before.rlim_max };
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  const std::string message = io_error([&] {
+  const std::string message = message_of<IoError>([&] {
     AtomicFile writer(file);
     writer.write(std::string(600, 'x'));
     writer.write(std::string(600, 'y'));
@@ -227,7 +222,7 @@ TEST_F(FileTest, DuplicatesAreFilesOfTheirOwn) {
   duplicate_file(file, directory.path / "second");
   EXPECT_EQ(std::filesystem::hard_link_count(file), 1u);
   EXPECT_EQ(read_text_file(directory.path / "second", 100), "some text");
-  EXPECT_THAT(io_error([&] { duplicate_file(directory.path / "none", file); }),
+  EXPECT_THAT(message_of<IoError>([&] { duplicate_file(directory.path / "none", file); }),
               HasSubstr("No such file"));
   EXPECT_EQ(read_text_file(file, 100), "some text");
 }
@@ -238,7 +233,8 @@ TEST_F(FileTest, ProbingLeavesNoTrace) {
   write_text_file(file, "old");
   probe_writing(file);
   EXPECT_EQ(read_text_file(file, 100), "old");
-  EXPECT_THAT(io_error([&] { probe_writing(file / "below"); }), HasSubstr("Not a directory"));
+  EXPECT_THAT(message_of<IoError>([&] { probe_writing(file / "below"); }),
+              HasSubstr("Not a directory"));
 }
 
 TEST_F(FileTest, RemovesOnlyWhatNobodyWrites) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ridge/base/error.h"
+#include "tests/base/message_of.h"
 #include "tests/base/temporary_directory.h"
 
 namespace ridge {
@@ -32,13 +33,7 @@ std::string unpacked(std::string_view file, std::size_t max_bytes = std::size_t{
 }
 
 std::string format_error(std::string_view file, std::size_t max_bytes = 1 << 20) {
-  try {
-    unpacked(file, max_bytes);
-  } catch (const FormatError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no FormatError was thrown";
-  return "";
+  return message_of<FormatError>([&] { unpacked(file, max_bytes); });
 }
 
 // What gzip cannot make smaller.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "ridge/base/error.h"
+#include "tests/base/message_of.h"
 
 namespace ridge {
 namespace {
@@ -26,16 +27,6 @@ struct MoreMathematics : Mathematics {
   Function<double(double)> versine{*this, "versine"};
 };
 
-template <class Action>
-std::string refusal(const Action& action) {
-  try {
-    action();
-  } catch (const DeviceError& error) {
-    return error.what();
-  }
-  return "nothing was refused";
-}
-
 TEST(VendorLibrary, CallsFunctionsUnderTheirTypes) {
   const Mathematics library;
   EXPECT_THAT(library.path(), HasSubstr("libm.so"));
@@ -48,8 +39,9 @@ TEST(VendorLibrary, CallsFunctionsUnderTheirTypes) {
 TEST(VendorLibrary, SaysWhatIsMissingAndTheRemedy) {
   LibrarySearch search = mathematics();
   search.files = {"libm-of-nobody.so.6"};
-  EXPECT_EQ(refusal([&] { const Mathematics library(search); }), "angles need libm: install it");
-  EXPECT_THAT(refusal([] { const MoreMathematics library; }),
+  EXPECT_EQ(message_of<DeviceError>([&] { const Mathematics library(search); }),
+            "angles need libm: install it");
+  EXPECT_THAT(message_of<DeviceError>([] { const MoreMathematics library; }),
               AllOf(HasSubstr("libm.so.6 has no versine"), HasSubstr("ridge doctor")));
 }
 

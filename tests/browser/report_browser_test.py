@@ -135,6 +135,35 @@ class ReportTest(unittest.TestCase):
         findings = self.read("bottlenecks.json")["findings"]
         self.assertEqual(self.texts("#findings h3")[:len(findings)], [f["name"] for f in findings])
 
+    def test_speaks_of_its_workload(self):
+        self.report(self.profile)
+        subtitle = self.texts("#subtitle")[0]
+        self.assertIn("Tiny LLaMA v1, ", subtitle)
+        self.assertIn("training, batch 2 × 16 tokens, fp32", subtitle)
+        throughput = self.texts(".cards .card:nth-child(2)")[0]
+        self.assertIn("samples/s", throughput)
+        self.assertIn("tokens/s", throughput)
+        network = self.work / "network"
+        subprocess.run([PROGRAM, "bench", "--network", "squeezenet1_1", "--image-size", "32",
+                        "--batch-size", "2", "--iterations", "8", "--threads", "2",
+                        "--enable-all-profiling", "--profile-dir", network], check=True,
+                       env=self.env, cwd=self.work, stdout=subprocess.DEVNULL)
+        self.report(network)
+        self.assertIn("squeezenet1_1 none, ", self.texts("#subtitle")[0])
+        self.assertIn("inference, batch 2 images, fp32", self.texts("#subtitle")[0])
+        self.assertIn("samples/s", self.texts(".cards .card:nth-child(2)")[0])
+        words = self.page.run("document.querySelector('main').innerText")
+        self.assertIn("ridge bench --config", words)
+        # The program printed 8 iterations, from 0; the last four were recorded.
+        self.assertIn("steps 4 to 7 recorded", self.texts("#subtitle")[0])
+        self.assertIn("at step 7", "".join(self.texts(".card .note")))
+        ticks = self.texts("#steps .axis .tick text")
+        self.assertIn("7", ticks)
+        self.assertNotIn("13", ticks)
+        for foreign in ("LLaMA", "token", "sequence"):
+            self.assertNotIn(foreign, words)
+        self.assertEqual(self.page.run("document.querySelectorAll('.missing').length"), 0)
+
     def test_sorts_the_table(self):
         self.report(self.profile)
         heads = self.texts("#operators th")

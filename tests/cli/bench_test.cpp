@@ -6,6 +6,7 @@
 #include <csignal>
 #include <fstream>
 #include <iomanip>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -78,10 +79,18 @@ TEST(BenchCommand, ReadsNumbersAsTrainDoes) {
 TEST(BenchCommand, ListsTheNetworks) {
   const Sandbox sandbox;
   const auto list = nlohmann::json::parse(sandbox.run({"ridge", "bench", "--list", "--json"}).out);
-  ASSERT_EQ(list.size(), 65u);
-  for (const auto& entry : list)
-    for (const char* key : {"name", "parameters", "macs", "input_size"})
+  ASSERT_EQ(list.size(), 66u);
+  std::map<std::string, nlohmann::json> by_name;
+  for (const auto& entry : list) {
+    for (const char* key : {"name", "aliases", "parameters", "macs", "input_size", "classes"})
       EXPECT_TRUE(entry.contains(key)) << entry;
+    by_name[entry["name"]] = entry;
+  }
+  EXPECT_EQ(by_name.at("tiny_llama")["input_size"], nlohmann::json({128}));
+  EXPECT_EQ(by_name.at("tiny_llama")["classes"], 1000);
+  EXPECT_EQ(by_name.at("resnet50")["input_size"], nlohmann::json({3, 224, 224}));
+  EXPECT_EQ(by_name.at("resnet50")["classes"], 1000);
+  EXPECT_EQ(by_name.at("fcn_resnet50")["classes"], 21) << "of each pixel";
   EXPECT_THAT(sandbox.run({"ridge", "bench", "--list"}).out, HasSubstr("resnext50_32x4d"));
 }
 

@@ -14,7 +14,7 @@ using testing::Not;
 // Ten times of 100 ms for 8 images of 3 GMACs, but for the last.
 Record record_of(double last = 0.1) {
   Record record{.options = default_options("resnet50"),
-                .workload = "resnet50",
+                .workload = {.name = "resnet50", .sample = "image"},
                 .samples_per_step = 8,
                 .cost = StepCost{.forward = {.macs = 8 * 3'000'000'000}},
                 .by_device = true,
@@ -64,8 +64,7 @@ TEST(BenchSummary, SaysWhatTheMemoryIsFor) {
 TEST(BenchSummary, CountsTokensOfALanguageModel) {
   Record record = record_of();
   record.options = default_options("tiny_llama");
-  record.workload = "tiny_llama";
-  record.tokens_per_sample = 128;
+  record.workload = {.name = "tiny_llama", .sample = "sequence", .tokens_per_sample = 128};
   const std::string text = text_of(record);
   EXPECT_THAT(text, HasSubstr("Token rate: 10240 tokens/sec\n"));
   EXPECT_THAT(text, HasSubstr("Sequences per second: 80.0\n"));

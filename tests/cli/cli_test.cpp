@@ -7,10 +7,9 @@
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "tests/cli/program.h"
+#include "tests/cli/workshop_commands.h"
 
 namespace ridge {
 namespace {
@@ -24,27 +23,23 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-using Words = std::vector<std::string>;
-
 Words operator+(Words a, const Words& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }
 
-// A model that takes no time.
-const Words tiny{"--hidden-dim", "16", "--n-layers",   "1", "--n-heads", "2", "--vocab-size", "32",
-                 "--seq-len",    "8",  "--batch-size", "2", "--threads", "1"};
-const Words train_tiny = Words{"ridge", "train"} + tiny;
-
-std::vector<Words> workshop_commands() {
-  std::vector<Words> commands;
-  std::ifstream file(RIDGE_SOURCE_DIR "/tests/cli/commands.txt");
-  for (std::string line; std::getline(file, line);) commands.push_back(words_of(line));
-  return commands;
-}
+const Words train_tiny = Words{"ridge", "train"} + tiny_flags;
 
 nlohmann::json summary_in(const Sandbox& sandbox, const std::string& directory) {
   return nlohmann::json::parse(sandbox.read(directory + "/performance_summary.json"));
+}
+
+// Runs a command that is to end with this exit code.
+ProgramResult run_to(int exit_code, const Sandbox& sandbox, const Words& command) {
+  ProgramResult result = sandbox.run(command);
+  EXPECT_EQ(result.exit_code, exit_code)
+      << ::testing::PrintToString(command) << result.out << result.err;
+  return result;
 }
 
 std::vector<std::string> lines_with(const std::string& text, const std::string& part) {
@@ -59,8 +54,7 @@ TEST(WorkshopCommands, AreUnderstoodAsWritten) {
   ASSERT_GT(commands.size(), 30u);
   const Sandbox sandbox;
   for (const Words& command : commands) {
-    const ProgramResult result = sandbox.run(command + Words{"--print-config"});
-    EXPECT_EQ(result.exit_code, 0) << ::testing::PrintToString(command) << result.err;
+    const ProgramResult result = run_to(0, sandbox, command + Words{"--print-config"});
     // Every "--flag value" is in the options that will be used.
     const nlohmann::json used = nlohmann::json::parse(result.out);
     for (std::size_t i = 1; i + 1 < command.size(); ++i) {
@@ -79,8 +73,8 @@ TEST(WorkshopCommands, AreUnderstoodAsWritten) {
 TEST(WorkshopCommands, Run) {
   for (const Words& command : workshop_commands()) {
     const Sandbox sandbox;
-    const ProgramResult result = sandbox.run(command + tiny + Words{"--num-steps", "2"});
-    EXPECT_EQ(result.exit_code, 0) << ::testing::PrintToString(command) << result.err;
+    const ProgramResult result =
+        run_to(0, sandbox, command + tiny_flags + Words{"--num-steps", "2"});
     EXPECT_THAT(result.err, IsEmpty());
     EXPECT_EQ(lines_with(result.out, "Loss = ").size(), 2u);
     EXPECT_EQ(summary_in(sandbox, "output")["performance_summary"]["losses"].size(), 2u);
@@ -98,8 +92,7 @@ TEST(Fp8, NeedsAGpuThatHasIt) {
   for (const char* command : {"train", "plan", "compare"}) {
     Words line{"ridge", command, "--device", "cpu", "--dtype", "fp8"};
     if (command == std::string("compare")) line = line + Words{"v1", "v4"};
-    const ProgramResult result = sandbox.run(line);
-    EXPECT_EQ(result.exit_code, 2) << command;
+    const ProgramResult result = run_to(2, sandbox, line);
     EXPECT_THAT(result.err, AllOf(HasSubstr("--dtype fp8 needs a GPU"), HasSubstr("on cpu")));
     EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
   }
@@ -151,9 +144,9 @@ TEST(Output, IsInTheWorkshopsLayout) {
 TEST(Output, ShowsWhatProfilingAddsToIt) {
   const Sandbox sandbox;
   const ProgramResult result =
-      sandbox.run(train_tiny + Words{"--num-steps", "8", "--profile", "--profile_steps", "2",
-                                     "--enable-memory-profiling", "--flops", "--profile-dir", "p"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+      run_to(0, sandbox,
+             train_tiny + Words{"--num-steps", "8", "--profile", "--profile_steps", "2",
+                                "--enable-memory-profiling", "--flops", "--profile-dir", "p"});
   EXPECT_THAT(result.out, AllOf(HasSubstr("V1 - Baseline (Profiling Enabled)\n"),
                                 HasSubstr("Profiling enabled: Steps 5-7\n"),
                                 HasSubstr("Memory Profiling Enabled\n"),
@@ -170,9 +163,9 @@ TEST(Output, HasOneTraceUnderTwoNames) {
   for (const bool compressed : {false, true}) {
     const std::string end = compressed ? ".json.gz" : ".json";
     const ProgramResult result =
-        sandbox.run(train_tiny + Words{"--num-steps", "7", "--profile", "--profile-dir", end,
-                                       compressed ? "--compress-traces" : "--profile"});
-    ASSERT_EQ(result.exit_code, 0) << result.err;
+        run_to(0, sandbox,
+               train_tiny + Words{"--num-steps", "7", "--profile", "--profile-dir", end,
+                                  compressed ? "--compress-traces" : "--profile"});
     const std::string trace = end + "/trace_step_4_7" + end;
     EXPECT_EQ(sandbox.read(trace).starts_with("\x1f\x8b"), compressed);
     const auto listed = lines_with(result.out, ".pt.trace" + end);
@@ -180,8 +173,7 @@ TEST(Output, HasOneTraceUnderTwoNames) {
     const std::string worker = words_of(listed[0]).at(1);
     EXPECT_TRUE(worker.ends_with(end));
     EXPECT_TRUE(sandbox.read(worker) == sandbox.read(trace));
-    const ProgramResult check = sandbox.run({"ridge", "trace", "check", worker});
-    EXPECT_EQ(check.exit_code, 0) << check.out << check.err;
+    run_to(0, sandbox, {"ridge", "trace", "check", worker});
   }
 }
 
@@ -230,10 +222,8 @@ TEST(Configuration, FlagsWinOverTheFileWhichWinsOverDefaults) {
 
 TEST(Configuration, WrittenByARunRepeatsIt) {
   const Sandbox sandbox;
-  ASSERT_EQ(sandbox.run(train_tiny + Words{"--num-steps", "3", "--seed", "5"}).exit_code, 0);
-  ASSERT_EQ(sandbox.run({"ridge", "train", "--config", "output/config.json", "--output-dir", "b"})
-                .exit_code,
-            0);
+  run_to(0, sandbox, train_tiny + Words{"--num-steps", "3", "--seed", "5"});
+  run_to(0, sandbox, {"ridge", "train", "--config", "output/config.json", "--output-dir", "b"});
   EXPECT_EQ(summary_in(sandbox, "b")["performance_summary"]["losses"],
             summary_in(sandbox, "output")["performance_summary"]["losses"]);
 }
@@ -241,36 +231,32 @@ TEST(Configuration, WrittenByARunRepeatsIt) {
 TEST(Checkpoints, ResumeGoesOnAsIfNothingHadHappened) {
   const Sandbox sandbox;
   const Words command = train_tiny + Words{"--learning-rate", "0.01"};
-  ASSERT_EQ(sandbox.run(command + Words{"--num-steps", "5", "--output-dir", "whole"}).exit_code, 0);
-  const ProgramResult first =
-      sandbox.run(command + Words{"--num-steps", "3", "--save-every", "2", "--output-dir", "part"});
+  run_to(0, sandbox, command + Words{"--num-steps", "5", "--output-dir", "whole"});
+  const ProgramResult first = run_to(
+      0, sandbox, command + Words{"--num-steps", "3", "--save-every", "2", "--output-dir", "part"});
   EXPECT_EQ(lines_with(first.out, "Saved part/checkpoint.safetensors at step").size(), 2u)
       << "after step 2 and at the end";
   const Words resume{"ridge",       "train", "--resume", "part/checkpoint.safetensors",
                      "--num-steps", "5"};
-  const ProgramResult second = sandbox.run(resume);
-  ASSERT_EQ(second.exit_code, 0) << second.err;
+  const ProgramResult second = run_to(0, sandbox, resume);
   EXPECT_THAT(second.out, HasSubstr("Resumed from part/checkpoint.safetensors at step 3\n"));
   const auto whole = summary_in(sandbox, "whole")["performance_summary"]["losses"];
   const auto rest = summary_in(sandbox, "part")["performance_summary"];
   EXPECT_EQ(rest["first_step"], 4);
   EXPECT_EQ(rest["losses"], nlohmann::json(std::vector<double>(whole.begin() + 3, whole.end())));
 
-  const ProgramResult again = sandbox.run(resume);
-  EXPECT_EQ(again.exit_code, 0);
-  EXPECT_THAT(again.out, HasSubstr("Nothing is left to do"));
-  const ProgramResult other = sandbox.run(resume + Words{"--hidden-dim", "32"});
-  EXPECT_EQ(other.exit_code, 1);
-  EXPECT_THAT(other.err, HasSubstr("other sizes"));
+  EXPECT_THAT(run_to(0, sandbox, resume).out, HasSubstr("Nothing is left to do"));
+  EXPECT_THAT(run_to(1, sandbox, resume + Words{"--hidden-dim", "32"}).err,
+              HasSubstr("other sizes"));
 }
 
 TEST(Validation, IsReportedEveryKStepsAndAtTheEnd) {
   const Sandbox sandbox;
   sandbox.write("text", std::string(2000, 'a'));
   const ProgramResult result =
-      sandbox.run(train_tiny + Words{"--vocab-size", "256", "--data", "text", "--num-steps", "5",
-                                     "--eval-every", "2", "--eval-batches", "1"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+      run_to(0, sandbox,
+             train_tiny + Words{"--vocab-size", "256", "--data", "text", "--num-steps", "5",
+                                "--eval-every", "2", "--eval-batches", "1"});
   EXPECT_EQ(lines_with(result.out, "Validation after step").size(), 3u);
   const auto losses = summary_in(sandbox, "output")["performance_summary"]["validation_losses"];
   ASSERT_EQ(losses.size(), 3u);
@@ -316,9 +302,9 @@ TEST(Divergence, EndsTheRunAndIsReported) {
   const Sandbox sandbox;
   // Weights are multiplied by 1 - 10^4 at each step.
   const ProgramResult result =
-      sandbox.run(train_tiny + Words{"--learning-rate", "100", "--weight-decay", "100",
-                                     "--num-steps", "100", "--save-every", "100"});
-  EXPECT_EQ(result.exit_code, 1);
+      run_to(1, sandbox,
+             train_tiny + Words{"--learning-rate", "100", "--weight-decay", "100", "--num-steps",
+                                "100", "--save-every", "100"});
   EXPECT_THAT(result.err, AllOf(StartsWith("ridge: the loss is "), HasSubstr("at step "),
                                 HasSubstr("--learning-rate")));
   EXPECT_EQ(lines_of(result.err).size(), 1u);
@@ -329,10 +315,9 @@ TEST(Divergence, EndsTheRunAndIsReported) {
 TEST(Profile, ThatCannotBeWrittenCostsNoOtherFile) {
   const Sandbox sandbox;
   std::filesystem::create_directories(sandbox.path("p/operators.json"));
-  const ProgramResult result =
-      sandbox.run(train_tiny + Words{"--num-steps", "4", "--save-every", "4", "--profile",
-                                     "--profile-dir", "p"});
-  EXPECT_EQ(result.exit_code, 1);
+  const ProgramResult result = run_to(1, sandbox,
+                                      train_tiny + Words{"--num-steps", "4", "--save-every", "4",
+                                                         "--profile", "--profile-dir", "p"});
   EXPECT_EQ(result.err, "ridge: cannot write p/operators.json: it is a directory\n");
   EXPECT_THAT(result.out,
               AllOf(HasSubstr("Performance Summary:"), HasSubstr("  - p/modules.json\n"),
@@ -346,8 +331,7 @@ TEST(Checkpoints, ThatCannotBeWrittenCostNoSummary) {
   const Sandbox sandbox;
   std::filesystem::create_directories(sandbox.path("output/checkpoint.safetensors"));
   const ProgramResult result =
-      sandbox.run(train_tiny + Words{"--num-steps", "4", "--save-every", "4"});
-  EXPECT_EQ(result.exit_code, 1);
+      run_to(1, sandbox, train_tiny + Words{"--num-steps", "4", "--save-every", "4"});
   EXPECT_EQ(result.err, "ridge: cannot write output/checkpoint.safetensors: it is a directory\n");
   EXPECT_EQ(summary_in(sandbox, "output")["performance_summary"]["losses"].size(), 4u);
 }
@@ -415,9 +399,8 @@ TEST(BadInput, IsOneLineAndWritesNothing) {
       {t + Words{"--profile", "--profile-dir", "text/out"}, 1, "Not a directory"},
   };
   for (const BadInput& input : inputs) {
-    const ProgramResult result = sandbox.run(input.arguments);
+    const ProgramResult result = run_to(input.exit_code, sandbox, input.arguments);
     const std::string shown = ::testing::PrintToString(input.arguments);
-    EXPECT_EQ(result.exit_code, input.exit_code) << shown << result.err;
     EXPECT_THAT(result.err, AllOf(StartsWith("ridge: "), HasSubstr(input.reason), EndsWith("\n")))
         << shown;
     EXPECT_EQ(lines_of(result.err).size(), 1u) << shown << result.err;
@@ -447,8 +430,7 @@ TEST(BadInput, OutputThatCannotBeWrittenIsAnErrorBeforeTraining) {
   const Sandbox sandbox;
   std::filesystem::create_directories(sandbox.path("out/performance_summary.json"));
   const ProgramResult result =
-      sandbox.run(train_tiny + Words{"--num-steps", "1", "--output-dir", "out"});
-  EXPECT_EQ(result.exit_code, 1);
+      run_to(1, sandbox, train_tiny + Words{"--num-steps", "1", "--output-dir", "out"});
   EXPECT_THAT(result.err, HasSubstr("performance_summary.json"));
   EXPECT_THAT(result.out, Not(HasSubstr("Starting training")));
 }
@@ -456,10 +438,9 @@ TEST(BadInput, OutputThatCannotBeWrittenIsAnErrorBeforeTraining) {
 TEST(Help, NamesEveryFlagAndTheProgram) {
   const Sandbox sandbox;
   for (const Words& command : {Words{"ridge", "train", "--help"}, Words{"tiny_llama_v1", "-h"}}) {
-    const ProgramResult result = sandbox.run(command);
-    EXPECT_EQ(result.exit_code, 0);
-    EXPECT_THAT(result.out, AllOf(HasSubstr("--gradient-accumulation-steps"),
-                                  HasSubstr("Profiling:"), HasSubstr("Examples:")));
+    EXPECT_THAT(run_to(0, sandbox, command).out,
+                AllOf(HasSubstr("--gradient-accumulation-steps"), HasSubstr("Profiling:"),
+                      HasSubstr("Examples:")));
   }
   EXPECT_THAT(sandbox.run({"ridge", "--help"}).out, AllOf(HasSubstr("train"), HasSubstr("about")));
   EXPECT_THAT(sandbox.run({"ridge", "about"}).out, StartsWith("ridge "));
@@ -477,8 +458,8 @@ constexpr const char* machine_file = R"({"format": "ridge machine ceilings", "me
 TEST(RooflineCommand, RefusesWhatMakesNoSense) {
   const Sandbox sandbox;
   const auto refused = [&](const char* flag, const char* value, const char* what) {
-    const ProgramResult result = sandbox.run({"ridge", "roofline", "--device", "cpu", flag, value});
-    EXPECT_EQ(result.exit_code, 2);
+    const ProgramResult result =
+        run_to(2, sandbox, {"ridge", "roofline", "--device", "cpu", flag, value});
     EXPECT_THAT(result.err, HasSubstr(what));
     EXPECT_EQ(result.out, "");
   };
@@ -492,18 +473,16 @@ TEST(Profiles, AreDrawnUnderTheCeilingsOfTheirThreads) {
   const Sandbox sandbox;
   sandbox.write("machine.json", machine_file);
   const Words profile{"--num-steps", "2", "--profile", "--profile-dir", "p"};
-  const ProgramResult trained = sandbox.run(train_tiny + profile);
-  ASSERT_EQ(trained.exit_code, 0) << trained.err;
-  EXPECT_THAT(trained.out, HasSubstr("\nridge report p draws it\n"));
+  EXPECT_THAT(run_to(0, sandbox, train_tiny + profile).out,
+              HasSubstr("\nridge report p draws it\n"));
   const ProgramResult roofline =
       sandbox.run({"ridge", "roofline", "--profile", "p", "--machine-file", "machine.json"});
   EXPECT_THAT(roofline.out, HasSubstr("f32 peak 100 GFLOP/s"));
 
-  const ProgramResult drawn = sandbox.run({"ridge", "report", "p", "--machine", "machine.json"});
-  EXPECT_EQ(drawn.exit_code, 0) << drawn.err;
-  EXPECT_THAT(drawn.out, StartsWith("Wrote p/report.html"));
+  EXPECT_THAT(run_to(0, sandbox, {"ridge", "report", "p", "--machine", "machine.json"}).out,
+              StartsWith("Wrote p/report.html"));
   EXPECT_THAT(sandbox.read("p/report.html"), HasSubstr("\"f32_flops_per_second\":100000000000.0"));
-  EXPECT_EQ(sandbox.run({"ridge", "report", "p", "--output", "other.html"}).exit_code, 0);
+  run_to(0, sandbox, {"ridge", "report", "p", "--output", "other.html"});
   EXPECT_TRUE(sandbox.has("other.html"));
 }
 
@@ -530,10 +509,9 @@ TEST(Report, SaysInOneLineWhatItCannotDraw) {
   const Sandbox sandbox;
   std::filesystem::create_directory(sandbox.path("p"));
   const auto complaint = [&](const Words& arguments, int exit_code) {
-    const ProgramResult result = sandbox.run(Words{"ridge", "report"} + arguments);
-    EXPECT_EQ(result.exit_code, exit_code);
-    EXPECT_EQ(lines_of(result.err).size(), 1u);
-    return result.err;
+    const std::string error = run_to(exit_code, sandbox, Words{"ridge", "report"} + arguments).err;
+    EXPECT_EQ(lines_of(error).size(), 1u);
+    return error;
   };
   EXPECT_THAT(complaint({}, 2), HasSubstr("which profile?"));
   EXPECT_THAT(complaint({"nowhere"}, 1), HasSubstr("nowhere is no directory"));

@@ -15,8 +15,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-using Words = std::vector<std::string>;
-
 Words stage(std::int64_t number, const Words& more = {}) {
   Words words = words_of(
       "ridge exercise debug --hidden-dim 64 --n-layers 1 --n-heads 2 --seq-len 16 --batch-size 2 "

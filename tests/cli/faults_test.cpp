@@ -47,13 +47,7 @@ Ending end_of(const RunOptions& options, Device& device) {
 class Faults : public ::testing::TestWithParam<const char*> {
  protected:
   RunOptions options(const std::string& directory) const {
-    RunOptions o;
-    o.vocab_size = 32;
-    o.hidden_dim = 16;
-    o.n_layers = 1;
-    o.n_heads = 2;
-    o.batch_size = 2;
-    o.seq_len = 8;
+    RunOptions o = small_llama(one_layer);
     o.num_steps = 10;
     o.save_every = 4;
     o.learning_rate = 1e-2;
@@ -121,6 +115,23 @@ TEST_P(Faults, LostDeviceLeavesTheCheckpointAndTheSummary) {
                         HasSubstr(fmt::format("the checkpoint of step {}", steps < 8 ? 4 : 8))));
       expect_sound(o);
     }
+}
+
+// What was recorded before is there too.
+TEST_P(Faults, LostDeviceLeavesTheProfileOfTheStepsBefore) {
+  RunOptions o = options("profiled");
+  o.enable_pytorch_profiler = true;
+  o.profile_dir = (directory_.path / "profile").string();
+  LossyDevice sound(cpu_);
+  ASSERT_EQ(end_of<Error>(options("sound"), sound).exit_code, 0);
+  LossyDevice device(cpu_, sound.launches() - 1, true);
+  const Ending ending = end_of<DeviceError>(o, device);
+  EXPECT_THAT(ending.message, HasSubstr("uncorrectable ECC error"));
+  EXPECT_THAT(ending.out,
+              AllOf(HasSubstr("The device failed\n"), HasSubstr("Profiling complete!")));
+  const json operators =
+      json::parse(content(std::filesystem::path(o.profile_dir) / "operators.json"));
+  EXPECT_EQ(operators["first_step"], 5);
 }
 
 TEST_P(Faults, FailingLaunchIsThatOfANamedOperator) {

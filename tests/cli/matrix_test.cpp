@@ -1,6 +1,7 @@
 // Every workload can have everything done to it: each command once, on models so small that it
 // takes seconds, with what it prints and the JSON that it writes.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,9 +21,10 @@ using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 struct Work {
-  std::string name, network, mode, flags;
+  std::string name, network, mode, sample, flags;
 
   bool trains() const { return mode == "training"; }
+  bool reads_tokens() const { return sample == "sequence"; }
   // For messages of GoogleTest.
   friend void PrintTo(const Work& work, std::ostream* out) { *out << work.name; }
 };
@@ -32,11 +34,18 @@ std::vector<Work> all_work() {
   const std::string image =
       " --network squeezenet1_1 --image-size 32 --batch-size 2 --threads 1 --warmup-steps 1";
   const std::string tokens = " --network tiny_llama" + tiny;
-  return {{"LlamaTraining", "tiny_llama", "training", tokens + " --mode training"},
-          {"LlamaInference", "tiny_llama", "inference", tokens + " --mode inference"},
-          {"VisionTraining", "squeezenet1_1", "training",
+  return {{"LlamaTraining", "tiny_llama", "training", "sequence", tokens + " --mode training"},
+          {"LlamaInference", "tiny_llama", "inference", "sequence", tokens + " --mode inference"},
+          {"VisionTraining", "squeezenet1_1", "training", "image",
            image + " --mode training --learning-rate 0.0001"},
-          {"VisionInference", "squeezenet1_1", "inference", image + " --mode inference"}};
+          {"VisionInference", "squeezenet1_1", "inference", "image", image + " --mode inference"}};
+}
+
+// The document that a page of `ridge report` draws.
+std::string data_of(const std::string& page) {
+  const std::string begin = "<script type=\"application/json\" id=\"profile\">";
+  const std::size_t at = page.find(begin) + begin.size();
+  return page.substr(at, page.find("</script>", at) - at);
 }
 
 class Matrix : public ::testing::TestWithParam<Work> {
@@ -78,6 +87,10 @@ TEST_P(Matrix, Runs) {
   const Json& summary = record.at("performance_summary");
   EXPECT_EQ(summary.at("outcome"), "completed");
   EXPECT_GT(summary.at("samples_per_second"), 0);
+  EXPECT_EQ(record.at("sample"), work().sample);
+  EXPECT_EQ(record.contains("tokens_per_sample"), work().reads_tokens());
+  EXPECT_EQ(summary.contains("avg_tokens_per_second"), work().reads_tokens());
+  EXPECT_EQ(result.out.find("oken") != result.out.npos, work().reads_tokens());
   EXPECT_GT(summary.at("flops_per_step").at("forward"), 0);
   EXPECT_EQ(summary.at("flops_per_step").at("backward") > 0, work().trains());
   const std::vector<double> losses = summary.at("losses");
@@ -115,8 +128,14 @@ TEST_P(Matrix, IsProfiledAndReported) {
   const ProgramResult report = run(sandbox_, "ridge report prof");
   EXPECT_EQ(report.exit_code, 0) << report.err;
   EXPECT_THAT(report.out, HasSubstr("Wrote prof/report.html"));
-  EXPECT_THAT(sandbox_.read("prof/report.html"),
-              AllOf(HasSubstr("<html"), HasSubstr(work().network), HasSubstr("</html>")));
+  const std::string page = sandbox_.read("prof/report.html");
+  EXPECT_THAT(page, AllOf(HasSubstr("<html"), HasSubstr(work().network), HasSubstr("</html>")));
+  // The page's code is the same for all; what it says of this workload is in its data.
+  const std::string data = data_of(page);
+  EXPECT_THAT(data, HasSubstr(fmt::format("\"sample\":\"{}\"", work().sample)));
+  EXPECT_EQ(data.find("Tiny LLaMA") != data.npos, work().reads_tokens());
+  EXPECT_EQ(data.find("tokens") != data.npos, work().reads_tokens());
+  EXPECT_EQ(data.find("seq_len") != data.npos, work().reads_tokens());
 }
 
 TEST_P(Matrix, IsVerified) {
@@ -150,6 +169,7 @@ TEST_P(Matrix, IsCompared) {
   const Json& runs = json.at("runs");
   ASSERT_EQ(runs.size(), 2u);
   EXPECT_EQ(runs[1].at("setting").at("mode"), work().mode);
+  EXPECT_EQ(runs[1].at("tokens_per_second").is_number(), work().reads_tokens());
   EXPECT_GT(runs[0].at("kernels"), runs[1].at("kernels"));
   EXPECT_GT(runs[1].at("speedup").at("ratio"), 0);
 }

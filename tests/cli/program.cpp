@@ -25,7 +25,7 @@ const std::string& program() {
 }
 
 // In the child: becomes the program. Nothing here may throw or return.
-[[noreturn]] void become(const Sandbox& sandbox, const std::vector<std::string>& command) {
+[[noreturn]] void become(const Sandbox& sandbox, const Words& command) {
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -58,7 +58,7 @@ std::string Sandbox::read(const std::string& name) const {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-ProgramResult Sandbox::run(const std::vector<std::string>& command) const {
+ProgramResult Sandbox::run(const Words& command) const {
   const std::string out = path(".stdout").string(), err = path(".stderr").string();
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -74,8 +74,7 @@ ProgramResult Sandbox::run(const std::vector<std::string>& command) const {
   return result;
 }
 
-RunningProgram::RunningProgram(const Sandbox& sandbox, const std::vector<std::string>& command)
-    : sandbox_(sandbox) {
+RunningProgram::RunningProgram(const Sandbox& sandbox, const Words& command) : sandbox_(sandbox) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) ADD_FAILURE() << "no pipe";
   pid_ = ::fork();
@@ -125,8 +124,7 @@ ProgramResult RunningProgram::wait() {
   return result;
 }
 
-std::optional<ProgramResult> run_on_terminal(const Sandbox& sandbox,
-                                             const std::vector<std::string>& command) {
+std::optional<ProgramResult> run_on_terminal(const Sandbox& sandbox, const Words& command) {
   int terminal = -1;
   winsize size{.ws_row = 24, .ws_col = 100};
   const pid_t pid = ::forkpty(&terminal, nullptr, nullptr, &size);
@@ -145,7 +143,7 @@ std::optional<ProgramResult> run_on_terminal(const Sandbox& sandbox,
   return result;
 }
 
-std::vector<std::string> words_of(const std::string& text) {
+Words words_of(const std::string& text) {
   std::istringstream stream(text);
   return {std::istream_iterator<std::string>(stream), {}};
 }

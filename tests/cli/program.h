@@ -13,6 +13,8 @@
 
 namespace ridge {
 
+using Words = std::vector<std::string>;
+
 struct ProgramResult {
   int exit_code = -1;  // -1 if a signal ended it
   int signal = 0;      // that signal
@@ -29,7 +31,7 @@ class Sandbox {
 
   // Runs the program to its end under the name argv[0] of `command`, with standard output to a
   // file.
-  ProgramResult run(const std::vector<std::string>& command) const;
+  ProgramResult run(const Words& command) const;
 
  private:
   TemporaryDirectory directory_;
@@ -38,7 +40,7 @@ class Sandbox {
 // A program that is still running, whose standard output is read as it comes.
 class RunningProgram {
  public:
-  RunningProgram(const Sandbox& sandbox, const std::vector<std::string>& command);
+  RunningProgram(const Sandbox& sandbox, const Words& command);
   ~RunningProgram();
   RunningProgram(const RunningProgram&) = delete;
   RunningProgram& operator=(const RunningProgram&) = delete;
@@ -60,10 +62,9 @@ class RunningProgram {
 
 // The same on a terminal, which is both standard output and standard error. "No result" where the
 // system gives none, as in a root directory without /dev/pts.
-std::optional<ProgramResult> run_on_terminal(const Sandbox& sandbox,
-                                             const std::vector<std::string>& command);
+std::optional<ProgramResult> run_on_terminal(const Sandbox& sandbox, const Words& command);
 
-std::vector<std::string> words_of(const std::string& text);
+Words words_of(const std::string& text);
 std::vector<std::string> lines_of(const std::string& text);
 
 }  // namespace ridge

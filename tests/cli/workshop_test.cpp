@@ -5,10 +5,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <set>
 
-#include "tests/cli/program.h"
+#include "tests/cli/workshop_commands.h"
 
 namespace ridge {
 namespace {
@@ -19,19 +18,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
 using ::testing::Not;
-
-using Words = std::vector<std::string>;
-
-// A model that takes no time, for as many steps as the line says.
-const Words tiny{"--hidden-dim", "16", "--n-layers",   "1", "--n-heads", "2", "--vocab-size", "32",
-                 "--seq-len",    "8",  "--batch-size", "2", "--threads", "1"};
-
-std::vector<Words> workshop_commands() {
-  std::vector<Words> commands;
-  std::ifstream file(RIDGE_SOURCE_DIR "/tests/cli/commands.txt");
-  for (std::string line; std::getline(file, line);) commands.push_back(words_of(line));
-  return commands;
-}
 
 bool has(const Words& command, const std::string& flag) {
   return std::ranges::find(command, flag) != command.end();
@@ -155,7 +141,7 @@ TEST_F(WorkshopFiles, AreThoseThatTheLinesPromise) {
   for (const Words& command : workshop_commands()) {
     SCOPED_TRACE(::testing::PrintToString(command));
     Words line = command;
-    line.insert(line.end(), tiny.begin(), tiny.end());
+    line.insert(line.end(), tiny_flags.begin(), tiny_flags.end());
     const Sandbox sandbox;
     const ProgramResult result = sandbox.run(line);
     ASSERT_EQ(result.exit_code, 0) << result.err;

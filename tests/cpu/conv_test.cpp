@@ -72,7 +72,7 @@ double defined(const ConvShape& s, const Tensor& x, const Tensor& w, double adde
                    x.values()[static_cast<std::size_t>(xs.at(n, first + c, row, column))]) *
                w.values()[static_cast<std::size_t>(ws.at(o, c, r, q))];
       }
-  return applied(s.epilogue, sum);
+  return element_function(s.epilogue).value(sum);
 }
 
 struct Operands {

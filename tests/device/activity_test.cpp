@@ -2,21 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/device/processor_limits.h"
+
 namespace ridge {
 namespace {
 
-// An H100.
-constexpr ProcessorLimits h100{.count = 132,
-                               .warp_size = 32,
-                               .warps = 64,
-                               .blocks = 32,
-                               .registers = 65536,
-                               .shared_memory = 233472,
-                               .shared_memory_reserved = 1024};
-
 double occupancy(std::uint32_t threads, std::uint32_t registers, std::uint32_t shared) {
   return theoretical_occupancy(
-      h100, {.block = {threads, 1, 1}, .registers = registers, .dynamic_shared = shared});
+      testing::sm90_limits,
+      {.block = {threads, 1, 1}, .registers = registers, .dynamic_shared = shared});
 }
 
 // As the occupancy calculator of the CUDA toolkit (cudaOccupancyMaxActiveBlocksPerMultiprocessor)

@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "ridge/report/json_schema.h"
 #include "tests/cli/program.h"
 
 namespace ridge {
@@ -122,50 +123,13 @@ std::string output_of(const std::string& command) {
   return output;
 }
 
-using Json = nlohmann::json;
-
-// Whether a value has the type that a JSON schema names.
-bool has_type(const Json& value, const std::string& type) {
-  return type == "object"    ? value.is_object()
-         : type == "array"   ? value.is_array()
-         : type == "string"  ? value.is_string()
-         : type == "boolean" ? value.is_boolean()
-         : type == "integer" ? value.is_number_integer()
-         : type == "number"  ? value.is_number()
-                             : type == "null" && value.is_null();
-}
-
-// Appends where a value breaks a schema, as far as ours use the language: const, enum, type, items,
-// properties, required and additionalProperties.
-void find_breaches(const Json& value, const Json& schema, const std::string& where,
-                   std::vector<std::string>& breaches) {
-  if (schema.contains("const") && value != schema["const"])
-    breaches.push_back(where + " is not " + schema["const"].dump());
-  if (schema.contains("enum") && std::ranges::find(schema["enum"], value) == schema["enum"].end())
-    breaches.push_back(where + " is not one of " + schema["enum"].dump());
-  if (schema.contains("type")) {
-    const Json& type = schema["type"];
-    const Json types = type.is_array() ? type : Json::array({type});
-    if (std::ranges::none_of(types, [&](const Json& t) { return has_type(value, t); }))
-      breaches.push_back(where + " is no " + type.dump());
-  }
-  if (value.is_array() && schema.contains("items"))
-    for (const Json& item : value) find_breaches(item, schema["items"], where + "[]", breaches);
-  if (!value.is_object() || !schema.contains("properties")) return;
-  for (const std::string name : schema["required"])
-    if (!value.contains(name)) breaches.push_back(where + " has no " + name);
-  for (const auto& [name, member] : value.items()) {
-    if (schema["properties"].contains(name))
-      find_breaches(member, schema["properties"][name], where + "." + name, breaches);
-    else if (!schema.value("additionalProperties", true))
-      breaches.push_back(where + " has " + name + ", which the schema does not name");
-  }
-}
-
+// Where a record breaks its schema, and how.
 std::vector<std::string> breaches_of_schema(const std::string& record) {
-  const Json schema = Json::parse(read_file(root / "docs/schemas/performance_summary.schema.json"));
+  const std::string schema =
+      read_file(root / "ridge/report/schemas/performance_summary.schema.json");
   std::vector<std::string> breaches;
-  find_breaches(Json::parse(record), schema, "record", breaches);
+  for (const Breach& breach : breaches_of(nlohmann::ordered_json::parse(record), schema))
+    breaches.push_back(breach.place + ": " + breach.reason);
   return breaches;
 }
 
@@ -229,11 +193,29 @@ TEST(Docs, TheSchemaFitsTheRecordsThatRunsWrite) {
 }
 
 TEST(Docs, TheSchemaRefusesOtherRecords) {
-  EXPECT_THAT(breaches_of_schema("{}"), testing::Contains("record has no workload"));
-  EXPECT_THAT(breaches_of_schema(R"({"schema": "ridge-record-0", "timestamp": 1, "more": 2})"),
-              testing::IsSupersetOf({"record.schema is not \"ridge-record-1\"",
-                                     "record.timestamp is no \"string\"",
-                                     "record has more, which the schema does not name"}));
+  using testing::Contains;
+  using testing::StartsWith;
+  EXPECT_THAT(breaches_of_schema("{}"),
+              Contains("workload: Missing required property 'workload'."));
+  const auto breaches =
+      breaches_of_schema(R"({"schema": "ridge-record-0", "timestamp": 1, "more": 2})");
+  for (const char* breach : {"schema: Failed to match expected value", "timestamp: Value type",
+                             ": Object contains a property that could not be validated"})
+    EXPECT_THAT(breaches, Contains(StartsWith(breach)));
+}
+
+// What documents a profile's files is also what `ridge report` checks them by.
+TEST(Docs, EverySchemaIsOneAndTellsOfEveryMember) {
+  std::size_t count = 0;
+  for (const auto& entry : fs::directory_iterator(root / "ridge/report/schemas")) {
+    if (entry.path().extension() != ".json") continue;
+    const auto schema = nlohmann::ordered_json::parse(read_file(entry.path()));
+    EXPECT_EQ(schema["type"], "object") << entry.path();
+    for (const auto& [name, member] : schema["properties"].items())
+      EXPECT_TRUE(member.contains("description")) << entry.path() << " " << name;
+    ++count;
+  }
+  EXPECT_EQ(count, 8u);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "ridge/exercise/stage.h"
 #include "ridge/graph/op_rules.h"
 #include "tests/base/temporary_directory.h"
+#include "tests/session/runs.h"
 
 namespace ridge {
 namespace {
@@ -31,15 +32,8 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 RunOptions small(const std::string& version = "v3") {
-  RunOptions o;
+  RunOptions o = small_llama({.hidden_dim = 64, .intermediate_dim = 96, .seq_len = 20});
   o.version = version;
-  o.hidden_dim = 64;
-  o.n_layers = 2;
-  o.n_heads = 4;
-  o.intermediate_dim = 96;
-  o.vocab_size = 50;
-  o.batch_size = 3;
-  o.seq_len = 20;
   o.num_steps = 4;
   o.warmup_steps = 0;
   o.threads = 2;

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "ridge/base/error.h"
+#include "tests/gpu/choose.h"
 #include "tests/gpu/gpu.h"
 #include "tests/ops/sample_runner.h"
 
@@ -35,6 +36,25 @@ class AttentionOnGpu : public testing::GpuTest {
     for (int run = 0; run < 3; ++run)
       EXPECT_EQ(testing::run_kernel(device(), op, in, out, values), actual);
     return expected;
+  }
+
+  // All candidates' kernels against the reference; where sums have no fixed order, on a device that
+  // does not ask for one.
+  static void check_candidates(const Op& op, Types in, const std::vector<Reals>& values,
+                               double tolerance, Device& device) {
+    const std::vector<TensorType> out = infer(op, in);
+    const auto expected = testing::run_reference(op, in, out, values);
+    for (std::size_t candidate = 0;; ++candidate) {
+      testing::Choose choose(candidate);
+      const auto actual = testing::run_kernel(device, op, in, out, values, {.tuner = &choose});
+      for (std::size_t o = 0; o < out.size(); ++o) {
+        SCOPED_TRACE(fmt::format("{} by candidate {}, {}: output {}", name_of(op), candidate,
+                                 choose.told, o));
+        testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o],
+                              {tolerance, tolerance});
+      }
+      if (choose.is_last()) return;
+    }
   }
 
   void check_both(AttentionHeads heads, std::int64_t batch, std::int64_t seq, DType dtype,
@@ -83,7 +103,7 @@ TEST_F(AttentionOnGpu, HoldsFor16Bits) {
       }
 }
 
-// Hopper's tiles for long sequences, and its sum of dq over keys in no fixed order.
+// The tiles of sm90 for long sequences, and its sum of dq over keys in no fixed order.
 TEST_F(AttentionOnGpu, HoldsForLongSequencesOf16BitsInAnyOrder) {
   const std::unique_ptr<Device> unordered = open_gpu({.deterministic = false});
   for (const auto& [head_dim, seq, dtype] :
@@ -122,6 +142,42 @@ TEST_F(AttentionOnGpu, HoldsForLongSequencesOf16BitsInAnyOrder) {
         testing::run_reference(backward, operands, backward.infer(operands), given);
     expect_near(backward, operands, given, gradients);
   }
+}
+
+// What the tuner may choose, whatever is expected of it: sequences shorter and longer than those
+// that a kernel is the first choice for.
+TEST_F(AttentionOnGpu, HoldsForEveryCandidate) {
+  const std::unique_ptr<Device> unordered = open_gpu({.deterministic = false});
+  testing::Part part;
+  for (const std::int64_t head_dim : {32, 64, 128})
+    for (const std::int64_t seq : {1, 100, 128, 197, 300, 1100})
+      for (const bool causal : {true, false})
+        for (const auto& [dtype, tolerance] : {std::pair{DType::bf16, 2e-2}, {DType::f16, 3e-3}}) {
+          if (!part.has_next()) continue;
+          SCOPED_TRACE(fmt::format("{}, head_dim {}, seq {}, causal {}", name_of(dtype), head_dim,
+                                   seq, causal));
+          const AttentionHeads heads{
+              .n_heads = 4,
+              .n_kv_heads = 2,
+              .head_dim = head_dim,
+              .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim))),
+              .causal = causal,
+              .rope_theta = seq % 2 == 0 ? 1000.0f : 0.0f};
+          const TensorType qkv{dtype, {2, seq, heads.q_dim() + 2 * heads.kv_dim()}};
+          const TensorType y{dtype, {2, seq, heads.q_dim()}};
+          const Reals x = testing::sample_values({qkv}, dtype, 0);
+          const Attention forward{heads};
+          check_candidates(forward, std::array{qkv}, {x}, tolerance, *unordered);
+          const std::vector<TensorType> results = forward.infer(std::array{qkv});
+          std::vector<Reals> values =
+              testing::run_reference(forward, std::array{qkv}, results, {x});
+          for (std::size_t o = 0; o < results.size(); ++o)
+            for (double& element : values[o]) element = testing::rounded(element, results[o].dtype);
+          values.insert(values.begin(), testing::sample_values({y}, dtype, 1));
+          values.push_back(x);
+          check_candidates(AttentionGrad{heads}, std::array{y, results[0], results[1], qkv}, values,
+                           tolerance, *unordered);
+        }
 }
 
 // One tile of queries and keys, whole or not, has kernels of its own on some cards.

@@ -17,14 +17,7 @@ namespace {
 constexpr const char* versions[] = {"v1", "v2", "v3", "v4"};
 
 RunOptions small_options(const char* version, const char* dtype = "fp16") {
-  RunOptions o;
-  o.vocab_size = 50;
-  o.hidden_dim = 64;
-  o.n_layers = 2;
-  o.n_heads = 2;
-  o.n_kv_heads = 1;
-  o.batch_size = 3;
-  o.seq_len = 24;
+  RunOptions o = small_llama({.hidden_dim = 64, .n_heads = 2});
   o.num_steps = 100;
   o.learning_rate = 1e-3;
   o.device = "cuda";

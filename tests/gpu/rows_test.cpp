@@ -19,7 +19,7 @@ class RowsOnGpu : public testing::GpuTest {
   template <class T>
   void check(const T& op, const std::vector<SampleInput>& inputs) {
     const Sample<T> sample{op, inputs};
-    for (const DType dtype : DTypes(T::dtypes)) {
+    for (const DType dtype : dtypes_of<T>()) {
       const std::vector<TensorType> in = testing::operand_types(sample, dtype);
       SCOPED_TRACE(fmt::format("{}: {}", T::name, list_of(in)));
       const std::vector<TensorType> out = op.infer(in);

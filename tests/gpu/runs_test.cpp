@@ -16,15 +16,12 @@ namespace ridge {
 namespace {
 
 RunOptions small_options() {
-  RunOptions o;
-  o.vocab_size = 120;
-  o.hidden_dim = 128;
-  o.n_layers = 2;
-  o.n_heads = 2;
-  o.n_kv_heads = 1;
-  o.intermediate_dim = 192;
-  o.batch_size = 4;
-  o.seq_len = 65;
+  RunOptions o = small_llama({.vocab_size = 120,
+                              .hidden_dim = 128,
+                              .n_heads = 2,
+                              .intermediate_dim = 192,
+                              .batch_size = 4,
+                              .seq_len = 65});
   o.num_steps = 10;
   o.learning_rate = 1e-3;
   o.max_grad_norm = 0.5;
@@ -47,8 +44,8 @@ class GpuRuns : public testing::GpuTest {
   }
   void expect_same_bits(RunOptions options, int steps) {
     options.resolve();
-    SCOPED_TRACE(
-        fmt::format("{} {}: {}", options.version, options.dtype, workload_of(options).description));
+    SCOPED_TRACE(fmt::format("{} {}: {}", options.version, options.dtype,
+                             workload_of(options).info.description));
     const Outcome first = run(options, steps), second = run(options, steps);
     EXPECT_EQ(first.losses, second.losses);
     EXPECT_TRUE(first.checkpoint == second.checkpoint);
@@ -97,7 +94,7 @@ TEST_F(GpuRuns, KeepWeightsInHalvesAsBesideTheirCopies) {
       options.n_layers = 3;
       options.gradient_accumulation_steps = accumulation;
       options.resolve();
-      SCOPED_TRACE(workload_of(options).description);
+      SCOPED_TRACE(workload_of(options).info.description);
       std::vector<std::size_t> bytes;
       std::vector<std::vector<double>> losses;
       for (const char* disabled : {"", "split-weights"}) {

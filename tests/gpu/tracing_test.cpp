@@ -30,7 +30,8 @@ struct Chain {
   Graph graph;
   Executor executor;
 
-  Chain(Device& device, bool planned) : executor(build(graph), device, {.planned = planned}) {
+  Chain(Device& device, bool planned)
+      : executor(build(graph), device, {.planned = planned, .captured = planned}) {
     std::vector<float> data(rows * columns);
     for (std::size_t i = 0; i < data.size(); ++i)
       data[i] = static_cast<float>(i % 251) / 251.0f - 0.5f;

@@ -33,24 +33,7 @@ class TunedConvolutions : public testing::GpuTest {
   // Of at most so many candidates.
   template <class T>
   void expect_all_right(const Sample<T>& sample, DType dtype, std::size_t most = 1000) {
-    std::vector<TensorType> in = testing::operand_types(sample, dtype);
-    const Op op(sample.op);
-    const std::vector<TensorType> out = sample.op.infer(in);
-    const auto values = testing::operand_values(sample, in);
-    const auto expected = testing::run_reference(op, in, out, values);
-    for (std::size_t candidate = 0;; ++candidate) {
-      Choose tuner(candidate);
-      const KernelChoice choice{.tuner = &tuner};
-      const auto actual = testing::run_kernel(device(), op, in, out, values, choice);
-      SCOPED_TRACE(
-          fmt::format("{} of {}, candidate {}: {}", T::name, list_of(in), candidate, tuner.told));
-      for (std::size_t o = 0; o < out.size(); ++o) {
-        testing::Tolerance tolerance = testing::tolerance_of_result(sample.op, out[o], in);
-        tolerance.absolute = std::max(tolerance.absolute, 4e-5);
-        testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o], tolerance);
-      }
-      if (tuner.is_last() || candidate + 1 == most) break;
-    }
+    testing::expect_all_candidates_right(device(), sample, dtype, {}, 4e-5, most);
   }
 
   void expect_all_right(const Layer& l, DType dtype, bool bias, bool residual, Epilogue epilogue) {

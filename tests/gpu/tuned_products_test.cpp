@@ -19,21 +19,7 @@ class TunedProducts : public testing::GpuTest {
   }
   template <class T>
   void expect_all_right(const Sample<T>& sample, DType dtype) {
-    std::vector<TensorType> in = testing::operand_types(sample, dtype);
-    const Op op(sample.op);
-    const std::vector<TensorType> out = sample.op.infer(in);
-    const auto values = testing::operand_values(sample, in);
-    const auto expected = testing::run_reference(op, in, out, values);
-    for (std::size_t candidate = 0;; ++candidate) {
-      SCOPED_TRACE(fmt::format("{} of {}, candidate {}", T::name, list_of(in), candidate));
-      Choose tuner(candidate);
-      const KernelChoice choice{.products = Products::tuned, .tuner = &tuner};
-      const auto actual = testing::run_kernel(device(), op, in, out, values, choice);
-      for (std::size_t o = 0; o < out.size(); ++o)
-        testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o],
-                              testing::tolerance_of_result(sample.op, out[o], in));
-      if (tuner.is_last()) break;
-    }
+    testing::expect_all_candidates_right(device(), sample, dtype, {.products = Products::tuned});
   }
 };
 

@@ -35,18 +35,6 @@ std::vector<std::string> names_of_all() {
   return names;
 }
 
-void write_weights(Graph& graph, Executor& executor) {
-  std::vector<float> values;
-  for (ValueId id = 0; id < graph.value_count(); ++id) {
-    const ValueInfo& info = graph.info(id);
-    const bool weights = info.role == Role::parameter || info.role == Role::buffer;
-    if (!weights || info.init.kind == Init::Kind::values) continue;
-    values.resize(static_cast<std::size_t>(info.type.numel()));
-    fill_by_rule(values, info.name, info.type.shape);
-    executor.write(graph.value(id), std::span<const float>(values));
-  }
-}
-
 void feed(Executor& executor, const Model& model) {
   const std::uint64_t stream = stream_of("images");
   std::vector<float> images(static_cast<std::size_t>(model.input.type().numel()));
@@ -94,8 +82,7 @@ TEST_P(NetworkGradients, ArePyTorchs) {
     graph.keep(grads[i], graph.info(parameters[i].id).name + ".grad");
   CpuDevice device;
   Executor executor(graph, device);
-  executor.initialize(0);  // constants keep what they get here
-  write_weights(graph, executor);
+  initialize_by_rule(graph, executor);
   feed(executor, model);
   executor.run(Phase::forward);
   executor.run(Phase::backward);

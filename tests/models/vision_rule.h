@@ -13,6 +13,7 @@
 #include "ridge/base/random.h"
 #include "ridge/base/shape.h"
 #include "ridge/graph/graph.h"
+#include "ridge/run/executor.h"
 
 namespace ridge {
 
@@ -46,16 +47,32 @@ inline void fill_by_rule(std::span<float> out, std::string_view name, const Shap
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = rule_uniform(stream, i) * scale + offset;
 }
 
-// As the initial values of all parameters and buffers, but those that are constants.
-inline void set_weights_by_rule(Graph& graph) {
+// Calls `take` with each parameter and buffer that is no constant, and with its weights.
+template <class Take>
+void for_each_weight(Graph& graph, const Take& take) {
   for (ValueId id = 0; id < graph.value_count(); ++id) {
     const ValueInfo& info = graph.info(id);
     const bool weights = info.role == Role::parameter || info.role == Role::buffer;
     if (!weights || info.init.kind == Init::Kind::values) continue;
     std::vector<float> values(static_cast<std::size_t>(info.type.numel()));
     fill_by_rule(values, info.name, info.type.shape);
-    graph.set_init(graph.value(id), Init::of(std::move(values)));
+    take(graph.value(id), std::move(values));
   }
+}
+
+// Makes the weights the initial values of the graph.
+inline void set_weights_by_rule(Graph& graph) {
+  for_each_weight(graph, [&](Value weight, std::vector<float> values) {
+    graph.set_init(weight, Init::of(std::move(values)));
+  });
+}
+
+// Initializes what an executor keeps, constants among it, and writes the weights.
+inline void initialize_by_rule(Graph& graph, Executor& executor) {
+  executor.initialize(0);
+  for_each_weight(graph, [&](Value weight, const std::vector<float>& values) {
+    executor.write(weight, std::span<const float>(values));
+  });
 }
 
 }  // namespace ridge

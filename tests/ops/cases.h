@@ -7,6 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <functional>
+#include <span>
+#include <string_view>
 #include <tuple>
 #include <variant>
 
@@ -37,13 +40,13 @@ struct OperatorName {
 // The operand types of a sample with its floating operands in `dtype`. Some operands keep theirs
 // whatever the others have (a norm's weight); the shape rule says which, by refusing. So we take
 // the largest set of operands that it accepts.
-template <class T>
-std::vector<TensorType> operand_types(const Sample<T>& sample, DType dtype) {
+inline std::vector<TensorType> operand_types(const Op& op, std::span<const SampleInput> inputs,
+                                             DType dtype) {
   std::vector<TensorType> given;
-  for (const SampleInput& input : sample.inputs) given.push_back(input.type);
+  for (const SampleInput& input : inputs) given.push_back(input.type);
   const auto accepted = [&](const std::vector<TensorType>& types) {
     try {
-      sample.op.infer(types);
+      infer(op, types);
       return true;
     } catch (const ShapeError&) {
       return false;
@@ -54,7 +57,7 @@ std::vector<TensorType> operand_types(const Sample<T>& sample, DType dtype) {
     if (is_floating(type.dtype)) type.dtype = dtype;
   if (accepted(all_of_them)) return all_of_them;
   if (given.size() > 30)
-    throw Error("{} takes too many operands to try which keep theirs", T::name);
+    throw Error("{} takes too many operands to try which keep theirs", name_of(op));
   const unsigned all = (1u << given.size()) - 1;
   for (int size = static_cast<int>(given.size()); size >= 0; --size)
     for (unsigned chosen = 0; chosen <= all; ++chosen) {
@@ -64,15 +67,22 @@ std::vector<TensorType> operand_types(const Sample<T>& sample, DType dtype) {
         if ((chosen >> i & 1u) && is_floating(types[i].dtype)) types[i].dtype = dtype;
       if (accepted(types)) return types;
     }
-  throw Error("{} takes {} in no dtype", T::name, list_of(given));
+  throw Error("{} takes {} in no dtype", name_of(op), list_of(given));
+}
+template <class T>
+std::vector<TensorType> operand_types(const Sample<T>& sample, DType dtype) {
+  return operand_types(sample.op, sample.inputs, dtype);
 }
 
-template <class T>
-std::vector<Reals> operand_values(const Sample<T>& sample, Types types) {
+inline std::vector<Reals> operand_values(std::span<const SampleInput> inputs, Types types) {
   std::vector<Reals> values;
   for (std::size_t i = 0; i < types.size(); ++i)
-    values.push_back(sample_values(sample.inputs[i], types[i].dtype, i));
+    values.push_back(sample_values(inputs[i], types[i].dtype, i));
   return values;
+}
+template <class T>
+std::vector<Reals> operand_values(const Sample<T>& sample, Types types) {
+  return operand_values(std::span(sample.inputs), types);
 }
 
 // The tolerance of an operator's result. What kernels round more than once on the way to it
@@ -91,17 +101,29 @@ Tolerance tolerance_of_result(const T& op, const TensorType& result, Types in) {
   return tolerance;
 }
 
-// Calls check(sample, operand types) for every sample in every dtype.
+// Calls check(number of a sample, operand types) for every sample in every dtype.
+inline void for_each_case(
+    std::string_view name, std::size_t samples, DTypes dtypes,
+    const std::function<std::vector<TensorType>(std::size_t, DType)>& types_of,
+    const std::function<void(std::size_t, Types)>& check) {
+  ASSERT_GT(samples, 0u);
+  for (std::size_t s = 0; s < samples; ++s)
+    for (const DType dtype : dtypes) {
+      const std::vector<TensorType> types = types_of(s, dtype);
+      SCOPED_TRACE(fmt::format("{}, sample {}: {}", name, s, list_of(types)));
+      check(s, types);
+    }
+}
+
+// The same with the samples themselves: check(sample, operand types). What depends on T is compiled
+// for every operator, so the rest does not.
 template <class T, class F>
 void for_each_case(const F& check) {
   const std::vector<Sample<T>> samples = T::samples();
-  ASSERT_FALSE(samples.empty());
-  for (std::size_t s = 0; s < samples.size(); ++s)
-    for (const DType dtype : DTypes(T::dtypes)) {
-      const std::vector<TensorType> types = operand_types(samples[s], dtype);
-      SCOPED_TRACE(fmt::format("{}, sample {}: {}", T::name, s, list_of(types)));
-      check(samples[s], types);
-    }
+  for_each_case(
+      T::name, samples.size(), dtypes_of<T>(),
+      [&](std::size_t s, DType dtype) { return operand_types(samples[s], dtype); },
+      [&](std::size_t s, Types types) { check(samples[s], types); });
 }
 
 }  // namespace ridge::testing

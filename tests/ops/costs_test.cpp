@@ -79,8 +79,8 @@ TEST(Costs, AreThoseOfTheTable) {
   }
   EXPECT_EQ(costs.size(), known.size());
   if (HasFailure())
-    FAIL() << "If that is meant: RIDGE_UPDATE_COSTS=1 ridge_tests --gtest_filter=Costs.* writes "
-              "tests/ops/costs.tsv anew; count by hand what it changes.";
+    FAIL() << "If that is meant: RIDGE_UPDATE_COSTS=1 ridge_kernel_tests --gtest_filter=Costs.* "
+              "writes tests/ops/costs.tsv anew; count by hand what it changes.";
 }
 
 }  // namespace

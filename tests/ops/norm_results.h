@@ -26,7 +26,7 @@ inline void expect_gradients_from_results(Device& device, DType dtype) {
   const Reals dy = sample_values({y}, dtype, 0), sum = sample_values({x}, DType::f32, 1);
   Reals weight = sample_values({w}, DType::f32, 2);
   weight[3] = 0.0, weight[17] = -0.0, weight[40] = 1e-20, weight[71] = -1e-3;
-  const auto norm = run(RmsNorm{.out = dtype}, {x, w}, {sum, weight});
+  const auto norm = run(RmsNorm{.out = dtype, .invertible = true}, {x, w}, {sum, weight});
   const TensorType rstd{DType::f32, {50}};
   const auto wanted = run(RmsNormGrad{}, {y, x, w, rstd}, {dy, sum, weight, norm[1]});
   const auto actual =

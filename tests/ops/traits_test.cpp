@@ -2,6 +2,7 @@
 // compute.
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "tests/ops/cases.h"
@@ -13,13 +14,14 @@ using testing::for_each_case;
 using testing::operand_types;
 using testing::operand_values;
 using testing::Reals;
+using testing::run_reference;
 
 template <class T>
 class EveryOperatorsTraits : public ::testing::Test {};
 TYPED_TEST_SUITE(EveryOperatorsTraits, testing::TypesOf<OpVariant>::type, testing::OperatorName);
 
 template <class T>
-std::size_t operand_count(const T& op, std::size_t given) {
+std::size_t named_operands(const T& op, std::size_t given) {
   if constexpr (requires { op.operands(given); })
     return op.operands(given).count;
   else
@@ -44,7 +46,7 @@ TYPED_TEST(EveryOperatorsTraits, WorkIsWhatItsCostCounts) {
 TYPED_TEST(EveryOperatorsTraits, NamesOfOperandsAreAsManyAsOperands) {
   if constexpr (NamesOperands<TypeParam>) {
     for (const Sample<TypeParam>& sample : TypeParam::samples())
-      EXPECT_EQ(operand_count(sample.op, sample.inputs.size()), sample.inputs.size());
+      EXPECT_EQ(named_operands(sample.op, sample.inputs.size()), sample.inputs.size());
   }
 }
 
@@ -58,13 +60,109 @@ TYPED_TEST(EveryOperatorsTraits, ElementwiseMeansPlaceByPlace) {
           std::ranges::all_of(in, [&](const TensorType& x) { return x.shape == out[0].shape; });
       if (!alike) continue;  // one that broadcasts
       std::vector<Reals> values = operand_values(sample, in);
-      std::vector<Reals> expected = testing::run_reference(op, in, out, values);
+      std::vector<Reals> expected = run_reference(op, in, out, values);
       for (Reals& operand : values) std::ranges::reverse(operand);
       for (Reals& result : expected) std::ranges::reverse(result);
-      EXPECT_EQ(testing::run_reference(op, in, out, values), expected);
+      EXPECT_EQ(run_reference(op, in, out, values), expected);
     }
   } else {
     EXPECT_FALSE(is_elementwise(Op(TypeParam::samples()[0].op)));
+  }
+}
+
+// A step computes what the operator does, from as many FLOPs. A last operand that no step reads
+// brings the program to the shape of the result.
+TYPED_TEST(EveryOperatorsTraits, AsAStepItComputesTheSame) {
+  for (const Sample<TypeParam>& sample : TypeParam::samples()) {
+    const Op op(sample.op);
+    const std::vector<TensorType> in = operand_types(sample, DType::f32), out = infer(op, in);
+    auto step = as_step(op, in);
+    if (!step) continue;
+    ASSERT_EQ(operand_count(step->code), static_cast<int>(in.size()));
+    step->b = static_cast<std::uint16_t>(in.size() - 1);
+    const auto result = static_cast<std::uint16_t>(in.size() + 1);
+    const Op chain(Pointwise{.steps = {*step}, .results = {{result}}});
+    std::vector<TensorType> with_shape = in;
+    with_shape.push_back(out[0]);
+    std::vector<Reals> values = operand_values(sample, in);
+    const std::vector<Reals> expected = run_reference(op, in, out, values);
+    values.emplace_back(static_cast<std::size_t>(out[0].numel()));
+    const std::vector<Reals> computed = run_reference(chain, with_shape, out, values);
+    for (std::size_t i = 0; i < expected[0].size(); ++i)
+      ASSERT_NEAR(computed[0][i], expected[0][i], 1e-6 * std::abs(expected[0][i])) << i;
+    if (is_elementwise(op)) {
+      EXPECT_EQ(cost(chain, with_shape, out).flops, cost(op, in, out).flops);
+    }
+  }
+}
+
+TYPED_TEST(EveryOperatorsTraits, AsAnEpilogueItComputesTheSame) {
+  for (const Sample<TypeParam>& sample : TypeParam::samples()) {
+    const Op op(sample.op);
+    const ElementFunction& f = element_function(as_epilogue(op));
+    if (as_epilogue(op) == Epilogue::none) continue;
+    const std::vector<TensorType> in = operand_types(sample, DType::f32), out = infer(op, in);
+    const std::vector<Reals> x = operand_values(sample, in);
+    const std::vector<Reals> y = run_reference(op, in, out, x);
+    for (std::size_t i = 0; i < y[0].size(); ++i) ASSERT_DOUBLE_EQ(f.value(x[0][i]), y[0][i]);
+    EXPECT_EQ(f.flops * out[0].numel(), cost(op, in, out).flops);
+  }
+}
+
+// Other numbers in the last row of the operands that it reads by row change the last row alone.
+TYPED_TEST(EveryOperatorsTraits, RowsNeedNoOthers) {
+  for (const Sample<TypeParam>& sample : TypeParam::samples()) {
+    const Op op(sample.op);
+    const std::vector<TensorType> in = operand_types(sample, DType::f32), out = infer(op, in);
+    const std::vector<std::size_t> by_row = row_operands(op, in, out);
+    if (by_row.empty() || out[0].shape.rank() == 0 || out[0].shape.rows() < 2) continue;
+    const std::int64_t rows = out[0].shape.rows();
+    std::vector<Reals> values = operand_values(sample, in);
+    const std::vector<Reals> before = run_reference(op, in, out, values);
+    for (const std::size_t i : by_row) {
+      ASSERT_EQ(in[i].shape.rows(), rows);
+      const auto columns = static_cast<std::size_t>(in[i].numel() / rows);
+      for (std::size_t c = values[i].size() - columns; c < values[i].size(); ++c)
+        values[i][c] = values[i][c] / 2;
+    }
+    const std::vector<Reals> after = run_reference(op, in, out, values);
+    const auto untouched = static_cast<std::ptrdiff_t>((rows - 1) * (out[0].numel() / rows));
+    EXPECT_TRUE(std::equal(before[0].begin(), before[0].begin() + untouched, after[0].begin()));
+  }
+}
+
+// With the dimensions in reversed order, and `dim` with them, it computes the same.
+TYPED_TEST(EveryOperatorsTraits, AlongADimensionTheOthersMayBeInAnyOrder) {
+  const auto reversed = [](const TensorType& type) {
+    const auto dims = type.shape.dims();
+    return TensorType{type.dtype, Shape(std::vector(dims.rbegin(), dims.rend()))};
+  };
+  const auto transposed = [](const TensorType& type, const Reals& x) {
+    const auto rank = static_cast<int>(type.shape.rank());
+    Reals y(x.size());
+    for (std::int64_t i = 0; i < type.numel(); ++i) {
+      std::int64_t rest = i, at = 0, stride = 1;
+      std::vector<std::int64_t> index(static_cast<std::size_t>(rank));
+      for (int d = rank - 1; d >= 0; rest /= type.shape[d], --d)
+        index[static_cast<std::size_t>(d)] = rest % type.shape[d];
+      for (int d = 0; d < rank; stride *= type.shape[d], ++d)
+        at += index[static_cast<std::size_t>(d)] * stride;
+      y[static_cast<std::size_t>(at)] = x[static_cast<std::size_t>(i)];
+    }
+    return y;
+  };
+  for (const Sample<TypeParam>& sample : TypeParam::samples()) {
+    Op op(sample.op), turned = op;
+    std::uint32_t* const dim = dimension_of(turned);
+    EXPECT_EQ(dim != nullptr, AlongDimension<TypeParam>);
+    if (!dim) return;
+    std::vector<TensorType> in = operand_types(sample, DType::f32), out = infer(op, in);
+    std::vector<Reals> values = operand_values(sample, in);
+    const Reals expected = transposed(out[0], run_reference(op, in, out, values)[0]);
+    *dim = static_cast<std::uint32_t>(out[0].shape.rank()) - 1 - *dim;
+    for (std::size_t i = 0; i < in.size(); ++i) values[i] = transposed(in[i], values[i]);
+    for (TensorType& type : in) type = reversed(type);
+    EXPECT_EQ(run_reference(turned, in, infer(turned, in), values)[0], expected);
   }
 }
 
@@ -146,6 +244,20 @@ TEST(Traits, PyTorchHasTheOrdinaryOnes) {
   EXPECT_EQ(name(MaxPool2d{}, {image}), "aten::max_pool2d");
   EXPECT_EQ(name(ReduceAll{Reduction::argmax}, {a}), "aten::argmax");
   EXPECT_EQ(name(Rope{}, {b}), "");
+}
+
+TEST(Traits, ConversionsAreThoseThatKernelsWant) {
+  EXPECT_TRUE(is_conversion(Cast{.to = DType::bf16}));
+  EXPECT_TRUE(is_conversion(Permute{.order = {0, 2, 3, 1}}));
+  EXPECT_FALSE(is_conversion(Permute{.order = {1, 0}}));
+  EXPECT_FALSE(is_conversion(Scale{.factor = 2}));
+}
+
+TEST(Traits, LightAreGatesAndAttention) {
+  for (const Op& op : {Op(Silu{}), Op(Mul{}), Op(SwiGlu{}), Op(Attention{})})
+    EXPECT_TRUE(is_light(op)) << name_of(op);
+  for (const Op& op : {Op(MatMul{}), Op(Add{}), Op(RmsNorm{})})
+    EXPECT_FALSE(is_light(op)) << name_of(op);
 }
 
 TEST(Traits, AttentionsGradientLeavesRoom) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <sstream>
 
+#include "ridge/gpu/device/target.h"
 #include "ridge/ops/op.h"
 #include "ridge/plan/lifetimes.h"
 #include "ridge/plan/memory.h"
@@ -171,13 +172,7 @@ std::string EffectRow::name() const {
 
 Target a_cpu() { return {}; }
 
-Target a_gpu() {
-  return {.kind = DeviceKind::gpu,
-          .multiplies_float8 = true,
-          .int8 = {.channel_multiple = 16, .groups = false},
-          .widest_head = 256,
-          .alignment = 256};
-}
+Target a_gpu() { return gpu::target_of({.compute_capability = 90}, "a card of sm90"); }
 
 std::vector<Configuration> AllConfigurations() {
   std::vector<Configuration> all{

@@ -44,7 +44,7 @@ std::vector<Configuration> AllConfigurations();
 Configuration configuration_named(std::string_view name);
 
 Target a_cpu();
-Target a_gpu();  // an H100's likes
+Target a_gpu();  // of sm90
 
 // `options` are resolved.
 Counts counts_of(const RunOptions& options, const Schedule& schedule);

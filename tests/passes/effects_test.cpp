@@ -25,7 +25,8 @@ using testing::EffectRow;
 using testing::EffectsFile;
 
 constexpr const char* how_to_update =
-    "If that is meant: RIDGE_UPDATE_EFFECTS=1 ridge_tests --gtest_filter='*Effects*' writes what "
+    "If that is meant: RIDGE_UPDATE_EFFECTS=1 ridge_library_tests --gtest_filter='*Effects*' "
+    "writes what "
     "it "
     "is now to tests/passes/effects.tsv; read the difference, and say in the last column why a "
     "pass "

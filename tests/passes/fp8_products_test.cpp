@@ -14,17 +14,17 @@
 #include "ridge/ops/swiglu.h"
 #include "ridge/ops/unary.h"
 #include "ridge/session/session.h"
-#include "tests/passes/small_llama.h"
+#include "tests/passes/aligned_llama.h"
 #include "tests/run/float8_device.h"
 
 namespace ridge {
 namespace {
 
+using testing::aligned_llama;
 using testing::nodes_of;
-using testing::small_llama;
 
 RunOptions options_of(const char* version, const char* dtype = "fp8") {
-  RunOptions o = small_llama(version, dtype, 4);
+  RunOptions o = aligned_llama(version, dtype, 4);
   o.resolve();
   return o;
 }

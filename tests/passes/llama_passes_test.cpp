@@ -313,6 +313,11 @@ TEST(LlamaIn16Bits, TakesGradientsOfNormsFromResultsButForF16) {
       const auto* sum = std::get_if<AddRmsNormGrad>(&node.op->variant());
       EXPECT_TRUE(!norm || norm->from_result == expected) << dtype;
       EXPECT_TRUE(!sum || sum->from_result == expected) << dtype;
+      // The norms keep what their gradients divide by away from zero; no others do.
+      const auto* forward = std::get_if<RmsNorm>(&node.op->variant());
+      const auto* added = std::get_if<AddRmsNorm>(&node.op->variant());
+      EXPECT_TRUE(!forward || forward->invertible == expected) << dtype;
+      EXPECT_TRUE(!added || added->invertible == expected) << dtype;
     }
   }
 }

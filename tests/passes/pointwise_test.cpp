@@ -5,12 +5,12 @@
 
 #include "ridge/ops/op.h"
 #include "ridge/passes/passes.h"
+#include "tests/ops/cases.h"
 
 namespace ridge {
 namespace {
 
 using ::testing::ElementsAre;
-using Code = Pointwise::Code;
 
 struct Chains {
   Graph graph;
@@ -116,6 +116,31 @@ TEST(PointwiseChains, LeaveSharesAlone) {
                                           {chains.input({2, 3, 1, 1}, "mean")});
   chains.rewrite(relu(scale(share, 2.0f)));
   EXPECT_EQ(chains.found, 0u);
+}
+
+template <class T>
+class PointwiseChainsOfEveryOperator : public ::testing::Test {};
+TYPED_TEST_SUITE(PointwiseChainsOfEveryOperator, testing::TypesOf<OpVariant>::type,
+                 testing::OperatorName);
+
+// The pass names no operator: one is part of a chain because it says so itself (as_step()).
+TYPED_TEST(PointwiseChainsOfEveryOperator, TakeWhatSaysThatItIsAStep) {
+  for (const Sample<TypeParam>& sample : TypeParam::samples()) {
+    Chains chains;
+    std::vector<Value> operands;
+    for (const TensorType& type : testing::operand_types(sample, DType::f32))
+      operands.push_back(chains.graph.input("operand " + std::to_string(operands.size()), type));
+    const std::vector<TensorType> types = testing::operand_types(sample, DType::f32);
+    const auto step = as_step(Op(sample.op), types);
+    const Value y = chains.graph.apply(Op(sample.op), operands)[0];
+    if (y.dtype() != DType::f32) continue;
+    chains.rewrite(mul(y, chains.input(y.shape(), "factor")));
+    const bool is_link = step || std::holds_alternative<Cast>(Op(sample.op).variant());
+    EXPECT_EQ(chains.found, is_link ? 1u : 0u);
+    if (step) {
+      EXPECT_THAT(chains.operators(), ElementsAre("pointwise " + name_of(*step) + " mul"));
+    }
+  }
 }
 
 // One operator alone has a kernel of its own, which a chain of it would only name differently.

@@ -185,7 +185,6 @@ TEST(Rewriter, BuildsUnderTheScopeAndPhaseOfItsPlace) {
   EXPECT_EQ(graph.scope_name(graph.nodes()[0].scope), "layers.0.inner");
   EXPECT_EQ(graph.nodes()[0].phase, Phase::backward);
   EXPECT_EQ(graph.current_scope(), ScopeId{0});
-  EXPECT_EQ(graph.current_phase(), Phase::forward);
 }
 
 // A gradient node names the forward node that it differentiates, wherever that has gone.

@@ -14,16 +14,16 @@
 #include "ridge/ops/matmul.h"
 #include "ridge/ops/op.h"
 #include "ridge/session/session.h"
-#include "tests/passes/small_llama.h"
+#include "tests/passes/aligned_llama.h"
 
 namespace ridge {
 namespace {
 
+using testing::aligned_llama;
 using testing::nodes_of;
-using testing::small_llama;
 
 RunOptions options_of(const std::string& version, const char* dtype = "tf32") {
-  RunOptions o = small_llama(version, dtype, 3);
+  RunOptions o = aligned_llama(version, dtype, 3);
   o.enable_pass = "scaled-products";  // a CPU has it only when asked
   o.resolve();
   return o;

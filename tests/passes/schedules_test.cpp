@@ -8,6 +8,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/session/options.h"
+#include "tests/base/message_of.h"
 #include "tests/cli/program.h"
 
 namespace ridge {
@@ -40,12 +41,7 @@ Schedule schedule(std::string_view row, std::string_view enable = "", std::strin
 
 std::string refusal(std::string_view row, std::string_view enable, std::string_view disable,
                     std::string_view recompute = "none") {
-  try {
-    schedule(row, enable, disable, recompute);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
+  return message_of<UsageError>([&] { schedule(row, enable, disable, recompute); });
 }
 
 TEST(Schedules, EachHasWhatTheOneBeforeOfItsKindHasAndMore) {
@@ -103,7 +99,8 @@ TEST(Resolve, IsTheRowWithWhatSuitsDeviceAndUse) {
         }
         EXPECT_EQ(names_of(found), expected) << row.name;
         EXPECT_EQ(found.recompute, Recompute::none);
-        for (const auto& [pass, why] : found.left_out) EXPECT_FALSE(why.empty()) << pass->name;
+        for (const Schedule::LeftOut& left : found.left_out)
+          EXPECT_FALSE(left.why.empty()) << left.pass->name;
         EXPECT_EQ(found.left_out.size(), row.passes.size() - expected.size());
       }
 }
@@ -139,6 +136,31 @@ TEST(Resolve, BringsWhatAPassNeedsAndLeavesOutWhatNeedsIt) {
   EXPECT_TRUE(schedule("v4", "", "fuse-gate-up").has("swiglu"));
   EXPECT_FALSE(
       schedule("v4", "", "tuned-products", "none", DeviceKind::gpu).has("split-bf16-products"));
+}
+
+// A rewrite is the same anywhere; how a graph is executed is the device's own.
+TEST(Resolve, LeavesOutAnotherDevicesExecutionAlone) {
+  const Schedule rewrite = schedule("v1", "scaled-products", "", "none", DeviceKind::cpu, "tf32");
+  EXPECT_EQ(names_of(rewrite), PassNames{"scaled-products"});
+  EXPECT_THAT(rewrite.left_out, SizeIs(0));
+  for (const Pass& pass : passes()) {
+    if (pass.stage != Stage::run || pass.where != DeviceKind::gpu) continue;
+    const Schedule on_cpu = schedule("v1", pass.name);
+    EXPECT_EQ(names_of(on_cpu), PassNames()) << pass.name << " and what it needs";
+    ASSERT_THAT(on_cpu.left_out, SizeIs(1)) << pass.name;
+    EXPECT_EQ(on_cpu.left_out[0].pass, &pass);
+    EXPECT_EQ(on_cpu.left_out[0].why, "for a GPU");
+    EXPECT_TRUE(on_cpu.left_out[0].asked);
+    EXPECT_TRUE(schedule("v1", pass.name, "", "none", DeviceKind::gpu).has(pass.name));
+  }
+  for (const Schedule::LeftOut& left : schedule("v4").left_out) EXPECT_FALSE(left.asked);
+}
+
+// The row has it on a GPU, the user here.
+TEST(Resolve, DoesNotLeaveOutWhatIsThereAllTheSame) {
+  const Schedule found = schedule("v4", "scaled-products", "", "none", DeviceKind::cpu, "tf32");
+  EXPECT_TRUE(found.has("scaled-products"));
+  for (const Schedule::LeftOut& left : found.left_out) EXPECT_FALSE(found.has(left.pass->name));
 }
 
 TEST(Resolve, DoesWhatThePrecisionMeans) {
@@ -205,7 +227,6 @@ TEST(Resolve, IsCheckedWithTheOptions) {
 // Each in one line and with exit code 2, in every command that takes them.
 TEST(ScheduleFlags, AreRefusedInOneLine) {
   const Sandbox sandbox;
-  using Words = std::vector<std::string>;
   const auto complaint = [&](const std::string& command, Words flags) {
     flags.insert(flags.begin(), {"ridge", command});
     const ProgramResult result = sandbox.run(flags);

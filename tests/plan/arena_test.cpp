@@ -10,6 +10,7 @@
 #include "ridge/plan/memory.h"
 #include "ridge/session/session.h"
 #include "tests/plan/random_graph.h"
+#include "tests/session/runs.h"
 
 namespace ridge {
 namespace {
@@ -123,42 +124,43 @@ TEST(PlanArena, KeepsValuesOfRandomGraphsApart) {
       workspace.push_back((n * 7 + seed) % 5 == 0 ? (n * 13 + seed) % 3000 : 0);
     const ArenaPlan plan = plan_arena(graph, life, workspace);
     check_no_overlap(graph, life, workspace, plan);
-    EXPECT_GE(plan.bytes, peak_live_bytes(graph, life, workspace));
+    EXPECT_GE(plan.bytes, plan_memory(graph, life, workspace).peak_bytes);
   }
 }
 
-struct ModelSize {
-  std::int64_t hidden, layers, heads, kv_heads, intermediate, vocab, batch, seq;
-};
-constexpr ModelSize default_size{256, 4, 8, 4, 512, 1000, 8, 128};
-constexpr ModelSize model_sizes[] = {
-    default_size,
-    {256, 1, 8, 4, 512, 1000, 8, 128},
-    {256, 2, 8, 8, 512, 1000, 1, 128},
-    {256, 8, 8, 1, 512, 1000, 8, 64},
-    {256, 16, 8, 4, 512, 1000, 2, 256},
-    {256, 32, 8, 4, 512, 1000, 8, 128},
-    {512, 8, 8, 8, 2048, 1000, 8, 128},
-    {512, 8, 8, 4, 2048, 1000, 8, 512},
-    {64, 2, 4, 2, 128, 50, 2, 17},
-    {128, 3, 4, 1, 256, 7, 3, 1023},
-    {32, 1, 4, 4, 96, 256, 1, 1},
-    {1024, 6, 16, 8, 2816, 32000, 2, 256},
-    {2048, 22, 32, 4, 5632, 32000, 1, 2048},
+// Values of up to so many bytes keep their memory for so many nodes longer.
+TEST(PlanArena, SmallValuesLinger) {
+  constexpr std::size_t bytes = 4096;
+  Graph graph;
+  Value x = graph.input("x", {DType::f32, {1024}});
+  for (int node = 0; node < 12; ++node) x = graph.apply1(Relu{}, {x});
+  graph.keep(x, "y");
+  const Lifetimes life = lifetimes_of(graph);
+  const std::vector<std::size_t> workspace(graph.nodes().size(), 0);
+  const auto needed = [&](const Lingering& lingering) {
+    const ArenaPlan plan = plan_arena(graph, life, workspace, {.lingering = lingering});
+    check_no_overlap(graph, life, workspace, plan);
+    return plan.bytes;
+  };
+  const std::size_t least = needed({});
+  EXPECT_EQ(needed({.nodes = 3, .most_bytes = bytes}), least + 3 * bytes);
+  EXPECT_EQ(needed({.nodes = 3, .most_bytes = bytes - 1}), least);
+}
+
+constexpr LlamaSizes model_sizes[] = {
+    {1000, 256, 4, 8, 4, 512, 8, 128},  // the default
+    {1000, 256, 1, 8, 4, 512, 8, 128},     {1000, 256, 2, 8, 8, 512, 1, 128},
+    {1000, 256, 8, 8, 1, 512, 8, 64},      {1000, 256, 16, 8, 4, 512, 2, 256},
+    {1000, 256, 32, 8, 4, 512, 8, 128},    {1000, 512, 8, 8, 8, 2048, 8, 128},
+    {1000, 512, 8, 8, 4, 2048, 8, 512},    {50, 64, 2, 4, 2, 128, 2, 17},
+    {7, 128, 3, 4, 1, 256, 3, 1023},       {256, 32, 1, 4, 4, 96, 1, 1},
+    {32000, 1024, 6, 16, 8, 2816, 2, 256}, {32000, 2048, 22, 32, 4, 5632, 1, 2048},
 };
 
-RunOptions options_of(const ModelSize& size, const char* dtype) {
-  RunOptions o;
+RunOptions options_of(const LlamaSizes& sizes, const char* dtype) {
+  RunOptions o = small_llama(sizes);
   o.dtype = dtype;
-  o.hidden_dim = size.hidden;
-  o.n_layers = size.layers;
-  o.n_heads = size.heads;
-  o.n_kv_heads = size.kv_heads;
-  o.intermediate_dim = size.intermediate;
-  o.vocab_size = size.vocab;
-  o.batch_size = size.batch;
-  o.seq_len = size.seq;
-  o.gradient_accumulation_steps = 1 + size.layers % 2;
+  o.gradient_accumulation_steps = 1 + sizes.n_layers % 2;
   o.max_grad_norm = 1.0;
   return o;
 }
@@ -175,17 +177,17 @@ void expect_hardly_more_than_is_alive(RunOptions options, Device& device) {
       kernel_needs(graph, device, execution_of(schedule).kernels).workspace;
   const ArenaPlan plan = plan_arena(graph, life, workspace);
   check_no_overlap(graph, life, workspace, plan);
-  const std::size_t least = peak_live_bytes(graph, life, workspace);
+  const std::size_t least = plan_memory(graph, life, workspace).peak_bytes;
   EXPECT_GE(plan.bytes, least);
   EXPECT_LE(static_cast<double>(plan.bytes), 1.05 * static_cast<double>(least));
 }
 
 TEST(PlanArena, NeedsHardlyMoreThanIsAliveInAModel) {
   CpuDevice device(1);
-  for (const ModelSize& size : model_sizes)
+  for (const LlamaSizes& sizes : model_sizes)
     for (const char* dtype : {"fp32", "bf16"})
       for (const std::string_view version : {"v1", "v2", "v3", "v4"}) {
-        RunOptions options = options_of(size, dtype);
+        RunOptions options = options_of(sizes, dtype);
         options.version = version;
         expect_hardly_more_than_is_alive(options, device);
       }
@@ -193,10 +195,10 @@ TEST(PlanArena, NeedsHardlyMoreThanIsAliveInAModel) {
 
 TEST(PlanArena, NeedsHardlyMoreWhereActivationsAreRecomputed) {
   CpuDevice device(1);
-  for (const ModelSize& size : model_sizes)
+  for (const LlamaSizes& sizes : model_sizes)
     for (const std::string_view version : {"v1", "v2", "v3", "v4"})
       for (const char* recompute : {"attention", "block"}) {
-        RunOptions options = options_of(size, size.layers % 2 ? "fp32" : "bf16");
+        RunOptions options = options_of(sizes, sizes.n_layers % 2 ? "fp32" : "bf16");
         options.version = version;
         options.recompute = recompute;
         expect_hardly_more_than_is_alive(options, device);

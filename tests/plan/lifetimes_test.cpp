@@ -28,8 +28,11 @@ TEST(Lifetimes, AValueDiesWithItsLastUse) {
   EXPECT_EQ(life.dead[3], (std::vector{c.id, d.id}));
   EXPECT_TRUE(life.permanent[x.id]);
   // x always; a and b and c together; nothing more.
-  EXPECT_EQ(peak_live_bytes(graph, life, std::vector<std::size_t>(4)), 4 * 64u);
-  EXPECT_EQ(peak_live_bytes(graph, life, std::vector<std::size_t>{0, 0, 100, 0}), 4 * 64u + 128u);
+  const auto peak = [&](const std::vector<std::size_t>& workspace) {
+    return plan_memory(graph, life, workspace).peak_bytes;
+  };
+  EXPECT_EQ(peak({0, 0, 0, 0}), 4 * 64u);
+  EXPECT_EQ(peak({0, 0, 100, 0}), 4 * 64u + 128u);
 }
 
 TEST(Lifetimes, AReshapeSharesAndProlongsItsOperand) {

@@ -208,33 +208,13 @@ TEST(ChromeTrace, IsValidJsonWhateverTheNamesAre) {
         std::string("nul\0inside", 10), std::string(10000, 'x')}) {
     Handmade made(name, name);
     made.recording.device_description = name;
-    made.recording.names = {name};
-    made.recording.ranges = {{0, 1, 6, 12}};
     const Written written(made.recording);
     EXPECT_EQ(written.size.left_out, 0u);
     const bool utf8 = name.find('\xff') == std::string::npos;
     EXPECT_EQ(written.trace["device"] == name, utf8);
     EXPECT_TRUE(written.of("user_annotation").front()["args"].contains("External id"));
-    EXPECT_TRUE(written.of("user_annotation").at(1)["args"].at("loss").is_null());
+    EXPECT_TRUE(written.of("user_annotation").front()["args"].at("loss").is_null());
   }
-}
-
-TEST(ChromeTrace, KeepsOverlappingRangesApart) {
-  Handmade made("scope", "x");
-  made.recording.names = {"a", "b"};
-  // Outer, inner, one that crosses both, one that follows the outer at once.
-  made.recording.ranges = {{1, 1, 10, 20}, {0, 1, 0, 100}, {0, 1, 50, 150}, {1, 1, 100, 120}};
-  const Written written(made.recording);
-  expect_nesting(written.events());
-  std::set<std::int64_t> threads;
-  std::size_t count = 0;
-  for (const json& event : written.of("user_annotation"))
-    if (event["tid"] != made.recording.thread_id) {
-      threads.insert(event["tid"].get<std::int64_t>());
-      ++count;
-    }
-  EXPECT_EQ(count, 4u);
-  EXPECT_EQ(threads.size(), 2u);
 }
 
 TEST(ChromeTrace, SaysWhatItLeftOut) {

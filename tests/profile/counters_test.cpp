@@ -13,6 +13,7 @@
 #include "ridge/cpu/device.h"
 #include "ridge/ops/op.h"
 #include "ridge/session/session.h"
+#include "tests/session/runs.h"
 
 namespace ridge {
 namespace {
@@ -71,13 +72,7 @@ TEST(Extrapolate, AssumesTheRestToBeLikeWhatWasCounted) {
 }
 
 RunOptions small_options() {
-  RunOptions o;
-  o.vocab_size = 50;
-  o.hidden_dim = 64;
-  o.n_layers = 2;
-  o.n_heads = 4;
-  o.batch_size = 4;
-  o.seq_len = 64;
+  RunOptions o = small_llama({.hidden_dim = 64, .batch_size = 4, .seq_len = 64});
   o.resolve();
   return o;
 }

@@ -207,6 +207,7 @@ struct TwoStreams {
     silu(scale(x, 2.0f));
     host.graph = &graph;
     host.device = "cuda";
+    host.device_kind = DeviceKind::gpu;
     host.thread_id = 77;
     host.process_id = 77;
     host.activity_names = {"_ZN3two6kernelIfEEvPT_i", "cudaLaunchKernel", "Memcpy HtoD"};

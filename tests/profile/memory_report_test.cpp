@@ -105,7 +105,7 @@ TEST(MemoryReport, AgreesWithTheAllocator) {
     EXPECT_GT(r.at_peak_by_module.at("layers.0.attention"), 0u);
     EXPECT_EQ(at(r.at_peak, MemoryGroup::unknown), 0u);
     EXPECT_LE(r.average, static_cast<double>(r.peak));
-    const auto parameters = static_cast<std::uint64_t>(4 * RealRecording::config.parameter_count());
+    const auto parameters = static_cast<std::uint64_t>(4 * tiny_llama.parameter_count());
     EXPECT_GE(at(r.at_peak, MemoryGroup::parameters), parameters);
     EXPECT_LE(at(r.at_peak, MemoryGroup::parameters), parameters + 64 * 32);
     EXPECT_EQ(at(r.at_peak, MemoryGroup::optimizer), 2 * at(r.at_peak, MemoryGroup::parameters));

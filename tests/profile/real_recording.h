@@ -3,18 +3,15 @@
 #include <vector>
 
 #include "ridge/cpu/device.h"
-#include "ridge/models/llama/llama.h"
 #include "ridge/profile/recorder.h"
 #include "ridge/run/executor.h"
 #include "ridge/session/optimizer.h"
-#include "tests/analyze/small_training.h"
+#include "tests/models/tiny_llama.h"
 
 namespace ridge {
 
 // A small model, trained for a few steps with a recorder attached.
 struct RealRecording {
-  static constexpr LlamaConfig config = SmallTraining::config;
-
   Graph graph;
   Model model;
   TrainingStep training;
@@ -26,7 +23,7 @@ struct RealRecording {
 
   explicit RealRecording(std::int64_t batches_a_step = 1, int steps = 3,
                          RecorderOptions options = {})
-      : model(build_llama(graph, config, 2, 12)),
+      : model(build_llama(graph, tiny_llama, 2, 12)),
         training(add_training_step(model.loss, AdamWConfig{.max_grad_norm = 1.0}, batches_a_step)),
         executor(graph, device),
         recorder(options),

@@ -76,8 +76,6 @@ TEST(Recorder, HearsFromAttachToDetach) {
 
   recorder.attach(run.executor());
   run.steps(recorder, 2);
-  const auto start = Clock::now();
-  recorder.add_range("checkpoint", start, start + std::chrono::microseconds(5));
   recorder.detach(run.executor());
   run.steps(before, 1);
 
@@ -91,9 +89,6 @@ TEST(Recorder, HearsFromAttachToDetach) {
   EXPECT_EQ(recording.steps[0].step, 2);
   EXPECT_EQ(recording.steps[1].step, 3);
   EXPECT_GT(recording.steps[0].loss, 0);
-  ASSERT_EQ(recording.ranges.size(), 1u);
-  EXPECT_EQ(recording.names[recording.ranges[0].name], "checkpoint");
-  EXPECT_EQ(recording.ranges[0].end_ns - recording.ranges[0].begin_ns, 5000);
   EXPECT_EQ(recording.dropped, 0u);
 }
 
@@ -208,8 +203,6 @@ TEST(Recorder, CountsWhatItHasNoRoomFor) {
     const double loss = run.session.step().loss;
     whole.end_step(loss);
     bounded.end_step(loss);
-    whole.add_range("r", Clock::now(), Clock::now());
-    bounded.add_range("r", Clock::now(), Clock::now());
   }
   const Recording &all = whole.recording(), &some = bounded.recording();
   EXPECT_EQ(all.dropped, 0u);
@@ -217,28 +210,10 @@ TEST(Recorder, CountsWhatItHasNoRoomFor) {
   EXPECT_EQ(some.memory.size(), 20u);
   EXPECT_EQ(some.phases.size(), 20u);
   EXPECT_EQ(some.steps.size(), 20u);
-  EXPECT_EQ(some.ranges.size(), 20u);
-  EXPECT_EQ(some.dropped, all.nodes.size() + all.memory.size() + all.phases.size() +
-                              all.steps.size() + all.ranges.size() - 5 * 20);
+  EXPECT_EQ(some.dropped,
+            all.nodes.size() + all.memory.size() + all.phases.size() + all.steps.size() - 4 * 20);
   // What there is, is the beginning.
   for (std::size_t i = 0; i < 20; ++i) EXPECT_EQ(some.nodes[i].node, all.nodes[i].node);
-}
-
-TEST(Recorder, KeepsHostileNamesAsTheyAre) {
-  const std::vector<std::string> names{
-      "quote\"back\\slash",     std::string("zero\0and\x01 control\n\t", 18),
-      "emoji \U0001F525",       "not UTF-8 \xff\xfe",
-      std::string(10'000, 'x'), ""};
-  SmallRun run;
-  Recorder recorder;
-  recorder.attach(run.executor());
-  for (int round = 0; round < 3; ++round)
-    for (const std::string& name : names) recorder.add_range(name, Clock::now(), Clock::now());
-  const Recording& recording = recorder.recording();
-  EXPECT_EQ(recording.names, names) << "each is kept once";
-  ASSERT_EQ(recording.ranges.size(), 3 * names.size());
-  for (std::size_t i = 0; i < recording.ranges.size(); ++i)
-    EXPECT_EQ(recording.names[recording.ranges[i].name], names[i % names.size()]);
 }
 
 TEST(DisplayName, IsTheValuesOwnOrThatOfItsMaker) {

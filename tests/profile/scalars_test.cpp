@@ -56,34 +56,39 @@ TEST(MemoryByStep, AgreesWithTheReportOfARun) {
   EXPECT_EQ(peak, report.peak);
 }
 
-TEST(TrainingScalars, HaveWhatIsKnownOfAStepAndNothingElse) {
+TEST(StepScalars, HaveWhatIsKnownOfAStepAndNothingElse) {
   const StepReport step{
       .step = 3, .loss = 2.5, .seconds = 0.2, .forward_seconds = 0.05, .live_bytes = 3'000'000};
-  const auto plain = by_tag(training_scalars(step, 1024, nullptr, std::nullopt));
+  const auto plain = by_tag(step_scalars(step, 8, 128, nullptr, std::nullopt));
   EXPECT_EQ(plain.at("train/loss"), 2.5);
   EXPECT_DOUBLE_EQ(plain.at("time/forward_ms"), 50);
+  EXPECT_DOUBLE_EQ(plain.at("throughput/samples_per_second"), 40);
   EXPECT_DOUBLE_EQ(plain.at("throughput/tokens_per_second"), 5120);
   EXPECT_DOUBLE_EQ(plain.at("memory/live_mb"), 3);
   for (const char* tag :
        {"throughput/mfu_percent", "memory/average_mb", "memory/peak_mb", "train/grad_norm"})
     EXPECT_FALSE(plain.contains(tag)) << tag;
 
+  const auto of_images = by_tag(step_scalars(step, 8, 0, nullptr, std::nullopt));
+  EXPECT_DOUBLE_EQ(of_images.at("throughput/samples_per_second"), 40);
+  EXPECT_FALSE(of_images.contains("throughput/tokens_per_second")) << "an image has none";
+
   const StepMemory memory{.step = 3, .average = 1.5e6, .peak = 4'000'000};
   StepReport overlapping = step;
   overlapping.has_phases = false;
-  EXPECT_FALSE(by_tag(training_scalars(overlapping, 1024, nullptr, std::nullopt))
-                   .contains("time/backward_ms"))
+  EXPECT_FALSE(
+      by_tag(step_scalars(overlapping, 8, 128, nullptr, std::nullopt)).contains("time/backward_ms"))
       << "nobody timed it";
 
-  const auto full = by_tag(training_scalars(step, 1024, &memory, 0.05));
+  const auto full = by_tag(step_scalars(step, 8, 128, &memory, 0.05));
   EXPECT_DOUBLE_EQ(full.at("throughput/mfu_percent"), 25);
   EXPECT_DOUBLE_EQ(full.at("memory/average_mb"), 1.5);
   EXPECT_DOUBLE_EQ(full.at("memory/peak_mb"), 4);
 }
 
-TEST(TrainingScalars, NeverShowAnMfuAbove100) {
+TEST(StepScalars, NeverShowAnMfuAbove100) {
   const StepReport step{.step = 1, .seconds = 0.1};
-  EXPECT_EQ(by_tag(training_scalars(step, 1, nullptr, 0.15)).at("throughput/mfu_percent"), 100);
+  EXPECT_EQ(by_tag(step_scalars(step, 1, 0, nullptr, 0.15)).at("throughput/mfu_percent"), 100);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "ridge/exercise/devices.h"
 #include "ridge/ops/op.h"
 #include "ridge/run/observer.h"
+#include "tests/device/processor_limits.h"
 
 namespace ridge::testing {
 
@@ -180,13 +181,8 @@ class TracedDevice final : public WrappedDevice {
     DeviceInfo info = inner.info();
     info.name = "cuda";
     info.target.kind = DeviceKind::gpu;
-    info.limits = {.count = 4,
-                   .warp_size = 32,
-                   .warps = 64,
-                   .blocks = 32,
-                   .registers = 65536,
-                   .shared_memory = 233472,
-                   .shared_memory_reserved = 1024};
+    info.limits = sm90_limits;
+    info.limits.count = 4;
     return info;
   }
 

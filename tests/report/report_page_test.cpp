@@ -15,29 +15,29 @@
 #include "ridge/profile/operator_table.h"
 #include "ridge/session/record.h"
 #include "tests/analyze/small_training.h"
+#include "tests/base/message_of.h"
 #include "tests/base/temporary_directory.h"
 
 namespace ridge {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const Roof roof{
-    .threads = 2, .peaks = {{"f32", 1e12}, {"bf16", 2e12}}, .levels = {{"memory", 0, 1e10}}};
+const Roof roof{.threads = 2,
+                .peaks = {{ProductKind::f32, 1e12}, {ProductKind::bf16, 2e12}},
+                .levels = {{"memory", 0, 1e10}}};
 
 // The files of a profile by name, as training writes them.
 std::map<std::string, std::string> profile_files() {
   SmallTraining training;
   const Recording& recording = training.record(2);
-  Record record{.system = {.cpu = "a CPU", .threads = 7},
-                .timestamp = "now",
-                .workload = "tiny_llama",
-                .samples_per_step = 8,
-                .tokens_per_sample = 128};
+  Record record{
+      .system = {.cpu = "a CPU", .threads = 7}, .timestamp = "now", .samples_per_step = 8};
   record.options.resolve();
+  record.workload = workload_of(record.options).info;
   record.steps = {{.step = 1, .loss = 3, .seconds = 0.5}, {.step = 2, .loss = 2, .seconds = 0.25}};
   return {{"operators", operator_table_json(operator_table(recording))},
           {"nodes", nodes_json(recording)},
@@ -67,12 +67,7 @@ struct Profile : TemporaryDirectory {
 
 // The message of the FormatError that the directory's document is refused with.
 std::string refusal(const Profile& profile) {
-  try {
-    profile_document(profile.path);
-  } catch (const FormatError& error) {
-    return error.what();
-  }
-  return "none";
+  return message_of<FormatError>([&] { profile_document(profile.path); });
 }
 
 constexpr const char* file_names[] = {
@@ -81,7 +76,7 @@ constexpr const char* file_names[] = {
 
 TEST(ProfileDocument, HasTheContentOfEveryFile) {
   const Profile profile;
-  const json document = json::parse(profile_document(profile.path));
+  const json document = profile_document(profile.path);
   EXPECT_EQ(document["profile"], profile.path.filename().string());
   for (const char* name : file_names) EXPECT_EQ(document[name], profile.read(name)) << name;
   EXPECT_EQ(document["roof"], document["bottlenecks"]["roof"]);
@@ -91,7 +86,7 @@ TEST(ProfileDocument, HasNullForFilesThatAreNotThere) {
   const Profile profile;
   for (const char* name : file_names)
     if (std::string_view(name) != "operators") std::filesystem::remove(profile.file(name));
-  const json document = json::parse(profile_document(profile.path));
+  const json document = profile_document(profile.path);
   for (const char* name : file_names)
     EXPECT_EQ(document[name].is_null(), std::string_view(name) != "operators") << name;
   EXPECT_TRUE(document["roof"].is_null());
@@ -100,9 +95,10 @@ TEST(ProfileDocument, HasNullForFilesThatAreNotThere) {
 TEST(ProfileDocument, TakesTheRoofItIsGiven) {
   const Profile profile;
   Roof other = roof;
-  other.raise("f32", 5e12);
-  EXPECT_EQ(json::parse(profile_document(profile.path, other))["roof"]["f32_flops_per_second"],
-            5e12);
+  other.raise(ProductKind::f32, 5e12);
+  json document = profile_document(profile.path);
+  set_roof(document, other);
+  EXPECT_EQ(document["roof"]["f32_flops_per_second"], 5e12);
 }
 
 TEST(ProfileDocument, RefusesADirectoryThatIsNoProfile) {
@@ -184,8 +180,8 @@ std::size_t count(std::string_view text, std::string_view part) {
 
 TEST(ReportPage, HoldsItsDataWhereNoNameCanLeaveIt) {
   const std::string name = "</script><script>alert(1)</script><!-- {{d3}} {{data}} \"'&";
-  const std::string document = json{{"name", name}}.dump();
-  const std::string page = report_page(document), plain = report_page("{}");
+  const json document{{"name", name}};
+  const std::string page = report_page(document), plain = report_page(json::object());
   EXPECT_EQ(count(page, "<script"), count(plain, "<script"));
   EXPECT_EQ(count(page, "</script"), count(plain, "</script"));
   EXPECT_EQ(count(page, "<!--"), count(plain, "<!--"));
@@ -196,7 +192,7 @@ TEST(ReportPage, HoldsItsDataWhereNoNameCanLeaveIt) {
 }
 
 TEST(ReportPage, StandsAloneAndKeepsTheLicenseOfItsChartLibrary) {
-  const std::string page = report_page("{}");
+  const std::string page = report_page(json::object());
   EXPECT_THAT(page, HasSubstr("default-src 'none'"));
   for (const char* foreign : {" src=\"", "@import", "url(", "<link rel=\"stylesheet\""})
     EXPECT_THAT(page.substr(0, page.find("d3js.org")), Not(HasSubstr(foreign))) << foreign;

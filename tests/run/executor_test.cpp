@@ -10,7 +10,6 @@
 #include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
 #include "ridge/exercise/devices.h"
-#include "ridge/models/llama/llama.h"
 #include "ridge/ops/binary.h"
 #include "ridge/ops/layout.h"
 #include "ridge/ops/matmul.h"
@@ -19,6 +18,7 @@
 #include "ridge/ops/unary.h"
 #include "ridge/run/reference.h"
 #include "ridge/session/optimizer.h"
+#include "tests/models/tiny_llama.h"
 
 namespace ridge {
 namespace {
@@ -57,8 +57,8 @@ struct SmallModel {
   Model model;
   TrainingStep training;
 
-  explicit SmallModel(const LlamaConfig& config, std::int64_t accumulation = 1)
-      : model(build_llama(graph, config, 2, 12)),
+  explicit SmallModel(std::int64_t accumulation = 1)
+      : model(build_llama(graph, tiny_llama, 2, 12)),
         training(add_training_step(model.loss, AdamWConfig{.max_grad_norm = 1.0}, accumulation)) {}
 
   void feed(Executor& executor) const {
@@ -72,13 +72,6 @@ struct SmallModel {
     executor.write(training.schedule, std::span<const float>(optimizer_schedule({}, 1e-3, 1)));
   }
 };
-
-constexpr LlamaConfig tiny{.vocab_size = 20,
-                           .hidden_dim = 24,
-                           .n_layers = 2,
-                           .n_heads = 4,
-                           .n_kv_heads = 2,
-                           .intermediate_dim = 40};
 
 TEST(Executor, ComputesWhatTheReferenceComputes) {
   Graph graph;
@@ -169,7 +162,7 @@ TEST(Executor, GivesAndTakesInF32WhatItStoresInHalves) {
 
 TEST(Executor, ReleasesEveryTransientAndPredictsItsPeak) {
   for (const std::int64_t accumulation : {1, 2}) {
-    SmallModel m(tiny, accumulation);
+    SmallModel m(accumulation);
     CpuDevice device(2);
     Executor executor(m.graph, device);
     executor.initialize(1);
@@ -188,7 +181,7 @@ TEST(Executor, ReleasesEveryTransientAndPredictsItsPeak) {
 }
 
 TEST(Executor, TellsObserversOfEveryNodeInOrder) {
-  SmallModel m(tiny);
+  SmallModel m;
   CpuDevice device(1);
   Executor executor(m.graph, device);
   executor.initialize(1);
@@ -206,7 +199,7 @@ TEST(Executor, TellsObserversOfEveryNodeInOrder) {
 // A forward run alone (an evaluation) leaves activations that the backward pass would have used;
 // the next forward run must not trip over them.
 TEST(Executor, StartsAfreshAfterAForwardRunAlone) {
-  SmallModel m(tiny);
+  SmallModel m;
   CpuDevice device(2);
   Executor executor(m.graph, device);
   executor.initialize(1);

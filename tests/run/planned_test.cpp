@@ -8,9 +8,9 @@
 
 #include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
-#include "ridge/models/llama/llama.h"
 #include "ridge/run/executor.h"
 #include "ridge/session/optimizer.h"
+#include "tests/models/tiny_llama.h"
 #include "tests/plan/random_graph.h"
 
 namespace ridge {
@@ -78,14 +78,7 @@ struct TrainedModel {
   TrainingStep training;
 
   explicit TrainedModel(DType dtype, std::int64_t accumulation = 1)
-      : model(build_llama(graph,
-                          {.vocab_size = 20,
-                           .hidden_dim = 24,
-                           .n_layers = 2,
-                           .n_heads = 4,
-                           .n_kv_heads = 2,
-                           .intermediate_dim = 40},
-                          2, 13, dtype)),
+      : model(build_llama(graph, tiny_llama, 2, 13, dtype)),
         training(add_training_step(model.loss, AdamWConfig{.max_grad_norm = 1.0}, accumulation)) {}
 
   void feed(Executor& executor, int step) const {

@@ -15,7 +15,9 @@
 #include "ridge/session/checkpoint.h"
 #include "ridge/session/language.h"
 #include "ridge/session/session.h"
+#include "tests/base/message_of.h"
 #include "tests/base/temporary_directory.h"
+#include "tests/session/runs.h"
 
 namespace ridge {
 namespace {
@@ -25,17 +27,10 @@ using nlohmann::json;
 using testing::HasSubstr;
 
 RunOptions small_options() {
-  RunOptions o;
-  o.vocab_size = 11;
-  o.hidden_dim = 24;
-  o.n_layers = 2;
-  o.n_heads = 4;
-  o.n_kv_heads = 2;
-  o.intermediate_dim = 10;
+  RunOptions o = small_llama(
+      {.vocab_size = 11, .hidden_dim = 24, .intermediate_dim = 10, .batch_size = 1, .seq_len = 7});
   o.norm_eps = 1e-5;
   o.rope_theta = 5000;
-  o.batch_size = 1;
-  o.seq_len = 7;
   o.resolve();
   return o;
 }
@@ -93,23 +88,19 @@ class HfTest : public testing::Test {
     write_text_file(folder_ / "config.json", edited.dump());
   }
 
+  LlamaConfig config_of_folder() const {
+    RunOptions options;
+    apply_hf_config(options, folder_);
+    return llama_config(options);
+  }
   std::map<std::string, std::vector<float>> read_back() {
     Graph graph;
-    const LlamaConfig config = read_hf_config(folder_);
+    const LlamaConfig config = config_of_folder();
     build_llama(graph, config, 1, 1);
     initialize_from_hf(folder_, config, graph);
     Executor executor(graph, device_);
     executor.initialize(0);
     return parameters_of(graph, executor);
-  }
-
-  std::string refusal_of(const auto& action) {
-    try {
-      action();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no refusal";
   }
 
   CpuDevice device_{2};
@@ -128,7 +119,7 @@ TEST_F(HfTest, ReadsBackWhatItWrote) {
       options.tie_embeddings = tied;
       options.n_kv_heads = kv_heads;
       make(options);
-      EXPECT_EQ(read_hf_config(folder_), llama_config(options));
+      EXPECT_EQ(config_of_folder(), llama_config(options));
       EXPECT_EQ(read_back(), parameters_of(trainer_->graph(), trainer_->executor()));
     }
 }
@@ -242,12 +233,12 @@ TEST_F(HfTest, ReadsSeveralFiles) {
   for (const json& name :
        {json("../model-1.safetensors"), json("/etc/passwd"), json(".."), json(""), json(1)}) {
     write_text_file(index, json{{"weight_map", {{"lm_head.weight", name}}}}.dump());
-    EXPECT_THAT(refusal_of([&] { read_back(); }), HasSubstr("is no name of a file"));
+    EXPECT_THAT(message_of<Error>([&] { read_back(); }), HasSubstr("is no name of a file"));
   }
   write_text_file(index, R"({"weight_map": {"lm_head.weight": "model-3.safetensors"}})");
   EXPECT_THROW(read_back(), IoError);
   write_text_file(index, R"({"weight_map": 1})");
-  EXPECT_THAT(refusal_of([&] { read_back(); }), HasSubstr("no object 'weight_map'"));
+  EXPECT_THAT(message_of<Error>([&] { read_back(); }), HasSubstr("no object 'weight_map'"));
 }
 
 TEST_F(HfTest, NamesTheFeatureItDoesNotHave) {
@@ -268,8 +259,8 @@ TEST_F(HfTest, NamesTheFeatureItDoesNotHave) {
     const std::string key = edit[0];
     write_text_file(folder_ / "config.json", sound.dump());
     edit_config(key, edit[1]);
-    EXPECT_THROW(read_hf_config(folder_), FormatError) << edit;
-    const std::string message = refusal_of([&] { read_hf_config(folder_); });
+    EXPECT_THROW(config_of_folder(), FormatError) << edit;
+    const std::string message = message_of<Error>([&] { config_of_folder(); });
     EXPECT_THAT(message, HasSubstr((folder_ / "config.json").string())) << edit;
     EXPECT_THAT(message, HasSubstr(key.starts_with("rope") && edit[1].is_object()
                                        ? (edit[1].contains("type") ? "type" : "rope_type")
@@ -278,10 +269,10 @@ TEST_F(HfTest, NamesTheFeatureItDoesNotHave) {
   }
   write_text_file(folder_ / "config.json", sound.dump());
   edit_config("num_attention_heads", 5);
-  EXPECT_THAT(refusal_of([&] { read_hf_config(folder_); }), HasSubstr("4 are left over"));
+  EXPECT_THAT(message_of<Error>([&] { config_of_folder(); }), HasSubstr("4 are left over"));
   for (const char* text : {"", "[]", "{", "{}", "\xff", "null"}) {
     write_text_file(folder_ / "config.json", text);
-    EXPECT_THROW(read_hf_config(folder_), FormatError) << text;
+    EXPECT_THROW(config_of_folder(), FormatError) << text;
   }
 }
 
@@ -292,7 +283,7 @@ TEST_F(HfTest, ReadsWhatOlderTransformersWrote) {
     old.erase(key);
   old["num_key_value_heads"] = nullptr;
   write_text_file(folder_ / "config.json", old.dump());
-  const LlamaConfig config = read_hf_config(folder_);
+  const LlamaConfig config = config_of_folder();
   EXPECT_EQ(config.rope_theta, 5000);
   EXPECT_EQ(config.n_kv_heads, config.n_heads);
 }
@@ -304,23 +295,23 @@ TEST_F(HfTest, WeightsMustBeThoseOfTheConfiguration) {
   std::vector<Made> tensors = sound;
   tensors.pop_back();
   write(weights_, tensors);
-  EXPECT_THAT(refusal_of([&] { read_back(); }), HasSubstr("lack model.norm.weight"));
+  EXPECT_THAT(message_of<Error>([&] { read_back(); }), HasSubstr("lack model.norm.weight"));
 
   tensors = sound;
   tensors.push_back(
       {"model.layers.0.self_attn.q_proj.bias", {DType::f32, {1}}, std::vector<std::byte>(4)});
   write(weights_, tensors);
-  EXPECT_THAT(refusal_of([&] { read_back(); }), HasSubstr("self_attn.q_proj.bias"));
+  EXPECT_THAT(message_of<Error>([&] { read_back(); }), HasSubstr("self_attn.q_proj.bias"));
 
   tensors = sound;
   tensors[1].type.shape = {24, 11};
   write(weights_, tensors);
-  EXPECT_THAT(refusal_of([&] { read_back(); }), HasSubstr("has the shape [24, 11]"));
+  EXPECT_THAT(message_of<Error>([&] { read_back(); }), HasSubstr("has the shape [24, 11]"));
 
   tensors = sound;
   tensors[1].type.dtype = DType::i32;
   write(weights_, tensors);
-  EXPECT_THAT(refusal_of([&] { read_back(); }), HasSubstr("is I32"));
+  EXPECT_THAT(message_of<Error>([&] { read_back(); }), HasSubstr("is I32"));
 
   // What says nothing new is passed over.
   tensors = sound;
@@ -345,7 +336,7 @@ TEST_F(HfTest, SizesComeFromTheFolder) {
   apply_hf_config(options, folder_, {"hidden-dim", "norm-eps"});  // the same is no contradiction
   options = RunOptions();
   options.n_layers = 3;
-  EXPECT_THAT(refusal_of([&] { apply_hf_config(options, folder_); }),
+  EXPECT_THAT(message_of<Error>([&] { apply_hf_config(options, folder_); }),
               HasSubstr("--n-layers is 3, but the model"));
   options = RunOptions();  // whose hidden_dim is 256, but was it said?
   EXPECT_THROW(apply_hf_config(options, folder_, {"hidden-dim"}), UsageError);
@@ -357,9 +348,9 @@ TEST_F(HfTest, RefusesWhatIsNoCheckpointAndWhereItCannotWrite) {
   EXPECT_THROW(export_hf(weights_, directory_.path / "new"), FormatError);
   EXPECT_FALSE(fs::exists(directory_.path / "new"));
   EXPECT_THROW(export_hf(directory_.path / "none", directory_.path / "new"), IoError);
-  EXPECT_THAT(refusal_of([&] { export_hf(checkpoint_, checkpoint_ / "below"); }),
+  EXPECT_THAT(message_of<Error>([&] { export_hf(checkpoint_, checkpoint_ / "below"); }),
               HasSubstr("cannot make the directory"));
-  EXPECT_THAT(refusal_of([&] { export_hf(checkpoint_, checkpoint_); }),
+  EXPECT_THAT(message_of<Error>([&] { export_hf(checkpoint_, checkpoint_); }),
               HasSubstr("cannot make the directory"));
 }
 
@@ -376,7 +367,7 @@ TEST_F(HfTest, RefusesACheckpointWithoutItsWeights) {
   const fs::path damaged = directory_.path / "damaged.safetensors";
   write_safetensors(damaged, types, file.metadata(),
                     [&](std::size_t i) { return tensors[i].bytes; });
-  EXPECT_THAT(refusal_of([&] { export_hf(damaged, directory_.path / "new"); }),
+  EXPECT_THAT(message_of<Error>([&] { export_hf(damaged, directory_.path / "new"); }),
               HasSubstr("norm.weight"));
   EXPECT_FALSE(fs::exists(directory_.path / "new"));
 }

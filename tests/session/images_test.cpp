@@ -15,6 +15,7 @@
 #include "ridge/base/random.h"
 #include "ridge/cpu/device.h"
 #include "ridge/session/session.h"
+#include "tests/base/message_of.h"
 #include "tests/base/temporary_directory.h"
 
 namespace ridge {
@@ -53,12 +54,7 @@ class ImageFiles : public testing::Test {
   }
 
   std::string complaint() const {
-    try {
-      const ImageData data(open_images(path_), 0);
-    } catch (const FormatError& error) {
-      return error.what();
-    }
-    return "";
+    return message_of<FormatError>([&] { ImageData(open_images(path_), 0); });
   }
 
  private:

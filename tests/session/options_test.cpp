@@ -9,6 +9,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/session/language.h"
+#include "ridge/session/workload.h"
 #include "tests/base/message_of.h"
 
 namespace ridge {
@@ -239,6 +240,76 @@ TEST(OptionsJson, RefusesOtherTextAndSetsNothing) {
   RunOptions options;
   EXPECT_THROW(apply_json(options, R"({"batch-size": 4, "seed": "x"})"), FormatError);
   EXPECT_EQ(options, RunOptions{}) << "the good half of a bad text is not taken";
+}
+
+TEST(OptionsJson, SaysWhatItSet) {
+  RunOptions o;
+  EXPECT_EQ(apply_json(o, R"({"lr": 0.5, "batch_size": 3})"),
+            (std::vector<std::string>{"batch-size", "learning-rate"}));
+  EXPECT_TRUE(apply_json(o, "{}").empty());
+}
+
+TEST(RunOptions, CountTheBatchesOfAStep) {
+  RunOptions o;
+  o.gradient_accumulation_steps = 4;
+  EXPECT_EQ(o.batches_per_step(), 4);
+  o.mode = "inference";
+  EXPECT_EQ(o.batches_per_step(), 1) << "a pass has no gradients to sum";
+}
+
+TEST(RunOptions, InUseAreWithoutWhatTrainingAskedFor) {
+  RunOptions o;
+  o.version = "v3";
+  o.enable_pass = "swiglu";
+  o.disable_pass = "fuse-optimizer";
+  o.recompute = "block";
+  o.channels_last = "on";
+  o.weights = "w";
+  RunOptions plain = o;
+  plain.enable_pass = plain.disable_pass = "";
+  plain.recompute = "none";
+  plain.channels_last = "auto";
+  RunOptions used = plain;
+  plain.version = "v1";
+  used.mode = "inference";
+  EXPECT_EQ(without_schedule(o), plain);
+  EXPECT_EQ(options_in_use(o), used) << "under the same version";
+  o.mode = "inference";
+  EXPECT_EQ(options_in_use(o), o) << "its passes were asked for it";
+}
+
+TEST(Workloads, HaveNetworksUnderNamesOfTheirOwn) {
+  std::set<std::string_view> names;
+  for (const WorkloadFamily& family : workload_families())
+    for (const NetworkName& network : family.networks()) {
+      EXPECT_TRUE(names.insert(network.name).second) << network.name;
+      for (const std::string_view alias : network.aliases) {
+        EXPECT_TRUE(names.insert(alias).second) << alias;
+        EXPECT_EQ(network_named(alias), network.name);
+      }
+      EXPECT_EQ(family_of(network.name).name, family.name);
+    }
+  RunOptions o = default_options("resnext50");
+  o.resolve();
+  EXPECT_EQ(o.network, "resnext50_32x4d") << "one name in records and checkpoints";
+}
+
+// What records tell of a model are options, and what decides its work is among them.
+TEST(Workloads, NameTheOptionsThatDefineThem) {
+  for (const WorkloadFamily& family : workload_families()) {
+    RunOptions o = default_options(family.networks().front().name);
+    o.resolve();
+    const WorkloadInfo info = workload_of(o).info;
+    std::set<std::string> names;
+    for (const OptionInfo& option : options_of(o)) names.insert(option.name);
+    for (const auto& list : {info.model_options, info.work_options}) {
+      EXPECT_FALSE(list.empty());
+      for (const std::string_view name : list)
+        EXPECT_TRUE(names.contains(std::string(name))) << name;
+    }
+    EXPECT_NE(info.sample, "");
+    EXPECT_NE(info.description, "");
+  }
 }
 
 TEST(NearestName, IsTheOneFewestEditsAwayOrBegun) {

@@ -29,10 +29,8 @@ Record record(std::int64_t warmup_steps = 1) {
       .options = {.batch_size = 4, .seq_len = 32, .gradient_accumulation_steps = 2},
       .system = {.host = "h", .cpu = "c", .ridge_version = "1", .threads = 3},
       .timestamp = "2026-01-31T12:00:00Z",
-      .workload = "tiny_llama",
       .parameters = 2'873'600,
       .samples_per_step = 8,
-      .tokens_per_sample = 32,
       .cost = StepCost{.forward = {.flops = 100, .macs = 50, .causal_flops = 80},
                        .backward = {.flops = 200, .macs = 100, .causal_flops = 160},
                        .optimizer = {.flops = 20, .causal_flops = 20}},
@@ -43,6 +41,7 @@ Record record(std::int64_t warmup_steps = 1) {
       .mean_tensor_bytes = 7.5e6,
       .at_peak = {.parameters = 4'000'000, .intermediates = 5'000'000, .packed = 3'345'678}};
   record.options.resolve();
+  record.workload = workload_of(record.options).info;
   return record;
 }
 
@@ -110,7 +109,7 @@ TEST(Summary, OfNoStepsIsZero) {
 // Ten times of 100 ms for 8 images of 3 GMACs, but for the last.
 Record benchmark(double last) {
   Record r{.options = default_options("resnet50"),
-           .workload = "resnet50",
+           .workload = {.name = "resnet50"},
            .samples_per_step = 8,
            .cost = StepCost{.forward = {.macs = 8 * 3'000'000'000}},
            .by_device = true};
@@ -231,8 +230,9 @@ TEST(PerformanceJson, HasTheseKeys) {
   };
   const nlohmann::json json = json_of(record());
   EXPECT_THAT(keys(json),
-              ElementsAre("config", "options", "performance_summary", "schema", "system_info",
-                          "timestamp", "training_params", "version", "workload"));
+              ElementsAre("config", "description", "options", "performance_summary", "sample",
+                          "samples_per_step", "schema", "system_info", "timestamp", "title",
+                          "tokens_per_sample", "training_params", "version", "work", "workload"));
   EXPECT_THAT(
       keys(json["performance_summary"]),
       ElementsAre("achieved_gflops", "achieved_gflops_causal", "avg_backward_time",

@@ -21,16 +21,27 @@ inline std::vector<double> losses_of(Session& session, std::int64_t until) {
   return losses;
 }
 
-// A LLaMA whose steps take a millisecond. Not resolved.
-inline RunOptions small_llama() {
-  RunOptions o;
-  o.vocab_size = 50;
-  o.hidden_dim = 32;
-  o.n_layers = 2;
-  o.n_heads = 4;
-  o.batch_size = 3;
-  o.seq_len = 24;
-  return o;
+// The sizes of a LLaMA and of its batches. Steps of the default take a millisecond; a test names
+// the sizes that its results depend on. 0 stands for "derived", as in RunOptions.
+struct LlamaSizes {
+  std::int64_t vocab_size = 50, hidden_dim = 32, n_layers = 2, n_heads = 4, n_kv_heads = 0;
+  std::int64_t intermediate_dim = 0, batch_size = 3, seq_len = 24;
+};
+
+// The smallest, for tests that take many steps.
+inline constexpr LlamaSizes one_layer{
+    .vocab_size = 32, .hidden_dim = 16, .n_layers = 1, .n_heads = 2, .batch_size = 2, .seq_len = 8};
+
+// Options that train a LLaMA of these sizes. Not resolved.
+inline RunOptions small_llama(const LlamaSizes& sizes = {}) {
+  return {.vocab_size = sizes.vocab_size,
+          .hidden_dim = sizes.hidden_dim,
+          .n_layers = sizes.n_layers,
+          .n_heads = sizes.n_heads,
+          .n_kv_heads = sizes.n_kv_heads,
+          .intermediate_dim = sizes.intermediate_dim,
+          .batch_size = sizes.batch_size,
+          .seq_len = sizes.seq_len};
 }
 
 // A network on a few small images.

@@ -19,7 +19,6 @@ namespace fs = std::filesystem;
 
 RunOptions small_options() {
   RunOptions o = small_llama();
-  o.n_kv_heads = 2;
   o.num_steps = 8;
   o.learning_rate = 1e-3;
   o.resolve();

@@ -7,18 +7,13 @@
 
 #include "ridge/cpu/device.h"
 #include "ridge/session/session.h"
+#include "tests/session/runs.h"
 
 namespace ridge {
 namespace {
 
 RunOptions small() {
-  RunOptions o;
-  o.vocab_size = 32;
-  o.hidden_dim = 16;
-  o.n_layers = 1;
-  o.n_heads = 2;
-  o.batch_size = 2;
-  o.seq_len = 8;
+  RunOptions o = small_llama(one_layer);
   o.weight_decay = 0;
   return o;
 }

@@ -29,10 +29,7 @@ constexpr const char* names[] = {"v1", "v2", "v3", "v4"};
 constexpr const char* dtypes[] = {"fp32", "bf16"};
 
 RunOptions small_options(const char* version = "v1", const char* dtype = "fp32") {
-  RunOptions o = small_llama();
-  o.n_kv_heads = 2;
-  o.intermediate_dim = 40;
-  o.seq_len = 37;
+  RunOptions o = small_llama({.intermediate_dim = 40, .seq_len = 37});
   o.num_steps = 12;
   o.learning_rate = 1e-3;
   o.max_grad_norm = 0.5;

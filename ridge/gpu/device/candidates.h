@@ -1,10 +1,16 @@
 #pragma once
 
-// Several kernels that compute the same thing, and which of them runs.
+// Several kernels that compute the same thing, and which of them runs. Forms of one kernel that
+// differ in their launch alone (which threads hold a row, how many blocks share it, whether
+// accesses are packed) are one candidate: the shape, and what registers and shared memory hold,
+// decide.
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ridge/gpu/device/card.h"
@@ -34,6 +40,25 @@ struct Candidate {
   bool fallback = false;
 };
 
+// The rows of candidates that differ in a number, such as a library's plans by rank:
+// row.operator()<0>() up to row.operator()<count - 1>().
+template <class Problem, std::size_t count, class Row>
+constexpr std::array<Candidate<Problem>, count> numbered_rows(const Row& row) {
+  return [&]<std::size_t... ranks>(std::index_sequence<ranks...>) {
+    return std::array{row.template operator()<ranks>()...};
+  }
+  (std::make_index_sequence<count>());
+}
+
+// One table of several, one after the other.
+template <class Problem, std::size_t... counts>
+constexpr auto joined_rows(const std::array<Candidate<Problem>, counts>&... parts) {
+  std::array<Candidate<Problem>, (counts + ...)> all{};
+  auto at = all.begin();
+  ((at = std::copy(parts.begin(), parts.end(), at)), ...);
+  return all;
+}
+
 // A candidate for one problem, whatever the type of that.
 struct RankedCandidate {
   int expectation;
@@ -51,6 +76,20 @@ struct TunedWork {
 KernelPtr best_of(GpuPrepare& prepare, std::vector<RankedCandidate> candidates,
                   const std::function<TunedWork()>& tuned, Trial::Runs runs);
 
+// The rows of a table about one problem.
+template <class Problem>
+std::vector<RankedCandidate> ranked_candidates(const Card& card, const Problem& problem,
+                                               std::span<const Candidate<Problem>> table) {
+  std::vector<RankedCandidate> candidates;
+  candidates.reserve(table.size());
+  for (const Candidate<Problem>& c : table)
+    candidates.push_back({c.expectation(problem, card), c.fallback,
+                          [&c, &problem] { return c.supports(problem); },
+                          [&c, &problem] { return c.name(problem); },
+                          [&c, &problem](GpuPrepare& p) { return c.prepare(problem, p); }});
+  return candidates;
+}
+
 // Prepares one of a family's kernels. Without a tuner that is the candidate with the highest
 // expectation among those that support the problem and exist; with a tuner the one that it measures
 // to be the fastest, or remembers. Where the tuner remembers one that exists no more, it is as
@@ -59,19 +98,25 @@ template <class Problem>
 KernelPtr best_kernel(GpuPrepare& prepare, const Problem& problem,
                       std::span<const Candidate<Problem>> table,
                       Trial::Runs runs = Trial::Runs::in_turn) {
-  std::vector<RankedCandidate> candidates;
-  candidates.reserve(table.size());
-  for (const Candidate<Problem>& c : table)
-    candidates.push_back({c.expectation(problem, prepare.gpu.card), c.fallback,
-                          [&c, &problem] { return c.supports(problem); },
-                          [&c, &problem] { return c.name(problem); },
-                          [&c, &problem](GpuPrepare& p) { return c.prepare(problem, p); }});
   return best_of(
-      prepare, std::move(candidates),
+      prepare, ranked_candidates(prepare.gpu.card, problem, table),
       [&] {
         return TunedWork{problem.key(), problem.work()};
       },
       runs);
+}
+
+// The kernel with the highest expectation, tuner or not: for operands that a trial cannot make up,
+// and for work that is not worth one.
+template <class Problem>
+KernelPtr expected_kernel(GpuPrepare& prepare, const Problem& problem,
+                          std::span<const Candidate<Problem>> table) {
+  GpuPrepare untuned = prepare;
+  untuned.choice.tuner = nullptr;
+  KernelPtr kernel = best_of(untuned, ranked_candidates(prepare.gpu.card, problem, table), {},
+                             Trial::Runs::in_turn);
+  prepare.workspace = untuned.workspace;
+  return kernel;
 }
 
 }  // namespace ridge::gpu

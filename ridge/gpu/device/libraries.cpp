@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #ifdef RIDGE_HAS_CUDA
 #include <cuda_runtime_api.h>
 #endif
@@ -26,15 +28,21 @@ std::vector<std::string> places_of(const std::string& file) {
   return places;
 }
 
+// One of the toolkit's, such as "libcublasLt.so", whose version is the toolkit's.
+GpuLibrary toolkit_library(std::string name, std::string purpose, bool needed, std::string package,
+                           const std::string& file) {
+  return {std::move(name),
+          std::move(purpose),
+          needed,
+          std::move(package),
+          places_of(fmt::format("{}.{}", file, cuda_major)),
+          {file + ".12", file}};
+}
+
 }  // namespace
 
 GpuLibrary cublas_lt_library() {
-  return {"cuBLASLt",
-          "matrix products",
-          true,
-          "CUDA's cuBLAS",
-          places_of(fmt::format("libcublasLt.so.{}", cuda_major)),
-          {"libcublasLt.so.12", "libcublasLt.so"}};
+  return toolkit_library("cuBLASLt", "matrix products", true, "CUDA's cuBLAS", "libcublasLt.so");
 }
 
 GpuLibrary cudnn_library() {
@@ -43,12 +51,7 @@ GpuLibrary cudnn_library() {
 }
 
 GpuLibrary cupti_library() {
-  return {"CUPTI",
-          "profiles and counters",
-          false,
-          "CUDA's CUPTI",
-          places_of(fmt::format("libcupti.so.{}", cuda_major)),
-          {"libcupti.so.12", "libcupti.so"}};
+  return toolkit_library("CUPTI", "profiles and counters", false, "CUDA's CUPTI", "libcupti.so");
 }
 
 GpuLibrary nccl_library() {
@@ -56,12 +59,7 @@ GpuLibrary nccl_library() {
 }
 
 GpuLibrary nvrtc_library() {
-  return {"NVRTC",
-          "generated kernels",
-          false,
-          "CUDA's NVRTC",
-          places_of(fmt::format("libnvrtc.so.{}", cuda_major)),
-          {"libnvrtc.so.12", "libnvrtc.so"}};
+  return toolkit_library("NVRTC", "generated kernels", false, "CUDA's NVRTC", "libnvrtc.so");
 }
 
 LibrarySearch search_for(const GpuLibrary& library) {

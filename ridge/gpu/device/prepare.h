@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include "ridge/base/shape.h"
 #include "ridge/device/kernel.h"
@@ -19,5 +21,19 @@ struct GpuPrepare {
   std::size_t workspace = 0;
   KernelChoice choice = {};
 };
+
+namespace gpu {
+
+inline bool is_aligned(const void* p, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;
+}
+
+// Whether all operands of a launch begin at multiples of so many bytes: slices may begin anywhere.
+inline bool is_aligned(const Launch& call, std::size_t bytes) {
+  const auto aligned = [bytes](const void* p) { return is_aligned(p, bytes); };
+  return std::ranges::all_of(call.inputs, aligned) && std::ranges::all_of(call.outputs, aligned);
+}
+
+}  // namespace gpu
 
 }  // namespace ridge

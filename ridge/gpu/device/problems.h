@@ -32,7 +32,8 @@ struct FlashOperands {
   const void* v = nullptr;
   std::int64_t q_stride = 0, k_stride = 0, v_stride = 0;
   // The table [seq, head_dim / 2] of float pairs (cos, sin) by which a rotary embedding rotates
-  // columns (2i, 2i + 1) of q and k on their way in; only where flash_sm90_rotates().
+  // columns (2i, 2i + 1) of q and k on their way in; only for kernels that rotates() says
+  // do so.
   const float* rotation = nullptr;
 };
 

@@ -16,10 +16,6 @@ inline constexpr int elementwise_threads = 256;
 template <class... T>
 inline constexpr int elements_per_access = static_cast<int>(16 / std::max({sizeof(T)...}));
 
-inline bool is_aligned(const void* p, std::size_t bytes) {
-  return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;
-}
-
 // The packs come by value: each is read in one access, and all before the first is used.
 template <int N, class F, class Out, class... In>
 __device__ void map_packs(F function, Out* y, Pack<In, N>... x) {
@@ -62,6 +58,13 @@ KernelPtr map_elements(GpuPrepare& prepare, F function) {
   });
 }
 
+// The same where y is of x's floating dtype.
+template <class F>
+KernelPtr map_elements(GpuPrepare& prepare, F function) {
+  return dispatch_floating(prepare.in[0].dtype,
+                           [&]<class T>() { return map_elements<T, T>(prepare, function); });
+}
+
 // y[i] = function(a[i], b[i]), with all three of one type.
 template <class T, class F>
 KernelPtr map_pairs(GpuPrepare& prepare, F function) {
@@ -69,6 +72,13 @@ KernelPtr map_pairs(GpuPrepare& prepare, F function) {
   return make_kernel([&gpu = prepare.gpu, n, function](const Launch& call) {
     map(gpu, n, function, call.out<T>(), call.in<T>(0), call.in<T>(1));
   });
+}
+
+// The same where that is a's floating dtype.
+template <class F>
+KernelPtr map_pairs(GpuPrepare& prepare, F function) {
+  return dispatch_floating(prepare.in[0].dtype,
+                           [&]<class T>() { return map_pairs<T>(prepare, function); });
 }
 
 }  // namespace ridge::gpu

@@ -58,6 +58,17 @@ auto dispatch_index(std::int64_t count, const F& function) {
   return function.template operator()<std::uint64_t>();
 }
 
+// Which of `count` parts, each of which ends where the next begins, element i is in.
+template <class Begin>
+__device__ int part_of(const Begin* begin, int count, std::int64_t i) {
+  int low = 0, high = count;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (begin[middle] <= i ? low : high) = middle;
+  }
+  return low;
+}
+
 template <class Index>
 __device__ Index thread_index() {
   return static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x;

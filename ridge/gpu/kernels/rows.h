@@ -15,18 +15,26 @@ namespace ridge::gpu {
 
 // A group knows a thread's rank in it and its size in threads; its index in the block, and how many
 // groups the block has.
-struct WarpThreads {
+//
+// A warp, or a part of one for short rows.
+template <int lanes>
+struct LaneThreads {
   static constexpr bool is_block = false;
   static constexpr int max_threads = 4 * warp_width;  // of a block of such groups
-  __device__ static int rank() { return static_cast<int>(threadIdx.x) % warp_width; }
-  __device__ static int size() { return warp_width; }
-  __device__ static int index() { return static_cast<int>(threadIdx.x) / warp_width; }
-  __device__ static int count() { return static_cast<int>(blockDim.x) / warp_width; }
+  __device__ static int rank() { return static_cast<int>(threadIdx.x) % lanes; }
+  __device__ static int size() { return lanes; }
+  __device__ static int index() { return static_cast<int>(threadIdx.x) / lanes; }
+  __device__ static int count() { return static_cast<int>(blockDim.x) / lanes; }
+  // All lanes of a warp must call it.
   template <class Combine, class T>
   __device__ static T reduce(T x) {
-    return reduce_warp<Combine>(x);
+#pragma unroll
+    for (int mask = lanes / 2; mask > 0; mask /= 2) x = Combine()(x, shuffle_xor(x, mask));
+    return x;
   }
 };
+
+struct WarpThreads : LaneThreads<warp_width> {};
 
 struct BlockThreads {
   static constexpr bool is_block = true;

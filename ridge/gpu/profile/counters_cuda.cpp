@@ -53,6 +53,20 @@ class CuptiCounters final : public RangeCounters {
   std::vector<Range> ranges() const override;
 
  private:
+  // Parameters of what is asked of the profiler, or of the host's part.
+  template <class Parameters>
+  Parameters of_profiler(std::size_t size) const {
+    auto parameters = sized<Parameters>(size);
+    parameters.pRangeProfilerObject = profiler_;
+    return parameters;
+  }
+  template <class Parameters>
+  Parameters of_host(std::size_t size) const {
+    auto parameters = sized<Parameters>(size);
+    parameters.pHostObject = host_;
+    return parameters;
+  }
+
   void choose_metrics();
   void prepare_data(std::size_t max_ranges);
   void release();
@@ -113,22 +127,19 @@ void CuptiCounters::choose_metrics() {
   cupti_.check(cupti_.host_initialize(&host), fmt::format("describe the chip {}", chip.pChipName));
   host_ = host.pHostObject;
 
-  auto metrics = sized<CUpti_Profiler_Host_ConfigAddMetrics_Params>(
+  auto metrics = of_host<CUpti_Profiler_Host_ConfigAddMetrics_Params>(
       CUpti_Profiler_Host_ConfigAddMetrics_Params_STRUCT_SIZE);
-  metrics.pHostObject = host_;
   metrics.ppMetricNames = name_pointers_.data();
   metrics.numMetrics = name_pointers_.size();
   cupti_.check(cupti_.host_add_metrics(&metrics),
                fmt::format("count these metrics on the chip {}", chip.pChipName));
 
-  auto size = sized<CUpti_Profiler_Host_GetConfigImageSize_Params>(
+  auto size = of_host<CUpti_Profiler_Host_GetConfigImageSize_Params>(
       CUpti_Profiler_Host_GetConfigImageSize_Params_STRUCT_SIZE);
-  size.pHostObject = host_;
   cupti_.check(cupti_.host_config_size(&size), "plan the passes");
   config_.resize(size.configImageSize);
-  auto config = sized<CUpti_Profiler_Host_GetConfigImage_Params>(
+  auto config = of_host<CUpti_Profiler_Host_GetConfigImage_Params>(
       CUpti_Profiler_Host_GetConfigImage_Params_STRUCT_SIZE);
-  config.pHostObject = host_;
   config.configImageSize = config_.size();
   config.pConfigImage = config_.data();
   cupti_.check(cupti_.host_config(&config), "plan the passes");
@@ -141,25 +152,22 @@ void CuptiCounters::choose_metrics() {
 }
 
 void CuptiCounters::prepare_data(std::size_t max_ranges) {
-  auto size = sized<CUpti_RangeProfiler_GetCounterDataSize_Params>(
+  auto size = of_profiler<CUpti_RangeProfiler_GetCounterDataSize_Params>(
       CUpti_RangeProfiler_GetCounterDataSize_Params_STRUCT_SIZE);
-  size.pRangeProfilerObject = profiler_;
   size.pMetricNames = name_pointers_.data();
   size.numMetrics = name_pointers_.size();
   size.maxNumOfRanges = max_ranges;
   size.maxNumRangeTreeNodes = static_cast<std::uint32_t>(max_ranges);
   cupti_.check(cupti_.range_data_size(&size), "reserve memory for counts");
   data_.resize(size.counterDataSize);
-  auto image = sized<CUpti_RangeProfiler_CounterDataImage_Initialize_Params>(
+  auto image = of_profiler<CUpti_RangeProfiler_CounterDataImage_Initialize_Params>(
       CUpti_RangeProfiler_CounterDataImage_Initialize_Params_STRUCT_SIZE);
-  image.pRangeProfilerObject = profiler_;
   image.counterDataSize = data_.size();
   image.pCounterData = data_.data();
   cupti_.check(cupti_.range_data_initialize(&image), "reserve memory for counts");
 
-  pass_ =
-      sized<CUpti_RangeProfiler_SetConfig_Params>(CUpti_RangeProfiler_SetConfig_Params_STRUCT_SIZE);
-  pass_.pRangeProfilerObject = profiler_;
+  pass_ = of_profiler<CUpti_RangeProfiler_SetConfig_Params>(
+      CUpti_RangeProfiler_SetConfig_Params_STRUCT_SIZE);
   pass_.configSize = config_.size();
   pass_.pConfig = config_.data();
   pass_.counterDataImageSize = data_.size();
@@ -175,34 +183,30 @@ void CuptiCounters::prepare_data(std::size_t max_ranges) {
 
 void CuptiCounters::release() {
   if (profiler_) {
-    auto disable =
-        sized<CUpti_RangeProfiler_Disable_Params>(CUpti_RangeProfiler_Disable_Params_STRUCT_SIZE);
-    disable.pRangeProfilerObject = profiler_;
+    auto disable = of_profiler<CUpti_RangeProfiler_Disable_Params>(
+        CUpti_RangeProfiler_Disable_Params_STRUCT_SIZE);
     cupti_.range_disable(&disable);
   }
   if (host_) {
-    auto host = sized<CUpti_Profiler_Host_Deinitialize_Params>(
+    auto host = of_host<CUpti_Profiler_Host_Deinitialize_Params>(
         CUpti_Profiler_Host_Deinitialize_Params_STRUCT_SIZE);
-    host.pHostObject = host_;
     cupti_.host_deinitialize(&host);
   }
 }
 
 void CuptiCounters::start() {
   auto start =
-      sized<CUpti_RangeProfiler_Start_Params>(CUpti_RangeProfiler_Start_Params_STRUCT_SIZE);
-  start.pRangeProfilerObject = profiler_;
+      of_profiler<CUpti_RangeProfiler_Start_Params>(CUpti_RangeProfiler_Start_Params_STRUCT_SIZE);
   cupti_.check(cupti_.range_start(&start), "start a pass");
 }
 
 bool CuptiCounters::stop() {
-  auto stop = sized<CUpti_RangeProfiler_Stop_Params>(CUpti_RangeProfiler_Stop_Params_STRUCT_SIZE);
-  stop.pRangeProfilerObject = profiler_;
+  auto stop =
+      of_profiler<CUpti_RangeProfiler_Stop_Params>(CUpti_RangeProfiler_Stop_Params_STRUCT_SIZE);
   cupti_.check(cupti_.range_stop(&stop), "end a pass");
   if (!stop.isAllPassSubmitted) return false;
-  auto decode = sized<CUpti_RangeProfiler_DecodeData_Params>(
+  auto decode = of_profiler<CUpti_RangeProfiler_DecodeData_Params>(
       CUpti_RangeProfiler_DecodeData_Params_STRUCT_SIZE);
-  decode.pRangeProfilerObject = profiler_;
   cupti_.check(cupti_.range_decode(&decode), "read the counts");
   if (decode.numOfRangeDropped > 0)
     throw DeviceError("{} ranges found no room among the {} that were asked for",
@@ -213,17 +217,15 @@ bool CuptiCounters::stop() {
 
 void CuptiCounters::enter(std::uint64_t id) {
   const std::string name = std::to_string(id);
-  auto push =
-      sized<CUpti_RangeProfiler_PushRange_Params>(CUpti_RangeProfiler_PushRange_Params_STRUCT_SIZE);
-  push.pRangeProfilerObject = profiler_;
+  auto push = of_profiler<CUpti_RangeProfiler_PushRange_Params>(
+      CUpti_RangeProfiler_PushRange_Params_STRUCT_SIZE);
   push.pRangeName = name.c_str();
   cupti_.check(cupti_.range_push(&push), "begin a range");
 }
 
 void CuptiCounters::leave() {
-  auto pop =
-      sized<CUpti_RangeProfiler_PopRange_Params>(CUpti_RangeProfiler_PopRange_Params_STRUCT_SIZE);
-  pop.pRangeProfilerObject = profiler_;
+  auto pop = of_profiler<CUpti_RangeProfiler_PopRange_Params>(
+      CUpti_RangeProfiler_PopRange_Params_STRUCT_SIZE);
   cupti_.check(cupti_.range_pop(&pop), "end a range");
 }
 
@@ -246,9 +248,8 @@ std::vector<RangeCounters::Range> CuptiCounters::ranges() const {
 
     Range range{.values = std::vector<double>(metrics_.size())};
     std::from_chars(name.rangeName, name.rangeName + std::strlen(name.rangeName), range.id);
-    auto values = sized<CUpti_Profiler_Host_EvaluateToGpuValues_Params>(
+    auto values = of_host<CUpti_Profiler_Host_EvaluateToGpuValues_Params>(
         CUpti_Profiler_Host_EvaluateToGpuValues_Params_STRUCT_SIZE);
-    values.pHostObject = host_;
     values.pCounterDataImage = data_.data();
     values.counterDataImageSize = data_.size();
     values.rangeIndex = i;

@@ -42,21 +42,7 @@ CUtensorMapSwizzle swizzle_of(int columns) {
 }  // namespace
 
 CUtensorMap matrix_map(const void* base, std::int64_t rows, std::int64_t columns, int box_rows) {
-  const std::array<cuuint64_t, 2> sizes{static_cast<cuuint64_t>(columns),
-                                        static_cast<cuuint64_t>(rows)};
-  const std::array<cuuint64_t, 1> strides{static_cast<cuuint64_t>(columns) * 2};
-  const std::array<cuuint32_t, 2> box{box_extent, static_cast<cuuint32_t>(box_rows)};
-  const std::array<cuuint32_t, 2> steps{1, 1};
-  CUtensorMap map{};
-  const CUresult status =
-      encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void*>(base), sizes.data(),
-                strides.data(), box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (status != CUDA_SUCCESS)
-    throw DeviceError("cuTensorMapEncodeTiled failed with {} for {} rows of {} at address {}",
-                      static_cast<int>(status), rows, columns, base);
-  return copy_of(map);
+  return box_map(base, {columns, rows}, {box_extent, box_rows});
 }
 
 CUtensorMap split_map(const void* base, std::int64_t rows, std::int64_t columns) {

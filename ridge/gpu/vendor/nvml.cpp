@@ -65,6 +65,7 @@ struct Nvml::Library : VendorLibrary {
   Query<unsigned*> card_count{*this, "nvmlDeviceGetCount_v2"};
   Query<unsigned, Handle*> card_by_index{*this, "nvmlDeviceGetHandleByIndex_v2"};
   Query<Handle, char*, unsigned> name{*this, "nvmlDeviceGetName"};
+  Query<Handle, char*, unsigned> uuid{*this, "nvmlDeviceGetUUID"};
   Query<Handle, int*, int*> capability{*this, "nvmlDeviceGetCudaComputeCapability"};
   CardQuery<PciInfo> pci_info{*this, "nvmlDeviceGetPciInfo_v3"};
   CardQuery<Memory> memory{*this, "nvmlDeviceGetMemoryInfo"};
@@ -127,8 +128,6 @@ int Nvml::cuda_version() const {
   return Library::ask(library_->cuda_version, &version) ? version : 0;
 }
 
-std::string Nvml::library_path() const { return library_->path(); }
-
 int Nvml::card_count() const {
   unsigned count = 0;
   return Library::ask(library_->card_count, &count) ? static_cast<int>(count) : 0;
@@ -146,6 +145,7 @@ CardInfo Nvml::info(int card) const {
   CardInfo info;
   std::array<char, text_size> text{};
   if (Library::ask(library_->name, device, text.data(), text_size)) info.name = text.data();
+  if (Library::ask(library_->uuid, device, text.data(), text_size)) info.uuid = text.data();
   info.bus_id = canonical_bus_id(Library::of_card(library_->pci_info, device).bus_id);
   Library::ask(library_->capability, device, &info.capability_major, &info.capability_minor);
   const auto memory = Library::of_card(library_->memory, device);

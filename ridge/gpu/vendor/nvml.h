@@ -16,8 +16,9 @@ namespace ridge::gpu {
 
 // A card as NVIDIA's management library (NVML) describes it.
 struct CardInfo {
-  std::string name;                                 // "NVIDIA H100 80GB HBM3"
+  std::string name;                                 // "NVIDIA ..."
   std::string bus_id;                               // "0000:0a:00.0"
+  std::string uuid;                                 // "GPU-8c9e...": of the card, wherever it is
   int capability_major = 0, capability_minor = 0;   // of CUDA
   std::uint64_t memory_total = 0, memory_used = 0;  // bytes
   int max_sm_mhz = 0, max_memory_mhz = 0;
@@ -37,7 +38,6 @@ class Nvml {
 
   std::string driver_version() const;  // "580.159.04"
   int cuda_version() const;            // the newest the driver runs: 13000 for 13.0
-  std::string library_path() const;
   int card_count() const;
   // Cards are numbered in the order of their bus ids, as CUDA does with
   // CUDA_DEVICE_ORDER=PCI_BUS_ID.

@@ -25,8 +25,9 @@ struct Builder {
   DType compute;
   std::int64_t batch, seq;
 
-  Value project(Value x, std::string_view name, std::int64_t out) const {
-    const Scope scope(graph, name);
+  Value project(Value x, std::string_view name, std::int64_t out,
+                ScopeKind kind = ScopeKind::plain) const {
+    const Scope scope(graph, name, kind);
     const Value weight =
         graph.parameter("weight", {out, x.shape()[-1]}, Init::normal(config.init_std));
     return ridge::project(x, cast(weight, compute));
@@ -64,7 +65,7 @@ struct Builder {
   }
 
   Value feed_forward(Value x) const {
-    const Scope scope(graph, "feed_forward");
+    const Scope scope(graph, "feed_forward", ScopeKind::feed_forward);
     const Value gate = silu(project(x, "gate_proj", config.intermediate_dim));
     const Value up = project(x, "up_proj", config.intermediate_dim);
     return project(mul(gate, up), "down_proj", config.hidden_dim);
@@ -124,7 +125,7 @@ Model build_llama(Graph& graph, const LlamaConfig& config, std::int64_t batch_si
 
   Value table, x;
   {
-    const Scope scope(graph, "embedding");
+    const Scope scope(graph, "embedding", ScopeKind::embedding);
     table = graph.parameter("weight", {config.vocab_size, config.hidden_dim},
                             Init::normal(config.init_std));
     x = embedding(table, model.input);
@@ -132,12 +133,13 @@ Model build_llama(Graph& graph, const LlamaConfig& config, std::int64_t batch_si
   for (std::int64_t layer = 0; layer < config.n_layers; ++layer) x = b.block(x, layer);
   x = b.norm(x, "norm");
   if (config.tie_embeddings) {
-    const Scope scope(graph, "output");
+    const Scope scope(graph, "output", ScopeKind::head);
     model.logits = project(x, cast(table, compute));
   } else {
-    model.logits = b.project(x, "output", config.vocab_size);
+    model.logits = b.project(x, "output", config.vocab_size, ScopeKind::head);
   }
-  const Scope scope(graph, "loss");
+  model.class_dim = 2;
+  const Scope scope(graph, "loss", ScopeKind::head);
   model.loss = cross_entropy(model.logits, model.targets);
   graph.keep(model.loss, "loss");
   return model;

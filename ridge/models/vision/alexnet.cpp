@@ -25,7 +25,7 @@ Value features(const Layers& layers, Value x) {
 
 Value build(const Layers& layers, Value images, std::int64_t classes) {
   Value x = layers.flatten(layers.mean_pool(features(layers, images), 6));
-  const Scope scope(layers.graph(), "classifier");
+  const Scope scope(layers.graph(), "classifier", ScopeKind::head);
   x = layers.act(layers.linear(layers.dropout(x, 0.5f), "1", 4096), Act::relu);
   x = layers.act(layers.linear(layers.dropout(x, 0.5f), "4", 4096), Act::relu);
   return layers.linear(x, "6", classes);

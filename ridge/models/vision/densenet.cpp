@@ -60,7 +60,7 @@ Value features(const Layers& layers, Value x, const Config& config) {
 template <Config config>
 Value build(const Layers& layers, Value images, std::int64_t classes) {
   const Value x = layers.pooled(features(layers, images, config));
-  return layers.linear(x, "classifier", classes);
+  return layers.logits(x, "classifier", classes);
 }
 
 constexpr Network table[] = {

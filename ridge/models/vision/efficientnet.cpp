@@ -75,7 +75,7 @@ Value features(const Layers& layers, Value x, const Scaling& scaling) {
 template <Scaling scaling>
 Value build(const Layers& layers, Value images, std::int64_t classes) {
   const Value x = layers.pooled(features(layers, images, scaling));
-  return layers.linear(layers.dropout(x, scaling.dropout), "classifier.1", classes);
+  return layers.logits(layers.dropout(x, scaling.dropout), "classifier.1", classes);
 }
 
 constexpr Network table[] = {

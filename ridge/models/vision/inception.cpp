@@ -51,7 +51,7 @@ Value googlenet(const Layers& layers, Value images, std::int64_t classes) {
   x = layers.max_pool(x, {.kernel = 2, .stride = 2, .ceil = true});
   x = inception(layers, x, "inception5a", {256, 160, 320, 32, 128, 128});
   x = inception(layers, x, "inception5b", {384, 192, 384, 48, 128, 128});
-  return layers.linear(layers.dropout(layers.pooled(x), 0.2f), "fc", classes);
+  return layers.logits(layers.dropout(layers.pooled(x), 0.2f), "fc", classes);
 }
 
 // Inception v3 ------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ Value inception_v3(const Layers& layers, Value images, std::int64_t classes) {
   x = block_d(layers, x, "Mixed_7a");
   x = block_e(layers, x, "Mixed_7b");
   x = block_e(layers, x, "Mixed_7c");
-  return layers.linear(layers.dropout(layers.pooled(x), 0.5f), "fc", classes);
+  return layers.logits(layers.dropout(layers.pooled(x), 0.5f), "fc", classes);
 }
 
 constexpr Network table[] = {

@@ -73,7 +73,7 @@ Value Layers::conv(Value x, std::string_view name, const ConvOptions& o) const {
 }
 
 Value Layers::patches(Value x, std::string_view name, std::int64_t out, std::int64_t size) const {
-  const Scope scope(graph_, name);
+  const Scope scope(graph_, name, ScopeKind::embedding);
   const Shape s = x.shape();
   const std::int64_t rows = s[2] / size, columns = s[3] / size, inner = s[1] * size * size;
   if (rows * size != s[2]) x = window(x, 2, 0, rows * size);
@@ -112,12 +112,21 @@ Value Layers::conv_norm(Value x, std::string_view name, const ConvOptions& optio
   return conv_norm(x, "0", "1", options, activation, norm);
 }
 
-Value Layers::linear(Value x, std::string_view name, std::int64_t out, bool bias) const {
-  const Scope scope(graph_, name);
+Value Layers::dense(Value x, std::int64_t out, bool bias) const {
   const std::int64_t in = x.shape()[-1];
   const Value weight = parameter("weight", {out, in}, fresh_weights(Fresh::linear, in, out));
   const Value y = project(x, weight);
   return bias ? add(y, parameter("bias", {out}, Init::zeros())) : y;
+}
+
+Value Layers::linear(Value x, std::string_view name, std::int64_t out, bool bias) const {
+  const Scope scope(graph_, name);
+  return dense(x, out, bias);
+}
+
+Value Layers::logits(Value x, std::string_view name, std::int64_t classes) const {
+  const Scope scope(graph_, name, ScopeKind::head);
+  return dense(x, classes, true);
 }
 
 Value Layers::layer_norm(Value x, std::string_view name, float eps) const {

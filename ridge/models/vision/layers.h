@@ -78,6 +78,8 @@ class Layers {
   // Over the last dimension, as is the norm below.
   Value linear(Value x, std::string_view name, std::int64_t out, bool bias = true) const;
   Value layer_norm(Value x, std::string_view name, float eps = 1e-5f) const;
+  // The linear layer that is all of a network's head.
+  Value logits(Value x, std::string_view name, std::int64_t classes) const;
   // x times weights of its channels, which two 1 x 1 convolutions with `squeeze` channels between
   // them compute from their means (Hu et al., 2018): "<name>.fc1" and "<name>.fc2".
   Value squeeze_excitation(Value x, std::string_view name, std::int64_t squeeze, Act inner,
@@ -105,6 +107,8 @@ class Layers {
  private:
   Value buffer(std::string_view name, const TensorType& type, Init init) const;
   Value drop(Value x, float rate, std::int64_t block) const;
+  // A linear layer, whose parameters lie in the current scope.
+  Value dense(Value x, std::int64_t out, bool bias) const;
 
   Graph& graph_;
   VisionOptions options_;

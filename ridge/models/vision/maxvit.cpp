@@ -61,16 +61,20 @@ Value self_attention(const Layers& layers, Value x, Reach reach) {
   return layers.linear(y, "merge", dim);
 }
 
+Value feed_forward(const Layers& layers, Value x) {
+  const Scope scope(layers.graph(), "mlp_layer", ScopeKind::feed_forward);
+  const std::int64_t c = x.shape()[-1];
+  x = layers.linear(layers.layer_norm(x, "0"), "1", 4 * c);
+  return layers.linear(layers.act(x, Act::gelu), "3", c);
+}
+
 // [N, H, W, C]
 Value partition_attention(const Layers& layers, Value x, Reach reach, float drop_rate) {
   const Scope scope(layers.graph(),
                     reach == Reach::window ? "layers.window_attention" : "layers.grid_attention");
   const auto branch = [&](Value y) { return layers.stochastic_depth(y, drop_rate); };
   x = add(x, branch(self_attention(layers, layers.layer_norm(x, "attn_layer.0"), reach)));
-  const std::int64_t c = x.shape()[-1];
-  Value y = layers.linear(layers.layer_norm(x, "mlp_layer.0"), "mlp_layer.1", 4 * c);
-  y = layers.linear(layers.act(y, Act::gelu), "mlp_layer.3", c);
-  return add(x, branch(y));
+  return add(x, branch(feed_forward(layers, x)));
 }
 
 Value build(const Layers& layers, Value images, std::int64_t classes) {
@@ -98,9 +102,11 @@ Value build(const Layers& layers, Value images, std::int64_t classes) {
       x = partition_attention(layers, x, Reach::grid, rate);
       x = permute(x, {0, 3, 1, 2});
     }
-  x = layers.layer_norm(layers.pooled(x), "classifier.2");
-  x = activation(layers.linear(x, "classifier.3", channels.back()), ActivationKind::tanh);
-  return layers.linear(x, "classifier.5", classes, false);
+  x = layers.pooled(x);
+  const Scope scope(layers.graph(), "classifier", ScopeKind::head);
+  x = layers.layer_norm(x, "2");
+  x = activation(layers.linear(x, "3", channels.back()), ActivationKind::tanh);
+  return layers.linear(x, "5", classes, false);
 }
 
 constexpr Network table[] = {{.name = "maxvit_t", .build = build, .least_size = 224}};

@@ -53,7 +53,7 @@ Value features(const Layers& layers, Value x, double width) {
 template <int width_percent>
 Value build(const Layers& layers, Value images, std::int64_t classes) {
   const Value x = layers.pooled(features(layers, images, width_percent / 100.0));
-  return layers.linear(layers.dropout(x, 0.2f), "classifier.1", classes);
+  return layers.logits(layers.dropout(x, 0.2f), "classifier.1", classes);
 }
 
 constexpr Network table[] = {

@@ -46,7 +46,7 @@ Value mobilenet_v2(const Layers& layers, Value images, std::int64_t classes) {
       x = inverted_residual(layers, x, stage.out, i == 0 ? stage.stride : 1, stage.expansion);
     }
   x = layers.conv_norm(x, fmt::format("features.{}", index), {.out = 1280}, Act::relu6);
-  return layers.linear(layers.dropout(layers.pooled(x), 0.2f), "classifier.1", classes);
+  return layers.logits(layers.dropout(layers.pooled(x), 0.2f), "classifier.1", classes);
 }
 
 // Version 3 ---------------------------------------------------------------------------------------
@@ -117,8 +117,10 @@ Value mobilenet_v3(const Layers& layers, Value images, std::span<const Bottlenec
     }
     x = last(layers, x, blocks.size() + 1);
   }
-  x = layers.act(layers.linear(layers.pooled(x), "classifier.0", head), HS);
-  return layers.linear(layers.dropout(x, 0.2f), "classifier.3", classes);
+  x = layers.pooled(x);
+  const Scope scope(layers.graph(), "classifier", ScopeKind::head);
+  x = layers.act(layers.linear(x, "0", head), HS);
+  return layers.linear(layers.dropout(x, 0.2f), "3", classes);
 }
 
 Value mobilenet_v3_large(const Layers& layers, Value images, std::int64_t classes) {

@@ -69,7 +69,7 @@ namespace {
 
 template <ResNetConfig config>
 Value build(const Layers& layers, Value images, std::int64_t classes) {
-  return layers.linear(layers.pooled(resnet_features(layers, images, config)), "fc", classes);
+  return layers.logits(layers.pooled(resnet_features(layers, images, config)), "fc", classes);
 }
 
 constexpr ResNetConfig with_groups(ResNetConfig config, std::int64_t groups, std::int64_t width) {

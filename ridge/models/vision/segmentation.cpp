@@ -35,7 +35,7 @@ Value mobilenet_backbone(const Layers& layers, Value images) {
 }
 
 Value fcn_head(const Layers& layers, Value x, std::int64_t classes) {
-  const Scope scope(layers.graph(), "classifier");
+  const Scope scope(layers.graph(), "classifier", ScopeKind::head);
   x = layers.conv_norm(x, "0", "1", {.out = x.shape()[1] / 4, .kernel = 3}, Act::relu);
   return layers.conv(layers.dropout(x, 0.1f), "4",
                      {.out = classes, .bias = true, .fresh = Fresh::linear});
@@ -56,7 +56,7 @@ Value atrous_pyramid(const Layers& layers, Value x) {
 }
 
 Value deeplab_head(const Layers& layers, Value x, std::int64_t classes) {
-  const Scope scope(layers.graph(), "classifier");
+  const Scope scope(layers.graph(), "classifier", ScopeKind::head);
   {
     const Scope pyramid(layers.graph(), "0");
     x = atrous_pyramid(layers, x);
@@ -78,7 +78,7 @@ Value lraspp(const Layers& layers, Value images, std::int64_t classes) {
     features = dilated_mobilenet_features(layers, images);
   }
   const auto [low, high] = features;
-  const Scope scope(layers.graph(), "classifier");
+  const Scope scope(layers.graph(), "classifier", ScopeKind::head);
   Value x = layers.conv_norm(high, "cbr", {.out = 128}, Act::relu);
   const Value weights = layers.conv(layers.mean_pool(high), "scale.1", {.out = 128});
   x = resized_like(mul(x, layers.act(weights, Act::sigmoid)), low);

@@ -56,7 +56,7 @@ Value shufflenet_v1(const Layers& layers, Value images, std::int64_t classes) {
       const Scope scope(layers.graph(), fmt::format("stage{}.{}", stage + 2, i), ScopeKind::block);
       x = grouped_unit(layers, x, std::int64_t{240} << stage, i == 0, stage == 0 && i == 0);
     }
-  return layers.linear(layers.pooled(x), "fc", classes);
+  return layers.logits(layers.pooled(x), "fc", classes);
 }
 
 // Version 2 ---------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ Value shufflenet_v2(const Layers& layers, Value images, std::int64_t classes) {
       x = unit(layers, x, widths[stage], i == 0);
     }
   x = layers.conv_norm(x, "conv5", {.out = widths[3]}, Act::relu);
-  return layers.linear(layers.pooled(x), "fc", classes);
+  return layers.logits(layers.pooled(x), "fc", classes);
 }
 
 constexpr Network table[] = {

@@ -55,7 +55,7 @@ Value features_1_1(const Layers& layers, Value x) {
 template <Value (*features)(const Layers&, Value)>
 Value build(const Layers& layers, Value images, std::int64_t classes) {
   const Value x = layers.dropout(features(layers, images), 0.5f);
-  const Scope scope(layers.graph(), "classifier");
+  const Scope scope(layers.graph(), "classifier", ScopeKind::head);
   return layers.pooled(conv_relu(layers, x, "1", {.out = classes}, Fresh::small));
 }
 

@@ -132,9 +132,10 @@ Value attention(const Layers& layers, Value image, const Config& config, std::in
 }
 
 Value feed_forward(const Layers& layers, Value x) {
+  const Scope scope(layers.graph(), "mlp", ScopeKind::feed_forward);
   const std::int64_t dim = x.shape()[-1];
-  x = layers.act(layers.linear(x, "mlp.0", 4 * dim), Act::gelu);
-  return layers.linear(x, "mlp.3", dim);
+  x = layers.act(layers.linear(x, "0", 4 * dim), Act::gelu);
+  return layers.linear(x, "3", dim);
 }
 
 Value block(const Layers& layers, Value x, const Config& config, std::int64_t heads,
@@ -186,7 +187,7 @@ Value features(const Layers& layers, Value images, const Config& config) {
 template <Config config>
 Value build(const Layers& layers, Value images, std::int64_t classes) {
   const Value x = layers.layer_norm(features(layers, images, config), "norm");
-  return layers.linear(layers.pooled(permute(x, {0, 3, 1, 2})), "head", classes);
+  return layers.logits(layers.pooled(permute(x, {0, 3, 1, 2})), "head", classes);
 }
 
 constexpr Config tiny{.depths = {2, 2, 6, 2}}, small{.depths = {2, 2, 18, 2}, .drop_rate = 0.3f},

@@ -35,7 +35,7 @@ Value features(const Layers& layers, Value x, const Stages& stages, bool norm) {
 template <Stages stages, bool norm>
 Value build(const Layers& layers, Value images, std::int64_t classes) {
   Value x = layers.flatten(layers.mean_pool(features(layers, images, stages, norm), 7));
-  const Scope scope(layers.graph(), "classifier");
+  const Scope scope(layers.graph(), "classifier", ScopeKind::head);
   x = layers.dropout(layers.act(layers.linear(x, "0", 4096), Act::relu), 0.5f);
   x = layers.dropout(layers.act(layers.linear(x, "3", 4096), Act::relu), 0.5f);
   return layers.linear(x, "6", classes);

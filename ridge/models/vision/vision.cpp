@@ -1,9 +1,6 @@
 #include "ridge/models/vision/vision.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <utility>
 
 #include "ridge/base/error.h"
 #include "ridge/models/vision/layers.h"
@@ -39,35 +36,12 @@ constexpr vision::Alias aliases[] = {
     {"SqueezeNet1.1", "squeezenet1_1"},
 };
 
-// Insertions, deletions and replacements that make one word the other (Levenshtein, 1966).
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
-    }
-  }
-  return row.back();
-}
-
-std::vector<std::string_view> nearest_names(std::string_view name) {
-  std::vector<std::string_view> names;
-  for (const Network& network : all_networks()) names.push_back(network.name);
-  std::ranges::stable_sort(names, {}, [&](std::string_view n) { return edit_distance(name, n); });
-  names.resize(3);
-  return names;
-}
-
 Network network_named(std::string_view name) {
   const auto* const alias = std::ranges::find(aliases, name, &vision::Alias::name);
   const std::string_view own = alias == std::end(aliases) ? name : alias->of;
   for (const Network& network : all_networks())
     if (network.name == own) return network;
-  throw UsageError("there is no network '{}'; the nearest are {} (ridge bench --list names all)",
-                   name, fmt::join(nearest_names(name), ", "));
+  throw UsageError("there is no vision network '{}'", name);
 }
 
 VisionNetwork described(const Network& network) {
@@ -108,7 +82,7 @@ Model build_vision(Graph& graph, std::string_view name, const VisionOptions& opt
   const bool segments = model.logits.shape().rank() == 4;
   model.targets = graph.input("targets", {DType::i32, segments ? Shape{n, size, size} : Shape{n}});
   graph.keep(model.logits, "logits");
-  const Scope scope(graph, "loss");
+  const Scope scope(graph, "loss", ScopeKind::head);
   const Value rows = segments ? permute(model.logits, {0, 2, 3, 1}) : model.logits;
   model.loss = cross_entropy(rows, model.targets);
   graph.keep(model.loss, "loss");

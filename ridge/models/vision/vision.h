@@ -21,7 +21,7 @@ struct VisionNetwork {
 
 // All of them, family by family.
 std::vector<VisionNetwork> vision_networks();
-// By its name or an alias; UsageError, naming the nearest ones, for a name that is none.
+// By its name or an alias; UsageError for a name that is none.
 VisionNetwork vision_network(std::string_view name);
 
 struct VisionOptions {

@@ -41,11 +41,15 @@ Value self_attention(const Layers& layers, Value x, std::int64_t n_heads) {
   return layers.linear(y, "out_proj", dim);
 }
 
+Value feed_forward(const Layers& layers, Value x, std::int64_t inner) {
+  const Scope scope(layers.graph(), "mlp", ScopeKind::feed_forward);
+  const std::int64_t dim = x.shape()[-1];
+  return layers.linear(layers.act(layers.linear(x, "0", inner), Act::gelu), "3", dim);
+}
+
 Value block(const Layers& layers, Value x, const Config& config) {
   x = add(x, self_attention(layers, layers.layer_norm(x, "ln_1", eps), config.n_heads));
-  Value y = layers.linear(layers.layer_norm(x, "ln_2", eps), "mlp.0", config.mlp_dim);
-  y = layers.linear(layers.act(y, Act::gelu), "mlp.3", config.hidden_dim);
-  return add(x, y);
+  return add(x, feed_forward(layers, layers.layer_norm(x, "ln_2", eps), config.mlp_dim));
 }
 
 // [N, 3, H, W] -> [N, 1 + patches, D], a learned token first.
@@ -78,7 +82,7 @@ Value build(const Layers& layers, Value images, std::int64_t classes) {
     // Only the learned token of the result is read.
     x = layers.layer_norm(reshape(window(x, 1, 0, 1), {n, dim}), "ln", eps);
   }
-  return layers.linear(x, "heads.head", classes);
+  return layers.logits(x, "heads.head", classes);
 }
 
 constexpr Config large{.n_layers = 24, .n_heads = 16, .hidden_dim = 1024, .mlp_dim = 4096};

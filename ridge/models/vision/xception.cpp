@@ -63,7 +63,7 @@ Value build(const Layers& layers, Value images, std::int64_t classes) {
   }
   x = layers.act(separable(layers, x, "conv3", "bn3", 1536), Act::relu);
   x = layers.act(separable(layers, x, "conv4", "bn4", 2048), Act::relu);
-  return layers.linear(layers.pooled(x), "fc", classes);
+  return layers.logits(layers.pooled(x), "fc", classes);
 }
 
 constexpr Network table[] = {{.name = "xception", .build = build, .least_size = 7}};

@@ -122,6 +122,14 @@ function axis(svg, generator, x, y) {
     .call(generator);
 }
 
+// Files of a recording number steps as the run printed them: a benchmark's from 0, after those that
+// warm up. The record counts all of them from 1.
+function printedStep(step) {
+  const run = profile.performance_summary && profile.performance_summary.performance_summary;
+  if (!run || !run.recorded_steps.length) return step;
+  return step - (run.first_step + run.recorded_steps[0] - profile.operators.first_step);
+}
+
 const phaseColors = {forward: 'var(--blue)', backward: 'var(--coral)', optimizer: 'var(--teal)'};
 
 function drawTheme() {

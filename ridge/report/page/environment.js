@@ -10,11 +10,11 @@ function drawEnvironment() {
   const run = profile.performance_summary, entries = [['Profile', profile.directory]];
   if (run) {
     const system = run.system_info;
-    entries.push(['Date', run.timestamp], ['Host', system.host], ['CPU', system.cpu],
+    entries.push(['Workload', run.description], ['Date', run.timestamp], ['Host', system.host], ['CPU', system.cpu],
       ['Threads', system.threads], ['Device', system.device], ['System', system.os],
       ['Memory', system.memory_bytes > 0 ? asBytes(system.memory_bytes) : ''],
       ['Compiler', system.compiler], ['Ridge', system.ridge_version],
-      ['Version of the model', run.version]);
+      ['Schedule', run.version]);
   } else {
     entries.push(['Device', profile.operators.device || ''],
       ['Threads', profile.operators.threads || '']);
@@ -24,8 +24,9 @@ function drawEnvironment() {
   if (!run) parts.push(element('p', {class: 'quiet'}, 'Host, compiler and date are in ' +
     'performance_summary.json, which this directory does not have.'));
   if (profile.config) {
+    const command = profile.config.mode === 'inference' ? 'bench' : 'train';
     parts.push(element('p', {class: 'quiet'}, 'To run it again: ',
-      code(`ridge train --config ${shown(profile.directory, 300)}/config.json`)));
+      code(`ridge ${command} --config ${shown(profile.directory, 300)}/config.json`)));
     parts.push(element('details', {}, element('summary', {}, 'All options of the run'),
       plainTable(Object.entries(profile.config).map(([k, v]) =>
         [k, typeof v === 'string' ? v : JSON.stringify(v)]))));

@@ -3,7 +3,7 @@
 function stepRows() {
   const run = profile.performance_summary.performance_summary;
   return run.step_seconds.map((seconds, i) => {
-    const row = {step: run.first_step + i, seconds,
+    const row = {step: printedStep(run.first_step + i), seconds,
       forward: run.forward_seconds[i] || 0, backward: run.backward_seconds[i] || 0,
       optimizer: run.optimizer_seconds[i] || 0};
     row.other = Math.max(0, seconds - row.forward - row.backward - row.optimizer);

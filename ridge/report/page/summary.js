@@ -5,10 +5,13 @@ function subtitle() {
   const recorded = steps.first_step === steps.last_step ? `step ${steps.first_step}`
     : `steps ${steps.first_step} to ${steps.last_step}`;
   if (!run) return `A profile of ${recorded}`;
+  const params = run.training_params;
   return [
-    `Tiny LLaMA ${run.version}, ${asCount(run.config.total_parameters)} parameters`,
-    `batch ${run.training_params.batch_size} × ${run.training_params.seq_len} tokens, ` +
-      run.training_params.dtype,
+    `${shown(run.title, 60)} ${shown(run.version, 60)}, ` +
+      `${asCount(run.config.total_parameters)} parameters`,
+    `${params.mode}, batch ${params.batch_size}` +
+      (run.tokens_per_sample ? ` × ${run.tokens_per_sample} tokens` : ` ${shown(run.sample, 30)}s`) +
+      `, ${shown(params.dtype, 30)}`,
     `${recorded} recorded`,
     `${shown(run.system_info.cpu || 'unknown CPU', 80)}, ${run.system_info.threads} ` +
       (run.system_info.threads === 1 ? 'thread' : 'threads'),
@@ -38,8 +41,11 @@ function cards() {
     const s = run.performance_summary;
     list.push(card('Step time, median', withPrefix(s.median_batch_time, 's'),
       `± ${asTime(s.std_batch_time)} standard deviation`));
-    list.push(card('Throughput', withPrefix(s.avg_tokens_per_second, 'tokens/s'),
-      s.outcome === 'completed' ? `over ${s.step_seconds.length - s.steps_left_out_of_averages} steps` : `run was ${s.outcome}`));
+    const steps = s.step_seconds.length - s.steps_left_out_of_averages;
+    const tokens = run.tokens_per_sample
+      ? `${joined(withPrefix(s.avg_tokens_per_second, 'tokens/s'))}, ` : '';
+    list.push(card('Throughput', withPrefix(s.samples_per_second, 'samples/s'),
+      tokens + (s.outcome === 'completed' ? `over ${steps} steps` : `run was ${s.outcome}`)));
   } else {
     list.push(card('Step time, mean', withPrefix(table.step_time_ns / table.steps * 1e-9, 's'),
       `over ${table.steps} recorded steps`));
@@ -55,7 +61,7 @@ function cards() {
       memory.peak.step ? `in ${memory.peak.phase}, step ${memory.peak.step}` : 'before step 1'));
   if (run && run.performance_summary.final_loss !== null)
     list.push(card('Final loss', [run.performance_summary.final_loss.toFixed(4), 'nats'],
-      `at step ${run.performance_summary.last_step}`));
+      `at step ${printedStep(run.performance_summary.last_step)}`));
   return list;
 }
 

@@ -205,8 +205,8 @@ def hostile_names(case):
             name = raw.decode("utf-8", "strict")
         except UnicodeDecodeError:
             continue  # what replaces it is for the reader to choose
-        names = {event["name"] for event in trace["traceEvents"]}
-        assert name in names and trace["device"] == name, name
+        owners = {event.get("args", {}).get("owner") for event in trace["traceEvents"]}
+        assert f"{name}: scale" in owners and trace["device"] == name, name
         assert name in read(directory / "trace.pftrace"), name
         assert name in by_module or "\0" in name, (name, by_module)
         modules = [row["name"] for row in read(directory / "by_module.json")["rows"]]

@@ -40,7 +40,6 @@ struct Made {
     recording.graph = &graph;
     recording.device = "cpu";
     recording.device_description = name;
-    recording.names = {name};
     recording.nodes.reserve(static_cast<std::size_t>(runs));
     recording.memory.reserve(static_cast<std::size_t>(runs));
     for (std::int64_t i = 0; i < runs; ++i) {
@@ -56,7 +55,6 @@ struct Made {
                                   .live = more ? 64u : 0u,
                                   .reserved = 64});
     }
-    recording.ranges = {{0, 1, 6, 12}, {0, 1, 8, 14}};
     recording.phases = {{Phase::forward, 1, 5, 10 * runs + 20}};
     recording.steps = {{1, 5, 10 * runs + 30, 1.0}};
   }

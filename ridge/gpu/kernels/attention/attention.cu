@@ -45,18 +45,24 @@ KernelPtr portable(const Work& work, GpuPrepare& prepare) {
   });
 }
 
-#if defined(__HIP__)
-constexpr gpu::PrepareAttention<Attention> by_sm90 = nullptr, by_scaling = nullptr;
-#else
-KernelPtr by_sm90(const Work& work, GpuPrepare& prepare) {
+#if !defined(__HIP__)
+using gpu::FlashForward;
+
+template <FlashForward kernel>
+KernelPtr by_flash(const Work& work, GpuPrepare& prepare) {
   return gpu::dispatch_16_bit(work.dtype(), [&]<class T>() {
-    return gpu::sm90_attention<T>(work.op, work.layout, prepare);
+    return gpu::sm90_attention<T>(kernel, work.op, work.layout, prepare);
   });
 }
-
+template <FlashForward kernel>
 KernelPtr by_scaling(const Work& work, GpuPrepare& prepare) {
-  return gpu::scaled_attention(work.op, work.layout, prepare);
+  return gpu::scaled_attention(kernel, work.op, work.layout, prepare);
 }
+
+template <FlashForward kernel>
+constexpr auto flash = gpu::flash_attention<Attention, kernel, by_flash<kernel>>;
+template <FlashForward kernel>
+constexpr auto scaled = gpu::scaled_flash_attention<Attention, kernel, by_scaling<kernel>>;
 #endif
 
 KernelPtr by_library(const Work& work, GpuPrepare& prepare) {
@@ -65,8 +71,19 @@ KernelPtr by_library(const Work& work, GpuPrepare& prepare) {
   });
 }
 
-constexpr auto& candidates =
-    gpu::attention_candidates<Attention, by_sm90, by_scaling, portable, by_library>;
+constexpr gpu::Candidate<Work> candidates[] = {
+#if !defined(__HIP__)
+    flash<FlashForward::one_tile>,
+    flash<FlashForward::whole_heads>,
+    flash<FlashForward::whole_tiles>,
+    flash<FlashForward::two_warpgroups>,
+    flash<FlashForward::three_warpgroups>,
+    scaled<FlashForward::two_warpgroups>,
+    scaled<FlashForward::three_warpgroups>,
+#endif
+    gpu::portable_attention<Attention, portable>,
+    gpu::library_attention<Attention, by_library>,
+};
 
 }  // namespace
 

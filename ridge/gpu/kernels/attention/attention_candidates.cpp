@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "ridge/gpu/kernels/attention/window_sm90.h"
+
 namespace ridge::gpu {
 
 bool library_supports_attention(const AttentionHeads& op, const GpuPrepare& prepare) {
@@ -24,6 +26,17 @@ std::string attention_key(std::string_view name, const AttentionHeads& op, bool 
                      attention_work(name, op, prepare), packed ? " packed" : "",
                      op.rope_theta != 0.0f ? " rotary" : "",
                      prepare.gpu.deterministic ? " deterministic" : "");
+}
+
+std::string window_work(DType dtype, const WindowShape& shape) {
+  const WindowGrid& grid = shape.grid;
+  const bool shifts = grid.shift_down != 0 || grid.shift_across != 0;
+  return fmt::format(
+      "{} {}[{} x {} x {}, {} heads of {}], windows of {} x {}{}{}", WindowAttention::name,
+      name_of(dtype), shape.windows / grid.windows(), grid.height, grid.width, shape.n_heads,
+      shape.head_dim, grid.side, grid.side,
+      shifts ? fmt::format(" shifted by {}, {}", grid.shift_down, grid.shift_across) : "",
+      grid.spread ? " spread" : "");
 }
 
 }  // namespace ridge::gpu

@@ -71,18 +71,22 @@ KernelPtr portable(const Work& work, GpuPrepare& prepare) {
   });
 }
 
-#if defined(__HIP__)
-constexpr gpu::PrepareAttention<AttentionGrad> by_sm90 = nullptr, by_scaling = nullptr;
-#else
-KernelPtr by_sm90(const Work& work, GpuPrepare& prepare) {
+#if !defined(__HIP__)
+using gpu::FlashBackward;
+
+template <FlashBackward kernel>
+KernelPtr by_flash(const Work& work, GpuPrepare& prepare) {
   return gpu::dispatch_16_bit(work.dtype(), [&]<class T>() {
-    return gpu::sm90_attention_grad<T>(work.op, work.layout, given.q, prepare);
+    return gpu::sm90_attention_grad<T>(kernel, work.op, work.layout, given.q, prepare);
   });
 }
 
 KernelPtr by_scaling(const Work& work, GpuPrepare& prepare) {
   return gpu::scaled_attention_grad(work.op, work.layout, given.q, prepare);
 }
+
+template <FlashBackward kernel>
+constexpr auto flash = gpu::flash_attention<AttentionGrad, kernel, by_flash<kernel>>;
 #endif
 
 KernelPtr by_library(const Work& work, GpuPrepare& prepare) {
@@ -91,8 +95,16 @@ KernelPtr by_library(const Work& work, GpuPrepare& prepare) {
   });
 }
 
-constexpr auto& candidates =
-    gpu::attention_candidates<AttentionGrad, by_sm90, by_scaling, portable, by_library>;
+constexpr gpu::Candidate<Work> candidates[] = {
+#if !defined(__HIP__)
+    flash<FlashBackward::one_tile>,
+    flash<FlashBackward::separate>,
+    flash<FlashBackward::summed>,
+    gpu::scaled_flash_attention<AttentionGrad, FlashBackward::separate, by_scaling>,
+#endif
+    gpu::portable_attention<AttentionGrad, portable>,
+    gpu::library_attention<AttentionGrad, by_library>,
+};
 
 }  // namespace
 

@@ -10,21 +10,25 @@
 
 namespace ridge::gpu {
 
-inline bool scaled_supports(const AttentionHeads& op, const GpuPrepare& prepare) {
-  FlashShape shape = flash_shape(op, prepare.in);
+inline FlashShape scaled_shape(const AttentionHeads& op, Types in) {
+  FlashShape shape = flash_shape(op, in);
   shape.dtype = DType::f16;
+  return shape;
+}
+
+inline bool scaled_supports(const AttentionHeads& op, const GpuPrepare& prepare) {
   const std::int64_t stride = op.q_dim() + 2 * op.kv_dim();
   return prepare.choice.scaled && prepare.gpu.card.is_sm90() && prepare.in[0].dtype == DType::f32 &&
          flash_sm90_supports(
-             shape, FlashOperands{.q_stride = stride, .k_stride = stride, .v_stride = stride});
+             scaled_shape(op, prepare.in),
+             FlashOperands{.q_stride = stride, .k_stride = stride, .v_stride = stride});
 }
 
 // Queries, keys and values in f16, side by side, in the workspace.
 class HalfHeads {
  public:
   HalfHeads(const AttentionHeads& op, const AttentionLayout& at, GpuPrepare& prepare)
-      : op_(op), at_(at), shape_(flash_shape(op, prepare.in)) {
-    shape_.dtype = DType::f16;
+      : op_(op), at_(at), shape_(scaled_shape(op, prepare.in)) {
     if (op.rope_theta != 0.0f)
       table_ = prepare.gpu.rotations->get(prepare.gpu, op.rope_theta, op.head_dim / 2, shape_.seq);
     own_ = reserve(prepare.workspace, quantize_workspace(prepare.gpu));
@@ -80,11 +84,11 @@ class HalfHeads {
   std::size_t own_ = 0, scale_ = 0, halves_ = 0;  // where they start in the workspace
 };
 
-inline KernelPtr scaled_attention(const Attention& op, const AttentionLayout& at,
-                                  GpuPrepare& prepare) {
+inline KernelPtr scaled_attention(FlashForward kernel, const Attention& op,
+                                  const AttentionLayout& at, GpuPrepare& prepare) {
   const HalfHeads halves(op, at, prepare);
-  return make_kernel([halves, &gpu = prepare.gpu](const Launch& call) {
-    flash_sm90_scaled_forward(halves(gpu, call, 0), call.out<float>(0), call.out<float>(1),
+  return make_kernel([kernel, halves, &gpu = prepare.gpu](const Launch& call) {
+    flash_sm90_scaled_forward(kernel, halves(gpu, call, 0), call.out<float>(0), call.out<float>(1),
                               gpu.stream);
   });
 }
@@ -100,7 +104,8 @@ inline KernelPtr scaled_attention_grad(const AttentionGrad& op, const AttentionL
   const std::size_t dy_scale = reserve(prepare.workspace, sizeof(float));
   const std::size_t dy =
       reserve(prepare.workspace, static_cast<std::size_t>(sums * op.head_dim) * 2);
-  const std::size_t stats = reserve(prepare.workspace, flash_sm90_scaled_workspace(flash));
+  const std::size_t stats =
+      reserve(prepare.workspace, flash_sm90_workspace(FlashBackward::separate, flash));
   return make_kernel([=, &gpu = prepare.gpu](const Launch& call) {
     auto* const deltas = reinterpret_cast<float*>(HalfHeads::at(call.workspace, delta));
     auto* const scale = reinterpret_cast<float*>(HalfHeads::at(call.workspace, dy_scale));

@@ -20,31 +20,26 @@ inline bool sm90_supports(const AttentionHeads& op, const AttentionLayout& at,
 }
 
 template <class T>
-RotaryPass<T, T> sm90_rotary(const AttentionHeads& op, const FlashShape& shape,
-                             GpuPrepare& prepare) {
-  return RotaryPass<T, T>(op, shape.batch, shape.seq, prepare, flash_sm90_rotates(shape));
-}
-
-template <class T>
-KernelPtr sm90_attention(const Attention& op, const AttentionLayout& at, GpuPrepare& prepare) {
+KernelPtr sm90_attention(FlashForward kernel, const Attention& op, const AttentionLayout& at,
+                         GpuPrepare& prepare) {
   const FlashShape shape = flash_shape(op, prepare.in);
-  const auto rotary = sm90_rotary<T>(op, shape, prepare);
+  const RotaryPass<T, T> rotary(op, shape.batch, shape.seq, prepare, rotates(kernel));
   return make_kernel([=, &gpu = prepare.gpu](const Launch& call) {
     auto operand = [&](const HeadColumns& x) { return call.in<T>(x.operand); };
-    flash_sm90_forward(shape, flash_operands(at, op, gpu, rotary, operand, call.workspace),
+    flash_sm90_forward(kernel, shape, flash_operands(at, op, gpu, rotary, operand, call.workspace),
                        call.outputs[0], call.out<float>(1), gpu.stream);
   });
 }
 
 // `first` is the index of the first of q, k and v among the operands.
 template <class T>
-KernelPtr sm90_attention_grad(const AttentionGrad& op, const AttentionLayout& at, std::size_t first,
-                              GpuPrepare& prepare) {
+KernelPtr sm90_attention_grad(FlashBackward kernel, const AttentionGrad& op,
+                              const AttentionLayout& at, std::size_t first, GpuPrepare& prepare) {
   const FlashShape shape = flash_shape(op, prepare.in);
-  const auto rotary = sm90_rotary<T>(op, shape, prepare);
+  const RotaryPass<T, T> rotary(op, shape.batch, shape.seq, prepare, rotates(kernel));
   constexpr std::size_t alignment = 256;
   const std::size_t sums =
-      reserve(prepare.workspace, flash_sm90_backward_workspace(shape) + alignment);
+      reserve(prepare.workspace, flash_sm90_workspace(kernel, shape) + alignment);
   return make_kernel([=, &gpu = prepare.gpu](const Launch& call) {
     auto operand = [&](const HeadColumns& x) { return call.in<T>(first + x.operand); };
     auto result = [&](const HeadColumns& x) { return call.out<T>(x.operand); };
@@ -52,9 +47,9 @@ KernelPtr sm90_attention_grad(const AttentionGrad& op, const AttentionLayout& at
         flash_gradients(at, result, reinterpret_cast<const float*>(rotary.rotations()));
     const auto memory = reinterpret_cast<std::uintptr_t>(call.workspace) + sums;
     auto* const aligned = reinterpret_cast<void*>((memory + alignment - 1) / alignment * alignment);
-    flash_sm90_backward(shape, flash_operands(at, op, gpu, rotary, operand, call.workspace),
+    flash_sm90_backward(kernel, shape, flash_operands(at, op, gpu, rotary, operand, call.workspace),
                         call.inputs[1], call.in<float>(2), call.inputs[0], gradients, aligned,
-                        gpu.deterministic, gpu.stream);
+                        gpu.stream);
   });
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The table of candidates for Attention, and for AttentionGrad.
+// What the tables of candidates for Attention and for AttentionGrad have in common.
 
 #include "ridge/gpu/kernels/attention/attention_candidates.h"
 #if !defined(__HIP__)
@@ -13,36 +13,56 @@ namespace ridge::gpu {
 template <class Op>
 using PrepareAttention = KernelPtr (*)(const AttentionWork<Op>&, GpuPrepare&);
 
-template <class Op>
-std::string own_kernels(const AttentionWork<Op>&) {
-  return "own kernels";
-}
+// What is expected of candidates, from the slowest to the fastest. The library's kernels are taken
+// only where they have been timed.
+enum ExpectedAttention : int { library_kernels, portable_kernels, flash_kernels };
 
-// Our own kernels come first: the library's are taken only where they have been timed.
-template <class Op, PrepareAttention<Op> sm90, PrepareAttention<Op> scaled,
-          PrepareAttention<Op> portable, PrepareAttention<Op> library>
-constexpr Candidate<AttentionWork<Op>> attention_candidates[] = {
 #if !defined(__HIP__)
-    {.name = own_kernels<Op>,
-     .supports =
-         [](const AttentionWork<Op>& w) { return sm90_supports(w.op, w.layout, w.prepare); },
-     .expectation = [](const AttentionWork<Op>&, const Card&) { return 2; },
-     .prepare = sm90},
-    {.name = own_kernels<Op>,
-     .supports = [](const AttentionWork<Op>& w) { return scaled_supports(w.op, w.prepare); },
-     .expectation = [](const AttentionWork<Op>&, const Card&) { return 2; },
-     .prepare = scaled},
+// A kernel of flash.h for operands of 16 bits.
+template <class Op, auto kernel, PrepareAttention<Op> prepare>
+constexpr Candidate<AttentionWork<Op>> flash_attention{
+    .name = [](const AttentionWork<Op>&) { return "own kernels, " + std::string(name_of(kernel)); },
+    .supports =
+        [](const AttentionWork<Op>& w) {
+          return sm90_supports(w.op, w.layout, w.prepare) &&
+                 flash_sm90_supports(kernel, flash_shape(w.op, w.prepare.in),
+                                     w.prepare.gpu.deterministic);
+        },
+    .expectation = [](const AttentionWork<Op>& w, const Card& card) -> int {
+      return flash_kernels +
+             flash_sm90_expectation(kernel, flash_shape(w.op, w.prepare.in), card.crossovers());
+    },
+    .prepare = prepare};
+
+// The same for f32, scaled to f16.
+template <class Op, auto kernel, PrepareAttention<Op> prepare>
+constexpr Candidate<AttentionWork<Op>> scaled_flash_attention{
+    .name = flash_attention<Op, kernel, prepare>.name,
+    .supports =
+        [](const AttentionWork<Op>& w) {
+          return scaled_supports(w.op, w.prepare) &&
+                 flash_sm90_supports(kernel, scaled_shape(w.op, w.prepare.in),
+                                     w.prepare.gpu.deterministic);
+        },
+    .expectation = flash_attention<Op, kernel, prepare>.expectation,
+    .prepare = prepare};
 #endif
-    {.name = own_kernels<Op>,
-     .supports = [](const AttentionWork<Op>&) { return true; },
-     .expectation = [](const AttentionWork<Op>&, const Card&) { return 1; },
-     .prepare = portable,
-     .fallback = true},
-    {.name = [](const AttentionWork<Op>& w) { return version_or_nothing(*w.prepare.gpu.dnn); },
-     .supports =
-         [](const AttentionWork<Op>& w) { return library_supports_attention(w.op, w.prepare); },
-     .expectation = [](const AttentionWork<Op>&, const Card&) { return 0; },
-     .prepare = library},
-};
+
+// Kernels for all shapes and cards.
+template <class Op, PrepareAttention<Op> prepare>
+constexpr Candidate<AttentionWork<Op>> portable_attention{
+    .name = [](const AttentionWork<Op>&) -> std::string { return "own kernels"; },
+    .supports = [](const AttentionWork<Op>&) { return true; },
+    .expectation = [](const AttentionWork<Op>&, const Card&) -> int { return portable_kernels; },
+    .prepare = prepare,
+    .fallback = true};
+
+template <class Op, PrepareAttention<Op> prepare>
+constexpr Candidate<AttentionWork<Op>> library_attention{
+    .name = [](const AttentionWork<Op>& w) { return version_or_nothing(*w.prepare.gpu.dnn); },
+    .supports =
+        [](const AttentionWork<Op>& w) { return library_supports_attention(w.op, w.prepare); },
+    .expectation = [](const AttentionWork<Op>&, const Card&) -> int { return library_kernels; },
+    .prepare = prepare};
 
 }  // namespace ridge::gpu

@@ -236,43 +236,41 @@ struct AttentionTile {
   }
 };
 
-// Whether the vendor's blocks have no more than 64 KiB of shared memory.
+// Where the vendor's blocks have no more than 64 KiB of shared memory, the smaller tiles.
 #if defined(__HIP__)
-inline constexpr bool small_blocks = true;
+template <class Small, class Large>
+using TileFor = Small;
 #else
-inline constexpr bool small_blocks = false;
+template <class Small, class Large>
+using TileFor = Large;
 #endif
+
+template <class ForwardTile, class BackwardTile>
+struct TilePair {
+  using Forward = ForwardTile;
+  using Backward = BackwardTile;
+};
 
 // The tiles of heads of up to `Columns` columns.
 template <int Columns>
 struct AttentionTiles;
-
 template <>
-struct AttentionTiles<32> {
-  using Forward = AttentionTile<32, 64, 64, 8, 4, 3>;
-  using Backward = std::conditional_t<small_blocks, AttentionTile<32, 32, 32, 8, 4, 1>,
-                                      AttentionTile<32, 64, 64, 8, 4, 2>>;
-};
+struct AttentionTiles<32>
+    : TilePair<AttentionTile<32, 64, 64, 8, 4, 3>,
+               TileFor<AttentionTile<32, 32, 32, 8, 4, 1>, AttentionTile<32, 64, 64, 8, 4, 2>>> {};
 template <>
-struct AttentionTiles<64> {
-  using Forward = std::conditional_t<small_blocks, AttentionTile<64, 32, 32, 8, 4, 1>,
-                                     AttentionTile<64, 64, 64, 16, 8, 3>>;
-  using Backward = std::conditional_t<small_blocks, AttentionTile<64, 32, 32, 8, 4, 1>,
-                                      AttentionTile<64, 64, 64, 16, 8, 2>>;
-};
+struct AttentionTiles<64>
+    : TilePair<TileFor<AttentionTile<64, 32, 32, 8, 4, 1>, AttentionTile<64, 64, 64, 16, 8, 3>>,
+               TileFor<AttentionTile<64, 32, 32, 8, 4, 1>, AttentionTile<64, 64, 64, 16, 8, 2>>> {};
 template <>
-struct AttentionTiles<128> {
-  using Forward = std::conditional_t<small_blocks, AttentionTile<128, 32, 32, 8, 4, 1>,
-                                     AttentionTile<128, 128, 64, 16, 8, 1>>;
-  using Backward = std::conditional_t<small_blocks, AttentionTile<128, 32, 16, 16, 8, 1>,
-                                      AttentionTile<128, 64, 64, 16, 4, 1>>;
-};
+struct AttentionTiles<128>
+    : TilePair<
+          TileFor<AttentionTile<128, 32, 32, 8, 4, 1>, AttentionTile<128, 128, 64, 16, 8, 1>>,
+          TileFor<AttentionTile<128, 32, 16, 16, 8, 1>, AttentionTile<128, 64, 64, 16, 4, 1>>> {};
 template <>
-struct AttentionTiles<256> {
-  using Forward = std::conditional_t<small_blocks, AttentionTile<256, 16, 16, 16, 4, 1>,
-                                     AttentionTile<256, 64, 32, 16, 4, 1>>;
-  using Backward = AttentionTile<256, 32, 32, 32, 4, 1>;  // more than small blocks have
-};
+struct AttentionTiles<256>
+    : TilePair<TileFor<AttentionTile<256, 16, 16, 16, 4, 1>, AttentionTile<256, 64, 32, 16, 4, 1>>,
+               AttentionTile<256, 32, 32, 32, 4, 1>> {};  // backward more than small blocks have
 
 // Calls function.template operator()<Columns>() for the narrowest tiles that hold a head. Wider
 // heads are refused before.

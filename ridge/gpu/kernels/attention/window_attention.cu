@@ -231,7 +231,7 @@ struct WindowWork {
   WindowShape shape;
 
   std::string key() const { return work(); }
-  std::string work() const { return std::string(WindowAttention::name); }
+  std::string work() const { return gpu::window_work(dtype, shape); }
 };
 
 KernelPtr portable_kernel(const WindowWork& work, GpuPrepare& prepare) {

@@ -3,6 +3,7 @@
 // Attention within windows by tensor cores, from ridge/gpu/sm90.
 
 #include <cstdint>
+#include <string>
 
 #include "ridge/base/dtype.h"
 #include "ridge/gpu/device/context.h"
@@ -24,6 +25,10 @@ struct WindowShape {
         head_dim(static_cast<int>(y[3] / heads.n_heads)),
         scale(heads.scale) {}
 };
+
+// All that the times of its kernels depend on:
+// "window_attention bf16[32 x 56 x 56, 3 heads of 32], windows of 7 x 7 shifted by 3, 3".
+std::string window_work(DType dtype, const WindowShape& shape);
 
 // Whether there is a kernel for it: on sm90, for 16 bits, heads of 32 columns and windows of up to
 // 64 positions.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -28,6 +29,7 @@ using PrepareOwn = std::function<KernelPtr(GpuPrepare&)>;
 using PointersOf = std::function<ConvPointers(const Launch&)>;
 
 constexpr std::size_t vendors_alignment = 16;
+
 ConvProblem problem_of(Kind kind, const ConvGeometry& geometry, const GpuPrepare& prepare,
                        const Shape& x, const Shape& weight, const Shape& y) {
   return {.kind = kind,
@@ -38,13 +40,6 @@ ConvProblem problem_of(Kind kind, const ConvGeometry& geometry, const GpuPrepare
           .dtype = prepare.in[0].dtype,
           .tf32 = prepare.choice.tf32,
           .deterministic = prepare.gpu.deterministic};
-}
-
-bool is_aligned(const Launch& call) {
-  const auto aligned = [](const void* p) {
-    return reinterpret_cast<std::uintptr_t>(p) % vendors_alignment == 0;
-  };
-  return std::ranges::all_of(call.inputs, aligned) && std::ranges::all_of(call.outputs, aligned);
 }
 
 // What candidates are asked about a convolution.
@@ -86,7 +81,7 @@ KernelPtr unless_unaligned(GpuPrepare& prepare, const ConvWork& work, std::size_
   prepare.workspace = std::max(workspace, of_own.workspace);
   return make_kernel(
       [run = std::move(run), unaligned, pointers = work.pointers](const Launch& call) {
-        if (!is_aligned(call)) return unaligned->launch(call);
+        if (!gpu::is_aligned(call, vendors_alignment)) return unaligned->launch(call);
         run(pointers(call), call.workspace);
       });
 }
@@ -238,42 +233,31 @@ constexpr ConvCandidate padded_plan{
           return kernel_of(p, w, gpu::padded_weight_grad(w.gpu, w.problem, rank));
         }};
 
-constexpr ConvCandidate candidates[] = {
-    banded_products,
-    depthwise_kernel,
-    in_tiles<{.columns = 128}>,
-    in_tiles<{.columns = 128, .paired = true}>,
-    in_tiles<{.columns = 96}>,
-    in_tiles<{.columns = 64}>,
-    in_tiles<{.columns = 64, .paired = true}>,
-    in_tiles<{.columns = 256}>,
-    in_tiles<{.columns = 256, .paired = true}>,
-    in_tiles<{.columns = 32}>,
-    in_tiles<{.rows = 64, .columns = 64, .split = 1}>,
-    in_tiles<{.rows = 64, .columns = 64, .split = 2}>,
-    in_tiles<{.rows = 64, .columns = 64, .split = 4}>,
-    in_tiles<{.rows = 64, .columns = 64, .split = 8}>,
-    in_tiles<{.rows = 64, .columns = 32, .split = 1}>,
-    in_tiles<{.rows = 64, .columns = 32, .split = 2}>,
-    in_tiles<{.rows = 64, .columns = 32, .split = 4}>,
-    in_tiles<{.rows = 64, .columns = 32, .split = 8}>,
-    in_tiles<{.columns = 64, .few_channels = true}>,
-    in_tiles<{.columns = 32, .few_channels = true}>,
-    in_tiles<{.patches = true}>,
-    padded_plan<0>,
-    padded_plan<1>,
-    padded_plan<2>,
-    padded_plan<3>,
-    plan<0>,
-    plan<1>,
-    plan<2>,
-    plan<3>,
-    plan<4>,
-    plan<5>,
-    plan<6>,
-    plan<7>,
-    plain_kernel,
-};
+constexpr auto candidates = gpu::joined_rows(
+    std::array{banded_products,
+               depthwise_kernel,
+               in_tiles<{.columns = 128}>,
+               in_tiles<{.columns = 128, .paired = true}>,
+               in_tiles<{.columns = 96}>,
+               in_tiles<{.columns = 64}>,
+               in_tiles<{.columns = 64, .paired = true}>,
+               in_tiles<{.columns = 256}>,
+               in_tiles<{.columns = 256, .paired = true}>,
+               in_tiles<{.columns = 32}>,
+               in_tiles<{.rows = 64, .columns = 64, .split = 1}>,
+               in_tiles<{.rows = 64, .columns = 64, .split = 2}>,
+               in_tiles<{.rows = 64, .columns = 64, .split = 4}>,
+               in_tiles<{.rows = 64, .columns = 64, .split = 8}>,
+               in_tiles<{.rows = 64, .columns = 32, .split = 1}>,
+               in_tiles<{.rows = 64, .columns = 32, .split = 2}>,
+               in_tiles<{.rows = 64, .columns = 32, .split = 4}>,
+               in_tiles<{.rows = 64, .columns = 32, .split = 8}>,
+               in_tiles<{.columns = 64, .few_channels = true}>,
+               in_tiles<{.columns = 32, .few_channels = true}>,
+               in_tiles<{.patches = true}>},
+    gpu::numbered_rows<ConvWork, 4>([]<std::size_t rank>() { return padded_plan<rank>; }),
+    gpu::numbered_rows<ConvWork, 8>([]<std::size_t rank>() { return plan<rank>; }),
+    std::array{plain_kernel});
 
 KernelPtr convolution(GpuPrepare& prepare, const ConvWork& work) {
   return gpu::best_kernel<ConvWork>(prepare, work, candidates);

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "ridge/gpu/device/candidates.h"
 #include "ridge/gpu/device/prepare.h"
 #include "ridge/gpu/vendor/dnn.h"
@@ -21,13 +19,6 @@ gpu::Int8Pointers pointers_of(const Int8Conv2d& op, const Launch& call) {
           call.in<float>(at.bias),
           op.residual ? call.inputs[at.residual] : nullptr,
           call.outputs[0]};
-}
-
-bool is_aligned(const Launch& call) {
-  const auto aligned = [](const void* p) {
-    return reinterpret_cast<std::uintptr_t>(p) % alignment == 0;
-  };
-  return std::ranges::all_of(call.inputs, aligned) && std::ranges::all_of(call.outputs, aligned);
 }
 
 // What candidates are asked.
@@ -64,7 +55,7 @@ constexpr Int8Candidate in_tiles{
         [](const Int8Work& w, GpuPrepare&) {
           return make_kernel([&gpu = w.gpu, problem = w.problem](const Launch& call) {
             const gpu::Int8Pointers operands = pointers_of(problem.op, call);
-            if (is_aligned(call))
+            if (gpu::is_aligned(call, alignment))
               gpu::int8_conv_sm90(gpu, problem, tiles, operands);
             else
               gpu::int8_conv_direct(gpu, problem, operands);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -50,14 +49,6 @@ BottleneckPointers pointers_of(const ResidualBottleneck& op, const Launch& call)
   return p;
 }
 
-bool is_aligned(const Launch& call) {
-  constexpr std::size_t alignment = 16;
-  const auto aligned = [](const void* p) {
-    return reinterpret_cast<std::uintptr_t>(p) % alignment == 0;
-  };
-  return std::ranges::all_of(call.inputs, aligned) && std::ranges::all_of(call.outputs, aligned);
-}
-
 KernelPtr parts_kernel(const ResidualBottleneck& op, GpuPrepare& prepare) {
   return in_parts(op, prepare,
                   [](const Conv2d& conv, GpuPrepare& of_part) { return conv.gpu(of_part); });
@@ -101,7 +92,7 @@ KernelPtr one_kernel(const ResidualBottleneck& op, const BottleneckProblem& prob
                      BottleneckTiles tiles, GpuPrepare& prepare) {
   std::shared_ptr<Kernel> unaligned = parts_of_each_image(op, prepare);
   return make_kernel([&gpu = prepare.gpu, op, problem, tiles, unaligned](const Launch& call) {
-    if (!is_aligned(call)) return unaligned->launch(call);
+    if (!gpu::is_aligned(call, 16)) return unaligned->launch(call);
     bottleneck_sm90(gpu, problem, tiles, pointers_of(op, call));
   });
 }

@@ -36,15 +36,11 @@ KernelPtr with_activation(Kind kind, const F& f) {
 }  // namespace
 
 KernelPtr Activation::gpu(GpuPrepare& prepare) const {
-  return gpu::dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
-    return with_activation(kind, [&](auto f, auto) { return gpu::map_elements<T, T>(prepare, f); });
-  });
+  return with_activation(kind, [&](auto f, auto) { return gpu::map_elements(prepare, f); });
 }
 
 KernelPtr ActivationGrad::gpu(GpuPrepare& prepare) const {
-  return gpu::dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
-    return with_activation(kind, [&](auto, auto f) { return gpu::map_pairs<T>(prepare, f); });
-  });
+  return with_activation(kind, [&](auto, auto f) { return gpu::map_pairs(prepare, f); });
 }
 
 }  // namespace ridge

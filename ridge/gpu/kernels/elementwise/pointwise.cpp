@@ -13,10 +13,6 @@ namespace {
 constexpr std::size_t most_pointers =
     gpu::PointwiseProgram::most_operands + gpu::PointwiseProgram::most_results;
 
-bool is_aligned(const void* p, std::size_t bytes) {
-  return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;
-}
-
 }  // namespace
 
 KernelPtr gpu::generated_pointwise(const Pointwise& op, GpuPrepare& prepare) {

@@ -5,16 +5,10 @@
 
 namespace ridge {
 
-KernelPtr Relu::gpu(GpuPrepare& prepare) const {
-  return gpu::dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
-    return gpu::map_elements<T, T>(prepare, gpu::ReluOf{});
-  });
-}
+KernelPtr Relu::gpu(GpuPrepare& prepare) const { return gpu::map_elements(prepare, gpu::ReluOf{}); }
 
 KernelPtr ReluGrad::gpu(GpuPrepare& prepare) const {
-  return gpu::dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
-    return gpu::map_pairs<T>(prepare, gpu::ReluGradOf{});
-  });
+  return gpu::map_pairs(prepare, gpu::ReluGradOf{});
 }
 
 }  // namespace ridge

@@ -5,16 +5,10 @@
 
 namespace ridge {
 
-KernelPtr Silu::gpu(GpuPrepare& prepare) const {
-  return gpu::dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
-    return gpu::map_elements<T, T>(prepare, gpu::SiluOf{});
-  });
-}
+KernelPtr Silu::gpu(GpuPrepare& prepare) const { return gpu::map_elements(prepare, gpu::SiluOf{}); }
 
 KernelPtr SiluGrad::gpu(GpuPrepare& prepare) const {
-  return gpu::dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
-    return gpu::map_pairs<T>(prepare, gpu::SiluGradOf{});
-  });
+  return gpu::map_pairs(prepare, gpu::SiluGradOf{});
 }
 
 }  // namespace ridge

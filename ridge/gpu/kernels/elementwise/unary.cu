@@ -17,9 +17,7 @@ struct Multiply {
 }  // namespace
 
 KernelPtr Scale::gpu(GpuPrepare& prepare) const {
-  return gpu::dispatch_floating(prepare.in[0].dtype, [&]<class T>() {
-    return gpu::map_elements<T, T>(prepare, Multiply{factor});
-  });
+  return gpu::map_elements(prepare, Multiply{factor});
 }
 
 KernelPtr Cast::gpu(GpuPrepare& prepare) const {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
 
+#include "ridge/gpu/device/candidates.h"
 #include "ridge/gpu/kernels/elementwise.h"
 #include "ridge/gpu/kernels/nest.h"
 
@@ -297,8 +299,6 @@ __global__ void __launch_bounds__(scatter_threads, 3)
 // Ids that every block can go through by itself: a position and the warp of an owned row have 16
 // bits together.
 constexpr int most_for_a_block = 8192;
-// The most ids that all thread blocks look at together: beyond, to sort them once is less work.
-constexpr std::int64_t most_looks = std::int64_t{1} << 22;
 
 // The hits among a warp's share of the ids, in order: ids of the block's rows, which their lowest
 // bits tell. hits[i] = position * scatter_warps + the row's warp. Returns how many there are.
@@ -393,6 +393,20 @@ struct Scatter {
   }
 };
 
+// Calls run.operator()<Sums>() with the strips of columns that fit the launch.
+template <class T, class Run>
+void with_strips(const Scatter& op, const Launch& call, const Run& run) {
+  constexpr int wide = elements_per_access<T>;
+  const bool packed =
+      op.columns % wide == 0 && is_aligned(call.inputs[0], 16) && is_aligned(call.outputs[0], 16);
+  if (!packed)
+    run.template operator()<Strips<1, 1, 8>>();
+  else if (op.count <= 2 * op.rows)
+    run.template operator()<Strips<wide, 4, 1>>();
+  else
+    run.template operator()<Strips<wide, 1, 8>>();
+}
+
 template <class Sums, class T>
 void find_and_scatter(const Context& gpu, const Scatter& op, const Launch& call) {
   const std::int64_t groups = (op.rows + scatter_warps - 1) / scatter_warps;
@@ -425,31 +439,43 @@ void sort_and_scatter(const Context& gpu, const Scatter& op, const Launch& call)
 }
 
 template <class T>
+constexpr Candidate<Scatter> scatter_candidates[] = {
+    {.name = [](const Scatter&) -> std::string { return "every block looks at all ids"; },
+     .supports = [](const Scatter& op) { return op.count <= most_for_a_block; },
+     .expectation =
+         [](const Scatter& op, const Card& card) {
+           const std::int64_t looks = op.count * (op.rows / scatter_warps + 1);
+           return looks <= card.crossovers().embedding_looks ? 2 : 0;
+         },
+     .prepare =
+         [](const Scatter& op, GpuPrepare& prepare) {
+           return make_kernel([&gpu = prepare.gpu, op](const Launch& call) {
+             with_strips<T>(op, call,
+                            [&]<class Sums>() { find_and_scatter<Sums, T>(gpu, op, call); });
+           });
+         }},
+    {.name = [](const Scatter&) -> std::string { return "ids are sorted once"; },
+     .supports = [](const Scatter&) { return true; },
+     .expectation = [](const Scatter&, const Card&) { return 1; },
+     .prepare =
+         [](const Scatter& op, GpuPrepare& prepare) {
+           prepare.workspace = static_cast<std::size_t>(op.rows + 1 + op.count) * sizeof(int);
+           return make_kernel([&gpu = prepare.gpu, op](const Launch& call) {
+             with_strips<T>(op, call,
+                            [&]<class Sums>() { sort_and_scatter<Sums, T>(gpu, op, call); });
+           });
+         }},
+};
+
+// Not timed: what a trial has for ids are no rows of the table.
+template <class T>
 KernelPtr scatter(GpuPrepare& prepare) {
   const Scatter op{prepare.out[0].shape[0], prepare.out[0].shape[1],
                    static_cast<int>(prepare.in[1].numel())};
-  // Where blocks and ids are few, the blocks may look at all ids.
-  const bool at_once =
-      op.count <= most_for_a_block && op.count * (op.rows / scatter_warps + 1) <= most_looks;
-  if (!at_once) prepare.workspace = static_cast<std::size_t>(op.rows + 1 + op.count) * sizeof(int);
-  return make_kernel([&gpu = prepare.gpu, op, at_once](const Launch& call) {
-    constexpr int wide = elements_per_access<T>;
-    const bool packed =
-        op.columns % wide == 0 && is_aligned(call.inputs[0], 16) && is_aligned(call.outputs[0], 16);
-    const auto run = [&]<class Sums>() {
-      at_once ? find_and_scatter<Sums, T>(gpu, op, call) : sort_and_scatter<Sums, T>(gpu, op, call);
-    };
-    if (!packed)
-      run.template operator()<Strips<1, 1, 8>>();
-    else if (op.count <= 2 * op.rows)
-      run.template operator()<Strips<wide, 4, 1>>();
-    else
-      run.template operator()<Strips<wide, 1, 8>>();
-  });
+  return expected_kernel<Scatter>(prepare, op, scatter_candidates<T>);
 }
 
 constexpr int add_threads = 256, add_warps = add_threads / warp_width;
-constexpr unsigned most_buckets = 8192;  // about as many as warps that a card runs at a time
 
 // sums += rows[order[b], :] for the lanes b of `lanes`, in their order, from column c on.
 template <int N, class T>
@@ -517,8 +543,8 @@ template <class T>
 KernelPtr add_rows(GpuPrepare& prepare) {
   const std::int64_t columns = prepare.in[0].shape[1];
   const int count = static_cast<int>(prepare.in[1].numel());
-  const auto buckets =
-      static_cast<int>(std::bit_ceil(std::min(static_cast<unsigned>(count), most_buckets)));
+  const auto buckets = static_cast<int>(std::bit_ceil(
+      std::min(static_cast<unsigned>(count), prepare.gpu.card.crossovers().index_add_warps)));
   prepare.workspace = static_cast<std::size_t>(buckets + 1 + 2 * count) * sizeof(int);
   return make_kernel([&gpu = prepare.gpu, columns, count, buckets](const Launch& call) {
     constexpr int wide = 4;  // so that a warp spans rows of 128

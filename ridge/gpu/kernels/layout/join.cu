@@ -18,15 +18,6 @@ struct Pieces {
   std::int64_t begin[capacity + 1] = {};  // in the part of the row
   const void* from[capacity];             // the operand's first pack that is copied; null: zeros
   std::int64_t row_stride[capacity];
-
-  __device__ int find(std::int64_t column) const {
-    int low = 0, high = count;
-    while (high - low > 1) {
-      const int middle = (low + high) / 2;
-      (begin[middle] <= column ? low : high) = middle;
-    }
-    return low;
-  }
 };
 
 // y[row, column] for the columns that the pieces make up, a thread each.
@@ -37,7 +28,7 @@ __global__ void join_kernel(const __grid_constant__ Pieces<capacity> pieces, Ind
   const Index i = thread_index<Index>();
   if (i >= count) return;
   const Index row = i / columns, column = i - row * columns;
-  const int p = pieces.find(static_cast<std::int64_t>(column));
+  const int p = part_of(pieces.begin, pieces.count, static_cast<std::int64_t>(column));
   Bits bits{};
   if (pieces.from[p])
     bits = static_cast<const Bits*>(

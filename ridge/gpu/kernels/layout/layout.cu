@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 
+#include "ridge/gpu/device/candidates.h"
 #include "ridge/gpu/kernels/elementwise.h"
 #include "ridge/gpu/kernels/nest.h"
 
@@ -227,45 +229,48 @@ __global__ __launch_bounds__(thin_threads) void thin_kernel(
   }
 }
 
+// What candidates are asked about a transposition: all its loops, and those besides the rows and
+// columns.
+struct TransposeWork {
+  LoopNest whole, others;
+  Transposition all;
+
+  // The innermost loop runs along the result but not along the operand; some other loop, the rows
+  // here, runs along the operand. Both together are a transpose, for every iteration of the rest.
+  explicit TransposeWork(const LoopNest& nest) : whole(nest), others(nest) {
+    const Loop columns = others.back();
+    others.pop_back();
+    const auto it = std::ranges::find_if(others, [](const Loop& l) { return l.strides[1] == 1; });
+    const Loop rows = *it;
+    others.erase(it);
+    all = {rows.extent, rows.strides[0], columns.extent, columns.strides[1], iterations(others)};
+  }
+  dim3 grid(unsigned tiles) const {
+    return dim3(tiles, static_cast<unsigned>(std::min<std::int64_t>(all.others, 65535)));
+  }
+};
+
 template <class From, class To>
-KernelPtr transpose_thin(GpuPrepare& prepare, const Transposition& all, const LoopNest& others) {
-  const dim3 grid(gpu::blocks_for(all.rows, thin_rows),
-                  static_cast<unsigned>(std::min<std::int64_t>(all.others, 65535)));
-  const std::size_t shared = thin_rows * static_cast<std::size_t>(all.columns) * sizeof(To);
-  return make_kernel([&gpu = prepare.gpu, grid, shared, all,
-                      others = Nest<std::int64_t>(others)](const Launch& call) {
+KernelPtr transpose_thin(const TransposeWork& work, GpuPrepare& prepare) {
+  const dim3 grid = work.grid(gpu::blocks_for(work.all.rows, thin_rows));
+  const std::size_t shared = thin_rows * static_cast<std::size_t>(work.all.columns) * sizeof(To);
+  return make_kernel([&gpu = prepare.gpu, grid, shared, all = work.all,
+                      others = Nest<std::int64_t>(work.others)](const Launch& call) {
     gpu::launch(gpu, thin_kernel<From, To>, grid, dim3(thin_threads), shared, all, others,
                 call.in<From>(0), call.out<Written<To>>());
   });
 }
 
-// The innermost loop runs along the result but not along the operand; some other loop, the rows
-// here, runs along the operand. Both together are a transpose, for every iteration of the rest.
-// From and To are integers as wide as the elements unless these are converted.
 template <class From, class To>
-KernelPtr transpose_all(GpuPrepare& prepare, const LoopNest& whole) {
+KernelPtr transpose_tiles(const TransposeWork& work, GpuPrepare& prepare) {
   constexpr int V = 4 / sizeof(To);
-  LoopNest nest = whole;
-  const Loop columns = nest.back();
-  nest.pop_back();
-  const auto it = std::ranges::find_if(nest, [](const Loop& l) { return l.strides[1] == 1; });
-  const Loop rows = *it;
-  nest.erase(it);
-  const Transposition all{rows.extent, rows.strides[0], columns.extent, columns.strides[1],
-                          iterations(nest)};
-  constexpr std::int64_t little = 16;
-  if (columns.extent <= most_thin_columns && rows.strides[0] == columns.extent &&
-      rows.extent >= thin_rows / 2)
-    return transpose_thin<From, To>(prepare, all, nest);
-  // Tiles would be mostly empty; what is read unevenly lies close together.
-  if (std::min(rows.extent, columns.extent) < little) return gather_all<From, To>(prepare, whole);
-  bool in_packs = rows.extent % V == 0 && columns.extent % V == 0 && rows.strides[0] % V == 0 &&
-                  columns.strides[1] % V == 0;
-  for (const Loop& loop : nest)
+  const Transposition& all = work.all;
+  bool in_packs = all.rows % V == 0 && all.columns % V == 0 && all.row_stride % V == 0 &&
+                  all.column_stride % V == 0;
+  for (const Loop& loop : work.others)
     in_packs = in_packs && loop.strides[0] % V == 0 && loop.strides[1] % V == 0;
-  const dim3 grid(gpu::blocks_for(rows.extent, tile) * gpu::blocks_for(columns.extent, tile),
-                  static_cast<unsigned>(std::min<std::int64_t>(all.others, 65535)));
-  return make_kernel([&gpu = prepare.gpu, grid, all, others = Nest<std::int64_t>(nest),
+  const dim3 grid = work.grid(gpu::blocks_for(all.rows, tile) * gpu::blocks_for(all.columns, tile));
+  return make_kernel([&gpu = prepare.gpu, grid, all, others = Nest<std::int64_t>(work.others),
                       in_packs](const Launch& call) {
     const From* x = call.in<From>(0);
     auto* y = call.out<Written<To>>();
@@ -274,6 +279,39 @@ KernelPtr transpose_all(GpuPrepare& prepare, const LoopNest& whole) {
     gpu::launch(gpu, packed ? transpose_kernel<V, From, To> : transpose_kernel<1, From, To>, grid,
                 dim3(tile_threads), 0, all, others, x, y);
   });
+}
+
+// From and To are integers as wide as the elements unless these are converted. Tiles of few rows or
+// columns would be mostly empty; what is gathered unevenly lies close together then.
+template <class From, class To>
+constexpr gpu::Candidate<TransposeWork> transposes[] = {
+    {.name = [](const TransposeWork&) -> std::string { return "strips of few columns"; },
+     .supports =
+         [](const TransposeWork& w) {
+           return w.all.columns <= most_thin_columns && w.all.row_stride == w.all.columns;
+         },
+     .expectation = [](const TransposeWork& w,
+                       const gpu::Card&) { return w.all.rows >= thin_rows / 2 ? 2 : -1; },
+     .prepare = transpose_thin<From, To>},
+    {.name = [](const TransposeWork&) -> std::string { return "tiles"; },
+     .supports = [](const TransposeWork&) { return true; },
+     .expectation =
+         [](const TransposeWork& w, const gpu::Card&) {
+           constexpr std::int64_t little = 16;
+           return std::min(w.all.rows, w.all.columns) >= little ? 1 : -1;
+         },
+     .prepare = transpose_tiles<From, To>},
+    {.name = [](const TransposeWork&) -> std::string { return "an element at a time"; },
+     .supports = [](const TransposeWork&) { return true; },
+     .expectation = [](const TransposeWork&, const gpu::Card&) { return 0; },
+     .prepare = [](const TransposeWork& w,
+                   GpuPrepare& prepare) { return gather_all<From, To>(prepare, w.whole); }},
+};
+
+// Not timed: a step has many, most of them short.
+template <class From, class To>
+KernelPtr transpose_all(GpuPrepare& prepare, const LoopNest& whole) {
+  return gpu::expected_kernel<TransposeWork>(prepare, TransposeWork(whole), transposes<From, To>);
 }
 
 }  // namespace

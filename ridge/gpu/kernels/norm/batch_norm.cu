@@ -51,19 +51,24 @@ struct Normalize {
 };
 
 template <class T>
+Normalize<T> normalize_of(const BatchNorm& op, const Launch& call, const T* x) {
+  const BatchNorm::Operands at = op.operands();
+  return {x,
+          call.in<float>(at.weight),
+          call.in<float>(at.bias),
+          call.in<float>(at.mean),
+          call.in<float>(at.variance),
+          op.eps,
+          call.out<T>(),
+          op.relu};
+}
+
+template <class T>
 KernelPtr infer_form(GpuPrepare& prepare, const BatchNorm& op) {
   constexpr int wide = elements_per_access<T>;
   const ChannelLayout all = layout_of(sums_of(prepare.gpu, prepare.in[0].shape, op.layout, wide));
   return make_kernel([&gpu = prepare.gpu, all, op](const Launch& call) {
-    const BatchNorm::Operands at = op.operands();
-    const Normalize<T> map{call.in<T>(0),
-                           call.in<float>(at.weight),
-                           call.in<float>(at.bias),
-                           call.in<float>(at.mean),
-                           call.in<float>(at.variance),
-                           op.eps,
-                           call.out<T>(),
-                           op.relu};
+    const Normalize<T> map = normalize_of(op, call, call.in<T>(0));
     apply_channels<wide>(gpu, all, is_aligned(map.x, 16) && is_aligned(map.y, 16), map);
   });
 }
@@ -73,16 +78,6 @@ struct Parts {
   int count;
   const void* x[BatchNorm::most_parts];
   std::int32_t begin[BatchNorm::most_parts + 1];  // of the result's channels
-
-  // The part that channel c is of.
-  __device__ int of(std::int64_t c) const {
-    int low = 0, high = count;
-    while (high - low > 1) {
-      const int middle = (low + high) / 2;
-      (begin[middle] <= c ? low : high) = middle;
-    }
-    return low;
-  }
 };
 
 // Each thread goes down N channels of the result, all of one part.
@@ -93,7 +88,7 @@ __global__ void __launch_bounds__(sum_packs* sum_lanes)
   const std::int64_t c = (static_cast<std::int64_t>(blockIdx.x) * sum_packs + threadIdx.x) * N;
   if (c >= s.columns) return;
   const auto norm = map.template at<N>(c);
-  const int part = parts.of(c);
+  const int part = part_of(parts.begin, parts.count, c);
   const std::int64_t begin = parts.begin[part], channels = parts.begin[part + 1] - begin;
   const T* x = static_cast<const T*>(parts.x[part]) + (c - begin);
   const std::int64_t step = static_cast<std::int64_t>(gridDim.y) * sum_lanes;
@@ -119,15 +114,7 @@ KernelPtr joined_form(GpuPrepare& prepare, const BatchNorm& op) {
   }
   return make_kernel([&gpu = prepare.gpu, all, parts, in_packs, op](const Launch& call) {
     Parts images = parts;
-    const BatchNorm::Operands at = op.operands();
-    const Normalize<T> map{nullptr,
-                           call.in<float>(at.weight),
-                           call.in<float>(at.bias),
-                           call.in<float>(at.mean),
-                           call.in<float>(at.variance),
-                           op.eps,
-                           call.out<T>(),
-                           op.relu};
+    const Normalize<T> map = normalize_of<T>(op, call, nullptr);
     bool packed = in_packs && is_aligned(map.y, 16);
     for (std::size_t p = 0; p < op.parts; ++p) {
       images.x[p] = call.inputs[p];

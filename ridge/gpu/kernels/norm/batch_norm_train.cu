@@ -162,9 +162,8 @@ template <class T>
 KernelPtr forward(GpuPrepare& prepare, const BatchNormTrain& op) {
   const ChannelSums s =
       sums_of(prepare.gpu, prepare.in[0].shape, op.layout, elements_per_access<T>);
-  prepare.workspace = s.floats() * sizeof(float);
   return make_kernel([&gpu = prepare.gpu, s, op,
-                      arrived = arrivals_of(prepare.gpu, s)](const Launch& call) {
+                      arrived = reserve_sums(prepare, s)](const Launch& call) {
     constexpr int wide = elements_per_access<T>;
     const BatchNormTrain::Operands at = op.operands();
     const T* x = call.in<T>(at.x);
@@ -336,9 +335,8 @@ template <class T, Gate gate>
 KernelPtr backward(GpuPrepare& prepare, const BatchNormGrad& op) {
   const ChannelSums s =
       sums_of(prepare.gpu, prepare.out[0].shape, op.layout, elements_per_access<T>);
-  prepare.workspace = s.floats() * sizeof(float);
   return make_kernel([&gpu = prepare.gpu, s, op,
-                      arrived = arrivals_of(prepare.gpu, s)](const Launch& call) {
+                      arrived = reserve_sums(prepare, s)](const Launch& call) {
     constexpr int wide = elements_per_access<T>;
     const BatchNormGrad::Operands at = op.operands();
     const GradOperands<T> o{.dy = call.in<T>(at.dy),

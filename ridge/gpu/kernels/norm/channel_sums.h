@@ -209,11 +209,13 @@ __global__ void __launch_bounds__(sum_threads)
   if (threadIdx.x == 0) finish(c, total_a, total_b);
 }
 
-// Counters of finished blocks, one for each set that shares a column; zero between launches.
-inline std::shared_ptr<DeviceMemory> arrivals_of(const Context& gpu, const ChannelSums& s) {
+// The sums are the workspace. Returns counters of finished blocks, one for each set that shares a
+// column; zero between launches.
+inline std::shared_ptr<DeviceMemory> reserve_sums(GpuPrepare& prepare, const ChannelSums& s) {
+  prepare.workspace = s.floats() * sizeof(float);
   const std::size_t bytes = static_cast<std::size_t>(s.columns) * sizeof(unsigned);
   auto arrived = std::make_shared<DeviceMemory>(bytes);
-  arrived->clear(gpu.stream, bytes);
+  arrived->clear(prepare.gpu.stream, bytes);
   return arrived;
 }
 

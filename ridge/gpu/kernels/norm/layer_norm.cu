@@ -8,23 +8,6 @@ namespace {
 
 using namespace gpu;
 
-// A part of a warp, for short rows.
-template <int lanes>
-struct LaneThreads {
-  static constexpr int max_threads = WarpThreads::max_threads;
-  __device__ static int rank() { return static_cast<int>(threadIdx.x) % lanes; }
-  __device__ static int size() { return lanes; }
-  __device__ static int index() { return static_cast<int>(threadIdx.x) / lanes; }
-  __device__ static int count() { return static_cast<int>(blockDim.x) / lanes; }
-  // All lanes of a warp must call it.
-  template <class Combine, class T>
-  __device__ static T reduce(T x) {
-#pragma unroll
-    for (int mask = lanes / 2; mask > 0; mask /= 2) x = Combine()(x, shuffle_xor(x, mask));
-    return x;
-  }
-};
-
 // As dispatch_threads, with parts of warps for rows that are short.
 template <int N, int operands, class F>
 void dispatch_lanes(std::int64_t columns, const F& f) {
@@ -283,9 +266,8 @@ KernelPtr backward(GpuPrepare& prepare) {
   const Shape& shape = prepare.in[at.x].shape;
   const std::int64_t columns = shape[-1], rows = shape.rows();
   const ChannelSums s = ChannelSums::of_rows(prepare.gpu, rows, columns, sums_wide);
-  prepare.workspace = s.floats() * sizeof(float);
   return make_kernel([&gpu = prepare.gpu, s, rows, columns,
-                      arrived = arrivals_of(prepare.gpu, s)](const Launch& call) {
+                      arrived = reserve_sums(prepare, s)](const Launch& call) {
     const GradOperands<T> o{call.in<T>(at.dy),         call.in<T>(at.x),
                             call.in<float>(at.weight), call.in<float>(at.mean),
                             call.in<float>(at.rstd),   call.out<T>(0)};

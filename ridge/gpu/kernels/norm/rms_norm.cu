@@ -28,8 +28,9 @@ __device__ float inverse_deviation(float squares, std::int64_t columns, float ep
   return 1.0f / sqrtf(squares / static_cast<float>(columns) + eps);
 }
 
-__device__ float away_from_zero(float weight) {
-  return fabsf(weight) < least_norm_weight ? copysignf(least_norm_weight, weight) : weight;
+// At least as far from zero as `least`.
+__device__ float away_from_zero(float weight, float least) {
+  return fabsf(weight) < least ? copysignf(least, weight) : weight;
 }
 
 // Replaces the packs of x by x + delta and writes them to sum.
@@ -44,10 +45,11 @@ __device__ void add_delta(const Delta* delta, int columns, Held<float, N> (&pack
   });
 }
 
+// `least_weight`: how far the weights keep from zero.
 template <class Threads, int N, int K, bool add, class X, class Delta, class Y>
 __global__ void __launch_bounds__(Threads::max_threads)
-    rms_norm_kernel(std::int64_t rows, std::int64_t columns, float eps,
-                    NormOperands<X, Delta, Y> o) {
+    rms_norm_kernel(std::int64_t rows, std::int64_t columns, float eps, NormOperands<X, Delta, Y> o,
+                    float least_weight) {
   gpu::begin_kernel();
   using Columns = ColumnsOf<Threads, N, K>;
   const std::int64_t row = first_row<Threads>();
@@ -78,21 +80,32 @@ __global__ void __launch_bounds__(Threads::max_threads)
     Columns::each(rest, [&](int k, int c) {
       float result[N];
 #pragma unroll
-      for (int i = 0; i < N; ++i) result[i] = packs[k][i] * scale * away_from_zero(weights[k][i]);
+      for (int i = 0; i < N; ++i)
+        result[i] = packs[k][i] * scale * away_from_zero(weights[k][i], least_weight);
       store_pack<N>(o.y + at + begin + c, result);
     });
   }
 }
 
+// What a forward norm has besides its operands.
+struct NormTerms {
+  float eps;
+  float least_weight;  // how far weights keep from zero: 0 unless the norm is invertible
+
+  template <class Op>
+  explicit NormTerms(const Op& op)
+      : eps(op.eps), least_weight(op.invertible ? least_norm_weight : 0.0f) {}
+};
+
 template <bool add, class X, class Delta, class Y>
-void run_forward(const Context& gpu, std::int64_t rows, std::int64_t columns, float eps,
-                 const NormOperands<X, Delta, Y>& o) {
+void run_forward(const Context& gpu, std::int64_t rows, std::int64_t columns,
+                 const NormTerms& terms, const NormOperands<X, Delta, Y>& o) {
   const bool packed = rows_are_packable<wide>(columns, o.x, o.delta, o.weight, o.sum, o.y);
   dispatch_packed<wide>(packed, [&]<int N>() {
     // Two: x and the weights.
     dispatch_threads<N, 2>(columns, [&]<class Threads, int K>(ThreadsLaunch group) {
       launch(gpu, rms_norm_kernel<Threads, N, K, add, X, Delta, Y>, group.grid(rows), group.block(),
-             0, rows, columns, eps, o);
+             0, rows, columns, terms.eps, o, terms.least_weight);
     });
   });
 }
@@ -113,7 +126,7 @@ struct GradOperands {
 
   // What x is to be multiplied with to be xhat: a factor of the column, and one of the row.
   __device__ static float column_factor(float weight) {
-    return from_result ? 1.0f / away_from_zero(weight) : 1.0f;
+    return from_result ? 1.0f / away_from_zero(weight, least_norm_weight) : 1.0f;
   }
   __device__ static float row_factor(float rstd) { return from_result ? 1.0f : rstd; }
 };
@@ -322,31 +335,33 @@ void run_backward(const Context& gpu, std::int64_t rows, std::int64_t columns,
 }
 
 template <class X, class Y>
-KernelPtr forward(GpuPrepare& prepare, float eps) {
+KernelPtr forward(GpuPrepare& prepare, const RmsNorm& op) {
   const std::int64_t columns = prepare.in[0].shape[-1], rows = prepare.in[0].shape.rows();
-  return make_kernel([&gpu = prepare.gpu, rows, columns, eps](const Launch& call) {
-    const NormOperands<X, float, Y> o{.x = call.in<X>(0),
-                                      .delta = nullptr,
-                                      .weight = call.in<float>(1),
-                                      .sum = nullptr,
-                                      .y = call.out<Y>(0),
-                                      .rstd = call.out<float>(1)};
-    run_forward<false>(gpu, rows, columns, eps, o);
-  });
+  return make_kernel(
+      [&gpu = prepare.gpu, rows, columns, terms = NormTerms(op)](const Launch& call) {
+        const NormOperands<X, float, Y> o{.x = call.in<X>(0),
+                                          .delta = nullptr,
+                                          .weight = call.in<float>(1),
+                                          .sum = nullptr,
+                                          .y = call.out<Y>(0),
+                                          .rstd = call.out<float>(1)};
+        run_forward<false>(gpu, rows, columns, terms, o);
+      });
 }
 
 template <class Delta, class Y>
-KernelPtr add_forward(GpuPrepare& prepare, float eps) {
+KernelPtr add_forward(GpuPrepare& prepare, const AddRmsNorm& op) {
   const std::int64_t columns = prepare.in[0].shape[-1], rows = prepare.in[0].shape.rows();
-  return make_kernel([&gpu = prepare.gpu, rows, columns, eps](const Launch& call) {
-    const NormOperands<float, Delta, Y> o{.x = call.in<float>(0),
-                                          .delta = call.in<Delta>(1),
-                                          .weight = call.in<float>(2),
-                                          .sum = call.out<float>(0),
-                                          .y = call.out<Y>(1),
-                                          .rstd = call.out<float>(2)};
-    run_forward<true>(gpu, rows, columns, eps, o);
-  });
+  return make_kernel(
+      [&gpu = prepare.gpu, rows, columns, terms = NormTerms(op)](const Launch& call) {
+        const NormOperands<float, Delta, Y> o{.x = call.in<float>(0),
+                                              .delta = call.in<Delta>(1),
+                                              .weight = call.in<float>(2),
+                                              .sum = call.out<float>(0),
+                                              .y = call.out<Y>(1),
+                                              .rstd = call.out<float>(2)};
+        run_forward<true>(gpu, rows, columns, terms, o);
+      });
 }
 
 // The operands are AddRmsNormGrad's, as which RmsNormGrad's without dsum count.
@@ -402,7 +417,7 @@ KernelPtr dispatch_gradient(const Prepare& prepare, bool from_result, const F& f
 
 KernelPtr RmsNorm::gpu(GpuPrepare& prepare) const {
   return dispatch_floating(prepare.in[0].dtype, prepare.out[0].dtype,
-                           [&]<class X, class Y>() { return forward<X, Y>(prepare, eps); });
+                           [&]<class X, class Y>() { return forward<X, Y>(prepare, *this); });
 }
 
 KernelPtr RmsNormGrad::gpu(GpuPrepare& prepare) const {
@@ -413,7 +428,7 @@ KernelPtr RmsNormGrad::gpu(GpuPrepare& prepare) const {
 
 KernelPtr AddRmsNorm::gpu(GpuPrepare& prepare) const {
   return dispatch_floating(prepare.in[1].dtype, prepare.out[1].dtype, [&]<class Delta, class Y>() {
-    return add_forward<Delta, Y>(prepare, eps);
+    return add_forward<Delta, Y>(prepare, *this);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -19,7 +20,9 @@
 namespace ridge {
 namespace {
 
-bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
+constexpr std::size_t most_plans = 8;  // of the library's, that are timed
+
+bool is_aligned(const void* p) { return gpu::is_aligned(p, 16); }
 
 // The operands of one launch; bias and residual are null where the layer has none.
 struct Pointers {
@@ -61,9 +64,10 @@ gpu::ProductShape product_of(const Linear& op, const GpuPrepare& prepare, bool j
           .tf32 = prepare.choice.tf32};
 }
 
-// So many rows that their sums in f32 take some 32 MiB: the last cache of large cards holds them.
-std::int64_t rows_at_a_time(std::int64_t columns) {
-  constexpr std::int64_t most_sums = 8 << 20;
+// So many rows that the card's last cache holds their sums in f32.
+std::int64_t rows_at_a_time(std::int64_t columns, const gpu::Card& card) {
+  const auto most_sums =
+      card.crossovers().product_sum_bytes / static_cast<std::int64_t>(sizeof(float));
   return std::max<std::int64_t>(64, most_sums / columns);
 }
 
@@ -79,7 +83,7 @@ class ProductAndRest {
     finishes_ = (op.epilogue != Epilogue::none && !shape.relu) || op.bias != shape.bias ||
                 op.residual != shape.residual;
     if (finishes_) shape.out = DType::f32;
-    if (shape.out != dtype_) rows_ = std::min(m_, rows_at_a_time(shape.n));
+    if (shape.out != dtype_) rows_ = std::min(m_, rows_at_a_time(shape.n, gpu_.card));
     shape_ = shape;
     product_ = product_of_rows(rows_, rank);
     if (m_ % rows_ != 0) last_ = product_of_rows(m_ % rows_, rank);
@@ -154,7 +158,7 @@ class LinearWork {
   // cuts sums into parts.
   bool is_small() const {
     const auto rows = (product.m + 127) / 128, columns = (product.n + 127) / 128;
-    return 2 * rows * columns <= gpu.card.multiprocessors;
+    return gpu.card.crossovers().idle_multiprocessors * rows * columns <= gpu.card.multiprocessors;
   }
 
   // How many of the library's plans there are that leave nothing to do. Of 16 bits and rows that do
@@ -190,7 +194,6 @@ class LinearWork {
             .epilogue = op.epilogue};
   }
   std::size_t count_joined_plans() const {
-    constexpr std::size_t most_plans = 8;
     if (op.epilogue != Epilogue::none && op.epilogue != Epilogue::relu) return 0;
     if (size_of(product.dtype) == 2 && (product.n % 8 != 0 || product.k % 8 != 0)) return 0;
     try {
@@ -280,30 +283,18 @@ constexpr LinearCandidate in_parts{
           });
         }};
 
-constexpr LinearCandidate candidates[] = {
-    in_tiles<gpu::linear_tiles[0]>,
-    in_tiles<gpu::linear_tiles[1]>,
-    in_tiles<gpu::linear_tiles[2]>,
-    in_tiles<gpu::linear_tiles[3]>,
-    plan<0>,
-    plan<1>,
-    plan<2>,
-    plan<3>,
-    plan<4>,
-    plan<5>,
-    plan<6>,
-    plan<7>,
-    {.name = [](const LinearWork&) -> std::string { return "a product and the rest"; },
-     .supports = [](const LinearWork&) { return true; },
-     .expectation = [](const LinearWork&, const gpu::Card&) -> int { return two_kernels; },
-     .prepare = [](const LinearWork& w, GpuPrepare& p) { return library_kernel(w, p, false, 0); }},
-    in_parts<64, 2>,
-    in_parts<64, 4>,
-    in_parts<64, 8>,
-    in_parts<32, 2>,
-    in_parts<32, 4>,
-    in_parts<32, 8>,
-};
+constexpr LinearCandidate product_and_rest{
+    .name = [](const LinearWork&) -> std::string { return "a product and the rest"; },
+    .supports = [](const LinearWork&) { return true; },
+    .expectation = [](const LinearWork&, const gpu::Card&) -> int { return two_kernels; },
+    .prepare = [](const LinearWork& w, GpuPrepare& p) { return library_kernel(w, p, false, 0); }};
+
+constexpr auto candidates = gpu::joined_rows(
+    gpu::numbered_rows<LinearWork, std::size(gpu::linear_tiles)>(
+        []<std::size_t i>() { return in_tiles<gpu::linear_tiles[i]>; }),
+    gpu::numbered_rows<LinearWork, most_plans>([]<std::size_t rank>() { return plan<rank>; }),
+    std::array{product_and_rest, in_parts<64, 2>, in_parts<64, 4>, in_parts<64, 8>, in_parts<32, 2>,
+               in_parts<32, 4>, in_parts<32, 8>});
 
 // The kernel for operands aligned to their elements only: slices may begin anywhere.
 KernelPtr unaligned_kernel(const Linear& op, GpuPrepare& prepare) {

@@ -87,23 +87,24 @@ constexpr Candidate<GradWork> grad_candidates[] = {one_grad_kernel<GradBuffers::
                                                    one_grad_kernel<GradBuffers::more_stages>,
                                                    two_kernels<LinearSwiGluGrad>};
 
+template <class Op>
+GateWork<Op> work_of(const Op& op, const GpuPrepare& prepare, std::int64_t intermediate) {
+  const TensorType& rows = prepare.in[0];
+  return {prepare.gpu,
+          op,
+          {rows.shape[0], intermediate, rows.shape[1], rows.dtype},
+          prepare.out.size()};
+}
+
 }  // namespace
 
 KernelPtr LinearSwiGlu::gpu(GpuPrepare& prepare) const {
-  const GateProduct shape{.m = prepare.in[0].shape[0],
-                          .intermediate = prepare.out[1].shape[1],
-                          .k = prepare.in[0].shape[1],
-                          .dtype = prepare.in[0].dtype};
-  return gpu::best_kernel<ForwardWork>(prepare, {prepare.gpu, *this, shape, prepare.out.size()},
+  return gpu::best_kernel<ForwardWork>(prepare, work_of(*this, prepare, prepare.out[1].shape[1]),
                                        candidates);
 }
 
 KernelPtr LinearSwiGluGrad::gpu(GpuPrepare& prepare) const {
-  const GateProduct shape{.m = prepare.in[0].shape[0],
-                          .intermediate = prepare.in[1].shape[1],
-                          .k = prepare.in[0].shape[1],
-                          .dtype = prepare.in[0].dtype};
-  return gpu::best_kernel<GradWork>(prepare, {prepare.gpu, *this, shape, prepare.out.size()},
+  return gpu::best_kernel<GradWork>(prepare, work_of(*this, prepare, prepare.in[1].shape[1]),
                                     grad_candidates);
 }
 

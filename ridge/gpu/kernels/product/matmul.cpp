@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
 #include <utility>
@@ -20,8 +21,6 @@ namespace ridge {
 namespace {
 
 constexpr std::size_t most_plans = 12;  // of the library's, that are timed
-
-bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
 // What candidates are asked about a product.
 class ProductWork {
@@ -90,30 +89,22 @@ constexpr ProductCandidate plan{
     .prepare = [](const ProductWork& w,
                   GpuPrepare& p) { return kernel_of(w, p, w.plans()[rank]); }};
 
-constexpr ProductCandidate candidates[] = {
-    plan<0>,
-    plan<1>,
-    plan<2>,
-    plan<3>,
-    plan<4>,
-    plan<5>,
-    plan<6>,
-    plan<7>,
-    plan<8>,
-    plan<9>,
-    plan<10>,
-    plan<11>,
-    {.name = [](const ProductWork&) -> std::string { return "own kernels"; },
-     .supports = [](const ProductWork& w) { return w.own != nullptr; },
-     .expectation = [](const ProductWork&, const gpu::Card&) { return 0; },
-     .prepare = [](const ProductWork& w, GpuPrepare& p) { return kernel_of(w, p, w.own); }},
-    {.name = [](const ProductWork&) -> std::string {
-       return "split bf16, three components of each operand";
-     },
-     .supports = [](const ProductWork& w) { return w.split != nullptr; },
-     .expectation = [](const ProductWork&, const gpu::Card&) { return 0; },
-     .prepare = [](const ProductWork& w, GpuPrepare& p) { return kernel_of(w, p, w.split); }},
-};
+constexpr ProductCandidate own_product{
+    .name = [](const ProductWork&) -> std::string { return "own kernels"; },
+    .supports = [](const ProductWork& w) { return w.own != nullptr; },
+    .expectation = [](const ProductWork&, const gpu::Card&) { return 0; },
+    .prepare = [](const ProductWork& w, GpuPrepare& p) { return kernel_of(w, p, w.own); }};
+constexpr ProductCandidate split_product{
+    .name = [](const ProductWork&) -> std::string {
+      return "split bf16, three components of each operand";
+    },
+    .supports = [](const ProductWork& w) { return w.split != nullptr; },
+    .expectation = [](const ProductWork&, const gpu::Card&) { return 0; },
+    .prepare = [](const ProductWork& w, GpuPrepare& p) { return kernel_of(w, p, w.split); }};
+
+constexpr auto candidates = gpu::joined_rows(
+    gpu::numbered_rows<ProductWork, most_plans>([]<std::size_t rank>() { return plan<rank>; }),
+    std::array{own_product, split_product});
 
 // The library's plan with the least workspace, for kernels that are rarely launched: workspace is
 // allocated for every launch, and memory that is used again makes kernels wait for each other.
@@ -134,20 +125,26 @@ KernelPtr best_product(GpuPrepare& prepare, const gpu::ProductShape& shape) {
   return kernel;
 }
 
+// The product of MatMul or ScaledMatMul.
+template <class Op>
+gpu::ProductShape shape_of(const Op& op, const GpuPrepare& prepare) {
+  const Shape &a = prepare.in[0].shape, &c = prepare.out[0].shape;
+  return {.batch = c.rows(2),
+          .m = c[-2],
+          .n = c[-1],
+          .k = op.trans_a ? a[-2] : a[-1],
+          .trans_a = op.trans_a,
+          .trans_b = op.trans_b,
+          .in = prepare.in[0].dtype,
+          .out = prepare.out[0].dtype};
+}
+
 }  // namespace
 
 KernelPtr MatMul::gpu(GpuPrepare& prepare) const {
-  const Shape &a = prepare.in[0].shape, &c = prepare.out[0].shape;
-  gpu::ProductShape shape{.batch = c.rows(2),
-                          .m = c[-2],
-                          .n = c[-1],
-                          .k = trans_a ? a[-2] : a[-1],
-                          .trans_a = trans_a,
-                          .trans_b = trans_b,
-                          .in = prepare.in[0].dtype,
-                          .out = prepare.out[0].dtype,
-                          .accumulate = prepare.in.size() == 3,
-                          .tf32 = prepare.choice.tf32};
+  gpu::ProductShape shape = shape_of(*this, prepare);
+  shape.accumulate = prepare.in.size() == 3;
+  shape.tf32 = prepare.choice.tf32;
   KernelPtr product = best_product(prepare, shape);
   // For slices, which may begin anywhere.
   shape.alignment = static_cast<std::uint32_t>(std::min(size_of(shape.in), size_of(shape.out)));
@@ -157,7 +154,7 @@ KernelPtr MatMul::gpu(GpuPrepare& prepare) const {
                       unaligned = std::move(unaligned)](const Launch& call) {
     const void *lhs = call.inputs[0], *rhs = call.inputs[1];
     void* result = call.outputs[0];
-    if (is_aligned(lhs) && is_aligned(rhs) && is_aligned(result))
+    if (gpu::is_aligned(lhs, 16) && gpu::is_aligned(rhs, 16) && gpu::is_aligned(result, 16))
       product->launch(call);
     else
       unaligned->run(gpu.stream, lhs, rhs, result, call.workspace);
@@ -166,19 +163,11 @@ KernelPtr MatMul::gpu(GpuPrepare& prepare) const {
 
 KernelPtr ScaledMatMul::gpu(GpuPrepare& prepare) const {
   const Operands at = operands(prepare.in.size());
-  const Shape &a = prepare.in[0].shape, &c = prepare.out[0].shape;
-  const gpu::ProductShape shape{.batch = c.rows(2),
-                                .m = c[-2],
-                                .n = c[-1],
-                                .k = trans_a ? a[-2] : a[-1],
-                                .trans_a = trans_a,
-                                .trans_b = trans_b,
-                                .in = prepare.in[0].dtype,
-                                .out = prepare.out[0].dtype,
-                                .accumulate = at.sum < at.count,
-                                .in_b = prepare.in[1].dtype,
-                                .scaled = true,
-                                .fast_accumulation = fast_accumulation};
+  gpu::ProductShape shape = shape_of(*this, prepare);
+  shape.accumulate = at.sum < at.count;
+  shape.in_b = prepare.in[1].dtype;
+  shape.scaled = true;
+  shape.fast_accumulation = fast_accumulation;
   if (is_float8(shape.in))
     for (const std::int64_t extent : {shape.m, shape.n, shape.k})
       if (extent % extent_multiple != 0)

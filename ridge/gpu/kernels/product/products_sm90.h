@@ -19,7 +19,7 @@ ProductPtr product_sm90(const Context& gpu, const ProductShape& shape);
 // A product of f32 operands by way of three bf16 components of each (kernels/product/split_bf16.h),
 // which lie in its workspace, some rows or terms at a time; to f32's accuracy, and the same bits
 // always. c must be f32. Null for cards other than sm90, for batches, and where the workspace would
-// be more than 384 MiB.
+// be more than Crossovers::split_workspace_bytes.
 ProductPtr split_product_sm90(const Context& gpu, const ProductShape& shape);
 
 // A product of [m, k] with the feed-forward's gate of `intermediate` columns behind it.

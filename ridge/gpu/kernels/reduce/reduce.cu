@@ -156,6 +156,7 @@ __global__ void __launch_bounds__(sum_threads)
   if (group == 0 && i < n) store(&y[i], sum);
 }
 
+// Launch geometry: a block for each of few results, or for 32 of many.
 template <class T>
 void sum_splits(const Context& gpu, Index n, Index splits, const float* partial, T* y) {
   if (n <= 2 * gpu.card.multiprocessors)
@@ -174,7 +175,8 @@ bool runs_in_packs(const Cut& cut, std::int64_t N) {
   return all;
 }
 
-// Launches the kernel that adds the terms of each split, to y if there is but one.
+// Launches the kernel that adds the terms of each split, to y if there is but one. Whether a warp
+// or a block has a sum is launch geometry: as many threads as its terms keep busy.
 template <int N, class T, class Out>
 void sum_terms(const Context& gpu, const Cut& cut, const CutNests& nests, Index splits, const T* x,
                Out* y) {

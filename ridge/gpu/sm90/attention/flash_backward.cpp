@@ -1,6 +1,5 @@
 #include "ridge/gpu/sm90/attention/flash_backward.h"
 
-#include "ridge/gpu/device/card.h"
 #include "ridge/gpu/sm90/attention/flash_short.h"
 
 namespace ridge::gpu {
@@ -8,47 +7,40 @@ namespace {
 
 using sm90::BackwardCall;
 
-// Whether the scores are computed twice, for dQ and for dK and dV apart. That is always so in a
-// fixed order; and faster as long as the float sums of dQ through memory would weigh more than the
-// two further products.
-bool is_separate(const FlashShape& shape, bool deterministic) {
-  return deterministic ||
-         shape.seq * shape.head_dim <= crossovers_of(90).separate_gradient_elements;
-}
-
 std::size_t align(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 std::size_t rows(const FlashShape& shape) {
   return static_cast<std::size_t>(shape.batch * shape.n_heads * sm90::padded_seq(shape));
 }
 
+std::size_t bytes_of_stats(const FlashShape& shape) { return align(rows(shape) * sizeof(float2)); }
+
 }  // namespace
 
-std::size_t flash_sm90_backward_workspace(const FlashShape& shape) {
-  if (sm90::is_short(shape)) return 0;
-  const std::size_t stats = align(rows(shape) * sizeof(float2));
-  if (is_separate(shape, false)) return stats;
-  return stats + rows(shape) * static_cast<std::size_t>(shape.head_dim) * sizeof(float);
+std::size_t flash_sm90_workspace(FlashBackward kernel, const FlashShape& shape) {
+  if (kernel == FlashBackward::one_tile) return 0;
+  if (kernel == FlashBackward::separate) return bytes_of_stats(shape);
+  return bytes_of_stats(shape) +
+         rows(shape) * static_cast<std::size_t>(shape.head_dim) * sizeof(float);
 }
 
-void flash_sm90_backward(const FlashShape& shape, const FlashOperands& operands, const void* y,
-                         const float* lse, const void* dy, const FlashGradients& gradients,
-                         void* workspace, bool deterministic, Stream stream) {
+void flash_sm90_backward(FlashBackward kernel, const FlashShape& shape,
+                         const FlashOperands& operands, const void* y, const float* lse,
+                         const void* dy, const FlashGradients& gradients, void* workspace,
+                         Stream stream) {
   auto* const memory = static_cast<std::byte*>(workspace);
-  const BackwardCall call{shape, operands, y, lse, dy, gradients, stream};
-  if (sm90::is_short(shape)) return sm90::backward_short(call);
   auto* const stats = reinterpret_cast<float2*>(memory);
-  if (is_separate(shape, deterministic)) {
-    sm90::backward_queries(call, stats);
-    sm90::backward_keys(call, stats);
-  } else {
-    auto* const dq = reinterpret_cast<float*>(memory + align(rows(shape) * sizeof(float2)));
-    sm90::backward_summed(call, stats, dq);
+  const BackwardCall call{shape, operands, y, lse, dy, gradients, stream};
+  switch (kernel) {
+    case FlashBackward::one_tile:
+      return sm90::backward_short(call);
+    case FlashBackward::separate:
+      sm90::backward_queries(call, stats);
+      return sm90::backward_keys(call, stats);
+    case FlashBackward::summed:
+      return sm90::backward_summed(call, stats,
+                                   reinterpret_cast<float*>(memory + bytes_of_stats(shape)));
   }
-}
-
-std::size_t flash_sm90_scaled_workspace(const FlashShape& shape) {
-  return align(rows(shape) * sizeof(float2));
 }
 
 void flash_sm90_scaled_backward(const ScaledFlash& f, const float* lse, const float* delta,

@@ -1,9 +1,8 @@
 #pragma once
 
-// The two halves of the backward pass of flash attention; flash_sm90_backward chooses how to use
-// them. dK and dV come from blocks that own keys; dQ either from blocks that own queries and
-// compute the scores again, or summed over key tiles, in no fixed order, by the blocks that own
-// keys.
+// The two halves of the backward pass of flash attention, which FlashBackward says how to use. dK
+// and dV come from blocks that own keys; dQ either from blocks that own queries and compute the
+// scores again, or summed over key tiles, in no fixed order, by the blocks that own keys.
 
 #include <cuda_runtime.h>
 

@@ -332,8 +332,8 @@ void launch(const BackwardCall& call, float2* stats) {
                        call.delta,
                        static_cast<float*>(call.gradients.dq),
                        call.gradients.dq_stride};
-  launch_pipeline<Config, QueryShared<Config>>(backward_queries_kernel<Config, Causal>, work.blocks,
-                                               call.stream, maps, work);
+  launch_queries<Config, QueryShared<Config>>(backward_queries_kernel<Config, Causal>, work.blocks,
+                                              call.stream, maps, work);
   check(last_error(), "flash attention, backward: dq");
 }
 

@@ -10,7 +10,6 @@
 
 #include <cmath>
 
-#include "ridge/gpu/device/card.h"
 #include "ridge/gpu/sm90/attention/flash_short.h"
 #include "ridge/gpu/sm90/attention/flash_whole.h"
 #include "ridge/gpu/sm90/attention/query_pipeline.h"
@@ -328,8 +327,8 @@ void forward(const FlashShape& shape, const FlashOperands& operands, const float
 
   ForwardWork work{QueryBlocks(shape, Config::queries), shape.scale * log2e, lse};
   if constexpr (Config::scaled) work.scale = scale, work.y = static_cast<float*>(y);
-  launch_pipeline<Config, ForwardShared<Config>>(forward_kernel<Config, Causal>, work.blocks,
-                                                 stream, q, k, v, out, work);
+  launch_queries<Config, ForwardShared<Config>>(forward_kernel<Config, Causal>, work.blocks, stream,
+                                                q, k, v, out, work);
   check(last_error(), "flash attention, forward");
 }
 
@@ -343,17 +342,16 @@ void forward(const FlashShape& shape, const FlashOperands& operands, const float
 }
 
 template <class T, bool Scaled>
-void forward_of(const FlashShape& shape, const FlashOperands& operands, const float* scale, void* y,
-                float* lse, cudaStream_t stream) {
-  // Longer sequences gain more from a third warpgroup than they lose to the coarser tiles.
-  const bool is_long = shape.seq > crossovers_of(90).third_warpgroup_seq;
+void forward_of(FlashForward kernel, const FlashShape& shape, const FlashOperands& operands,
+                const float* scale, void* y, float* lse, cudaStream_t stream) {
+  const bool three = kernel == FlashForward::three_warpgroups;
   if (shape.head_dim == 128)
     forward<ForwardConfig<T, 128, 128, 2, 2, Scaled>>(shape, operands, scale, y, lse, stream);
-  else if (shape.head_dim == 64 && is_long)
+  else if (shape.head_dim == 64 && three)
     forward<ForwardConfig<T, 64, 128, 3, 2, Scaled>>(shape, operands, scale, y, lse, stream);
   else if (shape.head_dim == 64)
     forward<ForwardConfig<T, 64, 128, 2, 3, Scaled>>(shape, operands, scale, y, lse, stream);
-  else if (is_long)
+  else if (three)
     forward<ForwardConfig<T, 32, 128, 3, 3, Scaled>>(shape, operands, scale, y, lse, stream);
   else
     forward<ForwardConfig<T, 32, 128, 2, 3, Scaled>>(shape, operands, scale, y, lse, stream);
@@ -364,18 +362,20 @@ void forward_of(const FlashShape& shape, const FlashOperands& operands, const fl
 
 namespace ridge::gpu {
 
-void flash_sm90_forward(const FlashShape& shape, const FlashOperands& operands, void* y, float* lse,
-                        Stream stream) {
+void flash_sm90_forward(FlashForward kernel, const FlashShape& shape, const FlashOperands& operands,
+                        void* y, float* lse, Stream stream) {
   using namespace sm90;
-  if (is_short(shape)) return forward_short(shape, operands, y, lse, stream);
-  if (is_whole(shape) && !operands.rotation) return forward_whole(shape, operands, y, lse, stream);
+  if (kernel == FlashForward::one_tile) return forward_short(shape, operands, y, lse, stream);
+  if (kernel == FlashForward::whole_heads || kernel == FlashForward::whole_tiles)
+    return forward_whole(shape, operands, kernel == FlashForward::whole_heads, y, lse, stream);
   dispatch_16_bit(shape.dtype, [&]<class T>() {
-    forward_of<T, false>(shape, operands, nullptr, y, lse, stream);
+    forward_of<T, false>(kernel, shape, operands, nullptr, y, lse, stream);
   });
 }
 
-void flash_sm90_scaled_forward(const ScaledFlash& call, float* y, float* lse, Stream stream) {
-  sm90::forward_of<Float16, true>(call.shape, call.operands, call.scale, y, lse, stream);
+void flash_sm90_scaled_forward(FlashForward kernel, const ScaledFlash& call, float* y, float* lse,
+                               Stream stream) {
+  sm90::forward_of<Float16, true>(kernel, call.shape, call.operands, call.scale, y, lse, stream);
 }
 
 }  // namespace ridge::gpu

@@ -23,7 +23,7 @@
 namespace ridge::gpu::sm90 {
 namespace {
 
-constexpr int rows = short_rows;  // of a tile
+constexpr int rows = flash_tile_rows;
 constexpr int warpgroups = rows / warpgroup_rows;
 constexpr int threads = warpgroups * warpgroup_threads;
 

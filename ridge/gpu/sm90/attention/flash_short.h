@@ -9,12 +9,6 @@
 
 namespace ridge::gpu::sm90 {
 
-inline constexpr int short_rows = 128;  // of a tile
-
-inline bool is_short(const FlashShape& shape) {
-  return shape.seq <= short_rows && shape.head_dim <= 64;
-}
-
 void forward_short(const FlashShape& shape, const FlashOperands& operands, void* y, float* lse,
                    cudaStream_t stream);
 void backward_short(const BackwardCall& call);

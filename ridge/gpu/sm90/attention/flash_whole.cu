@@ -22,7 +22,7 @@ namespace {
 constexpr int most_tiles = most_whole_keys / warpgroup_rows;
 constexpr int warpgroups = 3;  // of as many registers as two products take
 constexpr int threads = (warpgroups + 1) * warpgroup_threads;
-constexpr int most_rest = 16;  // queries that one warp multiplies
+constexpr int most_rest = most_rest_rows;  // queries that one warp multiplies
 constexpr int rest_warps = 3;
 
 template <class T>
@@ -43,7 +43,7 @@ struct WholeHead {
   using Keys = Tile<T, Left + Right, HeadDim>;
   static constexpr int head_dim = HeadDim, keys = Left + Right;
   // Scores of more keys leave no registers for warps that do more than load.
-  static constexpr bool takes_rest = keys <= 208;
+  static constexpr bool takes_rest = keys <= most_keys_beside_rest;
   static constexpr int registers = takes_rest ? 144 : 160, other_registers = takes_rest ? 80 : 32;
   alignas(1024) unsigned char q[most_tiles][Queries::bytes];  // and then y
   alignas(1024) unsigned char k[Keys::bytes];
@@ -426,15 +426,14 @@ __global__ void __launch_bounds__(threads, 1)
 }
 
 template <class T, int HeadDim, int Left, int Right>
-void forward(const FlashShape& shape, const FlashOperands& o, void* y, float* lse,
-             cudaStream_t stream) {
+void forward(const FlashShape& shape, const FlashOperands& o, bool rest_by_warps, void* y,
+             float* lse, cudaStream_t stream) {
   const auto map = [&](const void* base, std::int64_t heads, std::int64_t stride, int rows) {
     return head_map(shape.dtype, base, shape.batch, shape.seq, heads, shape.head_dim, stride, rows);
   };
   const auto seq = static_cast<int>(shape.seq);
-  const int beyond = seq % warpgroup_rows;
   using Head = WholeHead<T, HeadDim, Left, Right>;
-  const int rest = Head::takes_rest && beyond <= most_rest ? beyond : 0;
+  const int rest = Head::takes_rest && rest_by_warps && has_rest(shape) ? seq % warpgroup_rows : 0;
   const WholeForward<T> call{map(o.q, shape.n_heads, o.q_stride, warpgroup_rows),
                              map(o.q, shape.n_heads, o.q_stride, most_rest),
                              map(o.k, shape.n_kv_heads, o.k_stride, Left + Right),
@@ -458,21 +457,21 @@ void forward(const FlashShape& shape, const FlashOperands& o, void* y, float* ls
 }
 
 template <class T, int HeadDim>
-void forward(const FlashShape& shape, const FlashOperands& o, void* y, float* lse,
-             cudaStream_t stream) {
-  if (shape.seq <= 208)
-    forward<T, HeadDim, 112, 96>(shape, o, y, lse, stream);
+void forward(const FlashShape& shape, const FlashOperands& o, bool rest_by_warps, void* y,
+             float* lse, cudaStream_t stream) {
+  if (shape.seq <= most_keys_beside_rest)
+    forward<T, HeadDim, 112, 96>(shape, o, rest_by_warps, y, lse, stream);
   else
-    forward<T, HeadDim, 128, 128>(shape, o, y, lse, stream);
+    forward<T, HeadDim, 128, 128>(shape, o, rest_by_warps, y, lse, stream);
 }
 
 }  // namespace
 
-void forward_whole(const FlashShape& shape, const FlashOperands& o, void* y, float* lse,
-                   cudaStream_t stream) {
+void forward_whole(const FlashShape& shape, const FlashOperands& o, bool rest_by_warps, void* y,
+                   float* lse, cudaStream_t stream) {
   dispatch_16_bit(shape.dtype, [&]<class T>() {
-    shape.head_dim == 64 ? forward<T, 64>(shape, o, y, lse, stream)
-                         : forward<T, 32>(shape, o, y, lse, stream);
+    shape.head_dim == 64 ? forward<T, 64>(shape, o, rest_by_warps, y, lse, stream)
+                         : forward<T, 32>(shape, o, rest_by_warps, y, lse, stream);
   });
 }
 

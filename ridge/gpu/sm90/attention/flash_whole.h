@@ -9,15 +9,8 @@
 
 namespace ridge::gpu::sm90 {
 
-inline constexpr int most_whole_keys = 256;
-
-inline bool is_whole(const FlashShape& shape) {
-  return !shape.causal && shape.seq > 2 * 64 && shape.seq <= most_whole_keys &&
-         shape.head_dim <= 64;
-}
-
-// `operands` without rotation.
-void forward_whole(const FlashShape& shape, const FlashOperands& operands, void* y, float* lse,
-                   cudaStream_t stream);
+// `operands` without rotation. `rest_by_warps`: see has_rest().
+void forward_whole(const FlashShape& shape, const FlashOperands& operands, bool rest_by_warps,
+                   void* y, float* lse, cudaStream_t stream);
 
 }  // namespace ridge::gpu::sm90

@@ -202,8 +202,8 @@ class QueryConsumer {
 // Runs a kernel of this pipeline with as many thread blocks as there are multiprocessors or work.
 // The caller checks last_error().
 template <class Config, class Shared, class... Parameters, class... Arguments>
-void launch_pipeline(void (*kernel)(Parameters...), const QueryBlocks& work, cudaStream_t stream,
-                     const Arguments&... arguments) {
+void launch_queries(void (*kernel)(Parameters...), const QueryBlocks& work, cudaStream_t stream,
+                    const Arguments&... arguments) {
   allow_shared_memory(kernel, sizeof(Shared));
   const dim3 blocks(static_cast<unsigned>(std::min(multiprocessors(), work.deck.units())));
   launch_early(kernel, blocks, Config::threads, sizeof(Shared), stream, arguments...);

@@ -25,7 +25,8 @@
 namespace ridge::gpu::sm90 {
 namespace {
 
-constexpr int taps = 9, panel = 64, most_panels = 4;
+constexpr int taps = 9, panel = sm90_bottleneck_channels;
+constexpr int most_panels = sm90_bottleneck_expanded / panel;
 constexpr int pixel_bytes = panel * 2;
 constexpr int moving_warps = 3;
 constexpr std::size_t most_shared = sm90_shared_per_block;

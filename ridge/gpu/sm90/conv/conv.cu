@@ -193,7 +193,7 @@ void run(const ConvProblem& problem, const ConvTiles& tiles, const ConvPointers&
                     .y = const_cast<void*>(o.y)});
   a.bias = o.bias;
   a.epilogue = problem.epilogue;
-  launch_pipeline<C, ConvShared<C>>(conv_kernel<C>, a, tiles.split, multiprocessors, stream);
+  launch_conv<C, ConvShared<C>>(conv_kernel<C>, a, tiles.split, multiprocessors, stream);
   check(last_error(), "a convolution");
 }
 

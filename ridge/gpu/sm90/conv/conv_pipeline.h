@@ -22,6 +22,10 @@
 //
 // The copy engine and the swizzle know only bytes. Here they move words of 16 bits, one element of
 // 16 bits or two of s8: channels of the image and `depth` are counted in words.
+//
+// Plain products have a pipeline of their own (product/product_pipeline.h): their tiles always come
+// in pairs that share an operand, operands may be stored transposed, and epilogues run beside the
+// product of the other warpgroup, from memory that is not part of the ring.
 
 #include <algorithm>
 #include <cstdint>
@@ -402,8 +406,8 @@ __device__ void run_pipeline(Shared& shared, const Arguments& a) {
 // `split`: of how many thread blocks a cluster is that shares a tile. The caller checks
 // last_error().
 template <class C, class Shared, class Arguments>
-void launch_pipeline(void (*kernel)(Arguments), const Arguments& a, int split, int multiprocessors,
-                     cudaStream_t stream) {
+void launch_conv(void (*kernel)(Arguments), const Arguments& a, int split, int multiprocessors,
+                 cudaStream_t stream) {
   constexpr std::size_t bytes = sizeof(Shared);
   static_assert((bytes + sm90_shared_reserved) * C::blocks_per_sm <=
                 sm90_shared_per_multiprocessor);

@@ -275,7 +275,7 @@ void run(const Int8Problem& p, const Int8Tiles& tiles, const Int8Pointers& o, in
   a.low = relu ? 0.0f : C::rounds ? -127.0f : -std::numeric_limits<float>::infinity();
   a.high = 6.0f * a.inverse;
   a.residual_scale = p.op.residual_scale * (a.cuts ? a.inverse : 1.0f);
-  launch_pipeline<C, Shared<C>>(int8_conv_kernel<C>, a, tiles.split, multiprocessors, stream);
+  launch_conv<C, Shared<C>>(int8_conv_kernel<C>, a, tiles.split, multiprocessors, stream);
   check(last_error(), "a convolution of integers");
 }
 

@@ -162,7 +162,7 @@ template <class Config, class Layout, class Epilogue>
 void launch_product(const CUtensorMap& a, const CUtensorMap& b,
                     const typename Epilogue::Arguments& out, const TileOrder& order,
                     int multiprocessors, cudaStream_t stream) {
-  launch_pipeline<ProductShared<Config>>(product_kernel<Config, Layout, Epilogue>, order.units(),
+  launch_clusters<ProductShared<Config>>(product_kernel<Config, Layout, Epilogue>, order.units(),
                                          multiprocessors, stream, a, b, out, order);
   check(last_error(), "a product");
 }

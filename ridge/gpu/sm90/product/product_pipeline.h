@@ -6,6 +6,10 @@
 // of the inner dimension, and two consumer warpgroups. Thread blocks stay and go through the tiles.
 // Two neighboring thread blocks are a cluster, whose tiles lie side by side, or one below the
 // other: of the part of a, or of b, that both need, each loads half, for both.
+//
+// Convolutions have a pipeline of their own (conv/conv_pipeline.h), because the ring differs: there
+// it takes residuals and results too, thread blocks have as few as one consumer and may be alone,
+// and several fit a multiprocessor, where here one has all registers and shared memory.
 
 #include <algorithm>
 #include <cstdint>
@@ -144,7 +148,7 @@ __device__ void run_pipeline(Shared& shared, const CUtensorMap* a, const CUtenso
 
 // Enqueues such a kernel for so many units of work. The caller checks last_error().
 template <class Shared, class... Parameters, class... Arguments>
-void launch_pipeline(void (*kernel)(Parameters...), int units, int multiprocessors,
+void launch_clusters(void (*kernel)(Parameters...), int units, int multiprocessors,
                      cudaStream_t stream, const Arguments&... arguments) {
   static_assert(sizeof(Shared) <= sm90_shared_per_block);
   allow_shared_memory(kernel, sizeof(Shared));

@@ -14,18 +14,17 @@ struct SplitParts {
   enum class Along : std::uint8_t { rows, terms } along;
   std::int64_t part;  // rows or terms at a time
 
-  static constexpr std::size_t most_bytes = std::size_t{128} << 20;
-
-  static SplitParts of(const ProductShape& s, int multiprocessors) {
-    if (!s.trans_a) return {Along::rows, rows_of(s, multiprocessors)};
+  static SplitParts of(const ProductShape& s, const Card& card) {
+    if (!s.trans_a) return {Along::rows, rows_of(s, card)};
     if (s.trans_b) return {Along::rows, s.m};
     const std::size_t bytes = split_bytes(s.k, s.m) + split_bytes(s.k, s.n);
-    return {Along::terms, part_of(s.k, parts(bytes))};
+    return {Along::terms, part_of(s.k, parts(bytes, card))};
   }
 
  private:
-  static std::int64_t parts(std::size_t bytes) {
-    return static_cast<std::int64_t>((bytes + most_bytes - 1) / most_bytes);
+  static std::int64_t parts(std::size_t bytes, const Card& card) {
+    const std::size_t most = card.crossovers().split_operand_bytes;
+    return static_cast<std::int64_t>((bytes + most - 1) / most);
   }
   // In whole pairs of tiles.
   static std::int64_t part_of(std::int64_t extent, std::int64_t parts) {
@@ -34,15 +33,15 @@ struct SplitParts {
   }
   // Tries a few numbers of parts and takes that of the least rounds: one that is not full takes as
   // long.
-  static std::int64_t rows_of(const ProductShape& s, int multiprocessors) {
-    const std::int64_t fewest = parts(split_bytes(s.m, s.k));
+  static std::int64_t rows_of(const ProductShape& s, const Card& card) {
+    const std::int64_t fewest = parts(split_bytes(s.m, s.k), card);
     if (fewest == 1) return s.m;
     std::int64_t best = 0, least_rounds = 0;
     for (std::int64_t parts = fewest; parts < 2 * fewest + 2; ++parts) {
       ProductShape part = s;
       part.m = part_of(s.m, parts);
-      const std::int64_t rounds =
-          (s.m + part.m - 1) / part.m * sm90::split_product_rounds(part, multiprocessors).rounds;
+      const std::int64_t rounds = (s.m + part.m - 1) / part.m *
+                                  sm90::split_product_rounds(part, card.multiprocessors).rounds;
       if (best != 0 && rounds >= least_rounds) continue;
       best = part.m;
       least_rounds = rounds;
@@ -54,7 +53,7 @@ struct SplitParts {
 class SplitProduct final : public Product {
  public:
   SplitProduct(const Context& gpu, const ProductShape& shape)
-      : gpu_(gpu), shape_(shape), parts_(SplitParts::of(shape, gpu.card.multiprocessors)) {
+      : gpu_(gpu), shape_(shape), parts_(SplitParts::of(shape, gpu.card)) {
     const ProductShape part = part_of(parts_.part);
     left_bytes_ = aligned(part.trans_a ? split_bytes(part.k, part.m) : split_bytes(part.m, part.k));
     right_bytes_ =
@@ -114,12 +113,12 @@ class SplitProduct final : public Product {
 }  // namespace
 
 ProductPtr split_product_sm90(const Context& gpu, const ProductShape& shape) {
-  constexpr std::size_t most_workspace = std::size_t{384} << 20;
   if (!gpu.card.is_sm90() || shape.in != DType::f32 || shape.out != DType::f32 ||
       shape.batch != 1 || shape.bias || shape.residual || shape.relu || shape.alignment != 16)
     return nullptr;
   auto product = std::make_unique<SplitProduct>(gpu, shape);
-  return product->workspace() <= most_workspace ? std::move(product) : nullptr;
+  const std::size_t most = gpu.card.crossovers().split_workspace_bytes;
+  return product->workspace() <= most ? std::move(product) : nullptr;
 }
 
 }  // namespace ridge::gpu

@@ -243,7 +243,7 @@ void run(const ProductShape& s, int parts, const void* a, const void* b, float* 
   const SplitArguments out{c, static_cast<int>(s.m), static_cast<int>(s.n),
                            s.accumulate && parts == 1, parts};
   dispatch_stored(s.trans_a, s.trans_b, [&]<class Layout>() {
-    launch_pipeline<SplitShared>(
+    launch_clusters<SplitShared>(
         split_product_kernel<Config, Layout>, order.units() * parts, multiprocessors, stream,
         Layout::trans_a ? split_map(a, s.k, s.m) : split_map(a, s.m, s.k),
         Layout::trans_b ? split_map(b, s.n, s.k) : split_map(b, s.k, s.n), out, order);

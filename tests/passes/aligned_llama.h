@@ -8,24 +8,21 @@
 
 #include "ridge/graph/graph.h"
 #include "ridge/ops/op.h"
-#include "ridge/session/options.h"
+#include "tests/session/runs.h"
 
 namespace ridge::testing {
 
-// Of blocks whose extents are multiples of 16, as products in 8 bits want them. Not resolved.
-inline RunOptions small_llama(const std::string& version, const std::string& dtype,
-                              std::int64_t n_layers) {
-  RunOptions o;
+// A LLaMA whose extents are multiples of 16, as products in 8 bits want them. Not resolved.
+inline RunOptions aligned_llama(const std::string& version, const std::string& dtype,
+                                std::int64_t n_layers) {
+  RunOptions o = small_llama({.vocab_size = 64,
+                              .hidden_dim = 64,
+                              .n_layers = n_layers,
+                              .intermediate_dim = 96,
+                              .batch_size = 2,
+                              .seq_len = 16});
   o.version = version;
   o.dtype = dtype;
-  o.vocab_size = 64;
-  o.hidden_dim = 64;
-  o.n_layers = n_layers;
-  o.n_heads = 4;
-  o.n_kv_heads = 2;
-  o.intermediate_dim = 96;
-  o.batch_size = 2;
-  o.seq_len = 16;
   o.learning_rate = 1e-3;
   return o;
 }

@@ -1,0 +1,95 @@
+#include "ridge/cli/keep_run.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "ridge/base/error.h"
+#include "ridge/base/file.h"
+#include "ridge/cli/flags.h"
+#include "ridge/study/fingerprint.h"
+#include "ridge/study/store.h"
+#include "ridge/study/store_file.h"
+#include "ridge/study/store_schema.h"
+
+namespace ridge {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t max_profile_bytes = std::size_t{256} << 20;
+
+// Where a run is to be kept; empty if nobody asked for it.
+fs::path store_to_write(const KeepRequest& request) {
+  const auto found = find_store_file(request.store);
+  const bool asked = request.record || (found && found->named);
+  if (!asked) {
+    if (!request.tags.empty())
+      throw UsageError("--tag is for a run that is kept: give --record or --store FILE with it");
+    return {};
+  }
+  if (found && found->named) {
+    make_store(found->path);
+    return found->path;
+  }
+  return existing_store_file(request.store);
+}
+
+// The operators of the profile that a run has just written.
+Json operators_of(const Record& record) {
+  const fs::path file = fs::path(record.options.profile_dir) / "operators.json";
+  std::error_code fault;
+  if (!record.options.profiling() || record.recorded.empty() || !fs::exists(file, fault)) return {};
+  return Json::parse(read_text_file(file, max_profile_bytes), nullptr, false);
+}
+
+}  // namespace
+
+void add_keep_flags(CLI::App& command, KeepRequest& request) {
+  add_value(command, "--store", request.store,
+            "Keep the run in this store (default: $RIDGE_STORE); see ridge runs")
+      ->type_name("FILE")
+      ->group("Output");
+  command
+      .add_flag("--record", request.record,
+                "Keep the run in the nearest store, .ridge/runs.db here or above")
+      ->group("Output");
+  add_value(command, "--tag,--tags", request.tags, "Give the kept run these tags, with commas")
+      ->type_name("NAMES")
+      ->group("Output");
+}
+
+struct RunKeeper::Kept {
+  Kept(const fs::path& file_to_write, const KeepRequest& request, const Device& device)
+      : file(file_to_write), watch(device) {
+    if (Store(file).read_only())
+      throw IoError("cannot write {}: the file or its directory is read-only", file.string());
+    for (const std::string& tag : request.tags) tags.push_back(checked_tag(tag));
+  }
+  fs::path file;  // opened again when there is something to write
+  ConditionsWatch watch;
+  std::vector<std::string> tags;
+};
+
+RunKeeper::RunKeeper(const KeepRequest* request, const Device& device) {
+  const fs::path file = request ? store_to_write(*request) : fs::path();
+  if (!file.empty()) kept_ = std::make_unique<Kept>(file, *request, device);
+}
+
+RunKeeper::~RunKeeper() = default;
+
+void RunKeeper::keep(const Session& session, const Record& record, const std::string& json,
+                     Terminal& terminal) {
+  if (!kept_) return;
+  Json context = context_json(session, kept_->watch);
+  if (Json operators = operators_of(record); operators.is_object())
+    context["operators"] = std::move(operators);
+  const std::int64_t id =
+      Store(kept_->file).add({.tags = kept_->tags, .record = json, .context = context.dump()});
+  terminal.line(fmt::format("Kept as run {} in {}", id, kept_->file.string()));
+}
+
+}  // namespace ridge

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ridge/cli/terminal.h"
+#include "ridge/session/record.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ridge {
+
+// What the flags of a command say of keeping its run in a store.
+struct KeepRequest {
+  std::string store;
+  bool record = false;
+  std::vector<std::string> tags;
+};
+// Adds --store, --record and --tag.
+void add_keep_flags(CLI::App& command, KeepRequest& request);
+
+// Keeps one run in a store, if the user asked for that: by --record, or by naming a store, on the
+// command line or by $RIDGE_STORE. A store that is only found above the working directory is not
+// written without being asked.
+class RunKeeper {
+ public:
+  // Before the run begins: now, and not after hours, is the time to learn that there is no store to
+  // write. A store that is named and does not exist is made. A null request keeps nothing, whatever
+  // $RIDGE_STORE says.
+  RunKeeper(const KeepRequest* request, const Device& device);
+  ~RunKeeper();
+  RunKeeper(const RunKeeper&) = delete;
+  RunKeeper& operator=(const RunKeeper&) = delete;
+
+  // After it, with the record as JSON. The operators of a profile directory that the run wrote are
+  // kept too.
+  void keep(const Session& session, const Record& record, const std::string& json,
+            Terminal& terminal);
+
+ private:
+  struct Kept;
+  std::unique_ptr<Kept> kept_;  // null: nobody asked
+};
+
+}  // namespace ridge
