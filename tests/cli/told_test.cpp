@@ -62,22 +62,27 @@ TEST_F(Told, APassThatIsAskedForInVainIsNamedWithTheReason) {
   EXPECT_THAT(out_of("passes" + asked), HasSubstr("Left out, for a GPU: captured-launches"));
 }
 
-// A finding advises a pass: that pass does what the finding promises, as ridge passes tells it.
+// A finding advises a pass: that pass does what the finding promises, as ridge passes tells it. How
+// many findings are worth telling depends on the times, which a busy machine spoils: a profile with
+// few of them is made again.
 TEST_F(Told, FindingsPromiseWhatTheirPassesDo) {
-  out_of("train --num-steps 5 --profile --profile-dir p" + small);
   const std::int64_t before = json_of("passes --version v1 --json" + small)[0].at("kernels");
   std::size_t advised = 0;
-  const Json bottlenecks = json_in("p/bottlenecks.json");
-  for (const Json& finding : bottlenecks.at("findings")) {
-    if (finding.at("kind") != "rewrite") continue;
-    const std::string text = finding.at("text"), name = finding.at("name");
-    if (!text.ends_with("(--enable-pass " + name + ")")) continue;
-    const Json after = json_of("passes --version v1 --json --enable-pass " + name + small).back();
-    EXPECT_EQ(finding.at("kernels_saved"), before - after.at("kernels").get<std::int64_t>())
-        << text;
-    ++advised;
+  for (int attempt = 0; attempt < 3 && advised <= 5; ++attempt) {
+    advised = 0;
+    out_of("train --num-steps 5 --profile --profile-dir p" + small);
+    const Json bottlenecks = json_in("p/bottlenecks.json");
+    for (const Json& finding : bottlenecks.at("findings")) {
+      if (finding.at("kind") != "rewrite") continue;
+      const std::string text = finding.at("text"), name = finding.at("name");
+      if (!text.ends_with("(--enable-pass " + name + ")")) continue;
+      const Json after = json_of("passes --version v1 --json --enable-pass " + name + small).back();
+      EXPECT_EQ(finding.at("kernels_saved"), before - after.at("kernels").get<std::int64_t>())
+          << text;
+      ++advised;
+    }
   }
-  EXPECT_GE(advised, 3u) << "how many are worth it depends on the times";
+  EXPECT_GT(advised, 5u);
 }
 
 TEST_F(Told, AShortProfileIsOfWarmStepsAlone) {
