@@ -1,0 +1,56 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ridge {
+
+struct ChildCommand {
+  std::vector<std::string> words;  // the program, sought in $PATH if it has no slash; its arguments
+  std::filesystem::path directory = {};  // it works there; empty: in ours
+  std::filesystem::path output = {};     // takes both its outputs, anew; empty: nobody sees them
+  // Set in its environment, besides ours.
+  std::vector<std::pair<std::string, std::string>> environment = {};
+  int keeps = -1;  // a descriptor that it has under the same number; -1: none but the standard ones
+};
+
+struct ChildEnd {
+  int exit_code = 0;  // if no signal ended it
+  int signal = 0;     // that did; 0 if none
+  bool ok() const { return exit_code == 0 && signal == 0; }
+};
+// "exit code 2", "signal 9 (Killed)".
+std::string to_string(const ChildEnd& end);
+
+// A program that this one runs. It reads nothing, belongs to a process group of its own, so that
+// Ctrl-C is ours to pass on, and is killed when the thread that started it ends, even by SIGKILL.
+class ChildProcess {
+ public:
+  // IoError if there is no such program, or the system starts no process.
+  explicit ChildProcess(const ChildCommand& command);
+  ~ChildProcess();  // kills it if it still runs
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+  void send(int signal) const;  // nothing happens if it has ended
+  // Waits for its end, for so long at most: none if it still runs then.
+  std::optional<ChildEnd> wait_for(std::chrono::milliseconds time);
+  ChildEnd wait();
+
+ private:
+  pid_t pid_ = -1;
+  int handle_ = -1;  // readable when it ends
+  std::optional<ChildEnd> end_;
+};
+
+// The file of the program that is running.
+std::filesystem::path own_program();
+
+}  // namespace ridge
