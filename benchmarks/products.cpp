@@ -3,16 +3,21 @@
 // in turn, so that whatever else the machine does strikes all alike; printed is the best of all
 // rounds (or of as many as a second holds) in GFLOP/s.
 //
-//   products [f32|bf16] [threads] [rounds]
+//   products [f32|bf16] [threads] [rounds] [layers] [seed]
+//
+// Layers are those of the table below or, where a number is given, so many drawn by chance: 1 to
+// 16384 tokens, 32 to 8192 columns.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <random>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +37,21 @@ constexpr Layer layers[] = {{1024, 256, 256},  {1024, 512, 256}, {1024, 256, 512
                             {1024, 1000, 256}, {1024, 512, 512}, {1024, 2048, 512},
                             {1024, 512, 2048}, {4096, 512, 512}, {4096, 2048, 512},
                             {4096, 512, 2048}, {4096, 1024, 512}};
+
+// Sizes whose logarithms are uniform, as far as a product takes some 0.1 s at most.
+std::vector<Layer> drawn_layers(int count, unsigned seed) {
+  std::mt19937 random(seed);
+  const auto draw = [&](double least, double most) {
+    std::uniform_real_distribution<double> power(std::log2(least), std::log2(most));
+    return static_cast<std::int64_t>(std::exp2(power(random)));
+  };
+  std::vector<Layer> layers;
+  while (std::ssize(layers) < count) {
+    const Layer layer{.tokens = draw(1, 16384), .out = draw(32, 8192), .in = draw(32, 8192)};
+    if (layer.tokens * layer.out * layer.in < std::int64_t{10'000'000'000}) layers.push_back(layer);
+  }
+  return layers;
+}
 
 std::array<GemmShape, 3> products_of(const Layer& l, DType dtype) {
   GemmShape y{.m = l.tokens, .n = l.out, .k = l.in, .trans_b = true};
@@ -63,7 +83,12 @@ class Memory {
   void* data_;
 };
 
-void measure(CpuDevice& device, const GemmShape& s, int rounds) {
+// How many times oneDNN's rate the default plan and the best one have.
+struct Worth {
+  double by_default = 1, at_best = 1;
+};
+
+Worth measure(CpuDevice& device, const GemmShape& s, int rounds) {
   std::vector<GemmPlan> plans = gemm_plans(s);
   std::vector<GemmPtr> gemms;
   std::size_t workspace_bytes = 1;
@@ -100,6 +125,25 @@ void measure(CpuDevice& device, const GemmShape& s, int rounds) {
              vendor < plans.size() ? rate(vendor) : 0.0, rate(0), to_string(plans[0]),
              rate(fastest), to_string(plans[fastest]));
   std::fflush(stdout);
+  if (vendor == plans.size()) return {};
+  return {.by_default = rate(0) / rate(vendor), .at_best = rate(fastest) / rate(vendor)};
+}
+
+// "default: faster in 12 of 33, 1.04 times as fast in the geometric mean, 0.80 to 1.60".
+void print_summary(std::string_view name, const std::vector<Worth>& worths, double Worth::*which) {
+  double sum = 0, least = std::numeric_limits<double>::infinity(), most = 0;
+  int faster = 0;
+  for (const Worth& worth : worths) {
+    const double times = worth.*which;
+    sum += std::log(times);
+    least = std::min(least, times);
+    most = std::max(most, times);
+    if (times > 1.02) ++faster;
+  }
+  fmt::print(
+      "{}: faster than oneDNN by 2 % in {} of {}, {:.3f} times as fast in the geometric mean, "
+      "{:.2f} to {:.2f}\n",
+      name, faster, worths.size(), std::exp(sum / static_cast<double>(worths.size())), least, most);
 }
 
 }  // namespace
@@ -113,7 +157,15 @@ int main(int argc, char** argv) {
     const int rounds = argc > 3 ? std::atoi(argv[3]) : 30;
     fmt::print("{}, {} rounds, GFLOP/s\n{:26} {:>8} {:>8} {:16} {:>8}\n", device.description(),
                rounds, "", "oneDNN", "default", "", "best");
-    for (const Layer& layer : layers)
-      for (const GemmShape& shape : products_of(layer, dtype)) measure(device, shape, rounds);
+    std::vector<Layer> measured(std::begin(layers), std::end(layers));
+    if (argc > 4)
+      measured = drawn_layers(std::atoi(argv[4]),
+                              argc > 5 ? static_cast<unsigned>(std::atoi(argv[5])) : 1);
+    std::vector<Worth> worths;
+    for (const Layer& layer : measured)
+      for (const GemmShape& shape : products_of(layer, dtype))
+        worths.push_back(measure(device, shape, rounds));
+    print_summary("default", worths, &Worth::by_default);
+    print_summary("best", worths, &Worth::at_best);
   });
 }

@@ -6,6 +6,10 @@ what it replaces, and the environment variable RIDGE_MUTANT, a number of the tab
 
     (ridge_mutant(17) ? (fault) : (original))
 
+A test that never comes by a fault cannot see it. So the suite is run once without any, each test in
+a process of its own that writes down which places it came by and how long it took; a fault is then
+put to the tests that come by its place, the quickest first.
+
     scripts/mutants.py --work /tmp/mutants --check      # does every fault compile?
     scripts/mutants.py --work /tmp/mutants --jobs 4     # build once, test all
     scripts/mutants.py --work /tmp/mutants --continue   # go on after an interruption
@@ -43,6 +47,11 @@ GOOGLE_TESTS = ("ridge_tests", "ridge_library_tests", "ridge_kernel_tests")
 
 HEADER = """#pragma once
 
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdlib>
 
 // The number of the fault that this process has, 0 if none.
@@ -54,7 +63,20 @@ inline int ridge_chosen_mutant() {
   return chosen;
 }
 
-inline bool ridge_mutant(int number) { return ridge_chosen_mutant() == number; }
+// Writes down that this process, or one that it started, comes by the place of a fault.
+inline void ridge_note_mutant(int number) {
+  static const char* const file = std::getenv("RIDGE_MUTANTS_REACHED");
+  static std::atomic<bool> noted[1000];
+  if (file == nullptr || noted[number].exchange(true)) return;
+  const int descriptor = ::open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  ::dprintf(descriptor, "%d\\n", number);
+  ::close(descriptor);
+}
+
+inline bool ridge_mutant(int number) {
+  ridge_note_mutant(number);
+  return ridge_chosen_mutant() == number;
+}
 """
 
 
@@ -315,11 +337,27 @@ class Test:
         return code in (0, self.skip_code)
 
 
-def google_tests(build_folder, shards):
-    return [Test(f"{program} {s}", [str(build_folder / "bin" / program), "--gtest_fail_fast"],
-                 str(build_folder / "tests"),
-                 {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(s)})
-            for program in GOOGLE_TESTS for s in range(shards)]
+def google_names(program):
+    """The names of the tests of one program of GoogleTest."""
+    done = subprocess.run([program, "--gtest_list_tests"], capture_output=True, text=True,
+                          check=False)
+    if done.returncode != 0:
+        raise Failure(f"{program} cannot list its tests: {done.stderr.strip()}")
+    names, suite = [], ""
+    for line in done.stdout.splitlines():
+        word = line.split("  #")[0].rstrip()
+        if line.startswith("  "):
+            names.append(suite + word.strip())
+        elif word.endswith("."):
+            suite = word
+    return names
+
+
+def google_test(build_folder, program, names, filter_file):
+    """The process that runs some tests of one program, which are too many for a command line."""
+    filter_file.write_text("--gtest_filter=" + ":".join(names) + "\n", encoding="utf-8")
+    return Test(program, [str(build_folder / "bin" / program), "--gtest_fail_fast",
+                          f"--gtest_flagfile={filter_file}"], str(build_folder / "tests"))
 
 
 def other_tests(build_folder):
@@ -343,13 +381,13 @@ def other_tests(build_folder):
 class Running:
     """A test's process, in a group of its own so that what it starts ends with it."""
 
-    def __init__(self, test, number, folder):
+    def __init__(self, test, folder, settings):
         self.test = test
         self.log = folder / (re.sub(r"\W", "_", test.name) + ".log")
         scratch = folder / re.sub(r"\W", "_", test.name)
         for name in ("tmp", "cache"):
             (scratch / name).mkdir(parents=True, exist_ok=True)
-        environment = dict(os.environ, **test.environment, RIDGE_MUTANT=str(number),
+        environment = dict(os.environ, **test.environment, **settings,
                            TMPDIR=str(scratch / "tmp"), XDG_CACHE_HOME=str(scratch / "cache"))
         with open(self.log, "wb") as out:
             self.process = subprocess.Popen(test.command, cwd=test.folder, env=environment,
@@ -377,65 +415,124 @@ class Running:
         return f"{begun[-1]} (crashed)" if begun else self.test.name
 
 
+@dataclasses.dataclass(frozen=True)
+class Passage:
+    """A test that passes where there is no fault."""
+
+    program: str  # of GoogleTest; empty: a test of CTest's alone
+    name: str
+    seconds: float
+    mutants: tuple  # those that it comes by
+
+
 class Suite:
     """All tests, and how one mutant is put to them."""
 
-    def __init__(self, work, shards, seconds):
+    def __init__(self, work, seconds):
         self.folder = work / "runs"
-        build_folder = work / "tree" / "build-cpu"
-        self.google = google_tests(build_folder, shards)
-        self.others = other_tests(build_folder)
+        self.build_folder = work / "tree" / "build-cpu"
+        self.others = {test.name: test for test in other_tests(self.build_folder)}
         self.seconds = seconds
         self.stopped = threading.Event()
         self.build_lock = threading.Lock()
+        self.passages = []
 
-    def outcome(self, number, seconds=None):
-        """What becomes of a mutant; 0 is none. Kept for a reader: the output of what killed it."""
+    # Without a fault
+
+    def record(self, path, jobs):
+        """Runs every test without a fault; what they come by is kept in a file."""
+        if not path.is_file():
+            wanted = [(program, name) for program in GOOGLE_TESTS
+                      for name in google_names(self.build_folder / "bin" / program)]
+            wanted += [("", name) for name in self.others]
+            print(f"Running {len(wanted)} tests without a mutant...", flush=True)
+            with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+                found = list(pool.map(lambda numbered: self.passage(*numbered), enumerate(wanted)))
+            fields = [dataclasses.astuple(passage) for passage in found]
+            path.write_text(json.dumps(fields), encoding="utf-8")
+        self.passages = [Passage(*fields) for fields in json.loads(path.read_text())]
+
+    def passage(self, number, wanted):
+        program, name = wanted
+        folder = self.folder / f"sound-{number}"
+        folder.mkdir(parents=True, exist_ok=True)
+        reached = folder / "reached"
         begin = time.monotonic()
-        deadline = begin + (seconds or self.seconds)
+        verdict, test = self.run_tests(program, [name], folder, begin + self.seconds,
+                                       {"RIDGE_MUTANTS_REACHED": str(reached)})
+        if verdict != "survived":
+            raise Failure(f"without a mutant {test or name} fails already: see {folder}")
+        text = reached.read_text(encoding="utf-8") if reached.is_file() else ""
+        seconds = time.monotonic() - begin
+        shutil.rmtree(folder, ignore_errors=True)
+        return Passage(program, name, seconds, tuple(sorted({int(word) for word in text.split()})))
+
+    # With one
+
+    def outcome(self, number):
+        """What becomes of a mutant. Kept for a reader: the output of what killed it."""
+        begin = time.monotonic()
         folder = self.folder / str(number)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        verdict, test = self.together(self.google, number, folder, deadline)
-        for other in self.others if verdict == "survived" else []:
-            verdict, test = self.alone(other, number, folder, deadline)
+        verdict, test = "survived", ""
+        for program, names, seconds in self.helpings(number):
+            deadline = time.monotonic() + 60 + 10 * seconds
+            verdict, test = self.run_tests(program, names, folder, deadline,
+                                           {"RIDGE_MUTANT": str(number)})
             if verdict != "survived":
                 break
+        else:
+            if not any(number in passage.mutants for passage in self.passages):
+                test = "no test comes by"
         for entry in folder.iterdir():
             if entry.is_dir():
                 shutil.rmtree(entry, ignore_errors=True)
         return Outcome(number, verdict, test, time.monotonic() - begin)
 
-    def alone(self, test, number, folder, deadline):
-        if test.name not in WRITES_TO_BUILD:
-            return self.together([test], number, folder, deadline)
-        waited = time.monotonic()
-        with self.build_lock:
-            # Waiting for other mutants is no time of this one.
-            deadline += time.monotonic() - waited
-            return self.together([test], number, folder, deadline)
+    def helpings(self, number):
+        """The tests that come by a mutant, the quickest first, in portions of one program each that
+        become larger: a start costs time, and so do tests behind the one that fails."""
+        passages = sorted((p for p in self.passages if number in p.mutants),
+                          key=lambda passage: passage.seconds)
+        portions = {}
+        limit, total = 1.0, 0.0
+        for p in passages:
+            total += p.seconds
+            while total > limit:
+                limit *= 2
+            key = (limit, p.program, p.name if not p.program else "")
+            names, seconds = portions.get(key, ([], 0.0))
+            portions[key] = (names + [p.name], seconds + p.seconds)
+        return [(program, names, seconds)
+                for (_, program, _), (names, seconds) in portions.items()]
 
-    def together(self, tests, number, folder, deadline):
-        """Runs tests at the same time, until the first fails."""
-        running = []
+    def run_tests(self, program, names, folder, deadline, settings):
+        """Some tests of one program in one process, or one of CTest's."""
+        if program:
+            test = google_test(self.build_folder, program, names, folder / "filter")
+        else:
+            test = self.others[names[0]]
+            if test.name in WRITES_TO_BUILD:
+                waited = time.monotonic()
+                with self.build_lock:
+                    # Waiting for other mutants is no time of this one.
+                    deadline += time.monotonic() - waited
+                    return self.run_test(test, folder, deadline, settings)
+        return self.run_test(test, folder, deadline, settings)
+
+    def run_test(self, test, folder, deadline, settings):
+        running = Running(test, folder, settings)
         try:
-            for test in tests:
-                running.append(Running(test, number, folder))
-            while any(r.process.poll() is None for r in running):
-                if any(r.failed() for r in running):
-                    break
+            while running.process.poll() is None:
                 if self.stopped.is_set():
                     raise Failure("interrupted")
                 if time.monotonic() > deadline:
-                    return "timeout", ""
-                time.sleep(0.05)
-            for r in running:
-                if r.failed():
-                    return "killed", r.culprit()
-            return "survived", ""
+                    return "timeout", running.culprit()
+                time.sleep(0.01)
+            return ("killed", running.culprit()) if running.failed() else ("survived", "")
         finally:
-            for r in running:
-                r.end()
+            running.end()
 
 
 # Outcomes
@@ -471,13 +568,6 @@ class Ledger:
 
 
 def run_all(suite, mutants, ledger, jobs):
-    if 0 not in ledger.outcomes:
-        print("Running the suite without a mutant...", flush=True)
-        sound = suite.outcome(0, 4 * suite.seconds)
-        if sound.outcome != "survived":
-            raise Failure(f"without a mutant the suite fails already: {sound.outcome} "
-                          f"{sound.test}; see {suite.folder / '0'}")
-        ledger.add(sound)
     left = [m.number for m in mutants if m.number not in ledger.outcomes]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         try:
@@ -501,7 +591,8 @@ def print_table(mutants, outcomes):
     survivors = [m for m in run if outcomes[m.number].outcome == "survived"]
     print("\nSurvivors:" if survivors else "\nNone survived.")
     for m in survivors:
-        print(f"  {m.number} {m.kind} {m.file}: {m.what}")
+        why = outcomes[m.number].test
+        print(f"  {m.number} {m.kind} {m.file}: {m.what}{' (' + why + ')' if why else ''}")
 
 
 # The command
@@ -523,11 +614,10 @@ def arguments():
     parser.add_argument("--work", required=True, metavar="DIR",
                         help="where the copy, its build and the outcomes are")
     parser.add_argument("--seconds", type=at_least_1, default=900, metavar="N",
-                        help="limit for each mutant (900)")
+                        help="limit for each test without a mutant (900); with one it is ten times "
+                             "what it takes without, and a minute")
     parser.add_argument("--jobs", type=at_least_1, default=1, metavar="N",
-                        help="mutants at a time (1)")
-    parser.add_argument("--shards", type=at_least_1, default=2, metavar="N",
-                        help="processes at a time for each mutant's tests (2)")
+                        help="mutants, or tests without one, at a time (1)")
     parser.add_argument("--build-jobs", type=at_least_1, default=os.cpu_count(), metavar="N",
                         help="compilers at a time (all processors)")
     parser.add_argument("--only", default="", metavar="LIST", help="these alone, such as 3,17,40")
@@ -556,6 +646,7 @@ def prepare_work(path, goes_on):
     mark.touch()
     if not goes_on:
         (work / "built").unlink(missing_ok=True)
+        (work / "passages.json").unlink(missing_ok=True)
         for name in ("tree", "runs"):
             shutil.rmtree(work / name, ignore_errors=True)
     return work
@@ -573,7 +664,8 @@ def run(given):
     elif (work / "built").read_text(encoding="utf-8") != digest_of_table():
         raise Failure(f"{TABLE.name} has changed since the build: start anew, without --continue")
     ledger = Ledger(work / "outcomes.tsv", given.goes_on)
-    suite = Suite(work, given.shards, given.seconds)
+    suite = Suite(work, given.seconds)
+    suite.record(work / "passages.json", given.jobs)
     run_all(suite, wanted, ledger, given.jobs)
     print_table(wanted, ledger.outcomes)
     print(f"Outcomes: {ledger.path}")

@@ -106,19 +106,6 @@ std::string legend(const Ablation& ablation) {
          "are read off the graph.";
 }
 
-// Broken into lines for a terminal.
-std::string wrapped(std::string_view text, std::size_t width) {
-  std::string lines;
-  while (text.size() > width) {
-    const std::size_t end = text.rfind(' ', width);
-    if (end == std::string_view::npos) break;
-    lines += text.substr(0, end);
-    lines += '\n';
-    text.remove_prefix(end + 1);
-  }
-  return lines.append(text);
-}
-
 constexpr std::string_view page_start = R"(<!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
@@ -201,7 +188,8 @@ std::string ablation_text(const Ablation& ablation) {
     if (!row.version.empty() && &row != &ablation.rows.back()) cells.emplace_back();
   }
   return fmt::format("{}\non {}\n\n{}\n{}\n", ablation.model, ablation.device,
-                     text_table(columns_of(ablation), cells), wrapped(legend(ablation), 100));
+                     text_table(columns_of(ablation), cells),
+                     wrapped(legend(ablation), sentence_width));
 }
 
 std::string ablation_json(const Ablation& ablation) {

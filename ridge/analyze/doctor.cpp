@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 
 namespace ridge {
@@ -282,9 +283,10 @@ std::string doctor_text(const Diagnosis& diagnosis, std::string_view device) {
   for (const HealthCheck& check : diagnosis.checks) {
     if (check.section != section) text += fmt::format("{}\n", check.section);
     section = check.section;
-    text += fmt::format("  {:<8}{:<{}}  {}", symbol(check.status), check.name, width, check.value);
-    if (!check.remedy.empty()) text += fmt::format(" -> {}", check.remedy);
-    text += '\n';
+    std::string line =
+        fmt::format("  {:<8}{:<{}}  {}", symbol(check.status), check.name, width, check.value);
+    if (!check.remedy.empty()) line += fmt::format(" -> {}", check.remedy);
+    text += wrapped(line, sentence_width, std::string(width + 12, ' ')) + '\n';
   }
   const auto verdict = [&](std::string_view name, bool runs) {
     text += fmt::format("Training on {}: {}\n", name, runs ? "can run" : "cannot run");

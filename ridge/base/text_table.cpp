@@ -145,6 +145,31 @@ std::string text_table(std::span<const TextColumn> columns, std::span<const Text
   return out;
 }
 
+std::string wrapped(std::string_view text, std::size_t width, std::string_view indent) {
+  std::string out;
+  std::size_t column = 0;
+  bool begins = true;  // a line: no space comes first
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find_first_of(" \n", at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    const std::size_t needed = display_width(word) + (begins ? 0 : 1);
+    if (!begins && column + needed > width) {
+      out.append("\n").append(indent).append(word);
+      column = display_width(indent) + display_width(word);
+    } else {
+      out.append(begins ? "" : " ").append(word);
+      column += needed;
+    }
+    begins = end < text.size() && text[end] == '\n';
+    if (begins) {
+      out.append("\n").append(indent);
+      column = display_width(indent);
+    }
+    at = end + 1;
+  }
+  return out;
+}
+
 std::string xml_escaped(std::string_view text) {
   std::string out;
   for (const char c : printable(text)) {

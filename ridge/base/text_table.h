@@ -38,6 +38,12 @@ std::size_t display_width(std::string_view text);
 // `text` if it is at most `width` columns wide, else its start and an ellipsis.
 std::string shortened(std::string_view text, std::size_t width);
 
+inline constexpr std::size_t sentence_width = 100;  // of sentences and helps
+
+// Printable text in lines of at most `width` columns, broken at spaces; lines after the first begin
+// with `indent`. Ends of lines that are there stay; a longer word stands alone.
+std::string wrapped(std::string_view text, std::size_t width, std::string_view indent = "");
+
 // A field of a CSV file in quotes, with those in the text doubled (RFC 4180).
 std::string csv_quoted(std::string_view text);
 

@@ -5,9 +5,11 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <new>
 
 #include "ridge/base/error.h"
+#include "ridge/base/text_table.h"
 #include "ridge/base/version.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
@@ -16,6 +18,15 @@
 
 namespace ridge {
 namespace {
+
+// Breaks what is said of an option into lines.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(44); }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return wrapped(CLI::Formatter::make_option_desc(option), sentence_width - 44);
+  }
+};
 
 constexpr int exit_failure = 1, exit_usage = 2;
 // The programs of the workshop whose command lines are understood under their own names.
@@ -92,9 +103,9 @@ int run(const std::string& name, const std::vector<std::string>& arguments) {
   CLI::App program(
       "Trains a small LLaMA, runs vision networks, and shows where the time and the memory go.",
       name);
+  program.formatter(std::make_shared<HelpFormatter>());  // before commands, which inherit it
   add_commands(program, name, action);
   allow_extras(program);
-  program.get_formatter()->column_width(44);
 
   std::vector<std::string> reversed;  // as CLI11 takes them
   for (const std::string& argument : arguments) reversed.push_back(with_dashes(argument));

@@ -69,10 +69,8 @@ void print_table() {
   terminal.lines(text_table(columns, rows));
   terminal.line(
       "Version, Mode: the first that has the pass, as have those after it (v1 to v4; none, "
-      "default, "
-      "reduce-overhead,\nmax-autotune). Passes of neither are there for --enable-pass. What they "
-      "do "
-      "to a workload's graph: ridge passes --version v4");
+      "default,\nreduce-overhead, max-autotune). Passes of neither are there for --enable-pass. "
+      "What they do to\na workload's graph: ridge passes --version v4");
 }
 
 Json table_json() {

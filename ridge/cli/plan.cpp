@@ -189,10 +189,10 @@ void print(const RunOptions& options, const Request& request, const Answer& answ
   print_work(terminal, answer.plan);
   if (const auto& time = answer.plan.at_best)
     terminal.line(fmt::format(
-        "Step time: {} if every kernel reaches the ceilings in {}: {} computing, {} moving data, "
-        "{} starting kernels",
-        format_duration(time->total()), answer.ceilings, format_duration(time->computing),
-        format_duration(time->moving), format_duration(time->starting)));
+        "Step time: {} if every kernel reaches the ceilings\n"
+        "  {} computing, {} moving data, {} starting kernels; ceilings: {}",
+        format_duration(time->total()), format_duration(time->computing),
+        format_duration(time->moving), format_duration(time->starting), answer.ceilings));
   else
     terminal.line(fmt::format("Step time: {}", answer.ceilings));
   if (answer.limit || answer.recompute) terminal.line("");

@@ -98,12 +98,11 @@ void print_phases(Terminal& terminal, const Summary& s) {
 // What the averages above are averages of.
 std::string coverage(const Record& record, const Summary& s) {
   const std::int64_t left_out = s.steps_left_out + s.recorded_left_out;
-  if (left_out == 0)
-    return record.warmup_steps > 0
-               ? fmt::format(
-                     "Averages are over all {} steps, warm-up included: there were no others",
-                     s.steps)
-               : fmt::format("Averages are over all {} steps", s.steps);
+  if (left_out == 0) {
+    const std::string all =
+        s.steps == 1 ? "There is one step" : fmt::format("Averages are over all {} steps", s.steps);
+    return record.warmup_steps > 0 ? all + ", warm-up included" : all;
+  }
   std::string text = fmt::format("Averages are over {} steps, without", s.steps - left_out);
   if (s.steps_left_out > 0) text += fmt::format(" the first {} (warm-up)", s.steps_left_out);
   if (s.recorded_left_out > 0)

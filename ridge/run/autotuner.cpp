@@ -76,13 +76,6 @@ std::vector<double> best_times(std::size_t candidates, const std::function<void(
 // Times that differ by less than this are taken for equal.
 constexpr double clearly_faster = 0.98;
 
-std::size_t fastest(const std::vector<double>& times) {
-  std::size_t choice = 0;
-  for (std::size_t i = 1; i < times.size(); ++i)
-    if (times[i] < clearly_faster * times[choice]) choice = i;
-  return choice;
-}
-
 // Held while the cache is read, changed and replaced, so that no process loses another's choices.
 // The lock has a file of its own because the cache is replaced. Where the file system has no locks,
 // the last to save wins.
@@ -105,6 +98,13 @@ class Lock {
 
 }  // namespace
 
+std::size_t fastest_of(std::span<const double> times) {
+  std::size_t choice = 0;
+  for (std::size_t i = 1; i < times.size(); ++i)
+    if (times[i] < clearly_faster * times[choice]) choice = i;
+  return choice;
+}
+
 Autotuner::Autotuner(Options options) : options_(std::move(options)) { choices_ = load(); }
 
 std::size_t Autotuner::choose(std::string_view key, std::size_t candidates,
@@ -124,7 +124,7 @@ std::size_t Autotuner::choose(std::string_view key, std::size_t candidates,
     run(i);
   };
   const std::vector<double> times = best_times(candidates, announced, options_.seconds_per_search);
-  const std::size_t fastest_candidate = fastest(times);
+  const std::size_t fastest_candidate = fastest_of(times);
   Choice choice{fastest_candidate, candidates, times[fastest_candidate]};
   if (!options_.cache.empty()) save(key, choice);
   choices_[options_.hardware].insert_or_assign(std::string(key), choice);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,10 @@ class Autotuner final : public Tuner {
   std::map<std::string, std::string> told_;
   std::vector<std::string> warnings_;
 };
+
+// Which candidate to take of those with these times: the first, unless another is faster by more
+// than noise.
+std::size_t fastest_of(std::span<const double> times);
 
 // A tuner with the choices in the user's cache, for plans: it answers what runs before have chosen
 // and times nothing. What they have not met, another batch's products say, gets the first

@@ -13,8 +13,10 @@
 namespace ridge {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Pair;
 
 // A result with one time in each of `rounds` rounds.
 VariantResult result_of(const std::string& name, double seconds, int rounds) {
@@ -110,6 +112,22 @@ RunOptions small(std::string_view dtype = "fp32") {
   RunOptions options = network_options("squeezenet1_1", Use::inference, "none", dtype, 32);
   options.threads = 1;
   return options;
+}
+
+TEST(Interleave, GoesBackwardsInEveryOtherRound) {
+  std::vector<std::pair<std::size_t, std::int64_t>> turns;
+  interleave(3, 3, [&](std::size_t run, std::int64_t round) { turns.emplace_back(run, round); });
+  EXPECT_THAT(turns, ElementsAre(Pair(0, 0), Pair(1, 0), Pair(2, 0), Pair(2, 1), Pair(1, 1),
+                                 Pair(0, 1), Pair(0, 2), Pair(1, 2), Pair(2, 2)));
+}
+
+// The number of a step tells how many were before it.
+TEST(Variants, WarmUpWholeOnlyOnce) {
+  CpuDevice device(1);
+  const auto results = time_interleaved({{"a", small()}}, device, {3, 2, 4});
+  std::vector<std::int64_t> numbers;
+  for (const StepReport& step : results[0].steps()) numbers.push_back(step.step);
+  EXPECT_THAT(numbers, ElementsAre(5, 6, 8, 9, 11, 12));
 }
 
 TEST(Variants, TakeTurnsUntilAllStepsAreDone) {

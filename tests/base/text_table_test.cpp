@@ -37,6 +37,17 @@ TEST(TextTable, OneRowStaysOneLineWhateverItsCellsHold) {
   EXPECT_EQ(printable("a\nb\xff\u202e"), "a\\x0ab\uFFFD\\u202e");
 }
 
+TEST(TextTable, WrapsSentencesAtSpaces) {
+  EXPECT_EQ(wrapped("compute queries and keys at once", 16), "compute queries\nand keys at once");
+  EXPECT_EQ(wrapped("compute queries and keys at once", 15, "  "),
+            "compute queries\n  and keys at\n  once");
+  EXPECT_EQ(wrapped("one\ntwo three", 9), "one\ntwo three");
+  EXPECT_EQ(wrapped("a considerably long word", 6), "a\nconsiderably\nlong\nword");
+  EXPECT_EQ(wrapped("  ok      two", 40), "  ok      two");
+  EXPECT_EQ(wrapped("äöü äöü", 7), "äöü äöü");
+  EXPECT_EQ(wrapped("", 7), "");
+}
+
 TEST(TextTable, QuotesFieldsOfCsv) { EXPECT_EQ(csv_quoted("a \"b\", c"), "\"a \"\"b\"\", c\""); }
 
 }  // namespace

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "ridge/base/random.h"
+#include "ridge/cpu/device.h"
 #include "ridge/cpu/simd.h"
+#include "ridge/ops/op.h"
 
 namespace ridge {
 namespace {
@@ -196,6 +198,27 @@ TEST(Conv, ComputesTheDefinitionOnAnyNumberOfThreads) {
     Operands others(shape);
     EXPECT_EQ(others.run(shape, *conv, 2), once);
   }
+}
+
+// The library reads channels first as fast where a convolution is a product, from 8 images on;
+// other convolutions go through a copy with channels last, for which they want memory.
+TEST(Conv, CopiesNoImagesForProductsOfManyImages) {
+  const auto workspace = [](std::int64_t images, std::int64_t kernel) {
+    CpuDevice device(2);
+    Graph graph;
+    const Value x = graph.input("x", {DType::f32, {images, 32, 14, 14}});
+    const Value weight = graph.parameter("weight", {64, 32, kernel, kernel}, Init::zeros());
+    conv2d(x, weight, {}, {});
+    const Node& node = graph.nodes().front();
+    return device.prepare(*node.op, graph.types_of(node.inputs), graph.types_of(node.outputs), {})
+        .workspace;
+  };
+  const auto image_bytes = [](std::int64_t images) {
+    return static_cast<std::size_t>(images) * 32 * 14 * 14 * sizeof(float);
+  };
+  for (const std::int64_t images : {8, 9, 16}) EXPECT_EQ(workspace(images, 1), 0u) << images;
+  for (const std::int64_t images : {1, 7}) EXPECT_GE(workspace(images, 1), image_bytes(images));
+  for (const std::int64_t images : {7, 8, 16}) EXPECT_GE(workspace(images, 3), image_bytes(images));
 }
 
 }  // namespace

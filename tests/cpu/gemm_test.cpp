@@ -334,6 +334,20 @@ TEST(Gemm, BitsOfOurOwnDoNotDependOnThePlan) {
   }
 }
 
+// B is worth packing once where many tiles of rows read it.
+TEST(GemmPlans, PackOnceWhatManyTilesRead) {
+  if (lanes == 4) GTEST_SKIP() << "products of the least instructions are oneDNN's";
+  const auto kind = [](const GemmShape& shape) { return default_plan(shape).kind; };
+  for (const bool transposed : {false, true}) {
+    EXPECT_EQ(kind({.m = 1, .n = 4096, .k = 4096, .trans_b = transposed}), GemmKind::local);
+    EXPECT_EQ(kind({.m = 8, .n = 2048, .k = 2048, .trans_b = transposed}), GemmKind::local);
+    EXPECT_EQ(kind({.batch = 64, .m = 64, .n = 64, .k = 64, .trans_b = transposed}),
+              GemmKind::local);
+    EXPECT_EQ(kind({.m = 1024, .n = 512, .k = 256, .trans_b = transposed}), GemmKind::packed);
+    EXPECT_EQ(kind({.m = 2048, .n = 2048, .k = 2048, .trans_b = transposed}), GemmKind::packed);
+  }
+}
+
 TEST(GemmPlans, AreFewDistinctAndBeginWithTheDefault) {
   for (const GemmShape& s :
        {GemmShape{.m = 1, .n = 1, .k = 1}, GemmShape{.m = 1024, .n = 512, .k = 256},

@@ -12,6 +12,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
+#include "ridge/ops/op.h"
 #include "ridge/passes/autodiff.h"
 #include "ridge/run/executor.h"
 #include "ridge/session/session.h"
@@ -58,6 +59,25 @@ TEST_P(Networks, HaveTorchvisionsSizes) {
   EXPECT_EQ(cost_of_step(graph, 1).total().macs, expected["macs"]);
   const auto shape = expected["shape"].get<std::vector<std::int64_t>>();
   EXPECT_EQ(model.logits.shape(), Shape(shape));
+}
+
+// Stochastic depth drops the more often the deeper a block is: in proportion to its number, up to
+// the rate of the paper for the last (torchvision's swin_t 0.2, swin_s 0.3, swin_b 0.5).
+TEST(StochasticDepth, RisesToItsRateAtTheLastBlock) {
+  for (const auto& [name, rate] : {std::pair{"swin_t", 0.2f}, {"swin_s", 0.3f}, {"swin_b", 0.5f}}) {
+    Graph graph;
+    build_vision(graph, name, {.batch_size = 2, .training = true});
+    std::set<float> rates;  // of whole samples; two branches of a block have one
+    for (const Node& node : graph.nodes())
+      if (const auto* op = std::get_if<Dropout>(&node.op->variant()); op && op->block > 1)
+        rates.insert(op->rate);
+    const std::size_t blocks = name == std::string_view("swin_t") ? 12 : 24;
+    ASSERT_EQ(rates.size(), blocks - 1) << name << ": the first drops nothing";
+    std::size_t block = 0;
+    for (const float each : rates)
+      EXPECT_NEAR(each, rate * static_cast<float>(++block) / static_cast<float>(blocks - 1), 1e-6)
+          << name << " " << block;
+  }
 }
 
 // In the form for training: by the batch's statistics, with what is dropped decided by the step.

@@ -140,8 +140,11 @@ TEST(FoldBatchNorm, FoldsNormsOnBothSides) {
 }
 
 TEST(FoldBatchNorm, LeavesNormsBeforePaddingOrGroups) {
-  NormFirst padded({.padding = {1, 0}}, true), grouped({.groups = 2}, true);
-  EXPECT_EQ(fold_batch_norm(padded.graph), 0u);
+  for (const Pair padding : {Pair{1, 0}, Pair{0, 1}, Pair{1, 1}}) {
+    NormFirst padded({.padding = padding}, true);
+    EXPECT_EQ(fold_batch_norm(padded.graph), 0u);
+  }
+  NormFirst grouped({.groups = 2}, true);
   EXPECT_EQ(fold_batch_norm(grouped.graph), 0u);
 }
 

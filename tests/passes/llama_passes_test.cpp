@@ -10,6 +10,7 @@
 #include "ridge/analyze/plan.h"
 #include "ridge/cpu/device.h"
 #include "ridge/ops/op.h"
+#include "ridge/passes/passes.h"
 #include "ridge/run/execution.h"
 #include "ridge/session/session.h"
 
@@ -52,6 +53,18 @@ StepPlan plan(const RunOptions& options) {
 }
 
 using Kernels = std::map<std::string, int>;
+
+// A kernel of heads as wide as its widest takes them, and none that are wider.
+TEST(FlashAttention, TakesHeadsUpToTheWidest) {
+  for (const std::int64_t widest : {31, 32, 33}) {
+    RunOptions options = version_options("v1");
+    options.mode = name_of(Use::inference);
+    ASSERT_EQ(options.hidden_dim / options.n_heads, 32);
+    Graph graph;
+    build_graph(graph, options);
+    EXPECT_EQ(flash_attention(graph, widest) > 0, widest >= 32) << widest;
+  }
+}
 
 // Of the default model: 4 layers, without clipping or accumulation.
 TEST(LlamaPasses, LeaveTheseKernels) {
@@ -112,6 +125,18 @@ TEST(LlamaPasses, AddGradientsOfWeightsInTheProducts) {
 }
 
 // As v4 is on a GPU: gates are in the products before them.
+// Alone, as --enable-pass has it: v4 has the gate's gradient from its operands besides.
+TEST(LlamaPasses, ComputeLightOperatorsAgain) {
+  RunOptions options = version_options("v2");
+  const auto before = kernels_of_step(options);
+  options.enable_pass = "recompute-light";
+  auto after = kernels_of_step(options);
+  EXPECT_EQ(after["swiglu"], before.at("swiglu") + 4) << "once more in each layer";
+  EXPECT_EQ(sum(after), sum(before) + 4);
+  EXPECT_LT(plan(options).memory.at_most.intermediates,
+            plan(version_options("v2")).memory.at_most.intermediates);
+}
+
 TEST(LlamaPasses, JoinGatesWithProducts) {
   RunOptions o;
   o.version = "v3";

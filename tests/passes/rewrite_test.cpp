@@ -7,6 +7,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/graph/op_rules.h"
+#include "ridge/ops/batch_norm.h"
 #include "ridge/passes/autodiff.h"
 #include "ridge/run/reference.h"
 
@@ -265,6 +266,41 @@ TEST(Rewriter, RepeatsNodesForWhatComesAfter) {
   }
   EXPECT_EQ(computed(graph, x, late), before);
   expect_consistent(graph);
+}
+
+// The running statistics have been moved once: a repetition reads the batch alone.
+TEST(Rewriter, RepeatsANormWithoutMovingItsStatisticsAgain) {
+  ReferenceValues fed;
+  const auto build = [&fed](Graph& graph, std::vector<Value>& read) {
+    const auto fill = [&fed](Value v, std::vector<double> values) {
+      fed[v.id] = std::move(values);
+      return v;
+    };
+    const Value x = fill(graph.input("x", {DType::f32, {2, 1, 1, 2}}), {1.0, 2.0, 3.0, 6.0});
+    const auto of_channel = [&](const char* name, double value) {
+      return fill(graph.parameter(name, {1}, Init::ones()), {value});
+    };
+    const Value mean = of_channel("mean", 0.5), variance = of_channel("variance", 2.0);
+    const Value y =
+        batch_norm_train(x, of_channel("weight", 1.5), of_channel("bias", 0.25), mean, variance);
+    const PhaseScope phase(graph, Phase::backward);
+    const Value late = scale(y, 3.0f);  // 1
+    graph.keep(late, "late");
+    read = {late, mean, variance};
+  };
+  Graph plain, repeated;
+  std::vector<Value> wanted, got;
+  build(plain, wanted);
+  build(repeated, got);
+  Rewriter rw(repeated);
+  rw.repeat(0, 1);
+  EXPECT_EQ(rw.commit(), 1u);
+  EXPECT_THAT(operators(repeated), ElementsAre("batch_norm_train", "batch_norm_train", "scale"));
+  const ReferenceValues once = evaluate_reference(plain, fed);
+  const ReferenceValues twice = evaluate_reference(repeated, fed);
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_EQ(twice.at(got[i].id), once.at(wanted[i].id)) << i;
+  EXPECT_NE(once.at(wanted[1].id), std::vector{0.5}) << "the statistics move";
 }
 
 TEST(Rewriter, RefusesToLeaveAValueUncomputed) {

@@ -515,5 +515,23 @@ TEST(ConvEpilogues, LeaveWhatIsNeededItself) {
   }
 }
 
+// An image of 64 channels beside two of 2, which convolutions leave with channels last: one large
+// permute costs more than two small ones.
+TEST(ChannelsLast, MovesTheFewestElements) {
+  Graph graph;
+  const Value large = graph.input("large", {DType::f32, {1, 64, 8, 8}});
+  const Value image = graph.input("image", {DType::f32, {1, 3, 8, 8}});
+  const auto convolved = [&](const char* name) {
+    return conv2d(image, graph.parameter(name, {2, 3, 1, 1}, Init::ones()), {}, {});
+  };
+  const Value joined = concat(std::vector{relu(large), convolved("first"), convolved("second")}, 1);
+  graph.keep(joined, "joined");
+  EXPECT_GT(channels_last(graph), 0u);
+  for (const Node& node : graph.nodes()) {
+    if (!std::holds_alternative<Permute>(node.op->variant())) continue;
+    EXPECT_LE(graph.info(node.outputs[0]).type.numel(), 3 * 64) << "the image for the convolutions";
+  }
+}
+
 }  // namespace
 }  // namespace ridge

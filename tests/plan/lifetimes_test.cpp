@@ -33,6 +33,9 @@ TEST(Lifetimes, AValueDiesWithItsLastUse) {
   };
   EXPECT_EQ(peak({0, 0, 0, 0}), 4 * 64u);
   EXPECT_EQ(peak({0, 0, 100, 0}), 4 * 64u + 128u);
+  const MemoryPlan plan = plan_memory(graph, life, std::vector<std::size_t>{64, 512, 128, 0});
+  EXPECT_EQ(plan.at_most.workspace, 512u) << "of whichever node";
+  EXPECT_EQ(plan.at_most.intermediates, 3 * 64u);
 }
 
 TEST(Lifetimes, AReshapeSharesAndProlongsItsOperand) {

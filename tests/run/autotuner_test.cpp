@@ -69,6 +69,15 @@ TEST(Autotuner, ChoosesTheFastestOnceForEachKey) {
   EXPECT_TRUE(tuner.warnings().empty());
 }
 
+TEST(FastestOf, IsTheFirstUnlessAnotherIsClearlyFaster) {
+  EXPECT_EQ(fastest_of(std::vector{2.0}), 0u);
+  EXPECT_EQ(fastest_of(std::vector{2.0, 1.0, 3.0}), 1u);
+  EXPECT_EQ(fastest_of(std::vector{2.0, 1.97}), 0u) << "by noise alone";
+  EXPECT_EQ(fastest_of(std::vector{2.0, 1.95}), 1u);
+  EXPECT_EQ(fastest_of(std::vector{2.0, 1.97, 1.95}), 2u);
+  EXPECT_EQ(fastest_of(std::vector{2.0, 1.95, 1.93}), 1u);
+}
+
 TEST(Autotuner, NeedsNoTimingForOneCandidate) {
   Autotuner tuner(options({}));
   Work work;

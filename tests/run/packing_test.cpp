@@ -2,16 +2,22 @@
 
 #include "ridge/device/packing.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <numeric>
 #include <vector>
 
+#include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
+#include "ridge/exercise/devices.h"
 #include "ridge/ops/conv.h"
 #include "ridge/ops/op.h"
 #include "ridge/run/executor.h"
 #include "ridge/run/reference.h"
+#include "tests/base/message_of.h"
+#include "tests/run/failing_devices.h"
 
 namespace ridge {
 namespace {
@@ -43,6 +49,36 @@ void expect_near(const std::vector<float>& actual, const std::vector<double>& wa
   ASSERT_EQ(actual.size(), wanted.size());
   for (std::size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(actual[i], wanted[i], 1e-3);
 }
+
+// Counts how often kernels pack an input.
+class CountingPacks final : public WrappedDevice {
+ public:
+  using WrappedDevice::WrappedDevice;
+  PreparedKernel prepare(const Op& op, Types in, Types out, const KernelChoice& choice) override {
+    PreparedKernel prepared = WrappedDevice::prepare(op, in, out, choice);
+    if (dynamic_cast<PackingKernel*>(prepared.kernel.get()))
+      prepared.kernel = std::make_unique<Counted>(std::move(prepared.kernel), packs);
+    return prepared;
+  }
+  int packs = 0;
+
+ private:
+  class Counted final : public PackingKernel {
+   public:
+    Counted(KernelPtr inner, int& packs) : inner_(std::move(inner)), packs_(packs) {}
+    Packed packed() const override { return packing().packed(); }
+    void pack(const void* input, void* packed) override {
+      ++packs_;
+      packing().pack(input, packed);
+    }
+    void launch(const Launch& call) const override { inner_->launch(call); }
+
+   private:
+    PackingKernel& packing() const { return dynamic_cast<PackingKernel&>(*inner_); }
+    KernelPtr inner_;
+    int& packs_;
+  };
+};
 
 class Packing : public ::testing::TestWithParam<bool> {
  protected:
@@ -97,6 +133,42 @@ TEST_P(Packing, IsPartOfThePlannedMemory) {
   executor.initialize(1);
   executor.run();
   EXPECT_EQ(executor.memory().peak_live, executor.peak_bytes());
+}
+
+// The message tells that it was known before anything was allocated.
+TEST_P(Packing, IsPartOfTheMemoryThatHasToBeThere) {
+  Graph graph;
+  const Value x = graph.input("x", image);
+  const Value weight = graph.parameter("weight", kernels.shape, Init::zeros());
+  graph.keep(convolved(x, weight), "y");
+  CpuDevice device(1);
+  const std::size_t needed = Executor(graph, device, execution()).peak_bytes();
+  testing::SmallDevice large_enough(device, 2 * needed, 0);
+  EXPECT_EQ(Executor(graph, large_enough, execution()).peak_bytes(), needed);
+  testing::SmallDevice small(device, needed - 64, 0);
+  EXPECT_THAT(message_of<OutOfMemoryError>([&] { Executor(graph, small, execution()); }),
+              ::testing::HasSubstr("left of"));
+}
+
+// A run packs once; the host's writing of an input is no reason to pack weights again.
+TEST_P(Packing, IsDoneAgainOnlyWhereWeightsChanged) {
+  Graph graph;
+  const Value x = graph.input("x", image);
+  const Value weight = graph.parameter("weight", kernels.shape, Init::zeros());
+  graph.keep(convolved(x, weight), "y");
+  CpuDevice cpu(1);
+  CountingPacks device(cpu);
+  Executor executor(graph, device, execution());
+  executor.initialize(1);
+  const std::vector<float> xs = ramp(image, 0.01f), ws = ramp(kernels, 0.01f);
+  for (int run = 0; run < 3; ++run) {
+    executor.write(x, std::span(xs));
+    executor.run();
+  }
+  EXPECT_EQ(device.packs, 1);
+  executor.write(weight, std::span(ws));
+  executor.run();
+  EXPECT_EQ(device.packs, 2);
 }
 
 // Weights that are fed, or that the graph itself updates, are packed at each launch.

@@ -14,6 +14,8 @@
 #include "ridge/base/error.h"
 #include "ridge/base/random.h"
 #include "ridge/cpu/device.h"
+#include "ridge/session/checkpoint.h"
+#include "ridge/session/evaluation.h"
 #include "ridge/session/session.h"
 #include "tests/base/message_of.h"
 #include "tests/base/temporary_directory.h"
@@ -152,6 +154,18 @@ TEST_F(ImageFiles, AreLearnt) {
   for (int i = 0; i < 30; ++i) session.step();
   const Evaluation found = session.evaluate(0);
   EXPECT_EQ(found.samples, session.data().validation_samples());
+  ASSERT_NE(found.samples % options.batch_size, 0) << "the last batch has images beyond the last";
+  ASSERT_TRUE(found.right);
+  EXPECT_LE(*found.right, found.samples);
+  RunOptions one_by_one = options;
+  one_by_one.batch_size = 1;
+  const TemporaryDirectory directory;
+  session.save(directory.path / "checkpoint");
+  const EvaluationReport each = evaluate(one_by_one, device, [&](Graph& graph) {
+    initialize_from_checkpoint(directory.path / "checkpoint", graph);
+  });
+  EXPECT_EQ(each.right, found.right);
+  EXPECT_NEAR(each.loss, found.loss, 1e-4);
   EXPECT_GT(found.accuracy(), 0.95);
   EXPECT_NEAR(session.evaluate_in("int8", 0).accuracy(), found.accuracy(), 0.05);
 }

@@ -9,6 +9,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
+#include "ridge/exercise/devices.h"
 #include "tests/base/temporary_directory.h"
 #include "tests/session/runs.h"
 
@@ -159,6 +160,35 @@ TEST_F(SessionTest, RefusesAForeignFile) {
   std::ofstream(dir_ / "text") << "no checkpoint at all, just some text";
   EXPECT_THROW(session.resume(dir_ / "text"), FormatError);
   EXPECT_THROW(session.resume(dir_ / "missing"), IoError);
+}
+
+// Counts the bytes that come from the host.
+class CountingUploads final : public WrappedDevice {
+ public:
+  using WrappedDevice::WrappedDevice;
+  void upload(void* device, const void* host, std::size_t bytes) override {
+    uploaded += bytes;
+    WrappedDevice::upload(device, host, bytes);
+  }
+  std::size_t uploaded = 0;
+};
+
+TEST(SessionFeeds, DataThatNeverChangeOnce) {
+  const RunOptions images = network_options("squeezenet1_1", Use::inference, "none", "fp32", 32);
+  RunOptions tokens = small_options();
+  for (const bool changes : {false, true}) {
+    CpuDevice cpu(1);
+    CountingUploads device(cpu);
+    Session session(changes ? tokens : images, device);
+    ASSERT_NE(session.data().always_same(), changes);
+    session.step();
+    device.uploaded = 0;
+    session.step();
+    if (changes)
+      EXPECT_GE(device.uploaded, 2 * 3 * 24 * sizeof(std::int32_t)) << "tokens and targets";
+    else
+      EXPECT_EQ(device.uploaded, 0u);
+  }
 }
 
 TEST(LearningRate, WarmsUpAndFallsAlongHalfACosine) {

@@ -11,6 +11,7 @@
 #include "ridge/cpu/device.h"
 #include "ridge/session/session.h"
 #include "tests/base/temporary_cache.h"
+#include "tests/base/temporary_directory.h"
 #include "tests/session/runs.h"
 
 namespace ridge {
@@ -82,6 +83,23 @@ TEST(VisionTraining, MovesRunningStatistics) {
   const std::vector<float> before = session.executor().read_floats(mean);
   session.step();
   EXPECT_NE(session.executor().read_floats(mean), before);
+}
+
+TEST(VisionTraining, ResumesWithTheRunningStatistics) {
+  const TemporaryDirectory directory;
+  CpuDevice device;
+  Session first(small("resnet18"), device);
+  first.step();
+  first.step();
+  first.save(directory.path / "checkpoint");
+  Session second(small("resnet18"), device);
+  second.resume(directory.path / "checkpoint");
+  for (const char* name : {"bn1.running_mean", "bn1.running_var", "layer4.1.bn2.running_mean"})
+    EXPECT_EQ(second.executor().read_floats(second.graph().find(name)),
+              first.executor().read_floats(first.graph().find(name)))
+        << name;
+  EXPECT_EQ(second.evaluate(2).loss, first.evaluate(2).loss) << "which reads them";
+  EXPECT_EQ(second.step().loss, first.step().loss);
 }
 
 }  // namespace
