@@ -237,6 +237,23 @@ TEST(AblationSvg, IsXmlWithABarForEachRow) {
                          HasSubstr("\u221220 %"), Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
 }
 
+// Of the bytes, which no row changes, the first bar has the number alone; of the peaks, those that
+// differ from the bar before.
+TEST(AblationSvg, WritesTheNumberOfABarWhereItChanges) {
+  Ablation ablation = made();
+  ablation.rows.insert(ablation.rows.begin() + 1, ablation.rows.front());
+  ablation.rows.push_back(ablation.rows.front());
+  for (std::size_t i = 0; i < 5; ++i) ablation.rows[i].peak_bytes = (i == 2 ? 4 : 5) * 1'000'000;
+  const std::string svg = ablation_svg(ablation);
+  EXPECT_EQ(count(svg, "<rect class=\"strip\""), 15u);
+  EXPECT_EQ(count(svg, ">7.0</text>"), 1u) << "bytes: 7.0 in all rows";
+  EXPECT_EQ(count(svg, ">5.0</text>"), 2u) << "peaks: 5.0, 5.0, 4.0, 5.0, 5.0";
+  EXPECT_EQ(count(svg, ">4.0</text>"), 1u);
+  EXPECT_EQ(count(svg, ">1,200</text>"), 2u) << "kernels: 1200, 1200, 1100, 1000, 1200";
+  EXPECT_EQ(count(svg, ">1,100</text>"), 1u);
+  EXPECT_EQ(count(svg, ">1,000</text>"), 1u);
+}
+
 TEST(AblationSvg, SaysWhatIsTimed) {
   Ablation ablation = made();
   EXPECT_THAT(ablation_svg(ablation), HasSubstr("Milliseconds a training step takes"));

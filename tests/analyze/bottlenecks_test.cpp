@@ -207,6 +207,31 @@ TEST(Findings, MemoryIsReadOffTheGraph) {
   EXPECT_GT(memory.peak_bytes, static_cast<std::uint64_t>(memory.activations));
 }
 
+// Two weights side by side in one, as a product of both reads them, and a third: 96 floats.
+TEST(Findings, CountPackedWeightsOnce) {
+  Graph graph;
+  const Value a = graph.parameter("a", {32}, Init::zeros());
+  const Value b = graph.parameter("b", {32}, Init::zeros());
+  const Value parts[] = {a, b};
+  graph.keep(silu(graph.pack(parts, "ab")), "y");
+  graph.keep(silu(graph.parameter("c", {32}, Init::zeros())), "z");
+  EXPECT_EQ(memory_use(Recording{.graph = &graph}, {}).parameters, 96 * 4);
+}
+
+TEST(Findings, WeightsTakeTheSameMemoryInEveryVersion) {
+  for (const char* version : {"v1", "v2", "v3", "v4"}) {
+    RunOptions options = SmallTraining::options();
+    options.version = version;
+    options.resolve();
+    Graph graph;
+    build_graph(graph, options);
+    const MemoryUse memory = memory_use(Recording{.graph = &graph}, {});
+    EXPECT_EQ(memory.parameters, 4 * tiny_llama.parameter_count()) << version;
+    EXPECT_EQ(memory.gradients, memory.parameters) << version;
+    EXPECT_EQ(memory.optimizer_state, 2 * memory.parameters) << version;
+  }
+}
+
 TEST(BottleneckOutput, SaysHowMuchIsReadAndWritten) {
   BottleneckReport report;
   report.step_seconds = 0.5;

@@ -108,6 +108,20 @@ TEST(RooflineText, PlacesPointsByIntensityAndRate) {
   EXPECT_NE(find_mark(text, '/').second, 0u);
 }
 
+// Those without FLOPs, wherever they stand in the table, take no letter.
+TEST(RooflineText, HasTheLettersOfTheChartInTheTable) {
+  const std::string text =
+      roofline_text({point("copy", 0, 1000, 4e-3), point("product", 9'000'000, 90'000, 1e-3),
+                     point("permute", 0, 1000, 5e-4), point("sum", 10'000, 100'000, 1e-4)},
+                    roof());
+  for (const char* row : {"\n  | copy ", "\na | product ", "\n  | permute ", "\nb | sum "})
+    EXPECT_THAT(text, HasSubstr(row));
+  const auto a = find_mark(text, 'a'), b = find_mark(text, 'b');
+  EXPECT_GT(a.second, b.second) << "100 FLOP/byte against 0.1";
+  EXPECT_LT(a.first, b.first) << "9 GFLOP/s against 0.1";
+  EXPECT_EQ(find_mark(text, 'c').second, 0u);
+}
+
 TEST(RooflineText, HasRoomForManyPointsAndNone) {
   std::vector<RooflinePoint> many;
   for (int i = 0; i < 1000; ++i) many.push_back(point("op", 1000 + i, 1000, 1e-6));

@@ -211,6 +211,28 @@ TEST(LargestBatch, OfALanguageModelIsPlannedToTheByteAndRuns) {
   EXPECT_EQ(found.measured_peak, found.planned.peak_bytes);
 }
 
+// An arena may have gaps: places that nothing fits into while the most bytes are alive. The run
+// takes them of the device all the same.
+TEST(LargestBatch, OfPlannedMemoryTakesTheWholeArena) {
+  CpuDevice device(1);
+  RunOptions options;
+  StepPlan plan;
+  for (std::int64_t seq_len = 22; seq_len < 64 && plan.device_bytes <= plan.memory.peak_bytes;
+       ++seq_len) {
+    options = small_llama({.batch_size = 1, .seq_len = seq_len});
+    options.version = "default";
+    options.threads = 1;
+    options.resolve();
+    plan = plan_step(options, device);
+  }
+  ASSERT_GT(plan.device_bytes, plan.memory.peak_bytes) << "an arena without gaps shows nothing";
+  const LargestBatch found = find_largest_batch(options, device, plan.device_bytes);
+  EXPECT_EQ(found.fault, "");
+  EXPECT_EQ(found.options.batch_size, 1);
+  EXPECT_EQ(found.planned.peak_bytes, plan.device_bytes);
+  EXPECT_EQ(found.measured_peak, plan.device_bytes);
+}
+
 // A step of training runs all the batches whose gradients it sums.
 TEST(LargestBatch, CountsTheSamplesOfAllBatchesOfAStep) {
   LargestBatch found{.options = default_options("resnet18"), .planned = {.batch_size = 8}};

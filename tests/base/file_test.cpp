@@ -23,6 +23,15 @@ std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// Whether any of a file's bytes are in this process's address space.
+bool is_mapped(const std::filesystem::path& file) {
+  const std::string name = std::filesystem::canonical(file).string();
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    if (line.ends_with(name)) return true;
+  return false;
+}
+
 class FileTest : public testing::Test {
  protected:
   std::vector<std::string> names() const {
@@ -54,6 +63,26 @@ TEST_F(FileTest, MappingMoves) {
   third = std::move(second);
   EXPECT_EQ(third.bytes().data(), place);
   EXPECT_EQ(text_of(third.bytes()), "some text");
+}
+
+TEST_F(FileTest, IsMappedForAsLongAsItsMappingLives) {
+  const std::filesystem::path other = directory.path / "other";
+  write_text_file(file, "some text");
+  write_text_file(other, "other text");
+  EXPECT_FALSE(is_mapped(file));
+  {
+    MappedFile kept(other);
+    EXPECT_TRUE(is_mapped(other));
+    {
+      MappedFile first(file);
+      MappedFile second(std::move(first));
+      kept = std::move(second);
+      EXPECT_TRUE(is_mapped(file));
+    }
+    EXPECT_TRUE(is_mapped(file)) << "its owner is alive, those it was moved from are gone";
+    EXPECT_FALSE(is_mapped(other)) << "another took its place";
+  }
+  EXPECT_FALSE(is_mapped(file));
 }
 
 TEST_F(FileTest, MapsAnEmptyFileToNothing) {

@@ -469,6 +469,48 @@ TEST(RooflineCommand, RefusesWhatMakesNoSense) {
   refused("--seconds", "long", "--seconds is 'long'; it must be a number");
 }
 
+// Ceilings that no machine reaches stand for those of a day on which this one was idle.
+TEST(RooflineCommand, KeepsTheBestOfBeforeUnlessToldToForgetIt) {
+  using Json = nlohmann::json;
+  constexpr double unreachable = 1e30;
+  const Sandbox sandbox;
+  const auto kept_after = [&](const Words& flags) {
+    run_to(0, sandbox,
+           Words{"ridge", "roofline", "--device", "cpu", "--seconds", "0.1", "--threads", "1",
+                 "--machine-file", "machine.json"} +
+               flags);
+    return Json::parse(sandbox.read("machine.json")).at("devices");
+  };
+  const auto rates_of = [](Json& device) {
+    std::vector<Json*> rates;
+    for (Json& ceiling : device.at("compute"))
+      rates.push_back(&ceiling.at("one_core_flops_per_second"));
+    for (Json& ceiling : device.at("bandwidth"))
+      rates.push_back(&ceiling.at("one_core_bytes_per_second"));
+    return rates;
+  };
+  Json devices = kept_after({});
+  ASSERT_EQ(devices.size(), 1u);
+  const std::size_t count = rates_of(devices[0]).size();
+  for (Json* rate : rates_of(devices[0])) *rate = unreachable;
+  devices.push_back(devices[0]);
+  devices[1]["hardware"] = "another CPU";
+  const Json machine{{"format", "ridge machine ceilings"}, {"devices", devices}};
+  sandbox.write("machine.json", machine.dump());
+  const auto unreachable_after = [&](const Words& flags, bool of_another) {
+    std::size_t n = 0;
+    Json kept = kept_after(flags);
+    for (Json& device : kept)
+      if ((device.at("hardware") == "another CPU") == of_another)
+        for (const Json* rate : rates_of(device)) n += *rate == unreachable ? 1 : 0;
+    return n;
+  };
+  EXPECT_EQ(unreachable_after({}, false), count);
+  EXPECT_EQ(unreachable_after({"--fresh"}, false), 0u);
+  EXPECT_EQ(unreachable_after({"--fresh"}, true), count)
+      << "of other hardware nothing is forgotten";
+}
+
 TEST(Profiles, AreDrawnUnderTheCeilingsOfTheirThreads) {
   const Sandbox sandbox;
   sandbox.write("machine.json", machine_file);

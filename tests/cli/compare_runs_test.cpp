@@ -46,6 +46,12 @@ TEST_F(CompareRuns, ExitCodesTellSlowerFromUndecided) {
   const ProgramResult undecided = compare("fast short --fail-above 5");
   EXPECT_EQ(undecided.exit_code, 3);
   EXPECT_THAT(undecided.err, HasSubstr("too few steps"));
+  for (const char* runs : {"fast slow short", "fast short slow"}) {
+    const ProgramResult both = compare(std::string(runs) + " --fail-above 5");
+    EXPECT_EQ(both.exit_code, 1) << runs << ": that one is slower is decided";
+    EXPECT_THAT(both.err, AllOf(HasSubstr("slow is slower than fast by more than 5 %"),
+                                HasSubstr("too few steps of fast or short")));
+  }
 }
 
 TEST_F(CompareRuns, HaveNoSpeedUpOverOtherWork) {

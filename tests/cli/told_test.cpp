@@ -1,12 +1,15 @@
 // What the program tells of passes, times and memory is so: the same quantity has one name and one
 // value wherever it is told, and what is not known is not told.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "ridge/passes/passes.h"
 #include "tests/base/temporary_cache.h"
@@ -17,7 +20,9 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using Json = nlohmann::json;
 
@@ -49,6 +54,32 @@ TEST_F(Told, AllPassesAreListedWithoutFlags) {
     EXPECT_THAT(text, HasSubstr("\n" + std::string(pass.name) + " ")) << "a row of its own";
     EXPECT_THAT(text, HasSubstr(std::string(pass.description)));
   }
+}
+
+// A pass finds nothing where the step after it is the same in all that it is told by. Some change
+// one figure alone: norm-results the peak, cross-entropy-in-place what is written in place.
+TEST_F(Told, APassThatChangesAnythingIsNotSaidToFindNothing) {
+  const std::string command = "passes --version v4 --device cpu" + small;
+  const std::string text = out_of(command);
+  const std::size_t begin = text.find("\nFind nothing here: ") + 1;
+  const std::string nothing = text.substr(begin, text.find('\n', begin) - begin) + ",";
+  const Json rows = json_of(command + " --json");
+  std::map<std::string, std::vector<std::string>> changed;
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    const Pass& pass = pass_named(rows[i].at("pass").get<std::string>());
+    if (pass.stage == Stage::run) continue;  // which has a row at any rate
+    std::vector<std::string>& figures = changed[std::string(pass.name)];
+    for (const char* figure :
+         {"kernels", "flops", "causal_flops", "bytes", "in_place", "peak_bytes"})
+      if (rows[i].at(figure) != rows[i - 1].at(figure)) figures.push_back(figure);
+    EXPECT_EQ(nothing.find(fmt::format(" {},", pass.name)) != nothing.npos, figures.empty())
+        << pass.name << " changes " << ::testing::PrintToString(figures);
+    EXPECT_EQ(text.find(fmt::format("\n{} ", pass.name)) != text.npos, !figures.empty())
+        << pass.name << " has a row";
+  }
+  EXPECT_THAT(changed.at("norm-results"), ElementsAre("peak_bytes"));
+  EXPECT_THAT(changed.at("cross-entropy-in-place"), ElementsAre("in_place"));
+  EXPECT_THAT(changed.at("unread-rows"), IsEmpty());
 }
 
 TEST_F(Told, APassThatIsAskedForInVainIsNamedWithTheReason) {

@@ -23,6 +23,10 @@ TEST(TheoreticalOccupancy, IsThatOfTheScarcestResource) {
   EXPECT_DOUBLE_EQ(occupancy(256, 64, 0), 0.5) << "registers";
   EXPECT_DOUBLE_EQ(occupancy(256, 65, 0), 0.375) << "in units of 256 a warp";
   EXPECT_DOUBLE_EQ(occupancy(256, 255, 0), 0.125);
+  // Of each of the four register files: 16384 registers are 12 warps of 1280, or 5 of 3072.
+  EXPECT_DOUBLE_EQ(occupancy(64, 40, 0), 4 * 12.0 / 64);
+  EXPECT_DOUBLE_EQ(occupancy(544, 40, 0), 2 * 17.0 / 64) << "whole blocks of 17 of these 48 warps";
+  EXPECT_DOUBLE_EQ(occupancy(96, 96, 0), 6 * 3.0 / 64) << "whole blocks of 3 of 20";
   EXPECT_DOUBLE_EQ(occupancy(128, 32, 100 * 1024), 2.0 * 4 / 64) << "shared memory";
   EXPECT_DOUBLE_EQ(occupancy(128, 32, 227 * 1024), 4.0 / 64);
   EXPECT_DOUBLE_EQ(occupancy(128, 32, 228 * 1024), 0) << "the system's part does not fit";

@@ -91,6 +91,15 @@ TEST(ChromeTrace, HasEveryRecordOfARealRun) {
       EXPECT_EQ(changes[i]["args"]["Bytes"], recording.memory[i].bytes);
       EXPECT_EQ(changes[i]["args"]["Total Allocated"], recording.memory[i].live);
     }
+    const std::vector<json> counters = written.of("memory");
+    ASSERT_EQ(counters.size(), recording.memory.size());
+    for (std::size_t i = 0; i < counters.size(); ++i) {
+      const json& args = counters[i]["args"];
+      EXPECT_EQ(ns(counters[i]["ts"]), recording.memory[i].time_ns);
+      EXPECT_EQ(args["live bytes"], recording.memory[i].live);
+      ASSERT_EQ(args["live bytes"].get<std::uint64_t>() + args["free, held"].get<std::uint64_t>(),
+                recording.memory[i].reserved);
+    }
     std::vector<std::string> annotations;
     for (const json& event : written.of("user_annotation")) annotations.push_back(event["name"]);
     EXPECT_EQ(std::ranges::count(annotations, "ProfilerStep#5"), 1);
@@ -214,6 +223,24 @@ TEST(ChromeTrace, IsValidJsonWhateverTheNamesAre) {
     EXPECT_EQ(written.trace["device"] == name, utf8);
     EXPECT_TRUE(written.of("user_annotation").front()["args"].contains("External id"));
     EXPECT_TRUE(written.of("user_annotation").front()["args"].at("loss").is_null());
+  }
+}
+
+TEST(ChromeTrace, TellsWhatIsAliveFromWhatIsHeldForNothing) {
+  const Handmade made("scope", "x");  // 16 bytes of the 64 that are reserved
+  const std::vector<json> counters = Written(made.recording).of("memory");
+  ASSERT_EQ(counters.size(), 1u);
+  EXPECT_EQ(counters[0]["args"], json({{"live bytes", 16}, {"free, held", 48}}));
+}
+
+// Wherever the limit falls in an event, of which none has 600 bytes.
+TEST(ChromeTrace, IsNoLongerThanItsLimit) {
+  const Handmade made("scope", "x", 100);
+  for (std::uint64_t limit = 20'000; limit < 20'600; limit += 20) {
+    const Written cut(made.recording, {.max_bytes = limit});
+    EXPECT_GT(cut.size.left_out, 0u);
+    EXPECT_LE(cut.size.bytes, limit);
+    EXPECT_GT(cut.size.bytes, limit - 5000);
   }
 }
 

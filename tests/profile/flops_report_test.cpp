@@ -101,6 +101,61 @@ TEST(FlopsReport, PrintsDeepSpeedsSections) {
   EXPECT_NE(flat.find("at steps 5 to 7 (means of a step)"), std::string::npos);
 }
 
+// A model of one module, over two steps: of one, 8 GFLOP forward in 2 ms, 18 backward in 3 ms and 2
+// for the weights in 1 ms, of which kernels take 1, 2 and 0.5 ms; the whole step takes 10 ms.
+FlopsReport made() {
+  constexpr std::int64_t giga = 1'000'000'000, ms = 1'000'000;
+  ModuleWork work{.parameters = 1'500'000};
+  work.phases[0] = {.macs = 2 * 4 * giga, .flops = 2 * 8 * giga, .bytes = 1, .ns = 2 * 1 * ms};
+  work.phases[1] = {.macs = 2 * 9 * giga, .flops = 2 * 18 * giga, .bytes = 1, .ns = 2 * 2 * ms};
+  work.phases[2] = {.flops = 2 * 2 * giga, .bytes = 1, .ns = ms};
+  FlopsReport report{.self = {work}, .total = {work}, .steps = 2, .first_step = 3, .last_step = 4};
+  report.tree.modules.resize(1);
+  report.phase_ns[0] = 2 * 2 * ms, report.phase_ns[1] = 2 * 3 * ms, report.phase_ns[2] = 2 * 1 * ms;
+  report.step_ns = 2 * 10 * ms;
+  return report;
+}
+
+// The figure behind a label of the summary.
+std::string figure(const std::string& text, const std::string& label) {
+  const std::size_t at = text.find("\n" + label + ":");
+  if (at == std::string::npos) return "no such line";
+  const std::size_t begin = text.find_first_not_of(' ', at + label.size() + 2);
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+TEST(FlopsReport, SummarizesOneStep) {
+  const std::string text = flops_report_text(made(), {.samples_per_step = 5});
+  for (const auto& [label, value] :
+       {std::pair{"params", "1.50 M"},
+        {"fwd MACs", "4.00 GMACs"},
+        {"fwd flops", "8.00 G"},
+        {"bwd flops (counted)", "18.00 G"},
+        {"step flops", "2.00 G"},
+        {"fwd+bwd+step flops", "28.00 G"},
+        {"bwd flops / fwd flops", "2.250"},
+        {"fwd latency", "2.00 ms"},
+        {"bwd latency", "3.00 ms"},
+        {"step latency", "1.00 ms"},
+        {"iter latency", "10.00 ms"},
+        {"fwd FLOPS = fwd flops / fwd latency", "4.00 TFLOPS"},
+        {"bwd FLOPS = bwd flops / bwd latency", "6.00 TFLOPS"},
+        {"fwd+bwd FLOPS = fwd+bwd flops / (fwd+bwd latency)", "5.20 TFLOPS"},
+        {"FLOPS = fwd+bwd+step flops / iter latency", "2.80 TFLOPS"},
+        {"samples/second", "500.00"}})
+    EXPECT_EQ(figure(text, label), value) << label;
+}
+
+TEST(FlopsReport, SummarizesInferenceByItsForwardPassAlone) {
+  FlopsReport report = made();
+  report.total[0].phases[1] = report.total[0].phases[2] = {};
+  const std::string text = flops_report_text(report);
+  EXPECT_EQ(figure(text, "fwd FLOPS = fwd flops / fwd latency"), "4.00 TFLOPS");
+  EXPECT_EQ(figure(text, "FLOPS = fwd flops / iter latency"), "800.00 GFLOPS");
+  for (const char* absent : {"bwd", "step flops", "step latency"})
+    EXPECT_EQ(text.find(std::string("\n") + absent), std::string::npos) << absent;
+}
+
 TEST(FlopsReport, WritesModulesOfOneStepAsJson) {
   const RealRecording run(2);
   const auto json = nlohmann::json::parse(modules_json(flops_report(run.recording())));

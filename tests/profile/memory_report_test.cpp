@@ -154,6 +154,43 @@ TEST(MemoryReport, PrintsTheSummaryOfTheWorkshop) {
   EXPECT_EQ(json["largest_tensors"][0]["name"], "layer: scale");
 }
 
+TEST(MemoryReport, GivesEveryFigureItsOwnLine) {
+  MemoryReport r{.peak = 60'000'000,
+                 .average = 40e6,
+                 .peak_by_phase = {50'000'000, 60'000'000, 30'000'000},
+                 .allocations = 3000,
+                 .steps = 2,
+                 .released_to = 20'000'000,
+                 .peak_reserved = 90'000'000,
+                 .peak_step = 7,
+                 .peak_phase = Phase::backward,
+                 .peak_owner = "layer: scale",
+                 .reserved_at_peak = 80'000'000};
+  r.tensors = {{.name = "w", .bytes = 10'000'000}};
+  const std::string text = memory_report_text(r);
+  EXPECT_NE(text.find("\nPeak Memory Usage: 60.00 MB\n"
+                      "Average Memory Usage: 40.00 MB\n"
+                      "Memory at Forward Pass: 50.00 MB\n"
+                      "Memory at Backward Pass: 60.00 MB\n"
+                      "Memory at Optimizer Step: 30.00 MB\n"
+                      "Memory after the Last Step: 20.00 MB\n"
+                      "Number of Allocations: 3,000 in 2 steps (1500 a step)\n"
+                      "Largest Tensor: 10.00 MB (w)\n"
+                      "Peak-to-Average Ratio: 1.50\n"
+                      "Reserved from the System: 80.00 MB at the peak, 90.00 MB at most\n"
+                      "Fragmentation at the Peak: 25.0 %\n"
+                      "Peak Occurs: step 7, backward phase, when layer: scale was allocated\n"),
+            std::string::npos)
+      << text;
+  const auto json = nlohmann::json::parse(memory_report_json(r));
+  EXPECT_EQ(json["forward_peak_bytes"], 50'000'000);
+  EXPECT_EQ(json["backward_peak_bytes"], 60'000'000);
+  EXPECT_EQ(json["optimizer_peak_bytes"], 30'000'000);
+  EXPECT_EQ(json["bytes_after_last_step"], 20'000'000);
+  EXPECT_EQ(json["peak_reserved_bytes"], 90'000'000);
+  EXPECT_EQ(json["peak"]["reserved_bytes"], 80'000'000);
+}
+
 TEST(MemoryReport, HasNothingToSayOfNothing) {
   HandMade h;
   h.recording.memory.clear();

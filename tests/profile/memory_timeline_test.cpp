@@ -6,6 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <regex>
+#include <string>
 
 #include "ridge/ops/unary.h"
 #include "ridge/profile/memory_plot.h"
@@ -139,6 +141,27 @@ TEST(MemoryPlot, DrawsAPictureOfTheStepThatHoldsThePeak) {
     EXPECT_NE(svg.find(part), std::string::npos) << part;
   EXPECT_EQ(svg.find("nan"), std::string::npos);
   EXPECT_LT(memory_timeline_svg(Large().recording).size(), 1000000u);
+}
+
+// A character of the picture's font is at most 7 wide.
+TEST(MemoryPlot, KeepsItsLegendWithinThePicture) {
+  const RealRecording run;
+  const std::string svg = memory_timeline_svg(run.recording());
+  const std::string legend = svg.substr(svg.find("At the peak:"));
+  const std::regex entry("x=\"([0-9.]+)\" y=\"([0-9.]+)\" text-anchor=\"start\">([^<]* MB)<");
+  int entries = 0;
+  std::map<double, double> ends;  // by line
+  std::sregex_iterator match(legend.begin(), legend.end(), entry);
+  for (; match != std::sregex_iterator(); ++match, ++entries) {
+    const std::string text = (*match)[3];
+    const double left = std::stod((*match)[1]);
+    double& end = ends[std::stod((*match)[2])];
+    EXPECT_GE(left, end) << text << " is written over the one before";
+    end = left + 7 * static_cast<double>(text.size());
+    EXPECT_LE(end, 960 - 20) << text;
+  }
+  EXPECT_GE(entries, 6);
+  EXPECT_EQ(ends.size(), 2u);
 }
 
 TEST(MemoryPlot, TicksAreRoundAndFew) {

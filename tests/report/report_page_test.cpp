@@ -150,6 +150,19 @@ TEST(ProfileDocument, RefusesWhatThePageCouldNotDrawAndSaysWhere) {
   }
 }
 
+TEST(ProfileDocument, RefusesAnAllocationOfATensorBehindTheLast) {
+  const Profile profile;
+  json timeline = profile.read("memory_timeline");
+  json& allocations = timeline["allocations"];
+  const std::size_t tensors = allocations["tensors"].size();
+  allocations["tensor"].back() = tensors - 1;
+  profile.write("memory_timeline", timeline.dump());
+  EXPECT_NO_THROW(profile_document(profile.path));
+  allocations["tensor"].back() = tensors;
+  profile.write("memory_timeline", timeline.dump());
+  EXPECT_THAT(refusal(profile), HasSubstr("allocations.tensor"));
+}
+
 TEST(ProfileDocument, RefusesDepthThatCouldExhaustTheStack) {
   const Profile profile;
   profile.write("config", std::string(1'000'000, '['));
