@@ -45,12 +45,12 @@ std::vector<Layer> drawn_layers(int count, unsigned seed) {
     std::uniform_real_distribution<double> power(std::log2(least), std::log2(most));
     return static_cast<std::int64_t>(std::exp2(power(random)));
   };
-  std::vector<Layer> layers;
-  while (std::ssize(layers) < count) {
+  std::vector<Layer> drawn;
+  while (std::ssize(drawn) < count) {
     const Layer layer{.tokens = draw(1, 16384), .out = draw(32, 8192), .in = draw(32, 8192)};
-    if (layer.tokens * layer.out * layer.in < std::int64_t{10'000'000'000}) layers.push_back(layer);
+    if (layer.tokens * layer.out * layer.in < std::int64_t{10'000'000'000}) drawn.push_back(layer);
   }
-  return layers;
+  return drawn;
 }
 
 std::array<GemmShape, 3> products_of(const Layer& l, DType dtype) {
