@@ -50,12 +50,16 @@ class SequentialDecision {
   // Call it where one is due, and once at the end.
   Look look();
   std::size_t pairs() const { return log_ratios_.size(); }
+  // The least share of false alarms at which a slowdown would have been found at one of the looks so
+  // far, however small it is: a p-value that holds whenever one stops. 1 before the first look.
+  double p_value() const { return p_value_; }
 
  private:
   DecisionRules rules_;
   std::vector<double> log_ratios_;
   std::size_t next_look_;
   std::size_t looks_ = 0;
+  double p_value_ = 1;
 };
 
 }  // namespace ridge

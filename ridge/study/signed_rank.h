@@ -22,6 +22,10 @@ struct Center {
 // square of their number.
 Center center_of(std::span<const double> differences, double beyond);
 
+// The probability of differences that lie as far above 0 as these, or farther, if their center is at
+// most 0 (one-sided). It is at most `beyond` where the interval of center_of() lies above 0.
+double signed_rank_p_value(std::span<const double> differences);
+
 // How many of the smallest sums of signed ranks 1 to n have together at most probability `beyond`;
 // 0 if not even the smallest has. An interval leaves out that many pairs on each side.
 std::size_t signed_rank_quantile(std::size_t n, double beyond);
