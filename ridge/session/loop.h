@@ -59,7 +59,8 @@ struct LoopConfig {
 
 // The steps of a session and what is due between them: evaluation, checkpoints, observers. It ends
 // when the last step is done, when it is told to stop, when the loss diverges, or when the device
-// fails. Where another process paces the run (session/pace.h), that one says which is the last step.
+// fails. Where another process paces the run (session/pace.h), that one says which is the last
+// step.
 class Loop {
  public:
   Loop(Session& session, LoopConfig config, std::vector<LoopObserver*> observers,
@@ -93,7 +94,7 @@ class Loop {
   LastWords& last_words_;
   Record record_;
   std::unique_ptr<OutsideRanges> ranges_ = OutsideRanges::open();
-  std::unique_ptr<Pace> pace_ = Pace::open();  // null: the steps follow each other
+  std::unique_ptr<Pace> pace_ = Pace::open();       // null: the steps follow each other
   std::int64_t saved_step_ = 0, written_step_ = 0;  // the last to be saved; the last that was
   std::exception_ptr fault_;
 };

@@ -89,8 +89,8 @@ Pace::Pace(int socket, double slowdown) : socket_(socket), slowdown_(slowdown) {
 
 Pace::~Pace() { ::close(socket_); }
 
-// What the loop had to do after the last step of a turn is done by now: the other's turn begins when
-// this process sleeps.
+// What the loop had to do after the last step of a turn is done by now: the other's turn begins
+// when this process sleeps.
 bool Pace::wait() {
   if (!seconds_.empty() && timed_ == 0) answer();
   while (!ended_ && untimed_ + timed_ == 0) ended_ = !read_request();
@@ -117,9 +117,8 @@ void Pace::begin_step() { begin_ = Clock::now(); }
 
 void Pace::end_step(const StepReport& report) {
   const Clock::duration taken = Clock::now() - begin_;
-  const auto end =
-      begin_ + std::chrono::duration_cast<Clock::duration>(
-                   std::chrono::duration<double, Clock::period>(taken) * slowdown_);
+  const auto end = begin_ + std::chrono::duration_cast<Clock::duration>(
+                                std::chrono::duration<double, Clock::period>(taken) * slowdown_);
   while (Clock::now() < end) {
   }
   if (untimed_ > 0) {

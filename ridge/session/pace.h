@@ -32,8 +32,8 @@ struct PacedTurn {
   double loss = 0;
   bool operator==(const PacedTurn&) const = default;
 };
-std::string to_line(const PacedTurn& turn);         // without its end
-PacedTurn paced_turn_from(std::string_view line);   // FormatError for any other line
+std::string to_line(const PacedTurn& turn);        // without its end
+PacedTurn paced_turn_from(std::string_view line);  // FormatError for any other line
 
 // The side of the run that is paced. The loop calls it on its own thread.
 class Pace {

@@ -65,7 +65,7 @@ double signed_rank_p_value(std::span<const double> differences) {
   return boost::math::cdf(boost::math::normal(mean, deviation), static_cast<double>(below) + 0.5);
 }
 
-Center center_of(std::span<const double> differences, double beyond) {
+Center center_of(std::span<const double> differences, double below, double above) {
   std::vector<double> means;
   means.reserve(differences.size() * (differences.size() + 1) / 2);
   for (std::size_t i = 0; i < differences.size(); ++i)
@@ -76,8 +76,10 @@ Center center_of(std::span<const double> differences, double beyond) {
   Center center{(means[(n - 1) / 2] + means[n / 2]) / 2, std::nullopt};
   // The center lies below the k-th smallest mean only if fewer than k means, which is the sum of
   // signed ranks, lie below it.
-  if (const std::size_t k = signed_rank_quantile(differences.size(), beyond); k > 0 && 2 * k <= n)
-    center.interval = Interval{means[k - 1], means[n - k]};
+  const std::size_t low = signed_rank_quantile(differences.size(), below),
+                    high = signed_rank_quantile(differences.size(), above);
+  if (low > 0 && high > 0 && low + high <= n)
+    center.interval = Interval{means[low - 1], means[n - high]};
   return center;
 }
 
