@@ -239,7 +239,7 @@ void add_comparison(CLI::App& command, GateRequest& request) {
       "LIST");
   add("--budget", request.budget, "Measure each command for so many seconds at most", "SECONDS");
   add("--false-alarms", request.false_alarms,
-      "Find regressions where there are none this often at most", "PART");
+      "Find regressions where there are none this often at most (default: 0.5%)", "PART");
   add("--seed", request.seed, "Toss the coin for the order of turns from this seed", "N");
   add("--store", request.store,
       "Look for a tag or commit here (default: $RIDGE_STORE, else .ridge/runs.db here or above)",

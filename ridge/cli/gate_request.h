@@ -16,7 +16,7 @@ struct GateRequest {
   std::vector<std::string> command;  // behind --
   std::vector<std::string> metrics, least_effects;
   double budget = 120;  // seconds, of each command
-  std::string false_alarms = "1%";
+  std::string false_alarms = "0.5%";
   std::int64_t seed = 0;
   std::string store;
   bool other_machines = false;

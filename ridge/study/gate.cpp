@@ -120,8 +120,7 @@ MetricResult compare_losses(const GateCriterion& criterion, std::span<const Gate
   }
   double limit = criterion.least_effect.value;
   const std::string& dtype = candidate.front().row.dtype;
-  if (limit == criterion.metric->least_effect.value && !dtype.empty() && dtype != "fp32" &&
-      dtype != "tf32")
+  if (criterion.is_default && !dtype.empty() && dtype != "fp32" && dtype != "tf32")
     limit = loss_effect_of_16_bits;
   result.effect.value = limit;
   result.least_effect = to_string(result.effect, *criterion.metric);
@@ -157,6 +156,7 @@ std::vector<GateCriterion> criteria_of(std::span<const std::string> names,
       throw UsageError("--least-effect is on {}, which is not compared: name it in --metrics too",
                        metric.name);
     criterion->least_effect = effect_from(std::string_view(text).substr(sign + 1), metric);
+    criterion->is_default = false;
     if (criterion->is_timed() && !(criterion->least_effect.value > 0))
       throw UsageError(
           "the least effect on {} is 0; what is timed is never equal: name a part, "

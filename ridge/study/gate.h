@@ -42,6 +42,7 @@ std::span<const GateMetric> gate_metrics();
 struct GateCriterion {
   const GateMetric* metric = nullptr;
   LeastEffect least_effect;
+  bool is_default = true;  // nobody asked for another least effect
   bool is_timed() const { return metric->kind == GateMetric::Kind::timed; }
 };
 // The metrics of `names`, or the default ones if there are none, with least effects such as
@@ -76,7 +77,7 @@ struct GateResult {
   enum class Outcome : std::uint8_t { fine, regression, undecided, failed };
   std::string baseline, candidate;  // what was compared, for a person
   std::vector<CommandResult> commands;
-  double false_alarms = 0.01;
+  double false_alarms = 0.005;
   Outcome outcome() const;
 };
 std::string_view name_of(GateResult::Outcome outcome);

@@ -34,7 +34,7 @@ class Contest {
       : criterion_(criterion),
         decision_({.least_effect = criterion.least_effect.value,
                    .false_alarms = rules.false_alarms,
-                   .first_pairs = rules.first_pairs}) {}
+                   .first_pairs = pairs_of_first_look(rules.false_alarms)}) {}
 
   const GateMetric& metric() const { return *criterion_.metric; }
   bool decided() const { return look_.verdict != Verdict::undecided; }
@@ -70,11 +70,12 @@ class Contest {
     result.change = look_.change;
     result.interval = look_.interval;
     result.p_value = decision_.p_value();
-    if (!decided() && pairs() < rules.first_pairs)
+    const std::size_t needed = pairs_of_first_look(rules.false_alarms);
+    if (!decided() && pairs() < needed)
       result.note = fmt::format(
           "only {} of the {} pairs of processes that it takes fit into the "
           "budget: raise --budget",
-          pairs(), rules.first_pairs);
+          pairs(), needed);
     return result;
   }
 
@@ -247,6 +248,12 @@ class Race {
 };
 
 }  // namespace
+
+// The first look has half of the rate; n pairs lie all on one side with probability 2^-n.
+std::size_t pairs_of_first_look(double false_alarms) {
+  constexpr double fewest = 8;
+  return static_cast<std::size_t>(std::max(fewest, std::ceil(std::log2(2 / false_alarms))));
+}
 
 CommandResult race(const RaceRules& rules, const RaceHooks& hooks) {
   return Race(rules, hooks).run();

@@ -49,11 +49,14 @@ struct RaceRules {
   std::vector<GateCriterion> criteria;
   double budget = 120;  // seconds
   // Of each timed metric; a part of the rate of the whole gate if there are many.
-  double false_alarms = 0.01;
+  double false_alarms = 0.005;
   std::uint64_t seed = 0;
   std::int64_t warmup_steps = 3;  // of each process
-  std::size_t first_pairs = 8;    // of processes, before the first look
 };
+
+// The pairs of processes that a first look takes: with fewer, not even all of them in favor of the
+// baseline would be a regression at that rate of false alarms; 8 at least.
+std::size_t pairs_of_first_look(double false_alarms);
 
 // Races until all metrics are decided, or until the budget does not allow for another pair of
 // processes. Throws what the hooks throw; GateInterrupted if the user stopped it.

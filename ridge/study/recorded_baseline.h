@@ -29,8 +29,8 @@ std::vector<GatedRun> comparable_runs(std::span<const RunDocument> recorded, con
 
 struct RecordedRules {
   std::vector<GateCriterion> criteria;
-  double budget = 120;         // seconds
-  double false_alarms = 0.01;  // of the timed metric
+  double budget = 120;          // seconds
+  double false_alarms = 0.005;  // of the timed metric
   bool other_machines = false;
 };
 

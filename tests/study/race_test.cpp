@@ -118,7 +118,7 @@ TEST(Race, TakesTurnsAndLeavesNobodyRunning) {
   Machine machine(1);
   const CommandResult result = race_on(machine);
   EXPECT_EQ(machine.alive, 0);
-  EXPECT_GE(machine.started, 16) << "many processes";
+  EXPECT_GE(machine.started, 18) << "many processes";
   std::int64_t balance = 0;
   std::size_t candidate_first = 0;
   for (std::size_t i = 0; i < machine.turns.size(); ++i) {
@@ -169,6 +169,12 @@ TEST(Race, SaysThatTheBudgetIsTooSmallForADecision) {
   const CommandResult result = race_on(machine, {.budget = 60});
   EXPECT_EQ(result.metrics.front().verdict, Verdict::undecided);
   EXPECT_THAT(result.metrics.front().note, HasSubstr("raise --budget"));
+}
+
+TEST(Race, LooksFirstWhereThereCanBeADecision) {
+  EXPECT_EQ(pairs_of_first_look(0.05), 8u);
+  EXPECT_EQ(pairs_of_first_look(0.005), 9u);    // 2^-9 < 0.0025 < 2^-8
+  EXPECT_EQ(pairs_of_first_look(0.0005), 12u);  // of ten commands
 }
 
 TEST(Race, NeedsOnePairOfProcessesForWhatIsCounted) {
