@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ridge/base/units.h"
+#include "ridge/session/pace.h"
 
 namespace ridge {
 namespace {
@@ -25,7 +26,8 @@ Loop::Loop(Session& session, LoopConfig config, std::vector<LoopObserver*> obser
       config_(std::move(config)),
       observers_(std::move(observers)),
       last_words_(last_words),
-      record_(new_record(session)) {
+      record_(new_record(session)),
+      pace_(Pace::open()) {
   if (ranges_) session.executor().observe(*ranges_);
 }
 

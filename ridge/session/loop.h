@@ -10,10 +10,11 @@
 
 #include "ridge/base/error.h"
 #include "ridge/run/outside_ranges.h"
-#include "ridge/session/pace.h"
 #include "ridge/session/record.h"
 
 namespace ridge {
+
+class Pace;  // session/pace.h
 
 // Hears from a loop what a session does. All are called on the loop's thread, in order.
 class LoopObserver {
@@ -94,7 +95,7 @@ class Loop {
   LastWords& last_words_;
   Record record_;
   std::unique_ptr<OutsideRanges> ranges_ = OutsideRanges::open();
-  std::unique_ptr<Pace> pace_ = Pace::open();       // null: the steps follow each other
+  std::unique_ptr<Pace> pace_;                      // null: the steps follow each other
   std::int64_t saved_step_ = 0, written_step_ = 0;  // the last to be saved; the last that was
   std::exception_ptr fault_;
 };

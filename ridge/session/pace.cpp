@@ -94,6 +94,7 @@ Pace::~Pace() { ::close(socket_); }
 bool Pace::wait() {
   if (!seconds_.empty() && timed_ == 0) answer();
   while (!ended_ && untimed_ + timed_ == 0) ended_ = !read_request();
+  if (ended_) ::shutdown(socket_, SHUT_RDWR);  // who asks need not wait for the run's last files
   return !ended_;
 }
 
