@@ -147,12 +147,15 @@ void refuse_unknown_arguments(const CLI::App& command) {
   const std::string name = command_line_name(command);
   for (const CLI::Option* option : command.get_options())
     for (const std::string& value : option->results()) {
-      if (value.starts_with("--"))
+      // Behind "--" everything is an argument.
+      if (value.starts_with("--") && option->nonpositional())
         throw UsageError("{} needs a value, not {}", option->get_name(), value);
       // As of a variable of the shell that is not set: what was asked for is not the default.
       if (value.empty()) throw UsageError("{} is empty; it needs a value", option->get_name());
     }
-  const std::vector<std::string> unknown = command.remaining();
+  std::vector<std::string> unknown = command.remaining();
+  const auto takes_arguments = [](const CLI::Option* option) { return !option->nonpositional(); };
+  if (std::ranges::any_of(command.get_options(), takes_arguments)) std::erase(unknown, "--");
   if (unknown.empty()) return;
   const std::string argument = unknown.front().substr(0, unknown.front().find('='));
   const bool is_flag = argument.starts_with("-");

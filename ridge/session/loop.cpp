@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ridge/base/units.h"
+#include "ridge/session/pace.h"
 
 namespace ridge {
 namespace {
@@ -25,7 +26,8 @@ Loop::Loop(Session& session, LoopConfig config, std::vector<LoopObserver*> obser
       config_(std::move(config)),
       observers_(std::move(observers)),
       last_words_(last_words),
-      record_(new_record(session)) {
+      record_(new_record(session)),
+      pace_(Pace::open()) {
   if (ranges_) session.executor().observe(*ranges_);
 }
 
@@ -54,6 +56,7 @@ void Loop::take_steps() {
       record_.outcome = Outcome::interrupted;
       return;
     }
+    if (pace_ && !pace_->wait()) return;
     step();
   }
 }
@@ -81,9 +84,11 @@ void Loop::step() {
   session_.executor().reset_peak_memory();
   const std::int64_t next = session_.steps_done() + 1;
   for (LoopObserver* observer : observers_) observer->before_step(session_, next);
+  if (pace_) pace_->begin_step();
   if (session_.steps_in_flight() == 0) begin_step();
   if (may_run_ahead()) begin_step();
   const StepReport report = session_.finish_step();
+  if (pace_) pace_->end_step(report);
   const std::size_t peak = session_.executor().memory().peak_live;
   record_.peak_tensor_bytes = std::max(record_.peak_tensor_bytes, peak);
   record_.steps.push_back(report);
@@ -115,7 +120,8 @@ void Loop::begin_step() {
 // that looks at the model.
 bool Loop::may_run_ahead() const {
   const std::int64_t step = session_.steps_done() + 1;
-  if (!config_.runs_ahead || !session_.device().is_gpu() || step >= config_.last_step) return false;
+  if (!config_.runs_ahead || pace_ || !session_.device().is_gpu() || step >= config_.last_step)
+    return false;
   for (const LoopObserver* observer : observers_)
     if (observer->wants_single_steps()) return false;
   return !(config_.stop && config_.stop()) && !due(options_.eval_every, step) &&

@@ -14,6 +14,8 @@
 
 namespace ridge {
 
+class Pace;  // session/pace.h
+
 // Hears from a loop what a session does. All are called on the loop's thread, in order.
 class LoopObserver {
  public:
@@ -58,7 +60,8 @@ struct LoopConfig {
 
 // The steps of a session and what is due between them: evaluation, checkpoints, observers. It ends
 // when the last step is done, when it is told to stop, when the loss diverges, or when the device
-// fails.
+// fails. Where another process paces the run (session/pace.h), that one says which is the last
+// step.
 class Loop {
  public:
   Loop(Session& session, LoopConfig config, std::vector<LoopObserver*> observers,
@@ -79,7 +82,7 @@ class Loop {
   void begin_step();
   bool may_run_ahead() const;
   bool due(std::int64_t interval, std::int64_t step) const;
-  bool is_last() const { return session_.steps_done() >= config_.last_step; }
+  bool is_last() const { return !pace_ && session_.steps_done() >= config_.last_step; }
   void evaluate();
   void save();
   template <class Fault>
@@ -92,6 +95,7 @@ class Loop {
   LastWords& last_words_;
   Record record_;
   std::unique_ptr<OutsideRanges> ranges_ = OutsideRanges::open();
+  std::unique_ptr<Pace> pace_;                      // null: the steps follow each other
   std::int64_t saved_step_ = 0, written_step_ = 0;  // the last to be saved; the last that was
   std::exception_ptr fault_;
 };

@@ -21,7 +21,9 @@ Look SequentialDecision::look() {
   const auto number = static_cast<double>(++looks_);
   next_look_ = static_cast<std::size_t>(
       std::ceil(rules_.growth * static_cast<double>(std::max(next_look_, log_ratios_.size()))));
-  const Center center = center_of(log_ratios_, rules_.false_alarms / (number * (number + 1)));
+  const double share = 1 / (number * (number + 1));
+  const Center center = center_of(log_ratios_, rules_.false_alarms * share, rules_.misses * share);
+  p_value_ = std::min(p_value_, signed_rank_p_value(log_ratios_) / share);
   Look look;
   look.pairs = log_ratios_.size();
   look.change = std::expm1(center.value);

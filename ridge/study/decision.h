@@ -20,11 +20,14 @@ std::string_view name_of(Verdict verdict);
 struct DecisionRules {
   double least_effect = 0.02;    // a relative change that matters
   double false_alarms = 0.01;    // the share of regressions found where there is none, at most
+  double misses = 0.05;          // the share of slowdowns by the least effect called fine, at most
   std::size_t first_pairs = 12;  // how many pairs there are at the first look
   double growth = 1.4;           // by which factor their number grows from one look to the next
 };
 
-// What is known at one look. `change` is relative: 0.05 where the candidate takes 5 % longer.
+// What is known at one look. `change` is relative: 0.05 where the candidate takes 5 % longer. The
+// lower end of the interval is too high in a share false_alarms of cases at most, over all looks;
+// the upper end is too low in a share `misses`.
 struct Look {
   std::size_t pairs = 0;
   Verdict verdict = Verdict::undecided;
@@ -38,8 +41,8 @@ struct Look {
 // It looks at the differences of logarithms, whose center lies at 0 where both are the same, if
 // which of a pair was measured first was decided by the toss of a coin: whatever the machine did
 // meanwhile, it did to the one as likely as to the other. Look number j may err in a share
-// false_alarms / (j (j + 1)) of cases on each side, so that all looks together err in at most
-// false_alarms, however many there are.
+// false_alarms / (j (j + 1)) of cases, so that all looks together err in at most false_alarms,
+// however many there are; and the same of misses.
 class SequentialDecision {
  public:
   explicit SequentialDecision(const DecisionRules& rules = {});
@@ -50,12 +53,16 @@ class SequentialDecision {
   // Call it where one is due, and once at the end.
   Look look();
   std::size_t pairs() const { return log_ratios_.size(); }
+  // The least share of false alarms at which a slowdown would have been found at one of the looks
+  // so far, however small it is: a p-value that holds whenever one stops. 1 before the first look.
+  double p_value() const { return p_value_; }
 
  private:
   DecisionRules rules_;
   std::vector<double> log_ratios_;
   std::size_t next_look_;
   std::size_t looks_ = 0;
+  double p_value_ = 1;
 };
 
 }  // namespace ridge

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/math/distributions/normal.hpp>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 namespace ridge {
@@ -33,10 +34,13 @@ std::size_t exact_quantile(std::size_t n, double beyond) {
   return count;
 }
 
-std::size_t normal_quantile(std::size_t n, double beyond) {
+std::pair<double, double> moments_of_sums(std::size_t n) {
   const auto ranks = static_cast<double>(n);
-  const double mean = ranks * (ranks + 1) / 4;
-  const double deviation = std::sqrt(ranks * (ranks + 1) * (2 * ranks + 1) / 24);
+  return {ranks * (ranks + 1) / 4, std::sqrt(ranks * (ranks + 1) * (2 * ranks + 1) / 24)};
+}
+
+std::size_t normal_quantile(std::size_t n, double beyond) {
+  const auto [mean, deviation] = moments_of_sums(n);
   const double z = boost::math::quantile(boost::math::normal(), beyond);
   return static_cast<std::size_t>(std::max(0.0, std::floor(mean + z * deviation - 0.5)));
 }
@@ -47,7 +51,21 @@ std::size_t signed_rank_quantile(std::size_t n, double beyond) {
   return n <= most_exact ? exact_quantile(n, beyond) : normal_quantile(n, beyond);
 }
 
-Center center_of(std::span<const double> differences, double beyond) {
+double signed_rank_p_value(std::span<const double> differences) {
+  std::size_t below = 0;  // means of pairs that are not above 0: the sum of their signed ranks
+  for (std::size_t i = 0; i < differences.size(); ++i)
+    for (std::size_t j = 0; j <= i; ++j) below += differences[i] + differences[j] <= 0 ? 1 : 0;
+  if (differences.size() <= most_exact) {
+    const std::vector<double> probability = probabilities_of_sums(differences.size());
+    double sum = 0;
+    for (std::size_t i = 0; i <= below; ++i) sum += probability[i];
+    return std::min(1.0, sum);
+  }
+  const auto [mean, deviation] = moments_of_sums(differences.size());
+  return boost::math::cdf(boost::math::normal(mean, deviation), static_cast<double>(below) + 0.5);
+}
+
+Center center_of(std::span<const double> differences, double below, double above) {
   std::vector<double> means;
   means.reserve(differences.size() * (differences.size() + 1) / 2);
   for (std::size_t i = 0; i < differences.size(); ++i)
@@ -58,8 +76,10 @@ Center center_of(std::span<const double> differences, double beyond) {
   Center center{(means[(n - 1) / 2] + means[n / 2]) / 2, std::nullopt};
   // The center lies below the k-th smallest mean only if fewer than k means, which is the sum of
   // signed ranks, lie below it.
-  if (const std::size_t k = signed_rank_quantile(differences.size(), beyond); k > 0 && 2 * k <= n)
-    center.interval = Interval{means[k - 1], means[n - k]};
+  const std::size_t low = signed_rank_quantile(differences.size(), below),
+                    high = signed_rank_quantile(differences.size(), above);
+  if (low > 0 && high > 0 && low + high <= n)
+    center.interval = Interval{means[low - 1], means[n - high]};
   return center;
 }
 

@@ -17,10 +17,17 @@ struct Center {
 };
 
 // The median of the means of all pairs of differences (Hodges and Lehmann, 1963), with the interval
-// of Wilcoxon's signed ranks that leaves out at most `beyond` on each side. Exact for up to 300
-// differences, beyond that by the normal distribution. Takes time and memory in proportion to the
-// square of their number.
-Center center_of(std::span<const double> differences, double beyond);
+// of Wilcoxon's signed ranks that leaves out at most `below` and `above` on its two sides. Exact
+// for up to 300 differences, beyond that by the normal distribution. Takes time and memory in
+// proportion to the square of their number.
+Center center_of(std::span<const double> differences, double below, double above);
+inline Center center_of(std::span<const double> differences, double beyond) {
+  return center_of(differences, beyond, beyond);
+}
+
+// The probability of differences that lie as far above 0 as these, or farther, if their center is
+// at most 0 (one-sided). It is at most `beyond` where the interval of center_of() lies above 0.
+double signed_rank_p_value(std::span<const double> differences);
 
 // How many of the smallest sums of signed ranks 1 to n have together at most probability `beyond`;
 // 0 if not even the smallest has. An interval leaves out that many pairs on each side.

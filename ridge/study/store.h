@@ -43,6 +43,7 @@ struct TrendPoint {
   std::int64_t run = 0, created = 0;
   std::string commit;
   double value = 0;
+  std::int64_t options = 0, machine = 0;  // which of the store's; see Store::options()
 };
 
 struct StoreStats {
@@ -76,6 +77,8 @@ class Store {
   std::int64_t count(std::string_view filter);
   // What a numeric column was over time, the oldest run first, where it is known.
   std::vector<TrendPoint> trend(std::string_view filter, std::string_view column);
+  // The options of TrendPoint::options, as JSON.
+  std::string options(std::int64_t id);
   StoreStats stats();
 
   // The run that a person names: by its id, by a tag (the newest run that has it), or by the first

@@ -174,19 +174,28 @@ std::vector<TrendPoint> Store::trend(std::string_view filter, std::string_view n
       std::holds_alternative<Uuid RunRow::*>(column.field))
     throw UsageError("{} is no number that a run has measured", name);
   const SqlCondition found = condition(filter);
-  Statement statement(
-      database_, fmt::format("SELECT runs.id, runs.created, programs.commit_id, runs.{0} FROM runs"
-                             " CROSS JOIN programs ON programs.id = runs.program_id WHERE {1}"
-                             " AND runs.{0} IS NOT NULL ORDER BY +runs.created, runs.id",
-                             column.sql, found.sql.empty() ? "true" : found.sql));
+  Statement statement(database_,
+                      fmt::format("SELECT runs.id, runs.created, programs.commit_id, runs.{0},"
+                                  " runs.options_id, runs.machine_id FROM runs"
+                                  " CROSS JOIN programs ON programs.id = runs.program_id WHERE {1}"
+                                  " AND runs.{0} IS NOT NULL ORDER BY +runs.created, runs.id",
+                                  column.sql, found.sql.empty() ? "true" : found.sql));
   statement.bind(found.values);
   std::vector<TrendPoint> points;
   while (statement.step())
     points.push_back({.run = statement.integer(0),
                       .created = statement.integer(1),
                       .commit = std::string(statement.text(2)),
-                      .value = statement.real(3)});
+                      .value = statement.real(3),
+                      .options = statement.integer(4),
+                      .machine = statement.integer(5)});
   return points;
+}
+
+std::string Store::options(std::int64_t id) {
+  Statement statement(database_, "SELECT json FROM options WHERE id = ?1");
+  statement.bind(1, id);
+  return statement.step() ? std::string(statement.text(0)) : "{}";
 }
 
 std::vector<std::string> Store::tags() {
