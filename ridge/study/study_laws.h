@@ -1,0 +1,59 @@
+#pragma once
+
+// How what a study measured follows from what it varied, and what that says.
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ridge/base/statistics.h"
+#include "ridge/study/law.h"
+#include "ridge/study/study_result.h"
+
+namespace ridge {
+
+enum class StudyQuantity : std::uint8_t {
+  step_time,    // milliseconds
+  peak_memory,  // MB, 10^6 bytes
+  throughput,   // samples/s
+};
+std::string_view name_of(StudyQuantity quantity);  // "Time of a step"
+std::string_view unit_of(StudyQuantity quantity);  // "ms"
+
+struct StudyPoint {
+  std::size_t variant = 0;
+  double x = 0, y = 0;
+  std::optional<Interval> spread;  // of y over the rounds
+};
+
+// One quantity against one numeric option, all others held equal; or against the parameters, over
+// the sizes.
+struct StudyLaw {
+  StudyQuantity quantity = StudyQuantity::step_time;
+  std::string axis;   // "batch-size", "parameters"
+  std::string where;  // what the others are: "version v1"; empty if nothing else varies
+  std::vector<StudyPoint> points;  // by x
+  // Fitted to all rounds. No growth over sizes, which differ in more than their parameters.
+  std::optional<Law> growth, power;
+
+  const Law* drawn() const { return growth ? &*growth : power ? &*power : nullptr; }
+};
+// Of two or more points each, in the order of axes and variants.
+std::vector<StudyLaw> laws_of(const StudyResult& result);
+
+// The batch with which samples/s reach 90 % of what they approach, by a law of the time of a step;
+// none unless that law is linear and has a positive part that the batch does not change.
+std::optional<double> saturating_batch(const StudyLaw& step_time);
+
+// "11.2 + 3.4 x (10.9 to 11.5, 3.1 to 3.7)" and "x^0.93 (0.90 to 0.96)"; empty without such a law.
+std::string growth_text(const StudyLaw& law);
+std::string power_text(const StudyLaw& law);
+
+// A question of the workshop or of anyone who varies a size, and what the study says to it.
+struct StudyAnswer {
+  std::string heading, question, text;
+};
+std::vector<StudyAnswer> answers_of(const StudyResult& result, const std::vector<StudyLaw>& laws);
+
+}  // namespace ridge
