@@ -29,6 +29,7 @@ constexpr SvgRule rules[] = {
     {".c3", "stroke:#7c3aed", "stroke:#b392f0"},
     {".c4", "stroke:#be123c", "stroke:#ff7b95"},
     {".c5", "stroke:#0f766e", "stroke:#5eead4"},
+    {".grid", "stroke-width:1"},
     {"circle", "fill:#fff;stroke-width:2", "fill:#15171a"},
 };
 
@@ -47,9 +48,11 @@ Axes axes_of(const std::vector<const StudyLaw*>& laws) {
       y0 = std::min(y0, point.spread ? point.spread->low : point.y);
       y1 = std::max(y1, point.spread ? point.spread->high : point.y);
     }
-  constexpr double margin = 1.15, wide = 8;
+  // Both axes alike, so that a line is drawn as one, and a power where there is no other law.
+  constexpr double margin = 1.15, wide = 20;
+  const bool logarithmic = !laws.front()->growth || x1 / x0 > wide;
   const auto scale = [&](double from, double to, double begin, double end) {
-    if (to / from > wide) return SvgScale{from / margin, to * margin, begin, end, true};
+    if (logarithmic) return SvgScale{from / margin, to * margin, begin, end, true};
     return SvgScale{0, to * 1.05, begin, end, false};
   };
   return {scale(x0, x1, left, width - right), scale(y0, y1, height - bottom, top)};
