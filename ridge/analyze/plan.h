@@ -58,9 +58,9 @@ struct StepPlan {
   std::optional<Place> where;  // of the peak; none if nothing but what persists is alive then
   // What the run takes of the device for this: the peak or, where memory is planned, the arena.
   std::size_t device_bytes = 0;
-  StepCost cost;                    // bytes: each operand of each kernel once
-  std::int64_t launches = 0;        // of kernels in a step
-  std::int64_t nodes_in_place = 0;  // operators that write their result over an operand
+  StepCost cost;                     // bytes: each operand of each kernel once
+  std::int64_t launches = 0;         // of kernels in a step
+  std::int64_t nodes_in_place = 0;   // operators that write their result over an operand
   LayerUse attention, feed_forward;  // of a network that has such layers
   // What the step takes if every kernel reaches the ceilings of its device, one after the other;
   // unknown without ceilings.

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,15 +56,18 @@ const OptionFilter has_option =
     all_but({"resume", "save-every", "output-dir", "profile-dir", "log-interval", "flops"});
 
 struct Request {
-  explicit Request(CLI::App& command) : run(command, {.defaults = study_defaults, .has = has_option}) {}
-
-  RunRequest run;
+  std::optional<RunRequest> run;
   std::vector<std::string> sizes, vary;
   std::string name, resume, store, output, json_file, markdown_file;
   std::int64_t rounds = 3;
   double time_limit = 3600;
   bool profilers = false, force = false, retry = false;
 };
+
+// "1 round", "3 rounds"
+std::string counted(std::size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
 
 std::string printed(const fs::path& path) { return fs::proximate(path).string(); }
 
@@ -88,13 +92,12 @@ StudyDefinition definition_of(const Request& request) {
   std::vector<std::string> set;
   RunOptions scratch;
   for (const OptionInfo& option : options_of(scratch))
-    if (request.run.was_set(option.name)) set.push_back(option.name);
-  StudyDefinition definition{.rounds = request.rounds,
-                             .profiles = request.profilers,
-                             .time_limit = request.time_limit};
+    if (request.run->was_set(option.name)) set.push_back(option.name);
+  StudyDefinition definition{
+      .rounds = request.rounds, .profiles = request.profilers, .time_limit = request.time_limit};
   // The options as given, before anything is derived from what a variant may change.
   RunOptions base;
-  const RunOptions resolved = request.run.options([&](RunOptions& options) {
+  const RunOptions resolved = request.run->options([&](RunOptions& options) {
     base = options;
     if (options.profiling() && !request.profilers)
       throw UsageError("profiles are for a run after the rounds: give --enable-profilers too");
@@ -122,6 +125,9 @@ StudyDefinition definition_of(const Request& request) {
 }
 
 void check(const Request& request) {
+  if (request.retry && request.resume.empty())
+    throw UsageError("--retry is for a study that there is: name it with --resume");
+  if (!request.name.empty()) checked_study_name(request.name);
   check_range("rounds", request.rounds, 1, max_rounds);
   check_real("time-limit", request.time_limit, 1, longest_limit);
   for (const std::string& file : {request.json_file, request.markdown_file})
@@ -147,24 +153,23 @@ void require_one_that_fits(const StudyDefinition& definition,
       definition.variants[static_cast<std::size_t>(least - plans.begin())];
   const std::vector<std::string> changes =
       fitting_changes(variant.options, *open_device(variant.options));
-  throw OutOfMemoryError("no variant fits: {}, the smallest, {}{}", name_of(variant),
-                         shortage_text(variant, *least),
-                         changes.empty() ? ""
-                                         : fmt::format("; it would fit with {}",
-                                                       fmt::join(changes, ", or with ")));
+  throw OutOfMemoryError(
+      "no variant fits: {}, the smallest, {}{}", name_of(variant), shortage_text(variant, *least),
+      changes.empty() ? ""
+                      : fmt::format("; it would fit with {}", fmt::join(changes, ", or with ")));
 }
 
 std::vector<VariantPlan> plans_of(const StudyDefinition& definition, Terminal& terminal) {
   const auto all = std::ssize(definition.variants);
-  terminal.busy(fmt::format("Planning {} variants...", all));
+  terminal.busy("Planning the variants...");
   return plan_variants(definition.variants, [&](std::int64_t done) {
     terminal.busy(fmt::format("Planned {} of {} variants...", done, all));
   });
 }
 
 // Begins the study of a command line, or goes on with the one of that definition; its name.
-std::string begin(const Request& request, Store& store, Terminal& terminal) {
-  StudyDefinition definition = definition_of(request);
+std::string begin(StudyDefinition definition, const Request& request, Store& store,
+                  Terminal& terminal) {
   const std::string name =
       checked_study_name(request.name.empty() ? default_study_name(definition) : request.name);
   if (const auto there = store.find_study(name)) {
@@ -192,7 +197,7 @@ std::string begin(const Request& request, Store& store, Terminal& terminal) {
 }
 
 std::string resume(const Request& request, Store& store, Terminal& terminal) {
-  std::vector<std::string> given = request.run.given();
+  std::vector<std::string> given = request.run->given();
   if (!request.sizes.empty()) given.push_back("a size");
   if (!request.vary.empty()) given.emplace_back("vary");
   if (!request.name.empty()) given.emplace_back("name");
@@ -230,37 +235,39 @@ void write_results(const StudyResult& result, Terminal& terminal) {
   write_text_file(output / "results.json", study_json(result));
   write_text_file(output / "results.md", study_markdown(result, names));
   terminal.line("");
-  terminal.line(fmt::format("Wrote results.md, results.json and {} {} to {}", pictures.size(),
-                            pictures.size() == 1 ? "picture" : "pictures", printed(output)));
+  terminal.line(fmt::format("Wrote results.md, results.json and {} to {}",
+                            counted(pictures.size(), "picture"), printed(output)));
 }
 
 int study(const Request& request) {
   check(request);
   Terminal terminal;
-  const fs::path file =
-      request.resume.empty() ? store_for(request) : existing_store_file(request.store);
+  // Mistakes in a command line come before a store that it makes.
+  std::optional<StudyDefinition> definition;
+  if (request.resume.empty()) definition = definition_of(request);
+  const fs::path file = definition ? store_for(request) : existing_store_file(request.store);
   Store store(file);
-  const std::string name = request.resume.empty() ? begin(request, store, terminal)
-                                                  : resume(request, store, terminal);
+  const std::string name = definition ? begin(*std::move(definition), request, store, terminal)
+                                      : resume(request, store, terminal);
   const StudyResult before = read_study(store, name);
-  terminal.line(fmt::format("Study {}: {} variants in {} rounds, {} of {} measurements done", name,
-                            before.definition.variants.size(), before.definition.rounds,
+  terminal.line(fmt::format("Study {}: {} in {}, {} of {} measurements done", name,
+                            counted(before.variants.size(), "variant"),
+                            counted(static_cast<std::size_t>(before.definition.rounds), "round"),
                             before.measured, before.measured + before.left));
   if (const int signal = measure_study(file, name, terminal)) {
     const StudyResult now = read_study(store, name);
     const bool is_found = !find_store_file("") || find_store_file("")->path != file;
     terminal.line(fmt::format(
         "Interrupted: {} of {} measurements are kept. Go on with: ridge study --resume {}{}",
-        now.measured, now.measured + now.left, name,
-        is_found ? " --store " + file.string() : ""));
+        now.measured, now.measured + now.left, name, is_found ? " --store " + file.string() : ""));
     return 128 + signal;
   }
   const StudyResult result = read_study(store, name);
   if (result.measured == 0)
-    throw Error("no variant of the study {} could be measured: {} {}; ridge study --resume {} "
-                "--retry tries again",
-                name, name_of(result.definition.variants.front()),
-                result.variants.front().outcome, name);
+    throw Error(
+        "no variant of the study {} could be measured. {}: {}; ridge study --resume {} "
+        "--retry tries again",
+        name, name_of(result.definition.variants.front()), result.variants.front().outcome, name);
   terminal.line("");
   terminal.lines(study_text(result));
   write_results(result, terminal);
@@ -317,8 +324,8 @@ void add_output_flags(CLI::App& command, Request& request) {
 }
 
 void add_study_flags(CLI::App& command, Request& request) {
-  command.add_option("sizes", request.sizes,
-                     "Measure these: tiny, small, medium, large, very_large")
+  command
+      .add_option("sizes", request.sizes, "Measure these: tiny, small, medium, large, very_large")
       ->type_name("SIZE");
   command.add_option("--vary", request.vary, "Measure with each of these values of an option")
       ->type_name("OPTION=V1,V2")
@@ -369,8 +376,9 @@ Examples:
 void add_study_command(CLI::App& program, Action& action) {
   CLI::App& command =
       *program.add_subcommand("study", "Measure many variants in turn, and find how they scale");
-  const auto request = std::make_shared<Request>(command);
+  const auto request = std::make_shared<Request>();
   add_study_flags(command, *request);
+  request->run.emplace(command, RunRequest::Config{.defaults = study_defaults, .has = has_option});
   command.footer(footer);
   command.require_subcommand(0, 1);
   const auto add = [&](const char* name, const char* help, int (*run)(const Request&)) {

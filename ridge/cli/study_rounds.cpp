@@ -151,11 +151,11 @@ class Rounds {
   void read_taken() {
     const StudyResult result = read_study(store_, name_);
     for (std::size_t v = 0; v < result.variants.size(); ++v)
-      if (result.variants[v].is_done && result.variants[v].outcome != "measured")
-        dead_.insert(v);
+      if (result.variants[v].is_done && result.variants[v].outcome != "measured") dead_.insert(v);
     taken_.clear();
     for (const StudyEntry& entry : store_.study_entries(name_))
-      if (entry.run) taken_.insert({entry.turn.round, static_cast<std::size_t>(entry.turn.variant)});
+      if (entry.run)
+        taken_.insert({entry.turn.round, static_cast<std::size_t>(entry.turn.variant)});
     // A run that diverged is one, and its variant alive.
     std::erase_if(dead_, [&](std::size_t v) { return count_taken(v) == definition_.rounds; });
   }
@@ -190,9 +190,9 @@ class Rounds {
     const StudyTurn turn{.variant = static_cast<std::int64_t>(v), .round = round};
     const fs::path log = output_ / "logs" / fmt::format("{}-round-{}.log", number(v), round);
     ChildCommand child = command(v, config_file(v, ""), log);
-    child.words.insert(child.words.end(), {"--store", store_.file().string(),
-                                           std::string(study_turn_flag),
-                                           study_turn_text(name_, turn)});
+    child.words.insert(child.words.end(),
+                       {"--store", store_.file().string(), std::string(study_turn_flag),
+                        study_turn_text(name_, turn)});
     const auto begin = Clock::now();
     const std::string fault = wait_for(child, log, v);
     if (interrupt_noted()) return;
@@ -253,10 +253,9 @@ class Rounds {
     const std::string fault = wait_for(command(v, config, log), log, v);
     if (interrupt_noted()) return;
     const std::string& name = name_of(definition_.variants[v]);
-    terminal_.line(fault.empty()
-                       ? fmt::format("Profiled {} into {}", name, profile_dir(v).string())
-                       : fmt::format("The profile of {} failed: {}; see {}", name, fault,
-                                     log.string()));
+    terminal_.line(fault.empty() ? fmt::format("Profiled {} into {}", name, profile_dir(v).string())
+                                 : fmt::format("The profile of {} failed: {}; see {}", name, fault,
+                                               log.string()));
   }
 
   Terminal& terminal_;

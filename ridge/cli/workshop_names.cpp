@@ -50,7 +50,7 @@ std::optional<std::vector<std::string>> workshop_command(std::string_view progra
   if (found == std::end(names)) return std::nullopt;
   std::vector<std::string> words;
   append_words(words, found->command);
-  if (arguments.empty()) append_words(words, found->alone);
+  if (arguments.empty() || arguments.front().starts_with('-')) append_words(words, found->alone);
   words.insert(words.end(), arguments.begin(), arguments.end());
   return words;
 }

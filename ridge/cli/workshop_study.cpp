@@ -48,12 +48,12 @@ struct Request {
 
 StudyVariant variant_of(const Request& request) {
   if (request.sizes.size() != 1)
-    throw UsageError("launch a study of which size? name one of tiny, small, medium, large, "
-                     "very_large");
+    throw UsageError(
+        "launch a study of which size? name one of tiny, small, medium, large, "
+        "very_large");
   study_size(request.sizes.front());
   RunOptions base;
-  const RunOptions resolved =
-      request.run.options([&](RunOptions& options) { base = options; });
+  const RunOptions resolved = request.run.options([&](RunOptions& options) { base = options; });
   base.device = resolved.device;
   std::vector<std::string> set;
   for (const OptionInfo& option : options_of(base))
@@ -146,9 +146,9 @@ class Follower {
 // Trains in a process of its own, whose output is kept and shown; the signal that stopped it, or 0.
 int train_in(const fs::path& directory, Terminal& terminal) {
   const fs::path log = directory / "training_output.log";
-  ChildProcess child({.words = {own_program().string(), "train", "--config",
-                                (directory / "config.json").string()},
-                      .output = log});
+  ChildProcess child(
+      {.words = {own_program().string(), "train", "--config", (directory / "config.json").string()},
+       .output = log});
   Follower follower(log, terminal);
   std::optional<ChildEnd> end;
   while (!end) {
@@ -178,21 +178,26 @@ void print_end(Terminal& terminal, const StudyVariant& variant, const fs::path& 
   terminal.line(fmt::format("Total Runtime: {:.0f}s", seconds));
   terminal.line(fmt::format("Throughput: {:.1f} samples/sec",
                             summary.at("samples_per_second").get<double>()));
-  terminal.line(
-      fmt::format("Peak Memory: {:.0f} MB", summary.at("peak_memory_mb").get<double>()));
+  terminal.line(fmt::format("Peak Memory: {:.0f} MB", summary.at("peak_memory_mb").get<double>()));
   terminal.line("");
   terminal.line("Next steps:");
   const std::string path = directory.string();
-  terminal.line(fmt::format("  Read the configuration and the output: {0}/config.json, "
-                            "{0}/training_output.log", path));
+  terminal.line(
+      fmt::format("  Read the configuration and the output: {0}/config.json, "
+                  "{0}/training_output.log",
+                  path));
   if (profilers)
     terminal.line(fmt::format("  Open the profile: ridge report {}/pytorch_profiles", path));
   else
-    terminal.line(fmt::format("  See where the time goes: launch_performance_study.sh {} "
-                              "--enable-profilers", variant.size));
+    terminal.line(
+        fmt::format("  See where the time goes: launch_performance_study.sh {} "
+                    "--enable-profilers",
+                    variant.size));
   terminal.line("  Compare sizes, measured in turns: ridge study tiny small medium");
-  terminal.line(fmt::format("  Find what the batch does: ridge study {} --vary "
-                            "batch-size=1,2,4,8,16", variant.size));
+  terminal.line(
+      fmt::format("  Find what the batch does: ridge study {} --vary "
+                  "batch-size=1,2,4,8,16",
+                  variant.size));
 }
 
 int launch(const Request& request) {

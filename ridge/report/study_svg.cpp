@@ -50,7 +50,7 @@ Axes axes_of(const std::vector<const StudyLaw*>& laws) {
     }
   // Both axes alike, so that a line is drawn as one, and a power where there is no other law.
   constexpr double margin = 1.15, wide = 20;
-  const bool logarithmic = !laws.front()->growth || x1 / x0 > wide;
+  const bool logarithmic = (!laws.front()->growth && !laws.front()->saturation) || x1 / x0 > wide;
   const auto scale = [&](double from, double to, double begin, double end) {
     if (logarithmic) return SvgScale{from / margin, to * margin, begin, end, true};
     return SvgScale{0, to * 1.05, begin, end, false};
@@ -85,25 +85,28 @@ std::string label(double value) {
 void draw_axes(Svg& svg, const Axes& axes, const StudyLaw& law) {
   for (const double tick : ticks_of(axes.x))
     svg.column(axes.x(tick), top, height - bottom, label(tick));
-  for (const double tick : ticks_of(axes.y)) svg.row(left, width - right, axes.y(tick), label(tick));
+  for (const double tick : ticks_of(axes.y))
+    svg.row(left, width - right, axes.y(tick), label(tick));
   svg.text((left + width - right) / 2, height - 14, Svg::Anchor::middle, law.axis, "faint");
 }
 
-std::string curve(const Axes& axes, const Law& law, double from, double to) {
+std::string curve(const Axes& axes, const StudyLaw& law) {
+  const double from = law.points.front().x, to = law.points.back().x;
   constexpr int pieces = 60;
   std::string path;
   for (int i = 0; i <= pieces; ++i) {
     const double part = static_cast<double>(i) / pieces;
-    const double x = axes.x.logarithmic ? from * std::pow(to / from, part) : from + (to - from) * part;
-    const double y = std::clamp(axes.y(std::max(law.at(x), 1e-12)), top, height - bottom);
+    const double x =
+        axes.x.logarithmic ? from * std::pow(to / from, part) : from + (to - from) * part;
+    const double y =
+        std::clamp(axes.y(std::max(law.at(x).value_or(0), 1e-12)), top, height - bottom);
     fmt::format_to(std::back_inserter(path), "{}{:.1f} {:.1f}", i == 0 ? 'M' : 'L', axes.x(x), y);
   }
   return path;
 }
 
 void draw_law(Svg& svg, const Axes& axes, const StudyLaw& law, const std::string& css) {
-  if (const Law* const drawn = law.drawn())
-    svg.path(css, curve(axes, *drawn, law.points.front().x, law.points.back().x));
+  if (law.at(law.points.front().x)) svg.path(css, curve(axes, law));
   for (const StudyPoint& point : law.points) {
     const double x = axes.x(point.x);
     if (point.spread) {
@@ -112,9 +115,9 @@ void draw_law(Svg& svg, const Axes& axes, const StudyLaw& law, const std::string
       svg.line(css, x - 4, low, x + 4, low);
       svg.line(css, x - 4, high, x + 4, high);
     }
-    svg.circle(css, x, axes.y(point.y), 4,
-               fmt::format("{} {:.6g}: {:.6g} {}", law.axis, point.x, point.y,
-                           unit_of(law.quantity)));
+    svg.circle(
+        css, x, axes.y(point.y), 4,
+        fmt::format("{} {:.6g}: {:.6g} {}", law.axis, point.x, point.y, unit_of(law.quantity)));
   }
 }
 
@@ -134,8 +137,7 @@ std::string picture_of(const std::vector<const StudyLaw*>& laws) {
     svg.line(css, x, y - 4, x + 18, y - 4);
     const std::string where = laws[i]->where.empty() ? "measured" : laws[i]->where;
     svg.text(x + 26, y, Svg::Anchor::start, shortened(printable(where), legend_width));
-    if (const Law* const drawn = laws[i]->drawn())
-      svg.text(x + 26, y + 15, Svg::Anchor::start, to_string(*drawn), "small");
+    svg.text(x + 26, y + 15, Svg::Anchor::start, laws[i]->text(), "small");
     y += 38;
   }
   return std::move(svg).finish();

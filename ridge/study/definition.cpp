@@ -136,9 +136,9 @@ StudyAxis parse_axis(std::string_view text) {
     for (const OptionInfo& one : options)
       if (is_measured_option(one)) names.push_back(one.name);
     const std::string near = nearest_name(name, names);
-    throw UsageError("--vary {}: there is no such option{}", shown(name),
-                     near.empty() ? "; ridge study --help lists them"
-                                  : "; did you mean " + near + "?");
+    throw UsageError(
+        "--vary {}: there is no such option{}", shown(name),
+        near.empty() ? "; ridge study --help lists them" : "; did you mean " + near + "?");
   }
   if (!is_measured_option(*option) || option->name == "network")
     throw UsageError("--vary {} cannot vary: {}", option->name,

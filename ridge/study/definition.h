@@ -21,7 +21,7 @@ struct StudySize {
   std::string_view claimed_parameters;  // "~2.9M"
   std::string_view claimed_time;        // of a step: "<5s/iter"
 };
-std::span<const StudySize> study_sizes();  // the smallest first
+std::span<const StudySize> study_sizes();            // the smallest first
 const StudySize& study_size(std::string_view name);  // UsageError, naming the nearest
 
 // Options that a size sets, as option names and values.
@@ -41,9 +41,9 @@ StudyAxis parse_axis(std::string_view text);
 bool is_measured_option(const OptionInfo& option);
 
 struct StudyVariant {
-  std::string size;                                            // a name; empty: of no size
+  std::string size;                                           // a name; empty: of no size
   std::vector<std::pair<std::string, std::string>> settings;  // value of each axis, in their order
-  RunOptions options;                                          // resolved
+  RunOptions options;                                         // resolved
 
   bool operator==(const StudyVariant&) const = default;
 };
@@ -56,10 +56,10 @@ struct StudyDefinition {
   std::vector<StudyVariant> variants;
 
   // Where and how, which does not define what is measured.
-  std::string output;       // directory, absolute
-  bool profiles = false;    // whether each variant runs once more with a profile
-  RunOptions profile;       // what is profiled then: the profiling options alone count
-  double time_limit = 0;    // of a measurement, in seconds
+  std::string output;     // directory, absolute
+  bool profiles = false;  // whether each variant runs once more with a profile
+  RunOptions profile;     // what is profiled then: the profiling options alone count
+  double time_limit = 0;  // of a measurement, in seconds
 
   // Whether the other measures the same.
   bool measures_as(const StudyDefinition& other) const;

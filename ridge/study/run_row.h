@@ -26,7 +26,7 @@ struct StudyTurn {
 // All that a store keeps of a run.
 struct RunDocument {
   Uuid uuid{};
-  std::string study;  // that made the run; empty if none did
+  std::string study;                   // that made the run; empty if none did
   std::optional<StudyTurn> turn = {};  // in the study of that name in the same store
   std::vector<std::string> tags;
   // JSON objects. A record is what a run writes (session/record.h, "ridge-record-1"). The context

@@ -109,7 +109,7 @@ class Store {
   bool add_study(const StudyRow& study);  // whether there was none of its name
   std::optional<StudyRow> find_study(std::string_view name);
   StudyRow study(std::string_view name);
-  std::vector<StudyRow> studies();                             // the newest first
+  std::vector<StudyRow> studies();                               // the newest first
   std::vector<StudyEntry> study_entries(std::string_view name);  // by variant and round
   // Notes why a turn has no run; nothing happens if it has one.
   void add_fault(std::string_view name, StudyTurn turn, std::string_view fault);

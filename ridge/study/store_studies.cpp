@@ -45,9 +45,9 @@ StudyRow Store::study(std::string_view name) {
   std::vector<std::string> names;
   for (const StudyRow& study : studies()) names.push_back(study.name);
   const std::string near = nearest_name(std::string(name), names);
-  throw UsageError("there is no study {} in {}{}", shown(name), file().string(),
-                   near.empty() ? "; ridge study list has them"
-                                : "; did you mean " + printable(near) + "?");
+  throw UsageError(
+      "there is no study {} in {}{}", shown(name), file().string(),
+      near.empty() ? "; ridge study list has them" : "; did you mean " + printable(near) + "?");
 }
 
 std::vector<StudyRow> Store::studies() {
@@ -60,8 +60,8 @@ std::vector<StudyRow> Store::studies() {
 }
 
 std::int64_t Store::study_id(std::string_view name) {
-  const auto id = look_up("SELECT id FROM studies WHERE name = ?1",
-                          std::vector<SqlValue>{stored_text(name)});
+  const auto id =
+      look_up("SELECT id FROM studies WHERE name = ?1", std::vector<SqlValue>{stored_text(name)});
   if (!id) throw UsageError("there is no study {} in {}", shown(name), file().string());
   return *id;
 }

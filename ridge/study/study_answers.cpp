@@ -14,11 +14,11 @@ namespace ridge {
 namespace {
 
 constexpr double mega = 1e6;
-constexpr double saturated = 0.9;        // of the best rate
-constexpr double significant = 0.25;     // of the peak memory
-constexpr double workshop_minutes = 5;   // that a run of the workshop's 50 steps may take
+constexpr double saturated = 0.9;       // of the best rate
+constexpr double significant = 0.25;    // of the peak memory
+constexpr double workshop_minutes = 5;  // that a run of the workshop's 50 steps may take
 constexpr std::int64_t workshop_steps = 50;
-constexpr std::size_t most_named = 5;    // variants in a sentence
+constexpr std::size_t most_named = 5;  // variants in a sentence
 
 using Variants = std::vector<std::size_t>;
 
@@ -61,8 +61,8 @@ class Answers {
   const VariantPlan& plan(std::size_t v) const { return result_.plans[v]; }
   const VariantResult& at(std::size_t v) const { return result_.variants[v]; }
 
-  // "tiny 12 %; small 30 %" of some variants; where there are many, of those of least and most work:
-  // the tables have all.
+  // "tiny 12 %; small 30 %" of some variants; where there are many, of those of least and most
+  // work: the tables have all.
   template <class Text>
   std::string each(const Variants& variants, const Text& text) const {
     std::vector<std::string> parts;
@@ -76,9 +76,8 @@ class Answers {
     return *std::ranges::max_element(variants, {}, value);
   }
   const StudyLaw* law(StudyQuantity quantity, std::string_view axis) const {
-    const auto found = std::ranges::find_if(laws_, [&](const StudyLaw& one) {
-      return one.quantity == quantity && one.axis == axis;
-    });
+    const auto found = std::ranges::find_if(
+        laws_, [&](const StudyLaw& one) { return one.quantity == quantity && one.axis == axis; });
     return found == laws_.end() ? nullptr : &*found;
   }
   double rate(std::size_t v) const { return at(v).flops_per_second().value_or(0); }
@@ -100,7 +99,7 @@ class Answers {
     if (has_sizes_) add(heading, "Does throughput decrease linearly with model size?", by_size());
     add(heading, "At what size is the device saturated?", saturation());
     for (const StudyLaw& one : laws_)
-      if (one.axis == "batch-size" && one.quantity == StudyQuantity::step_time)
+      if (one.axis == "batch-size" && one.quantity == StudyQuantity::throughput)
         add(heading, "How does the batch size affect throughput?", by_batch(one));
     if (has_sizes_ && !law(StudyQuantity::step_time, "batch-size"))
       add(heading, "How does the batch size affect throughput?",
@@ -147,40 +146,47 @@ class Answers {
   }
 
   std::string by_batch(const StudyLaw& one) const {
-    if (!one.growth) return "";
     const std::string where = one.where.empty() ? "" : fmt::format("With {}: ", one.where);
-    const double largest_batch = one.points.back().x;
     const auto batch = saturating_batch(one);
     if (!batch)
-      return fmt::format("{}the step takes {} ms, x the batch: larger batches gain nothing that "
-                         "this study could tell.",
-                         where, to_string(*one.growth));
+      return fmt::format(
+          "{}from a batch of {:.0f} to one of {:.0f}, samples/s go from {:.4g} to "
+          "{:.4g}; the time of a step is no line from which a limit would follow.",
+          where, one.points.front().x, one.points.back().x, one.points.front().y,
+          one.points.back().y);
+    const double largest_batch = one.points.back().x;
     return fmt::format(
-        "{}the step takes {} ms, x the batch, so samples/s approach {:.4g} and reach 90 % of that "
-        "with a batch of {:.0f}{}.",
-        where, to_string(*one.growth), 1e3 / one.growth->coefficients[1], std::ceil(*batch),
-        *batch > largest_batch ? fmt::format(", beyond the {:.0f} that were measured", largest_batch)
-                               : "");
+        "{}samples/s are {}, x the batch. They approach {:.4g}, and a batch of {:.0f} reaches 90 % "
+        "of that{}.",
+        where, one.text(), one.saturation->most, std::ceil(*batch),
+        *batch > largest_batch
+            ? fmt::format(", which is beyond the {:.0f} that were measured", largest_batch)
+            : "");
   }
 
   void memory() {
     constexpr std::string_view heading = "Memory scaling";
-    if (const StudyLaw* const one = law(StudyQuantity::peak_memory, "parameters"); one && one->power)
+    if (const StudyLaw* const one = law(StudyQuantity::peak_memory, "parameters");
+        one && one->power)
       add(heading, "Is memory proportional to the parameters?",
-          fmt::format("The peak grows as their power {:.2f}; 1 would be proportional. {}",
-                      one->power->coefficients[1],
-                      "Activations grow with batch and sequence too, which differ among the sizes."));
+          fmt::format(
+              "The peak grows as their power {:.2f}; 1 would be proportional. {}",
+              one->power->coefficients[1],
+              "Activations grow with batch and sequence too, which differ among the sizes."));
     if (has_attention_) {
       add(heading, "How does memory scale with the length of the sequence?", by_length());
       add(heading, "Where does attention's memory become significant?", attention_memory());
     }
     add(heading, "What is the overhead, peak over parameters?",
-        each(all_, [&](std::size_t v) {
-          return fmt::format("{:.1f}", real(plan(v).peak_bytes) / real(plan(v).parameter_bytes));
-        }) + (result_.definition.variants.front().options.use() == Use::training
-                  ? ". Parameters and the optimizer's two moments alone would be 3; the rest is "
-                    "activations."
-                  : "."));
+        each(all_,
+             [&](std::size_t v) {
+               return fmt::format("{:.1f}",
+                                  real(plan(v).peak_bytes) / real(plan(v).parameter_bytes));
+             }) +
+            (result_.definition.variants.front().options.use() == Use::training
+                 ? ". Parameters and the optimizer's two moments alone would be 3; the rest is "
+                   "activations."
+                 : "."));
   }
 
   // Whether the square of the length matters for a hundredth of the peak where it was planned.
@@ -211,10 +217,10 @@ class Answers {
   std::string attention_memory() const {
     const auto first = std::ranges::find_if(
         all_, [&](std::size_t v) { return attention_share_of_peak(v) >= significant; });
-    std::string text =
-        fmt::format("What attention computed holds of the peak: {}.", each(all_, [&](std::size_t v) {
-                      return fmt::format("{:.0f} %", 100 * attention_share_of_peak(v));
-                    }));
+    std::string text = fmt::format(
+        "What attention computed holds of the peak: {}.", each(all_, [&](std::size_t v) {
+          return fmt::format("{:.0f} %", 100 * attention_share_of_peak(v));
+        }));
     text += first == all_.end() ? " It is nowhere a quarter."
                                 : fmt::format(" It is a quarter from {} on.", name(*first));
     return text + fmt::format(" It passes all else together at a length of: {}.",
@@ -229,18 +235,20 @@ class Answers {
     constexpr std::string_view heading = "Compute characteristics";
     const std::size_t best = largest(measured_, [&](std::size_t v) { return rate(v); });
     add(heading, "Which variant uses the device best?",
-        fmt::format("{}: {}.", name(best), each(measured_, [&](std::size_t v) {
-                      const auto used = result_.utilization(v);
-                      return fmt::format("{}FLOP/s{}", format_si(rate(v)),
-                                         used ? fmt::format(" ({:.0f} %)", 100 * *used) : "");
-                    })) +
-            (result_.utilization(best)
-                 ? " In brackets is the part of the device's peak."
-                 : " How much of the device that is, is known once ridge roofline has measured it."));
+        fmt::format("{}: {}.", name(best),
+                    each(measured_,
+                         [&](std::size_t v) {
+                           const auto used = result_.utilization(v);
+                           return fmt::format("{}FLOP/s{}", format_si(rate(v)),
+                                              used ? fmt::format(" ({:.0f} %)", 100 * *used) : "");
+                         })) +
+            (result_.utilization(best) ? " In brackets is the part of the device's peak."
+                                       : " How much of the device that is, is known once ridge "
+                                         "roofline has measured it."));
     add(heading, "How does the arithmetic intensity change?",
-        fmt::format("FLOPs per byte that kernels read and write: {}.", each(all_, [&](std::size_t v) {
-                      return fmt::format("{:.1f}", intensity(v));
-                    })));
+        fmt::format(
+            "FLOPs per byte that kernels read and write: {}.",
+            each(all_, [&](std::size_t v) { return fmt::format("{:.1f}", intensity(v)); })));
     add(heading, "Is it bound by memory or by compute?", bound());
     if (has_attention_) add(heading, "Which dominates, attention or feed-forward?", shares());
   }
@@ -256,7 +264,8 @@ class Answers {
     return fmt::format(
         "By the ceilings, computing is this part of the least time of a step, and moving data the "
         "rest: {}. Most compute-bound is {}, most memory-bound {}.",
-        each(known, [&](std::size_t v) { return fmt::format("{:.0f} %", 100 * computing_share(v)); }),
+        each(known,
+             [&](std::size_t v) { return fmt::format("{:.0f} %", 100 * computing_share(v)); }),
         name(most), name(least));
   }
 
@@ -264,22 +273,24 @@ class Answers {
     const auto share = [&](std::size_t v, std::int64_t flops) {
       return 100 * real(flops) / real(plan(v).flops);
     };
-    return fmt::format("By FLOPs, attention and feed-forward have: {}.",
-                       each(all_, [&](std::size_t v) {
-                         return fmt::format("{:.0f} and {:.0f} %", share(v, plan(v).attention_flops),
-                                            share(v, plan(v).feed_forward_flops));
-                       }));
+    return fmt::format(
+        "By FLOPs, attention and feed-forward have: {}.", each(all_, [&](std::size_t v) {
+          return fmt::format("{:.0f} and {:.0f} %", share(v, plan(v).attention_flops),
+                             share(v, plan(v).feed_forward_flops));
+        }));
   }
 
   // What the workshop asks of its five sizes.
   void practice() {
     constexpr std::string_view heading = "Practice";
-    const std::size_t most = largest(all_, [&](std::size_t v) { return attention_share_of_peak(v); });
+    const std::size_t most =
+        largest(all_, [&](std::size_t v) { return attention_share_of_peak(v); });
     add(heading, "Which size would benefit most from flash attention?",
-        fmt::format("{}, where attention holds {:.0f} % of the peak and does {:.0f} % of the FLOPs. "
-                    "Try it with --version v3.",
-                    name(most), 100 * attention_share_of_peak(most),
-                    100 * real(plan(most).attention_flops) / real(plan(most).flops)));
+        fmt::format(
+            "{}, where attention holds {:.0f} % of the peak and does {:.0f} % of the FLOPs. "
+            "Try it with --version v3.",
+            name(most), 100 * attention_share_of_peak(most),
+            100 * real(plan(most).attention_flops) / real(plan(most).flops)));
     add(heading, "Which batch size is recommended?", batches());
     add(heading, "Which is the largest model that can be trained here?", largest_model());
     add(heading, "How could throughput be improved?", improvement());
@@ -298,8 +309,7 @@ class Answers {
     Variants fit = all_;
     std::erase_if(fit, [&](std::size_t v) { return !plan(v).fits(); });
     if (fit.empty()) return "";
-    const std::size_t v =
-        largest(fit, [&](std::size_t one) { return plan(one).parameters; });
+    const std::size_t v = largest(fit, [&](std::size_t one) { return plan(one).parameters; });
     return fmt::format("Of these {}, with {} parameters: it needs {} of {}.{}", name(v),
                        format_count(plan(v).parameters), format_bytes(plan(v).needed_bytes),
                        format_bytes(plan(v).available_bytes),
@@ -311,24 +321,24 @@ class Answers {
     const std::string advice =
         "ridge ablate measures what each pass gains, and --vary version=v1,v2,v3,v4 all together.";
     if (known.empty()) return advice;
-    return fmt::format("Steps take this many times what their kernels need at the ceilings: {}. {}",
-                       each(known,
-                            [&](std::size_t v) {
-                              return fmt::format("{:.1f}", *at(v).seconds /
-                                                               (plan(v).computing_seconds +
-                                                                plan(v).moving_seconds));
-                            }),
-                       advice);
+    return fmt::format(
+        "Steps take this many times what their kernels need at the ceilings: {}. {}",
+        each(known,
+             [&](std::size_t v) {
+               return fmt::format(
+                   "{:.1f}", *at(v).seconds / (plan(v).computing_seconds + plan(v).moving_seconds));
+             }),
+        advice);
   }
   std::string best_for_workshop() const {
     const auto minutes = [&](std::size_t v) { return workshop_steps * *at(v).seconds / 60; };
     Variants quick = measured_;
     std::erase_if(quick, [&](std::size_t v) { return minutes(v) > workshop_minutes; });
     if (quick.empty()) return "None of them takes less than 5 minutes for the workshop's 50 steps.";
-    return fmt::format(
-        "{}, the largest whose 50 steps take less than {:.0f} minutes here: {}.", name(quick.back()),
-        workshop_minutes,
-        each(measured_, [&](std::size_t v) { return format_duration(60 * minutes(v)); }));
+    return fmt::format("{}, the largest whose 50 steps take less than {:.0f} minutes here: {}.",
+                       name(quick.back()), workshop_minutes, each(measured_, [&](std::size_t v) {
+                         return format_duration(60 * minutes(v));
+                       }));
   }
 
   const StudyResult& result_;

@@ -31,9 +31,8 @@ std::vector<Group> groups_of(const StudyResult& result) {
   const auto add = [&](std::string_view axis, const std::string& where, double x, std::size_t v) {
     const auto found = std::ranges::find_if(
         groups, [&](const Group& g) { return g.axis == axis && g.where == where; });
-    Group& group = found != groups.end()
-                       ? *found
-                       : groups.emplace_back(Group{std::string(axis), where, {}});
+    Group& group =
+        found != groups.end() ? *found : groups.emplace_back(Group{std::string(axis), where, {}});
     group.members.emplace_back(x, v);
   };
   const auto rest_of = [](const StudyVariant& variant, std::string_view without) {
@@ -59,9 +58,12 @@ std::vector<Group> groups_of(const StudyResult& result) {
 std::optional<double> value_of(StudyQuantity quantity, const RunRow& run) {
   constexpr double milli = 1e3, mega = 1e6;
   switch (quantity) {
-    case StudyQuantity::step_time: return milli * *run.median_seconds;
-    case StudyQuantity::throughput: return run.samples_per_second;
-    case StudyQuantity::peak_memory: break;
+    case StudyQuantity::step_time:
+      return milli * *run.median_seconds;
+    case StudyQuantity::throughput:
+      return run.samples_per_second;
+    case StudyQuantity::peak_memory:
+      break;
   }
   if (!run.peak_bytes) return std::nullopt;
   return static_cast<double>(*run.peak_bytes) / mega;
@@ -106,26 +108,68 @@ std::string_view unit_of(StudyQuantity quantity) {
   return units[static_cast<int>(quantity)];
 }
 
+std::optional<double> StudyLaw::at(double x) const {
+  if (saturation) return saturation->most * x / (x + saturation->half);
+  if (growth) return growth->at(x);
+  if (power) return power->at(x);
+  return std::nullopt;
+}
+
+std::optional<double> StudyLaw::error() const {
+  double squares = 0;
+  for (const StudyPoint& point : points) {
+    const std::optional<double> expected = at(point.x);
+    if (!expected) return std::nullopt;
+    squares += std::pow(*expected / point.y - 1, 2);
+  }
+  return std::sqrt(squares / static_cast<double>(points.size()));
+}
+
+std::string StudyLaw::text() const {
+  if (saturation) return fmt::format("{:.4g} x / (x + {:.4g})", saturation->most, saturation->half);
+  return growth ? to_string(*growth) : power ? to_string(*power) : "";
+}
+
+namespace {
+
+// The batch over the time of its step, where that is linear and both its parts are positive.
+std::optional<Saturation> saturation_of(const StudyLaw& step_time, const StudyResult& result) {
+  if (step_time.axis != "batch-size" || !step_time.growth ||
+      step_time.growth->form != LawForm::linear)
+    return std::nullopt;
+  const double fixed = step_time.growth->coefficients[0], each = step_time.growth->coefficients[1];
+  if (fixed <= 0 || each <= 0) return std::nullopt;
+  const StudyPoint& point = step_time.points.front();
+  // More than one where gradients are accumulated.
+  const double per_x = static_cast<double>(result.plans[point.variant].samples_per_step) / point.x;
+  return Saturation{.most = 1e3 * per_x / each, .half = fixed / each};
+}
+
+}  // namespace
+
 std::vector<StudyLaw> laws_of(const StudyResult& result) {
   std::vector<StudyLaw> laws;
-  for (const Group& group : groups_of(result))
+  for (const Group& group : groups_of(result)) {
+    std::optional<Saturation> saturation;
     for (const StudyQuantity quantity :
-         {StudyQuantity::step_time, StudyQuantity::throughput, StudyQuantity::peak_memory})
-      if (auto law = law_of(result, group, quantity)) laws.push_back(*std::move(law));
+         {StudyQuantity::step_time, StudyQuantity::throughput, StudyQuantity::peak_memory}) {
+      auto law = law_of(result, group, quantity);
+      if (!law) continue;
+      if (quantity == StudyQuantity::step_time) saturation = saturation_of(*law, result);
+      if (quantity == StudyQuantity::throughput) law->saturation = saturation;
+      laws.push_back(*std::move(law));
+    }
+  }
   return laws;
 }
 
 std::optional<double> saturating_batch(const StudyLaw& law) {
-  if (law.quantity != StudyQuantity::step_time || law.axis != "batch-size" || !law.growth ||
-      law.growth->form != LawForm::linear)
-    return std::nullopt;
-  const double fixed = law.growth->coefficients[0], each = law.growth->coefficients[1];
-  if (fixed <= 0 || each <= 0) return std::nullopt;
-  // batch / (fixed + each batch) = 0.9 / each
-  return 9 * fixed / each;
+  if (!law.saturation) return std::nullopt;
+  return 9 * law.saturation->half;  // batch / (batch + half) = 0.9
 }
 
 std::string growth_text(const StudyLaw& law) {
+  if (law.saturation) return law.text();
   if (!law.growth) return "";
   std::string text = to_string(*law.growth);
   for (std::size_t i = 0; i < law.growth->intervals.size(); ++i)

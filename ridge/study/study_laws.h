@@ -27,6 +27,12 @@ struct StudyPoint {
   std::optional<Interval> spread;  // of y over the rounds
 };
 
+// Samples/s by the batch x: most x / (x + half), the batch over a time of the step that is linear.
+struct Saturation {
+  double most = 0;  // what larger and larger batches approach
+  double half = 0;  // the batch that reaches half of it
+};
+
 // One quantity against one numeric option, all others held equal; or against the parameters, over
 // the sizes.
 struct StudyLaw {
@@ -36,15 +42,19 @@ struct StudyLaw {
   std::vector<StudyPoint> points;  // by x
   // Fitted to all rounds. No growth over sizes, which differ in more than their parameters.
   std::optional<Law> growth, power;
+  std::optional<Saturation> saturation;  // of throughput by the batch, in place of a growth
 
-  const Law* drawn() const { return growth ? &*growth : power ? &*power : nullptr; }
+  // By the first that there is of saturation, growth and power; nothing without any.
+  std::optional<double> at(double x) const;
+  std::optional<double> error() const;  // of the points' y, the root mean square, relative
+  std::string text() const;             // "10 + 2 x", "500 x / (x + 5)"
 };
 // Of two or more points each, in the order of axes and variants.
 std::vector<StudyLaw> laws_of(const StudyResult& result);
 
-// The batch with which samples/s reach 90 % of what they approach, by a law of the time of a step;
-// none unless that law is linear and has a positive part that the batch does not change.
-std::optional<double> saturating_batch(const StudyLaw& step_time);
+// The batch with which samples/s reach 90 % of what they approach; none without a saturation, as
+// where the time of a step has no part that the batch does not change.
+std::optional<double> saturating_batch(const StudyLaw& throughput);
 
 // "11.2 + 3.4 x (10.9 to 11.5, 3.1 to 3.7)" and "x^0.93 (0.90 to 0.96)"; empty without such a law.
 std::string growth_text(const StudyLaw& law);

@@ -81,9 +81,8 @@ StudyResult result_of(const StudyRow& study, const std::vector<StudyEntry>& entr
       programs.insert(entry.run->binary);
     }
     if (const std::string fault = take(result.variants[v], entry); !fault.empty())
-      faults[v] = entry.turn.round == 0
-                      ? fault
-                      : fmt::format("{} in round {}", fault, entry.turn.round);
+      faults[v] =
+          entry.turn.round == 0 ? fault : fmt::format("{} in round {}", fault, entry.turn.round);
     // A variant that failed once would fail again: it takes no further turn.
     result.variants[v].is_done |= !entry.run;
   }
@@ -92,12 +91,11 @@ StudyResult result_of(const StudyRow& study, const std::vector<StudyEntry>& entr
     variant.is_done |= taken[v] == rounds;
     if (!variant.is_done) result.left += rounds - taken[v];
     summarize(variant);
-    variant.outcome = taken[v] == rounds ? "measured"
-                      : taken[v] > 0     ? fmt::format("{} of {} rounds", taken[v], rounds)
+    variant.outcome = taken[v] == rounds  ? "measured"
+                      : taken[v] > 0      ? fmt::format("{} of {} rounds", taken[v], rounds)
                       : faults[v].empty() ? "not measured yet"
                                           : "";
-    if (!faults[v].empty())
-      variant.outcome += (variant.outcome.empty() ? "" : "; ") + faults[v];
+    if (!faults[v].empty()) variant.outcome += (variant.outcome.empty() ? "" : "; ") + faults[v];
   }
   result.machines = std::ssize(machines);
   result.programs = std::ssize(programs);

@@ -36,7 +36,7 @@ struct StudyResult {
   std::vector<VariantPlan> plans;       // by variant
   std::vector<VariantResult> variants;  // likewise
 
-  std::int64_t measured = 0, left = 0;  // turns
+  std::int64_t measured = 0, left = 0;      // turns
   std::int64_t machines = 0, programs = 0;  // different ones that made the runs
   bool is_complete() const { return left == 0; }
   // The step's FLOPs at the device's peak over its time; none without ceilings or measurement.

@@ -97,20 +97,20 @@ Table plans_table(const StudyResult& result) {
     const VariantPlan& plan = result.plans[v];
     const auto share = [](auto part, auto whole, std::string_view format, double scale) {
       return part > 0 && whole > 0
-                 ? fmt::format(fmt::runtime(format), scale * static_cast<double>(part) /
-                                                         static_cast<double>(whole))
+                 ? fmt::format(fmt::runtime(format),
+                               scale * static_cast<double>(part) / static_cast<double>(whole))
                  : std::string();
     };
     const double least = plan.computing_seconds + plan.moving_seconds;
-    table.rows.push_back(
-        {name_of(result.definition.variants[v]), share(plan.flops, plan.bytes, "{:.1f}", 1),
-         share(plan.attention_flops, plan.flops, "{:.0f}", 100),
-         share(plan.feed_forward_flops, plan.flops, "{:.0f}", 100),
-         share(plan.attention_peak_bytes, plan.peak_bytes, "{:.0f}", 100),
-         plan.attention_passes_at ? std::to_string(*plan.attention_passes_at) : "",
-         share(plan.peak_bytes, plan.parameter_bytes, "{:.1f}", 1),
-         share(plan.computing_seconds, least, "{:.0f}", 100),
-         share(result.variants[v].seconds.value_or(0), least, "{:.1f}", 1)});
+    table.rows.push_back({name_of(result.definition.variants[v]),
+                          share(plan.flops, plan.bytes, "{:.1f}", 1),
+                          share(plan.attention_flops, plan.flops, "{:.0f}", 100),
+                          share(plan.feed_forward_flops, plan.flops, "{:.0f}", 100),
+                          share(plan.attention_peak_bytes, plan.peak_bytes, "{:.0f}", 100),
+                          plan.attention_passes_at ? std::to_string(*plan.attention_passes_at) : "",
+                          share(plan.peak_bytes, plan.parameter_bytes, "{:.1f}", 1),
+                          share(plan.computing_seconds, least, "{:.0f}", 100),
+                          share(result.variants[v].seconds.value_or(0), least, "{:.1f}", 1)});
   }
   return table;
 }
@@ -121,13 +121,10 @@ Table laws_table(const std::vector<StudyLaw>& laws) {
     table.columns.push_back({.header = header, .left = true});
   table.columns.push_back({.header = "Error"});
   for (const StudyLaw& law : laws) {
-    const Law* const drawn = law.drawn();
-    table.rows.push_back({fmt::format("{}, {}", name_of(law.quantity), unit_of(law.quantity)),
-                          law.axis, law.where,
-                          fmt::format("{:.6g} to {:.6g}", law.points.front().x,
-                                      law.points.back().x),
-                          growth_text(law), power_text(law),
-                          drawn ? fmt::format("{:.1f} %", 100 * drawn->error) : ""});
+    table.rows.push_back(
+        {fmt::format("{}, {}", name_of(law.quantity), unit_of(law.quantity)), law.axis, law.where,
+         fmt::format("{:.6g} to {:.6g}", law.points.front().x, law.points.back().x),
+         growth_text(law), power_text(law), known(law.error(), "{:.1f} %", 100)});
   }
   return table;
 }
@@ -154,7 +151,8 @@ std::string markdown_of_table(const Table& table) {
     text += "|";
     for (const std::string& cell : row) {
       std::string safe;
-      for (const char c : printable(cell)) safe += c == '|' ? std::string("\\|") : std::string(1, c);
+      for (const char c : printable(cell))
+        safe += c == '|' ? std::string("\\|") : std::string(1, c);
       text += fmt::format(" {} |", safe);
     }
     text += "\n";
@@ -166,8 +164,9 @@ std::string markdown_of_table(const Table& table) {
 std::vector<std::string> notes_of(const StudyResult& result) {
   std::vector<std::string> notes;
   if (!result.is_complete())
-    notes.push_back(fmt::format("{} of {} measurements are still to be taken: ridge study --resume {}",
-                                result.left, result.measured + result.left, result.name));
+    notes.push_back(
+        fmt::format("{} of {} measurements are still to be taken: ridge study --resume {}",
+                    result.left, result.measured + result.left, result.name));
   if (result.definition.rounds < static_cast<std::int64_t>(rounds_for_interval))
     notes.push_back(fmt::format(
         "ms/step is the median over the rounds. An interval of a median takes {} rounds: with {} "
@@ -177,8 +176,8 @@ std::vector<std::string> notes_of(const StudyResult& result) {
     notes.emplace_back(
         "Parameters are counted on the model that ran. The workshop's figure is its claim.");
   if (result.machines > 1)
-    notes.push_back(fmt::format("The runs are of {} machines or settings of one: times compare badly",
-                                result.machines));
+    notes.push_back(fmt::format(
+        "The runs are of {} machines or settings of one: times compare badly", result.machines));
   if (result.programs > 1)
     notes.push_back(fmt::format("The runs are of {} builds of the program", result.programs));
   return notes;
@@ -235,6 +234,7 @@ Json json_of(const StudyLaw& law) {
             {"points", points},
             {"growth", nullptr},
             {"power", nullptr},
+            {"error", json_of(law.error())},
             {"saturating_batch", json_of(saturating_batch(law))}};
   if (law.growth) json["growth"] = json_of(*law.growth);
   if (law.power) json["power"] = json_of(*law.power);
@@ -286,8 +286,7 @@ std::string study_text(const StudyResult& result) {
   std::string text = text_of_table(variants_table(result));
   for (const std::string& note : notes_of(result)) text += wrapped(note, "");
   text += "\nBy the graph of a step\n" + text_of_table(plans_table(result));
-  if (!laws.empty())
-    text += fmt::format("\nLaws{}\n", laws_note) + text_of_table(laws_table(laws));
+  if (!laws.empty()) text += fmt::format("\nLaws{}\n", laws_note) + text_of_table(laws_table(laws));
   std::string heading;
   for (const StudyAnswer& answer : answers_of(result, laws)) {
     if (heading != answer.heading) text += fmt::format("\n{}\n", answer.heading);
@@ -300,7 +299,7 @@ std::string study_text(const StudyResult& result) {
 std::string study_markdown(const StudyResult& result, std::span<const std::string> pictures) {
   const std::vector<StudyLaw> laws = laws_of(result);
   std::string text =
-      fmt::format("# Study {}\n\nBegun {}; {} variants in {} rounds.\n\n", printable(result.name),
+      fmt::format("# Study {}\n\nBegun {}; variants: {}, rounds: {}.\n\n", printable(result.name),
                   utc_text(result.created), result.variants.size(), result.definition.rounds);
   text += markdown_of_table(variants_table(result));
   for (const std::string& note : notes_of(result)) text += "\n" + wrapped(note, "");
@@ -325,9 +324,8 @@ std::string study_json(const StudyResult& result) {
     variants.push_back(variant_json(result, v));
   for (const StudyLaw& law : laws) all_laws.push_back(json_of(law));
   for (const StudyAnswer& answer : answers_of(result, laws))
-    answers.push_back({{"heading", answer.heading},
-                       {"question", answer.question},
-                       {"answer", answer.text}});
+    answers.push_back(
+        {{"heading", answer.heading}, {"question", answer.question}, {"answer", answer.text}});
   return text_of({{"schema", "ridge-study-result-1"},
                   {"name", result.name},
                   {"created", utc_text(result.created)},

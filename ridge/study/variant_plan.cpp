@@ -32,8 +32,7 @@ class Devices {
     OpenDevice& open = open_[{options.device, options.threads, options.deterministic}];
     if (!open.device) {
       open.device = open_device(options);
-      open.roof =
-          kept_roof(open.device->name(), open.device->hardware(), open.device->threads());
+      open.roof = kept_roof(open.device->name(), open.device->hardware(), open.device->threads());
     }
     check_device(options, *open.device);
     return open;
@@ -139,15 +138,15 @@ std::vector<VariantPlan> plan_variants(std::span<const StudyVariant> variants,
       OpenDevice& open = devices.of(variant.options);
       VariantPlan& plan = plans.emplace_back(plan_of(variant.options, open));
       if (plan.tokens_per_sample > 0) add_growth(plan, variant.options, *open.device);
-      if (!variant.size.empty()) plan.largest_batch = largest_batch_of(variant.options, *open.device);
+      if (!variant.size.empty())
+        plan.largest_batch = largest_batch_of(variant.options, *open.device);
       if (plan.tokens_per_sample > 0 && plan.attention_flops > 0) {
         const std::string rest = without_length(variant.options);
         const auto known = crossings.find(rest);
         plan.attention_passes_at =
             known != crossings.end()
                 ? known->second
-                : crossings
-                      .emplace(rest, attention_passes_at(variant.options, *open.device))
+                : crossings.emplace(rest, attention_passes_at(variant.options, *open.device))
                       .first->second;
       }
     } catch (const UsageError& error) {
@@ -256,7 +255,8 @@ std::vector<VariantPlan> plans_from_json(std::string_view text, std::size_t coun
       if (const Json& length = from.at("attention_passes_at"); !length.is_null())
         plan.attention_passes_at = length.get<std::int64_t>();
     }
-    if (plans.size() != count) throw FormatError("the study has {} plans, not {}", plans.size(), count);
+    if (plans.size() != count)
+      throw FormatError("the study has {} plans, not {}", plans.size(), count);
     return plans;
   } catch (const Json::exception&) {
     throw FormatError("the plan of the study is damaged, or of a newer program");

@@ -28,8 +28,8 @@ struct VariantPlan {
   // Of layers of these kinds: FLOPs of a step, and bytes alive at the peak; 0 without such layers.
   std::int64_t attention_flops = 0, feed_forward_flops = 0;
   std::uint64_t attention_peak_bytes = 0;
-  // The shortest sequence, to within an eighth, at which attention holds more than half of the peak;
-  // none if none does that was planned, or samples are no sequences.
+  // The shortest sequence, to within an eighth, at which attention holds more than half of the
+  // peak; none if none does that was planned, or samples are no sequences.
   std::optional<std::int64_t> attention_passes_at;
   // The peak in bytes by the length of the sequence, planned at one to three times the variant's:
   // fixed + linear x + quadratic x^2. All 0 if samples are no sequences.
