@@ -148,12 +148,14 @@ class Answers {
   std::string by_batch(const StudyLaw& one) const {
     const std::string where = one.where.empty() ? "" : fmt::format("With {}: ", one.where);
     const auto batch = saturating_batch(one);
-    if (!batch)
+    if (!batch) {
+      const bool unclear = one.saturation && !one.saturation->is_clear;
       return fmt::format(
-          "{}from a batch of {:.0f} to one of {:.0f}, samples/s go from {:.4g} to "
-          "{:.4g}; the time of a step is no line from which a limit would follow.",
-          where, one.points.front().x, one.points.back().x, one.points.front().y,
-          one.points.back().y);
+          "{}from a batch of {:.0f} to one of {:.0f}, samples/s go from {:.4g} to {:.4g}. {}", where,
+          one.points.front().x, one.points.back().x, one.points.front().y, one.points.back().y,
+          unclear ? "A part of the step that larger batches would share is not told from none."
+                  : "The time of a step is no line from which a limit would follow.");
+    }
     const double largest_batch = one.points.back().x;
     return fmt::format(
         "{}samples/s are {}, x the batch. They approach {:.4g}, and a batch of {:.0f} reaches 90 % "

@@ -142,7 +142,10 @@ std::optional<Saturation> saturation_of(const StudyLaw& step_time, const StudyRe
   const StudyPoint& point = step_time.points.front();
   // More than one where gradients are accumulated.
   const double per_x = static_cast<double>(result.plans[point.variant].samples_per_step) / point.x;
-  return Saturation{.most = 1e3 * per_x / each, .half = fixed / each};
+  const std::vector<Interval>& intervals = step_time.growth->intervals;
+  return Saturation{.most = 1e3 * per_x / each,
+                    .half = fixed / each,
+                    .is_clear = intervals.empty() || intervals[0].low > 0};
 }
 
 }  // namespace
@@ -164,7 +167,7 @@ std::vector<StudyLaw> laws_of(const StudyResult& result) {
 }
 
 std::optional<double> saturating_batch(const StudyLaw& law) {
-  if (!law.saturation) return std::nullopt;
+  if (!law.saturation || !law.saturation->is_clear) return std::nullopt;
   return 9 * law.saturation->half;  // batch / (batch + half) = 0.9
 }
 

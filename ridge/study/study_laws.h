@@ -31,6 +31,8 @@ struct StudyPoint {
 struct Saturation {
   double most = 0;  // what larger and larger batches approach
   double half = 0;  // the batch that reaches half of it
+  // Whether the part of a step that the batch does not change is told from none.
+  bool is_clear = true;
 };
 
 // One quantity against one numeric option, all others held equal; or against the parameters, over
@@ -52,8 +54,7 @@ struct StudyLaw {
 // Of two or more points each, in the order of axes and variants.
 std::vector<StudyLaw> laws_of(const StudyResult& result);
 
-// The batch with which samples/s reach 90 % of what they approach; none without a saturation, as
-// where the time of a step has no part that the batch does not change.
+// The batch with which samples/s reach 90 % of what they approach; none without a clear saturation.
 std::optional<double> saturating_batch(const StudyLaw& throughput);
 
 // "11.2 + 3.4 x (10.9 to 11.5, 3.1 to 3.7)" and "x^0.93 (0.90 to 0.96)"; empty without such a law.

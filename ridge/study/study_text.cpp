@@ -20,6 +20,7 @@ using Json = nlohmann::ordered_json;
 constexpr double mega = 1e6;
 constexpr std::size_t rounds_for_interval = 6;
 constexpr std::size_t outcome_width = 60;
+constexpr double unsteady_spread = 0.15;
 constexpr std::string_view laws_note =
     ", with the intervals of their coefficients (95 %) where there are points enough";
 
@@ -160,6 +161,15 @@ std::string markdown_of_table(const Table& table) {
   return text;
 }
 
+// How far apart the rounds of a variant were, over its median; the largest of all.
+double largest_spread(const StudyResult& result) {
+  double largest = 0;
+  for (const VariantResult& variant : result.variants)
+    if (variant.spread)
+      largest = std::max(largest, (variant.spread->high - variant.spread->low) / *variant.seconds);
+  return largest;
+}
+
 // What a reader has to know of the figures.
 std::vector<std::string> notes_of(const StudyResult& result) {
   std::vector<std::string> notes;
@@ -175,6 +185,10 @@ std::vector<std::string> notes_of(const StudyResult& result) {
   if (!result.definition.variants.front().size.empty())
     notes.emplace_back(
         "Parameters are counted on the model that ran. The workshop's figure is its claim.");
+  if (const double spread = largest_spread(result); spread > unsteady_spread)
+    notes.push_back(fmt::format(
+        "The rounds of a variant differ by up to {:.0f} %: something else used the machine.",
+        100 * spread));
   if (result.machines > 1)
     notes.push_back(fmt::format(
         "The runs are of {} machines or settings of one: times compare badly", result.machines));
