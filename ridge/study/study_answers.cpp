@@ -151,8 +151,9 @@ class Answers {
     if (!batch) {
       const bool unclear = one.saturation && !one.saturation->is_clear;
       return fmt::format(
-          "{}from a batch of {:.0f} to one of {:.0f}, samples/s go from {:.4g} to {:.4g}. {}", where,
-          one.points.front().x, one.points.back().x, one.points.front().y, one.points.back().y,
+          "{}from a batch of {:.0f} to one of {:.0f}, samples/s go from {:.4g} to {:.4g}. {}",
+          where, one.points.front().x, one.points.back().x, one.points.front().y,
+          one.points.back().y,
           unclear ? "A part of the step that larger batches would share is not told from none."
                   : "The time of a step is no line from which a limit would follow.");
     }
