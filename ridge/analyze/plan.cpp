@@ -102,6 +102,33 @@ std::int64_t in_place_nodes(const Graph& graph) {
   });
 }
 
+// The kind of layer that a node is part of; null for any other.
+LayerUse* layer_of(StepPlan& plan, const Graph& graph, ScopeId scope) {
+  if (graph.enclosing(scope, ScopeKind::attention)) return &plan.attention;
+  if (graph.enclosing(scope, ScopeKind::feed_forward)) return &plan.feed_forward;
+  return nullptr;
+}
+
+void add_bytes_at_peak(StepPlan& plan, const Graph& graph, const KernelNeeds& needs) {
+  const NodeId peak = plan.memory.peak_node;
+  if (peak == no_node) return;
+  const Lifetimes lifetimes = lifetimes_of(graph);
+  const auto count = [&](ValueId storage, bool is_born) {
+    const NodeId producer = graph.info(storage).producer;
+    if (producer == no_node) return;
+    LayerUse* const layer = layer_of(plan, graph, graph.nodes()[producer].scope);
+    if (layer && is_born) layer->bytes_at_peak += lifetimes.bytes[storage];
+    if (layer && !is_born) layer->bytes_at_peak -= lifetimes.bytes[storage];
+  };
+  for (NodeId n = 0; n <= peak; ++n) {
+    for (const ValueId storage : lifetimes.born[n]) count(storage, true);
+    if (n == peak) break;
+    for (const ValueId storage : lifetimes.dead[n]) count(storage, false);
+  }
+  if (LayerUse* const layer = layer_of(plan, graph, graph.nodes()[peak].scope))
+    layer->bytes_at_peak += needs.workspace[peak];
+}
+
 }  // namespace
 
 KernelNeeds kernel_needs(const Graph& graph, Device& device, const KernelChoice& choice) {
@@ -183,10 +210,15 @@ StepPlan plan_step(const RunOptions& options, Device& device, const Roof* roof) 
     if (!planned.needs.has_kernel[n]) continue;
     const Node& node = graph.nodes()[n];
     const std::int64_t times = node.phase == Phase::optimizer ? 1 : batches;
+    const std::int64_t flops = times * cost(graph, node).flops;
     plan.launches += times;
-    if (roof)
-      at_best = at_best + least_time(graph, node, over, captured) * static_cast<double>(times);
+    if (LayerUse* const layer = layer_of(plan, graph, node.scope)) layer->flops += flops;
+    if (!roof) continue;
+    at_best = at_best + least_time(graph, node, over, captured) * static_cast<double>(times);
+    plan.seconds_at_peak_rate +=
+        static_cast<double>(flops) / over.flops(compute_precision(graph, node, over));
   }
+  add_bytes_at_peak(plan, graph, planned.needs);
   if (roof) plan.at_best = at_best;
   return plan;
 }

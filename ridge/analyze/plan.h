@@ -43,6 +43,13 @@ struct LeastTime {
   LeastTime operator*(double times) const;
 };
 
+// What the layers of one kind take of a step.
+struct LayerUse {
+  std::int64_t flops = 0;
+  // Of the peak: values that they computed and that are alive then, and their workspace.
+  std::size_t bytes_at_peak = 0;
+};
+
 // What one step of a workload will need, read off its graph alone: nothing runs and no tensor is
 // allocated, so that it takes no time and no memory to plan what would never fit.
 struct StepPlan {
@@ -51,12 +58,16 @@ struct StepPlan {
   std::optional<Place> where;  // of the peak; none if nothing but what persists is alive then
   // What the run takes of the device for this: the peak or, where memory is planned, the arena.
   std::size_t device_bytes = 0;
-  StepCost cost;                    // bytes: each operand of each kernel once
-  std::int64_t launches = 0;        // of kernels in a step
-  std::int64_t nodes_in_place = 0;  // operators that write their result over an operand
+  StepCost cost;                     // bytes: each operand of each kernel once
+  std::int64_t launches = 0;         // of kernels in a step
+  std::int64_t nodes_in_place = 0;   // operators that write their result over an operand
+  LayerUse attention, feed_forward;  // of a network that has such layers
   // What the step takes if every kernel reaches the ceilings of its device, one after the other;
   // unknown without ceilings.
   std::optional<LeastTime> at_best;
+  // What its FLOPs alone take at the peak rate of their precision, in seconds: over the time of a
+  // step it is the utilization of those FLOPs. 0 without ceilings.
+  double seconds_at_peak_rate = 0;
 };
 
 // `options` are resolved. UsageError if the work of a step is beyond what 63 bits count.

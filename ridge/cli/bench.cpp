@@ -217,40 +217,33 @@ int bench(BenchRequest& request) {
   }
 }
 
-void configure(CLI::App& command, std::string_view name, Action& action) {
-  const auto request = std::make_shared<BenchRequest>(command);
-  command.footer(fmt::format(
-      R"(Weights and inputs are random, unless files are named: they decide neither the time nor the
+constexpr const char* footer =
+    R"(Weights and inputs are random, unless files are named: they decide neither the time nor the
 memory.
 
 Examples:
-  {0} --network resnet50 --batch-size 32 --iterations 20
-  {0} --network resnet50 --batch-size 64 --compile --compileContext "{{'mode': 'max-autotune'}}"
-  {0} --network resnet50 --mode training --batch-size 64 --dtype bf16
-  {0} --network tiny_llama --batch-size 4 --seq-len 512 --dtype int8 --compile
-  {0} --network vit_b_16 --batch-size 16 --dtype bf16 --export-json vit.json
-  {0} --network resnet50 --batch-size 32 --iterations 10 --autograd-profiler --kineto
-  {0} --network resnet50 --batch-size 32 --iterations 20 --flops-prof-step 10
-  {0} --network resnet50 --batch-size 32 --enable-all-profiling --profile-dir ./profiles
-  {0} --network resnet50 --batch-size 64 --compare-modes
-  {0} --network resnet50 --batch-size 32 --precisions fp32,bf16
-  {0} --network resnet50 --batch-sizes 8,32,128,256
-  {0} --network resnet50 --find-max-batch --max-batch-for 4GB
-  {0} --list
-The workshop's exercises with these commands: docs/workshop in the sources.)",
-      name));
-  command.callback([request, &action] { action = [request] { return bench(*request); }; });
-}
+  ridge bench --network resnet50 --batch-size 32 --iterations 20
+  ridge bench --network resnet50 --batch-size 64 --compile --compileContext "{'mode': 'max-autotune'}"
+  ridge bench --network resnet50 --mode training --batch-size 64 --dtype bf16
+  ridge bench --network tiny_llama --batch-size 4 --seq-len 512 --dtype int8 --compile
+  ridge bench --network vit_b_16 --batch-size 16 --dtype bf16 --export-json vit.json
+  ridge bench --network resnet50 --batch-size 32 --iterations 10 --autograd-profiler --kineto
+  ridge bench --network resnet50 --batch-size 32 --iterations 20 --flops-prof-step 10
+  ridge bench --network resnet50 --batch-size 32 --enable-all-profiling --profile-dir ./profiles
+  ridge bench --network resnet50 --batch-size 64 --compare-modes
+  ridge bench --network resnet50 --batch-size 32 --precisions fp32,bf16
+  ridge bench --network resnet50 --batch-sizes 8,32,128,256
+  ridge bench --network resnet50 --find-max-batch --max-batch-for 4GB
+  ridge bench --list
+The workshop's exercises with these commands: docs/workshop in the sources.)";
 
 }  // namespace
 
 void add_bench_command(CLI::App& program, Action& action) {
-  configure(*program.add_subcommand("bench", "Time a network"), "ridge bench", action);
-}
-
-void configure_as_bench(CLI::App& program, Action& action) {
-  program.description("Times a network, with the flags of the workshop.");
-  configure(program, program.get_name(), action);
+  CLI::App& command = *program.add_subcommand("bench", "Time a network");
+  const auto request = std::make_shared<BenchRequest>(command);
+  command.footer(footer);
+  command.callback([request, &action] { action = [request] { return bench(*request); }; });
 }
 
 }  // namespace ridge

@@ -15,7 +15,12 @@
 namespace ridge {
 namespace {
 
-// What the workshop's benchmark takes for granted.
+// A benchmark leaves nothing behind to go on with, and has its own words for some of the rest.
+const OptionFilter has_option = all_but({"resume", "save-every", "eval-every", "output-dir",
+                                         "log-interval", "flops", "flops-profile-step"});
+
+}  // namespace
+
 RunOptions bench_defaults(std::string_view network) {
   RunOptions options = default_options(network);
   options.mode = name_of(Use::inference);
@@ -25,12 +30,6 @@ RunOptions bench_defaults(std::string_view network) {
   options.warmup_steps = 5;
   return options;
 }
-
-// A benchmark leaves nothing behind to go on with, and has its own words for some of the rest.
-const OptionFilter has_option = all_but({"resume", "save-every", "eval-every", "output-dir",
-                                         "log-interval", "flops", "flops-profile-step"});
-
-}  // namespace
 
 // --dtype, --fp16 and --amp-opt-level all choose a precision; those given must agree.
 void BenchRequest::resolve_precision(RunOptions& o) {

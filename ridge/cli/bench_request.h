@@ -4,12 +4,16 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ridge/cli/keep_run.h"
 #include "ridge/cli/run_request.h"
 
 namespace ridge {
+
+// What the workshop's benchmark takes for granted of a network.
+RunOptions bench_defaults(std::string_view network);
 
 // What the flags of `ridge bench` ask for: a run, in the workshop's words or in ours, and what to
 // show of it.

@@ -31,14 +31,11 @@ void add_exercise_command(CLI::App& program, Action& action);
 void add_runs_command(CLI::App& program, Action& action);
 void add_store_command(CLI::App& program, Action& action);
 void add_gate_command(CLI::App& program, Action& action);
+void add_study_command(CLI::App& program, Action& action);
+void add_workshop_study_command(CLI::App& program, Action& action);
 void add_doctor_command(CLI::App& program, Action& action);
 void add_about_command(CLI::App& program, Action& action);
 
 int about();  // an action: prints the version of the program and what it runs on
-
-// Makes `program` itself `ridge train --version <version>`, under one of the workshop's names.
-void configure_as_train(CLI::App& program, const char* version, Action& action);
-// Makes it `ridge bench`, likewise.
-void configure_as_bench(CLI::App& program, Action& action);
 
 }  // namespace ridge

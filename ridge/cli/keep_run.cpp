@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
+#include "ridge/base/utf8.h"
 #include "ridge/cli/flags.h"
 #include "ridge/study/fingerprint.h"
 #include "ridge/study/store.h"
@@ -38,6 +40,26 @@ fs::path store_to_write(const KeepRequest& request) {
   return existing_store_file(request.store);
 }
 
+struct Turn {
+  std::string study;
+  StudyTurn turn;
+};
+
+// Reads study_turn_text().
+Turn turn_from(const std::string& text) {
+  const std::size_t first = text.find('/'), second = text.find('/', first + 1);
+  const auto number = [&](std::size_t from, std::size_t to) {
+    std::int64_t value = -1;
+    const char* const end = text.data() + std::min(to, text.size());
+    const auto [stop, fault] = std::from_chars(text.data() + from, end, value);
+    if (fault != std::errc() || stop != end || second == std::string::npos)
+      throw UsageError("{} {}: it must be VARIANT/ROUND/NAME", study_turn_flag, shown(text));
+    return value;
+  };
+  return {.study = second == std::string::npos ? "" : text.substr(second + 1),
+          .turn = {.variant = number(0, first), .round = number(first + 1, second)}};
+}
+
 // The operators of the profile that a run has just written.
 Json operators_of(const Record& record) {
   const fs::path file = fs::path(record.options.profile_dir) / "operators.json";
@@ -60,6 +82,12 @@ void add_keep_flags(CLI::App& command, KeepRequest& request) {
   add_value(command, "--tag,--tags", request.tags, "Give the kept run these tags, with commas")
       ->type_name("NAMES")
       ->group("Output");
+  // For the measurements of ridge study, and in no help.
+  add_value(command, std::string(study_turn_flag), request.study_turn, "")->group("");
+}
+
+std::string study_turn_text(std::string_view study, StudyTurn turn) {
+  return fmt::format("{}/{}/{}", turn.variant, turn.round, study);
 }
 
 struct RunKeeper::Kept {
@@ -68,10 +96,12 @@ struct RunKeeper::Kept {
     if (Store(file).read_only())
       throw IoError("cannot write {}: the file or its directory is read-only", file.string());
     for (const std::string& tag : request.tags) tags.push_back(checked_tag(tag));
+    if (!request.study_turn.empty()) turn = turn_from(request.study_turn);
   }
   fs::path file;  // opened again when there is something to write
   ConditionsWatch watch;
   std::vector<std::string> tags;
+  std::optional<Turn> turn;
 };
 
 RunKeeper::RunKeeper(const KeepRequest* request, const Device& device) {
@@ -83,12 +113,16 @@ RunKeeper::~RunKeeper() = default;
 
 void RunKeeper::keep(const Session& session, const Record& record, const std::string& json,
                      Terminal& terminal) {
-  if (!kept_) return;
+  if (!kept_ || (kept_->turn && record.outcome == Outcome::interrupted)) return;
   Json context = context_json(session, kept_->watch);
   if (Json operators = operators_of(record); operators.is_object())
     context["operators"] = std::move(operators);
-  const std::int64_t id =
-      Store(kept_->file).add({.tags = kept_->tags, .record = json, .context = context.dump()});
+  RunDocument run{.tags = kept_->tags, .record = json, .context = context.dump()};
+  if (kept_->turn) {
+    run.study = kept_->turn->study;
+    run.turn = kept_->turn->turn;
+  }
+  const std::int64_t id = Store(kept_->file).add(run);
   terminal.line(fmt::format("Kept as run {} in {}", id, kept_->file.string()));
 }
 

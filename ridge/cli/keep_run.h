@@ -2,10 +2,12 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ridge/cli/terminal.h"
 #include "ridge/session/record.h"
+#include "ridge/study/run_row.h"
 
 namespace CLI {
 class App;
@@ -18,7 +20,11 @@ struct KeepRequest {
   std::string store;
   bool record = false;
   std::vector<std::string> tags;
+  std::string study_turn;  // "VARIANT/ROUND/NAME": whose turn of which study the run is
 };
+// The value of the flag with which a study starts its measurements.
+std::string study_turn_text(std::string_view study, StudyTurn turn);
+inline constexpr std::string_view study_turn_flag = "--study-turn";
 // Adds --store, --record and --tag.
 void add_keep_flags(CLI::App& command, KeepRequest& request);
 
@@ -36,7 +42,7 @@ class RunKeeper {
   RunKeeper& operator=(const RunKeeper&) = delete;
 
   // After it, with the record as JSON. The operators of a profile directory that the run wrote are
-  // kept too.
+  // kept too. A turn of a study that was interrupted is not kept: it will be taken again.
   void keep(const Session& session, const Record& record, const std::string& json,
             Terminal& terminal);
 

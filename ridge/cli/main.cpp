@@ -14,7 +14,7 @@
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/passes/schedules.h"
+#include "ridge/cli/workshop_names.h"
 
 namespace ridge {
 namespace {
@@ -29,27 +29,8 @@ class HelpFormatter : public CLI::Formatter {
 };
 
 constexpr int exit_failure = 1, exit_usage = 2;
-// The programs of the workshop whose command lines are understood under their own names.
-constexpr std::string_view workshop_name = "tiny_llama_", bench_name = "micro_benchmarking_pytorch";
 
-// The version in "tiny_llama_v1"; null under any other name.
-const char* version_in(std::string_view name) {
-  for (const ScheduleRow& row : schedules())
-    if (row.kind == ScheduleRow::Kind::version &&
-        name == std::string(workshop_name) + std::string(row.name))
-      return row.name.data();
-  return nullptr;
-}
-
-void add_commands(CLI::App& program, const std::string& name, Action& action) {
-  if (const char* version = version_in(name)) {
-    configure_as_train(program, version, action);
-    return;
-  }
-  if (name == bench_name) {
-    configure_as_bench(program, action);
-    return;
-  }
+void add_commands(CLI::App& program, Action& action) {
   add_train_command(program, action);
   add_eval_command(program, action);
   add_plan_command(program, action);
@@ -67,6 +48,8 @@ void add_commands(CLI::App& program, const std::string& name, Action& action) {
   add_runs_command(program, action);
   add_store_command(program, action);
   add_gate_command(program, action);
+  add_study_command(program, action);
+  add_workshop_study_command(program, action);
   add_doctor_command(program, action);
   add_about_command(program, action);
   program.require_subcommand(0, 1);
@@ -99,21 +82,25 @@ std::string in_our_words(const CLI::ParseError& error) {
   return text;
 }
 
-int run(const std::string& name, const std::vector<std::string>& arguments) {
+// `arguments` without the program's name.
+int run(const std::string& name, std::vector<std::string> arguments) {
   Action action;
   CLI::App program(
       "Trains a small LLaMA, runs vision networks, and shows where the time and the memory go.",
-      name);
+      "ridge");
   program.formatter(std::make_shared<HelpFormatter>());  // before commands, which inherit it
-  add_commands(program, name, action);
+  add_commands(program, action);
   allow_extras(program);
 
+  const auto words = workshop_command(name, arguments);
+  if (words) arguments = *words;
   std::vector<std::string> reversed;  // as CLI11 takes them
   for (const std::string& argument : arguments) reversed.push_back(with_dashes(argument));
   std::ranges::reverse(reversed);
   try {
     program.parse(reversed);
   } catch (const CLI::CallForHelp&) {
+    if (words) Terminal().line(fmt::format("{} is this command:\n", name));
     Terminal().line(program.help());
     return 0;
   } catch (const CLI::ParseError& error) {

@@ -39,7 +39,6 @@ RunRequest::RunRequest(CLI::App& command, Config config)
 RunOptions RunRequest::lay_over(RunOptions base) const {
   apply_config_file(base, config_file_);
   if (settings_.adapt) base = settings_.adapt(std::move(base));
-  if (!settings_.version.empty()) base.version = settings_.version;
   flags_.apply(base);
   return base;
 }

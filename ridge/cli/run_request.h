@@ -18,8 +18,7 @@ class RunRequest {
   struct Config {
     std::string network = "tiny_llama";  // unless another is named
     Defaults defaults = default_options;
-    std::string version = {};  // what the program's own name asks for; empty if it says nothing
-    OptionFilter has = {};     // which options the command has; null: all
+    OptionFilter has = {};  // which options the command has; null: all
     // What a command makes of the options that stand below the flags: of the defaults with the
     // configuration file over them, or the checkpoint's. Null: nothing.
     std::function<RunOptions(RunOptions)> adapt = {};

@@ -3,6 +3,7 @@
 // What is kept of a run, and the part of it that lists show: one table has the columns of a store,
 // of its filters, and of JSON and CSV.
 
+#include <compare>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -16,10 +17,17 @@
 
 namespace ridge {
 
+// The place of a run in a study.
+struct StudyTurn {
+  std::int64_t variant = 0, round = 1;
+  auto operator<=>(const StudyTurn&) const = default;
+};
+
 // All that a store keeps of a run.
 struct RunDocument {
   Uuid uuid{};
-  std::string study;  // that made the run; empty if none did
+  std::string study;                   // that made the run; empty if none did
+  std::optional<StudyTurn> turn = {};  // in the study of that name in the same store
   std::vector<std::string> tags;
   // JSON objects. A record is what a run writes (session/record.h, "ridge-record-1"). The context
   // is what was seen around it (study/fingerprint.h): "machine", "program", "conditions",

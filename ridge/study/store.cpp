@@ -147,6 +147,7 @@ Store::Added Store::add(std::span<const RunDocument> runs) {
         look_up("SELECT id FROM runs WHERE uuid = ?1", std::vector<SqlValue>{row.uuid});
     if (!id) {
       id = add_row(rows[i]);
+      if (runs[i].turn) take_turn(row.study, *runs[i].turn, *id);
       ++result.added;
     }
     for (const std::string& tag : row.tags)
@@ -196,7 +197,8 @@ std::int64_t Store::prune(const Pruning& pruning) {
   Transaction transaction(database_);
   const std::vector<std::int64_t> ids = prunable(pruning);
   const std::vector<SqlValue> list{list_of(ids)};
-  for (const char* column : {"tags WHERE run_id", "records WHERE run_id", "runs WHERE id"})
+  for (const char* column :
+       {"tags WHERE run_id", "records WHERE run_id", "study_runs WHERE run_id", "runs WHERE id"})
     run_statement(fmt::format("DELETE FROM {} IN (SELECT value FROM json_each(?1))", column), list);
   run_statement("DELETE FROM options WHERE id NOT IN (SELECT options_id FROM runs)", {});
   transaction.commit();

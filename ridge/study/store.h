@@ -53,6 +53,21 @@ struct StoreStats {
   std::uint64_t bytes = 0;           // of the file
 };
 
+// A study as a store keeps it; its definition and plans are study/definition.h's and
+// study/variant_plan.h's.
+struct StudyRow {
+  std::string name;
+  std::int64_t created = 0;  // seconds since 1970, UTC
+  std::string definition, plans;
+};
+
+// What became of a turn of a study: a run, or a reason why there is none.
+struct StudyEntry {
+  StudyTurn turn;
+  std::optional<RunRow> run;
+  std::string fault;
+};
+
 class Store {
  public:
   // Opens a store that there is; see open_store() and make_store().
@@ -63,7 +78,8 @@ class Store {
 
   // Adds runs in one transaction: all, or none if one is refused. A run whose uuid is all zeros
   // gets one. A run that is there already, by its uuid, is left alone but for the tags it lacks.
-  // Returns the ids, and how many runs were new. FormatError for a record that is none.
+  // Returns the ids, and how many runs were new. FormatError for a record that is none; UsageError
+  // for a turn of a study that there is not, or that has been taken.
   struct Added {
     std::vector<std::int64_t> ids;
     std::int64_t added = 0;
@@ -92,6 +108,16 @@ class Store {
   std::int64_t tag(std::span<const std::int64_t> ids, std::string_view name);
   std::int64_t untag(std::span<const std::int64_t> ids, std::string_view name);
 
+  // Studies. UsageError for a study that there is not.
+  bool add_study(const StudyRow& study);  // whether there was none of its name
+  std::optional<StudyRow> find_study(std::string_view name);
+  StudyRow study(std::string_view name);
+  std::vector<StudyRow> studies();                               // the newest first
+  std::vector<StudyEntry> study_entries(std::string_view name);  // by variant and round
+  // Notes why a turn has no run; nothing happens if it has one.
+  void add_fault(std::string_view name, StudyTurn turn, std::string_view fault);
+  void forget_faults(std::string_view name);  // so that these turns are taken again
+
   // What prune() removes: the runs of a filter but for the newest `keep`, and but for those with
   // tags unless `tagged`.
   struct Pruning {
@@ -113,6 +139,8 @@ class Store {
   void visit_rows(const std::string& tail, std::span<const SqlValue> values,
                   const std::function<void(const RunRow&)>& visit);
   std::int64_t add_row(const DocumentRow& document);
+  void take_turn(const std::string& study, StudyTurn turn, std::int64_t run);
+  std::int64_t study_id(std::string_view name);
   std::int64_t id_in(std::string_view table, const std::string& condition,
                      const std::string& insert, std::span<const SqlValue> values);
   // Statements that come again and again stay prepared.

@@ -23,7 +23,7 @@ constexpr std::int64_t application_id = 0x52494447;  // "RIDG"
 // again and again stand in tables of their own, and so do the whole records. There is no index but
 // for what is looked up by its value: reading a million rows in order takes less time than looking
 // up a tenth of them.
-constexpr std::array<std::string_view, 1> steps{R"(
+constexpr std::array<std::string_view, 2> steps{R"(
 CREATE TABLE machines(
   id INTEGER PRIMARY KEY,
   machine TEXT NOT NULL UNIQUE,  -- digest of what follows
@@ -85,6 +85,24 @@ CREATE TABLE tags(
   PRIMARY KEY(tag, run_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX tags_run ON tags(run_id);
+)",
+                                                R"(
+CREATE TABLE studies(
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  created INTEGER NOT NULL,      -- seconds since 1970, UTC
+  definition TEXT NOT NULL,      -- JSON: what is measured
+  plans TEXT NOT NULL            -- JSON: what was computed of each variant before
+) STRICT;
+CREATE TABLE study_runs(
+  study_id INTEGER NOT NULL,
+  variant INTEGER NOT NULL,
+  round INTEGER NOT NULL,        -- from 1 on; 0: before any
+  run_id INTEGER,                -- NULL: there is no run
+  fault TEXT NOT NULL,           -- why there is none
+  PRIMARY KEY(study_id, variant, round)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX study_runs_run ON study_runs(run_id);
 )"};
 
 [[noreturn]] void refuse_newer(const fs::path& file, std::int64_t version, std::size_t known) {

@@ -382,7 +382,7 @@ TEST(BenchCommand, SaysHowItIsCalled) {
   const Sandbox sandbox;
   const ProgramResult result = sandbox.run({"micro_benchmarking_pytorch", "--help"});
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(result.out, HasSubstr("micro_benchmarking_pytorch --network resnet50"));
+  EXPECT_THAT(result.out, HasSubstr("ridge bench --network resnet50"));
   EXPECT_THAT(result.out, HasSubstr("--compileContext"));
 }
 
