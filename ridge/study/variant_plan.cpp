@@ -174,21 +174,26 @@ std::vector<std::string> fitting_changes(const RunOptions& options, Device& devi
       // A version, a precision or a size that this run or this device does not take is no help.
     }
   };
+  // No version or precision saves so much, and to plan them of absurd sizes takes minutes.
+  constexpr std::size_t most_saved = 64;
+  const bool within_reach =
+      plan_step(options, device).device_bytes / most_saved <= std::max<std::size_t>(budget, 1);
   const bool trains = options.use() == Use::training;
   for (const char* version : {"v3", "v4"})
-    if (options.version.starts_with("v"))
+    if (within_reach && options.version.starts_with("v"))
       attempt(fmt::format("--version {}", version), [&](RunOptions& o) { o.version = version; });
-  if (trains) {
+  if (within_reach && trains) {
     attempt("--recompute block", [](RunOptions& o) { o.recompute = "block"; });
     attempt("--version v4 --recompute block", [](RunOptions& o) {
       o.version = "v4";
       o.recompute = "block";
     });
   }
-  attempt("--version v4 --dtype bf16", [](RunOptions& o) {
-    o.version = "v4";
-    o.dtype = "bf16";
-  });
+  if (within_reach)
+    attempt("--version v4 --dtype bf16", [](RunOptions& o) {
+      o.version = "v4";
+      o.dtype = "bf16";
+    });
   try {
     const std::int64_t batch = largest_batch(options, device, budget).batch_size;
     if (batch < options.batch_size) found.push_back(fmt::format("--batch-size {}", batch));

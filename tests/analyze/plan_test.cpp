@@ -418,5 +418,29 @@ TEST(PlanCommand, PrintsATableAndRefusesNonsense) {
   EXPECT_EQ(sandbox.run({"ridge", "plan", "--recompute-for", "1KB"}).exit_code, 1);
 }
 
+// The workshop's model with a batch of 8 sequences of 128, counted by hand in its exercise 2.
+TEST(Plan, SaysWhatAttentionAndFeedForwardTake) {
+  CpuDevice device(1);
+  const StepPlan plan = plan_step(resolved({}), device);
+  constexpr std::int64_t layers = 4, attention_macs = 268'435'456, feed_forward_macs = 402'653'184;
+  // Two FLOPs each, of the forward pass and twice that of the backward one; the rest is small.
+  const auto expect_flops = [](std::int64_t flops, std::int64_t macs) {
+    EXPECT_GT(flops, 6 * layers * macs);
+    EXPECT_LT(static_cast<double>(flops), 1.03 * static_cast<double>(6 * layers * macs));
+  };
+  expect_flops(plan.attention.flops, attention_macs);
+  expect_flops(plan.feed_forward.flops, feed_forward_macs);
+  EXPECT_LT(plan.attention.flops + plan.feed_forward.flops, plan.cost.total().flops);
+  // Kept for the backward pass by each layer: the weights of its scores, and some five tensors of
+  // the size of its input.
+  constexpr std::size_t scores = 8 * 8 * 128 * 128 * 4, tensor = 8 * 128 * 256 * 4;
+  EXPECT_GE(plan.attention.bytes_at_peak, layers * scores);
+  EXPECT_LE(plan.attention.bytes_at_peak, layers * (scores + 5 * tensor));
+  EXPECT_LE(plan.attention.bytes_at_peak + plan.feed_forward.bytes_at_peak,
+            plan.memory.at_peak.intermediates + plan.memory.at_peak.workspace);
+  // Without ceilings there is no rate to hold it against.
+  EXPECT_EQ(plan.seconds_at_peak_rate, 0);
+}
+
 }  // namespace
 }  // namespace ridge

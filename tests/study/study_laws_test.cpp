@@ -223,6 +223,20 @@ TEST(StudyStore, TakesEveryTurnOnce) {
       << "the first stays";
 }
 
+TEST(StudyStore, IsAddedToAStoreOfTheFirstVersion) {
+  MadeStore made;
+  made.store.add(document_of({}));
+  {
+    Database database(made.file, Database::Access::write);
+    database.execute("DROP TABLE studies; DROP TABLE study_runs; PRAGMA user_version = 1");
+  }
+  Store store(made.file);
+  EXPECT_EQ(store.stats().version, 2);
+  EXPECT_EQ(store.count(""), 1);
+  EXPECT_THAT(store.studies(), IsEmpty());
+  EXPECT_TRUE(store.add_study({.name = "s", .definition = "{}", .plans = "{}"}));
+}
+
 TEST(StudyStore, NotesFaultsAndForgetsThem) {
   MadeStudy study({}, {"batch-size=1,2"}, 2);
   study.measure(0, 1, 0.1);
