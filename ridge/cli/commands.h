@@ -30,6 +30,7 @@ void add_trace_command(CLI::App& program, Action& action);
 void add_exercise_command(CLI::App& program, Action& action);
 void add_runs_command(CLI::App& program, Action& action);
 void add_store_command(CLI::App& program, Action& action);
+void add_dashboard_command(CLI::App& program, Action& action);
 void add_doctor_command(CLI::App& program, Action& action);
 void add_about_command(CLI::App& program, Action& action);
 

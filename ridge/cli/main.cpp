@@ -55,6 +55,7 @@ void add_commands(CLI::App& program, const std::string& name, Action& action) {
   add_exercise_command(program, action);
   add_runs_command(program, action);
   add_store_command(program, action);
+  add_dashboard_command(program, action);
   add_doctor_command(program, action);
   add_about_command(program, action);
   program.require_subcommand(0, 1);
