@@ -114,7 +114,8 @@ class Replies {
 
   void add_studies() {
     Json list = Json::array();
-    for (const Json& study : ask("studies")["studies"]) {
+    const Json studies = ask("studies");
+    for (const Json& study : studies["studies"]) {
       const std::string name = study["name"];
       if (!studies_.contains(name) || list.size() == max_studies) continue;
       list.push_back(study);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "ridge/base/error.h"
 #include "ridge/study/change_points.h"
@@ -115,19 +116,30 @@ std::unordered_map<std::int64_t, std::uint32_t> Configurations::numbers(Store& s
 
 std::vector<RunSeries> series_of(std::span<const SeriesPoint> points,
                                  const std::unordered_map<std::int64_t, std::uint32_t>& numbers) {
+  // Ids count from 1: a list of them is looked up faster than a table, a million times.
+  constexpr std::uint32_t unknown = ~0u;
+  constexpr std::size_t longest_list = std::size_t{1} << 22;
+  std::vector<std::uint32_t> by_id;
+  for (const auto& [id, number] : numbers) {
+    if (id < 0 || std::cmp_greater_equal(id, longest_list)) continue;
+    const auto place = static_cast<std::size_t>(id);
+    if (by_id.size() <= place) by_id.resize(place + 1, unknown);
+    by_id[place] = number;
+  }
   std::vector<RunSeries> all;
   std::unordered_map<std::uint64_t, std::size_t> places;
-  for (const SeriesPoint& point : points) {
-    const auto known = numbers.find(point.options);
-    const std::uint32_t configuration = known == numbers.end() ? ~0u : known->second;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const SeriesPoint& point = points[i];
+    const auto id = static_cast<std::size_t>(point.options);
+    const std::uint32_t configuration = id < by_id.size() ? by_id[id] : unknown;
     const auto key =
         (std::uint64_t{configuration} << 32) ^ static_cast<std::uint64_t>(point.machine);
     const auto [place, is_new] = places.try_emplace(key, all.size());
     if (is_new) all.push_back({.configuration = configuration, .machine = point.machine});
-    all[place->second].points.push_back(point);
+    all[place->second].points.push_back(static_cast<std::uint32_t>(i));
   }
-  std::ranges::sort(all, std::ranges::greater(), [](const RunSeries& series) {
-    return std::pair(series.points.size(), series.points.back().created);
+  std::ranges::sort(all, std::ranges::greater(), [&](const RunSeries& series) {
+    return std::pair(series.points.size(), points[series.points.back()].created);
   });
   return all;
 }
@@ -206,15 +218,16 @@ Json trend_json(Store& store, Configurations& configurations, std::string_view f
   std::vector<RunRow> newest;
   std::vector<std::string> labels;
   for (const RunSeries& one : std::span(all).first(drawn)) {
-    newest.push_back(store.find(std::to_string(one.points.back().run)));
+    newest.push_back(store.find(std::to_string(points[one.points.back()].run)));
     labels.push_back(label_of(newest.back()));
   }
   tell_apart(store, newest, labels);
   Json series = Json::array();
   std::size_t shown = 0;
   for (std::size_t i = 0; i < drawn; ++i) {
-    const std::span<const SeriesPoint> of = all[i].points;
-    const auto searched = of.last(std::min(of.size(), points_searched));
+    std::vector<SeriesPoint> of;
+    for (const std::uint32_t place : all[i].points) of.push_back(points[place]);
+    const auto searched = std::span(of).last(std::min(of.size(), points_searched));
     Json one{{"label", labels[i]},
              {"runs", of.size()},
              {"newest", newest[i].id},

@@ -33,9 +33,10 @@ class Configurations {
 struct RunSeries {
   std::uint32_t configuration = 0;
   std::int64_t machine = 0;
-  std::vector<SeriesPoint> points;  // by time
+  std::vector<std::uint32_t> points;  // indices, in order
 };
-// Points by configuration and machine; the longest series first, of equal ones the newest.
+// Points, which are by time, by configuration and machine; the longest series first, of equal ones
+// the newest.
 std::vector<RunSeries> series_of(std::span<const SeriesPoint> points,
                                  const std::unordered_map<std::int64_t, std::uint32_t>& numbers);
 

@@ -15,14 +15,8 @@ function placeOf(hash) {
   const known = Object.hasOwn(views, name) && !(exported && name === 'live');
   return {name: known ? name : 'runs', params: known ? Object.fromEntries(new URLSearchParams(query)) : {}};
 }
-// Shows a view; what was shown stays behind the button to go back, unless it is replaced.
-function goTo(name, params, inPlace = false) {
-  const hash = hashOf(name, params);
-  if (hash === location.hash) return;
-  if (!inPlace) { location.hash = hash; return; }
-  history.replaceState(null, '', hash);
-  show();
-}
+// Shows a view; what was shown stays behind the button to go back.
+function goTo(name, params) { location.hash = hashOf(name, params); }
 
 function setTitle(title, subtitle) {
   document.getElementById('title').textContent = title;

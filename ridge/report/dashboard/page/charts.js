@@ -2,7 +2,8 @@
 
 // A chart that is drawn again when it is told something else. What it is told:
 //   series  [{name, color, kind: 'line', 'dots' or 'both', dashed, points: [{x, y, ...}]}]
-//   x, y    {label, format, time, log, zero}
+//   x, y    {label, format, time, log, zero}; of y also cap: a few that are far above all others,
+//           such as first steps, stand at the upper edge
 //   tip     (point, series) => what the tooltip says of a point
 //   marks   [{x, color, ...}]: lines down the chart, with a tip of their own
 //   pick    (point) => what happens at a click on a point, or Enter
@@ -35,7 +36,9 @@ function drawChart(box, width, height, {series, x, y, tip, marks = [], pick}) {
   }
   const left = 66, right = 12, top = 12, bottom = 38;
   const sx = scaleOf(x, all.map(a => +a.point.x), [left, width - right]);
-  const sy = scaleOf(y, all.map(a => a.point.y), [height - bottom, top]);
+  const limit = y.cap ? 2.2 * d3.quantile(all.map(a => a.point.y).sort(d3.ascending), 0.9) : Infinity;
+  const sy = scaleOf(y, all.map(a => Math.min(a.point.y, limit)), [height - bottom, top]);
+  if (y.cap) sy.clamp(true);
   const svg = d3.create('svg').attr('viewBox', `0 0 ${width} ${height}`).attr('height', height);
   const yTicks = d3.axisLeft(sy).ticks(5).tickSize(left + right - width);
   axis(svg, y.log ? yTicks.tickFormat(v => sy.tickFormat(5)(v) ? asTick(y.format)(v) : '')

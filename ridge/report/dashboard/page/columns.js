@@ -4,6 +4,7 @@ const dateOf = seconds => new Date(1000 * seconds).toISOString().slice(0, 16).re
 const asMinute = text => String(text).slice(0, 16).replace('T', ' ');
 const asRate = value => value >= 100 ? asCount(value) : value.toPrecision(3);
 const asLoss = value => value.toFixed(4);
+const asLossTick = value => String(+value.toPrecision(4));
 // A commit, as far as it tells it from others; a + says that files had changed.
 const asCommit = commit => commit.length <= 11 ? shown(commit)
   : shown(commit.slice(0, 10)) + (commit.endsWith('+') ? '+' : '');
@@ -33,7 +34,8 @@ const isWords = kind => kind === 'text' || kind === 'uuid' || kind === 'date' ||
 
 const runHref = id => `#run?run=${encodeURIComponent(id)}`;
 const runLink = (id, text) => element('a', {href: runHref(id)}, text ?? `Run ${id}`);
-const hardwareOf = row => shown(row.gpu || `${row.cpu}, ${row.cores} cores`, 60);
+const asCores = cores => `${cores} ${cores === 1 ? 'core' : 'cores'}`;
+const hardwareOf = row => shown(row.gpu || `${row.cpu}, ${asCores(row.cores)}`, 60);
 const titleOf = row => [row.workload, row.mode, row.version, row.dtype].filter(Boolean)
   .map(part => shown(part, 60)).join(' ');
 

@@ -13,7 +13,7 @@ function sideBySide(runs, firstHead, rows) {
 
 function compareHeads(runs) {
   return sideBySide(runs, 'Run', [
-    ['What', runs.map(r => titleOf(r.row))], ['Hardware', runs.map(r => hardwareOf(r.row))],
+    ['Setting', runs.map(r => titleOf(r.row))], ['Hardware', runs.map(r => hardwareOf(r.row))],
     ['Created', runs.map(r => asMinute(r.row.created))],
     ['Commit', runs.map(r => asCommit(r.row.commit))],
     ['Tags', runs.map(r => r.row.tags.map(t => shown(t, 40)).join(', '))]]);
@@ -33,7 +33,7 @@ function compareLosses(runs) {
   const chart = makeChart('Losses', 280);
   chart.tell({series: runs.map((run, i) => ({name: `run ${run.row.id}`, color: colorOf(i),
     points: run.losses.value.map((loss, s) => ({x: run.losses.step[s], y: loss}))})),
-  x: {label: 'step', format: asCount}, y: {format: v => v.toPrecision(4)},
+  x: {label: 'step', format: asCount}, y: {format: asLossTick},
   tip: (p, s) => [element('h3', {}, `Step ${asCount(p.x)}`), tooltipRows([[s.name, p.y.toFixed(5), s.color]])]});
   return chart.element;
 }

@@ -8,9 +8,10 @@ function liveOf(json) {
     started: numberOf(json.started), written: numberOf(json.written_ms) / 1000};
 }
 
-function liveText({about, last, started, written, stride}) {
+function liveText({about, last, lists, started, written}) {
   const step = numberOf(last.step), all = numberOf(about.last_step);
-  const left = (all - step) * numberOf(last.seconds);
+  const recent = d3.mean(lists.seconds.slice(-20)) || numberOf(last.seconds);
+  const left = (all - step) * recent;
   return [
     ['Step', all ? `${asCount(step)} of ${asCount(all)}` : asCount(step)],
     ['Loss', Number.isFinite(last.loss) ? asLoss(last.loss) : '–'],
@@ -19,7 +20,6 @@ function liveText({about, last, started, written, stride}) {
     ...(Number.isFinite(last.power_w) ? [['Power', `${last.power_w.toFixed(0)}\u00a0W`]] : []),
     ['Running for', asDuration(written - started)],
     ...(all && left > 0 ? [['Left, about', asDuration(left)]] : []),
-    ...(stride > 1 ? [['A point is', `${asCount(stride)} steps`]] : []),
   ];
 }
 function asDuration(seconds) {
@@ -32,9 +32,10 @@ function asDuration(seconds) {
 function livePanel(uuid) {
   const loss = makeChart('Loss of the run in progress', 220), time = makeChart('Step times of the run in progress', 220);
   const title = element('h2', {}), state = element('p', {class: 'state', role: 'status'});
+  const key = element('div', {});
   const figures = element('div', {class: 'cards'}), bar = element('progress', {'aria-label': 'Progress', max: '1'});
   const panel = element('section', {class: 'live', 'aria-label': 'Run in progress', 'data-uuid': uuid},
-    title, state, bar, figures, element('h3', {}, 'Loss'), loss.element, element('h3', {class: 'apart'}, 'Step time'), time.element);
+    title, state, bar, figures, element('h3', {}, 'Loss'), loss.element, element('h3', {class: 'apart'}, 'Step time'), time.element, key);
   const at = (name, lists) => lists.step.map((x, i) => ({x, y: lists[name][i]}));
   const tip = format => (p, s) => [element('h3', {}, `Step ${asCount(p.x)}`), tooltipRows([[s.name, format(p.y), s.color]])];
 
@@ -49,10 +50,12 @@ function livePanel(uuid) {
     figures.replaceChildren(...liveText(run).map(([label, value]) => element('div', {class: 'card'},
       element('div', {class: 'label'}, label), element('div', {class: 'value small'}, value))));
     loss.tell({series: [{name: 'loss', color: 'var(--blue)', points: at('loss', lists)}],
-      x: {label: 'step', format: asCount}, y: {format: v => v.toPrecision(4)}, tip: tip(v => v.toFixed(5))});
+      x: {label: 'step', format: asCount}, y: {format: asLossTick}, tip: tip(v => v.toFixed(5))});
     const series = [{name: run.stride > 1 ? 'mean' : 'step', color: 'var(--teal)', points: at('seconds', lists)}];
     if (run.stride > 1) series.unshift({name: 'slowest', color: 'var(--coral)', points: at('slowest', lists)});
-    time.tell({series, x: {label: 'step', format: asCount}, y: {format: asTime, zero: true}, tip: tip(asTime)});
+    time.tell({series, x: {label: 'step', format: asCount}, y: {format: asTime, zero: true, cap: true}, tip: tip(asTime)});
+    key.replaceChildren(run.stride > 1 ? legend([['var(--teal)', `mean of ${asCount(run.stride)} steps`],
+      ['var(--coral)', 'the slowest of them']]) : '');
   }
   function say(kind, text, more, ...links) {
     panel.dataset.state = kind;

@@ -37,7 +37,7 @@ function lossSection(summary, validation) {
   const series = [{name: 'training', color: 'var(--blue)',
     points: summary.losses.map((y, i) => ({x: summary.first_step + i, y}))}];
   if (validation.length) series.push({name: 'validation', color: 'var(--coral)', kind: 'both', points: validation});
-  chart.tell({series, x: {label: 'step', format: asCount}, y: {format: v => v.toPrecision(4)},
+  chart.tell({series, x: {label: 'step', format: asCount}, y: {format: asLossTick},
     tip: (p, s) => [element('h3', {}, `Step ${asCount(p.x)}`), tooltipRows([[s.name, p.y.toFixed(5), s.color]])]});
   return section('loss', 'Loss', 'In nats, at each step.', chart.element,
     series.length > 1 ? legend(series.map(s => [s.color, s.name])) : null);
@@ -64,7 +64,7 @@ function conditionRows(conditions) {
 
 function machineSection({row, context, record}) {
   const system = objectOf(record.system_info);
-  const rows = [['Digest', row.machine], ['CPU', `${row.cpu}, ${row.cores} cores used`],
+  const rows = [['Digest', row.machine], ['CPU', `${row.cpu}, ${asCores(row.cores)} used`],
     ['GPU', [row.gpu, row.gpu_uuid].filter(Boolean).join(', ')], ['Driver', row.driver],
     ['Libraries', row.libraries], ...conditionRows(objectOf(objectOf(context).conditions)),
     ['Host', system.host || ''], ['System', system.os || ''],

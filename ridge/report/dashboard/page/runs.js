@@ -1,7 +1,7 @@
 // The table of runs.
 
-const usualColumns = ['id', 'created', 'workload', 'mode', 'version', 'dtype', 'gpu', 'batch_size',
-  'median_seconds', 'samples_per_second', 'peak_bytes', 'final_loss', 'commit', 'tags'];
+const usualColumns = ['id', 'created', 'workload', 'version', 'dtype', 'batch_size', 'median_seconds',
+  'samples_per_second', 'peak_bytes', 'final_loss', 'commit', 'tags'];
 const runsPerPage = 50;
 
 // Words as a filter, so that a server searches all runs and not only those of the page.
@@ -30,7 +30,7 @@ function filterControls(params, placeholder, onChange) {
 }
 
 function viewRuns(first) {
-  let params = first, chosen = new Set((first.select || '').split(',').filter(Boolean));
+  let params = first, asked = 0, chosen = new Set((first.select || '').split(',').filter(Boolean));
   const body = element('tbody'), head = element('tr'), fault = element('p', {class: 'fault', role: 'alert'});
   const count = element('span', {class: 'count', role: 'status'});
   const compare = element('button', {type: 'button', class: 'action', onclick: compareChosen}, 'Compare');
@@ -51,7 +51,8 @@ function viewRuns(first) {
     box.checked = chosen.has(id);
     row.classList.toggle('chosen', box.checked);
     tellChosen();
-    goTo('runs', {...params, select: [...chosen].join(',')}, true);
+    params = {...params, select: [...chosen].join(',')};
+    history.replaceState(null, '', hashOf('runs', params));  // rows and the focus stay as they are
   }
   function tellChosen() {
     compare.disabled = chosen.size < 2;
@@ -115,6 +116,7 @@ function viewRuns(first) {
 
   async function update(next) {
     params = next;
+    const question = ++asked;
     chosen = new Set((next.select || '').split(',').filter(Boolean));
     for (const input of controls)
       if (document.activeElement !== input) input.value = next[input.id] || '';
@@ -133,8 +135,10 @@ function viewRuns(first) {
       fault.textContent = shown(error.message, 400);
       return;
     }
-    if (params !== next) return;  // the user has asked something else meanwhile
+    if (question !== asked) return;  // the user has asked something else meanwhile
+    const focus = head.contains(document.activeElement) ? document.activeElement.dataset.column : null;
     head.replaceChildren(...heads(names, kinds));
+    if (focus) head.querySelector(`[data-column=${focus}]`).focus();
     body.replaceChildren(...reply.runs.map(run => rowOf(run, names, kinds)));
     count.textContent = `${asCount(reply.total)} ${reply.total === 1 ? 'run' : 'runs'}`;
     drawPages(reply.total, reply.offset);

@@ -34,8 +34,9 @@ function changeTable(reply) {
 function trendSays(reply) {
   const parts = [`${asCount(reply.runs)} ${reply.runs === 1 ? 'run' : 'runs'} in ${asCount(reply.groups)} series of equal configuration and machine.`];
   if (reply.series.length < reply.groups) parts.push(`The ${reply.series.length} longest are drawn; a filter shows others.`);
-  if (reply.shown < reply.runs)
-    parts.push(`Of these ${asCount(d3.sum(reply.series, s => s.runs))} points ${asCount(reply.shown)} are drawn: the least and the largest of each span of time.`);
+  const measured = d3.sum(reply.series, s => s.runs);
+  if (reply.shown < measured)
+    parts.push(`Of their ${asCount(measured)} points ${asCount(reply.shown)} are drawn: the least and the largest of each span of time.`);
   const searched = reply.series.filter(s => s.searched < s.runs);
   if (searched.length) parts.push(`Changes were sought in the newest ${asCount(searched[0].searched)} runs of a series.`);
   return parts.join(' ');
