@@ -40,7 +40,7 @@ TEST_F(LiveRuns, TellOfTheirSteps) {
 TEST_F(LiveRuns, AreWrittenTwiceASecondAtMost) {
   LiveRun run(store, uuid, {});
   const auto begin = std::chrono::steady_clock::now();
-  for (int step = 1; step <= 1000; ++step) run.step({.step = step, .loss = 1, .seconds = 1e-6});
+  for (int step = 1; step <= 20; ++step) run.step({.step = step, .loss = 1, .seconds = 1e-6});
   if (std::chrono::steady_clock::now() - begin > LiveRun::interval) GTEST_SKIP() << "too slow";
   EXPECT_THAT(live_runs(store).at(0).json["step"], IsEmpty());  // as it was at the beginning
 }
