@@ -5,8 +5,8 @@
 #   scripts/install-deps.sh [tests] [lint] [benchmarks] [browser] [hip]
 #
 # "tests" adds GoogleTest and Python; "lint" adds clang-format and clang-tidy; "benchmarks" adds Google
-# Benchmark; "browser" adds Chromium, in which a test looks at the page of `ridge report` (Ubuntu has
-# it as a snap alone); "hip" adds the compiler for AMD cards.
+# Benchmark; "browser" adds Chromium, in which tests look at the pages of `ridge report` and `ridge
+# dashboard` (Ubuntu has it as a snap alone); "hip" adds the compiler for AMD cards.
 set -eu
 
 # libdnnl-dev's CMake package looks for OpenCL, hence ocl-icd-opencl-dev.

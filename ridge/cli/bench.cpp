@@ -45,13 +45,15 @@ class Narrator final : public TerminalListener {
         keeper_(keeper),
         warmup_(request.options.warmup_steps),
         window_(plan.recording ? plan.recording->window : ProfileWindow{}) {
+    keeper_.begin(session, plan.loop.last_step);
     if (warmup_ > 0)
       terminal_.line(fmt::format("Warming up ({} iterations)...", warmup_));
     else
       terminal_.line("Running timed iterations...");
   }
 
-  void after_step(Session&, const StepReport& report, std::size_t, Record&) override {
+  void after_step(Session&, const StepReport& report, std::size_t peak, Record&) override {
+    keeper_.step(report, peak);
     const bool warms = report.step <= warmup_;
     terminal_.line(fmt::format(
         "{} {}: Loss = {}, Time = {:.4f} seconds{}", warms ? "Warmup iteration" : "Epoch",

@@ -33,6 +33,7 @@ void add_store_command(CLI::App& program, Action& action);
 void add_gate_command(CLI::App& program, Action& action);
 void add_study_command(CLI::App& program, Action& action);
 void add_workshop_study_command(CLI::App& program, Action& action);
+void add_dashboard_command(CLI::App& program, Action& action);
 void add_doctor_command(CLI::App& program, Action& action);
 void add_about_command(CLI::App& program, Action& action);
 

@@ -12,6 +12,7 @@
 #include "ridge/base/utf8.h"
 #include "ridge/cli/flags.h"
 #include "ridge/study/fingerprint.h"
+#include "ridge/study/live_run.h"
 #include "ridge/study/store.h"
 #include "ridge/study/store_file.h"
 #include "ridge/study/store_schema.h"
@@ -102,6 +103,8 @@ struct RunKeeper::Kept {
   ConditionsWatch watch;
   std::vector<std::string> tags;
   std::optional<Turn> turn;
+  Uuid uuid = random_uuid();
+  std::unique_ptr<LiveRun> live;
 };
 
 RunKeeper::RunKeeper(const KeepRequest* request, const Device& device) {
@@ -111,18 +114,48 @@ RunKeeper::RunKeeper(const KeepRequest* request, const Device& device) {
 
 RunKeeper::~RunKeeper() = default;
 
+void RunKeeper::begin(const Session& session, std::int64_t last_step) {
+  if (!kept_) return;
+  const RunOptions& options = session.options();
+  const WorkloadInfo& workload = session.workload().info;
+  kept_->live = std::make_unique<LiveRun>(kept_->file, kept_->uuid,
+                                          Json{{"workload", workload.name},
+                                               {"title", workload.title},
+                                               {"mode", options.mode},
+                                               {"version", options.version},
+                                               {"dtype", options.dtype},
+                                               {"batch_size", options.batch_size},
+                                               {"hardware", session.device().hardware()},
+                                               {"first_step", session.steps_done() + 1},
+                                               {"last_step", last_step},
+                                               {"tags", kept_->tags}});
+}
+
+void RunKeeper::step(const StepReport& report, std::size_t peak_bytes) {
+  if (!kept_ || !kept_->live) return;
+  kept_->live->step({.step = report.step,
+                     .loss = report.loss,
+                     .seconds = report.seconds,
+                     .bytes = peak_bytes,
+                     .power_w = kept_->live->is_due() ? kept_->watch.power_w() : std::nullopt});
+}
+
 void RunKeeper::keep(const Session& session, const Record& record, const std::string& json,
                      Terminal& terminal) {
   if (!kept_ || (kept_->turn && record.outcome == Outcome::interrupted)) return;
   Json context = context_json(session, kept_->watch);
   if (Json operators = operators_of(record); operators.is_object())
     context["operators"] = std::move(operators);
-  RunDocument run{.tags = kept_->tags, .record = json, .context = context.dump()};
+  RunDocument run{.uuid = kept_->uuid,
+                  .tags = kept_->tags,
+                  .record = json,
+                  .context = context.dump()};
   if (kept_->turn) {
     run.study = kept_->turn->study;
     run.turn = kept_->turn->turn;
   }
   const std::int64_t id = Store(kept_->file).add(run);
+  kept_->live.reset();  // after it is kept, so that nobody finds it in neither place
   terminal.line(fmt::format("Kept as run {} in {}", id, kept_->file.string()));
 }
 

@@ -41,6 +41,10 @@ class RunKeeper {
   RunKeeper(const RunKeeper&) = delete;
   RunKeeper& operator=(const RunKeeper&) = delete;
 
+  // Tells those who look at the store (study/live_run.h) that the run begins, and of each step.
+  void begin(const Session& session, std::int64_t last_step);
+  void step(const StepReport& report, std::size_t peak_bytes);
+
   // After it, with the record as JSON. The operators of a profile directory that the run wrote are
   // kept too. A turn of a study that was interrupted is not kept: it will be taken again.
   void keep(const Session& session, const Record& record, const std::string& json,

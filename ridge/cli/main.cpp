@@ -50,6 +50,7 @@ void add_commands(CLI::App& program, Action& action) {
   add_gate_command(program, action);
   add_study_command(program, action);
   add_workshop_study_command(program, action);
+  add_dashboard_command(program, action);
   add_doctor_command(program, action);
   add_about_command(program, action);
   program.require_subcommand(0, 1);

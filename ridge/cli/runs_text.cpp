@@ -9,7 +9,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
-#include "ridge/session/options.h"
+#include "ridge/study/configuration.h"
 #include "ridge/study/utc.h"
 
 namespace ridge {
@@ -71,23 +71,13 @@ std::string labeled(std::string_view format, const Json& value) {
 }
 
 // The options that are not what the workload's are by default, as flags.
-std::string given_options(const Json& record) {
-  try {
-    const Json options = record.value("options", Json::object());
-    const Json usual = Json::parse(to_json(default_options(options.value("network", ""))));
-    std::string flags;
-    for (const auto& [name, value] : options.items()) {
-      if (usual.contains(name) && usual[name] == value) continue;
-      const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-      flags += fmt::format("{}--{}{}", flags.empty() ? "" : " ", name,
-                           value.is_boolean() ? std::string() : " " + text);
-    }
-    return flags;
-  } catch (const Error&) {
-    return {};  // a workload that this program does not know
-  } catch (const Json::exception&) {
-    return {};
+std::string given_flags(const Json& record) {
+  std::string flags;
+  for (const auto& [name, value] : given_options(record)) {
+    const bool is_switch = value == "true" || value == "false";
+    flags += fmt::format("{}--{}{}", flags.empty() ? "" : " ", name, is_switch ? "" : " " + value);
   }
+  return flags;
 }
 
 void add_results(Lines& lines, const RunRow& run, const Json& summary) {
@@ -193,7 +183,7 @@ std::string run_text(const RunRow& run, const RunDocument& document) {
   lines.line("Workload", joined({run.workload, run.mode, run.version, run.dtype}));
   lines.line("Batch", number(run.batch_size));
   lines.line(run.image_size ? "Image size" : "Sequence", size_of(run));
-  lines.line("Options", given_options(record));
+  lines.line("Options", given_flags(record));
   lines.line("Outcome", run.outcome);
   lines.line("Study", run.study);
   for (const std::string& tag : run.tags) lines.line("Tag", tag);

@@ -28,9 +28,12 @@ class Narrator final : public TerminalListener {
         keeper_(keeper),
         options_(session.options()),
         window_(profile_window(options_)),
-        first_(session.steps_done()) {}
+        first_(session.steps_done()) {
+    keeper_.begin(session, options_.num_steps);
+  }
 
   void after_step(Session&, const StepReport& report, std::size_t peak, Record& record) override {
+    keeper_.step(report, peak);
     if (const std::string line = loss_scale_line(report); !line.empty()) terminal_.line(line);
     const bool is_first = record.steps.size() == 1, is_last = report.step == options_.num_steps;
     if (is_first || is_last || report.step % options_.log_interval == 0 ||

@@ -30,6 +30,7 @@ constexpr WorkshopName names[] = {
     {"launch_performance_study", "launch-performance-study"},
     {"compare_versions", "compare", "v1 v2 v3 v4"},
     {"roofline_analysis", "roofline"},
+    {"performance_dashboard", "dashboard"},
     {"regression_tester", "gate"},
     {"report_generator", "report"},
 };

@@ -15,6 +15,10 @@ CardWatch::CardWatch(const Device& device, std::chrono::milliseconds interval) {
   }
 }
 
+std::optional<CardState> CardWatch::latest() {
+  return sampler_ ? std::optional(sampler_->latest()) : std::nullopt;
+}
+
 std::vector<CardState> CardWatch::stop() {
   return sampler_ ? sampler_->stop() : std::vector<CardState>{};
 }

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ridge/device/device.h"
@@ -17,6 +18,7 @@ class CardWatch {
   // From now on.
   explicit CardWatch(const Device& device,
                      std::chrono::milliseconds interval = std::chrono::milliseconds(20));
+  std::optional<CardState> latest();  // none of a device that is no card
   std::vector<CardState> stop();
 
  private:

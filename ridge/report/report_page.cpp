@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -13,6 +11,7 @@
 #include "ridge/base/utf8.h"
 #include "ridge/report/json_schema.h"
 #include "ridge/report/page/assets.h"
+#include "ridge/report/page_template.h"
 #include "ridge/report/schemas/schemas.h"
 
 namespace ridge {
@@ -99,21 +98,6 @@ Json read_file(const fs::path& directory, const File& file) {
   return json;
 }
 
-// "<" occurs in JSON only within strings, where \u003c is the same: no name can close the element
-// that holds the document, or open another.
-std::string harmless_in_html(const Json& document) {
-  const std::string json = document.dump(-1, ' ', false, Json::error_handler_t::replace);
-  std::string text;
-  text.reserve(json.size());
-  for (const char c : json) {
-    if (c == '<')
-      text += "\\u003c";
-    else
-      text += c;
-  }
-  return text;
-}
-
 std::string scripts() {
   std::string text = "(() => {\n'use strict';\n";
   for (const std::string_view part :
@@ -158,22 +142,12 @@ ProfiledMachine profiled_machine(const Json& document) {
 
 std::string report_page(const Json& document) {
   const std::string code = scripts(), data = harmless_in_html(document);
-  const std::array<std::pair<std::string_view, std::string_view>, 5> parts{
-      {{"style", page_style},
-       {"d3_license", page_d3_license},
-       {"d3", page_d3},
-       {"data", data},
-       {"scripts", code}}};
-  std::string page;
-  std::string_view rest = page_template;
-  for (std::size_t open; (open = rest.find("{{")) != std::string_view::npos;) {
-    const std::size_t close = rest.find("}}", open);
-    const std::string_view name = rest.substr(open + 2, close - open - 2);
-    page += rest.substr(0, open);
-    page += std::ranges::find(parts, name, &decltype(parts)::value_type::first)->second;
-    rest.remove_prefix(close + 2);
-  }
-  return page += rest;
+  const TemplatePart parts[] = {{"style", page_style},
+                                {"d3_license", page_d3_license},
+                                {"d3", page_d3},
+                                {"data", data},
+                                {"scripts", code}};
+  return filled_template(page_template, parts);
 }
 
 }  // namespace ridge

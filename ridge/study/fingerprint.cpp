@@ -113,6 +113,11 @@ ConditionsWatch::ConditionsWatch(const Device& device)
   if (::getloadavg(&average, 1) == 1) load_average_ = average;
 }
 
+std::optional<double> ConditionsWatch::power_w() const {
+  const std::optional<CardState> state = card_->latest();
+  return state && state->power_w > 0 ? std::optional(state->power_w) : std::nullopt;
+}
+
 Json ConditionsWatch::stop() {
   Json json = Json::object();
   if (load_average_ >= 0) json["load_average"] = load_average_;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "ridge/device/device.h"
@@ -35,6 +36,8 @@ class ConditionsWatch {
   // "max"}, "power_w": 612, "temperature_c": 64, "throttled_by": "its power limit"}}. The load is
   // that of the minute before; what the system does not tell is missing.
   nlohmann::ordered_json stop();
+
+  std::optional<double> power_w() const;  // of the card just now, if there is one that tells it
 
  private:
   // Processor time since the machine began, and since this process did; seconds. Negative: unknown.

@@ -65,6 +65,8 @@ int flags_of(Database::Access access) {
     case SQLITE_LOCKED:
       throw IoError("another program has kept {} busy for {} seconds; try again", file,
                     busy_timeout_ms / 1000);
+    case SQLITE_INTERRUPT:
+      throw Error("a question to {} was given up", file);
     case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
@@ -109,6 +111,16 @@ bool Database::read_only() const { return sqlite3_db_readonly(handle(), "main") 
 
 void Database::execute(const char* sql) {
   if (sqlite3_exec(handle(), sql, nullptr, nullptr, nullptr) != SQLITE_OK) fail();
+}
+
+void Database::give_up_when(std::function<bool()> is_wanted) {
+  constexpr int instructions = 50'000;  // of SQLite, between two questions: about a millisecond
+  give_up_ = std::make_unique<std::function<bool()>>(std::move(is_wanted));
+  if (!*give_up_) return sqlite3_progress_handler(handle(), 0, nullptr, nullptr);
+  const auto ask = [](void* function) -> int {
+    return (*static_cast<std::function<bool()>*>(function))() ? 1 : 0;
+  };
+  sqlite3_progress_handler(handle(), instructions, ask, give_up_.get());
 }
 
 std::int64_t Database::integer(std::string_view sql) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -45,6 +46,10 @@ class Database {
   std::int64_t changes() const;  // rows that the last statement changed
   sqlite3* handle() const { return handle_.get(); }
 
+  // Asks now and then, while a statement runs, whether it is to be given up, which makes it throw
+  // Error. Empty: never.
+  void give_up_when(std::function<bool()> is_wanted);
+
   // Throws what the last call on this database reported.
   [[noreturn]] void fail() const;
 
@@ -53,6 +58,7 @@ class Database {
     void operator()(sqlite3* database) const;
   };
   std::filesystem::path file_;
+  std::unique_ptr<std::function<bool()>> give_up_;
   std::unique_ptr<sqlite3, Close> handle_;
 };
 

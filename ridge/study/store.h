@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ridge/study/filter.h"
@@ -31,6 +32,7 @@ struct RunQuery {
   std::string order = "created";  // a column
   bool descending = true;         // runs without a value come last either way
   std::int64_t limit = 0;         // 0: all
+  std::int64_t offset = 0;        // how many are left out before the first
 };
 
 struct RunPage {
@@ -44,6 +46,20 @@ struct TrendPoint {
   std::string commit;
   double value = 0;
   std::int64_t options = 0, machine = 0;  // which of the store's; see Store::options()
+};
+
+// One run of a series, with the rows of the tables that it refers to: numbers alone, so that a
+// million of them take a fraction of a second.
+struct SeriesPoint {
+  std::int64_t run = 0, created = 0;
+  double value = 0;
+  std::int64_t machine = 0, program = 0, options = 0;
+};
+
+// The runs of one study, whether or not the store has the study itself.
+struct StudyRuns {
+  std::string name;
+  std::int64_t runs = 0, first = 0, last = 0;  // when the oldest and the newest were made
 };
 
 struct StoreStats {
@@ -93,9 +109,21 @@ class Store {
   std::int64_t count(std::string_view filter);
   // What a numeric column was over time, the oldest run first, where it is known.
   std::vector<TrendPoint> trend(std::string_view filter, std::string_view column);
-  // The options of TrendPoint::options, as JSON.
+  // The same with what groups runs: the oldest first.
+  std::vector<SeriesPoint> series(std::string_view filter, std::string_view column);
+  // Ids and digests of the sets of options that runs have; the JSON of one, and of a run's; the
+  // commit of a program.
+  std::vector<std::pair<std::int64_t, std::int64_t>> option_sets();
   std::string options(std::int64_t id);
+  std::string options_of_run(std::int64_t run);
+  std::string commit(std::int64_t program);
+  std::vector<StudyRuns> runs_by_study();  // the newest first
   StoreStats stats();
+
+  // See Database::give_up_when().
+  void give_up_when(std::function<bool()> is_wanted) {
+    database_.give_up_when(std::move(is_wanted));
+  }
 
   // The run that a person names: by its id, by a tag (the newest run that has it), or by the first
   // four or more digits of its uuid.
@@ -147,6 +175,7 @@ class Store {
   Statement& prepared(const std::string& sql);
   std::int64_t run_statement(const std::string& sql, std::span<const SqlValue> values);
   std::optional<std::int64_t> look_up(const std::string& sql, std::span<const SqlValue> values);
+  std::string text_of(const std::string& sql, std::int64_t id);
 
   Database database_;
   std::map<std::string, Statement> statements_;

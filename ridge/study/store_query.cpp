@@ -70,6 +70,14 @@ const RunColumn& column_named(std::string_view name) {
                                 : "; did you mean " + near + "?");
 }
 
+const RunColumn& measured_column(std::string_view name) {
+  const RunColumn& column = column_named(name);
+  if (column.is_text() || column.table != RunColumn::Table::runs ||
+      std::holds_alternative<Uuid RunRow::*>(column.field))
+    throw UsageError("{} is no number that a run has measured", name);
+  return column;
+}
+
 // A column's value, without the joins of selection().
 std::string key_of(const RunColumn& column) {
   if (column.table == RunColumn::Table::runs) return fmt::format("runs.{}", column.sql);
@@ -134,7 +142,8 @@ void Store::visit_rows(const std::string& tail, std::span<const SqlValue> values
 void Store::each(const RunQuery& query, const std::function<void(const RunRow&)>& visit) {
   const SqlCondition found = condition(query.filter);
   std::string tail = where(found) + order_by(column_named(query.order), query.descending);
-  if (query.limit > 0) tail += fmt::format(" LIMIT {}", query.limit);
+  if (query.limit > 0 || query.offset > 0)
+    tail += fmt::format(" LIMIT {} OFFSET {}", query.limit > 0 ? query.limit : -1, query.offset);
   visit_rows(tail, found.values, visit);
 }
 
@@ -143,12 +152,22 @@ RunPage Store::list(const RunQuery& query) {
   const SqlCondition found = condition(query.filter);
   RunPage page;
   const auto keep = [&](const RunRow& row) { page.runs.push_back(row); };
-  if (query.limit == 0 || found.sql.empty()) {
+  if (query.limit == 0) {
     each(query, keep);
-    page.total = query.limit == 0 ? std::ssize(page.runs) : count(query.filter);
+    page.total = query.offset == 0 ? std::ssize(page.runs) : count(query.filter);
     return page;
   }
-  FirstRows first(database_, static_cast<std::size_t>(query.limit), query.descending);
+  if (found.sql.empty() && order.is_date()) {  // the index has what is wanted, and nothing else
+    const std::string_view direction = query.descending ? " DESC" : "";
+    visit_rows(fmt::format(" WHERE runs.id IN (SELECT id FROM runs ORDER BY created{0}, id{0}"
+                           " LIMIT {1} OFFSET {2}){3}",
+                           direction, query.limit, query.offset, order_by(order, query.descending)),
+               {}, keep);
+    page.total = count({});
+    return page;
+  }
+  FirstRows first(database_, static_cast<std::size_t>(query.offset + query.limit),
+                  query.descending);
   {
     Statement statement(database_,
                         fmt::format("SELECT count(*), first_rows(runs.id, {}) FROM runs{}",
@@ -157,9 +176,12 @@ RunPage Store::list(const RunQuery& query) {
     statement.step();
     page.total = statement.integer(0);
   }
-  visit_rows(fmt::format(" WHERE runs.id IN ({}){}", fmt::join(first.ids(), ","),
-                         order_by(order, query.descending)),
-             {}, keep);
+  const std::vector<std::int64_t> ids = first.ids();
+  const auto skipped = std::min(static_cast<std::size_t>(query.offset), ids.size());
+  visit_rows(
+      fmt::format(" WHERE runs.id IN ({}){}", fmt::join(std::span(ids).subspan(skipped), ","),
+                  order_by(order, query.descending)),
+      {}, keep);
   return page;
 }
 
@@ -169,10 +191,7 @@ std::int64_t Store::count(std::string_view filter) {
 }
 
 std::vector<TrendPoint> Store::trend(std::string_view filter, std::string_view name) {
-  const RunColumn& column = column_named(name);
-  if (column.is_text() || column.table != RunColumn::Table::runs ||
-      std::holds_alternative<Uuid RunRow::*>(column.field))
-    throw UsageError("{} is no number that a run has measured", name);
+  const RunColumn& column = measured_column(name);
   const SqlCondition found = condition(filter);
   Statement statement(database_,
                       fmt::format("SELECT runs.id, runs.created, programs.commit_id, runs.{0},"
@@ -192,10 +211,67 @@ std::vector<TrendPoint> Store::trend(std::string_view filter, std::string_view n
   return points;
 }
 
+std::vector<SeriesPoint> Store::series(std::string_view filter, std::string_view name) {
+  const RunColumn& column = measured_column(name);
+  const SqlCondition found = condition(filter);
+  Statement statement(database_,
+                      fmt::format("SELECT id, created, {0}, machine_id, program_id, options_id FROM"
+                                  " runs WHERE {1} AND {0} IS NOT NULL",
+                                  column.sql, found.sql.empty() ? "true" : found.sql));
+  statement.bind(found.values);
+  std::vector<SeriesPoint> points;
+  while (statement.step())
+    points.push_back({.run = statement.integer(0),
+                      .created = statement.integer(1),
+                      .value = statement.real(2),
+                      .machine = statement.integer(3),
+                      .program = statement.integer(4),
+                      .options = statement.integer(5)});
+  // Runs are mostly added in the order of time; a sort in SQLite would write them all elsewhere.
+  const auto time = [](const SeriesPoint& point) { return std::pair(point.created, point.run); };
+  if (!std::ranges::is_sorted(points, {}, time)) std::ranges::sort(points, {}, time);
+  return points;
+}
+
+std::vector<std::pair<std::int64_t, std::int64_t>> Store::option_sets() {
+  Statement statement(database_, "SELECT id, hash FROM options");
+  std::vector<std::pair<std::int64_t, std::int64_t>> sets;
+  while (statement.step()) sets.emplace_back(statement.integer(0), statement.integer(1));
+  return sets;
+}
+
+std::string Store::text_of(const std::string& sql, std::int64_t id) {
+  Statement& statement = prepared(sql).bind(1, id);
+  std::string text;
+  if (statement.step()) text = statement.text(0);
+  statement.reset();
+  return text;
+}
+
 std::string Store::options(std::int64_t id) {
-  Statement statement(database_, "SELECT json FROM options WHERE id = ?1");
-  statement.bind(1, id);
-  return statement.step() ? std::string(statement.text(0)) : "{}";
+  return text_of("SELECT json FROM options WHERE id = ?1", id);
+}
+
+std::string Store::options_of_run(std::int64_t run) {
+  return text_of("SELECT json FROM options WHERE id = (SELECT options_id FROM runs WHERE id = ?1)",
+                 run);
+}
+
+std::string Store::commit(std::int64_t program) {
+  return text_of("SELECT commit_id FROM programs WHERE id = ?1", program);
+}
+
+std::vector<StudyRuns> Store::runs_by_study() {
+  Statement statement(database_,
+                      "SELECT study, count(*), min(created), max(created) FROM runs WHERE"
+                      " study != '' GROUP BY study ORDER BY max(created) DESC, study");
+  std::vector<StudyRuns> studies;
+  while (statement.step())
+    studies.push_back({.name = std::string(statement.text(0)),
+                       .runs = statement.integer(1),
+                       .first = statement.integer(2),
+                       .last = statement.integer(3)});
+  return studies;
 }
 
 std::vector<std::string> Store::tags() {

@@ -17,6 +17,7 @@ import tempfile
 import unittest
 
 import chromium
+from hostile import HOSTILE
 
 PROGRAM = None
 
@@ -37,19 +38,6 @@ MACHINE = {
     "bandwidth": [{"level": level, "bytes": size, "cores_sharing": 1,
                    "one_core_bytes_per_second": rate, "all_cores_bytes_per_second": 2 * rate}
                   for level, size, rate in (("L1", 32768, 1e11), ("memory", 0, 1e10))]}
-
-# Each would leave a mark on `window` if it became markup or code.
-HOSTILE = [
-    "</script><script>window.pwned = 1</script>",
-    "<img src=x onerror='window.pwned = 2'>",
-    "<!--<script>",
-    "\"'`${window.pwned = 3}&lt;&quot;",
-    "\u0000\u0007\u001b[31m\u2028\u202egnp.exe",
-    "🦙🔥 naïve 模型",
-    "x" * 10_000,
-    "{{data}}]]>",
-]
-
 
 def value_of(figure):
     """1320 of "1.32 kB", for comparing cells."""

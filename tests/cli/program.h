@@ -48,6 +48,7 @@ class RunningProgram {
   // Reads until the output contains `text`; false if the program ended before, or was silent for a
   // minute.
   bool wait_for(const std::string& text);
+  const std::string& out() const { return out_; }  // what was read
   void send(int signal) const;
   ProgramResult wait();  // to its end, or for a minute of silence, after which it is killed
 

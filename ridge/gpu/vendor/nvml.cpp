@@ -191,6 +191,11 @@ CardSampler::CardSampler(const Nvml& nvml, int card, std::chrono::milliseconds i
 
 CardSampler::~CardSampler() { stop(); }
 
+CardState CardSampler::latest() {
+  const std::lock_guard lock(mutex_);
+  return samples_.empty() ? CardState{} : samples_.back();
+}
+
 std::vector<CardState> CardSampler::stop() {
   {
     const std::lock_guard lock(mutex_);

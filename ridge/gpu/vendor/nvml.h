@@ -66,6 +66,7 @@ class CardSampler {
   CardSampler(const CardSampler&) = delete;
   CardSampler& operator=(const CardSampler&) = delete;
 
+  CardState latest();             // that was read
   std::vector<CardState> stop();  // and what was read, by time
 
  private:

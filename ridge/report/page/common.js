@@ -1,6 +1,8 @@
 // What the sections share: the profile, words for figures, elements, the tooltip, the page.
 
-const profile = JSON.parse(document.getElementById('profile').textContent);
+// Of a report it is the page's; the dashboard sets it to that of the run it shows.
+const embedded = document.getElementById('profile');
+let profile = embedded && JSON.parse(embedded.textContent);
 
 // Names come from anywhere: what no one could see is written out, and 10 kB of name is cut.
 function printable(name) {
@@ -69,6 +71,12 @@ function missing(id, title, ...words) {
 }
 const code = text => element('code', {}, text);
 
+function plainTable(entries) {
+  return element('table', {class: 'plain'}, element('tbody', {}, entries.map(([name, value]) =>
+    element('tr', {}, element('th', {scope: 'row'}, shown(name, 80)),
+      element('td', {}, value instanceof Node ? value : shown(value, 400))))));
+}
+
 // A row of buttons of which one is chosen.
 function choice(label, options, chosen, onChoose) {
   const group = element('div', {class: 'choice', role: 'group', 'aria-label': label});
@@ -126,7 +134,7 @@ function axis(svg, generator, x, y) {
 // warm up. The record counts all of them from 1.
 function printedStep(step) {
   const run = profile.performance_summary && profile.performance_summary.performance_summary;
-  if (!run || !run.recorded_steps.length) return step;
+  if (!run || !run.recorded_steps.length || !profile.operators) return step;
   return step - (run.first_step + run.recorded_steps[0] - profile.operators.first_step);
 }
 

@@ -1,11 +1,5 @@
 // Where and how the run took place.
 
-function plainTable(entries) {
-  return element('table', {class: 'plain'}, element('tbody', {}, entries.map(([name, value]) =>
-    element('tr', {}, element('th', {scope: 'row'}, shown(name, 80)),
-      element('td', {}, shown(value, 400))))));
-}
-
 function drawEnvironment() {
   const run = profile.performance_summary, entries = [['Profile', profile.directory]];
   if (run) {

@@ -18,7 +18,7 @@ function drawSteps() {
       'when it ends; profile again to get it.');
   const rows = stepRows();
   const run = profile.performance_summary.performance_summary;
-  const first = profile.operators.first_step, last = profile.operators.last_step;
+  const {first_step: first, last_step: last} = profile.operators || {};
   const chart = element('div', {class: 'chart'});
   const colors = {...phaseColors, other: 'var(--gray)'};
   const entries = Object.entries(colors).map(([name, color]) =>
@@ -27,7 +27,8 @@ function drawSteps() {
     first, last}));
   return section('steps', title,
     `How long each of the ${asCount(rows.length)} steps took. The dashed line is the median of ` +
-    `those after warm-up, ${asTime(run.median_batch_time)}; the shaded steps were recorded.`,
+    `those after warm-up, ${asTime(run.median_batch_time)}` +
+    (profile.operators ? '; the shaded steps were recorded.' : '.'),
     chart, legend(entries));
 }
 
