@@ -146,10 +146,8 @@ void RunKeeper::keep(const Session& session, const Record& record, const std::st
   Json context = context_json(session, kept_->watch);
   if (Json operators = operators_of(record); operators.is_object())
     context["operators"] = std::move(operators);
-  RunDocument run{.uuid = kept_->uuid,
-                  .tags = kept_->tags,
-                  .record = json,
-                  .context = context.dump()};
+  RunDocument run{
+      .uuid = kept_->uuid, .tags = kept_->tags, .record = json, .context = context.dump()};
   if (kept_->turn) {
     run.study = kept_->turn->study;
     run.turn = kept_->turn->turn;
