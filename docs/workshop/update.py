@@ -62,6 +62,9 @@ QUICKER = [(re.compile(r"^( *)micro_benchmarking_pytorch\b", re.MULTILINE),
            (re.compile(r"--batch-size 32\b"), "--batch-size 4"),
            (re.compile(r"--max-batch-for 500MB\b"), "--max-batch-for 250MB"),
            (re.compile(r"--num-steps (1[2-9]|[2-9]\d)\b"), "--num-steps 11"),
+           (re.compile(r"^launch_performance_study.sh tiny$", re.MULTILINE),
+            "launch_performance_study.sh tiny --num-steps 11"),
+           (re.compile(r"^(ridge gate .*--budget) \d+\b", re.MULTILINE), r"\1 8"),
            (re.compile(r"^ridge roofline$", re.MULTILINE), "ridge roofline --seconds 1")]
 
 

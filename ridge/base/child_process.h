@@ -50,7 +50,9 @@ class ChildProcess {
   std::optional<ChildEnd> end_;
 };
 
-// The file of the program that is running.
+// The file of the program that is running, as it was called when that began.
 std::filesystem::path own_program();
+// Starts the program that is running, also where another file has taken its name since.
+inline constexpr const char* this_program = "/proc/self/exe";
 
 }  // namespace ridge

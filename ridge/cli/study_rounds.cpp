@@ -142,8 +142,7 @@ class Rounds {
   }
 
   ChildCommand command(std::size_t v, const fs::path& config, const fs::path& log) const {
-    return {.words = {own_program().string(), trains(v) ? "train" : "bench", "--config",
-                      config.string()},
+    return {.words = {this_program, trains(v) ? "train" : "bench", "--config", config.string()},
             .output = log,
             .environment = {{"RIDGE_STORE", ""}}};
   }

@@ -147,7 +147,7 @@ class Follower {
 int train_in(const fs::path& directory, Terminal& terminal) {
   const fs::path log = directory / "training_output.log";
   ChildProcess child(
-      {.words = {own_program().string(), "train", "--config", (directory / "config.json").string()},
+      {.words = {this_program, "train", "--config", (directory / "config.json").string()},
        .output = log});
   Follower follower(log, terminal);
   std::optional<ChildEnd> end;

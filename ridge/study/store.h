@@ -57,7 +57,7 @@ struct SeriesPoint {
 };
 
 // The runs of one study, whether or not the store has the study itself.
-struct StudyRuns {
+struct RunsOfStudy {
   std::string name;
   std::int64_t runs = 0, first = 0, last = 0;  // when the oldest and the newest were made
 };
@@ -117,7 +117,7 @@ class Store {
   std::string options(std::int64_t id);
   std::string options_of_run(std::int64_t run);
   std::string commit(std::int64_t program);
-  std::vector<StudyRuns> runs_by_study();  // the newest first
+  std::vector<RunsOfStudy> runs_by_study();  // the newest first
   StoreStats stats();
 
   // See Database::give_up_when().

@@ -261,11 +261,11 @@ std::string Store::commit(std::int64_t program) {
   return text_of("SELECT commit_id FROM programs WHERE id = ?1", program);
 }
 
-std::vector<StudyRuns> Store::runs_by_study() {
+std::vector<RunsOfStudy> Store::runs_by_study() {
   Statement statement(database_,
                       "SELECT study, count(*), min(created), max(created) FROM runs WHERE"
                       " study != '' GROUP BY study ORDER BY max(created) DESC, study");
-  std::vector<StudyRuns> studies;
+  std::vector<RunsOfStudy> studies;
   while (statement.step())
     studies.push_back({.name = std::string(statement.text(0)),
                        .runs = statement.integer(1),

@@ -5,6 +5,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "ridge/base/text_table.h"
 
 namespace ridge {
 namespace {
@@ -157,14 +162,20 @@ TEST(Doctor, DecidesForTheDeviceAskedFor) {
   EXPECT_EQ(json["checks"].size(), diagnosis.checks.size());
   const std::string text = doctor_text(diagnosis, "all");
   EXPECT_THAT(text, HasSubstr("Training on the CPU: can run\nTraining on a GPU: cannot run\n"));
-  // One line a check, a heading a section, an empty line and the two verdicts.
+  // A line for each check, which may go on in others that are indented, a heading a section, an
+  // empty line and the two verdicts.
   const std::set<std::string_view> sections = [&] {
     std::set<std::string_view> names;
     for (const HealthCheck& check : diagnosis.checks) names.insert(check.section);
     return names;
   }();
-  EXPECT_EQ(static_cast<std::size_t>(std::ranges::count(text, '\n')),
-            diagnosis.checks.size() + sections.size() + 3);
+  std::size_t lines = 0;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line); ++lines) {
+    EXPECT_LE(line.size(), sentence_width) << line;
+    if (line.starts_with("   ")) --lines;
+  }
+  EXPECT_EQ(lines, diagnosis.checks.size() + sections.size() + 3);
 }
 
 TEST(Doctor, ExaminesThisMachine) {

@@ -117,6 +117,19 @@ TEST(ChildProcess, DiesWithAKilledProgram) {
   ::close(ends[1]);
 }
 
+// As a study has to that goes on for hours while somebody builds anew.
+TEST(ChildProcess, StartsAProgramWhoseFileIsGone) {
+  const TemporaryDirectory directory;
+  const std::filesystem::path shell_file = directory.path / "shell";
+  std::filesystem::copy_file("/bin/sh", shell_file);
+  ChildCommand command =
+      shell("rm " + shell_file.string() + " && " + this_program + " -c 'echo again'");
+  command.words[0] = shell_file.string();
+  command.output = directory.path / "out";
+  EXPECT_TRUE(ChildProcess(command).wait().ok());
+  EXPECT_EQ(content_of(command.output), "again\n");
+}
+
 TEST(ChildProcess, KnowsItsOwnProgram) { EXPECT_TRUE(std::filesystem::exists(own_program())); }
 
 }  // namespace

@@ -120,7 +120,7 @@ TEST_F(StudyCommand, MeasuresNetworksToo) {
 }
 
 TEST_F(StudyCommand, GoesOnWhereItWasKilled) {
-  const std::string command = "ridge study --name k --vary batch-size=1,2,3 --rounds 4" + quick;
+  const std::string command = "ridge study --name k --vary batch-size=1,2,3 --rounds 12" + quick;
   std::uint64_t random = 0x2545F4914F6CDD1D;
   int kills = 0;
   for (int attempt = 0; attempt < 12; ++attempt) {
@@ -128,15 +128,15 @@ TEST_F(StudyCommand, GoesOnWhereItWasKilled) {
                            words_of(attempt % 2 == 0 ? command : "ridge study --resume k"));
     if (attempt == 0) program.wait_for("Study k");
     random ^= random << 13, random ^= random >> 7, random ^= random << 17;
-    ::usleep(static_cast<useconds_t>(20'000 + random % 400'000));
+    ::usleep(static_cast<useconds_t>(20'000 + random % 150'000));
     program.send(attempt % 4 == 3 ? SIGINT : SIGKILL);
     const ProgramResult killed = program.wait();
     kills += killed.signal == SIGKILL || killed.exit_code == 128 + SIGINT;
     if (result("k").is_complete()) break;
   }
   EXPECT_GE(kills, 3);
-  EXPECT_THAT(out("ridge study --resume k"), HasSubstr("Study k: 3 variants in 4 rounds"));
-  expect_complete("k", 3, 4);
+  EXPECT_THAT(out("ridge study --resume k"), HasSubstr("Study k: 3 variants in 12 rounds"));
+  expect_complete("k", 3, 12);
   EXPECT_THAT(out("ridge store check"), HasSubstr("Nothing is damaged"));
 }
 

@@ -135,7 +135,7 @@ std::string compare_json(Store& store, std::string_view list) {
 
 std::string studies_json(Store& store) {
   Json list = Json::array();
-  for (const StudyRuns& study : store.runs_by_study())
+  for (const RunsOfStudy& study : store.runs_by_study())
     list.push_back(
         {{"name", study.name}, {"runs", study.runs}, {"first", study.first}, {"last", study.last}});
   return text_of_json({{"studies", list}});
