@@ -75,7 +75,9 @@ TEST(StudyDefinition, HasTheSizesOfTheWorkshop) {
     options.seq_len = 8;
     options.device = "cpu";
     const StudyVariant variant{.size = {}, .settings = {}, .options = options};
-    if (i < 3) EXPECT_EQ(plan_variants(std::span(&variant, 1))[0].parameters, parameters[i]);
+    if (i < 3) {
+      EXPECT_EQ(plan_variants(std::span(&variant, 1))[0].parameters, parameters[i]);
+    }
     EXPECT_EQ(options.hidden_dim % options.n_heads, 0) << names[i];
     EXPECT_EQ(study_size(names[i]).claimed_parameters.front(), '~');
   }
