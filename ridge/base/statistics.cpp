@@ -15,14 +15,6 @@ std::vector<double> sorted_copy(std::span<const double> values) {
   return sorted;
 }
 
-double percentile_of_sorted(std::span<const double> sorted, double q) {
-  if (sorted.empty()) return 0;
-  const double position = std::clamp(q, 0.0, 1.0) * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(position);
-  const std::size_t above = std::min(below + 1, sorted.size() - 1);
-  return std::lerp(sorted[below], sorted[above], position - static_cast<double>(below));
-}
-
 double median_of_sorted(std::span<const double> sorted) {
   const std::size_t n = sorted.size();
   return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
@@ -56,6 +48,14 @@ Statistics statistics_of(std::span<const double> values) {
   for (const double value : sorted) squares += (value - s.mean) * (value - s.mean);
   if (sorted.size() > 1) s.std_dev = std::sqrt(squares / (n - 1));
   return s;
+}
+
+double percentile_of_sorted(std::span<const double> sorted, double q) {
+  if (sorted.empty()) return 0;
+  const double position = std::clamp(q, 0.0, 1.0) * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(position);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return std::lerp(sorted[below], sorted[above], position - static_cast<double>(below));
 }
 
 double percentile(std::span<const double> values, double q) {

@@ -27,6 +27,9 @@ Statistics statistics_of(std::span<const double> values);  // all zero for none
 // the two nearest (NumPy's default; type 7 of Hyndman and Fan, 1996). 0 for no values.
 double percentile(std::span<const double> values, double q);
 
+// The same of values in ascending order, for who asks more than once.
+double percentile_of_sorted(std::span<const double> sorted, double q);
+
 // The same where there are enough values for at least one to lie beyond it: 10 for 0.9, 100 for
 // 0.99. Nothing where there are fewer, since it would only be the maximum under another name.
 std::optional<double> tail_percentile(std::span<const double> values, double q);

@@ -44,4 +44,8 @@ std::string format_duration(double seconds) {
   return fmt::format("{} h {:02} m", whole / 3600, whole / 60 % 60);
 }
 
+std::string counted(std::int64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", format_count(count), what, count == 1 ? "" : "s");
+}
+
 }  // namespace ridge

@@ -48,8 +48,10 @@ class EndSignals {
   EndSignals() {
     sigset_t signals;
     sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
+    for (const int signal : {SIGINT, SIGTERM}) {
+      ::signal(signal, SIG_DFL);  // one that a shell has us ignore would never come
+      sigaddset(&signals, signal);
+    }
     ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
     descriptor_ = ::signalfd(-1, &signals, SFD_CLOEXEC);
     if (descriptor_ < 0) throw IoError("cannot wait for signals: {}", std::strerror(errno));
@@ -145,8 +147,8 @@ int export_page(const Request& request, const std::filesystem::path& store) {
   terminal.busy("Reading the store...");
   Dashboard dashboard(store);
   const DashboardExported written = export_dashboard(dashboard, request.directory, wanted);
-  terminal.line(fmt::format("Wrote {}/index.html ({}): {} runs", request.directory,
-                            format_bytes(written.bytes), format_count(written.runs)));
+  terminal.line(fmt::format("Wrote {}/index.html ({}): {}", request.directory,
+                            format_bytes(written.bytes), counted(written.runs, "run")));
   if (written.runs < written.total)
     terminal.line(
         fmt::format("These are the newest of {}; --limit N exports others, and --filter "

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <sstream>
 
 #include "ridge/base/child_process.h"
 #include "ridge/base/error.h"
@@ -73,12 +74,10 @@ std::vector<std::vector<std::string>> GateRequest::commands() const {
   if (commands_file.empty()) {
     all.push_back(command);
   } else {
-    const std::string text = read_text_file(commands_file, max_commands_bytes);
-    for (std::size_t begin = 0; begin < text.size();) {
-      const std::size_t end = std::min(text.find('\n', begin), text.size());
-      const std::vector<std::string> words = split_words(text.substr(begin, end - begin));
+    std::istringstream lines(read_text_file(commands_file, max_commands_bytes));
+    for (std::string line; std::getline(lines, line);) {
+      const std::vector<std::string> words = split_words(line);
       if (!words.empty() && !words.front().starts_with('#')) all.push_back(words);
-      begin = end + 1;
     }
     if (all.empty()) throw UsageError("{} has no command", commands_file);
   }

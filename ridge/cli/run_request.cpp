@@ -54,10 +54,16 @@ bool RunRequest::was_given(std::string_view name) const {
   return std::ranges::find(names, name) != names.end();
 }
 
-bool RunRequest::was_set(std::string_view name) const {
+std::vector<std::string> RunRequest::set_options() const {
   RunOptions scratch;
-  const std::vector<std::string> names = apply_config_file(scratch, config_file_);
-  return was_given(name) || std::ranges::find(names, name) != names.end();
+  std::vector<std::string> names = apply_config_file(scratch, config_file_);
+  for (std::string& name : flags_.given()) names.push_back(std::move(name));
+  return names;
+}
+
+bool RunRequest::was_set(std::string_view name) const {
+  const std::vector<std::string> names = set_options();
+  return std::ranges::find(names, name) != names.end();
 }
 
 RunOptions RunRequest::options(const std::function<void(RunOptions&)>& finish) const {

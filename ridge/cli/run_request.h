@@ -34,7 +34,8 @@ class RunRequest {
   // Names of the flags that were given, --config among them.
   std::vector<std::string> given() const;
   bool was_given(std::string_view name) const;
-  // Whether a flag or the configuration file says it.
+  // Names of the options that a flag or the configuration file sets; whether it is one of them.
+  std::vector<std::string> set_options() const;
   bool was_set(std::string_view name) const;
 
  private:

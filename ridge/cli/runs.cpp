@@ -125,15 +125,11 @@ std::string in_quotes(std::string_view tag) {
   return '"' + shortened(printable(tag), width) + '"';
 }
 
-std::string counted(std::int64_t runs) {
-  return fmt::format("{} {}", format_count(runs), runs == 1 ? "run" : "runs");
-}
-
 int tag(const Request& request) {
   Store store = open(request);
   const auto [ids, name] = runs_and_tag(store, request, "tag");
   const std::int64_t added = store.tag(ids, name);
-  Terminal().line(fmt::format("Tagged {} as {}{}", counted(added), in_quotes(name),
+  Terminal().line(fmt::format("Tagged {} as {}{}", counted(added, "run"), in_quotes(name),
                               added == std::ssize(ids) ? "" : "; the others had that tag"));
   return 0;
 }
@@ -142,7 +138,7 @@ int untag(const Request& request) {
   Store store = open(request);
   const auto [ids, name] = runs_and_tag(store, request, "untag");
   const std::int64_t removed = store.untag(ids, name);
-  Terminal().line(fmt::format("Took the tag {} from {}", in_quotes(name), counted(removed)));
+  Terminal().line(fmt::format("Took the tag {} from {}", in_quotes(name), counted(removed, "run")));
   return 0;
 }
 
@@ -162,7 +158,7 @@ int export_to_file(const Request& request) {
     file.write("\n");
   });
   file.commit();
-  terminal.line(fmt::format("Wrote {} to {}", counted(count), request.file));
+  terminal.line(fmt::format("Wrote {} to {}", counted(count, "run"), request.file));
   return 0;
 }
 
@@ -177,8 +173,9 @@ int import_from_file(const Request& request) {
   Terminal terminal;
   terminal.busy("Importing...");
   const Imported imported = import_runs(store, file);
-  terminal.line(fmt::format("Imported {} into {}; {} were there already", counted(imported.added),
-                            store.file().string(), format_count(imported.read - imported.added)));
+  terminal.line(fmt::format("Imported {} into {}; {} were there already",
+                            counted(imported.added, "run"), store.file().string(),
+                            format_count(imported.read - imported.added)));
   if (imported.damaged.empty()) return 0;
   for (std::size_t i = 0; i < std::min(imported.damaged.size(), damage_shown); ++i)
     terminal.line(fmt::format("{}: line {} is no run and was left out: {}", request.file,
@@ -203,10 +200,10 @@ int prune(const Request& request) {
       return 0;
     }
     terminal.line(fmt::format("Would remove {}, number {} the newest; --yes removes them",
-                              counted(std::ssize(ids)), ids.front()));
+                              counted(std::ssize(ids), "run"), ids.front()));
     return 0;
   }
-  terminal.line(fmt::format("Removed {}", counted(store.prune(pruning))));
+  terminal.line(fmt::format("Removed {}", counted(store.prune(pruning), "run")));
   terminal.busy("Compacting the file...");
   store.compact();
   return 0;

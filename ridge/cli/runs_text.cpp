@@ -18,7 +18,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t operators_shown = 5;
-constexpr std::size_t commit_digits = 10;
 
 template <class T>
 std::string number(const std::optional<T>& value, double scale = 1, int digits = 0) {
@@ -32,18 +31,9 @@ std::string minute_of(std::int64_t time) {
   return text;
 }
 
-std::string hardware_of(const RunRow& run) {
-  return run.gpu.empty() ? fmt::format("{}, {}", run.cpu, run.cores) : run.gpu;
-}
-
 std::string size_of(const RunRow& run) {
   if (run.image_size) return fmt::format("{0}x{0}", *run.image_size);
   return run.seq_len ? std::to_string(*run.seq_len) : "";
-}
-
-std::string commit_of(const RunRow& run) {
-  if (run.commit.size() <= commit_digits) return run.commit;
-  return run.commit.substr(0, commit_digits) + (run.commit.ends_with('+') ? "+" : "");
 }
 
 // Lines "  Name      value" under a heading; those without a value are left out.
@@ -161,7 +151,7 @@ std::string runs_text(const RunPage& page) {
                     run.version, run.dtype, hardware_of(run), number(run.batch_size), size_of(run),
                     number(run.median_seconds, 1e3, 3), number(run.samples_per_second, 1, 1),
                     number(run.peak_bytes, 1e-6, 1),
-                    ended ? number(run.final_loss, 1, 4) : run.outcome, commit_of(run),
+                    ended ? number(run.final_loss, 1, 4) : run.outcome, short_commit(run.commit),
                     fmt::format("{}", fmt::join(run.tags, " "))});
   }
   const auto shown = static_cast<std::int64_t>(page.runs.size());

@@ -64,11 +64,6 @@ struct Request {
   bool profilers = false, force = false, retry = false;
 };
 
-// "1 round", "3 rounds"
-std::string counted(std::size_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 std::string printed(const fs::path& path) { return fs::proximate(path).string(); }
 
 // The store to write: it is made where there is none.
@@ -89,10 +84,7 @@ void make_absolute(std::string& path) {
 StudyDefinition definition_of(const Request& request) {
   std::vector<StudyAxis> axes;
   for (const std::string& axis : request.vary) axes.push_back(parse_axis(axis));
-  std::vector<std::string> set;
-  RunOptions scratch;
-  for (const OptionInfo& option : options_of(scratch))
-    if (request.run->was_set(option.name)) set.push_back(option.name);
+  const std::vector<std::string> set = request.run->set_options();
   StudyDefinition definition{
       .rounds = request.rounds, .profiles = request.profilers, .time_limit = request.time_limit};
   // The options as given, before anything is derived from what a variant may change.
@@ -236,7 +228,7 @@ void write_results(const StudyResult& result, Terminal& terminal) {
   write_text_file(output / "results.md", study_markdown(result, names));
   terminal.line("");
   terminal.line(fmt::format("Wrote results.md, results.json and {} to {}",
-                            counted(pictures.size(), "picture"), printed(output)));
+                            counted(std::ssize(pictures), "picture"), printed(output)));
 }
 
 int study(const Request& request) {
@@ -251,15 +243,17 @@ int study(const Request& request) {
                                       : resume(request, store, terminal);
   const StudyResult before = read_study(store, name);
   terminal.line(fmt::format("Study {}: {} in {}, {} of {} measurements done", name,
-                            counted(before.variants.size(), "variant"),
-                            counted(static_cast<std::size_t>(before.definition.rounds), "round"),
-                            before.measured, before.measured + before.left));
+                            counted(std::ssize(before.variants), "variant"),
+                            counted(before.definition.rounds, "round"), before.measured,
+                            before.measured + before.left));
   if (const int signal = measure_study(file, name, terminal)) {
     const StudyResult now = read_study(store, name);
-    const bool is_found = !find_store_file("") || find_store_file("")->path != file;
+    const auto usual = find_store_file("");
+    const bool must_be_named = !usual || usual->path != file;
     terminal.line(fmt::format(
         "Interrupted: {} of {} measurements are kept. Go on with: ridge study --resume {}{}",
-        now.measured, now.measured + now.left, name, is_found ? " --store " + file.string() : ""));
+        now.measured, now.measured + now.left, name,
+        must_be_named ? " --store " + file.string() : ""));
     return 128 + signal;
   }
   const StudyResult result = read_study(store, name);

@@ -161,12 +161,21 @@ class Rounds {
   std::int64_t count_taken(std::size_t v) const {
     return std::ranges::count_if(taken_, [&](const Turn& turn) { return turn.second == v; });
   }
-  std::vector<Turn> left() const {
-    std::vector<Turn> turns;
-    for (std::int64_t round = 1; round <= definition_.rounds; ++round)
-      for (const std::size_t v : order_of_round(definition_, round))
-        if (!dead_.contains(v) && !taken_.contains({round, v})) turns.emplace_back(round, v);
-    return turns;
+  // The turns that are left, this one among them, and how long they will take.
+  struct Ahead {
+    std::int64_t turns = 0;
+    double seconds = 0;
+  };
+  Ahead ahead() const {
+    std::vector<std::int64_t> left(definition_.variants.size(), definition_.rounds);
+    for (const Turn& turn : taken_) --left[turn.second];
+    Ahead all;
+    for (std::size_t v = 0; v < left.size(); ++v) {
+      if (dead_.contains(v)) continue;
+      all.turns += left[v];
+      all.seconds += static_cast<double>(left[v]) * clockwork_.expected(v);
+    }
+    return all;
   }
 
   void take_round(std::int64_t round) {
@@ -180,8 +189,8 @@ class Rounds {
       ++count;
     }
     if (count > 0)
-      terminal_.line(fmt::format("Round {} of {} is done: {} {} in {}", round, definition_.rounds,
-                                 count, count == 1 ? "measurement" : "measurements",
+      terminal_.line(fmt::format("Round {} of {} is done: {} in {}", round, definition_.rounds,
+                                 counted(count, "measurement"),
                                  format_duration(seconds_since(begin))));
   }
 
@@ -196,10 +205,7 @@ class Rounds {
     const std::string fault = wait_for(child, log, v);
     if (interrupt_noted()) return;
     clockwork_.took(v, seconds_since(begin));
-    const std::vector<StudyEntry> entries = store_.study_entries(name_);
-    const bool kept = std::ranges::any_of(
-        entries, [&](const StudyEntry& entry) { return entry.turn == turn && entry.run; });
-    if (kept) {
+    if (store_.has_run(name_, turn)) {
       taken_.insert({round, v});
       return;
     }
@@ -214,8 +220,9 @@ class Rounds {
   std::string wait_for(const ChildCommand& command, const fs::path& log, std::size_t v) {
     ChildProcess child(command);
     const auto begin = Clock::now();
+    const Ahead all = ahead();  // once: what is measured wants the processor
     for (;;) {
-      show_progress(v, seconds_since(begin));
+      show_progress(v, all, seconds_since(begin));
       if (const auto end = child.wait_for(glance)) return fault_of(*end, log);
       if (interrupt_noted()) return "";  // which kills it
       if (seconds_since(begin) > definition_.time_limit)
@@ -230,13 +237,11 @@ class Rounds {
     return to_string(end) + (said.empty() ? "" : ": " + said);
   }
 
-  void show_progress(std::size_t now, double elapsed) {
-    const std::vector<Turn> turns = left();
-    double seconds = -std::min(elapsed, clockwork_.expected(now));
-    for (const auto& [round, v] : turns) seconds += clockwork_.expected(v);
-    const auto done = std::ssize(taken_), all = done + std::ssize(turns);
-    if (all > 0 && seconds > 0)
-      terminal_.progress(done, all, seconds);
+  void show_progress(std::size_t now, const Ahead& all, double elapsed) {
+    const double seconds = all.seconds - std::min(elapsed, clockwork_.expected(now));
+    const auto done = std::ssize(taken_);
+    if (all.turns > 0 && seconds > 0)
+      terminal_.progress(done, done + all.turns, seconds);
     else
       terminal_.busy(fmt::format("Measuring {}...", name_of(definition_.variants[now])));
   }

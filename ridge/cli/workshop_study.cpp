@@ -55,10 +55,7 @@ StudyVariant variant_of(const Request& request) {
   RunOptions base;
   const RunOptions resolved = request.run.options([&](RunOptions& options) { base = options; });
   base.device = resolved.device;
-  std::vector<std::string> set;
-  for (const OptionInfo& option : options_of(base))
-    if (request.run.was_set(option.name)) set.push_back(option.name);
-  return variants_of(base, request.sizes, {}, set).front();
+  return variants_of(base, request.sizes, {}, request.run.set_options()).front();
 }
 
 void require_memory(const StudyVariant& variant, const VariantPlan& plan) {

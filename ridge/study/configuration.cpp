@@ -1,8 +1,7 @@
 #include "ridge/study/configuration.h"
 
-#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "ridge/base/error.h"
 #include "ridge/session/options.h"
@@ -13,28 +12,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const std::set<std::string, std::less<>>& options_without_effect() {
-  static const std::set<std::string, std::less<>> names = [] {
-    std::set<std::string, std::less<>> all;
-    RunOptions options;
-    for (const OptionInfo& option : options_of(options))
-      if (option.group == "Output" || option.group == "Profiling") all.insert(option.name);
-    return all;
-  }();
-  return names;
-}
+constexpr std::string_view options_of_output[] = {"output-dir", "profile-dir", "log-interval"};
 
 }  // namespace
 
 std::string configuration_of(std::string_view options) {
   const Json given = json_object(options, "the options of a run");
-  std::vector<std::string> entries;
-  for (const auto& [name, value] : given.items())
-    if (!options_without_effect().contains(name)) entries.push_back(one_line(Json{{name, value}}));
-  std::ranges::sort(entries);
-  std::string text;
-  for (const std::string& entry : entries) text += entry;
-  return text;
+  std::map<std::string, Json> by_name;
+  for (const auto& [name, value] : given.items()) by_name.emplace(name, value);
+  for (const std::string_view name : options_of_output) by_name.erase(std::string(name));
+  return one_line(by_name);
 }
 
 std::vector<std::pair<std::string, std::string>> given_options(const Json& record) {

@@ -10,9 +10,9 @@
 
 namespace ridge {
 
-// The options of a record's "options" that decide what a run computes and how, in alphabetical
-// order: all but those of its output and its profiling. Runs whose configurations and machines are
-// equal form one series. FormatError for a text that is no JSON object.
+// The options of a run, a JSON object, without those that say where it writes and how often it
+// prints, by name: a JSON object that is equal where runs did the same. Of what such runs measured,
+// what the same machine measured may be compared. FormatError for a text that is no JSON object.
 std::string configuration_of(std::string_view options);
 
 // Names and values of the options of a record that differ from the defaults of its workload; empty

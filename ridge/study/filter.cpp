@@ -373,6 +373,12 @@ class Parser {
 
 }  // namespace
 
+std::string filter_value(std::string_view text) {
+  std::string value = "'";
+  for (const char c : text) value += c == '\'' ? "''" : std::string(1, c);
+  return value + "'";
+}
+
 SqlCondition condition_of(std::string_view filter, const FilterNames& names) {
   if (std::ranges::all_of(filter, is_space)) return {};
   Compiler compiler(names);

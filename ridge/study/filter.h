@@ -39,6 +39,9 @@ struct FilterNames {
   std::function<bool(bool context, const std::string& path)> has_path;
 };
 
+// A text as a value in a filter: in quotes, with those in it doubled.
+std::string filter_value(std::string_view text);
+
 // The condition of a filter; text of the user goes into its values alone. UsageError, with the
 // place, for what is no filter, and with near names for a name that nobody knows.
 SqlCondition condition_of(std::string_view filter, const FilterNames& names);

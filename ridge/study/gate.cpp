@@ -11,6 +11,7 @@
 #include "ridge/analyze/plan.h"
 #include "ridge/base/units.h"
 #include "ridge/session/options.h"
+#include "ridge/study/configuration.h"
 #include "ridge/study/false_discovery.h"
 
 namespace ridge {
@@ -33,9 +34,6 @@ constexpr GateMetric metrics[] = {
 // steps multiply that, so that only the first ones are held to it.
 constexpr double loss_effect_of_16_bits = 1e-2;
 constexpr std::size_t losses_compared = 50;
-
-// Options that say where a run writes and what it prints, not what it does.
-constexpr std::string_view options_of_output[] = {"output-dir", "profile-dir", "log-interval"};
 
 const GateMetric& metric_named(std::string_view name) {
   const auto found = std::ranges::find(metrics, name, &GateMetric::name);
@@ -214,15 +212,9 @@ void control_false_discoveries(GateResult& result) {
       timed[i]->verdict = Verdict::regression;
 }
 
-std::string comparable_options(std::string_view json) {
-  Json options = Json::parse(json);
-  for (const std::string_view name : options_of_output) options.erase(std::string(name));
-  return options.dump();
-}
-
 GatedRun gated_run(const RunDocument& document) {
   const DocumentRow row = row_of(document);
-  GatedRun run{.row = row.row, .losses = {}, .options = comparable_options(row.options)};
+  GatedRun run{.row = row.row, .losses = {}, .options = configuration_of(row.options)};
   const Json record = Json::parse(row.record);
   const Json summary = record.value("performance_summary", Json::object());
   if (!summary.is_object()) return run;

@@ -91,11 +91,9 @@ void control_false_discoveries(GateResult& result);
 struct GatedRun {
   RunRow row;
   std::vector<double> losses;  // by step; NaN for what is no number
-  std::string options;         // JSON, without where the run writes
+  std::string options;         // configuration_of()
 };
 GatedRun gated_run(const RunDocument& document);  // FormatError: see row_of()
-// Options as JSON without those that say where a run writes: equal where runs did the same.
-std::string comparable_options(std::string_view json);
 
 // Compares what is no time. Of several runs a regression is what holds of every pair of them, so
 // that what differs from run to run of one program is none.

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "ridge/base/text_table.h"
-#include "ridge/study/gate.h"
+#include "ridge/study/run_series.h"
 #include "ridge/study/utc.h"
 
 namespace ridge {
@@ -17,25 +16,23 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t commit_digits = 10;
-
 bool more_is_better(std::string_view metric) {
   const RunColumn* column = find_run_column(metric);
   return column != nullptr && column->name.ends_with("_per_second");
 }
 
-std::vector<HistoryChange> changes_of(const std::vector<TrendPoint>& points,
+std::vector<HistoryChange> changes_of(Store& store, std::span<const SeriesPoint> points,
                                       const HistoryRules& rules) {
-  std::vector<double> series;
-  for (const TrendPoint& point : points) series.push_back(point.value);
+  std::vector<double> values;
+  for (const SeriesPoint& point : points) values.push_back(point.value);
   std::vector<HistoryChange> changes;
-  for (const ChangePoint& found : change_points(series, {.min_magnitude = rules.least_effect})) {
-    const TrendPoint &before = points[found.index - 1], &after = points[found.index];
+  for (const ChangePoint& found : change_points(values, {.min_magnitude = rules.least_effect})) {
+    const SeriesPoint &before = points[found.index - 1], &after = points[found.index];
     const double change = found.mean_after / found.mean_before - 1;
     changes.push_back({.run = after.run,
                        .created = after.created,
-                       .commit_before = before.commit,
-                       .commit_after = after.commit,
+                       .commit_before = store.commit(before.program),
+                       .commit_after = store.commit(after.program),
                        .before = found.mean_before,
                        .after = found.mean_after,
                        .change = change,
@@ -47,33 +44,23 @@ std::vector<HistoryChange> changes_of(const std::vector<TrendPoint>& points,
 
 std::string commits(const HistoryChange& change) {
   const auto shown = [](const std::string& commit) {
-    return commit.empty() ? std::string("?") : printable(commit.substr(0, commit_digits));
+    return commit.empty() ? std::string("?") : printable(short_commit(commit));
   };
   return shown(change.commit_before) + " to " + shown(change.commit_after);
-}
-
-std::string hardware(const RunRow& row) {
-  return row.gpu.empty() ? fmt::format("{}, {} threads", row.cpu, row.cores) : row.gpu;
 }
 
 }  // namespace
 
 std::vector<HistoryGroup> history_of(Store& store, const HistoryRules& rules) {
-  std::map<std::int64_t, std::string> options;  // without where runs write
-  std::map<std::pair<std::string, std::int64_t>, std::vector<TrendPoint>> series;
-  for (const TrendPoint& point : store.trend(rules.filter, rules.metric)) {
-    auto known = options.find(point.options);
-    if (known == options.end())
-      known =
-          options.emplace(point.options, comparable_options(store.options(point.options))).first;
-    series[{known->second, point.machine}].push_back(point);
-  }
+  const std::vector<SeriesPoint> all = store.series(rules.filter, rules.metric);
   std::vector<HistoryGroup> groups;
-  for (const auto& [key, points] : series) {
-    if (points.size() < fewest_history_runs) continue;
+  for (const RunSeries& series : series_of(all, Configurations().numbers(store))) {
+    if (series.points.size() < fewest_history_runs) continue;
+    std::vector<SeriesPoint> points;
+    for (const std::uint32_t place : series.points) points.push_back(all[place]);
     groups.push_back({.newest = store.find(std::to_string(points.back().run)),
                       .runs = points.size(),
-                      .changes = changes_of(points, rules)});
+                      .changes = changes_of(store, points, rules)});
   }
   std::ranges::stable_sort(groups, [](const HistoryGroup& a, const HistoryGroup& b) {
     return std::pair(!a.is_regression(), -a.newest.created) <
@@ -101,7 +88,7 @@ std::string history_text(const std::vector<HistoryGroup>& groups, const HistoryR
     const RunRow& run = group.newest;
     const std::string workload =
         printable(fmt::format("{} {} {} {}", run.workload, run.mode, run.version, run.dtype));
-    TextRow row{workload, printable(hardware(run)), std::to_string(group.runs)};
+    TextRow row{workload, printable(hardware_of(run)), std::to_string(group.runs)};
     if (group.changes.empty()) {
       row.resize(columns.size());
       row.back() = "no change";
@@ -151,7 +138,7 @@ std::string history_json(const std::vector<HistoryGroup>& groups, const HistoryR
                               {"mode", run.mode},
                               {"version", run.version},
                               {"dtype", run.dtype},
-                              {"hardware", hardware(run)},
+                              {"hardware", hardware_of(run)},
                               {"machine", run.machine},
                               {"newest_run", run.id},
                               {"runs", group.runs},

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "ridge/base/file.h"
 #include "ridge/base/statistics.h"
 #include "ridge/base/text_table.h"
+#include "ridge/base/units.h"
 #include "ridge/session/options.h"
+#include "ridge/study/filter.h"
 #include "ridge/study/rank_sum.h"
 #include "ridge/study/run_exchange.h"
 
@@ -26,12 +29,6 @@ constexpr std::int64_t most_recorded = 50;  // the newest
 
 bool is_hexadecimal(std::string_view text) {
   return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
-std::string quoted(std::string_view value) {
-  std::string text = "'";
-  for (const char c : value) text += c == '\'' ? "''" : std::string(1, c);
-  return text + "'";
 }
 
 // What is not known of a record without its context is not known of the other then.
@@ -87,24 +84,20 @@ MetricResult compare_times(const GateCriterion& criterion, const RecordedRules& 
 }  // namespace
 
 std::vector<RunDocument> runs_named(Store& store, std::string_view name) {
+  std::vector<std::string> filters{"tag=" + filter_value(name)};
+  const std::vector<std::string> commits = store.commits();
+  if (name.size() >= fewest_commit_digits && is_hexadecimal(name))
+    for (const std::string& commit : commits)
+      if (commit.starts_with(name)) filters.push_back("commit=" + filter_value(commit));
   std::vector<RunDocument> found;
-  const auto collect = [&](const std::string& filter, const auto& holds) {
-    std::vector<std::int64_t> ids;
-    store.each({.filter = filter}, [&](const RunRow& row) {
-      if (holds(row)) ids.push_back(row.id);
-    });
-    if (std::ssize(ids) > most_recorded) ids.resize(most_recorded);  // the newest come first
-    for (const std::int64_t id : ids) found.push_back(store.document(id));
-  };
-  collect("tag=" + quoted(name), [](const RunRow&) { return true; });
-  if (found.empty() && name.size() >= fewest_commit_digits && is_hexadecimal(name))
-    collect("commit~" + quoted(name),
-            [&](const RunRow& row) { return row.commit.starts_with(name); });
+  for (const std::string& filter : filters) {
+    for (const RunRow& row : store.list({.filter = filter, .limit = most_recorded}).runs)
+      found.push_back(store.document(row.id));
+    if (filter == filters.front() && !found.empty()) return found;  // a tag comes before a commit
+  }
   if (!found.empty()) return found;
   std::vector<std::string> names = store.tags();
-  store.each({}, [&](const RunRow& row) {
-    if (!row.commit.empty()) names.push_back(row.commit.substr(0, commit_digits));
-  });
+  for (const std::string& commit : commits) names.push_back(commit.substr(0, commit_digits));
   const std::string near = nearest_name(std::string(name), names);
   throw UsageError(
       "there is no baseline {}: no program or file of that name, and in {} no tag or commit{}",
@@ -121,13 +114,10 @@ std::vector<RunDocument> runs_in_file(const std::filesystem::path& file) {
     if (is_record) {
       runs.push_back({.record = text});
     } else {
-      for (std::size_t begin = 0; begin < text.size();) {
-        const std::size_t end = std::min(text.find('\n', begin), text.size());
-        const std::string_view line = std::string_view(text).substr(begin, end - begin);
-        if (line.find_first_not_of(" \t\r") != std::string_view::npos)
+      std::istringstream lines(text);
+      for (std::string line; std::getline(lines, line);)
+        if (line.find_first_not_of(" \t\r") != std::string::npos)
           runs.push_back(run_from_line(line));
-        begin = end + 1;
-      }
     }
     for (const RunDocument& run : runs) row_of(run);
   } catch (const FormatError& error) {
@@ -183,8 +173,8 @@ CommandResult compare_with_records(const RecordedRules& rules,
     longest = std::max(longest, now() - before);
   }
   CommandResult result{.command = {}, .metrics = {}, .notes = {}, .fault = {}};
-  result.notes.push_back(fmt::format("{} recorded {}, {} now", baseline.size(),
-                                     baseline.size() == 1 ? "run" : "runs", candidate.size()));
+  result.notes.push_back(
+      fmt::format("{}, {} now", counted(std::ssize(baseline), "recorded run"), candidate.size()));
   for (const GateCriterion& criterion : rules.criteria)
     result.metrics.push_back(criterion.is_timed()
                                  ? compare_times(criterion, rules, baseline, candidate)

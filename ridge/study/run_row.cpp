@@ -182,6 +182,17 @@ const RunColumn* find_run_column(std::string_view name) {
   return found == std::end(columns) ? nullptr : &*found;
 }
 
+std::string hardware_of(const RunRow& row) {
+  return row.gpu.empty() ? fmt::format("{}, {}", row.cpu, row.cores) : row.gpu;
+}
+
+std::string short_commit(std::string_view commit) {
+  constexpr std::size_t digits = 10;
+  std::string text(commit.substr(0, digits));
+  if (commit.size() > digits && commit.ends_with('+')) text += '+';
+  return text;
+}
+
 DocumentRow row_of(const RunDocument& document) {
   const Json record = json_object(document.record, "the record");
   const Json context = json_object(document.context, "the context");

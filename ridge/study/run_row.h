@@ -59,6 +59,11 @@ struct RunRow {
   std::vector<std::string> tags;  // in alphabetical order
 };
 
+// The name of the card or, of a run without one, "AMD EPYC 9654, 8" with the cores that it used.
+std::string hardware_of(const RunRow& row);
+// The first digits of a commit, with the + of a working tree that had changed.
+std::string short_commit(std::string_view commit);
+
 struct RunColumn {
   enum class Table : std::uint8_t { runs, machines, programs };
   // The alternatives tell what kind of value it has; a date is an integer, Date below.

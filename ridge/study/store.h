@@ -40,14 +40,6 @@ struct RunPage {
   std::int64_t total = 0;  // that the filter finds, whatever the limit
 };
 
-// One point of a history.
-struct TrendPoint {
-  std::int64_t run = 0, created = 0;
-  std::string commit;
-  double value = 0;
-  std::int64_t options = 0, machine = 0;  // which of the store's; see Store::options()
-};
-
 // One run of a series, with the rows of the tables that it refers to: numbers alone, so that a
 // million of them take a fraction of a second.
 struct SeriesPoint {
@@ -108,8 +100,6 @@ class Store {
   void each(const RunQuery& query, const std::function<void(const RunRow&)>& visit);
   std::int64_t count(std::string_view filter);
   // What a numeric column was over time, the oldest run first, where it is known.
-  std::vector<TrendPoint> trend(std::string_view filter, std::string_view column);
-  // The same with what groups runs: the oldest first.
   std::vector<SeriesPoint> series(std::string_view filter, std::string_view column);
   // Ids and digests of the sets of options that runs have; the JSON of one, and of a run's; the
   // commit of a program.
@@ -117,6 +107,7 @@ class Store {
   std::string options(std::int64_t id);
   std::string options_of_run(std::int64_t run);
   std::string commit(std::int64_t program);
+  std::vector<std::string> commits();        // of all programs, each once
   std::vector<RunsOfStudy> runs_by_study();  // the newest first
   StoreStats stats();
 
@@ -142,6 +133,7 @@ class Store {
   StudyRow study(std::string_view name);
   std::vector<StudyRow> studies();                               // the newest first
   std::vector<StudyEntry> study_entries(std::string_view name);  // by variant and round
+  bool has_run(std::string_view name, StudyTurn turn);
   // Notes why a turn has no run; nothing happens if it has one.
   void add_fault(std::string_view name, StudyTurn turn, std::string_view fault);
   void forget_faults(std::string_view name);  // so that these turns are taken again
@@ -176,6 +168,7 @@ class Store {
   std::int64_t run_statement(const std::string& sql, std::span<const SqlValue> values);
   std::optional<std::int64_t> look_up(const std::string& sql, std::span<const SqlValue> values);
   std::string text_of(const std::string& sql, std::int64_t id);
+  std::vector<std::string> texts_of(const std::string& sql);
 
   Database database_;
   std::map<std::string, Statement> statements_;

@@ -190,27 +190,6 @@ std::int64_t Store::count(std::string_view filter) {
   return look_up("SELECT count(*) FROM runs" + where(found), found.values).value_or(0);
 }
 
-std::vector<TrendPoint> Store::trend(std::string_view filter, std::string_view name) {
-  const RunColumn& column = measured_column(name);
-  const SqlCondition found = condition(filter);
-  Statement statement(database_,
-                      fmt::format("SELECT runs.id, runs.created, programs.commit_id, runs.{0},"
-                                  " runs.options_id, runs.machine_id FROM runs"
-                                  " CROSS JOIN programs ON programs.id = runs.program_id WHERE {1}"
-                                  " AND runs.{0} IS NOT NULL ORDER BY +runs.created, runs.id",
-                                  column.sql, found.sql.empty() ? "true" : found.sql));
-  statement.bind(found.values);
-  std::vector<TrendPoint> points;
-  while (statement.step())
-    points.push_back({.run = statement.integer(0),
-                      .created = statement.integer(1),
-                      .commit = std::string(statement.text(2)),
-                      .value = statement.real(3),
-                      .options = statement.integer(4),
-                      .machine = statement.integer(5)});
-  return points;
-}
-
 std::vector<SeriesPoint> Store::series(std::string_view filter, std::string_view name) {
   const RunColumn& column = measured_column(name);
   const SqlCondition found = condition(filter);
@@ -261,6 +240,11 @@ std::string Store::commit(std::int64_t program) {
   return text_of("SELECT commit_id FROM programs WHERE id = ?1", program);
 }
 
+std::vector<std::string> Store::commits() {
+  return texts_of(
+      "SELECT DISTINCT commit_id FROM programs WHERE commit_id != '' ORDER BY commit_id");
+}
+
 std::vector<RunsOfStudy> Store::runs_by_study() {
   Statement statement(database_,
                       "SELECT study, count(*), min(created), max(created) FROM runs WHERE"
@@ -274,11 +258,15 @@ std::vector<RunsOfStudy> Store::runs_by_study() {
   return studies;
 }
 
+std::vector<std::string> Store::texts_of(const std::string& sql) {
+  Statement statement(database_, sql);
+  std::vector<std::string> texts;
+  while (statement.step()) texts.emplace_back(statement.text(0));
+  return texts;
+}
+
 std::vector<std::string> Store::tags() {
-  Statement statement(database_, "SELECT DISTINCT tag FROM tags ORDER BY tag");
-  std::vector<std::string> tags;
-  while (statement.step()) tags.emplace_back(statement.text(0));
-  return tags;
+  return texts_of("SELECT DISTINCT tag FROM tags ORDER BY tag");
 }
 
 RunRow Store::find(std::string_view reference) {

@@ -66,17 +66,22 @@ std::int64_t Store::study_id(std::string_view name) {
   return *id;
 }
 
+bool Store::has_run(std::string_view name, StudyTurn turn) {
+  return look_up(
+             "SELECT 1 FROM study_runs WHERE study_id = ?1 AND variant = ?2 AND round = ?3"
+             " AND run_id IS NOT NULL",
+             std::vector<SqlValue>{study_id(name), turn.variant, turn.round})
+      .has_value();
+}
+
 void Store::take_turn(const std::string& study, StudyTurn turn, std::int64_t run) {
-  const std::vector<SqlValue> key{study_id(study), turn.variant, turn.round};
-  if (look_up("SELECT 1 FROM study_runs WHERE study_id = ?1 AND variant = ?2 AND round = ?3"
-              " AND run_id IS NOT NULL",
-              key))
+  if (has_run(study, turn))
     throw UsageError("the study {} has measured variant {} in round {} already", shown(study),
                      turn.variant, turn.round);
   run_statement(
       "INSERT OR REPLACE INTO study_runs (study_id, variant, round, run_id, fault)"
       " VALUES (?1, ?2, ?3, ?4, '')",
-      std::vector<SqlValue>{key[0], key[1], key[2], run});
+      std::vector<SqlValue>{study_id(study), turn.variant, turn.round, run});
 }
 
 std::vector<StudyEntry> Store::study_entries(std::string_view name) {

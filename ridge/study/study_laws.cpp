@@ -80,11 +80,8 @@ std::optional<StudyLaw> law_of(const StudyResult& result, const Group& group,
     // All rounds have the same peak: as points of their own they would feign certainty.
     if (quantity == StudyQuantity::peak_memory && !values.empty()) values.resize(1);
     if (values.empty()) continue;
-    StudyPoint point{.variant = v, .x = at, .y = statistics_of(values).median};
-    point.spread = sign_interval(values);
-    if (!point.spread && values.size() > 1)
-      point.spread = Interval{std::ranges::min(values), std::ranges::max(values)};
-    law.points.push_back(point);
+    law.points.push_back(
+        {.variant = v, .x = at, .y = statistics_of(values).median, .spread = spread_of(values)});
     x.insert(x.end(), values.size(), at);
     y.insert(y.end(), values.begin(), values.end());
   }

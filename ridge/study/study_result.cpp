@@ -8,14 +8,6 @@
 namespace ridge {
 namespace {
 
-// Enough rounds for the interval of a median, which needs no more than sign_interval() does.
-std::optional<Interval> spread_of(const std::vector<double>& values) {
-  if (const auto interval = sign_interval(values)) return interval;
-  if (values.size() < 2) return std::nullopt;
-  const auto [low, high] = std::ranges::minmax(values);
-  return Interval{low, high};
-}
-
 std::optional<double> median_of(const std::vector<RunRow>& runs,
                                 std::optional<double> RunRow::*field) {
   std::vector<double> values;
@@ -46,6 +38,14 @@ std::string take(VariantResult& variant, const StudyEntry& entry) {
 }
 
 }  // namespace
+
+// sign_interval() wants no more than 6 values.
+std::optional<Interval> spread_of(std::span<const double> values) {
+  if (const auto interval = sign_interval(values)) return interval;
+  if (values.size() < 2) return std::nullopt;
+  const auto [low, high] = std::ranges::minmax(values);
+  return Interval{low, high};
+}
 
 std::optional<double> VariantResult::flops_per_second() const {
   if (!seconds || !flops) return std::nullopt;

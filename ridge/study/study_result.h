@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,10 @@ struct VariantResult {
 
   std::optional<double> flops_per_second() const;
 };
+
+// The interval of the median where there are enough values for one, else from the least to the
+// largest; none of a single value.
+std::optional<Interval> spread_of(std::span<const double> values);
 
 struct StudyResult {
   std::string name;

@@ -5,6 +5,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -15,6 +16,18 @@ def find():
         if path := shutil.which(name):
             return path
     return None
+
+
+def program_to_test(usage):
+    """The program that the command line of a test names. Ends the test with what CTest takes for
+    "skipped" where there is no Chromium."""
+    if len(sys.argv) < 2:
+        sys.exit(usage)
+    program = os.path.abspath(sys.argv.pop(1))
+    if not find():
+        print("skipped: there is no Chromium here; scripts/install-deps.sh browser installs it")
+        sys.exit(77)
+    return program
 
 
 class Page:

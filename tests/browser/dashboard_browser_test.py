@@ -14,7 +14,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import unittest
 import uuid
@@ -406,10 +405,5 @@ class DashboardTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    PROGRAM = os.path.abspath(sys.argv.pop(1))
-    if not chromium.find():
-        print("skipped: there is no Chromium here; scripts/install-deps.sh browser installs it")
-        sys.exit(77)
+    PROGRAM = chromium.program_to_test(__doc__)
     unittest.main(verbosity=2)

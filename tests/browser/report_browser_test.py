@@ -12,7 +12,6 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 
@@ -416,10 +415,5 @@ class ReportTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    PROGRAM = os.path.abspath(sys.argv.pop(1))
-    if not chromium.find():
-        print("skipped: there is no Chromium here; scripts/install-deps.sh browser installs it")
-        sys.exit(77)
+    PROGRAM = chromium.program_to_test(__doc__)
     unittest.main(verbosity=2)

@@ -76,6 +76,15 @@ TEST_F(DashboardProgram, EndsAtOnceByControlC) {
   }
 }
 
+// As a shell without job control has its background commands do.
+TEST_F(DashboardProgram, EndsByControlCThatWasIgnoredBefore) {
+  const auto before = std::signal(SIGINT, SIG_IGN);
+  RunningDashboard dashboard(sandbox);
+  std::signal(SIGINT, before);
+  dashboard.program.send(SIGINT);
+  EXPECT_EQ(dashboard.program.wait().exit_code, 0);
+}
+
 TEST_F(DashboardProgram, NamesAPortInUse) {
   RunningDashboard dashboard(sandbox);
   const std::string port = std::to_string(dashboard.port);
@@ -117,7 +126,7 @@ TEST_F(DashboardProgram, TellsOfARunInProgress) {
 TEST_F(DashboardProgram, Exports) {
   const ProgramResult result = run(sandbox, "ridge dashboard --export page");
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("Wrote page/index.html"), HasSubstr("1 runs")));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("Wrote page/index.html"), HasSubstr(": 1 run\n")));
   sandbox.write("page/mine.txt", "x");
   const ProgramResult again = run(sandbox, "ridge dashboard --export page");
   EXPECT_EQ(again.exit_code, 1);

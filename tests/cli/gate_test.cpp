@@ -19,9 +19,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Not;
-using ::testing::SizeIs;
 
 const std::string train = " -- train --num-steps 3" + tiny;
 
@@ -40,10 +38,7 @@ struct GateProgram : ::testing::Test {
   ProgramResult run(const std::string& command) { return sandbox.run(words_of(command)); }
   // One line on standard error.
   std::string err(const std::string& command, int exit_code) {
-    const ProgramResult result = run(command);
-    EXPECT_EQ(result.exit_code, exit_code) << result.out;
-    EXPECT_THAT(lines_of(result.err), SizeIs(1)) << result.err;
-    return result.err;
+    return complaint_of(run(command), exit_code);
   }
   // A program that is a script.
   void script(const std::string& name, const std::string& text) {

@@ -155,4 +155,16 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+std::string output_of(const ProgramResult& result) {
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  return result.out;
+}
+
+std::string complaint_of(const ProgramResult& result, int exit_code) {
+  EXPECT_EQ(result.exit_code, exit_code) << result.out;
+  EXPECT_EQ(lines_of(result.err).size(), 1u) << result.err;
+  return result.err;
+}
+
 }  // namespace ridge

@@ -37,6 +37,11 @@ class Sandbox {
   TemporaryDirectory directory_;
 };
 
+// What a program printed that had to come to a good end, without a word on standard error.
+std::string output_of(const ProgramResult& result);
+// The one line on standard error of a program that had to end so.
+std::string complaint_of(const ProgramResult& result, int exit_code);
+
 // A program that is still running, whose standard output is read as it comes.
 class RunningProgram {
  public:

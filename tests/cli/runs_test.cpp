@@ -32,19 +32,14 @@ struct Runs : ::testing::Test {
   ~Runs() override { ::unsetenv("RIDGE_STORE"); }
 
   std::string out(const std::vector<std::string>& command) {
-    const ProgramResult result = sandbox.run(command);
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_THAT(result.err, IsEmpty());
-    return result.out;
+    return output_of(sandbox.run(command));
   }
   std::string out(const std::string& command) { return out(words_of(command)); }
   // One line on standard error, and nothing else.
   std::string err(const std::vector<std::string>& command, int exit_code = 1) {
     const ProgramResult result = sandbox.run(command);
-    EXPECT_EQ(result.exit_code, exit_code) << result.out;
-    EXPECT_THAT(lines_of(result.err), SizeIs(1)) << result.err;
     EXPECT_THAT(result.out, IsEmpty());
-    return result.err;
+    return complaint_of(result, exit_code);
   }
   std::string err(const std::string& command, int exit_code = 1) {
     return err(words_of(command), exit_code);

@@ -37,17 +37,9 @@ const std::string quick = " --num-steps 2" + tiny;
 struct StudyCommand : ::testing::Test {
   StudyCommand() { ::unsetenv("RIDGE_STORE"); }
 
-  std::string out(const std::string& command) {
-    const ProgramResult result = sandbox.run(words_of(command));
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_THAT(result.err, IsEmpty());
-    return result.out;
-  }
+  std::string out(const std::string& command) { return output_of(sandbox.run(words_of(command))); }
   std::string err(const std::string& command, int exit_code) {
-    const ProgramResult result = sandbox.run(words_of(command));
-    EXPECT_EQ(result.exit_code, exit_code) << result.out;
-    EXPECT_THAT(lines_of(result.err), SizeIs(1)) << result.err;
-    return result.err;
+    return complaint_of(sandbox.run(words_of(command)), exit_code);
   }
   StudyResult result(const std::string& name, const std::string& file = ".ridge/runs.db") {
     Store store(sandbox.path(file));
@@ -58,8 +50,8 @@ struct StudyCommand : ::testing::Test {
     Store store(sandbox.path(".ridge/runs.db"));
     std::map<StudyTurn, int> turns;
     for (const StudyEntry& entry : store.study_entries(name)) {
-      EXPECT_TRUE(entry.run) << entry.fault;
-      if (entry.run) EXPECT_EQ(entry.run->outcome, "completed");
+      ASSERT_TRUE(entry.run) << entry.fault;
+      EXPECT_EQ(entry.run->outcome, "completed");
       ++turns[entry.turn];
     }
     EXPECT_EQ(turns.size(), variants * static_cast<std::size_t>(rounds));

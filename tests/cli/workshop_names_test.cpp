@@ -44,10 +44,11 @@ TEST(WorkshopNames, StandForCommands) {
   EXPECT_THAT(command("compare_versions", {"v1", "v4"}), ElementsAre("compare", "v1", "v4"));
   EXPECT_EQ(workshop_command("ridge", {}), std::nullopt);
   EXPECT_EQ(workshop_command("tiny_llama_v9", {}), std::nullopt);
-  for (const ScheduleRow& row : schedules())
-    if (row.kind == ScheduleRow::Kind::version)
-      EXPECT_THAT(command(fmt::format("tiny_llama_{}", row.name)),
-                  ElementsAre("train", "--version", row.name));
+  for (const ScheduleRow& row : schedules()) {
+    if (row.kind != ScheduleRow::Kind::version) continue;
+    EXPECT_THAT(command(fmt::format("tiny_llama_{}", row.name)),
+                ElementsAre("train", "--version", row.name));
+  }
 }
 
 // Each has a link beside the program, and the flags that it stands for are there.
@@ -191,10 +192,8 @@ TEST(WorkshopStudy, IsTheSameRunAsItsFiles) {
 TEST(WorkshopStudy, RefusesMistakesInALine) {
   const Sandbox sandbox;
   const auto err = [&](const std::string& arguments, int exit_code) {
-    const ProgramResult result = sandbox.run(words_of("launch_performance_study.sh" + arguments));
-    EXPECT_EQ(result.exit_code, exit_code) << result.out;
-    EXPECT_THAT(lines_of(result.err), ::testing::SizeIs(1)) << result.err;
-    return result.err;
+    return complaint_of(sandbox.run(words_of("launch_performance_study.sh" + arguments)),
+                        exit_code);
   };
   EXPECT_THAT(err("", 2), HasSubstr("which size?"));
   EXPECT_THAT(err(" meduim", 2), HasSubstr("did you mean medium?"));

@@ -36,6 +36,13 @@ Value convolved(Value x, Value weight) {
   return conv2d(x, weight, {}, {.padding = {1, 1}, .layout = ImageLayout::nhwc});
 }
 
+struct Convolution {
+  Graph graph;
+  Value x = graph.input("x", image);
+  Value weight = graph.parameter("weight", kernels.shape, Init::zeros());
+  Convolution() { graph.keep(convolved(x, weight), "y"); }
+};
+
 std::vector<double> expected(const std::vector<float>& xs, const std::vector<float>& ws) {
   Graph graph;
   const Value x = graph.input("x", image), weight = graph.input("weight", kernels);
@@ -113,12 +120,9 @@ TEST_P(Packing, FollowsWhatTheHostWrites) {
 }
 
 TEST_P(Packing, IsPartOfThePlannedMemory) {
-  Graph graph;
-  const Value x = graph.input("x", image);
-  const Value weight = graph.parameter("weight", kernels.shape, Init::zeros());
-  graph.keep(convolved(x, weight), "y");
+  Convolution model;
   CpuDevice device(1);
-  const auto kernel = device.prepare(*graph.nodes()[0].op, std::vector{image, kernels},
+  const auto kernel = device.prepare(*model.graph.nodes()[0].op, std::vector{image, kernels},
                                      std::vector{TensorType{DType::f32, {1, 6, 6, 48}}});
   const auto* packing = dynamic_cast<const PackingKernel*>(kernel.kernel.get());
   ASSERT_NE(packing, nullptr);
@@ -127,7 +131,7 @@ TEST_P(Packing, IsPartOfThePlannedMemory) {
   ASSERT_GT(packed.bytes, 0u);
   EXPECT_LE(packed.workspace + packed.bytes, kernel.workspace);
 
-  Executor executor(graph, device, execution());
+  Executor executor(model.graph, device, execution());
   const std::size_t tensors = image.bytes() + kernels.bytes() + 36 * 48 * sizeof(float);
   EXPECT_EQ(executor.peak_bytes(), tensors + packed.bytes + packed.workspace);
   executor.initialize(1);
@@ -137,36 +141,30 @@ TEST_P(Packing, IsPartOfThePlannedMemory) {
 
 // The message tells that it was known before anything was allocated.
 TEST_P(Packing, IsPartOfTheMemoryThatHasToBeThere) {
-  Graph graph;
-  const Value x = graph.input("x", image);
-  const Value weight = graph.parameter("weight", kernels.shape, Init::zeros());
-  graph.keep(convolved(x, weight), "y");
+  Convolution model;
   CpuDevice device(1);
-  const std::size_t needed = Executor(graph, device, execution()).peak_bytes();
+  const std::size_t needed = Executor(model.graph, device, execution()).peak_bytes();
   testing::SmallDevice large_enough(device, 2 * needed, 0);
-  EXPECT_EQ(Executor(graph, large_enough, execution()).peak_bytes(), needed);
+  EXPECT_EQ(Executor(model.graph, large_enough, execution()).peak_bytes(), needed);
   testing::SmallDevice small(device, needed - 64, 0);
-  EXPECT_THAT(message_of<OutOfMemoryError>([&] { Executor(graph, small, execution()); }),
+  EXPECT_THAT(message_of<OutOfMemoryError>([&] { Executor(model.graph, small, execution()); }),
               ::testing::HasSubstr("left of"));
 }
 
 // A run packs once; the host's writing of an input is no reason to pack weights again.
 TEST_P(Packing, IsDoneAgainOnlyWhereWeightsChanged) {
-  Graph graph;
-  const Value x = graph.input("x", image);
-  const Value weight = graph.parameter("weight", kernels.shape, Init::zeros());
-  graph.keep(convolved(x, weight), "y");
+  Convolution model;
   CpuDevice cpu(1);
   CountingPacks device(cpu);
-  Executor executor(graph, device, execution());
+  Executor executor(model.graph, device, execution());
   executor.initialize(1);
   const std::vector<float> xs = ramp(image, 0.01f), ws = ramp(kernels, 0.01f);
   for (int run = 0; run < 3; ++run) {
-    executor.write(x, std::span(xs));
+    executor.write(model.x, std::span(xs));
     executor.run();
   }
   EXPECT_EQ(device.packs, 1);
-  executor.write(weight, std::span(ws));
+  executor.write(model.weight, std::span(ws));
   executor.run();
   EXPECT_EQ(device.packs, 2);
 }

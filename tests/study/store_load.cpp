@@ -231,7 +231,7 @@ int ask(const fs::path& file) {
        {"workload=tiny_llama and version=v4 and dtype=bf16 and batch_size=8 and gpu~H100",
         "workload=tiny_llama and version=v4 and dtype=bf16"})
     time(fmt::format("trend of median_seconds, {}", filter).c_str(),
-         [&] { return Store(file).trend(filter, "median_seconds").size(); });
+         [&] { return Store(file).series(filter, "median_seconds").size(); });
   return 0;
 }
 

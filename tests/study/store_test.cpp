@@ -191,14 +191,14 @@ TEST(Store, DrawsATrend) {
   made.store.add(document_of({.commit = "a", .created = 10, .median_seconds = 0.1}));
   made.store.add(document_of({.created = 15, .median_seconds = 0}));
   made.store.add(document_of({.version = "v4", .created = 12}));
-  const std::vector<TrendPoint> points = made.store.trend("version=v1", "median_seconds");
+  const std::vector<SeriesPoint> points = made.store.series("version=v1", "median_seconds");
   ASSERT_THAT(points, SizeIs(2)) << "one run has no median";
   EXPECT_EQ(points[0].run, 2);
-  EXPECT_EQ(points[0].commit, "a");
+  EXPECT_EQ(made.store.commit(points[0].program), "a");
   EXPECT_EQ(points[0].value, 0.1);
   EXPECT_EQ(points[1].created, 20);
-  EXPECT_THROW(made.store.trend("", "gpu"), UsageError);
-  EXPECT_THROW(made.store.trend("", "uuid"), UsageError);
+  EXPECT_THROW(made.store.series("", "gpu"), UsageError);
+  EXPECT_THROW(made.store.series("", "uuid"), UsageError);
 }
 
 TEST(Store, RemovesRunsWithAllTheyHave) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "ridge/base/statistics.h"
 #include "ridge/study/run_exchange.h"
 
 namespace ridge {
@@ -56,13 +57,8 @@ Json quantiles_json(std::vector<double> seconds, std::size_t left_out) {
   std::ranges::sort(seconds);
   Json list = Json::array();
   if (seconds.empty()) return list;
-  for (int percent = 0; percent <= quantiles; ++percent) {
-    const double place = static_cast<double>(seconds.size() - 1) * percent / quantiles;
-    const auto below = static_cast<std::size_t>(place);
-    const std::size_t above = std::min(below + 1, seconds.size() - 1);
-    const double part = place - static_cast<double>(below);
-    list.push_back(seconds[below] + part * (seconds[above] - seconds[below]));
-  }
+  for (int percent = 0; percent <= quantiles; ++percent)
+    list.push_back(percentile_of_sorted(seconds, static_cast<double>(percent) / quantiles));
   return list;
 }
 
@@ -99,8 +95,7 @@ Json options_json(std::span<const Json> records) {
 
 Json metrics_json(const Json& runs) {
   Json list = Json::array();
-  for (const char* name : {"median_seconds", "samples_per_second", "tokens_per_second",
-                           "peak_bytes", "kernels", "flops", "final_loss"}) {
+  for (const std::string_view name : measured_columns()) {
     Json values = Json::array(), ratios = Json::array();
     for (const Json& run : runs) values.push_back(run["row"][name]);
     const double first = values[0].is_number() ? values[0].get<double>() : 0;
@@ -153,6 +148,13 @@ Json operators_json(std::span<const Json> operators) {
 }
 
 }  // namespace
+
+std::span<const std::string_view> measured_columns() {
+  static constexpr std::string_view names[] = {
+      "median_seconds", "samples_per_second", "tokens_per_second", "peak_bytes", "kernels",
+      "flops",          "final_loss"};
+  return names;
+}
 
 Json json_of(const RunRow& row) { return Json::parse(row_json(row)); }
 

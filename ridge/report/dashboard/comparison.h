@@ -3,6 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "ridge/study/run_row.h"
 
@@ -17,6 +18,9 @@ struct KeptRun {
 // how their step times are distributed, their losses, and their operators joined by name.
 // docs/use/dashboard.md describes the members.
 nlohmann::ordered_json comparison_json(std::span<const KeptRun> runs);
+
+// The columns of what a run measured, in the order of tables.
+std::span<const std::string_view> measured_columns();
 
 // A row as the dashboard has it, under the names of the columns.
 nlohmann::ordered_json json_of(const RunRow& row);

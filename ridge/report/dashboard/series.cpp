@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
-#include "ridge/base/error.h"
 #include "ridge/study/change_points.h"
-#include "ridge/study/configuration.h"
 
 namespace ridge {
 namespace {
@@ -19,14 +18,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t points_drawn = 6000;       // of all series together
 constexpr std::size_t points_searched = 10'000;  // of a series, for changes: the newest
-
-std::string configuration_text(const std::string& options) {
-  try {
-    return configuration_of(options);
-  } catch (const FormatError&) {
-    return options;  // of a store that somebody else wrote
-  }
-}
 
 // Positions of commits in a list that names each once.
 class Commits {
@@ -99,51 +90,6 @@ Json options_of_run(Store& store, std::int64_t run) {
 
 }  // namespace
 
-std::unordered_map<std::int64_t, std::uint32_t> Configurations::numbers(Store& store) {
-  const std::lock_guard lock(mutex_);
-  std::unordered_map<std::int64_t, std::uint32_t> numbers;
-  for (const auto& [id, hash] : store.option_sets()) {
-    auto known = by_hash_.find(hash);
-    if (known == by_hash_.end()) {
-      const auto next = static_cast<std::uint32_t>(by_text_.size());
-      const auto text = by_text_.try_emplace(configuration_text(store.options(id)), next).first;
-      known = by_hash_.emplace(hash, text->second).first;
-    }
-    numbers.emplace(id, known->second);
-  }
-  return numbers;
-}
-
-std::vector<RunSeries> series_of(std::span<const SeriesPoint> points,
-                                 const std::unordered_map<std::int64_t, std::uint32_t>& numbers) {
-  // Ids count from 1: a list of them is looked up faster than a table, a million times.
-  constexpr std::uint32_t unknown = ~0u;
-  constexpr std::size_t longest_list = std::size_t{1} << 22;
-  std::vector<std::uint32_t> by_id;
-  for (const auto& [id, number] : numbers) {
-    if (id < 0 || std::cmp_greater_equal(id, longest_list)) continue;
-    const auto place = static_cast<std::size_t>(id);
-    if (by_id.size() <= place) by_id.resize(place + 1, unknown);
-    by_id[place] = number;
-  }
-  std::vector<RunSeries> all;
-  std::unordered_map<std::uint64_t, std::size_t> places;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    const SeriesPoint& point = points[i];
-    const auto id = static_cast<std::size_t>(point.options);
-    const std::uint32_t configuration = id < by_id.size() ? by_id[id] : unknown;
-    const auto key =
-        (std::uint64_t{configuration} << 32) ^ static_cast<std::uint64_t>(point.machine);
-    const auto [place, is_new] = places.try_emplace(key, all.size());
-    if (is_new) all.push_back({.configuration = configuration, .machine = point.machine});
-    all[place->second].points.push_back(static_cast<std::uint32_t>(i));
-  }
-  std::ranges::sort(all, std::ranges::greater(), [&](const RunSeries& series) {
-    return std::pair(series.points.size(), points[series.points.back()].created);
-  });
-  return all;
-}
-
 std::vector<std::size_t> sampled(std::span<const SeriesPoint> points, std::size_t at_most) {
   std::vector<std::size_t> kept;
   if (points.size() <= at_most) {
@@ -202,9 +148,7 @@ void tell_apart(Store& store, std::span<const RunRow> runs, std::vector<std::str
       for (const std::string& name : names)
         if (options[m].contains(name))
           text += fmt::format(", {} {}", name, one_line(options[m][name]));
-      if (machines.size() > 1)
-        text += fmt::format(", {}",
-                            run.gpu.empty() ? fmt::format("{}, {}", run.cpu, run.cores) : run.gpu);
+      if (machines.size() > 1) text += ", " + hardware_of(run);
     }
   }
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ridge/base/error.h"
+#include "ridge/base/statistics.h"
 #include "ridge/base/utf8.h"
 #include "ridge/report/dashboard/comparison.h"
 #include "ridge/report/dashboard/series.h"
@@ -31,12 +32,6 @@ struct StudyRun {
   Json options;  // an object
 };
 
-std::string in_quotes(std::string_view text) {
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? "''" : std::string(1, c);
-  return quoted + "'";
-}
-
 struct StudyRuns {
   std::vector<StudyRun> runs;  // the newest first
   std::int64_t total = 0;
@@ -44,7 +39,7 @@ struct StudyRuns {
 
 StudyRuns runs_of(Store& store, std::string_view study) {
   RunPage page =
-      store.list({.filter = "study=" + in_quotes(study), .order = "created", .limit = max_runs});
+      store.list({.filter = "study=" + filter_value(study), .order = "created", .limit = max_runs});
   if (page.total == 0) throw UsageError("there is no study {}", shown(study));
   StudyRuns found{.runs = {}, .total = page.total};
   for (RunRow& row : page.runs) {
@@ -56,10 +51,7 @@ StudyRuns runs_of(Store& store, std::string_view study) {
 }
 
 bool is_metric(const RunColumn& column) {
-  constexpr std::string_view metrics[] = {
-      "median_seconds", "samples_per_second", "tokens_per_second", "peak_bytes", "kernels",
-      "flops",          "final_loss"};
-  return std::ranges::find(metrics, column.name) != std::end(metrics);
+  return std::ranges::find(measured_columns(), column.name) != measured_columns().end();
 }
 
 // A number of a run under the name of a column, or else of an option.
@@ -131,12 +123,9 @@ std::vector<std::string> labels_of(Store& store,
   return labels;
 }
 
-Json spread_json(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t half = values.size() / 2;
-  const double median =
-      values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-  return {{"median", median}, {"least", values.front()}, {"largest", values.back()}};
+Json spread_json(std::span<const double> values) {
+  const Statistics found = statistics_of(values);
+  return {{"median", found.median}, {"least", found.min}, {"largest", found.max}};
 }
 
 Json variant_json(const std::string& label, const std::vector<const StudyRun*>& runs) {
@@ -146,7 +135,7 @@ Json variant_json(const std::string& label, const std::vector<const StudyRun*>& 
     std::vector<double> values;
     for (const StudyRun* run : runs)
       if (const auto value = number_of(*run, column.name)) values.push_back(*value);
-    if (!values.empty()) metrics[std::string(column.name)] = spread_json(std::move(values));
+    if (!values.empty()) metrics[std::string(column.name)] = spread_json(values);
   }
   return {{"label", label},
           {"runs", runs.size()},
