@@ -5,7 +5,8 @@
     benchmarks/gate_rates.py --rounds 30 --slowdown 2% --least-effect time=1% --loads 0 -- \
         train --device cuda --version v4 --dtype bf16
 
-Each round decides on a program against itself, and against itself slowed down. What follows the two
+Each round decides on a program against itself, and against itself slowed down; with --slowdown 0 against
+itself alone. What follows the two
 dashes is the command that is run; without it the one of `ridge gate --self-test`. Beside it burn
 processes that come and go: --loads of them at most (default: as many as there are processors), each
 for some seconds and then not, by a generator with a seed. Writes JSON after every chunk of rounds, so
@@ -99,11 +100,12 @@ def main():
         seed = arguments.seed * 10_000_000 + 2 * done
         add(total, self_test(arguments.ridge, rounds, seed, options, arguments.command))
         total["processors"], total["loads"] = os.cpu_count(), arguments.loads
-        for kind in ("same", "slowed"):
+        kinds = [kind for kind in ("same", "slowed") if kind in total]
+        for kind in kinds:
             errors, count = total[kind]["errors"], total[kind]["rounds"]
             total[kind]["error_rate_interval"] = interval(errors, count)
         arguments.out.write_text(json.dumps(total, indent=1) + "\n")
-        alarms, misses = total["same"]["regression"], total["slowed"]["errors"]
+        alarms, misses = total["same"]["regression"], total.get("slowed", {"errors": 0})["errors"]
         print(
             f"{total['same']['rounds']} rounds: {alarms} false alarms, {misses} slowdowns not found,"
             f" {total['same']['undecided']} undecided",
@@ -111,11 +113,12 @@ def main():
         )
     for burner in burners:
         burner.terminate()
-    for kind, name in (("same", "False alarms"), ("slowed", "Slowdowns not found")):
+    names = {"same": "False alarms", "slowed": "Slowdowns not found"}
+    for kind in kinds:
         low, high = total[kind]["error_rate_interval"]
         seconds = sorted(total[kind]["seconds"])
         print(
-            f"{name}: {total[kind]['errors']} of {total[kind]['rounds']}"
+            f"{names[kind]}: {total[kind]['errors']} of {total[kind]['rounds']}"
             f" [{100 * low:.2f} %, {100 * high:.2f} %]; a decision takes"
             f" {seconds[len(seconds) // 2]:.1f} s in the median, {seconds[-1]:.1f} s at most"
         )

@@ -13,6 +13,10 @@ put to the tests that come by its place, the quickest first.
     scripts/mutants.py --work /tmp/mutants --check      # does every fault compile?
     scripts/mutants.py --work /tmp/mutants --jobs 4     # build once, test all
     scripts/mutants.py --work /tmp/mutants --continue   # go on after an interruption
+    scripts/mutants.py --work /tmp/mutants --table tests/reviewed_mutants.tsv
+
+The faults of tests/mutants.tsv were drawn before anyone looked at the tests. Those of
+tests/reviewed_mutants.tsv are the ones that a review of an earlier state found no test for.
 
 Exit code 0 if all was run, whatever survived; 1 if something failed; 2 for usage.
 """
@@ -120,34 +124,35 @@ class Outcome:
 # The table of mutants
 
 
-def parsed(line, cells):
-    """The mutant of one line of the table."""
+def parsed(table, line, cells):
+    """The mutant of one line of a table."""
+    place = f"{table.name}:{line}"
     if len(cells) != len(COLUMNS):
-        raise Failure(f"{TABLE.name}:{line}: {len(cells)} columns in place of {len(COLUMNS)}")
+        raise Failure(f"{place}: {len(cells)} columns in place of {len(COLUMNS)}")
     row = dict(zip(COLUMNS, cells))
     if not row["number"].isdigit() or row["number"] == "0":
-        raise Failure(f"{TABLE.name}:{line}: '{row['number']}' is no number of a mutant")
+        raise Failure(f"{place}: '{row['number']}' is no number of a mutant")
     if row["kind"] not in KINDS:
-        raise Failure(f"{TABLE.name}:{line}: '{row['kind']}' is none of {', '.join(KINDS)}")
+        raise Failure(f"{place}: '{row['kind']}' is none of {', '.join(KINDS)}")
     if row["form"] not in ("expression", "statement"):
-        raise Failure(f"{TABLE.name}:{line}: '{row['form']}' is neither expression nor statement")
+        raise Failure(f"{place}: '{row['form']}' is neither expression nor statement")
     if not row["original"] or not row["mutant"] or row["original"] == row["mutant"]:
-        raise Failure(f"{TABLE.name}:{line}: original and mutant must differ, and neither be empty")
+        raise Failure(f"{place}: original and mutant must differ, and neither be empty")
     return Mutant(int(row.pop("number")), **row)
 
 
-def read_table():
+def read_table(table):
     try:
-        lines = TABLE.read_text(encoding="utf-8").splitlines()
+        lines = table.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise Failure(f"cannot read {TABLE}: {error.strerror}") from error
+        raise Failure(f"cannot read {table}: {error.strerror}") from error
     if not lines or lines[0].split("\t") != COLUMNS:
-        raise Failure(f"{TABLE.name}:1: the header is not {' '.join(COLUMNS)}")
-    mutants = [parsed(n, line.split("\t")) for n, line in enumerate(lines[1:], 2)]
+        raise Failure(f"{table.name}:1: the header is not {' '.join(COLUMNS)}")
+    mutants = [parsed(table, n, line.split("\t")) for n, line in enumerate(lines[1:], 2)]
     seen = set()
     for mutant in mutants:
         if mutant.number in seen:
-            raise Failure(f"{TABLE.name}: number {mutant.number} is there twice")
+            raise Failure(f"{table.name}: number {mutant.number} is there twice")
         seen.add(mutant.number)
     return mutants
 
@@ -162,7 +167,7 @@ def chosen(mutants, only):
         numbers.add(int(word))
     missing = numbers - {m.number for m in mutants}
     if missing:
-        raise UsageFault(f"--only has {min(missing)}, which {TABLE.name} has not")
+        raise UsageFault(f"--only has {min(missing)}, which is no number of the table")
     return [m for m in mutants if m.number in numbers]
 
 
@@ -180,8 +185,8 @@ def listed_files():
     return sorted(name for name in names if os.path.lexists(ROOT / name))
 
 
-def digest_of_table():
-    return hashlib.sha256(TABLE.read_bytes()).hexdigest() + "\n"
+def digest_of(table):
+    return hashlib.sha256(table.read_bytes()).hexdigest() + "\n"
 
 
 def copy_tree(names, tree):
@@ -307,11 +312,10 @@ def run_logged(command, folder, log):
         raise Failure(f"{' '.join(command[:3])} fails: see {log}")
 
 
-def build(work, names, mutants, build_jobs):
+def build(work, names, mutants, build_jobs, digest):
     """Copies, compiles and restores; the last file written says that all of it was done."""
     log = work / "build.log"
     log.unlink(missing_ok=True)
-    digest = digest_of_table()
     mutated = MutatedTree(work, names, mutants)
     print(f"Building once, in {mutated.tree / 'build-cpu'}...", flush=True)
     run_logged(["cmake", "--preset", "cpu"], mutated.tree, log)
@@ -613,6 +617,8 @@ def arguments():
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", required=True, metavar="DIR",
                         help="where the copy, its build and the outcomes are")
+    parser.add_argument("--table", type=pathlib.Path, default=TABLE, metavar="FILE",
+                        help="the table of mutants (tests/mutants.tsv)")
     parser.add_argument("--seconds", type=at_least_1, default=900, metavar="N",
                         help="limit for each test without a mutant (900); with one it is ten times "
                              "what it takes without, and a minute")
@@ -653,16 +659,16 @@ def prepare_work(path, goes_on):
 
 
 def run(given):
-    mutants = read_table()
+    mutants = read_table(given.table)
     wanted = chosen(mutants, given.only)
     work = prepare_work(given.work, given.goes_on)
     if given.check:
         check_compiles(MutatedTree(work, listed_files(), wanted), wanted)
         return
     if not given.goes_on:
-        build(work, listed_files(), mutants, given.build_jobs)
-    elif (work / "built").read_text(encoding="utf-8") != digest_of_table():
-        raise Failure(f"{TABLE.name} has changed since the build: start anew, without --continue")
+        build(work, listed_files(), mutants, given.build_jobs, digest_of(given.table))
+    elif (work / "built").read_text(encoding="utf-8") != digest_of(given.table):
+        raise Failure(f"{given.table.name} has changed since the build: start anew, without --continue")
     ledger = Ledger(work / "outcomes.tsv", given.goes_on)
     suite = Suite(work, given.seconds)
     suite.record(work / "passages.json", given.jobs)

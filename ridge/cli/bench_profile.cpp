@@ -32,15 +32,15 @@ void print_section(Terminal& terminal, std::string_view title) {
   terminal.line(terminal.bold(title));
 }
 
-// Prints the host's times; for a captured pass, launched as one, there are none by operator.
 void print_host_times(Terminal& terminal, const Recording& host, bool device_runs_apart) {
-  if (!host.replays.empty()) {
+  const std::string times =
+      host_times_text(host, device_runs_apart ? OperatorColumns::times : OperatorColumns::all);
+  if (times.empty()) {
     print_section(terminal, "CPU time: the pass is captured, and the host launches it as one");
     return;
   }
   if (device_runs_apart) print_section(terminal, "CPU time to launch the work:");
-  terminal.lines(operator_table_text(
-      operator_table(host), 10, device_runs_apart ? OperatorColumns::times : OperatorColumns::all));
+  terminal.lines(times);
 }
 
 void print_operators(Terminal& terminal, const BenchRequest& request,

@@ -272,7 +272,8 @@ void add_other_modes(CLI::App& command, GateRequest& request) {
   add_value(command, "--rounds", request.rounds, "Decide so often of each (default: 20)")
       ->type_name("N")
       ->group("Self-test");
-  add_value(command, "--slowdown", request.slowdown, "Slow down by this part (default: 5%)")
+  add_value(command, "--slowdown", request.slowdown,
+            "Slow down by this part, or 0 to count false alarms alone (default: 5%)")
       ->type_name("PART")
       ->group("Self-test");
 }

@@ -22,14 +22,16 @@ constexpr std::int64_t most_rounds = 1'000'000;
 
 }  // namespace
 
-double part_from(const std::string& text, std::string_view flag) {
+double part_from(const std::string& text, std::string_view flag, bool may_be_none) {
   const bool percent = text.ends_with('%');
   const char* const last = text.data() + text.size() - (percent ? 1 : 0);
   double value = 0;
   const auto [end, fault] = std::from_chars(text.data(), last, value);
   if (percent) value /= 100;
-  if (fault != std::errc() || end != last || !(value > 0) || !(value < 1))
-    throw UsageError("{} is '{}'; it must be a part above 0 and below 1, such as 5%", flag, text);
+  const bool in_range = (value > 0 || (may_be_none && value == 0)) && value < 1;
+  if (fault != std::errc() || end != last || !in_range)
+    throw UsageError("{} is '{}'; it must be a part {} 0 and below 1, such as 5%", flag, text,
+                     may_be_none ? "of at least" : "above");
   return value;
 }
 

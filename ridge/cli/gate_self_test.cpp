@@ -78,7 +78,7 @@ int gate_self_test(const GateRequest& request) {
   const RaceRules rules{.criteria = criteria_of(names, request.least_effects),
                         .budget = request.budget,
                         .false_alarms = request.rate()};
-  const double slowdown = part_from(request.slowdown.value_or("5%"), "--slowdown");
+  const double slowdown = part_from(request.slowdown.value_or("5%"), "--slowdown", true);
   const ScratchDirectory scratch("ridge-gate");
   const auto program = request.candidate_program();
   const auto decide = [&](Tally& tally, double factor, std::uint64_t seed) {
@@ -100,19 +100,19 @@ int gate_self_test(const GateRequest& request) {
   for (std::int64_t round = 0; round < rounds; ++round) {
     const auto seed = static_cast<std::uint64_t>(request.seed + 2 * round);
     decide(same, 1, seed);
-    decide(slowed, 1 + slowdown, seed + 1);
+    if (slowdown > 0) decide(slowed, 1 + slowdown, seed + 1);
     progress(round + 1, rounds);
   }
 
   const std::size_t alarms = same.count(Verdict::regression),
                     misses = slowed.rounds() - slowed.count(Verdict::regression);
-  const nlohmann::ordered_json json{{"schema", "ridge-gate-self-test-1"},
+  nlohmann::ordered_json json{{"schema", "ridge-gate-self-test-1"},
                                     {"command", commands.front()},
                                     {"slowdown", slowdown},
                                     {"budget", request.budget},
                                     {"false_alarm_limit", request.rate()},
-                                    {"same", json_of(same, alarms)},
-                                    {"slowed", json_of(slowed, misses)}};
+                                    {"same", json_of(same, alarms)}};
+  if (slowdown > 0) json["slowed"] = json_of(slowed, misses);
   const std::string text = json.dump(2) + "\n";
   if (request.json_file == "-") {
     terminal.lines(text);
@@ -125,16 +125,17 @@ int gate_self_test(const GateRequest& request) {
                                           {"Undecided"},
                                           {"Errors"},
                                           {"Time of a decision", true}};
-    const std::vector<TextRow> rows{
-        row_of("the same", same, alarms),
-        row_of(fmt::format("slower by {:g} %", 100 * slowdown), slowed, misses)};
+    std::vector<TextRow> rows{row_of("the same", same, alarms)};
+    if (slowdown > 0)
+      rows.push_back(row_of(fmt::format("slower by {:g} %", 100 * slowdown), slowed, misses));
     terminal.lines(text_table(columns, rows));
     terminal.line(
         "Errors: false alarms, and slowdowns that were not found, with the 95 % interval of their "
         "rate.");
   }
   const bool alarming = binomial_interval(alarms, same.rounds()).low > request.rate();
-  const bool blind = binomial_interval(misses, slowed.rounds()).low > 1 - found_share;
+  const bool blind =
+      slowdown > 0 && binomial_interval(misses, slowed.rounds()).low > 1 - found_share;
   return alarming || blind ? 1 : 0;
 }
 

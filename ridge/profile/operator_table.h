@@ -75,6 +75,9 @@ OperatorTable operator_table(const Recording& recording, GroupBy group_by = Grou
 enum class OperatorColumns : std::uint8_t { all, times };
 std::string operator_table_text(const OperatorTable& table, std::size_t top = 10,
                                 OperatorColumns shown = OperatorColumns::all);
+// The ten operators on which the host spent most; empty where it launched captured graphs, whose
+// nodes have no times of the host's.
+std::string host_times_text(const Recording& host, OperatorColumns shown);
 // operators.json: every row; and as text.
 nlohmann::ordered_json json_of(const OperatorTable& table);
 std::string operator_table_json(const OperatorTable& table);

@@ -128,4 +128,8 @@ std::string operator_table_text(const OperatorTable& table, std::size_t top,
   return text;
 }
 
+std::string host_times_text(const Recording& host, OperatorColumns shown) {
+  return host.replays.empty() ? operator_table_text(operator_table(host), 10, shown) : "";
+}
+
 }  // namespace ridge

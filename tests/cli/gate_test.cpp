@@ -143,6 +143,10 @@ TEST_F(GateProgram, TestsItself) {
   const json found = json::parse(result.out);
   EXPECT_EQ(found["same"]["rounds"], 1);
   EXPECT_EQ(found["slowed"]["rounds"], 1);
+  const ProgramResult alone =
+      run("ridge gate --self-test --slowdown 0 --rounds 1 --budget 1 --json -" + train);
+  EXPECT_FALSE(json::parse(alone.out).contains("slowed"));
+  EXPECT_THAT(err("ridge gate --self-test --slowdown -1%" + train, 2), HasSubstr("-1%"));
 }
 
 TEST_F(GateProgram, RefusesWhatMakesNoSense) {

@@ -89,6 +89,18 @@ TEST_P(DeviceTime, GivesEveryActivityToTheNodeThatLaunchedIt) {
   for (const auto& [index, count] : of_run) EXPECT_EQ(count, 2);
 }
 
+TEST_P(DeviceTime, IsTheOnlyTimeOfACapturedPass) {
+  const TracedRun run(GetParam());
+  const std::string host = host_times_text(run.host(), OperatorColumns::times);
+  if (GetParam() == "v4") {
+    EXPECT_EQ(host, "") << "a table whose times are all 0";
+  } else {
+    EXPECT_THAT(host, ::testing::HasSubstr("matmul"));
+  }
+  const std::string device = operator_table_text(operator_table(device_time(run.host())));
+  EXPECT_THAT(device, ::testing::ContainsRegex("Step time +[0-9.]*[1-9]"));
+}
+
 TEST_P(DeviceTime, IsFromANodesFirstActivityToItsLast) {
   const TracedRun run(GetParam());
   const Recording device = device_time(run.host());
