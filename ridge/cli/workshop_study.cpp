@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "ridge/analyze/plan.h"
 #include "ridge/base/child_process.h"
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
@@ -58,10 +59,32 @@ StudyVariant variant_of(const Request& request) {
   return variants_of(base, request.sizes, {}, request.run.set_options()).front();
 }
 
-void require_memory(const StudyVariant& variant, const VariantPlan& plan) {
-  if (plan.fits()) return;
-  const std::vector<std::string> changes =
-      fitting_changes(variant.options, *open_device(variant.options));
+// What is to be run: the size, or what of it fits on the device.
+struct Launched {
+  StudyVariant variant;
+  VariantPlan plan;
+  std::string memory_passes;  // that it needs to fit; empty if it fits without
+};
+
+Launched fit(const Request& request) {
+  Launched launched{.variant = variant_of(request), .plan = {}, .memory_passes = {}};
+  StudyVariant& variant = launched.variant;
+  const auto plan_it = [&] {
+    launched.plan = plan_variants(std::span(&variant, 1)).front();
+    return launched.plan.fits();
+  };
+  if (plan_it()) return launched;
+  const std::unique_ptr<Device> device = open_device(variant.options);
+  const VariantPlan plan = launched.plan;
+  if (const auto passes =
+          memory_passes(variant.options, *device, usable_memory(*device, variant.options),
+                        request.run.set_options())) {
+    variant.options = passes->options;
+    launched.memory_passes = fmt::format("{} (without, it {})", passes->flags,
+                                         shortage_text(variant, plan));
+    if (plan_it()) return launched;
+  }
+  const std::vector<std::string> changes = fitting_changes(variant_of(request).options, *device);
   throw OutOfMemoryError("{} {}; {}", variant.size, shortage_text(variant, plan),
                          changes.empty()
                              ? "take a smaller size"
@@ -85,8 +108,10 @@ fs::path make_results_directory(std::string_view size) {
   }
 }
 
-void print_banner(Terminal& terminal, const StudyVariant& variant, const VariantPlan& plan,
-                  const fs::path& directory, bool profilers) {
+void print_banner(Terminal& terminal, const Launched& launched, const fs::path& directory,
+                  bool profilers) {
+  const StudyVariant& variant = launched.variant;
+  const VariantPlan& plan = launched.plan;
   const RunOptions& o = variant.options;
   const StudySize& size = study_size(variant.size);
   std::string upper = variant.size;
@@ -110,6 +135,7 @@ void print_banner(Terminal& terminal, const StudyVariant& variant, const Variant
   field("Expected Time", fmt::format("{} (as the workshop says)", size.claimed_time));
   field("Memory of Tensors", fmt::format("{} of {}", format_bytes(plan.needed_bytes),
                                          format_bytes(plan.available_bytes)));
+  if (!launched.memory_passes.empty()) field("Memory Passes", launched.memory_passes);
   field("Version, Precision", fmt::format("{}, {}", o.version, o.dtype));
   field("Profilers Enabled", profilers);
   terminal.line("");
@@ -198,10 +224,9 @@ void print_end(Terminal& terminal, const StudyVariant& variant, const fs::path& 
 }
 
 int launch(const Request& request) {
-  const StudyVariant variant = variant_of(request);
   Terminal terminal;
-  const VariantPlan plan = plan_variants(std::span(&variant, 1)).front();
-  require_memory(variant, plan);
+  const Launched launched = fit(request);
+  const StudyVariant& variant = launched.variant;
   const fs::path directory = make_results_directory(variant.size);
   RunOptions options = variant.options;
   options.output_dir = directory.string();
@@ -210,7 +235,7 @@ int launch(const Request& request) {
     options.profile_dir = (directory / "pytorch_profiles").string();
   }
   write_text_file(directory / "config.json", to_json(options));
-  print_banner(terminal, variant, plan, directory, request.profilers);
+  print_banner(terminal, launched, directory, request.profilers);
   terminal.line("Starting V1 Baseline training...");
   note_interrupts();
   const auto begin = Clock::now();
@@ -233,7 +258,9 @@ void add_workshop_study_command(CLI::App& program, Action& action) {
                    "Profile some steps, into pytorch_profiles in the output directory");
   command.footer(
       R"(Writes config.json, training_output.log and performance_summary.json to a new directory,
-performance_results_SIZE_DATE_TIME. ridge study measures several sizes in turns.
+performance_results_SIZE_DATE_TIME. A size that does not fit is trained with as little recomputation
+as will do, or else with version v4 too, and the banner says so; flags that are given stay as they
+are. ridge study measures several sizes in turns.
 
 Examples:
   launch_performance_study.sh tiny

@@ -159,6 +159,51 @@ std::vector<VariantPlan> plan_variants(std::span<const StudyVariant> variants,
   return plans;
 }
 
+namespace {
+
+// No version or precision saves more than this, and to plan them of absurd sizes takes minutes.
+constexpr std::size_t most_saved = 64;
+
+bool within_reach(const RunOptions& options, Device& device, std::size_t budget) {
+  return plan_step(options, device).device_bytes / most_saved <= std::max<std::size_t>(budget, 1);
+}
+
+}  // namespace
+
+std::optional<MemoryPasses> memory_passes(const RunOptions& options, Device& device,
+                                          std::size_t budget, std::span<const std::string> kept) {
+  const auto may_change = [&](std::string_view option) {
+    return std::ranges::find(kept, option) == kept.end();
+  };
+  if (!within_reach(options, device, budget)) return std::nullopt;
+  std::vector<std::string> versions{options.version};
+  if (may_change("version") && options.version.starts_with("v") && options.version != "v4")
+    versions.push_back("v4");
+  for (const std::string& version : versions) {
+    MemoryPasses passes{.options = options, .flags = ""};
+    passes.options.version = version;
+    if (version != options.version) passes.flags = fmt::format("--version {}", version);
+    try {
+      passes.options.resolve();
+      check_device(passes.options, device);
+      if (may_change("recompute") && options.use() == Use::training) {
+        const std::string least = least_recompute(passes.options, device, budget).recompute;
+        passes.options.recompute = least;
+        if (least != "none")
+          passes.flags += fmt::format("{}--recompute {}", passes.flags.empty() ? "" : " ", least);
+      } else if (plan_step(passes.options, device).device_bytes > budget) {
+        continue;
+      }
+      return passes;
+    } catch (const OutOfMemoryError&) {
+      // Not even with all blocks computed again.
+    } catch (const UsageError&) {
+      // A version that this run or this device does not take is no help.
+    }
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> fitting_changes(const RunOptions& options, Device& device) {
   std::vector<std::string> found;
   const std::size_t budget = usable_memory(device, options);
@@ -174,22 +219,19 @@ std::vector<std::string> fitting_changes(const RunOptions& options, Device& devi
       // A version, a precision or a size that this run or this device does not take is no help.
     }
   };
-  // No version or precision saves so much, and to plan them of absurd sizes takes minutes.
-  constexpr std::size_t most_saved = 64;
-  const bool within_reach =
-      plan_step(options, device).device_bytes / most_saved <= std::max<std::size_t>(budget, 1);
+  const bool reachable = within_reach(options, device, budget);
   const bool trains = options.use() == Use::training;
   for (const char* version : {"v3", "v4"})
-    if (within_reach && options.version.starts_with("v"))
+    if (reachable && options.version.starts_with("v"))
       attempt(fmt::format("--version {}", version), [&](RunOptions& o) { o.version = version; });
-  if (within_reach && trains) {
+  if (reachable && trains) {
     attempt("--recompute block", [](RunOptions& o) { o.recompute = "block"; });
     attempt("--version v4 --recompute block", [](RunOptions& o) {
       o.version = "v4";
       o.recompute = "block";
     });
   }
-  if (within_reach)
+  if (reachable)
     attempt("--version v4 --dtype bf16", [](RunOptions& o) {
       o.version = "v4";
       o.dtype = "bf16";

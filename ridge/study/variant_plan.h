@@ -54,6 +54,18 @@ std::vector<VariantPlan> plan_variants(std::span<const StudyVariant> variants,
 // those that keep what is computed first: "--version v4", "--batch-size 4".
 std::vector<std::string> fitting_changes(const RunOptions& options, Device& device);
 
+// Passes that save memory, with which a run that does not fit in a budget of bytes does.
+struct MemoryPasses {
+  RunOptions options;
+  std::string flags;  // what was changed: "--version v4 --recompute block:3"
+};
+
+// As little recomputation as will do, with the run's own version or else with v4's passes. Options
+// named in `kept` stay as they are. Nothing if that is not enough.
+std::optional<MemoryPasses> memory_passes(const RunOptions& options, Device& device,
+                                          std::size_t budget,
+                                          std::span<const std::string> kept = {});
+
 // "needs 9.2 GiB, and the cpu has 5.1 GiB left".
 std::string shortage_text(const StudyVariant& variant, const VariantPlan& plan);
 
