@@ -139,7 +139,7 @@ void print_kernel_choices(Terminal& terminal, const Session& session) {
   if (const Autotuner* const tuner = session.tuner()) {
     for (const std::string& warning : tuner->warnings()) terminal.line(warning);
     terminal.line(fmt::format("Kernels chosen: {} by timing now, {} in earlier runs ({})",
-                              tuner->searched(), tuner->cached(), tuning_cache_text()));
+                              tuner->searched(), tuner->remembered(), tuning_cache_text()));
     for (const auto& [work, choice] : tuner->told())
       terminal.line(fmt::format("Fastest {}: {}", work, choice));
   }

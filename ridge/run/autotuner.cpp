@@ -112,10 +112,12 @@ std::size_t Autotuner::choose(std::string_view key, std::size_t candidates,
   if (candidates < 1) throw UsageError("there are no candidates to choose from for {}", key);
   if (const Choice* known = find(choices_, key, candidates)) {
     ++cached_;
+    if (!searched_keys_.contains(key)) remembered_.emplace(key);
     return known->candidate;
   }
   if (candidates == 1 || !options_.searches) return 0;
   ++searched_;
+  searched_keys_.emplace(key);
   if (options_.log) options_.log(key, searched_);
   std::vector<bool> tried(candidates, false);
   const auto announced = [&](std::size_t i) {

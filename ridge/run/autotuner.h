@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,6 +47,8 @@ class Autotuner final : public Tuner {
   const std::map<std::string, std::string>& told() const { return told_; }
   int searched() const { return searched_; }  // keys timed by this object
   int cached() const { return cached_; }      // calls answered without timing
+  // Keys answered by what runs before this object had chosen.
+  int remembered() const { return static_cast<int>(remembered_.size()); }
   // What went wrong with the cache, each once: a corrupt file, a directory that cannot be written.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
@@ -65,6 +68,7 @@ class Autotuner final : public Tuner {
   Options options_;
   Choices choices_;
   int searched_ = 0, cached_ = 0;
+  std::set<std::string, std::less<>> searched_keys_, remembered_;
   std::map<std::string, std::string> told_;
   std::vector<std::string> warnings_;
 };

@@ -66,6 +66,7 @@ TEST(Autotuner, ChoosesTheFastestOnceForEachKey) {
   EXPECT_EQ(choose(tuner, "y", 1), 1u);
   EXPECT_EQ(tuner.searched(), 2);
   EXPECT_EQ(tuner.cached(), 1);
+  EXPECT_EQ(tuner.remembered(), 0) << "both were timed by this tuner";
   EXPECT_TRUE(tuner.warnings().empty());
 }
 
@@ -287,6 +288,7 @@ TEST(AutotunerCache, SurvivesManyProcessesAtOnce) {
       tuner.choose(std::to_string(p) + "/" + std::to_string(k), 2, [](std::size_t) {});
   EXPECT_EQ(tuner.searched(), 0);
   EXPECT_EQ(tuner.cached(), processes * keys);
+  EXPECT_EQ(tuner.remembered(), processes * keys);
 }
 
 TEST(AutotunerCache, LivesWhereTheUserSays) {
