@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -37,7 +38,15 @@ std::vector<double> changes_of_a_step(Session& session) {
   return changes;
 }
 
-// AdamW that remembers nothing moves a parameter by the learning rate, whatever its gradient is.
+// What one value in ten exceeds.
+double upper_tenth(std::vector<double> values) {
+  const auto at = values.begin() + std::ssize(values) * 9 / 10;
+  std::ranges::nth_element(values, at);
+  return *at;
+}
+
+// AdamW that remembers nothing moves a parameter by the learning rate, whatever its gradient is: but
+// not one whose gradient is so small that its square has few bits left.
 TEST(Updates, AreByTheLearningRateOfTheirStep) {
   RunOptions o = small();
   o.beta1 = o.beta2 = 0;
@@ -54,11 +63,10 @@ TEST(Updates, AreByTheLearningRateOfTheirStep) {
     Session session(o, device);
     double last = 0;
     for (std::int64_t step = 1; step <= o.num_steps; ++step) {
-      double most = 0;
-      for (const double change : changes_of_a_step(session))
-        most = std::max(most, std::abs(change));
+      std::vector<double> changes = changes_of_a_step(session);
+      for (double& change : changes) change = std::abs(change);
       const double rate = learning_rate_at(o, step);
-      EXPECT_NEAR(most / rate, 1, 1e-3) << version << ", step " << step;
+      EXPECT_NEAR(upper_tenth(changes) / rate, 1, 1e-3) << version << ", step " << step;
       EXPECT_NE(rate, last) << "each step has a rate of its own";
       last = rate;
     }
