@@ -5,6 +5,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/cpu/depthwise_conv.h"
+#include "ridge/cpu/int8_conv.h"
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/simd.h"
 #include "ridge/device/packing.h"
@@ -200,6 +201,7 @@ void* input(const Launch& call, std::size_t i) { return const_cast<void*>(call.i
 
 ConvPtr make_conv(const ConvShape& shape) {
   if (is_depthwise(shape)) return make_depthwise_conv(shape);
+  if (shape.int8 && !onednn_sums_int8_exactly()) return make_int8_conv_by_f32(shape);
   ConvShape inner = shape;
   if (through_channels_last(shape)) inner.geometry.layout = ImageLayout::nhwc;
   if (shape.dtype == DType::f16 || (shape.dtype == DType::bf16 && !onednn_convolves_bf16())) {

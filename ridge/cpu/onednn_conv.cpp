@@ -9,6 +9,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/cpu/finish_rows.h"
+#include "ridge/cpu/int8_conv.h"
 #include "ridge/cpu/onednn_conv_call.h"
 #include "ridge/cpu/scratch.h"
 
@@ -151,8 +152,6 @@ class OnednnConv final : public Conv {
   void add_partials(ThreadPool& pool, float* partials) const;
   template <class T>
   void finish(const ConvPart& part, const float* sums, const T* residual, T* y) const;
-  template <class T>
-  void finish_int8(const ConvPart& part, const std::int32_t* sums, const ConvOperands& o) const;
 
   ConvShape shape_;
   std::vector<Slice> slices_;
@@ -249,9 +248,7 @@ void OnednnConv::run_task(const Task& task, const ConvOperands& o, void* weights
                          moved(o.bias, size * part.channel), moved(o.residual, y)};
   task.call.run(own, scratch);
   if (s.int8)
-    dispatch_rounded(s.int8->out, [&]<class T>() {
-      finish_int8<T>(part, static_cast<const std::int32_t*>(own.y), o);
-    });
+    finish_int8(s, part, static_cast<const std::int32_t*>(own.y), o);
   else if (apart)
     dispatch_floating(s.f32_result ? DType::f32 : s.dtype, [&]<class T>() {
       finish(part, static_cast<const float*>(own.y), static_cast<const T*>(o.residual),
@@ -277,59 +274,6 @@ void OnednnConv::finish(const ConvPart& part, const float* sums, const T* residu
     finish_rows(s.epilogue, sums + run * length, residual ? residual + at : nullptr, length,
                 y + at);
   }
-}
-
-// What n sums become: y = function(factor sum + bias + residual), scaled.
-template <class T, class F>
-void finish_int8_run(const std::int32_t* sums, const float* factor, const float* bias,
-                     const T* residual, const Int8Scales& scales, std::int64_t n, T* y,
-                     const F& function) {
-  const float residual_scale = scales.residual;
-  const float inverse = std::is_same_v<T, Int8> ? 1.0f / scales.y : 1.0f;
-  if (residual)
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) {
-      const float sum = static_cast<float>(sums[i]) * factor[i] + bias[i];
-      store(&y[i], function(sum + residual_scale * load(&residual[i])) * inverse);
-    }
-  else
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i)
-      store(&y[i], function(static_cast<float>(sums[i]) * factor[i] + bias[i]) * inverse);
-}
-
-// The part of y from its sums, which lie by themselves; bias and residual are all of them. Where
-// whole pixels lie side by side several make a run, with their factors and biases repeated: few
-// channels alone would not fill vectors.
-template <class T>
-void OnednnConv::finish_int8(const ConvPart& part, const std::int32_t* sums,
-                             const ConvOperands& o) const {
-  constexpr std::int64_t long_run = 512;
-  const ImageStrides ys(shape_.y, shape_.geometry.layout);
-  const std::int64_t pixels = part.images * part.rows * shape_.y.w, channels = part.channels;
-  const std::int64_t first = ys.at(part.image, part.channel, part.row, 0);
-  const bool whole = channels == shape_.y.c;
-  const std::int64_t repeats = whole ? std::clamp<std::int64_t>(long_run / channels, 1, pixels) : 1;
-  thread_local std::vector<float> factors, biases;
-  factors.resize(static_cast<std::size_t>(repeats * channels));
-  biases.resize(factors.size());
-  const auto* bias = static_cast<const float*>(o.bias) + part.channel;
-  for (std::int64_t i = 0; i < channels; ++i)
-    factors[static_cast<std::size_t>(i)] = shape_.int8->x * o.weight_scale[part.channel + i];
-  std::copy_n(bias, channels, biases.begin());
-  for (std::vector<float>* terms : {&factors, &biases})
-    for (std::int64_t r = 1; r < repeats; ++r)
-      std::copy_n(terms->begin(), channels, terms->begin() + r * channels);
-  const auto* residual = static_cast<const T*>(o.residual);
-  with_epilogue(shape_.epilogue, [&](const auto& function) {
-    for (std::int64_t p = 0; p < pixels; p += repeats) {
-      const std::int64_t at = first + p * shape_.y.c;
-      finish_int8_run(sums + p * channels, factors.data(), biases.data(),
-                      residual ? residual + at : nullptr, *shape_.int8,
-                      std::min(repeats, pixels - p) * channels, static_cast<T*>(o.y) + at,
-                      function);
-    }
-  });
 }
 
 // Adds the parts' gradients to the first, in order.

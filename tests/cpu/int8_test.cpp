@@ -10,7 +10,9 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/random.h"
+#include "ridge/base/thread_pool.h"
 #include "ridge/cpu/device.h"
+#include "ridge/cpu/int8_conv.h"
 #include "ridge/ops/int8.h"
 #include "ridge/ops/op.h"
 #include "tests/ops/sample_runner.h"
@@ -94,6 +96,62 @@ TEST(Int8Conv2d, IsExactForLargeLayersToo) {
       ASSERT_EQ(y[at], static_cast<float>(layer.sum(values, i, j, o)))
           << i << ", " << j << ", " << o;
     }
+  }
+}
+
+// On any processor: what those without VNNI take. Large values of one sign, so that sums over all
+// channels would not be exact in f32.
+TEST(Int8ConvByF32, SumsSomeChannelsAtATime) {
+  constexpr std::int64_t extent = 5, channels = 300, results = 6, k = 3;
+  const auto large = [](std::int64_t i) {
+    return static_cast<std::int8_t>(
+        127 - static_cast<int>(uniform_integer(28, 3, 1, static_cast<std::uint64_t>(i))));
+  };
+  ThreadPool pool(2);
+  for (const std::int64_t groups : {1, 2}) {
+    const std::int64_t all = groups * channels;
+    const ConvShape shape{
+        .geometry = {.padding = {1, 1}, .groups = groups, .layout = ImageLayout::nhwc},
+        .x = {1, all, extent, extent},
+        .y = {1, results, extent, extent},
+        .weight = {results, channels, k, k},
+        .weight_layout = ImageLayout::nhwc,
+        .dtype = DType::s8,
+        .int8 = Int8Scales{.out = DType::f32}};
+    const ConvPtr conv = make_int8_conv_by_f32(shape);
+    std::vector<std::int8_t> x(static_cast<std::size_t>(extent * extent * all));
+    std::vector<std::int8_t> weight(static_cast<std::size_t>(results * k * k * channels));
+    for (std::size_t i = 0; i < x.size(); ++i)
+      x[i] = large(std::ssize(x) + static_cast<std::int64_t>(i));
+    for (std::size_t i = 0; i < weight.size(); ++i)
+      weight[i] = large(-1 - static_cast<std::int64_t>(i));
+    std::vector<char> packed(conv->packed_bytes()), workspace(conv->workspace());
+    conv->pack(pool, weight.data(), packed.data());
+    std::vector<float> y(static_cast<std::size_t>(extent * extent * results));
+    const std::vector<float> ones(results, 1.0f), zeros(results, 0.0f);
+    conv->run(pool,
+              {.x = x.data(),
+               .weight = packed.data(),
+               .y = y.data(),
+               .bias = zeros.data(),
+               .weight_scale = ones.data()},
+              workspace.data());
+    for (std::int64_t i = 0; i < extent; ++i)
+      for (std::int64_t o = 0; o < results; ++o) {
+        std::int64_t sum = 0;
+        for (std::int64_t r = 0; r < k; ++r)
+          for (std::int64_t q = 0; q < k; ++q) {
+            const std::int64_t row = i + r - 1, column = 2 + q - 1;
+            if (row < 0 || row >= extent) continue;
+            const std::int64_t first = o / (results / groups) * channels;
+            for (std::int64_t c = 0; c < channels; ++c)
+              sum += x[static_cast<std::size_t>((row * extent + column) * all + first + c)] *
+                     weight[static_cast<std::size_t>(((o * k + r) * k + q) * channels + c)];
+          }
+        EXPECT_EQ(y[static_cast<std::size_t>((i * extent + 2) * results + o)],
+                  static_cast<float>(sum))
+            << i << ", " << o << " of " << groups << " groups";
+      }
   }
 }
 
