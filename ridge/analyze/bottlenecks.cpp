@@ -88,10 +88,7 @@ void raise(Roof& roof, std::vector<std::string>& notes, const Recording& recordi
 NodeBottleneck of_node(const Graph& graph, const NodeStats& stats, const Roof& roof,
                        std::int64_t steps) {
   const Node& node = graph.nodes()[stats.node];
-  NodeBottleneck result{.node = stats.node};
-  const std::string& scope = graph.scope_name(node.scope);
-  result.name = fmt::format("{}{}{}{}", scope, scope.empty() ? "" : ": ", name_of(*node.op),
-                            node.phase == Phase::backward ? " (backward)" : "");
+  NodeBottleneck result{.node = stats.node, .name = node_name(graph, stats.node)};
   const Roof::Level& level = roof.level_of(static_cast<std::uint64_t>(stats.cost.bytes()));
   result.level = level.name;
   Timed& t = result.timed;

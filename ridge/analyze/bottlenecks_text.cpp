@@ -64,20 +64,6 @@ std::string_view class_of(double intensity) {
                             : "compute-bound, above 100";
 }
 
-std::string primary_bottleneck(const BottleneckReport& report) {
-  std::vector<std::pair<double, std::string>> shares{
-      {bound_share(report, Bound::memory), "memory bandwidth"},
-      {bound_share(report, Bound::compute), "compute"},
-      {bound_share(report, Bound::overhead) + report.share(report.between_nodes),
-       "launch overhead"},
-      {report.share(report.outside_phases), "data loading"}};
-  std::ranges::stable_sort(shares, std::greater{});
-  std::vector<std::string> words;
-  for (const auto& [share, name] : shares)
-    words.push_back(fmt::format("{} {}", name, percent(share)));
-  return fmt::format("{}", fmt::join(words, ", "));
-}
-
 std::string ranked_rewrites(const BottleneckReport& report) {
   std::vector<std::string> words;
   for (const Finding& f : report.findings)
@@ -197,7 +183,7 @@ Json nodes_json(const BottleneckReport& report) {
 }
 
 Json findings_json(const BottleneckReport& report) {
-  constexpr std::string_view kinds[] = {"rewrite", "kernel", "dispatch", "feeding"};
+  constexpr std::string_view kinds[] = {"rewrite", "kernel", "dispatch", "feeding", "option"};
   Json json = Json::array();
   for (const Finding& f : report.findings)
     json.push_back({{"kind", kinds[static_cast<std::size_t>(f.kind)]},
@@ -239,6 +225,27 @@ Json memory_json(const MemoryUse& m) {
 
 }  // namespace
 
+std::string primary_bottleneck(const BottleneckReport& report) {
+  std::vector<std::pair<double, std::string>> shares{
+      {bound_share(report, Bound::memory), "memory bandwidth"},
+      {bound_share(report, Bound::compute), "compute"},
+      {bound_share(report, Bound::overhead) + report.share(report.between_nodes),
+       "launch overhead"},
+      {report.share(report.outside_phases), "data loading"}};
+  std::ranges::stable_sort(shares, std::greater{});
+  std::vector<std::string> words;
+  for (const auto& [share, name] : shares)
+    words.push_back(fmt::format("{} {}", name, percent(share)));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::string findings_text(const BottleneckReport& report, std::size_t top) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(top, report.findings.size()); ++i)
+    text += fmt::format("{:>3}. {}\n", i + 1, report.findings[i].text);
+  return text.empty() ? "  none\n" : text;
+}
+
 std::string bottleneck_text(const BottleneckReport& report, std::size_t top) {
   std::string text = fmt::format("Bottlenecks: {} a step over {} steps, floor {}, {}\n",
                                  format_duration(report.step_seconds), report.steps,
@@ -250,10 +257,7 @@ std::string bottleneck_text(const BottleneckReport& report, std::size_t top) {
                       percent(report.share(report.outside_phases)));
   text += "\n" + time_table(report, "Operator", first(report.operators, top));
   text += "\n" + time_table(report, "Node", worst_nodes(report, top));
-  text += "\nFindings, by estimated worth:\n";
-  for (std::size_t i = 0; i < report.findings.size(); ++i)
-    text += fmt::format("{:>3}. {}\n", i + 1, report.findings[i].text);
-  if (report.findings.empty()) text += "  none\n";
+  text += "\nFindings, by estimated worth:\n" + findings_text(report, report.findings.size());
   text += "\nQuestions:\n";
   for (const auto& [question, answer] : answers(report))
     text += fmt::format("  {}\n    {}\n", question, answer);

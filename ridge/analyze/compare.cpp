@@ -149,6 +149,32 @@ double ComparedRun::kernels() const {
   return calls;
 }
 
+double ComparedRun::samples_per_second() const {
+  const double seconds = percentile(step, 0.5);
+  return seconds > 0 ? samples / seconds : 0;
+}
+
+std::string ComparedRun::value_of(std::string_view wanted) const {
+  if (wanted == "network") return workload;
+  const auto found =
+      std::ranges::find(setting, wanted, &std::pair<std::string, std::string>::first);
+  return found == setting.end() ? "" : found->second;
+}
+
+std::vector<std::string> differing_settings(const std::vector<ComparedRun>& runs) {
+  std::vector<std::string> names{"network"};
+  for (const auto& [name, value] : runs.front().setting) names.push_back(name);
+  const ComparedRun& first = runs.front();
+  std::erase_if(names, [&](const std::string& name) {
+    const auto is_like_first = [&](const ComparedRun& run) {
+      return run.value_of(name) == first.value_of(name);
+    };
+    const auto lacks_it = [&](const ComparedRun& run) { return run.value_of(name).empty(); };
+    return std::ranges::all_of(runs, is_like_first) || std::ranges::any_of(runs, lacks_it);
+  });
+  return names;
+}
+
 ComparedRun run_of(const Record& record, const std::string& name) {
   return run_from(Members(name, json_of(record, summarize(record))), name);
 }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ridge/analyze/compare.h"
+#include "ridge/analyze/tables.h"
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 #include "ridge/session/json.h"
@@ -14,13 +15,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 double median(const std::vector<double>& values) { return percentile(values, 0.5); }
-
-// "1.52x [1.49, 1.55]"
-std::string speedup_text(const Ratio& ratio) {
-  if (!ratio.interval) return fmt::format("{:.2f}x", ratio.value);
-  return fmt::format("{:.2f}x [{:.2f}, {:.2f}]", ratio.value, ratio.interval->low,
-                     ratio.interval->high);
-}
 
 std::string per_second(double amount, double seconds) {
   return seconds > 0 ? fmt::format("{:.1f}", amount / seconds) : "-";
@@ -37,13 +31,41 @@ std::string speedup_cell(const ComparedRun& first, const ComparedRun& run) {
   return same_work(first, run) ? speedup_text(speedup_of(first, run)) : "-";
 }
 
+bool has_prices(const std::vector<ComparedRun>& runs) {
+  return std::ranges::any_of(runs,
+                             [](const ComparedRun& run) { return run.price_per_hour.has_value(); });
+}
+
+// In the currency of the price of an hour.
+double price(const ComparedRun& run) {
+  return price_of_thousand(run.samples_per_second(), run.price_per_hour.value_or(0));
+}
+
+// Which run is the best to have, of runs that are not one work on one machine.
+std::string best_text(const std::vector<ComparedRun>& runs) {
+  const ComparedRun& fastest =
+      *std::ranges::max_element(runs, {}, &ComparedRun::samples_per_second);
+  std::string text = fmt::format("Most samples per second: {}, {:.1f}\n", printable(fastest.name),
+                                 fastest.samples_per_second());
+  if (!has_prices(runs)) return text;
+  const ComparedRun& cheapest = *std::ranges::min_element(runs, {}, price);
+  return text + fmt::format("Cheapest: {}, {} for 1,000 samples\n", printable(cheapest.name),
+                            price_text(price(cheapest)));
+}
+
 std::string side_by_side(const std::vector<ComparedRun>& runs) {
   const bool of_tokens =
       std::ranges::any_of(runs, [](const ComparedRun& run) { return run.tokens > 0; });
-  std::vector<TextColumn> columns{{"Version", true}, {"Samples/s"},    {"Batch ms"}, {"Forward ms"},
-                                  {"Backward ms"},   {"Optimizer ms"}, {"Memory MB"}};
+  const std::vector<std::string> differing = differing_settings(runs);
+  constexpr std::size_t longest_setting = 40;
+  std::vector<TextColumn> columns{{"Version", true}};
+  for (const std::string& name : differing) columns.push_back({name, true, longest_setting});
+  for (const char* header :
+       {"Samples/s", "Batch ms", "Forward ms", "Backward ms", "Optimizer ms", "Memory MB"})
+    columns.push_back({header});
   if (of_tokens) columns.push_back({"Tokens/s"});
   columns.push_back({"Kernels"});
+  if (has_prices(runs)) columns.push_back({"Price of 1000"});
   columns.push_back({"Speed-up", true});
   std::vector<TextRow> rows;
   for (const ComparedRun& run : runs) {
@@ -52,15 +74,15 @@ std::string side_by_side(const std::vector<ComparedRun>& runs) {
     const std::string name =
         run.name == run.version ? run.name : fmt::format("{} ({})", run.name, run.version);
     TextRow& row = rows.emplace_back();
-    row = {name,
-           per_second(run.samples, seconds),
-           milliseconds(seconds),
-           phase_ms(run.forward),
-           phase_ms(run.backward),
-           phase_ms(run.optimizer),
-           fmt::format("{:.1f}", run.peak_bytes / 1e6)};
+    row = {name};
+    for (const std::string& setting : differing) row.push_back(run.value_of(setting));
+    for (std::string cell : {per_second(run.samples, seconds), milliseconds(seconds),
+                             phase_ms(run.forward), phase_ms(run.backward), phase_ms(run.optimizer),
+                             fmt::format("{:.1f}", run.peak_bytes / 1e6)})
+      row.push_back(std::move(cell));
     if (of_tokens) row.push_back(run.tokens > 0 ? per_second(run.tokens, seconds) : "-");
     row.push_back(run.has_operators ? fmt::format("{:.0f}", run.kernels()) : "-");
+    if (has_prices(runs)) row.push_back(run.price_per_hour ? price_text(price(run)) : "-");
     row.push_back(first ? "1.00x" : speedup_cell(runs.front(), run));
   }
   return text_table(columns, rows);
@@ -150,7 +172,8 @@ std::string comparison_text(const std::vector<ComparedRun>& runs) {
   }
   if (other_work)
     text += "Where a step is other work there is no speed-up: compare the samples per second.\n";
-  if (!text.empty()) text += "\n";
+  const bool alike = text.empty();
+  if (!alike) text += "\n";
   text += side_by_side(runs);
   const bool in_turn =
       std::ranges::none_of(runs, [](const ComparedRun& r) { return r.round_seconds.empty(); });
@@ -159,6 +182,7 @@ std::string comparison_text(const std::vector<ComparedRun>& runs) {
                 "rounds in which all took turns.\n"
               : "Medians of a step. Speed-up over the first, with its 95 % interval over the steps "
                 "of each run: what differs\nfrom one run to the next is not in it.\n";
+  if (!alike || has_prices(runs)) text += best_text(runs);
   for (std::size_t i = 1; i < runs.size(); ++i) text += "\n" + changes_text(runs[0], runs[i]);
   return text;
 }
@@ -180,6 +204,7 @@ std::string comparison_json(const std::vector<ComparedRun>& runs) {
         {"optimizer_seconds", known(run.optimizer)},
         {"peak_memory_bytes", run.peak_bytes},
         {"kernels", run.has_operators ? Json(run.kernels()) : Json()},
+        {"price_of_1000", run.price_per_hour ? Json(price(run)) : Json()},
         {"speedup",
          {{"ratio", comparable ? Json(speedup.value) : Json()},
           {"low", nullptr},

@@ -186,6 +186,18 @@ LeastTime least_time(const Graph& graph, const Node& node, const Roof& roof, boo
   return time;
 }
 
+LeastTime least_time_of_step(const Graph& graph, const Roof& roof, const Schedule& schedule,
+                             std::int64_t batches) {
+  const bool captured = schedule.has(captured_launches);
+  LeastTime sum;
+  for (const Node& node : graph.nodes()) {
+    if (only_renames(*node.op)) continue;
+    const std::int64_t times = node.phase == Phase::optimizer ? 1 : batches;
+    sum = sum + least_time(graph, node, roof, captured) * static_cast<double>(times);
+  }
+  return sum;
+}
+
 Roof roof_for(Roof roof, const Schedule& schedule) {
   roof.tf32 = schedule.precision.products == Precision::Products::tf32;
   roof.split_bf16 = schedule.has(split_bf16_products);

@@ -80,6 +80,9 @@ Roof roof_for(Roof roof, const Schedule& schedule);
 // precision and its bytes over the bandwidth of the nearest memory level that holds them; and from
 // that kernel to the next. Where launches are not captured, no less than a launch takes.
 LeastTime least_time(const Graph& graph, const Node& node, const Roof& roof, bool captured);
+// The same of all nodes of a step that runs so many batches, one after the other.
+LeastTime least_time_of_step(const Graph& graph, const Roof& roof, const Schedule& schedule,
+                             std::int64_t batches);
 
 // The largest batch whose peak is within a budget, and what one more sample would need; that is
 // unknown only if no larger batch is accepted at all.
