@@ -91,6 +91,9 @@ std::vector<double> times(const Members& summary, const char* pointer) {
   return all;
 }
 
+// What the workload is called beside the settings, and among those of some.
+constexpr std::string_view workload_setting = "network";
+
 // How, and where, the work of a step is done.
 constexpr std::pair<const char*, const char*> place_settings[] = {
     {"dtype", "/training_params/dtype"},
@@ -155,15 +158,16 @@ double ComparedRun::samples_per_second() const {
 }
 
 std::string ComparedRun::value_of(std::string_view wanted) const {
-  if (wanted == "network") return workload;
+  if (wanted == workload_setting) return workload;
   const auto found =
       std::ranges::find(setting, wanted, &std::pair<std::string, std::string>::first);
   return found == setting.end() ? "" : found->second;
 }
 
 std::vector<std::string> differing_settings(const std::vector<ComparedRun>& runs) {
-  std::vector<std::string> names{"network"};
-  for (const auto& [name, value] : runs.front().setting) names.push_back(name);
+  std::vector<std::string> names{std::string(workload_setting)};
+  for (const auto& [name, value] : runs.front().setting)
+    if (name != workload_setting) names.push_back(name);
   const ComparedRun& first = runs.front();
   std::erase_if(names, [&](const std::string& name) {
     const auto is_like_first = [&](const ComparedRun& run) {

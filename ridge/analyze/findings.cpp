@@ -155,6 +155,7 @@ struct Analysis {
         report.all.calls, megabytes(static_cast<double>(change.work.bytes())),
         megabytes(static_cast<double>(report.all.cost.bytes())),
         megabytes(static_cast<double>(change.peak_bytes)), change.flags);
+    if (change.rounds_otherwise) f.text += "; its results differ, --precisions says by how much";
     return f;
   }
 

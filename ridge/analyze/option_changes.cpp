@@ -62,6 +62,7 @@ class Forecast {
       : device_(device),
         report_(report),
         samples_now_(workload_of(options).batch_size * options.batches_per_step()),
+        precision_(options.precision()),
         efficiency_(graph, report, options.schedule(device.target()).has(captured_launches)) {}
 
   // Nothing where the device, the network or the options refuse it.
@@ -78,6 +79,7 @@ class Forecast {
                           .samples = workload_of(with).batch_size * batches,
                           .samples_now = samples_now_,
                           .work = cost_of_step(graph, batches).total()};
+      change.rounds_otherwise = change.options.precision() != precision_;
       change.seconds = seconds(graph, built.schedule, batches, change.kernels);
       return change;
     } catch (const UsageError&) {
@@ -114,6 +116,7 @@ class Forecast {
   Device& device_;
   const BottleneckReport& report_;
   std::int64_t samples_now_;
+  Precision precision_;  // of the run
   Efficiency efficiency_;
 };
 

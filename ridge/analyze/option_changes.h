@@ -21,11 +21,12 @@ struct OptionChange {
   std::string name;   // "default", "bf16", "batch 64"; several with "+" between them
   std::string flags;  // that make it: "--version default"
   RunOptions options;
-  std::int64_t samples = 0;      // of a step
-  std::int64_t samples_now = 0;  // of a step of the run that was recorded
-  std::int64_t kernels = 0;      // of a step
-  Cost work;                     // of a step
-  std::size_t peak_bytes = 0;    // of the device, as planned
+  std::int64_t samples = 0;       // of a step
+  std::int64_t samples_now = 0;   // of a step of the run that was recorded
+  std::int64_t kernels = 0;       // of a step
+  Cost work;                      // of a step
+  bool rounds_otherwise = false;  // another precision, whose results differ
+  std::size_t peak_bytes = 0;     // of the device, as planned
   // Of a step, expected: the graph's least time at the ceilings, each operator as many times above
   // its own as it was in the run that was recorded.
   double seconds = 0;

@@ -77,11 +77,13 @@ void add_latency(Lines& line, const Results& sorted, double limit) {
     line("{} No larger one was measured that takes longer.", text);
     return;
   }
+  text += fmt::format(" {} takes {}", batch(*above), milliseconds((*above)->median_seconds()));
   const double from = found->median_seconds(), to = (*above)->median_seconds();
-  const double between =
-      real(batch(found)) + (limit - from) / (to - from) * real(batch(*above) - batch(found));
-  line("{} {} takes {}; by the line between the two, {:.0f} would just do.", text, batch(*above),
-       milliseconds(to), std::floor(between));
+  const double between = std::floor(real(batch(found)) + (limit - from) / (to - from) *
+                                                             real(batch(*above) - batch(found)));
+  if (between > real(batch(found)))
+    text += fmt::format("; by the line between the two, {:.0f} would just do", between);
+  line("{}.", text);
 }
 
 // "24 kernels in place of 70, 149.9 MB moved in place of 327.5 MB"
@@ -131,7 +133,8 @@ std::string memory_split(const TimedVariant& first, const TimedVariant& result) 
 std::optional<double> steps_to_pay(const TimedVariant& first, const TimedVariant& compiled) {
   if (!first.measured() || !compiled.measured() || &first == &compiled) return std::nullopt;
   const double saved = first.median_seconds() - compiled.median_seconds();
-  if (saved <= 0) return std::nullopt;
+  const Ratio speedup = speedup_over(first, compiled);
+  if (saved <= 0 || (speedup.interval && speedup.interval->low <= 1)) return std::nullopt;
   return std::max(0.0, compiled.compile_seconds - first.compile_seconds) / saved;
 }
 

@@ -18,7 +18,7 @@ namespace ridge {
 inline constexpr double sweet_spot_share = 0.9;
 
 // After how many batches the time that compiling took beyond the first result's is paid back: at
-// least 0. Nothing where a batch takes no less time.
+// least 0. Nothing where a batch does not clearly take less time.
 std::optional<double> steps_to_pay(const TimedVariant& first, const TimedVariant& compiled);
 std::string batches_text(double batches);  // "1 batch", "1,204 batches": rounded up
 

@@ -114,7 +114,7 @@ std::string suspects_text(const BottleneckReport& report, const Recording& on_de
   line("  The host: {} {} of the time", device ? "no kernel runs for" : "between operators lie",
        percent(idle));
   line("  The batch: {}", batch == report.findings.end()
-                              ? "no other is expected to be faster by its floors"
+                              ? "by their floors no others are faster; --batch-sizes measures"
                               : fmt::format("{} is worth {} of the time", batch->name,
                                             percent(report.share(batch->seconds_saved))));
   if (summary.device.count < 2)

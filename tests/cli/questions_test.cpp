@@ -115,7 +115,7 @@ TEST_P(Questions, AreAnsweredByACommand) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tables, Questions, ::testing::ValuesIn(tables()),
-                         [](const auto& info) { return info.param.stem().string(); });
+                         [](const auto& instance) { return instance.param.stem().string(); });
 
 TEST(QuestionTables, HaveEachNumberOnce) {
   int last = 0;
