@@ -161,9 +161,10 @@ std::string answers_text(const KernelAnswers& a) {
   line("Do launches of the same work vary in length?");
   if (a.most_varied)
     line(
-        "  the longest takes {} more than the shortest over {}, in the median; {} varies most, {} "
-        "to {}",
-        percent(a.median_spread), counted_runs(a), short_name(a.most_varied->name),
+        "  over {} the longest takes {:.2f} times the shortest, in the median; {} varies most, {} "
+        "to "
+        "{}",
+        counted_runs(a), a.median_spread, short_name(a.most_varied->name),
         format_duration(a.most_varied->least), format_duration(a.most_varied->most));
   else
     line("  one {} does not say: record more --iterations", run_of(a));

@@ -22,9 +22,8 @@ struct KernelAnswers {
   struct Launch {
     std::string name;  // "layer1.0.conv1: conv2d"
     double least = 0, mean = 0, most = 0;
-    double share = 0;  // of the pass
-    // The longest launch over the shortest, less 1.
-    double spread() const { return least > 0 ? most / least - 1 : 0; }
+    double share = 0;                                               // of the pass
+    double spread() const { return least > 0 ? most / least : 0; }  // 1: all take the same
   };
   std::vector<Launch> longest;
   // The node whose launches differ most, of those that take a hundredth of the pass or more; and

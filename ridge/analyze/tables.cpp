@@ -387,7 +387,10 @@ std::string combinations_table(std::span<const TimedVariant> results, const Tabl
   for (const Varied& one : varied)
     columns.push_back({.header = one.header, .left = one.header != "Batch size"});
   std::vector<Figure> figures{batch_ms(), rate(), memory()};
-  if (std::ranges::any_of(results, [](const TimedVariant& r) { return r.pass.has_value(); }))
+  const auto has_convolutions = [](const TimedVariant& r) {
+    return r.pass && r.pass->convolution_seconds > 0;
+  };
+  if (std::ranges::any_of(results, has_convolutions))
     figures.push_back({"Conv. ms", [](const TimedVariant& r) {
                          return r.pass ? fmt::format("{:.3f}", 1e3 * r.pass->convolution_seconds)
                                        : std::string("-");

@@ -232,7 +232,8 @@ void add_tables(CLI::App& command, BenchRequest& request) {
             "LIST");
   add.on("--compare-modes", request.compare_modes,
          "Time all compile modes against each other, in turn");
-  add.value("--modes", request.modes, "The same of these modes, such as none,default", "LIST");
+  add.value("--modes", request.modes,
+            "Time these compile modes against each other, such as none,default", "LIST");
   add.value("--precisions", request.precisions,
             "Time precisions against each other, such as fp32,fp16: speed, memory, difference of "
             "results",
