@@ -397,7 +397,9 @@ std::string combinations_table(std::span<const TimedVariant> results, const Tabl
                        }});
   for (Figure figure : {kernels(), moved(), flop_rate()}) figures.push_back(std::move(figure));
   add_optional(figures, results, terms);
-  figures.push_back(speedup(results));
+  if (std::ranges::any_of(results,
+                          [&](const TimedVariant& r) { return &baseline_of(results, r) != &r; }))
+    figures.push_back(speedup(results));
   const auto names = [&](const TimedVariant& result) {
     TextRow row;
     for (const Varied& one : varied) row.push_back(one.text(result.variant.options));
