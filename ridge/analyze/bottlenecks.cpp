@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "ridge/analyze/data_sheets.h"
 #include "ridge/base/error.h"
 #include "ridge/graph/op_rules.h"
 #include "ridge/profile/node_stats.h"
@@ -216,9 +217,14 @@ BottleneckReport analyze_bottlenecks(const Recording& recording, const Roof& roo
   if (!roof.doubts.empty())
     report.notes.push_back(fmt::format("of the measured ceilings: {}", roof.doubts));
   raise(report.roof, report.notes, recording, nodes);
+  const DataSheet* const sheet = data_sheet_of(roof.hardware);
   for (const NodeStats& stats : nodes) {
     report.nodes.push_back(of_node(graph, stats, report.roof, time.steps));
     report.all += report.nodes.back().timed;
+    if (sheet)
+      report.data_sheet_seconds +=
+          static_cast<double>(report.nodes.back().timed.cost.causal_flops) /
+          sheet->flops(compute_precision(graph, graph.nodes()[stats.node], roof), roof.threads);
   }
   if (const auto peak = roof.vendor.flops_per_second; peak && report.flops_per_second() > *peak) {
     report.notes.push_back(fmt::format(

@@ -111,6 +111,9 @@ struct BottleneckReport {
   // seen.
   double mfu() const;
   double vendor_mfu() const;  // of the vendor's peak; 0 if that is not given
+  // What the necessary FLOPs take at the rates of the hardware's data sheet, each in its precision;
+  // 0 if none is known.
+  double data_sheet_seconds = 0;
 };
 
 // The recording has at least one step; UsageError if it has none.

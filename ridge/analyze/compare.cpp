@@ -91,6 +91,15 @@ std::vector<double> times(const Members& summary, const char* pointer) {
   return all;
 }
 
+// Those of all steps; one that is no number is NaN.
+std::vector<double> losses(const Members& summary) {
+  const Json& json = summary.at("/performance_summary/losses");
+  if (!json.is_array()) summary.refuse("/performance_summary/losses");
+  std::vector<double> all;
+  for (const Json& loss : json) all.push_back(loss.is_number() ? loss.get<double>() : std::nan(""));
+  return all;
+}
+
 // How, and where, the work of a step is done.
 constexpr std::pair<const char*, const char*> place_settings[] = {
     {"dtype", "/training_params/dtype"},
@@ -138,6 +147,11 @@ ComparedRun run_from(const Members& members, const std::string& name) {
   run.backward = times(members, "/performance_summary/backward_seconds");
   run.optimizer = times(members, "/performance_summary/optimizer_seconds");
   run.peak_bytes = members.number("/performance_summary/peak_memory_bytes");
+  if (const char* const resident = "/performance_summary/peak_resident_bytes";
+      members.has(resident))
+    run.resident_bytes = members.number(resident);
+  if (members.has("/performance_summary/losses")) run.losses = losses(members);
+  if (members.has("/training_params/seed")) run.seed = members.text("/training_params/seed");
   return run;
 }
 

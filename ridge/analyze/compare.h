@@ -35,6 +35,9 @@ struct ComparedRun {
   // Seconds of a step in each round, paired with the other runs'; empty if not interleaved.
   std::vector<double> round_seconds;
   double peak_bytes = 0;
+  double resident_bytes = 0;   // of the process at its peak; 0: not known
+  std::vector<double> losses;  // of every step
+  std::string seed;            // of weights and data
   bool has_operators = false;
   OperatorUses operators;
 

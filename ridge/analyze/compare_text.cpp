@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "ridge/analyze/compare.h"
@@ -77,11 +78,22 @@ std::string from_to(const OperatorChange& change, double OperatorUse::*field,
   return before == after ? before : fmt::format("{} -> {}", before, after);
 }
 
-TextRow cells_of(const OperatorChange& change) {
+// "63.2 -> 41.0": of the time of all operators of its run.
+std::string shares(const OperatorChange& change, const OperatorUse& before,
+                   const OperatorUse& after) {
+  const auto share = [](const std::optional<OperatorUse>& use, const OperatorUse& all) {
+    return use && all.seconds > 0 ? fmt::format("{:.1f}", 100 * use->seconds / all.seconds) : "-";
+  };
+  return fmt::format("{} -> {}", share(change.before, before), share(change.after, after));
+}
+
+TextRow cells_of(const OperatorChange& change, const OperatorUse& before,
+                 const OperatorUse& after) {
   return {change.name,
           change.fate == OperatorFate::same ? "" : std::string(name_of(change.fate)),
           fmt::format("{:+.3f}", change.seconds() * 1e3),
           from_to(change, &OperatorUse::seconds, milliseconds),
+          shares(change, before, after),
           from_to(change, &OperatorUse::calls, count_text),
           from_to(change, &OperatorUse::bytes, megabytes)};
 }
@@ -96,6 +108,61 @@ OperatorUse all_of(const ComparedRun& run) {
   return all;
 }
 
+// "46.0 % less", of something that both have.
+std::string less_or_more(double before, double after) {
+  if (before <= 0) return "-";
+  const double change = 100 * (after / before - 1);
+  return fmt::format("{:.1f} % {}", std::abs(change), change <= 0 ? "less" : "more");
+}
+
+// Memory and traffic of a run beside those of the first.
+std::string memory_text(const ComparedRun& first, const ComparedRun& run) {
+  std::string text =
+      fmt::format("{} takes {:.1f} MB of memory at its peak, {} takes {:.1f} MB: {}\n",
+                  printable(first.name), first.peak_bytes / 1e6, printable(run.name),
+                  run.peak_bytes / 1e6, less_or_more(first.peak_bytes, run.peak_bytes));
+  if (first.has_operators && run.has_operators)
+    text += fmt::format("Its kernels move {:.2f} MB a step, those of the first {:.2f} MB: {}\n",
+                        all_of(run).bytes / 1e6, all_of(first).bytes / 1e6,
+                        less_or_more(all_of(first).bytes, all_of(run).bytes));
+  if (first.round_seconds.empty() && first.resident_bytes > 0 && run.resident_bytes > 0)
+    text +=
+        fmt::format("Its process takes {:.1f} MB at its peak, that of the first {:.1f} MB: {}\n",
+                    run.resident_bytes / 1e6, first.resident_bytes / 1e6,
+                    less_or_more(first.resident_bytes, run.resident_bytes));
+  return text;
+}
+
+// How far the losses of two runs are apart, in the steps that both have.
+struct LossDistance {
+  std::size_t steps = 0;
+  double largest = 0;  // relative to the first run's loss
+};
+LossDistance loss_distance(const ComparedRun& first, const ComparedRun& run) {
+  LossDistance distance{.steps = std::min(first.losses.size(), run.losses.size())};
+  for (std::size_t i = 0; i < distance.steps; ++i) {
+    const double apart = std::abs(first.losses[i] - run.losses[i]);
+    if (!(apart <= 0))
+      distance.largest =
+          std::max(distance.largest, apart / std::max(std::abs(first.losses[i]), 1e-300));
+  }
+  return distance;
+}
+
+std::string losses_text(const ComparedRun& first, const ComparedRun& run) {
+  if (!same_work(first, run) || !first.round_seconds.empty()) return "";
+  const LossDistance distance = loss_distance(first, run);
+  if (distance.steps == 0) return "";
+  const std::string seeds = first.seed == run.seed
+                                ? fmt::format("both of seed {}", run.seed)
+                                : fmt::format("of seeds {} and {}", first.seed, run.seed);
+  return distance.largest == 0
+             ? fmt::format("The losses of all {} steps are the same to the last bit, {}\n",
+                           distance.steps, seeds)
+             : fmt::format("The losses of {} steps differ by up to {:.2g} of themselves, {}\n",
+                           distance.steps, distance.largest, seeds);
+}
+
 std::string changes_text(const ComparedRun& before, const ComparedRun& after) {
   const std::string title =
       fmt::format("From {} to {}, by operator", printable(before.name), printable(after.name));
@@ -103,14 +170,15 @@ std::string changes_text(const ComparedRun& before, const ComparedRun& after) {
     if (!run->has_operators)
       return fmt::format("{}: {} has no operators.json; run it with --profile\n", title,
                          printable(run->name));
-  const std::vector<TextColumn> columns{{"Operator", true, 32}, {"", true},
-                                        {"Change ms"},          {"Time ms"},
-                                        {"Calls a step"},       {"MB moved"}};
+  const std::vector<TextColumn> columns{
+      {"Operator", true, 32}, {"", true},  {"Change ms"}, {"Time ms"}, {"Share %"},
+      {"Calls a step"},       {"MB moved"}};
   std::vector<TextRow> rows;
+  const OperatorUse all_before = all_of(before), all_after = all_of(after);
   for (const OperatorChange& change : operator_changes(before, after))
-    rows.push_back(cells_of(change));
+    rows.push_back(cells_of(change, all_before, all_after));
   rows.emplace_back();
-  rows.push_back(cells_of({"(all)", all_of(before), all_of(after)}));
+  rows.push_back(cells_of({"(all)", all_before, all_after}, all_before, all_after));
   return fmt::format("{}, largest change of time first:\n{}", title, text_table(columns, rows));
 }
 
@@ -159,7 +227,9 @@ std::string comparison_text(const std::vector<ComparedRun>& runs) {
                 "rounds in which all took turns.\n"
               : "Medians of a step. Speed-up over the first, with its 95 % interval over the steps "
                 "of each run: what differs\nfrom one run to the next is not in it.\n";
-  for (std::size_t i = 1; i < runs.size(); ++i) text += "\n" + changes_text(runs[0], runs[i]);
+  for (std::size_t i = 1; i < runs.size(); ++i)
+    text += "\n" + memory_text(runs[0], runs[i]) + losses_text(runs[0], runs[i]) +
+            changes_text(runs[0], runs[i]);
   return text;
 }
 
@@ -190,6 +260,12 @@ std::string comparison_json(const std::vector<ComparedRun>& runs) {
     }
     const std::string difference = first_difference(runs.front(), run);
     row["first_difference"] = difference.empty() ? Json() : Json(difference);
+    row["peak_resident_bytes"] = run.resident_bytes > 0 ? Json(run.resident_bytes) : Json();
+    row["bytes_moved"] = run.has_operators ? Json(all_of(run).bytes) : Json();
+    row["largest_loss_difference"] =
+        comparable && runs.front().round_seconds.empty() && !run.losses.empty()
+            ? Json(loss_distance(runs.front(), run).largest)
+            : Json();
     for (const auto& [name, value] : run.setting) row["setting"][name] = value;
     row["operators"] = changes_json(runs.front(), run);
     rows.push_back(row);

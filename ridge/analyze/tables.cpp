@@ -246,7 +246,7 @@ LargestBatch find_largest_batch(const RunOptions& options, Device& device, std::
     return found;
   }
   const auto stopped = [&] { return stop && stop(); };
-  for (batch = found.planned.batch_size; batch >= found.planned.least_batch_size;
+  for (batch = found.planned.size; batch >= found.planned.least;
        batch -= std::max<std::int64_t>(1, batch / 16)) {
     if (stopped()) {
       found.fault = "interrupted before a batch ran";
@@ -287,12 +287,12 @@ std::string largest_batches_text(std::span<const LargestBatch> found) {
     TextRow& row = rows.emplace_back();
     row = {one.options.dtype};
     if (!one.fault.empty()) faults += fmt::format("{}: {}\n", one.options.dtype, one.fault);
-    if (one.planned.batch_size == 0) {
+    if (one.planned.size == 0) {
       row.emplace_back("none");
       continue;
     }
     const std::int64_t batch = one.options.batch_size;
-    row.push_back(format_count(one.planned.batch_size));
+    row.push_back(format_count(one.planned.size));
     row.push_back(count(one.planned.peak_bytes));
     row.push_back(one.planned.next_peak_bytes ? count(*one.planned.next_peak_bytes) : "-");
     row.push_back(batch > 0 ? format_count(batch) : "none");
@@ -317,7 +317,7 @@ std::string largest_batches_json(std::span<const LargestBatch> found) {
   for (const LargestBatch& one : found) {
     Json row = json_of(one.options, names);
     row.update({{"budget_bytes", one.budget},
-                {"planned_batch_size", one.planned.batch_size},
+                {"planned_batch_size", one.planned.size},
                 {"planned_peak_bytes", one.planned.peak_bytes},
                 {"next_peak_bytes",
                  one.planned.next_peak_bytes ? Json(*one.planned.next_peak_bytes) : Json()},

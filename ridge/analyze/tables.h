@@ -37,7 +37,7 @@ std::string variants_json(std::string_view kind, std::span<const VariantResult> 
 // The largest batch of a workload: by the plan, and as a run confirms it.
 struct LargestBatch {
   RunOptions options;  // with the batch size that ran, or 0 if none did
-  BatchLimit planned;
+  SizeLimit planned;
   std::size_t budget = 0;
   std::size_t measured_peak = 0;  // of the run: of tensors, or the arena
   double seconds = 0;             // of a step at that size

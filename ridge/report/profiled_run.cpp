@@ -109,6 +109,9 @@ Record run_profiled(Session& session, const RunPlan& plan, RunListener& listener
   Loop loop(session, plan.loop, observers, last_words);
   Record record = loop.run();
   record.by_device = plan.by_device;
+  if (const Device& device = session.device();
+      const auto roof = kept_roof(device.name(), device.hardware(), device.threads()).roof)
+    record.least_step_seconds = least_seconds_of_step(session, roof_for(*roof, session.schedule()));
   const Summary summary = summarize(record);
   last_words.attempt([&] {
     if (record.outcome == Outcome::interrupted) listener.say("Interrupted");

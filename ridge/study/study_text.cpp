@@ -24,6 +24,9 @@ constexpr double unsteady_spread = 0.15;
 constexpr std::string_view laws_note =
     ", with the intervals of their coefficients (95 %) where there are points enough";
 
+constexpr std::string_view factors_note =
+    "Growth from one variant to the next: how many times as much of each";
+
 struct Table {
   std::vector<TextColumn> columns;
   std::vector<TextRow> rows;
@@ -61,6 +64,7 @@ Table variants_table(const StudyResult& result) {
   column("Tokens/s");
   column("Peak MB");
   column("Planned MB");
+  column("Average MB");
   column("GFLOP/s");
   column("MFU %");
   column("Kernels");
@@ -77,6 +81,7 @@ Table variants_table(const StudyResult& result) {
     row.push_back(known(measured.tokens_per_second, "{:.0f}"));
     row.push_back(known(measured.peak_bytes, "{:.1f}", 1 / mega));
     row.push_back(fmt::format("{:.1f}", static_cast<double>(plan.peak_bytes) / mega));
+    row.push_back(plan.mean_bytes > 0 ? fmt::format("{:.1f}", plan.mean_bytes / mega) : "");
     row.push_back(known(measured.flops_per_second(), "{:.1f}", 1e-9));
     row.push_back(known(result.utilization(v), "{:.1f}", 100));
     row.push_back(known(measured.kernels, "{:.0f}"));
@@ -92,7 +97,8 @@ Table plans_table(const StudyResult& result) {
   table.columns.push_back({.header = "Variant", .left = true});
   for (const char* header :
        {"FLOPs/byte", "Attention, % of FLOPs", "Feed-forward, % of FLOPs", "Attention, % of peak",
-        "passes the rest at", "Peak/parameters", "Compute, % of least time", "Time/least time"})
+        "passes the rest at", "Peak/parameters", "Compute, % of least time", "Time/least time",
+        "GB/s", "Bandwidth, % of time"})
     table.columns.push_back({.header = header});
   for (std::size_t v = 0; v < result.plans.size(); ++v) {
     const VariantPlan& plan = result.plans[v];
@@ -103,15 +109,54 @@ Table plans_table(const StudyResult& result) {
                  : std::string();
     };
     const double least = plan.computing_seconds + plan.moving_seconds;
-    table.rows.push_back({name_of(result.definition.variants[v]),
-                          share(plan.flops, plan.bytes, "{:.1f}", 1),
-                          share(plan.attention_flops, plan.flops, "{:.0f}", 100),
-                          share(plan.feed_forward_flops, plan.flops, "{:.0f}", 100),
-                          share(plan.attention_peak_bytes, plan.peak_bytes, "{:.0f}", 100),
-                          plan.attention_passes_at ? std::to_string(*plan.attention_passes_at) : "",
-                          share(plan.peak_bytes, plan.parameter_bytes, "{:.1f}", 1),
-                          share(plan.computing_seconds, least, "{:.0f}", 100),
-                          share(result.variants[v].seconds.value_or(0), least, "{:.1f}", 1)});
+    table.rows.push_back(
+        {name_of(result.definition.variants[v]), share(plan.flops, plan.bytes, "{:.1f}", 1),
+         share(plan.attention_flops, plan.flops, "{:.0f}", 100),
+         share(plan.feed_forward_flops, plan.flops, "{:.0f}", 100),
+         share(plan.attention_peak_bytes, plan.peak_bytes, "{:.0f}", 100),
+         plan.attention_passes_at ? std::to_string(*plan.attention_passes_at) : "",
+         share(plan.peak_bytes, plan.parameter_bytes, "{:.1f}", 1),
+         share(plan.computing_seconds, least, "{:.0f}", 100),
+         share(result.variants[v].seconds.value_or(0), least, "{:.1f}", 1),
+         share(plan.bytes, result.variants[v].seconds.value_or(0), "{:.1f}", 1e-9),
+         share(plan.moving_seconds, result.variants[v].seconds.value_or(0), "{:.1f}", 100)});
+  }
+  return table;
+}
+
+// Whether two variants differ in their size or in one setting alone.
+bool is_one_step(const StudyVariant& from, const StudyVariant& to) {
+  std::ptrdiff_t differences = from.size != to.size;
+  for (std::size_t i = 0; i < from.settings.size(); ++i)
+    differences += from.settings[i] != to.settings[i];
+  return differences == 1;
+}
+
+// How many times as much of everything the next variant along each axis has.
+Table factors_table(const StudyResult& result) {
+  Table table;
+  table.columns = {{.header = "From", .left = true}, {.header = "To", .left = true}};
+  for (const char* header : {"Parameters", "FLOPs", "Bytes moved", "Peak memory", "Average memory",
+                             "Time of a step", "Samples/s"})
+    table.columns.push_back({.header = header});
+  const std::vector<StudyVariant>& variants = result.definition.variants;
+  const auto factor = [](auto from, auto to) {
+    return from > 0 && to > 0
+               ? fmt::format("{:.2f}", static_cast<double>(to) / static_cast<double>(from))
+               : std::string();
+  };
+  for (std::size_t a = 0; a + 1 < variants.size(); ++a) {
+    std::size_t b = a + 1;
+    while (b < variants.size() && !is_one_step(variants[a], variants[b])) ++b;
+    if (b == variants.size()) continue;
+    const VariantPlan &from = result.plans[a], &to = result.plans[b];
+    const VariantResult &first = result.variants[a], &then = result.variants[b];
+    table.rows.push_back(
+        {name_of(variants[a]), name_of(variants[b]), factor(from.parameters, to.parameters),
+         factor(from.flops, to.flops), factor(from.bytes, to.bytes),
+         factor(from.peak_bytes, to.peak_bytes), factor(from.mean_bytes, to.mean_bytes),
+         factor(first.seconds.value_or(0), then.seconds.value_or(0)),
+         factor(first.samples_per_second.value_or(0), then.samples_per_second.value_or(0))});
   }
   return table;
 }
@@ -277,6 +322,7 @@ Json variant_json(const StudyResult& result, std::size_t v) {
           {"feed_forward_flops", plan.feed_forward_flops},
           {"parameter_bytes", plan.parameter_bytes},
           {"planned_peak_bytes", plan.peak_bytes},
+          {"mean_bytes", plan.mean_bytes},
           {"attention_bytes_at_peak", plan.attention_peak_bytes},
           {"attention_passes_at", json_of(plan.attention_passes_at)},
           {"needed_bytes", plan.needed_bytes},
@@ -300,6 +346,8 @@ std::string study_text(const StudyResult& result) {
   std::string text = text_of_table(variants_table(result));
   for (const std::string& note : notes_of(result)) text += wrapped(note, "");
   text += "\nBy the graph of a step\n" + text_of_table(plans_table(result));
+  if (const Table factors = factors_table(result); !factors.rows.empty())
+    text += fmt::format("\n{}\n", factors_note) + text_of_table(factors);
   if (!laws.empty()) text += fmt::format("\nLaws{}\n", laws_note) + text_of_table(laws_table(laws));
   std::string heading;
   for (const StudyAnswer& answer : answers_of(result, laws)) {
@@ -318,6 +366,8 @@ std::string study_markdown(const StudyResult& result, std::span<const std::strin
   text += markdown_of_table(variants_table(result));
   for (const std::string& note : notes_of(result)) text += "\n" + wrapped(note, "");
   text += "\n## By the graph of a step\n\n" + markdown_of_table(plans_table(result));
+  if (const Table factors = factors_table(result); !factors.rows.empty())
+    text += fmt::format("\n## Growth\n\n{}\n\n", factors_note) + markdown_of_table(factors);
   if (!laws.empty())
     text += fmt::format("\n## Laws\n\nThese are laws{}.\n\n", laws_note) +
             markdown_of_table(laws_table(laws));
