@@ -115,7 +115,7 @@ class Runner:
             print(f"  {command}", flush=True)
             result = subprocess.run(command.split(), cwd=self.directory, env=self.environment,
                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            if result.returncode not in (0, 1) or not result.stdout:
+            if result.returncode == 2 or result.returncode < 0 or not result.stdout:
                 sys.exit(f"questions.py: {command} ended with {result.returncode}: {result.stderr}")
             self.outputs[command] = result.stdout.replace(self.environment["XDG_CACHE_HOME"], "~/.cache")
         return self.outputs[command]

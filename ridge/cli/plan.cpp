@@ -220,6 +220,8 @@ void print(const RunOptions& options, const Request& request, const Answer& answ
 }
 
 int plan(const Request& request) {
+  if (!request.memory.empty() && request.search.empty() && request.against.empty())
+    throw UsageError("--memory is for --search and --against: give one of them");
   const RunOptions options = request.run.options();
   const std::unique_ptr<Device> device = open_device(options);
   const auto [roof, ceilings] = known_roof(request, *device);

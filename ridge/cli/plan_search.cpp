@@ -84,7 +84,9 @@ void tell_growth(Lines& line, const PlanSearch& search) {
        format_count(to.size), whole,
        std::log2(whole) / std::log2(static_cast<double>(to.size) / static_cast<double>(from.size)),
        parts);
-  line("{} grows steepest.", growth.empty() ? "Nothing" : growth.front().second);
+  constexpr double alike = 1.02;  // factors no further apart
+  if (growth.size() > 1 && growth[0].first > alike * growth[1].first)
+    line("{} grows steepest.", growth.front().second);
 }
 
 void tell_best_batch(Lines& line, const PlanSearch& search) {

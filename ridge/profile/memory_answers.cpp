@@ -69,8 +69,8 @@ class Answers {
   }
 
  private:
-  void add(std::string question, std::string answer) {
-    if (!answer.empty()) list_.emplace_back(std::move(question), std::move(answer));
+  void add(std::string_view question, const std::string& answer) {
+    if (!answer.empty()) list_.emplace_back(question, answer);
   }
 
   // The part of the step's time in which at least so many bytes were alive.
@@ -162,13 +162,14 @@ class Answers {
     for (const Recording::Step& step : recording_.steps)
       ends.push_back(points_of(recording_, step).points.back().live);
     const bool grows = ends.back() > ends.front();
+    const bool falls = static_cast<double>(ends.front()) <= 1.01 * static_cast<double>(persistent);
     return fmt::format(
         "{}: {} are left after step {} and {} after step {}; parameters, optimizer state and "
         "inputs "
         "are {}",
-        grows                       ? "no, it grows"
-        : ends.front() > persistent ? "nearly"
-                                    : "yes",
+        grows   ? "no, it grows"
+        : falls ? "yes"
+                : "nearly",
         megabytes(ends.front()), recording_.steps.front().step, megabytes(ends.back()),
         recording_.steps.back().step, megabytes(persistent));
   }
@@ -265,9 +266,11 @@ class Answers {
     std::ranges::stable_sort(sorted, std::greater{}, &std::pair<double, std::string>::first);
     std::vector<std::string> words;
     for (const auto& [each, kind] : sorted)
-      words.push_back(fmt::format("{} {}", printable(kind), megabytes(each)));
+      if (words.size() < 2 * shown)
+        words.push_back(fmt::format("{} {}", printable(kind), megabytes(each)));
     if (words.empty()) return "";
-    return fmt::format("activations of {}: {}", megabytes(all), fmt::join(words, ", "));
+    return fmt::format("activations of {}: {}{}", megabytes(all), fmt::join(words, ", "),
+                       sorted.size() > words.size() ? ", .." : "");
   }
 
   const Recording& recording_;
