@@ -71,7 +71,7 @@ def cell(text):
 def answer_in(output, pattern, row):
     match = re.search(pattern, output)
     if not match:
-        sys.exit(f"questions.py: {row}: nothing that is printed matches /{pattern}/:\n{output[-3000:]}")
+        raise LookupError(f"{row}: nothing that is printed matches /{pattern}/:\n{output[-1000:]}")
     begin = output.rfind("\n", 0, match.start()) + 1
     end = output.find("\n", match.end())
     lines = [re.sub(r"\s+", " ", line).strip() for line in output[begin:end].split("\n")]
@@ -122,7 +122,7 @@ class Runner:
 
 
 def write(programs):
-    text = HEAD
+    text, missing = HEAD, []
     for table in tables():
         text += names_text(table) + "| # | Question | Command | Answer |\n| ---: | --- | --- | --- |\n"
         with tempfile.TemporaryDirectory() as directory:
@@ -132,9 +132,14 @@ def write(programs):
                 if not row[1]:
                     for command in table.expanded(row[3]).split(" && "):
                         output = runner.run(command)
-                    answer = f"<code>{cell(answer_in(output, row[4], row[0]))}</code>"
+                    try:
+                        answer = f"<code>{cell(answer_in(output, row[4], row[0]))}</code>"
+                    except LookupError as error:
+                        missing.append(str(error))
                 text += row_text(table, row, answer) + "\n"
         text += "\n"
+    if missing:
+        sys.exit("questions.py: " + "\n".join(missing))
     PAGE.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
 
 

@@ -122,8 +122,11 @@ double PlannedSize::samples_per_second() const {
 
 std::vector<std::string> searchable(const RunOptions& options) {
   std::vector<std::string> names{"batch-size"};
-  for (const std::string_view name : workload_of(options).info.sample_options())
-    names.emplace_back(name);
+  const WorkloadInfo info = workload_of(options).info;
+  for (const std::string_view name : info.sample_options()) names.emplace_back(name);
+  // The size of an image defines a vision network as well, and is none of those.
+  if (std::ranges::find(info.work_options, "image-size") != info.work_options.end())
+    names.emplace_back("image-size");
   if (family_of(options.network).scaled) names.emplace_back("model");
   return names;
 }
