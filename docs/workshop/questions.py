@@ -4,9 +4,10 @@
     questions.py [--bin build/bin]   run the commands of tests/cli/questions_*.tsv, write the page
     questions.py --check             run nothing, fail if the page has other rows than the tables
 
-The tables are those that tests/cli/questions_test.cpp reads, which says what their fields are. On the
-page commands run at the sizes of their third field, and a part of what they print, which matches the
-row's regular expression, is the answer. All commands of a table run in one new directory.
+The tables are those that tests/cli/questions_test.cpp reads, which says what their fields are. Commands
+run at the small sizes of that test, and are shown at those of a learner. The part of what they print
+that matches the row's regular expression is the answer. All commands of a table run in one new
+directory.
 """
 
 import argparse
@@ -25,7 +26,8 @@ LONGEST = 220  # characters of an answer
 HEAD = """# The workshop's questions and their answers
 
 What a learner asks in the workshop, and the command that answers it outright. A test runs each
-command at a small size and finds the answer in what it prints; here they ran at the sizes shown. This
+command at a small size and finds the answer in what it prints. The answers below are of those small
+sizes: at the sizes of the commands the figures are larger, and the lines the same. This
 page is written by [questions.py](questions.py) from the tables in [tests/cli](../../tests/cli). The
 commands need the ceilings of the machine, which `ridge roofline` measures once.
 
@@ -36,13 +38,13 @@ class Table:
     """The rows of one file: (number, mark, question, commands, answer), and its names."""
 
     def __init__(self, path):
-        self.names, self.rows = {}, []
+        self.names, self.small, self.rows = {}, {}, []
         for line in path.read_text(encoding="utf-8").splitlines():
             if not line or line.startswith("#"):
                 continue
             fields = line.split("\t")
             if line.startswith("@"):
-                self.names[fields[0][1:]] = fields[2]
+                self.small[fields[0][1:]], self.names[fields[0][1:]] = fields[1:3]
             elif len(fields) != 5:
                 sys.exit(f"{path}: not five fields: {line}")
             else:
@@ -51,11 +53,11 @@ class Table:
     def is_command(self, name):
         return " " in self.names[name] and not self.names[name].startswith("-")
 
-    def expanded(self, text, shown=False):
+    def expanded(self, text, names, shown=False):
         """With names replaced; those that stand for whole commands stay where it is shown."""
         def replace(match):
             name = match[1]
-            return name if shown and self.is_command(name) else self.expanded(self.names[name], shown)
+            return name if shown and self.is_command(name) else self.expanded(names[name], names, shown)
         return re.sub(r"\s+", " ", re.sub(r"\$([A-Z]+)", replace, text)).strip()
 
 
@@ -82,7 +84,7 @@ def answer_in(output, pattern, row):
 
 
 def names_text(table):
-    rows = [(name, table.expanded(text)) for name, text in table.names.items()
+    rows = [(name, table.expanded(text, table.names)) for name, text in table.names.items()
             if table.is_command(name)]
     if not rows:
         return ""
@@ -94,7 +96,7 @@ def row_text(table, row, answer):
     number, mark, question, commands, why = row
     if mark == "none":
         return f"| {number} | {cell(question)} | | {cell(why)} |"
-    command = f"`{cell(table.expanded(commands, shown=True))}`"
+    command = f"`{cell(table.expanded(commands, table.names, shown=True))}`"
     if mark == "gpu":
         return f"| {number} | {cell(question)} | {command} | on a GPU |"
     return f"| {number} | {cell(question)} | {command} | {answer} |"
@@ -108,7 +110,7 @@ class Runner:
                                 PATH=f"{programs}{os.pathsep}{os.environ['PATH']}", COLUMNS="100",
                                 LC_ALL="C.UTF-8")
         self.environment.pop("RIDGE_STORE", None)
-        self.run("ridge roofline --seconds 1")
+        self.run("ridge roofline --seconds 0.1 --threads 1")
 
     def run(self, command):
         if command not in self.outputs:
@@ -130,7 +132,7 @@ def write(programs):
             for row in table.rows:
                 answer = ""
                 if not row[1]:
-                    for command in table.expanded(row[3]).split(" && "):
+                    for command in table.expanded(row[3], table.small).split(" && "):
                         output = runner.run(command)
                     try:
                         answer = f"<code>{cell(answer_in(output, row[4], row[0]))}</code>"
