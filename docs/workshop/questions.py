@@ -119,7 +119,8 @@ class Runner:
                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             if result.returncode == 2 or result.returncode < 0 or not result.stdout:
                 sys.exit(f"questions.py: {command} ended with {result.returncode}: {result.stderr}")
-            self.outputs[command] = result.stdout.replace(self.environment["XDG_CACHE_HOME"], "~/.cache")
+            output = result.stdout.replace(self.environment["XDG_CACHE_HOME"], "~/.cache")
+            self.outputs[command] = output.replace(str(self.directory), "~/workshop")
         return self.outputs[command]
 
 
