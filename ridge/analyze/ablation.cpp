@@ -158,7 +158,7 @@ std::vector<AblationStep> ablation_steps(const RunOptions& options, Device& devi
   return steps;
 }
 
-AblationRow ablation_row(const AblationStep& step, const VariantResult& timed,
+AblationRow ablation_row(const AblationStep& step, const TimedVariant& timed,
                          const StepPlan& plan) {
   const Cost work = plan.cost.total();
   return {.pass = step.pass,

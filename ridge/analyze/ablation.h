@@ -36,8 +36,7 @@ struct AblationRow {
   const std::string& name() const { return pass.empty() ? version : pass; }
 };
 
-AblationRow ablation_row(const AblationStep& step, const VariantResult& timed,
-                         const StepPlan& plan);
+AblationRow ablation_row(const AblationStep& step, const TimedVariant& timed, const StepPlan& plan);
 
 // Sets the times and ratios of all rows from their rounds.
 void compare_rows(std::vector<AblationRow>& rows);

@@ -85,6 +85,9 @@ std::string answers_text(const ProfileAnswers& answers) {
   for (std::size_t i = 0; i < answers.slowest.size(); ++i)
     line("  {}. {}: {} ({})", i + 1, shortened(printable(answers.slowest[i].name), 70),
          format_duration(answers.slowest[i].seconds), percent(answers.slowest[i].share));
+  double together = 0;
+  for (const ProfileAnswers::Slow& slow : answers.slowest) together += slow.share;
+  line("  Together: {}", percent(together));
   const double share = answers.convolution_share();
   line("What share have convolutions?");
   line("  {} of {}, {}: {}", format_duration(answers.convolution_seconds),

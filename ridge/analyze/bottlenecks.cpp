@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "ridge/analyze/data_sheets.h"
 #include "ridge/base/error.h"
 #include "ridge/graph/op_rules.h"
 #include "ridge/profile/node_stats.h"
@@ -88,10 +89,7 @@ void raise(Roof& roof, std::vector<std::string>& notes, const Recording& recordi
 NodeBottleneck of_node(const Graph& graph, const NodeStats& stats, const Roof& roof,
                        std::int64_t steps) {
   const Node& node = graph.nodes()[stats.node];
-  NodeBottleneck result{.node = stats.node};
-  const std::string& scope = graph.scope_name(node.scope);
-  result.name = fmt::format("{}{}{}{}", scope, scope.empty() ? "" : ": ", name_of(*node.op),
-                            node.phase == Phase::backward ? " (backward)" : "");
+  NodeBottleneck result{.node = stats.node, .name = node_name(graph, stats.node)};
   const Roof::Level& level = roof.level_of(static_cast<std::uint64_t>(stats.cost.bytes()));
   result.level = level.name;
   Timed& t = result.timed;
@@ -216,9 +214,14 @@ BottleneckReport analyze_bottlenecks(const Recording& recording, const Roof& roo
   if (!roof.doubts.empty())
     report.notes.push_back(fmt::format("of the measured ceilings: {}", roof.doubts));
   raise(report.roof, report.notes, recording, nodes);
+  const DataSheet* const sheet = data_sheet_of(roof.hardware);
   for (const NodeStats& stats : nodes) {
     report.nodes.push_back(of_node(graph, stats, report.roof, time.steps));
     report.all += report.nodes.back().timed;
+    if (sheet)
+      report.data_sheet_seconds +=
+          static_cast<double>(report.nodes.back().timed.cost.causal_flops) /
+          sheet->flops(compute_precision(graph, graph.nodes()[stats.node], roof), roof.threads);
   }
   if (const auto peak = roof.vendor.flops_per_second; peak && report.flops_per_second() > *peak) {
     report.notes.push_back(fmt::format(

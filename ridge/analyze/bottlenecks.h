@@ -2,12 +2,14 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "ridge/analyze/ceilings.h"
+#include "ridge/analyze/option_changes.h"
 #include "ridge/analyze/pass_effects.h"
 #include "ridge/graph/op_rules.h"
 #include "ridge/profile/recording.h"
@@ -55,7 +57,8 @@ struct NamedTime {
 
 // Something to do, or to know, about the time of a step.
 struct Finding {
-  enum class Kind : std::uint8_t { rewrite, kernel, dispatch, feeding } kind = Kind::rewrite;
+  enum class Kind : std::uint8_t { rewrite, kernel, dispatch, feeding, option };
+  Kind kind = Kind::rewrite;
   std::string name;                   // "flash-attention"
   double share = 0;                   // of the step, of the nodes it is about
   double seconds = 0;                 // of them
@@ -87,6 +90,9 @@ struct MemoryUse {
 struct Alternatives {
   std::vector<PassEffect> effects;
   std::vector<GrowthLaw> growth;
+  // What other options would make of the run (changes_of()), once it is known where its time goes.
+  // Null: not looked for, as in training, whose bf16 is judged by what it saves of activations too.
+  std::function<std::vector<OptionChange>(const BottleneckReport&)> changes = {};
 };
 // Returns the alternatives to a run with these options, whose graph is given.
 Alternatives alternatives_of(const RunOptions& options, Device& device, const Graph& graph);
@@ -111,6 +117,9 @@ struct BottleneckReport {
   // seen.
   double mfu() const;
   double vendor_mfu() const;  // of the vendor's peak; 0 if that is not given
+  // What the necessary FLOPs take at the rates of the hardware's data sheet, each in its precision;
+  // 0 if none is known.
+  double data_sheet_seconds = 0;
 };
 
 // The recording has at least one step; UsageError if it has none.
@@ -119,6 +128,10 @@ BottleneckReport analyze_bottlenecks(const Recording& recording, const Roof& roo
 
 // The `top` nodes and operators of the most time above their floors.
 std::string bottleneck_text(const BottleneckReport& report, std::size_t top = 8);
+// What its time goes to, the most first: "compute 61.2 %, memory bandwidth 30.1 %, ..".
+std::string primary_bottleneck(const BottleneckReport& report);
+// Its findings alone, the first `top`, numbered, one a line.
+std::string findings_text(const BottleneckReport& report, std::size_t top);
 std::string bottleneck_json(const BottleneckReport& report);  // bottlenecks.json
 
 // The precision whose peak a node's FLOPs are held against under a roof, by the operator's

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ridge/analyze/bottlenecks.h"
+#include "ridge/analyze/data_sheets.h"
 #include "ridge/analyze/machine_file.h"
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
@@ -64,20 +65,6 @@ std::string_view class_of(double intensity) {
                             : "compute-bound, above 100";
 }
 
-std::string primary_bottleneck(const BottleneckReport& report) {
-  std::vector<std::pair<double, std::string>> shares{
-      {bound_share(report, Bound::memory), "memory bandwidth"},
-      {bound_share(report, Bound::compute), "compute"},
-      {bound_share(report, Bound::overhead) + report.share(report.between_nodes),
-       "launch overhead"},
-      {report.share(report.outside_phases), "data loading"}};
-  std::ranges::stable_sort(shares, std::greater{});
-  std::vector<std::string> words;
-  for (const auto& [share, name] : shares)
-    words.push_back(fmt::format("{} {}", name, percent(share)));
-  return fmt::format("{}", fmt::join(words, ", "));
-}
-
 std::string ranked_rewrites(const BottleneckReport& report) {
   std::vector<std::string> words;
   for (const Finding& f : report.findings)
@@ -128,6 +115,77 @@ std::string growth_text(const MemoryUse& m) {
   return laws.empty() ? "not known" : fmt::format("its peak is {}", fmt::join(laws, "; "));
 }
 
+// What the hardware's data sheet promises, and what of it the step and the measured ceilings reach.
+std::string against_data_sheet(const BottleneckReport& report) {
+  if (const auto peak = report.roof.vendor.flops_per_second)
+    return fmt::format("{} of the {:.4g} TFLOP/s that ridge roofline --peak-tflops was given",
+                       percent(report.vendor_mfu()), *peak / 1e12);
+  const DataSheet* const sheet = data_sheet_of(report.roof.hardware);
+  if (!sheet)
+    return fmt::format(
+        "no data sheet of '{}' is known here: ridge roofline --peak-tflops X --peak-bandwidth Y "
+        "takes "
+        "its figures; of the measured peak it is {}",
+        printable(report.roof.hardware), percent(report.mfu()));
+  const double f32 = sheet->flops(ProductKind::f32, report.roof.threads);
+  return fmt::format(
+      "MFU {} by the rates of {} ({}: {:.4g} TFLOP/s in f32, {:.0f} GB/s); the measured ceilings "
+      "are {} "
+      "and {} of these",
+      percent(report.share(report.data_sheet_seconds)), sheet->name, sheet->source, f32 / 1e12,
+      sheet->bytes_per_second / 1e9, percent(report.roof.flops(ProductKind::f32) / f32),
+      percent(report.roof.memory().bytes_per_second / sheet->bytes_per_second));
+}
+
+// Kernels that each take less than a thousandth of the step.
+std::string small_kernels(const BottleneckReport& report) {
+  constexpr double small = 1e-3;
+  double all = 0, few = 0;
+  Timed timed;
+  for (const NodeBottleneck& node : report.nodes) {
+    all += node.timed.calls;
+    if (node.timed.seconds > small * report.step_seconds * node.timed.calls) continue;
+    few += node.timed.calls;
+    timed += node.timed;
+  }
+  return fmt::format(
+      "{:.0f} of {:.0f} kernels take less than 0.1 % of the step each, {} together; they reach {} "
+      "of "
+      "their ceilings, all kernels {}",
+      few, all, percent(report.share(timed.seconds)),
+      percent(timed.seconds > 0 ? timed.floor / timed.seconds : 0),
+      percent(report.all.seconds > 0 ? report.all.floor / report.all.seconds : 0));
+}
+
+// What of a step does not grow with the batch: launches, the optimizer, what passes between
+// kernels.
+std::string larger_batch(const BottleneckReport& report) {
+  double fixed =
+      report.between_nodes + report.all.seconds_by_bound[static_cast<std::size_t>(Bound::overhead)];
+  for (const NamedTime& part : report.parts)
+    if (part.name == "optimizer")
+      fixed += part.timed.seconds -
+               part.timed.seconds_by_bound[static_cast<std::size_t>(Bound::overhead)];
+  fixed = std::min(fixed, report.step_seconds);
+  const double gain =
+      report.step_seconds > 0 ? 2 * report.step_seconds / (2 * report.step_seconds - fixed) - 1 : 0;
+  return fmt::format(
+      "{}: launches, the optimizer and what passes between operators are {} of the step and do not "
+      "grow with the batch; twice the batch would gain an estimated {} of the samples per second "
+      "(ridge plan --search batch-size says what fits)",
+      gain > 0.05 ? "yes" : "little", percent(report.share(fixed)), percent(gain));
+}
+
+// The workshop's four classes.
+std::string mfu_class(const BottleneckReport& report) {
+  const double mfu = 100 * report.mfu();
+  return fmt::format("{:.1f} % of the measured peak: {}", mfu,
+                     mfu < 20   ? "below 20 %, poor"
+                     : mfu < 40 ? "20 to 40 %, fair"
+                     : mfu < 60 ? "40 to 60 %, good"
+                                : "above 60 %, excellent");
+}
+
 // Questions of the workshop's exercises, answered by this run.
 std::vector<std::pair<std::string, std::string>> answers(const BottleneckReport& report) {
   const MemoryUse& m = report.memory;
@@ -138,6 +196,10 @@ std::vector<std::pair<std::string, std::string>> answers(const BottleneckReport&
       {"What holds the step back?", primary_bottleneck(report)},
       {"Where does its time go?", fmt::format("{}", fmt::join(parts, ", "))},
       {"Which changes to the graph would help, by estimated time?", ranked_rewrites(report)},
+      {"Are there many small operations?", small_kernels(report)},
+      {"Would a larger batch help?", larger_batch(report)},
+      {"How good is its use of the device (MFU)?", mfu_class(report)},
+      {"How does it do against the data sheet?", against_data_sheet(report)},
       {"How many bytes do its kernels read and write?", traffic(report)},
       {"How many FLOPs does it do per byte?",
        fmt::format("{:.1f} ({})", report.all.intensity(), class_of(report.all.intensity()))},
@@ -197,7 +259,7 @@ Json nodes_json(const BottleneckReport& report) {
 }
 
 Json findings_json(const BottleneckReport& report) {
-  constexpr std::string_view kinds[] = {"rewrite", "kernel", "dispatch", "feeding"};
+  constexpr std::string_view kinds[] = {"rewrite", "kernel", "dispatch", "feeding", "option"};
   Json json = Json::array();
   for (const Finding& f : report.findings)
     json.push_back({{"kind", kinds[static_cast<std::size_t>(f.kind)]},
@@ -239,6 +301,27 @@ Json memory_json(const MemoryUse& m) {
 
 }  // namespace
 
+std::string primary_bottleneck(const BottleneckReport& report) {
+  std::vector<std::pair<double, std::string>> shares{
+      {bound_share(report, Bound::memory), "memory bandwidth"},
+      {bound_share(report, Bound::compute), "compute"},
+      {bound_share(report, Bound::overhead) + report.share(report.between_nodes),
+       "launch overhead"},
+      {report.share(report.outside_phases), "data loading"}};
+  std::ranges::stable_sort(shares, std::greater{});
+  std::vector<std::string> words;
+  for (const auto& [share, name] : shares)
+    words.push_back(fmt::format("{} {}", name, percent(share)));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::string findings_text(const BottleneckReport& report, std::size_t top) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(top, report.findings.size()); ++i)
+    text += fmt::format("{:>3}. {}\n", i + 1, report.findings[i].text);
+  return text.empty() ? "  none\n" : text;
+}
+
 std::string bottleneck_text(const BottleneckReport& report, std::size_t top) {
   std::string text = fmt::format("Bottlenecks: {} a step over {} steps, floor {}, {}\n",
                                  format_duration(report.step_seconds), report.steps,
@@ -250,10 +333,7 @@ std::string bottleneck_text(const BottleneckReport& report, std::size_t top) {
                       percent(report.share(report.outside_phases)));
   text += "\n" + time_table(report, "Operator", first(report.operators, top));
   text += "\n" + time_table(report, "Node", worst_nodes(report, top));
-  text += "\nFindings, by estimated worth:\n";
-  for (std::size_t i = 0; i < report.findings.size(); ++i)
-    text += fmt::format("{:>3}. {}\n", i + 1, report.findings[i].text);
-  if (report.findings.empty()) text += "  none\n";
+  text += "\nFindings, by estimated worth:\n" + findings_text(report, report.findings.size());
   text += "\nQuestions:\n";
   for (const auto& [question, answer] : answers(report))
     text += fmt::format("  {}\n    {}\n", question, answer);
@@ -264,22 +344,25 @@ std::string bottleneck_json(const BottleneckReport& report) {
   Json questions = Json::array();
   for (const auto& [question, answer] : answers(report))
     questions.push_back({{"question", question}, {"answer", answer}});
-  const Json json{{"steps", report.steps},
-                  {"step_seconds", report.step_seconds},
-                  {"between_operators_seconds", report.between_nodes},
-                  {"outside_phases_seconds", report.outside_phases},
-                  {"flops_per_second", report.flops_per_second()},
-                  {"mfu", report.mfu()},
-                  {"vendor_mfu", report.vendor_mfu() > 0 ? Json(report.vendor_mfu()) : Json()},
-                  {"roof", Json::parse(roof_json(report.roof))},
-                  {"notes", report.notes},
-                  {"all", timed_json(report, report.all)},
-                  {"parts", rows_json(report, report.parts)},
-                  {"operators", rows_json(report, report.operators)},
-                  {"findings", findings_json(report)},
-                  {"questions", questions},
-                  {"memory", memory_json(report.memory)},
-                  {"nodes", nodes_json(report)}};
+  const Json json{
+      {"steps", report.steps},
+      {"step_seconds", report.step_seconds},
+      {"between_operators_seconds", report.between_nodes},
+      {"outside_phases_seconds", report.outside_phases},
+      {"flops_per_second", report.flops_per_second()},
+      {"mfu", report.mfu()},
+      {"data_sheet_mfu",
+       report.data_sheet_seconds > 0 ? Json(report.share(report.data_sheet_seconds)) : Json()},
+      {"vendor_mfu", report.vendor_mfu() > 0 ? Json(report.vendor_mfu()) : Json()},
+      {"roof", Json::parse(roof_json(report.roof))},
+      {"notes", report.notes},
+      {"all", timed_json(report, report.all)},
+      {"parts", rows_json(report, report.parts)},
+      {"operators", rows_json(report, report.operators)},
+      {"findings", findings_json(report)},
+      {"questions", questions},
+      {"memory", memory_json(report.memory)},
+      {"nodes", nodes_json(report)}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

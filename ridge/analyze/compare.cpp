@@ -91,6 +91,18 @@ std::vector<double> times(const Members& summary, const char* pointer) {
   return all;
 }
 
+// What the workload is called beside the settings, and among those of some.
+constexpr std::string_view workload_setting = "network";
+
+// Those of all steps; one that is no number is NaN.
+std::vector<double> losses(const Members& summary) {
+  const Json& json = summary.at("/performance_summary/losses");
+  if (!json.is_array()) summary.refuse("/performance_summary/losses");
+  std::vector<double> all;
+  for (const Json& loss : json) all.push_back(loss.is_number() ? loss.get<double>() : std::nan(""));
+  return all;
+}
+
 // How, and where, the work of a step is done.
 constexpr std::pair<const char*, const char*> place_settings[] = {
     {"dtype", "/training_params/dtype"},
@@ -138,6 +150,11 @@ ComparedRun run_from(const Members& members, const std::string& name) {
   run.backward = times(members, "/performance_summary/backward_seconds");
   run.optimizer = times(members, "/performance_summary/optimizer_seconds");
   run.peak_bytes = members.number("/performance_summary/peak_memory_bytes");
+  if (const char* const resident = "/performance_summary/peak_resident_bytes";
+      members.has(resident))
+    run.resident_bytes = members.number(resident);
+  if (members.has("/performance_summary/losses")) run.losses = losses(members);
+  if (members.has("/training_params/seed")) run.seed = members.text("/training_params/seed");
   return run;
 }
 
@@ -147,6 +164,33 @@ double ComparedRun::kernels() const {
   double calls = 0;
   for (const auto& [operator_name, use] : operators) calls += use.calls;
   return calls;
+}
+
+double ComparedRun::samples_per_second() const {
+  const double seconds = percentile(step, 0.5);
+  return seconds > 0 ? samples / seconds : 0;
+}
+
+std::string ComparedRun::value_of(std::string_view wanted) const {
+  if (wanted == workload_setting) return workload;
+  const auto found =
+      std::ranges::find(setting, wanted, &std::pair<std::string, std::string>::first);
+  return found == setting.end() ? "" : found->second;
+}
+
+std::vector<std::string> differing_settings(const std::vector<ComparedRun>& runs) {
+  std::vector<std::string> names{std::string(workload_setting)};
+  for (const auto& [name, value] : runs.front().setting)
+    if (name != workload_setting) names.push_back(name);
+  const ComparedRun& first = runs.front();
+  std::erase_if(names, [&](const std::string& name) {
+    const auto is_like_first = [&](const ComparedRun& run) {
+      return run.value_of(name) == first.value_of(name);
+    };
+    const auto lacks_it = [&](const ComparedRun& run) { return run.value_of(name).empty(); };
+    return std::ranges::all_of(runs, is_like_first) || std::ranges::any_of(runs, lacks_it);
+  });
+  return names;
 }
 
 ComparedRun run_of(const Record& record, const std::string& name) {

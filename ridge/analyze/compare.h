@@ -35,10 +35,17 @@ struct ComparedRun {
   // Seconds of a step in each round, paired with the other runs'; empty if not interleaved.
   std::vector<double> round_seconds;
   double peak_bytes = 0;
+  std::optional<double> price_per_hour;  // of its machine, as the reader gives it
+  double resident_bytes = 0;             // of the process at its peak; 0: not known
+  std::vector<double> losses;            // of every step
+  std::string seed;                      // of weights and data
   bool has_operators = false;
   OperatorUses operators;
 
-  double kernels() const;  // of a step; 0 if not known
+  double kernels() const;             // of a step; 0 if not known
+  double samples_per_second() const;  // in the median time; 0 if that is 0
+  // The value of a setting, or of "network" or "version"; empty if it has none.
+  std::string value_of(std::string_view setting) const;
 };
 
 // A run of this process.
@@ -80,6 +87,9 @@ struct OperatorChange {
 
 // The largest change of time first.
 std::vector<OperatorChange> operator_changes(const ComparedRun& before, const ComparedRun& after);
+
+// The settings in which the runs differ, of those that all of them have; "network" among them.
+std::vector<std::string> differing_settings(const std::vector<ComparedRun>& runs);
 
 // Side by side, then what changed from the first run to each other. Two runs at least.
 std::string comparison_text(const std::vector<ComparedRun>& runs);

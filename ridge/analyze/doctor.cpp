@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "ridge/base/processor_use.h"
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 
@@ -19,6 +20,8 @@ constexpr std::uint64_t memory_needed = std::uint64_t{256} << 20;
 constexpr std::uint64_t card_memory_needed = std::uint64_t{1} << 30;
 constexpr std::uint64_t disk_needed = std::uint64_t{1} << 20;        // a summary, a configuration
 constexpr std::uint64_t disk_for_profiles = std::uint64_t{2} << 30;  // traces are up to 1 GB each
+
+constexpr int quiet_card_percent = 5;  // so busy it may be without a program that works on it
 
 constexpr std::string_view processor = "Processor", system_section = "System", build = "GPU build",
                            card_section = "GPU", libraries = "GPU libraries",
@@ -93,6 +96,22 @@ HealthCheck memory_check(const MachineFacts& facts) {
   return check;
 }
 
+HealthCheck others_check(const MachineFacts& facts) {
+  if (!facts.busy_processors_of_others)
+    return {system_section, "Other programs", Status::ok, "not watched"};
+  const double busy = *facts.busy_processors_of_others;
+  HealthCheck check{system_section, "Other programs", Status::ok,
+                    fmt::format("keep {:.2f} of {} processors busy; the machine is {}", busy,
+                                facts.threads, busy <= quiet_processors ? "quiet" : "not quiet")};
+  if (busy <= quiet_processors) return check;
+  check.status = Status::note;
+  check.remedy = fmt::format(
+      "times measured now are longer and vary more: stop what else runs (top lists it) until it is "
+      "{:.1f} or less",
+      quiet_processors);
+  return check;
+}
+
 HealthCheck disk_check(const MachineFacts& facts) {
   HealthCheck check{
       system_section, "Disk", Status::ok,
@@ -163,10 +182,10 @@ HealthCheck card_check(const MachineFacts& facts, std::size_t i) {
   const auto& [info, state] = facts.cards[i];
   HealthCheck check{
       card_section, fmt::format("Card {}", i), Status::ok,
-      fmt::format("{}, compute capability {}.{}, {}, {} used, {} C, {:.0f} of {:.0f} W", info.name,
-                  info.capability_major, info.capability_minor, format_bytes(info.memory_total),
-                  format_bytes(info.memory_used), state.temperature_c, state.power_w,
-                  info.power_limit_w)};
+      fmt::format("{}, compute capability {}.{}, {}, {} used, {} C, {:.0f} of {:.0f} W, {} % busy",
+                  info.name, info.capability_major, info.capability_minor,
+                  format_bytes(info.memory_total), format_bytes(info.memory_used),
+                  state.temperature_c, state.power_w, info.power_limit_w, state.busy_percent)};
   const std::pair capability{info.capability_major, info.capability_minor};
   if (facts.cuda_build && !facts.built_for.empty() &&
       std::ranges::find(facts.built_for, capability) == facts.built_for.end()) {
@@ -180,6 +199,9 @@ HealthCheck card_check(const MachineFacts& facts, std::size_t i) {
                                CardState::hardware_thermal | CardState::power_brake)) {
     check.status = Status::note;
     check.remedy = "its clocks are held down by heat or by the power supply: measure later";
+  } else if (state.busy_percent > quiet_card_percent) {
+    check.status = Status::note;
+    check.remedy = "another program works on it: measure later; nvidia-smi lists the processes";
   }
   return check;
 }
@@ -250,6 +272,7 @@ Diagnosis diagnose(const MachineFacts& facts) {
   std::vector<HealthCheck>& checks = diagnosis.checks;
   checks = {{system_section, "System", Status::ok, facts.system},
             memory_check(facts),
+            others_check(facts),
             disk_check(facts),
             processor_check(facts),
             instructions_check(facts),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -38,6 +39,8 @@ struct MachineFacts {
   std::string directory;                                 // the working directory
   std::uint64_t disk_available = 0;                      // bytes
   bool directory_writable = false;
+  // How many processors other programs keep busy; none if it was not watched (watch_others()).
+  std::optional<double> busy_processors_of_others;
   std::string counters_refused;  // by the processor or the system, and why; empty if they count
 
   bool cuda_build = false;                     // there is GPU code in this program
@@ -57,6 +60,8 @@ struct MachineFacts {
 // Examines the machine, this process and this build. Opens the driver and libraries, asks nvcc for
 // its version.
 MachineFacts examine_machine();
+// Watches for a while what other programs do.
+void watch_others(MachineFacts& facts, std::chrono::milliseconds time);
 
 // One line of a diagnosis.
 struct HealthCheck {

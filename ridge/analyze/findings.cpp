@@ -130,6 +130,35 @@ struct Analysis {
     return f;
   }
 
+  // Another option makes of the whole step what its graph and the ceilings say.
+  Finding of_change(const OptionChange& change) const {
+    const double seconds = report.all.seconds;
+    const auto kernels = static_cast<double>(change.kernels);
+    Finding f{.kind = Finding::Kind::option,
+              .name = change.name,
+              .share = report.share(seconds),
+              .seconds = seconds,
+              .kernels_saved = report.all.calls - kernels};
+    // Of as many samples as a step has now.
+    const auto samples = static_cast<double>(change.samples_now);
+    const double after = change.seconds_per_sample() * samples;
+    f.seconds_saved = std::max(0.0, report.step_seconds - after);
+    f.bytes_saved =
+        static_cast<double>(report.all.cost.bytes()) -
+        static_cast<double>(change.work.bytes()) * samples / static_cast<double>(change.samples);
+    f.text = fmt::format(
+        "{}: a sample in about {} in place of {}, {:.2f}x as fast, if operators stay as near to "
+        "their floors; a step has {:.0f} kernels in place of {:.0f}, moves {} in place of {} and "
+        "takes {} of memory ({})",
+        change.name, format_duration(change.seconds_per_sample()),
+        format_duration(report.step_seconds / samples), report.step_seconds / after, kernels,
+        report.all.calls, megabytes(static_cast<double>(change.work.bytes())),
+        megabytes(static_cast<double>(report.all.cost.bytes())),
+        megabytes(static_cast<double>(change.peak_bytes)), change.flags);
+    if (change.rounds_otherwise) f.text += "; its results differ, --precisions says by how much";
+    return f;
+  }
+
   Finding of_bf16() const {
     std::vector<NodeId> products;
     for (const NodeBottleneck& node : report.nodes)
@@ -258,7 +287,12 @@ MemoryUse memory_use(const Recording& recording, const Alternatives& alternative
 }
 
 Alternatives alternatives_of(const RunOptions& options, Device& device, const Graph& graph) {
-  return {pass_effects(options, device, graph), growth_laws(options, device)};
+  Alternatives alternatives{pass_effects(options, device, graph), growth_laws(options, device)};
+  if (options.use() == Use::inference)
+    alternatives.changes = [options, &device, &graph](const BottleneckReport& report) {
+      return changes_of(options, device, graph, report);
+    };
+  return alternatives;
 }
 
 std::vector<Finding> find_improvements(const Recording& recording, const BottleneckReport& report,
@@ -267,7 +301,11 @@ std::vector<Finding> find_improvements(const Recording& recording, const Bottlen
   std::vector<Finding> findings;
   for (const PassEffect& effect : alternatives.effects)
     findings.push_back(analysis.of_pass(effect));
-  findings.push_back(analysis.of_bf16());
+  if (alternatives.changes)
+    for (const OptionChange& change : alternatives.changes(report))
+      findings.push_back(analysis.of_change(change));
+  else
+    findings.push_back(analysis.of_bf16());
   for (const NamedTime& row : report.operators)
     if (row.timed.ratio() > 1 / reachable) findings.push_back(analysis.of_operator(row));
   findings.push_back(analysis.of_dispatch());

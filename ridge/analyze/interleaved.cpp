@@ -25,7 +25,7 @@ class Tournament {
     }
   }
 
-  std::vector<VariantResult> play() {
+  std::vector<TimedVariant> play() {
     interleave(results_.size(), rounds_.rounds, [this](std::size_t i, std::int64_t) {
       if (!stopped_ && results_[i].fault.empty()) turn(i);
     });
@@ -51,18 +51,36 @@ class Tournament {
 
   Session& session_of(std::size_t i) {
     if (held_[i]) return *held_[i];
-    VariantResult& result = results_[i];
+    TimedVariant& result = results_[i];
     if (device_.available_memory() < device_.total_memory() / 2)
       for (auto& held : held_) held.reset();
     held_[i] = std::make_unique<Session>(result.variant.options, device_,
                                          SessionHooks{.trying = hooks_.trying});
-    if (!result.measured()) result.compile_seconds = held_[i]->compile_seconds();
-    result.samples = held_[i]->workload().batch_size * result.variant.options.batches_per_step();
+    if (!result.measured()) describe(result, *held_[i]);
     return *held_[i];
   }
 
+  void describe(TimedVariant& result, Session& session) const {
+    const std::int64_t batches = result.variant.options.batches_per_step();
+    const Executor& executor = session.executor();
+    const auto launches = [&](Phase phase) {
+      return static_cast<std::int64_t>(executor.launches(phase));
+    };
+    result.compile_seconds = session.compile_seconds();
+    result.samples = session.workload().batch_size * batches;
+    result.at_peak = executor.memory_plan().at_peak;
+    result.work = cost_of_step(session.graph(), batches).total();
+    result.kernels = batches * (launches(Phase::forward) + launches(Phase::backward)) +
+                     launches(Phase::optimizer);
+    if (!hooks_.roof) return;
+    const Roof roof = roof_for(*hooks_.roof, session.schedule());
+    result.at_best = least_time_of_step(session.graph(), roof, session.schedule(), batches);
+    const ProductKind products = session.schedule().precision.product_kind();
+    result.peak_flops = roof.flops(products == ProductKind::f32 ? roof.f32_products() : products);
+  }
+
   void play_round(std::size_t i) {
-    VariantResult& result = results_[i];
+    TimedVariant& result = results_[i];
     const bool is_held = held_[i] != nullptr;
     Session& session = session_of(i);
     const std::int64_t warmup =
@@ -98,7 +116,7 @@ class Tournament {
   const Rounds& rounds_;
   const TurnHooks& hooks_;
   std::vector<std::unique_ptr<Session>> held_;  // by variant; null if there was no memory
-  std::vector<VariantResult> results_;
+  std::vector<TimedVariant> results_;
   std::int64_t done_ = 0, all_ = 0;
   bool stopped_ = false;
 };
@@ -118,20 +136,20 @@ void interleave(std::size_t runs, std::int64_t rounds,
     for (std::size_t i = 0; i < runs; ++i) turn(round % 2 == 0 ? i : runs - 1 - i, round);
 }
 
-std::vector<StepReport> VariantResult::steps() const {
+std::vector<StepReport> TimedVariant::steps() const {
   std::vector<StepReport> all;
   for (const std::vector<StepReport>& round : rounds)
     all.insert(all.end(), round.begin(), round.end());
   return all;
 }
 
-std::vector<double> VariantResult::seconds() const {
+std::vector<double> TimedVariant::seconds() const {
   std::vector<double> all;
   for (const StepReport& step : steps()) all.push_back(seconds_of(step));
   return all;
 }
 
-std::vector<double> VariantResult::by_round() const {
+std::vector<double> TimedVariant::by_round() const {
   std::vector<double> medians;
   for (const std::vector<StepReport>& round : rounds) {
     std::vector<double> values;
@@ -141,27 +159,36 @@ std::vector<double> VariantResult::by_round() const {
   return medians;
 }
 
-double VariantResult::seconds_of(const StepReport& step) const {
+double TimedVariant::seconds_of(const StepReport& step) const {
   return variant.options.use() == Use::training ? step.seconds : step.device_seconds;
 }
 
-double VariantResult::samples_per_second() const {
+double TimedVariant::samples_per_second() const {
   const double median = measured() ? median_seconds() : 0;
   return median > 0 ? static_cast<double>(samples) / median : 0;
 }
 
-double VariantResult::samples_per_second_per_gb() const {
+double TimedVariant::samples_per_second_per_gb() const {
   return peak_tensor_bytes > 0
              ? samples_per_second() / (static_cast<double>(peak_tensor_bytes) * 1e-9)
              : 0;
 }
 
-std::vector<VariantResult> time_interleaved(const std::vector<Variant>& variants, Device& device,
-                                            const Rounds& rounds, const TurnHooks& hooks) {
+double TimedVariant::flops_per_second() const {
+  const double median = measured() ? median_seconds() : 0;
+  return median > 0 ? static_cast<double>(work.flops) / median : 0;
+}
+
+double TimedVariant::efficiency() const {
+  return peak_flops > 0 ? flops_per_second() / peak_flops : 0;
+}
+
+std::vector<TimedVariant> time_interleaved(const std::vector<Variant>& variants, Device& device,
+                                           const Rounds& rounds, const TurnHooks& hooks) {
   return Tournament(variants, device, rounds, hooks).play();
 }
 
-Ratio speedup_over(const VariantResult& first, const VariantResult& result) {
+Ratio speedup_over(const TimedVariant& first, const TimedVariant& result) {
   if (!first.measured() || !result.measured()) return {};
   std::vector<double> a = first.by_round(), b = result.by_round();
   const std::size_t rounds = std::min(a.size(), b.size());  // they differ if it was interrupted

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ridge/analyze/answers.h"
+#include "ridge/analyze/plan.h"
 #include "ridge/base/statistics.h"
 #include "ridge/session/session.h"
 
@@ -40,7 +42,7 @@ struct Variant {
   std::string refusal = {};  // why it cannot run at all, where that is known before
 };
 
-struct VariantResult {
+struct TimedVariant {
   Variant variant;
   std::vector<std::vector<StepReport>> rounds;  // without the warm-up
   double loss = 0;                              // the last
@@ -52,6 +54,16 @@ struct VariantResult {
   std::int64_t samples = 0;    // of a step
   std::string fault;           // why it was not measured; empty if it was
 
+  // What the graph of a step says of it.
+  TensorBytes at_peak;               // by use, as planned
+  Cost work;                         // of a step
+  std::int64_t kernels = 0;          // of a step
+  std::optional<LeastTime> at_best;  // of a step, at the ceilings; none without TurnHooks::roof
+  // The measured peak of the device, FLOP/s in the precision of its products; 0 without a roof.
+  double peak_flops = 0;
+  std::optional<ProfileAnswers> pass;    // of a step that was recorded; none if none was
+  std::optional<double> second_compile;  // compile_seconds of a process that starts after this one
+
   bool measured() const { return !rounds.empty(); }
   // Seconds of all steps; and of each round the median over its steps. Steps of inference are timed
   // on the device, those of training with their data.
@@ -62,10 +74,13 @@ struct VariantResult {
   double median_seconds() const { return percentile(seconds(), 0.5); }
   double samples_per_second() const;  // in the median time, which tables show beside it
   double samples_per_second_per_gb() const;
+  double flops_per_second() const;  // in the median time
+  double efficiency() const;        // of peak_flops; 0 without
 };
 
 struct TurnHooks {
   bool keep_logits = false;
+  const Roof* roof = nullptr;  // the ceilings of the device, for `at_best` and `peak_flops`
   std::function<void(std::string_view work, std::size_t number, std::size_t of)> trying = {};
   std::function<void(std::int64_t done, std::int64_t all)> progress = {};  // steps
   std::function<bool()> stop = {};  // asked between steps; what was measured until then is kept
@@ -77,11 +92,11 @@ struct TurnHooks {
 // that round i of one can be paired with round i of another. Those in training begin anew in each
 // round; of those in inference as many stay on the device as leave half of its memory free. A
 // variant that does not fit, or with a refusal, has a `fault`; any other error is thrown.
-std::vector<VariantResult> time_interleaved(const std::vector<Variant>& variants, Device& device,
-                                            const Rounds& rounds, const TurnHooks& hooks = {});
+std::vector<TimedVariant> time_interleaved(const std::vector<Variant>& variants, Device& device,
+                                           const Rounds& rounds, const TurnHooks& hooks = {});
 
 // How many times as fast as the first a result is, with its interval. 0 where one is not measured.
-Ratio speedup_over(const VariantResult& first, const VariantResult& result);
+Ratio speedup_over(const TimedVariant& first, const TimedVariant& result);
 
 // What an interval says of a ratio of times.
 enum class Change : std::uint8_t { faster, slower, unclear, unknown };

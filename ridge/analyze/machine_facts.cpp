@@ -12,10 +12,12 @@
 #include <fstream>
 #include <sstream>
 #include <system_error>
+#include <thread>
 
 #include "ridge/analyze/doctor.h"
 #include "ridge/base/error.h"
 #include "ridge/base/host_memory.h"
+#include "ridge/base/processor_use.h"
 #include "ridge/base/shared_library.h"
 #include "ridge/base/thread_pool.h"
 #include "ridge/cpu/kernels.h"
@@ -231,6 +233,12 @@ MachineFacts examine_machine() {
   facts.libraries = examine_libraries();
   facts.compiler = toolkit_compiler();
   return facts;
+}
+
+void watch_others(MachineFacts& facts, std::chrono::milliseconds time) {
+  const ProcessorUse begin = ProcessorUse::now();
+  std::this_thread::sleep_for(time);
+  facts.busy_processors_of_others = busy_processors_of_others(begin, ProcessorUse::now());
 }
 
 }  // namespace ridge

@@ -79,19 +79,6 @@ std::size_t need_of(const RunOptions& options, Device& device) {
   return Planned(options, device).device_bytes(device);
 }
 
-// At a batch size; nothing if that is refused as absurd, or by the network.
-std::optional<std::size_t> need_at(RunOptions options, Device& device, std::int64_t batch) {
-  options.batch_size = batch;
-  try {
-    options.resolve();
-    return need_of(options, device);
-  } catch (const UsageError&) {
-    return std::nullopt;
-  } catch (const ShapeError&) {
-    return std::nullopt;
-  }
-}
-
 std::int64_t in_place_nodes(const Graph& graph) {
   return std::ranges::count_if(graph.nodes(), [&](const Node& node) {
     if (only_renames(*node.op)) return false;
@@ -186,6 +173,18 @@ LeastTime least_time(const Graph& graph, const Node& node, const Roof& roof, boo
   return time;
 }
 
+LeastTime least_time_of_step(const Graph& graph, const Roof& roof, const Schedule& schedule,
+                             std::int64_t batches) {
+  const bool captured = schedule.has(captured_launches);
+  LeastTime sum;
+  for (const Node& node : graph.nodes()) {
+    if (only_renames(*node.op)) continue;
+    const std::int64_t times = node.phase == Phase::optimizer ? 1 : batches;
+    sum = sum + least_time(graph, node, roof, captured) * static_cast<double>(times);
+  }
+  return sum;
+}
+
 Roof roof_for(Roof roof, const Schedule& schedule) {
   roof.tf32 = schedule.precision.products == Precision::Products::tf32;
   roof.split_bf16 = schedule.has(split_bf16_products);
@@ -223,36 +222,54 @@ StepPlan plan_step(const RunOptions& options, Device& device, const Roof* roof) 
   return plan;
 }
 
-BatchLimit largest_batch(const BytesNeeded& needed, std::size_t budget, std::string_view remedy) {
+std::optional<std::size_t> bytes_needed(RunOptions options, Device& device) {
+  try {
+    options.resolve();
+    return need_of(options, device);
+  } catch (const UsageError&) {
+    return std::nullopt;
+  } catch (const ShapeError&) {
+    return std::nullopt;
+  }
+}
+
+SizeLimit largest_size(const BytesNeeded& needed, std::size_t budget, std::string_view what,
+                       std::string_view remedy) {
   std::int64_t least = 1;
   std::optional<std::size_t> least_bytes = needed(least);
   if (!least_bytes) least_bytes = needed(++least);
-  if (!least_bytes) throw UsageError("neither a batch of 1 nor one of 2 is accepted; {}", remedy);
+  if (!least_bytes) throw UsageError("neither {} of 1 nor one of 2 is accepted; {}", what, remedy);
   if (*least_bytes > budget)
-    throw OutOfMemoryError("not even a batch of {} fits in {}: it needs {}; {}", least,
+    throw OutOfMemoryError("not even {} of {} fits in {}: it needs {}; {}", what, least,
                            format_bytes(budget), format_bytes(*least_bytes), remedy);
-  BatchLimit limit{.batch_size = least, .peak_bytes = *least_bytes, .least_batch_size = least};
-  // Everything grows with the batch, so that the sizes that fit are all those up to the limit.
+  SizeLimit limit{.size = least, .peak_bytes = *least_bytes, .next_peak_bytes = {}, .least = least};
+  // Everything grows with the size, so that the sizes that fit are all those up to the limit.
   std::int64_t too_many = 0;  // once known
-  for (std::int64_t step = 1; too_many - limit.batch_size != 1;) {
-    const std::int64_t batch =
-        too_many == 0 ? limit.batch_size + step : std::midpoint(limit.batch_size, too_many);
-    const std::optional<std::size_t> peak = needed(batch);
+  for (std::int64_t step = 1; too_many - limit.size != 1;) {
+    const std::int64_t size =
+        too_many == 0 ? limit.size + step : std::midpoint(limit.size, too_many);
+    const std::optional<std::size_t> peak = needed(size);
     if (peak && *peak <= budget) {
-      limit.batch_size = batch;
+      limit.size = size;
       limit.peak_bytes = *peak;
       step *= 2;
     } else {
-      too_many = batch;
+      too_many = size;
       limit.next_peak_bytes = peak;
     }
   }
   return limit;
 }
 
-BatchLimit largest_batch(const RunOptions& options, Device& device, std::size_t budget) {
-  return largest_batch([&](std::int64_t batch) { return need_at(options, device, batch); }, budget,
-                       fmt::format("use a smaller model or {}", workload_of(options).info.sample));
+SizeLimit largest_batch(const RunOptions& options, Device& device, std::size_t budget) {
+  RunOptions asked = options;
+  return largest_size(
+      [&](std::int64_t batch) {
+        asked.batch_size = batch;
+        return bytes_needed(asked, device);
+      },
+      budget, "a batch",
+      fmt::format("use a smaller model or {}", workload_of(options).info.sample));
 }
 
 std::size_t usable_memory(Device& device, const RunOptions& options) {
@@ -332,9 +349,9 @@ namespace {
 std::string batch_advice(const RunOptions& options, Device& device) {
   try {
     const std::size_t available = device.available_memory();
-    const BatchLimit limit = largest_batch(options, device, usable_memory(device, options));
-    if (limit.batch_size < options.batch_size)
-      return fmt::format("--batch-size {} would fit in the {} that are left", limit.batch_size,
+    const SizeLimit limit = largest_batch(options, device, usable_memory(device, options));
+    if (limit.size < options.batch_size)
+      return fmt::format("--batch-size {} would fit in the {} that are left", limit.size,
                          format_bytes(available));
     return fmt::format(
         "by its plan --batch-size {} fits in the {} that are left now: what was missing was held "

@@ -80,25 +80,34 @@ Roof roof_for(Roof roof, const Schedule& schedule);
 // precision and its bytes over the bandwidth of the nearest memory level that holds them; and from
 // that kernel to the next. Where launches are not captured, no less than a launch takes.
 LeastTime least_time(const Graph& graph, const Node& node, const Roof& roof, bool captured);
+// The same of all nodes of a step that runs so many batches, one after the other.
+LeastTime least_time_of_step(const Graph& graph, const Roof& roof, const Schedule& schedule,
+                             std::int64_t batches);
 
-// The largest batch whose peak is within a budget, and what one more sample would need; that is
-// unknown only if no larger batch is accepted at all.
-struct BatchLimit {
-  std::int64_t batch_size = 0;
+// The largest size of something whose peak is within a budget, and what one more would need; that
+// is unknown only if nothing larger is accepted at all.
+struct SizeLimit {
+  std::int64_t size = 0;
   std::size_t peak_bytes = 0;
   std::optional<std::size_t> next_peak_bytes;
-  std::int64_t least_batch_size = 1;  // that is accepted: 2 where batch norm refuses a single image
+  std::int64_t least = 1;  // that is accepted: 2 where batch norm refuses a single image
 };
 
-// What a batch of so many takes of memory; nothing if it is refused as absurd.
-using BytesNeeded = std::function<std::optional<std::size_t>(std::int64_t batch_size)>;
+// What something of a size takes of memory, no less than what is smaller; nothing if it is refused
+// as absurd.
+using BytesNeeded = std::function<std::optional<std::size_t>(std::int64_t size)>;
 
-// By asking what some batches need. OutOfMemoryError if not even the least that is accepted fits,
-// UsageError if that is beyond 2; `remedy` says then what would help.
-BatchLimit largest_batch(const BytesNeeded& needed, std::size_t budget, std::string_view remedy);
+// By asking what some sizes from 1 on need. OutOfMemoryError if not even the least that is accepted
+// fits, UsageError if that is beyond 2; `what` it is ("a batch") and a `remedy` are told then.
+SizeLimit largest_size(const BytesNeeded& needed, std::size_t budget, std::string_view what,
+                       std::string_view remedy);
 
-// OutOfMemoryError if not even the least batch fits; of what the run takes of the device.
-BatchLimit largest_batch(const RunOptions& options, Device& device, std::size_t budget);
+// The largest batch; OutOfMemoryError if not even the least fits; of what the run takes of the
+// device.
+SizeLimit largest_batch(const RunOptions& options, Device& device, std::size_t budget);
+
+// What a run takes of the device; nothing for options that are refused.
+std::optional<std::size_t> bytes_needed(RunOptions options, Device& device);
 
 // The memory of a device that a run may fill: a part is left to what no plan knows, and on a CPU to
 // other programs, which would suffer.

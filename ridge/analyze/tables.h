@@ -1,17 +1,15 @@
 #pragma once
 
-// The tables of the workshop's exercises: variants of one workload side by side, for a
-// terminal and as JSON.
+// The tables of the workshop's exercises: variants of one workload, or of several, side by side,
+// for a terminal and as JSON.
 
-#include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "ridge/analyze/interleaved.h"
-#include "ridge/analyze/plan.h"
 
 namespace ridge {
 
@@ -23,35 +21,36 @@ struct Difference {
   std::int64_t all = 0;
 };
 // Both with their logits kept; all zero where one was not measured.
-Difference difference_of(const VariantResult& first, const VariantResult& result);
+Difference difference_of(const TimedVariant& first, const TimedVariant& result);
 
-std::string modes_table(std::span<const VariantResult> results);
-std::string precisions_table(std::span<const VariantResult> results,
-                             std::span<const Difference> differences);
-std::string batch_sizes_table(std::span<const VariantResult> results);
-
-// "kind" and an object a row.
-std::string variants_json(std::string_view kind, std::span<const VariantResult> results,
-                          std::span<const Difference> differences = {});
-
-// The largest batch of a workload: by the plan, and as a run confirms it.
-struct LargestBatch {
-  RunOptions options;  // with the batch size that ran, or 0 if none did
-  BatchLimit planned;
-  std::size_t budget = 0;
-  std::size_t measured_peak = 0;  // of the run: of tensors, or the arena
-  double seconds = 0;             // of a step at that size
-  std::string fault;              // why no batch ran; empty if one did
-
-  double samples_per_second() const;  // of all batches of a step; 0 if none ran
+// What a reader gives, beside what was measured.
+struct TableTerms {
+  std::optional<double> price_per_hour;  // of the machine, in any currency
+  std::optional<double> latency_limit;   // of a batch, in seconds
 };
 
-// Runs the planned batch; where the device refuses it all the same, for memory lies in pieces, a
-// sixteenth less, until one runs, or `stop` says that it is enough.
-LargestBatch find_largest_batch(const RunOptions& options, Device& device, std::size_t budget,
-                                const std::function<bool()>& stop = {});
+// Each table ends with what it says, in sentences (analyze/table_answers.h).
+std::string modes_table(std::span<const TimedVariant> results, const TableTerms& terms = {});
+std::string precisions_table(std::span<const TimedVariant> results,
+                             std::span<const Difference> differences, const TableTerms& terms = {});
+std::string batch_sizes_table(std::span<const TimedVariant> results, const TableTerms& terms = {});
+// Of results that differ in more than one thing, or in their network. A speed-up is over the first
+// row of the same network and batch.
+std::string combinations_table(std::span<const TimedVariant> results, const TableTerms& terms = {});
 
-std::string largest_batches_text(std::span<const LargestBatch> found);
-std::string largest_batches_json(std::span<const LargestBatch> found);
+// The result that another's speed-up is over: the first of the same network and batch size.
+const TimedVariant& baseline_of(std::span<const TimedVariant> results, const TimedVariant& result);
+
+// "1.52x [1.49, 1.55]"; "-" where there is none.
+std::string speedup_text(const Ratio& ratio);
+// The price of 1,000 samples at a price of an hour of the machine; 0 of what was not measured.
+double price_of_thousand(double samples_per_second, double price_per_hour);
+// "0.0231": four digits of an amount of money, however small.
+std::string price_text(double price);
+
+// "kind", an object a row, and the lines of `answers` (analyze/table_answers.h).
+std::string variants_json(std::string_view kind, std::span<const TimedVariant> results,
+                          std::span<const Difference> differences = {},
+                          const TableTerms& terms = {}, std::string_view answers = {});
 
 }  // namespace ridge

@@ -28,6 +28,13 @@ void feed(z_stream& stream, Bytes& rest) {
   rest = {rest.data() + stream.avail_in, rest.size() - stream.avail_in};
 }
 
+void begin_deflating(z_stream& stream) {
+  // zlib's own choice is 6, which makes traces an eighth smaller and takes half as long again.
+  constexpr int level = 4, memory = 8;
+  if (::deflateInit2(&stream, level, Z_DEFLATED, gzip_window, memory, Z_DEFAULT_STRATEGY) != Z_OK)
+    throw std::bad_alloc();
+}
+
 struct Inflater {
   z_stream stream{};
 
@@ -42,11 +49,7 @@ struct Inflater {
 }  // namespace
 
 GzipWriter::GzipWriter(AtomicFile& file) : file_(file), stream_(std::make_unique<z_stream>()) {
-  // zlib's own choice is 6, which makes traces an eighth smaller and takes half as long again.
-  constexpr int level = 4, memory = 8;
-  if (::deflateInit2(stream_.get(), level, Z_DEFLATED, gzip_window, memory, Z_DEFAULT_STRATEGY) !=
-      Z_OK)
-    throw std::bad_alloc();
+  begin_deflating(*stream_);
 }
 
 GzipWriter::~GzipWriter() { ::deflateEnd(stream_.get()); }
@@ -69,6 +72,24 @@ void GzipWriter::drain(int flush) {
     ::deflate(stream_.get(), flush);
     file_.write(std::as_bytes(std::span(out, chunk_bytes - stream_->avail_out)));
   } while (stream_->avail_out == 0);
+}
+
+std::string gzipped(std::string_view text) {
+  z_stream stream{};
+  begin_deflating(stream);
+  std::string out;
+  int state = Z_OK;
+  while (state != Z_STREAM_END) {
+    if (stream.avail_in == 0) feed(stream, text);
+    const std::size_t before = out.size();
+    out.resize(before + chunk_bytes);
+    stream.next_out = reinterpret_cast<Bytef*>(out.data() + before);
+    stream.avail_out = chunk_bytes;
+    state = ::deflate(&stream, text.empty() ? Z_FINISH : Z_NO_FLUSH);
+    out.resize(out.size() - stream.avail_out);
+  }
+  ::deflateEnd(&stream);
+  return out;
 }
 
 bool is_gzip(std::span<const std::byte> file) {

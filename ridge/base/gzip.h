@@ -30,6 +30,9 @@ class GzipWriter {
   std::unique_ptr<z_stream_s> stream_;
 };
 
+// Text in the format of gzip.
+std::string gzipped(std::string_view text);
+
 // Whether a file begins as gzip's do.
 bool is_gzip(std::span<const std::byte> file);
 

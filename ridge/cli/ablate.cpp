@@ -48,7 +48,7 @@ int ablate(const Request& request) {
     variants.push_back({step.pass.empty() ? request.from : step.pass, step.options});
     plans.push_back(plan_step(step.options, *device));
   }
-  const std::vector<VariantResult> timed =
+  const std::vector<TimedVariant> timed =
       time_interleaved(variants, *device, rounds,
                        {.trying = tuning_on(terminal), .progress = progress_on(terminal)});
   const WorkloadInfo workload = workload_of(options).info;

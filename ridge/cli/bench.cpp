@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "ridge/analyze/tables.h"
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/units.h"
@@ -21,6 +22,7 @@
 #include "ridge/cli/interrupt.h"
 #include "ridge/cli/profiling.h"
 #include "ridge/cli/run_text.h"
+#include "ridge/profile/card_watch.h"
 #include "ridge/report/chain_sources.h"
 #include "ridge/session/devices.h"
 #include "ridge/session/json.h"
@@ -32,6 +34,14 @@ namespace {
 int print_list(bool as_json) {
   Terminal().lines(as_json ? network_list_json() : network_list_text());
   return 0;
+}
+
+// In watts; 0 of a card that does not tell.
+double mean_power(const std::vector<CardState>& states) {
+  std::vector<double> watts;
+  for (const CardState& state : states)
+    if (state.power_w > 0) watts.push_back(state.power_w);
+  return statistics_of(watts).mean;
 }
 
 // Prints the iterations as they are done, those that warm up apart, and what they come to.
@@ -46,10 +56,12 @@ class Narrator final : public TerminalListener {
         warmup_(request.options.warmup_steps),
         window_(plan.recording ? plan.recording->window : ProfileWindow{}) {
     keeper_.begin(session, plan.loop.last_step);
-    if (warmup_ > 0)
+    if (warmup_ > 0) {
       terminal_.line(fmt::format("Warming up ({} iterations)...", warmup_));
-    else
+    } else {
+      watch_power();
       terminal_.line("Running timed iterations...");
+    }
   }
 
   void after_step(Session&, const StepReport& report, std::size_t peak, Record&) override {
@@ -60,6 +72,7 @@ class Narrator final : public TerminalListener {
         warms ? report.step - 1 : report.step - warmup_ - 1, format_loss(report.loss),
         report.device_seconds, window_.contains(report.step) ? " [PROFILING]" : ""));
     if (report.step != warmup_) return;
+    watch_power();
     terminal_.line("Warmup complete.");
     terminal_.line("");
     terminal_.line("Running timed iterations...");
@@ -68,8 +81,9 @@ class Narrator final : public TerminalListener {
              LastWords& last_words) override {
     if (record.outcome != Outcome::failed) last_words.attempt([&] { keep_model(session, record); });
     if (summary.steps <= warmup_) return;
+    if (card_) costs_.watts = mean_power(card_->stop());
     terminal_.line("");
-    terminal_.lines(bench_summary_text(record, summary, session.device().is_gpu()));
+    terminal_.lines(bench_summary_text(record, summary, session.device().is_gpu(), costs_));
   }
   void analyzed(const ProfileContent& content) override {
     profile_ = print_bench_profile(request_, content, summarize(content.record), *this, terminal_);
@@ -87,12 +101,20 @@ class Narrator final : public TerminalListener {
     write(request_.times_file, times_csv(record));
     nlohmann::ordered_json json = json_of(record, summary);
     if (!profile_.is_null()) json["profile"] = std::move(profile_);
+    if (costs_.price_per_hour)
+      json["price_of_1000"] = price_of_thousand(summary.samples_per_second, *costs_.price_per_hour);
+    if (costs_.watts > 0) json["joules_per_sample"] = joules_per_sample(costs_, record, summary);
     const std::string text = text_of(json);
     write(request_.json_file, text);
     last_words.attempt([&] { keeper_.keep(session_, record, text, terminal_); });
   }
 
  private:
+  // From the first iteration that is timed.
+  void watch_power() {
+    if (costs_.energy) card_ = std::make_unique<CardWatch>(session_.device());
+  }
+
   // What training made of the model.
   void keep_model(Session& session, const Record& record) {
     if (!request_.weights_file.empty()) {
@@ -111,6 +133,8 @@ class Narrator final : public TerminalListener {
   RunKeeper& keeper_;
   std::int64_t warmup_;
   ProfileWindow window_;
+  BenchCosts costs_{.price_per_hour = request_.price_per_hour, .energy = request_.energy};
+  std::unique_ptr<CardWatch> card_;
   nlohmann::ordered_json profile_;  // of the record
 };
 
@@ -234,7 +258,9 @@ Examples:
   ridge bench --network resnet50 --batch-size 32 --enable-all-profiling --profile-dir ./profiles
   ridge bench --network resnet50 --batch-size 64 --compare-modes
   ridge bench --network resnet50 --batch-size 32 --precisions fp32,bf16
-  ridge bench --network resnet50 --batch-sizes 8,32,128,256
+  ridge bench --network resnet50 --batch-sizes 8,32,128,256 --latency-limit 50
+  ridge bench --network resnet50 --precisions fp32,bf16 --modes none,default
+  ridge bench --networks resnet18,resnet50,mobilenet_v2 --compare-modes --price-per-hour 2.50
   ridge bench --network resnet50 --find-max-batch --max-batch-for 4GB
   ridge bench --list
 The workshop's exercises with these commands: docs/workshop in the sources.)";

@@ -71,17 +71,30 @@ void BenchRequest::resolve_compile(RunOptions& o) {
   notes.insert(notes.end(), context.notes.begin(), context.notes.end());
 }
 
-// At most one table, and nothing beside it that only a single benchmark has.
+std::vector<std::string_view> BenchRequest::varied() const {
+  std::vector<std::string_view> flags;
+  if (!networks.empty()) flags.emplace_back("--networks");
+  if (!batch_sizes.empty()) flags.emplace_back("--batch-sizes");
+  if (!precisions.empty()) flags.emplace_back("--precisions");
+  if (compare_modes || !modes.empty())
+    flags.emplace_back(compare_modes ? "--compare-modes" : "--modes");
+  return flags;
+}
+
+// Nothing beside a table that only a single benchmark has.
 void BenchRequest::check_tables() const {
-  std::vector<std::string_view> tables, single;
+  std::vector<std::string_view> tables = varied(), single;
   const auto add = [](std::vector<std::string_view>& to, bool given, std::string_view flag) {
     if (given) to.push_back(flag);
   };
-  add(tables, compare_modes, "--compare-modes");
-  add(tables, !batch_sizes.empty(), "--batch-sizes");
-  add(tables, find_max_batch, "--find-max-batch");
-  // --find-max-batch takes several precisions, as one table.
-  add(tables, !precisions.empty() && !find_max_batch, "--precisions");
+  if (find_max_batch) {
+    // It takes several precisions, as one table.
+    std::erase(tables, "--precisions");
+    tables.insert(tables.begin(), "--find-max-batch");
+    if (tables.size() > 1)
+      throw UsageError("{} exclude each other: each prints a table of its own",
+                       fmt::join(tables, " and "));
+  }
   add(single, autograd_profiler, "--autograd-profiler");
   add(single, kineto, "--kineto");
   add(single, flops_prof_step.has_value(), "--flops-prof-step");
@@ -93,13 +106,16 @@ void BenchRequest::check_tables() const {
   add(single, keep.record, "--record");
   add(single, !keep.store.empty(), "--store");
   add(single, !keep.tags.empty(), "--tag");
-  if (tables.size() > 1)
-    throw UsageError("{} exclude each other: each prints a table of its own",
-                     fmt::join(tables, " and "));
+  add(single, energy, "--energy");
   if (!tables.empty() && !single.empty())
     throw UsageError("{} excludes {}, which is about one benchmark", tables[0], single[0]);
-  if (compare_modes && (compile || run.was_given("version")))
-    throw UsageError("--compare-modes excludes --compile and --version: it goes through all modes");
+  const std::string_view of_modes = compare_modes ? "--compare-modes" : "--modes";
+  if (!modes.empty() && (compile || run.was_given("version")))
+    throw UsageError("{} excludes --compile and --version: it goes through modes", of_modes);
+  if (!networks.empty() && run.was_given("network"))
+    throw UsageError("--networks excludes --network: name all of them in one");
+  if (latency_limit && (tables.empty() || find_max_batch))
+    throw UsageError("--latency-limit is for a table of batches: give --batch-sizes too");
   if (!precisions.empty() && (run.was_given("dtype") || fp16 || amp_opt_level))
     throw UsageError("--precisions excludes --dtype, --fp16 and --amp-opt-level");
   if (!max_batch_for.empty() && !find_max_batch)
@@ -109,20 +125,30 @@ void BenchRequest::check_tables() const {
 
 // What a table varies. That a network cannot take a batch is part of the table.
 void BenchRequest::check_variants() const {
-  for (const std::string& precision : precisions) {
-    RunOptions with = options;
-    with.dtype = precision;
-    try {
-      with.resolve();
-    } catch (const UsageError& error) {
-      throw UsageError("--precisions {}: {}", precision, error.what());
+  constexpr std::size_t most_variants = 100;
+  const auto count = [](const auto& values) { return std::max<std::size_t>(1, values.size()); };
+  const std::size_t all = count(networks) * count(batch_sizes) * count(precisions) * count(modes);
+  if (all > most_variants)
+    throw UsageError("{} are {} combinations: a table has {} at most", fmt::join(varied(), " and "),
+                     all, most_variants);
+  for (const std::string& mode : modes) schedule_row(mode);
+  for (const RunOptions& network : of_networks)
+    for (const std::string& precision : precisions) {
+      RunOptions with = network;
+      with.dtype = precision;
+      try {
+        with.resolve();
+      } catch (const UsageError& error) {
+        throw UsageError("--precisions {}: {}", precision, error.what());
+      }
     }
-  }
+  if (latency_limit) check_real("latency-limit", *latency_limit, 1e-6, 1e9);
+  if (price_per_hour) check_real("price-per-hour", *price_per_hour, 1e-9, 1e12);
   for (const std::int64_t size : batch_sizes) check_range("batch-sizes", size, 1, 1 << 20);
 }
 
-void BenchRequest::resolve() {
-  options = run.options([this](RunOptions& o) {
+RunOptions BenchRequest::resolved(std::string_view network) {
+  return run.options_of_network(network, [this](RunOptions& o) {
     const bool trains = o.use() == Use::training;
     if (!weights_file.empty() && !trains) throw UsageError("--save-weights is for --mode training");
     if (!weights_file.empty() && !family_of(o.network).has_weights_files)
@@ -135,6 +161,21 @@ void BenchRequest::resolve() {
     // A table varies the batch: check the other options with one that every network takes.
     if (!batch_sizes.empty() || find_max_batch) o.batch_size = 2;
   });
+}
+
+void BenchRequest::resolve() {
+  if (compare_modes && !modes.empty())
+    throw UsageError("--compare-modes and --modes exclude each other: the one is all of the other");
+  if (compare_modes)
+    for (const ScheduleRow& row : schedules())
+      if (row.kind == ScheduleRow::Kind::compile_mode) modes.emplace_back(row.name);
+  std::vector<std::string_view> names(networks.begin(), networks.end());
+  if (names.empty()) names.emplace_back();
+  for (const std::string_view name : names) {
+    notes.clear();  // each says the same
+    of_networks.push_back(resolved(name));
+  }
+  options = of_networks.front();
   check_tables();
   check_variants();
   if (flops_prof_step && (*flops_prof_step < 0 || *flops_prof_step >= options.num_steps))
@@ -186,18 +227,32 @@ void add_workshop(CLI::App& command, BenchRequest& request) {
 
 void add_tables(CLI::App& command, BenchRequest& request) {
   const Flags add(command, "Tables");
+  add.value("--networks", request.networks,
+            "Time networks side by side, such as resnet18,resnet50: throughput, memory, gains",
+            "LIST");
   add.on("--compare-modes", request.compare_modes,
          "Time all compile modes against each other, in turn");
+  add.value("--modes", request.modes,
+            "Time these compile modes against each other, such as none,default", "LIST");
   add.value("--precisions", request.precisions,
             "Time precisions against each other, such as fp32,fp16: speed, memory, difference of "
             "results",
             "LIST");
   add.value("--batch-sizes", request.batch_sizes,
-            "Time batch sizes side by side, such as 8,32,128: throughput and memory", "LIST");
+            "Time batch sizes side by side, such as 8,32,128: throughput, memory, efficiency",
+            "LIST");
+  add.value("--latency-limit", request.latency_limit,
+            "Say which batch is the largest that takes no longer than this", "MS");
   add.on("--find-max-batch", request.find_max_batch,
          "Find the largest batch that fits in memory: planned, then run");
   add.value("--max-batch-for", request.max_batch_for,
             "Find it for this much memory, such as 4GB; default: what the device has left", "SIZE");
+  const Flags cost(command, "Cost");
+  cost.value("--price-per-hour", request.price_per_hour,
+             "Print the price of 1,000 samples, at this price of an hour of the machine in any "
+             "currency",
+             "PRICE");
+  cost.on("--energy", request.energy, "Print the energy of a sample, by the card's own readings");
 }
 
 void add_output(CLI::App& command, BenchRequest& request) {

@@ -36,11 +36,16 @@ struct BenchRequest {
   bool autograd_profiler = false, kineto = false;
   std::optional<std::int64_t> flops_prof_step;  // the number of an iteration as it is printed
 
-  // Tables in place of a single benchmark.
+  // Tables in place of a single benchmark: what varies, of which all combinations are timed.
   bool compare_modes = false, find_max_batch = false;
-  std::vector<std::string> precisions;
+  std::vector<std::string> networks, precisions, modes;  // resolve() fills `modes` of compare_modes
   std::vector<std::int64_t> batch_sizes;
   std::string max_batch_for;
+  std::optional<double> latency_limit;   // of a batch, in milliseconds
+  std::optional<double> price_per_hour;  // of the machine
+  bool energy = false;
+  // Of each of `networks`, resolved; of the one network where it is empty.
+  std::vector<RunOptions> of_networks;
 
   std::string json_file, times_file, profile_file;
   std::string weights_file;  // to write after training
@@ -52,6 +57,8 @@ struct BenchRequest {
 
   // UsageError for flags that make no sense, or not together.
   void resolve();
+  // Flags of what varies: "--networks", "--batch-sizes", ..; without that of the largest batch.
+  std::vector<std::string_view> varied() const;
   bool records_operators() const { return autograd_profiler || kineto || !profile_file.empty(); }
   // Where the trace of --export-profile or --kineto goes; empty if there is none to write.
   std::filesystem::path trace_file() const;
@@ -59,6 +66,7 @@ struct BenchRequest {
  private:
   void resolve_precision(RunOptions& options);
   void resolve_compile(RunOptions& options);
+  RunOptions resolved(std::string_view network);
   void check_tables() const;
   void check_variants() const;
 };

@@ -1,12 +1,14 @@
 #include "ridge/cli/bench_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <iterator>
 
+#include "ridge/analyze/tables.h"
 #include "ridge/base/lines.h"
 #include "ridge/base/units.h"
 #include "ridge/cli/run_text.h"
@@ -16,13 +18,29 @@ namespace {
 
 constexpr std::string_view rule = "========================================";
 
-// "with 44.7 MB of packed weights": what the sum of memory is made of.
+// "parameters 44.7, inputs 19.3": what the sum of memory is made of, in MB.
 std::string memory_by_use(const TensorBytes& use) {
   std::string text;
   for (const auto& [name, bytes] : use.parts())
     text += fmt::format("{}{} {:.1f}", text.empty() ? "" : ", ", name,
                         static_cast<double>(bytes) / 1e6);
   return text;
+}
+
+// Which use is the largest, and whether the run took what the plan says: to the byte, as it does
+// wherever memory is only that of the step.
+std::string memory_evidence(const Record& record) {
+  const auto uses = record.at_peak.parts();
+  if (uses.empty()) return "";
+  const std::size_t planned = record.at_peak.total();
+  const auto& [name, bytes] =
+      *std::ranges::max_element(uses, {}, [](const auto& use) { return use.second; });
+  return fmt::format(
+      "largest is {}, {:.0f} %; {}", name,
+      100 * static_cast<double>(bytes) / static_cast<double>(planned),
+      planned == record.peak_tensor_bytes
+          ? "measured and planned are equal to the byte"
+          : fmt::format("the plan says {:.1f} MB", static_cast<double>(planned) / 1e6));
 }
 
 // "Sequence" of "sequence".
@@ -42,21 +60,23 @@ std::string upper_case(std::string_view text) {
   return upper;
 }
 
-void print_configuration(Terminal& terminal, const BenchRequest& request, const Device& device,
-                         std::string_view varied) {
+void print_configuration(Terminal& terminal, const BenchRequest& request, const Device& device) {
   const RunOptions& o = request.options;
-  terminal.line(fmt::format("Using network: {}", o.network));
-  if (varied != "batch size") terminal.line(fmt::format("Batch size: {}", o.batch_size));
-  terminal.line(fmt::format("Model: {}", workload_of(o).info.description));
+  const bool one_batch = request.batch_sizes.empty() && !request.find_max_batch;
+  const bool is_table = !request.varied().empty() || request.find_max_batch;
+  if (request.networks.empty())
+    terminal.line(fmt::format("Using network: {}", o.network));
+  else
+    terminal.line(fmt::format("Using networks: {}", fmt::join(request.networks, ", ")));
+  if (one_batch) terminal.line(fmt::format("Batch size: {}", o.batch_size));
+  for (const RunOptions& network : request.of_networks)
+    terminal.line(fmt::format("Model: {}", workload_of(network).info.description));
   terminal.line(fmt::format("Iterations: {}", o.num_steps));
-  if (varied != "precision") {
-    if (varied.empty())
-      terminal.line(
-          fmt::format("FP16: {}", o.precision().compute == DType::f16 ? "True" : "False"));
-    terminal.line(fmt::format("Precision: {}", o.dtype));
-  }
+  if (!is_table)
+    terminal.line(fmt::format("FP16: {}", o.precision().compute == DType::f16 ? "True" : "False"));
+  if (request.precisions.empty()) terminal.line(fmt::format("Precision: {}", o.dtype));
   terminal.line(fmt::format("Mode: {}", o.mode));
-  if (varied != "compile mode") {
+  if (request.modes.empty()) {
     if (schedule_row(o.version).passes.empty())
       terminal.line("Compile: off");
     else
@@ -67,7 +87,12 @@ void print_configuration(Terminal& terminal, const BenchRequest& request, const 
   terminal.line("");
 }
 
-std::string bench_summary_text(const Record& record, const Summary& summary, bool on_gpu) {
+double joules_per_sample(const BenchCosts& costs, const Record& record, const Summary& summary) {
+  return costs.watts * summary.device.mean / static_cast<double>(record.samples_per_step);
+}
+
+std::string bench_summary_text(const Record& record, const Summary& summary, bool on_gpu,
+                               const BenchCosts& costs) {
   const RunOptions& options = record.options;
   const Statistics& time = summary.device;
   const std::string& sample = record.workload.sample;
@@ -89,6 +114,7 @@ std::string bench_summary_text(const Record& record, const Summary& summary, boo
   line("{} Memory Usage: {:.0f} MB", on_gpu ? "GPU" : "Tensor",
        static_cast<double>(record.peak_tensor_bytes) / 1e6);
   line("  in MB: {}", memory_by_use(record.at_peak));
+  line("  {}", memory_evidence(record));
   line("");
   line("{}s per second: {:.1f}", capitalized(sample), summary.samples_per_second);
   line("Milliseconds per batch: {:.3f}", 1e3 * time.mean);
@@ -110,6 +136,16 @@ std::string bench_summary_text(const Record& record, const Summary& summary, boo
   if (!schedule_row(options.version).passes.empty())
     line("Compilation time: {} (mode={})", format_duration(record.compile_seconds),
          options.version);
+  if (costs.price_per_hour)
+    line("Price of 1,000 {}s: {}, at {} an hour", sample,
+         price_text(price_of_thousand(summary.samples_per_second, *costs.price_per_hour)),
+         price_text(*costs.price_per_hour));
+  if (costs.energy && costs.watts > 0)
+    line("Energy of {} {}: {:.4g} J, at {:.0f} W on the average", article(sample), sample,
+         joules_per_sample(costs, record, summary), costs.watts);
+  else if (costs.energy)
+    line("Energy of {} {}: not known, for the device does not tell its power", article(sample),
+         sample);
   const auto lost = std::ranges::find_if_not(
       record.steps, [](const StepReport& step) { return std::isfinite(step.loss); });
   if (lost != record.steps.end())

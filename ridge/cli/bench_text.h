@@ -2,6 +2,7 @@
 
 // The text of a benchmark, in the layout of the workshop.
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,10 +15,19 @@ namespace ridge {
 
 std::string upper_case(std::string_view text);
 
-// What will run; without what a table varies: "batch size", "precision", "compile mode" or nothing.
-void print_configuration(Terminal& terminal, const BenchRequest& request, const Device& device,
-                         std::string_view varied = "");
+// What will run; of what a table varies all values in place of the one.
+void print_configuration(Terminal& terminal, const BenchRequest& request, const Device& device);
 
-std::string bench_summary_text(const Record& record, const Summary& summary, bool on_gpu);
+// What a sample costs, where the user asks for it.
+struct BenchCosts {
+  std::optional<double> price_per_hour;  // of the machine, in any currency
+  bool energy = false;                   // asked for
+  double watts = 0;                      // that the card took on the average; 0: it does not tell
+};
+// Joules of one sample; 0 where the power is not known.
+double joules_per_sample(const BenchCosts& costs, const Record& record, const Summary& summary);
+
+std::string bench_summary_text(const Record& record, const Summary& summary, bool on_gpu,
+                               const BenchCosts& costs = {});
 
 }  // namespace ridge

@@ -12,11 +12,12 @@
 #include <string>
 
 #include "ridge/analyze/interleaved.h"
+#include "ridge/analyze/recorded_step.h"
 #include "ridge/base/error.h"
+#include "ridge/base/ranges.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/run_request.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/profile/recorder.h"
 #include "ridge/session/devices.h"
 
 namespace ridge {
@@ -32,21 +33,12 @@ struct Request {
   std::vector<std::string> runs;
   std::int64_t rounds = 16;
   std::optional<double> most_slowdown;  // in percent
+  std::vector<double> prices;           // of an hour: one for all runs, or one of each
   bool json = false;
 };
 
 bool is_schedule(const std::string& name) {
   return std::ranges::find(schedules(), name, &ScheduleRow::name) != schedules().end();
-}
-
-// Where the time of one more step goes, apart from those that are timed: recording has a price.
-OperatorUses record_step(Session& session) {
-  Recorder recorder({.memory = false});
-  recorder.attach(session.executor());
-  recorder.begin_step(session.steps_done() + 1);
-  recorder.end_step(session.step().loss);
-  recorder.detach(session.executor());
-  return operator_uses(recorder.recording());
 }
 
 // The schedules among the runs, run now.
@@ -69,9 +61,11 @@ std::vector<ComparedRun> run_schedules(const Request& request, Terminal& termina
   std::vector<Record> records(variants.size());
   const auto note = [&](std::size_t i, Session& session) {
     if (records[i].workload.name.empty()) records[i] = new_record(session);
-    recorded[i].push_back(record_step(session));
+    record_step(session, [&](const Recording&, const Recording& on_device) {
+      recorded[i].push_back(operator_uses(on_device));
+    });
   };
-  const std::vector<VariantResult> timed = time_interleaved(
+  const std::vector<TimedVariant> timed = time_interleaved(
       variants, *device, rounds,
       {.trying = tuning_on(terminal), .progress = progress_on(terminal), .after = note});
   std::vector<ComparedRun> runs;
@@ -134,8 +128,14 @@ int compare(const Request& request) {
         "directories of runs or profiles");
   if (request.most_slowdown && !(*request.most_slowdown >= 0))
     throw UsageError("--fail-above is {}; it must be at least 0", *request.most_slowdown);
+  if (request.prices.size() > 1 && request.prices.size() != request.runs.size())
+    throw UsageError("--price-per-hour has {} prices for {} runs: give one for all, or one of each",
+                     request.prices.size(), request.runs.size());
+  for (const double price : request.prices) check_real("price-per-hour", price, 1e-9, 1e12);
   Terminal terminal;
-  const std::vector<ComparedRun> runs = runs_of(request, terminal);
+  std::vector<ComparedRun> runs = runs_of(request, terminal);
+  for (std::size_t i = 0; i < runs.size() && !request.prices.empty(); ++i)
+    runs[i].price_per_hour = request.prices[request.prices.size() > 1 ? i : 0];
   terminal.lines(request.json ? comparison_json(runs) : comparison_text(runs));
   return request.most_slowdown ? judge(runs, *request.most_slowdown) : 0;
 }
@@ -162,6 +162,11 @@ void add_compare_command(CLI::App& program, Action& action) {
             "tell")
       ->type_name("PERCENT")
       ->group("Comparison");
+  add_value(command, "--price-per-hour", request->prices,
+            "Print the price of 1,000 samples, at these prices of an hour of the machines in any "
+            "currency: one for all runs, or one of each")
+      ->type_name("LIST")
+      ->group("Comparison");
   command.add_flag("--json", request->json, "Print JSON instead of tables")->group("Comparison");
   command.footer(
       R"(Versions and compile modes are run now, in turn in one process, with the flags of ridge train or
@@ -173,6 +178,7 @@ Examples:
   ridge compare none default max-autotune --network resnet50 --mode inference
   ridge compare profiles/before profiles/after
   ridge compare before.json after.json
+  ridge compare resnet18.json resnet50.json --price-per-hour 2.50
   ridge compare baseline v4 --fail-above 5)");
   command.callback([request, &action] { action = [request] { return compare(*request); }; });
 }

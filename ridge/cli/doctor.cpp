@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -22,7 +23,9 @@ int examine(const Request& request) {
   constexpr std::array devices{"auto", "cpu", "cuda", "all"};
   if (std::ranges::find(devices, request.device) == devices.end())
     throw UsageError("--device is {}; there are: auto, cpu, cuda, all", request.device);
-  const Diagnosis diagnosis = diagnose(examine_machine());
+  MachineFacts facts = examine_machine();
+  watch_others(facts, std::chrono::milliseconds(300));
+  const Diagnosis diagnosis = diagnose(facts);
   const std::string text = request.json ? doctor_json(diagnosis, request.device)
                                         : doctor_text(diagnosis, request.device);
   Terminal().line(std::string_view(text).substr(0, text.size() - 1));

@@ -108,6 +108,7 @@ RIDGE_VALUE(std::string)
 RIDGE_VALUE(std::optional<std::int64_t>)
 RIDGE_VALUE(std::optional<double>)
 RIDGE_VALUE(std::optional<std::string>)
+RIDGE_VALUE(std::vector<double>)
 RIDGE_VALUE(std::vector<std::int64_t>)
 RIDGE_VALUE(std::vector<std::string>)
 #undef RIDGE_VALUE

@@ -40,7 +40,8 @@ struct GateRequest {
   std::filesystem::path candidate_program() const;
 };
 
-// "5%" or "0.05", above 0 and below 1, or 0 if there may be none. UsageError about `flag` for anything else.
+// "5%" or "0.05", above 0 and below 1, or 0 if there may be none. UsageError about `flag` for
+// anything else.
 double part_from(const std::string& text, std::string_view flag, bool may_be_none = false);
 
 // Whether there is a file that can be run.

@@ -107,11 +107,11 @@ int gate_self_test(const GateRequest& request) {
   const std::size_t alarms = same.count(Verdict::regression),
                     misses = slowed.rounds() - slowed.count(Verdict::regression);
   nlohmann::ordered_json json{{"schema", "ridge-gate-self-test-1"},
-                                    {"command", commands.front()},
-                                    {"slowdown", slowdown},
-                                    {"budget", request.budget},
-                                    {"false_alarm_limit", request.rate()},
-                                    {"same", json_of(same, alarms)}};
+                              {"command", commands.front()},
+                              {"slowdown", slowdown},
+                              {"budget", request.budget},
+                              {"false_alarm_limit", request.rate()},
+                              {"same", json_of(same, alarms)}};
   if (slowdown > 0) json["slowed"] = json_of(slowed, misses);
   const std::string text = json.dump(2) + "\n";
   if (request.json_file == "-") {

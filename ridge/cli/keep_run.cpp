@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "ridge/base/error.h"
-#include "ridge/base/file.h"
 #include "ridge/base/utf8.h"
 #include "ridge/cli/flags.h"
+#include "ridge/report/report_page.h"
 #include "ridge/study/fingerprint.h"
 #include "ridge/study/live_run.h"
 #include "ridge/study/store.h"
@@ -22,8 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-constexpr std::size_t max_profile_bytes = std::size_t{256} << 20;
 
 // Where a run is to be kept; empty if nobody asked for it.
 fs::path store_to_write(const KeepRequest& request) {
@@ -61,12 +59,19 @@ Turn turn_from(const std::string& text) {
           .turn = {.variant = number(0, first), .round = number(first + 1, second)}};
 }
 
-// The operators of the profile that a run has just written.
-Json operators_of(const Record& record) {
-  const fs::path file = fs::path(record.options.profile_dir) / "operators.json";
+// The profile that a run has just written; null without one.
+Json profile_of(const Record& record, Terminal& terminal) {
+  const fs::path directory = record.options.profile_dir;
   std::error_code fault;
-  if (!record.options.profiling() || record.recorded.empty() || !fs::exists(file, fault)) return {};
-  return Json::parse(read_text_file(file, max_profile_bytes), nullptr, false);
+  if (!record.options.profiling() || record.recorded.empty() ||
+      !fs::exists(directory / "operators.json", fault))
+    return {};
+  try {
+    return kept_profile(directory);
+  } catch (const Error& error) {  // a file that a full disk refused: the run is kept all the same
+    terminal.line(fmt::format("The profile is not kept with the run: {}", error.what()));
+    return {};
+  }
 }
 
 }  // namespace
@@ -144,10 +149,13 @@ void RunKeeper::keep(const Session& session, const Record& record, const std::st
                      Terminal& terminal) {
   if (!kept_ || (kept_->turn && record.outcome == Outcome::interrupted)) return;
   Json context = context_json(session, kept_->watch);
-  if (Json operators = operators_of(record); operators.is_object())
-    context["operators"] = std::move(operators);
-  RunDocument run{
-      .uuid = kept_->uuid, .tags = kept_->tags, .record = json, .context = context.dump()};
+  const Json profile = profile_of(record, terminal);
+  if (profile.is_object()) context["operators"] = profile["operators"];
+  RunDocument run{.uuid = kept_->uuid,
+                  .tags = kept_->tags,
+                  .record = json,
+                  .context = context.dump(),
+                  .profile = profile.is_object() ? profile.dump() : ""};
   if (kept_->turn) {
     run.study = kept_->turn->study;
     run.turn = kept_->turn->turn;

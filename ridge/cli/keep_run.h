@@ -45,8 +45,9 @@ class RunKeeper {
   void begin(const Session& session, std::int64_t last_step);
   void step(const StepReport& report, std::size_t peak_bytes);
 
-  // After it, with the record as JSON. The operators of a profile directory that the run wrote are
-  // kept too. A turn of a study that was interrupted is not kept: it will be taken again.
+  // After it, with the record as JSON. What `ridge report` draws of a profile directory that the
+  // run wrote is kept too, so that it is there wherever the store goes. A turn of a study that was
+  // interrupted is not kept: it will be taken again.
   void keep(const Session& session, const Record& record, const std::string& json,
             Terminal& terminal);
 

@@ -12,6 +12,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/units.h"
 #include "ridge/cli/commands.h"
+#include "ridge/cli/plan_search.h"
 #include "ridge/cli/run_request.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/session/devices.h"
@@ -26,7 +27,8 @@ struct Request {
   explicit Request(CLI::App& command) : run(command) {}
 
   RunRequest run;
-  std::string budget, recompute_budget;
+  std::string budget, recompute_budget, search, memory;
+  std::vector<std::string> against;
   std::string machine_file;
   bool json = false;
 };
@@ -36,10 +38,12 @@ struct Answer {
   std::size_t available = 0;
   std::string device, device_description;
   std::size_t budget = 0;
-  std::optional<BatchLimit> limit;  // if a budget was given
+  std::optional<SizeLimit> limit;  // if a budget was given
   std::size_t recompute_budget = 0;
   std::optional<LeastRecompute> recompute;  // likewise
-  std::string ceilings;                     // where they are from, or why there are none
+  std::optional<PlanSearch> search;
+  std::optional<PlanDifference> difference;
+  std::string ceilings;  // where they are from, or why there are none
 };
 
 // The ceilings for a step's least time; without them the rest of the plan is as good. A file that
@@ -98,7 +102,7 @@ std::string json_text(const RunOptions& options, const Answer& answer) {
   if (answer.limit) {
     Json& limit = json["max_batch"];
     limit = {{"budget_bytes", answer.budget},
-             {"batch_size", answer.limit->batch_size},
+             {"batch_size", answer.limit->size},
              {"peak_bytes", answer.limit->peak_bytes},
              {"next_peak_bytes", nullptr}};
     if (answer.limit->next_peak_bytes) limit["next_peak_bytes"] = *answer.limit->next_peak_bytes;
@@ -107,6 +111,8 @@ std::string json_text(const RunOptions& options, const Answer& answer) {
     json["least_recompute"] = {{"budget_bytes", answer.recompute_budget},
                                {"recompute", answer.recompute->recompute},
                                {"peak_bytes", answer.recompute->peak_bytes}};
+  if (answer.search) json["search"] = json_of(*answer.search);
+  if (answer.difference) json["against"] = json_of(*answer.difference);
   return text_of(json);
 }
 
@@ -156,13 +162,12 @@ void print_work(Terminal& terminal, const StepPlan& plan) {
 }
 
 void print_limit(Terminal& terminal, const std::string& budget, const Answer& answer) {
-  const BatchLimit& limit = *answer.limit;
+  const SizeLimit& limit = *answer.limit;
   terminal.line(fmt::format("Largest batch for {}: {}, with a peak of {} ({} bytes)", budget,
-                            format_count(limit.batch_size), format_bytes(limit.peak_bytes),
+                            format_count(limit.size), format_bytes(limit.peak_bytes),
                             format_count(static_cast<std::int64_t>(limit.peak_bytes))));
   if (limit.next_peak_bytes)
-    terminal.line(fmt::format("A batch of {} needs {} ({} bytes)",
-                              format_count(limit.batch_size + 1),
+    terminal.line(fmt::format("A batch of {} needs {} ({} bytes)", format_count(limit.size + 1),
                               format_bytes(*limit.next_peak_bytes),
                               format_count(static_cast<std::int64_t>(*limit.next_peak_bytes))));
   else
@@ -195,6 +200,15 @@ void print(const RunOptions& options, const Request& request, const Answer& answ
         format_duration(time->moving), format_duration(time->starting), answer.ceilings));
   else
     terminal.line(fmt::format("Step time: {}", answer.ceilings));
+  if (answer.difference) {
+    terminal.line("");
+    terminal.lines(difference_text(*answer.difference));
+  }
+  if (answer.search) {
+    terminal.line("");
+    terminal.lines(
+        search_text(options, *answer.search, answer.difference ? answer.difference->changes : ""));
+  }
   if (answer.limit || answer.recompute) terminal.line("");
   if (answer.limit) print_limit(terminal, request.budget, answer);
   if (answer.recompute)
@@ -206,6 +220,8 @@ void print(const RunOptions& options, const Request& request, const Answer& answ
 }
 
 int plan(const Request& request) {
+  if (!request.memory.empty() && request.search.empty() && request.against.empty())
+    throw UsageError("--memory is for --search and --against: give one of them");
   const RunOptions options = request.run.options();
   const std::unique_ptr<Device> device = open_device(options);
   const auto [roof, ceilings] = known_roof(request, *device);
@@ -222,6 +238,14 @@ int plan(const Request& request) {
     answer.recompute_budget = parse_bytes(request.recompute_budget);
     answer.recompute = least_recompute(options, *device, answer.recompute_budget);
   }
+  const std::size_t memory =
+      request.memory.empty() ? answer.available : parse_bytes(request.memory);
+  const Roof* const ceiling = roof ? &*roof : nullptr;
+  if (!request.against.empty())
+    answer.difference = plan_difference(options, request.against, *device, memory, ceiling);
+  if (!request.search.empty())
+    answer.search = search_plans(options, *device, request.search, memory, ceiling,
+                                 answer.difference ? &answer.difference->options : nullptr);
   if (request.json)
     Terminal().lines(json_text(options, answer));
   else
@@ -246,6 +270,23 @@ void add_plan_command(CLI::App& program, Action& action) {
       ->type_name("SIZE")
       ->group("Plan");
   command
+      .add_option("--search", request->search,
+                  "Search what fits and what is best over batch-size, a size of the samples "
+                  "(seq-len, image-size) or model")
+      ->type_name("NAME")
+      ->group("Plan");
+  command
+      .add_option("--memory", request->memory,
+                  "Search in this much memory, such as 16GB; default: what the device has left")
+      ->type_name("SIZE")
+      ->group("Plan");
+  command
+      .add_option("--against", request->against,
+                  "Plan with this option changed too (recompute=block, dtype=bf16, version=v3) and "
+                  "show what it saves and costs")
+      ->type_name("NAME=VALUE")
+      ->group("Plan");
+  command
       .add_option("--machine-file", request->machine_file,
                   "Read the machine's ceilings from this file; default: those of ridge roofline")
       ->type_name("FILE")
@@ -259,6 +300,10 @@ Examples:
   ridge plan --batch-size 32 --seq-len 512
   ridge plan --hidden-dim 1024 --n-layers 16 --max-batch-for 16GB
   ridge plan --hidden-dim 2048 --n-layers 16 --version v4 --dtype bf16 --recompute-for 12GiB
+  ridge plan --search batch-size --memory 16GB
+  ridge plan --search seq-len --against version=v3
+  ridge plan --search model --dtype bf16 --memory 80GB
+  ridge plan --against recompute=block
   ridge plan --network resnet50 --batch-size 64 --mode inference --version max-autotune
   ridge plan --dtype bf16 --json)");
   command.callback([request, &action] { action = [request] { return plan(*request); }; });

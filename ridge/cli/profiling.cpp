@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ridge/analyze/flops_answers.h"
 #include "ridge/base/error.h"
 #include "ridge/cli/interrupt.h"
 #include "ridge/profile/device_report.h"
@@ -29,6 +30,7 @@ void print_flops_report(Terminal& terminal, const Recording& recording, const Re
   print(terminal, flops_report_text(flops_report(recording, step),
                                     {.model = record.workload.title,
                                      .samples_per_step = record.samples_per_step}));
+  print(terminal, work_answers_text(work_answers(recording)));
 }
 
 void print_reports(Terminal& terminal, const ProfileContent& content) {
@@ -49,6 +51,8 @@ void print_reports(Terminal& terminal, const ProfileContent& content) {
   if (operators && content.bottlenecks) print(terminal, bottleneck_text(*content.bottlenecks));
   if (const auto report = device_report(recording); report && operators)
     print(terminal, device_report_text(recording, *report));
+  if (const std::string use = card_use_text(recording.card); !use.empty() && operators)
+    print(terminal, use);
   if (const std::string warning = clock_warning(clock_report(recording.card)); !warning.empty())
     print(terminal, warning);
   if (const HardwareCounters* const counters = content.recorder.counters())

@@ -66,10 +66,13 @@ bool RunRequest::was_set(std::string_view name) const {
   return std::ranges::find(names, name) != names.end();
 }
 
-RunOptions RunRequest::options(const std::function<void(RunOptions&)>& finish) const {
+RunOptions RunRequest::options_of_network(std::string_view named,
+                                          const std::function<void(RunOptions&)>& finish) const {
   // Which network it is decides the defaults, under which the rest is laid once more.
-  const std::string network = lay_over(settings_.defaults(settings_.network)).network;
+  const std::string network =
+      named.empty() ? lay_over(settings_.defaults(settings_.network)).network : std::string(named);
   RunOptions options = lay_over(settings_.defaults(network));
+  if (!named.empty()) options.network = network;
   if (!options.resume.empty()) {
     RunOptions base = options_of_checkpoint(options.resume);
     // The run goes on where it was: beside its checkpoint.

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ridge/cli/flags.h"
@@ -30,7 +31,13 @@ class RunRequest {
   // What the run will use: the flags over the configuration file, over the checkpoint's or Hugging
   // Face folder's options where one is named, over the defaults of the network that these name;
   // resolved, unless `finish` is to be called on what comes before that.
-  RunOptions options(const std::function<void(RunOptions&)>& finish = {}) const;
+  RunOptions options(const std::function<void(RunOptions&)>& finish = {}) const {
+    return options_of_network("", finish);
+  }
+  // The same of another network than the flags name: its defaults lie below them. Of theirs if
+  // `network` is empty.
+  RunOptions options_of_network(std::string_view network,
+                                const std::function<void(RunOptions&)>& finish = {}) const;
   // Names of the flags that were given, --config among them.
   std::vector<std::string> given() const;
   bool was_given(std::string_view name) const;

@@ -6,9 +6,12 @@
 #include <cmath>
 #include <filesystem>
 
+#include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 #include "ridge/profile/step_recorder.h"
 #include "ridge/run/autotuner.h"
+#include "ridge/session/belief.h"
+#include "ridge/session/published.h"
 
 namespace ridge {
 namespace {
@@ -218,8 +221,10 @@ void print_summary(Terminal& terminal, const Record& record, const Summary& summ
     terminal.line(fmt::format("Loss scale: {:g}, {} of {} steps skipped", *scale,
                               skipped_steps(record), record.steps.size()));
   terminal.line(coverage(record, summary));
-  if (const std::string warning = variation_warning(summary); !warning.empty())
-    terminal.line(warning);
+  if (const auto published = published_run(record.options))
+    terminal.lines(wrapped(comparison_text(*published, record, summary), sentence_width, "  "));
+  terminal.line("");
+  terminal.lines(belief_text(belief_of(record, summary)));
   terminal.line(rule);
 }
 

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "ridge/base/units.h"
 #include "ridge/cli/interrupt.h"
 #include "ridge/cli/keep_run.h"
+#include "ridge/report/report_page.h"
 #include "ridge/study/study_result.h"
 
 namespace ridge {
@@ -248,8 +250,7 @@ class Rounds {
 
   void profile(std::size_t v) {
     std::error_code ignored;
-    const fs::path done = profile_dir(v) / "operators.json";
-    if (fs::exists(done, ignored)) return;
+    if (fs::exists(profile_dir(v) / "operators.json", ignored)) return keep_profile(v);
     make_directories(profile_dir(v));
     const fs::path config = config_file(v, "-profile");
     write_text_file(config, config_of(v, true));
@@ -260,6 +261,19 @@ class Rounds {
     terminal_.line(fault.empty() ? fmt::format("Profiled {} into {}", name, profile_dir(v).string())
                                  : fmt::format("The profile of {} failed: {}; see {}", name, fault,
                                                log.string()));
+    if (fault.empty()) keep_profile(v);
+  }
+
+  // The store has it with the newest of the variant's runs, and leads there from the others.
+  void keep_profile(std::size_t v) {
+    const std::vector<RunRow> runs = read_study(store_, name_).variants[v].runs;
+    if (runs.empty() || store_.profiled_run(runs.back().id)) return;
+    try {
+      store_.set_profile(runs.back().id, kept_profile(profile_dir(v)).dump());
+    } catch (const Error& error) {
+      terminal_.line(fmt::format("The profile of {} is not kept in the store: {}",
+                                 name_of(definition_.variants[v]), error.what()));
+    }
   }
 
   Terminal& terminal_;

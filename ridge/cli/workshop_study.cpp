@@ -80,8 +80,8 @@ Launched fit(const Request& request) {
           memory_passes(variant.options, *device, usable_memory(*device, variant.options),
                         request.run.set_options())) {
     variant.options = passes->options;
-    launched.memory_passes = fmt::format("{} (without, it {})", passes->flags,
-                                         shortage_text(variant, plan));
+    launched.memory_passes =
+        fmt::format("{} (without, it {})", passes->flags, shortage_text(variant, plan));
     if (plan_it()) return launched;
   }
   const std::vector<std::string> changes = fitting_changes(variant_of(request).options, *device);

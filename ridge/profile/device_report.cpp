@@ -171,6 +171,23 @@ std::string clock_warning(const ClockReport& report) {
       report.max_mhz, report.min_mhz, clock_reasons(report));
 }
 
+std::string card_use_text(std::span<const CardState> samples) {
+  if (samples.empty()) return "";
+  double busy = 0, memory = 0, power = 0;
+  int hottest = 0;
+  for (const CardState& state : samples) {
+    busy += state.busy_percent;
+    memory += state.memory_busy_percent;
+    power += state.power_w;
+    hottest = std::max(hottest, state.temperature_c);
+  }
+  const auto n = static_cast<double>(samples.size());
+  return fmt::format(
+      "While it ran, the card was {:.0f} % busy, its memory {:.0f} %, at {:.0f} W and up to {} C "
+      "(means of {} samples of the driver)",
+      busy / n, memory / n, power / n, hottest, samples.size());
+}
+
 std::string device_report_text(const Recording& recording, const DeviceReport& report) {
   const auto steps = static_cast<double>(std::max<std::int64_t>(report.steps, 1));
   const auto per_step = [&](std::int64_t count) {

@@ -57,6 +57,8 @@ struct ClockReport {
 ClockReport clock_report(std::span<const CardState> samples);
 // What lowered it: "its power limit, heat".
 std::string clock_reasons(const ClockReport& report);
+// "While it ran, the card was 93 % busy, ..": means of what a sampler read; empty without samples.
+std::string card_use_text(std::span<const CardState> samples);
 // "The GPU's clock dropped ..." with the reason; empty if it did not.
 std::string clock_warning(const ClockReport& report);
 

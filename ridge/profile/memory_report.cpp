@@ -9,6 +9,7 @@
 
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
+#include "ridge/profile/memory_answers.h"
 #include "ridge/profile/module_tree.h"
 
 namespace ridge {
@@ -208,6 +209,7 @@ MemoryReport memory_report(const Recording& recording) {
   if (known < report.peak)
     report.at_peak[static_cast<std::size_t>(MemoryGroup::unknown)] = report.peak - known;
   report.tensors = tensors_of(recording, owners, alive);
+  report.questions = memory_answers(recording, report);
   return report;
 }
 
@@ -250,6 +252,9 @@ std::string memory_report_text(const MemoryReport& report, std::size_t top) {
   if (report.dropped > 0)
     text += fmt::format("Records that had no room: {}; peaks after them are missing.\n",
                         format_count(static_cast<std::int64_t>(report.dropped)));
+  if (!report.questions.empty()) text += "\nQuestions on memory:\n";
+  for (const auto& [question, answer] : report.questions)
+    text += fmt::format("  {}\n    {}\n", question, answer);
   return text + std::string(rule);
 }
 
@@ -267,6 +272,9 @@ std::string memory_report_json(const MemoryReport& r, std::size_t top) {
                        {"times_allocated", t.times_allocated},
                        {"alive_at_peak", t.alive_at_peak}});
   }
+  Json questions = Json::array();
+  for (const auto& [question, answer] : r.questions)
+    questions.push_back({{"question", question}, {"answer", answer}});
   const Json json{{"peak_bytes", r.peak},
                   {"average_bytes", r.average},
                   {"peak_to_average", r.peak_to_average()},
@@ -288,7 +296,8 @@ std::string memory_report_json(const MemoryReport& r, std::size_t top) {
                     {"bytes_by_module", r.at_peak_by_module}}},
                   {"dropped_records", r.dropped},
                   {"tensor_count", r.tensors.size()},
-                  {"largest_tensors", tensors}};
+                  {"largest_tensors", tensors},
+                  {"questions", questions}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -42,6 +42,7 @@ struct MemoryReport {
 
   std::vector<TensorMemory> tensors;  // the largest first
   std::uint64_t dropped = 0;          // records the recording had no room for
+  std::vector<std::pair<std::string, std::string>> questions;  // and answers: memory_answers()
 
   double peak_to_average() const { return average > 0 ? static_cast<double>(peak) / average : 0; }
   // The part of the memory held at the peak that was of no use to anyone.

@@ -1,8 +1,17 @@
 #include "ridge/profile/node_stats.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace ridge {
+
+std::string node_name(const Graph& graph, NodeId id) {
+  const Node& node = graph.nodes()[id];
+  const std::string& scope = graph.scope_name(node.scope);
+  return fmt::format("{}{}{}{}", scope, scope.empty() ? "" : ": ", name_of(*node.op),
+                     node.phase == Phase::backward ? " (backward)" : "");
+}
 
 std::vector<NodeStats> node_stats(const Recording& recording) {
   const Graph& graph = *recording.graph;

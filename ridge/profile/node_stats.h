@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "ridge/graph/op_rules.h"
@@ -14,6 +15,9 @@ struct NodeStats {
   std::int64_t total_ns = 0, min_ns = 0, max_ns = 0;
   Cost cost;  // of one call
 };
+
+// The name of a node for people: "layers.0.attention: softmax", "head: matmul (backward)".
+std::string node_name(const Graph& graph, NodeId node);
 
 // Returns the statistics of every node that ran, in the graph's order; reshapes never run.
 std::vector<NodeStats> node_stats(const Recording& recording);

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "ridge/analyze/flops_answers.h"
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/system.h"
@@ -20,6 +22,7 @@
 #include "ridge/profile/perfetto.h"
 #include "ridge/profile/scalars.h"
 #include "ridge/profile/tensorboard.h"
+#include "ridge/session/json.h"
 
 namespace ridge {
 namespace {
@@ -136,7 +139,9 @@ ProfileListing write_profile(const fs::path& directory, const ProfileContent& co
     files.add_text(
         fmt::format("operators_by_{}.json", name_of(content.group_by)),
         operator_table_json(operator_table(recording, content.group_by, content.sort_by)));
-  files.add_text("modules.json", modules_json(flops_report(recording)));
+  nlohmann::ordered_json modules = json_of(flops_report(recording));
+  modules["work"] = json_of(work_answers(recording));
+  files.add_text("modules.json", text_of(modules));
   files.add_text("kernel_stats.csv", kernel_stats_csv(recording));
   files.add("kernel_trace.csv", [&](const fs::path& path) {
     const std::size_t left_out = write_kernel_trace(recording, path);

@@ -109,6 +109,13 @@ Record run_profiled(Session& session, const RunPlan& plan, RunListener& listener
   Loop loop(session, plan.loop, observers, last_words);
   Record record = loop.run();
   record.by_device = plan.by_device;
+  if (const Device& device = session.device();
+      const auto roof = kept_roof(device.name(), device.hardware(), device.threads()).roof) {
+    const LeastTime least =
+        least_time_of_step(session.graph(), roof_for(*roof, session.schedule()), session.schedule(),
+                           session.options().batches_per_step());
+    record.least_step_seconds = least.computing + least.moving;  // without what launches add
+  }
   const Summary summary = summarize(record);
   last_words.attempt([&] {
     if (record.outcome == Outcome::interrupted) listener.say("Interrupted");

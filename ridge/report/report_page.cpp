@@ -125,6 +125,31 @@ Json profile_document(const fs::path& profile) {
   return document;
 }
 
+Json kept_profile(const fs::path& profile) {
+  Json document = profile_document(profile);
+  document.erase("directory");
+  return document;
+}
+
+void check_profile_document(const Json& document) {
+  const auto refuse = [](std::string_view place) {
+    throw FormatError("the profile is not as ridge writes it, at {}", shown(place));
+  };
+  if (!document.is_object() || !document.contains("operators") || !document.contains("roof"))
+    refuse("(the whole of it)");
+  for (const File& file : files()) {
+    const auto part = document.find(std::string(file.name));
+    if (part == document.end()) refuse(file.name);
+    if (part->is_null() && file.name != "operators") continue;
+    if (const std::string fault = find_fault(file, *part); !fault.empty())
+      refuse(fmt::format("{}: {}", file.name, fault));
+  }
+  const Json& bottlenecks = document["bottlenecks"];
+  if (document["roof"] != (bottlenecks.is_null() ? Json() : bottlenecks["roof"])) refuse("roof");
+  for (const char* name : {"profile", "directory"})
+    if (document.contains(name) && !document[name].is_string()) refuse(name);
+}
+
 void set_roof(Json& document, const Roof& roof) { document["roof"] = json_of(roof); }
 
 ProfiledMachine profiled_machine(const Json& document) {

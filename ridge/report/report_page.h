@@ -14,6 +14,12 @@ namespace ridge {
 // profile; FormatError, naming the file and the place, for a file that is not so.
 nlohmann::ordered_json profile_document(const std::filesystem::path& profile);
 
+// The same for a store: without the path, which says nothing where the store may have gone.
+nlohmann::ordered_json kept_profile(const std::filesystem::path& profile);
+
+// FormatError, naming the place, unless a document from elsewhere is as these two make it.
+void check_profile_document(const nlohmann::ordered_json& document);
+
 // Draws the roofline of a document in place of the one that the profile was analyzed with.
 void set_roof(nlohmann::ordered_json& document, const Roof& roof);
 

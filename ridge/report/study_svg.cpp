@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "ridge/base/text_table.h"
@@ -121,11 +122,14 @@ void draw_law(Svg& svg, const Axes& axes, const StudyLaw& law, const std::string
   }
 }
 
+std::string title_of(const StudyLaw& law) {
+  return fmt::format("{} by {}, {}", name_of(law.quantity), law.axis, unit_of(law.quantity));
+}
+
 std::string picture_of(const std::vector<const StudyLaw*>& laws) {
   const StudyLaw& first = *laws.front();
   const Axes axes = axes_of(laws);
-  const std::string title =
-      fmt::format("{} by {}, {}", name_of(first.quantity), first.axis, unit_of(first.quantity));
+  const std::string title = title_of(first);
   Svg svg("study", width, height, title, rules);
   svg.text(left, 28, Svg::Anchor::start, title, "title");
   draw_axes(svg, axes, first);
@@ -143,11 +147,20 @@ std::string picture_of(const std::vector<const StudyLaw*>& laws) {
   return std::move(svg).finish();
 }
 
-std::string file_of(const StudyLaw& law) {
-  std::string name = fmt::format("{}-by-{}.svg", name_of(law.quantity), law.axis);
-  for (char& c : name)
-    c = c == ' ' || c == '/' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+// "time-of-a-step-by-batch-size": letters, digits and hyphens, whatever an axis of somebody else's
+// runs is called.
+std::string file_name_of(const StudyLaw& law) {
+  constexpr std::size_t longest = 80;
+  std::string name = fmt::format("{}-by-{}", name_of(law.quantity), law.axis).substr(0, longest);
+  for (char& c : name) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'))) c = '-';
+  }
   return name;
+}
+
+bool has_picture_with(const StudyLaw& law, const StudyLaw& other) {
+  return law.quantity == other.quantity && law.axis == other.axis;
 }
 
 }  // namespace
@@ -155,13 +168,16 @@ std::string file_of(const StudyLaw& law) {
 std::vector<StudyPicture> study_pictures(const StudyResult& result) {
   const std::vector<StudyLaw> laws = laws_of(result);
   std::vector<StudyPicture> pictures;
-  for (const StudyLaw& law : laws) {
-    const std::string file = file_of(law);
-    if (std::ranges::find(pictures, file, &StudyPicture::file) != pictures.end()) continue;
+  std::set<std::string> names;
+  for (auto law = laws.begin(); law != laws.end(); ++law) {
+    const auto goes_with = [&](const StudyLaw& other) { return has_picture_with(*law, other); };
+    if (std::any_of(laws.begin(), law, goes_with)) continue;
     std::vector<const StudyLaw*> alike;
     for (const StudyLaw& other : laws)
-      if (file_of(other) == file) alike.push_back(&other);
-    pictures.push_back({file, picture_of(alike)});
+      if (goes_with(other)) alike.push_back(&other);
+    std::string name = file_name_of(*law);
+    while (!names.insert(name).second) name += "-other";
+    pictures.push_back({name + ".svg", title_of(*law), picture_of(alike)});
   }
   return pictures;
 }

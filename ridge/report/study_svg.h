@@ -8,7 +8,8 @@
 namespace ridge {
 
 struct StudyPicture {
-  std::string file;  // "step-time-by-batch-size.svg"
+  std::string file;   // "time-of-a-step-by-batch-size.svg"
+  std::string title;  // "Time of a step by batch-size, ms"
   std::string svg;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -100,6 +101,46 @@ void check(const RunOptions& o) {
   check_tensor_sizes(o);
 }
 
+// Between the workshop's smallest and largest model (256 wide, 4 layers, 8 heads; 4096 wide, 24
+// layers, 32 heads) the layers grow as this power of the width, and the heads as its root.
+constexpr double depth_by_width = 0.646;  // log(24 / 4) / log(4096 / 256)
+constexpr double heads_by_width = 0.5;    // log(32 / 8) / log(4096 / 256)
+constexpr double widest_model = 65536;
+
+// In whole multiples of the query heads of one key head, with heads of an even size. Of one number
+// of heads come the widths that are nearer to it than to the next.
+std::vector<RunOptions> scaled(const RunOptions& o) {
+  std::vector<RunOptions> models;
+  const std::int64_t group = o.n_heads / o.n_kv_heads;
+  const auto width = static_cast<double>(o.hidden_dim);
+  const auto width_at = [&](double heads) {
+    return width * std::pow(heads / static_cast<double>(o.n_heads), 1 / heads_by_width);
+  };
+  std::int64_t last_width = 0;
+  for (std::int64_t kv_heads = 1; width_at(static_cast<double>(group * kv_heads)) < widest_model;
+       ++kv_heads) {
+    const std::int64_t heads = group * kv_heads;
+    const double from = width_at(static_cast<double>(heads) - 0.5 * static_cast<double>(group));
+    const double to = width_at(static_cast<double>(heads) + 0.5 * static_cast<double>(group));
+    for (auto w = static_cast<std::int64_t>(std::ceil(from / (2.0 * static_cast<double>(heads)))) *
+                  2 * heads;
+         static_cast<double>(w) < to; w += 2 * heads) {
+      if (w <= last_width) continue;
+      const double scale = static_cast<double>(w) / width;
+      RunOptions model = o;
+      model.hidden_dim = last_width = w;
+      model.n_heads = heads;
+      model.n_kv_heads = kv_heads;
+      model.n_layers = std::max<std::int64_t>(
+          1, std::llround(static_cast<double>(o.n_layers) * std::pow(scale, depth_by_width)));
+      model.intermediate_dim = std::max<std::int64_t>(
+          2, 2 * std::llround(scale * static_cast<double>(o.intermediate_dim) / 2));
+      models.push_back(std::move(model));
+    }
+  }
+  return models;
+}
+
 // Windows of a token source, as inputs and, one further, targets.
 class TokenBatches final : public Batches {
  public:
@@ -155,6 +196,7 @@ WorkloadInfo info_of(const RunOptions& o) {
           .description = description_of(o),
           .sample = "sequence",
           .tokens_per_sample = o.seq_len,
+          .classes = o.vocab_size,
           .settings = settings_of(o),
           .model_options = {"vocab-size", "hidden-dim", "n-layers", "n-heads", "n-kv-heads",
                             "intermediate-dim", "norm-eps", "rope-theta", "tie-embeddings"},
@@ -295,6 +337,7 @@ const WorkloadFamily language_family{.name = "language",
                                      .benchmark_batch = 8,
                                      .derive = derive,
                                      .check = check,
+                                     .scaled = scaled,
                                      .make = make,
                                      .verified = verified,
                                      .shrink = nullptr,

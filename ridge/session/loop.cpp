@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "ridge/base/processor_use.h"
 #include "ridge/base/units.h"
 #include "ridge/session/pace.h"
 
@@ -36,6 +37,7 @@ Loop::~Loop() {
 }
 
 Record Loop::run() {
+  const ProcessorUse begin = ProcessorUse::now();
   const auto start = Clock::now();
   try {
     take_steps();
@@ -46,6 +48,7 @@ Record Loop::run() {
     give_up(error);
   }
   record_.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  record_.busy_processors_of_others = busy_processors_of_others(begin, ProcessorUse::now());
   note_memory(record_, session_);
   return std::move(record_);
 }

@@ -10,7 +10,9 @@
 #include "ridge/base/system.h"
 #include "ridge/base/thread_pool.h"
 #include "ridge/base/version.h"
+#include "ridge/session/belief.h"
 #include "ridge/session/json.h"
+#include "ridge/session/published.h"
 
 namespace ridge {
 namespace {
@@ -308,6 +310,9 @@ Json json_of(const Record& record, const Summary& summary) {
                {"performance_summary", summary_json(record, summary)},
                {"options", json_of(record.options)},
                {"system_info", system_json(record.system)}};
+  const auto published = published_run(record.options);
+  json["published"] = published ? json_of(*published) : Json();
+  json["belief"] = json_of(belief_of(record, summary));
   if (workload.tokens_per_sample > 0) json["tokens_per_sample"] = workload.tokens_per_sample;
   return json;
 }

@@ -51,6 +51,10 @@ struct Record {
   std::vector<Validation> validation;
   Outcome outcome = Outcome::completed;
   double seconds = 0;  // from the first step to the end
+  // How many processors other programs kept busy meanwhile; none if the system does not tell.
+  std::optional<double> busy_processors_of_others;
+  // What a step's kernels need at the ceilings of the device, launches aside; 0: not known.
+  double least_step_seconds = 0;
 
   // Memory.
   std::size_t peak_tensor_bytes = 0;      // most alive at once, evaluation included

@@ -29,6 +29,7 @@ struct WorkloadInfo {
   std::string description;
   std::string sample = "sample";       // what a sample is called: "sequence", "image"
   std::int64_t tokens_per_sample = 0;  // 0: samples are no sequences of tokens
+  std::int64_t classes = 0;            // among which a target is one; 0: targets are no such thing
   // What defines a sample and the model, for headings: {"Hidden Dim", "256"}.
   std::vector<std::pair<std::string, std::string>> settings;
   // Names of options: those that define the model, and those that decide, beside the batch, how
@@ -84,6 +85,9 @@ struct WorkloadFamily {
   // Replaces what is "derived" by its value; may be null.
   void (*derive)(RunOptions& options);
   void (*check)(const RunOptions& options);  // UsageError, as RunOptions::resolve()
+  // The models of the same proportions as that of resolved options, the smallest first, each larger
+  // in all of its sizes than the one before or as large; may be null, where models have no scale.
+  std::vector<RunOptions> (*scaled)(const RunOptions& options);
   // Makes the workload from resolved options.
   Workload (*make)(const RunOptions& options);
 

@@ -1,7 +1,6 @@
 #include "ridge/study/fingerprint.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,10 +39,6 @@ void add_card(Json& json, const Device& device) {
   json["driver"] = facts.driver_version;
   for (const MachineFacts::Library& library : facts.libraries)
     if (library.found) json["libraries"][library.name] = version_text(*library.found);
-}
-
-double seconds_of(const timeval& time) {
-  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
 Json card_json(const std::vector<CardState>& samples) {
@@ -89,26 +84,8 @@ std::int64_t kernels_of_step(const Session& session) {
          launches(Phase::optimizer);
 }
 
-ConditionsWatch::Clocks ConditionsWatch::clocks() {
-  Clocks clocks;
-  clocks.wall =
-      std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  clocks.own = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
-  // "cpu  user nice system idle iowait irq softirq steal", in ticks: proc(5). What is stolen by
-  // other guests of the machine is busy too.
-  std::ifstream file("/proc/stat");
-  std::string name;
-  double user = 0, nice = 0, system = 0, idle = 0, waiting = 0, irq = 0, soft = 0, steal = 0;
-  if (file >> name >> user >> nice >> system >> idle >> waiting >> irq >> soft >> steal)
-    clocks.busy =
-        (user + nice + system + irq + soft + steal) / static_cast<double>(::sysconf(_SC_CLK_TCK));
-  return clocks;
-}
-
 ConditionsWatch::ConditionsWatch(const Device& device)
-    : begin_(clocks()), card_(std::make_unique<CardWatch>(device, card_interval)) {
+    : card_(std::make_unique<CardWatch>(device, card_interval)) {
   double average = 0;
   if (::getloadavg(&average, 1) == 1) load_average_ = average;
 }
@@ -121,11 +98,8 @@ std::optional<double> ConditionsWatch::power_w() const {
 Json ConditionsWatch::stop() {
   Json json = Json::object();
   if (load_average_ >= 0) json["load_average"] = load_average_;
-  const Clocks end = clocks();
-  if (begin_.busy >= 0 && end.busy >= 0 && end.wall > begin_.wall) {
-    const double others = (end.busy - begin_.busy) - (end.own - begin_.own);
-    json["busy_cores_of_others"] = std::max(0.0, others / (end.wall - begin_.wall));
-  }
+  if (const auto others = busy_processors_of_others(begin_, ProcessorUse::now()))
+    json["busy_cores_of_others"] = *others;
   const std::string mhz = proc_value("/proc/cpuinfo", "cpu MHz");
   if (!mhz.empty()) json["cpu_mhz"] = std::strtod(mhz.c_str(), nullptr);
   if (const std::vector<CardState> samples = card_->stop(); !samples.empty())

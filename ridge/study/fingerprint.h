@@ -3,12 +3,12 @@
 // What was around a run: the machine, the program, and how busy and how fast the machine was. It
 // decides which runs may be compared, and says why two of them differ.
 
-#include <chrono>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
+#include "ridge/base/processor_use.h"
 #include "ridge/device/device.h"
 #include "ridge/profile/card_watch.h"
 #include "ridge/session/session.h"
@@ -40,14 +40,8 @@ class ConditionsWatch {
   std::optional<double> power_w() const;  // of the card just now, if there is one that tells it
 
  private:
-  // Processor time since the machine began, and since this process did; seconds. Negative: unknown.
-  struct Clocks {
-    double busy = -1, own = 0, wall = 0;
-  };
-  static Clocks clocks();
-
   double load_average_ = -1;
-  Clocks begin_;
+  ProcessorUse begin_ = ProcessorUse::now();
   std::unique_ptr<CardWatch> card_;
 };
 

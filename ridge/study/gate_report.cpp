@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "ridge/base/markdown.h"
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 
@@ -101,26 +102,23 @@ std::string summary_of(const MetricResult& metric) {
   return text;
 }
 
-// Text in a cell of a Markdown table: nothing in it is markup.
-std::string cell(std::string_view text) {
-  std::string out;
-  for (const char c : printable(text)) {
-    if (c == '<') {
-      out += "&lt;";
-      continue;
-    }
-    if (std::string_view(R"(|\`*_[])").find(c) != std::string_view::npos) out += '\\';
-    out += c;
-  }
-  return out;
+const TextColumn gate_columns[] = {{"Metric", true},   {"Baseline"},     {"Candidate"},
+                                   {"Change"},         {"Least effect"}, {"Verdict", true},
+                                   {"Basis", true, 90}};
+
+TextRow row_of(const MetricResult& metric) {
+  return {metric.metric,
+          value_text(metric, metric.baseline),
+          value_text(metric, metric.candidate),
+          change_text(metric),
+          metric.least_effect,
+          verdict_text(metric.verdict),
+          basis_text(metric)};
 }
 
 }  // namespace
 
 std::string gate_text(const GateResult& result) {
-  const std::vector<TextColumn> columns{{"Metric", true},   {"Baseline"},     {"Candidate"},
-                                        {"Change"},         {"Least effect"}, {"Verdict", true},
-                                        {"Basis", true, 90}};
   std::string text = fmt::format("Baseline:  {}\nCandidate: {}\n", printable(result.baseline),
                                  printable(result.candidate));
   for (const CommandResult& command : result.commands) {
@@ -131,11 +129,8 @@ std::string gate_text(const GateResult& result) {
       continue;
     }
     std::vector<TextRow> rows;
-    for (const MetricResult& metric : command.metrics)
-      rows.push_back({metric.metric, value_text(metric, metric.baseline),
-                      value_text(metric, metric.candidate), change_text(metric),
-                      metric.least_effect, verdict_text(metric.verdict), basis_text(metric)});
-    text += text_table(columns, rows);
+    for (const MetricResult& metric : command.metrics) rows.push_back(row_of(metric));
+    text += text_table(gate_columns, rows);
     for (const std::string& note : command.notes) text += printable(note) + "\n";
   }
   return text + "\n" + outcome_line(result) + "\n";
@@ -201,26 +196,19 @@ std::string gate_junit(const GateResult& result) {
 }
 
 std::string gate_markdown(const GateResult& result) {
-  std::string text = fmt::format("### {}\n\nBaseline {}, candidate {}\n", outcome_line(result),
-                                 cell(result.baseline), cell(result.candidate));
+  std::string text =
+      fmt::format("### {}\n\nBaseline {}, candidate {}\n", outcome_line(result),
+                  markdown_escaped(result.baseline), markdown_escaped(result.candidate));
   for (const CommandResult& command : result.commands) {
-    text += fmt::format("\n**{}**\n\n", cell(command.command));
+    text += fmt::format("\n**{}**\n\n", markdown_escaped(command.command));
     if (!command.fault.empty()) {
-      text += cell(command.fault) + "\n";
+      text += markdown_escaped(command.fault) + "\n";
       continue;
     }
-    text +=
-        "| Metric | Baseline | Candidate | Change | Least effect | Verdict | Basis |\n"
-        "|---|---:|---:|---:|---:|---|---|\n";
-    for (const MetricResult& metric : command.metrics) {
-      const bool bad = metric.verdict == Verdict::regression;
-      text += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", metric.metric,
-                          value_text(metric, metric.baseline), value_text(metric, metric.candidate),
-                          cell(change_text(metric)), metric.least_effect,
-                          bad ? "**regression**" : std::string(name_of(metric.verdict)),
-                          cell(basis_text(metric)));
-    }
-    for (const std::string& note : command.notes) text += "\n" + cell(note) + "\n";
+    std::vector<TextRow> rows;
+    for (const MetricResult& metric : command.metrics) rows.push_back(row_of(metric));
+    text += markdown_table(gate_columns, rows);
+    for (const std::string& note : command.notes) text += "\n" + markdown_escaped(note) + "\n";
   }
   return text;
 }

@@ -49,8 +49,9 @@ Json value_of(const RunRow& row, const RunColumn& column) {
 
 std::string run_line(const RunDocument& run) {
   return fmt::format(
-      R"({{"schema":"{}","uuid":"{}","study":{},"tags":{},"context":{},"record":{}}})", schema_name,
-      to_string(run.uuid), one_line(run.study), one_line(run.tags), run.context, run.record);
+      R"({{"schema":"{}","uuid":"{}","study":{},"tags":{},"context":{},"record":{}{}}})",
+      schema_name, to_string(run.uuid), one_line(run.study), one_line(run.tags), run.context,
+      run.record, run.profile.empty() ? "" : ",\"profile\":" + run.profile);
 }
 
 RunDocument run_from_line(std::string_view line) {
@@ -65,6 +66,7 @@ RunDocument run_from_line(std::string_view line) {
                   .record = member_text(json, "record"),
                   .context = member_text(json, "context")};
   if (const Json study = json.value("study", Json()); study.is_string()) run.study = study;
+  if (json.contains("profile")) run.profile = member_text(json, "profile");
   for (const Json& tag : json.value("tags", Json::array()))
     if (tag.is_string()) run.tags.push_back(checked_tag(tag.get_ref<const std::string&>()));
   return run;
@@ -74,7 +76,9 @@ std::int64_t export_runs(Store& store, std::string_view filter,
                          const std::function<void(std::string_view line)>& write) {
   std::int64_t count = 0;
   store.each({.filter = std::string(filter), .descending = false}, [&](const RunRow& row) {
-    write(run_line(store.document(row.id)));
+    RunDocument run = store.document(row.id);
+    run.profile = store.profile(row.id);
+    write(run_line(run));
     ++count;
   });
   return count;

@@ -3,7 +3,9 @@
 // Runs as files, which carry them from store to store: JSON lines, one whole run a line.
 //
 //   {"schema":"ridge-run-1","uuid":"...","study":"...","tags":["..."],
-//    "context":{...},"record":{...}}
+//    "context":{...},"record":{...},"profile":{...}}
+//
+// without a "profile" where the run was not profiled.
 
 #include <cstdint>
 #include <filesystem>

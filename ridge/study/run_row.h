@@ -34,6 +34,9 @@ struct RunDocument {
   // "ceilings", "operators", "kernels_per_step", "input_shape"; any of them may be missing.
   std::string record;
   std::string context = "{}";
+  // Of a run that was profiled, what the page of its profile is made of (report/report_page.h); not
+  // read with the rest: see Store::profile().
+  std::string profile = {};
 };
 
 // The row of a run. Texts are UTF-8 without zero bytes, and empty where nothing is known; so are

@@ -170,6 +170,13 @@ Statement& Statement::bind(std::span<const SqlValue> values) {
   return *this;
 }
 
+Statement& Statement::bind_blob(int index, std::string_view bytes) {
+  if (sqlite3_bind_blob64(handle_.get(), index, bytes.data(), bytes.size(), SQLITE_TRANSIENT) !=
+      SQLITE_OK)
+    database_->fail();
+  return *this;
+}
+
 bool Statement::step() {
   const int code = sqlite3_step(handle_.get());
   if (code == SQLITE_ROW) return true;
@@ -201,6 +208,12 @@ std::string_view Statement::text(int column) const {
   const auto* const text = sqlite3_column_text(handle_.get(), column);
   const auto bytes = static_cast<std::size_t>(sqlite3_column_bytes(handle_.get(), column));
   return text ? std::string_view(reinterpret_cast<const char*>(text), bytes) : std::string_view();
+}
+std::span<const std::byte> Statement::blob(int column) const {
+  const auto* const bytes =
+      static_cast<const std::byte*>(sqlite3_column_blob(handle_.get(), column));
+  const auto size = static_cast<std::size_t>(sqlite3_column_bytes(handle_.get(), column));
+  return {bytes, bytes ? size : 0};
 }
 bool Statement::is_null(int column) const {
   return sqlite3_column_type(handle_.get(), column) == SQLITE_NULL;

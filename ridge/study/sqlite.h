@@ -2,6 +2,7 @@
 
 // The part of SQLite that the store uses, with its errors as ours.
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -70,6 +71,7 @@ class Statement {
   // Sets parameter number `index`, from 1 on, for the runs to come. Text is copied.
   Statement& bind(int index, const SqlValue& value);
   Statement& bind(std::span<const SqlValue> values);  // numbers 1, 2, ...
+  Statement& bind_blob(int index, std::string_view bytes);
   // Goes to the first, then to the next row: whether there is one. After the last it begins anew.
   bool step();
   void run();  // to its end
@@ -79,6 +81,7 @@ class Statement {
   std::int64_t integer(int column) const;
   double real(int column) const;
   std::string_view text(int column) const;
+  std::span<const std::byte> blob(int column) const;  // likewise
   bool is_null(int column) const;
   SqlValue value(int column) const;
 

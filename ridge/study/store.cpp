@@ -8,11 +8,15 @@
 
 #include "ridge/base/digest.h"
 #include "ridge/base/error.h"
+#include "ridge/base/gzip.h"
 #include "ridge/base/utf8.h"
 #include "ridge/study/store_schema.h"
 
 namespace ridge {
 namespace {
+
+// Of a profile, unpacked: a page of more would hang its browser.
+constexpr std::size_t max_profile_bytes = std::size_t{256} << 20;
 
 // "[1,2,3]", which a statement takes as one parameter.
 std::string list_of(std::span<const std::int64_t> ids) {
@@ -133,7 +137,9 @@ std::int64_t Store::add_row(const DocumentRow& document) {
 Store::Added Store::add(std::span<const RunDocument> runs) {
   // What can be refused is refused before anybody has to wait.
   std::vector<DocumentRow> rows;
+  std::vector<std::string> profiles;
   for (const RunDocument& run : runs) {
+    profiles.push_back(run.profile.empty() ? "" : gzipped(run.profile));
     DocumentRow& document = rows.emplace_back(row_of(run));
     document.row.uuid = run.uuid == Uuid{} ? random_uuid() : run.uuid;
     document.row.study = stored_text(run.study);
@@ -148,6 +154,7 @@ Store::Added Store::add(std::span<const RunDocument> runs) {
     if (!id) {
       id = add_row(rows[i]);
       if (runs[i].turn) take_turn(row.study, *runs[i].turn, *id);
+      if (!profiles[i].empty()) put_profile(*id, profiles[i]);
       ++result.added;
     }
     for (const std::string& tag : row.tags)
@@ -157,6 +164,36 @@ Store::Added Store::add(std::span<const RunDocument> runs) {
   }
   transaction.commit();
   return result;
+}
+
+void Store::put_profile(std::int64_t id, std::string_view packed) {
+  prepared("INSERT OR REPLACE INTO profiles (run_id, document) VALUES (?1, ?2)")
+      .bind(1, id)
+      .bind_blob(2, packed)
+      .run();
+}
+
+void Store::set_profile(std::int64_t id, std::string_view document) {
+  const std::string packed = gzipped(document);
+  Transaction transaction(database_);
+  put_profile(id, packed);
+  transaction.commit();
+}
+
+std::string Store::profile(std::int64_t id) {
+  Statement statement(database_, "SELECT document FROM profiles WHERE run_id = ?1");
+  statement.bind(1, id);
+  if (!statement.step()) return "";
+  return gunzip(statement.blob(0), max_profile_bytes, fmt::format("the profile of run {}", id));
+}
+
+std::optional<std::int64_t> Store::profiled_run(std::int64_t id) {
+  return look_up(
+      "SELECT run_id FROM profiles CROSS JOIN runs AS other ON other.id = run_id"
+      " CROSS JOIN runs ON runs.id = ?1 WHERE other.options_id = runs.options_id"
+      " AND other.machine_id = runs.machine_id AND other.program_id = runs.program_id"
+      " ORDER BY run_id = ?1 DESC, run_id DESC LIMIT 1",
+      std::vector<SqlValue>{id});
 }
 
 std::int64_t Store::tag(std::span<const std::int64_t> ids, std::string_view name) {
@@ -197,8 +234,8 @@ std::int64_t Store::prune(const Pruning& pruning) {
   Transaction transaction(database_);
   const std::vector<std::int64_t> ids = prunable(pruning);
   const std::vector<SqlValue> list{list_of(ids)};
-  for (const char* column :
-       {"tags WHERE run_id", "records WHERE run_id", "study_runs WHERE run_id", "runs WHERE id"})
+  for (const char* column : {"tags WHERE run_id", "records WHERE run_id", "profiles WHERE run_id",
+                             "study_runs WHERE run_id", "runs WHERE id"})
     run_statement(fmt::format("DELETE FROM {} IN (SELECT value FROM json_each(?1))", column), list);
   run_statement("DELETE FROM options WHERE id NOT IN (SELECT options_id FROM runs)", {});
   transaction.commit();

@@ -120,6 +120,14 @@ class Store {
   // four or more digits of its uuid.
   RunRow find(std::string_view reference);
   RunDocument document(std::int64_t id);
+
+  // The profile of a run, as RunDocument has it; empty if there is none. FormatError if it is
+  // damaged.
+  std::string profile(std::int64_t id);
+  void set_profile(std::int64_t id, std::string_view document);
+  // The run itself if it has a profile; else the newest one with the same options, machine and
+  // program that has: a study profiles each variant in a run after the rounds.
+  std::optional<std::int64_t> profiled_run(std::int64_t id);
   std::vector<std::string> tags();  // all there are, in alphabetical order
 
   // How many runs did not have the tag yet, or had it. A tag is any text, but not empty and no
@@ -159,6 +167,7 @@ class Store {
   void visit_rows(const std::string& tail, std::span<const SqlValue> values,
                   const std::function<void(const RunRow&)>& visit);
   std::int64_t add_row(const DocumentRow& document);
+  void put_profile(std::int64_t id, std::string_view packed);
   void take_turn(const std::string& study, StudyTurn turn, std::int64_t run);
   std::int64_t study_id(std::string_view name);
   std::int64_t id_in(std::string_view table, const std::string& condition,

@@ -23,7 +23,7 @@ constexpr std::int64_t application_id = 0x52494447;  // "RIDG"
 // again and again stand in tables of their own, and so do the whole records. There is no index but
 // for what is looked up by its value: reading a million rows in order takes less time than looking
 // up a tenth of them.
-constexpr std::array<std::string_view, 2> steps{R"(
+constexpr std::array<std::string_view, 3> steps{R"(
 CREATE TABLE machines(
   id INTEGER PRIMARY KEY,
   machine TEXT NOT NULL UNIQUE,  -- digest of what follows
@@ -103,6 +103,12 @@ CREATE TABLE study_runs(
   PRIMARY KEY(study_id, variant, round)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX study_runs_run ON study_runs(run_id);
+)",
+                                                R"(
+CREATE TABLE profiles(
+  run_id INTEGER PRIMARY KEY,
+  document BLOB NOT NULL         -- gzip of JSON: what `ridge report` draws of the run's profile
+) STRICT;
 )"};
 
 [[noreturn]] void refuse_newer(const fs::path& file, std::int64_t version, std::size_t known) {

@@ -46,6 +46,7 @@ class Answers {
   std::vector<StudyAnswer> all() && {
     if (measured_.empty()) return {};
     throughput();
+    if (result_.gathered) return std::move(answers_);  // the rest is by the plans
     memory();
     compute();
     if (has_sizes_) practice();
@@ -59,7 +60,7 @@ class Answers {
   }
   std::string name(std::size_t v) const { return name_of(result_.definition.variants[v]); }
   const VariantPlan& plan(std::size_t v) const { return result_.plans[v]; }
-  const VariantResult& at(std::size_t v) const { return result_.variants[v]; }
+  const MeasuredVariant& at(std::size_t v) const { return result_.variants[v]; }
 
   // "tiny 12 %; small 30 %" of some variants; where there are many, of those of least and most
   // work: the tables have all.
@@ -133,6 +134,8 @@ class Answers {
 
   std::string saturation() const {
     if (measured_.size() < 2 || rate(measured_.front()) <= 0) return "";
+    // Of versions of one step there is nothing to say by size.
+    if (2 * plan(measured_.back()).flops < 3 * plan(measured_.front()).flops) return "";
     const std::size_t best = largest(measured_, [&](std::size_t v) { return rate(v); });
     const auto first = std::ranges::find_if(
         measured_, [&](std::size_t v) { return rate(v) >= saturated * rate(best); });

@@ -17,7 +17,19 @@ std::optional<double> median_of(const std::vector<RunRow>& runs,
   return statistics_of(values).median;
 }
 
-void summarize(VariantResult& variant) {
+// Takes what became of a turn; returns what went wrong in it.
+std::string take(MeasuredVariant& variant, const StudyEntry& entry) {
+  if (!entry.run) return entry.fault;
+  if (entry.run->median_seconds) {
+    variant.runs.push_back(*entry.run);
+    variant.rounds.push_back(entry.turn.round);
+  }
+  return entry.run->outcome == "completed" ? "" : entry.run->outcome;
+}
+
+}  // namespace
+
+void summarize(MeasuredVariant& variant) {
   if (variant.runs.empty()) return;
   std::vector<double> seconds;
   for (const RunRow& run : variant.runs) seconds.push_back(*run.median_seconds);
@@ -30,15 +42,6 @@ void summarize(VariantResult& variant) {
   variant.flops = variant.runs.back().flops;
 }
 
-// Takes what became of a turn; returns what went wrong in it.
-std::string take(VariantResult& variant, const StudyEntry& entry) {
-  if (!entry.run) return entry.fault;
-  if (entry.run->median_seconds) variant.runs.push_back(*entry.run);
-  return entry.run->outcome == "completed" ? "" : entry.run->outcome;
-}
-
-}  // namespace
-
 // sign_interval() wants no more than 6 values.
 std::optional<Interval> spread_of(std::span<const double> values) {
   if (const auto interval = sign_interval(values)) return interval;
@@ -47,7 +50,7 @@ std::optional<Interval> spread_of(std::span<const double> values) {
   return Interval{low, high};
 }
 
-std::optional<double> VariantResult::flops_per_second() const {
+std::optional<double> MeasuredVariant::flops_per_second() const {
   if (!seconds || !flops) return std::nullopt;
   return static_cast<double>(*flops) / *seconds;
 }
@@ -87,7 +90,7 @@ StudyResult result_of(const StudyRow& study, const std::vector<StudyEntry>& entr
     result.variants[v].is_done |= !entry.run;
   }
   for (std::size_t v = 0; v < count; ++v) {
-    VariantResult& variant = result.variants[v];
+    MeasuredVariant& variant = result.variants[v];
     variant.is_done |= taken[v] == rounds;
     if (!variant.is_done) result.left += rounds - taken[v];
     summarize(variant);

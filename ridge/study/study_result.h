@@ -16,10 +16,11 @@
 
 namespace ridge {
 
-struct VariantResult {
-  std::vector<RunRow> runs;  // with a step time, by round
-  std::string outcome;       // "measured", "2 of 3 rounds", or why there is nothing
-  bool is_done = false;      // no turn is left
+struct MeasuredVariant {
+  std::vector<RunRow> runs;          // with a step time, by round
+  std::vector<std::int64_t> rounds;  // of each of them
+  std::string outcome;               // "measured", "2 of 3 rounds", or why there is nothing
+  bool is_done = false;              // no turn is left
   // Over the rounds: the median of the medians of a step, in seconds; and the interval of that
   // median with 95 % where there are enough rounds for one, else the fastest and the slowest round.
   std::optional<double> seconds;
@@ -38,8 +39,12 @@ struct StudyResult {
   std::string name;
   std::int64_t created = 0;
   StudyDefinition definition;
-  std::vector<VariantPlan> plans;       // by variant
-  std::vector<VariantResult> variants;  // likewise
+  std::vector<VariantPlan> plans;         // by variant
+  std::vector<MeasuredVariant> variants;  // likewise
+
+  // The runs were gathered afterwards (gathered_study.h): they took no turns, and of plans there is
+  // what the runs themselves tell.
+  bool gathered = false;
 
   std::int64_t measured = 0, left = 0;      // turns
   std::int64_t machines = 0, programs = 0;  // different ones that made the runs
@@ -47,6 +52,9 @@ struct StudyResult {
   // The step's FLOPs at the device's peak over its time; none without ceilings or measurement.
   std::optional<double> utilization(std::size_t variant) const;
 };
+
+// Sets what is said over the runs of a variant.
+void summarize(MeasuredVariant& variant);
 
 // UsageError for a study that there is not.
 StudyResult read_study(Store& store, std::string_view name);

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "ridge/base/markdown.h"
 #include "ridge/base/text_table.h"
-#include "ridge/base/units.h"
 #include "ridge/session/json.h"
 #include "ridge/study/study_laws.h"
+#include "ridge/study/study_tables.h"
 #include "ridge/study/utc.h"
 
 namespace ridge {
@@ -17,184 +17,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double mega = 1e6;
-constexpr std::size_t rounds_for_interval = 6;
-constexpr std::size_t outcome_width = 60;
-constexpr double unsteady_spread = 0.15;
-constexpr std::string_view laws_note =
-    ", with the intervals of their coefficients (95 %) where there are points enough";
-
-struct Table {
-  std::vector<TextColumn> columns;
-  std::vector<TextRow> rows;
-};
-
-template <class T>
-std::string known(const std::optional<T>& value, std::string_view format, double scale = 1) {
-  return value ? fmt::format(fmt::runtime(format), scale * static_cast<double>(*value)) : "";
-}
-
-std::string_view claim_of(const StudyVariant& variant) {
-  return variant.size.empty() ? "" : study_size(variant.size).claimed_parameters;
-}
-
-std::string spread_text(const std::optional<Interval>& spread) {
-  constexpr double milli = 1e3;
-  return spread ? fmt::format("{:.2f} to {:.2f}", milli * spread->low, milli * spread->high) : "";
-}
-
-Table variants_table(const StudyResult& result) {
-  const bool has_sizes = !result.definition.variants.front().size.empty();
-  const bool has_interval =
-      result.definition.rounds >= static_cast<std::int64_t>(rounds_for_interval);
-  Table table;
-  const auto column = [&](std::string header, bool left = false, std::size_t width = 0) {
-    table.columns.push_back({.header = std::move(header), .left = left, .max_width = width});
-  };
-  column("Variant", true);
-  column("Parameters");
-  if (has_sizes) column("Workshop says");
-  column("FLOPs/step");
-  column("ms/step");
-  column(has_interval ? "95 % interval" : "Rounds from, to");
-  column("Samples/s");
-  column("Tokens/s");
-  column("Peak MB");
-  column("Planned MB");
-  column("GFLOP/s");
-  column("MFU %");
-  column("Kernels");
-  column("Outcome", true, outcome_width);
-  for (std::size_t v = 0; v < result.variants.size(); ++v) {
-    const VariantResult& measured = result.variants[v];
-    const VariantPlan& plan = result.plans[v];
-    TextRow row{name_of(result.definition.variants[v]), format_count(plan.parameters)};
-    if (has_sizes) row.emplace_back(claim_of(result.definition.variants[v]));
-    row.push_back(format_si(static_cast<double>(plan.flops)));
-    row.push_back(known(measured.seconds, "{:.2f}", 1e3));
-    row.push_back(spread_text(measured.spread));
-    row.push_back(known(measured.samples_per_second, "{:.1f}"));
-    row.push_back(known(measured.tokens_per_second, "{:.0f}"));
-    row.push_back(known(measured.peak_bytes, "{:.1f}", 1 / mega));
-    row.push_back(fmt::format("{:.1f}", static_cast<double>(plan.peak_bytes) / mega));
-    row.push_back(known(measured.flops_per_second(), "{:.1f}", 1e-9));
-    row.push_back(known(result.utilization(v), "{:.1f}", 100));
-    row.push_back(known(measured.kernels, "{:.0f}"));
-    row.push_back(measured.outcome);
-    table.rows.push_back(std::move(row));
-  }
-  return table;
-}
-
-// What is known of each variant without running it.
-Table plans_table(const StudyResult& result) {
-  Table table;
-  table.columns.push_back({.header = "Variant", .left = true});
-  for (const char* header :
-       {"FLOPs/byte", "Attention, % of FLOPs", "Feed-forward, % of FLOPs", "Attention, % of peak",
-        "passes the rest at", "Peak/parameters", "Compute, % of least time", "Time/least time"})
-    table.columns.push_back({.header = header});
-  for (std::size_t v = 0; v < result.plans.size(); ++v) {
-    const VariantPlan& plan = result.plans[v];
-    const auto share = [](auto part, auto whole, std::string_view format, double scale) {
-      return part > 0 && whole > 0
-                 ? fmt::format(fmt::runtime(format),
-                               scale * static_cast<double>(part) / static_cast<double>(whole))
-                 : std::string();
-    };
-    const double least = plan.computing_seconds + plan.moving_seconds;
-    table.rows.push_back({name_of(result.definition.variants[v]),
-                          share(plan.flops, plan.bytes, "{:.1f}", 1),
-                          share(plan.attention_flops, plan.flops, "{:.0f}", 100),
-                          share(plan.feed_forward_flops, plan.flops, "{:.0f}", 100),
-                          share(plan.attention_peak_bytes, plan.peak_bytes, "{:.0f}", 100),
-                          plan.attention_passes_at ? std::to_string(*plan.attention_passes_at) : "",
-                          share(plan.peak_bytes, plan.parameter_bytes, "{:.1f}", 1),
-                          share(plan.computing_seconds, least, "{:.0f}", 100),
-                          share(result.variants[v].seconds.value_or(0), least, "{:.1f}", 1)});
-  }
-  return table;
-}
-
-Table laws_table(const std::vector<StudyLaw>& laws) {
-  Table table;
-  for (const char* header : {"Quantity", "By x =", "Where", "x from, to", "Growth", "Power"})
-    table.columns.push_back({.header = header, .left = true});
-  table.columns.push_back({.header = "Error"});
-  for (const StudyLaw& law : laws) {
-    table.rows.push_back(
-        {fmt::format("{}, {}", name_of(law.quantity), unit_of(law.quantity)), law.axis, law.where,
-         fmt::format("{:.6g} to {:.6g}", law.points.front().x, law.points.back().x),
-         growth_text(law), power_text(law), known(law.error(), "{:.1f} %", 100)});
-  }
-  return table;
-}
-
-// Columns that say nothing are left out.
-std::string text_of_table(Table table) {
-  for (std::size_t c = table.columns.size(); c-- > 0;) {
-    if (std::ranges::any_of(table.rows, [&](const TextRow& row) { return !row[c].empty(); }))
-      continue;
-    table.columns.erase(table.columns.begin() + static_cast<std::ptrdiff_t>(c));
-    for (TextRow& row : table.rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(c));
-  }
-  return text_table(table.columns, table.rows);
-}
-
-std::string markdown_of_table(const Table& table) {
-  std::string text = "|", rule = "|";
-  for (const TextColumn& column : table.columns) {
-    text += fmt::format(" {} |", column.header);
-    rule += column.left ? " --- |" : " ---: |";
-  }
-  text += "\n" + rule + "\n";
-  for (const TextRow& row : table.rows) {
-    text += "|";
-    for (const std::string& cell : row) {
-      std::string safe;
-      for (const char c : printable(cell))
-        safe += c == '|' ? std::string("\\|") : std::string(1, c);
-      text += fmt::format(" {} |", safe);
-    }
-    text += "\n";
-  }
-  return text;
-}
-
-// How far apart the rounds of a variant were, over its median; the largest of all.
-double largest_spread(const StudyResult& result) {
-  double largest = 0;
-  for (const VariantResult& variant : result.variants)
-    if (variant.spread)
-      largest = std::max(largest, (variant.spread->high - variant.spread->low) / *variant.seconds);
-  return largest;
-}
-
-// What a reader has to know of the figures.
-std::vector<std::string> notes_of(const StudyResult& result) {
-  std::vector<std::string> notes;
-  if (!result.is_complete())
-    notes.push_back(
-        fmt::format("{} of {} measurements are still to be taken: ridge study --resume {}",
-                    result.left, result.measured + result.left, result.name));
-  if (result.definition.rounds < static_cast<std::int64_t>(rounds_for_interval))
-    notes.push_back(fmt::format(
-        "ms/step is the median over the rounds. An interval of a median takes {} rounds: with {} "
-        "the table has the fastest and the slowest.",
-        rounds_for_interval, result.definition.rounds));
-  if (!result.definition.variants.front().size.empty())
-    notes.emplace_back(
-        "Parameters are counted on the model that ran. The workshop's figure is its claim.");
-  if (const double spread = largest_spread(result); spread > unsteady_spread)
-    notes.push_back(fmt::format(
-        "The rounds of a variant differ by up to {:.0f} %: something else used the machine.",
-        100 * spread));
-  if (result.machines > 1)
-    notes.push_back(fmt::format(
-        "The runs are of {} machines or settings of one: times compare badly", result.machines));
-  if (result.programs > 1)
-    notes.push_back(fmt::format("The runs are of {} builds of the program", result.programs));
-  return notes;
+std::string text_of_table(const StudyTable& table) { return text_table(table.columns, table.rows); }
+std::string markdown_of_table(const StudyTable& table) {
+  return markdown_table(table.columns, table.rows);
 }
 
 // A paragraph that begins a new line at the width of a page.
@@ -258,7 +83,7 @@ Json json_of(const StudyLaw& law) {
 Json variant_json(const StudyResult& result, std::size_t v) {
   const StudyVariant& variant = result.definition.variants[v];
   const VariantPlan& plan = result.plans[v];
-  const VariantResult& measured = result.variants[v];
+  const MeasuredVariant& measured = result.variants[v];
   Json settings = Json::object(), rounds = Json::array();
   for (const auto& [option, value] : variant.settings) settings[option] = value;
   for (const RunRow& run : measured.runs)
@@ -277,6 +102,7 @@ Json variant_json(const StudyResult& result, std::size_t v) {
           {"feed_forward_flops", plan.feed_forward_flops},
           {"parameter_bytes", plan.parameter_bytes},
           {"planned_peak_bytes", plan.peak_bytes},
+          {"mean_bytes", plan.mean_bytes},
           {"attention_bytes_at_peak", plan.attention_peak_bytes},
           {"attention_passes_at", json_of(plan.attention_passes_at)},
           {"needed_bytes", plan.needed_bytes},
@@ -300,6 +126,8 @@ std::string study_text(const StudyResult& result) {
   std::string text = text_of_table(variants_table(result));
   for (const std::string& note : notes_of(result)) text += wrapped(note, "");
   text += "\nBy the graph of a step\n" + text_of_table(plans_table(result));
+  if (const StudyTable factors = factors_table(result); !factors.rows.empty())
+    text += fmt::format("\n{}\n", factors_note) + text_of_table(factors);
   if (!laws.empty()) text += fmt::format("\nLaws{}\n", laws_note) + text_of_table(laws_table(laws));
   std::string heading;
   for (const StudyAnswer& answer : answers_of(result, laws)) {
@@ -312,12 +140,14 @@ std::string study_text(const StudyResult& result) {
 
 std::string study_markdown(const StudyResult& result, std::span<const std::string> pictures) {
   const std::vector<StudyLaw> laws = laws_of(result);
-  std::string text =
-      fmt::format("# Study {}\n\nBegun {}; variants: {}, rounds: {}.\n\n", printable(result.name),
-                  utc_text(result.created), result.variants.size(), result.definition.rounds);
+  std::string text = fmt::format("# Study {}\n\nBegun {}; variants: {}, rounds: {}.\n\n",
+                                 markdown_escaped(result.name), utc_text(result.created),
+                                 result.variants.size(), result.definition.rounds);
   text += markdown_of_table(variants_table(result));
   for (const std::string& note : notes_of(result)) text += "\n" + wrapped(note, "");
   text += "\n## By the graph of a step\n\n" + markdown_of_table(plans_table(result));
+  if (const StudyTable factors = factors_table(result); !factors.rows.empty())
+    text += fmt::format("\n## Growth\n\n{}\n\n", factors_note) + markdown_of_table(factors);
   if (!laws.empty())
     text += fmt::format("\n## Laws\n\nThese are laws{}.\n\n", laws_note) +
             markdown_of_table(laws_table(laws));
@@ -326,7 +156,8 @@ std::string study_markdown(const StudyResult& result, std::span<const std::strin
   for (const StudyAnswer& answer : answers_of(result, laws)) {
     if (heading != answer.heading) text += fmt::format("\n## {}\n", answer.heading);
     heading = answer.heading;
-    text += fmt::format("\n**{}**\n\n{}", answer.question, wrapped(answer.text, ""));
+    text +=
+        fmt::format("\n**{}**\n\n{}", answer.question, wrapped(markdown_escaped(answer.text), ""));
   }
   return text;
 }

@@ -83,6 +83,7 @@ VariantPlan plan_of(const RunOptions& options, OpenDevice& open) {
                      .sample = workload.sample,
                      .parameter_bytes = plan.memory.at_most.parameters,
                      .peak_bytes = plan.memory.peak_bytes,
+                     .mean_bytes = plan.memory.mean_bytes,
                      .needed_bytes = plan.device_bytes,
                      .available_bytes = device.available_memory(),
                      .flops = cost.flops,
@@ -114,7 +115,7 @@ void add_growth(VariantPlan& plan, const RunOptions& options, Device& device) {
 
 std::int64_t largest_batch_of(const RunOptions& options, Device& device) {
   try {
-    return largest_batch(options, device, usable_memory(device, options)).batch_size;
+    return largest_batch(options, device, usable_memory(device, options)).size;
   } catch (const OutOfMemoryError&) {
     return 0;
   }
@@ -237,7 +238,7 @@ std::vector<std::string> fitting_changes(const RunOptions& options, Device& devi
       o.dtype = "bf16";
     });
   try {
-    const std::int64_t batch = largest_batch(options, device, budget).batch_size;
+    const std::int64_t batch = largest_batch(options, device, budget).size;
     if (batch < options.batch_size) found.push_back(fmt::format("--batch-size {}", batch));
   } catch (const Error&) {
     // Not even one sample fits.
@@ -286,6 +287,7 @@ std::string to_json(std::span<const VariantPlan> plans) {
   for (const VariantPlan& plan : plans) {
     Json& json = all.emplace_back(Json::object());
     each_field(plan, [&](const char* name, const auto& value) { json[name] = value; });
+    json["mean_bytes"] = plan.mean_bytes;
     json["attention_passes_at"] =
         plan.attention_passes_at ? Json(*plan.attention_passes_at) : Json();
   }
@@ -299,6 +301,7 @@ std::vector<VariantPlan> plans_from_json(std::string_view text, std::size_t coun
     for (const Json& from : json.at("plans")) {
       VariantPlan& plan = plans.emplace_back();
       each_field(plan, [&](const char* name, auto& value) { from.at(name).get_to(value); });
+      plan.mean_bytes = from.value("mean_bytes", 0.0);
       if (const Json& length = from.at("attention_passes_at"); !length.is_null())
         plan.attention_passes_at = length.get<std::int64_t>();
     }

@@ -21,6 +21,7 @@ struct VariantPlan {
   std::int64_t samples_per_step = 0, tokens_per_sample = 0;  // tokens 0: samples are no sequences
   std::string sample;                                        // "sequence", "image"
   std::uint64_t parameter_bytes = 0, peak_bytes = 0;
+  double mean_bytes = 0;              // over the kernels of a step; 0 in plans of older programs
   std::uint64_t needed_bytes = 0;     // of the device
   std::uint64_t available_bytes = 0;  // that the device had left for it
   std::int64_t flops = 0, bytes = 0;  // of a step; bytes: each operand of each kernel once

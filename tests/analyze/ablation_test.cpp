@@ -305,7 +305,7 @@ TEST(TimeInTurn, RunsEveryRunInEveryRound) {
   variants[1].options.version = "v3";
   variants[1].options.batch_size = 4;
   std::vector<std::int64_t> progress;
-  const std::vector<VariantResult> timed =
+  const std::vector<TimedVariant> timed =
       time_interleaved(variants, device, {.rounds = 3, .steps = 2, .warmup = 1},
                        {.progress = [&](std::int64_t done, std::int64_t all) {
                          progress.push_back(done);
@@ -314,7 +314,7 @@ TEST(TimeInTurn, RunsEveryRunInEveryRound) {
   EXPECT_EQ(progress.size(), 12u);
   EXPECT_EQ(progress.back(), 12);
   ASSERT_EQ(timed.size(), 2u);
-  for (const VariantResult& run : timed) {
+  for (const TimedVariant& run : timed) {
     ASSERT_EQ(run.rounds.size(), 3u);
     for (const auto& round : run.rounds) {
       ASSERT_EQ(round.size(), 2u);
@@ -323,13 +323,13 @@ TEST(TimeInTurn, RunsEveryRunInEveryRound) {
     }
     EXPECT_EQ(run.by_round().size(), 3u);
   }
-  for (const VariantResult& run : timed)
+  for (const TimedVariant& run : timed)
     EXPECT_EQ(run.peak_tensor_bytes, plan_step(run.variant.options, device).memory.peak_bytes);
   EXPECT_NE(timed[0].peak_tensor_bytes, timed[1].peak_tensor_bytes);
 }
 
-TEST(VariantResult, TakesTheMedianOfARound) {
-  VariantResult run{.rounds = {{{.seconds = 1}, {.seconds = 9}, {.seconds = 2}}, {{.seconds = 4}}}};
+TEST(TimedVariant, TakesTheMedianOfARound) {
+  TimedVariant run{.rounds = {{{.seconds = 1}, {.seconds = 9}, {.seconds = 2}}, {{.seconds = 4}}}};
   EXPECT_THAT(run.by_round(), ElementsAre(2, 4));
 }
 

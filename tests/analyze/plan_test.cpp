@@ -288,8 +288,8 @@ TEST(LargestBatch, IsTheLastThatFits) {
   }
   for (const std::size_t batch : {1u, 2u, 3u, 31u, 32u, 33u, 69u})
     for (const std::size_t budget : {peaks[batch], peaks[batch + 1] - 1}) {
-      const BatchLimit limit = largest_batch(options, device, budget);
-      EXPECT_EQ(limit.batch_size, static_cast<std::int64_t>(batch));
+      const SizeLimit limit = largest_batch(options, device, budget);
+      EXPECT_EQ(limit.size, static_cast<std::int64_t>(batch));
       EXPECT_EQ(limit.peak_bytes, peaks[batch]);
       EXPECT_EQ(limit.next_peak_bytes, peaks[batch + 1]);
     }
@@ -304,8 +304,8 @@ TEST(LargestBatch, IsTheLastThatFits) {
 TEST(LargestBatch, EndsWhereBatchesAreRefused) {
   CpuDevice cpu(1);
   EmptyDevice device(cpu);
-  const BatchLimit limit = largest_batch(small_options(), device, std::size_t{1} << 62);
-  EXPECT_EQ(limit.batch_size, 1 << 20);
+  const SizeLimit limit = largest_batch(small_options(), device, std::size_t{1} << 62);
+  EXPECT_EQ(limit.size, 1 << 20);
   EXPECT_FALSE(limit.next_peak_bytes);
 }
 

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ridge/analyze/largest_batch.h"
 #include "ridge/base/error.h"
 #include "ridge/cpu/device.h"
 #include "tests/run/failing_devices.h"
@@ -19,8 +20,8 @@ using ::testing::Not;
 using ::testing::Pair;
 
 // A result with one time in each of `rounds` rounds.
-VariantResult result_of(const std::string& name, double seconds, int rounds) {
-  VariantResult result{.variant = {name, default_options("resnet18")}};
+TimedVariant result_of(const std::string& name, double seconds, int rounds) {
+  TimedVariant result{.variant = {name, default_options("resnet18")}};
   result.variant.options.mode = "inference";
   result.variant.options.version = "none";
   result.rounds.assign(static_cast<std::size_t>(rounds), {{.device_seconds = seconds}});
@@ -30,11 +31,11 @@ VariantResult result_of(const std::string& name, double seconds, int rounds) {
 }
 
 TEST(Variants, CountsSamplesAndMemory) {
-  const VariantResult result = result_of("a", 0.1, 6);
+  const TimedVariant result = result_of("a", 0.1, 6);
   EXPECT_DOUBLE_EQ(result.samples_per_second(), 40);
   EXPECT_DOUBLE_EQ(result.samples_per_second_per_gb(), 80);
 
-  VariantResult slow_once = result_of("b", 0.1, 6);
+  TimedVariant slow_once = result_of("b", 0.1, 6);
   slow_once.rounds[2] = {{.device_seconds = 1.0}};
   EXPECT_DOUBLE_EQ(slow_once.samples_per_second(), 40) << "as the median of 0.1 s says";
   EXPECT_EQ(result_of("c", 0.1, 0).samples_per_second(), 0);
@@ -50,7 +51,7 @@ TEST(Variants, PairsRoundsToASpeedup) {
 }
 
 TEST(Variants, SaysHowFarResultsAreApart) {
-  VariantResult a = result_of("fp32", 1, 1), b = result_of("bf16", 1, 1);
+  TimedVariant a = result_of("fp32", 1, 1), b = result_of("bf16", 1, 1);
   a.loss = 6.9, b.loss = 6.95;
   a.logits = {1, 3, /**/ 1, -3};  // two samples of two classes; root mean square: sqrt(5)
   b.logits = {1, 3.5f, /**/ 1.5f, 2};
@@ -67,7 +68,7 @@ TEST(Variants, SaysHowFarResultsAreApart) {
 }
 
 TEST(Variants, FindsClassesWhereTheModelHasThem) {
-  VariantResult a = result_of("fp32", 1, 1), b = result_of("bf16", 1, 1);
+  TimedVariant a = result_of("fp32", 1, 1), b = result_of("bf16", 1, 1);
   a.logits = {1, 3, /**/ 1, -3};  // two tokens of two classes
   b.logits = {1, 3.5f, /**/ 1.5f, 2};
   a.logits_shape = b.logits_shape = {1, 2, 2};
@@ -82,7 +83,7 @@ TEST(Variants, FindsClassesWhereTheModelHasThem) {
 }
 
 TEST(Variants, PrintsTheWorkshopsTables) {
-  std::vector<VariantResult> results{result_of("no compile", 0.2, 6), result_of("default", 0.1, 6)};
+  std::vector<TimedVariant> results{result_of("no compile", 0.2, 6), result_of("default", 0.1, 6)};
   results[1].variant.options.version = "default";
   results[1].compile_seconds = 1.5;
   const std::string modes = modes_table(results);
@@ -180,7 +181,7 @@ TEST(LargestBatch, IsPlannedToTheByteAndRuns) {
   const std::size_t budget = 24 << 20;
   const LargestBatch found = find_largest_batch(small(), device, budget);
   EXPECT_EQ(found.fault, "");
-  EXPECT_EQ(found.options.batch_size, found.planned.batch_size);
+  EXPECT_EQ(found.options.batch_size, found.planned.size);
   EXPECT_EQ(found.measured_peak, found.planned.peak_bytes);
   EXPECT_LE(found.planned.peak_bytes, budget);
   EXPECT_GT(found.planned.next_peak_bytes.value(), budget);
@@ -188,7 +189,7 @@ TEST(LargestBatch, IsPlannedToTheByteAndRuns) {
 
   const LargestBatch stopped = find_largest_batch(small(), device, budget, [] { return true; });
   EXPECT_EQ(stopped.options.batch_size, 0);
-  EXPECT_EQ(stopped.planned.batch_size, found.planned.batch_size);
+  EXPECT_EQ(stopped.planned.size, found.planned.size);
   EXPECT_THAT(largest_batches_text(std::span(&stopped, 1)), HasSubstr("fp32: interrupted"));
 
   const LargestBatch none = find_largest_batch(small(), device, 1000);
@@ -235,7 +236,7 @@ TEST(LargestBatch, OfPlannedMemoryTakesTheWholeArena) {
 
 // A step of training runs all the batches whose gradients it sums.
 TEST(LargestBatch, CountsTheSamplesOfAllBatchesOfAStep) {
-  LargestBatch found{.options = default_options("resnet18"), .planned = {.batch_size = 8}};
+  LargestBatch found{.options = default_options("resnet18"), .planned = {.size = 8}};
   found.options.batch_size = 8;
   found.seconds = 0.5;
   found.options.gradient_accumulation_steps = 4;

@@ -50,7 +50,8 @@ class DashboardTest(unittest.TestCase):
         cls.env["XDG_CACHE_HOME"] = str(cls.work / "cache")
         cls.ridge("train", "--num-steps", "12", "--store", "base.db", "--profile-operators",
                   "--profile-dir", "profile", *TINY)
-        base = json.loads(cls.ridge("runs", "show", "1", "--json", "--store", "base.db"))
+        base = json.loads(cls.ridge("runs", "export", "-", "--store", "base.db"))
+        cls.profile = base.pop("profile")
         cls.base = base
         runs = [made_run(base, i, seconds=(0.010 if i < 40 else 0.013) * (1 + 0.004 * (i % 3)),
                          tags=["nightly"] + (["baseline"] if i == 0 else [])) for i in range(80)]
@@ -230,16 +231,46 @@ class DashboardTest(unittest.TestCase):
         self.page.settle()
         self.assertIn("first commit after", self.texts("#tooltip")[0])
 
-    def test_fits_laws_to_a_study(self):
+    def test_shows_a_study(self):
         self.open("#studies")
         self.page.click("#studies tbody a")
         self.ready()
         self.assertEqual(self.count("#variants tbody tr"), 4)
-        self.assertIn("0.002 + 0.001 batch_size", self.texts("#laws code"))
+        self.assertIn("batch-size 8", self.texts("#variants tbody a"))
+        self.assertIn("2 + 1 x", self.texts("#laws code"))
+        self.assertGreater(self.count("#answers dt"), 0)
         self.page.click("#laws [data-value=log]")
         self.ready()
         self.assertIn("axes=log", self.hash())
-        self.assertEqual(self.count("#laws svg path.curve"), 2)
+        curves = self.count("#laws svg path.curve")
+        self.page.run("(() => { const select = document.querySelector('#laws select');"
+                      "select.value = 'Peak memory by batch-size';"
+                      "select.dispatchEvent(new Event('change')); })()")
+        self.ready()
+        self.assertIn("law=Peak", self.hash())
+        self.assertGreater(curves, 1)  # the law, and the spread of each point
+
+    def test_embeds_the_report_of_a_profile(self):
+        document = json.loads(json.dumps(self.profile).replace("matmul", HOSTILE[1] + "matmul")
+                              .replace("linear", HOSTILE[0] + "linear"))
+        runs = [made_run(self.base, i) for i in range(2)]
+        runs[0]["profile"], runs[1]["record"]["options"]["seed"] = document, 7
+        self.keep("profiled.db", runs)
+        self.open("#run?run=2", store="profiled.db")
+        self.assertEqual(self.count("iframe"), 0)
+        self.open("#run?run=1", store="profiled.db")
+        self.page.box("iframe.report")  # which scrolls to it
+        self.page.wait_for("performance.getEntriesByType('resource')"
+                           ".some(entry => entry.name.endsWith('/profile?run=1'))")
+        href = self.page.run("document.querySelector('#report a').href")
+        self.assertEqual(self.page.run("document.querySelector('iframe').sandbox.value"), "allow-scripts")
+        self.page.open_url(href)  # alone, it is a page of nobody
+        self.assertIn("Run 1", self.texts("#title")[0])
+        self.assertGreater(self.count("#operators tbody tr"), 5)
+        self.assertEqual(self.page.run("window.origin"), "null")
+        self.assertEqual(self.page.run(f"fetch('{self.server('profiled.db')}api/runs')"
+                                       ".then(() => 'answered', () => 'refused')"), "refused")
+        self.page.complaints[:] = [c for c in self.page.complaints if "Content Security Policy" not in c]
 
     def test_follows_a_run_in_progress(self):
         self.open("#live")

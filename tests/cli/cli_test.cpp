@@ -556,7 +556,9 @@ TEST(Report, SaysInOneLineWhatItCannotDraw) {
     return error;
   };
   EXPECT_THAT(complaint({}, 2), HasSubstr("which profile?"));
-  EXPECT_THAT(complaint({"nowhere"}, 1), HasSubstr("nowhere is no directory"));
+  EXPECT_THAT(
+      complaint({"nowhere"}, 1),
+      HasSubstr("\"nowhere\" is no directory of a profile, and no kept run: there is no store"));
   EXPECT_THAT(complaint({"p"}, 1), HasSubstr("no operators.json"));
   sandbox.write("p/operators.json", "{\"steps\": \x01\n");
   EXPECT_THAT(complaint({"p"}, 1), HasSubstr("p/operators.json is no JSON"));

@@ -92,5 +92,26 @@ TEST_F(CompareRuns, AreOfNetworksToo) {
   EXPECT_EQ(compare("a.json none.json").exit_code, 1);
 }
 
+TEST_F(CompareRuns, OfOtherNetworksSayWhichIsTheBestToHave) {
+  for (const char* network : {"squeezenet1_1", "vgg11"})
+    ASSERT_EQ(run(sandbox_, std::string("ridge bench --iterations 6 --warmup 1 --image-size 32 "
+                                        "--batch-size 2 --threads 1 --network ") +
+                                network + " --export-json " + network + ".json")
+                  .exit_code,
+              0);
+  const std::string runs = "squeezenet1_1.json vgg11.json";
+  EXPECT_THAT(compare(runs).out, AllOf(ContainsRegex("\nVersion +\\| network +\\| Samples/s"),
+                                       HasSubstr("\nMost samples per second: squeezenet1_1.json, "),
+                                       Not(HasSubstr("Cheapest"))));
+  const ProgramResult priced = compare(runs + " --price-per-hour 100,0.001");
+  EXPECT_THAT(priced.out, AllOf(HasSubstr("| Price of 1000 |"),
+                                ContainsRegex("\nCheapest: vgg11.json, [0-9.e-]+ for 1,000 ")));
+  const auto json =
+      nlohmann::json::parse(compare(runs + " --price-per-hour 3.6 --json").out)["runs"];
+  EXPECT_NEAR(json[1]["price_of_1000"], 1 / double{json[1]["samples_per_second"]}, 1e-12);
+  EXPECT_EQ(compare(runs + " --price-per-hour 1,2,3").exit_code, 2);
+  EXPECT_EQ(compare(runs + " --price-per-hour 0").exit_code, 2);
+}
+
 }  // namespace
 }  // namespace ridge

@@ -79,7 +79,7 @@ TEST_F(GateProgram, FindsALargeSlowdown) {
   EXPECT_GT(time["change"], 4);
   EXPECT_LT(time["p_value"], 0.01);
   EXPECT_THAT(sandbox.read("out.xml"), HasSubstr("<failure type=\"regression\""));
-  EXPECT_THAT(sandbox.read("out.md"), HasSubstr("**regression**"));
+  EXPECT_THAT(sandbox.read("out.md"), HasSubstr("| REGRESSION |"));
 }
 
 TEST_F(GateProgram, FindsMoreMemoryAndAnotherLoss) {

@@ -225,7 +225,7 @@ TEST_F(Runs, AreAnsweredInOneLineWhereTheStoreIsWrong) {
   EXPECT_THAT(err("ridge runs list --store none.db"), HasSubstr("there is no store none.db"));
   fill({document_of({})});
   EXPECT_THAT(out("ridge store check"),
-              AllOf(HasSubstr("version 2, 1 runs"), HasSubstr("Nothing is damaged")));
+              AllOf(HasSubstr("version 3, 1 runs"), HasSubstr("Nothing is damaged")));
   {
     Database database(sandbox.path(".ridge/runs.db"), Database::Access::write);
     database.execute("PRAGMA user_version = 99");

@@ -198,6 +198,13 @@ TEST_F(StudyCommand, ProfilesEachVariantAfterTheRounds) {
   for (const char* profile : {"01", "02"})
     EXPECT_TRUE(sandbox.has("studies/e/profiles/" + std::string(profile) + "/operators.json"));
   expect_complete("e", 2, 1);
+  Store store(sandbox.path(".ridge/runs.db"));
+  for (const MeasuredVariant& variant : result("e").variants) {
+    const std::int64_t run = variant.runs.back().id;
+    EXPECT_EQ(store.profiled_run(run), run);
+    EXPECT_EQ(json::parse(store.profile(run))["config"]["batch-size"],
+              *variant.runs.back().batch_size);
+  }
   EXPECT_THAT(out("ridge study --resume e"), Not(HasSubstr("Profiled"))) << "once";
 }
 

@@ -204,7 +204,7 @@ TEST_F(Told, UnsteadyTimesAreWarnedOf) {
   out_of("train --num-steps 8 --output-dir run" + small);
   const std::string out = out_of("train --num-steps 8 --output-dir run" + small);
   const Json summary = json_in("run/performance_summary.json").at("performance_summary");
-  EXPECT_EQ(out.find("Warning: the times vary by ") != out.npos,
+  EXPECT_EQ(out.find("doubtful The times vary by ") != out.npos,
             summary.at("variation").get<double>() > 0.025);
 }
 

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 
+#include "tests/cli/measured_machine.h"
 #include "tests/cli/workshop_commands.h"
 
 namespace ridge {
@@ -50,27 +50,6 @@ std::vector<std::string> files_in(const fs::path& directory) {
   std::ranges::sort(names);
   return names;
 }
-
-// A machine file of its own, so that the bottleneck report and the utilization are there on every
-// machine.
-class WorkshopFiles : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    cache_ = new Sandbox;
-    if (const char* set = ::getenv("XDG_CACHE_HOME")) before_ = set;
-    ::setenv("XDG_CACHE_HOME", cache_->path("").c_str(), 1);
-    const Words measure{"ridge", "roofline", "--seconds", "0.1", "--threads", "1"};
-    ASSERT_EQ(cache_->run(measure).exit_code, 0);
-  }
-  static void TearDownTestSuite() {
-    before_.empty() ? ::unsetenv("XDG_CACHE_HOME") : ::setenv("XDG_CACHE_HOME", before_.c_str(), 1);
-    delete cache_;
-  }
-
- private:
-  static inline Sandbox* cache_ = nullptr;
-  static inline std::string before_;
-};
 
 void expect_profile(const Sandbox& sandbox, const Words& command, const std::string& out) {
   const std::string directory = value_of(command, "--profile-dir", "profiles");
@@ -136,7 +115,9 @@ void expect_sections(const Words& command, const std::string& out) {
   }
 }
 
-TEST_F(WorkshopFiles, AreThoseThatTheLinesPromise) {
+// The bottleneck report and the utilization are there on every machine.
+TEST(WorkshopFiles, AreThoseThatTheLinesPromise) {
+  const MeasuredMachine machine;
   std::size_t profiled = 0;
   for (const Words& command : workshop_commands()) {
     SCOPED_TRACE(::testing::PrintToString(command));

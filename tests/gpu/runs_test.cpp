@@ -132,8 +132,8 @@ TEST_F(GpuRuns, TakeTheMemoryThatIsPlanned) {
       // Of another batch's products no choice is known, and in f32 the library's want no pieces.
       if (!options.schedule(device().target()).has(planned_memory) || options.dtype == "fp32")
         continue;
-      const BatchLimit limit = largest_batch(options, device(), measured.reserved);
-      EXPECT_EQ(limit.batch_size, options.batch_size);
+      const SizeLimit limit = largest_batch(options, device(), measured.reserved);
+      EXPECT_EQ(limit.size, options.batch_size);
       EXPECT_EQ(limit.peak_bytes, measured.reserved) << "of the whole arena";
     }
 }

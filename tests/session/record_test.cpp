@@ -229,10 +229,11 @@ TEST(PerformanceJson, HasTheseKeys) {
     return names;
   };
   const nlohmann::json json = json_of(record());
-  EXPECT_THAT(keys(json),
-              ElementsAre("config", "description", "options", "performance_summary", "sample",
-                          "samples_per_step", "schema", "system_info", "timestamp", "title",
-                          "tokens_per_sample", "training_params", "version", "work", "workload"));
+  EXPECT_THAT(
+      keys(json),
+      ElementsAre("belief", "config", "description", "options", "performance_summary", "published",
+                  "sample", "samples_per_step", "schema", "system_info", "timestamp", "title",
+                  "tokens_per_sample", "training_params", "version", "work", "workload"));
   EXPECT_THAT(
       keys(json["performance_summary"]),
       ElementsAre("achieved_gflops", "achieved_gflops_causal", "avg_backward_time",

@@ -45,8 +45,8 @@ double upper_tenth(std::vector<double> values) {
   return *at;
 }
 
-// AdamW that remembers nothing moves a parameter by the learning rate, whatever its gradient is: but
-// not one whose gradient is so small that its square has few bits left.
+// AdamW that remembers nothing moves a parameter by the learning rate, whatever its gradient is:
+// but not one whose gradient is so small that its square has few bits left.
 TEST(Updates, AreByTheLearningRateOfTheirStep) {
   RunOptions o = small();
   o.beta1 = o.beta2 = 0;

@@ -126,7 +126,7 @@ TEST(GateReport, EscapesWhateverACommandHasInIt) {
   EXPECT_THAT(xml, HasSubstr("it crashed: &lt;/testcase&gt;"));
   EXPECT_THAT(xml, HasSubstr("tests=\"2\" failures=\"1\" errors=\"1\""));
   EXPECT_THAT(xml, Not(HasSubstr("\x1b")));
-  EXPECT_THAT(gate_markdown(result), HasSubstr("a&lt;b>&\"c\\|d.txt"));
+  EXPECT_THAT(gate_markdown(result), HasSubstr("a&lt;b>&amp;\"c\\|d.txt"));
   const auto json = nlohmann::json::parse(gate_json(result));
   EXPECT_EQ(json["outcome"], "failed");
   EXPECT_EQ(json["commands"][0]["metrics"][0]["verdict"], "regression");

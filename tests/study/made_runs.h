@@ -97,4 +97,24 @@ inline RunDocument document_of(const MadeRun& run, std::vector<std::string> tags
   return {.tags = std::move(tags), .record = record_of(run).dump(2), .context = context.dump()};
 }
 
+// The least profile of a run that a page can be made of, with one operator of a name.
+inline std::string profile_of_nothing(const std::string& name) {
+  const nlohmann::ordered_json work{
+      {"calls", 1}, {"time_ns", 5e5}, {"flops", 10}, {"bytes_read", 8}, {"bytes_written", 8}};
+  nlohmann::ordered_json profile{{"profile", name},
+                                 {"operators",
+                                  {{"steps", 1},
+                                   {"first_step", 1},
+                                   {"last_step", 1},
+                                   {"step_time_ns", 1e6},
+                                   {"between_operators_ns", 0},
+                                   {"outside_phases_ns", 0},
+                                   {"rows", {{{"name", name}, {"total", work}}}}}},
+                                 {"roof", nullptr}};
+  for (const char* file : {"nodes", "modules", "memory", "memory_timeline", "bottlenecks",
+                           "performance_summary", "config"})
+    profile[file] = nullptr;
+  return profile.dump();
+}
+
 }  // namespace ridge::testing

@@ -37,6 +37,7 @@ TEST(RunExchange, CarriesWholeRuns) {
   RunDocument run =
       document_of({.workload = "a\"b\\c\x01日本", .host = "<&>"}, {"x y", "it's \"z\"", "\x1b[0m"});
   run.study = "s\n1";
+  run.profile = R"({"operators":{"a":"</script>"}})";
   from.store.add(run);
   from.store.add(
       document_of({.version = "v4", .created = 5, .median_seconds = 0.1234567890123456789}));
@@ -48,6 +49,7 @@ TEST(RunExchange, CarriesWholeRuns) {
   EXPECT_EQ(exported(to.store), text);
   const RunRow row = to.store.find("x y");
   EXPECT_EQ(row.study, "s\n1");
+  EXPECT_EQ(to.store.profile(row.id), run.profile);
   EXPECT_EQ(row.workload, "a\"b\\c\x01日本");
   EXPECT_THAT(row.tags, ElementsAre("\x1b[0m", "it's \"z\"", "x y"));
 }

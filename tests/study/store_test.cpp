@@ -61,6 +61,29 @@ TEST(Store, KeepsARunOnce) {
   EXPECT_EQ(made.store.find("1").version, "v1") << "what is kept does not change";
 }
 
+TEST(Store, KeepsProfilesApart) {
+  MadeStore made;
+  RunDocument profiled = document_of({.seed = 1});
+  profiled.profile = R"({"operators":{"name":"日本"}})";
+  const std::vector<std::int64_t> ids =
+      made.store
+          .add(std::vector<RunDocument>{profiled, document_of({.seed = 1}),
+                                        document_of({.seed = 2})})
+          .ids;
+  EXPECT_EQ(made.store.profile(ids[0]), profiled.profile);
+  EXPECT_EQ(made.store.profile(ids[1]), "");
+  EXPECT_EQ(made.store.document(ids[0]).profile, "") << "which nobody else waits for";
+  EXPECT_EQ(made.store.profiled_run(ids[0]), ids[0]);
+  EXPECT_EQ(made.store.profiled_run(ids[1]), ids[0]) << "with the same options";
+  EXPECT_EQ(made.store.profiled_run(ids[2]), std::nullopt);
+  EXPECT_EQ(made.store.profiled_run(99), std::nullopt);
+  made.store.set_profile(ids[1], "{}");
+  EXPECT_EQ(made.store.profiled_run(ids[1]), ids[1]) << "its own";
+  EXPECT_EQ(made.store.profiled_run(ids[0]), ids[0]);
+  made.store.prune({});
+  EXPECT_EQ(made.store.profile(ids[0]), "");
+}
+
 TEST(Store, AddsAllOrNone) {
   MadeStore made;
   std::vector<RunDocument> runs{document_of({}), document_of({})};

@@ -12,7 +12,7 @@
 #include "ridge/report/study_svg.h"
 #include "ridge/study/study_text.h"
 #include "tests/base/message_of.h"
-#include "tests/study/made_store.h"
+#include "tests/study/made_study.h"
 
 namespace ridge {
 namespace {
@@ -22,52 +22,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::MadeStore;
+using testing::MadeStudy;
 using ::testing::Not;
 using ::testing::SizeIs;
-
-// A study in a store, measured by a function of the variant's options.
-class MadeStudy {
- public:
-  MadeStudy(const std::vector<std::string>& sizes, const std::vector<std::string>& vary,
-            std::int64_t rounds) {
-    std::vector<StudyAxis> axes;
-    for (const std::string& text : vary) axes.push_back(parse_axis(text));
-    RunOptions base;
-    base.device = "cpu";
-    definition.rounds = rounds;
-    definition.variants = variants_of(base, sizes, axes, {});
-    for (const StudyVariant& variant : definition.variants) {
-      VariantPlan& plan = plans.emplace_back();
-      plan.parameters = variant.options.hidden_dim * variant.options.hidden_dim;
-      plan.parameter_bytes = static_cast<std::uint64_t>(4 * plan.parameters);
-      plan.peak_bytes = 10 * plan.parameter_bytes;
-      plan.samples_per_step = variant.options.batch_size;
-      plan.sample = "sequence";
-      plan.flops = 1'000'000 * variant.options.batch_size * variant.options.n_layers;
-      plan.bytes = 100'000;
-      plan.needed_bytes = plan.peak_bytes;
-      plan.available_bytes = std::uint64_t{1} << 40;
-    }
-    made.store.add_study(
-        {.name = "s", .created = 1, .definition = to_json(definition), .plans = to_json(plans)});
-  }
-  void measure(std::int64_t variant, std::int64_t round, double seconds,
-               std::int64_t peak = 1'000'000) {
-    const RunOptions& o = definition.variants[static_cast<std::size_t>(variant)].options;
-    RunDocument run = document_of({.batch_size = o.batch_size,
-                                   .seq_len = o.seq_len,
-                                   .median_seconds = seconds,
-                                   .peak_bytes = peak});
-    run.study = "s";
-    run.turn = StudyTurn{.variant = variant, .round = round};
-    made.store.add(run);
-  }
-  StudyResult result() { return read_study(made.store, "s"); }
-
-  MadeStore made;
-  StudyDefinition definition;
-  std::vector<VariantPlan> plans;
-};
 
 TEST(StudyResult, GathersTheRoundsOfEachVariant) {
   MadeStudy study({}, {"batch-size=1,2,4"}, 3);
@@ -197,7 +154,7 @@ TEST(StudyText, IsJsonAndMarkdownToo) {
   EXPECT_EQ(json["laws"][0]["points"].size(), 3u);
   EXPECT_EQ(json["left"], 0);
   const std::string markdown = study_markdown(study.result(), std::vector<std::string>{"a.svg"});
-  EXPECT_THAT(markdown, HasSubstr("| tiny, batch-size 1 | 65,536 | ~2.9M |"));
+  EXPECT_THAT(markdown, HasSubstr("| tiny, batch-size 1 | 65,536 | \\~2.9M |"));
   EXPECT_THAT(markdown, HasSubstr("![a.svg](a.svg)"));
   const std::vector<StudyPicture> pictures = study_pictures(study.result());
   ASSERT_THAT(pictures, SizeIs(3));
@@ -228,13 +185,16 @@ TEST(StudyStore, IsAddedToAStoreOfTheFirstVersion) {
   made.store.add(document_of({}));
   {
     Database database(made.file, Database::Access::write);
-    database.execute("DROP TABLE studies; DROP TABLE study_runs; PRAGMA user_version = 1");
+    database.execute(
+        "DROP TABLE studies; DROP TABLE study_runs; DROP TABLE profiles; PRAGMA user_version = 1");
   }
   Store store(made.file);
-  EXPECT_EQ(store.stats().version, 2);
+  EXPECT_EQ(store.stats().version, 3);
   EXPECT_EQ(store.count(""), 1);
   EXPECT_THAT(store.studies(), IsEmpty());
   EXPECT_TRUE(store.add_study({.name = "s", .definition = "{}", .plans = "{}"}));
+  store.set_profile(1, "{}");
+  EXPECT_EQ(store.profile(1), "{}") << "which the second version had no place for";
 }
 
 TEST(StudyStore, NotesFaultsAndForgetsThem) {

@@ -17,6 +17,11 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t curve_points = 1000;
 constexpr int quantiles = 100;
 
+// The columns of what a run measured, in the order of tables.
+constexpr std::string_view measured_columns[] = {
+    "median_seconds", "samples_per_second", "tokens_per_second", "peak_bytes", "kernels",
+    "flops",          "final_loss"};
+
 // The member at a path; null where a record, which may come from anywhere, has none.
 Json at(const Json& json, std::initializer_list<const char*> path) {
   const Json* here = &json;
@@ -69,7 +74,7 @@ std::int64_t integer_at(const Json& record, const char* name, std::int64_t usual
 
 Json run_json(const RunRow& row, const Json& record) {
   const std::int64_t left_out = integer_at(record, "steps_left_out_of_averages", 0);
-  return {{"row", json_of(row)},
+  return {{"row", Json::parse(row_json(row))},
           {"losses", curve_json(numbers_at(record, "losses"), integer_at(record, "first_step", 1))},
           {"step_quantiles",
            quantiles_json(numbers_at(record, "step_seconds"),
@@ -95,7 +100,7 @@ Json options_json(std::span<const Json> records) {
 
 Json metrics_json(const Json& runs) {
   Json list = Json::array();
-  for (const std::string_view name : measured_columns()) {
+  for (const std::string_view name : measured_columns) {
     Json values = Json::array(), ratios = Json::array();
     for (const Json& run : runs) values.push_back(run["row"][name]);
     const double first = values[0].is_number() ? values[0].get<double>() : 0;
@@ -148,15 +153,6 @@ Json operators_json(std::span<const Json> operators) {
 }
 
 }  // namespace
-
-std::span<const std::string_view> measured_columns() {
-  static constexpr std::string_view names[] = {
-      "median_seconds", "samples_per_second", "tokens_per_second", "peak_bytes", "kernels",
-      "flops",          "final_loss"};
-  return names;
-}
-
-Json json_of(const RunRow& row) { return Json::parse(row_json(row)); }
 
 Json comparison_json(std::span<const KeptRun> runs) {
   std::vector<Json> records, operators;

@@ -19,10 +19,4 @@ struct KeptRun {
 // docs/use/dashboard.md describes the members.
 nlohmann::ordered_json comparison_json(std::span<const KeptRun> runs);
 
-// The columns of what a run measured, in the order of tables.
-std::span<const std::string_view> measured_columns();
-
-// A row as the dashboard has it, under the names of the columns.
-nlohmann::ordered_json json_of(const RunRow& row);
-
 }  // namespace ridge

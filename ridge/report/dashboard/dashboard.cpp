@@ -6,6 +6,8 @@
 #include <charconv>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "ridge/base/error.h"
@@ -14,6 +16,7 @@
 #include "ridge/report/dashboard/comparison.h"
 #include "ridge/report/dashboard/dashboard_page.h"
 #include "ridge/report/dashboard/study_view.h"
+#include "ridge/report/report_page.h"
 #include "ridge/study/configuration.h"
 #include "ridge/study/run_exchange.h"
 
@@ -115,8 +118,10 @@ std::string run_json(Store& store, std::string_view reference) {
   Json given = Json::array();
   for (const auto& [name, value] : given_options(json_object(document.record, "the record")))
     given.push_back({{"name", name}, {"value", value}});
-  return fmt::format(R"({{"row":{},"given":{},"record":{},"context":{}}})", row_json(row),
-                     text_of_json(given), document.record, document.context);
+  const std::optional<std::int64_t> profiled = store.profiled_run(row.id);
+  return fmt::format(R"({{"row":{},"given":{},"record":{},"context":{},"profiled_run":{}}})",
+                     row_json(row), text_of_json(given), document.record, document.context,
+                     profiled ? std::to_string(*profiled) : "null");
 }
 
 std::string compare_json(Store& store, std::string_view list) {
@@ -133,11 +138,19 @@ std::string compare_json(Store& store, std::string_view list) {
   return text_of_json(comparison_json(runs));
 }
 
+// Those with runs, the newest first, and then those that have only been begun.
 std::string studies_json(Store& store) {
   Json list = Json::array();
-  for (const RunsOfStudy& study : store.runs_by_study())
+  std::set<std::string> names;
+  for (const RunsOfStudy& study : store.runs_by_study()) {
+    names.insert(study.name);
     list.push_back(
         {{"name", study.name}, {"runs", study.runs}, {"first", study.first}, {"last", study.last}});
+  }
+  for (const StudyRow& study : store.studies())
+    if (!names.contains(study.name))
+      list.push_back(
+          {{"name", study.name}, {"runs", 0}, {"first", study.created}, {"last", study.created}});
   return text_of_json({{"studies", list}});
 }
 
@@ -196,10 +209,7 @@ std::string Dashboard::json(std::string_view name, const HttpFields& parameters)
       return text_of_json(trend_json(store, configurations_, text_in(parameters, "filter"),
                                      text_in(parameters, "metric", "median_seconds")));
     if (name == "studies") return studies_json(store);
-    if (name == "study") return text_of_json(study_json(store, required(parameters, "study")));
-    if (name == "fits")
-      return text_of_json(fits_json(store, required(parameters, "study"), required(parameters, "x"),
-                                    required(parameters, "y")));
+    if (name == "study") return text_of_json(study_view(store, required(parameters, "study")));
   } catch (const UsageError&) {
     throw;
   } catch (const Error&) {
@@ -233,12 +243,35 @@ HttpReply Dashboard::json_reply(const HttpRequest& request) {
   return reply;
 }
 
+HttpReply Dashboard::profile_reply(const HttpRequest& request) {
+  try {
+    const std::string reference = required(request.parameters, "run");
+    Lease lease(*this);
+    const RunRow row = lease.store().find(reference);
+    const std::string text = lease.store().profile(row.id);
+    if (text.empty())
+      return {.status = 404, .body = fmt::format("run {} has no profile\n", row.id)};
+    Json document = Json::parse(text, nullptr, false);
+    check_profile_document(document);
+    document["profile"] = fmt::format("Run {}: {} {}", row.id, row.workload, row.version);
+    return {.type = "text/html; charset=utf-8", .body = report_page(document)};
+  } catch (const UsageError& error) {
+    return {.status = 404, .body = std::string(error.what()) + "\n"};
+  } catch (const Error& error) {
+    return {.status = 500, .body = std::string(error.what()) + "\n"};
+  }
+}
+
 HttpReply Dashboard::answer(const HttpRequest& request, const DashboardDoor& door) {
   HttpReply reply;
+  bool is_profile = false;
   if (auto refusal = refusal_of(request, door)) {
     reply = *std::move(refusal);
   } else if (request.path.starts_with("/api/")) {
     reply = json_reply(request);
+  } else if (request.path == "/profile") {
+    reply = profile_reply(request);
+    is_profile = true;
   } else if (const auto part = dashboard_part(request.path)) {
     reply.type = part->type;
     reply.body = part->text;
@@ -246,6 +279,7 @@ HttpReply Dashboard::answer(const HttpRequest& request, const DashboardDoor& doo
     reply = {.status = 404, .body = "there is no such page; the dashboard is at /\n"};
   }
   add_security_headers(reply);
+  if (is_profile) confine_profile(reply);
   return reply;
 }
 

@@ -38,6 +38,8 @@ class Dashboard {
   class Lease;
   std::unique_ptr<Store> take_store();
   HttpReply json_reply(const HttpRequest& request);
+  // The page of `ridge report` of the profile that the store has of a run.
+  HttpReply profile_reply(const HttpRequest& request);
 
   std::filesystem::path store_;
   std::function<bool()> give_up_;

@@ -119,11 +119,7 @@ class Replies {
       const std::string name = study["name"];
       if (!studies_.contains(name) || list.size() == max_studies) continue;
       list.push_back(study);
-      Json& kept = all_["study"][name] = ask("study", {{"study", name}});
-      for (const Json& x : kept["quantities"]["x"])
-        for (const Json& y : kept["quantities"]["y"])
-          all_["fits"][name][x.get<std::string>()][y.get<std::string>()] =
-              ask("fits", {{"study", name}, {"x", x}, {"y", y}});
+      all_["study"][name] = ask("study", {{"study", name}});
     }
     all_["studies"] = {{"studies", list}};
   }

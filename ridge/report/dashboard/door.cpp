@@ -16,7 +16,10 @@ namespace {
 // The page loads its own scripts and styles, asks its own server, and nothing else happens.
 constexpr const char* content_policy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+constexpr const char* profile_policy =
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'; sandbox allow-scripts";
 
 // Cookies are of a host, whatever the port: each server has its own.
 std::string cookie_name(const DashboardDoor& door) {
@@ -78,6 +81,13 @@ void add_security_headers(HttpReply& reply) {
   reply.headers["Cross-Origin-Opener-Policy"] = "same-origin";
   reply.headers["Cross-Origin-Resource-Policy"] = "same-origin";
   reply.headers["Cache-Control"] = "no-store";
+}
+
+void confine_profile(HttpReply& reply) {
+  reply.headers["Content-Security-Policy"] = profile_policy;
+  reply.headers["X-Frame-Options"] = "SAMEORIGIN";
+  // Browsers refuse a sandbox with a policy about openers (HTML, "Cross-origin opener policies").
+  reply.headers.erase("Cross-Origin-Opener-Policy");
 }
 
 }  // namespace ridge

@@ -31,4 +31,9 @@ std::optional<HttpReply> refusal_of(const HttpRequest& request, const DashboardD
 // nothing.
 void add_security_headers(HttpReply& reply);
 
+// The same for the page of a profile, which is one file with its scripts inside: it may run them,
+// but as a page of nobody (a sandbox), which can ask this server nothing; and the dashboard may
+// show it in a frame.
+void confine_profile(HttpReply& reply);
+
 }  // namespace ridge

@@ -1,16 +1,12 @@
 #pragma once
 
-// Requests and replies of HTTP/1.1 (RFC 9112), as far as a dashboard needs them: GET and HEAD,
-// without content.
+// What a request asks of the dashboard, and what it answers. Sockets and the text of HTTP are
+// http_server.cpp's.
 
-#include <cstddef>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "ridge/base/error.h"
 
@@ -24,7 +20,6 @@ struct HttpRequest {
   // What followed it, decoded, as UTF-8 without zero bytes; of a name that comes twice the last.
   HttpFields parameters;
   HttpFields headers;  // under names in lower case
-  bool keep_alive = true;
 
   // Empty if there is none.
   std::string_view parameter(std::string_view name) const;
@@ -47,18 +42,9 @@ struct HttpFault : Error {
   int status;
 };
 
-struct HttpLimits {
-  std::size_t target_bytes = 8192, head_bytes = 16384, headers = 64;
-};
-
-// The size of the head that `text` begins with, its empty line included; none if that has not come
-// yet. HttpFault (431) if it is larger than allowed.
-std::optional<std::size_t> http_head_size(std::string_view text, const HttpLimits& limits = {});
-// HttpFault: 400 for what is no request, 405 for another method, 413 for content, 414, 431, 505.
-HttpRequest http_request_of(std::string_view head, const HttpLimits& limits = {});
-
-// A reply as it is sent; of HEAD, without its body.
-std::string http_text_of(const HttpReply& reply, bool keep_alive, bool with_body);
+// Sets the path and the parameters of a request from the target that was sent, such as
+// "/api/runs?filter=a%3D1". HttpFault (400) for what is no such target.
+void read_target(HttpRequest& request, std::string_view target);
 
 // Text with %20 and + decoded; HttpFault (400) for what is no such text.
 std::string percent_decoded(std::string_view text);

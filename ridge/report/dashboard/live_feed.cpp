@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "ridge/base/error.h"
-#include "ridge/report/dashboard/comparison.h"
 #include "ridge/report/dashboard/dashboard.h"
 #include "ridge/study/live_run.h"
 

@@ -88,6 +88,41 @@ Json options_of_run(Store& store, std::int64_t run) {
   return json.is_object() ? json : Json::object();
 }
 
+// "tiny_llama training v4 bf16, batch 8 × 128"
+std::string label_of(const RunRow& run) {
+  std::string label = fmt::format("{} {} {} {}", run.workload, run.mode, run.version, run.dtype);
+  if (run.batch_size) label += fmt::format(", batch {}", *run.batch_size);
+  if (run.image_size)
+    label += fmt::format(" of {0} × {0}", *run.image_size);
+  else if (run.seq_len)
+    label += fmt::format(" × {}", *run.seq_len);
+  return label;
+}
+
+// Makes equal labels differ, by what their runs' options and machines have different.
+void tell_apart(Store& store, std::span<const RunRow> runs, std::vector<std::string>& labels) {
+  std::map<std::string, std::vector<std::size_t>> alike;
+  for (std::size_t i = 0; i < labels.size(); ++i) alike[labels[i]].push_back(i);
+  for (const auto& [label, members] : alike) {
+    if (members.size() == 1) continue;
+    std::vector<Json> options;
+    std::set<std::string> machines;
+    for (const std::size_t i : members) {
+      options.push_back(options_of_run(store, runs[i].id));
+      machines.insert(runs[i].machine);
+    }
+    const std::set<std::string> names = differing_options(options);
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      const RunRow& run = runs[members[m]];
+      std::string& text = labels[members[m]];
+      for (const std::string& name : names)
+        if (options[m].contains(name))
+          text += fmt::format(", {} {}", name, one_line(options[m][name]));
+      if (machines.size() > 1) text += ", " + hardware_of(run);
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<std::size_t> sampled(std::span<const SeriesPoint> points, std::size_t at_most) {
@@ -116,41 +151,6 @@ std::vector<std::size_t> sampled(std::span<const SeriesPoint> points, std::size_
   }
   if (kept.back() != points.size() - 1) kept.push_back(points.size() - 1);
   return kept;
-}
-
-std::string label_of(const RunRow& run) {
-  std::string label = fmt::format("{} {} {} {}", run.workload, run.mode, run.version, run.dtype);
-  if (run.batch_size) label += fmt::format(", batch {}", *run.batch_size);
-  if (run.image_size)
-    label += fmt::format(" of {0} × {0}", *run.image_size);
-  else if (run.seq_len)
-    label += fmt::format(" × {}", *run.seq_len);
-  return label;
-}
-
-void tell_apart(Store& store, std::span<const RunRow> runs, std::vector<std::string>& labels,
-                std::string_view without) {
-  std::map<std::string, std::vector<std::size_t>> alike;
-  for (std::size_t i = 0; i < labels.size(); ++i) alike[labels[i]].push_back(i);
-  for (const auto& [label, members] : alike) {
-    if (members.size() == 1) continue;
-    std::vector<Json> options;
-    std::set<std::string> machines;
-    for (const std::size_t i : members) {
-      options.push_back(options_of_run(store, runs[i].id));
-      machines.insert(runs[i].machine);
-    }
-    std::set<std::string> names = differing_options(options);
-    names.erase(std::string(without));
-    for (std::size_t m = 0; m < members.size(); ++m) {
-      const RunRow& run = runs[members[m]];
-      std::string& text = labels[members[m]];
-      for (const std::string& name : names)
-        if (options[m].contains(name))
-          text += fmt::format(", {} {}", name, one_line(options[m][name]));
-      if (machines.size() > 1) text += ", " + hardware_of(run);
-    }
-  }
 }
 
 Json trend_json(Store& store, Configurations& configurations, std::string_view filter,

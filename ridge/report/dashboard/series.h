@@ -24,10 +24,4 @@ nlohmann::ordered_json trend_json(Store& store, Configurations& configurations,
                                   std::string_view filter, std::string_view metric,
                                   std::size_t most = 8);
 
-// "tiny_llama training v4 bf16, batch 8 x 128"
-std::string label_of(const RunRow& run);
-// Makes equal labels differ, by what their runs' options, but for one, and machines have different.
-void tell_apart(Store& store, std::span<const RunRow> runs, std::vector<std::string>& labels,
-                std::string_view without = {});
-
 }  // namespace ridge

@@ -7,15 +7,9 @@
 
 namespace ridge {
 
-// The runs of a study by variant, those of equal configuration and machine: of each the number of
-// runs, its newest one, and the median, least and largest of each metric. Also which quantities
-// vary and can be drawn: "x" of options and sizes, "y" of metrics.
-nlohmann::ordered_json study_json(Store& store, std::string_view study);
-
-// One quantity of a study's runs against another, which may be columns or numeric options: points
-// by series, which is all that is equal but for x, each with the laws (study/law.h) that fit it, as
-// text and as a curve. UsageError for a name that no run has a number for.
-nlohmann::ordered_json fits_json(Store& store, std::string_view study, std::string_view x,
-                                 std::string_view y);
+// What `ridge study show NAME --json` says of a study (study/study_text.h), with the sentences that
+// a reader has to know and the curve of each law, as points. Of runs that carry the name of a study
+// which this store does not have, the same as far as they tell it (study/gathered_study.h).
+nlohmann::ordered_json study_view(Store& store, std::string_view study);
 
 }  // namespace ridge

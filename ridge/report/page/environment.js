@@ -1,7 +1,7 @@
 // Where and how the run took place.
 
 function drawEnvironment() {
-  const run = profile.performance_summary, entries = [['Profile', profile.directory]];
+  const run = profile.performance_summary, entries = [['Profile', profile.directory || '']];
   if (run) {
     const system = run.system_info;
     entries.push(['Workload', run.description], ['Date', run.timestamp], ['Host', system.host], ['CPU', system.cpu],
@@ -19,8 +19,9 @@ function drawEnvironment() {
     'performance_summary.json, which this directory does not have.'));
   if (profile.config) {
     const command = profile.config.mode === 'inference' ? 'bench' : 'train';
-    parts.push(element('p', {class: 'quiet'}, 'To run it again: ',
-      code(`ridge ${command} --config ${shown(profile.directory, 300)}/config.json`)));
+    if (profile.directory)
+      parts.push(element('p', {class: 'quiet'}, 'To run it again: ',
+        code(`ridge ${command} --config ${shown(profile.directory, 300)}/config.json`)));
     parts.push(element('details', {}, element('summary', {}, 'All options of the run'),
       plainTable(Object.entries(profile.config).map(([k, v]) =>
         [k, typeof v === 'string' ? v : JSON.stringify(v)]))));

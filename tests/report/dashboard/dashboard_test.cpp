@@ -12,13 +12,15 @@
 #include "ridge/base/file.h"
 #include "ridge/report/dashboard/dashboard_page.h"
 #include "ridge/study/configuration.h"
-#include "tests/study/made_store.h"
+#include "ridge/study/study_text.h"
+#include "tests/study/made_study.h"
 
 namespace ridge {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::Contains;
 using testing::document_of;
 using ::testing::ElementsAre;
@@ -203,7 +205,31 @@ TEST_F(Answers, JoinOperatorsByName) {
   EXPECT_EQ(operators[2]["seconds"][0], nullptr);
 }
 
-TEST_F(Answers, FitLawsToAStudy) {
+// By its own names, plans, laws and answers.
+TEST(StudyAnswers, AreThoseOfRidgeStudy) {
+  testing::MadeStudy study({"tiny"}, {"batch-size=1,2,4,8"}, 6);
+  for (std::int64_t v = 0; v < 4; ++v)
+    for (std::int64_t round = 1; round <= 6; ++round)
+      study.measure(v, round,
+                    0.010 + 0.002 * static_cast<double>(1 << v) +
+                        1e-6 * static_cast<double>((v + round) % 3));
+  Dashboard dashboard(study.made.file);
+  const json reply = json::parse(dashboard.json("study", {{"study", "s"}}));
+  const json own = json::parse(study_json(study.result()));
+  EXPECT_FALSE(reply["gathered"]);
+  EXPECT_EQ(reply["variants"], own["variants"]);
+  EXPECT_EQ(reply["variants"][3]["name"], "tiny, batch-size 8");
+  EXPECT_EQ(reply["answers"], own["answers"]);
+  ASSERT_EQ(reply["laws"].size(), own["laws"].size());
+  const json& law = reply["laws"][0];
+  EXPECT_EQ(law["growth"], own["laws"][0]["growth"]);
+  EXPECT_THAT(law["growth_text"], HasSubstr("10 + 2 x ("));
+  EXPECT_THAT(law["curve"], SizeIs(61));
+  EXPECT_NEAR(law["curve"][60][1], 26, 0.1) << "ms, of a batch of 8";
+  EXPECT_THAT(reply["notes"], SizeIs(1)) << "of the workshop's sizes";
+}
+
+TEST_F(Answers, GatherTheRunsOfAStudyThatIsElsewhere) {
   for (const std::int64_t batch : {1, 2, 4, 8, 16})
     for (const char* version : {"v1", "v4"}) {
       const double scale = version[1] == '1' ? 2 : 1;
@@ -218,18 +244,13 @@ TEST_F(Answers, FitLawsToAStudy) {
   ASSERT_THAT(studies, SizeIs(1));
   EXPECT_EQ(studies[0]["runs"], 10);
   const json study = ask("study", {{"study", "it's a study"}});
+  EXPECT_TRUE(study["gathered"]);
   EXPECT_THAT(study["variants"], SizeIs(10));
-  EXPECT_THAT(study["quantities"]["x"], Contains("batch_size"));
-  EXPECT_THAT(study["quantities"]["x"], Not(Contains("batch-size")));  // which is the same
-  const json fits =
-      ask("fits", {{"study", "it's a study"}, {"x", "batch_size"}, {"y", "median_seconds"}});
-  ASSERT_THAT(fits["series"], SizeIs(2));
-  EXPECT_THAT(fits["series"][0]["points"], SizeIs(5));
-  EXPECT_EQ(fits["series"][0]["fits"][0]["form"], "linear");
-  EXPECT_EQ(fits["series"][1]["fits"][0]["text"], "0.02 + 0.004 batch_size");
-  EXPECT_EQ(fits["series"][0]["label"], "tiny_llama training v4 fp32 × 128");
-  EXPECT_THROW(ask("fits", {{"study", "it's a study"}, {"x", "nothing"}, {"y", "flops"}}),
-               UsageError);
+  ASSERT_THAT(study["laws"], SizeIs(6));
+  EXPECT_EQ(study["laws"][0]["text"], "20 + 4 x");
+  EXPECT_EQ(study["laws"][0]["where"], "version v1");
+  made.store.add_study({.name = "begun", .created = 9, .definition = "{}", .plans = "[]"});
+  EXPECT_EQ(ask("studies")["studies"][1]["name"], "begun");
 }
 
 TEST_F(Answers, AreGivenUpWhenTheServerEnds) {
@@ -313,6 +334,32 @@ TEST_F(Doors, LeadToNoFile) {
         "/runs.db", "/app.js%00", "/index.html", "/favicon.ico", "/.ridge/runs.db"})
     EXPECT_EQ(reply(request(path)).status, 404) << path;
   EXPECT_EQ(reply(request("/api/../runs.db")).status, 400);
+}
+
+// The page of a profile comes from the store alone, and as a page of nobody.
+TEST_F(Doors, LeadToTheProfilesOfRuns) {
+  made.store.add(std::vector<RunDocument>{document_of({}, {"first"}), document_of({.seed = 7})});
+  const auto page = [&](const char* run) { return reply(request("/profile", {}, {{"run", run}})); };
+  for (const char* run : {"1", "9", "../../etc/passwd", "/etc/passwd", ""})
+    EXPECT_EQ(page(run).status, 404) << run;
+  EXPECT_EQ(reply(request("/profile/../x")).status, 404);
+  EXPECT_EQ(ask("run", {{"run", "1"}})["profiled_run"], nullptr);
+  made.store.set_profile(1, testing::profile_of_nothing("</script><script>alert(1)</script>"));
+  EXPECT_EQ(ask("run", {{"run", "first"}})["profiled_run"], 1);
+  EXPECT_EQ(ask("run", {{"run", "2"}})["profiled_run"], nullptr);
+  const HttpReply found = page("first");
+  EXPECT_EQ(found.status, 200);
+  EXPECT_THAT(found.body, AllOf(HasSubstr("<html"), Not(HasSubstr("alert(1)</script>"))));
+  const std::string policy = found.headers.at("Content-Security-Policy");
+  EXPECT_THAT(policy, AllOf(HasSubstr("default-src 'none'"), HasSubstr("sandbox allow-scripts"),
+                            HasSubstr("frame-ancestors 'self'"), Not(HasSubstr("connect-src"))));
+  EXPECT_FALSE(found.headers.contains("Cross-Origin-Opener-Policy"));
+  EXPECT_EQ(found.headers.at("X-Frame-Options"), "SAMEORIGIN");
+  // What somebody imported and is no profile.
+  made.store.set_profile(2, R"({"operators":{"rows":"<img>"},"roof":null})");
+  EXPECT_EQ(page("2").status, 500);
+  EXPECT_THAT(page("2").body, HasSubstr("not as ridge writes it"));
+  EXPECT_EQ(reply(request("/profile", {{"host", "evil"}}, {{"run", "1"}})).status, 403);
 }
 
 TEST_F(Doors, AreClosedToOtherNames) {

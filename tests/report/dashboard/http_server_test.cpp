@@ -2,16 +2,15 @@
 
 #include "ridge/report/dashboard/http_server.h"
 
-#include <arpa/inet.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <thread>
 
 #include "tests/report/dashboard/http_client.h"
 
@@ -59,17 +58,52 @@ TEST(HttpServer, AnswersRequestsOnOneConnection) {
   EXPECT_THAT(client.all(), EndsWith("Connection: close\r\n\r\n"));
 }
 
+// What a request has at the handler.
+TEST(HttpServer, ReadsRequests) {
+  const Running server([](const HttpRequest& request) {
+    return HttpReply{.body = fmt::format("{} {} a={} host={} x-some={}", request.method,
+                                         request.path, request.parameter("a"),
+                                         request.header("host"), request.header("x-some"))};
+  });
+  EXPECT_THAT(asked(server.port(),
+                    "GET /p?a=%3D HTTP/1.1\r\nHOST:  h:1 \r\nX-Some: a: b\r\n"
+                    "Connection: Close\r\n\r\n"),
+              EndsWith("GET /p a== host=h:1 x-some=a: b"));
+  EXPECT_THAT(asked(server.port(), "GET / HTTP/1.0\r\n\r\n"), EndsWith("GET / a= host= x-some="));
+  EXPECT_THAT(asked(server.port(), "GET / HTTP/1.1\r\nConnection: close\r\n\r\n"),
+              AllOf(StartsWith("HTTP/1.1 200 OK\r\n"), HasSubstr("\r\nContent-Length: 22\r\n")));
+}
+
 TEST(HttpServer, RefusesOtherMethodsAndContent) {
   const Running server(echo);
   EXPECT_THAT(asked(server.port(), "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello"),
               AllOf(StartsWith("HTTP/1.1 405 "), HasSubstr("Allow: GET, HEAD")));
-  EXPECT_THAT(asked(server.port(), "GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello"),
-              StartsWith("HTTP/1.1 413 "));
-  EXPECT_THAT(asked(server.port(), "nonsense\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
-  EXPECT_THAT(asked(server.port(), "GET /" + std::string(20'000, 'a')),
-              StartsWith("HTTP/1.1 414 "));
-  EXPECT_THAT(asked(server.port(), "GET / HTTP/1.1\r\nA: " + std::string(20'000, 'a')),
-              StartsWith("HTTP/1.1 431 "));
+  const auto status_of = [&](const std::string& head) {
+    const std::string reply = asked(server.port(), head);
+    EXPECT_THAT(reply, AllOf(StartsWith("HTTP/1.1 "), HasSubstr("Connection: close\r\n"))) << head;
+    return reply.size() < 12 ? 0 : std::stoi(reply.substr(9, 3));
+  };
+  for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get", "SOME"})
+    EXPECT_EQ(status_of(std::string(method) + " / HTTP/1.1\r\n\r\n"), 405) << method;
+  EXPECT_EQ(status_of("GET / HTTP/2.0\r\n\r\n"), 505);
+  EXPECT_EQ(status_of("GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello"), 413);
+  EXPECT_EQ(status_of("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"), 413);
+  const std::string long_path = "/" + std::string(9000, 'a'), longer(20'000, 'a');
+  EXPECT_EQ(status_of("GET " + long_path + " HTTP/1.1\r\n\r\n"), 414);
+  EXPECT_EQ(status_of("GET /" + longer), 414);
+  EXPECT_EQ(status_of("GET / HTTP/1.1\r\nA: " + longer), 431);
+  std::string many = "GET / HTTP/1.1\r\n";
+  for (int i = 0; i < 70; ++i) many += fmt::format("X-{}: 1\r\n", i);
+  EXPECT_EQ(status_of(many + "\r\n"), 431);
+  for (const char* head :
+       {"nonsense\r\n\r\n", "\r\n\r\n", "GET\r\n\r\n", "GET  / HTTP/1.1\r\n\r\n",
+        "GET http://h/ HTTP/1.1\r\n\r\n", "GET / FTP/1.1\r\n\r\n", "G T / HTTP/1.1\r\n\r\n",
+        "GET /a b HTTP/1.1\r\n\r\n", "GET /\x01 HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nno colon\r\n\r\n", "GET / HTTP/1.1\r\n: empty\r\n\r\n",
+        "GET / HTTP/1.1\r\nA: b\nC: d\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "GET / HTTP/1.1\r\n folded: x\r\n\r\n", "GET /?a=%zz HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n"})
+    EXPECT_EQ(status_of(head), 400) << head;
 }
 
 TEST(HttpServer, ReportsWhatAHandlerThrows) {

@@ -28,7 +28,6 @@ function askExported(name, parameters) {
     compare: () => exportedComparison(parameters.runs.split(',')),
     trend: () => exported.trend[parameters.metric],
     study: () => exported.study && exported.study[parameters.study],
-    fits: () => exported.fits[parameters.study][parameters.x][parameters.y],
   }[name];
   const found = answer ? answer() : exported[name];
   if (!found) throw new Error('This is not among what was exported');

@@ -106,6 +106,37 @@ function profileSections(reply, summary) {
   return parts;
 }
 
+// What the tensors were for that were alive at the peak.
+const memoryUses = [['parameters', 'Parameters', '--blue'], ['packed_weights', 'Packed weights', '--sky'],
+  ['gradients', 'Gradients', '--coral'], ['optimizer_state', 'Optimizer state', '--teal'],
+  ['intermediates', 'Intermediates', '--yellow'], ['workspace', 'Workspace', '--purple'],
+  ['inputs', 'Inputs', '--gray']];
+
+function memorySection(summary) {
+  const uses = objectOf(summary.memory_at_peak_bytes);
+  const known = memoryUses.map(([key, name, color]) => [`var(${color})`, name, numberOf(uses[key])])
+    .filter(([, , bytes]) => bytes > 0);
+  const total = d3.sum(known, ([, , bytes]) => bytes);
+  if (!(total > 0)) return null;
+  return section('memory', 'Memory at the peak', 'Tensors alive at the peak of a step, by their use.',
+    element('div', {class: 'stack', role: 'img', 'aria-label': 'Memory at the peak by use'},
+      known.map(([color, name, bytes]) => element('span', {title: `${name}: ${asBytes(bytes)}`,
+        style: {background: color, flex: `${bytes / total} 1 0`}}))),
+    legend(known.map(([color, name, bytes]) => [color, name, asBytes(bytes)])));
+}
+
+// The whole page of `ridge report`, in a frame that can do nothing but draw.
+function reportSection(row, profiled) {
+  if (!Number.isInteger(profiled)) return null;
+  const href = `profile?run=${profiled}`;
+  return section('report', 'Report of the profile', profiled === row.id
+    ? 'The page that ridge report makes of this run’s profile.'
+    : 'The page that ridge report makes of a profiled run with the same options, machine and program.',
+  element('p', {class: 'controls'}, element('a', {href, target: '_blank', rel: 'noopener'}, 'Open it alone')),
+  element('iframe', {class: 'report', src: href, sandbox: 'allow-scripts', loading: 'lazy',
+    title: `Report of the profile of run ${profiled}`}));
+}
+
 function viewRun(first) {
   const box = element('div', {});
   async function update(params) {
@@ -127,7 +158,9 @@ function viewRun(first) {
         [element('span', {class: 'fact'}, `${name} `, value)]),
       element('a', {href: hashOf('trends', {filter: sameFilter(row)}), class: 'fact'},
         exported ? '' : 'Trend of runs like this')),
-      runCards(row, summary), ...profileSections(reply, summary), optionsSection(reply),
+      runCards(row, summary), ...profileSections(reply, summary),
+      attempt('memory', 'Memory at the peak', () => memorySection(summary)),
+      exported ? null : reportSection(row, reply.profiled_run), optionsSection(reply),
       machineSection(reply), ceilingsSection(reply.context),
       section('raw', 'Record', 'All that is kept, as JSON.', element('details', {},
         element('summary', {}, 'Show'), element('pre', {},

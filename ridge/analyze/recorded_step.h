@@ -1,0 +1,16 @@
+#pragma once
+
+#include <functional>
+
+#include "ridge/profile/recording.h"
+#include "ridge/session/session.h"
+
+namespace ridge {
+
+// Runs one more step of a session, which is recorded without memory, and hands what was seen of it
+// to `use`: on the clock of the host, and on that of the device, which is the same on a CPU. To
+// record has a price: a step that is timed is another one.
+void record_step(Session& session,
+                 const std::function<void(const Recording& host, const Recording& on_device)>& use);
+
+}  // namespace ridge
