@@ -38,19 +38,12 @@ std::vector<double> changes_of_a_step(Session& session) {
   return changes;
 }
 
-// What one value in ten exceeds.
-double upper_tenth(std::vector<double> values) {
-  const auto at = values.begin() + std::ssize(values) * 9 / 10;
-  std::ranges::nth_element(values, at);
-  return *at;
-}
-
-// AdamW that remembers nothing moves a parameter by the learning rate, whatever its gradient is:
-// but not one whose gradient is so small that its square has few bits left.
+// AdamW that remembers nothing moves a parameter by the learning rate, whatever its gradient is.
+// Its epsilon keeps those at rest whose gradient is so small that its square has few bits left.
 TEST(Updates, AreByTheLearningRateOfTheirStep) {
   RunOptions o = small();
   o.beta1 = o.beta2 = 0;
-  o.adam_eps = 1e-12;
+  o.adam_eps = 1e-8;
   o.num_steps = 8;
   o.learning_rate = 1e-2;
   o.min_learning_rate = 1e-3;
@@ -63,10 +56,11 @@ TEST(Updates, AreByTheLearningRateOfTheirStep) {
     Session session(o, device);
     double last = 0;
     for (std::int64_t step = 1; step <= o.num_steps; ++step) {
-      std::vector<double> changes = changes_of_a_step(session);
-      for (double& change : changes) change = std::abs(change);
+      double most = 0;
+      for (const double change : changes_of_a_step(session))
+        most = std::max(most, std::abs(change));
       const double rate = learning_rate_at(o, step);
-      EXPECT_NEAR(upper_tenth(changes) / rate, 1, 1e-3) << version << ", step " << step;
+      EXPECT_NEAR(most / rate, 1, 1e-3) << version << ", step " << step;
       EXPECT_NE(rate, last) << "each step has a rate of its own";
       last = rate;
     }
