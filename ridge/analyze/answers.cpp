@@ -48,8 +48,6 @@ double host_seconds(const Recording& host) {
 
 std::string_view run_of(bool of_steps) { return of_steps ? "step" : "pass"; }
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
 }  // namespace
 
 ProfileAnswers profile_answers(const Recording& host, const Recording& on_device) {
@@ -84,14 +82,14 @@ std::string answers_text(const ProfileAnswers& answers) {
        run_of(answers.of_steps));
   for (std::size_t i = 0; i < answers.slowest.size(); ++i)
     line("  {}. {}: {} ({})", i + 1, shortened(printable(answers.slowest[i].name), 70),
-         format_duration(answers.slowest[i].seconds), percent(answers.slowest[i].share));
+         format_duration(answers.slowest[i].seconds), format_percent(answers.slowest[i].share));
   double together = 0;
   for (const ProfileAnswers::Slow& slow : answers.slowest) together += slow.share;
-  line("  Together: {}", percent(together));
+  line("  Together: {}", format_percent(together));
   const double share = answers.convolution_share();
   line("What share have convolutions?");
   line("  {} of {}, {}: {}", format_duration(answers.convolution_seconds),
-       format_duration(answers.pass_seconds), percent(share),
+       format_duration(answers.pass_seconds), format_percent(share),
        share > 0.7   ? "they are the bottleneck"
        : share < 0.5 ? "the other operators matter more"
                      : "the largest part, but not the only one that matters");
@@ -159,12 +157,12 @@ std::string answers_text(const EfficiencyAnswers& a) {
        format_si(a.flops / static_cast<double>(a.samples)), format_count(a.samples));
   line("How efficient is it?");
   line("  {}FLOP/s of a peak of {}FLOP/s in {}: {}", format_si(a.flops_per_second()),
-       format_si(a.peak_flops), name_of(a.precision), percent(a.efficiency()));
+       format_si(a.peak_flops), name_of(a.precision), format_percent(a.efficiency()));
   line("Which modules hold it back?");
   for (std::size_t i = 0; i < std::min<std::size_t>(5, a.parts.size()); ++i)
     line("  {}. {}: {}, {} of the time for {} of the FLOPs", i + 1, a.parts[i].name,
-         format_duration(a.parts[i].seconds), percent(a.parts[i].time_share),
-         percent(a.parts[i].flops_share));
+         format_duration(a.parts[i].seconds), format_percent(a.parts[i].time_share),
+         format_percent(a.parts[i].flops_share));
   line("How many FLOPs does it do for each byte, and how many could it?");
   line(
       "  {:.1f}, moving {}; above {:.1f} this device computes longer than its memory delivers: "
@@ -173,7 +171,7 @@ std::string answers_text(const EfficiencyAnswers& a) {
       a.intensity() < a.ridge_point() ? "memory" : "compute");
   const double all = std::accumulate(a.bound_seconds.begin(), a.bound_seconds.end(), 0.0);
   const auto bound = [&](Bound b) {
-    return percent(all > 0 ? a.bound_seconds[static_cast<std::size_t>(b)] / all : 0);
+    return format_percent(all > 0 ? a.bound_seconds[static_cast<std::size_t>(b)] / all : 0);
   };
   line("What bounds its operators, by their time?");
   line(

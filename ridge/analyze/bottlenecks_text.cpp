@@ -16,14 +16,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-std::string megabytes(double bytes) { return fmt::format("{:.1f} MB", bytes / 1e6); }
-std::string megabytes(std::int64_t bytes) { return megabytes(static_cast<double>(bytes)); }
-
 TextRow time_row(const BottleneckReport& report, const std::string& name, const Timed& t) {
   return {name,
           format_duration(t.seconds),
-          percent(report.share(t.seconds)),
+          format_percent(report.share(t.seconds)),
           format_duration(t.floor),
           t.floor > 0 ? fmt::format("{:.1f}x", t.ratio()) : "",
           format_duration(t.above_floor()),
@@ -69,7 +65,7 @@ std::string ranked_rewrites(const BottleneckReport& report) {
   std::vector<std::string> words;
   for (const Finding& f : report.findings)
     if (f.kind == Finding::Kind::rewrite)
-      words.push_back(fmt::format("{} {}", f.name, percent(report.share(f.seconds_saved))));
+      words.push_back(fmt::format("{} {}", f.name, format_percent(report.share(f.seconds_saved))));
   return words.empty() ? "none of those known"
                        : fmt::format("{}; any other less than 0.5 %", fmt::join(words, ", "));
 }
@@ -79,10 +75,11 @@ std::string ranked_rewrites(const BottleneckReport& report) {
 std::string traffic(const BottleneckReport& report) {
   const auto bytes = static_cast<double>(report.all.cost.bytes());
   const double rate = report.step_seconds > 0 ? bytes / report.step_seconds : 0;
-  std::string text = fmt::format("{} a step, {:.1f} GB/s", megabytes(bytes), rate / 1e9);
+  std::string text = fmt::format("{} a step, {:.1f} GB/s", format_megabytes(bytes), rate / 1e9);
   if (!report.roof.levels.empty()) {
     const Roof::Level& farthest = report.roof.levels.back();
-    text += fmt::format(", {} of the {:.1f} GB/s of {}", percent(rate / farthest.bytes_per_second),
+    text += fmt::format(", {} of the {:.1f} GB/s of {}",
+                        format_percent(rate / farthest.bytes_per_second),
                         farthest.bytes_per_second / 1e9, farthest.name);
   }
   return text;
@@ -95,14 +92,14 @@ std::string ranked_memory(const MemoryUse& m) {
   std::ranges::stable_sort(savings, std::greater{});
   std::vector<std::string> words;
   for (const auto& [bytes, name] : savings)
-    if (bytes > 0) words.push_back(fmt::format("{} {}", name, megabytes(bytes)));
+    if (bytes > 0) words.push_back(fmt::format("{} {}", name, format_megabytes(bytes)));
   return words.empty() ? "nothing known" : fmt::format("{}", fmt::join(words, ", "));
 }
 
 // "40.1 MB + 10.55 MB x batch-size"
 std::string law_text(const GrowthLaw& law) {
   std::string text =
-      fmt::format("{} + {:.4g} MB x {}", megabytes(law.fixed), law.linear / 1e6, law.of);
+      fmt::format("{} + {:.4g} MB x {}", format_megabytes(law.fixed), law.linear / 1e6, law.of);
   if (law.quadratic != 0)
     text += fmt::format(" {} {:.4g} MB x {}^2", law.quadratic < 0 ? '-' : '+',
                         std::abs(law.quadratic) / 1e6, law.of);
@@ -119,22 +116,23 @@ std::string growth_text(const MemoryUse& m) {
 std::string against_data_sheet(const BottleneckReport& report) {
   if (const auto peak = report.roof.vendor.flops_per_second)
     return fmt::format("{} of the {:.4g} TFLOP/s that ridge roofline --peak-tflops was given",
-                       percent(report.vendor_mfu()), *peak / 1e12);
+                       format_percent(report.vendor_mfu()), *peak / 1e12);
   const DataSheet* const sheet = data_sheet_of(report.roof.hardware);
   if (!sheet)
     return fmt::format(
         "no data sheet of '{}' is known here: ridge roofline --peak-tflops X --peak-bandwidth Y "
         "takes "
         "its figures; of the measured peak it is {}",
-        printable(report.roof.hardware), percent(report.mfu()));
+        printable(report.roof.hardware), format_percent(report.mfu()));
   const double f32 = sheet->flops(ProductKind::f32, report.roof.threads);
   return fmt::format(
       "MFU {} by the rates of {} ({}: {:.4g} TFLOP/s in f32, {:.0f} GB/s); the measured ceilings "
       "are {} "
       "and {} of these",
-      percent(report.share(report.data_sheet_seconds)), sheet->name, sheet->source, f32 / 1e12,
-      sheet->bytes_per_second / 1e9, percent(report.roof.flops(ProductKind::f32) / f32),
-      percent(report.roof.memory().bytes_per_second / sheet->bytes_per_second));
+      format_percent(report.share(report.data_sheet_seconds)), sheet->name, sheet->source,
+      f32 / 1e12, sheet->bytes_per_second / 1e9,
+      format_percent(report.roof.flops(ProductKind::f32) / f32),
+      format_percent(report.roof.memory().bytes_per_second / sheet->bytes_per_second));
 }
 
 // Kernels that each take less than a thousandth of the step.
@@ -152,9 +150,9 @@ std::string small_kernels(const BottleneckReport& report) {
       "{:.0f} of {:.0f} kernels take less than 0.1 % of the step each, {} together; they reach {} "
       "of "
       "their ceilings, all kernels {}",
-      few, all, percent(report.share(timed.seconds)),
-      percent(timed.seconds > 0 ? timed.floor / timed.seconds : 0),
-      percent(report.all.seconds > 0 ? report.all.floor / report.all.seconds : 0));
+      few, all, format_percent(report.share(timed.seconds)),
+      format_percent(timed.seconds > 0 ? timed.floor / timed.seconds : 0),
+      format_percent(report.all.seconds > 0 ? report.all.floor / report.all.seconds : 0));
 }
 
 // What of a step does not grow with the batch: launches, the optimizer, what passes between
@@ -173,7 +171,7 @@ std::string larger_batch(const BottleneckReport& report) {
       "{}: launches, the optimizer and what passes between operators are {} of the step and do not "
       "grow with the batch; twice the batch would gain an estimated {} of the samples per second "
       "(ridge plan --search batch-size says what fits)",
-      gain > 0.05 ? "yes" : "little", percent(report.share(fixed)), percent(gain));
+      gain > 0.05 ? "yes" : "little", format_percent(report.share(fixed)), format_percent(gain));
 }
 
 // The workshop's four classes.
@@ -191,7 +189,8 @@ std::vector<std::pair<std::string, std::string>> answers(const BottleneckReport&
   const MemoryUse& m = report.memory;
   std::vector<std::string> parts;
   for (const NamedTime& part : report.parts)
-    parts.push_back(fmt::format("{} {}", part.name, percent(report.share(part.timed.seconds))));
+    parts.push_back(
+        fmt::format("{} {}", part.name, format_percent(report.share(part.timed.seconds))));
   std::vector<std::pair<std::string, std::string>> list{
       {"What holds the step back?", primary_bottleneck(report)},
       {"Where does its time go?", fmt::format("{}", fmt::join(parts, ", "))},
@@ -208,16 +207,16 @@ std::vector<std::pair<std::string, std::string>> answers(const BottleneckReport&
   if (m.peak_bytes > 0)
     list.emplace_back("When is memory at its peak?",
                       fmt::format("at {} in the {} phase, when {} was allocated",
-                                  megabytes(static_cast<double>(m.peak_bytes)),
+                                  format_megabytes(static_cast<double>(m.peak_bytes)),
                                   name_of(m.peak_phase), printable(m.peak_owner)));
   return list;
 }
 
 std::string utilization(const BottleneckReport& report) {
   std::string text = fmt::format("{:.1f} GFLOP/s, MFU {} of the measured peak",
-                                 report.flops_per_second() / 1e9, percent(report.mfu()));
+                                 report.flops_per_second() / 1e9, format_percent(report.mfu()));
   if (report.vendor_mfu() > 0)
-    text += fmt::format(", {} of the vendor's", percent(report.vendor_mfu()));
+    text += fmt::format(", {} of the vendor's", format_percent(report.vendor_mfu()));
   return text;
 }
 
@@ -311,7 +310,7 @@ std::string primary_bottleneck(const BottleneckReport& report) {
   std::ranges::stable_sort(shares, std::greater{});
   std::vector<std::string> words;
   for (const auto& [share, name] : shares)
-    words.push_back(fmt::format("{} {}", name, percent(share)));
+    words.push_back(fmt::format("{} {}", name, format_percent(share)));
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
@@ -329,8 +328,8 @@ std::string bottleneck_text(const BottleneckReport& report, std::size_t top) {
   for (const std::string& note : report.notes) text += fmt::format("Note: {}\n", note);
   text += "\n" + time_table(report, "Part", report.parts);
   text += fmt::format("Between operators {}, outside the phases {}\n",
-                      percent(report.share(report.between_nodes)),
-                      percent(report.share(report.outside_phases)));
+                      format_percent(report.share(report.between_nodes)),
+                      format_percent(report.share(report.outside_phases)));
   text += "\n" + time_table(report, "Operator", first(report.operators, top));
   text += "\n" + time_table(report, "Node", worst_nodes(report, top));
   text += "\nFindings, by estimated worth:\n" + findings_text(report, report.findings.size());

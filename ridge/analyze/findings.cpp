@@ -17,8 +17,6 @@ namespace {
 constexpr double reachable = 0.7;
 constexpr double least_share = 0.005;  // of the step; less is not worth a line
 
-std::string megabytes(double bytes) { return fmt::format("{:.1f} MB", bytes / 1e6); }
-
 struct Analysis {
   const Graph& graph;
   const BottleneckReport& report;
@@ -120,12 +118,13 @@ struct Analysis {
     f.bytes_saved = static_cast<double>(effect.bytes_saved());
     f.activation_bytes = effect.activation_bytes;
     f.text = fmt::format("{}: {}", effect.enable, opening(f, operators_of(effect.replaced)));
-    if (f.bytes_saved > 0) f.text += fmt::format("; moves {} less", megabytes(f.bytes_saved));
+    if (f.bytes_saved > 0)
+      f.text += fmt::format("; moves {} less", format_megabytes(f.bytes_saved));
     if (f.kernels_saved > 0) f.text += fmt::format("; {:.0f} kernels fewer", f.kernels_saved);
     f.text += fmt::format("; {}", worth(f));
     if (f.activation_bytes > 0)
       f.text += fmt::format(", and {} less kept for the backward pass",
-                            megabytes(static_cast<double>(f.activation_bytes)));
+                            format_megabytes(static_cast<double>(f.activation_bytes)));
     f.text += fmt::format(" (--enable-pass {})", effect.enable);
     return f;
   }
@@ -152,9 +151,9 @@ struct Analysis {
         "takes {} of memory ({})",
         change.name, format_duration(change.seconds_per_sample()),
         format_duration(report.step_seconds / samples), report.step_seconds / after, kernels,
-        report.all.calls, megabytes(static_cast<double>(change.work.bytes())),
-        megabytes(static_cast<double>(report.all.cost.bytes())),
-        megabytes(static_cast<double>(change.peak_bytes)), change.flags);
+        report.all.calls, format_megabytes(static_cast<double>(change.work.bytes())),
+        format_megabytes(static_cast<double>(report.all.cost.bytes())),
+        format_megabytes(static_cast<double>(change.peak_bytes)), change.flags);
     if (change.rounds_otherwise) f.text += "; its results differ, --precisions says by how much";
     return f;
   }
@@ -176,8 +175,8 @@ struct Analysis {
         "{}, moves {} that bf16 would not, and this machine multiplies bf16 {:.1f}x as fast; {}, "
         "and {} less kept for the backward pass (--dtype bf16)",
         opening(f, fmt::format("products in {}", name_of(f32_products()))),
-        megabytes(f.bytes_saved), speed, worth(f),
-        megabytes(static_cast<double>(f.activation_bytes)));
+        format_megabytes(f.bytes_saved), speed, worth(f),
+        format_megabytes(static_cast<double>(f.activation_bytes)));
     return f;
   }
 

@@ -22,7 +22,6 @@ constexpr double notable_share = 0.01;  // of a pass; what is shorter varies by 
 constexpr double copies_hold_back = 0.1, copies_matter = 0.05;
 
 double real(std::int64_t value) { return static_cast<double>(value); }
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 std::string short_name(const std::string& name) { return shortened(printable(name), name_width); }
 
 std::string name_at(const Graph& graph, NodeId node) {
@@ -110,7 +109,7 @@ std::string gaps_line(const KernelAnswers& a) {
   if (a.gaps == 0) return fmt::format("none within a {}", run_of(a));
   return fmt::format("{:.1f} a {}, together {}, {} of it; the longest of {} between {} and {}",
                      a.gaps, run_of(a), format_duration(a.gap_seconds),
-                     percent(a.share(a.gap_seconds)), format_duration(a.longest_gap),
+                     format_percent(a.share(a.gap_seconds)), format_duration(a.longest_gap),
                      short_name(a.longest_gap_after), short_name(a.longest_gap_before));
 }
 
@@ -120,7 +119,7 @@ std::string copies_line(const KernelAnswers& a) {
   const double share = a.share(a.copy_seconds);
   return fmt::format("{:.1f} a {} of {} in {}, {} of it: {}", a.copies, run_of(a),
                      format_bytes(static_cast<std::uint64_t>(a.copied_bytes)),
-                     format_duration(a.copy_seconds), percent(share),
+                     format_duration(a.copy_seconds), format_percent(share),
                      share > copies_hold_back ? "a bottleneck"
                      : share < copies_matter  ? "no bottleneck"
                                               : "worth a look");
@@ -183,7 +182,7 @@ std::string trace_text(const KernelAnswers& a) {
   std::string longest;
   for (std::size_t i = 0; i < std::min(longest_in_trace, a.longest.size()); ++i)
     longest += fmt::format("{}{} {} ({})", i == 0 ? "" : ", ", short_name(a.longest[i].name),
-                           format_duration(a.longest[i].mean), percent(a.longest[i].share));
+                           format_duration(a.longest[i].mean), format_percent(a.longest[i].share));
   line("  Long operations: {}", longest);
   line("  Gaps above 10 µs: {}", gaps_line(a));
   line("  Transfers: {}", copies_line(a));

@@ -281,26 +281,17 @@ std::size_t usable_memory(Device& device, const RunOptions& options) {
   return available - available / (device.is_gpu() && planned ? 32 : 4);
 }
 
-namespace {
-
-std::int64_t& size_named(RunOptions& options, std::string_view name) {
-  const std::vector<OptionInfo> fields = options_of(options);
-  return *std::get<std::int64_t*>(std::ranges::find(fields, name, &OptionInfo::name)->target);
-}
-
-}  // namespace
-
 std::vector<GrowthLaw> growth_laws(const RunOptions& options, Device& device) {
   const auto peak_with = [&](std::string_view size, std::int64_t value) {
     RunOptions with = options;
-    size_named(with, size) = value;
+    integer_option(with, size) = value;
     with.resolve();
     return static_cast<double>(Planned(with, device).memory().peak_bytes);
   };
   std::vector<GrowthLaw> laws;
   const auto add = [&](std::string_view size, bool quadratic) {
     RunOptions now = options;
-    const std::int64_t x = size_named(now, size);
+    const std::int64_t x = integer_option(now, size);
     GrowthLaw law{.of = std::string(size), .at = x};
     const auto x0 = static_cast<double>(x);
     const double y1 = peak_with(size, x), y2 = peak_with(size, 2 * x);

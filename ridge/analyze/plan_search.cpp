@@ -18,13 +18,8 @@ constexpr std::int64_t image_unit = 32;
 // Shorter sequences are not shown.
 constexpr std::int64_t first_length = 32;
 
-std::int64_t& size_named(RunOptions& options, std::string_view name) {
-  const std::vector<OptionInfo> fields = options_of(options);
-  return *std::get<std::int64_t*>(std::ranges::find(fields, name, &OptionInfo::name)->target);
-}
-
 RunOptions with_size(RunOptions options, std::string_view name, std::int64_t size) {
-  size_named(options, name) = size;
+  integer_option(options, name) = size;
   options.resolve();
   return options;
 }
@@ -34,7 +29,7 @@ SizeLimit largest_value(RunOptions options, Device& device, std::string_view of,
                         std::size_t budget) {
   SizeLimit limit = largest_size(
       [&](std::int64_t k) {
-        size_named(options, of) = k * unit;
+        integer_option(options, of) = k * unit;
         return bytes_needed(options, device);
       },
       budget, fmt::format("{}a --{}", unit == 1 ? "" : fmt::format("{} times ", unit), of),
@@ -199,10 +194,14 @@ RunOptions changed_options(const RunOptions& options, std::span<const std::strin
       throw UsageError("--against {}: write it as NAME=VALUE, such as recompute=block", change);
     const std::string name = change.substr(0, equals);
     const std::vector<OptionInfo> fields = options_of(changed);
-    const auto field = std::ranges::find_if(fields, [&](const OptionInfo& one) {
-      return one.name == name || std::ranges::find(one.aliases, name) != one.aliases.end();
-    });
-    if (field == fields.end()) throw UsageError("--against {}: there is no such option", name);
+    const OptionInfo* const field = find_option(fields, name);
+    if (!field) {
+      std::vector<std::string> names;
+      for (const OptionInfo& one : fields) names.push_back(one.name);
+      const std::string near = nearest_name(name, names);
+      throw UsageError("--against {}: there is no such option{}", name,
+                       near.empty() ? "" : "; did you mean " + near + "?");
+    }
     set_from_text(*field, change.substr(equals + 1));
   }
   changed.resolve();

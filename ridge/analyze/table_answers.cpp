@@ -15,7 +15,6 @@
 namespace ridge {
 namespace {
 
-constexpr double mega = 1e6;
 constexpr double in_proportion = 0.9;  // of the growth of the batch
 constexpr std::size_t kernel_width = 50;
 constexpr double worth_naming = 0.01;  // of the memory that changed
@@ -25,7 +24,6 @@ using Results = std::vector<const TimedVariant*>;
 double real(auto value) { return static_cast<double>(value); }
 std::string percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
 std::string milliseconds(double seconds) { return fmt::format("{:.1f} ms", 1e3 * seconds); }
-std::string megabytes(double bytes) { return fmt::format("{:.1f} MB", bytes / mega); }
 double rate(const TimedVariant* result) { return result->samples_per_second(); }
 std::int64_t batch(const TimedVariant* result) { return result->variant.options.batch_size; }
 
@@ -89,8 +87,8 @@ void add_latency(Lines& line, const Results& sorted, double limit) {
 // "24 kernels in place of 70, 149.9 MB moved in place of 327.5 MB"
 std::string difference_of_graphs(const TimedVariant& first, const TimedVariant& result) {
   return fmt::format("{} kernels in place of {}, {} moved in place of {}", result.kernels,
-                     first.kernels, megabytes(real(result.work.bytes())),
-                     megabytes(real(first.work.bytes())));
+                     first.kernels, format_megabytes(real(result.work.bytes())),
+                     format_megabytes(real(first.work.bytes())));
 }
 
 bool is_clear(const Ratio& speedup) {
@@ -123,8 +121,8 @@ std::string memory_split(const TimedVariant& first, const TimedVariant& result) 
   std::string text;
   for (const auto& [bytes, use] : less)
     if (std::abs(bytes) > worth_naming * std::abs(all) && std::abs(bytes) > 0)
-      text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", use, megabytes(std::abs(bytes)),
-                          bytes > 0 ? "less" : "more");
+      text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", use,
+                          format_megabytes(std::abs(bytes)), bytes > 0 ? "less" : "more");
   return text;
 }
 
@@ -215,7 +213,7 @@ std::string precision_answers(std::span<const TimedVariant> results) {
     const double less = real(first.at_peak.total()) - real(result.at_peak.total());
     const std::string split = memory_split(first, result);
     if (!split.empty())
-      line("{} holds {} {} at the peak: {}.", upper(name(result)), megabytes(std::abs(less)),
+      line("{} holds {} {} at the peak: {}.", upper(name(result)), format_megabytes(std::abs(less)),
            less >= 0 ? "less" : "more", split);
   }
   std::string slowest;

@@ -78,11 +78,23 @@ class Reference {
 // Losses of the first `steps` steps.
 std::vector<double> loss_curve(const RunOptions& options, Device& device, std::int64_t steps);
 
-// What the baseline does: its losses over some steps in a dtype, and how far it is from the
-// reference in the precision that Tolerance::times_baseline is about.
+// How far two runs of the same steps are apart: loss, logits and worst gradient of the first step
+// relatively, losses of all steps in the unit of the loss.
+struct Distance {
+  double loss = 0, logits = 0, gradient = 0, curve = 0;
+};
+
+// What v1 does: its losses over some steps in a dtype; how far it is from the reference in the
+// precision that Tolerance::times_baseline is about; and how far it comes from itself, at most of
+// some draws, where each weight is moved by a unit in the last place of f32. Two right ways to
+// compute a step differ by as much: in most networks that is far below every tolerance, and much
+// where a ReLU's input lies at 0 or a batch norm has few values. A schedule may be off by the fixed
+// tolerance, by that factor times `error` or by four times `rounding`, whichever is most. Rounding
+// is measured between runs of v1, so that a v1 that computes something wrong gains nothing by it,
+// and allows a tenth at most.
 struct Baseline {
   std::vector<double> curve;
-  double loss_error = 0, logits_error = 0, gradient_error = 0;
+  Distance error, rounding;
 };
 Baseline baseline_of(const Reference& reference, const std::string& dtype, Device& device,
                      std::int64_t steps);

@@ -24,6 +24,12 @@ std::string format_count(std::int64_t count) {
   return digits;
 }
 
+std::string format_percent(double part) { return fmt::format("{:.1f} %", 100 * part); }
+
+std::string format_megabytes(double bytes, int decimals) {
+  return fmt::format("{:.{}f} MB", bytes / 1e6, decimals);
+}
+
 std::string format_loss(double loss) {
   return std::isnan(loss) ? "nan" : fmt::format("{:.4f}", loss);
 }

@@ -99,8 +99,6 @@ std::optional<Roof> roof_of(const BenchRequest& request, const ProfileContent& c
   return roof_for(*std::move(kept.roof), content.session.schedule());
 }
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
 // The suspects of a throughput that is too low, each with its evidence.
 std::string suspects_text(const BottleneckReport& report, const Recording& on_device,
                           const Summary& summary) {
@@ -112,16 +110,16 @@ std::string suspects_text(const BottleneckReport& report, const Recording& on_de
   Lines line;
   line("  The pass: {}", primary_bottleneck(report));
   line("  The host: {} {} of the time", device ? "no kernel runs for" : "between operators lie",
-       percent(idle));
+       format_percent(idle));
   line("  The batch: {}", batch == report.findings.end()
                               ? "by their floors no others are faster; --batch-sizes measures"
                               : fmt::format("{} is worth {} of the time", batch->name,
-                                            percent(report.share(batch->seconds_saved))));
+                                            format_percent(report.share(batch->seconds_saved))));
   if (summary.device.count < 2)
     line("  Other load: one iteration does not say");
   else
     line("  Other load: {}, the times vary by {}", summary.unsteady() ? "likely" : "no sign of it",
-         percent(summary.device.variation()));
+         format_percent(summary.device.variation()));
   return line.text;
 }
 

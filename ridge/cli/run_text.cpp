@@ -18,8 +18,6 @@ namespace {
 
 constexpr std::string_view rule = "==========================================";
 
-std::string megabytes(double bytes) { return fmt::format("{:.1f} MB", bytes / 1e6); }
-
 void print_title(Terminal& terminal, std::string_view title) {
   terminal.line(rule);
   terminal.line(terminal.bold(title));
@@ -74,10 +72,10 @@ void print_times(Terminal& terminal, const Record& record, const Summary& s) {
 
 void print_memory(Terminal& terminal, const Record& record) {
   terminal.line(fmt::format("Peak memory usage: {}",
-                            megabytes(static_cast<double>(record.peak_tensor_bytes))));
+                            format_megabytes(static_cast<double>(record.peak_tensor_bytes))));
   if (record.peak_resident_bytes > 0)
     terminal.line(fmt::format("Resident memory of the process: {} at its peak",
-                              megabytes(static_cast<double>(record.peak_resident_bytes))));
+                              format_megabytes(static_cast<double>(record.peak_resident_bytes))));
 }
 
 // Phases that overlap have no time of their own, but in the steps that ran them one by one.
@@ -127,8 +125,8 @@ void print_header(Terminal& terminal, const Session& session) {
   terminal.line("");
   terminal.line("Model Configuration:");
   terminal.line(fmt::format("  Total Parameters: {}", format_count(parameters)));
-  terminal.line(
-      fmt::format("  Model Size: {} (FP32)", megabytes(4 * static_cast<double>(parameters))));
+  terminal.line(fmt::format("  Model Size: {} (FP32)",
+                            format_megabytes(4 * static_cast<double>(parameters))));
   terminal.line("");
   terminal.line(fmt::format("Using device: {}", device.name()));
   terminal.line(fmt::format("{}: {}", device.is_gpu() ? "GPU" : "CPU", device.description()));
@@ -167,7 +165,7 @@ std::string step_line(const RunOptions& options, const StepReport& report, std::
   std::string line = fmt::format("Step {}/{}: Loss = {}, Time = {:.3f} seconds", report.step,
                                  options.num_steps, format_loss(report.loss), report.seconds);
   if (options.reports_memory())
-    line += fmt::format(", Memory = {}", megabytes(static_cast<double>(peak_bytes)));
+    line += fmt::format(", Memory = {}", format_megabytes(static_cast<double>(peak_bytes)));
   return line;
 }
 

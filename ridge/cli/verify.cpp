@@ -168,6 +168,17 @@ void print(Terminal& terminal, const std::vector<Verdict>& verdicts, const Reque
                                      t.baseline.empty() ? "" : " in ", t.baseline)
                        : ""));
   }
+  std::set<std::string> widened;
+  for (const Verdict& v : verdicts) {
+    const Tolerance t = tolerance_of(v.network, precision_named(v.dtype));
+    const Tolerance& l = v.limit;
+    if (l.loss == t.loss && l.logits == t.logits && l.gradient == t.gradient && l.curve == t.curve)
+      continue;
+    const std::string line =
+        fmt::format("  of {} in {}, by what v1 makes of rounding: {:.0e}, {:.0e}, {:.0e}, {:.0e}",
+                    v.configuration, v.dtype, l.loss, l.logits, l.gradient, l.curve);
+    if (widened.insert(line).second) terminal.line(line);
+  }
   std::size_t wrong = 0;
   for (const Verdict& v : verdicts) {
     if (v.failure.empty()) continue;

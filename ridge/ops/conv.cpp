@@ -56,6 +56,15 @@ Cost products_cost(std::int64_t macs, std::int64_t others, Types in, Types out) 
   return cost;
 }
 
+// The results [begin, end) along a dimension whose kernel element number `at` reads the image.
+std::pair<std::int64_t, std::int64_t> within(const ConvGeometry& g, int d, std::int64_t at,
+                                             std::int64_t image, std::int64_t results) {
+  const std::int64_t first = at * g.dilation[d] - g.padding[d];  // what result 0 reads
+  const std::int64_t begin = first < 0 ? (-first + g.stride[d] - 1) / g.stride[d] : 0;
+  const std::int64_t end = first < image ? (image - 1 - first) / g.stride[d] + 1 : 0;
+  return {begin, std::min(end, results)};
+}
+
 // f(x, w, y) with the offsets of an element of the image, of the weight and of the result, for
 // every product that the convolution is made of.
 template <class F>
@@ -65,19 +74,29 @@ void for_each_product(const ConvGeometry& g, const Shape& image_shape, const Sha
   const WeightShape weight(weight_shape, g.layout);
   const ImageStrides xs(image, g.layout), ws(weight, g.layout), ys(result, g.layout);
   const std::int64_t per_group = weight.n / g.groups;
-  for (std::int64_t n = 0; n < image.n; ++n)
-    for (std::int64_t o = 0; o < weight.n; ++o)
-      for (std::int64_t i = 0; i < result.h; ++i)
-        for (std::int64_t j = 0; j < result.w; ++j)
-          for (std::int64_t c = 0; c < weight.c; ++c)
-            for (std::int64_t r = 0; r < weight.h; ++r)
-              for (std::int64_t s = 0; s < weight.w; ++s) {
-                const std::int64_t row = i * g.stride[0] - g.padding[0] + r * g.dilation[0];
-                const std::int64_t column = j * g.stride[1] - g.padding[1] + s * g.dilation[1];
-                if (row < 0 || row >= image.h || column < 0 || column >= image.w) continue;
-                f(xs.at(n, o / per_group * weight.c + c, row, column), ws.at(o, c, r, s),
-                  ys.at(n, o, i, j));
+  for (std::int64_t r = 0; r < weight.h; ++r)
+    for (std::int64_t s = 0; s < weight.w; ++s) {
+      const auto [top, bottom] = within(g, 0, r, image.h, result.h);
+      const auto [left, right] = within(g, 1, s, image.w, result.w);
+      if (top >= bottom || left >= right) continue;
+      const std::int64_t row = top * g.stride[0] + r * g.dilation[0] - g.padding[0];
+      const std::int64_t column = left * g.stride[1] + s * g.dilation[1] - g.padding[1];
+      for (std::int64_t n = 0; n < image.n; ++n)
+        for (std::int64_t o = 0; o < weight.n; ++o)
+          for (std::int64_t c = 0; c < weight.c; ++c) {
+            const std::int64_t w = ws.at(o, c, r, s);
+            std::int64_t x_row = xs.at(n, o / per_group * weight.c + c, row, column);
+            std::int64_t y_row = ys.at(n, o, top, left);
+            for (std::int64_t i = top; i < bottom; ++i) {
+              std::int64_t x = x_row, y = y_row;
+              for (std::int64_t j = left; j < right; ++j) {
+                f(x, w, y);
+                x += xs.w * g.stride[1], y += ys.w;
               }
+              x_row += xs.h * g.stride[0], y_row += ys.h;
+            }
+          }
+    }
 }
 
 // What convolutions and their gradients are tried on.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ridge/ops/check.h"
+#include "ridge/ops/dot.h"
 
 namespace ridge {
 
@@ -47,7 +48,7 @@ void Linear::reference(ReferenceCall& call) const {
     for (std::int64_t j = 0; j < n; ++j) {
       double sum = bias ? call.inputs[operands().bias][j] : 0.0;
       if (residual) sum += call.inputs[operands().residual][i * n + j];
-      for (std::int64_t l = 0; l < k; ++l) sum += x[i * k + l] * weight[j * k + l];
+      sum += dot(&x[i * k], &weight[j * k], k);
       y[i * n + j] = element_function(epilogue).value(sum);
     }
 }

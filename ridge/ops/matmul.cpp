@@ -1,6 +1,7 @@
 #include "ridge/ops/matmul.h"
 
 #include "ridge/ops/check.h"
+#include "ridge/ops/dot.h"
 #include "ridge/ops/grad_builder.h"
 #include "ridge/ops/layout.h"
 #include "ridge/ops/op.h"
@@ -104,21 +105,37 @@ bool MatMul::by_rows(Types in) const {
   return in.size() == 2 && !trans_a && causal == CausalPart::none && in[0].shape.rank() == 2;
 }
 
+namespace {
+
+// The rows of a matrix [rows, columns] one after the other, whether it is stored so or transposed.
+std::vector<double> rows_of(const double* x, std::int64_t rows, std::int64_t columns,
+                            bool transposed) {
+  std::vector<double> out(x, x + rows * columns);
+  if (!transposed) return out;
+  for (std::int64_t j = 0; j < columns; ++j)
+    for (std::int64_t i = 0; i < rows; ++i)
+      out[static_cast<std::size_t>(i * columns + j)] = x[j * rows + i];
+  return out;
+}
+
+}  // namespace
+
 void MatMul::reference(ReferenceCall& call) const {
   const auto &a = call.inputs[0], &b = call.inputs[1], &c = call.outputs[0];
   const Operands at = operands(call.inputs.size());
   const std::int64_t m = c.shape[-2], n = c.shape[-1];
   const std::int64_t k = trans_a ? a.shape[-2] : a.shape[-1];
-  for (std::int64_t batch = 0; batch < c.shape.rows(2); ++batch)
+  for (std::int64_t batch = 0; batch < c.shape.rows(2); ++batch) {
+    const std::vector<double> rows = rows_of(&a[batch * m * k], m, k, trans_a);
+    const std::vector<double> columns = rows_of(&b[batch * k * n], n, k, !trans_b);
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t j = 0; j < n; ++j) {
         const std::int64_t place = batch * m * n + i * n + j;
-        double sum = at.sum < at.count ? call.inputs[at.sum][place] : 0;
-        for (std::int64_t l = 0; l < k; ++l)
-          sum += a[batch * m * k + (trans_a ? l * m + i : i * k + l)] *
-                 b[batch * k * n + (trans_b ? j * k + l : l * n + j)];
-        c[place] = sum;
+        c[place] = dot(&rows[static_cast<std::size_t>(i * k)],
+                       &columns[static_cast<std::size_t>(j * k)], k);
+        if (at.sum < at.count) c[place] += call.inputs[at.sum][place];
       }
+  }
 }
 
 std::vector<Sample<MatMul>> MatMul::samples() {

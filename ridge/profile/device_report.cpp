@@ -79,7 +79,6 @@ std::string extents(const std::array<std::uint32_t, 3>& of) {
   return of[1] > 1 ? fmt::format("{}x{}", of[0], of[1]) : fmt::format("{}", of[0]);
 }
 
-std::string percent(double part) { return fmt::format("{:.1f} %", 100 * part); }
 std::string duration(std::int64_t ns) { return format_duration(static_cast<double>(ns) * 1e-9); }
 
 }  // namespace
@@ -200,7 +199,7 @@ std::string device_report_text(const Recording& recording, const DeviceReport& r
       report.steps, per_step(report.kernels), per_step(report.copies),
       format_bytes(static_cast<std::uint64_t>(static_cast<double>(report.bytes_copied) / steps)),
       per_step(report.fills), per_step(report.calls), per_step(report.replays),
-      percent(report.idle_fraction()), percent(report.unattributed_fraction()));
+      format_percent(report.idle_fraction()), format_percent(report.unattributed_fraction()));
   if (report.dropped > 0)
     text += fmt::format("{} activities are missing: the buffers had no room for them\n",
                         report.dropped);
@@ -224,12 +223,13 @@ std::string device_report_text(const Recording& recording, const DeviceReport& r
   for (const DeviceReport::Kernel& kernel : report.kernels_by_time) {
     if (rows.size() == kernels_shown) break;
     const Activity& a = kernel.longest;
-    rows.push_back({kernel.name, kernel.op, format_count(kernel.calls), duration(kernel.total_ns),
-                    percent(static_cast<double>(kernel.total_ns) /
-                            static_cast<double>(std::max<std::int64_t>(report.kernel_ns, 1))),
-                    duration(a.end_ns - a.begin_ns), extents(a.grid), extents(a.block),
-                    std::to_string(a.registers), format_bytes(a.static_shared + a.dynamic_shared),
-                    kernel.occupancy > 0 ? percent(kernel.occupancy) : "-"});
+    rows.push_back(
+        {kernel.name, kernel.op, format_count(kernel.calls), duration(kernel.total_ns),
+         format_percent(static_cast<double>(kernel.total_ns) /
+                        static_cast<double>(std::max<std::int64_t>(report.kernel_ns, 1))),
+         duration(a.end_ns - a.begin_ns), extents(a.grid), extents(a.block),
+         std::to_string(a.registers), format_bytes(a.static_shared + a.dynamic_shared),
+         kernel.occupancy > 0 ? format_percent(kernel.occupancy) : "-"});
   }
   text += text_table(columns, rows);
   if (report.kernels_by_time.size() > rows.size())

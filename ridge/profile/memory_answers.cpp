@@ -29,8 +29,7 @@ constexpr double spike_time = 0.05;
 // What is released within this many kernels of its last use is released promptly.
 constexpr std::size_t prompt_nodes = 1;
 
-std::string megabytes(double bytes) { return fmt::format("{:.2f} MB", bytes * 1e-6); }
-std::string megabytes(std::uint64_t bytes) { return megabytes(static_cast<double>(bytes)); }
+std::string megabytes(double bytes) { return format_megabytes(bytes, 2); }
 std::string percent(double part, double whole) {
   return fmt::format("{:.1f} %", whole > 0 ? 100 * part / whole : 0);
 }

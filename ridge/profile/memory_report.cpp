@@ -19,8 +19,7 @@ using Change = Recording::MemoryChange;
 
 constexpr std::string_view rule = "==========================================\n";
 
-std::string megabytes(double bytes) { return fmt::format("{:.2f} MB", bytes * 1e-6); }
-std::string megabytes(std::uint64_t bytes) { return megabytes(static_cast<double>(bytes)); }
+std::string megabytes(double bytes) { return format_megabytes(bytes, 2); }
 
 // The level of live bytes over time, between two moments: a step function, 0 before the first
 // change.

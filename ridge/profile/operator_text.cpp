@@ -29,7 +29,6 @@ std::string milliseconds(std::int64_t ns) {
   return fmt::format("{:.3f} ms", static_cast<double>(ns) * 1e-6);
 }
 std::string microseconds(double ns) { return fmt::format("{:.1f} µs", ns * 1e-3); }
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 // A rate of 0 means that there is nothing to count: an operator that only moves data has no FLOPs.
 std::string rate(double per_second) {
@@ -89,8 +88,8 @@ std::string operator_table_text(const OperatorTable& table, std::size_t top,
     TextRow& row = rows.emplace_back();
     row = {std::move(name), fmt::format("{}", total.calls)};
     if (nested) row.push_back(milliseconds(self.ns));
-    for (std::string cell :
-         {milliseconds(total.ns), percent(table.share(total.ns)), microseconds(total.average_ns())})
+    for (std::string cell : {milliseconds(total.ns), format_percent(table.share(total.ns)),
+                             microseconds(total.average_ns())})
       row.push_back(std::move(cell));
     if (!work) return;
     for (std::string cell : {amount(total.cost.flops, 1e9), rate(total.flops_per_second()),
@@ -101,7 +100,7 @@ std::string operator_table_text(const OperatorTable& table, std::size_t top,
     rows.push_back({std::move(name), ""});
     if (nested) rows.back().push_back(milliseconds(ns));
     rows.back().push_back(nested ? "" : milliseconds(ns));
-    rows.back().push_back(percent(table.share(ns)));
+    rows.back().push_back(format_percent(table.share(ns)));
   };
 
   for (std::size_t r = 0; r < shown; ++r)

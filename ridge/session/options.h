@@ -138,6 +138,11 @@ struct OptionInfo {
 
 std::vector<OptionInfo> options_of(RunOptions& options);
 
+// The field of that name, or that has it as an alias; null if there is none.
+const OptionInfo* find_option(const std::vector<OptionInfo>& options, std::string_view name);
+// The field of that name, which has to be of integers: "batch-size".
+std::int64_t& integer_option(RunOptions& options, std::string_view name);
+
 // Sets a field from what was given on the command line; UsageError if that is no number, or none of
 // true and false.
 void set_from_text(const OptionInfo& option, std::string_view text);

@@ -116,6 +116,18 @@ nlohmann::json parse_flat_object(std::string_view text, const std::vector<Option
 
 }  // namespace
 
+const OptionInfo* find_option(const std::vector<OptionInfo>& options, std::string_view name) {
+  const auto found = std::ranges::find_if(options, [&](const OptionInfo& option) {
+    return option.name == name || std::ranges::find(option.aliases, name) != option.aliases.end();
+  });
+  return found == options.end() ? nullptr : &*found;
+}
+
+std::int64_t& integer_option(RunOptions& options, std::string_view name) {
+  const std::vector<OptionInfo> fields = options_of(options);
+  return *std::get<std::int64_t*>(find_option(fields, name)->target);
+}
+
 void set_from_text(const OptionInfo& option, std::string_view text) {
   struct Set {
     const std::string& name;

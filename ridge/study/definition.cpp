@@ -39,13 +39,6 @@ std::string dashed(std::string_view name) {
   return text;
 }
 
-const OptionInfo* find_option(const std::vector<OptionInfo>& options, std::string_view name) {
-  const auto found = std::ranges::find_if(options, [&](const OptionInfo& option) {
-    return option.name == name || std::ranges::find(option.aliases, name) != option.aliases.end();
-  });
-  return found == options.end() ? nullptr : &*found;
-}
-
 std::vector<std::string> split(std::string_view text) {
   std::vector<std::string> parts;
   for (;;) {

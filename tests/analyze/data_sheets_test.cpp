@@ -36,6 +36,8 @@ TEST(DataSheets, CountTheThreadsOfProcessors) {
   const DataSheet& processor = *data_sheet_of("AMD EPYC 7763 64-Core Processor");
   EXPECT_DOUBLE_EQ(processor.flops(ProductKind::f32, 32), processor.f32 / 2);
   EXPECT_DOUBLE_EQ(processor.flops(ProductKind::f32, 128), processor.f32);
+  const DataSheet& tiles = *data_sheet_of("Intel(R) Xeon(R) Platinum 8480+");
+  EXPECT_GT(tiles.flops(ProductKind::bf16, 56), 10 * tiles.f32) << "by AMX";
   const DataSheet& card = *data_sheet_of("NVIDIA L4");
   EXPECT_DOUBLE_EQ(card.flops(ProductKind::bf16, 1), card.bf16);
 }

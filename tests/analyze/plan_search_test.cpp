@@ -128,6 +128,8 @@ TEST(PlanDifference, SaysWhatRecomputationSavesAndCosts) {
   EXPECT_GT(d.to_batch.size, d.from_batch.size);
   EXPECT_THAT([&] { changed_options(options, std::vector<std::string>{"nothing=1"}); },
               ::testing::ThrowsMessage<UsageError>(HasSubstr("no such option")));
+  EXPECT_THAT([&] { changed_options(options, std::vector<std::string>{"recompte=block"}); },
+              ::testing::ThrowsMessage<UsageError>(HasSubstr("did you mean recompute?")));
   EXPECT_THAT([&] { changed_options(options, std::vector<std::string>{"dtype"}); },
               ::testing::ThrowsMessage<UsageError>(HasSubstr("NAME=VALUE")));
 }

@@ -77,5 +77,12 @@ TEST(Units, ALossHasFourDigitsAndNoNegativeNan) {
   EXPECT_EQ(format_loss(std::numeric_limits<double>::infinity()), "inf");
 }
 
+TEST(Units, PercentAndMegabytes) {
+  EXPECT_EQ(format_percent(0.1234), "12.3 %");
+  EXPECT_EQ(format_percent(1), "100.0 %");
+  EXPECT_EQ(format_megabytes(124'513'472), "124.5 MB");
+  EXPECT_EQ(format_megabytes(124'513'472, 2), "124.51 MB");
+}
+
 }  // namespace
 }  // namespace ridge

@@ -6,76 +6,83 @@
 #include <set>
 
 #include "tests/ops/cases.h"
+#include "tests/ops/every_operator.h"
 
 namespace ridge {
 namespace {
 
-using testing::for_each_case;
 using testing::operand_types;
 using testing::operand_values;
+using testing::OperatorSample;
 using testing::Reals;
 using testing::run_reference;
 
-template <class T>
-class EveryOperatorsTraits : public ::testing::Test {};
-TYPED_TEST_SUITE(EveryOperatorsTraits, testing::TypesOf<OpVariant>::type, testing::OperatorName);
+class EveryOperatorsTraits : public ::testing::TestWithParam<testing::EveryOperator> {
+ protected:
+  // Calls check(sample, operand types) for every sample in every dtype.
+  void for_each_case(const std::function<void(const OperatorSample&, Types)>& check) const {
+    const std::vector<OperatorSample> samples = GetParam().samples();
+    testing::for_each_case(
+        GetParam().name, samples.size(), GetParam().dtypes,
+        [&](std::size_t s, DType dtype) { return types_of(samples[s], dtype); },
+        [&](std::size_t s, Types types) { check(samples[s], types); });
+  }
+  static std::vector<TensorType> types_of(const OperatorSample& sample, DType dtype = DType::f32) {
+    return operand_types(sample.op, sample.inputs, dtype);
+  }
+};
 
-template <class T>
-std::size_t named_operands(const T& op, std::size_t given) {
-  if constexpr (requires { op.operands(given); })
-    return op.operands(given).count;
-  else
-    return op.operands().count;
-}
+INSTANTIATE_TEST_SUITE_P(All, EveryOperatorsTraits, ::testing::ValuesIn(testing::every_operator()),
+                         testing::operator_name);
 
 // What multiplies matrices says so, whatever else it does: its FLOPs are then held against the rate
 // of products. What only renames has no work at all.
-TYPED_TEST(EveryOperatorsTraits, WorkIsWhatItsCostCounts) {
-  for_each_case<TypeParam>([](const Sample<TypeParam>& sample, Types in) {
-    const Op op(sample.op);
-    const Cost cost = sample.op.cost(in, sample.op.infer(in));
+TEST_P(EveryOperatorsTraits, WorkIsWhatItsCostCounts) {
+  for_each_case([](const OperatorSample& sample, Types in) {
+    const Op& op = sample.op;
+    const Cost work = cost(op, in, infer(op, in));
     const bool multiplies = is_product(op) || work_of(op) == WorkKind::attention;
-    EXPECT_EQ(cost.macs > 0, multiplies);
+    EXPECT_EQ(work.macs > 0, multiplies);
     if (only_renames(op)) {
-      EXPECT_EQ(cost, Cost{});
+      EXPECT_EQ(work, Cost{});
       EXPECT_TRUE(aliased_input(op, 0, in).has_value());
     }
   });
 }
 
-TYPED_TEST(EveryOperatorsTraits, NamesOfOperandsAreAsManyAsOperands) {
-  if constexpr (NamesOperands<TypeParam>) {
-    for (const Sample<TypeParam>& sample : TypeParam::samples())
-      EXPECT_EQ(named_operands(sample.op, sample.inputs.size()), sample.inputs.size());
+TEST_P(EveryOperatorsTraits, NamesOfOperandsAreAsManyAsOperands) {
+  for (const OperatorSample& sample : GetParam().samples()) {
+    const std::size_t given = sample.inputs.size();
+    EXPECT_EQ(GetParam().named_operands(sample.op, given).value_or(given), given);
   }
 }
 
 // The same elements in reversed order give the same results in reversed order.
-TYPED_TEST(EveryOperatorsTraits, ElementwiseMeansPlaceByPlace) {
-  if constexpr (Elementwise<TypeParam>) {
-    for (const Sample<TypeParam>& sample : TypeParam::samples()) {
-      const Op op(sample.op);
-      const std::vector<TensorType> in = operand_types(sample, DType::f32), out = infer(op, in);
+TEST_P(EveryOperatorsTraits, ElementwiseMeansPlaceByPlace) {
+  if (GetParam().elementwise) {
+    for (const OperatorSample& sample : GetParam().samples()) {
+      const Op& op = sample.op;
+      const std::vector<TensorType> in = types_of(sample), out = infer(op, in);
       const bool alike =
           std::ranges::all_of(in, [&](const TensorType& x) { return x.shape == out[0].shape; });
       if (!alike) continue;  // one that broadcasts
-      std::vector<Reals> values = operand_values(sample, in);
+      std::vector<Reals> values = operand_values(sample.inputs, in);
       std::vector<Reals> expected = run_reference(op, in, out, values);
       for (Reals& operand : values) std::ranges::reverse(operand);
       for (Reals& result : expected) std::ranges::reverse(result);
       EXPECT_EQ(run_reference(op, in, out, values), expected);
     }
   } else {
-    EXPECT_FALSE(is_elementwise(Op(TypeParam::samples()[0].op)));
+    EXPECT_FALSE(is_elementwise(GetParam().samples()[0].op));
   }
 }
 
 // A step computes what the operator does, from as many FLOPs. A last operand that no step reads
 // brings the program to the shape of the result.
-TYPED_TEST(EveryOperatorsTraits, AsAStepItComputesTheSame) {
-  for (const Sample<TypeParam>& sample : TypeParam::samples()) {
-    const Op op(sample.op);
-    const std::vector<TensorType> in = operand_types(sample, DType::f32), out = infer(op, in);
+TEST_P(EveryOperatorsTraits, AsAStepItComputesTheSame) {
+  for (const OperatorSample& sample : GetParam().samples()) {
+    const Op& op = sample.op;
+    const std::vector<TensorType> in = types_of(sample), out = infer(op, in);
     auto step = as_step(op, in);
     if (!step) continue;
     ASSERT_EQ(operand_count(step->code), static_cast<int>(in.size()));
@@ -84,7 +91,7 @@ TYPED_TEST(EveryOperatorsTraits, AsAStepItComputesTheSame) {
     const Op chain(Pointwise{.steps = {*step}, .results = {{result}}});
     std::vector<TensorType> with_shape = in;
     with_shape.push_back(out[0]);
-    std::vector<Reals> values = operand_values(sample, in);
+    std::vector<Reals> values = operand_values(sample.inputs, in);
     const std::vector<Reals> expected = run_reference(op, in, out, values);
     values.emplace_back(static_cast<std::size_t>(out[0].numel()));
     const std::vector<Reals> computed = run_reference(chain, with_shape, out, values);
@@ -96,13 +103,13 @@ TYPED_TEST(EveryOperatorsTraits, AsAStepItComputesTheSame) {
   }
 }
 
-TYPED_TEST(EveryOperatorsTraits, AsAnEpilogueItComputesTheSame) {
-  for (const Sample<TypeParam>& sample : TypeParam::samples()) {
-    const Op op(sample.op);
+TEST_P(EveryOperatorsTraits, AsAnEpilogueItComputesTheSame) {
+  for (const OperatorSample& sample : GetParam().samples()) {
+    const Op& op = sample.op;
     const ElementFunction& f = element_function(as_epilogue(op));
     if (as_epilogue(op) == Epilogue::none) continue;
-    const std::vector<TensorType> in = operand_types(sample, DType::f32), out = infer(op, in);
-    const std::vector<Reals> x = operand_values(sample, in);
+    const std::vector<TensorType> in = types_of(sample), out = infer(op, in);
+    const std::vector<Reals> x = operand_values(sample.inputs, in);
     const std::vector<Reals> y = run_reference(op, in, out, x);
     for (std::size_t i = 0; i < y[0].size(); ++i) ASSERT_DOUBLE_EQ(f.value(x[0][i]), y[0][i]);
     EXPECT_EQ(f.flops * out[0].numel(), cost(op, in, out).flops);
@@ -110,14 +117,14 @@ TYPED_TEST(EveryOperatorsTraits, AsAnEpilogueItComputesTheSame) {
 }
 
 // Other numbers in the last row of the operands that it reads by row change the last row alone.
-TYPED_TEST(EveryOperatorsTraits, RowsNeedNoOthers) {
-  for (const Sample<TypeParam>& sample : TypeParam::samples()) {
-    const Op op(sample.op);
-    const std::vector<TensorType> in = operand_types(sample, DType::f32), out = infer(op, in);
+TEST_P(EveryOperatorsTraits, RowsNeedNoOthers) {
+  for (const OperatorSample& sample : GetParam().samples()) {
+    const Op& op = sample.op;
+    const std::vector<TensorType> in = types_of(sample), out = infer(op, in);
     const std::vector<std::size_t> by_row = row_operands(op, in, out);
     if (by_row.empty() || out[0].shape.rank() == 0 || out[0].shape.rows() < 2) continue;
     const std::int64_t rows = out[0].shape.rows();
-    std::vector<Reals> values = operand_values(sample, in);
+    std::vector<Reals> values = operand_values(sample.inputs, in);
     const std::vector<Reals> before = run_reference(op, in, out, values);
     for (const std::size_t i : by_row) {
       ASSERT_EQ(in[i].shape.rows(), rows);
@@ -132,7 +139,7 @@ TYPED_TEST(EveryOperatorsTraits, RowsNeedNoOthers) {
 }
 
 // With the dimensions in reversed order, and `dim` with them, it computes the same.
-TYPED_TEST(EveryOperatorsTraits, AlongADimensionTheOthersMayBeInAnyOrder) {
+TEST_P(EveryOperatorsTraits, AlongADimensionTheOthersMayBeInAnyOrder) {
   const auto reversed = [](const TensorType& type) {
     const auto dims = type.shape.dims();
     return TensorType{type.dtype, Shape(std::vector(dims.rbegin(), dims.rend()))};
@@ -151,13 +158,13 @@ TYPED_TEST(EveryOperatorsTraits, AlongADimensionTheOthersMayBeInAnyOrder) {
     }
     return y;
   };
-  for (const Sample<TypeParam>& sample : TypeParam::samples()) {
+  for (const OperatorSample& sample : GetParam().samples()) {
     Op op(sample.op), turned = op;
     std::uint32_t* const dim = dimension_of(turned);
-    EXPECT_EQ(dim != nullptr, AlongDimension<TypeParam>);
+    EXPECT_EQ(dim != nullptr, GetParam().along_dimension);
     if (!dim) return;
-    std::vector<TensorType> in = operand_types(sample, DType::f32), out = infer(op, in);
-    std::vector<Reals> values = operand_values(sample, in);
+    std::vector<TensorType> in = types_of(sample), out = infer(op, in);
+    std::vector<Reals> values = operand_values(sample.inputs, in);
     const Reals expected = transposed(out[0], run_reference(op, in, out, values)[0]);
     *dim = static_cast<std::uint32_t>(out[0].shape.rank()) - 1 - *dim;
     for (std::size_t i = 0; i < in.size(); ++i) values[i] = transposed(in[i], values[i]);
@@ -167,29 +174,28 @@ TYPED_TEST(EveryOperatorsTraits, AlongADimensionTheOthersMayBeInAnyOrder) {
 }
 
 // Samples fill integer operands with what the operator says that they may hold.
-TYPED_TEST(EveryOperatorsTraits, IdsAreInTheirRange) {
-  for (const Sample<TypeParam>& sample : TypeParam::samples()) {
-    const std::vector<TensorType> in = operand_types(sample, DType::f32);
+TEST_P(EveryOperatorsTraits, IdsAreInTheirRange) {
+  for (const OperatorSample& sample : GetParam().samples()) {
+    const std::vector<TensorType> in = types_of(sample);
     for (const SampleInput& input : sample.inputs)
-      if (input.type.dtype == DType::i32 && TakesIds<TypeParam>) {
+      if (input.type.dtype == DType::i32 && GetParam().takes_ids) {
         EXPECT_EQ(input.high, static_cast<double>(id_range(sample.op, in)));
       }
   }
 }
 
-TYPED_TEST(EveryOperatorsTraits, ImagesAreThoseOfTheLayout) {
-  Op op(TypeParam::samples()[0].op);
+TEST_P(EveryOperatorsTraits, ImagesAreThoseOfTheLayout) {
+  Op op = GetParam().samples()[0].op;
   const bool changes = to_channels_last(op);
   EXPECT_TRUE(changes || !to_channels_last(op)) << "a second time";
-  if constexpr (OnImages<TypeParam>) {
-    EXPECT_EQ(std::get<TypeParam>(op.variant()).layout, ImageLayout::nhwc);
-  } else {
-    EXPECT_FALSE(changes);
+  EXPECT_EQ(changes, GetParam().on_images);
+  if (changes) {
+    EXPECT_EQ(GetParam().layout(op), ImageLayout::nhwc);
   }
 }
 
-TYPED_TEST(EveryOperatorsTraits, NamesInPyTorchAreWhole) {
-  for_each_case<TypeParam>([](const Sample<TypeParam>& sample, Types in) {
+TEST_P(EveryOperatorsTraits, NamesInPyTorchAreWhole) {
+  for_each_case([](const OperatorSample& sample, Types in) {
     const std::string_view name = aten_name(sample.op, in);
     EXPECT_TRUE(name.empty() || (name.starts_with("aten::") && name.size() > 6)) << name;
   });

@@ -6,6 +6,7 @@
 #include "ridge/ops/op.h"
 #include "ridge/passes/passes.h"
 #include "tests/ops/cases.h"
+#include "tests/ops/every_operator.h"
 
 namespace ridge {
 namespace {
@@ -118,24 +119,24 @@ TEST(PointwiseChains, LeaveSharesAlone) {
   EXPECT_EQ(chains.found, 0u);
 }
 
-template <class T>
-class PointwiseChainsOfEveryOperator : public ::testing::Test {};
-TYPED_TEST_SUITE(PointwiseChainsOfEveryOperator, testing::TypesOf<OpVariant>::type,
-                 testing::OperatorName);
+class PointwiseChainsOf : public ::testing::TestWithParam<testing::EveryOperator> {};
+INSTANTIATE_TEST_SUITE_P(EveryOperator, PointwiseChainsOf,
+                         ::testing::ValuesIn(testing::every_operator()), testing::operator_name);
 
 // The pass names no operator: one is part of a chain because it says so itself (as_step()).
-TYPED_TEST(PointwiseChainsOfEveryOperator, TakeWhatSaysThatItIsAStep) {
-  for (const Sample<TypeParam>& sample : TypeParam::samples()) {
+TEST_P(PointwiseChainsOf, TakeWhatSaysThatItIsAStep) {
+  for (const testing::OperatorSample& sample : GetParam().samples()) {
     Chains chains;
     std::vector<Value> operands;
-    for (const TensorType& type : testing::operand_types(sample, DType::f32))
+    const std::vector<TensorType> types =
+        testing::operand_types(sample.op, sample.inputs, DType::f32);
+    for (const TensorType& type : types)
       operands.push_back(chains.graph.input("operand " + std::to_string(operands.size()), type));
-    const std::vector<TensorType> types = testing::operand_types(sample, DType::f32);
-    const auto step = as_step(Op(sample.op), types);
-    const Value y = chains.graph.apply(Op(sample.op), operands)[0];
+    const auto step = as_step(sample.op, types);
+    const Value y = chains.graph.apply(sample.op, operands)[0];
     if (y.dtype() != DType::f32) continue;
     chains.rewrite(mul(y, chains.input(y.shape(), "factor")));
-    const bool is_link = step || std::holds_alternative<Cast>(Op(sample.op).variant());
+    const bool is_link = step || std::holds_alternative<Cast>(sample.op.variant());
     EXPECT_EQ(chains.found, is_link ? 1u : 0u);
     if (step) {
       EXPECT_THAT(chains.operators(), ElementsAre("pointwise " + name_of(*step) + " mul"));
