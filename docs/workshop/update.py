@@ -38,6 +38,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -146,7 +147,7 @@ class Workplace:
     def run(self, name, commands):
         if name in self.outputs:
             raise PageError(f"two commands are called {name}")
-        print(f"  {name}", flush=True)
+        began = time.monotonic()
         for pattern, replacement in self.quicker:
             commands = pattern.sub(replacement, commands)
         result = subprocess.run(
@@ -157,6 +158,7 @@ class Workplace:
             stderr=subprocess.STDOUT,
             text=True,
         )
+        print(f"  {time.monotonic() - began:5.1f} s  {name}", flush=True)
         if result.returncode != 0:
             raise PageError(f"{name} ended with {result.returncode}:\n{commands}{result.stdout}")
         self.outputs[name] = self.anonymous(result.stdout)

@@ -15,21 +15,21 @@ namespace ridge {
 
 using Offsets = std::array<std::int64_t, 2>;
 
-struct Loop {
+struct NestedLoop {
   std::int64_t extent = 1;
   Offsets strides{};  // in elements; 0 along a dimension that an operand is broadcast over
 };
 
 // Outermost first. At most one per dimension.
-using LoopNest = std::vector<Loop>;
+using LoopNest = std::vector<NestedLoop>;
 
 // The same traversal in the fewest loops: without loops of extent 1, and with two neighbors in one
 // where both offsets run on evenly from the inner to the outer.
 inline LoopNest merged(const LoopNest& nest) {
   LoopNest result;
-  for (const Loop& inner : nest) {
+  for (const NestedLoop& inner : nest) {
     if (inner.extent == 1) continue;
-    auto runs_on = [&](const Loop& outer) {
+    auto runs_on = [&](const NestedLoop& outer) {
       return outer.strides[0] == inner.strides[0] * inner.extent &&
              outer.strides[1] == inner.strides[1] * inner.extent;
     };
@@ -64,7 +64,7 @@ inline LoopNest broadcast_nest(const Shape& shape, const Shape& a, const Shape& 
   LoopNest nest(shape.rank());
   Offsets stride{1, 1};
   for (int d = 1; d <= static_cast<int>(shape.rank()); ++d) {
-    Loop& loop = nest[shape.rank() - static_cast<std::size_t>(d)];
+    NestedLoop& loop = nest[shape.rank() - static_cast<std::size_t>(d)];
     loop.extent = shape[-d];
     for (std::size_t operand = 0; operand < 2; ++operand) {
       const Shape& source = operand == 0 ? a : b;
@@ -76,17 +76,17 @@ inline LoopNest broadcast_nest(const Shape& shape, const Shape& a, const Shape& 
   return merged(nest);
 }
 
-inline std::int64_t iterations(std::span<const Loop> nest) {
+inline std::int64_t iterations(std::span<const NestedLoop> nest) {
   std::int64_t count = 1;
-  for (const Loop& loop : nest) count *= loop.extent;
+  for (const NestedLoop& loop : nest) count *= loop.extent;
   return count;
 }
 
 // Both offsets at one iteration of the nest, counted in row-major order.
-inline Offsets offsets_at(std::span<const Loop> nest, std::int64_t iteration) {
+inline Offsets offsets_at(std::span<const NestedLoop> nest, std::int64_t iteration) {
   Offsets offsets{};
   for (std::size_t l = nest.size(); l-- > 0;) {
-    const Loop& loop = nest[l];
+    const NestedLoop& loop = nest[l];
     const std::int64_t i = l == 0 ? iteration : iteration % loop.extent;
     offsets[0] += i * loop.strides[0];
     offsets[1] += i * loop.strides[1];
@@ -98,9 +98,10 @@ inline Offsets offsets_at(std::span<const Loop> nest, std::int64_t iteration) {
 // Walks iterations [begin, end) of a nest in runs along its innermost loop, of which there is one:
 // body(iteration, offsets at it, length of the run).
 template <class F>
-void for_each_run(std::span<const Loop> nest, std::int64_t begin, std::int64_t end, const F& body) {
-  const Loop& along = nest.back();
-  const std::span<const Loop> outer = nest.first(nest.size() - 1);
+void for_each_run(std::span<const NestedLoop> nest, std::int64_t begin, std::int64_t end,
+                  const F& body) {
+  const NestedLoop& along = nest.back();
+  const std::span<const NestedLoop> outer = nest.first(nest.size() - 1);
   std::array<std::int64_t, Shape::max_rank> at{};  // in the outer loops
   for (std::int64_t l = std::ssize(outer), i = begin / along.extent; l-- > 0;) {
     const auto loop = static_cast<std::size_t>(l);
@@ -108,7 +109,7 @@ void for_each_run(std::span<const Loop> nest, std::int64_t begin, std::int64_t e
     i /= outer[loop].extent;
   }
   Offsets offsets = offsets_at(outer, begin / along.extent);
-  const auto move = [&](const Loop& loop, std::int64_t steps) {
+  const auto move = [&](const NestedLoop& loop, std::int64_t steps) {
     offsets[0] += steps * loop.strides[0];
     offsets[1] += steps * loop.strides[1];
   };
@@ -141,7 +142,7 @@ struct SumNest {
     extent = nest.back().extent;
     innermost_kept = nest.back().strides[1] != 0;
     nest.pop_back();
-    for (const Loop& loop : nest) (loop.strides[1] != 0 ? kept : summed).push_back(loop);
+    for (const NestedLoop& loop : nest) (loop.strides[1] != 0 ? kept : summed).push_back(loop);
   }
 };
 

@@ -12,6 +12,7 @@
 #include "ridge/base/lines.h"
 #include "ridge/base/units.h"
 #include "ridge/cli/run_text.h"
+#include "ridge/session/belief.h"
 
 namespace ridge {
 namespace {
@@ -153,7 +154,8 @@ std::string bench_summary_text(const Record& record, const Summary& summary, boo
          lost->step - options.warmup_steps - 1,
          options.use() == Use::training ? "lower --learning-rate"
                                         : "values went beyond the range of the precision");
-  if (const std::string warning = variation_warning(summary); !warning.empty()) line("{}", warning);
+  if (const std::string belief = belief_text(belief_of(record, summary)); !belief.empty())
+    line.text += "\n" + belief;
   return line.text + std::string(rule) + "\n";
 }
 

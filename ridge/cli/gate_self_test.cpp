@@ -27,11 +27,13 @@ const std::vector<std::string> default_command{
 
 // The decisions on one kind of candidate.
 struct Tally {
-  std::array<std::size_t, 3> verdicts{};  // by Verdict
+  std::array<std::size_t, 3> verdicts{};  // by GateVerdict
   std::vector<double> seconds;            // that each decision took
   std::size_t rounds() const { return seconds.size(); }
-  std::size_t count(Verdict verdict) const { return verdicts[static_cast<std::size_t>(verdict)]; }
-  void add(Verdict verdict, double time) {
+  std::size_t count(GateVerdict verdict) const {
+    return verdicts[static_cast<std::size_t>(verdict)];
+  }
+  void add(GateVerdict verdict, double time) {
     ++verdicts[static_cast<std::size_t>(verdict)];
     seconds.push_back(time);
   }
@@ -45,9 +47,9 @@ TextRow row_of(const std::string& name, const Tally& tally, std::size_t errors) 
   const Statistics time = statistics_of(tally.seconds);
   return {name,
           std::to_string(tally.rounds()),
-          std::to_string(tally.count(Verdict::fine)),
-          std::to_string(tally.count(Verdict::regression)),
-          std::to_string(tally.count(Verdict::undecided)),
+          std::to_string(tally.count(GateVerdict::fine)),
+          std::to_string(tally.count(GateVerdict::regression)),
+          std::to_string(tally.count(GateVerdict::undecided)),
           fmt::format("{} % [{}, {}]", percent(static_cast<double>(errors) / rounds),
                       percent(interval.low), percent(interval.high)),
           fmt::format("{}, {} at most", format_duration(time.median), format_duration(time.max))};
@@ -56,9 +58,9 @@ TextRow row_of(const std::string& name, const Tally& tally, std::size_t errors) 
 nlohmann::ordered_json json_of(const Tally& tally, std::size_t errors) {
   const Interval interval = binomial_interval(errors, tally.rounds());
   return {{"rounds", tally.rounds()},
-          {"fine", tally.count(Verdict::fine)},
-          {"regression", tally.count(Verdict::regression)},
-          {"undecided", tally.count(Verdict::undecided)},
+          {"fine", tally.count(GateVerdict::fine)},
+          {"regression", tally.count(GateVerdict::regression)},
+          {"undecided", tally.count(GateVerdict::undecided)},
           {"errors", errors},
           {"error_rate_interval", {interval.low, interval.high}},
           {"seconds", tally.seconds}};
@@ -104,8 +106,8 @@ int gate_self_test(const GateRequest& request) {
     progress(round + 1, rounds);
   }
 
-  const std::size_t alarms = same.count(Verdict::regression),
-                    misses = slowed.rounds() - slowed.count(Verdict::regression);
+  const std::size_t alarms = same.count(GateVerdict::regression),
+                    misses = slowed.rounds() - slowed.count(GateVerdict::regression);
   nlohmann::ordered_json json{{"schema", "ridge-gate-self-test-1"},
                               {"command", commands.front()},
                               {"slowdown", slowdown},

@@ -188,14 +188,6 @@ std::string validation_line(const WorkloadInfo& workload, const Validation& vali
   return line + fmt::format(", Perplexity = {:.2f}", std::exp(found.loss));
 }
 
-std::string variation_warning(const Summary& summary) {
-  if (!summary.unsteady()) return "";
-  return fmt::format(
-      "Warning: the times vary by {:.1f} % (standard deviation over mean; more than {:.1f} % is "
-      "much): was the machine busy?",
-      100 * summary.device.variation(), 100 * Summary::unsteady_variation);
-}
-
 void print_summary(Terminal& terminal, const Record& record, const Summary& summary) {
   terminal.line("");
   print_title(terminal, "Performance Summary:");

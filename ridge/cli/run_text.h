@@ -27,7 +27,4 @@ std::string validation_line(const WorkloadInfo& workload, const Validation& vali
 
 void print_summary(Terminal& terminal, const Record& record, const Summary& summary);
 
-// Warns of times that vary so much that their mean says little; empty if they do not.
-std::string variation_warning(const Summary& summary);
-
 }  // namespace ridge

@@ -79,10 +79,10 @@ void interleave(const From* x, std::int64_t x_step, To* y, std::int64_t rows) {
 // here, runs along the operand. Both together are a transpose, for every iteration of the rest.
 template <class From, class To>
 KernelPtr transpose_all(CpuPrepare& prepare, LoopNest nest) {
-  const Loop columns = nest.back();
+  const NestedLoop columns = nest.back();
   nest.pop_back();
-  const auto it = std::ranges::find_if(nest, [](const Loop& l) { return l.strides[1] == 1; });
-  const Loop rows = *it;
+  const auto it = std::ranges::find_if(nest, [](const NestedLoop& l) { return l.strides[1] == 1; });
+  const NestedLoop rows = *it;
   nest.erase(it);
   constexpr std::int64_t colors = 3;
   const bool is_colored = columns.extent == colors && rows.strides[0] == colors;

@@ -5,7 +5,7 @@
 
 namespace ridge {
 
-std::string_view name_of(Verdict verdict) {
+std::string_view name_of(GateVerdict verdict) {
   constexpr std::string_view names[] = {"undecided", "fine", "regression"};
   return names[static_cast<int>(verdict)];
 }
@@ -30,9 +30,9 @@ Look SequentialDecision::look() {
   if (!center.interval) return look;
   look.interval = Interval{std::expm1(center.interval->low), std::expm1(center.interval->high)};
   if (look.interval->low > 0 && look.change >= rules_.least_effect)
-    look.verdict = Verdict::regression;
+    look.verdict = GateVerdict::regression;
   else if (look.interval->high < rules_.least_effect)
-    look.verdict = Verdict::fine;
+    look.verdict = GateVerdict::fine;
   return look;
 }
 

@@ -10,12 +10,12 @@
 
 namespace ridge {
 
-enum class Verdict : std::uint8_t {
+enum class GateVerdict : std::uint8_t {
   undecided,   // measure on
   fine,        // no slowdown as large as the least effect
   regression,  // slower, and by at least as much
 };
-std::string_view name_of(Verdict verdict);
+std::string_view name_of(GateVerdict verdict);
 
 struct DecisionRules {
   double least_effect = 0.02;    // a relative change that matters
@@ -30,7 +30,7 @@ struct DecisionRules {
 // the upper end is too low in a share `misses`.
 struct Look {
   std::size_t pairs = 0;
-  Verdict verdict = Verdict::undecided;
+  GateVerdict verdict = GateVerdict::undecided;
   double change = 0;
   std::optional<Interval> interval;
 };

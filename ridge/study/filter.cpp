@@ -138,7 +138,7 @@ class Compiler {
   }
 
   std::string of_date(const std::string& sql, const Term& term) {
-    const std::optional<TimeSpan> span = utc_from(term.value);
+    const std::optional<UtcSpan> span = utc_from(term.value);
     if (!span || term.comparison == Comparison::has)
       throw UsageError(
           "{} is a date such as 2026, 2026-01, 2026-01-31 or 2026-01-31T12:30; the filter has {}",

@@ -123,7 +123,7 @@ MetricResult compare_losses(const GateCriterion& criterion, std::span<const Gate
   result.effect.value = limit;
   result.least_effect = to_string(result.effect, *criterion.metric);
   result.change = least->largest;
-  result.verdict = least->largest > limit ? Verdict::regression : Verdict::fine;
+  result.verdict = least->largest > limit ? GateVerdict::regression : GateVerdict::fine;
   result.note = least->bit_equal ? fmt::format("bit equal in {} steps", least->steps)
                                  : fmt::format("differ by {:.2g} at most, in step {} of {}",
                                                least->largest, least->place, least->steps);
@@ -184,8 +184,8 @@ GateResult::Outcome GateResult::outcome() const {
   for (const CommandResult& command : commands) {
     if (!command.fault.empty()) return Outcome::failed;
     for (const MetricResult& metric : command.metrics) {
-      regression |= metric.verdict == Verdict::regression;
-      if (metric.verdict == Verdict::undecided) outcome = Outcome::undecided;
+      regression |= metric.verdict == GateVerdict::regression;
+      if (metric.verdict == GateVerdict::undecided) outcome = Outcome::undecided;
     }
   }
   return regression ? Outcome::regression : outcome;
@@ -207,9 +207,9 @@ void control_false_discoveries(GateResult& result) {
       }
   const std::vector<bool> found = discoveries(p_values, result.false_alarms);
   for (std::size_t i = 0; i < timed.size(); ++i)
-    if (found[i] && timed[i]->verdict == Verdict::undecided && timed[i]->change &&
+    if (found[i] && timed[i]->verdict == GateVerdict::undecided && timed[i]->change &&
         *timed[i]->change >= timed[i]->effect.value)
-      timed[i]->verdict = Verdict::regression;
+      timed[i]->verdict = GateVerdict::regression;
 }
 
 GatedRun gated_run(const RunDocument& document) {
@@ -241,7 +241,7 @@ MetricResult compare_counted(const GateCriterion& criterion, std::span<const Gat
   const double limit = criterion.least_effect.relative
                            ? criterion.least_effect.value * *result.baseline
                            : criterion.least_effect.value;
-  result.verdict = difference > limit ? Verdict::regression : Verdict::fine;
+  result.verdict = difference > limit ? GateVerdict::regression : GateVerdict::fine;
   if (difference == 0 && std::ranges::min(before) == std::ranges::max(after)) result.note = "equal";
   if (std::ranges::min(before) != std::ranges::max(before) ||
       std::ranges::min(after) != std::ranges::max(after))

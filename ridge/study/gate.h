@@ -56,7 +56,7 @@ struct MetricResult {
   std::string metric, unit;
   std::string least_effect;  // as text
   LeastEffect effect;
-  Verdict verdict = Verdict::undecided;
+  GateVerdict verdict = GateVerdict::undecided;
   std::optional<double> baseline, candidate;  // in the metric's unit; the median of what is timed
   std::optional<double> change;               // relative
   std::optional<Interval> interval;           // of the change, at the level of the decision

@@ -44,12 +44,12 @@ std::string basis_text(const MetricResult& metric) {
   return text;
 }
 
-std::string verdict_text(Verdict verdict) {
-  return verdict == Verdict::regression ? "REGRESSION" : std::string(name_of(verdict));
+std::string verdict_text(GateVerdict verdict) {
+  return verdict == GateVerdict::regression ? "REGRESSION" : std::string(name_of(verdict));
 }
 
 // "3 regressions"
-std::size_t count(const GateResult& result, Verdict verdict) {
+std::size_t count(const GateResult& result, GateVerdict verdict) {
   std::size_t found = 0;
   for (const CommandResult& command : result.commands)
     for (const MetricResult& metric : command.metrics) found += metric.verdict == verdict ? 1 : 0;
@@ -61,12 +61,12 @@ std::string outcome_line(const GateResult& result) {
     case GateResult::Outcome::fine:
       return "Fine: no regression";
     case GateResult::Outcome::regression:
-      return fmt::format("Regression: {} of {} metrics", count(result, Verdict::regression),
-                         count(result, Verdict::regression) + count(result, Verdict::fine) +
-                             count(result, Verdict::undecided));
+      return fmt::format("Regression: {} of {} metrics", count(result, GateVerdict::regression),
+                         count(result, GateVerdict::regression) + count(result, GateVerdict::fine) +
+                             count(result, GateVerdict::undecided));
     case GateResult::Outcome::undecided:
       return fmt::format("Undecided: {} metrics; a larger --budget may decide them",
-                         count(result, Verdict::undecided));
+                         count(result, GateVerdict::undecided));
     case GateResult::Outcome::failed:
       return "Failed: a command could not be measured";
   }
@@ -103,7 +103,7 @@ std::string summary_of(const MetricResult& metric) {
 }
 
 const TextColumn gate_columns[] = {{"Metric", true},   {"Baseline"},     {"Candidate"},
-                                   {"Change"},         {"Least effect"}, {"Verdict", true},
+                                   {"Change"},         {"Least effect"}, {"GateVerdict", true},
                                    {"Basis", true, 90}};
 
 TextRow row_of(const MetricResult& metric) {
@@ -166,10 +166,10 @@ std::string gate_junit(const GateResult& result) {
     for (const MetricResult& metric : command.metrics) {
       const std::string summary = xml_escaped(summary_of(metric));
       std::string inside = fmt::format("<system-out>{}</system-out>", summary);
-      if (metric.verdict == Verdict::regression) {
+      if (metric.verdict == GateVerdict::regression) {
         ++failures;
         inside = fmt::format("<failure type=\"regression\" message=\"{}\"/>", summary);
-      } else if (metric.verdict == Verdict::undecided) {
+      } else if (metric.verdict == GateVerdict::undecided) {
         ++skipped;
         inside = fmt::format("<skipped message=\"undecided: {}\"/>", summary);
       }
@@ -192,7 +192,7 @@ std::string gate_junit(const GateResult& result) {
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"ridge gate\" tests=\"{}\" "
       "failures=\"{}\" errors=\"{}\">\n{}</testsuites>\n",
-      tests, count(result, Verdict::regression), errors, suites);
+      tests, count(result, GateVerdict::regression), errors, suites);
 }
 
 std::string gate_markdown(const GateResult& result) {

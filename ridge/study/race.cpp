@@ -37,7 +37,7 @@ class Contest {
                    .first_pairs = pairs_of_first_look(rules.false_alarms)}) {}
 
   const GateMetric& metric() const { return *criterion_.metric; }
-  bool decided() const { return look_.verdict != Verdict::undecided; }
+  bool decided() const { return look_.verdict != GateVerdict::undecided; }
   std::size_t pairs() const { return decision_.pairs(); }
 
   // What a pair of processes said: seconds of the turns of both, in order.

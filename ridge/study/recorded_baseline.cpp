@@ -75,9 +75,9 @@ MetricResult compare_times(const GateCriterion& criterion, const RecordedRules& 
   }
   result.interval = Interval{std::expm1(shift.interval->low), std::expm1(shift.interval->high)};
   const double limit = criterion.least_effect.value;
-  result.verdict = result.interval->low >= limit   ? Verdict::regression
-                   : result.interval->high < limit ? Verdict::fine
-                                                   : Verdict::undecided;
+  result.verdict = result.interval->low >= limit   ? GateVerdict::regression
+                   : result.interval->high < limit ? GateVerdict::fine
+                                                   : GateVerdict::undecided;
   return result;
 }
 

@@ -200,7 +200,7 @@ DocumentRow row_of(const RunDocument& document) {
   if (!schema.starts_with(schema_prefix))
     throw FormatError("the record's schema is {}, none of ridge-record-1", shown(schema));
   const std::string time = text_at(record, "timestamp");
-  const std::optional<TimeSpan> created = utc_from(time);
+  const std::optional<UtcSpan> created = utc_from(time);
   if (!created) throw FormatError("the record's timestamp is {}, which is no time", shown(time));
 
   DocumentRow result;

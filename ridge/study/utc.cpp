@@ -47,7 +47,7 @@ std::int64_t count(sys_seconds time) { return time.time_since_epoch().count(); }
 
 }  // namespace
 
-std::optional<TimeSpan> utc_from(std::string_view text) {
+std::optional<UtcSpan> utc_from(std::string_view text) {
   std::array<int, parts.size()> given{0, 1, 1, 0, 0, 0};
   std::size_t last = 0;  // of the parts that are there
   for (std::size_t i = 0; i < parts.size() && !text.empty(); ++i) {
@@ -65,9 +65,9 @@ std::optional<TimeSpan> utc_from(std::string_view text) {
   if (!date.ok()) return std::nullopt;
   const sys_seconds begin =
       sys_days(date) + hours(given[3]) + minutes(given[4]) + seconds(given[5]);
-  if (last >= day_part) return TimeSpan{count(begin), count(begin) + parts[last].seconds};
+  if (last >= day_part) return UtcSpan{count(begin), count(begin) + parts[last].seconds};
   const year_month_day next = last == month_part ? date + months(1) : date + years(1);
-  return TimeSpan{count(begin), count(sys_days(next))};
+  return UtcSpan{count(begin), count(sys_days(next))};
 }
 
 std::string utc_text(std::int64_t time) {

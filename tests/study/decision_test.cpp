@@ -71,12 +71,12 @@ Look decide(std::uint32_t seed, double slowdown) {
     }
     decision.add(baseline, candidate);
     if (!decision.look_is_due()) continue;
-    if (const Look look = decision.look(); look.verdict != Verdict::undecided) return look;
+    if (const Look look = decision.look(); look.verdict != GateVerdict::undecided) return look;
   }
   return decision.look();
 }
 
-int count(double slowdown, Verdict verdict, int runs) {
+int count(double slowdown, GateVerdict verdict, int runs) {
   int found = 0;
   for (int run = 0; run < runs; ++run)
     found += decide(static_cast<std::uint32_t>(run), slowdown).verdict == verdict ? 1 : 0;
@@ -85,26 +85,26 @@ int count(double slowdown, Verdict verdict, int runs) {
 
 TEST(SequentialDecision, RaisesFewFalseAlarmsOnABusyMachine) {
   constexpr int runs = 300;
-  EXPECT_LE(count(1.0, Verdict::regression, runs), runs / 100);
-  EXPECT_GE(count(1.0, Verdict::fine, runs), runs / 2);
-  EXPECT_EQ(count(0.95, Verdict::fine, runs), runs);
+  EXPECT_LE(count(1.0, GateVerdict::regression, runs), runs / 100);
+  EXPECT_GE(count(1.0, GateVerdict::fine, runs), runs / 2);
+  EXPECT_EQ(count(0.95, GateVerdict::fine, runs), runs);
 }
 
 TEST(SequentialDecision, FindsSlowdownsOnABusyMachine) {
   constexpr int runs = 200;
-  EXPECT_GE(count(1.05, Verdict::regression, runs), 95 * runs / 100);
-  EXPECT_EQ(count(1.30, Verdict::regression, runs), runs);
+  EXPECT_GE(count(1.05, GateVerdict::regression, runs), 95 * runs / 100);
+  EXPECT_EQ(count(1.30, GateVerdict::regression, runs), runs);
 }
 
 TEST(SequentialDecision, SaysHowMuchAndHowSurelySo) {
   const Look look = decide(1, 1.1);
-  ASSERT_EQ(look.verdict, Verdict::regression);
+  ASSERT_EQ(look.verdict, GateVerdict::regression);
   ASSERT_TRUE(look.interval);
   EXPECT_GT(look.interval->low, 0);
   EXPECT_NEAR(look.change, 0.1, 0.05);
   SequentialDecision few;
   few.add(1, 2);
-  EXPECT_EQ(few.look().verdict, Verdict::undecided);
+  EXPECT_EQ(few.look().verdict, GateVerdict::undecided);
   EXPECT_FALSE(few.look().interval);
 }
 

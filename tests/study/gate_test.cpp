@@ -33,8 +33,8 @@ GatedRun run_with(const nlohmann::json& losses, const std::string& dtype = "fp32
   return gated_run({.record = record.dump()});
 }
 
-Verdict loss_verdict(const nlohmann::json& before, const nlohmann::json& after,
-                     const std::string& dtype = "fp32") {
+GateVerdict loss_verdict(const nlohmann::json& before, const nlohmann::json& after,
+                         const std::string& dtype = "fp32") {
   const GatedRun a = run_with(before, dtype), b = run_with(after, dtype);
   return compare_counted(criterion("loss"), std::span(&a, 1), std::span(&b, 1)).verdict;
 }
@@ -60,12 +60,12 @@ TEST(Gate, ComparesCountsExactlyOrByTheLeastEffect) {
     return compare_counted(criterion("memory", effects), std::span(&a, 1), std::span(&b, 1))
         .verdict;
   };
-  EXPECT_EQ(verdict(1000, 1000), Verdict::fine);
-  EXPECT_EQ(verdict(1000, 1001), Verdict::regression);
-  EXPECT_EQ(verdict(1000, 900), Verdict::fine);
-  EXPECT_EQ(verdict(1000, 1010, {"memory=1%"}), Verdict::fine);
-  EXPECT_EQ(verdict(1000, 1011, {"memory=1%"}), Verdict::regression);
-  EXPECT_EQ(verdict(1000, 1064, {"memory=64"}), Verdict::fine);
+  EXPECT_EQ(verdict(1000, 1000), GateVerdict::fine);
+  EXPECT_EQ(verdict(1000, 1001), GateVerdict::regression);
+  EXPECT_EQ(verdict(1000, 900), GateVerdict::fine);
+  EXPECT_EQ(verdict(1000, 1010, {"memory=1%"}), GateVerdict::fine);
+  EXPECT_EQ(verdict(1000, 1011, {"memory=1%"}), GateVerdict::regression);
+  EXPECT_EQ(verdict(1000, 1064, {"memory=64"}), GateVerdict::fine);
 }
 
 TEST(Gate, FindsNoRegressionInWhatDiffersFromRunToRun) {
@@ -73,20 +73,21 @@ TEST(Gate, FindsNoRegressionInWhatDiffersFromRunToRun) {
                                 gated_run(document_of({.peak_bytes = 1010}))},
       b{gated_run(document_of({.peak_bytes = 1005}))};
   const MetricResult result = compare_counted(criterion("memory"), a, b);
-  EXPECT_EQ(result.verdict, Verdict::fine);
+  EXPECT_EQ(result.verdict, GateVerdict::fine);
   EXPECT_EQ(result.note, "differs from run to run");
 }
 
 TEST(Gate, ComparesLossesStepByStep) {
-  EXPECT_EQ(loss_verdict({7.0, 6.5}, {7.0, 6.5}), Verdict::fine);
-  EXPECT_EQ(loss_verdict({7.0, 6.5}, {7.0, 6.5 + 1e-5}), Verdict::fine);
-  EXPECT_EQ(loss_verdict({7.0, 6.5}, {7.01, 6.5}), Verdict::regression);
-  EXPECT_EQ(loss_verdict({7.0, 6.5}, {6.99, 6.5}), Verdict::regression) << "also for the better";
-  EXPECT_EQ(loss_verdict({7.0, 6.5}, {7.0, nullptr}), Verdict::regression) << "NaN";
-  EXPECT_EQ(loss_verdict({7.0, 6.5}, {7.01, 6.5}, "bf16"), Verdict::fine);
-  EXPECT_EQ(loss_verdict({7.0, 6.5}, {7.2, 6.5}, "bf16"), Verdict::regression);
-  EXPECT_EQ(loss_verdict({7.0, 6.5, 6.0}, {7.0}), Verdict::fine) << "the steps that both took";
-  EXPECT_EQ(loss_verdict(nlohmann::json::array(), {7.0}), Verdict::undecided);
+  EXPECT_EQ(loss_verdict({7.0, 6.5}, {7.0, 6.5}), GateVerdict::fine);
+  EXPECT_EQ(loss_verdict({7.0, 6.5}, {7.0, 6.5 + 1e-5}), GateVerdict::fine);
+  EXPECT_EQ(loss_verdict({7.0, 6.5}, {7.01, 6.5}), GateVerdict::regression);
+  EXPECT_EQ(loss_verdict({7.0, 6.5}, {6.99, 6.5}), GateVerdict::regression)
+      << "also for the better";
+  EXPECT_EQ(loss_verdict({7.0, 6.5}, {7.0, nullptr}), GateVerdict::regression) << "NaN";
+  EXPECT_EQ(loss_verdict({7.0, 6.5}, {7.01, 6.5}, "bf16"), GateVerdict::fine);
+  EXPECT_EQ(loss_verdict({7.0, 6.5}, {7.2, 6.5}, "bf16"), GateVerdict::regression);
+  EXPECT_EQ(loss_verdict({7.0, 6.5, 6.0}, {7.0}), GateVerdict::fine) << "the steps that both took";
+  EXPECT_EQ(loss_verdict(nlohmann::json::array(), {7.0}), GateVerdict::undecided);
 }
 
 MetricResult timed(double p_value, double change) {
@@ -105,10 +106,10 @@ TEST(Gate, ControlsFalseDiscoveriesOverAllCommands) {
     result.commands.push_back({.command = "train", .metrics = {timed(p, change)}});
   control_false_discoveries(result);
   const auto verdict = [&](std::size_t i) { return result.commands[i].metrics[0].verdict; };
-  EXPECT_EQ(verdict(0), Verdict::regression);
-  EXPECT_EQ(verdict(1), Verdict::regression);
-  EXPECT_EQ(verdict(2), Verdict::undecided) << "smaller than the least effect";
-  EXPECT_EQ(verdict(3), Verdict::undecided);
+  EXPECT_EQ(verdict(0), GateVerdict::regression);
+  EXPECT_EQ(verdict(1), GateVerdict::regression);
+  EXPECT_EQ(verdict(2), GateVerdict::undecided) << "smaller than the least effect";
+  EXPECT_EQ(verdict(3), GateVerdict::undecided);
   EXPECT_EQ(result.outcome(), GateResult::Outcome::regression);
 }
 
@@ -116,7 +117,7 @@ TEST(GateReport, EscapesWhateverACommandHasInIt) {
   GateResult result{.baseline = "<&>\"|`", .candidate = "b", .commands = {}};
   result.commands.push_back(
       {.command = "train --data 'a<b>&\"c|d.txt'", .metrics = {timed(1e-9, 0.1)}});
-  result.commands[0].metrics[0].verdict = Verdict::regression;
+  result.commands[0].metrics[0].verdict = GateVerdict::regression;
   result.commands.push_back(
       {.command = "bench\x1b[31m", .metrics = {}, .notes = {}, .fault = "it crashed: </testcase>"});
   EXPECT_EQ(result.outcome(), GateResult::Outcome::failed);
@@ -160,11 +161,11 @@ CommandResult against(const std::vector<double>& recorded, double seconds, const
 
 TEST(RecordedBaseline, NeedsSeveralRunsForTime) {
   const std::vector<double> few{0.1, 0.101}, many{0.1, 0.101, 0.099, 0.1005, 0.102};
-  EXPECT_EQ(against(few, 0.2).metrics[0].verdict, Verdict::undecided);
-  EXPECT_EQ(against(few, 0.2).metrics[1].verdict, Verdict::fine) << "memory needs one";
-  EXPECT_EQ(against(many, 0.2).metrics[0].verdict, Verdict::regression);
-  EXPECT_EQ(against(many, 0.09).metrics[0].verdict, Verdict::fine);
-  EXPECT_EQ(against(many, 0.103).metrics[0].verdict, Verdict::undecided)
+  EXPECT_EQ(against(few, 0.2).metrics[0].verdict, GateVerdict::undecided);
+  EXPECT_EQ(against(few, 0.2).metrics[1].verdict, GateVerdict::fine) << "memory needs one";
+  EXPECT_EQ(against(many, 0.2).metrics[0].verdict, GateVerdict::regression);
+  EXPECT_EQ(against(many, 0.09).metrics[0].verdict, GateVerdict::fine);
+  EXPECT_EQ(against(many, 0.103).metrics[0].verdict, GateVerdict::undecided)
       << "some of what is seen may be the machine's";
 }
 

@@ -87,7 +87,7 @@ CommandResult race_on(Machine& machine, RaceRules rules = {}) {
                       .stop = {}});
 }
 
-std::size_t count(double slowdown, Verdict verdict, std::uint32_t races) {
+std::size_t count(double slowdown, GateVerdict verdict, std::uint32_t races) {
   std::size_t found = 0;
   for (std::uint32_t seed = 0; seed < races; ++seed) {
     Machine machine(seed);
@@ -101,17 +101,17 @@ std::size_t count(double slowdown, Verdict verdict, std::uint32_t races) {
 
 // Processes of one program differ by 2 % from each other: steps of two of them are no evidence.
 TEST(Race, RaisesFewFalseAlarmsWhereProcessesHaveLuck) {
-  EXPECT_LE(count(1, Verdict::regression, 400), 4u);
+  EXPECT_LE(count(1, GateVerdict::regression, 400), 4u);
 }
 
 TEST(Race, FindsSlowdownsWithinTheBudget) {
-  EXPECT_GE(count(1.05, Verdict::regression, 100), 95u);
-  EXPECT_EQ(count(1.2, Verdict::regression, 50), 50u);
+  EXPECT_GE(count(1.05, GateVerdict::regression, 100), 95u);
+  EXPECT_EQ(count(1.2, GateVerdict::regression, 50), 50u);
 }
 
 TEST(Race, CallsTheSameAndTheFasterFine) {
-  EXPECT_GE(count(1, Verdict::fine, 100), 50u);
-  EXPECT_EQ(count(0.9, Verdict::fine, 50), 50u);
+  EXPECT_GE(count(1, GateVerdict::fine, 100), 50u);
+  EXPECT_EQ(count(0.9, GateVerdict::fine, 50), 50u);
 }
 
 TEST(Race, TakesTurnsAndLeavesNobodyRunning) {
@@ -157,7 +157,7 @@ TEST(Race, RunsWholeProcessesOfAProgramThatKnowsNoPacing) {
   machine.old_baseline = true;
   machine.slowdown = 1.2;
   const CommandResult result = race_on(machine);
-  EXPECT_EQ(result.metrics.front().verdict, Verdict::regression);
+  EXPECT_EQ(result.metrics.front().verdict, GateVerdict::regression);
   ASSERT_THAT(result.notes, SizeIs(1));
   EXPECT_THAT(result.notes.front(), HasSubstr("whole runs take turns"));
   EXPECT_EQ(machine.alive, 0);
@@ -167,7 +167,7 @@ TEST(Race, SaysThatTheBudgetIsTooSmallForADecision) {
   Machine machine(1);
   machine.step = 2;
   const CommandResult result = race_on(machine, {.budget = 60});
-  EXPECT_EQ(result.metrics.front().verdict, Verdict::undecided);
+  EXPECT_EQ(result.metrics.front().verdict, GateVerdict::undecided);
   EXPECT_THAT(result.metrics.front().note, HasSubstr("raise --budget"));
 }
 
@@ -183,9 +183,9 @@ TEST(Race, NeedsOnePairOfProcessesForWhatIsCounted) {
   const std::vector<std::string> names{"memory", "kernels", "loss"};
   const CommandResult result = race_on(machine, {.criteria = criteria_of(names, {})});
   EXPECT_EQ(machine.started, 2);
-  EXPECT_EQ(result.metrics[0].verdict, Verdict::regression);
-  EXPECT_EQ(result.metrics[1].verdict, Verdict::fine);
-  EXPECT_EQ(result.metrics[2].verdict, Verdict::fine);
+  EXPECT_EQ(result.metrics[0].verdict, GateVerdict::regression);
+  EXPECT_EQ(result.metrics[1].verdict, GateVerdict::fine);
+  EXPECT_EQ(result.metrics[2].verdict, GateVerdict::fine);
 }
 
 TEST(Race, EndsWhenTheUserWantsIt) {

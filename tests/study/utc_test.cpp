@@ -6,7 +6,7 @@ namespace ridge {
 namespace {
 
 std::string span_of(std::string_view text) {
-  const std::optional<TimeSpan> span = utc_from(text);
+  const std::optional<UtcSpan> span = utc_from(text);
   return span ? utc_text(span->begin) + " " + utc_text(span->end) : "none";
 }
 

@@ -19,8 +19,8 @@ struct Nest {
   Index extent[Shape::max_rank];
   Index stride[Shape::max_rank][2];
 
-  explicit Nest(std::span<const Loop> nest) {
-    for (const Loop& loop : nest) {
+  explicit Nest(std::span<const NestedLoop> nest) {
+    for (const NestedLoop& loop : nest) {
       extent[loops] = static_cast<Index>(loop.extent);
       for (int operand = 0; operand < 2; ++operand)
         stride[loops][operand] =
