@@ -3,13 +3,14 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/run_request.h"
 #include "ridge/cli/terminal.h"
@@ -21,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Request {
-  explicit Request(CLI::App& command) : run(command) {}
+  explicit Request(Command command) : run(command) {}
 
   RunRequest run;
   std::string from = "v1", to = "v4";
@@ -76,24 +77,24 @@ int ablate(const Request& request) {
 
 }  // namespace
 
-void add_ablate_command(CLI::App& program, Action& action) {
-  CLI::App& command =
-      *program.add_subcommand("ablate", "Measure what each optimization is worth, from v1 to v4");
+void add_ablate_command(Command program, Action& action) {
+  const Command command =
+      program.add_subcommand("ablate", "Measure what each optimization is worth, from v1 to v4");
   const auto request = std::make_shared<Request>(command);
   command.add_option("--from", request->from, "Start from this version or compile mode")
-      ->type_name("VERSION")
-      ->default_str("v1")
-      ->group("Ablation");
+      .type_name("VERSION")
+      .default_text("v1")
+      .group("Ablation");
   command.add_option("--to", request->to, "End with this version or compile mode")
-      ->type_name("VERSION")
-      ->default_str("v4")
-      ->group("Ablation");
+      .type_name("VERSION")
+      .default_text("v4")
+      .group("Ablation");
   add_value(command, "--rounds", request->rounds,
             "Split --num-steps into this many interleaved rounds; 6 or more for intervals")
-      ->type_name("N")
-      ->default_str("16")
-      ->group("Ablation");
-  command.add_flag("--json", request->json, "Print JSON instead of the table")->group("Ablation");
+      .type_name("N")
+      .default_text("16")
+      .group("Ablation");
+  command.add_flag("--json", request->json, "Print JSON instead of the table").group("Ablation");
   command.footer(
       R"(Takes the flags of ridge train, and --mode inference. Adds one pass after the other, in the order in
 which the versions or compile modes bring them, leaves out those that find nothing in this graph,

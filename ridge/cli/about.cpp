@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
+#include <memory>
+#include <utility>
 
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/session/devices.h"
@@ -27,9 +29,9 @@ int about() {
   return 0;
 }
 
-void add_about_command(CLI::App& program, Action& action) {
+void add_about_command(Command program, Action& action) {
   program.add_subcommand("about", "Show this program's version and its devices")
-      ->callback([&action] { action = about; });
+      .callback([&action] { action = about; });
 }
 
 }  // namespace ridge

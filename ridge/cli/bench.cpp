@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "ridge/analyze/tables.h"
 #include "ridge/base/error.h"
@@ -18,6 +20,7 @@
 #include "ridge/cli/bench_request.h"
 #include "ridge/cli/bench_tables.h"
 #include "ridge/cli/bench_text.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/interrupt.h"
 #include "ridge/cli/profiling.h"
@@ -267,8 +270,8 @@ The workshop's exercises with these commands: docs/workshop in the sources.)";
 
 }  // namespace
 
-void add_bench_command(CLI::App& program, Action& action) {
-  CLI::App& command = *program.add_subcommand("bench", "Time a network");
+void add_bench_command(Command program, Action& action) {
+  const Command command = program.add_subcommand("bench", "Time a network");
   const auto request = std::make_shared<BenchRequest>(command);
   command.footer(footer);
   command.callback([request, &action] { action = [request] { return bench(*request); }; });

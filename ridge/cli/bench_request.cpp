@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
+#include <utility>
 
 #include "ridge/analyze/plan.h"
 #include "ridge/base/error.h"
 #include "ridge/base/ranges.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/compile_context.h"
 #include "ridge/cli/flags.h"
 #include "ridge/session/workload.h"
@@ -193,22 +194,22 @@ namespace {
 
 class Flags {
  public:
-  Flags(CLI::App& command, std::string group) : command_(command), group_(std::move(group)) {}
+  Flags(Command command, std::string group) : command_(command), group_(std::move(group)) {}
 
   template <class T>
   void value(const char* flag, T& field, const char* what, const char* type) const {
-    add_value(command_, flag, field, what)->type_name(type)->group(group_);
+    add_value(command_, flag, field, what).type_name(type).group(group_);
   }
   void on(const char* flag, bool& field, const char* what) const {
-    command_.add_flag(flag, field, what)->group(group_);
+    command_.add_flag(flag, field, what).group(group_);
   }
 
  private:
-  CLI::App& command_;
+  Command command_;
   std::string group_;
 };
 
-void add_workshop(CLI::App& command, BenchRequest& request) {
+void add_workshop(Command command, BenchRequest& request) {
   const Flags add(command, "Workshop");
   add.value("--fp16", request.fp16, "Use --dtype fp16 if this is 1", "0|1");
   add.value("--amp-opt-level", request.amp_opt_level,
@@ -225,7 +226,7 @@ void add_workshop(CLI::App& command, BenchRequest& request) {
             "Print FLOPs, time and efficiency of every module in this iteration", "N");
 }
 
-void add_tables(CLI::App& command, BenchRequest& request) {
+void add_tables(Command command, BenchRequest& request) {
   const Flags add(command, "Tables");
   add.value("--networks", request.networks,
             "Time networks side by side, such as resnet18,resnet50: throughput, memory, gains",
@@ -255,7 +256,7 @@ void add_tables(CLI::App& command, BenchRequest& request) {
   cost.on("--energy", request.energy, "Print the energy of a sample, by the card's own readings");
 }
 
-void add_output(CLI::App& command, BenchRequest& request) {
+void add_output(Command command, BenchRequest& request) {
   const Flags add(command, "Output");
   add.value("--export-times", request.times_file, "Write every time to this CSV file", "FILE");
   add.value("--export-json", request.json_file, "Write the results to this JSON file", "FILE");
@@ -273,23 +274,23 @@ void add_output(CLI::App& command, BenchRequest& request) {
 }
 
 // Known, so that a line of the workshop that needs several GPUs is told what is missing.
-void add_distributed(CLI::App& command) {
-  const auto refuse = [](const CLI::results_t&) -> bool {
+void add_distributed(Command command) {
+  const auto refuse = [](const std::string&) {
     throw UsageError(
         "ridge bench runs on one device: --distributed_dataparallel, --device_ids, --rank and "
         "--world-size are for several, which is not there yet");
   };
   for (const char* flag : {"--device-ids", "--rank", "--world-size"})
-    command.add_option(flag, refuse, "Not supported")->type_name("N")->group("Several GPUs");
+    command.add_option(flag, refuse, "Not supported").type_name("N").group("Several GPUs");
   command
-      .add_flag_callback(
+      .add_flag(
           "--distributed-dataparallel", [refuse] { refuse({}); }, "Not supported")
-      ->group("Several GPUs");
+      .group("Several GPUs");
 }
 
 }  // namespace
 
-BenchRequest::BenchRequest(CLI::App& command)
+BenchRequest::BenchRequest(Command command)
     : run(command, {.network = "resnet50", .defaults = bench_defaults, .has = has_option}) {
   add_workshop(command, *this);
   add_tables(command, *this);

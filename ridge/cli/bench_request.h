@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ridge/cli/command.h"
 #include "ridge/cli/keep_run.h"
 #include "ridge/cli/run_request.h"
 
@@ -18,7 +19,7 @@ RunOptions bench_defaults(std::string_view network);
 // What the flags of `ridge bench` ask for: a run, in the workshop's words or in ours, and what to
 // show of it.
 struct BenchRequest {
-  explicit BenchRequest(CLI::App& command);
+  explicit BenchRequest(Command command);
   BenchRequest(const BenchRequest&) = delete;
   BenchRequest& operator=(const BenchRequest&) = delete;
 

@@ -2,9 +2,7 @@
 
 #include <functional>
 
-namespace CLI {
-class App;
-}
+#include "ridge/cli/command.h"
 
 namespace ridge {
 
@@ -14,28 +12,28 @@ using Action = std::function<int()>;
 
 // Each adds its subcommand to the program and, if that is the one chosen, sets `action`. Arguments
 // that nobody knows are refused by main().
-void add_train_command(CLI::App& program, Action& action);
-void add_eval_command(CLI::App& program, Action& action);
-void add_plan_command(CLI::App& program, Action& action);
-void add_passes_command(CLI::App& program, Action& action);
-void add_verify_command(CLI::App& program, Action& action);
-void add_ablate_command(CLI::App& program, Action& action);
-void add_compare_command(CLI::App& program, Action& action);
-void add_export_command(CLI::App& program, Action& action);
-void add_bench_command(CLI::App& program, Action& action);
-void add_ops_command(CLI::App& program, Action& action);
-void add_roofline_command(CLI::App& program, Action& action);
-void add_report_command(CLI::App& program, Action& action);
-void add_trace_command(CLI::App& program, Action& action);
-void add_exercise_command(CLI::App& program, Action& action);
-void add_runs_command(CLI::App& program, Action& action);
-void add_store_command(CLI::App& program, Action& action);
-void add_gate_command(CLI::App& program, Action& action);
-void add_study_command(CLI::App& program, Action& action);
-void add_workshop_study_command(CLI::App& program, Action& action);
-void add_dashboard_command(CLI::App& program, Action& action);
-void add_doctor_command(CLI::App& program, Action& action);
-void add_about_command(CLI::App& program, Action& action);
+void add_train_command(Command program, Action& action);
+void add_eval_command(Command program, Action& action);
+void add_plan_command(Command program, Action& action);
+void add_passes_command(Command program, Action& action);
+void add_verify_command(Command program, Action& action);
+void add_ablate_command(Command program, Action& action);
+void add_compare_command(Command program, Action& action);
+void add_export_command(Command program, Action& action);
+void add_bench_command(Command program, Action& action);
+void add_ops_command(Command program, Action& action);
+void add_roofline_command(Command program, Action& action);
+void add_report_command(Command program, Action& action);
+void add_trace_command(Command program, Action& action);
+void add_exercise_command(Command program, Action& action);
+void add_runs_command(Command program, Action& action);
+void add_store_command(Command program, Action& action);
+void add_gate_command(Command program, Action& action);
+void add_study_command(Command program, Action& action);
+void add_workshop_study_command(Command program, Action& action);
+void add_dashboard_command(Command program, Action& action);
+void add_doctor_command(Command program, Action& action);
+void add_about_command(Command program, Action& action);
 
 int about();  // an action: prints the version of the program and what it runs on
 

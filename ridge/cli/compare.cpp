@@ -3,18 +3,20 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ridge/analyze/interleaved.h"
 #include "ridge/analyze/recorded_step.h"
 #include "ridge/base/error.h"
 #include "ridge/base/ranges.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/run_request.h"
 #include "ridge/cli/terminal.h"
@@ -27,7 +29,7 @@ namespace {
 constexpr int exit_slower = 1, exit_undecided = 3;
 
 struct Request {
-  explicit Request(CLI::App& command) : run(command) {}
+  explicit Request(Command command) : run(command) {}
 
   RunRequest run;
   std::vector<std::string> runs;
@@ -142,32 +144,32 @@ int compare(const Request& request) {
 
 }  // namespace
 
-void add_compare_command(CLI::App& program, Action& action) {
-  CLI::App& command = *program.add_subcommand(
+void add_compare_command(Command program, Action& action) {
+  const Command command = program.add_subcommand(
       "compare", "Put versions, compile modes, runs or profiles side by side");
   const auto request = std::make_shared<Request>(command);
   command
       .add_option("runs", request->runs,
                   "Compare versions, compile modes, directories of runs or profiles, or a "
                   "benchmark's JSON")
-      ->type_name("RUN");
+      .type_name("RUN");
   add_value(command, "--rounds", request->rounds,
             "Split --num-steps into this many interleaved rounds; 6 or more for intervals")
-      ->type_name("N")
-      ->default_str("16")
-      ->group("Comparison");
+      .type_name("N")
+      .default_text("16")
+      .group("Comparison");
   add_value(command, "--fail-above", request->most_slowdown,
             "Exit with 1 if a run is slower than the first by more than this, beyond doubt; 3 if "
             "there are too few steps to "
             "tell")
-      ->type_name("PERCENT")
-      ->group("Comparison");
+      .type_name("PERCENT")
+      .group("Comparison");
   add_value(command, "--price-per-hour", request->prices,
             "Print the price of 1,000 samples, at these prices of an hour of the machines in any "
             "currency: one for all runs, or one of each")
-      ->type_name("LIST")
-      ->group("Comparison");
-  command.add_flag("--json", request->json, "Print JSON instead of tables")->group("Comparison");
+      .type_name("LIST")
+      .group("Comparison");
+  command.add_flag("--json", request->json, "Print JSON instead of tables").group("Comparison");
   command.footer(
       R"(Versions and compile modes are run now, in turn in one process, with the flags of ridge train or
 --mode inference: --num-steps are timed of each, after --warmup-steps in every round. Directories are read: the --output-dir or, for

@@ -7,7 +7,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -19,6 +18,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/ranges.h"
 #include "ridge/base/units.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/terminal.h"
@@ -172,29 +172,29 @@ int dashboard(const Request& request) {
 
 }  // namespace
 
-void add_dashboard_command(CLI::App& program, Action& action) {
-  CLI::App& command =
-      *program.add_subcommand("dashboard", "Look at kept runs, and runs in progress, in a browser");
+void add_dashboard_command(Command program, Action& action) {
+  const Command command =
+      program.add_subcommand("dashboard", "Look at kept runs, and runs in progress, in a browser");
   const auto request = std::make_shared<Request>();
   add_value(command, "--store", request->store,
             "Show this store (default: $RIDGE_STORE, else .ridge/runs.db here or above)")
-      ->type_name("FILE");
+      .type_name("FILE");
   add_value(command, "--port", request->port, "Listen on this port; 0 takes any that is free")
-      ->type_name("N");
+      .type_name("N");
   add_value(command, "--listen", request->listen,
             "Listen on this address (default: 127.0.0.1); any but this machine's own needs a token")
-      ->type_name("ADDRESS");
+      .type_name("ADDRESS");
   add_value(command, "--token", request->token,
             "Let in those who know this token (default on other addresses: a random one)")
-      ->type_name("TOKEN");
+      .type_name("TOKEN");
   command.add_flag("--open", request->open, "Open the page in a browser");
   add_value(command, "--export", request->directory,
             "Write the page into this directory instead, for readers without a server")
-      ->type_name("DIR");
+      .type_name("DIR");
   add_value(command, "--filter", request->filter, "Export the runs for which this holds")
-      ->type_name("FILTER");
+      .type_name("FILTER");
   add_value(command, "--limit", request->limit, "Export the newest N of them (default: 500)")
-      ->type_name("N");
+      .type_name("N");
   command.footer(
       R"(The page lists, filters, compares and draws the runs of a store, and shows those in progress that
 will be kept. It changes nothing.

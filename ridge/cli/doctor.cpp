@@ -1,6 +1,5 @@
 #include "ridge/analyze/doctor.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -8,6 +7,7 @@
 #include <string>
 
 #include "ridge/base/error.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/terminal.h"
 
@@ -34,13 +34,13 @@ int examine(const Request& request) {
 
 }  // namespace
 
-void add_doctor_command(CLI::App& program, Action& action) {
-  CLI::App& command = *program.add_subcommand(
+void add_doctor_command(Command program, Action& action) {
+  const Command command = program.add_subcommand(
       "doctor",
       "Check this machine for training and profiling; name what is missing and the remedy");
   const auto request = std::make_shared<Request>();
   command.add_option("--device", request->device, "Check whether auto, cpu, cuda or all can train")
-      ->capture_default_str();
+      .default_text(request->device);
   command.add_flag("--json", request->json, "Print JSON");
   command.footer(R"(Lines are marked ok, note (it works without) or missing, each with its remedy.
 Exit code 0 if training can run on the device, 1 if not; auto is either, all is both.

@@ -1,16 +1,19 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/units.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/run_request.h"
 #include "ridge/cli/terminal.h"
@@ -37,7 +40,7 @@ bool is_about_evaluation(const OptionInfo& option) {
 
 // The model's file decides what the model is, the command line what is done with it.
 struct Request {
-  explicit Request(CLI::App& command)
+  explicit Request(Command command)
       : run(command, {.defaults = [this](std::string_view network) { return stored(network); },
                       .has = is_about_evaluation,
                       .adapt = [this](RunOptions o) { return in_use(std::move(o)); }}) {}
@@ -239,38 +242,37 @@ int evaluate_model(const Request& request) {
                     : evaluate_data(request, options, *device, terminal);
 }
 
-void describe(CLI::App& command, const char* flag, const char* text, const char* unless_given) {
-  command.get_option(flag)->description(text)->default_str(unless_given);
+void describe(Command command, const char* flag, const char* text, const char* unless_given) {
+  command.flag(flag).description(text).default_text(unless_given);
 }
 
 }  // namespace
 
-void add_eval_command(CLI::App& program, Action& action) {
-  CLI::App& command =
-      *program.add_subcommand("eval", "Evaluate a model: loss, perplexity, accuracy, logits");
+void add_eval_command(Command program, Action& action) {
+  const Command command =
+      program.add_subcommand("eval", "Evaluate a model: loss, perplexity, accuracy, logits");
   const auto request = std::make_shared<Request>(command);
-  command
-      .add_option("--checkpoint", request->checkpoint, "Evaluate this checkpoint of ridge train")
-      ->type_name("FILE")
-      ->group("Model");
+  command.add_option("--checkpoint", request->checkpoint, "Evaluate this checkpoint of ridge train")
+      .type_name("FILE")
+      .group("Model");
   add_value(command, "--prompt", request->prompt,
             "Predict the token after this text; for models with a token a byte")
-      ->type_name("TEXT")
-      ->group("Prompt");
+      .type_name("TEXT")
+      .group("Prompt");
   add_value(command, "--prompt-tokens", request->prompt_tokens,
             "Predict the token after these, such as 1,17,4")
-      ->type_name("LIST")
-      ->group("Prompt");
+      .type_name("LIST")
+      .group("Prompt");
   add_value(command, "--json", request->json, "Write the result here too")
-      ->type_name("FILE")
-      ->group("Output");
+      .type_name("FILE")
+      .group("Output");
   add_value(command, "--logits", request->logits,
             "Write the logits of the first batch, or of the prompt, and its input to this "
             "safetensors file")
-      ->type_name("FILE")
-      ->group("Output");
-  command.get_option("--init-from")->description("Evaluate a Hugging Face folder")->group("Model");
-  command.get_option("--weights")->group("Model");
+      .type_name("FILE")
+      .group("Output");
+  command.flag("--init-from").description("Evaluate a Hugging Face folder").group("Model");
+  command.flag("--weights").group("Model");
   describe(command, "--data", "Evaluate these tokens or images; synthetic without it", "");
   describe(command, "--validation-fraction", "Use only this part of the data, as in training",
            "all of it");

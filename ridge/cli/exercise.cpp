@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "ridge/analyze/machine_file.h"
 #include "ridge/analyze/verify.h"
@@ -12,6 +14,7 @@
 #include "ridge/base/file.h"
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/run_request.h"
 #include "ridge/cli/terminal.h"
@@ -34,7 +37,7 @@ RunOptions exercise_options(std::string_view network) {
 }
 
 struct Request {
-  explicit Request(CLI::App& command)
+  explicit Request(Command command)
       : run(command,
             {.defaults = exercise_options,
              .has = all_but({"network", "mode", "image-size", "weights", "channels-last"})}) {}
@@ -262,31 +265,30 @@ int exercise(const Request& request) {
 
 }  // namespace
 
-void add_exercise_command(CLI::App& program, Action& action) {
-  CLI::App& exercises =
-      *program.add_subcommand("exercise", "Find the defect in the training of a LLaMA");
-  exercises.require_subcommand(0, 1);
-  exercises.callback([&exercises, &action] {
-    if (exercises.get_subcommands().empty())
+void add_exercise_command(Command program, Action& action) {
+  const Command exercises =
+      program.add_subcommand("exercise", "Find the defect in the training of a LLaMA");
+  exercises.take_one_subcommand();
+  exercises.callback([exercises, &action] {
+    if (exercises.chosen_subcommands().empty())
       action = []() -> int {
         throw UsageError("which exercise? there is: ridge exercise debug --stage 1");
       };
   });
-  CLI::App& command = *exercises.add_subcommand(
+  const Command command = exercises.add_subcommand(
       "debug", "Train a LLaMA with a defect, and find it with the other tools");
-  command.allow_extras();
   const auto request = std::make_shared<Request>(command);
   add_value(command, "--stage", request->stage, "Choose the defect: 1 to 5")
-      ->type_name("N")
-      ->group("Exercise");
+      .type_name("N")
+      .group("Exercise");
   command
       .add_flag("--verify", request->verify,
                 "Check what the defective run computes against the reference, on a short sequence")
-      ->group("Exercise");
+      .group("Exercise");
   command.add_flag("--reveal", request->reveal, "Say what is wrong and where it shows")
-      ->group("Exercise");
+      .group("Exercise");
   command.add_flag("--fix", request->fix, "Run with the defect and without, and compare the two")
-      ->group("Exercise");
+      .group("Exercise");
   command.footer(
       R"(A stage trains the LLaMA as ridge train does, with all its flags, and writes the same files, so that every
 tool that looks at a run can look at it.

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 
 #include "ridge/base/error.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/session/hf.h"
@@ -27,15 +27,15 @@ int export_model(const Request& request) {
 
 }  // namespace
 
-void add_export_command(CLI::App& program, Action& action) {
-  CLI::App& command = *program.add_subcommand("export", "Export a checkpoint to Hugging Face");
+void add_export_command(Command program, Action& action) {
+  const Command command = program.add_subcommand("export", "Export a checkpoint to Hugging Face");
   const auto request = std::make_shared<Request>();
   command.add_option("--checkpoint", request->checkpoint, "Export this checkpoint of ridge train")
-      ->type_name("FILE");
+      .type_name("FILE");
   command
       .add_option("--hf", request->folder,
                   "Write files for Hugging Face's LlamaForCausalLM to this folder")
-      ->type_name("DIR");
+      .type_name("DIR");
   command.footer(R"(Example:
   ridge export --checkpoint output/checkpoint.safetensors --hf my-llama
   python3 -c 'from transformers import LlamaForCausalLM as M; M.from_pretrained("my-llama")')");

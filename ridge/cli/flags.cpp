@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "ridge/base/error.h"
+#include "ridge/cli/command.h"
 
 namespace ridge {
 namespace {
@@ -33,30 +33,25 @@ std::string flag_names(const OptionInfo& option) {
   return names;
 }
 
-CLI::Option* add_flag(CLI::App& command, const OptionInfo& option) {
-  if (std::holds_alternative<bool*>(option.target)) return command.add_flag(flag_names(option));
-  return command.add_option(flag_names(option))
-      ->type_name(std::string(type_name(option)))
-      ->default_str(value_text(option))
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+Flag add_flag(Command command, const OptionInfo& option) {
+  if (std::holds_alternative<bool*>(option.target))
+    return command.add_flag(flag_names(option), option.help);
+  return command.add_option(flag_names(option), option.help)
+      .type_name(std::string(type_name(option)))
+      .default_text(value_text(option))
+      .take_last();
 }
 
-// "ridge train"
-std::string command_line_name(const CLI::App& command) {
-  const CLI::App* parent = command.get_parent();
-  return (parent ? command_line_name(*parent) + " " : "") + command.get_name();
-}
-
-std::vector<std::string> flags_of(const CLI::App& command) {
+std::vector<std::string> flags_of(Command command) {
   std::vector<std::string> names;
-  for (const CLI::Option* option : command.get_options())
-    names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
+  for (const Flag flag : command.flags())
+    names.insert(names.end(), flag.long_names().begin(), flag.long_names().end());
   return names;
 }
 
-std::vector<std::string> subcommands_of(const CLI::App& command) {
+std::vector<std::string> subcommands_of(Command command) {
   std::vector<std::string> names;
-  for (const CLI::App* sub : command.get_subcommands({})) names.push_back(sub->get_name());
+  for (const Command sub : command.subcommands()) names.push_back(sub.name());
   return names;
 }
 
@@ -85,23 +80,17 @@ void read(const std::string& name, const std::string& text, std::vector<Field>& 
 }  // namespace
 
 template <class Field>
-CLI::Option* add_value(CLI::App& command, const std::string& flags, Field& field,
-                       const std::string& help) {
+Flag add_value(Command command, const std::string& flags, Field& field, const std::string& help) {
   const std::string name = flags.substr(2, flags.find(',') - 2);  // without "--" and aliases
-  const auto set = [name, &field](const CLI::results_t& values) {
+  const auto set = [name, &field](const std::string& text) {
     // An empty one, whatever it is for, is refuse_unknown_arguments()'s to refuse.
-    if (!values.back().empty()) read(name, values.back(), field);
-    return true;
+    if (!text.empty()) read(name, text, field);
   };
-  CLI::Option* option = command.add_option(flags, set, help)->take_last();
-  if constexpr (fmt::is_formattable<Field>::value)
-    option->default_function([&field] { return fmt::format("{}", field); });
-  return option;
+  return command.add_option(flags, set, help).take_last();
 }
 
-#define RIDGE_VALUE(...)                                                             \
-  template CLI::Option* add_value(CLI::App&, const std::string&, __VA_ARGS__& field, \
-                                  const std::string&);
+#define RIDGE_VALUE(...) \
+  template Flag add_value(Command, const std::string&, __VA_ARGS__& field, const std::string&);
 RIDGE_VALUE(std::int64_t)
 RIDGE_VALUE(double)
 RIDGE_VALUE(std::string)
@@ -119,44 +108,42 @@ OptionFilter all_but(std::vector<std::string> names) {
   };
 }
 
-OptionFlags::OptionFlags(CLI::App& command, RunOptions defaults, const OptionFilter& has) {
+OptionFlags::OptionFlags(Command command, RunOptions defaults, const OptionFilter& has) {
   for (const OptionInfo& option : options_of(defaults)) {
     if (has && !has(option)) continue;
-    CLI::Option* flag = add_flag(command, option);
-    flag->description(option.help)->group(option.group);
-    flags_.emplace_back(option.name, flag);
+    flags_.emplace_back(option.name, add_flag(command, option).group(option.group));
   }
 }
 
 void OptionFlags::apply(RunOptions& options) const {
   const std::vector<OptionInfo> fields = options_of(options);
   for (const auto& [name, flag] : flags_) {
-    if (flag->count() == 0) continue;
+    if (!flag.was_given()) continue;
     const auto field = std::ranges::find(fields, name, &OptionInfo::name);
-    set_from_text(*field, flag->results().back());
+    set_from_text(*field, flag.values().back());
   }
 }
 
 std::vector<std::string> OptionFlags::given() const {
   std::vector<std::string> names;
   for (const auto& [name, flag] : flags_)
-    if (flag->count() > 0) names.push_back(name);
+    if (flag.was_given()) names.push_back(name);
   return names;
 }
 
-void refuse_unknown_arguments(const CLI::App& command) {
-  const std::string name = command_line_name(command);
-  for (const CLI::Option* option : command.get_options())
-    for (const std::string& value : option->results()) {
+void refuse_unknown_arguments(Command command) {
+  const std::string name = command.full_name();
+  const std::vector<Flag> flags = command.flags();
+  for (const Flag flag : flags)
+    for (const std::string& value : flag.values()) {
       // Behind "--" everything is an argument.
-      if (value.starts_with("--") && option->nonpositional())
-        throw UsageError("{} needs a value, not {}", option->get_name(), value);
+      if (value.starts_with("--") && !flag.is_argument())
+        throw UsageError("{} needs a value, not {}", flag.name(), value);
       // As of a variable of the shell that is not set: what was asked for is not the default.
-      if (value.empty()) throw UsageError("{} is empty; it needs a value", option->get_name());
+      if (value.empty()) throw UsageError("{} is empty; it needs a value", flag.name());
     }
-  std::vector<std::string> unknown = command.remaining();
-  const auto takes_arguments = [](const CLI::Option* option) { return !option->nonpositional(); };
-  if (std::ranges::any_of(command.get_options(), takes_arguments)) std::erase(unknown, "--");
+  std::vector<std::string> unknown = command.unknown_arguments();
+  if (std::ranges::any_of(flags, &Flag::is_argument)) std::erase(unknown, "--");
   if (unknown.empty()) return;
   const std::string argument = unknown.front().substr(0, unknown.front().find('='));
   const bool is_flag = argument.starts_with("-");

@@ -6,12 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "ridge/cli/command.h"
 #include "ridge/session/options.h"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
 
 namespace ridge {
 
@@ -23,26 +19,25 @@ OptionFilter all_but(std::vector<std::string> names);
 class OptionFlags {
  public:
   // Adds the flags of the options that a command has. --help shows `defaults`.
-  OptionFlags(CLI::App& command, RunOptions defaults, const OptionFilter& has = {});
+  OptionFlags(Command command, RunOptions defaults, const OptionFilter& has = {});
 
   // Sets the fields whose flags were given, to the last value given. UsageError for a bad value.
   void apply(RunOptions& options) const;
   std::vector<std::string> given() const;  // names of the flags that were given
 
  private:
-  std::vector<std::pair<std::string, CLI::Option*>> flags_;  // by option name
+  std::vector<std::pair<std::string, Flag>> flags_;  // by option name
 };
 
 // A flag with a value, which is read as those of OptionFlags are; of several the last counts. Takes
 // integers, numbers and texts, std::optional of them, and std::vector of what stands between
 // commas.
 template <class Field>
-CLI::Option* add_value(CLI::App& command, const std::string& flags, Field& field,
-                       const std::string& help);
+Flag add_value(Command command, const std::string& flags, Field& field, const std::string& help);
 
 // UsageError if a command that allows extras was given some, naming the nearest flag or subcommand,
 // or if a flag was taken for the value of the one before it, or if a value is empty.
-void refuse_unknown_arguments(const CLI::App& command);
+void refuse_unknown_arguments(Command command);
 
 // "--batch_size" is the same as "--batch-size".
 std::string with_dashes(std::string_view argument);

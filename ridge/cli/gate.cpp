@@ -3,16 +3,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/scratch_directory.h"
 #include "ridge/base/units.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/gate_request.h"
@@ -214,13 +215,13 @@ int gate(const GateRequest& request) {
   }
 }
 
-void add_comparison(CLI::App& command, GateRequest& request) {
+void add_comparison(Command command, GateRequest& request) {
   command
       .add_option("command", request.command,
                   "Run this command of ridge: behind --, train or bench with flags")
-      ->type_name("COMMAND");
+      .type_name("COMMAND");
   const auto add = [&](const char* flag, auto& field, const char* help, const char* type) {
-    add_value(command, flag, field, help)->type_name(type)->group("Comparison");
+    add_value(command, flag, field, help).type_name(type).group("Comparison");
   };
   add("--baseline", request.baseline,
       "Compare with this program, or with recorded runs: those of a tag, of a commit, or of a file "
@@ -247,40 +248,40 @@ void add_comparison(CLI::App& command, GateRequest& request) {
   command
       .add_flag("--other-machines", request.other_machines,
                 "Compare with runs that were recorded on other machines too")
-      ->group("Comparison");
+      .group("Comparison");
 }
 
-void add_other_modes(CLI::App& command, GateRequest& request) {
+void add_other_modes(Command command, GateRequest& request) {
   command
       .add_flag(
           "--history", request.history,
           "Look for changes in the runs of a store; exit with 1 if the newest is for the worse")
-      ->group("History");
+      .group("History");
   add_value(command, "--filter", request.filter, "Take the runs for which this holds")
-      ->type_name("FILTER")
-      ->group("History");
+      .type_name("FILTER")
+      .group("History");
   add_value(command, "--metric", request.history_metric,
             "Look at this column (default: median_seconds)")
-      ->type_name("COLUMN")
-      ->group("History");
+      .type_name("COLUMN")
+      .group("History");
   command
       .add_flag(
           "--self-test", request.self_test,
           "Compare the candidate with itself, and with itself slowed down; print how often the "
           "gate errs here")
-      ->group("Self-test");
+      .group("Self-test");
   add_value(command, "--rounds", request.rounds, "Decide so often of each (default: 20)")
-      ->type_name("N")
-      ->group("Self-test");
+      .type_name("N")
+      .group("Self-test");
   add_value(command, "--slowdown", request.slowdown,
             "Slow down by this part, or 0 to count false alarms alone (default: 5%)")
-      ->type_name("PART")
-      ->group("Self-test");
+      .type_name("PART")
+      .group("Self-test");
 }
 
-void add_output(CLI::App& command, GateRequest& request) {
+void add_output(Command command, GateRequest& request) {
   const auto add = [&](const char* flag, std::string& field, const char* help) {
-    add_value(command, flag, field, help)->type_name("FILE")->group("Output");
+    add_value(command, flag, field, help).type_name("FILE").group("Output");
   };
   add("--json", request.json_file, "Write the result as JSON; - prints it");
   add("--junit", request.junit_file, "Write it as JUnit XML, which continuous integration reads");
@@ -289,9 +290,9 @@ void add_output(CLI::App& command, GateRequest& request) {
 
 }  // namespace
 
-void add_gate_command(CLI::App& program, Action& action) {
-  CLI::App& command =
-      *program.add_subcommand("gate", "Find out whether a program got slower, larger or wrong");
+void add_gate_command(Command program, Action& action) {
+  const Command command =
+      program.add_subcommand("gate", "Find out whether a program got slower, larger or wrong");
   const auto request = std::make_shared<GateRequest>();
   add_comparison(command, *request);
   add_other_modes(command, *request);

@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "ridge/base/error.h"
 #include "ridge/base/utf8.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/flags.h"
 #include "ridge/report/report_page.h"
 #include "ridge/study/fingerprint.h"
@@ -76,20 +77,20 @@ Json profile_of(const Record& record, Terminal& terminal) {
 
 }  // namespace
 
-void add_keep_flags(CLI::App& command, KeepRequest& request) {
+void add_keep_flags(Command command, KeepRequest& request) {
   add_value(command, "--store", request.store,
             "Keep the run in this store (default: $RIDGE_STORE); see ridge runs")
-      ->type_name("FILE")
-      ->group("Output");
+      .type_name("FILE")
+      .group("Output");
   command
       .add_flag("--record", request.record,
                 "Keep the run in the nearest store, .ridge/runs.db here or above")
-      ->group("Output");
+      .group("Output");
   add_value(command, "--tag,--tags", request.tags, "Give the kept run these tags, with commas")
-      ->type_name("NAMES")
-      ->group("Output");
+      .type_name("NAMES")
+      .group("Output");
   // For the measurements of ridge study, and in no help.
-  add_value(command, std::string(study_turn_flag), request.study_turn, "")->group("");
+  add_value(command, std::string(study_turn_flag), request.study_turn, "").group("");
 }
 
 std::string study_turn_text(std::string_view study, StudyTurn turn) {

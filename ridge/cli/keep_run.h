@@ -5,13 +5,10 @@
 #include <string_view>
 #include <vector>
 
+#include "ridge/cli/command.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/session/record.h"
 #include "ridge/study/run_row.h"
-
-namespace CLI {
-class App;
-}
 
 namespace ridge {
 
@@ -26,7 +23,7 @@ struct KeepRequest {
 std::string study_turn_text(std::string_view study, StudyTurn turn);
 inline constexpr std::string_view study_turn_flag = "--study-turn";
 // Adds --store, --record and --tag.
-void add_keep_flags(CLI::App& command, KeepRequest& request);
+void add_keep_flags(Command command, KeepRequest& request);
 
 // Keeps one run in a store, if the user asked for that: by --record, or by naming a store, on the
 // command line or by $RIDGE_STORE. A store that is only found above the working directory is not

@@ -1,16 +1,19 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "ridge/base/error.h"
-#include "ridge/base/text_table.h"
 #include "ridge/base/version.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/terminal.h"
@@ -19,18 +22,9 @@
 namespace ridge {
 namespace {
 
-// Breaks what is said of an option into lines.
-class HelpFormatter : public CLI::Formatter {
- public:
-  HelpFormatter() { column_width(44); }
-  std::string make_option_desc(const CLI::Option* option) const override {
-    return wrapped(CLI::Formatter::make_option_desc(option), sentence_width - 44);
-  }
-};
-
 constexpr int exit_failure = 1, exit_usage = 2;
 
-void add_commands(CLI::App& program, Action& action) {
+void add_commands(Command program, Action& action) {
   add_train_command(program, action);
   add_eval_command(program, action);
   add_plan_command(program, action);
@@ -53,61 +47,39 @@ void add_commands(CLI::App& program, Action& action) {
   add_dashboard_command(program, action);
   add_doctor_command(program, action);
   add_about_command(program, action);
-  program.require_subcommand(0, 1);
+  program.take_one_subcommand();
   program.footer(fmt::format("ridge {}. Each command has its own --help.", version()));
-  program.add_flag("--version")->description("Show the version, as ridge about does");
-  program.callback([&] {
-    if (program.count("--version") > 0)
+  const Flag version_flag = program.add_flag("--version", "Show the version, as ridge about does");
+  program.callback([program, version_flag, &action] {
+    if (version_flag.was_given())
       action = about;
-    else if (program.get_subcommands().empty())
+    else if (program.chosen_subcommands().empty())
       action = []() -> int { throw UsageError("which command? see ridge --help"); };
   });
 }
 
-// So that refuse_unknown() may say in our words what is wrong with them.
-void allow_extras(CLI::App& command) {
-  command.allow_extras();
-  for (CLI::App* sub : command.get_subcommands({})) allow_extras(*sub);
-}
-
-void refuse_unknown(const CLI::App& command) {
-  for (const CLI::App* sub : command.get_subcommands()) refuse_unknown(*sub);
+void refuse_unknown(Command command) {
+  for (const Command sub : command.chosen_subcommands()) refuse_unknown(sub);
   refuse_unknown_arguments(command);
-}
-
-// CLI11 reports a missing value itself, as "--flag: 1 required N missing".
-std::string in_our_words(const CLI::ParseError& error) {
-  const std::string text = error.what();
-  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error))
-    return fmt::format("{} needs one value", text.substr(0, text.find(':')));
-  return text;
 }
 
 // `arguments` without the program's name.
 int run(const std::string& name, std::vector<std::string> arguments) {
   Action action;
-  CLI::App program(
-      "Trains a small LLaMA, runs vision networks, and shows where the time and the memory go.",
-      "ridge");
-  program.formatter(std::make_shared<HelpFormatter>());  // before commands, which inherit it
-  add_commands(program, action);
-  allow_extras(program);
+  Program program(
+      "ridge",
+      "Trains a small LLaMA, runs vision networks, and shows where the time and the memory go.");
+  add_commands(program.command(), action);
 
   const auto words = workshop_command(name, arguments);
   if (words) arguments = *words;
-  std::vector<std::string> reversed;  // as CLI11 takes them
-  for (const std::string& argument : arguments) reversed.push_back(with_dashes(argument));
-  std::ranges::reverse(reversed);
-  try {
-    program.parse(reversed);
-  } catch (const CLI::CallForHelp&) {
+  for (std::string& argument : arguments) argument = with_dashes(argument);
+  if (const std::optional<std::string> help = program.parse(std::move(arguments))) {
     if (words) Terminal().line(fmt::format("{} is this command:\n", name));
-    Terminal().line(program.help());
+    Terminal().line(*help);
     return 0;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(in_our_words(error));
   }
-  refuse_unknown(program);
+  refuse_unknown(program.command());
   return action();
 }
 

@@ -1,10 +1,12 @@
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "ridge/analyze/machine_file.h"
 #include "ridge/analyze/tensor_operators.h"
@@ -14,6 +16,7 @@
 #include "ridge/base/statistics.h"
 #include "ridge/base/system.h"
 #include "ridge/base/text_table.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/interrupt.h"
@@ -230,9 +233,9 @@ int ops(const Request& request) {
   return 128 + interrupt_noted();
 }
 
-void add_flags(CLI::App& command, Request& r) {
+void add_flags(Command command, Request& r) {
   const auto add = [&](const char* flag, auto& field, const char* what, const char* type) {
-    add_value(command, flag, field, what)->type_name(type)->capture_default_str();
+    add_value(command, flag, field, what).type_name(type).default_text(fmt::format("{}", field));
   };
   add("--op", r.op, "Time this operator (see --list), in place if it ends in _; default: add",
       "NAME");
@@ -253,15 +256,15 @@ void add_flags(CLI::App& command, Request& r) {
   add("--device", r.device, "Run on auto (a GPU if there is one), cpu or cuda", "TEXT");
   add("--threads", r.threads, "Use this many processors; 0: all available", "N");
   command.add_option("--export-json", r.json_file, "Write the times to this JSON file")
-      ->type_name("FILE")
-      ->take_last();
+      .type_name("FILE")
+      .take_last();
   command.add_flag("--list", r.list, "List the operators");
 }
 
 }  // namespace
 
-void add_ops_command(CLI::App& program, Action& action) {
-  CLI::App& command = *program.add_subcommand("ops", "Time single tensor operators");
+void add_ops_command(Command program, Action& action) {
+  const Command command = program.add_subcommand("ops", "Time single tensor operators");
   const auto request = std::make_shared<Request>();
   add_flags(command, *request);
   command.footer(

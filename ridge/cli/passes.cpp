@@ -3,17 +3,18 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ridge/analyze/plan.h"
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/run_request.h"
 #include "ridge/cli/terminal.h"
@@ -25,7 +26,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Request {
-  explicit Request(CLI::App& command) : run(command) {}
+  explicit Request(Command command) : run(command) {}
 
   RunRequest run;
   bool json = false;
@@ -207,11 +208,11 @@ int list_passes(const Request& request) {
 
 }  // namespace
 
-void add_passes_command(CLI::App& program, Action& action) {
-  CLI::App& command =
-      *program.add_subcommand("passes", "List the passes, or show what each does to a graph");
+void add_passes_command(Command program, Action& action) {
+  const Command command =
+      program.add_subcommand("passes", "List the passes, or show what each does to a graph");
   const auto request = std::make_shared<Request>(command);
-  command.add_flag("--json", request->json, "Print JSON")->group("Output");
+  command.add_flag("--json", request->json, "Print JSON").group("Output");
   command.footer(
       R"(Without a flag, it lists all passes. With flags of ridge train, or --mode inference, it builds the
 graph of that run, one pass more at a time, without running it. --enable-pass and --disable-pass

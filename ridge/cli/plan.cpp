@@ -2,15 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "ridge/analyze/machine_file.h"
 #include "ridge/base/error.h"
 #include "ridge/base/units.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/plan_search.h"
 #include "ridge/cli/run_request.h"
@@ -24,7 +25,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Request {
-  explicit Request(CLI::App& command) : run(command) {}
+  explicit Request(Command command) : run(command) {}
 
   RunRequest run;
   std::string budget, recompute_budget, search, memory;
@@ -255,43 +256,43 @@ int plan(const Request& request) {
 
 }  // namespace
 
-void add_plan_command(CLI::App& program, Action& action) {
-  CLI::App& command =
-      *program.add_subcommand("plan", "Predict what a run will need, without running it");
+void add_plan_command(Command program, Action& action) {
+  const Command command =
+      program.add_subcommand("plan", "Predict what a run will need, without running it");
   const auto request = std::make_shared<Request>(command);
   command
       .add_option("--max-batch-for", request->budget,
                   "Find the largest batch for this much memory, such as 16GB or 24GiB")
-      ->type_name("SIZE")
-      ->group("Plan");
+      .type_name("SIZE")
+      .group("Plan");
   command
       .add_option("--recompute-for", request->recompute_budget,
                   "Find the least --recompute with which a step fits in this much memory")
-      ->type_name("SIZE")
-      ->group("Plan");
+      .type_name("SIZE")
+      .group("Plan");
   command
       .add_option("--search", request->search,
                   "Search what fits and what is best over batch-size, a size of the samples "
                   "(seq-len, image-size) or model")
-      ->type_name("NAME")
-      ->group("Plan");
+      .type_name("NAME")
+      .group("Plan");
   command
       .add_option("--memory", request->memory,
                   "Search in this much memory, such as 16GB; default: what the device has left")
-      ->type_name("SIZE")
-      ->group("Plan");
+      .type_name("SIZE")
+      .group("Plan");
   command
       .add_option("--against", request->against,
                   "Plan with this option changed too (recompute=block, dtype=bf16, version=v3) and "
                   "show what it saves and costs")
-      ->type_name("NAME=VALUE")
-      ->group("Plan");
+      .type_name("NAME=VALUE")
+      .group("Plan");
   command
       .add_option("--machine-file", request->machine_file,
                   "Read the machine's ceilings from this file; default: those of ridge roofline")
-      ->type_name("FILE")
-      ->group("Plan");
-  command.add_flag("--json", request->json, "Print JSON")->group("Plan");
+      .type_name("FILE")
+      .group("Plan");
+  command.add_flag("--json", request->json, "Print JSON").group("Plan");
   command.footer(
       R"(Takes the flags of ridge train, and --mode inference; reads memory and work off the graph of that
 run, and takes no memory itself. The peak is the one that the run will report, to the byte.

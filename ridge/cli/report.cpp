@@ -2,13 +2,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ridge/analyze/machine_file.h"
@@ -16,6 +16,7 @@
 #include "ridge/base/file.h"
 #include "ridge/base/units.h"
 #include "ridge/base/utf8.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/terminal.h"
@@ -186,32 +187,32 @@ int report(const Request& request) {
 
 }  // namespace
 
-void add_report_command(CLI::App& program, Action& action) {
-  CLI::App& command = *program.add_subcommand(
+void add_report_command(Command program, Action& action) {
+  const Command command = program.add_subcommand(
       "report", "Report on a profile, a study or kept runs, as a page for a browser");
   const auto request = std::make_shared<Request>();
   command
       .add_option("profile", request->names,
                   "Draw the --profile-dir of a run with --profile, or report on these kept runs: "
                   "ids, tags (the newest run that has it) or filters")
-      ->type_name("PROFILE_DIR or RUN..");
+      .type_name("PROFILE_DIR or RUN..");
   add_value(command, "--study", request->study, "Report on this study of the store")
-      ->type_name("NAME");
+      .type_name("NAME");
   add_value(command, "--store", request->store,
             "Read this store (default: $RIDGE_STORE, else .ridge/runs.db here or above)")
-      ->type_name("FILE");
+      .type_name("FILE");
   add_value(command, "--output", request->output,
             "Write the page here (default: PROFILE_DIR/report.html; of runs, report.html)")
-      ->type_name("FILE");
+      .type_name("FILE");
   add_value(command, "--markdown", request->markdown,
             "Write the report of runs as Markdown too, with its pictures beside it")
-      ->type_name("FILE");
+      .type_name("FILE");
   add_value(command, "--json", request->json, "Write the report of runs as JSON too")
-      ->type_name("FILE");
+      .type_name("FILE");
   command
       .add_option("--machine,--machine-file", request->machine_file,
                   "Read the machine's ceilings from this file (default: those of the profile)")
-      ->type_name("FILE");
+      .type_name("FILE");
   command.footer(
       R"(Each page is one file that needs no network. That of a profile has bottlenecks and a roofline, if
 the machine's ceilings had been measured when the profile was taken: ridge roofline does that, once.

@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "ridge/analyze/machine_file.h"
 #include "ridge/analyze/roofline.h"
@@ -13,6 +15,7 @@
 #include "ridge/base/file.h"
 #include "ridge/base/ranges.h"
 #include "ridge/base/system.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/terminal.h"
@@ -178,34 +181,34 @@ int roofline(const Request& request) {
 
 }  // namespace
 
-void add_roofline_command(CLI::App& program, Action& action) {
-  CLI::App& command =
-      *program.add_subcommand("roofline", "Measure ceilings, or draw a profile on them");
+void add_roofline_command(Command program, Action& action) {
+  const Command command =
+      program.add_subcommand("roofline", "Measure ceilings, or draw a profile on them");
   const auto request = std::make_shared<Request>();
   command.add_option("--profile", request->profile, "Draw the operators of this profile directory")
-      ->type_name("PROFILE_DIR");
+      .type_name("PROFILE_DIR");
   command
       .add_option("--svg", request->svg,
                   "Write the picture here (default: PROFILE_DIR/roofline.svg)")
-      ->type_name("FILE");
+      .type_name("FILE");
   command
       .add_option("--device", request->device,
                   "Measure auto (the CPU, and a GPU if there is one), cpu or cuda")
-      ->type_name("DEVICE");
+      .type_name("DEVICE");
   command
       .add_option("--machine-file", request->machine_file,
                   "Keep the ceilings in this file (default: machine.json in the user's cache)")
-      ->type_name("FILE");
+      .type_name("FILE");
   add_value(command, "--peak-tflops", request->peak_tflops, "Note the vendor's peak, in TFLOP/s")
-      ->type_name("X");
+      .type_name("X");
   add_value(command, "--peak-bandwidth", request->peak_bandwidth, "Note the vendor's peak, in GB/s")
-      ->type_name("X");
+      .type_name("X");
   add_value(command, "--seconds", request->seconds, "Measure a device for about this long")
-      ->type_name("X")
-      ->capture_default_str();
+      .type_name("X")
+      .default_text(fmt::format("{}", request->seconds));
   add_value(command, "--threads", request->threads,
             "Measure this many cores together; 0, the default: all, or those of the profile")
-      ->type_name("N");
+      .type_name("N");
   command.add_flag("--fresh", request->fresh, "Forget what was measured before");
   command.footer(
       R"(Without --profile, the ceilings are measured and kept, with the vendor's peaks if they are given: the

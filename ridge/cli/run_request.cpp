@@ -1,12 +1,12 @@
 #include "ridge/cli/run_request.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <utility>
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
+#include "ridge/cli/command.h"
 #include "ridge/session/checkpoint.h"
 #include "ridge/session/devices.h"
 #include "ridge/session/hf.h"
@@ -28,12 +28,12 @@ std::vector<std::string> apply_config_file(RunOptions& options, const std::strin
 
 }  // namespace
 
-RunRequest::RunRequest(CLI::App& command, Config config)
+RunRequest::RunRequest(Command command, Config config)
     : settings_(std::move(config)),
       flags_(command, settings_.defaults(settings_.network), settings_.has) {
   command.add_option("--config", config_file_, "Read options from this JSON file; flags win")
-      ->type_name("FILE")
-      ->group("Output");
+      .type_name("FILE")
+      .group("Output");
 }
 
 RunOptions RunRequest::lay_over(RunOptions base) const {

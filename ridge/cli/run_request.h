@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ridge/cli/command.h"
 #include "ridge/cli/flags.h"
 #include "ridge/session/options.h"
 
@@ -25,8 +26,8 @@ class RunRequest {
     std::function<RunOptions(RunOptions)> adapt = {};
   };
 
-  explicit RunRequest(CLI::App& command) : RunRequest(command, Config{}) {}
-  RunRequest(CLI::App& command, Config config);
+  explicit RunRequest(Command command) : RunRequest(command, Config{}) {}
+  RunRequest(Command command, Config config);
 
   // What the run will use: the flags over the configuration file, over the checkpoint's or Hugging
   // Face folder's options where one is named, over the defaults of the network that these name;

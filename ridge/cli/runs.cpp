@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ridge/base/error.h"
@@ -14,6 +15,7 @@
 #include "ridge/base/ranges.h"
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/runs_text.h"
@@ -209,36 +211,36 @@ int prune(const Request& request) {
   return 0;
 }
 
-using Command = int (*)(const Request&);
+using Handler = int (*)(const Request&);
 
-CLI::App& add_command(CLI::App& runs, const char* name, const char* help, Command run,
-                      Action& action, const std::shared_ptr<Request>& request) {
-  CLI::App& command = *runs.add_subcommand(name, help);
+Command add_command(Command runs, const char* name, const char* help, Handler run, Action& action,
+                    const std::shared_ptr<Request>& request) {
+  const Command command = runs.add_subcommand(name, help);
   add_value(command, "--store", request->store,
             "Read this store (default: $RIDGE_STORE, else .ridge/runs.db here or above)")
-      ->type_name("FILE");
+      .type_name("FILE");
   command.callback([run, request, &action] { action = [run, request] { return run(*request); }; });
   return command;
 }
 
-void add_filter(CLI::App& command, Request& request) {
+void add_filter(Command command, Request& request) {
   add_value(command, "--filter", request.filter, "Take the runs for which this holds")
-      ->type_name("FILTER");
+      .type_name("FILTER");
 }
 
-void add_names(CLI::App& command, Request& request, const char* help, const char* type) {
-  command.add_option("names", request.names, help)->type_name(type);
+void add_names(Command command, Request& request, const char* help, const char* type) {
+  command.add_option("names", request.names, help).type_name(type);
 }
 
-void add_list(CLI::App& runs, Action& action) {
+void add_list(Command runs, Action& action) {
   const auto request = std::make_shared<Request>();
-  CLI::App& command =
+  const Command command =
       add_command(runs, "list", "List runs, the newest first", list, action, request);
   add_filter(command, *request);
-  add_value(command, "--sort", request->order, "Sort by this column")->type_name("COLUMN");
+  add_value(command, "--sort", request->order, "Sort by this column").type_name("COLUMN");
   command.add_flag("--reverse", request->reverse, "Sort the other way");
   add_value(command, "--limit", request->limit, "Show so many (default: 50 in the table, else all)")
-      ->type_name("N");
+      .type_name("N");
   command.add_flag("--all", request->all, "Show all");
   command.add_flag("--json", request->json, "Print JSON");
   command.add_flag("--jsonl", request->jsonl, "Print a line of JSON for each run");
@@ -267,18 +269,18 @@ Examples:
 
 }  // namespace
 
-void add_runs_command(CLI::App& program, Action& action) {
-  CLI::App& runs = *program.add_subcommand("runs", "List, show, tag and exchange kept runs");
-  runs.require_subcommand(0, 1);
+void add_runs_command(Command program, Action& action) {
+  const Command runs = program.add_subcommand("runs", "List, show, tag and exchange kept runs");
+  runs.take_one_subcommand();
   runs.footer(footer);
-  runs.callback([&runs, &action] {
-    if (runs.get_subcommands().empty())
+  runs.callback([runs, &action] {
+    if (runs.chosen_subcommands().empty())
       action = []() -> int { throw UsageError("ridge runs does what? see ridge runs --help"); };
   });
   add_list(runs, action);
-  const auto make = [&](const char* name, const char* help, Command run) {
+  const auto make = [&](const char* name, const char* help, Handler run) {
     auto request = std::make_shared<Request>();
-    return std::pair<CLI::App&, std::shared_ptr<Request>>(
+    return std::pair<Command, std::shared_ptr<Request>>(
         add_command(runs, name, help, run, action, request), request);
   };
   {
@@ -297,19 +299,19 @@ void add_runs_command(CLI::App& program, Action& action) {
   {
     auto [command, request] = make("export", "Write whole runs to a file", export_to_file);
     command.add_option("file", request->file, "Write JSON lines to this file; - prints them")
-        ->type_name("FILE");
+        .type_name("FILE");
     add_filter(command, *request);
   }
   {
     auto [command, request] =
         make("import", "Add the runs of a file; those that are there stay", import_from_file);
     command.add_option("file", request->file, "Read this file of ridge runs export")
-        ->type_name("FILE");
+        .type_name("FILE");
   }
   {
     auto [command, request] = make("prune", "Remove runs", prune);
     add_filter(command, *request);
-    add_value(command, "--keep", request->keep, "Leave the newest N of them")->type_name("N");
+    add_value(command, "--keep", request->keep, "Leave the newest N of them").type_name("N");
     command.add_flag("--tagged", request->tagged, "Remove runs with tags too");
     command.add_flag("--yes", request->yes, "Do it; without, only say how many");
   }

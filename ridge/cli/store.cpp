@@ -2,14 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/units.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/terminal.h"
@@ -56,20 +57,19 @@ int check(const std::string& named) {
 
 }  // namespace
 
-void add_store_command(CLI::App& program, Action& action) {
-  CLI::App& store = *program.add_subcommand("store", "Make and check the store of runs");
-  store.require_subcommand(0, 1);
-  store.callback([&store, &action] {
-    if (store.get_subcommands().empty())
+void add_store_command(Command program, Action& action) {
+  const Command store = program.add_subcommand("store", "Make and check the store of runs");
+  store.take_one_subcommand();
+  store.callback([store, &action] {
+    if (store.chosen_subcommands().empty())
       action = []() -> int { throw UsageError("ridge store does what? there are: init, check"); };
   });
   const auto add = [&](const char* name, const char* help, int (*run)(const std::string&),
                        const char* file_help) {
-    CLI::App& command = *store.add_subcommand(name, help);
+    const Command command = store.add_subcommand(name, help);
     const auto file = std::make_shared<std::string>();
-    add_value(command, "--store", *file, file_help)->type_name("FILE");
+    add_value(command, "--store", *file, file_help).type_name("FILE");
     command.callback([run, file, &action] { action = [run, file] { return run(*file); }; });
-    return &command;
   };
   add("init", "Make a store for this directory and those below it", init,
       "Make this file (default: .ridge/runs.db)");

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ridge/base/error.h"
@@ -18,6 +18,7 @@
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 #include "ridge/cli/bench_request.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/run_request.h"
@@ -304,44 +305,42 @@ int list(const Request& request) {
   return 0;
 }
 
-void add_store_flag(CLI::App& command, Request& request, const char* help) {
-  add_value(command, "--store", request.store, help)->type_name("FILE")->group("Study");
+void add_store_flag(Command command, Request& request, const char* help) {
+  add_value(command, "--store", request.store, help).type_name("FILE").group("Study");
 }
 
-void add_output_flags(CLI::App& command, Request& request) {
+void add_output_flags(Command command, Request& request) {
   add_value(command, "--json", request.json_file, "Write all of it to this JSON file")
-      ->type_name("FILE")
-      ->group("Study");
+      .type_name("FILE")
+      .group("Study");
   add_value(command, "--markdown", request.markdown_file, "Write tables and laws to this file")
-      ->type_name("FILE")
-      ->group("Study");
+      .type_name("FILE")
+      .group("Study");
 }
 
-void add_study_flags(CLI::App& command, Request& request) {
+void add_study_flags(Command command, Request& request) {
   command
       .add_option("sizes", request.sizes, "Measure these: tiny, small, medium, large, very_large")
-      ->type_name("SIZE");
+      .type_name("SIZE");
   command.add_option("--vary", request.vary, "Measure with each of these values of an option")
-      ->type_name("OPTION=V1,V2")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->group("Study");
+      .type_name("OPTION=V1,V2")
+      .take_one_each_time()
+      .group("Study");
   const auto add = [&](const char* flag, auto& field, const char* help, const char* type) {
-    add_value(command, flag, field, help)->type_name(type)->group("Study");
+    add_value(command, flag, field, help).type_name(type).group("Study");
   };
   add("--rounds", request.rounds, "Measure each variant so many times, in turn", "N");
   add("--name", request.name, "Name the study; default: by what it measures", "NAME");
   add("--resume", request.resume, "Go on with this study where it stopped", "NAME");
   command.add_flag("--retry", request.retry, "With --resume: run again what failed or did not fit")
-      ->group("Study");
+      .group("Study");
   command.add_flag("--force", request.force, "Run also what does not fit in memory by its plan")
-      ->group("Study");
+      .group("Study");
   add("--time-limit", request.time_limit, "Stop a measurement after so many seconds", "SECONDS");
   command
       .add_flag("--enable-profilers", request.profilers,
                 "Profile each variant in one more run after the rounds")
-      ->group("Study");
+      .group("Study");
   add_store_flag(command, request,
                  "Keep the runs in this store (default: $RIDGE_STORE, else .ridge/runs.db here or "
                  "above, which is made if there is none)");
@@ -367,27 +366,27 @@ Examples:
 
 }  // namespace
 
-void add_study_command(CLI::App& program, Action& action) {
-  CLI::App& command =
-      *program.add_subcommand("study", "Measure many variants in turn, and find how they scale");
+void add_study_command(Command program, Action& action) {
+  const Command command =
+      program.add_subcommand("study", "Measure many variants in turn, and find how they scale");
   const auto request = std::make_shared<Request>();
   add_study_flags(command, *request);
   request->run.emplace(command, RunRequest::Config{.defaults = study_defaults, .has = has_option});
   command.footer(footer);
-  command.require_subcommand(0, 1);
+  command.take_one_subcommand();
   const auto add = [&](const char* name, const char* help, int (*run)(const Request&)) {
-    CLI::App& sub = *command.add_subcommand(name, help);
+    const Command sub = command.add_subcommand(name, help);
     add_store_flag(sub, *request,
                    "Read this store (default: $RIDGE_STORE, else .ridge/runs.db here or above)");
     sub.callback([run, request, &action] { action = [run, request] { return run(*request); }; });
-    return &sub;
+    return sub;
   };
-  CLI::App* const show_command = add("show", "Print a study that is in the store", show);
-  show_command->add_option("name", request->name, "Print this study")->type_name("NAME");
-  add_output_flags(*show_command, *request);
+  const Command show_command = add("show", "Print a study that is in the store", show);
+  show_command.add_option("name", request->name, "Print this study").type_name("NAME");
+  add_output_flags(show_command, *request);
   add("list", "List the studies of a store", list);
-  command.callback([request, &command, &action] {
-    if (!command.get_subcommands().empty()) return;
+  command.callback([request, command, &action] {
+    if (!command.chosen_subcommands().empty()) return;
     action = [request] {
       if (request->sizes.empty() && request->vary.empty() && request->resume.empty())
         throw UsageError(

@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -7,6 +6,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/gzip.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/profile/trace_check.h"
@@ -30,20 +30,20 @@ int check(const std::string& path) {
 
 }  // namespace
 
-void add_trace_command(CLI::App& program, Action& action) {
-  CLI::App& command = *program.add_subcommand("trace", "Check traces");
-  command.require_subcommand(0, 1);
-  command.callback([&command, &action] {
-    if (command.get_subcommands().empty())
+void add_trace_command(Command program, Action& action) {
+  const Command command = program.add_subcommand("trace", "Check traces");
+  command.take_one_subcommand();
+  command.callback([command, &action] {
+    if (command.chosen_subcommands().empty())
       action = []() -> int {
         throw UsageError("ridge trace does what? there is: ridge trace check FILE");
       };
   });
-  CLI::App& checking =
-      *command.add_subcommand("check", "Check which tools can read a Chrome trace");
+  const Command checking =
+      command.add_subcommand("check", "Check which tools can read a Chrome trace");
   const auto path = std::make_shared<std::string>();
   checking.add_option("file", *path, "Check this JSON trace of any program; gzip is read too")
-      ->type_name("FILE");
+      .type_name("FILE");
   checking.footer("The exit code is 1 if one of the tools refuses it.");
   checking.callback([path, &action] { action = [path] { return check(*path); }; });
 }

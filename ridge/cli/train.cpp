@@ -1,9 +1,10 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
+#include <string>
 
 #include "ridge/base/error.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/run_request.h"
 #include "ridge/cli/terminal.h"
@@ -14,7 +15,7 @@ namespace ridge {
 namespace {
 
 struct Request {
-  explicit Request(CLI::App& command) : run(command) {}
+  explicit Request(Command command) : run(command) {}
 
   RunRequest run;
   KeepRequest keep;
@@ -33,11 +34,11 @@ has a folder of PNG or JPEG files for each class.)";
 
 }  // namespace
 
-void add_train_command(CLI::App& program, Action& action) {
-  CLI::App& command = *program.add_subcommand("train", "Train a model");
+void add_train_command(Command program, Action& action) {
+  const Command command = program.add_subcommand("train", "Train a model");
   const auto request = std::make_shared<Request>(command);
   command.add_flag("--print-config", request->print_config, "Print the resolved options and exit")
-      ->group("Output");
+      .group("Output");
   add_keep_flags(command, request->keep);
   command.footer(footer);
   command.callback([request, &action] {

@@ -3,17 +3,18 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ridge/base/error.h"
 #include "ridge/base/text_table.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/run_request.h"
@@ -26,7 +27,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Request {
-  explicit Request(CLI::App& command) : run(command, {.defaults = small_options}) {}
+  explicit Request(Command command) : run(command, {.defaults = small_options}) {}
 
   RunRequest run;
   bool this_model = false;                 // the one that the flags describe, alone
@@ -222,34 +223,34 @@ int run_verify(const Request& request) {
 
 }  // namespace
 
-void add_verify_command(CLI::App& program, Action& action) {
-  CLI::App& command = *program.add_subcommand(
+void add_verify_command(Command program, Action& action) {
+  const Command command = program.add_subcommand(
       "verify", "Check every version and pass against the double-precision reference");
   const auto request = std::make_shared<Request>(command);
   command
       .add_flag("--this-model", request->this_model,
                 "Verify the model that the other flags describe instead of a set of models")
-      ->group("Verify");
+      .group("Verify");
   for (const WorkloadFamily& family : workload_families())
     command
-        .add_flag_callback(
+        .add_flag(
             fmt::format("--{}", family.name), [request, &family] { request->family = &family; },
             fmt::format("Verify small {} of each kind", family.models))
-        ->group("Verify");
+        .group("Verify");
   add_value(command, "--schedules", request->only_schedules,
             "Verify only these, by commas: v2,v4,\"v1 + swiglu\",\"v4 - tuned-products\", "
             "\"v3 + recompute block\"")
-      ->type_name("LIST")
-      ->group("Verify");
+      .type_name("LIST")
+      .group("Verify");
   add_value(command, "--dtypes", request->only_dtypes,
             "Verify only these, by commas: fp32,bf16; on a GPU tf32,fp16,fp8; in inference int8")
-      ->type_name("LIST")
-      ->group("Verify");
+      .type_name("LIST")
+      .group("Verify");
   add_value(command, "--curve-steps", request->curve_steps, "Compare losses over this many steps")
-      ->type_name("N")
-      ->default_str("50")
-      ->group("Verify");
-  command.add_flag("--json", request->json, "Print JSON, one object a run")->group("Verify");
+      .type_name("N")
+      .default_text("50")
+      .group("Verify");
+  command.add_flag("--json", request->json, "Print JSON, one object a run").group("Verify");
   command.footer(
       R"(Runs a step of every version, compile mode and pass alone, in every precision that the device
 has, and compares loss, logits and the gradient of every parameter with the double-precision

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <csignal>
 #include <ctime>
@@ -19,6 +18,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/units.h"
+#include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/interrupt.h"
 #include "ridge/cli/run_request.h"
@@ -40,7 +40,7 @@ constexpr std::size_t max_summary_bytes = std::size_t{256} << 20;
 const std::string rule(80, '=');
 
 struct Request {
-  explicit Request(CLI::App& command) : run(command, {.has = is_measured_option}) {}
+  explicit Request(Command command) : run(command, {.has = is_measured_option}) {}
 
   RunRequest run;
   std::vector<std::string> sizes;
@@ -247,13 +247,13 @@ int launch(const Request& request) {
 
 }  // namespace
 
-void add_workshop_study_command(CLI::App& program, Action& action) {
-  CLI::App& command = *program.add_subcommand(
+void add_workshop_study_command(Command program, Action& action) {
+  const Command command = program.add_subcommand(
       "launch-performance-study", "Train one of the workshop's sizes and write its results");
-  command.group("");  // known as launch_performance_study.sh
+  command.hide();  // known as launch_performance_study.sh
   const auto request = std::make_shared<Request>(command);
   command.add_option("size", request->sizes, "Train tiny, small, medium, large or very_large")
-      ->type_name("SIZE");
+      .type_name("SIZE");
   command.add_flag("--enable-profilers", request->profilers,
                    "Profile some steps, into pytorch_profiles in the output directory");
   command.footer(
