@@ -8,6 +8,7 @@
 namespace ridge {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -32,10 +33,12 @@ std::string text_of(const Record& record, bool on_gpu = false) {
   return bench_summary_text(record, summarize(record), on_gpu);
 }
 
-TEST(BenchSummary, WarnsOfTimesThatVary) {
-  EXPECT_THAT(text_of(record_of(0.1)), Not(HasSubstr("Warning")));
-  EXPECT_THAT(text_of(record_of(0.105)), Not(HasSubstr("Warning"))) << "1.6 %";
-  EXPECT_THAT(text_of(record_of(0.11)), HasSubstr("Warning: the times vary by 3.1 %"));
+TEST(BenchSummary, SaysWhetherItIsToBeBelieved) {
+  EXPECT_THAT(text_of(record_of(0.1)), HasSubstr("\n  good     The times vary by "));
+  EXPECT_THAT(text_of(record_of(0.105)), Not(HasSubstr("doubtful The times"))) << "1.6 %";
+  EXPECT_THAT(text_of(record_of(0.11)),
+              AllOf(HasSubstr("\nIs this run to be believed? With doubts: "),
+                    HasSubstr("\n  doubtful The times vary by 3.1 %")));
 }
 
 TEST(BenchSummary, WarnsOfALossThatIsNotFinite) {
