@@ -82,7 +82,7 @@ std::string history_text(const std::vector<HistoryGroup>& groups, const HistoryR
                                         {"After"},
                                         {"Change"},
                                         {"p"},
-                                        {"GateVerdict", true}};
+                                        {"Verdict", true}};
   std::vector<TextRow> rows;
   for (const HistoryGroup& group : groups) {
     const RunRow& run = group.newest;

@@ -103,7 +103,7 @@ std::string summary_of(const MetricResult& metric) {
 }
 
 const TextColumn gate_columns[] = {{"Metric", true},   {"Baseline"},     {"Candidate"},
-                                   {"Change"},         {"Least effect"}, {"GateVerdict", true},
+                                   {"Change"},         {"Least effect"}, {"Verdict", true},
                                    {"Basis", true, 90}};
 
 TextRow row_of(const MetricResult& metric) {
