@@ -238,10 +238,11 @@ struct TransposeWork {
   // The innermost loop runs along the result but not along the operand; some other loop, the rows
   // here, runs along the operand. Both together are a transpose, for every iteration of the rest.
   explicit TransposeWork(const LoopNest& nest) : whole(nest), others(nest) {
-    const Loop columns = others.back();
+    const NestedLoop columns = others.back();
     others.pop_back();
-    const auto it = std::ranges::find_if(others, [](const Loop& l) { return l.strides[1] == 1; });
-    const Loop rows = *it;
+    const auto it =
+        std::ranges::find_if(others, [](const NestedLoop& l) { return l.strides[1] == 1; });
+    const NestedLoop rows = *it;
     others.erase(it);
     all = {rows.extent, rows.strides[0], columns.extent, columns.strides[1], iterations(others)};
   }
@@ -267,7 +268,7 @@ KernelPtr transpose_tiles(const TransposeWork& work, GpuPrepare& prepare) {
   const Transposition& all = work.all;
   bool in_packs = all.rows % V == 0 && all.columns % V == 0 && all.row_stride % V == 0 &&
                   all.column_stride % V == 0;
-  for (const Loop& loop : work.others)
+  for (const NestedLoop& loop : work.others)
     in_packs = in_packs && loop.strides[0] % V == 0 && loop.strides[1] % V == 0;
   const dim3 grid = work.grid(gpu::blocks_for(all.rows, tile) * gpu::blocks_for(all.columns, tile));
   return make_kernel([&gpu = prepare.gpu, grid, all, others = Nest<std::int64_t>(work.others),

@@ -171,7 +171,7 @@ void sum_splits(const Context& gpu, Index n, Index splits, const float* partial,
 bool runs_in_packs(const Cut& cut, std::int64_t N) {
   bool all = cut.extent % N == 0;
   for (const LoopNest* nest : {&cut.kept, &cut.summed})
-    for (const Loop& loop : *nest) all = all && loop.strides[0] % N == 0;
+    for (const NestedLoop& loop : *nest) all = all && loop.strides[0] % N == 0;
   return all;
 }
 
