@@ -153,6 +153,7 @@ class Workplace:
     def run(self, name, commands):
         if name in self.outputs:
             raise PageError(f"two commands are called {name}")
+        print(f"  {name}: ", end="", flush=True)
         began = time.monotonic()
         for pattern, replacement in self.quicker:
             commands = pattern.sub(replacement, commands)
@@ -164,7 +165,7 @@ class Workplace:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        print(f"  {time.monotonic() - began:5.1f} s  {name}", flush=True)
+        print(f"{time.monotonic() - began:.1f} s", flush=True)
         if result.returncode != 0:
             raise PageError(f"{name} ended with {result.returncode}:\n{commands}{result.stdout}")
         self.outputs[name] = self.anonymous(result.stdout)

@@ -169,16 +169,19 @@ double curve_difference(const std::vector<double>& got, const std::vector<double
 // allows nothing, and rounding no more than a tenth (half a unit of the loss for the curve): a
 // configuration that makes more of it proves nothing.
 Tolerance limit_of(Tolerance limit, const Baseline& baseline) {
-  const auto widen = [&](double Tolerance::*most, double Distance::*part, double by_rounding) {
-    for (const double allowed : {limit.times_baseline * baseline.error.*part,
-                                 std::min(times_rounding * baseline.rounding.*part, by_rounding)})
-      if (std::isfinite(baseline.rounding.*part) && std::isfinite(allowed))
-        limit.*most = std::max(limit.*most, allowed);
+  const auto widen = [](double& most, double allowed) {
+    if (std::isfinite(allowed)) most = std::max(most, allowed);
   };
-  widen(&Tolerance::loss, &Distance::loss, 0.1);
-  widen(&Tolerance::logits, &Distance::logits, 0.1);
-  widen(&Tolerance::gradient, &Distance::gradient, 0.1);
-  widen(&Tolerance::curve, &Distance::curve, 0.5);
+  widen(limit.loss, limit.times_baseline * baseline.error.loss);
+  widen(limit.logits, limit.times_baseline * baseline.error.logits);
+  widen(limit.gradient, limit.times_baseline * baseline.error.gradient);
+  const auto by_rounding = [&](double& most, double moved, double at_most) {
+    if (std::isfinite(moved)) widen(most, std::min(times_rounding * moved, at_most));
+  };
+  by_rounding(limit.loss, baseline.rounding.loss, 0.1);
+  by_rounding(limit.logits, baseline.rounding.logits, 0.1);
+  by_rounding(limit.gradient, baseline.rounding.gradient, 0.1);
+  by_rounding(limit.curve, baseline.rounding.curve, 0.5);
   return limit;
 }
 
@@ -219,7 +222,7 @@ Distance most_of(const Distance& a, const Distance& b) {
           .curve = std::max(a.curve, b.curve)};
 }
 
-// Moves each weight up or down by a unit in the last place of f32, by draws of a seed.
+// Moves each weight up or down by 2^-23 of itself, about its last place in f32, by draws of a seed.
 void nudge_weights(Session& session, std::uint64_t seed) {
   Graph& graph = session.graph();
   for (const Value& parameter : graph.parameters()) {
@@ -355,13 +358,6 @@ Reference::Reference(RunOptions options, Device& device) : options_(options) {
   logits = std::move(computed.at(model.logits.id));
   for (const Value& g : session.training().gradients)
     gradients.push_back(std::move(computed.at(g.id)));
-}
-
-std::vector<double> loss_curve(const RunOptions& options, Device& device, std::int64_t steps) {
-  Session session(options, device);
-  std::vector<double> losses;
-  for (std::int64_t i = 0; i < steps; ++i) losses.push_back(session.step().loss);
-  return losses;
 }
 
 Baseline baseline_of(const Reference& reference, const std::string& dtype, Device& device,

@@ -75,9 +75,6 @@ class Reference {
   RunOptions options_;
 };
 
-// Losses of the first `steps` steps.
-std::vector<double> loss_curve(const RunOptions& options, Device& device, std::int64_t steps);
-
 // How far two runs of the same steps are apart: loss, logits and worst gradient of the first step
 // relatively, losses of all steps in the unit of the loss.
 struct Distance {

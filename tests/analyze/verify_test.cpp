@@ -205,9 +205,9 @@ TEST(Verify, IsGreenForNetworks) {
     }
 }
 
-// In a LLaMA rounding is far below the limits, so that they stay what they are; in a network with
-// batch norms over few values it is not, and the limits give way by what it makes of the last place
-// of each weight. A gradient that is wrong by a fifth is found there too.
+// In this LLaMA rounding is far below the limits, so that they stay what they are; in a network
+// with batch norms over few values it is not, and the limits give way by what it makes of the last
+// place of each weight. A gradient that is wrong by a fifth is found there too.
 TEST(Verify, AllowsWhatRoundingMakesOfANetwork) {
   const TemporaryCache cache;
   CpuDevice device(2);

@@ -21,6 +21,13 @@ inline std::vector<double> losses_of(Session& session, std::int64_t until) {
   return losses;
 }
 
+// Those of the first `steps` steps of a run.
+inline std::vector<double> loss_curve(const RunOptions& options, Device& device,
+                                      std::int64_t steps) {
+  Session session(options, device);
+  return losses_of(session, steps);
+}
+
 // The sizes of a LLaMA and of its batches. Steps of the default take a millisecond; a test names
 // the sizes that its results depend on. 0 stands for "derived", as in RunOptions.
 struct LlamaSizes {

@@ -16,6 +16,7 @@
 #include "ridge/session/evaluation.h"
 #include "ridge/session/hf.h"
 #include "ridge/session/session.h"
+#include "tests/base/sanitized.h"
 #include "tests/base/temporary_cache.h"
 #include "tests/session/runs.h"
 
@@ -248,12 +249,15 @@ TEST_F(VersionRuns, EvaluateAndExportTheSameModel) {
   v1.save(other);
   const auto loss_of = [&](const fs::path& checkpoint) {
     RunOptions options = options_of_checkpoint(checkpoint);
+    // Kernels that are taken by their time sum in one order or another.
+    options.disable_pass = "tuned-products";
     return evaluate(options, device,
                     [&](Graph& graph) { initialize_from_checkpoint(checkpoint, graph); })
         .loss;
   };
-  // The kernels that v4 takes by time sum in one order or another.
-  constexpr double rounding = 1e-5;
+  // The graphs of v4 and v1 agree to the bit as they are compiled for use, not in a sanitizer's
+  // build.
+  constexpr double rounding = is_sanitized ? 1e-5 : 0;
   EXPECT_NEAR(loss_of(path), loss_of(other), rounding);
   EXPECT_NEAR(loss_of(path), v1.evaluate(small_options().eval_batches).loss, rounding);
   export_hf(path, directory_.path / "a");
