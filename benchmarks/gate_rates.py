@@ -6,11 +6,11 @@
         train --device cuda --version v4 --dtype bf16
 
 Each round decides on a program against itself, and against itself slowed down; with --slowdown 0 against
-itself alone. What follows the two
-dashes is the command that is run; without it the one of `ridge gate --self-test`. Beside it burn
-processes that come and go: --loads of them at most (default: as many as there are processors), each
-for some seconds and then not, by a generator with a seed. Writes JSON after every chunk of rounds, so
-that a run that is stopped keeps what it had, and prints both rates with their 95 % intervals.
+itself alone, with --slowed-alone against the slowed one alone. What follows the two dashes is the command
+that is run; without it the one of `ridge gate --self-test`. Beside it burn processes that come and go:
+--loads of them at most (default: as many as there are processors), each for some seconds and then not, by a
+generator with a seed. Writes JSON after every --chunk of rounds, so that a run that is stopped keeps what it
+had, and prints both rates with their 95 % intervals.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import tempfile
 import time
 
 LONGEST = 8.0  # seconds of one state of the load
-CHUNK = 5  # rounds of one call of the program
+NAMES = {"same": "False alarms", "slowed": "Slowdowns not found"}
 
 
 def burn(seed):
@@ -80,14 +80,16 @@ def main():
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--slowdown", default="5%")
     parser.add_argument("--least-effect", default="time=2%")
+    parser.add_argument("--slowed-alone", action="store_true")
     parser.add_argument("--budget", default="120")
+    parser.add_argument("--chunk", type=int, default=5, help="rounds of one call of the program")
     parser.add_argument("--loads", type=int, default=os.cpu_count())
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gate_rates.json"))
     parser.add_argument("command", nargs="*")
     arguments = parser.parse_args()
     options = ["--slowdown", arguments.slowdown, "--least-effect", arguments.least_effect]
-    options += ["--budget", arguments.budget]
+    options += ["--budget", arguments.budget] + ["--slowed-alone"] * arguments.slowed_alone
     burners = [
         multiprocessing.Process(target=burn, args=(arguments.seed * 1000 + i,), daemon=True)
         for i in range(arguments.loads)
@@ -95,8 +97,8 @@ def main():
     for burner in burners:
         burner.start()
     total = {}
-    for done in range(0, arguments.rounds, CHUNK):
-        rounds = min(CHUNK, arguments.rounds - done)
+    for done in range(0, arguments.rounds, arguments.chunk):
+        rounds = min(arguments.chunk, arguments.rounds - done)
         seed = arguments.seed * 10_000_000 + 2 * done
         add(total, self_test(arguments.ridge, rounds, seed, options, arguments.command))
         total["processors"], total["loads"] = os.cpu_count(), arguments.loads
@@ -105,20 +107,19 @@ def main():
             errors, count = total[kind]["errors"], total[kind]["rounds"]
             total[kind]["error_rate_interval"] = interval(errors, count)
         arguments.out.write_text(json.dumps(total, indent=1) + "\n")
-        alarms, misses = total["same"]["regression"], total.get("slowed", {"errors": 0})["errors"]
-        print(
-            f"{total['same']['rounds']} rounds: {alarms} false alarms, {misses} slowdowns not found,"
-            f" {total['same']['undecided']} undecided",
-            flush=True,
-        )
+        counts = [
+            f"{NAMES[kind]}: {total[kind]['errors']} of {total[kind]['rounds']},"
+            f" {total[kind]['undecided']} undecided"
+            for kind in kinds
+        ]
+        print("; ".join(counts), flush=True)
     for burner in burners:
         burner.terminate()
-    names = {"same": "False alarms", "slowed": "Slowdowns not found"}
     for kind in kinds:
         low, high = total[kind]["error_rate_interval"]
         seconds = sorted(total[kind]["seconds"])
         print(
-            f"{names[kind]}: {total[kind]['errors']} of {total[kind]['rounds']}"
+            f"{NAMES[kind]}: {total[kind]['errors']} of {total[kind]['rounds']}"
             f" [{100 * low:.2f} %, {100 * high:.2f} %]; a decision takes"
             f" {seconds[len(seconds) // 2]:.1f} s in the median, {seconds[-1]:.1f} s at most"
         )

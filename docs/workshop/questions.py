@@ -2,15 +2,17 @@
 """Makes questions.md: each question of the workshop, the command that answers it, and its answer.
 
     questions.py [--bin build/bin]   run the commands of tests/cli/questions_*.tsv, write the page
+    questions.py --gpu               run those marked gpu, write their answers to questions_gpu.json
     questions.py --check             run nothing, fail if the page has other rows than the tables
 
 The tables are those that tests/cli/questions_test.cpp reads, which says what their fields are. Commands
 run at the small sizes of that test, and are shown at those of a learner. The part of what they print
 that matches the row's regular expression is the answer. All commands of a table run in one new
-directory.
+directory. Rows that are marked gpu need a card: --gpu runs them there, at the sizes that are shown.
 """
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -21,13 +23,15 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PAGE = HERE / "questions.md"
+GPU_ANSWERS = HERE / "questions_gpu.json"  # {"card": its name, "answers": {number: answer}}
 LONGEST = 220  # characters of an answer
 
 HEAD = """# The workshop's questions and their answers
 
 What a learner asks in the workshop, and the command that answers it outright. A test runs each
 command at a small size and finds the answer in what it prints. The answers below are of those small
-sizes: at the sizes of the commands the figures are larger, and the lines the same. This
+sizes: at the sizes of the commands the figures are larger, and the lines the same. Answers that need a
+GPU are of an {card}, at the sizes of the commands. This
 page is written by [questions.py](questions.py) from the tables in [tests/cli](../../tests/cli). The
 commands need the ceilings of the machine, which `ridge roofline` measures once.
 
@@ -97,8 +101,6 @@ def row_text(table, row, answer):
     if mark == "none":
         return f"| {number} | {cell(question)} | | {cell(why)} |"
     command = f"`{cell(table.expanded(commands, table.names, shown=True))}`"
-    if mark == "gpu":
-        return f"| {number} | {cell(question)} | {command} | on a GPU |"
     return f"| {number} | {cell(question)} | {command} | {answer} |"
 
 
@@ -124,19 +126,48 @@ class Runner:
         return self.outputs[command]
 
 
+def gpu_answers():
+    answers = json.loads(GPU_ANSWERS.read_text(encoding="utf-8"))
+    return answers["card"], {int(number): text for number, text in answers["answers"].items()}
+
+
+def formatted(answer):
+    return f"<code>{cell(answer)}</code>"
+
+
+def write_gpu(programs):
+    answers = {}
+    for table in tables():
+        with tempfile.TemporaryDirectory() as directory:
+            runner = Runner(programs, directory)
+            for number, mark, _, commands, pattern in table.rows:
+                if mark != "gpu":
+                    continue
+                for command in table.expanded(commands, table.names).split(" && "):
+                    output = runner.run(command)
+                try:
+                    answers[number] = answer_in(output, pattern, number)
+                except LookupError as error:
+                    print(f"questions.py: {error}", file=sys.stderr)
+            card = re.search(r"Card 0 +(.*?)(?:,|  )", runner.run("ridge doctor"))[1].strip()
+    GPU_ANSWERS.write_text(json.dumps({"card": card, "answers": answers}, indent=1) + "\n",
+                           encoding="utf-8")
+
+
 def write(programs):
-    text, missing = HEAD, []
+    card, of_gpu = gpu_answers()
+    text, missing = HEAD.format(card=card), []
     for table in tables():
         text += names_text(table) + "| # | Question | Command | Answer |\n| ---: | --- | --- | --- |\n"
         with tempfile.TemporaryDirectory() as directory:
             runner = Runner(programs, directory)
             for row in table.rows:
-                answer = ""
+                answer = formatted(of_gpu[row[0]]) if row[1] == "gpu" else ""
                 if not row[1]:
                     for command in table.expanded(row[3], table.small).split(" && "):
                         output = runner.run(command)
                     try:
-                        answer = f"<code>{cell(answer_in(output, row[4], row[0]))}</code>"
+                        answer = formatted(answer_in(output, row[4], row[0]))
                     except LookupError as error:
                         missing.append(str(error))
                 text += row_text(table, row, answer) + "\n"
@@ -164,10 +195,13 @@ def check():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--bin", type=Path, default=ROOT / "build" / "bin", help="where ridge is")
+    parser.add_argument("--gpu", action="store_true", help="answer what needs a GPU, here")
     parser.add_argument("--check", action="store_true", help="compare the page with the tables")
     arguments = parser.parse_args()
     if arguments.check:
         check()
+    elif arguments.gpu:
+        write_gpu(arguments.bin.resolve())
     else:
         write(arguments.bin.resolve())
 

@@ -125,6 +125,8 @@ def shape(lines, clauses):
     if "measured" in words:
         rule = next((i for i, line in enumerate(lines) if set(line) <= set("-|") and line), 0)
         lines = lines[:1] + (lines[rule - 1 : rule] if rule > 1 else [])
+    # A directory is called after the time at which it was made.
+    lines = [re.sub(r"\d{8}_\d{6}\b", "#", line) for line in lines]
     if "exact" not in words:
         lines = [NUMBER.sub("#", line) for line in lines]
     lines = [re.sub(r"[-=]{3,}", "---", line) for line in lines]

@@ -34,6 +34,21 @@ std::string markdown_escaped(std::string_view text) {
   return out;
 }
 
+std::string markdown_paragraphs(std::string_view text) {
+  std::string out;
+  bool was_item = false;
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const bool is_item = line.starts_with("- ");
+    if (!out.empty()) out += is_item && was_item ? "\n" : "\n\n";
+    if (is_item) line.remove_prefix(2);
+    out += (is_item ? "- " : "") + markdown_escaped(line);
+    was_item = is_item;
+  }
+  return out;
+}
+
 std::string markdown_code(std::string_view text) {
   const std::string plain = printable(text);
   std::size_t longest = 0, run = 0;

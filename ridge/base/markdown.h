@@ -11,6 +11,9 @@ namespace ridge {
 // Text within a paragraph, a heading or a cell of Markdown: printable, and nothing in it is markup.
 std::string markdown_escaped(std::string_view text);
 
+// Text of several lines: those that begin with "- " are items of a list, and the others paragraphs.
+std::string markdown_paragraphs(std::string_view text);
+
 // Text as code within a line, which may hold any backquotes: printable, and nothing in it ends it.
 std::string markdown_code(std::string_view text);
 

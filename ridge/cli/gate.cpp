@@ -277,6 +277,10 @@ void add_other_modes(Command command, GateRequest& request) {
             "Slow down by this part, or 0 to count false alarms alone (default: 5%)")
       .type_name("PART")
       .group("Self-test");
+  command
+      .add_flag("--slowed-alone", request.slowed_alone,
+                "Decide on the slowed candidate alone, which takes half the time")
+      .group("Self-test");
 }
 
 void add_output(Command command, GateRequest& request) {

@@ -59,8 +59,8 @@ void GateRequest::check() const {
                      history_metric ? "; --metrics names what is compared" : "");
   if (history && (!junit_file.empty() || !markdown_file.empty()))
     throw UsageError("--history writes --json alone");
-  if (!self_test && (rounds || slowdown))
-    throw UsageError("--rounds and --slowdown are for --self-test");
+  if (!self_test && (rounds || slowdown || slowed_alone))
+    throw UsageError("--rounds, --slowdown and --slowed-alone are for --self-test");
   if (self_test && (!baseline.empty() || !junit_file.empty() || !markdown_file.empty()))
     throw UsageError("--self-test compares a program with itself and writes --json alone");
   if (!history && !self_test && baseline.empty())

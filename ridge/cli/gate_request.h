@@ -28,6 +28,7 @@ struct GateRequest {
   bool self_test = false;
   std::optional<std::int64_t> rounds;
   std::optional<std::string> slowdown;
+  bool slowed_alone = false;
 
   std::string json_file, junit_file, markdown_file;  // "-": standard output
 

@@ -81,6 +81,8 @@ int gate_self_test(const GateRequest& request) {
                         .budget = request.budget,
                         .false_alarms = request.rate()};
   const double slowdown = part_from(request.slowdown.value_or("5%"), "--slowdown", true);
+  if (request.slowed_alone && slowdown == 0)
+    throw UsageError("--slowed-alone with --slowdown 0 leaves nothing to decide");
   const ScratchDirectory scratch("ridge-gate");
   const auto program = request.candidate_program();
   const auto decide = [&](Tally& tally, double factor, std::uint64_t seed) {
@@ -101,7 +103,7 @@ int gate_self_test(const GateRequest& request) {
   const auto progress = progress_on(terminal);
   for (std::int64_t round = 0; round < rounds; ++round) {
     const auto seed = static_cast<std::uint64_t>(request.seed + 2 * round);
-    decide(same, 1, seed);
+    if (!request.slowed_alone) decide(same, 1, seed);
     if (slowdown > 0) decide(slowed, 1 + slowdown, seed + 1);
     progress(round + 1, rounds);
   }
@@ -112,8 +114,8 @@ int gate_self_test(const GateRequest& request) {
                               {"command", commands.front()},
                               {"slowdown", slowdown},
                               {"budget", request.budget},
-                              {"false_alarm_limit", request.rate()},
-                              {"same", json_of(same, alarms)}};
+                              {"false_alarm_limit", request.rate()}};
+  if (!request.slowed_alone) json["same"] = json_of(same, alarms);
   if (slowdown > 0) json["slowed"] = json_of(slowed, misses);
   const std::string text = json.dump(2) + "\n";
   if (request.json_file == "-") {
@@ -127,7 +129,8 @@ int gate_self_test(const GateRequest& request) {
                                           {"Undecided"},
                                           {"Errors"},
                                           {"Time of a decision", true}};
-    std::vector<TextRow> rows{row_of("the same", same, alarms)};
+    std::vector<TextRow> rows;
+    if (!request.slowed_alone) rows.push_back(row_of("the same", same, alarms));
     if (slowdown > 0)
       rows.push_back(row_of(fmt::format("slower by {:g} %", 100 * slowdown), slowed, misses));
     terminal.lines(text_table(columns, rows));
@@ -135,7 +138,8 @@ int gate_self_test(const GateRequest& request) {
         "Errors: false alarms, and slowdowns that were not found, with the 95 % interval of their "
         "rate.");
   }
-  const bool alarming = binomial_interval(alarms, same.rounds()).low > request.rate();
+  const bool alarming =
+      same.rounds() > 0 && binomial_interval(alarms, same.rounds()).low > request.rate();
   const bool blind =
       slowdown > 0 && binomial_interval(misses, slowed.rounds()).low > 1 - found_share;
   return alarming || blind ? 1 : 0;

@@ -23,6 +23,7 @@
 #include "ridge/cli/interrupt.h"
 #include "ridge/cli/run_request.h"
 #include "ridge/cli/terminal.h"
+#include "ridge/passes/schedules.h"
 #include "ridge/session/devices.h"
 #include "ridge/study/definition.h"
 #include "ridge/study/variant_plan.h"
@@ -108,22 +109,35 @@ fs::path make_results_directory(std::string_view size) {
   }
 }
 
+std::string upper_case(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return text;
+}
+
+// "V1 Baseline", of a compile mode its name.
+std::string title_of(const RunOptions& options) {
+  std::string title(schedule_row(options.version).title);
+  if (const auto dash = title.find(" - "); dash != std::string::npos) title.replace(dash, 3, " ");
+  return title;
+}
+
 void print_banner(Terminal& terminal, const Launched& launched, const fs::path& directory,
                   bool profilers) {
   const StudyVariant& variant = launched.variant;
   const VariantPlan& plan = launched.plan;
   const RunOptions& o = variant.options;
   const StudySize& size = study_size(variant.size);
-  std::string upper = variant.size;
-  for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   const auto field = [&](std::string_view name, const auto& value) {
     terminal.line(fmt::format("  {:<20} {}", fmt::format("{}:", name), value));
   };
   terminal.line(rule);
-  terminal.line(terminal.bold("CASTILLE AI WORKSHOP - VERSION 1 BASELINE PERFORMANCE STUDY"));
+  const std::string title = title_of(o);
+  terminal.line(terminal.bold(fmt::format(
+      "CASTILLE AI WORKSHOP - {} PERFORMANCE STUDY",
+      title.starts_with("V") ? "VERSION " + upper_case(title.substr(1)) : upper_case(title))));
   terminal.line(rule);
   terminal.line("");
-  terminal.line(fmt::format("Problem Size: {}", upper));
+  terminal.line(fmt::format("Problem Size: {}", upper_case(variant.size)));
   terminal.line("Configuration:");
   field("Hidden Dimension", o.hidden_dim);
   field("Number of Layers", o.n_layers);
@@ -236,7 +250,7 @@ int launch(const Request& request) {
   }
   write_text_file(directory / "config.json", to_json(options));
   print_banner(terminal, launched, directory, request.profilers);
-  terminal.line("Starting V1 Baseline training...");
+  terminal.line(fmt::format("Starting {} training...", title_of(options)));
   note_interrupts();
   const auto begin = Clock::now();
   if (const int signal = train_in(directory, terminal)) return 128 + signal;

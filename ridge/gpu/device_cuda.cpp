@@ -98,6 +98,7 @@ class CapturedKernel final : public Kernel {
  public:
   CapturedKernel(cudaGraph_t graph, cudaStream_t stream) : stream_(stream) {
     check(cudaGraphInstantiate(&replay_, graph, 0), "preparing a captured step");
+    check(cudaGraphUpload(replay_, stream), "preparing a captured step");  // else at first launch
   }
   ~CapturedKernel() override { cudaGraphExecDestroy(replay_); }
   void launch(const Launch&) const override {

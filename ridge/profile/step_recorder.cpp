@@ -7,12 +7,15 @@
 #include "ridge/base/error.h"
 #include "ridge/base/statistics.h"
 #include "ridge/base/units.h"
+#include "ridge/session/devices.h"
 
 namespace ridge {
 
 namespace {
 
 constexpr std::int64_t usual_steps = 5;
+// A GPU counts in the steps after those that are recorded: in two, of those tried.
+constexpr std::int64_t steps_to_count_in = 3;
 
 // So many steps up to the last that is wanted, none of them before the earliest.
 ProfileWindow window_up_to(std::int64_t last, std::int64_t count, std::int64_t earliest) {
@@ -27,10 +30,17 @@ ProfileWindow moved_to(std::int64_t step, const ProfileWindow& window) {
   return window;
 }
 
+bool wants_counters(const RunOptions& o) { return o.counters || o.enable_all_profiling; }
+
+// The last step to record: steps to count in are left after it, if it stays as late as the
+// earliest.
+std::int64_t last_to_record(const RunOptions& o, std::int64_t last, std::int64_t earliest) {
+  const bool on_gpu = o.device == "cuda" || (o.device == "auto" && has_gpu());
+  return on_gpu && wants_counters(o) ? std::max(earliest, last - steps_to_count_in) : last;
+}
+
 StepRecorder::Config config_of(const RunOptions& o, const ProfileWindow& window) {
-  return {.window = window,
-          .counters = o.counters || o.enable_all_profiling,
-          .warmup_steps = o.warmup_steps};
+  return {.window = window, .counters = wants_counters(o), .warmup_steps = o.warmup_steps};
 }
 
 }  // namespace
@@ -42,7 +52,9 @@ ProfileWindow profile_window(const RunOptions& o) {
   const bool asks_more = o.enable_pytorch_profiler || o.reports_memory() || o.profile_operators;
   if (asks_flops && !asks_more) return {step, step};
   const std::int64_t more = o.profile_steps > 0 ? o.profile_steps : usual_steps;
-  const std::int64_t last = std::min(5 + more, o.num_steps);
+  const std::int64_t earliest =
+      std::max<std::int64_t>(1, std::min(o.warmup_steps + 1, o.num_steps));
+  const std::int64_t last = std::min(5 + more, last_to_record(o, o.num_steps, earliest));
   const std::int64_t first_warm = std::min(o.warmup_steps + 1, last);
   const ProfileWindow window = window_up_to(last, more + 1, std::max<std::int64_t>(1, first_warm));
   return asks_flops ? moved_to(step, window) : window;
@@ -59,7 +71,9 @@ std::optional<StepRecorder::Config> recorder_config(const RunOptions& o,
   if (!asks_more && !asked.flops_iteration) return std::nullopt;
   const std::int64_t offset = o.warmup_steps + 1;  // of the number of a step to its iteration's
   const std::int64_t count = o.profile_steps > 0 ? o.profile_steps : usual_steps;
-  ProfileWindow window = window_up_to(o.num_steps - 1 + offset, count, o.num_steps / 2 + offset);
+  const std::int64_t earliest = o.num_steps / 2 + offset,
+                     last = last_to_record(o, o.num_steps - 1 + offset, earliest);
+  ProfileWindow window = window_up_to(last, count, earliest);
   if (asked.flops_iteration) {
     const std::int64_t step = *asked.flops_iteration + offset;
     window = asks_more ? moved_to(step, window) : ProfileWindow{step, step};

@@ -429,6 +429,13 @@ const Kernel* Executor::captured(std::span<const Phase> of, std::optional<std::s
   return entry->second.get();
 }
 
+void Executor::capture(std::size_t first_mark) {
+  if (!capture_ || !arena_) return;
+  renew_captures();
+  KernelPtr& kernel = captured_[CaptureKey(phases[0], std::size(phases), first_mark)];
+  if (!kernel) kernel = device_.capture(works_of(phases, first_mark));
+}
+
 // A tracer is told whose the launch is. The number of the run is the place among the nodes that
 // tell_replay() will name.
 void Executor::launch_for_capture(const PlannedLaunch& launch) const {

@@ -74,6 +74,9 @@ class Executor {
   // capture; for each first_mark another.
   static constexpr std::size_t phase_marks = 4;
   void run(std::size_t first_mark = 0);
+  // Captures that launch now, so that no later run takes the time for it. Comes after a run, which
+  // has loaded the code of all kernels: that cannot be captured.
+  void capture(std::size_t first_mark);
 
   // The observer is told of everything from now on, until it is forgotten.
   void observe(Observer& observer);

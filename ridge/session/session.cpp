@@ -281,7 +281,8 @@ void Session::begin_step() {
     accumulate_batches(flight, schedule);
   } else {
     feed_step(Split::train, static_cast<std::uint64_t>(steps_begun_), schedule);
-    // In the second and third step the phases are told apart; both are among those that warm up.
+    // In the second and third step the phases are told apart, and what later ones launch is
+    // captured; both are among those that warm up.
     const std::int64_t since_start = step - first_step_;
     if (!trains()) {
       device_.mark(flight.first_mark + 1);
@@ -296,6 +297,8 @@ void Session::begin_step() {
       executor_->run(flight.first_mark + 1);
       flight.has_phases = !phases_overlap();
     }
+    if (trains() && since_start == 2)  // both sets of marks have been used once
+      for (const Flight& any : flights_) executor_->capture(any.first_mark + 1);
     executor_->read_later(built_.model.loss, flight.results);
   }
   for (const Value& result : {built_.training.scale_report, built_.training.grad_norm}) {

@@ -156,6 +156,40 @@ std::string name_of(const StudyVariant& variant) {
   return text.empty() ? variant.options.network : text;
 }
 
+std::string name_without(const StudyVariant& variant, std::string_view option) {
+  std::string text = option.empty() ? "" : variant.size;
+  for (const auto& [name, value] : variant.settings)
+    if (name != option) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
+  return text;
+}
+
+std::string VariantSeries::label_of(const StudyVariant& variant) const {
+  if (option.empty()) return name_of({.size = variant.size, .options = variant.options});
+  const auto found = std::ranges::find(variant.settings, option,
+                                       [](const auto& setting) { return setting.first; });
+  return found == variant.settings.end() ? "" : found->second;
+}
+
+std::vector<VariantSeries> series_of(std::span<const StudyVariant> variants) {
+  std::string option;
+  const bool is_one_size = std::ranges::all_of(
+      variants, [&](const StudyVariant& variant) { return variant.size == variants[0].size; });
+  if (is_one_size && !variants.empty())
+    for (std::size_t i = variants[0].settings.size(); i-- > 0;)
+      if (std::ranges::any_of(variants, [&](const StudyVariant& variant) {
+            return variant.settings[i] != variants[0].settings[i];
+          }))
+        option = variants[0].settings[i].first;
+  std::vector<VariantSeries> all;
+  for (std::size_t v = 0; v < variants.size(); ++v) {
+    const std::string name = name_without(variants[v], option);
+    auto found = std::ranges::find(all, name, &VariantSeries::name);
+    if (found == all.end()) found = all.insert(all.end(), {name, option, {}});
+    found->variants.push_back(v);
+  }
+  return all;
+}
+
 bool StudyDefinition::measures_as(const StudyDefinition& other) const {
   return rounds == other.rounds && seed == other.seed && variants == other.variants;
 }

@@ -49,6 +49,8 @@ struct StudyVariant {
 };
 // "tiny", "batch-size 8, version v4", "tiny, seq-len 512".
 std::string name_of(const StudyVariant& variant);
+// The same but for one option, or for the size if none is named: "version v4".
+std::string name_without(const StudyVariant& variant, std::string_view option);
 
 struct StudyDefinition {
   std::int64_t rounds = 3;
@@ -79,6 +81,17 @@ std::vector<StudyVariant> variants_of(const RunOptions& base, std::span<const st
 std::string default_study_name(const StudyDefinition& definition);
 // A name that a study can have, which a directory can have too: UsageError for any other.
 std::string checked_study_name(std::string_view name);
+
+// Variants that differ in their size alone, or where there is one size, in the first option that
+// varies; in the order of the study.
+struct VariantSeries {
+  std::string name;    // what they have in common: "version v1, dtype fp32"; empty if nothing
+  std::string option;  // in which they differ; empty: in their size
+  std::vector<std::size_t> variants;
+  // What a variant is within the series: "tiny", "8".
+  std::string label_of(const StudyVariant& variant) const;
+};
+std::vector<VariantSeries> series_of(std::span<const StudyVariant> variants);
 
 // The variants of a round, by number, in an order that the seed and the round decide.
 std::vector<std::size_t> order_of_round(const StudyDefinition& definition, std::int64_t round);

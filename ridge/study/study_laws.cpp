@@ -35,23 +35,17 @@ std::vector<Group> groups_of(const StudyResult& result) {
         found != groups.end() ? *found : groups.emplace_back(Group{std::string(axis), where, {}});
     group.members.emplace_back(x, v);
   };
-  const auto rest_of = [](const StudyVariant& variant, std::string_view without) {
-    std::string text = without.empty() ? "" : variant.size;
-    for (const auto& [option, value] : variant.settings)
-      if (option != without)
-        text += fmt::format("{}{} {}", text.empty() ? "" : ", ", option, value);
-    return text;
-  };
   for (const auto& [axis, first] : variants.front().settings)
     for (std::size_t v = 0; v < variants.size(); ++v) {
       const auto& settings = variants[v].settings;
       const auto setting = std::ranges::find(settings, axis, [](const auto& s) { return s.first; });
-      if (const auto x = number_of(setting->second)) add(axis, rest_of(variants[v], axis), *x, v);
+      if (const auto x = number_of(setting->second))
+        add(axis, name_without(variants[v], axis), *x, v);
     }
   if (!variants.front().size.empty())
     for (std::size_t v = 0; v < variants.size(); ++v)
-      add("parameters", rest_of(variants[v], ""), static_cast<double>(result.plans[v].parameters),
-          v);
+      add("parameters", name_without(variants[v], ""),
+          static_cast<double>(result.plans[v].parameters), v);
   return groups;
 }
 

@@ -61,7 +61,8 @@ std::optional<double> saturating_batch(const StudyLaw& throughput);
 std::string growth_text(const StudyLaw& law);
 std::string power_text(const StudyLaw& law);
 
-// A question of the workshop or of anyone who varies a size, and what the study says to it.
+// A question of the workshop or of anyone who varies a size, and what the study says to it. A line
+// of the text that begins with "- " is an item of a list.
 struct StudyAnswer {
   std::string heading, question, text;
 };

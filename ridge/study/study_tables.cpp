@@ -25,13 +25,24 @@ std::string spread_text(const std::optional<Interval>& spread) {
   return spread ? fmt::format("{:.2f} to {:.2f}", milli * spread->low, milli * spread->high) : "";
 }
 
-// How far apart the rounds of a variant were, over its median; the largest of all.
-double largest_spread(const StudyResult& result) {
-  double largest = 0;
-  for (const MeasuredVariant& variant : result.variants)
-    if (variant.spread)
-      largest = std::max(largest, (variant.spread->high - variant.spread->low) / *variant.seconds);
-  return largest;
+// Of the variants whose rounds were far apart, over their median; empty if there are none.
+std::string unsteady_text(const StudyResult& result) {
+  const auto spread_of = [&](std::size_t v) {
+    const MeasuredVariant& variant = result.variants[v];
+    return variant.spread ? (variant.spread->high - variant.spread->low) / *variant.seconds : 0.0;
+  };
+  std::vector<std::size_t> unsteady;
+  for (std::size_t v = 0; v < result.variants.size(); ++v)
+    if (spread_of(v) > unsteady_spread) unsteady.push_back(v);
+  if (unsteady.empty()) return "";
+  const std::size_t worst = *std::ranges::max_element(unsteady, {}, spread_of);
+  const std::size_t others = unsteady.size() - 1;
+  return fmt::format("The rounds of {} differ by {:.0f} %{}: something else used the machine.",
+                     name_of(result.definition.variants[worst]), 100 * spread_of(worst),
+                     others == 0
+                         ? ""
+                         : fmt::format(", those of {} other variant{} by more than {:.0f} %",
+                                       others, others == 1 ? "" : "s", 100 * unsteady_spread));
 }
 
 // Columns that say nothing are left out.
@@ -43,14 +54,6 @@ StudyTable without_empty_columns(StudyTable table) {
     for (TextRow& row : table.rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(c));
   }
   return table;
-}
-
-// Whether two variants differ in their size or in one setting alone.
-bool is_one_step(const StudyVariant& from, const StudyVariant& to) {
-  std::ptrdiff_t differences = from.size != to.size;
-  for (std::size_t i = 0; i < from.settings.size(); ++i)
-    differences += from.settings[i] != to.settings[i];
-  return differences == 1;
 }
 
 }  // namespace
@@ -151,10 +154,7 @@ StudyTable factors_table(const StudyResult& result) {
                ? fmt::format("{:.2f}", static_cast<double>(to) / static_cast<double>(from))
                : std::string();
   };
-  for (std::size_t a = 0; a + 1 < variants.size(); ++a) {
-    std::size_t b = a + 1;
-    while (b < variants.size() && !is_one_step(variants[a], variants[b])) ++b;
-    if (b == variants.size()) continue;
+  const auto add = [&](std::size_t a, std::size_t b) {
     const VariantPlan &from = result.plans[a], &to = result.plans[b];
     const MeasuredVariant &first = result.variants[a], &then = result.variants[b];
     table.rows.push_back(
@@ -163,7 +163,10 @@ StudyTable factors_table(const StudyResult& result) {
          factor(from.peak_bytes, to.peak_bytes), factor(from.mean_bytes, to.mean_bytes),
          factor(first.seconds.value_or(0), then.seconds.value_or(0)),
          factor(first.samples_per_second.value_or(0), then.samples_per_second.value_or(0))});
-  }
+  };
+  for (const VariantSeries& series : series_of(variants))
+    for (std::size_t i = 1; i < series.variants.size(); ++i)
+      add(series.variants[i - 1], series.variants[i]);
   return without_empty_columns(std::move(table));
 }
 
@@ -198,10 +201,8 @@ std::vector<std::string> notes_of(const StudyResult& result) {
   if (!result.definition.variants.front().size.empty())
     notes.emplace_back(
         "Parameters are counted on the model that ran. The workshop's figure is its claim.");
-  if (const double spread = largest_spread(result); spread > unsteady_spread)
-    notes.push_back(fmt::format(
-        "The rounds of a variant differ by up to {:.0f} %: something else used the machine.",
-        100 * spread));
+  if (std::string unsteady = unsteady_text(result); !unsteady.empty())
+    notes.push_back(std::move(unsteady));
   if (result.machines > 1)
     notes.push_back(fmt::format(
         "The runs are of {} machines or settings of one: times compare badly", result.machines));

@@ -22,21 +22,20 @@ std::string markdown_of_table(const StudyTable& table) {
   return markdown_table(table.columns, table.rows);
 }
 
-// A paragraph that begins a new line at the width of a page.
+// Lines of a page's width; what goes on with an item of a list stands under its text.
 std::string wrapped(std::string_view text, std::string_view indent) {
   constexpr std::size_t width = 100;
-  std::string out, line(indent);
+  std::string out;
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find(' '), text.size());
-    const std::string_view word = text.substr(0, end);
-    if (line.size() > indent.size() && line.size() + 1 + word.size() > width) {
-      out += line + "\n";
-      line = indent;
+    const std::string_view line = text.substr(0, text.find('\n'));
+    for (const char c :
+         ridge::wrapped(line, width - indent.size(), line.starts_with("- ") ? "  " : "") + "\n") {
+      if (out.empty() || out.back() == '\n') out += indent;
+      out += c;
     }
-    line += (line.size() > indent.size() ? " " : "") + std::string(word);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
   }
-  return out + line + "\n";
+  return out;
 }
 
 Json json_of(const std::optional<Interval>& interval) {
@@ -156,8 +155,8 @@ std::string study_markdown(const StudyResult& result, std::span<const std::strin
   for (const StudyAnswer& answer : answers_of(result, laws)) {
     if (heading != answer.heading) text += fmt::format("\n## {}\n", answer.heading);
     heading = answer.heading;
-    text +=
-        fmt::format("\n**{}**\n\n{}", answer.question, wrapped(markdown_escaped(answer.text), ""));
+    text += fmt::format("\n**{}**\n\n{}", answer.question,
+                        wrapped(markdown_paragraphs(answer.text), ""));
   }
   return text;
 }

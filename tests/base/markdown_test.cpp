@@ -21,6 +21,13 @@ TEST(Markdown, HasCodeThatEndsNowhereElse) {
   EXPECT_EQ(markdown_code("`a"), "`` `a ``");
 }
 
+TEST(Markdown, HasParagraphsAndLists) {
+  EXPECT_EQ(markdown_paragraphs("Two *of* them:\n- one\n- two_\nAnd more."),
+            "Two \\*of\\* them:\n\n- one\n- two\\_\n\nAnd more.");
+  EXPECT_EQ(markdown_paragraphs("One line"), "One line");
+  EXPECT_EQ(markdown_paragraphs(""), "");
+}
+
 TEST(Markdown, HasTables) {
   const TextColumn columns[] = {{.header = "Name", .left = true}, {.header = "ms"}};
   const std::vector<TextRow> rows{{"a|b", "1.5"}};

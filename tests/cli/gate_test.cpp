@@ -146,7 +146,13 @@ TEST_F(GateProgram, TestsItself) {
   const ProgramResult alone =
       run("ridge gate --self-test --slowdown 0 --rounds 1 --budget 1 --json -" + train);
   EXPECT_FALSE(json::parse(alone.out).contains("slowed"));
+  const ProgramResult slowed =
+      run("ridge gate --self-test --slowed-alone --rounds 1 --budget 1 --json -" + train);
+  EXPECT_FALSE(json::parse(slowed.out).contains("same"));
+  EXPECT_EQ(json::parse(slowed.out)["slowed"]["rounds"], 1);
   EXPECT_THAT(err("ridge gate --self-test --slowdown -1%" + train, 2), HasSubstr("-1%"));
+  EXPECT_THAT(err("ridge gate --self-test --slowed-alone --slowdown 0" + train, 2),
+              HasSubstr("nothing to decide"));
 }
 
 TEST_F(GateProgram, RefusesWhatMakesNoSense) {

@@ -153,8 +153,10 @@ TEST(WorkshopStudy, RunsTheLinesOfTheText) {
                   HasSubstr("\nNext steps:\n")));
   const std::string profiled = shell(
       "./launch_performance_study.sh small --enable-profilers --hidden-dim 16 --n-layers 1 "
-      "--n-heads 2 --threads 1 --num-steps 12  # instead of medium\n");
-  EXPECT_THAT(profiled, HasSubstr("Profilers Enabled:   true"));
+      "--n-heads 2 --threads 1 --num-steps 12 --version v4  # instead of medium\n");
+  EXPECT_THAT(profiled, AllOf(HasSubstr("Profilers Enabled:   true"),
+                              HasSubstr(" - VERSION 4 ULTRA PERFORMANCE STUDY\n"),
+                              HasSubstr("\nStarting V4 Ultra training...\n")));
 
   const std::string text = shell(analysis);
   EXPECT_THAT(text, ContainsRegex("=== Throughput Comparison ===\nsmall: [0-9.]+ samples/sec\n"

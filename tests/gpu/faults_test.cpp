@@ -134,7 +134,7 @@ TEST_F(FaultsOnGpu, CudnnThatIsNotTheOneIsDoneWithout) {
   const ProgramResult result = train_with_stranger(
       "libcudnn.so.9", sandbox, {"--seq-len", "128", "--dtype", "bf16", "--num-steps", "4"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, Not(HasSubstr("Fastest attention")));
+  EXPECT_THAT(result.out, Not(HasSubstr("cuDNN")));  // as which kernel was the fastest
 }
 
 json summary_in(const Sandbox& sandbox, const std::string& directory) {

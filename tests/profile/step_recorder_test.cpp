@@ -34,6 +34,35 @@ TEST(ProfileWindow, OfAShortRunIsItsEndWithoutTheWarmUp) {
   expect_window(profile_window(profiled(2)), 2, 2);
 }
 
+// A GPU counts after the window; of a run that is too short for both, the last steps are recorded.
+TEST(ProfileWindow, LeavesStepsToCountIn) {
+  const auto counted = [](std::int64_t num_steps) {
+    RunOptions o = profiled(num_steps);
+    o.counters = true;
+    o.device = "cuda";
+    return o;
+  };
+  expect_window(profile_window(counted(50)), 5, 10);
+  expect_window(profile_window(counted(11)), 4, 8);
+  expect_window(profile_window(counted(8)), 4, 5);
+  expect_window(profile_window(counted(5)), 4, 4);
+  expect_window(profile_window(counted(2)), 2, 2);
+  RunOptions late = counted(50);
+  late.warmup_steps = 20;
+  expect_window(profile_window(late), 10, 10);
+  RunOptions benchmark = counted(20);
+  benchmark.warmup_steps = 5;
+  const BenchmarkRecording operators{.operators = true};
+  expect_window(recorder_config(benchmark, operators)->window, 18, 22);
+  benchmark.num_steps = 6;
+  expect_window(recorder_config(benchmark, operators)->window, 9, 9);
+  benchmark.enable_all_profiling = true;
+  benchmark.counters = false;
+  expect_window(recorder_config(benchmark, operators)->window, 9, 9);
+  benchmark.device = "cpu";  // which counts in the steps that are recorded
+  expect_window(recorder_config(benchmark, operators)->window, 9, 11);
+}
+
 TEST(ProfileWindow, HasTheStepWhoseFlopsAreAskedFor) {
   RunOptions o = profiled(50);
   o.enable_deepspeed_flops = true;

@@ -11,6 +11,7 @@
 #include "ridge/cpu/device.h"
 #include "ridge/exercise/devices.h"
 #include "tests/base/temporary_directory.h"
+#include "tests/run/failing_devices.h"
 #include "tests/session/runs.h"
 
 namespace ridge {
@@ -27,7 +28,7 @@ RunOptions small_options() {
 }
 
 // A directory of this test's own, removed with it.
-class SessionTest : public testing::Test {
+class SessionTest : public ::testing::Test {
  protected:
   TemporaryDirectory temporary_;
   fs::path dir_ = temporary_.path;
@@ -52,6 +53,23 @@ TEST_F(SessionTest, LearnsWhatRepeats) {
   for (int i = 0; i < 60; ++i) last = session.step().loss;
   EXPECT_LT(last, 1.5);
   EXPECT_LT(session.evaluate(4).loss, 1.5);
+}
+
+// Steps that are counted take no time for it.
+TEST_F(SessionTest, CapturesWhileItWarmsUp) {
+  RunOptions o = small_options();
+  o.version = "v4";
+  for (const std::int64_t warmup : {3, 1}) {  // with phases that are timed apart, and without
+    o.warmup_steps = warmup;
+    CpuDevice cpu(2);
+    testing::LossyDevice device(cpu);
+    Session session(o, device);
+    for (int i = 0; i < 3; ++i) session.step();
+    const std::size_t captures = device.captures();
+    EXPECT_GE(captures, 2U);
+    for (int i = 0; i < 5; ++i) session.step();
+    EXPECT_EQ(device.captures(), captures) << warmup << " steps warm up";
+  }
 }
 
 TEST_F(SessionTest, AnyNumberOfThreadsGivesTheSameBits) {

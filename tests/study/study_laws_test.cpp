@@ -5,11 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "ridge/base/error.h"
 #include "ridge/report/study_svg.h"
+#include "ridge/study/study_tables.h"
 #include "ridge/study/study_text.h"
 #include "tests/base/message_of.h"
 #include "tests/study/made_study.h"
@@ -17,6 +19,7 @@
 namespace ridge {
 namespace {
 
+using ::testing::AllOf;
 using testing::document_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -126,6 +129,51 @@ TEST(StudyLaws, PutSizesAgainstTheirParameters) {
   EXPECT_THAT(study_text(result), HasSubstr("~20.9M"));
   EXPECT_THAT(study_text(result), HasSubstr("as the power -1.50 of the parameters"));
   EXPECT_THAT(study_text(result), HasSubstr("10.0")) << "peak over parameters";
+}
+
+// Sizes stand beside each other for each of the other settings, and not the first beside the last.
+TEST(StudyAnswers, TellEachSeriesOfManyVariantsByItself) {
+  MadeStudy study({"tiny", "small", "medium"}, {"version=v1,v4"}, 1);
+  for (std::int64_t v = 0; v < 6; ++v)
+    study.measure(v, 1, (v % 2 == 0 ? 0.2 : 0.1) * std::pow(10.0, static_cast<double>(v / 2)));
+  const StudyResult result = study.result();
+  const auto answer_to = [&, answers = answers_of(result, laws_of(result))](const char* question) {
+    for (const StudyAnswer& answer : answers)
+      if (answer.question == question) return answer.text;
+    return std::string();
+  };
+  EXPECT_THAT(answer_to("What is the overhead, peak over parameters?"),
+              HasSubstr("\n- version v1: 10.0 throughout.\n- version v4: 10.0 throughout.\n"));
+  EXPECT_THAT(answer_to("Which size is best for the workshop?"),
+              AllOf(HasSubstr("\n- version v1: tiny "), HasSubstr("\n- version v4: tiny "),
+                    HasSubstr(", small "), HasSubstr(", medium ")));
+  EXPECT_THAT(answer_to("Does throughput decrease linearly with model size?"),
+              AllOf(HasSubstr(" with version v1; "), HasSubstr("From tiny to small: "),
+                    HasSubstr("in that order")));
+  EXPECT_THAT(answer_to("At what size is the device saturated?"),
+              AllOf(HasSubstr("\n- version v1: from "), HasSubstr("\n- version v4: from ")));
+  const StudyTable factors = factors_table(result);
+  ASSERT_THAT(factors.rows, SizeIs(4));
+  EXPECT_EQ(factors.rows[1][0], "small, version v1");
+  EXPECT_EQ(factors.rows[1][1], "medium, version v1");
+}
+
+// By the batch there is a recommendation, by what was measured.
+TEST(StudyAnswers, RecommendABatch) {
+  MadeStudy study({"tiny"}, {"batch-size=1,2,4,8,16,32", "version=v1,v4"}, 1);
+  for (std::int64_t v = 0; v < 12; ++v) {
+    const auto batch = static_cast<double>(1 << (v / 2));
+    study.measure(v, 1, v % 2 == 0 ? 0.004 + 0.001 * batch * batch : 0.01 * std::max(batch, 8.0));
+  }
+  const StudyResult result = study.result();
+  const std::vector<StudyAnswer> answers = answers_of(result, laws_of(result));
+  ASSERT_THAT(answers, Not(IsEmpty()));
+  EXPECT_EQ(answers.back().question, "Which batch size is recommended?");
+  EXPECT_THAT(answers.back().text, AllOf(HasSubstr("\n- tiny, version v1: 2, of "),
+                                         HasSubstr("\n- tiny, version v4: 8, of ")));
+  EXPECT_EQ(std::ranges::count(answers, "How does the batch size affect throughput?",
+                               &StudyAnswer::question),
+            1);
 }
 
 TEST(StudyLaws, AreNoneOfOnePointOrOfWords) {

@@ -28,6 +28,22 @@ std::string in_address(std::string_view name) {
   return out;
 }
 
+// Lines as paragraphs, and those that begin with "- " as items of a list.
+std::string html_paragraphs(std::string_view text) {
+  std::string out;
+  bool in_list = false;
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const bool is_item = line.starts_with("- ");
+    if (is_item) line.remove_prefix(2);
+    if (is_item != in_list) out += is_item ? "<ul>" : "</ul>";
+    in_list = is_item;
+    out += fmt::format("<{0}>{1}</{0}>", is_item ? "li" : "p", xml_escaped(line));
+  }
+  return out + (in_list ? "</ul>" : "");
+}
+
 // Blocks as elements. Every text is escaped; pictures are our own SVG, whose texts are.
 struct Html {
   std::string out;
@@ -58,8 +74,8 @@ struct Html {
                     block.svg, xml_escaped(block.caption));
   }
   void operator()(const ReportFinding& block) {
-    out += fmt::format("<div class=\"finding\"><p><strong>{}</strong></p><p>{}</p></div>\n",
-                       xml_escaped(block.statement), xml_escaped(block.evidence));
+    out += fmt::format("<div class=\"finding\"><p><strong>{}</strong></p>{}</div>\n",
+                       xml_escaped(block.statement), html_paragraphs(block.evidence));
   }
   void operator()(const ReportCommands& block) {
     out += "<pre><code>";
@@ -90,7 +106,7 @@ struct Markdown {
   }
   void operator()(const ReportFinding& block) {
     out += fmt::format("**{}** {}\n\n", markdown_escaped(block.statement),
-                       markdown_escaped(block.evidence));
+                       markdown_paragraphs(block.evidence));
   }
   // Indented, which nothing in a line can end.
   void operator()(const ReportCommands& block) {

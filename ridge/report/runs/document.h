@@ -28,7 +28,7 @@ struct ReportPicture {
   std::string svg;
 };
 struct ReportFinding {
-  std::string statement, evidence;  // sentences
+  std::string statement, evidence;  // sentences; lines of evidence that begin with "- " are items
 };
 struct ReportCommands {
   std::vector<std::string> lines;
