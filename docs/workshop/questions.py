@@ -136,7 +136,7 @@ def formatted(answer):
 
 
 def write_gpu(programs):
-    answers = {}
+    answers, missing = {}, []
     for table in tables():
         with tempfile.TemporaryDirectory() as directory:
             runner = Runner(programs, directory)
@@ -148,8 +148,11 @@ def write_gpu(programs):
                 try:
                     answers[number] = answer_in(output, pattern, number)
                 except LookupError as error:
-                    print(f"questions.py: {error}", file=sys.stderr)
-            card = re.search(r"Card 0 +(.*?)(?:,|  )", runner.run("ridge doctor"))[1].strip()
+                    missing.append(str(error))
+            doctor = runner.run("ridge doctor")
+    if missing:
+        sys.exit("questions.py: " + "\n".join(missing))
+    card = re.search(r"Card 0 +(.*?),", doctor)[1]
     GPU_ANSWERS.write_text(json.dumps({"card": card, "answers": answers}, indent=1) + "\n",
                            encoding="utf-8")
 

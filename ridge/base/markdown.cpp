@@ -34,15 +34,22 @@ std::string markdown_escaped(std::string_view text) {
   return out;
 }
 
+std::vector<ParagraphLine> paragraph_lines(std::string_view text) {
+  std::vector<ParagraphLine> lines;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const bool is_item = line.starts_with("- ");
+    lines.push_back({is_item, line.substr(is_item ? 2 : 0)});
+  }
+  return lines;
+}
+
 std::string markdown_paragraphs(std::string_view text) {
   std::string out;
   bool was_item = false;
-  while (!text.empty()) {
-    std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    const bool is_item = line.starts_with("- ");
+  for (const auto& [is_item, line] : paragraph_lines(text)) {
     if (!out.empty()) out += is_item && was_item ? "\n" : "\n\n";
-    if (is_item) line.remove_prefix(2);
     out += (is_item ? "- " : "") + markdown_escaped(line);
     was_item = is_item;
   }

@@ -114,7 +114,7 @@ std::string upper_case(std::string text) {
   return text;
 }
 
-// "V1 Baseline", of a compile mode its name.
+// Returns "V1 Baseline", or the name of a compile mode.
 std::string title_of(const RunOptions& options) {
   std::string title(schedule_row(options.version).title);
   if (const auto dash = title.find(" - "); dash != std::string::npos) title.replace(dash, 3, " ");

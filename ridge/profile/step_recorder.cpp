@@ -32,11 +32,12 @@ ProfileWindow moved_to(std::int64_t step, const ProfileWindow& window) {
 
 bool wants_counters(const RunOptions& o) { return o.counters || o.enable_all_profiling; }
 
-// The last step to record: steps to count in are left after it, if it stays as late as the
-// earliest.
+// The last step to record. Steps for a GPU to count in are left after it, as far as it stays as
+// late as `earliest`; a CPU counts in the steps that are recorded.
 std::int64_t last_to_record(const RunOptions& o, std::int64_t last, std::int64_t earliest) {
+  if (!wants_counters(o)) return last;
   const bool on_gpu = o.device == "cuda" || (o.device == "auto" && has_gpu());
-  return on_gpu && wants_counters(o) ? std::max(earliest, last - steps_to_count_in) : last;
+  return on_gpu ? std::max(earliest, last - steps_to_count_in) : last;
 }
 
 StepRecorder::Config config_of(const RunOptions& o, const ProfileWindow& window) {
@@ -55,8 +56,7 @@ ProfileWindow profile_window(const RunOptions& o) {
   const std::int64_t earliest =
       std::max<std::int64_t>(1, std::min(o.warmup_steps + 1, o.num_steps));
   const std::int64_t last = std::min(5 + more, last_to_record(o, o.num_steps, earliest));
-  const std::int64_t first_warm = std::min(o.warmup_steps + 1, last);
-  const ProfileWindow window = window_up_to(last, more + 1, std::max<std::int64_t>(1, first_warm));
+  const ProfileWindow window = window_up_to(last, more + 1, std::min(earliest, last));
   return asks_flops ? moved_to(step, window) : window;
 }
 

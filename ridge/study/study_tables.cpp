@@ -25,7 +25,8 @@ std::string spread_text(const std::optional<Interval>& spread) {
   return spread ? fmt::format("{:.2f} to {:.2f}", milli * spread->low, milli * spread->high) : "";
 }
 
-// Of the variants whose rounds were far apart, over their median; empty if there are none.
+// Names the variant whose rounds are furthest apart, relative to their median, and counts the
+// others beyond unsteady_spread; empty if there is none.
 std::string unsteady_text(const StudyResult& result) {
   const auto spread_of = [&](std::size_t v) {
     const MeasuredVariant& variant = result.variants[v];

@@ -55,7 +55,7 @@ TEST_F(SessionTest, LearnsWhatRepeats) {
   EXPECT_LT(session.evaluate(4).loss, 1.5);
 }
 
-// Steps that are counted take no time for it.
+// No step after the third captures anything: averages would have its time.
 TEST_F(SessionTest, CapturesWhileItWarmsUp) {
   RunOptions o = small_options();
   o.version = "v4";

@@ -28,15 +28,11 @@ std::string in_address(std::string_view name) {
   return out;
 }
 
-// Lines as paragraphs, and those that begin with "- " as items of a list.
+// Paragraphs and lists of a text as elements.
 std::string html_paragraphs(std::string_view text) {
   std::string out;
   bool in_list = false;
-  while (!text.empty()) {
-    std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    const bool is_item = line.starts_with("- ");
-    if (is_item) line.remove_prefix(2);
+  for (const auto& [is_item, line] : paragraph_lines(text)) {
     if (is_item != in_list) out += is_item ? "<ul>" : "</ul>";
     in_list = is_item;
     out += fmt::format("<{0}>{1}</{0}>", is_item ? "li" : "p", xml_escaped(line));
