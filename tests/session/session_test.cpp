@@ -57,10 +57,22 @@ TEST_F(SessionTest, LearnsWhatRepeats) {
 
 // No step after the third captures anything: averages would have its time.
 TEST_F(SessionTest, CapturesWhileItWarmsUp) {
-  RunOptions o = small_options();
-  o.version = "v4";
-  for (const std::int64_t warmup : {3, 1}) {  // with phases that are timed apart, and without
-    o.warmup_steps = warmup;
+  struct Case {
+    std::int64_t warmup_steps;  // 3: phases are timed apart; 1: they are not
+    std::int64_t kv_heads, vocabulary, accumulation;
+    const char* dtype;
+  };
+  for (const Case& c : {Case{3, 1, 32, 1, "fp32"}, Case{1, 1, 32, 1, "fp32"},
+                        Case{3, 2, 61, 1, "bf16"}, Case{3, 2, 77, 3, "fp32"}}) {
+    RunOptions o = small_options();
+    o.version = "v4";
+    o.warmup_steps = c.warmup_steps;
+    o.n_heads = 2;
+    o.n_kv_heads = c.kv_heads;
+    o.vocab_size = c.vocabulary;
+    o.gradient_accumulation_steps = c.accumulation;
+    o.dtype = c.dtype;
+    o.resolve();
     CpuDevice cpu(2);
     testing::LossyDevice device(cpu);
     Session session(o, device);
@@ -68,7 +80,7 @@ TEST_F(SessionTest, CapturesWhileItWarmsUp) {
     const std::size_t captures = device.captures();
     EXPECT_GE(captures, 2U);
     for (int i = 0; i < 5; ++i) session.step();
-    EXPECT_EQ(device.captures(), captures) << warmup << " steps warm up";
+    EXPECT_EQ(device.captures(), captures) << c.warmup_steps << " steps warm up";
   }
 }
 
