@@ -7,7 +7,7 @@
 
 Each round decides on a program against itself, and against itself slowed down; with --slowdown 0 against
 itself alone, with --slowed-alone against the slowed one alone. What follows the two dashes is the command
-that is run; without it the one of `ridge gate --self-test`. Beside it burn processes that come and go:
+that is run; without it the one of `ridge gate --self-test`, on the processors. Beside it burn processes that come and go:
 --loads of them at most (default: as many as there are processors), each for some seconds and then not, by a
 generator with a seed. Writes JSON after every --chunk of rounds, so that a run that is stopped keeps what it
 had, and prints both rates with their 95 % intervals.
@@ -25,6 +25,7 @@ import tempfile
 import time
 
 LONGEST = 8.0  # seconds of one state of the load
+COMMAND = "train --device cpu --hidden-dim 128 --n-layers 2 --seq-len 32 --batch-size 4".split()
 NAMES = {"same": "False alarms", "slowed": "Slowdowns not found"}
 
 
@@ -67,7 +68,7 @@ def self_test(ridge, rounds, seed, options, command):
     with tempfile.TemporaryDirectory() as directory:
         file = pathlib.Path(directory, "rates.json")
         words = [ridge, "gate", "--self-test", "--rounds", str(rounds), "--seed", str(seed)]
-        words += [*options, "--json", str(file)] + (["--", *command] if command else [])
+        words += [*options, "--json", str(file), "--", *command]
         result = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if not file.exists():
             sys.exit(f"gate_rates.py: {result.stderr.strip() or result.returncode}")
@@ -86,7 +87,7 @@ def main():
     parser.add_argument("--loads", type=int, default=os.cpu_count())
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gate_rates.json"))
-    parser.add_argument("command", nargs="*")
+    parser.add_argument("command", nargs="*", default=COMMAND)
     arguments = parser.parse_args()
     options = ["--slowdown", arguments.slowdown, "--least-effect", arguments.least_effect]
     options += ["--budget", arguments.budget] + ["--slowed-alone"] * arguments.slowed_alone

@@ -13,8 +13,9 @@ std::string_view name_of(GateVerdict verdict) {
 SequentialDecision::SequentialDecision(const DecisionRules& rules)
     : rules_(rules), next_look_(rules.first_pairs) {}
 
-void SequentialDecision::add(double baseline, double candidate) {
+void SequentialDecision::add(double baseline, double candidate, double uncertainty) {
   log_ratios_.push_back(std::log(candidate / baseline));
+  uncertainties_.push_back(uncertainty);
 }
 
 Look SequentialDecision::look() {
@@ -22,8 +23,9 @@ Look SequentialDecision::look() {
   next_look_ = static_cast<std::size_t>(
       std::ceil(rules_.growth * static_cast<double>(std::max(next_look_, log_ratios_.size()))));
   const double share = 1 / (number * (number + 1));
-  const Center center = center_of(log_ratios_, rules_.false_alarms * share, rules_.misses * share);
-  p_value_ = std::min(p_value_, signed_rank_p_value(log_ratios_) / share);
+  const Center center =
+      center_of(log_ratios_, rules_.false_alarms * share, rules_.misses * share, uncertainties_);
+  p_value_ = std::min(p_value_, signed_rank_p_value(log_ratios_, uncertainties_) / share);
   Look look;
   look.pairs = log_ratios_.size();
   look.change = std::expm1(center.value);

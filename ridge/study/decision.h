@@ -40,15 +40,17 @@ struct Look {
 //
 // It looks at the differences of logarithms, whose center lies at 0 where both are the same, if
 // which of a pair was measured first was decided by the toss of a coin: whatever the machine did
-// meanwhile, it did to the one as likely as to the other. Look number j may err in a share
-// false_alarms / (j (j + 1)) of cases, so that all looks together err in at most false_alarms,
-// however many there are; and the same of misses.
+// meanwhile, it did to the one as likely as to the other. A pair that was measured while the
+// machine was busy says less than others, and counts less, by the uncertainty that it comes with.
+// Look number j may err in a share false_alarms / (j (j + 1)) of cases, so that all looks together
+// err in at most false_alarms, however many there are; and the same of misses.
 class SequentialDecision {
  public:
   explicit SequentialDecision(const DecisionRules& rules = {});
 
-  // Both positive, such as seconds a step.
-  void add(double baseline, double candidate);
+  // Both positive, such as seconds a step. `uncertainty` is how far the logarithm of their ratio
+  // may be off, against that of other pairs; it is to be the same if both are exchanged.
+  void add(double baseline, double candidate, double uncertainty = 1);
   bool look_is_due() const { return log_ratios_.size() >= next_look_; }
   // Call it where one is due, and once at the end.
   Look look();
@@ -59,7 +61,7 @@ class SequentialDecision {
 
  private:
   DecisionRules rules_;
-  std::vector<double> log_ratios_;
+  std::vector<double> log_ratios_, uncertainties_;
   std::size_t next_look_;
   std::size_t looks_ = 0;
   double p_value_ = 1;

@@ -116,8 +116,10 @@ class ProcessRacer final : public Racer {
     return paced_turn_from(*line);
   }
 
+  void release() override { sockets_.close_end(0); }
+
   RunDocument finish() override {
-    sockets_.close_end(0);
+    release();
     await_end(std::max(longest_start, step_patience * longest_turn_));
     return document();
   }

@@ -20,9 +20,14 @@ constexpr std::int64_t steps_per_untimed =
     8;  // caches are the other's at the first steps of a turn
 constexpr std::size_t fewest_turns = 5, most_turns = 200;  // of each process
 constexpr double least_measuring = 0.25;                   // seconds, of a pair of processes
-// A pair of processes is measured for so many times as long as it takes to start them.
-constexpr double measuring_per_start = 2;
+// A pair of processes is measured for so many times as long as it takes to start them. More steps
+// of the same processes say little: on a loaded machine decisions take 40 s with 1.2 s of steps a
+// pair, 19 s with 0.3 s, if starting takes 0.4 s.
+constexpr double measuring_per_start = 1;
 constexpr double most_of_budget = 0.05;  // of that measuring
+// The part by which two processes of one program differ however long they are measured.
+constexpr double luck_of_processes = 0.01;
+constexpr double one_deviation = 0.16;  // of a normal distribution lies beyond it on either side
 
 template <class T>
 using Both = std::pair<T, T>;  // of the baseline, of the candidate
@@ -49,7 +54,9 @@ class Contest {
     if (ratios.empty()) return;
     const double seconds = percentile(baseline, 0.5);
     medians_.push_back(seconds);
-    decision_.add(seconds, seconds * std::exp(center_of(ratios, 0.5).value));
+    const Center center = center_of(ratios, one_deviation);
+    const double spread = center.interval ? (center.interval->high - center.interval->low) / 2 : 0;
+    decision_.add(seconds, seconds * std::exp(center.value), std::hypot(spread, luck_of_processes));
   }
   void look(bool is_last) {
     if (decided() || pairs() == 0 ||
@@ -195,6 +202,8 @@ class Race {
       for (const PacedTurn& turn : after) b.push_back(seconds_of(turn, contest.metric().name));
       contest.add(a, b);
     }
+    baseline->release();
+    candidate->release();
     keep(baseline->finish(), candidate->finish());
     return true;
   }

@@ -33,7 +33,9 @@ class Racer {
   virtual bool ready() = 0;
   // Takes steps and tells of those that are timed.
   virtual PacedTurn take(std::int64_t timed, std::int64_t untimed) = 0;
-  // Lets it end and reads what it left.
+  // Lets it end and does not wait for that.
+  virtual void release() = 0;
+  // Waits until it has ended, released or not, and reads what it left.
   virtual RunDocument finish() = 0;
 };
 

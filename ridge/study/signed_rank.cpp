@@ -45,16 +45,30 @@ std::size_t normal_quantile(std::size_t n, double beyond) {
   return static_cast<std::size_t>(std::max(0.0, std::floor(mean + z * deviation - 0.5)));
 }
 
+// The means of all pairs of differences, each with itself too. A difference's own distance from the
+// center, over its scale, and that of another add to more than 0 where the mean of both with the
+// weights 1 / scale lies above the center: as many of these means as the sum of signed ranks.
+std::vector<double> means_of_pairs(std::span<const double> differences,
+                                   std::span<const double> scales) {
+  const auto weight = [&](std::size_t i) { return scales.empty() ? 1 : 1 / scales[i]; };
+  std::vector<double> means;
+  means.reserve(differences.size() * (differences.size() + 1) / 2);
+  for (std::size_t i = 0; i < differences.size(); ++i)
+    for (std::size_t j = 0; j <= i; ++j)
+      means.push_back((weight(i) * differences[i] + weight(j) * differences[j]) /
+                      (weight(i) + weight(j)));
+  return means;
+}
+
 }  // namespace
 
 std::size_t signed_rank_quantile(std::size_t n, double beyond) {
   return n <= most_exact ? exact_quantile(n, beyond) : normal_quantile(n, beyond);
 }
 
-double signed_rank_p_value(std::span<const double> differences) {
-  std::size_t below = 0;  // means of pairs that are not above 0: the sum of their signed ranks
-  for (std::size_t i = 0; i < differences.size(); ++i)
-    for (std::size_t j = 0; j <= i; ++j) below += differences[i] + differences[j] <= 0 ? 1 : 0;
+double signed_rank_p_value(std::span<const double> differences, std::span<const double> scales) {
+  const auto below = static_cast<std::size_t>(std::ranges::count_if(
+      means_of_pairs(differences, scales), [](double mean) { return mean <= 0; }));
   if (differences.size() <= most_exact) {
     const std::vector<double> probability = probabilities_of_sums(differences.size());
     double sum = 0;
@@ -65,11 +79,9 @@ double signed_rank_p_value(std::span<const double> differences) {
   return boost::math::cdf(boost::math::normal(mean, deviation), static_cast<double>(below) + 0.5);
 }
 
-Center center_of(std::span<const double> differences, double below, double above) {
-  std::vector<double> means;
-  means.reserve(differences.size() * (differences.size() + 1) / 2);
-  for (std::size_t i = 0; i < differences.size(); ++i)
-    for (std::size_t j = 0; j <= i; ++j) means.push_back((differences[i] + differences[j]) / 2);
+Center center_of(std::span<const double> differences, double below, double above,
+                 std::span<const double> scales) {
+  std::vector<double> means = means_of_pairs(differences, scales);
   if (means.empty()) return {};
   std::ranges::sort(means);
   const std::size_t n = means.size();

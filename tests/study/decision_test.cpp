@@ -36,6 +36,43 @@ TEST(SignedRank, FindsTheCenterOfWhatIsSymmetric) {
   EXPECT_FALSE(center_of({}, 0.025).interval);
 }
 
+TEST(SignedRank, CountsWhatIsUnsureLess) {
+  const std::vector<double> values{1, 2, 3, 4, 5, 6, 40, 50, 60},
+      scales{1, 1, 1, 1, 1, 1, 100, 100, 100}, equal(values.size(), 7.0);
+  const Center plain = center_of(values, 0.05), weighted = center_of(values, 0.05, 0.05, scales);
+  EXPECT_NEAR(weighted.value, 3.7, 0.3) << "of the first six it is 3.5";
+  EXPECT_GT(plain.value, 5);
+  ASSERT_TRUE(plain.interval && weighted.interval);
+  EXPECT_LT(weighted.interval->high, 6.5);
+  EXPECT_GT(plain.interval->high, 20);
+  EXPECT_DOUBLE_EQ(center_of(values, 0.05, 0.05, equal).value, plain.value);
+}
+
+// The sum of signed ranks by its definition, of distances in units of their scales.
+TEST(SignedRank, RanksDistancesInUnitsOfTheirScales) {
+  std::mt19937 random(3);
+  std::normal_distribution<double> normal;
+  std::uniform_real_distribution<double> scale(0.1, 10);
+  for (int run = 0; run < 50; ++run) {
+    std::vector<double> values, scales, units;
+    for (int i = 0; i < 12; ++i) {
+      scales.push_back(scale(random));
+      values.push_back(scales.back() * (0.5 + normal(random)));
+      units.push_back(values.back() / scales.back());
+    }
+    const double p = signed_rank_p_value(values, scales);
+    EXPECT_DOUBLE_EQ(p, signed_rank_p_value(units));
+    if (p > 0.4) continue;  // both ends of an interval would meet
+    const Center center = center_of(values, p, p, scales);
+    ASSERT_TRUE(center.interval);
+    EXPECT_GT(center.interval->low, 0);
+    const Center surer = center_of(values, p * 0.999, p, scales);
+    if (surer.interval) {
+      EXPECT_LE(surer.interval->low, 0);
+    }
+  }
+}
+
 // Seconds of a step on a machine that is now and then busy for a while with something else.
 class BusyMachine {
  public:

@@ -28,7 +28,7 @@ struct Machine {
   double step = 0.05;   // seconds
   double slowdown = 1;  // of the candidate
   bool old_baseline = false;
-  int started = 0, alive = 0;
+  int started = 0, alive = 0, released = 0;
   std::vector<std::pair<Side, std::int64_t>> turns;
   std::int64_t memory[2] = {1000, 1000};
 };
@@ -58,7 +58,9 @@ class FakeRacer final : public Racer {
     machine_.turns.emplace_back(side_, timed);
     return {.seconds = seconds, .loss = 1};
   }
+  void release() override { ++machine_.released; }
   RunDocument finish() override {
+    EXPECT_TRUE(!paced_ || machine_.released % 2 == 0) << "both end at the same time";
     testing::MadeRun run{.median_seconds = step(),
                          .peak_bytes = machine_.memory[side_ == Side::candidate ? 1 : 0]};
     return testing::document_of(run);
