@@ -208,11 +208,15 @@ Json json_of(const Verdict& v) {
           {"right", v.failure.empty()},
           {"failure", v.failure},
           {"loss_error", v.loss_error},
+          {"loss_limit", v.limit.loss},
           {"logits_error", v.logits_error},
+          {"logits_limit", v.limit.logits},
           {"gradient_error", v.gradient_error},
+          {"gradient_limit", v.limit.gradient},
           {"worst_parameter", v.worst_parameter},
           {"parameters_without_gradient", v.cut},
-          {"curve_error", v.curve_error}};
+          {"curve_error", v.curve_error},
+          {"curve_limit", v.limit.curve}};
 }
 
 int run_verify(const Request& request) {

@@ -38,12 +38,12 @@ std::string unsteady_text(const StudyResult& result) {
   if (unsteady.empty()) return "";
   const std::size_t worst = *std::ranges::max_element(unsteady, {}, spread_of);
   const std::size_t others = unsteady.size() - 1;
-  return fmt::format("The rounds of {} differ by {:.0f} %{}: something else used the machine.",
-                     name_of(result.definition.variants[worst]), 100 * spread_of(worst),
-                     others == 0
-                         ? ""
-                         : fmt::format(", those of {} other variant{} by more than {:.0f} %",
-                                       others, others == 1 ? "" : "s", 100 * unsteady_spread));
+  return fmt::format(
+      "The rounds of {} differ by {:.0f} %{}: something else may have used the machine.",
+      name_of(result.definition.variants[worst]), 100 * spread_of(worst),
+      others == 0 ? ""
+                  : fmt::format(", those of {} other variant{} by more than {:.0f} %", others,
+                                others == 1 ? "" : "s", 100 * unsteady_spread));
 }
 
 // Columns that say nothing are left out.

@@ -146,6 +146,8 @@ TEST_P(Matrix, IsVerified) {
   EXPECT_EQ(runs[0].at("failure"), "");
   EXPECT_LT(runs[0].at("loss_error"), 1e-6);
   EXPECT_EQ(runs[0].at("gradient_error") > 0, work().trains());
+  for (const std::string what : {"loss", "logits", "gradient", "curve"})
+    EXPECT_LE(runs[0].at(what + "_error"), runs[0].at(what + "_limit")) << what;
 }
 
 TEST_P(Matrix, IsAblated) {
