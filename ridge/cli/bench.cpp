@@ -24,6 +24,7 @@
 #include "ridge/cli/commands.h"
 #include "ridge/cli/interrupt.h"
 #include "ridge/cli/profiling.h"
+#include "ridge/cli/ranks.h"
 #include "ridge/cli/run_text.h"
 #include "ridge/profile/card_watch.h"
 #include "ridge/report/chain_sources.h"
@@ -233,6 +234,7 @@ void prepare_files(const BenchRequest& request, const RunPlan& plan) {
 int bench(BenchRequest& request) {
   if (request.list || request.list_json) return print_list(request.list_json);
   request.resolve();
+  refuse_several_ranks();
   check_files(request);
   const RunPlan plan = plan_of(request);
   prepare_files(request, plan);

@@ -6,6 +6,7 @@
 #include "ridge/base/error.h"
 #include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
+#include "ridge/cli/ranks.h"
 #include "ridge/cli/run_request.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/cli/train_run.h"
@@ -47,7 +48,10 @@ void add_train_command(Command program, Action& action) {
         if (o.mode != "training")
           throw UsageError("ridge train trains: for --mode {} there is ridge bench", o.mode);
       });
-      if (!request->print_config) return train(options, *open_device(options), {}, &request->keep);
+      if (!request->print_config) {
+        refuse_several_ranks();
+        return train(options, *open_device(options), {}, &request->keep);
+      }
       const std::string json = to_json(options);
       Terminal().lines(json);
       return 0;

@@ -1,0 +1,62 @@
+#include "ridge/dist/rank.h"
+
+#include <charconv>
+#include <cstdlib>
+
+#include "ridge/base/error.h"
+#include "ridge/base/text_table.h"
+
+namespace ridge {
+namespace {
+
+// It started this process if both of its variables are set.
+struct Launcher {
+  std::string_view name;
+  std::string_view index, count;  // variables
+};
+
+// Those that run inside others come first. Slurm's number of processes is that of the step:
+// SLURM_NTASKS is set in a batch script too, which is one process.
+constexpr Launcher launchers[] = {
+    {"torchrun", "RANK", "WORLD_SIZE"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+    {"mpiexec", "PMI_RANK", "PMI_SIZE"},
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+};
+
+constexpr int most_ranks = 1'000'000;
+
+int number_of(const std::string& text, std::string_view variable, int least, int most) {
+  int number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, fault] = std::from_chars(text.data(), end, number);
+  if (fault != std::errc() || stop != end || number < least || number > most)
+    throw UsageError("the environment variable {} is '{}': it must be a number from {} to {}",
+                     variable, printable(text), least, most);
+  return number;
+}
+
+}  // namespace
+
+Environment process_environment() {
+  return [](std::string_view name) -> std::optional<std::string> {
+    const char* const value = std::getenv(std::string(name).c_str());
+    if (value == nullptr) return std::nullopt;
+    return value;
+  };
+}
+
+std::optional<Rank> rank_from(const Environment& environment) {
+  for (const Launcher& launcher : launchers) {
+    const std::optional<std::string> index = environment(launcher.index),
+                                     count = environment(launcher.count);
+    if (!index || !count) continue;
+    Rank rank{.launcher = launcher.name};
+    rank.count = number_of(*count, launcher.count, 1, most_ranks);
+    rank.index = number_of(*index, launcher.index, 0, rank.count - 1);
+    return rank;
+  }
+  return std::nullopt;
+}
+
+}  // namespace ridge
