@@ -15,7 +15,7 @@ SequentialDecision::SequentialDecision(const DecisionRules& rules)
 
 void SequentialDecision::add(double baseline, double candidate, double uncertainty) {
   log_ratios_.push_back(std::log(candidate / baseline));
-  uncertainties_.push_back(uncertainty);
+  variances_.push_back(uncertainty * uncertainty);
 }
 
 Look SequentialDecision::look() {
@@ -24,8 +24,8 @@ Look SequentialDecision::look() {
       std::ceil(rules_.growth * static_cast<double>(std::max(next_look_, log_ratios_.size()))));
   const double share = 1 / (number * (number + 1));
   const Center center =
-      center_of(log_ratios_, rules_.false_alarms * share, rules_.misses * share, uncertainties_);
-  p_value_ = std::min(p_value_, signed_rank_p_value(log_ratios_, uncertainties_) / share);
+      center_of(log_ratios_, rules_.false_alarms * share, rules_.misses * share, variances_);
+  p_value_ = std::min(p_value_, signed_rank_p_value(log_ratios_, variances_) / share);
   Look look;
   look.pairs = log_ratios_.size();
   look.change = std::expm1(center.value);

@@ -41,7 +41,7 @@ struct Look {
 // It looks at the differences of logarithms, whose center lies at 0 where both are the same, if
 // which of a pair was measured first was decided by the toss of a coin: whatever the machine did
 // meanwhile, it did to the one as likely as to the other. A pair that was measured while the
-// machine was busy says less than others, and counts less, by the uncertainty that it comes with.
+// machine was busy says less than others, and counts less, by the square of its uncertainty.
 // Look number j may err in a share false_alarms / (j (j + 1)) of cases, so that all looks together
 // err in at most false_alarms, however many there are; and the same of misses.
 class SequentialDecision {
@@ -61,7 +61,7 @@ class SequentialDecision {
 
  private:
   DecisionRules rules_;
-  std::vector<double> log_ratios_, uncertainties_;
+  std::vector<double> log_ratios_, variances_;
   std::size_t next_look_;
   std::size_t looks_ = 0;
   double p_value_ = 1;

@@ -21,10 +21,11 @@ struct Center {
 // for up to 300 differences, beyond that by the normal distribution. Takes time and memory in
 // proportion to the square of their number.
 //
-// `scales`, one for each difference or none, are positive: how far each difference may be off. What
-// has ranks then are the distances from the center in units of their scales, so that the mean of a
-// pair has the weights 1 / scale. The level holds if no scale would be another one had its
-// difference come out on the other side of the center, as is so of the spread of what was measured.
+// `scales`, one for each difference or none, are positive. What has ranks then are the distances
+// from the center in units of their scales, so that the mean of a pair has the weights 1 / scale;
+// with variances as scales these are the weights of least error. The level holds if no scale would
+// be another one had its difference come out on the other side of the center, as is so of the
+// spread of what was measured.
 Center center_of(std::span<const double> differences, double below, double above,
                  std::span<const double> scales = {});
 inline Center center_of(std::span<const double> differences, double beyond) {

@@ -25,6 +25,7 @@ struct Machine {
   double now = 0, busy = 1;
   double luck = 0.015;  // the deviation of a process
   double noise = 0.03;  // of a step
+  double noise_of_every_second_pair = 0.03;
   double step = 0.05;   // seconds
   double slowdown = 1;  // of the candidate
   bool old_baseline = false;
@@ -41,7 +42,7 @@ class FakeRacer final : public Racer {
         paced_(paced && !(machine.old_baseline && side == Side::baseline)),
         factor_(std::exp(machine.luck * machine.normal()) *
                 (side == Side::candidate ? machine.slowdown : 1)) {
-    ++machine_.started;
+    pair_ = machine_.started++ / 2;
     ++machine_.alive;
   }
   ~FakeRacer() override { --machine_.alive; }
@@ -68,12 +69,14 @@ class FakeRacer final : public Racer {
 
  private:
   double step() {
-    return machine_.step * factor_ * machine_.busy * std::exp(machine_.noise * machine_.normal());
+    const double noise = pair_ % 2 == 0 ? machine_.noise : machine_.noise_of_every_second_pair;
+    return machine_.step * factor_ * machine_.busy * std::exp(noise * machine_.normal());
   }
   Machine& machine_;
   Side side_;
   bool paced_;
   double factor_;
+  int pair_ = 0;
 };
 
 CommandResult race_on(Machine& machine, RaceRules rules = {}) {
@@ -114,6 +117,21 @@ TEST(Race, FindsSlowdownsWithinTheBudget) {
 TEST(Race, CallsTheSameAndTheFasterFine) {
   EXPECT_GE(count(1, GateVerdict::fine, 100), 50u);
   EXPECT_EQ(count(0.9, GateVerdict::fine, 50), 50u);
+}
+
+// Half of all pairs say little.
+TEST(Race, HardlyCountsPairsThatWereMeasuredOnABusyMachine) {
+  const auto pairs = [](double noise) {
+    std::size_t sum = 0;
+    for (std::uint32_t seed = 0; seed < 40; ++seed) {
+      Machine machine(seed);
+      machine.slowdown = 1.05;
+      machine.noise_of_every_second_pair = noise;
+      sum += race_on(machine, {.seed = seed}).metrics.front().pairs;
+    }
+    return sum;
+  };
+  EXPECT_LT(pairs(0.4), 3 * pairs(0.03));  // 4.5 times as many if all pairs counted the same
 }
 
 TEST(Race, TakesTurnsAndLeavesNobodyRunning) {
