@@ -6,11 +6,11 @@
         train --device cuda --version v4 --dtype bf16
 
 Each round decides on a program against itself, and against itself slowed down; with --slowdown 0 against
-itself alone, with --slowed-alone against the slowed one alone. What follows the two dashes is the command
-that is run; without it the one of `ridge gate --self-test`, on the processors. Beside it burn processes that come and go:
---loads of them at most (default: as many as there are processors), each for some seconds and then not, by a
-generator with a seed. Writes JSON after every --chunk of rounds, so that a run that is stopped keeps what it
-had, and prints both rates with their 95 % intervals.
+itself alone, with --slowed-alone against the slowed one alone. What follows the two dashes is the
+command that is run; without it the one of `ridge gate --self-test`, on the processors. Beside it burn
+processes that come and go: --loads of them at most (default: as many as there are processors), each for
+some seconds and then not, by a generator with a seed. Writes JSON after every --chunk of rounds, so that
+a run that is stopped keeps what it had, and prints both rates with their 95 % intervals.
 """
 
 import argparse

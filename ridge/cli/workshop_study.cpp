@@ -18,6 +18,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/units.h"
+#include "ridge/cli/bench_text.h"
 #include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/interrupt.h"
@@ -107,11 +108,6 @@ fs::path make_results_directory(std::string_view size) {
     if (fs::create_directory(directory, fault)) return directory;
     if (fault) throw IoError("cannot make {}: {}", directory.string(), fault.message());
   }
-}
-
-std::string upper_case(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return text;
 }
 
 // Returns "V1 Baseline", or the name of a compile mode.

@@ -20,9 +20,8 @@ constexpr std::int64_t steps_per_untimed =
     8;  // caches are the other's at the first steps of a turn
 constexpr std::size_t fewest_turns = 5, most_turns = 200;  // of each process
 constexpr double least_measuring = 0.25;                   // seconds, of a pair of processes
-// A pair of processes is measured for so many times as long as it takes to start them. More steps
-// of the same processes say little: on a loaded machine decisions take 40 s with 1.2 s of steps a
-// pair, 19 s with 0.3 s, if starting takes 0.4 s.
+// A pair of processes is measured for so many times as long as it takes to start them: more steps
+// of the same processes say little (docs/log.md has what was measured).
 constexpr double measuring_per_start = 1;
 constexpr double most_of_budget = 0.05;  // of that measuring
 // The part by which two processes of one program differ however long they are measured.

@@ -241,9 +241,8 @@ class Answers {
     if (!batch) {
       const bool unclear = one.saturation && !one.saturation->is_clear;
       return fmt::format(
-          "{}from a batch of {:.0f} to one of {:.0f}, samples/s go from {:.4g} to {:.4g}, and "
-          "{:.0f} "
-          "reaches 90 % of the most. {}",
+          "{}from a batch of {:.0f} to one of {:.0f}, samples/s go from {:.4g} to {:.4g}, "
+          "and {:.0f} reaches 90 % of the most. {}",
           where, one.points.front().x, one.points.back().x, one.points.front().y,
           one.points.back().y, saturating_point(one).x,
           unclear ? "A part of the step that larger batches would share is not told from none."

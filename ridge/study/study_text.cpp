@@ -26,14 +26,12 @@ std::string markdown_of_table(const StudyTable& table) {
 std::string wrapped(std::string_view text, std::string_view indent) {
   constexpr std::size_t width = 100;
   std::string out;
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    for (const char c :
-         ridge::wrapped(line, width - indent.size(), line.starts_with("- ") ? "  " : "") + "\n") {
+  for (const auto& [is_item, line] : paragraph_lines(text)) {
+    const std::string whole = (is_item ? "- " : "") + std::string(line);
+    for (const char c : ridge::wrapped(whole, width - indent.size(), is_item ? "  " : "") + "\n") {
       if (out.empty() || out.back() == '\n') out += indent;
       out += c;
     }
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
   }
   return out;
 }
