@@ -158,7 +158,8 @@ __global__ void __launch_bounds__(program_threads)
                    const __grid_constant__ Operands operands) {
   gpu::begin_kernel();
   extern __shared__ float4 slot_memory[];
-  const Slots slots{slot_memory};
+  Slots slots;  // not by an initializer: without optimization clang makes that a constant in memory
+  slots.memory = slot_memory;
   const std::int64_t i =
       (static_cast<std::int64_t>(blockIdx.x) * program_threads + threadIdx.x) * N;
   if (i >= n) return;
