@@ -10,19 +10,20 @@
 namespace ridge {
 namespace {
 
-// Batch norm over the two values of a channel that are left at the end of such small images
-// multiplies rounding errors: more than f32 is allowed, but not more than bf16 is.
+// At this rate training is chaos, in which a schedule that sums in another order ends a thousand
+// times as far from v1 as the limit allows, and v1 where v1 ends.
 const std::string mixed =
-    "ridge verify --network resnet18 --image-size 32 --batch-size 2 --threads 1 --mode training "
-    "--schedules v1 --curve-steps 1 ";
+    "ridge verify --this-model --hidden-dim 32 --n-layers 2 --n-heads 2 --vocab-size 50 "
+    "--seq-len 16 --batch-size 2 --threads 1 --learning-rate 10 --curve-steps 40 "
+    "--schedules v1,v3 --dtypes fp32 --json";
 
 TEST(VerifyExitCode, IsOfTheWorstRun) {
   const Sandbox sandbox;
-  const ProgramResult result = run(sandbox, mixed + "--dtypes fp32,bf16 --json");
+  const ProgramResult result = run(sandbox, mixed);
   std::vector<bool> right;
   for (const auto& verdict : nlohmann::json::parse(result.out))
     right.push_back(verdict.at("right"));
-  ASSERT_EQ(right, (std::vector<bool>{false, true})) << "one of each is what this needs";
+  ASSERT_EQ(right, (std::vector<bool>{true, false})) << "one of each is what this needs";
   EXPECT_EQ(result.exit_code, 1);
 }
 
