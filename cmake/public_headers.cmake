@@ -10,6 +10,7 @@ set(public_headers
   ridge/base/units.h
   ridge/base/version.h
   ridge/device/activity.h
+  ridge/device/communicator.h
   ridge/device/device.h
   ridge/device/kernel.h
   ridge/device/packing.h
@@ -22,6 +23,7 @@ set(public_headers
   ridge/ops/axis.h
   ridge/ops/batch_norm.h
   ridge/ops/binary.h
+  ridge/ops/collective.h
   ridge/ops/conv.h
   ridge/ops/cross_entropy.h
   ridge/ops/dropout.h

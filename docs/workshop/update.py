@@ -47,8 +47,8 @@ PAGES = ["../../README.md", "README.md", "exercise-1.md", "exercise-2.md", "exer
          "version-2.md", "version-3.md", "version-4.md", "debugging.md",
          "inference-1.md", "inference-2.md", "inference-3.md", "inference-4.md", "inference-6.md",
          "../use/train.md", "../use/networks.md", "../use/profile.md", "../use/memory.md",
-         "../use/compare.md", "../use/runs.md", "../use/gate.md", "../use/study.md",
-         "../use/formats.md", "../internals/correctness.md"]
+         "../use/compare.md", "../use/ranks.md", "../use/runs.md", "../use/gate.md",
+         "../use/study.md", "../use/formats.md", "../internals/correctness.md"]
 
 DIRECTIVE = re.compile(r"<!-- (run|show|keep) (.*?) -->")
 CLAUSE = re.compile(r"\s*(?:(from|to|only) /((?:[^/\\]|\\.)*)/|(first) (\d+)|(exact|measured))")

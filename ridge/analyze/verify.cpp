@@ -9,6 +9,9 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/random.h"
+#include "ridge/base/thread_pool.h"
+#include "ridge/dist/local_ranks.h"
+#include "ridge/ops/op.h"
 #include "ridge/run/reference.h"
 #include "ridge/session/devices.h"
 #include "ridge/session/session.h"
@@ -206,6 +209,30 @@ Steps take_steps(Session& session, std::size_t count) {
   return steps;
 }
 
+Steps take_steps(const RunOptions& options, Device& device, std::size_t count,
+                 const Sabotage& sabotage) {
+  Session session(options, device, {.rewrite = sabotage});
+  return take_steps(session, count);
+}
+
+// What ranks do together: each has the logits of its own samples, and all the same of the rest.
+// Where they do not, that is no number.
+Steps take_steps_on_ranks(const RunOptions& options, std::size_t count, const Sabotage& sabotage) {
+  std::vector<Steps> all(static_cast<std::size_t>(options.ranks));
+  const auto ranks = static_cast<int>(options.ranks);
+  on_local_ranks(ranks, std::max(1, available_processors() / ranks), [&](Device& device) {
+    all[static_cast<std::size_t>(device.rank())] = take_steps(options, device, count, sabotage);
+  });
+  Steps steps = all.front();
+  steps.logits.clear();
+  for (const Steps& rank : all) {
+    steps.logits.insert(steps.logits.end(), rank.logits.begin(), rank.logits.end());
+    if (rank.losses != steps.losses || rank.gradients != steps.gradients)
+      steps.losses.assign(steps.losses.size(), std::nan(""));
+  }
+  return steps;
+}
+
 Distance distance(const Steps& got, const Steps& want) {
   Distance apart{.loss = relative_difference(got.losses[0], want.losses[0]),
                  .logits = relative_error(got.logits, want.logits),
@@ -267,14 +294,15 @@ VerifiedSchedule schedule_named(std::string_view name) {
   return schedule;
 }
 
-std::vector<VerifiedSchedule> verified_schedules(Use use) {
+std::vector<VerifiedSchedule> verified_schedules(Use use, std::int64_t ranks) {
   std::vector<VerifiedSchedule> all;
   for (const ScheduleRow& row : schedules())
     if (&row == &schedules().front() || !row.passes.empty())
       all.push_back(schedule_named(row.name));
   const std::string_view baseline = schedules().front().name;
   for (const Pass& pass : passes())
-    if (pass.chosen_by == ChosenBy::schedule && (!pass.use || *pass.use == use))
+    if (pass.chosen_by == ChosenBy::schedule && (!pass.use || *pass.use == use) &&
+        (!pass.of_ranks || ranks > 1))
       all.push_back(schedule_named(fmt::format("{} + {}", baseline, pass.name)));
   if (use == Use::inference) return all;
   for (const char* recompute : {"attention", "block"})
@@ -326,6 +354,21 @@ std::vector<RunOptions> taken_in(std::string_view dtype, std::vector<RunOptions>
   return models;
 }
 
+RunOptions shared_by_ranks(RunOptions options, std::int64_t ranks) {
+  options.ranks = ranks;
+  options.batch_size = (options.batch_size + ranks - 1) / ranks * ranks;
+  options.resolve();
+  return options;
+}
+
+bool normalizes_by_batch(const RunOptions& options) {
+  Graph graph;
+  workload_of(options).build(graph, options.precision());
+  return std::ranges::any_of(graph.nodes(), [](const Node& node) {
+    return std::holds_alternative<BatchNormTrain>(node.op->variant());
+  });
+}
+
 RunOptions verified_in(RunOptions options, std::string_view dtype) {
   options.dtype = dtype;
   options.loss_scale = 8192;
@@ -336,6 +379,7 @@ Reference::Reference(RunOptions options, Device& device) : options_(options) {
   options_.gradient_accumulation_steps = options.gradient_accumulation_steps = 1;
   schedule_named(schedules().front().name).apply_to(options);
   options.dtype = "fp32";
+  options.ranks = 1;
   Session session(options, device);
   Graph& graph = session.graph();
   ReferenceValues fed;
@@ -364,6 +408,7 @@ Baseline baseline_of(const Reference& reference, const std::string& dtype, Devic
                      std::int64_t steps) {
   RunOptions options = verified_in(reference.options(), dtype);
   schedule_named(schedules().front().name).apply_to(options);
+  options.ranks = 1;
   const auto run = [&](const RunOptions& run_options, std::uint64_t seed = 0) {
     Session session(run_options, device);
     if (seed > 0) nudge_weights(session, seed);
@@ -392,8 +437,9 @@ Verdict verify(const Reference& reference, const VerifiedSchedule& schedule,
                   .configuration = workload_of(options).info.description,
                   .schedule = schedule.name,
                   .dtype = options.dtype};
-  Session session(options, device, {.rewrite = sabotage});
-  const Steps steps = take_steps(session, baseline.curve.size());
+  const Steps steps = options.ranks == 1
+                          ? take_steps(options, device, baseline.curve.size(), sabotage)
+                          : take_steps_on_ranks(options, baseline.curve.size(), sabotage);
   verdict.loss_error = relative_difference(steps.losses[0], reference.loss);
   verdict.logits_error = relative_error(steps.logits, reference.logits);
   compare_gradients(reference, steps.gradients, verdict);

@@ -21,7 +21,7 @@ struct VerifiedSchedule {
 
 // All rows of the table of schedules, of those without passes the first alone; every pass of a use
 // by itself; and in training recomputations.
-std::vector<VerifiedSchedule> verified_schedules(Use use);
+std::vector<VerifiedSchedule> verified_schedules(Use use, std::int64_t ranks = 1);
 
 // The schedule that a name as above describes; throws UsageError if a part of it is not known.
 VerifiedSchedule schedule_named(std::string_view name);
@@ -54,6 +54,13 @@ std::vector<std::string> verified_dtypes(const Device& device, Use use = Use::tr
 // Those of some models that a precision takes, each changed as its family says to be taken. Their
 // own dtype stays: a model has one reference, whatever it is verified in.
 std::vector<RunOptions> taken_in(std::string_view dtype, std::vector<RunOptions> models);
+
+// The same run on so many ranks, with samples for each.
+RunOptions shared_by_ranks(RunOptions options, std::int64_t ranks);
+
+// Whether it normalizes by the statistics of a batch, of which each rank takes those of its part:
+// then ranks do not compute what one does.
+bool normalizes_by_batch(const RunOptions& options);
 
 // `options` as verification runs them in a dtype. Under loss scaling the first step counts only if
 // no gradient overflows, so that the scale begins lower than in training.
@@ -99,8 +106,8 @@ Baseline baseline_of(const Reference& reference, const std::string& dtype, Devic
 // A defect put into the graph after it was built; for tests of the verification itself.
 using Sabotage = std::function<void(Graph&)>;
 
-// Runs one step of the schedule and, if the baseline's curve is not empty, as many steps as it has,
-// and compares both.
+// On ranks, where the options have several, as threads of this process. Runs one step of the
+// schedule and, if the baseline's curve is not empty, as many steps as it has, and compares both.
 Verdict verify(const Reference& reference, const VerifiedSchedule& schedule,
                const std::string& dtype, Device& device, const Baseline& baseline,
                const Sabotage& sabotage = {});

@@ -67,7 +67,7 @@ struct Start {
   char* const* words;
   char* const* environment;
   const char* directory;  // null: ours
-  int output;
+  int output;             // -1: ours
   int keeps;
   int fault;  // takes errno if there is no program to run
   pid_t parent;
@@ -78,8 +78,9 @@ struct Start {
     if (::getppid() != parent) ::_exit(1);  // it had ended before
     for (const int signal : {SIGINT, SIGTERM, SIGXFSZ}) ::signal(signal, SIG_DFL);
     const int nothing = ::open("/dev/null", O_RDONLY);
-    const bool ready = nothing >= 0 && ::dup2(nothing, 0) >= 0 && ::dup2(output, 1) >= 0 &&
-                       ::dup2(output, 2) >= 0 && (keeps < 0 || ::fcntl(keeps, F_SETFD, 0) == 0) &&
+    const bool ready = nothing >= 0 && ::dup2(nothing, 0) >= 0 &&
+                       (output < 0 || (::dup2(output, 1) >= 0 && ::dup2(output, 2) >= 0)) &&
+                       (keeps < 0 || ::fcntl(keeps, F_SETFD, 0) == 0) &&
                        (directory == nullptr || ::chdir(directory) == 0);
     if (ready) ::execvpe(words[0], words, environment);
     const int error = errno;
@@ -114,8 +115,11 @@ std::string to_string(const ChildEnd& end) {
 ChildProcess::ChildProcess(const ChildCommand& command) {
   if (command.words.empty()) throw UsageError("there is no program to start");
   const std::string output = command.output.empty() ? "/dev/null" : command.output.string();
-  const int out = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (out < 0) throw IoError("cannot write {}: {}", output, std::strerror(errno));
+  int out = -1;
+  if (!command.shares_output) {
+    out = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (out < 0) throw IoError("cannot write {}: {}", output, std::strerror(errno));
+  }
 
   std::vector<std::string> words = command.words, environment = environment_of(command);
   const std::vector<char*> words_of_c = pointers_to(words),
@@ -134,7 +138,7 @@ ChildProcess::ChildProcess(const ChildCommand& command) {
     pid_ = ::fork();
     if (pid_ == 0) start.run();
     error = pid_ < 0 ? errno : 0;
-    ::close(out);
+    if (out >= 0) ::close(out);
     fault.close_end(1);
     if (error == 0) error = fault_of_start(fault.ends[0]);
   }

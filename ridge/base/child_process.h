@@ -15,6 +15,7 @@ struct ChildCommand {
   std::vector<std::string> words;  // the program, sought in $PATH if it has no slash; its arguments
   std::filesystem::path directory = {};  // it works there; empty: in ours
   std::filesystem::path output = {};     // takes both its outputs, anew; empty: nobody sees them
+  bool shares_output = false;            // or they are ours
   // Set in its environment, besides ours.
   std::vector<std::pair<std::string, std::string>> environment = {};
   int keeps = -1;  // a descriptor that it has under the same number; -1: none but the standard ones

@@ -42,6 +42,11 @@ struct DeviceError : Error {
   using Error::Error;
 };
 
+// Another rank of the run that has ended, or does not answer.
+struct RankError : Error {
+  using Error::Error;
+};
+
 // More memory than there is.
 struct OutOfMemoryError : Error {
   using Error::Error;

@@ -7,6 +7,8 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,13 +73,17 @@ class Narrator final : public TerminalListener {
   void after_step(Session&, const StepReport& report, std::size_t peak, Record&) override {
     keeper_.step(report, peak);
     const bool warms = report.step <= warmup_;
-    terminal_.line(fmt::format(
-        "{} {}: Loss = {}, Time = {:.4f} seconds{}", warms ? "Warmup iteration" : "Epoch",
-        warms ? report.step - 1 : report.step - warmup_ - 1, format_loss(report.loss),
-        report.device_seconds, window_.contains(report.step) ? " [PROFILING]" : ""));
+    const std::vector<double> times = of_all_ranks(report.device_seconds);
+    for (std::size_t rank = 0; rank < times.size(); ++rank)
+      terminal_.line(fmt::format("{}{} {}: Loss = {}, Time = {:.4f} seconds{}", label(rank),
+                                 warms ? "Warmup iteration" : "Epoch",
+                                 warms ? report.step - 1 : report.step - warmup_ - 1,
+                                 format_loss(report.loss), times[rank],
+                                 window_.contains(report.step) ? " [PROFILING]" : ""));
     if (report.step != warmup_) return;
     watch_power();
-    terminal_.line("Warmup complete.");
+    for (std::size_t rank = 0; rank < times.size(); ++rank)
+      terminal_.line(label(rank) + "Warmup complete.");
     terminal_.line("");
     terminal_.line("Running timed iterations...");
   }
@@ -114,6 +120,18 @@ class Narrator final : public TerminalListener {
   }
 
  private:
+  // By rank. All of them have to ask.
+  std::vector<double> of_all_ranks(double own) const {
+    const Device& device = session_.device();
+    std::vector<double> all(static_cast<std::size_t>(device.ranks()), own);
+    if (device.communicator())
+      device.communicator()->all_gather(std::as_bytes(std::span(&own, 1)),
+                                        std::as_writable_bytes(std::span(all)));
+    return all;
+  }
+  // What the line of a rank begins with; nothing where there is one alone.
+  std::string label(std::size_t rank) const { return rank_label(session_.device(), rank); }
+
   // From the first iteration that is timed.
   void watch_power() {
     if (costs_.energy) card_ = std::make_unique<CardWatch>(session_.device());
@@ -177,9 +195,7 @@ std::unique_ptr<Session> load(const BenchRequest& request, Device& device, Termi
 
 RunPlan plan_of(const BenchRequest& request) {
   const RunOptions& options = request.options;
-  RunPlan plan{.loop = {.last_step = options.warmup_steps + options.num_steps,
-                        .runs_ahead = false,
-                        .stop = [] { return interrupt_noted() != 0; }},
+  RunPlan plan{.loop = {.last_step = options.warmup_steps + options.num_steps, .runs_ahead = false},
                .by_device = true,
                .recording = recorder_config(options, {.operators = request.records_operators(),
                                                       .flops_iteration = request.flops_prof_step})};
@@ -192,7 +208,8 @@ RunPlan plan_of(const BenchRequest& request) {
 
 // One workload, timed on a device.
 int run(const BenchRequest& request, const RunPlan& plan, Device& device, Terminal& terminal) {
-  RunKeeper keeper(&request.keep, device);
+  const bool leads = device.rank() == 0;
+  RunKeeper keeper(leads ? &request.keep : nullptr, device);
   print_configuration(terminal, request, device);
   const std::unique_ptr<Session> session = load(request, device, terminal);
   note_interrupts();
@@ -231,21 +248,46 @@ void prepare_files(const BenchRequest& request, const RunPlan& plan) {
   prepare_directories(plan);
 }
 
+// All that is asked for, on a device.
+int bench_on(const BenchRequest& request, Device& device) {
+  RunPlan plan = plan_of(request);
+  plan.loop.stop = [&device] { return on_any_rank(device.communicator(), interrupt_noted() != 0); };
+  if (device.rank() > 0) leave_profile_of_rank(plan, device.rank());
+  prepare_files(request, plan);
+  Terminal terminal;
+  if (const auto table = bench_table(request, device, terminal)) return *table;
+  try {
+    return run(request, plan, device, terminal);
+  } catch (const OutOfMemoryError& error) {  // by now the device has all memory back
+    throw OutOfMemoryError("{}", with_batch_advice(error.what(), request.options, device));
+  }
+}
+
+// The first rank alone writes the files that have a name of their own.
+void name_no_files(BenchRequest& request) {
+  for (std::string* file : {&request.json_file, &request.times_file, &request.weights_file,
+                            &request.profile_file, &request.kernels_directory})
+    file->clear();
+  request.kineto = false;
+}
+
 int bench(BenchRequest& request) {
   if (request.list || request.list_json) return print_list(request.list_json);
   request.resolve();
-  refuse_several_ranks();
   check_files(request);
-  const RunPlan plan = plan_of(request);
-  prepare_files(request, plan);
-  const std::unique_ptr<Device> device = open_device(request.options);
-  Terminal terminal;
-  if (const auto table = bench_table(request, *device, terminal)) return *table;
-  try {
-    return run(request, plan, *device, terminal);
-  } catch (const OutOfMemoryError& error) {  // by now the device has all memory back
-    throw OutOfMemoryError("{}", with_batch_advice(error.what(), request.options, *device));
+  if (const std::optional<Rank> rank = one_of_several()) {
+    request.refuse_tables_on_ranks();
+    return run_as_rank(*rank, request.options, [&](const RunOptions& options, Device& device) {
+      request.options = options;
+      if (device.rank() > 0) name_no_files(request);
+      return bench_on(request, device);
+    });
   }
+  if (request.options.ranks > 1) {
+    request.refuse_tables_on_ranks();
+    return run_ranks(request.options, 0);
+  }
+  return bench_on(request, *open_device(request.options));
 }
 
 constexpr const char* footer =
@@ -267,6 +309,7 @@ Examples:
   ridge bench --network resnet50 --precisions fp32,bf16 --modes none,default
   ridge bench --networks resnet18,resnet50,mobilenet_v2 --compare-modes --price-per-hour 2.50
   ridge bench --network resnet50 --find-max-batch --max-batch-for 4GB
+  ridge bench --network resnet50 --batch-size 128 --ranks 2
   ridge bench --list
 The workshop's exercises with these commands: docs/workshop in the sources.)";
 

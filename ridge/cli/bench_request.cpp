@@ -124,6 +124,13 @@ void BenchRequest::check_tables() const {
   if (!max_batch_for.empty()) parse_bytes(max_batch_for);
 }
 
+void BenchRequest::refuse_tables_on_ranks() const {
+  std::vector<std::string_view> tables = varied();
+  if (find_max_batch) tables.emplace_back("--find-max-batch");
+  if (!tables.empty())
+    throw UsageError("{} is for one rank: time each combination by itself on several", tables[0]);
+}
+
 // What a table varies. That a network cannot take a batch is part of the table.
 void BenchRequest::check_variants() const {
   constexpr std::size_t most_variants = 100;
@@ -273,19 +280,20 @@ void add_output(Command command, BenchRequest& request) {
   add.on("--json", request.list_json, "Print the list as JSON");
 }
 
-// Known, so that a line of the workshop that needs several GPUs is told what is missing.
+// Known, so that whoever comes from the workshop's benchmark is told of the ways that there are.
 void add_distributed(Command command) {
   const auto refuse = [](const std::string&) {
     throw UsageError(
-        "ridge bench runs on one device: --distributed_dataparallel, --device_ids, --rank and "
-        "--world-size are for several, which is not there yet");
+        "ridge bench knows its rank by its launcher: in place of --distributed_dataparallel, "
+        "--device_ids, --rank and --world-size give --ranks N, or start it by torchrun, mpirun or "
+        "srun");
   };
   for (const char* flag : {"--device-ids", "--rank", "--world-size"})
-    command.add_option(flag, refuse, "Not supported").type_name("N").group("Several GPUs");
+    command.add_option(flag, refuse, "Use --ranks instead").type_name("N").group("Several ranks");
   command
       .add_flag(
-          "--distributed-dataparallel", [refuse] { refuse({}); }, "Not supported")
-      .group("Several GPUs");
+          "--distributed-dataparallel", [refuse] { refuse({}); }, "Use --ranks instead")
+      .group("Several ranks");
 }
 
 }  // namespace

@@ -58,6 +58,8 @@ struct BenchRequest {
 
   // UsageError for flags that make no sense, or not together.
   void resolve();
+  // UsageError for a table on several ranks.
+  void refuse_tables_on_ranks() const;
   // Flags of what varies: "--networks", "--batch-sizes", ..; without that of the largest batch.
   std::vector<std::string_view> varied() const;
   bool records_operators() const { return autograd_profiler || kineto || !profile_file.empty(); }

@@ -55,14 +55,41 @@ std::string_view article(std::string_view noun) {
 
 }  // namespace
 
+std::string rank_label(const Device& device, std::size_t rank) {
+  if (device.ranks() == 1) return "";
+  return fmt::format("[{} {}] ", device.is_gpu() ? "GPU" : "CPU", rank);
+}
+
 std::string upper_case(std::string_view text) {
   std::string upper(text);
   std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return std::toupper(c); });
   return upper;
 }
 
+namespace {
+
+// As the workshop has it of its ranks.
+void print_ranks(Terminal& terminal, const RunOptions& o, const Device& device) {
+  const auto ranks = static_cast<std::size_t>(device.ranks());
+  terminal.line("Setting up process group...");
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    terminal.line(rank_label(device, rank) + "Initializing...");
+  terminal.line("Process group initialized.");
+  terminal.line("");
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const std::string label = rank_label(device, rank);
+    terminal.line(fmt::format("{}Using network: {}", label, o.network));
+    terminal.line(fmt::format("{}Local batch size: {}", label, o.rank_batch_size()));
+    terminal.line(fmt::format("{}Global batch size: {}", label, o.batch_size));
+  }
+  terminal.line("");
+}
+
+}  // namespace
+
 void print_configuration(Terminal& terminal, const BenchRequest& request, const Device& device) {
   const RunOptions& o = request.options;
+  if (device.ranks() > 1) print_ranks(terminal, o, device);
   const bool one_batch = request.batch_sizes.empty() && !request.find_max_batch;
   const bool is_table = !request.varied().empty() || request.find_max_batch;
   if (request.networks.empty())
@@ -98,9 +125,18 @@ std::string bench_summary_text(const Record& record, const Summary& summary, boo
   const Statistics& time = summary.device;
   const std::string& sample = record.workload.sample;
   Lines line;
-  line("{}\nPerformance Summary:\n{}", rule, rule);
+  const std::string_view processor = on_gpu ? "GPU" : "CPU";
+  const bool shares = options.ranks > 1;
+  line("{}\nPerformance Summary{}:\n{}", rule, shares ? fmt::format(" ({} 0)", processor) : "",
+       rule);
   line("Network: {}", options.network);
-  line("Batch size: {}", options.batch_size);
+  if (shares) {
+    line("Global batch size: {}", options.batch_size);
+    line("Local batch size: {}", options.rank_batch_size());
+    line("World size: {}", options.ranks);
+  } else {
+    line("Batch size: {}", options.batch_size);
+  }
   line("Iterations: {} (excluding warmup{})", time.count,
        summary.recorded_left_out > 0
            ? fmt::format(" and {} that were recorded", summary.recorded_left_out)
@@ -109,7 +145,10 @@ std::string bench_summary_text(const Record& record, const Summary& summary, boo
   line("");
   line("Average time per iteration: {:.4f} seconds", time.mean);
   line("Standard deviation: {:.4f} seconds", time.std_dev);
-  line("Throughput: {:.1f} samples/sec", summary.samples_per_second);
+  line("Throughput: {:.1f} samples/sec{}", summary.samples_per_second, shares ? " (global)" : "");
+  if (shares)
+    line("Per-{} throughput: {:.1f} samples/sec", processor,
+         summary.samples_per_second / static_cast<double>(options.ranks));
   if (record.workload.tokens_per_sample > 0)
     line("Token rate: {:.0f} tokens/sec", summary.tokens_per_second);
   line("{} Memory Usage: {:.0f} MB", on_gpu ? "GPU" : "Tensor",

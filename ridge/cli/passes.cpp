@@ -110,11 +110,16 @@ std::vector<const Pass*> in_order_of_rows(const Schedule& schedule) {
 
 std::vector<Row> effects(RunOptions options, const Schedule& schedule, Device& device) {
   options = without_schedule(std::move(options));
-  const bool by_precision = std::ranges::any_of(
-      schedule.passes, [](const Pass* p) { return p->chosen_by == ChosenBy::precision; });
+  std::vector<std::string> meant;
+  if (std::ranges::any_of(schedule.passes,
+                          [](const Pass* pass) { return pass->chosen_by == ChosenBy::precision; }))
+    meant.push_back("--dtype " + options.dtype);
+  if (options.ranks > 1) meant.push_back(fmt::format("--ranks {}", options.ranks));
   std::vector<Row> rows{{"(none)",
-                         by_precision ? fmt::format("only what --dtype {} means", options.dtype)
-                                      : "one kernel an operator",
+                         meant.empty()
+                             ? "one kernel an operator"
+                             : fmt::format("only what {} mean{}", fmt::join(meant, " and "),
+                                           meant.size() == 1 ? "s" : ""),
                          nullptr, plan_step(options, device)}};
   for (const Pass* pass : in_order_of_rows(schedule)) {
     options.enable_pass += fmt::format("{}{}", options.enable_pass.empty() ? "" : ",", pass->name);

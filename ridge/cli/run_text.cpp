@@ -31,6 +31,8 @@ void print_configuration(Terminal& terminal, const Session& session) {
   };
   terminal.line("Configuration:");
   field("Batch Size", o.batch_size);
+  if (o.ranks > 1)
+    field("Ranks", fmt::format("{}, with {} of each batch", o.ranks, o.rank_batch_size()));
   for (const auto& [name, value] : session.workload().info.settings) field(name, value);
   field("Number of Steps", o.num_steps);
   field("Precision", o.dtype);

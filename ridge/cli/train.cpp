@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "ridge/base/error.h"
+#include "ridge/base/ranges.h"
 #include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
+#include "ridge/cli/flags.h"
 #include "ridge/cli/ranks.h"
 #include "ridge/cli/run_request.h"
 #include "ridge/cli/terminal.h"
@@ -21,6 +24,7 @@ struct Request {
   RunRequest run;
   KeepRequest keep;
   bool print_config = false;
+  std::int64_t restarts = 0;
 };
 
 constexpr const char* footer = R"(Examples:
@@ -30,8 +34,19 @@ constexpr const char* footer = R"(Examples:
   ridge train --resume run1/checkpoint.safetensors --num-steps 2000
   ridge train --hidden-dim 512 --n-layers 8 --dtype bf16 --flops
   ridge train --network resnet18 --data flowers/ --num-steps 500 --eval-every 100
+  ridge train --ranks 4 --batch-size 32 --num-steps 1000 --save-every 100 --restarts 3
 A flag may be written with underscores; --config takes the same names as keys. A folder of images
-has a folder of PNG or JPEG files for each class.)";
+has a folder of PNG or JPEG files for each class. With --ranks N, as many processes share each batch;
+torchrun, mpirun and srun may start them too.)";
+
+int run(const RunOptions& options, const Request& request) {
+  if (const std::optional<Rank> rank = one_of_several())
+    return run_as_rank(*rank, options, [&](const RunOptions& of_rank, Device& device) {
+      return train(of_rank, device, {}, &request.keep);
+    });
+  if (options.ranks == 1) return train(options, *open_device(options), {}, &request.keep);
+  return run_ranks(options, static_cast<int>(request.restarts));
+}
 
 }  // namespace
 
@@ -41,17 +56,18 @@ void add_train_command(Command program, Action& action) {
   command.add_flag("--print-config", request->print_config, "Print the resolved options and exit")
       .group("Output");
   add_keep_flags(command, request->keep);
+  add_value(command, "--restarts", request->restarts,
+            "Start the ranks again so often, from the last checkpoint, where one fails")
+      .group("Machine");
   command.footer(footer);
   command.callback([request, &action] {
     action = [request] {
+      check_range("restarts", request->restarts, 0, 1'000'000);
       const RunOptions options = request->run.options([](RunOptions& o) {
         if (o.mode != "training")
           throw UsageError("ridge train trains: for --mode {} there is ridge bench", o.mode);
       });
-      if (!request->print_config) {
-        refuse_several_ranks();
-        return train(options, *open_device(options), {}, &request->keep);
-      }
+      if (!request->print_config) return run(options, *request);
       const std::string json = to_json(options);
       Terminal().lines(json);
       return 0;

@@ -68,7 +68,8 @@ void print_start(Terminal& terminal, Session& session, double seconds) {
   const RunOptions& options = session.options();
   print_header(terminal, session);
   if (options.reports_flops())
-    print_flops(terminal, cost_of_step(session.graph(), options.batches_per_step()));
+    print_flops(terminal,
+                cost_of_step(session.graph(), options.batches_per_step() * options.ranks));
   terminal.line("");
   terminal.line(fmt::format("Model and optimizer initialized in {}", format_duration(seconds)));
   if (!options.resume.empty())
@@ -84,7 +85,8 @@ void print_start(Terminal& terminal, Session& session, double seconds) {
 int run(const RunOptions& options, Device& device, const SessionHooks& hooks,
         const KeepRequest* keep) {
   Terminal terminal;
-  RunKeeper keeper(keep, device);
+  const bool leads = device.rank() == 0;  // or tells nobody, and leaves only a profile
+  RunKeeper keeper(leads ? keep : nullptr, device);
   const auto start = Clock::now();
   terminal.busy("Preparing the model...");
   SessionHooks all = hooks;
@@ -92,9 +94,10 @@ int run(const RunOptions& options, Device& device, const SessionHooks& hooks,
   Session session(options, device, all);
   if (!options.resume.empty()) session.resume(options.resume);
   RunPlan plan = run_plan(options);
-  plan.loop.stop = [] { return interrupt_noted() != 0; };
+  plan.loop.stop = [&session] { return session.on_any_rank(interrupt_noted() != 0); };
+  if (!leads) leave_profile_of_rank(plan, device.rank());
   prepare_directories(plan);
-  write_text_file(fs::path(options.output_dir) / "config.json", to_json(options));
+  if (leads) write_text_file(fs::path(options.output_dir) / "config.json", to_json(options));
   note_interrupts();
   print_start(terminal, session, std::chrono::duration<double>(Clock::now() - start).count());
   if (session.steps_done() >= options.num_steps) {

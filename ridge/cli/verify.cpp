@@ -37,8 +37,9 @@ struct Request {
   bool json = false;
 };
 
-std::vector<VerifiedSchedule> chosen_schedules(const std::vector<std::string>& names, Use use) {
-  if (names.empty()) return verified_schedules(use);
+std::vector<VerifiedSchedule> chosen_schedules(const std::vector<std::string>& names, Use use,
+                                               std::int64_t ranks) {
+  if (names.empty()) return verified_schedules(use, ranks);
   std::vector<VerifiedSchedule> chosen;
   for (const std::string& name : names) chosen.push_back(schedule_named(name));
   return chosen;
@@ -84,21 +85,47 @@ std::vector<RunOptions> chosen_models(const Request& request, const RunOptions& 
   const bool is_named = asked.network != RunOptions{}.network;
   if (request.this_model || (is_named && !request.family)) return {asked};
   for (const std::string& name : request.run.given())
-    if (name != "device" && name != "threads" && name != "mode")
+    if (name != "device" && name != "threads" && name != "mode" && name != "ranks")
       throw UsageError(
           "--{} is about one model: give --this-model, or --network and its name, or leave it out",
           name);
   const WorkloadFamily& family = request.family ? *request.family : family_of(asked.network);
-  return family.verified(asked.use());
+  std::vector<RunOptions> models = family.verified(asked.use());
+  if (asked.ranks > 1)
+    for (RunOptions& model : models) model = shared_by_ranks(model, asked.ranks);
+  return models;
+}
+
+// Takes out the networks of which ranks do not compute what one does, and returns their names.
+std::vector<std::string> leave_out_batch_norms(std::vector<RunOptions>& models) {
+  std::vector<std::string> names;
+  std::erase_if(models, [&](const RunOptions& model) {
+    if (model.ranks == 1 || !normalizes_by_batch(model)) return false;
+    names.push_back(model.network);
+    return true;
+  });
+  return names;
 }
 
 std::vector<Verdict> verdicts_of(const Request& request, Terminal& terminal) {
   const RunOptions asked = request.run.options();
   const std::unique_ptr<Device> device = open_device(asked);
+  if (asked.ranks > 1 && device->is_gpu())
+    throw UsageError("--ranks {} on GPUs is not there yet: use --device cpu", asked.ranks);
   const std::vector<VerifiedSchedule> schedules =
-      chosen_schedules(request.only_schedules, asked.use());
-  const std::vector<Task> tasks = tasks_of(
-      chosen_models(request, asked), chosen_dtypes(request.only_dtypes, *device, asked.use()));
+      chosen_schedules(request.only_schedules, asked.use(), asked.ranks);
+  std::vector<RunOptions> models = chosen_models(request, asked);
+  if (const auto left_out = leave_out_batch_norms(models); !left_out.empty()) {
+    const std::string why = fmt::format(
+        "{} normaliz{} by the statistics of a batch, of which each of --ranks {} takes those of "
+        "its "
+        "part",
+        fmt::join(left_out, ", "), left_out.size() == 1 ? "es" : "e", asked.ranks);
+    if (models.empty()) throw UsageError("{}: there is nothing to verify", why);
+    if (!request.json) terminal.line(fmt::format("Left out: {}", why));
+  }
+  const std::vector<Task> tasks =
+      tasks_of(models, chosen_dtypes(request.only_dtypes, *device, asked.use()));
   std::vector<Verdict> verdicts;
   std::size_t all = 0;
   for (const Task& task : tasks) all += task.dtypes.size() * schedules.size();
@@ -269,7 +296,8 @@ void add_verify_command(Command program, Action& action) {
       R"(Runs a step of every version, compile mode and pass alone, in every precision that the device
 has, and compares loss, logits and the gradient of every parameter with the double-precision
 reference, and the losses of some steps with v1's: of small models of the LLaMA in training, unless
-told otherwise. Exit code 1 if any error is beyond its limit.
+told otherwise. With --ranks N, what as many ranks do together, which is the same but for batch
+norms. Exit code 1 if any error is beyond its limit.
 
 Examples:
   ridge verify
@@ -277,6 +305,7 @@ Examples:
   ridge verify --mode inference --dtypes fp32
   ridge verify --network resnet18 --schedules v4,max-autotune --curve-steps 5
   ridge verify --vision --mode inference --curve-steps 2
+  ridge verify --ranks 4 --schedules v1,v4 --curve-steps 5
   ridge verify --this-model --hidden-dim 64 --seq-len 100 --json)");
   command.callback([request, &action] { action = [request] { return run_verify(*request); }; });
 }

@@ -1,7 +1,10 @@
 #include "ridge/cli/workshop_names.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
+
+#include "ridge/base/error.h"
 
 namespace ridge {
 namespace {
@@ -44,8 +47,30 @@ void append_words(std::vector<std::string>& words, std::string_view text) {
 
 std::span<const WorkshopName> workshop_names() { return names; }
 
+namespace {
+
+// "torchrun --nproc-per-node 2 micro_benchmarking_pytorch.py --network resnet50": its own flags up
+// to the first word that is a name of ours, and that one's.
+std::vector<std::string> torchrun_command(std::span<const std::string> arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    auto words = workshop_command(std::filesystem::path(arguments[i]).filename().string(),
+                                  arguments.subspan(i + 1));
+    if (!words) continue;
+    // All ranks are on this machine, as they are for these two.
+    for (const std::string& flag : arguments.first(i))
+      if (flag != "--standalone" && flag != "--nnodes=1") words->push_back(flag);
+    return *words;
+  }
+  throw UsageError(
+      "this torchrun starts what is named like the workshop's programs, such as "
+      "micro_benchmarking_pytorch.py; PyTorch's own starts ridge by torchrun --no-python");
+}
+
+}  // namespace
+
 std::optional<std::vector<std::string>> workshop_command(std::string_view program,
                                                          std::span<const std::string> arguments) {
+  if (program == "torchrun") return torchrun_command(arguments);
   for (const std::string_view end : {".py", ".sh"})
     if (program.ends_with(end)) program.remove_suffix(end.size());
   const auto* const found = std::ranges::find(names, program, &WorkshopName::name);

@@ -17,18 +17,17 @@ KernelPtr drop(CpuPrepare& prepare, const Dropout& op) {
     T* y = call.out<T>();
     const auto step =
         static_cast<std::uint64_t>(static_cast<std::int64_t>(*call.in<std::int32_t>(1)));
-    // Tasks of whole groups of four blocks, which one number serves.
-    const std::int64_t grain = std::max<std::int64_t>(4, elements_per_task / op.block / 4 * 4);
+    const std::int64_t grain = std::max<std::int64_t>(4, elements_per_task / op.block);
     parallel_for(pool, blocks, grain, [=](std::int64_t begin, std::int64_t end) {
       constexpr std::int64_t together = 256;
       float factor[together];
       for (std::int64_t first = begin; first < end; first += together) {
         const std::int64_t count = std::min(together, end - first);
-        for (std::int64_t b = 0; b < count; b += 4) {
-          const auto words = philox(op.seed, static_cast<std::uint64_t>((first + b) / 4), step);
-          for (std::size_t k = 0; k < 4; ++k)
-            factor[b + static_cast<std::int64_t>(k)] =
-                words[k] >= op.threshold() ? op.scale() : 0.0f;
+        for (std::int64_t b = 0; b < count;) {
+          const auto number = static_cast<std::uint64_t>(op.first + first + b);
+          const auto words = philox(op.seed, number / 4, step);
+          for (std::size_t k = number % 4; k < 4 && b < count; ++k, ++b)
+            factor[b] = words[k] >= op.threshold() ? op.scale() : 0.0f;
         }
         const T* from = x + first * op.block;
         T* to = y + first * op.block;

@@ -6,6 +6,7 @@
 #include "ridge/base/shape.h"
 #include "ridge/base/thread_pool.h"
 #include "ridge/cpu/rotations.h"
+#include "ridge/device/communicator.h"
 #include "ridge/device/kernel.h"
 #include "ridge/device/tuner.h"
 
@@ -21,6 +22,7 @@ struct CpuPrepare {
   // launches.
   std::size_t workspace = 0;
   KernelChoice choice = {};
+  Communicator* communicator = nullptr;  // outlives the kernel; null if there is one rank alone
 };
 
 }  // namespace ridge

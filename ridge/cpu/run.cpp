@@ -68,8 +68,12 @@ CpuDevice::CpuDevice(int threads)
     : Device(info_of(threads)), kernels_(cpu_kernels()), pool_(threads) {}
 
 PreparedKernel CpuDevice::prepare(const Op& op, Types in, Types out, const KernelChoice& choice) {
-  CpuPrepare prepare{
-      .pool = pool_, .in = in, .out = out, .rotations = rotations_, .choice = choice};
+  CpuPrepare prepare{.pool = pool_,
+                     .in = in,
+                     .out = out,
+                     .rotations = rotations_,
+                     .choice = choice,
+                     .communicator = communicator()};
   KernelPtr kernel = kernels_.prepare(op, prepare);
   return {std::move(kernel), prepare.workspace};
 }

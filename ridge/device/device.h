@@ -12,6 +12,7 @@
 
 #include "ridge/base/shape.h"
 #include "ridge/device/activity.h"
+#include "ridge/device/communicator.h"
 #include "ridge/device/kernel.h"
 #include "ridge/device/tuner.h"
 #include "ridge/passes/target.h"
@@ -101,6 +102,13 @@ class Device {
   const Target& target() const { return info_.target; }
   bool is_gpu() const { return info_.target.is_gpu(); }
 
+  // Makes the device that of one rank of several, before kernels are prepared: by this the ranks'
+  // kernels reach each other. Null, as at first, for a device alone.
+  void join(std::shared_ptr<Communicator> communicator) { communicator_ = std::move(communicator); }
+  Communicator* communicator() const { return communicator_.get(); }
+  int ranks() const { return communicator_ ? communicator_->count() : 1; }
+  int rank() const { return communicator_ ? communicator_->rank() : 0; }
+
   virtual PreparedKernel prepare(const Op& op, Types in, Types out,
                                  const KernelChoice& choice = {}) = 0;
 
@@ -135,6 +143,7 @@ class Device {
 
  private:
   DeviceInfo info_;
+  std::shared_ptr<Communicator> communicator_;
 };
 
 // Waits for all work on behalf of a destructor, which can tell nobody of an error: a device that is

@@ -12,16 +12,16 @@ namespace {
 // It started this process if both of its variables are set.
 struct Launcher {
   std::string_view name;
-  std::string_view index, count;  // variables
+  std::string_view index, count, on_host;  // variables
 };
 
 // Those that run inside others come first. Slurm's number of processes is that of the step:
 // SLURM_NTASKS is set in a batch script too, which is one process.
 constexpr Launcher launchers[] = {
-    {"torchrun", "RANK", "WORLD_SIZE"},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-    {"mpiexec", "PMI_RANK", "PMI_SIZE"},
-    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS_PER_NODE"},
 };
 
 constexpr int most_ranks = 1'000'000;
@@ -54,6 +54,9 @@ std::optional<Rank> rank_from(const Environment& environment) {
     Rank rank{.launcher = launcher.name};
     rank.count = number_of(*count, launcher.count, 1, most_ranks);
     rank.index = number_of(*index, launcher.index, 0, rank.count - 1);
+    // One that does not say has started all of them here.
+    const std::optional<std::string> on_host = environment(launcher.on_host);
+    rank.on_host = on_host ? number_of(*on_host, launcher.on_host, 1, rank.count) : rank.count;
     return rank;
   }
   return std::nullopt;

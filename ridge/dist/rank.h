@@ -13,6 +13,7 @@ namespace ridge {
 struct Rank {
   int index = 0;                   // from 0
   int count = 1;                   // of all processes of the run
+  int on_host = 1;                 // of those on this machine
   std::string_view launcher = {};  // "torchrun"
   bool operator==(const Rank&) const = default;
 };

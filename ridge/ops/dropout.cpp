@@ -30,7 +30,7 @@ void Dropout::reference(ReferenceCall& call) const {
   const auto &x = call.inputs[0], &y = call.outputs[0];
   const auto step = static_cast<std::uint64_t>(call.inputs[1][0]);
   for (std::int64_t i = 0; i < x.shape.numel(); ++i) {
-    const auto number = static_cast<std::uint64_t>(i / block);
+    const auto number = static_cast<std::uint64_t>(first + i / block);
     const bool stays = philox(seed, number / 4, step)[number % 4] >= threshold();
     y[i] = stays ? x[i] / (1.0 - double{rate}) : 0.0;
   }
@@ -48,6 +48,10 @@ std::vector<Sample<Dropout>> Dropout::samples() {
   // Samples as wholes, and rows.
   add({.rate = 0.4f, .seed = 5, .block = 3 * 5 * 7}, {9, 3, 5, 7});
   add({.rate = 0.2f, .seed = 5, .block = 64}, {4, 9, 64});
+  // Parts of larger tensors.
+  add({.rate = 0.5f, .seed = 11, .first = 4 * 1000}, {40, 9});
+  add({.rate = 0.5f, .seed = 11, .first = 7}, {130, 257});
+  add({.rate = 0.4f, .seed = 5, .block = 64, .first = 37}, {9, 5, 64});
   return samples;
 }
 

@@ -10,13 +10,15 @@ namespace ridge {
 // of a sample's, whole samples are dropped (stochastic depth: Huang et al., 2016). Takes x, whose
 // elements are a multiple of `block`, and step[] in i32. `rate` is at least 0 and below 1.
 //
-// The number of block i is word i % 4 of philox(seed, i / 4, step), as a fraction of 2^32.
+// The number of block i, counted from `first`, is word i % 4 of philox(seed, i / 4, step), as a
+// fraction of 2^32.
 struct Dropout {
   static constexpr std::string_view name = "dropout";
 
   float rate = 0.5f;
   std::uint64_t seed = 0;
   std::int64_t block = 1;
+  std::int64_t first = 0;  // the number of the first block: of a part of a larger tensor
 
   RIDGE_OPERATOR(Dropout);
   std::vector<Value> grad(GradBuilder& builder) const;

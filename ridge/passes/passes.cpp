@@ -191,6 +191,20 @@ std::span<const Pass> passes() {
        .use = Use::training,
        .needs = {"rounded-weights"},
        .apply = plain<split_weights>},
+      // Behind what rewrites gradients, which it leaves where they are.
+      {.name = "data-parallel",
+       .description = "average loss and gradients over the ranks that share a batch",
+       .chosen_by = ChosenBy::ranks,
+       .of_ranks = true,
+       .apply = [](Graph& graph, PassRun& run) { return data_parallel(graph, run); }},
+      {.name = "bucket-gradients",
+       .description = "send small gradients to other ranks together",
+       .use = Use::training,
+       .of_ranks = true,
+       .apply =
+           [](Graph& graph, PassRun& run) {
+             return bucket_gradients(graph, run.schedule.target.bucket_bytes);
+           }},
       {.name = "dead-nodes", .description = "remove what nobody reads", .apply = plain<dead_nodes>},
       {.name = "accumulating-products",
        .description = "sum gradients over batches in the products that compute them",

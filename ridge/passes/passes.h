@@ -51,6 +51,7 @@ enum class ChosenBy : std::uint8_t {
   schedule,   // its row, --enable-pass and --disable-pass
   precision,  // the pass is what --dtype means
   recompute,  // --recompute
+  ranks,      // --ranks, or a launcher that started several
 };
 
 // What applying passes gives and takes beside the graph.
@@ -62,6 +63,8 @@ struct PassRun {
   // Whether every run reads the same input, whose conversions may then be frozen too.
   bool fixed_input = true;
   std::optional<Frozen> frozen = {};  // what frozen-weights took out of the graph
+  std::int64_t rank = 0;              // of those that share the batch
+  Value loss = {};                    // that of the model
 };
 
 // The most names of passes that one pass needs or excludes.
@@ -82,6 +85,7 @@ struct Pass {
   PassList needs = {};         // the passes without which it finds nothing
   PassList excludes = {};      // those that leave where it comes: both would want one node
   ChosenBy chosen_by = ChosenBy::schedule;
+  bool of_ranks = false;  // for several ranks alone
   // Rewrites the graph and returns how often it found something; null in Stage::run.
   std::size_t (*apply)(Graph&, PassRun&) = nullptr;
 };
@@ -144,5 +148,7 @@ std::size_t fold_batch_norm(Graph& graph);
 std::size_t batch_norm_epilogues(Graph& graph);
 std::size_t batch_norm_gradients(Graph& graph);
 std::size_t recompute_units(Graph& graph, Recompute recompute);
+std::size_t data_parallel(Graph& graph, const PassRun& run);
+std::size_t bucket_gradients(Graph& graph, std::size_t most_bytes);
 
 }  // namespace ridge

@@ -15,23 +15,12 @@ namespace {
 
 // The passes that each schedule adds to the one before, in the order of an ablation.
 constexpr std::array fused = std::to_array<std::string_view>({
-    "fold-batch-norm",
-    "unread-rows",
-    "fuse-qkv",
-    "swiglu",
-    "fuse-gate-up",
-    "residual-norm",
-    "masked-softmax",
-    "batch-norm-epilogues",
-    "batch-norm-gradients",
-    "conv-epilogues",
-    "norm-activations",
-    "squeeze-excitation",
-    "pointwise",
-    "common-subexpressions",
-    "dead-nodes",
-    "f32-products",
-    "fuse-optimizer",
+    "fold-batch-norm", "unread-rows",           "fuse-qkv",
+    "swiglu",          "fuse-gate-up",          "residual-norm",
+    "masked-softmax",  "batch-norm-epilogues",  "batch-norm-gradients",
+    "conv-epilogues",  "norm-activations",      "squeeze-excitation",
+    "pointwise",       "common-subexpressions", "dead-nodes",
+    "f32-products",    "fuse-optimizer",        "bucket-gradients",
     "rounded-weights",
 });
 constexpr std::array own_kernels = std::to_array<std::string_view>({
@@ -104,6 +93,8 @@ std::vector<const Pass*> passes_in(std::string_view list) {
       throw UsageError("the pass {} comes with --dtype, and cannot be switched by itself", name);
     if (pass.chosen_by == ChosenBy::recompute)
       throw UsageError("the pass {} comes with --recompute, which says what", name);
+    if (pass.chosen_by == ChosenBy::ranks)
+      throw UsageError("the pass {} comes with --ranks, and cannot be switched by itself", name);
     found.push_back(&pass);
     list.remove_prefix(std::min(comma + 1, list.size()));
   }
@@ -196,6 +187,8 @@ class Resolver {
       why = "for another precision";
     else if (where && *where != schedule_.target.kind)
       why = phrase_of(*where);
+    else if (pass.of_ranks && schedule_.ranks == 1)
+      why = "for several ranks";
     if (why.empty()) return true;
     leave_out(pass, std::move(why));
     return false;
@@ -271,7 +264,8 @@ Schedule resolve(const ScheduleRequest& request, const Precision& precision, con
                     .use = use,
                     .precision = precision,
                     .target = target,
-                    .recompute = recompute_named(request.recompute)};
+                    .recompute = recompute_named(request.recompute),
+                    .ranks = request.ranks};
   if (precision.products == Precision::Products::int8)
     schedule.precision.compute = target.is_gpu() ? DType::f16 : DType::f32;
   std::set<std::string_view> disabled;
@@ -294,7 +288,8 @@ Schedule resolve(const ScheduleRequest& request, const Precision& precision, con
                             schedule.recompute != Recompute::none && use == Use::training;
     const bool narrows =
         pass.chosen_by == ChosenBy::precision && pass.precisions.contains(precision);
-    if (recomputes || narrows) resolver.add_with_needs(pass, disabled);
+    const bool shares = pass.chosen_by == ChosenBy::ranks && schedule.ranks > 1;
+    if (recomputes || narrows || shares) resolver.add_with_needs(pass, disabled);
   }
   resolver.finish();
   for (Schedule::LeftOut& left : schedule.left_out)

@@ -35,6 +35,7 @@ struct ScheduleRequest {
   std::string row = "v1";
   std::string enable = {}, disable = {};
   std::string recompute = "none";
+  std::int64_t ranks = 1;  // that share each batch
 };
 
 // What will be done: the answer to a request on a device, in a precision.
@@ -44,6 +45,7 @@ struct Schedule {
   Precision precision = {};
   Target target = {};
   Recompute recompute = Recompute::none;
+  std::int64_t ranks = 1;
   std::vector<const Pass*> passes = {};  // in the order in which they run
 
   // A pass that the row wants or the user enabled, and that is not done all the same.
@@ -63,7 +65,7 @@ struct Schedule {
 //   - an enabled pass brings what it needs. A rewrite stays on the other kind of device too, a
 //     choice of execution is left out there; both are where the precision rules them out;
 //   - a disabled pass takes with it what needs it;
-//   - what the precision or --recompute means is added;
+//   - what the precision, --recompute or --ranks means is added;
 //   - a pass that another one excludes leaves;
 //   - int8 computes the rest in the narrowest type in which the device is fast.
 // UsageError for a name that is none, a pass that is both enabled and disabled, one enabled that

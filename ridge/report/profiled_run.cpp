@@ -84,6 +84,13 @@ RunPlan run_plan(const RunOptions& options) {
   return plan;
 }
 
+void leave_profile_of_rank(RunPlan& plan, int rank) {
+  plan.summary_dirs.clear();
+  if (plan.profile_dir.empty()) return;
+  plan.profile_dir /= fmt::format("rank-{}", rank);
+  plan.summary_dirs.push_back(plan.profile_dir);
+}
+
 void prepare_directories(const RunPlan& plan) {
   for (const fs::path& directory : plan.summary_dirs) {
     make_directories(directory);

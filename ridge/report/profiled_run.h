@@ -49,6 +49,10 @@ struct RunPlan {
 // output_dir, a profile in profile_dir.
 RunPlan run_plan(const RunOptions& options);
 
+// Of a rank but the first, which alone leaves what is of the whole run: a profile, if there is to
+// be one, goes below the first rank's, in rank-N.
+void leave_profile_of_rank(RunPlan& plan, int rank);
+
 // Makes the directories of a plan. IoError if one cannot be written: now, and not after hours, is
 // the time to learn that.
 void prepare_directories(const RunPlan& plan);

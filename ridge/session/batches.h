@@ -2,9 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace ridge {
 
@@ -30,6 +32,31 @@ class Batches {
   virtual bool has_labels() const { return false; }
 
   virtual std::string description() const = 0;  // one line for people
+};
+
+// What one rank sees of batches that several share: of every `ranks` in a row, which are the parts
+// of one batch of the run, the one of its own number.
+class BatchesOfRank final : public Batches {
+ public:
+  BatchesOfRank(std::unique_ptr<Batches> parts, int rank, int ranks)
+      : parts_(std::move(parts)),
+        rank_(static_cast<std::uint64_t>(rank)),
+        ranks_(static_cast<std::uint64_t>(ranks)) {}
+
+  void fill(Split split, std::uint64_t index, std::span<std::byte> input,
+            std::span<std::byte> targets) override {
+    parts_->fill(split, index * ranks_ + rank_, input, targets);
+  }
+  bool always_same() const override { return parts_->always_same(); }
+  std::optional<std::int64_t> validation_samples() const override {
+    return parts_->validation_samples();
+  }
+  bool has_labels() const override { return parts_->has_labels(); }
+  std::string description() const override { return parts_->description(); }
+
+ private:
+  std::unique_ptr<Batches> parts_;
+  std::uint64_t rank_, ranks_;
 };
 
 }  // namespace ridge

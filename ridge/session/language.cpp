@@ -212,13 +212,15 @@ Workload make(const RunOptions& o) {
       .optimizer = optimizer_config(o),
       .build =
           [o](Graph& graph, const Precision& precision) {
-            Model model =
-                build_llama(graph, llama_config(o), o.batch_size, o.seq_len, precision.compute);
+            Model model = build_llama(graph, llama_config(o), o.rank_batch_size(), o.seq_len,
+                                      precision.compute);
             if (o.use() == Use::inference) graph.keep(model.logits, "logits");
             return model;
           },
       .open =
-          [o] { return std::make_unique<TokenBatches>(open_tokens(o), o.batch_size, o.seq_len); },
+          [o] {
+            return std::make_unique<TokenBatches>(open_tokens(o), o.rank_batch_size(), o.seq_len);
+          },
       .initialize = o.init_from.empty()
                         ? std::function<void(Graph&, Device&)>{}
                         : [o](Graph& graph,

@@ -46,6 +46,8 @@ Record Loop::run() {
     give_up(error);
   } catch (const DeviceError& error) {
     give_up(error);
+  } catch (const RankError& error) {
+    give_up(error);
   }
   record_.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   record_.busy_processors_of_others = busy_processors_of_others(begin, ProcessorUse::now());

@@ -42,6 +42,10 @@ void check_training(const RunOptions& o) {
   check_range("num-steps", o.num_steps, 1, max_count);
   check_range("gradient-accumulation-steps", o.gradient_accumulation_steps, 1, 1 << 16);
   check_range("seed", o.seed, 0, std::numeric_limits<std::int64_t>::max());
+  check_range("ranks", o.ranks, 1, 1 << 16);
+  if (o.batch_size % o.ranks != 0)
+    throw UsageError("--batch-size {} does not divide among {} ranks: use a multiple of {}",
+                     o.batch_size, o.ranks, o.ranks);
   check_choice("channels-last", o.channels_last, {"auto", "on", "off"});
   // Whatever the device: it may yet turn out to lack the precision.
   const Target any{.multiplies_float8 = true};
@@ -117,7 +121,7 @@ void RunOptions::resolve() {
 }
 
 ScheduleRequest RunOptions::schedule_request() const {
-  ScheduleRequest request{version, enable_pass, disable_pass, recompute};
+  ScheduleRequest request{version, enable_pass, disable_pass, recompute, ranks};
   const auto add = [](std::string& list) {
     list += fmt::format("{}{}", list.empty() ? "" : ",", channels_last_pass);
   };
@@ -284,6 +288,11 @@ std::vector<OptionInfo> options_of(RunOptions& o) {
        "Machine",
        "Use this many processors; 0: all available",
        &o.threads},
+      {"ranks",
+       {"nproc-per-node"},
+       "Machine",
+       "Share each batch among this many processes",
+       &o.ranks},
 
       {"output-dir",
        {},

@@ -71,6 +71,7 @@ struct RunOptions {
   // Machine.
   std::string device = "auto";  // or "cpu", "cuda"
   std::int64_t threads = 0;     // 0: all processors this process may use
+  std::int64_t ranks = 1;       // that share each batch
 
   // Files and reports.
   std::string output_dir = "output";
@@ -108,6 +109,8 @@ struct RunOptions {
   std::int64_t batches_per_step() const {
     return use() == Use::training ? gradient_accumulation_steps : 1;
   }
+  // The part of a batch that one rank does.
+  std::int64_t rank_batch_size() const { return batch_size / ranks; }
   ScheduleRequest schedule_request() const;
   // Resolves the schedule of these options, which are resolved, on a device.
   Schedule schedule(const Target& target) const;

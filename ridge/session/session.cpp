@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <numbers>
 #include <utility>
 
@@ -53,6 +54,22 @@ void add_rows(Evaluation& sum, const std::vector<float>& logits,
   }
 }
 
+// To the sums over a rank's own samples, those over the others'. Added in the ranks' order, so that
+// all have the same.
+void add_other_ranks(Evaluation& sum, Communicator* communicator) {
+  if (communicator == nullptr) return;
+  struct Part {
+    double loss;
+    std::int64_t right;
+  };
+  const Part own{sum.loss, *sum.right};
+  std::vector<Part> parts(static_cast<std::size_t>(communicator->count()));
+  communicator->all_gather(std::as_bytes(std::span(&own, 1)),
+                           std::as_writable_bytes(std::span(parts)));
+  sum.loss = 0, sum.right = 0;
+  for (const Part& part : parts) sum.loss += part.loss, *sum.right += part.right;
+}
+
 }  // namespace
 
 double learning_rate_at(const RunOptions& o, std::int64_t step) {
@@ -97,7 +114,10 @@ BuiltGraph build_graph(Graph& graph, const Workload& workload, const Schedule& s
   built.model = workload.build(graph, schedule.precision);
   built.parameters = parameter_count(graph);
   if (hooks.initialize) hooks.initialize(graph);
-  PassRun run{.schedule = built.schedule, .fixed_input = hooks.fixed_input};
+  PassRun run{.schedule = built.schedule,
+              .fixed_input = hooks.fixed_input,
+              .rank = hooks.rank,
+              .loss = built.model.loss};
   if (hooks.calibrate)
     run.calibrate = [&](const Graph& g, std::span<const ValueId> values) {
       return hooks.calibrate(g, built.model, values);
@@ -124,6 +144,11 @@ Session::Session(Workload workload, const RunOptions& options, Device& device,
       workload_(std::move(workload)),
       device_(device),
       graph_(std::make_unique<Graph>()) {
+  if (options.ranks != device.ranks())
+    throw UsageError(
+        "--ranks {} needs as many processes, and this is one of {}: ridge train, bench and verify "
+        "start them",
+        options.ranks, device.ranks());
   built_.schedule = options.schedule(device.target());
   build(hooks);
   prepare(hooks);
@@ -151,11 +176,15 @@ void Session::build(const SessionHooks& hooks) {
   // Data are opened when the model is known to be sound, and before anything is prepared.
   const auto open = [&](Graph& graph) {
     data_ = workload_.open();
+    if (device_.ranks() > 1)
+      data_ = std::make_unique<BatchesOfRank>(std::move(data_), device_.rank(), device_.ranks());
     if (build_hooks.initialize) build_hooks.initialize(graph);
   };
-  built_ = build_graph(
-      *graph_, workload_, built_.schedule, options_.gradient_accumulation_steps,
-      {.initialize = open, .calibrate = build_hooks.calibrate, .fixed_input = hooks.fixed_input});
+  built_ = build_graph(*graph_, workload_, built_.schedule, options_.gradient_accumulation_steps,
+                       {.initialize = open,
+                        .calibrate = build_hooks.calibrate,
+                        .fixed_input = hooks.fixed_input,
+                        .rank = device_.rank()});
   if (hooks.rewrite) hooks.rewrite(*graph_);
 }
 
@@ -193,6 +222,7 @@ void Session::prepare(const SessionHooks& hooks) {
       for (int run = 0; run < 2; ++run) executor_->run(Phase::forward);
   }
   device_.synchronize();
+  if (device_.communicator()) device_.communicator()->wait_for_all();
   compile_seconds_ =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -350,6 +380,10 @@ StepReport Session::step() {
   return finish_step();
 }
 
+bool Session::on_any_rank(bool condition) const {
+  return ridge::on_any_rank(device_.communicator(), condition);
+}
+
 float Session::gradient_scale() {
   return built_.training.loss_scale ? executor_->read_scalar(built_.training.loss_scale) : 1.0f;
 }
@@ -383,7 +417,7 @@ Evaluation Session::evaluate_samples(std::int64_t first_batch, std::int64_t samp
                                      const BatchSeen& seen) {
   Evaluation found{.samples = samples};
   if (data_->has_labels()) found.right = 0;
-  const std::int64_t size = workload_.batch_size;
+  const std::int64_t size = workload_.batch_size, own = size / device_.ranks();
   for (std::int64_t done = 0, batch = first_batch; done < samples; done += size, ++batch) {
     fed_ = false;
     feed_step(Split::validation, static_cast<std::uint64_t>(batch));
@@ -391,12 +425,14 @@ Evaluation Session::evaluate_samples(std::int64_t first_batch, std::int64_t samp
     if (data_->has_labels()) {
       const std::span labels(reinterpret_cast<const std::int32_t*>(targets_.data()),
                              targets_.size() / sizeof(std::int32_t));
-      add_rows(found, logits(), labels, std::min(size, samples - done));
+      const std::int64_t rows = std::min(size, samples - done) - device_.rank() * own;
+      add_rows(found, logits(), labels, std::clamp<std::int64_t>(rows, 0, own));
     } else {
       found.loss += executor_->read_scalar(built_.model.loss) * static_cast<double>(size);
     }
     if (seen) seen(batch, input_);
   }
+  if (found.right) add_other_ranks(found, device_.communicator());
   found.loss /= static_cast<double>(samples);
   fed_ = false;
   return found;
@@ -416,7 +452,15 @@ Evaluation Session::evaluate_in(std::string_view dtype, std::int64_t batches) {
 void Session::save(const std::filesystem::path& path) {
   if (steps_in_flight() != 0)
     throw UsageError("a step is in flight: finish it before a checkpoint is written");
-  write_checkpoint(path, options_, steps_done_, *graph_, *executor_);
+  // All ranks hold the same. They go on together, whatever the first one met.
+  std::exception_ptr fault;
+  try {
+    if (device_.rank() == 0) write_checkpoint(path, options_, steps_done_, *graph_, *executor_);
+  } catch (const Error&) {
+    fault = std::current_exception();
+  }
+  if (device_.communicator()) device_.communicator()->wait_for_all();
+  if (fault) std::rethrow_exception(fault);
 }
 
 void Session::resume(const std::filesystem::path& path) {

@@ -58,6 +58,7 @@ struct BuildHooks {
   // See PassRun::calibrate; called with the model too.
   std::function<Int8Ranges(const Graph&, const Model&, std::span<const ValueId>)> calibrate = {};
   bool fixed_input = true;  // see PassRun::fixed_input
+  std::int64_t rank = 0;    // of those that share each batch
 };
 
 // Appends the whole graph of a workload, as a schedule wants it.
@@ -113,6 +114,8 @@ class Session {
   std::int64_t steps_in_flight() const { return steps_begun_ - steps_done_; }
   std::int64_t steps_done() const { return steps_done_; }
 
+  // Whether a condition holds on any of the ranks that share the batch, which all have to ask.
+  bool on_any_rank(bool condition) const;
   // What the gradients on the device are multiplied by; 1 without loss scaling.
   float gradient_scale();
 

@@ -34,7 +34,7 @@ void set_defaults(RunOptions& o) {
 
 // How a network is built for a run in a precision.
 VisionOptions vision_options(const RunOptions& o, DType compute, std::int64_t classes = 0) {
-  return {.batch_size = o.batch_size,
+  return {.batch_size = o.rank_batch_size(),
           .image_size = o.image_size,
           .compute = compute,
           .training = o.use() == Use::training,
@@ -59,19 +59,22 @@ std::span<T> as(std::span<std::byte> bytes) {
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
-// One batch of images from N(0, 1) and of uniform targets: they decide neither the time nor the
-// memory of a step.
+// One batch of images from N(0, 1) and of uniform targets, in so many parts: they decide neither
+// the time nor the memory of a step.
 class RandomImages final : public Batches {
  public:
-  RandomImages(std::uint64_t seed, std::uint32_t classes) : seed_(seed), classes_(classes) {}
+  RandomImages(std::uint64_t seed, std::uint32_t classes, std::int64_t parts)
+      : seed_(seed), classes_(classes), parts_(static_cast<std::uint64_t>(parts)) {}
 
-  void fill(Split, std::uint64_t, std::span<std::byte> input,
+  void fill(Split, std::uint64_t index, std::span<std::byte> input,
             std::span<std::byte> targets) override {
-    fill_normal(as<float>(input), 1.0f, seed_, stream_of("images"));
-    const std::uint64_t stream = stream_of("targets");
+    const std::span<float> pixels = as<float>(input);
     const std::span<std::int32_t> classes = as<std::int32_t>(targets);
+    const std::uint64_t part = index % parts_, stream = stream_of("targets");
+    fill_normal(pixels, 1.0f, seed_, stream_of("images"), part * pixels.size());
     for (std::size_t i = 0; i < classes.size(); ++i)
-      classes[i] = static_cast<std::int32_t>(uniform_integer(classes_, seed_, stream, i));
+      classes[i] = static_cast<std::int32_t>(
+          uniform_integer(classes_, seed_, stream, part * classes.size() + i));
   }
   bool always_same() const override { return true; }
   std::string description() const override {
@@ -81,6 +84,7 @@ class RandomImages final : public Batches {
  private:
   std::uint64_t seed_;
   std::uint32_t classes_;
+  std::uint64_t parts_;
 };
 
 class ImageBatches final : public Batches {
@@ -136,7 +140,7 @@ Workload make(const RunOptions& o) {
           },
       .open = [o, size, seed, classes]() -> std::unique_ptr<Batches> {
         if (!o.data.empty()) return std::make_unique<ImageBatches>(o, size);
-        return std::make_unique<RandomImages>(seed, static_cast<std::uint32_t>(classes));
+        return std::make_unique<RandomImages>(seed, static_cast<std::uint32_t>(classes), o.ranks);
       },
       .initialize = {},
       .in_use = {}};

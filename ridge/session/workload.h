@@ -43,12 +43,12 @@ struct WorkloadInfo {
 struct Workload {
   WorkloadInfo info;
   Use use = Use::training;
-  std::int64_t batch_size = 1;  // samples in a batch
+  std::int64_t batch_size = 1;  // samples in a batch, of which each rank has as many
   OptimizerConfig optimizer;    // of training
 
-  // Appends the forward graph for one batch.
+  // Appends the forward graph for one batch, or for a rank's part of one.
   std::function<Model(Graph&, const Precision&)> build;
-  // Opens the data, where errors in them are found.
+  // Opens the data, where errors in them are found. Batches are those parts, one after another.
   std::function<std::unique_ptr<Batches>()> open;
   // Gives persistent values other contents than their own Init before anything is rewritten
   // (Graph::set_init): weights from a file, statistics of fresh networks. Null: nothing to give.

@@ -1,5 +1,6 @@
 #include "ridge/study/configuration.h"
 
+#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view options_of_output[] = {"output-dir", "profile-dir", "log-interval"};
+// Options that runs kept by earlier versions do not have, and what those did.
+constexpr std::pair<std::string_view, std::int64_t> later_options[] = {{"ranks", 1}};
 
 }  // namespace
 
@@ -21,6 +24,10 @@ std::string configuration_of(std::string_view options) {
   std::map<std::string, Json> by_name;
   for (const auto& [name, value] : given.items()) by_name.emplace(name, value);
   for (const std::string_view name : options_of_output) by_name.erase(std::string(name));
+  for (const auto& [name, value] : later_options)
+    if (const auto found = by_name.find(std::string(name));
+        found != by_name.end() && found->second == value)
+      by_name.erase(found);
   return one_line(by_name);
 }
 

@@ -155,7 +155,11 @@ TEST_F(VerifyTest, CoversEveryPassAndVersion) {
     EXPECT_EQ(names.contains(std::string(row.name)), row.name != "none") << "which is v1";
   for (const Pass& pass : passes())
     EXPECT_EQ(names.contains(fmt::format("v1 + {}", pass.name)),
-              pass.chosen_by == ChosenBy::schedule && pass.use != Use::inference);
+              pass.chosen_by == ChosenBy::schedule && pass.use != Use::inference && !pass.of_ranks);
+  names.clear();
+  for (const VerifiedSchedule& schedule : verified_schedules(Use::training, 2))
+    names.insert(schedule.name);
+  EXPECT_TRUE(names.contains("v1 + bucket-gradients"));
   EXPECT_TRUE(names.contains("v1 + recompute block") && names.contains("v3 + recompute attention"));
   for (const WorkloadFamily& family : workload_families())
     for (const Use use : {Use::training, Use::inference})

@@ -184,8 +184,8 @@ TEST(BenchCommand, RefusesFlagsThatExcludeEachOther) {
   refused({"--precisions", "fp32,fp16"}, "has no fp16 arithmetic");
   refused({"--find-max-batch", "--precisions", "bf16,fp16"}, "has no fp16 arithmetic");
   for (const char* flag : {"--device_ids", "--rank", "--world-size"})
-    refused({flag, "1"}, "not there yet");
-  refused({"--distributed_dataparallel"}, "not there yet");
+    refused({flag, "1"}, "give --ranks N");
+  refused({"--distributed_dataparallel"}, "give --ranks N");
 }
 
 // A word of a shell's line may be in double quotes.

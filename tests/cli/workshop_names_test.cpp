@@ -12,8 +12,10 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/passes/schedules.h"
+#include "tests/base/message_of.h"
 #include "tests/cli/program.h"
 
 namespace ridge {
@@ -49,6 +51,18 @@ TEST(WorkshopNames, StandForCommands) {
     EXPECT_THAT(command(fmt::format("tiny_llama_{}", row.name)),
                 ElementsAre("train", "--version", row.name));
   }
+}
+
+TEST(WorkshopNames, StandForWhatTorchrunStarts) {
+  EXPECT_THAT(command("torchrun", {"--nproc-per-node", "2", "micro_benchmarking_pytorch.py",
+                                   "--network", "resnet50", "--batch-size", "128"}),
+              ElementsAre("bench", "--network", "resnet50", "--batch-size", "128",
+                          "--nproc-per-node", "2"));
+  EXPECT_THAT(command("torchrun", {"--standalone", "--nnodes=1", "--nproc_per_node=4",
+                                   "./tiny_llama_v4.py", "--seq-len", "8"}),
+              ElementsAre("train", "--version", "v4", "--seq-len", "8", "--nproc_per_node=4"));
+  EXPECT_THAT(message_of<UsageError>([] { command("torchrun", {"train.py"}); }),
+              HasSubstr("torchrun --no-python"));
 }
 
 // Each has a link beside the program, and the flags that it stands for are there.

@@ -206,7 +206,12 @@ std::vector<Configuration> AllConfigurations() {
             }),
       llama("-recompute-attention", "fp32", [](RunOptions& o) { o.recompute = "attention"; }),
       llama("-recompute-block-bf16", "bf16", [](RunOptions& o) { o.recompute = "block"; }),
-      llama("-recompute-block:2", "fp32", [](RunOptions& o) { o.recompute = "block:2"; })};
+      llama("-recompute-block:2", "fp32", [](RunOptions& o) { o.recompute = "block:2"; }),
+      llama("-2-ranks", "fp32", [](RunOptions& o) { o.ranks = 2; }),
+      llama("-4-ranks-accumulation-bf16", "bf16", [](RunOptions& o) {
+        o.ranks = 4;
+        o.gradient_accumulation_steps = 2;
+      })};
   for (const char* dtype : {"fp32", "bf16", "int8"})
     all.push_back(llama(fmt::format("-inference-{}", dtype), dtype,
                         [](RunOptions& o) { o.mode = "inference"; }));
@@ -222,6 +227,9 @@ std::vector<Configuration> AllConfigurations() {
   // And for pointwise chains and equal nodes beside all other passes.
   all.push_back(network("squeezenet1_1", "training", "fp32"));
   all.push_back(network("swin_v2_t", "training", "bf16"));
+  all.push_back(network("resnet18", "training", "fp32"));
+  all.back().name += "-2-ranks";
+  all.back().options.ranks = 2;
   return all;
 }
 

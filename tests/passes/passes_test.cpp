@@ -112,7 +112,8 @@ std::uint64_t seeds() {
 // Without those that round: what a precision means.
 bool rewrites_training(const Pass& pass) {
   return pass.use != Use::inference && pass.stage != Stage::run &&
-         pass.chosen_by == ChosenBy::schedule && pass.precisions.contains(precision_named("fp32"));
+         pass.chosen_by == ChosenBy::schedule && !pass.of_ranks &&
+         pass.precisions.contains(precision_named("fp32"));
 }
 
 PassNames all_passes() {

@@ -94,7 +94,7 @@ TEST(Resolve, IsTheRowWithWhatSuitsDeviceAndUse) {
         for (const std::string_view name : row.passes) {
           const Pass& pass = pass_named(name);
           if (pass.use.value_or(use) == use && pass.where.value_or(kind) == kind &&
-              pass.precisions.contains(precision_named("fp32")))
+              !pass.of_ranks && pass.precisions.contains(precision_named("fp32")))
             expected.insert(name);
         }
         EXPECT_EQ(names_of(found), expected) << row.name;
@@ -103,6 +103,20 @@ TEST(Resolve, IsTheRowWithWhatSuitsDeviceAndUse) {
           EXPECT_FALSE(left.why.empty()) << left.pass->name;
         EXPECT_EQ(found.left_out.size(), row.passes.size() - expected.size());
       }
+}
+
+TEST(Resolve, HasForSeveralRanksWhatSharingABatchMeans) {
+  const auto on_two = [](std::string_view row, std::string_view disable = "") {
+    ScheduleRequest request{.row = std::string(row), .disable = std::string(disable)};
+    request.ranks = 2;
+    return resolve(request, precision_named("fp32"), {}, Use::training);
+  };
+  EXPECT_EQ(names_of(on_two("v1")), PassNames{"data-parallel"});
+  EXPECT_TRUE(on_two("v2").has("bucket-gradients"));
+  EXPECT_FALSE(on_two("v2", "bucket-gradients").has("bucket-gradients"));
+  EXPECT_FALSE(schedule("v2").has("bucket-gradients"));
+  EXPECT_THAT(message_of<UsageError>([&] { on_two("v2", "data-parallel"); }),
+              HasSubstr("the pass data-parallel comes with --ranks"));
 }
 
 TEST(Resolve, AddsAndTakesAway) {

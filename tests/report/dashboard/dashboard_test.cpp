@@ -268,6 +268,11 @@ TEST(Configuration, LeavesOutWhatChangesNothing) {
   EXPECT_EQ(configuration_of(R"({"batch-size":8,"output-dir":"a","profile-dir":"b"})"),
             configuration_of(R"({"output-dir":"c","batch-size":8})"));
   EXPECT_NE(configuration_of(R"({"batch-size":8})"), configuration_of(R"({"batch-size":9})"));
+  // What runs did before there was such an option.
+  EXPECT_EQ(configuration_of(R"({"batch-size":8})"),
+            configuration_of(R"({"batch-size":8,"ranks":1})"));
+  EXPECT_NE(configuration_of(R"({"batch-size":8})"),
+            configuration_of(R"({"batch-size":8,"ranks":2})"));
   EXPECT_NE(configuration_of(R"({"version":"v1"})"), configuration_of(R"({"version":"v2"})"));
   EXPECT_THROW(configuration_of("[]"), FormatError);
 }

@@ -15,7 +15,8 @@ class Numbers {
       : op_(op), step_(static_cast<std::uint64_t>(static_cast<std::int64_t>(step))) {}
 
   __device__ bool stays(std::int64_t element) {
-    const auto number = static_cast<std::uint64_t>(op_.block == 1 ? element : element / op_.block);
+    const auto number =
+        static_cast<std::uint64_t>(op_.first + (op_.block == 1 ? element : element / op_.block));
     if (number / 4 != group_) {
       group_ = number / 4;
       const auto drawn = philox(op_.seed, group_, step_);

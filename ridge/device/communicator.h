@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace ridge {
+
+// Moves data in the host's memory among the ranks of a run (dist/rank.h). All ranks make the same
+// calls in the same order; each call returns when this rank has its result. RankError, here and
+// below, if another rank has ended or does not answer.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;   // from 0
+  virtual int count() const = 0;  // of ranks
+
+  // Replaces each element by its sum over all ranks. All of them get the same bits.
+  virtual void all_reduce(std::span<float> data) = 0;
+  // Gives every rank what all have, by rank: `all` is `mine` times the number of ranks long.
+  virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
+  // Returns when all ranks have called it. Waits for minutes where other calls wait for seconds:
+  // after work that one rank alone may do, or that takes some longer than others.
+  virtual void wait_for_all() = 0;
+};
+
+// Whether a condition holds on any rank; `communicator` is null where there is one alone.
+inline bool on_any_rank(Communicator* communicator, bool condition) {
+  if (communicator == nullptr) return condition;
+  float count = condition ? 1.0f : 0.0f;
+  communicator->all_reduce({&count, 1});
+  return count > 0;
+}
+
+}  // namespace ridge

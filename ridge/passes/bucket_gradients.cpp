@@ -1,0 +1,72 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "ridge/passes/passes.h"
+#include "ridge/passes/rewrite.h"
+
+namespace ridge {
+namespace {
+
+// Reductions in a row that will be one, at the place of the last.
+struct Bucket {
+  std::vector<NodeId> nodes;
+  std::size_t bytes = 0;
+};
+
+std::size_t bytes_of(const Rewriter& rw, NodeId n) {
+  std::size_t bytes = 0;
+  for (const ValueId in : rw.node(n).inputs) bytes += rw.type(in).bytes();
+  return bytes;
+}
+
+// Whether node n reads what one of these computes.
+bool needs_any_of(const Rewriter& rw, NodeId n, const std::vector<NodeId>& nodes) {
+  return std::ranges::any_of(rw.node(n).inputs, [&](ValueId in) {
+    return std::ranges::find(nodes, rw.producer(in)) != nodes.end();
+  });
+}
+
+}  // namespace
+
+// A message has a latency, whatever its length: small ones go together. One that fills a bucket by
+// itself goes alone, as soon as it can.
+std::size_t bucket_gradients(Graph& graph, std::size_t most_bytes) {
+  Rewriter rw(graph);
+  std::vector<Bucket> buckets;
+  Bucket open;
+  const auto close = [&] {
+    if (open.nodes.size() > 1) buckets.push_back(std::move(open));
+    open = {};
+  };
+  for (NodeId n = 0; n < rw.nodes().size(); ++n) {
+    if (needs_any_of(rw, n, open.nodes)) close();
+    const auto* const op = rw.op<AllReduce>(n);
+    if (op == nullptr) continue;
+    const std::size_t bytes = bytes_of(rw, n);
+    if (bytes >= most_bytes) continue;
+    if (!open.nodes.empty()) {
+      const NodeId first = open.nodes.front();
+      if (rw.node(first).phase != rw.node(n).phase || *rw.op<AllReduce>(first) != *op ||
+          open.bytes + bytes > most_bytes)
+        close();
+    }
+    open.nodes.push_back(n);
+    open.bytes += bytes;
+  }
+  close();
+  for (Bucket& bucket : buckets) {
+    const NodeId at = bucket.nodes.back();
+    rw.replace(bucket.nodes, at, [&rw, nodes = bucket.nodes] {
+      std::vector<ValueId> in, out;
+      for (const NodeId n : nodes) {
+        in.insert(in.end(), rw.node(n).inputs.begin(), rw.node(n).inputs.end());
+        out.insert(out.end(), rw.node(n).outputs.begin(), rw.node(n).outputs.end());
+      }
+      return Rewriter::each(out, rw.graph().apply(rw.node(nodes.front()).op, rw.values(in)));
+    });
+  }
+  return rw.commit();
+}
+
+}  // namespace ridge

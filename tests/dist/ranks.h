@@ -1,0 +1,53 @@
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ridge/dist/gloo.h"
+#include "ridge/dist/local_ranks.h"
+
+namespace ridge {
+
+// How each of the ranks of a run ended: null for a good end.
+using RankFaults = std::vector<std::exception_ptr>;
+
+// Calls work(communicator) on so many ranks at once, each on a thread of its own.
+template <class Work>
+RankFaults on_communicators(int count, const Work& work, const RankPatience& patience = {}) {
+  RendezvousServer server({"127.0.0.1", 0});
+  RankFaults faults(static_cast<std::size_t>(count));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < count; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        const Rendezvous meeting({"127.0.0.1", server.port()}, std::chrono::seconds(20));
+        const auto communicator =
+            connect_by_gloo({.index = rank, .count = count, .on_host = count}, meeting, patience);
+        work(*communicator);
+      } catch (...) {
+        faults[static_cast<std::size_t>(rank)] = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return faults;
+}
+
+// The same of devices of one thread each; throws what the first that failed has thrown.
+template <class Work>
+void on_ranks(int count, const Work& work) {
+  on_local_ranks(count, 1, work);
+}
+
+// What an exception says.
+inline std::string message_in(const std::exception_ptr& fault) {
+  try {
+    std::rethrow_exception(fault);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+}  // namespace ridge

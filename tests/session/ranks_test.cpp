@@ -1,0 +1,319 @@
+// Sessions of several ranks do together what one does alone.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "ridge/base/error.h"
+#include "ridge/base/random.h"
+#include "ridge/base/safetensors.h"
+#include "ridge/cpu/device.h"
+#include "ridge/session/session.h"
+#include "tests/base/message_of.h"
+#include "tests/base/temporary_cache.h"
+#include "tests/base/temporary_directory.h"
+#include "tests/dist/ranks.h"
+#include "tests/session/runs.h"
+
+namespace ridge {
+namespace {
+
+using FloatTensors = std::vector<std::vector<float>>;
+
+// What a few steps gave: by step; gradients of the first and weights after the last, by parameter.
+struct Course {
+  std::vector<double> losses, norms;
+  FloatTensors gradients, parameters;
+};
+
+FloatTensors read(Session& session, const std::vector<Value>& values) {
+  FloatTensors tensors;
+  for (const Value& value : values) tensors.push_back(session.executor().read_floats(value));
+  return tensors;
+}
+
+// Reads gradients while their memory is there; sums of several batches when they are complete.
+class GradientReader final : public Observer {
+ public:
+  explicit GradientReader(Session& session) : session_(session) {
+    session.executor().observe(*this);
+  }
+  ~GradientReader() override { session_.executor().forget(*this); }
+
+  void on_phase(Phase phase, Clock::time_point, Clock::time_point) override {
+    const TrainingStep& step = session_.training();
+    const bool sums = !step.accumulators.empty();
+    if (phase == (sums ? Phase::optimizer : Phase::backward))
+      gradients = read(session_, sums ? step.accumulators : step.gradients);
+  }
+  FloatTensors gradients;
+
+ private:
+  Session& session_;
+};
+
+Course course_on(Device& device, const RunOptions& options, int steps) {
+  Session session(options, device);
+  Course course;
+  const auto step = [&] {
+    const StepReport report = session.step();
+    course.losses.push_back(report.loss);
+    course.norms.push_back(report.grad_norm.value_or(0));
+  };
+  {
+    GradientReader reader(session);
+    step();
+    course.gradients = std::move(reader.gradients);
+  }
+  while (static_cast<int>(course.losses.size()) < steps) step();
+  course.parameters = read(session, session.training().parameters);
+  return course;
+}
+
+// By rank.
+std::vector<Course> courses(RunOptions options, int ranks, int steps) {
+  options.ranks = ranks;
+  options.resolve();
+  std::vector<Course> all(static_cast<std::size_t>(ranks));
+  on_ranks(ranks, [&](Device& device) {
+    all[static_cast<std::size_t>(device.rank())] = course_on(device, options, steps);
+  });
+  return all;
+}
+
+// The distance of two tensors over the size of the first.
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
+    size += static_cast<double>(a[i]) * a[i];
+  }
+  return size > 0 ? std::sqrt(difference / size) : std::sqrt(difference);
+}
+
+double worst(const FloatTensors& a, const FloatTensors& b) {
+  double most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, distance(a[i], b[i]));
+  return most;
+}
+
+struct Limits {
+  double loss, gradient;
+};
+
+void expect_as_one(const RunOptions& options, const std::vector<int>& counts, Limits limits,
+                   int steps = 3) {
+  const Course one = courses(options, 1, steps).front();
+  for (const int ranks : counts) {
+    const std::vector<Course> all = courses(options, ranks, steps);
+    for (const Course& rank : all) {
+      for (std::size_t i = 0; i < one.losses.size(); ++i) {
+        EXPECT_NEAR(rank.losses[i], one.losses[i], limits.loss) << ranks << " ranks, step " << i;
+        EXPECT_NEAR(rank.norms[i], one.norms[i], limits.gradient * (1 + one.norms[i]));
+      }
+      EXPECT_LT(worst(one.gradients, rank.gradients), limits.gradient) << ranks << " ranks";
+      // And all ranks are alike, to the bit.
+      EXPECT_EQ(rank.losses, all.front().losses);
+      EXPECT_EQ(rank.norms, all.front().norms);
+      EXPECT_EQ(rank.parameters, all.front().parameters) << ranks << " ranks";
+    }
+  }
+}
+
+RunOptions llama(const std::string& version) {
+  RunOptions o = small_llama({.batch_size = 24, .seq_len = 12});
+  o.version = version;
+  o.optimizer = "sgd";  // AdamW's first steps are signs of gradients, near 0 too
+  o.learning_rate = 1e-2;
+  return o;
+}
+
+class Ranks : public ::testing::TestWithParam<std::string> {
+ protected:
+  TemporaryCache cache_;
+};
+
+TEST_P(Ranks, TrainALlamaAsOneDoes) {
+  expect_as_one(llama(GetParam()), {2, 3, 4, 8}, {2e-6, 2e-5});
+}
+
+TEST_P(Ranks, DoSoWithTiedWeightsClippingAndAccumulation) {
+  RunOptions o = llama(GetParam());
+  o.tie_embeddings = true;
+  o.max_grad_norm = 0.1;
+  expect_as_one(o, {2, 4}, {2e-6, 2e-5});
+  o.gradient_accumulation_steps = 3;
+  o.n_kv_heads = 4;
+  expect_as_one(o, {2, 3}, {2e-6, 2e-5});
+}
+
+TEST_P(Ranks, DoSoInHalfPrecision) {
+  RunOptions o = llama(GetParam());
+  o.dtype = "bf16";
+  expect_as_one(o, {2, 8}, {2e-3, 3e-2});
+}
+
+TEST_P(Ranks, DoSoWithRecomputation) {
+  RunOptions o = llama(GetParam());
+  o.recompute = "block";
+  expect_as_one(o, {2}, {2e-6, 2e-5});
+}
+
+INSTANTIATE_TEST_SUITE_P(InEachVersion, Ranks, ::testing::Values("v1", "v2", "v3", "v4"),
+                         [](const auto& named) { return named.param; });
+
+// Which drop values, or whole samples, by their places in the batch.
+TEST(RanksOfNetworks, TrainAsOneDoes) {
+  const TemporaryCache cache;
+  for (const auto& [network, mode] : {std::pair{"alexnet", "none"},
+                                      {"squeezenet1_1", "none"},
+                                      {"squeezenet1_1", "max-autotune"},
+                                      {"swin_t", "none"}}) {
+    RunOptions o = network_options(network, Use::training, mode);
+    o.batch_size = 4;
+    SCOPED_TRACE(network);
+    expect_as_one(o, {2}, {1e-5, 1e-3}, 2);
+  }
+}
+
+// With batch norm each rank normalizes by its own samples, as PyTorch's do; all stay alike.
+TEST(RanksOfNetworks, WithBatchNormStayAlike) {
+  RunOptions o = network_options("resnet18", Use::training);
+  o.batch_size = 8;
+  const std::vector<Course> all = courses(o, 2, 3);
+  EXPECT_EQ(all[0].losses, all[1].losses);
+  EXPECT_EQ(all[0].parameters, all[1].parameters);
+  EXPECT_TRUE(std::isfinite(all[0].losses.back()));
+}
+
+TEST(RanksOfSessions, EvaluateWhatOneDoes) {
+  const RunOptions o = [] {
+    RunOptions options = llama("v1");
+    options.resolve();
+    return options;
+  }();
+  CpuDevice alone(1);
+  Session one(o, alone);
+  const Evaluation expected = one.evaluate(3);
+  RunOptions shared = o;
+  shared.ranks = 4;
+  shared.resolve();
+  on_ranks(4, [&](Device& device) {
+    Session session(shared, device);
+    const Evaluation found = session.evaluate(3);
+    EXPECT_NEAR(found.loss, expected.loss, 2e-6);
+    EXPECT_EQ(found.samples, expected.samples);
+  });
+}
+
+// Images of noise, each with a label of three.
+void write_images(const std::filesystem::path& file, std::int64_t count) {
+  constexpr std::int64_t size = 8;
+  std::vector<float> pixels(static_cast<std::size_t>(count * size * size));
+  fill_normal(pixels, 1.0f, 5, stream_of("pixels"));
+  std::vector<std::int32_t> labels;
+  for (std::int64_t i = 0; i < count; ++i) labels.push_back(static_cast<std::int32_t>(i * i % 3));
+  const NamedType tensors[] = {{"images", {DType::f32, {count, size, size}}},
+                               {"labels", {DType::i32, {count}}}};
+  write_safetensors(file, tensors, {}, [&](std::size_t i) {
+    return i == 0 ? std::as_bytes(std::span(pixels)) : std::as_bytes(std::span(labels));
+  });
+}
+
+// Loss and accuracy are of all samples, of which the last batch may have a few: some ranks then
+// have none.
+TEST(RanksOfSessions, EvaluateLabelsAsOneDoes) {
+  const TemporaryDirectory directory;
+  write_images(directory.path / "images.safetensors", 61);
+  RunOptions o = network_options("squeezenet1_1", Use::inference);
+  o.data = (directory.path / "images.safetensors").string();
+  o.batch_size = 8;
+  o.validation_fraction = 0.5;
+  std::vector<Evaluation> found;
+  for (const int ranks : {1, 2, 4}) {
+    o.ranks = ranks;
+    o.resolve();
+    std::mutex mutex;
+    on_ranks(ranks, [&](Device& device) {
+      Session session(o, device, {.fixed_input = false});
+      const Evaluation evaluation = session.evaluate(0);
+      const std::lock_guard lock(mutex);
+      found.push_back(evaluation);
+    });
+  }
+  ASSERT_EQ(found.size(), 7u);
+  EXPECT_NE(found[0].samples % 8, 0) << "the last batch is to have a part";
+  for (const Evaluation& evaluation : found) {
+    EXPECT_EQ(evaluation.samples, found[0].samples);
+    EXPECT_EQ(evaluation.right, found[0].right);
+    EXPECT_NEAR(evaluation.loss, found[0].loss, 1e-6);
+  }
+}
+
+// A checkpoint is written by one of them and resumed by any number.
+TEST(RanksOfSessions, ResumeOnOtherNumbers) {
+  const TemporaryDirectory directory;
+  const auto file = directory.path / "checkpoint.safetensors";
+  RunOptions o = llama("v4");
+  o.num_steps = 6;
+  const std::vector<double> whole = courses(o, 1, 6).front().losses;
+  o.ranks = 4;
+  o.resolve();
+  on_ranks(4, [&](Device& device) {
+    Session session(o, device);
+    losses_of(session, 3);
+    session.save(file);
+    EXPECT_TRUE(std::filesystem::exists(file));
+  });
+  for (const int ranks : {1, 2, 3}) {
+    RunOptions other = o;
+    other.ranks = ranks;
+    other.resolve();
+    on_ranks(ranks, [&](Device& device) {
+      Session session(other, device);
+      session.resume(file);
+      const std::vector<double> losses = losses_of(session, 6);
+      for (std::size_t i = 0; i < losses.size(); ++i)
+        EXPECT_NEAR(losses[i], whole[3 + i], 2e-6) << ranks;
+    });
+  }
+}
+
+// The rank that cannot write says so; the others go on.
+TEST(RanksOfSessions, SurviveACheckpointThatCannotBeWritten) {
+  RunOptions o = llama("v1");
+  o.ranks = 2;
+  o.resolve();
+  on_ranks(2, [&](Device& device) {
+    Session session(o, device);
+    const auto save = [&] { session.save("/proc/nowhere/checkpoint.safetensors"); };
+    if (device.rank() == 0)
+      EXPECT_THROW(save(), IoError);
+    else
+      EXPECT_NO_THROW(save());
+    EXPECT_TRUE(std::isfinite(session.step().loss));
+  });
+}
+
+TEST(RanksOfSessions, NeedADeviceForEach) {
+  RunOptions o = llama("v1");
+  o.ranks = 2;
+  o.resolve();
+  CpuDevice alone(1);
+  EXPECT_EQ(
+      message_of<UsageError>([&] { Session(o, alone); }),
+      "--ranks 2 needs as many processes, and this is one of 1: ridge train, bench and verify "
+      "start them");
+  o.ranks = 5;
+  EXPECT_EQ(message_of<UsageError>([&] { o.resolve(); }),
+            "--batch-size 24 does not divide among 5 ranks: use a multiple of 5");
+}
+
+}  // namespace
+}  // namespace ridge
