@@ -3,6 +3,7 @@ set(public_headers
   ridge/base/dtype.h
   ridge/base/error.h
   ridge/base/philox.h
+  ridge/base/part.h
   ridge/base/product_kind.h
   ridge/base/random.h
   ridge/base/shape.h
@@ -44,6 +45,7 @@ set(public_headers
   ridge/ops/op.h
   ridge/ops/operator.h
   ridge/ops/optimizer.h
+  ridge/ops/pairwise_sum.h
   ridge/ops/pointwise.h
   ridge/ops/pointwise_step.h
   ridge/ops/pool.h

@@ -21,10 +21,11 @@ import time
 STEPS, EVERY = 300, 20
 
 
-def command(ridge, ranks, output):
+def command(ridge, ranks, output, flags):
     return [ridge, "train", "--device", "cpu", "--ranks", str(ranks), "--hidden-dim", "64", "--n-layers", "2",
             "--n-heads", "4", "--seq-len", "32", "--batch-size", str(4 * ranks), "--num-steps", str(STEPS),
-            "--save-every", str(EVERY), "--log-interval", "50", "--restarts", "1000", "--output-dir", str(output)]
+            "--save-every", str(EVERY), "--log-interval", "50", "--restarts", "1000", "--output-dir", str(output),
+            *flags.split()]
 
 
 def children(parent):
@@ -58,6 +59,7 @@ def main():
     parser.add_argument("--kills", type=int, default=200, help="of processes, in all (default: 200)")
     parser.add_argument("--kills-of-a-run", type=int, default=10, help="at most (default: 10)")
     parser.add_argument("--ranks", type=int, default=3)
+    parser.add_argument("--flags", default="", help='of the runs, such as "--zero 3 --deterministic"')
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rng = random.Random(options.seed)
@@ -66,7 +68,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         directory = pathlib.Path(name)
         checkpoint = directory / "run" / "checkpoint.safetensors"
-        arguments = command(ridge, options.ranks, "run")
+        arguments = command(ridge, options.ranks, "run", options.flags)
         os.chdir(directory)
         subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL)
         expected = checkpoint.read_bytes()

@@ -45,7 +45,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PAGES = ["../../README.md", "README.md", "exercise-1.md", "exercise-2.md", "exercise-3.md",
          "version-2.md", "version-3.md", "version-4.md", "debugging.md",
-         "inference-1.md", "inference-2.md", "inference-3.md", "inference-4.md", "inference-6.md",
+         "inference-1.md", "inference-2.md", "inference-3.md", "inference-4.md", "inference-5.md",
+         "inference-6.md",
          "../use/train.md", "../use/networks.md", "../use/profile.md", "../use/memory.md",
          "../use/compare.md", "../use/ranks.md", "../use/runs.md", "../use/gate.md",
          "../use/study.md", "../use/formats.md", "../internals/correctness.md"]

@@ -67,7 +67,7 @@ class Tournament {
       return static_cast<std::int64_t>(executor.launches(phase));
     };
     result.compile_seconds = session.compile_seconds();
-    result.samples = session.workload().batch_size * batches;
+    result.samples = result.variant.options.samples_per_step();
     result.at_peak = executor.memory_plan().at_peak;
     result.work = cost_of_step(session.graph(), batches).total();
     result.kernels = batches * (launches(Phase::forward) + launches(Phase::backward)) +

@@ -51,7 +51,7 @@ LargestBatch find_largest_batch(const RunOptions& options, Device& device, std::
 
 double LargestBatch::samples_per_second() const {
   if (seconds <= 0) return 0;
-  return static_cast<double>(options.batch_size * options.batches_per_step()) / seconds;
+  return static_cast<double>(options.samples_per_step()) / seconds;
 }
 
 std::string largest_batches_text(std::span<const LargestBatch> found) {

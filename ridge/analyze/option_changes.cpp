@@ -61,7 +61,7 @@ class Forecast {
            const BottleneckReport& report)
       : device_(device),
         report_(report),
-        samples_now_(workload_of(options).batch_size * options.batches_per_step()),
+        samples_now_(options.samples_per_step()),
         precision_(options.precision()),
         efficiency_(graph, report, options.schedule(device.target()).has(captured_launches)) {}
 
@@ -76,7 +76,7 @@ class Forecast {
       OptionChange change{.name = std::move(name),
                           .flags = std::move(flags),
                           .options = with,
-                          .samples = workload_of(with).batch_size * batches,
+                          .samples = with.samples_per_step(),
                           .samples_now = samples_now_,
                           .work = cost_of_step(graph, batches).total()};
       change.rounds_otherwise = change.options.precision() != precision_;

@@ -211,6 +211,7 @@ StepPlan plan_step(const RunOptions& options, Device& device, const Roof* roof) 
     const std::int64_t times = node.phase == Phase::optimizer ? 1 : batches;
     const std::int64_t flops = times * cost(graph, node).flops;
     plan.launches += times;
+    plan.sent_bytes += times * sent_bytes(*node.op, graph.types_of(node.inputs));
     if (LayerUse* const layer = layer_of(plan, graph, node.scope)) layer->flops += flops;
     if (!roof) continue;
     at_best = at_best + least_time(graph, node, over, captured) * static_cast<double>(times);

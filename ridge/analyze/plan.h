@@ -60,6 +60,7 @@ struct StepPlan {
   std::size_t device_bytes = 0;
   StepCost cost;                     // bytes: each operand of each kernel once
   std::int64_t launches = 0;         // of kernels in a step
+  std::int64_t sent_bytes = 0;       // by each rank to others in a step, and as many received
   std::int64_t nodes_in_place = 0;   // operators that write their result over an operand
   LayerUse attention, feed_forward;  // of a network that has such layers
   // What the step takes if every kernel reaches the ceilings of its device, one after the other;

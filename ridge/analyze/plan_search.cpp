@@ -43,7 +43,7 @@ PlannedSize planned(const RunOptions& options, std::int64_t size, Device& device
                     const Roof* roof) {
   return {.size = size,
           .plan = plan_step(options, device, roof),
-          .samples = static_cast<double>(options.batch_size * options.batches_per_step()),
+          .samples = static_cast<double>(options.samples_per_step()),
           .against = {}};
 }
 

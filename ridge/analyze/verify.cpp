@@ -354,9 +354,11 @@ std::vector<RunOptions> taken_in(std::string_view dtype, std::vector<RunOptions>
   return models;
 }
 
-RunOptions shared_by_ranks(RunOptions options, std::int64_t ranks) {
-  options.ranks = ranks;
-  options.batch_size = (options.batch_size + ranks - 1) / ranks * ranks;
+RunOptions shared_by_ranks(RunOptions options, const RunOptions& as) {
+  options.ranks = as.ranks;
+  options.zero = as.zero;
+  options.sync_batch_norm = as.sync_batch_norm;
+  options.batch_size = (options.batch_size + as.ranks - 1) / as.ranks * as.ranks;
   options.resolve();
   return options;
 }

@@ -55,8 +55,8 @@ std::vector<std::string> verified_dtypes(const Device& device, Use use = Use::tr
 // own dtype stays: a model has one reference, whatever it is verified in.
 std::vector<RunOptions> taken_in(std::string_view dtype, std::vector<RunOptions> models);
 
-// The same run on so many ranks, with samples for each.
-RunOptions shared_by_ranks(RunOptions options, std::int64_t ranks);
+// The same run on as many ranks as another one, with samples for each, who share out what those do.
+RunOptions shared_by_ranks(RunOptions options, const RunOptions& as);
 
 // Whether it normalizes by the statistics of a batch, of which each rank takes those of its part:
 // then ranks do not compute what one does.

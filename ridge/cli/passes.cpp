@@ -115,6 +115,8 @@ std::vector<Row> effects(RunOptions options, const Schedule& schedule, Device& d
                           [](const Pass* pass) { return pass->chosen_by == ChosenBy::precision; }))
     meant.push_back("--dtype " + options.dtype);
   if (options.ranks > 1) meant.push_back(fmt::format("--ranks {}", options.ranks));
+  if (options.ranks > 1 && options.zero > 0)
+    meant.push_back(fmt::format("--zero {}", options.zero));
   std::vector<Row> rows{{"(none)",
                          meant.empty()
                              ? "one kernel an operator"

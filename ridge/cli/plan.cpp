@@ -89,6 +89,7 @@ std::string json_text(const RunOptions& options, const Answer& answer) {
                {"bytes_at_most", json_of(plan.memory.at_most)},
                {"available_bytes", answer.available},
                {"kernel_launches", plan.launches},
+               {"sent_bytes", plan.sent_bytes},
                {"forward", json_of(plan.cost.forward)},
                {"backward", json_of(plan.cost.backward)},
                {"optimizer", json_of(plan.cost.optimizer)},
@@ -160,6 +161,9 @@ void print_work(Terminal& terminal, const StepPlan& plan) {
   row("All", plan.cost.total());
   terminal.line(fmt::format("{} kernels; bytes count each operand of each kernel once",
                             format_count(plan.launches)));
+  if (plan.sent_bytes > 0)
+    terminal.line(fmt::format("Each rank sends {} to others, and receives as much",
+                              format_bytes(static_cast<std::uint64_t>(plan.sent_bytes))));
 }
 
 void print_limit(Terminal& terminal, const std::string& budget, const Answer& answer) {

@@ -84,15 +84,17 @@ std::vector<Task> tasks_of(const std::vector<RunOptions>& models,
 std::vector<RunOptions> chosen_models(const Request& request, const RunOptions& asked) {
   const bool is_named = asked.network != RunOptions{}.network;
   if (request.this_model || (is_named && !request.family)) return {asked};
+  constexpr std::string_view of_any_model[] = {"device", "threads", "mode",
+                                               "ranks",  "zero",    "sync-batch-norm"};
   for (const std::string& name : request.run.given())
-    if (name != "device" && name != "threads" && name != "mode" && name != "ranks")
+    if (std::ranges::find(of_any_model, name) == std::end(of_any_model))
       throw UsageError(
           "--{} is about one model: give --this-model, or --network and its name, or leave it out",
           name);
   const WorkloadFamily& family = request.family ? *request.family : family_of(asked.network);
   std::vector<RunOptions> models = family.verified(asked.use());
   if (asked.ranks > 1)
-    for (RunOptions& model : models) model = shared_by_ranks(model, asked.ranks);
+    for (RunOptions& model : models) model = shared_by_ranks(model, asked);
   return models;
 }
 
@@ -100,7 +102,7 @@ std::vector<RunOptions> chosen_models(const Request& request, const RunOptions& 
 std::vector<std::string> leave_out_batch_norms(std::vector<RunOptions>& models) {
   std::vector<std::string> names;
   std::erase_if(models, [&](const RunOptions& model) {
-    if (model.ranks == 1 || !normalizes_by_batch(model)) return false;
+    if (model.ranks == 1 || model.sync_batch_norm || !normalizes_by_batch(model)) return false;
     names.push_back(model.network);
     return true;
   });

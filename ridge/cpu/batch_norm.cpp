@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "ridge/cpu/activation.h"
+#include "ridge/cpu/other_ranks.h"
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/simd.h"
 
@@ -211,12 +213,25 @@ Moments moments_of(const Runs& runs, const T* x, const float* sums, std::int64_t
   return all;
 }
 
+// Moments of all ranks in the place of this one's; merged in the order of the ranks, so that all
+// get the same bits.
+void merge_with_ranks(Communicator& communicator, std::vector<Moments>& moments) {
+  std::vector<Moments> all(moments.size() * static_cast<std::size_t>(communicator.count()));
+  communicator.all_gather(std::as_bytes(std::span(moments)),
+                          std::as_writable_bytes(std::span(all)));
+  for (std::size_t c = 0; c < moments.size(); ++c) {
+    moments[c] = {};
+    for (std::size_t at = c; at < all.size(); at += moments.size()) moments[c].merge(all[at]);
+  }
+}
+
 template <class T>
 KernelPtr train_form(CpuPrepare& prepare, const BatchNormTrain& op) {
   const Runs runs(prepare.in[0].shape, op.layout);
+  const OtherRanks others(prepare, op.name, op.ranks);
   prepare.workspace =
       static_cast<std::size_t>((2 * runs.parts + 1) * runs.channels) * sizeof(float);
-  return make_kernel([&pool = prepare.pool, runs, op](const Launch& call) {
+  return make_kernel([&pool = prepare.pool, others, runs, op](const Launch& call) {
     const BatchNormTrain::Operands operand = op.operands();
     const T* x = call.in<T>(operand.x);
     const float* weight = call.in<float>(operand.weight);
@@ -225,9 +240,15 @@ KernelPtr train_form(CpuPrepare& prepare, const BatchNormTrain& op) {
     auto* sums = static_cast<float*>(call.workspace);
     float* factor = sums + 2 * runs.parts * runs.channels;
     runs.sum_parts(pool, sums, Deviations<T>{x});
-    parallel_for(pool, runs.channels, channels_per_task, [=](std::int64_t begin, std::int64_t end) {
+    std::vector<Moments> moments(static_cast<std::size_t>(runs.channels));
+    parallel_for(pool, runs.channels, channels_per_task, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t c = begin; c < end; ++c)
+        moments[static_cast<std::size_t>(c)] = moments_of(runs, x, sums, c);
+    });
+    if (op.ranks > 1) merge_with_ranks(*others, moments);
+    parallel_for(pool, runs.channels, channels_per_task, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t c = begin; c < end; ++c) {
-        const Moments m = moments_of(runs, x, sums, c);
+        const Moments& m = moments[static_cast<std::size_t>(c)];
         mean[c] = static_cast<float>(m.mean);
         rstd[c] = static_cast<float>(1.0 / std::sqrt(m.squares / m.count + double{op.eps}));
         factor[c] = weight[c] * rstd[c];
@@ -286,26 +307,49 @@ struct GradVectors {
   float *factor, *offset, *slope, *dweight, *dbias;
 };
 
+// Of g, and of g * xhat.
+struct GradSums {
+  double g = 0, projected = 0;
+};
+
+// In the order of the ranks, so that all get the same bits.
+void add_ranks(Communicator& communicator, std::vector<GradSums>& sums) {
+  std::vector<GradSums> all(sums.size() * static_cast<std::size_t>(communicator.count()));
+  communicator.all_gather(std::as_bytes(std::span(sums)), std::as_writable_bytes(std::span(all)));
+  for (std::size_t c = 0; c < sums.size(); ++c) {
+    sums[c] = {};
+    for (std::size_t at = c; at < all.size(); at += sums.size()) {
+      sums[c].g += all[at].g;
+      sums[c].projected += all[at].projected;
+    }
+  }
+}
+
 template <class T, class Terms, class OfChannels>
-void differentiate(ThreadPool& pool, const Runs& runs, const Terms& terms, const GradVectors& v,
-                   float* sums, T* dx, const OfChannels& gradient_of) {
+void differentiate(ThreadPool& pool, const OtherRanks& others, const Runs& runs, const Terms& terms,
+                   const GradVectors& v, float* sums, T* dx, const OfChannels& gradient_of) {
   const std::int64_t channels = runs.channels;
   for (std::int64_t c = 0; c < channels; ++c) v.factor[c] = v.weight[c] * v.rstd[c];
   runs.sum_parts(pool, sums, terms);
-  parallel_for(pool, channels, channels_per_task, [=, &runs](std::int64_t begin, std::int64_t end) {
+  std::vector<GradSums> of_channels(static_cast<std::size_t>(channels));
+  parallel_for(pool, channels, channels_per_task, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t c = begin; c < end; ++c) {
-      double a = 0, b = 0;
+      GradSums& sum = of_channels[static_cast<std::size_t>(c)];
       for (std::int64_t p = 0; p < runs.parts; ++p) {
-        a += sums[2 * p * channels + c];
-        b += sums[(2 * p + 1) * channels + c];
+        sum.g += sums[2 * p * channels + c];
+        sum.projected += sums[(2 * p + 1) * channels + c];
       }
-      const auto count = static_cast<double>(runs.elements());
-      v.dbias[c] = static_cast<float>(a);
-      v.dweight[c] = static_cast<float>(b);
-      v.offset[c] = static_cast<float>(a / count);
-      v.slope[c] = static_cast<float>(b / count) * v.rstd[c];
+      v.dbias[c] = static_cast<float>(sum.g);
+      v.dweight[c] = static_cast<float>(sum.projected);
     }
   });
+  if (others.ranks() > 1) add_ranks(*others, of_channels);
+  const auto count = static_cast<double>(runs.elements() * others.ranks());
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const GradSums& sum = of_channels[static_cast<std::size_t>(c)];
+    v.offset[c] = static_cast<float>(sum.g / count);
+    v.slope[c] = static_cast<float>(sum.projected / count) * v.rstd[c];
+  }
   runs.each(pool, [=, length = runs.length]<bool planes>(std::int64_t at, std::int64_t channel) {
 #pragma omp simd
     for (std::int64_t i = 0; i < length; ++i) {
@@ -320,9 +364,10 @@ void differentiate(ThreadPool& pool, const Runs& runs, const Terms& terms, const
 template <class T, Gate gate, bool summed>
 KernelPtr backward(CpuPrepare& prepare, const BatchNormGrad& op) {
   const Runs runs(prepare.out[0].shape, op.layout);
+  const OtherRanks others(prepare, op.name, op.ranks);
   prepare.workspace =
       static_cast<std::size_t>((2 * runs.parts + 3) * runs.channels) * sizeof(float);
-  return make_kernel([&pool = prepare.pool, runs, op](const Launch& call) {
+  return make_kernel([&pool = prepare.pool, others, runs, op](const Launch& call) {
     const BatchNormGrad::Operands operand = op.operands();
     auto* sums = static_cast<float*>(call.workspace);
     float* factor = sums + 2 * runs.parts * runs.channels;
@@ -346,7 +391,7 @@ KernelPtr backward(CpuPrepare& prepare, const BatchNormGrad& op) {
           .rstd = v.rstd,
           .g = gate == Gate::result ? call.out<T>(3) : nullptr,
           .derivative = derivative};
-      differentiate(pool, runs, terms, v, sums, call.out<T>(0),
+      differentiate(pool, others, runs, terms, v, sums, call.out<T>(0),
                     [=](std::int64_t at, std::int64_t c) {
                       if constexpr (gate == Gate::result) return load(&terms.g[at]);
                       return terms.gradient(at, c);

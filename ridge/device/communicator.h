@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace ridge {
@@ -15,8 +16,17 @@ class Communicator {
   virtual int rank() const = 0;   // from 0
   virtual int count() const = 0;  // of ranks
 
-  // Replaces each element by its sum over all ranks. All of them get the same bits.
+  // Replaces each element by its sum over all ranks. All of them get the same bits. The order is
+  // that of a binary tree, ((0 + 1) + (2 + 3)) + .., so that a power of two of ranks that hold
+  // parts of one such tree get its sum.
   virtual void all_reduce(std::span<float> data) = 0;
+  // The same of data that are one part for each rank, one after another, of so many elements each,
+  // which all ranks know: each gets the sum of its own part alone.
+  virtual void reduce_scatter(std::span<float> data, std::span<const std::int64_t> counts,
+                              std::span<float> own) = 0;
+  // Gives every rank the parts of all: `data` has room for them, one after another, of so many
+  // bytes each, and has this rank's in its place.
+  virtual void all_gather_parts(std::span<std::byte> data, std::span<const std::int64_t> bytes) = 0;
   // Gives every rank what all have, by rank: `all` is `mine` times the number of ranks long.
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
   // Returns when all ranks have called it. Waits for minutes where other calls wait for seconds:

@@ -120,6 +120,41 @@ Value Graph::split(Value trainable, Value upper) {
   return whole;
 }
 
+Value Graph::share_out(Value whole, Part part) {
+  const ValueInfo info = values_[whole.id];
+  if (!info.persistent || info.whole != no_value)
+    throw UsageError("{} cannot be shared out: it is no persistent value of its own", info.name);
+  const Value own =
+      state(info.name + ".shard", {info.type.dtype, {part.count}}, info.role, Init::none());
+  values_[own.id].scope = info.scope;
+  give_up(whole.id);
+  for (const ValueId packed : info.parts) give_up(packed);
+  share_out(whole.id, own.id, part);
+  return own;
+}
+
+void Graph::share_out(ValueId whole, ValueId own, Part part) {
+  values_[whole].shard = own;
+  values_[whole].part = part;
+  values_[own].shard_of = whole;
+}
+
+void Graph::read_from(ValueId slice, ValueId whole, std::int64_t first) {
+  values_[slice].whole = whole;
+  values_[slice].offset = static_cast<std::size_t>(first) * size_of(values_[whole].type.dtype);
+}
+
+std::optional<ValueId> Graph::shared_out(ValueId id) const {
+  const ValueId whole = values_[id].whole == no_value ? id : values_[id].whole;
+  return values_[whole].shard == no_value ? std::nullopt : std::optional(whole);
+}
+
+bool Graph::outlives_runs(ValueId id) const {
+  if (values_[id].persistent) return values_[id].shard_of == no_value;
+  const std::optional<ValueId> whole = shared_out(id);
+  return whole && values_[values_[*whole].shard].persistent;
+}
+
 std::vector<Value> Graph::apply(std::shared_ptr<const Op> op, std::span<const Value> inputs) {
   std::vector<ValueId> ids;
   for (const Value& value : inputs) {
@@ -190,7 +225,7 @@ std::vector<Value> Graph::parameters() {
   std::vector<Value> found;
   for (ValueId id = 0; id < values_.size(); ++id)
     if (values_[id].role == Role::parameter && values_[id].parts.empty() &&
-        values_[id].copy_of == no_value)
+        values_[id].copy_of == no_value && values_[id].shard_of == no_value)
       found.push_back({this, id});
   return found;
 }
@@ -199,7 +234,7 @@ std::vector<Value> Graph::trainables() {
   std::vector<Value> found;
   for (ValueId id = 0; id < values_.size(); ++id)
     if (values_[id].role == Role::parameter && values_[id].whole == no_value &&
-        values_[id].copy_of == no_value)
+        values_[id].copy_of == no_value && values_[id].shard_of == no_value)
       found.push_back({this, id});
   return found;
 }

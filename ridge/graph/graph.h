@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ridge/base/part.h"
 #include "ridge/base/shape.h"
 
 namespace ridge {
@@ -90,6 +91,11 @@ struct ValueInfo {
   std::size_t offset = 0;
   std::vector<ValueId> parts;  // of a packed value, in the order of their memory
   ValueId copy_of = no_value;  // of a copy: the persistent value that it repeats in its own dtype
+  // Of a value that is shared out among ranks: the vector that holds this rank's part, and which
+  // that is; of that vector: the value.
+  ValueId shard = no_value;
+  Part part;
+  ValueId shard_of = no_value;
 };
 
 // One application of an operator.
@@ -136,6 +142,23 @@ class Graph {
   // Parameters keep name, type and initial value, and those who write or read them from outside do
   // so in f32 as before. UsageError if that is not what `upper` is.
   Value split(Value trainable, Value upper);
+
+  // Shares a persistent value out among ranks: it, and the parts that it is packed of, take no
+  // memory any more, and the vector that is returned holds this rank's elements. They keep names,
+  // roles and initial values, and those who write or read them from outside do so as before; all
+  // ranks have to do so together. UsageError for what is no persistent value, or shares its memory
+  // with one that it was packed into.
+  Value share_out(Value whole, Part part);
+  // The same of a computed value that no node computes any more, where `own` is this rank's part.
+  void share_out(ValueId whole, ValueId own, Part part);
+  // Nothing computes `slice` any more; who reads it from outside gets the elements from `first` on
+  // of a value that is shared out.
+  void read_from(ValueId slice, ValueId whole, std::int64_t first);
+  // The value that is shared out and holds this one: itself, or what it is packed into. None if its
+  // memory is its own.
+  std::optional<ValueId> shared_out(ValueId id) const;
+  // Whether its content, or this rank's part of it, lives from run to run.
+  bool outlives_runs(ValueId id) const;
 
   // Applies an operator: infers its output types (ShapeError if the operands do not fit) and
   // appends the node under the current scope and phase.

@@ -89,6 +89,10 @@ bool is_light(const Op& op);
 // nothing else: it serves kernels, not the model.
 bool is_conversion(const Op& op);
 
+// What each rank sends to others while it computes this, and what it gets from them, on average; 0
+// for most.
+std::int64_t sent_bytes(const Op& op, Types inputs);
+
 // The operands of which a row of the first result, along the last dimension, needs the same row
 // alone. Of the others all rows need the same. None if the operator does not work by rows.
 std::vector<std::size_t> row_operands(const Op& op, Types inputs, Types outputs);

@@ -153,7 +153,7 @@ std::vector<TensorType> BatchNormTrain::infer(Types in) const {
   check_image_and_vectors(name, in, at.x, 4, layout);
   if (residual) check_same_type(name, in, at.residual, at.x);
   const TensorType &x = in[at.x], &weight = in[at.weight];
-  if (x.numel() == weight.numel())
+  if (ranks * x.numel() == weight.numel())
     throw ShapeError("{} needs more than one element of each channel: {}", name, list_of(in));
   return {x, weight, weight, in[at.mean], in[at.variance]};
 }
@@ -172,9 +172,11 @@ std::vector<Value> BatchNormTrain::grad(GradBuilder& b) const {
   std::vector<Value> values{b.grad(), b.input(at.x), b.input(at.weight), b.output(1), b.output(2)};
   const bool has_kinks = epilogue != Epilogue::none;
   if (has_kinks) values.push_back(residual ? b.output(0) : b.input(at.bias));
-  std::vector<Value> grads = b.graph().apply(
-      BatchNormGrad{.layout = layout, .residual = residual && has_kinks, .epilogue = epilogue},
-      values);
+  std::vector<Value> grads = b.graph().apply(BatchNormGrad{.layout = layout,
+                                                           .residual = residual && has_kinks,
+                                                           .epilogue = epilogue,
+                                                           .ranks = ranks},
+                                             values);
   if (residual) {
     const Value of_residual = has_kinks ? grads.back() : b.grad();
     grads.resize(3);
@@ -246,6 +248,18 @@ std::vector<Sample<BatchNormTrain>> BatchNormTrain::samples() {
 std::optional<Alias> BatchNormTrain::aliased_input(std::uint32_t output, Types) const {
   if (output < 3) return std::nullopt;
   return Alias{output};  // the running statistics
+}
+
+// Its moments, to each of the others: count, mean and squares of each channel.
+std::int64_t BatchNormTrain::sent_bytes(Types in) const {
+  return (ranks - 1) * 3 * in[operands().weight].numel() *
+         static_cast<std::int64_t>(sizeof(double));
+}
+
+// Both sums of each channel.
+std::int64_t BatchNormGrad::sent_bytes(Types in) const {
+  return (ranks - 1) * 2 * in[operands().weight].numel() *
+         static_cast<std::int64_t>(sizeof(double));
 }
 
 // Moved by nothing, they keep their bits.

@@ -40,7 +40,8 @@ struct BatchNorm {
 // the epilogue is none or relu. Gives y, the batch's mean[C] and rstd[C] = 1 / sqrt(variance + eps)
 // in f32, for the gradient, and in the memory of the running mean and variance these, moved by
 // `momentum` towards those of the batch, with its unbiased variance. The gradient reaches x,
-// weight, bias and residual.
+// weight, bias and residual. With several `ranks` the batch is what all of them have: each gives
+// the moments of its part to the others.
 struct BatchNormTrain {
   static constexpr std::string_view name = "batch_norm_train";
   static constexpr WorkKind work = WorkKind::norm;
@@ -50,6 +51,7 @@ struct BatchNormTrain {
   ImageLayout layout = ImageLayout::nchw;
   bool residual = false;
   Epilogue epilogue = Epilogue::none;
+  std::int64_t ranks = 1;
 
   // Which operand is which; a residual that is not there is past the end.
   struct Operands {
@@ -63,6 +65,7 @@ struct BatchNormTrain {
   RIDGE_OPERATOR(BatchNormTrain);
   std::vector<Value> grad(GradBuilder& builder) const;
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
+  std::int64_t sent_bytes(Types in) const;
   BatchNormTrain repetition() const;  // which leaves the running statistics as they are
   std::string_view aten_name(Types in) const;
 };
@@ -75,7 +78,8 @@ struct BatchNormTrain {
 //       (of a relu behind a residual: * (y > 0))
 //   dbias = sum g;  dweight = sum g * xhat
 //   dx = weight * rstd * (g - dbias / M - xhat * dweight / M)
-// Where g is a result, dx is made of what it was rounded to.
+// With several `ranks` those of dx are sums over what all of them have, and so is M; dweight and
+// dbias stay those of this one. Where g is a result, dx is made of what it was rounded to.
 struct BatchNormGrad {
   static constexpr std::string_view name = "batch_norm_grad";
   static constexpr WorkKind work = WorkKind::norm;
@@ -84,6 +88,7 @@ struct BatchNormGrad {
   bool summed = false;
   bool residual = false;  // then the epilogue is relu: without one the residual's gradient is dy
   Epilogue epilogue = Epilogue::none;
+  std::int64_t ranks = 1;
 
   // Which operand is which; `summand` is the second tensor of the sum, `kinks` what an epilogue
   // needs: the result, or the bias. What is not there is past the end.
@@ -96,6 +101,7 @@ struct BatchNormGrad {
   }
 
   RIDGE_OPERATOR(BatchNormGrad);
+  std::int64_t sent_bytes(Types in) const;
   int roundings() const { return summed && residual ? 2 : 1; }  // g too
 };
 

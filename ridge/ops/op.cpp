@@ -130,6 +130,15 @@ bool is_conversion(const Op& op) {
   });
 }
 
+std::int64_t sent_bytes(const Op& op, Types inputs) {
+  return ask(op, [&]<class T>(const T& o) -> std::int64_t {
+    if constexpr (Sending<T>)
+      return o.sent_bytes(inputs);
+    else
+      return 0;
+  });
+}
+
 std::vector<std::size_t> row_operands(const Op& op, Types inputs, Types outputs) {
   const Shape& y = outputs[0].shape;
   std::vector<std::size_t> operands;

@@ -24,6 +24,7 @@
 #include "ridge/ops/loss_scale.h"
 #include "ridge/ops/matmul.h"
 #include "ridge/ops/optimizer.h"
+#include "ridge/ops/pairwise_sum.h"
 #include "ridge/ops/pointwise.h"
 #include "ridge/ops/pool.h"
 #include "ridge/ops/quantize.h"
@@ -46,16 +47,17 @@ namespace ridge {
 
 using OpVariant = std::variant<  //
     Accumulate, Activation, ActivationGrad, AdamW, AdamWAll, AdaptiveAvgPool2d,
-    AdaptiveAvgPool2dGrad, Add, AddRmsNorm, AddRmsNormGrad, AllReduce, Arithmetic, Attention,
-    AttentionGrad, AvgPool2d, AvgPool2dGrad, BatchNorm, BatchNormGrad, BatchNormTrain, Cast,
-    CausalMask, Concat, Conv2d, Conv2dInputGrad, Conv2dWeightGrad, CrossEntropy, CrossEntropyGrad,
-    Dropout, Embedding, EmbeddingGrad, Fill, GlobalNorm, IndexAdd, Int8Conv2d, Int8Quantize,
-    Int8Weights, LayerNorm, LayerNormGrad, Linear, LinearSwiGlu, LinearSwiGluGrad, MaskedSoftmax,
-    MaskedSoftmaxGrad, MatMul, MaxPool2d, MaxPool2dGrad, MergeHeads, Mul, Permute, Pointwise,
-    Quantize, QuantizeSwiGlu, ReduceAll, Relu, ReluGrad, Reshape, ResidualBottleneck, Resize,
-    ResizeGrad, RmsNorm, RmsNormGrad, Roll, Rope, Scale, ScaledMatMul, Sgd, SgdAll, Silu, SiluGrad,
-    Slice, Softmax, SoftmaxGrad, SplitHeads, SqueezeExcitation, SumTo, SwiGlu, SwiGluGrad,
-    UpdateLossScale, Window, WindowAttention, WindowAttentionGrad>;
+    AdaptiveAvgPool2dGrad, Add, AddRmsNorm, AddRmsNormGrad, AllGather, AllReduce, Arithmetic,
+    Attention, AttentionGrad, AvgPool2d, AvgPool2dGrad, BatchNorm, BatchNormGrad, BatchNormTrain,
+    Cast, CausalMask, Concat, Conv2d, Conv2dInputGrad, Conv2dWeightGrad, CrossEntropy,
+    CrossEntropyGrad, Dropout, Embedding, EmbeddingGrad, Fill, GlobalNorm, IndexAdd, Int8Conv2d,
+    Int8Quantize, Int8Weights, LayerNorm, LayerNormGrad, Linear, LinearSwiGlu, LinearSwiGluGrad,
+    MaskedSoftmax, MaskedSoftmaxGrad, MatMul, MaxPool2d, MaxPool2dGrad, MergeHeads, Mul,
+    PairwiseSum, Permute, Pointwise, Quantize, QuantizeSwiGlu, ReduceAll, ReduceScatter, Relu,
+    ReluGrad, Reshape, ResidualBottleneck, Resize, ResizeGrad, RmsNorm, RmsNormGrad, Roll, Rope,
+    Scale, ScaledMatMul, Sgd, SgdAll, Silu, SiluGrad, Slice, Softmax, SoftmaxGrad, SplitHeads,
+    SqueezeExcitation, SumTo, SwiGlu, SwiGluGrad, UpdateLossScale, Window, WindowAttention,
+    WindowAttentionGrad>;
 
 // A named struct, so that the graph can speak of "an operator" without knowing which there are. It
 // is copied, moved and destroyed in op.cpp alone: each is a switch over all operators, which every

@@ -184,6 +184,12 @@ concept OverOperand = Aliasing<T> && requires(T op) {
 template <class T>
 concept Partial = T::partial;
 
+// See sent_bytes(): `std::int64_t sent_bytes(Types in) const`.
+template <class T>
+concept Sending = requires(const T op, Types types) {
+  { op.sent_bytes(types) } -> std::same_as<std::int64_t>;
+};
+
 // It works on images: a member `layout`.
 template <class T>
 concept OnImages = requires(T op) {

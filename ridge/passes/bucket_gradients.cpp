@@ -2,13 +2,14 @@
 #include <utility>
 #include <vector>
 
+#include "ridge/graph/op_rules.h"
 #include "ridge/passes/passes.h"
 #include "ridge/passes/rewrite.h"
 
 namespace ridge {
 namespace {
 
-// Reductions in a row that will be one, at the place of the last.
+// Collectives in a row that will be one, at the place of the last.
 struct Bucket {
   std::vector<NodeId> nodes;
   std::size_t bytes = 0;
@@ -18,6 +19,13 @@ std::size_t bytes_of(const Rewriter& rw, NodeId n) {
   std::size_t bytes = 0;
   for (const ValueId in : rw.node(n).inputs) bytes += rw.type(in).bytes();
   return bytes;
+}
+
+// A batch norm of several ranks sends too, but that is not its work.
+bool is_collective(const Rewriter& rw, NodeId n) {
+  const Op* const op = rw.op(n);
+  return op != nullptr && work_of(*op) == WorkKind::elements &&
+         sent_bytes(*op, rw.graph().types_of(rw.node(n).inputs)) > 0;
 }
 
 // Whether node n reads what one of these computes.
@@ -41,13 +49,12 @@ std::size_t bucket_gradients(Graph& graph, std::size_t most_bytes) {
   };
   for (NodeId n = 0; n < rw.nodes().size(); ++n) {
     if (needs_any_of(rw, n, open.nodes)) close();
-    const auto* const op = rw.op<AllReduce>(n);
-    if (op == nullptr) continue;
+    if (!is_collective(rw, n)) continue;
     const std::size_t bytes = bytes_of(rw, n);
     if (bytes >= most_bytes) continue;
     if (!open.nodes.empty()) {
       const NodeId first = open.nodes.front();
-      if (rw.node(first).phase != rw.node(n).phase || *rw.op<AllReduce>(first) != *op ||
+      if (rw.node(first).phase != rw.node(n).phase || !(*rw.op(first) == *rw.op(n)) ||
           open.bytes + bytes > most_bytes)
         close();
     }

@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "ridge/base/error.h"
 #include "ridge/passes/passes.h"
 #include "ridge/passes/rewrite.h"
 #include "ridge/passes/schedules.h"
@@ -12,12 +13,15 @@ namespace {
 
 // A graph that does its rank's part of a batch becomes one whose results are those of the whole
 // batch. Samples count alike and ranks have as many each, so the loss of the whole is the mean of
-// the ranks' losses, and so are its gradients.
+// the ranks' losses, and so are its gradients. Where gradients are summed pairwise, a rank computes
+// as one alone would: nothing is shared before the optimizer, and its gradients are of the loss of
+// the whole already.
 class DataParallel {
  public:
   DataParallel(Graph& graph, const PassRun& run)
       : rw_(graph),
-        mean_{.ranks = run.schedule.ranks, .mean = true},
+        alone_(run.schedule.pairwise_sums),
+        mean_{.ranks = run.schedule.ranks, .mean = !alone_},
         rank_(run.rank),
         loss_(run.loss.id) {}
 
@@ -26,7 +30,8 @@ class DataParallel {
     for (const auto& [node, values] : where_computed_) reduce_where_computed(node, values);
     for (const auto& [phase, values] : late_)
       for (const ValueId v : values) reduce_at_last(phase, v);
-    for (NodeId n = 0; n < rw_.nodes().size(); ++n) number_drops(n);
+    if (!alone_)
+      for (NodeId n = 0; n < rw_.nodes().size(); ++n) number_drops(n);
     return rw_.commit();
   }
 
@@ -34,7 +39,7 @@ class DataParallel {
   bool updates(NodeId n) const { return rw_.node(n).phase == Phase::optimizer; }
 
   void find() {
-    add_where_computed(loss_);
+    if (!alone_) add_where_computed(loss_);
     for (ValueId v = 0; v < rw_.graph().value_count(); ++v) {
       const NodeId producer = rw_.producer(v);
       if (producer == no_node) continue;
@@ -46,6 +51,13 @@ class DataParallel {
         else
           late_[Phase::backward].push_back(v);
       } else if (moves_buffer(v)) {
+        if (alone_)
+          throw UsageError(
+              "the running statistics of batch norms are not the same on any number of ranks: use "
+              "--micro-batches 1 with --ranks {}",
+              mean_.ranks);
+        const auto* const norm = rw_.op<BatchNormTrain>(producer);
+        if (norm != nullptr && norm->ranks > 1) continue;
         late_[Phase::optimizer].push_back(v);
       }
     }
@@ -81,7 +93,8 @@ class DataParallel {
         rw_.uses(v), [&](NodeId use) { return updates(use) || only_renames(*rw_.node(use).op); });
   }
 
-  // Running statistics: each rank has moved them by those of its own samples.
+  // Running statistics: each rank has moved them by those of its own samples, unless it knew those
+  // of all.
   bool moves_buffer(ValueId v) const {
     if (updates(rw_.producer(v)) || !is_floating(rw_.type(v).dtype)) return false;
     const std::optional<ValueId> updated = updated_by(v);
@@ -98,6 +111,10 @@ class DataParallel {
       for (std::size_t o = 0; o < out.size(); ++o)
         for (const ValueId v : values)
           if (node.outputs[o] == v) own.push_back(out[o]), places.push_back(o);
+      // Whose memory that of the mean is.
+      for (std::size_t i = 0; i < places.size(); ++i)
+        if (const ValueInfo& mean = rw_.info(node.outputs[places[i]]); mean.role == Role::gradient)
+          rw_.graph().set_role(own[i], Role::gradient, mean.name + ".own");
       const std::vector<Value> means = all_reduce(own, mean_);
       for (std::size_t i = 0; i < places.size(); ++i) out[places[i]] = means[i];
       return Rewriter::each(node.outputs, out);
@@ -128,6 +145,7 @@ class DataParallel {
   }
 
   Rewriter rw_;
+  bool alone_;
   AllReduce mean_;
   std::int64_t rank_;
   ValueId loss_;

@@ -48,10 +48,11 @@ std::string_view name_of(Stage stage);
 
 // What decides whether a run has a pass.
 enum class ChosenBy : std::uint8_t {
-  schedule,   // its row, --enable-pass and --disable-pass
-  precision,  // the pass is what --dtype means
-  recompute,  // --recompute
-  ranks,      // --ranks, or a launcher that started several
+  schedule,         // its row, --enable-pass and --disable-pass
+  precision,        // the pass is what --dtype means
+  recompute,        // --recompute
+  ranks,            // --ranks, or a launcher that started several
+  sync_batch_norm,  // that option, of several ranks
 };
 
 // What applying passes gives and takes beside the graph.
@@ -86,6 +87,7 @@ struct Pass {
   PassList excludes = {};      // those that leave where it comes: both would want one node
   ChosenBy chosen_by = ChosenBy::schedule;
   bool of_ranks = false;  // for several ranks alone
+  std::int64_t zero = 0;  // from which --zero on it is chosen
   // Rewrites the graph and returns how often it found something; null in Stage::run.
   std::size_t (*apply)(Graph&, PassRun&) = nullptr;
 };
@@ -113,7 +115,7 @@ bool needs(const Pass& pass, std::string_view other);
 std::size_t apply_passes(Graph& graph, Stage stage, PassRun& run);
 
 // The passes, each in the file of its name; two that are one idea share in_place.cpp, results.cpp,
-// swiglu.cpp, recompute.cpp or batch_norm_epilogues.cpp.
+// swiglu.cpp, recompute.cpp, shard_optimizer.cpp or batch_norm_epilogues.cpp.
 std::size_t unread_rows(Graph& graph);
 std::size_t channels_last(Graph& graph);
 std::size_t conv_epilogues(Graph& graph);
@@ -148,7 +150,11 @@ std::size_t fold_batch_norm(Graph& graph);
 std::size_t batch_norm_epilogues(Graph& graph);
 std::size_t batch_norm_gradients(Graph& graph);
 std::size_t recompute_units(Graph& graph, Recompute recompute);
+std::size_t sync_batch_norm(Graph& graph, std::int64_t ranks);
 std::size_t data_parallel(Graph& graph, const PassRun& run);
+std::size_t shard_optimizer(Graph& graph, const PassRun& run);
+std::size_t shard_gradients(Graph& graph, const PassRun& run);
+std::size_t shard_parameters(Graph& graph, const PassRun& run);
 std::size_t bucket_gradients(Graph& graph, std::size_t most_bytes);
 
 }  // namespace ridge

@@ -93,8 +93,11 @@ std::vector<const Pass*> passes_in(std::string_view list) {
       throw UsageError("the pass {} comes with --dtype, and cannot be switched by itself", name);
     if (pass.chosen_by == ChosenBy::recompute)
       throw UsageError("the pass {} comes with --recompute, which says what", name);
+    if (pass.chosen_by == ChosenBy::sync_batch_norm)
+      throw UsageError("the pass {0} comes with --{0}, and cannot be switched by itself", name);
     if (pass.chosen_by == ChosenBy::ranks)
-      throw UsageError("the pass {} comes with --ranks, and cannot be switched by itself", name);
+      throw UsageError("the pass {} comes with --{}, and cannot be switched by itself", name,
+                       pass.zero > 0 ? "zero" : "ranks");
     found.push_back(&pass);
     list.remove_prefix(std::min(comma + 1, list.size()));
   }
@@ -265,7 +268,9 @@ Schedule resolve(const ScheduleRequest& request, const Precision& precision, con
                     .precision = precision,
                     .target = target,
                     .recompute = recompute_named(request.recompute),
-                    .ranks = request.ranks};
+                    .ranks = request.ranks,
+                    .pairwise_sums = request.pairwise_sums,
+                    .zero = request.zero};
   if (precision.products == Precision::Products::int8)
     schedule.precision.compute = target.is_gpu() ? DType::f16 : DType::f32;
   std::set<std::string_view> disabled;
@@ -288,8 +293,11 @@ Schedule resolve(const ScheduleRequest& request, const Precision& precision, con
                             schedule.recompute != Recompute::none && use == Use::training;
     const bool narrows =
         pass.chosen_by == ChosenBy::precision && pass.precisions.contains(precision);
-    const bool shares = pass.chosen_by == ChosenBy::ranks && schedule.ranks > 1;
-    if (recomputes || narrows || shares) resolver.add_with_needs(pass, disabled);
+    const bool shares = pass.chosen_by == ChosenBy::ranks && schedule.ranks > 1 &&
+                        (pass.zero == 0 || (pass.zero <= schedule.zero && use == Use::training));
+    const bool syncs = pass.chosen_by == ChosenBy::sync_batch_norm && request.sync_batch_norm &&
+                       schedule.ranks > 1 && use == Use::training;
+    if (recomputes || narrows || shares || syncs) resolver.add_with_needs(pass, disabled);
   }
   resolver.finish();
   for (Schedule::LeftOut& left : schedule.left_out)

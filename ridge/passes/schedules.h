@@ -36,6 +36,10 @@ struct ScheduleRequest {
   std::string enable = {}, disable = {};
   std::string recompute = "none";
   std::int64_t ranks = 1;  // that share each batch
+  // See RunOptions::sums_pairwise() and RunOptions::zero.
+  bool pairwise_sums = false;
+  std::int64_t zero = 0;
+  bool sync_batch_norm = false;
 };
 
 // What will be done: the answer to a request on a device, in a precision.
@@ -46,6 +50,8 @@ struct Schedule {
   Target target = {};
   Recompute recompute = Recompute::none;
   std::int64_t ranks = 1;
+  bool pairwise_sums = false;
+  std::int64_t zero = 0;
   std::vector<const Pass*> passes = {};  // in the order in which they run
 
   // A pass that the row wants or the user enabled, and that is not done all the same.

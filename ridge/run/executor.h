@@ -43,6 +43,7 @@ class Executor {
 
   // Copies host data to an input or persistent value, or a readable value to the host. The sizes
   // must be equal to the value's. What is written to a value is written to its rounded copies too;
+  // of a value that is shared out among ranks, each keeps its part, and all have to read together;
   // what is stored in halves (Graph::split) is given and taken as f32. read() waits for the device.
   void write(Value value, std::span<const std::byte> data);
   void read(Value value, std::span<std::byte> data);
@@ -163,6 +164,14 @@ class Executor {
   };
   std::optional<Halves> halves_of(ValueId value) const;
   void write_halves(const Halves& halves, std::span<const std::byte> floats);
+  // Of a value that is shared out: the elements of it that this rank has, where they lie, and after
+  // how many bytes of it they begin.
+  struct OwnPart {
+    std::byte* memory;
+    std::size_t begin, bytes;
+  };
+  OwnPart own_part(ValueId value, ValueId whole) const;
+  void read_shared(ValueId value, ValueId whole, std::span<std::byte> data);
   NodeId first_reader(std::span<const Feed> feeds) const;  // no_node if there is none
   void run_nodes(Phase phase);
   void run_node(NodeId node);

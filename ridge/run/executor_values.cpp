@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ridge/base/error.h"
+#include "ridge/base/part.h"
 #include "ridge/base/random.h"
 #include "ridge/cpu/device.h"
 #include "ridge/run/executor.h"
@@ -38,7 +39,7 @@ void Executor::initialize(std::uint64_t seed) {
   std::vector<float> host;
   for (ValueId id = 0; id < graph_.value_count(); ++id) {
     const ValueInfo& info = graph_.info(id);
-    if (!info.persistent || !info.parts.empty() || info.role == Role::input) continue;
+    if (!graph_.outlives_runs(id) || !info.parts.empty() || info.role == Role::input) continue;
     if (info.copy_of != no_value) continue;  // written with what it repeats
     if (info.init.kind == Init::Kind::none) continue;
     if (info.init.kind == Init::Kind::values) {
@@ -83,6 +84,11 @@ void Executor::write(std::span<const Feed> feeds) {
   std::vector<Fed> pieces;
   for (const auto& [value, data] : feeds) {
     const ValueInfo& info = graph_.info(value.id);
+    if (const auto whole = graph_.shared_out(value.id); whole && data.size() == info.type.bytes()) {
+      const OwnPart own = own_part(value.id, *whole);
+      if (own.bytes > 0) device_.upload(own.memory, data.data() + own.begin, own.bytes);
+      continue;
+    }
     auto* const memory = static_cast<std::byte*>(address(value.id));
     if (!memory || data.size() != info.type.bytes())
       throw UsageError("{} bytes cannot be written to {}, a {}", data.size(), info.name,
@@ -161,7 +167,41 @@ void Executor::write_copies(ValueId written, std::span<const std::byte> data) {
   }
 }
 
+Executor::OwnPart Executor::own_part(ValueId value, ValueId whole) const {
+  const ValueInfo &all = graph_.info(whole), &asked = graph_.info(value);
+  const std::size_t size = size_of(all.type.dtype);
+  const std::size_t start = value == whole ? 0 : asked.offset;
+  const std::size_t own = static_cast<std::size_t>(all.part.first) * size;
+  const std::size_t first = std::max(start, own);
+  const std::size_t last =
+      std::min(start + asked.type.bytes(), own + static_cast<std::size_t>(all.part.count) * size);
+  if (first >= last) return {};
+  auto* const memory = static_cast<std::byte*>(address(all.shard));
+  return {memory + (first - own), first - start, last - first};
+}
+
+void Executor::read_shared(ValueId value, ValueId whole, std::span<std::byte> data) {
+  const ValueInfo& all = graph_.info(whole);
+  const auto* const own = static_cast<const std::byte*>(address(all.shard));
+  if (!own) throw UsageError("{} is shared out, and this rank's part has no memory now", all.name);
+  std::vector<std::byte> gathered(all.type.bytes());
+  const auto size = static_cast<std::int64_t>(size_of(all.type.dtype));
+  device_.synchronize();
+  device_.download(gathered.data() + all.part.first * size, own,
+                   static_cast<std::size_t>(all.part.count * size));
+  if (Communicator* const communicator = device_.communicator()) {
+    std::vector<std::int64_t> bytes;
+    for (int rank = 0; rank < communicator->count(); ++rank)
+      bytes.push_back(part_of(all.type.numel(), rank, communicator->count()).count * size);
+    communicator->all_gather_parts(gathered, bytes);
+  }
+  const std::size_t start = value == whole ? 0 : graph_.info(value).offset;
+  std::memcpy(data.data(), gathered.data() + start, data.size());
+}
+
 void Executor::read(Value value, std::span<std::byte> data) {
+  if (const auto whole = graph_.shared_out(value.id); whole && data.size() == value.type().bytes())
+    return read_shared(value.id, *whole, data);
   const void* memory = address(value.id);
   if (!memory || data.size() != value.type().bytes())
     throw UsageError("{} bytes cannot be read from {}, a {}", data.size(),
@@ -194,7 +234,10 @@ std::vector<float> Executor::read_floats(Value value) {
 
 void Executor::fill_zero(Value value) {
   const std::size_t bytes = value.type().bytes();
-  if (const auto halves = halves_of(value.id)) {
+  if (const auto whole = graph_.shared_out(value.id)) {
+    if (const OwnPart own = own_part(value.id, *whole); own.bytes > 0)
+      device_.clear(own.memory, own.bytes);
+  } else if (const auto halves = halves_of(value.id)) {
     device_.clear(halves->upper, bytes / 2);
     device_.clear(halves->lower, bytes / 2);
   } else {

@@ -34,18 +34,29 @@ class Batches {
   virtual std::string description() const = 0;  // one line for people
 };
 
-// What one rank sees of batches that several share: of every `ranks` in a row, which are the parts
-// of one batch of the run, the one of its own number.
+// Which of the batches that ranks share are one rank's: so many in a row, then as many are each
+// other rank's.
+struct ShareOfRank {
+  std::uint64_t rank = 0, ranks = 1;
+  std::uint64_t in_a_row = 1;
+
+  // Of its own batch number `index`, that among all.
+  constexpr std::uint64_t number_of(std::uint64_t index) const {
+    return (index / in_a_row * ranks + rank) * in_a_row + index % in_a_row;
+  }
+};
+
+// What one rank sees of batches that several share. Of validation they take turns.
 class BatchesOfRank final : public Batches {
  public:
-  BatchesOfRank(std::unique_ptr<Batches> parts, int rank, int ranks)
-      : parts_(std::move(parts)),
-        rank_(static_cast<std::uint64_t>(rank)),
-        ranks_(static_cast<std::uint64_t>(ranks)) {}
+  BatchesOfRank(std::unique_ptr<Batches> parts, const ShareOfRank& share)
+      : parts_(std::move(parts)), share_(share) {}
 
   void fill(Split split, std::uint64_t index, std::span<std::byte> input,
             std::span<std::byte> targets) override {
-    parts_->fill(split, index * ranks_ + rank_, input, targets);
+    ShareOfRank share = share_;
+    if (split == Split::validation) share.in_a_row = 1;
+    parts_->fill(split, share.number_of(index), input, targets);
   }
   bool always_same() const override { return parts_->always_same(); }
   std::optional<std::int64_t> validation_samples() const override {
@@ -56,7 +67,7 @@ class BatchesOfRank final : public Batches {
 
  private:
   std::unique_ptr<Batches> parts_;
-  std::uint64_t rank_, ranks_;
+  ShareOfRank share_;
 };
 
 }  // namespace ridge

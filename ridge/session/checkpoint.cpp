@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 
 #include "ridge/base/error.h"
 #include "ridge/base/safetensors.h"
@@ -13,18 +14,20 @@ namespace {
 
 constexpr std::string_view format_name = "ridge-checkpoint-1";
 
-// What a run goes on with: parameters, buffers and optimizer state. Inputs are fed anew and
-// accumulated gradients are zero between steps.
+// What a run goes on with: parameters, buffers and optimizer state, in the order of the file.
+// Inputs are fed anew and accumulated gradients are zero between steps.
 std::vector<Value> checkpointed(Graph& graph) {
   std::vector<Value> values;
   for (ValueId id = 0; id < graph.value_count(); ++id) {
     const ValueInfo& info = graph.info(id);
     // Packed values are written by part, and copies with what they repeat.
-    if (!info.persistent || !info.parts.empty() || info.copy_of != no_value) continue;
+    if (!graph.outlives_runs(id) || !info.parts.empty() || info.copy_of != no_value) continue;
     if (info.role == Role::parameter || info.role == Role::buffer ||
         info.role == Role::optimizer_state)
       values.push_back(graph.value(id));
   }
+  std::ranges::stable_sort(values, std::greater{},
+                           [](const Value& value) { return size_of(value.dtype()); });
   return values;
 }
 
@@ -128,15 +131,33 @@ void write_checkpoint(const std::filesystem::path& path, const RunOptions& optio
   std::vector<NamedType> tensors;
   for (const Value& value : values) tensors.push_back({graph.info(value.id).name, value.type()});
   std::vector<std::byte> host;
-  write_safetensors(path, tensors,
-                    {{"format", std::string(format_name)},
-                     {"step", std::to_string(step)},
-                     {"options", to_json(course_of(options))}},
-                    [&](std::size_t i) {
-                      host.resize(values[i].type().bytes());
-                      executor.read(values[i], std::span<std::byte>(host));
-                      return std::span<const std::byte>(host);
-                    });
+  std::size_t read = 0;
+  const auto read_next = [&] {
+    const Value& value = values[read++];
+    host.resize(value.type().bytes());
+    executor.read(value, std::span<std::byte>(host));
+    return std::span<const std::byte>(host);
+  };
+  try {
+    write_safetensors(path, tensors,
+                      {{"format", std::string(format_name)},
+                       {"step", std::to_string(step)},
+                       {"options", to_json(course_of(options))}},
+                      [&](std::size_t) { return read_next(); });
+  } catch (const IoError&) {
+    // The other ranks go on giving their parts of what is shared out.
+    while (read < values.size()) read_next();
+    throw;
+  }
+}
+
+void give_parts(Graph& graph, Executor& executor) {
+  std::vector<std::byte> host;
+  for (const Value& value : checkpointed(graph)) {
+    if (!graph.shared_out(value.id)) continue;
+    host.resize(value.type().bytes());
+    executor.read(value, std::span<std::byte>(host));
+  }
 }
 
 std::int64_t read_checkpoint(const std::filesystem::path& path, const RunOptions& options,

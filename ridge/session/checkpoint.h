@@ -17,6 +17,10 @@ namespace ridge {
 void write_checkpoint(const std::filesystem::path& path, const RunOptions& options,
                       std::int64_t step, Graph& graph, Executor& executor);
 
+// What the other ranks do while one writes a checkpoint: they give their parts of what is shared
+// out.
+void give_parts(Graph& graph, Executor& executor);
+
 // Restores all that write_checkpoint() wrote, after everything was checked, and returns the step.
 // FormatError if the file is no checkpoint or its tensors are not exactly the graph's; UsageError
 // if an option that decides the course of the run (seed, batch, data, ..) differs.

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "ridge/base/error.h"
@@ -22,11 +23,16 @@ namespace {
 // that costs and sizes are added up in, so that these need no checks of their own.
 constexpr double max_tensor_bytes = 0x1p44;
 
+// Enough for as many ranks of one machine; a power of two.
+constexpr std::int64_t most_micro_batches = 8;
+
 void derive(RunOptions& o) {
   const bool text = !o.data.empty() && !std::string_view(o.data).ends_with(".bin");
   if (o.vocab_size == 0) o.vocab_size = text ? 256 : 1000;
   if (o.n_kv_heads == 0) o.n_kv_heads = o.n_heads % 2 == 0 ? o.n_heads / 2 : o.n_heads;
   if (o.intermediate_dim == 0) o.intermediate_dim = 2 * o.hidden_dim;
+  if (o.micro_batches == 0 && o.deterministic && o.use() == Use::training)
+    o.micro_batches = std::gcd(o.batch_size, most_micro_batches);
 }
 
 // "hidden_dim 250 does .." in the command line's spelling: "--hidden-dim 250 does ..".

@@ -67,19 +67,51 @@ Value companion_of(Graph& graph, Value trainable, std::string_view suffix) {
   return graph.pack(parts, name);
 }
 
+// The persistent sum of gradients that is called "p<suffix>", for each parameter p.
+std::vector<Value> add_sums(Graph& graph, const TrainingStep& step, std::string_view suffix) {
+  std::vector<Value> sums;
+  for (const Value& p : step.parameters) {
+    const Scope scope(graph, graph.info(p.id).scope);
+    sums.push_back(graph.state(fmt::format("{}{}", graph.info(p.id).name, suffix), p.type(),
+                               Role::gradient, Init::zeros()));
+  }
+  return sums;
+}
+
 // Adds the gradients to persistent sums and returns these.
 std::vector<Value> accumulate(Graph& graph, TrainingStep& step, std::span<const Value> trainables,
                               std::span<const Value> grads) {
-  for (const Value& p : step.parameters) {
-    const Scope scope(graph, graph.info(p.id).scope);
-    step.accumulators.push_back(
-        graph.state(graph.info(p.id).name + ".grad", p.type(), Role::gradient, Init::zeros()));
-  }
+  step.accumulators = add_sums(graph, step, ".grad");
   std::vector<Value> sums;
   for (std::size_t i = 0; i < grads.size(); ++i) {
     const Scope scope(graph, graph.info(trainables[i].id).scope);
     const Value sum = companion_of(graph, trainables[i], ".grad");
     sums.push_back(graph.apply1(Accumulate{}, {sum, grads[i]}));
+  }
+  return sums;
+}
+
+// The same pairwise: the parts of a sum that wait for others are persistent too.
+std::vector<Value> accumulate_pairwise(Graph& graph, TrainingStep& step,
+                                       std::span<const Value> trainables,
+                                       std::span<const Value> grads,
+                                       const Accumulation& accumulation) {
+  const PairwiseSum op{.run = accumulation.run};
+  std::uint32_t count = op.run > 1 ? 1 : 0;
+  while (op.calls(count) < accumulation.batches) ++count;
+  step.batch = graph.input("batch", {DType::i32, {}});
+  std::vector<std::string> suffixes;
+  for (std::uint32_t level = 0; level + 1 < count; ++level)
+    suffixes.push_back(fmt::format(".grad.{}", level));
+  for (const std::string& suffix : suffixes) add_sums(graph, step, suffix);
+  step.accumulators = add_sums(graph, step, suffixes.emplace_back(".grad"));
+  std::vector<Value> sums;
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    const Scope scope(graph, graph.info(trainables[i].id).scope);
+    std::vector<Value> operands{step.batch, grads[i]};
+    for (const std::string& suffix : suffixes)
+      operands.push_back(companion_of(graph, trainables[i], suffix));
+    sums.push_back(graph.apply(op, operands).back());
   }
   return sums;
 }
@@ -160,7 +192,7 @@ void update(TrainingStep& step, const Config& config, std::span<const Value> tra
 }
 
 template <class Config>
-TrainingStep add_step(Value loss, const Config& config, std::int64_t accumulation_steps) {
+TrainingStep add_step(Value loss, const Config& config, const Accumulation& accumulation) {
   Graph& graph = *loss.graph;
   check_reads_no_part(graph, loss.id);
   TrainingStep step;
@@ -171,11 +203,13 @@ TrainingStep add_step(Value loss, const Config& config, std::int64_t accumulatio
     step.loss_scale = graph.state("loss_scale", {DType::f32, {}}, Role::optimizer_state,
                                   Init::constant(config.loss_scaling->initial));
   std::vector<Value> grads =
-      gradients(loss, trainables, 1.0f / static_cast<float>(accumulation_steps), step.loss_scale);
+      gradients(loss, trainables, 1.0f / static_cast<float>(accumulation.of_all), step.loss_scale);
   {
     const PhaseScope phase(graph, Phase::backward);
     step.gradients = by_parameter(graph, trainables, grads);
-    if (accumulation_steps > 1) {
+    if (accumulation.batches > 1 && accumulation.run > 0) {
+      grads = accumulate_pairwise(graph, step, trainables, grads, accumulation);
+    } else if (accumulation.batches > 1) {
       grads = accumulate(graph, step, trainables, grads);
     } else {
       for (std::size_t i = 0; i < grads.size(); ++i)
@@ -192,8 +226,8 @@ TrainingStep add_step(Value loss, const Config& config, std::int64_t accumulatio
 }  // namespace
 
 TrainingStep add_training_step(Value loss, const OptimizerConfig& config,
-                               std::int64_t accumulation_steps) {
-  return std::visit([&](const auto& c) { return add_step(loss, c, accumulation_steps); }, config);
+                               const Accumulation& accumulation) {
+  return std::visit([&](const auto& c) { return add_step(loss, c, accumulation); }, config);
 }
 
 std::vector<float> optimizer_schedule(const OptimizerConfig& config, double learning_rate,

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <cmath>
 #include <limits>
@@ -43,6 +44,7 @@ void check_training(const RunOptions& o) {
   check_range("gradient-accumulation-steps", o.gradient_accumulation_steps, 1, 1 << 16);
   check_range("seed", o.seed, 0, std::numeric_limits<std::int64_t>::max());
   check_range("ranks", o.ranks, 1, 1 << 16);
+  check_range("zero", o.zero, 0, 3);
   if (o.batch_size % o.ranks != 0)
     throw UsageError("--batch-size {} does not divide among {} ranks: use a multiple of {}",
                      o.batch_size, o.ranks, o.ranks);
@@ -50,6 +52,24 @@ void check_training(const RunOptions& o) {
   // Whatever the device: it may yet turn out to lack the precision.
   const Target any{.multiplies_float8 = true};
   o.schedule(any);
+}
+
+void check_micro_batches(const RunOptions& o) {
+  check_range("micro-batches", o.micro_batches, 1, 1 << 12);
+  const auto parts = static_cast<std::uint64_t>(o.micro_batches);
+  if (!std::has_single_bit(parts))
+    throw UsageError("--micro-batches is {}: their sums are a binary tree; use a power of two",
+                     o.micro_batches);
+  if (o.batch_size % o.micro_batches != 0)
+    throw UsageError("--batch-size {} does not divide into {} micro-batches: use a multiple of {}",
+                     o.batch_size, o.micro_batches, o.micro_batches);
+  if (!o.sums_pairwise() || o.micro_batches % o.ranks == 0) return;
+  const bool divides = std::has_single_bit(static_cast<std::uint64_t>(o.ranks));
+  throw UsageError(
+      "{} micro-batches, whose gradients are summed in one order on any number of ranks, do not "
+      "divide among {}: use {}, or --micro-batches 1 to sum in any order",
+      o.micro_batches, o.ranks,
+      divides ? fmt::format("--micro-batches {}", o.ranks) : "a power of two of --ranks");
 }
 
 void check_optimizer(const RunOptions& o) {
@@ -114,14 +134,17 @@ void RunOptions::resolve() {
   network = network_named(network);
   const WorkloadFamily& family = family_of(network);
   if (family.derive) family.derive(*this);
+  if (micro_batches == 0) micro_batches = 1;
   check_training(*this);
+  check_micro_batches(*this);
   check_optimizer(*this);
   check_run(*this);
   family.check(*this);
 }
 
 ScheduleRequest RunOptions::schedule_request() const {
-  ScheduleRequest request{version, enable_pass, disable_pass, recompute, ranks};
+  ScheduleRequest request{version, enable_pass,     disable_pass, recompute,
+                          ranks,   sums_pairwise(), zero,         sync_batch_norm};
   const auto add = [](std::string& list) {
     list += fmt::format("{}{}", list.empty() ? "" : ",", channels_last_pass);
   };
@@ -281,8 +304,15 @@ std::vector<OptionInfo> options_of(RunOptions& o) {
       {"deterministic",
        {},
        "Machine",
-       "Give the same bits in every run on a GPU, at some cost in speed",
+       "Give the same bits in every run, and a language model on any number of ranks, at some cost "
+       "in speed",
        &o.deterministic},
+      {"micro-batches",
+       {},
+       "Machine",
+       "Sum the gradients of this many parts of a batch in the order of a binary tree, the same on "
+       "any number of ranks; 0: 8, or what divides the batch, with --deterministic, else 1",
+       &o.micro_batches},
       {"threads",
        {"num-threads"},
        "Machine",
@@ -293,6 +323,17 @@ std::vector<OptionInfo> options_of(RunOptions& o) {
        "Machine",
        "Share each batch among this many processes",
        &o.ranks},
+      {"zero",
+       {"zero-stage"},
+       "Machine",
+       "Let each rank keep a part alone of: 0, nothing; 1, the optimizer's state; 2, the summed "
+       "gradients too; 3, the parameters too",
+       &o.zero},
+      {"sync-batch-norm",
+       {},
+       "Machine",
+       "Let batch norms in training normalize by what all ranks have of a batch",
+       &o.sync_batch_norm},
 
       {"output-dir",
        {},

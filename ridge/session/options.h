@@ -59,7 +59,12 @@ struct RunOptions {
   std::string enable_pass, disable_pass;           // names, separated by commas
   std::string recompute = "none";                  // or "attention", "block", "block:3"
   std::int64_t seed = 42;
-  bool deterministic = false;  // on a GPU: the same bits at every run; on a CPU they always are
+  // The same bits at every run, which on a CPU they always are; a language model's also on any
+  // number of ranks: see micro_batches.
+  bool deterministic = false;
+  // Parts of a batch in training whose gradients are summed in an order of their own, whoever
+  // computes which; 0: derived.
+  std::int64_t micro_batches = 0;
 
   // Data and evaluation.
   std::string data;     // empty: synthetic
@@ -72,6 +77,10 @@ struct RunOptions {
   std::string device = "auto";  // or "cpu", "cuda"
   std::int64_t threads = 0;     // 0: all processors this process may use
   std::int64_t ranks = 1;       // that share each batch
+  // Of what each rank keeps a part alone: 1, of the optimizer's state; 2, of gradients too; 3, of
+  // parameters too.
+  std::int64_t zero = 0;
+  bool sync_batch_norm = false;  // over ranks
 
   // Files and reports.
   std::string output_dir = "output";
@@ -97,20 +106,32 @@ struct RunOptions {
   std::int64_t flops_profile_step = 0;  // 0: none
 
   // Replaces what is "derived" by its value (vocabulary 256 for a text file, else 1000; key heads
-  // half the heads where they divide, else all; intermediate size twice the hidden; the profiler on
-  // if its steps are given and no profile is) and checks every field: UsageError naming the option
-  // in the command line's spelling, its value and the reason. Other spellings of a dtype or a
-  // device become the one above, and use_amp becomes dtype bf16.
+  // half the heads where they divide, else all; intermediate size twice the hidden; micro-batches
+  // 8, or the largest power of two below that divides the batch, for a language model that is to be
+  // deterministic, else 1; the profiler on if its steps are given and no profile is) and checks
+  // every field: UsageError naming the option in the command line's spelling, its value and the
+  // reason. Other spellings of a dtype or a device become the one above, and use_amp becomes dtype
+  // bf16.
   void resolve();
 
   Precision precision() const { return precision_named(use_amp ? "bf16" : dtype); }
   Use use() const { return mode == "inference" ? Use::inference : Use::training; }
-  // The batches that a step runs: those whose gradients it sums, or the one of a pass.
+  // Whether a rank computes its micro-batches one by one, so that their gradients can be summed in
+  // the order of one binary tree over those of all ranks.
+  bool sums_pairwise() const { return use() == Use::training && micro_batches > 1; }
+  // The batches of a step, whose gradients it sums, or the one of a pass: how often one rank
+  // computes, and of how many samples at once.
   std::int64_t batches_per_step() const {
-    return use() == Use::training ? gradient_accumulation_steps : 1;
+    if (use() == Use::inference) return 1;
+    return gradient_accumulation_steps * (sums_pairwise() ? micro_batches / ranks : 1);
   }
-  // The part of a batch that one rank does.
-  std::int64_t rank_batch_size() const { return batch_size / ranks; }
+  std::int64_t rank_batch_size() const {
+    return batch_size / (sums_pairwise() ? micro_batches : ranks);
+  }
+  // Of all ranks.
+  std::int64_t samples_per_step() const {
+    return batch_size * (use() == Use::training ? gradient_accumulation_steps : 1);
+  }
   ScheduleRequest schedule_request() const;
   // Resolves the schedule of these options, which are resolved, on a device.
   Schedule schedule(const Target& target) const;

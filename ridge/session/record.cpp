@@ -242,7 +242,7 @@ Record new_record(Session& session) {
                 .timestamp = utc_timestamp(),
                 .workload = session.workload().info,
                 .parameters = session.parameters(),
-                .samples_per_step = session.workload().batch_size * o.batches_per_step(),
+                .samples_per_step = o.samples_per_step(),
                 .cost = cost_of_step(session.graph(), o.batches_per_step() * o.ranks),
                 .compile_seconds = session.compile_seconds(),
                 .warmup_steps = o.warmup_steps};

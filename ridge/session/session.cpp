@@ -62,12 +62,14 @@ void add_other_ranks(Evaluation& sum, Communicator* communicator) {
     double loss;
     std::int64_t right;
   };
-  const Part own{sum.loss, *sum.right};
+  const Part own{sum.loss, sum.right.value_or(0)};
   std::vector<Part> parts(static_cast<std::size_t>(communicator->count()));
   communicator->all_gather(std::as_bytes(std::span(&own, 1)),
                            std::as_writable_bytes(std::span(parts)));
-  sum.loss = 0, sum.right = 0;
-  for (const Part& part : parts) sum.loss += part.loss, *sum.right += part.right;
+  Part all{};
+  for (const Part& part : parts) all.loss += part.loss, all.right += part.right;
+  sum.loss = all.loss;
+  if (sum.right) sum.right = all.right;
 }
 
 }  // namespace
@@ -108,7 +110,7 @@ std::int64_t parameter_count(Graph& graph) {
 }
 
 BuiltGraph build_graph(Graph& graph, const Workload& workload, const Schedule& schedule,
-                       std::int64_t accumulation_steps, const BuildHooks& hooks) {
+                       const Accumulation& accumulation, const BuildHooks& hooks) {
   BuiltGraph built;
   built.schedule = schedule;
   built.model = workload.build(graph, schedule.precision);
@@ -124,15 +126,21 @@ BuiltGraph build_graph(Graph& graph, const Workload& workload, const Schedule& s
     };
   apply_passes(graph, Stage::forward, run);
   if (workload.use == Use::training)
-    built.training = add_training_step(built.model.loss, workload.optimizer, accumulation_steps);
+    built.training = add_training_step(built.model.loss, workload.optimizer, accumulation);
   apply_passes(graph, Stage::step, run);
   built.frozen = std::move(run.frozen);
   return built;
 }
 
+Accumulation accumulation_of(const RunOptions& options) {
+  const std::int64_t batches = options.batches_per_step();
+  if (!options.sums_pairwise()) return {batches};
+  return {batches, batches * options.ranks, options.gradient_accumulation_steps};
+}
+
 BuiltGraph build_graph(Graph& graph, const RunOptions& options, const Target& target) {
   return build_graph(graph, workload_of(options), options.schedule(target),
-                     options.gradient_accumulation_steps);
+                     accumulation_of(options));
 }
 
 Session::Session(const RunOptions& options, Device& device, const SessionHooks& hooks)
@@ -176,11 +184,10 @@ void Session::build(const SessionHooks& hooks) {
   // Data are opened when the model is known to be sound, and before anything is prepared.
   const auto open = [&](Graph& graph) {
     data_ = workload_.open();
-    if (device_.ranks() > 1)
-      data_ = std::make_unique<BatchesOfRank>(std::move(data_), device_.rank(), device_.ranks());
+    if (device_.ranks() > 1) data_ = std::make_unique<BatchesOfRank>(std::move(data_), share());
     if (build_hooks.initialize) build_hooks.initialize(graph);
   };
-  built_ = build_graph(*graph_, workload_, built_.schedule, options_.gradient_accumulation_steps,
+  built_ = build_graph(*graph_, workload_, built_.schedule, accumulation_of(options_),
                        {.initialize = open,
                         .calibrate = build_hooks.calibrate,
                         .fixed_input = hooks.fixed_input,
@@ -252,14 +259,22 @@ void Session::feed_step(Split split, std::uint64_t batch, std::span<const float>
     feeds.push_back({built_.model.targets, targets_});
     fed_ = data_->always_same();
   }
-  const auto number = static_cast<std::int32_t>(batch);
-  if (built_.model.step) feeds.push_back({built_.model.step, std::as_bytes(std::span(&number, 1))});
+  const auto number =
+      static_cast<std::int32_t>(options_.sums_pairwise() ? share().number_of(batch) : batch);
+  for (const Value& value : {built_.model.step, built_.training.batch})
+    if (value) feeds.push_back({value, std::as_bytes(std::span(&number, 1))});
   if (!schedule.empty()) feeds.push_back({built_.training.schedule, std::as_bytes(schedule)});
   if (!feeds.empty()) executor_->write(feeds);
 }
 
 std::size_t Session::batches_per_step() const {
   return static_cast<std::size_t>(options_.batches_per_step());
+}
+
+ShareOfRank Session::share() const {
+  return {.rank = static_cast<std::uint64_t>(device_.rank()),
+          .ranks = static_cast<std::uint64_t>(device_.ranks()),
+          .in_a_row = options_.sums_pairwise() ? batches_per_step() : 1};
 }
 
 std::size_t Session::marks_per_step() const {
@@ -271,7 +286,8 @@ bool Session::phases_overlap() const { return built_.schedule.has(concurrent_ker
 
 void Session::accumulate_batches(const Flight& flight, std::span<const float> schedule) {
   std::size_t mark = flight.first_mark + 1;
-  for (const Value& accumulator : built_.training.accumulators) executor_->fill_zero(accumulator);
+  if (!options_.sums_pairwise())
+    for (const Value& accumulator : built_.training.accumulators) executor_->fill_zero(accumulator);
   const std::size_t batches = batches_per_step();
   for (std::size_t batch = 0; batch < batches; ++batch) {
     feed_step(Split::train, static_cast<std::uint64_t>(steps_begun_) * batches + batch,
@@ -341,6 +357,21 @@ void Session::begin_step() {
   ++steps_begun_;
 }
 
+// Each rank has the mean of all already, unless it computes as if there were no others. Then all
+// add the same numbers in one order.
+double Session::mean_loss(const Flight& flight) const {
+  const std::span own(flight.results, batches_per_step());
+  std::vector<float> losses(own.begin(), own.end());
+  if (options_.sums_pairwise() && device_.communicator()) {
+    losses.resize(own.size() * static_cast<std::size_t>(device_.ranks()));
+    device_.communicator()->all_gather(std::as_bytes(own),
+                                       std::as_writable_bytes(std::span(losses)));
+  }
+  double sum = 0;
+  for (const float loss : losses) sum += static_cast<double>(loss);
+  return sum / static_cast<double>(losses.size());
+}
+
 StepReport Session::finish_step() {
   if (steps_in_flight() == 0) throw UsageError("no step is in flight: begin one first");
   const std::size_t batches = batches_per_step(), end = marks_per_step() - 1;
@@ -353,11 +384,11 @@ StepReport Session::finish_step() {
                     .seconds = seconds(0, end),
                     .device_seconds = seconds(1, end - 1),
                     .has_phases = flight.has_phases};
+  report.loss = mean_loss(flight);
   if (trains()) report.learning_rate = learning_rate_at(options_, report.step);
   const std::size_t stride = batches == 1 ? 0 : 3;  // marks from batch to batch
   for (std::size_t batch = 0; batch < batches; ++batch) {
     const std::size_t first = 1 + batch * stride;
-    report.loss += static_cast<double>(flight.results[batch]) / static_cast<double>(batches);
     if (!report.has_phases) continue;
     report.forward_seconds += seconds(first, first + 1);
     report.backward_seconds += seconds(first + 1, first + 2);
@@ -417,7 +448,8 @@ Evaluation Session::evaluate_samples(std::int64_t first_batch, std::int64_t samp
                                      const BatchSeen& seen) {
   Evaluation found{.samples = samples};
   if (data_->has_labels()) found.right = 0;
-  const std::int64_t size = workload_.batch_size, own = size / device_.ranks();
+  const std::int64_t own = options_.rank_batch_size(), size = own * device_.ranks();
+  const bool each_alone = data_->has_labels() || options_.sums_pairwise();
   for (std::int64_t done = 0, batch = first_batch; done < samples; done += size, ++batch) {
     fed_ = false;
     feed_step(Split::validation, static_cast<std::uint64_t>(batch));
@@ -428,11 +460,12 @@ Evaluation Session::evaluate_samples(std::int64_t first_batch, std::int64_t samp
       const std::int64_t rows = std::min(size, samples - done) - device_.rank() * own;
       add_rows(found, logits(), labels, std::clamp<std::int64_t>(rows, 0, own));
     } else {
-      found.loss += executor_->read_scalar(built_.model.loss) * static_cast<double>(size);
+      found.loss +=
+          executor_->read_scalar(built_.model.loss) * static_cast<double>(each_alone ? own : size);
     }
     if (seen) seen(batch, input_);
   }
-  if (found.right) add_other_ranks(found, device_.communicator());
+  if (each_alone) add_other_ranks(found, device_.communicator());
   found.loss /= static_cast<double>(samples);
   fed_ = false;
   return found;
@@ -452,10 +485,13 @@ Evaluation Session::evaluate_in(std::string_view dtype, std::int64_t batches) {
 void Session::save(const std::filesystem::path& path) {
   if (steps_in_flight() != 0)
     throw UsageError("a step is in flight: finish it before a checkpoint is written");
-  // All ranks hold the same. They go on together, whatever the first one met.
+  // One writes what all hold. They go on together, whatever the first one met.
   std::exception_ptr fault;
   try {
-    if (device_.rank() == 0) write_checkpoint(path, options_, steps_done_, *graph_, *executor_);
+    if (device_.rank() == 0)
+      write_checkpoint(path, options_, steps_done_, *graph_, *executor_);
+    else
+      give_parts(*graph_, *executor_);
   } catch (const Error&) {
     fault = std::current_exception();
   }

@@ -61,9 +61,12 @@ struct BuildHooks {
   std::int64_t rank = 0;    // of those that share each batch
 };
 
+// How the options sum a step's gradients.
+Accumulation accumulation_of(const RunOptions& options);
+
 // Appends the whole graph of a workload, as a schedule wants it.
 BuiltGraph build_graph(Graph& graph, const Workload& workload, const Schedule& schedule,
-                       std::int64_t accumulation_steps, const BuildHooks& hooks = {});
+                       const Accumulation& accumulation, const BuildHooks& hooks = {});
 // The same of resolved options, on a device.
 BuiltGraph build_graph(Graph& graph, const RunOptions& options, const Target& target = {});
 
@@ -177,6 +180,8 @@ class Session {
   void run_phases_apart(const Flight& flight);
   bool phases_overlap() const;
   std::size_t batches_per_step() const;
+  ShareOfRank share() const;  // of the batches of a step
+  double mean_loss(const Flight& flight) const;
   // Its begin; then either the executor's marks or, with accumulation, one before each batch's
   // forward pass, one between its passes and one after it, and one after the optimizer; its end.
   std::size_t marks_per_step() const;

@@ -59,12 +59,15 @@ std::span<T> as(std::span<std::byte> bytes) {
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
-// One batch of images from N(0, 1) and of uniform targets, in so many parts: they decide neither
-// the time nor the memory of a step.
+// One batch of images from N(0, 1) and of uniform targets, in so many parts, which as many ranks
+// share: they decide neither the time nor the memory of a step.
 class RandomImages final : public Batches {
  public:
-  RandomImages(std::uint64_t seed, std::uint32_t classes, std::int64_t parts)
-      : seed_(seed), classes_(classes), parts_(static_cast<std::uint64_t>(parts)) {}
+  RandomImages(std::uint64_t seed, std::uint32_t classes, std::int64_t parts, std::int64_t ranks)
+      : seed_(seed),
+        classes_(classes),
+        parts_(static_cast<std::uint64_t>(parts)),
+        one_each_(parts == ranks) {}
 
   void fill(Split, std::uint64_t index, std::span<std::byte> input,
             std::span<std::byte> targets) override {
@@ -76,7 +79,7 @@ class RandomImages final : public Batches {
       classes[i] = static_cast<std::int32_t>(
           uniform_integer(classes_, seed_, stream, part * classes.size() + i));
   }
-  bool always_same() const override { return true; }
+  bool always_same() const override { return one_each_; }
   std::string description() const override {
     return fmt::format("one batch of random images, labels uniform in [0, {})", classes_);
   }
@@ -85,6 +88,7 @@ class RandomImages final : public Batches {
   std::uint64_t seed_;
   std::uint32_t classes_;
   std::uint64_t parts_;
+  bool one_each_;
 };
 
 class ImageBatches final : public Batches {
@@ -140,7 +144,8 @@ Workload make(const RunOptions& o) {
           },
       .open = [o, size, seed, classes]() -> std::unique_ptr<Batches> {
         if (!o.data.empty()) return std::make_unique<ImageBatches>(o, size);
-        return std::make_unique<RandomImages>(seed, static_cast<std::uint32_t>(classes), o.ranks);
+        return std::make_unique<RandomImages>(seed, static_cast<std::uint32_t>(classes),
+                                              o.batch_size / o.rank_batch_size(), o.ranks);
       },
       .initialize = {},
       .in_use = {}};

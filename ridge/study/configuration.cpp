@@ -14,8 +14,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view options_of_output[] = {"output-dir", "profile-dir", "log-interval"};
-// Options that runs kept by earlier versions do not have, and what those did.
-constexpr std::pair<std::string_view, std::int64_t> later_options[] = {{"ranks", 1}};
+// Options that runs kept by earlier versions do not have, and what those did, as JSON.
+constexpr std::pair<std::string_view, std::string_view> later_options[] = {
+    {"ranks", "1"}, {"micro-batches", "1"}, {"zero", "0"}, {"sync-batch-norm", "false"}};
 
 }  // namespace
 
@@ -26,7 +27,7 @@ std::string configuration_of(std::string_view options) {
   for (const std::string_view name : options_of_output) by_name.erase(std::string(name));
   for (const auto& [name, value] : later_options)
     if (const auto found = by_name.find(std::string(name));
-        found != by_name.end() && found->second == value)
+        found != by_name.end() && found->second.dump() == value)
       by_name.erase(found);
   return one_line(by_name);
 }

@@ -78,7 +78,7 @@ VariantPlan plan_of(const RunOptions& options, OpenDevice& open) {
   const StepPlan plan = plan_step(options, device, open.roof.roof ? &*open.roof.roof : nullptr);
   const Cost cost = plan.cost.total();
   VariantPlan result{.parameters = plan.parameter_count,
-                     .samples_per_step = options.batch_size * options.batches_per_step(),
+                     .samples_per_step = options.samples_per_step(),
                      .tokens_per_sample = workload.tokens_per_sample,
                      .sample = workload.sample,
                      .parameter_bytes = plan.memory.at_most.parameters,

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 RunOptions tiny(std::int64_t ranks) {
   RunOptions o = small_llama({.vocab_size = 13, .hidden_dim = 24, .batch_size = 4, .seq_len = 11});
   o.learning_rate = 1e-3;
-  return shared_by_ranks(o, ranks);
+  return shared_by_ranks(o, {.ranks = ranks});
 }
 
 Verdict verdict(const RunOptions& options, const std::string& schedule, const std::string& dtype,

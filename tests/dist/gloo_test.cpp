@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <mutex>
@@ -51,6 +52,34 @@ TEST(Gloo, GivesAllRanksTheSameBits) {
   EXPECT_THAT(faults, Each(IsNull()));
   for (const auto& other : sums)
     EXPECT_EQ(std::memcmp(other.data(), sums[0].data(), size * sizeof(float)), 0);
+}
+
+// ((0 + 1) + (2 + 3)) + ..: numbers of very different size show any other order.
+TEST(Gloo, AddsInTheOrderOfATree) {
+  const auto number = [](int rank, std::size_t i) {
+    const std::uint32_t word = philox(7, i, static_cast<std::uint64_t>(rank))[0];
+    return std::ldexp(1.0f + static_cast<float>(word % 1024) / 1024, static_cast<int>(word >> 27));
+  };
+  for (const int count : {2, 3, 4, 6, 8})
+    for (const std::size_t size : {1, 100, 20'011}) {
+      const RankFaults faults = on_communicators(count, [&](Communicator& ranks) {
+        std::vector<float> data(size);
+        for (std::size_t i = 0; i < size; ++i) data[i] = number(ranks.rank(), i);
+        ranks.all_reduce(data);
+        for (std::size_t i = 0; i < size; ++i) {
+          std::vector<float> terms;
+          for (int rank = 0; rank < count; ++rank) terms.push_back(number(rank, i));
+          while (terms.size() > 1) {
+            std::vector<float> pairs;
+            for (std::size_t t = 0; t < terms.size(); t += 2)
+              pairs.push_back(t + 1 < terms.size() ? terms[t] + terms[t + 1] : terms[t]);
+            terms = pairs;
+          }
+          ASSERT_EQ(data[i], terms[0]) << i << " of " << size << " on " << count;
+        }
+      });
+      EXPECT_THAT(faults, Each(IsNull()));
+    }
 }
 
 TEST(Gloo, GathersByRank) {

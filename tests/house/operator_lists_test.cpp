@@ -43,6 +43,10 @@ const std::map<std::string, std::string> patterns{
     {"passes/int8.cpp lists Conv2d Linear MatMul",
      "the three forms of a layer, which are taken apart in different ways"},
     {"passes/int8.cpp lists Fill Int8Quantize Int8Weights", "what a layer in integers is made of"},
+    {"passes/shard_optimizer.cpp lists Accumulate AllReduce GlobalNorm Slice",
+     "a gradient from where it is summed to where it is used"},
+    {"passes/shard_parameters.cpp lists AllGather Cast Slice",
+     "a parameter from its update to its uses"},
     {"analyze/tensor_operators.cpp lists Activation Add Arithmetic IndexAdd MatMul Mul ReduceAll "
      "Relu "
      "Silu Softmax SumTo",

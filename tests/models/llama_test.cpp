@@ -114,7 +114,7 @@ TEST(Llama, FlopsOfAStepEqualTheClosedForms) {
   for (const Case& c : cases()) {
     Graph graph;
     const Model model = build_llama(graph, c.config, c.batch, c.seq);
-    add_training_step(model.loss, {}, 1);
+    add_training_step(model.loss, {});
     const StepCost cost = cost_of_step(graph, 1);
     const ClosedForm f(c);
     const std::int64_t full = f.projections() + f.attention(f.full_pairs());
@@ -131,7 +131,7 @@ TEST(Llama, FlopsOfAStepEqualTheClosedForms) {
 TEST(Llama, AccumulationRepeatsForwardAndBackwardOnly) {
   Graph graph;
   const Model model = build_llama(graph, {}, 2, 16);
-  add_training_step(model.loss, {}, 3);
+  add_training_step(model.loss, {}, {3});
   const StepCost once = cost_of_step(graph, 1), thrice = cost_of_step(graph, 3);
   EXPECT_EQ(thrice.forward.flops, 3 * once.forward.flops);
   EXPECT_EQ(thrice.backward.flops, 3 * once.backward.flops);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ridge/base/error.h"
+#include "ridge/base/part.h"
 #include "ridge/cpu/device.h"
 #include "ridge/ops/check.h"
 #include "tests/base/message_of.h"
@@ -102,6 +103,126 @@ TEST(AllReduce, OfThreeRanksIsTheirMean) {
     const Reals means = computed(op, types, device)[0];
     for (std::size_t i = 0; i < means.size(); ++i) EXPECT_NEAR(means[i], all[0][0][i], 1e-6);
   });
+}
+
+// What ranks make of these operands, by rank and tensor, on `device` for its own.
+std::vector<Reals> run(const Op& op, const std::vector<TensorType>& in,
+                       const std::vector<Reals>& values, Device& device) {
+  const std::vector<TensorType> out = infer(op, in);
+  const PreparedKernel prepared = device.prepare(op, in, out);
+  std::vector<std::vector<std::byte>> given, made;
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  for (std::size_t i = 0; i < in.size(); ++i) given.push_back(encode(values[i], in[i].dtype));
+  for (const TensorType& type : out) made.emplace_back(type.bytes());
+  for (auto& bytes : given) inputs.push_back(bytes.data());
+  for (std::uint32_t o = 0; o < out.size(); ++o) {
+    const auto alias = aliased_input(op, o, in);
+    outputs.push_back(alias ? given[alias->input].data() : made[o].data());
+  }
+  std::vector<std::byte> workspace(prepared.workspace);
+  prepared.kernel->launch({inputs, outputs, workspace.data()});
+  std::vector<Reals> results;
+  for (std::uint32_t o = 0; o < out.size(); ++o) {
+    const auto alias = aliased_input(op, o, in);
+    results.push_back(decode(alias ? given[alias->input] : made[o], out[o].dtype));
+  }
+  return results;
+}
+
+// Those of a rank's part, where each element of the whole is a function of its place.
+template <class F>
+Reals part_of_rank(const TensorType& whole, int rank, int ranks, const F& element) {
+  Reals part;
+  const auto [first, count] = part_of(whole.numel(), rank, ranks);
+  for (std::int64_t i = first; i < first + count; ++i) part.push_back(element(i));
+  return part;
+}
+
+// Of a part for each of eight ranks.
+const std::vector<std::vector<TensorType>> shared_tensors{
+    {{DType::f32, {3, 20011}}},
+    {{DType::bf16, {1291}}},
+    {{DType::f32, {7, 65}}, {DType::f16, {128}}, {DType::bf16, {64, 33}}, {DType::f32, {256}}}};
+
+TEST(ReduceScatter, GivesEachRankTheSumOfItsPart) {
+  for (const int ranks : {1, 2, 3, 4, 8})
+    for (const bool mean : {false, true})
+      for (const auto& types : shared_tensors) {
+        if (mean && ranks == 3) continue;  // a mean of three is no number of 16 bits
+        on_ranks(ranks, [&](Device& device) {
+          const ReduceScatter op{.ranks = ranks, .rank = device.rank(), .mean = mean};
+          const std::vector<Reals> sums = run(op, types, operands(device.rank(), types), device);
+          for (std::size_t t = 0; t < types.size(); ++t)
+            EXPECT_EQ(sums[t], part_of_rank(types[t], device.rank(), ranks,
+                                            [&](std::int64_t i) {
+                                              double sum = 0;
+                                              for (int rank = 0; rank < ranks; ++rank)
+                                                sum += operand(rank, t, i);
+                                              return mean ? sum / ranks : sum;
+                                            }))
+                << ranks << " ranks, " << list_of(types);
+        });
+      }
+}
+
+TEST(AllGather, PutsPartsTogether) {
+  for (const int ranks : {1, 2, 3, 4, 8})
+    for (const bool in_place : {false, true})
+      for (const auto& types : shared_tensors) {
+        on_ranks(ranks, [&](Device& device) {
+          AllGather op{.ranks = ranks, .rank = device.rank()};
+          std::vector<TensorType> in;
+          std::vector<Reals> values, wholes;
+          for (std::size_t t = 0; t < types.size(); ++t) {
+            const auto element = [&](std::int64_t i) { return operand(0, t, i); };
+            values.push_back(part_of_rank(types[t], device.rank(), ranks, element));
+            in.push_back({types[t].dtype, {std::ssize(values.back())}});
+            wholes.push_back(part_of_rank(types[t], 0, 1, element));
+            if (in_place) {
+              in.push_back(types[t]);
+              values.emplace_back(types[t].numel(), -77.0);
+            } else {
+              op.shapes.push_back(types[t].shape);
+            }
+          }
+          EXPECT_EQ(run(op, in, values, device), wholes) << ranks << ", " << list_of(types);
+        });
+      }
+}
+
+TEST(AllGather, RefusesPartsThatAreNotTheRanks) {
+  const AllGather op{.ranks = 2, .rank = 1};
+  EXPECT_EQ(infer(Op(op), std::vector<TensorType>{{DType::f32, {32}}, {DType::f32, {80}}}),
+            (std::vector<TensorType>{{DType::f32, {80}}}));
+  EXPECT_NE(message_of(op, {{DType::f32, {48}}, {DType::f32, {80}}}), "nothing was thrown");
+  EXPECT_NE(message_of(op, {{DType::f32, {32}}}), "nothing was thrown");
+  EXPECT_EQ(message_of(AllGather{.ranks = 2, .rank = 2}, {{DType::f32, {16}}, {DType::f32, {16}}}),
+            "all_gather: there is no rank 2 of 2");
+  EXPECT_EQ(message_of(ReduceScatter{.ranks = 4}, {{DType::f32, {3, 16}}}),
+            "reduce_scatter: the 48 elements of f32[3, 16] give no part for each of 4 ranks");
+}
+
+TEST(Collectives, CountWhatTheySend) {
+  const std::vector<TensorType> whole{{DType::bf16, {4, 64}}}, part{{DType::bf16, {64}}};
+  EXPECT_EQ(sent_bytes(Op(ReduceScatter{.ranks = 4}), whole), 3 * 64 * 4) << "sums are of f32";
+  EXPECT_EQ(sent_bytes(Op(AllReduce{.ranks = 4}), whole), 2 * 3 * 64 * 4);
+  EXPECT_EQ(sent_bytes(Op(AllGather{.ranks = 4, .shapes = {{4, 64}}}), part), 3 * 64 * 2);
+  EXPECT_EQ(sent_bytes(Op(Scale{}), whole), 0);
+}
+
+TEST(Parts, CoverATensorOnce) {
+  for (const std::int64_t n : {0, 1, 15, 16, 17, 100, 4096, 60033})
+    for (const std::int64_t ranks : {1, 2, 3, 8, 64}) {
+      std::int64_t next = 0;
+      for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        const Part part = part_of(n, rank, ranks);
+        EXPECT_TRUE(part.first == next || part.count == 0) << n << " on " << ranks;
+        EXPECT_EQ(part.first % 16 == 0 || part.count == 0, true);
+        next += part.count;
+      }
+      EXPECT_EQ(next, n);
+    }
 }
 
 // Of an element ranks - 1 additions, which the ranks share, and a product for the mean.

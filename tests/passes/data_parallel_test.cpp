@@ -8,8 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "ridge/base/error.h"
 #include "ridge/ops/op.h"
+#include "ridge/plan/memory.h"
 #include "ridge/session/session.h"
+#include "tests/base/message_of.h"
 #include "tests/session/runs.h"
 
 namespace ridge {
@@ -21,7 +24,7 @@ struct Built {
 
   Built(const RunOptions& options, std::int64_t rank = 0)
       : built(build_graph(graph, workload_of(options), options.schedule({}),
-                          options.gradient_accumulation_steps, {.rank = rank})) {}
+                          accumulation_of(options), {.rank = rank})) {}
 
   template <class T>
   std::vector<const Node*> nodes_of() const {
@@ -87,13 +90,49 @@ TEST(DataParallel, ReducesGradientsInTheirPhase) {
 }
 
 // The small ones of a backward pass go together; one that is large goes alone.
+// They count as gradients, as those of one rank do.
+TEST(DataParallel, LeavesGradientsWhatTheyAre) {
+  const auto gradients = [](std::int64_t ranks) {
+    const Built built(llama(ranks, "v2"));
+    const std::vector<std::size_t> workspace(built.graph.nodes().size(), 0);
+    return plan_memory(built.graph, lifetimes_of(built.graph), workspace).at_most.gradients;
+  };
+  EXPECT_GT(gradients(1), 0u);
+  EXPECT_EQ(gradients(2), gradients(1));
+}
+
+// Each rank does what one alone would, and what they have then is added once.
+TEST(DataParallel, AddsPairwiseSumsBeforeTheUpdate) {
+  RunOptions o = llama(2, "v1");
+  o.micro_batches = 4;
+  o.resolve();
+  const Built built(o, 1);
+  EXPECT_EQ(built.nodes_of<AllReduce>().size(), built.built.training.parameters.size());
+  for (const Node* node : built.nodes_of<AllReduce>()) {
+    EXPECT_EQ(node->phase, Phase::optimizer);
+    EXPECT_FALSE(std::get<AllReduce>(node->op->variant()).mean);
+  }
+  EXPECT_EQ(built.nodes_of<PairwiseSum>().size(), built.built.training.parameters.size());
+}
+
+TEST(DataParallel, RefusesPairwiseSumsWithRunningStatistics) {
+  RunOptions o = network_options("resnet18", Use::training);
+  o.batch_size = 8, o.micro_batches = 4;
+  o.resolve();
+  Built alone(o);
+  o.ranks = 2;
+  EXPECT_EQ(message_of<UsageError>([&] { Built shared(o); }),
+            "the running statistics of batch norms are not the same on any number of ranks: use "
+            "--micro-batches 1 with --ranks 2");
+}
+
 TEST(BucketGradients, SendsSmallOnesTogether) {
   const auto sizes = [](const std::string& version, std::size_t bucket_bytes) {
     Target target;
     target.bucket_bytes = bucket_bytes;
     const RunOptions o = llama(2, version);
     Graph graph;
-    build_graph(graph, workload_of(o), o.schedule(target), 1);
+    build_graph(graph, workload_of(o), o.schedule(target), {});
     std::vector<std::size_t> bytes;
     std::int64_t tensors = 0;
     for (const Node& node : graph.nodes()) {

@@ -67,7 +67,7 @@ Schedule schedule_of(RunOptions options, std::string_view row, std::string_view 
 
 // Builds the graph of a run under a schedule that may be no row's.
 void build(Graph& graph, const RunOptions& options, const Schedule& schedule) {
-  build_graph(graph, workload_of(options), schedule, options.gradient_accumulation_steps);
+  build_graph(graph, workload_of(options), schedule, accumulation_of(options));
 }
 
 Counts counts_of(const Graph& graph) {
@@ -208,8 +208,15 @@ std::vector<Configuration> AllConfigurations() {
       llama("-recompute-block-bf16", "bf16", [](RunOptions& o) { o.recompute = "block"; }),
       llama("-recompute-block:2", "fp32", [](RunOptions& o) { o.recompute = "block:2"; }),
       llama("-2-ranks", "fp32", [](RunOptions& o) { o.ranks = 2; }),
-      llama("-4-ranks-accumulation-bf16", "bf16", [](RunOptions& o) {
-        o.ranks = 4;
+      llama("-4-ranks-accumulation-bf16", "bf16",
+            [](RunOptions& o) {
+              o.ranks = 4;
+              o.gradient_accumulation_steps = 2;
+            }),
+      llama("-4-ranks-zero", "fp32", [](RunOptions& o) { o.ranks = 4, o.zero = 3; }),
+      llama("-2-ranks-zero-bf16", "bf16", [](RunOptions& o) {
+        o.ranks = 2, o.zero = 3;
+        o.max_grad_norm = 1;
         o.gradient_accumulation_steps = 2;
       })};
   for (const char* dtype : {"fp32", "bf16", "int8"})
@@ -230,6 +237,7 @@ std::vector<Configuration> AllConfigurations() {
   all.push_back(network("resnet18", "training", "fp32"));
   all.back().name += "-2-ranks";
   all.back().options.ranks = 2;
+  all.back().options.sync_batch_norm = true;
   return all;
 }
 

@@ -58,7 +58,7 @@ Rewritten run_model(std::uint64_t seed, const PassNames& enabled, Recompute reco
   PassRun run{.schedule = schedule};
   apply_passes(graph, Stage::forward, run);
   const TrainingStep step = add_training_step(
-      model.loss, AdamWConfig{.max_grad_norm = seed % 2 ? 0.5 : 0.0}, seed % 3 ? 1 : 2);
+      model.loss, AdamWConfig{.max_grad_norm = seed % 2 ? 0.5 : 0.0}, {seed % 3 ? 1 : 2});
   apply_passes(graph, Stage::step, run);
 
   ReferenceValues fed;

@@ -24,7 +24,8 @@ struct RealRecording {
   explicit RealRecording(std::int64_t batches_a_step = 1, int steps = 3,
                          RecorderOptions options = {})
       : model(build_llama(graph, tiny_llama, 2, 12)),
-        training(add_training_step(model.loss, AdamWConfig{.max_grad_norm = 1.0}, batches_a_step)),
+        training(
+            add_training_step(model.loss, AdamWConfig{.max_grad_norm = 1.0}, {batches_a_step})),
         executor(graph, device),
         recorder(options),
         accumulation(batches_a_step) {

@@ -59,7 +59,8 @@ struct SmallModel {
 
   explicit SmallModel(std::int64_t accumulation = 1)
       : model(build_llama(graph, tiny_llama, 2, 12)),
-        training(add_training_step(model.loss, AdamWConfig{.max_grad_norm = 1.0}, accumulation)) {}
+        training(add_training_step(model.loss, AdamWConfig{.max_grad_norm = 1.0}, {accumulation})) {
+  }
 
   void feed(Executor& executor) const {
     std::vector<std::int32_t> tokens(24), targets(24);

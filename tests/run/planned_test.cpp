@@ -79,7 +79,8 @@ struct TrainedModel {
 
   explicit TrainedModel(DType dtype, std::int64_t accumulation = 1)
       : model(build_llama(graph, tiny_llama, 2, 13, dtype)),
-        training(add_training_step(model.loss, AdamWConfig{.max_grad_norm = 1.0}, accumulation)) {}
+        training(add_training_step(model.loss, AdamWConfig{.max_grad_norm = 1.0}, {accumulation})) {
+  }
 
   void feed(Executor& executor, int step) const {
     std::vector<std::int32_t> tokens(26), targets(26);

@@ -122,7 +122,7 @@ struct Model {
 
   Model(std::optional<LossScaling> scaling, std::int64_t accumulation, double max_norm, bool fused)
       : config{.max_grad_norm = max_norm, .loss_scaling = scaling} {
-    training = add_training_step(add(term(a), term(b)), config, accumulation);
+    training = add_training_step(add(term(a), term(b)), config, {accumulation});
     if (fused) {
       EXPECT_GT(fuse_optimizer(graph), 0u);
     }

@@ -52,7 +52,7 @@ struct Model {
     } else {
       loss = add(add(term(a, slice(c, 0, 3)), term(d, slice(c, 3, 7))), term(b, cb));
     }
-    training = add_training_step(loss, AdamWConfig{.max_grad_norm = max_norm}, accumulation);
+    training = add_training_step(loss, AdamWConfig{.max_grad_norm = max_norm}, {accumulation});
     for (const Value& gradient : training.gradients)  // to be read
       graph.keep(gradient, accumulation == 1 ? graph.info(gradient.id).name
                                              : fmt::format("gradient {}", names++));

@@ -257,6 +257,57 @@ TEST(RunOptions, CountTheBatchesOfAStep) {
   EXPECT_EQ(o.batches_per_step(), 1) << "a pass has no gradients to sum";
 }
 
+TEST(RunOptions, OfADeterministicLanguageModelSumPairwise) {
+  RunOptions o;
+  o.deterministic = true;
+  const auto resolved = [&](std::int64_t batch_size, std::int64_t ranks = 1) {
+    RunOptions options = o;
+    options.batch_size = batch_size, options.ranks = ranks;
+    options.resolve();
+    return options;
+  };
+  EXPECT_EQ(resolved(16).micro_batches, 8);
+  EXPECT_EQ(resolved(12).micro_batches, 4);
+  EXPECT_EQ(resolved(7).micro_batches, 1);
+  EXPECT_EQ(resolved(16).rank_batch_size(), 2);
+  EXPECT_EQ(resolved(16, 4).rank_batch_size(), 2) << "on any number of ranks";
+  EXPECT_EQ(resolved(16).batches_per_step(), 8);
+  EXPECT_EQ(resolved(16, 4).batches_per_step(), 2);
+  EXPECT_EQ(resolved(16, 4).samples_per_step(), 16);
+  o.gradient_accumulation_steps = 3;
+  EXPECT_EQ(resolved(16, 4).batches_per_step(), 6);
+  EXPECT_EQ(resolved(16, 4).samples_per_step(), 48);
+  o.mode = "inference";
+  EXPECT_EQ(resolved(16).micro_batches, 1);
+  RunOptions network = default_options("resnet18");
+  network.deterministic = true;
+  network.resolve();
+  EXPECT_EQ(network.micro_batches, 1) << "of which batch norms would be others";
+}
+
+TEST(RunOptions, RefuseMicroBatchesThatRanksCannotShare) {
+  RunOptions o;
+  o.batch_size = 48, o.deterministic = true;
+  const auto refusal = [&](std::int64_t ranks, std::int64_t micro_batches = 0) {
+    RunOptions options = o;
+    options.ranks = ranks, options.micro_batches = micro_batches;
+    return message_of<UsageError>([&] { options.resolve(); });
+  };
+  EXPECT_EQ(
+      refusal(16),
+      "8 micro-batches, whose gradients are summed in one order on any number of ranks, do "
+      "not divide among 16: use --micro-batches 16, or --micro-batches 1 to sum in any order");
+  EXPECT_EQ(refusal(3),
+            "8 micro-batches, whose gradients are summed in one order on any number of ranks, do "
+            "not divide among 3: use a power of two of --ranks, or --micro-batches 1 to sum in any "
+            "order");
+  EXPECT_EQ(refusal(1, 6),
+            "--micro-batches is 6: their sums are a binary tree; use a power of two");
+  EXPECT_EQ(refusal(1, 32),
+            "--batch-size 48 does not divide into 32 micro-batches: use a multiple of 32");
+  EXPECT_EQ(refusal(3, 1), "nothing was thrown");
+}
+
 TEST(RunOptions, InUseAreWithoutWhatTrainingAskedFor) {
   RunOptions o;
   o.version = "v3";

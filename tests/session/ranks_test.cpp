@@ -168,6 +168,90 @@ TEST_P(Ranks, DoSoWithRecomputation) {
 INSTANTIATE_TEST_SUITE_P(InEachVersion, Ranks, ::testing::Values("v1", "v2", "v3", "v4"),
                          [](const auto& named) { return named.param; });
 
+// To the bit what one rank computes.
+void expect_same_bits(const RunOptions& options, const std::vector<int>& counts, int steps = 3) {
+  const Course one = courses(options, 1, steps).front();
+  for (const int ranks : counts)
+    for (const Course& rank : courses(options, ranks, steps)) {
+      EXPECT_EQ(rank.losses, one.losses) << ranks << " ranks";
+      EXPECT_EQ(rank.norms, one.norms) << ranks << " ranks";
+      EXPECT_EQ(rank.parameters, one.parameters) << ranks << " ranks";
+    }
+}
+
+// What ranks keep a part of changes where things are, and not what they are.
+TEST_P(Ranks, DoSoWhateverTheyShareOut) {
+  for (const std::int64_t zero : {1, 2, 3}) {
+    SCOPED_TRACE(zero);
+    RunOptions o = llama(GetParam());
+    o.zero = zero;
+    o.max_grad_norm = 0.1;
+    expect_as_one(o, {2, 3, 8}, {2e-6, 2e-5});
+    o.tie_embeddings = true;
+    o.gradient_accumulation_steps = 3;
+    o.recompute = "block";
+    expect_as_one(o, {2, 4}, {2e-6, 2e-5});
+  }
+}
+
+TEST_P(Ranks, DoSoIn16BitsWhateverTheyShareOut) {
+  for (const char* dtype : {"bf16", "fp16"})
+    for (const std::int64_t zero : {1, 2, 3}) {
+      SCOPED_TRACE(zero);
+      RunOptions o = llama(GetParam());
+      o.zero = zero;
+      o.dtype = dtype;
+      expect_as_one(o, {2, 4}, {2e-3, 3e-2});
+    }
+}
+
+RunOptions deterministic_llama(const std::string& version) {
+  RunOptions o = llama(version);
+  o.deterministic = true;
+  o.optimizer = "adamw";
+  o.max_grad_norm = 0.1;
+  return o;
+}
+
+TEST_P(Ranks, GiveTheSameBitsIfDeterministic) {
+  RunOptions o = deterministic_llama(GetParam());
+  expect_same_bits(o, {2, 4, 8});
+  o.tie_embeddings = true;
+  o.gradient_accumulation_steps = 3;
+  expect_same_bits(o, {2, 8});
+}
+
+TEST_P(Ranks, GiveTheSameBitsIn16BitsIfDeterministic) {
+  for (const char* dtype : {"bf16", "fp16"}) {
+    RunOptions o = deterministic_llama(GetParam());
+    o.dtype = dtype;
+    expect_same_bits(o, {2, 8});
+  }
+}
+
+// Without clipping, which needs a norm that parts add up in another order.
+TEST_P(Ranks, GiveTheSameBitsWhateverTheyShareOut) {
+  for (const std::int64_t zero : {1, 2, 3}) {
+    RunOptions o = deterministic_llama(GetParam());
+    o.zero = zero;
+    if (zero > 1) o.max_grad_norm = 0;
+    SCOPED_TRACE(zero);
+    expect_same_bits(o, {2, 4, 8});
+  }
+}
+
+// Whose sums are those of the whole batch.
+TEST_P(Ranks, LearnFromTheWholeBatchIfDeterministic) {
+  RunOptions o = llama(GetParam());
+  const Course whole = courses(o, 1, 2).front();
+  o.deterministic = true;
+  o.gradient_accumulation_steps = 1;
+  const Course parts = courses(o, 4, 2).front();
+  for (std::size_t i = 0; i < whole.losses.size(); ++i)
+    EXPECT_NEAR(parts.losses[i], whole.losses[i], 2e-6);
+  EXPECT_LT(worst(whole.parameters, parts.parameters), 2e-5);
+}
+
 // Which drop values, or whole samples, by their places in the batch.
 TEST(RanksOfNetworks, TrainAsOneDoes) {
   const TemporaryCache cache;
@@ -179,6 +263,31 @@ TEST(RanksOfNetworks, TrainAsOneDoes) {
     o.batch_size = 4;
     SCOPED_TRACE(network);
     expect_as_one(o, {2}, {1e-5, 1e-3}, 2);
+  }
+}
+
+TEST(RanksOfNetworks, GiveTheSameBitsOfMicroBatches) {
+  const TemporaryCache cache;
+  for (const auto& [network, mode] :
+       {std::pair{"squeezenet1_1", "none"}, {"swin_t", "max-autotune"}}) {
+    RunOptions o = network_options(network, Use::training, mode);
+    o.batch_size = 8;
+    o.micro_batches = 4;
+    SCOPED_TRACE(network);
+    expect_same_bits(o, {2, 4}, 2);
+  }
+}
+
+// With synchronized batch norms, which know what all have.
+TEST(RanksOfNetworks, WithSynchronizedBatchNormsTrainAsOneDoes) {
+  const TemporaryCache cache;
+  for (const char* mode : {"none", "default"}) {
+    RunOptions o = network_options("resnet18", Use::training, mode);
+    o.batch_size = 8;
+    o.sync_batch_norm = true;
+    o.learning_rate = 1e-3;
+    SCOPED_TRACE(mode);
+    expect_as_one(o, {2, 4}, {1e-4, 1e-2}, 2);
   }
 }
 
@@ -285,10 +394,65 @@ TEST(RanksOfSessions, ResumeOnOtherNumbers) {
   }
 }
 
+// To the bit, if they are deterministic.
+TEST(RanksOfSessions, ResumeOnOtherNumbersWithTheSameBits) {
+  const TemporaryDirectory directory;
+  const auto file = directory.path / "checkpoint.safetensors";
+  const RunOptions o = deterministic_llama("v4");
+  const Course whole = courses(o, 1, 6).front();
+  for (const auto& [before, after] : {std::pair{8, 1}, {1, 4}, {2, 8}}) {
+    RunOptions first = o, second = o;
+    first.ranks = before, second.ranks = after;
+    first.resolve(), second.resolve();
+    on_ranks(before, [&](Device& device) {
+      Session session(first, device);
+      losses_of(session, 3);
+      session.save(file);
+    });
+    on_ranks(after, [&](Device& device) {
+      Session session(second, device);
+      session.resume(file);
+      EXPECT_EQ(losses_of(session, 6), std::vector(whole.losses.begin() + 3, whole.losses.end()));
+      EXPECT_EQ(read(session, session.training().parameters), whole.parameters)
+          << before << " ranks, then " << after;
+    });
+  }
+}
+
+// A checkpoint is the same file, whatever the ranks that wrote it had shared out, and resumed
+// likewise.
+TEST(RanksOfSessions, WriteTheSameFileWhateverTheyShareOut) {
+  const TemporaryDirectory directory;
+  RunOptions o = deterministic_llama("v4");
+  o.max_grad_norm = 0;
+  const auto after = [&](std::int64_t zero, int ranks, const std::filesystem::path& from,
+                         int steps) {
+    const auto file = directory.path / fmt::format("{}-{}-{}.safetensors", zero, ranks, steps);
+    RunOptions options = o;
+    options.zero = zero, options.ranks = ranks;
+    options.resolve();
+    on_ranks(ranks, [&](Device& device) {
+      Session session(options, device);
+      if (!from.empty()) session.resume(from);
+      losses_of(session, steps);
+      session.save(file);
+    });
+    return file;
+  };
+  const auto alone = after(0, 1, {}, 2);
+  const std::string expected = content(alone), at_last = content(after(0, 1, alone, 3));
+  for (const std::int64_t zero : {1, 2, 3})
+    for (const int ranks : {2, 8}) {
+      EXPECT_TRUE(content(after(zero, ranks, {}, 2)) == expected) << zero << ", " << ranks;
+      EXPECT_TRUE(content(after(zero, ranks, alone, 3)) == at_last) << zero << ", " << ranks;
+    }
+}
+
 // The rank that cannot write says so; the others go on.
 TEST(RanksOfSessions, SurviveACheckpointThatCannotBeWritten) {
   RunOptions o = llama("v1");
   o.ranks = 2;
+  o.zero = 3;
   o.resolve();
   on_ranks(2, [&](Device& device) {
     Session session(o, device);

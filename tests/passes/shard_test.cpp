@@ -1,0 +1,154 @@
+// What --zero makes of a graph. That the ranks then compute what one does, and to which bits,
+// tests/session/ranks_test.cpp holds.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "ridge/base/part.h"
+#include "ridge/ops/op.h"
+#include "ridge/plan/memory.h"
+#include "ridge/session/session.h"
+#include "tests/session/runs.h"
+
+namespace ridge {
+namespace {
+
+constexpr std::int64_t ranks = 4;
+
+struct Built {
+  Graph graph;
+  BuiltGraph built;
+
+  Built(std::int64_t zero, const std::string& version, std::int64_t rank = 0,
+        RunOptions o = small_llama({.batch_size = 8, .seq_len = 12})) {
+    o.version = version, o.zero = zero, o.ranks = ranks;
+    o.resolve();
+    built = build_graph(graph, workload_of(o), o.schedule({}), accumulation_of(o), {.rank = rank});
+  }
+
+  template <class T>
+  std::vector<const Node*> nodes_of() const {
+    std::vector<const Node*> found;
+    for (const Node& node : graph.nodes())
+      if (std::get_if<T>(&node.op->variant())) found.push_back(&node);
+    return found;
+  }
+  // Of persistent values of a role, in bytes.
+  std::size_t kept(Role role) const {
+    std::size_t bytes = 0;
+    for (ValueId id = 0; id < graph.value_count(); ++id)
+      if (const ValueInfo& info = graph.info(id);
+          info.persistent && info.role == role && info.whole == no_value)
+        bytes += info.type.bytes();
+    return bytes;
+  }
+  MemoryPlan memory() const {
+    const std::vector<std::size_t> workspace(graph.nodes().size(), 0);
+    return plan_memory(graph, lifetimes_of(graph), workspace);
+  }
+};
+
+const char* const versions[] = {"v1", "v2", "v3", "v4"};
+
+// All but what is too small for a part each.
+std::size_t part_of_bytes(const Built& whole, std::size_t bytes) {
+  std::size_t small = 0;
+  Graph& graph = const_cast<Graph&>(whole.graph);
+  for (const Value& p : graph.trainables())
+    if (part_of(p.type().numel(), ranks - 1, ranks).count == 0) small += p.type().bytes();
+  return bytes / ranks + small * (bytes / whole.kept(Role::parameter));
+}
+
+TEST(ShardOptimizer, KeepsAPartOfTheState) {
+  for (const char* version : versions) {
+    const Built whole(0, version), sharded(1, version);
+    EXPECT_EQ(whole.kept(Role::optimizer_state), 2 * whole.kept(Role::parameter)) << version;
+    const std::size_t most = part_of_bytes(whole, whole.kept(Role::optimizer_state));
+    EXPECT_LE(sharded.kept(Role::optimizer_state), most + most / 10) << version;
+    EXPECT_EQ(sharded.kept(Role::parameter), whole.kept(Role::parameter));
+    EXPECT_FALSE(sharded.nodes_of<AllGather>().empty());
+    EXPECT_TRUE(sharded.nodes_of<ReduceScatter>().empty());
+  }
+}
+
+TEST(ShardOptimizer, OfAllRanksCoversEachElementOnce) {
+  for (const char* version : versions) {
+    std::size_t bytes = 0;
+    const Built whole(0, version);
+    for (std::int64_t rank = 0; rank < ranks; ++rank)
+      bytes += Built(1, version, rank).kept(Role::optimizer_state);
+    std::size_t small = 0;
+    Graph& graph = const_cast<Graph&>(whole.graph);
+    for (const Value& p : graph.trainables())
+      if (part_of(p.type().numel(), ranks - 1, ranks).count == 0) small += p.type().bytes();
+    EXPECT_EQ(bytes, whole.kept(Role::optimizer_state) + 2 * (ranks - 1) * small) << version;
+  }
+}
+
+TEST(ShardOptimizer, SendsSmallPartsTogether) {
+  EXPECT_GT(Built(1, "v1").nodes_of<AllGather>().size(), 10u);
+  EXPECT_EQ(Built(1, "v2").nodes_of<AllGather>().size(), 1u);
+  EXPECT_EQ(Built(1, "v2").nodes_of<AdamWAll>().size(), 1u);
+}
+
+TEST(ShardGradients, KeepsAPartOfTheGradients) {
+  for (const char* version : versions) {
+    const Built whole(1, version), sharded(2, version);
+    EXPECT_FALSE(sharded.nodes_of<ReduceScatter>().empty()) << version;
+    for (const Node* node : sharded.nodes_of<AllReduce>())
+      for (const ValueId in : node->inputs)
+        EXPECT_EQ(part_of(sharded.graph.info(in).type.numel(), ranks - 1, ranks).count, 0)
+            << version << ": what is large is no more reduced as a whole";
+    EXPECT_LT(sharded.memory().at_most.gradients, whole.memory().at_most.gradients) << version;
+  }
+}
+
+TEST(ShardGradients, OfSeveralBatchesKeepsAPartOfTheirSums) {
+  for (const char* version : versions) {
+    RunOptions o = small_llama({.batch_size = 8, .seq_len = 12});
+    o.gradient_accumulation_steps = 2;
+    const Built whole(1, version, 0, o), sharded(2, version, 0, o);
+    EXPECT_LE(sharded.kept(Role::gradient) * 3, whole.kept(Role::gradient)) << version;
+  }
+}
+
+TEST(ShardParameters, KeepsAPartOfThem) {
+  for (const char* version : versions) {
+    const Built whole(2, version), sharded(3, version);
+    const std::size_t most = part_of_bytes(whole, whole.kept(Role::parameter));
+    EXPECT_LE(sharded.kept(Role::parameter), most + most / 10) << version;
+    // And never has all of them at once.
+    EXPECT_LT(sharded.memory().at_most.parameters, whole.memory().at_most.parameters) << version;
+  }
+}
+
+// Once before the forward and once before the backward pass of each block.
+TEST(ShardParameters, GathersWhatABlockNeeds) {
+  const Built sharded(3, "v1");
+  std::vector<std::string> scopes;
+  for (const Node* node : sharded.nodes_of<AllGather>()) {
+    EXPECT_NE(node->phase, Phase::optimizer);
+    scopes.push_back(sharded.graph.scope_name(node->scope) + " " +
+                     std::string(name_of(node->phase)));
+  }
+  EXPECT_GT(std::ranges::count_if(scopes, [](const auto& s) { return s.ends_with("forward"); }), 6);
+  EXPECT_GT(std::ranges::count_if(scopes, [](const auto& s) { return s.ends_with("backward"); }),
+            6);
+}
+
+// In the dtype in which they are multiplied: half the bytes.
+TEST(ShardParameters, GathersRoundedWeights) {
+  RunOptions o = small_llama({.batch_size = 8, .seq_len = 12});
+  o.dtype = "bf16";
+  const Built sharded(3, "v2", 0, o);
+  std::size_t rounded = 0;
+  for (const Node* node : sharded.nodes_of<AllGather>())
+    rounded += sharded.graph.info(node->outputs[0]).type.dtype == DType::bf16 ? 1 : 0;
+  EXPECT_GT(rounded, sharded.nodes_of<AllGather>().size() / 2);
+}
+
+}  // namespace
+}  // namespace ridge
