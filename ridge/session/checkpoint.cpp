@@ -183,7 +183,8 @@ void initialize_from_checkpoint(const std::filesystem::path& path, Graph& graph)
 }
 
 RunOptions options_of_checkpoint(const std::filesystem::path& path) {
-  return stored_options(SafetensorsFile(path), path);
+  // Resolved they have values, too, that follow from what is not of the course.
+  return course_of(stored_options(SafetensorsFile(path), path));
 }
 
 }  // namespace ridge

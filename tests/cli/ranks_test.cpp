@@ -236,6 +236,29 @@ TEST(RanksOfTheProgram, StartAgainFromTheLastCheckpoint) {
             tensors_in(sandbox.path("undisturbed/checkpoint.safetensors")));
 }
 
+// To the same bits, on any number of ranks, whatever they share out, and from a checkpoint too.
+TEST(RanksOfTheProgram, ComputeTheSameBitsIfDeterministic) {
+  const Sandbox sandbox;
+  const auto run = [&](const std::string& name, const Words& more) {
+    Words words = train({"--deterministic", "--save-every", "3", "--output-dir", name});
+    words.insert(words.end(), more.begin(), more.end());
+    output_of(sandbox.run(words));
+    return tensors_in(sandbox.path(name + "/checkpoint.safetensors"));
+  };
+  const auto alone = run("alone", {});
+  EXPECT_EQ(run("four", {"--ranks", "4"}), alone);
+  EXPECT_EQ(run("two", {"--ranks", "2", "--zero", "3"}), alone);
+  // What is derived is derived anew, and not taken from the checkpoint.
+  Words longer = train({"--deterministic", "--save-every", "3", "--output-dir", "on", "--ranks",
+                        "2", "--resume", "alone/checkpoint.safetensors"});
+  Words whole = train({"--deterministic", "--save-every", "3", "--output-dir", "whole"});
+  for (Words* words : {&longer, &whole}) *std::ranges::find(*words, "6") = "9";
+  output_of(sandbox.run(longer));
+  output_of(sandbox.run(whole));
+  EXPECT_EQ(tensors_in(sandbox.path("on/checkpoint.safetensors")),
+            tensors_in(sandbox.path("whole/checkpoint.safetensors")));
+}
+
 // What a launcher does: each process is given its number, and where the first one is.
 TEST(RanksOfALauncher, FindEachOther) {
   const Sandbox sandboxes[2];
