@@ -11,8 +11,8 @@ struct Part {
   bool operator==(const Part&) const = default;
 };
 
-// Of so many elements, in equal parts of whole cache lines of f32; the last parts may be shorter,
-// or empty.
+// Returns a rank's part of so many elements. Parts are equal and whole cache lines of f32; the last
+// ones may be shorter, or empty.
 constexpr Part part_of(std::int64_t elements, std::int64_t rank, std::int64_t ranks) {
   constexpr std::int64_t line = 16;
   const std::int64_t lines = (elements + line - 1) / line;

@@ -213,15 +213,15 @@ Moments moments_of(const Runs& runs, const T* x, const float* sums, std::int64_t
   return all;
 }
 
-// Moments of all ranks in the place of this one's; merged in the order of the ranks, so that all
-// get the same bits.
-void merge_with_ranks(Communicator& communicator, std::vector<Moments>& moments) {
-  std::vector<Moments> all(moments.size() * static_cast<std::size_t>(communicator.count()));
-  communicator.all_gather(std::as_bytes(std::span(moments)),
-                          std::as_writable_bytes(std::span(all)));
-  for (std::size_t c = 0; c < moments.size(); ++c) {
-    moments[c] = {};
-    for (std::size_t at = c; at < all.size(); at += moments.size()) moments[c].merge(all[at]);
+// Replaces what this rank has of each channel by what all ranks have, merged in their order, so
+// that all get the same bits.
+template <class OfChannel>
+void merge_ranks(Communicator& communicator, std::vector<OfChannel>& own) {
+  std::vector<OfChannel> all(own.size() * static_cast<std::size_t>(communicator.count()));
+  communicator.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+  for (std::size_t c = 0; c < own.size(); ++c) {
+    own[c] = {};
+    for (std::size_t at = c; at < all.size(); at += own.size()) own[c].merge(all[at]);
   }
 }
 
@@ -245,7 +245,7 @@ KernelPtr train_form(CpuPrepare& prepare, const BatchNormTrain& op) {
       for (std::int64_t c = begin; c < end; ++c)
         moments[static_cast<std::size_t>(c)] = moments_of(runs, x, sums, c);
     });
-    if (op.ranks > 1) merge_with_ranks(*others, moments);
+    if (op.ranks > 1) merge_ranks(*others, moments);
     parallel_for(pool, runs.channels, channels_per_task, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t c = begin; c < end; ++c) {
         const Moments& m = moments[static_cast<std::size_t>(c)];
@@ -307,23 +307,15 @@ struct GradVectors {
   float *factor, *offset, *slope, *dweight, *dbias;
 };
 
-// Of g, and of g * xhat.
+// The sums of g and of g * xhat over a channel.
 struct GradSums {
   double g = 0, projected = 0;
-};
 
-// In the order of the ranks, so that all get the same bits.
-void add_ranks(Communicator& communicator, std::vector<GradSums>& sums) {
-  std::vector<GradSums> all(sums.size() * static_cast<std::size_t>(communicator.count()));
-  communicator.all_gather(std::as_bytes(std::span(sums)), std::as_writable_bytes(std::span(all)));
-  for (std::size_t c = 0; c < sums.size(); ++c) {
-    sums[c] = {};
-    for (std::size_t at = c; at < all.size(); at += sums.size()) {
-      sums[c].g += all[at].g;
-      sums[c].projected += all[at].projected;
-    }
+  void merge(const GradSums& other) {
+    g += other.g;
+    projected += other.projected;
   }
-}
+};
 
 template <class T, class Terms, class OfChannels>
 void differentiate(ThreadPool& pool, const OtherRanks& others, const Runs& runs, const Terms& terms,
@@ -343,7 +335,7 @@ void differentiate(ThreadPool& pool, const OtherRanks& others, const Runs& runs,
       v.dweight[c] = static_cast<float>(sum.projected);
     }
   });
-  if (others.ranks() > 1) add_ranks(*others, of_channels);
+  if (others.ranks() > 1) merge_ranks(*others, of_channels);
   const auto count = static_cast<double>(runs.elements() * others.ranks());
   for (std::int64_t c = 0; c < channels; ++c) {
     const GradSums& sum = of_channels[static_cast<std::size_t>(c)];

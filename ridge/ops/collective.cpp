@@ -97,7 +97,7 @@ std::vector<TensorType> ReduceScatter::infer(Types in) const {
   return parts;
 }
 
-// Of an element of its part ranks - 1 additions, and a product for the mean.
+// Each element of the part takes ranks - 1 additions, and a product for the mean.
 Cost ReduceScatter::cost(Types in, Types out) const {
   return streaming_cost((ranks - 1 + (mean ? 1 : 0)) * elements_of(out), in, out);
 }

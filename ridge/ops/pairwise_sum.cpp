@@ -18,7 +18,7 @@ std::vector<TensorType> PairwiseSum::infer(Types in) const {
   return {in.begin() + 2, in.end()};
 }
 
-// Of a call on average: each but the first of a sum adds one tensor, and each writes one.
+// Counts an average call: each but the first of a sum adds one tensor, and each writes one.
 Cost PairwiseSum::cost(Types in, Types) const {
   const std::int64_t count = calls(in.size() - 2);
   const auto share = [&](std::int64_t all) { return all * (count - 1) / count; };

@@ -24,20 +24,19 @@ struct PairwiseSum {
   RIDGE_OPERATOR(PairwiseSum);
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
 
-  // Of so many tensors that hold sums.
+  // The depth of the tree, and the calls of a sum, for so many tensors that hold sums.
   constexpr std::uint32_t levels(std::size_t sums) const {
     return static_cast<std::uint32_t>(sums) - (run > 1 ? 1 : 0);
   }
   constexpr std::int64_t calls(std::size_t sums) const { return run << levels(sums); }
 };
 
-// What the call of a number does: s is x, or what `chain` holds plus x; then s is what each of the
-// first `carries` tensors holds, plus s; and s is written to `chain` or, where a leaf is complete,
-// to `to`.
+// The work of one call: s = x; with `adds_to_chain`, s += the last tensor, which holds the
+// beginning of the leaf; s += each of the first `carries` tensors; tensor `to` = s.
 struct PairwiseStep {
-  bool adds_to_chain = false;  // the last tensor holds the beginning of the leaf
+  bool adds_to_chain = false;
   std::uint32_t carries = 0;
-  std::uint32_t to = 0;  // which tensor is written
+  std::uint32_t to = 0;
 
   constexpr PairwiseStep(const PairwiseSum& op, std::uint32_t sums, std::int64_t number) {
     const std::uint32_t levels = op.levels(sums);

@@ -111,7 +111,7 @@ class DataParallel {
       for (std::size_t o = 0; o < out.size(); ++o)
         for (const ValueId v : values)
           if (node.outputs[o] == v) own.push_back(out[o]), places.push_back(o);
-      // Whose memory that of the mean is.
+      // The mean lies in this value's memory, which is a gradient's then.
       for (std::size_t i = 0; i < places.size(); ++i)
         if (const ValueInfo& mean = rw_.info(node.outputs[places[i]]); mean.role == Role::gradient)
           rw_.graph().set_role(own[i], Role::gradient, mean.name + ".own");

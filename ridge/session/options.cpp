@@ -326,13 +326,13 @@ std::vector<OptionInfo> options_of(RunOptions& o) {
       {"zero",
        {"zero-stage"},
        "Machine",
-       "Let each rank keep a part alone of: 0, nothing; 1, the optimizer's state; 2, the summed "
-       "gradients too; 3, the parameters too",
+       "Keep only a part on each rank of: 0, nothing; 1, optimizer state; 2, summed gradients too; "
+       "3, parameters too",
        &o.zero},
       {"sync-batch-norm",
        {},
        "Machine",
-       "Let batch norms in training normalize by what all ranks have of a batch",
+       "Normalize in batch norms by the statistics of all ranks; in training",
        &o.sync_batch_norm},
 
       {"output-dir",

@@ -10,30 +10,15 @@
 
 #include "ridge/base/error.h"
 #include "ridge/ops/op.h"
-#include "ridge/plan/memory.h"
 #include "ridge/session/session.h"
 #include "tests/base/message_of.h"
+#include "tests/passes/built_run.h"
 #include "tests/session/runs.h"
 
 namespace ridge {
 namespace {
 
-struct Built {
-  Graph graph;
-  BuiltGraph built;
-
-  Built(const RunOptions& options, std::int64_t rank = 0)
-      : built(build_graph(graph, workload_of(options), options.schedule({}),
-                          accumulation_of(options), {.rank = rank})) {}
-
-  template <class T>
-  std::vector<const Node*> nodes_of() const {
-    std::vector<const Node*> found;
-    for (const Node& node : graph.nodes())
-      if (std::get_if<T>(&node.op->variant())) found.push_back(&node);
-    return found;
-  }
-};
+using Built = BuiltRun;
 
 RunOptions llama(std::int64_t ranks, const std::string& version = "v1",
                  std::int64_t accumulation = 1) {
@@ -94,8 +79,7 @@ TEST(DataParallel, ReducesGradientsInTheirPhase) {
 TEST(DataParallel, LeavesGradientsWhatTheyAre) {
   const auto gradients = [](std::int64_t ranks) {
     const Built built(llama(ranks, "v2"));
-    const std::vector<std::size_t> workspace(built.graph.nodes().size(), 0);
-    return plan_memory(built.graph, lifetimes_of(built.graph), workspace).at_most.gradients;
+    return built.memory().at_most.gradients;
   };
   EXPECT_GT(gradients(1), 0u);
   EXPECT_EQ(gradients(2), gradients(1));

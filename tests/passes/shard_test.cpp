@@ -9,8 +9,7 @@
 
 #include "ridge/base/part.h"
 #include "ridge/ops/op.h"
-#include "ridge/plan/memory.h"
-#include "ridge/session/session.h"
+#include "tests/passes/built_run.h"
 #include "tests/session/runs.h"
 
 namespace ridge {
@@ -18,25 +17,18 @@ namespace {
 
 constexpr std::int64_t ranks = 4;
 
-struct Built {
-  Graph graph;
-  BuiltGraph built;
+RunOptions on_ranks(std::int64_t zero, const std::string& version, RunOptions o) {
+  o.version = version, o.zero = zero, o.ranks = ranks;
+  o.resolve();
+  return o;
+}
 
+struct Built : BuiltRun {
   Built(std::int64_t zero, const std::string& version, std::int64_t rank = 0,
-        RunOptions o = small_llama({.batch_size = 8, .seq_len = 12})) {
-    o.version = version, o.zero = zero, o.ranks = ranks;
-    o.resolve();
-    built = build_graph(graph, workload_of(o), o.schedule({}), accumulation_of(o), {.rank = rank});
-  }
+        const RunOptions& o = small_llama({.batch_size = 8, .seq_len = 12}))
+      : BuiltRun(on_ranks(zero, version, o), rank) {}
 
-  template <class T>
-  std::vector<const Node*> nodes_of() const {
-    std::vector<const Node*> found;
-    for (const Node& node : graph.nodes())
-      if (std::get_if<T>(&node.op->variant())) found.push_back(&node);
-    return found;
-  }
-  // Of persistent values of a role, in bytes.
+  // Returns the bytes of the persistent values of a role.
   std::size_t kept(Role role) const {
     std::size_t bytes = 0;
     for (ValueId id = 0; id < graph.value_count(); ++id)
@@ -45,26 +37,26 @@ struct Built {
         bytes += info.type.bytes();
     return bytes;
   }
-  MemoryPlan memory() const {
-    const std::vector<std::size_t> workspace(graph.nodes().size(), 0);
-    return plan_memory(graph, lifetimes_of(graph), workspace);
-  }
 };
 
 const char* const versions[] = {"v1", "v2", "v3", "v4"};
 
-// All but what is too small for a part each.
-std::size_t part_of_bytes(const Built& whole, std::size_t bytes) {
-  std::size_t small = 0;
-  Graph& graph = const_cast<Graph&>(whole.graph);
-  for (const Value& p : graph.trainables())
-    if (part_of(p.type().numel(), ranks - 1, ranks).count == 0) small += p.type().bytes();
-  return bytes / ranks + small * (bytes / whole.kept(Role::parameter));
+// Returns the bytes of the parameters that have too few elements for a part each.
+std::size_t small_bytes(Built& whole) {
+  std::size_t bytes = 0;
+  for (const Value& p : whole.graph.trainables())
+    if (part_of(p.type().numel(), ranks - 1, ranks).count == 0) bytes += p.type().bytes();
+  return bytes;
+}
+
+// Returns about how many of so many bytes a rank keeps.
+std::size_t part_of_bytes(Built& whole, std::size_t bytes) {
+  return bytes / ranks + small_bytes(whole) * (bytes / whole.kept(Role::parameter));
 }
 
 TEST(ShardOptimizer, KeepsAPartOfTheState) {
   for (const char* version : versions) {
-    const Built whole(0, version), sharded(1, version);
+    Built whole(0, version), sharded(1, version);
     EXPECT_EQ(whole.kept(Role::optimizer_state), 2 * whole.kept(Role::parameter)) << version;
     const std::size_t most = part_of_bytes(whole, whole.kept(Role::optimizer_state));
     EXPECT_LE(sharded.kept(Role::optimizer_state), most + most / 10) << version;
@@ -77,14 +69,11 @@ TEST(ShardOptimizer, KeepsAPartOfTheState) {
 TEST(ShardOptimizer, OfAllRanksCoversEachElementOnce) {
   for (const char* version : versions) {
     std::size_t bytes = 0;
-    const Built whole(0, version);
+    Built whole(0, version);
     for (std::int64_t rank = 0; rank < ranks; ++rank)
       bytes += Built(1, version, rank).kept(Role::optimizer_state);
-    std::size_t small = 0;
-    Graph& graph = const_cast<Graph&>(whole.graph);
-    for (const Value& p : graph.trainables())
-      if (part_of(p.type().numel(), ranks - 1, ranks).count == 0) small += p.type().bytes();
-    EXPECT_EQ(bytes, whole.kept(Role::optimizer_state) + 2 * (ranks - 1) * small) << version;
+    EXPECT_EQ(bytes, whole.kept(Role::optimizer_state) + 2 * (ranks - 1) * small_bytes(whole))
+        << version;
   }
 }
 
@@ -117,7 +106,7 @@ TEST(ShardGradients, OfSeveralBatchesKeepsAPartOfTheirSums) {
 
 TEST(ShardParameters, KeepsAPartOfThem) {
   for (const char* version : versions) {
-    const Built whole(2, version), sharded(3, version);
+    Built whole(2, version), sharded(3, version);
     const std::size_t most = part_of_bytes(whole, whole.kept(Role::parameter));
     EXPECT_LE(sharded.kept(Role::parameter), most + most / 10) << version;
     // And never has all of them at once.

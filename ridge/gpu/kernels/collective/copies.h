@@ -6,8 +6,8 @@
 
 namespace ridge::gpu {
 
-// What is left of a collective of one rank, of so many operands for each result: the first of these
-// is the result, and is copied unless it lies there already.
+// Returns the kernel of a collective of one rank, which takes so many operands for each result. It
+// copies the first of these, unless that lies in the result's memory already.
 KernelPtr copies(GpuPrepare& prepare, std::size_t operands_each);
 
 }  // namespace ridge::gpu
