@@ -5,6 +5,7 @@
 #include "ridge/analyze/flops_answers.h"
 #include "ridge/base/error.h"
 #include "ridge/cli/interrupt.h"
+#include "ridge/profile/communication.h"
 #include "ridge/profile/device_report.h"
 #include "ridge/profile/flops_report.h"
 #include "ridge/profile/memory_plot.h"
@@ -51,6 +52,10 @@ void print_reports(Terminal& terminal, const ProfileContent& content) {
   if (operators && content.bottlenecks) print(terminal, bottleneck_text(*content.bottlenecks));
   if (const auto report = device_report(recording); report && operators)
     print(terminal, device_report_text(recording, *report));
+  if (content.communication) {
+    print(terminal, communication_text(*content.communication));
+    print(terminal, ranks_text(content.ranks));
+  }
   if (const std::string use = card_use_text(recording.card); !use.empty() && operators)
     print(terminal, use);
   if (const std::string warning = clock_warning(clock_report(recording.card)); !warning.empty())

@@ -107,11 +107,20 @@ class ChromeTrace {
   void head(std::string_view name) {
     events_.text(fmt::format(
         "{{\n\"schemaVersion\": 1,\n\"deviceProperties\": [{}],\n"
-        "\"distributedInfo\": {{\"backend\": \"none\", \"rank\": 0, \"world_size\": 1}},\n"
+        "\"distributedInfo\": {{\"backend\": \"{}\", \"rank\": {}, \"world_size\": {}}},\n"
         "\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": {},\n\"traceName\": {},\n"
         "\"device\": {},\n\"threads\": {},\n\"traceEvents\": [",
-        device_properties(), recording_.epoch_ns, json_string(name),
-        json_string(recording_.device_description), recording_.threads));
+        device_properties(), backend(), recording_.rank, recording_.ranks, recording_.epoch_ns,
+        json_string(name), json_string(recording_.device_description), recording_.threads));
+  }
+
+  // What connects the ranks, by the name that PyTorch gives it.
+  std::string_view backend() const {
+    if (recording_.ranks == 1) return "none";
+    const bool nccl = std::ranges::any_of(recording_.activity_names, [](const std::string& name) {
+      return name.find("nccl") != std::string::npos;
+    });
+    return nccl ? "nccl" : "gloo";
   }
 
   std::string device_properties() const {

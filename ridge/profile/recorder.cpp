@@ -48,6 +48,8 @@ void Recorder::attach(Executor& executor) {
   recording_.device_kind = executor.device().target().kind;
   recording_.hardware = executor.device().hardware();
   recording_.device_description = executor.device().description();
+  recording_.rank = executor.device().rank();
+  recording_.ranks = executor.device().ranks();
   recording_.threads = executor.device().threads();
   recording_.process_id = ::getpid();
   recording_.thread_id = ::syscall(SYS_gettid);

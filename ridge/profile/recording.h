@@ -57,6 +57,7 @@ struct Recording {
   DeviceKind device_kind = DeviceKind::cpu;
   std::string hardware, device_description;
   int threads = 1;
+  int rank = 0, ranks = 1;                     // of the run that the device has a part of
   std::int64_t process_id = 0, thread_id = 0;  // the executor's
   std::int64_t epoch_ns = 0;                   // since 1970-01-01, of time 0
 

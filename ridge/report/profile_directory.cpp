@@ -155,6 +155,10 @@ ProfileListing write_profile(const fs::path& directory, const ProfileContent& co
   if (const auto report = device_report(recording)) device = device_report_json(recording, *report);
   files.add_if_any("bottlenecks.json", bottlenecks);
   files.add_if_any("device.json", device);
+  std::optional<std::string> communication;
+  if (content.communication)
+    communication = communication_json(*content.communication, content.ranks);
+  files.add_if_any("communication.json", communication);
   files.add_if_any("counters.json", counters_text_of(content));
   files.add_text("config.json", to_json(content.record.options));
   if (fs::exists(directory / "performance_summary.json"))

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ridge/analyze/bottlenecks.h"
+#include "ridge/profile/communication.h"
 #include "ridge/profile/operator_table.h"
 #include "ridge/profile/step_recorder.h"
 
@@ -20,6 +21,8 @@ struct ProfileContent {
   Session& session;
   const Record& record;
   std::optional<BottleneckReport> bottlenecks;
+  std::optional<CommunicationReport> communication;  // of one rank of several
+  RanksReport ranks;                                 // of all of them, if there is one
   GroupBy group_by = GroupBy::op;
   SortBy sort_by = SortBy::total;
   bool compress_traces = false;

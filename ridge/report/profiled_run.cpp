@@ -52,9 +52,16 @@ void write_profile_of(StepRecorder& recorder, Session& session, const Record& re
                          .session = session,
                          .record = record,
                          .bottlenecks = {},
+                         .communication = {},
+                         .ranks = {},
                          .group_by = group_by_named(options.group_by),
                          .sort_by = sort_by_named(options.sort_by),
                          .compress_traces = options.compress_traces};
+  if (Communicator* const others = session.device().communicator(); others && !failed) {
+    content.communication = communication_report(recorder.on_device());
+    if (content.communication)
+      content.ranks = compare_ranks(*content.communication, record.peak_tensor_bytes, *others);
+  }
   const bool keeps = !plan.profile_dir.empty();
   if (keeps && !failed) {
     listener.busy("Analyzing the profile...");

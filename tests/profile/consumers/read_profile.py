@@ -129,6 +129,25 @@ def read_hta(directory):
             f" kernel breakdown: {len(kinds)} types, {len(kernels)} kernels")
 
 
+def read_hta_ranks(directory):
+    """The overlap of communication and computation, of every rank, is what Ridge says it is."""
+    from hta.trace_analysis import TraceAnalysis
+
+    ranks = [directory, *sorted(directory.glob("rank-*"), key=lambda d: int(d.name[5:]))]
+    if len(ranks) == 1:
+        raise Missing("the profile is of one rank")
+    files = {rank: str(one(d, "trace_step_*.json*")) for rank, d in enumerate(ranks)}
+    analysis = TraceAnalysis(trace_files=files, trace_dir=str(directory),
+                             include_last_profiler_step=True)
+    found = dict(analysis.get_comm_comp_overlap(visualize=False).itertuples(index=False, name=None))
+    own = {rank: 100 * json.loads((d / "communication.json").read_text())["hidden_fraction"]
+           for rank, d in enumerate(ranks)}
+    # HTA takes begins up and ends down to whole microseconds.
+    apart = max(abs(found[rank] - own[rank]) for rank in own)
+    assert apart < 1.5, f"overlap {found} %, and by Ridge {own} %"
+    return f"overlap {', '.join(f'{found[r]} % (Ridge {own[r]:.2f} %)' for r in own)}"
+
+
 def read_trace_viewer(directory):
     """The viewer of chrome://tracing: no warning, nothing left open, no event lost."""
     from trace_viewer import read_trace
@@ -193,6 +212,7 @@ CONSUMERS = {
     "TensorBoard's event reader": read_tensorboard,
     "torch-tb-profiler": read_tb_profiler,
     "HolisticTraceAnalysis": read_hta,
+    "HolisticTraceAnalysis, all ranks": read_hta_ranks,
     "chrome://tracing": read_trace_viewer,
     "Perfetto's messages": read_perfetto_messages,
     "Perfetto's trace processor": read_trace_processor,
