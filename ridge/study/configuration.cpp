@@ -16,7 +16,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view options_of_output[] = {"output-dir", "profile-dir", "log-interval"};
 // Options that runs kept by earlier versions do not have, and what those did, as JSON.
 constexpr std::pair<std::string_view, std::string_view> later_options[] = {
-    {"ranks", "1"}, {"micro-batches", "1"}, {"zero", "0"}, {"sync-batch-norm", "false"}};
+    {"ranks", "1"}, {"gpus", "0"},          {"ranks-per-gpu", "1"},
+    {"zero", "0"},  {"micro-batches", "1"}, {"sync-batch-norm", "false"}};
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 
 #include "ridge/base/units.h"
 #include "ridge/study/study_laws.h"
+#include "ridge/study/study_scaling.h"
 
 namespace ridge {
 namespace {
@@ -49,6 +50,7 @@ class Answers {
   std::vector<StudyAnswer> all() && {
     if (measured_.empty()) return {};
     throughput();
+    scaling();
     if (result_.gathered) return std::move(answers_);  // the rest is by the plans
     memory();
     compute();
@@ -168,6 +170,21 @@ class Answers {
           fmt::format("This study does not vary it. Measure: ridge study {} --vary "
                       "batch-size=1,2,4,8,16",
                       result_.definition.variants[measured_.back()].size));
+  }
+
+  void scaling() {
+    std::vector<std::string> weak, strong;
+    for (const ScalingPoint& p : scaling_of(result_))
+      (p.is_weak ? weak : strong)
+          .push_back(fmt::format("{} ranks with a batch of {}: {}", p.ranks, p.batch,
+                                 efficiency_text(p.efficiency)));
+    constexpr std::string_view heading = "Several ranks";
+    if (!weak.empty())
+      add(heading, "What is the scaling efficiency?",
+          itemized("With the batch of one for each", weak));
+    if (!strong.empty())
+      add(heading, "What is it worth to share a batch?",
+          itemized("Of so many times one rank's samples a second", strong));
   }
 
   std::string by_size() const {

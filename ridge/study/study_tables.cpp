@@ -171,6 +171,23 @@ StudyTable factors_table(const StudyResult& result) {
   return without_empty_columns(std::move(table));
 }
 
+StudyTable scaling_table(const std::vector<ScalingPoint>& points) {
+  StudyTable table;
+  table.columns = {{.header = "Scaling", .left = true}};
+  for (const char* header : {"Ranks", "Batch of each", "Whole batch", "One rank", "Ideal",
+                             "Measured", "Efficiency (95 %)"})
+    table.columns.push_back({.header = header});
+  for (const ScalingPoint& p : points) {
+    const auto rate = [](double per_second) { return fmt::format("{:.1f}", per_second); };
+    table.rows.push_back({p.is_weak ? "weak" : "strong", std::to_string(p.ranks),
+                          std::to_string(p.batch_of_rank), std::to_string(p.batch),
+                          rate(p.samples_per_second_alone),
+                          rate(p.samples_per_second_alone * static_cast<double>(p.ranks)),
+                          rate(p.samples_per_second), efficiency_text(p.efficiency)});
+  }
+  return table;
+}
+
 StudyTable laws_table(const std::vector<StudyLaw>& laws) {
   StudyTable table;
   for (const char* header : {"Quantity", "By x =", "Where", "x from, to", "Growth", "Power"})

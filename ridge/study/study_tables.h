@@ -10,6 +10,7 @@
 #include "ridge/base/text_table.h"
 #include "ridge/study/study_laws.h"
 #include "ridge/study/study_result.h"
+#include "ridge/study/study_scaling.h"
 
 namespace ridge {
 
@@ -24,6 +25,11 @@ StudyTable plans_table(const StudyResult& result);     // what is known without 
 StudyTable factors_table(const StudyResult& result);
 inline constexpr std::string_view factors_note =
     "Growth from one variant to the next: how many times as much of each";
+// The workshop's tables of several GPUs.
+StudyTable scaling_table(const std::vector<ScalingPoint>& points);
+inline constexpr std::string_view scaling_note =
+    "Scaling: samples a second of several ranks over so many times those of one; weak, where each "
+    "has the batch of the one, and strong, where they share it";
 StudyTable laws_table(const std::vector<StudyLaw>& laws);
 inline constexpr std::string_view laws_note =
     ", with the intervals of their coefficients (95 %) where there are points enough";

@@ -77,6 +77,19 @@ Json json_of(const StudyLaw& law) {
   return json;
 }
 
+Json json_of(const ScalingPoint& point) {
+  return {{"scaling", point.is_weak ? "weak" : "strong"},
+          {"ranks", point.ranks},
+          {"alone", point.alone},
+          {"together", point.together},
+          {"batch_of_rank", point.batch_of_rank},
+          {"batch", point.batch},
+          {"samples_per_second_alone", point.samples_per_second_alone},
+          {"samples_per_second", point.samples_per_second},
+          {"efficiency", point.efficiency.value},
+          {"interval", json_of(point.efficiency.interval)}};
+}
+
 Json variant_json(const StudyResult& result, std::size_t v) {
   const StudyVariant& variant = result.definition.variants[v];
   const VariantPlan& plan = result.plans[v];
@@ -125,6 +138,8 @@ std::string study_text(const StudyResult& result) {
   text += "\nBy the graph of a step\n" + text_of_table(plans_table(result));
   if (const StudyTable factors = factors_table(result); !factors.rows.empty())
     text += fmt::format("\n{}\n", factors_note) + text_of_table(factors);
+  if (const auto scaling = scaling_of(result); !scaling.empty())
+    text += "\n" + wrapped(scaling_note, "") + text_of_table(scaling_table(scaling));
   if (!laws.empty()) text += fmt::format("\nLaws{}\n", laws_note) + text_of_table(laws_table(laws));
   std::string heading;
   for (const StudyAnswer& answer : answers_of(result, laws)) {
@@ -145,6 +160,9 @@ std::string study_markdown(const StudyResult& result, std::span<const std::strin
   text += "\n## By the graph of a step\n\n" + markdown_of_table(plans_table(result));
   if (const StudyTable factors = factors_table(result); !factors.rows.empty())
     text += fmt::format("\n## Growth\n\n{}\n\n", factors_note) + markdown_of_table(factors);
+  if (const auto scaling = scaling_of(result); !scaling.empty())
+    text += fmt::format("\n## Several ranks\n\n{}\n", wrapped(scaling_note, "")) +
+            markdown_of_table(scaling_table(scaling));
   if (!laws.empty())
     text += fmt::format("\n## Laws\n\nThese are laws{}.\n\n", laws_note) +
             markdown_of_table(laws_table(laws));
@@ -161,10 +179,12 @@ std::string study_markdown(const StudyResult& result, std::span<const std::strin
 
 std::string study_json(const StudyResult& result) {
   const std::vector<StudyLaw> laws = laws_of(result);
-  Json variants = Json::array(), all_laws = Json::array(), answers = Json::array();
+  Json variants = Json::array(), all_laws = Json::array(), scaling = Json::array(),
+       answers = Json::array();
   for (std::size_t v = 0; v < result.variants.size(); ++v)
     variants.push_back(variant_json(result, v));
   for (const StudyLaw& law : laws) all_laws.push_back(json_of(law));
+  for (const ScalingPoint& point : scaling_of(result)) scaling.push_back(json_of(point));
   for (const StudyAnswer& answer : answers_of(result, laws))
     answers.push_back(
         {{"heading", answer.heading}, {"question", answer.question}, {"answer", answer.text}});
@@ -175,6 +195,7 @@ std::string study_json(const StudyResult& result) {
                   {"measured", result.measured},
                   {"left", result.left},
                   {"variants", variants},
+                  {"scaling", scaling},
                   {"laws", all_laws},
                   {"answers", answers}});
 }
