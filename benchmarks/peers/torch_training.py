@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import torch_ranks
 from device_activity import device_activity
 
 # What each variant adds to plain modules and torch.optim.AdamW as it comes: PyTorch's fused
@@ -39,10 +40,11 @@ BATCHES = 64
 class TorchTraining:
     """A step takes the next batch of tokens, which lie in host memory, to the new weights."""
 
-    def __init__(self, size, variant, dtype, device):
+    def __init__(self, job):
         import torch
         from tiny_llama import Config, TinyLlama, loss_of
 
+        size, variant, dtype, device = (job[k] for k in ("size", "variant", "dtype", "device"))
         self.torch, self.device, self.done = torch, device, 0
         options = VARIANTS[variant]
         torch.manual_seed(0)
@@ -57,22 +59,30 @@ class TorchTraining:
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=1e-4, weight_decay=0.01,
             fused=options.get("fused"), capturable=self.captures)
+        torch.manual_seed(1 + job.get("rank", 0))
         self.tokens = torch.randint(
             0, config.vocab_size, (BATCHES, size["batch_size"], size["seq_len"] + 1))
         if device == "cuda":
             self.tokens = self.tokens.pin_memory()
         self.graph = None
 
-        def forward(x, y):
-            # Casts kept from one step to the next would be those of old weights in a graph.
-            with torch.autocast(device, torch.bfloat16, enabled=dtype == "bf16",
-                                cache_enabled=not self.captures):
-                return loss_of(self.model(x), y)
+        class WithLoss(torch.nn.Module):
+            def __init__(self, model):
+                super().__init__()
+                self.model = model
 
-        self.forward = forward
+            def forward(self, x, y):
+                # Casts kept from one step to the next would be those of old weights in a graph.
+                with torch.autocast(device, torch.bfloat16, enabled=dtype == "bf16",
+                                    cache_enabled=not captures):
+                    return loss_of(self.model(x), y)
+
+        captures = self.captures
+        self.forward = WithLoss(self.model)
         self.marks_steps = options.get("compile") in ("reduce-overhead", "max-autotune")
         if "compile" in options:
-            self.forward = torch.compile(forward, mode=options["compile"])
+            self.forward = torch.compile(self.forward, mode=options["compile"])
+        self.forward = torch_ranks.shared(self.forward, job)  # faster so than compiled around
 
     def backpropagate(self, window):
         """Leaves the gradients, then the new weights; gives the loss, on the device."""
@@ -177,7 +187,7 @@ def cpu_tensor_bytes(job):
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
-        training = TorchTraining(job["size"], job["variant"], job["dtype"], "cpu")
+        training = TorchTraining(job | {"device": "cpu"})
         training.steps(3)
     memory = [(e["ts"], e["args"]["Bytes"]) for e in trace_of(recorded)
               if e.get("name") == "[memory]"]
@@ -213,7 +223,8 @@ def serve(job, reply):
     torch.randn(64, 64) @ torch.randn(64, 64)  # its threads and library are not the model's
     before = status_bytes("VmRSS")
     begin = time.perf_counter()
-    training = TorchTraining(job["size"], job["variant"], job["dtype"], job["device"])
+    torch_ranks.join(job)
+    training = TorchTraining(job)
     warm = training.steps(WARMUP)
     training.release()
     reply(state_of(torch, job["device"], before) | {
@@ -224,11 +235,11 @@ def serve(job, reply):
                   "profile": lambda n: activity_of(training, n)}[command](int(count))
         training.release()
         reply(answer)
+    torch_ranks.leave(job)
 
 
 def main():
-    # What libraries print goes where it does not mix with the answers.
-    answers, sys.stdout = sys.stdout, sys.stderr
+    answers = torch_ranks.own_output()
 
     def reply(value):
         print(json.dumps(value), file=answers, flush=True)

@@ -15,6 +15,8 @@ import json
 import sys
 import time
 
+import torch_ranks
+
 # What each variant adds to torchvision's network as it comes: images in channels last, a mode of
 # torch.compile (the latter two with CUDA graphs), one CUDA graph for the whole pass, or the whole
 # step of training; or OpenVINO, which compiles the traced network. What is not `usual` on a device
@@ -87,11 +89,12 @@ class TorchNetwork:
             self.optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9,
                                              fused=device == "cuda")
             self.scaler = torch.amp.GradScaler(device, enabled=job["dtype"] == "fp16")
-        self.forward = self.forward_training if self.training else model
+        self.forward = self.with_loss() if self.training else model
         if "compile" in variant:
             self.forward = self.compiled(variant["compile"])
         else:
             self.turn.take()
+        self.forward = torch_ranks.shared(self.forward, job)
         self.graph = None
         if variant.get("capture"):
             self.capture()
@@ -110,9 +113,19 @@ class TorchNetwork:
 
         return self.torch.compile(self.forward, backend=backend)
 
-    def forward_training(self, images, targets):
-        with self.torch.autocast(**self.autocast):
-            return self.torch.nn.functional.cross_entropy(self.model(images), targets)
+    def with_loss(self):
+        torch, autocast = self.torch, self.autocast
+
+        class WithLoss(torch.nn.Module):
+            def __init__(self, model):
+                super().__init__()
+                self.model = model
+
+            def forward(self, images, targets):
+                with torch.autocast(**autocast):
+                    return torch.nn.functional.cross_entropy(self.model(images), targets)
+
+        return WithLoss(self.model)
 
     def eager_pass(self):
         if self.training:
@@ -213,7 +226,7 @@ def peak_rss():
 
 def main():
     job = json.loads(sys.argv[1])
-    answers, sys.stdout = sys.stdout, sys.stderr  # libraries print what is none
+    answers = torch_ranks.own_output()
     openvino = job["variant"] == "openvino"
 
     def answer(value):
@@ -223,6 +236,7 @@ def main():
         import torch  # noqa: F401  # not part of what making the network ready takes
 
         begin = time.perf_counter()
+        torch_ranks.join(job)
         network = (OpenVinoNetwork if openvino else TorchNetwork)(job)
         seconds = network.steps(WARMUP)
         start = time.perf_counter() - begin
@@ -233,6 +247,7 @@ def main():
                 "version": network.version(), "memory": network.memory(), "rss": peak_rss()})
         for line in sys.stdin:
             answer(network.steps(int(line.split()[1])))
+        torch_ranks.leave(job)
     except RuntimeError as error:
         if "out of memory" not in str(error):
             raise
