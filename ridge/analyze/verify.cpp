@@ -217,10 +217,15 @@ Steps take_steps(const RunOptions& options, Device& device, std::size_t count,
 
 // What ranks do together: each has the logits of its own samples, and all the same of the rest.
 // Where they do not, that is no number.
-Steps take_steps_on_ranks(const RunOptions& options, std::size_t count, const Sabotage& sabotage) {
+Steps take_steps_on_ranks(const RunOptions& options, const Device& like, std::size_t count,
+                          const Sabotage& sabotage) {
   std::vector<Steps> all(static_cast<std::size_t>(options.ranks));
   const auto ranks = static_cast<int>(options.ranks);
-  on_local_ranks(ranks, std::max(1, available_processors() / ranks), [&](Device& device) {
+  RunOptions each = options;
+  each.device = like.is_gpu() ? "cuda" : "cpu";
+  each.threads = std::max(1, available_processors() / ranks);
+  const auto open = [&](int rank) { return open_device(each, gpu_of_rank(each, rank)); };
+  on_local_ranks(ranks, open, [&](Device& device) {
     all[static_cast<std::size_t>(device.rank())] = take_steps(options, device, count, sabotage);
   });
   Steps steps = all.front();
@@ -356,6 +361,8 @@ std::vector<RunOptions> taken_in(std::string_view dtype, std::vector<RunOptions>
 
 RunOptions shared_by_ranks(RunOptions options, const RunOptions& as) {
   options.ranks = as.ranks;
+  options.gpus = as.gpus;
+  options.ranks_per_gpu = as.ranks_per_gpu;
   options.zero = as.zero;
   options.sync_batch_norm = as.sync_batch_norm;
   options.batch_size = (options.batch_size + as.ranks - 1) / as.ranks * as.ranks;
@@ -381,7 +388,7 @@ Reference::Reference(RunOptions options, Device& device) : options_(options) {
   options_.gradient_accumulation_steps = options.gradient_accumulation_steps = 1;
   schedule_named(schedules().front().name).apply_to(options);
   options.dtype = "fp32";
-  options.ranks = 1;
+  options.ranks = 1, options.gpus = 0;
   Session session(options, device);
   Graph& graph = session.graph();
   ReferenceValues fed;
@@ -410,7 +417,7 @@ Baseline baseline_of(const Reference& reference, const std::string& dtype, Devic
                      std::int64_t steps) {
   RunOptions options = verified_in(reference.options(), dtype);
   schedule_named(schedules().front().name).apply_to(options);
-  options.ranks = 1;
+  options.ranks = 1, options.gpus = 0;
   const auto run = [&](const RunOptions& run_options, std::uint64_t seed = 0) {
     Session session(run_options, device);
     if (seed > 0) nudge_weights(session, seed);
@@ -441,7 +448,7 @@ Verdict verify(const Reference& reference, const VerifiedSchedule& schedule,
                   .dtype = options.dtype};
   const Steps steps = options.ranks == 1
                           ? take_steps(options, device, baseline.curve.size(), sabotage)
-                          : take_steps_on_ranks(options, baseline.curve.size(), sabotage);
+                          : take_steps_on_ranks(options, device, baseline.curve.size(), sabotage);
   verdict.loss_error = relative_difference(steps.losses[0], reference.loss);
   verdict.logits_error = relative_error(steps.logits, reference.logits);
   compare_gradients(reference, steps.gradients, verdict);

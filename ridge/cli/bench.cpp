@@ -310,6 +310,7 @@ Examples:
   ridge bench --networks resnet18,resnet50,mobilenet_v2 --compare-modes --price-per-hour 2.50
   ridge bench --network resnet50 --find-max-batch --max-batch-for 4GB
   ridge bench --network resnet50 --batch-size 128 --ranks 2
+  ridge bench --network resnet50 --batch-size 128 --gpus 2 --mode training --dtype bf16
   ridge bench --list
 The workshop's exercises with these commands: docs/workshop in the sources.)";
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include "ridge/base/digest.h"
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
+#include "ridge/base/system.h"
 #include "ridge/base/thread_pool.h"
 #include "ridge/base/version.h"
 #include "ridge/cli/interrupt.h"
@@ -34,11 +36,6 @@ constexpr auto time_to_end = 4s;
 
 std::string words_name(int rank) { return fmt::format("last-words-{}", rank); }
 
-void check_device_of_ranks(const RunOptions& options) {
-  if (options.device == "cuda")
-    throw UsageError("--ranks {} on GPUs is not there yet: use --device cpu", options.ranks);
-}
-
 // Ranks of another version, or with other options, would wait for each other in vain or, worse,
 // not.
 void check_alike(const RunOptions& options, Communicator& communicator) {
@@ -53,17 +50,34 @@ void check_alike(const RunOptions& options, Communicator& communicator) {
                      other - all.begin());
 }
 
+// More ranks than were meant to be on a GPU would compute, one after the other, and take longer
+// than one alone.
+void check_cards(const RunOptions& options, const Device& device, Communicator& communicator) {
+  std::array<char, 128> own{}, none{};
+  if (device.is_gpu())
+    fmt::format_to_n(own.data(), own.size() - 1, "{} of {}", device.info().bus_id, host_name());
+  std::vector<std::array<char, 128>> all(static_cast<std::size_t>(communicator.count()));
+  communicator.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+  const auto sharing = std::ranges::count(all, own);
+  if (own == none || options.ranks_per_gpu == 0 || sharing <= options.ranks_per_gpu) return;
+  throw UsageError(
+      "{} ranks are on GPU {}: give each a GPU of its own, or, for tests, --ranks-per-gpu {}",
+      sharing, own.data(), sharing);
+}
+
 int work_as_rank(const Rank& rank, RunOptions options, const RankWork& work) {
   if (options.ranks != 1 && options.ranks != rank.count)
     throw UsageError("--ranks is {}, but {} started {} processes", options.ranks, rank.launcher,
                      rank.count);
   options.ranks = rank.count;
   options.resolve();
-  check_device_of_ranks(options);
   if (options.threads == 0) options.threads = std::max(1, available_processors() / rank.on_host);
-  const std::unique_ptr<Device> device = open_device(options);
-  device->join(meet(rank, meeting_of(rank, process_environment())));
-  check_alike(options, *device->communicator());
+  const std::unique_ptr<Device> device =
+      open_device(options, gpu_of_rank(options, rank.index_on_host));
+  std::shared_ptr<Communicator> communicator = meet(rank, meeting_of(rank, process_environment()));
+  check_alike(options, *communicator);
+  check_cards(options, *device, *communicator);
+  device->join(std::move(communicator));
   return work(options, *device);
 }
 
@@ -220,7 +234,7 @@ std::optional<std::string> fault_of(std::span<const std::pair<int, RankEnd>> end
 }
 
 int run_ranks(const RunOptions& options, int restarts) {
-  check_device_of_ranks(options);
+  gpu_of_rank(options, static_cast<int>(options.ranks) - 1);
   if (command_line().front() == "torchrun") Terminal().line("**** Launching with torchrun ****");
   RunOptions attempt = options;
   note_interrupts();

@@ -35,9 +35,10 @@ constexpr const char* footer = R"(Examples:
   ridge train --hidden-dim 512 --n-layers 8 --dtype bf16 --flops
   ridge train --network resnet18 --data flowers/ --num-steps 500 --eval-every 100
   ridge train --ranks 4 --batch-size 32 --num-steps 1000 --save-every 100 --restarts 3
+  ridge train --gpus 2 --version v4 --dtype bf16 --batch-size 32 --zero 1
 A flag may be written with underscores; --config takes the same names as keys. A folder of images
-has a folder of PNG or JPEG files for each class. With --ranks N, as many processes share each batch;
-torchrun, mpirun and srun may start them too.)";
+has a folder of PNG or JPEG files for each class. With --ranks N, as many processes share each batch,
+with --gpus N on a GPU each; torchrun, mpirun and srun may start them too.)";
 
 int run(const RunOptions& options, const Request& request) {
   if (const std::optional<Rank> rank = one_of_several())

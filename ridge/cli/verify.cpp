@@ -84,8 +84,8 @@ std::vector<Task> tasks_of(const std::vector<RunOptions>& models,
 std::vector<RunOptions> chosen_models(const Request& request, const RunOptions& asked) {
   const bool is_named = asked.network != RunOptions{}.network;
   if (request.this_model || (is_named && !request.family)) return {asked};
-  constexpr std::string_view of_any_model[] = {"device", "threads", "mode",
-                                               "ranks",  "zero",    "sync-batch-norm"};
+  constexpr std::string_view of_any_model[] = {
+      "device", "threads", "mode", "ranks", "zero", "sync-batch-norm", "gpus", "ranks-per-gpu"};
   for (const std::string& name : request.run.given())
     if (std::ranges::find(of_any_model, name) == std::end(of_any_model))
       throw UsageError(
@@ -112,8 +112,6 @@ std::vector<std::string> leave_out_batch_norms(std::vector<RunOptions>& models) 
 std::vector<Verdict> verdicts_of(const Request& request, Terminal& terminal) {
   const RunOptions asked = request.run.options();
   const std::unique_ptr<Device> device = open_device(asked);
-  if (asked.ranks > 1 && device->is_gpu())
-    throw UsageError("--ranks {} on GPUs is not there yet: use --device cpu", asked.ranks);
   const std::vector<VerifiedSchedule> schedules =
       chosen_schedules(request.only_schedules, asked.use(), asked.ranks);
   std::vector<RunOptions> models = chosen_models(request, asked);

@@ -56,6 +56,8 @@ std::vector<std::string> torchrun_command(std::span<const std::string> arguments
     auto words = workshop_command(std::filesystem::path(arguments[i]).filename().string(),
                                   arguments.subspan(i + 1));
     if (!words) continue;
+    // Its lines have no word for GPUs that are fewer than ranks.
+    append_words(*words, "--ranks-per-gpu 0");
     // All ranks are on this machine, as they are for these two.
     for (const std::string& flag : arguments.first(i))
       if (flag != "--standalone" && flag != "--nnodes=1") words->push_back(flag);

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "ridge/cpu/activation.h"
-#include "ridge/cpu/other_ranks.h"
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/simd.h"
+#include "ridge/device/other_ranks.h"
 
 namespace ridge {
 namespace {
@@ -228,7 +228,7 @@ void merge_ranks(Communicator& communicator, std::vector<OfChannel>& own) {
 template <class T>
 KernelPtr train_form(CpuPrepare& prepare, const BatchNormTrain& op) {
   const Runs runs(prepare.in[0].shape, op.layout);
-  const OtherRanks others(prepare, op.name, op.ranks);
+  const OtherRanks others(prepare.communicator, op.name, op.ranks);
   prepare.workspace =
       static_cast<std::size_t>((2 * runs.parts + 1) * runs.channels) * sizeof(float);
   return make_kernel([&pool = prepare.pool, others, runs, op](const Launch& call) {
@@ -318,8 +318,9 @@ struct GradSums {
 };
 
 template <class T, class Terms, class OfChannels>
-void differentiate(ThreadPool& pool, const OtherRanks& others, const Runs& runs, const Terms& terms,
-                   const GradVectors& v, float* sums, T* dx, const OfChannels& gradient_of) {
+void differentiate(ThreadPool& pool, const OtherRanks<Communicator>& others, const Runs& runs,
+                   const Terms& terms, const GradVectors& v, float* sums, T* dx,
+                   const OfChannels& gradient_of) {
   const std::int64_t channels = runs.channels;
   for (std::int64_t c = 0; c < channels; ++c) v.factor[c] = v.weight[c] * v.rstd[c];
   runs.sum_parts(pool, sums, terms);
@@ -356,7 +357,7 @@ void differentiate(ThreadPool& pool, const OtherRanks& others, const Runs& runs,
 template <class T, Gate gate, bool summed>
 KernelPtr backward(CpuPrepare& prepare, const BatchNormGrad& op) {
   const Runs runs(prepare.out[0].shape, op.layout);
-  const OtherRanks others(prepare, op.name, op.ranks);
+  const OtherRanks others(prepare.communicator, op.name, op.ranks);
   prepare.workspace =
       static_cast<std::size_t>((2 * runs.parts + 3) * runs.channels) * sizeof(float);
   return make_kernel([&pool = prepare.pool, others, runs, op](const Launch& call) {

@@ -8,7 +8,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/part.h"
 #include "ridge/cpu/elementwise.h"
-#include "ridge/cpu/other_ranks.h"
+#include "ridge/device/other_ranks.h"
 
 namespace ridge {
 namespace {
@@ -89,7 +89,7 @@ std::int64_t sum_of(const std::vector<std::int64_t>& counts) {
 // each would take longer, and sums in 16 bits would round once for each rank.
 KernelPtr AllReduce::cpu(CpuPrepare& prepare) const {
   if (ranks == 1) return nullptr;
-  const OtherRanks others(prepare, name, ranks);
+  const OtherRanks others(prepare.communicator, name, ranks);
   std::vector<Piece> pieces;
   std::int64_t elements = 0;
   for (const TensorType& type : prepare.in) {
@@ -120,7 +120,7 @@ KernelPtr AllReduce::cpu(CpuPrepare& prepare) const {
 // All are put together by rank, in f32, and their sums behind them; one tensor in f32 lies so
 // already.
 KernelPtr ReduceScatter::cpu(CpuPrepare& prepare) const {
-  const OtherRanks others(prepare, name, ranks);
+  const OtherRanks others(prepare.communicator, name, ranks);
   const PartsByRank parts({prepare.in.begin(), prepare.in.end()}, ranks);
   std::vector<std::int64_t> counts = parts.elements();
   const std::int64_t all = sum_of(counts), own = counts[static_cast<std::size_t>(rank)];
@@ -159,7 +159,7 @@ KernelPtr ReduceScatter::cpu(CpuPrepare& prepare) const {
 
 // One tensor is put together where it is, several in the workspace.
 KernelPtr AllGather::cpu(CpuPrepare& prepare) const {
-  const OtherRanks others(prepare, name, ranks);
+  const OtherRanks others(prepare.communicator, name, ranks);
   const PartsByRank parts({prepare.out.begin(), prepare.out.end()}, ranks);
   std::vector<std::int64_t> bytes = parts.bytes();
   const auto all = static_cast<std::size_t>(sum_of(bytes));

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <utility>
 
 namespace ridge {
 
@@ -24,6 +26,10 @@ class Communicator {
   // which all ranks know: each gets the sum of its own part alone.
   virtual void reduce_scatter(std::span<float> data, std::span<const std::int64_t> counts,
                               std::span<float> own) = 0;
+  // Gives each rank what every other has for it: both are one part for each rank, one after
+  // another, of so many bytes each. A rank's own part is copied.
+  virtual void exchange(std::span<const std::byte> given, std::span<const std::int64_t> given_bytes,
+                        std::span<std::byte> got, std::span<const std::int64_t> got_bytes) = 0;
   // Gives every rank the parts of all: `data` has room for them, one after another, of so many
   // bytes each, and has this rank's in its place.
   virtual void all_gather_parts(std::span<std::byte> data, std::span<const std::int64_t> bytes) = 0;
@@ -32,6 +38,13 @@ class Communicator {
   // Returns when all ranks have called it. Waits for minutes where other calls wait for seconds:
   // after work that one rank alone may do, or that takes some longer than others.
   virtual void wait_for_all() = 0;
+
+  // What is done before a call tells that another rank is lost: what else waits for that one has to
+  // be ended, or this rank could not leave.
+  void when_lost(std::function<void()> act) { when_lost_ = std::move(act); }
+
+ protected:
+  std::function<void()> when_lost_ = [] {};
 };
 
 // Whether a condition holds on any rank; `communicator` is null where there is one alone.

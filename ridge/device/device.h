@@ -104,7 +104,10 @@ class Device {
 
   // Makes the device that of one rank of several, before kernels are prepared: by this the ranks'
   // kernels reach each other. Null, as at first, for a device alone.
-  void join(std::shared_ptr<Communicator> communicator) { communicator_ = std::move(communicator); }
+  // Where memory is not the host's, the ranks call it together: they agree how their data moves.
+  virtual void join(std::shared_ptr<Communicator> communicator) {
+    communicator_ = std::move(communicator);
+  }
   Communicator* communicator() const { return communicator_.get(); }
   int ranks() const { return communicator_ ? communicator_->count() : 1; }
   int rank() const { return communicator_ ? communicator_->rank() : 0; }

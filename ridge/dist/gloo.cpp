@@ -120,16 +120,15 @@ class GlooCommunicator final : public Communicator {
   void reduce_scatter(std::span<float> data, std::span<const std::int64_t> counts,
                       std::span<float> own) override {
     received_.resize(own.size() * static_cast<std::size_t>(count()));
-    call([&] {
-      gloo::AlltoallvOptions options(context_);
-      options.setTimeout(patience_for_others());
-      options.setInput(data.data(), std::vector(counts.begin(), counts.end()));
-      options.setOutput(received_.data(), std::vector(static_cast<std::size_t>(count()),
-                                                      static_cast<std::int64_t>(own.size())));
-      gloo::alltoallv(options);
-    });
+    const std::vector<std::int64_t> own_counts(static_cast<std::size_t>(count()),
+                                               static_cast<std::int64_t>(own.size()));
+    all_to_all(data.data(), counts, received_.data(), own_counts);
     add_rows(received_, static_cast<std::size_t>(count()));
     std::ranges::copy_n(received_.begin(), static_cast<std::ptrdiff_t>(own.size()), own.begin());
+  }
+  void exchange(std::span<const std::byte> given, std::span<const std::int64_t> given_bytes,
+                std::span<std::byte> got, std::span<const std::int64_t> got_bytes) override {
+    all_to_all(const_cast<std::byte*>(given.data()), given_bytes, got.data(), got_bytes);
   }
   void all_gather_parts(std::span<std::byte> data, std::span<const std::int64_t> bytes) override {
     call([&] {
@@ -165,9 +164,26 @@ class GlooCommunicator final : public Communicator {
     return patience_.beyond_work +
            2 * std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - last_call_);
   }
+  // Gloo takes what it only reads as what it might write.
+  template <class T>
+  void all_to_all(T* given, std::span<const std::int64_t> given_counts, T* got,
+                  std::span<const std::int64_t> got_counts) {
+    call([&] {
+      gloo::AlltoallvOptions options(context_);
+      options.setTimeout(patience_for_others());
+      options.setInput(given, std::vector(given_counts.begin(), given_counts.end()));
+      options.setOutput(got, std::vector(got_counts.begin(), got_counts.end()));
+      gloo::alltoallv(options);
+    });
+  }
   template <class Action>
   void call(const Action& action) {
-    checked(action);
+    try {
+      checked(action);
+    } catch (const RankError&) {
+      when_lost_();
+      throw;
+    }
     last_call_ = Clock::now();
   }
 

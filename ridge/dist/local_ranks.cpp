@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "ridge/base/error.h"
-#include "ridge/cpu/device.h"
 #include "ridge/dist/gloo.h"
 
 namespace ridge {
@@ -32,7 +31,8 @@ class FirstFault {
 
 }  // namespace
 
-void on_local_ranks(int count, int threads_each, const std::function<void(Device&)>& work) {
+void on_local_ranks(int count, const std::function<std::unique_ptr<Device>(int rank)>& open,
+                    const std::function<void(Device&)>& work) {
   constexpr std::chrono::milliseconds patience{60'000};
   const RendezvousServer server({"127.0.0.1", 0});
   FirstFault first;
@@ -40,11 +40,11 @@ void on_local_ranks(int count, int threads_each, const std::function<void(Device
   for (int rank = 0; rank < count; ++rank)
     threads.emplace_back([&, rank] {
       try {
-        CpuDevice device(threads_each);
+        const std::unique_ptr<Device> device = open(rank);
         if (count > 1)
-          device.join(connect_by_gloo({.index = rank, .count = count, .on_host = count},
-                                      Rendezvous({"127.0.0.1", server.port()}, patience)));
-        work(device);
+          device->join(connect_by_gloo({.index = rank, .count = count, .on_host = count},
+                                       Rendezvous({"127.0.0.1", server.port()}, patience)));
+        work(*device);
       } catch (const RankError&) {
         first.note(std::current_exception(), true);
       } catch (...) {

@@ -12,16 +12,17 @@ namespace {
 // It started this process if both of its variables are set.
 struct Launcher {
   std::string_view name;
-  std::string_view index, count, on_host;  // variables
+  std::string_view index, count, on_host, index_on_host;  // variables
 };
 
 // Those that run inside others come first. Slurm's number of processes is that of the step:
 // SLURM_NTASKS is set in a batch script too, which is one process.
 constexpr Launcher launchers[] = {
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
-    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS_PER_NODE"},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_RANK"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS_PER_NODE", "SLURM_LOCALID"},
 };
 
 constexpr int most_ranks = 1'000'000;
@@ -57,6 +58,10 @@ std::optional<Rank> rank_from(const Environment& environment) {
     // One that does not say has started all of them here.
     const std::optional<std::string> on_host = environment(launcher.on_host);
     rank.on_host = on_host ? number_of(*on_host, launcher.on_host, 1, rank.count) : rank.count;
+    const std::optional<std::string> index_on_host = environment(launcher.index_on_host);
+    rank.index_on_host =
+        index_on_host ? number_of(*index_on_host, launcher.index_on_host, 0, rank.on_host - 1)
+                      : rank.index % rank.on_host;
     return rank;
   }
   return std::nullopt;

@@ -14,6 +14,7 @@ struct Rank {
   int index = 0;                   // from 0
   int count = 1;                   // of all processes of the run
   int on_host = 1;                 // of those on this machine
+  int index_on_host = 0;           // from 0, of those
   std::string_view launcher = {};  // "torchrun"
   bool operator==(const Rank&) const = default;
 };

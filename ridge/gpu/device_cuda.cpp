@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
+#include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,6 +20,7 @@
 #include "ridge/gpu/device.h"
 #include "ridge/gpu/device/context.h"
 #include "ridge/gpu/device/faults.h"
+#include "ridge/gpu/device/links.h"
 #include "ridge/gpu/device/memory.h"
 #include "ridge/gpu/device/prepare.h"
 #include "ridge/gpu/device/probe.h"
@@ -132,6 +136,57 @@ class CheckedKernel final : public Kernel {
   KernelPtr kernel_;
 };
 
+// Waits for events that may depend on other ranks, and gives up on them where it takes far longer
+// than it has so far.
+class PatientWait {
+ public:
+  // RankError, after which the links are of no use, if another rank is lost.
+  void wait(cudaEvent_t event, gpu::Links& links) {
+    const auto begin = Clock::now();
+    const auto usual = waits_ < settling ? std::max(longest_, at_first) : longest_;
+    const auto patience = beyond_work + 2 * std::max(begin - last_end_, usual);
+    for (auto looked = begin;;) {
+      const cudaError_t status = cudaEventQuery(event);
+      const auto now = Clock::now();
+      if (status != cudaErrorNotReady) {
+        check(status, "waiting for the GPU");
+        longest_ = std::max(longest_, now - begin);
+        ++waits_;
+        last_end_ = now;
+        return;
+      }
+      if (now - looked > look_every) {
+        looked = now;
+        look_for_others(links, now - begin > patience);
+      }
+      if (now - begin > spin) std::this_thread::sleep_for(pause);
+    }
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds beyond_work{8'000}, look_every{10}, spin{5};
+  static constexpr std::chrono::microseconds pause{50};
+
+  static void look_for_others(gpu::Links& links, bool is_late) {
+    try {
+      links.check_others();
+      if (is_late) throw RankError("another rank has ended or does not answer (the GPU waits)");
+    } catch (const RankError&) {
+      links.give_up();
+      throw;
+    }
+  }
+
+  // Until so many waits have been, how long a step takes is not known.
+  static constexpr int settling = 16;
+  static constexpr Clock::duration at_first = std::chrono::seconds(60);
+
+  Clock::time_point last_end_ = Clock::now();
+  Clock::duration longest_{};  // of its waits
+  int waits_ = 0;
+};
+
 class GpuTools final : public DeviceTools {
  public:
   explicit GpuTools(const gpu::Context& context) : context_(context) {}
@@ -146,7 +201,12 @@ class GpuTools final : public DeviceTools {
     return fmt::format("driver of CUDA {}.{}", version / 1000, version % 1000 / 10);
   }
   std::vector<std::string> warnings() override {
-    return gpu::GeneratedKernels::of_process().warnings();
+    std::vector<std::string> lines = gpu::GeneratedKernels::of_process().warnings();
+    if (context_.links && !context_.links->only_enqueues())
+      lines.emplace_back(
+          "Several ranks share a GPU: their data goes through the host, and their steps are not "
+          "captured. Give each a GPU of its own");
+    return lines;
   }
   Tracer* tracer() override { return tracer_.get(); }
   std::unique_ptr<RangeCounters> range_counters(std::size_t max_ranges) override {
@@ -200,9 +260,11 @@ class GpuDevice final : public Device {
  public:
   explicit GpuDevice(const GpuOptions& options) : GpuDevice(options, chosen_card(options.index)) {}
   ~GpuDevice() override {
-    cudaStreamSynchronize(stream_);
+    settle(*this);
     for (const cudaEvent_t mark : marks_)
       if (mark) cudaEventDestroy(mark);
+    if (end_) cudaEventDestroy(end_);
+    context_.links.reset();
     uploads_.reset();
     cudaStreamDestroy(background_);
     cudaStreamDestroy(stream_);
@@ -213,6 +275,24 @@ class GpuDevice final : public Device {
     KernelPtr kernel = std::visit([&](const auto& o) { return o.gpu(prepare); }, op.variant());
     if (kernel) kernel = std::make_unique<CheckedKernel>(std::move(kernel));
     return {std::move(kernel), prepare.workspace};
+  }
+
+  // Ranks on cards of their own reach each other by NCCL, which wants that.
+  void join(std::shared_ptr<Communicator> communicator) override {
+    std::vector<cudaUUID_t> cards(static_cast<std::size_t>(communicator->count()));
+    communicator->all_gather(std::as_bytes(std::span(&uuid_, 1)),
+                             std::as_writable_bytes(std::span(cards)));
+    const auto before = [](const cudaUUID_t& a, const cudaUUID_t& b) {
+      return std::memcmp(&a, &b, sizeof a) < 0;
+    };
+    std::ranges::sort(cards, before);
+    const bool is_shared = std::ranges::adjacent_find(cards, std::not_fn(before)) != cards.end();
+    context_.links =
+        is_shared ? gpu::link_through_host(communicator) : gpu::link_by_nccl(*communicator);
+    communicator->when_lost([links = std::weak_ptr(context_.links)] {
+      if (const auto there = links.lock()) there->give_up();
+    });
+    Device::join(std::move(communicator));
   }
 
   void* allocate(std::size_t bytes) override {
@@ -249,7 +329,12 @@ class GpuDevice final : public Device {
   void clear(void* device, std::size_t bytes) override {
     check(cudaMemsetAsync(device, 0, bytes, stream_), "clearing memory");
   }
-  void synchronize() override { check(cudaStreamSynchronize(stream_), "waiting for the GPU"); }
+  void synchronize() override {
+    if (!waits_for_others()) return check(cudaStreamSynchronize(stream_), "waiting for the GPU");
+    if (!end_) check(cudaEventCreateWithFlags(&end_, cudaEventDisableTiming), "creating an event");
+    check(cudaEventRecord(end_, stream_), "recording an event");
+    others_.wait(end_, *context_.links);
+  }
 
   void* allocate_host(std::size_t bytes) override {
     void* memory = nullptr;
@@ -266,7 +351,9 @@ class GpuDevice final : public Device {
     check(cudaEventRecordWithFlags(marks_[slot], context_.stream, flags), "recording an event");
   }
   void wait(std::size_t slot) override {
-    check(cudaEventSynchronize(marks_.at(slot)), "waiting for the GPU");
+    if (!waits_for_others())
+      return check(cudaEventSynchronize(marks_.at(slot)), "waiting for the GPU");
+    others_.wait(marks_.at(slot), *context_.links);
   }
   double seconds_between(std::size_t from, std::size_t to) const override {
     float milliseconds = 0;
@@ -277,6 +364,7 @@ class GpuDevice final : public Device {
   DeviceTools& tools() override { return tools_; }
 
   KernelPtr capture(std::span<const DeviceWork> works) override {
+    if (context_.links && !context_.links->only_enqueues()) return nullptr;
     Graph graph;
     std::vector<Nodes> last(works.size());  // of each work: those that no other of it follows
     for (std::size_t begin = 0; begin < works.size();) {
@@ -300,7 +388,7 @@ class GpuDevice final : public Device {
   using Nodes = std::vector<cudaGraphNode_t>;
 
   GpuDevice(const GpuOptions& options, const cudaDeviceProp& card)
-      : Device(info_of(options.index, card)) {
+      : Device(info_of(options.index, card)), uuid_(card.uuid) {
     int lowest = 0, highest = 0;
     check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "asking for priorities");
     check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest),
@@ -315,6 +403,8 @@ class GpuDevice final : public Device {
                 .rotations = gpu::make_rotation_tables()};
     uploads_ = std::make_unique<UploadRing>(stream_);
   }
+
+  bool waits_for_others() const { return context_.links && context_.links->only_enqueues(); }
 
   struct Graph {
     cudaGraph_t handle = nullptr;
@@ -370,6 +460,9 @@ class GpuDevice final : public Device {
   gpu::Context context_;
   std::unique_ptr<UploadRing> uploads_;
   std::vector<cudaEvent_t> marks_;
+  cudaUUID_t uuid_;
+  cudaEvent_t end_ = nullptr;  // of all work
+  PatientWait others_;
   bool capturing_ = false;
   GpuTools tools_{context_};
 };

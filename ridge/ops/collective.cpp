@@ -103,7 +103,9 @@ Cost ReduceScatter::cost(Types in, Types out) const {
 }
 
 std::int64_t ReduceScatter::sent_bytes(Types in) const {
-  return (ranks - 1) * elements_of(in) / ranks * static_cast<std::int64_t>(sizeof(float));
+  // A scalar has no parts, and is sent all the same.
+  return ((ranks - 1) * elements_of(in) + ranks - 1) / ranks *
+         static_cast<std::int64_t>(sizeof(float));
 }
 
 void ReduceScatter::reference(ReferenceCall& call) const { reference_over({&call, 1}); }

@@ -39,8 +39,13 @@ bool needs_any_of(const Rewriter& rw, NodeId n, const std::vector<NodeId>& nodes
 
 // A message has a latency, whatever its length: small ones go together. One that fills a bucket by
 // itself goes alone, as soon as it can.
-std::size_t bucket_gradients(Graph& graph, std::size_t most_bytes) {
+std::size_t bucket_gradients(Graph& graph, const Target& target) {
   Rewriter rw(graph);
+  std::size_t all_bytes = 0;
+  for (NodeId n = 0; n < rw.nodes().size(); ++n)
+    if (is_collective(rw, n)) all_bytes += bytes_of(rw, n);
+  const std::size_t most_bytes =
+      std::max(target.bucket_bytes, std::min(all_bytes / target.buckets, target.most_bucket_bytes));
   std::vector<Bucket> buckets;
   Bucket open;
   const auto close = [&] {

@@ -234,10 +234,8 @@ std::span<const Pass> passes() {
        .description = "send small tensors to other ranks together",
        .use = Use::training,
        .of_ranks = true,
-       .apply =
-           [](Graph& graph, PassRun& run) {
-             return bucket_gradients(graph, run.schedule.target.bucket_bytes);
-           }},
+       .apply = [](Graph& graph,
+                   PassRun& run) { return bucket_gradients(graph, run.schedule.target); }},
       {.name = "dead-nodes", .description = "remove what nobody reads", .apply = plain<dead_nodes>},
       {.name = "accumulating-products",
        .description = "sum gradients over batches in the products that compute them",

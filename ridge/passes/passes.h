@@ -155,6 +155,6 @@ std::size_t data_parallel(Graph& graph, const PassRun& run);
 std::size_t shard_optimizer(Graph& graph, const PassRun& run);
 std::size_t shard_gradients(Graph& graph, const PassRun& run);
 std::size_t shard_parameters(Graph& graph, const PassRun& run);
-std::size_t bucket_gradients(Graph& graph, std::size_t most_bytes);
+std::size_t bucket_gradients(Graph& graph, const Target& target);
 
 }  // namespace ridge

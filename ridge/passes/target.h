@@ -46,8 +46,10 @@ struct Target {
   BottleneckRules bottleneck = {};
   // Elements of the largest weight of squeeze and excitation that one kernel should compute.
   std::int64_t most_squeeze_weights = 1 << 17;
-  // Bytes of gradients that go to other ranks together, where none fills a message by itself.
-  std::size_t bucket_bytes = std::size_t{4} << 20;
+  // Bytes of gradients that go to other ranks together, where none fills a message by itself; or
+  // more where that still leaves `buckets` of them, up to most_bucket_bytes.
+  std::size_t bucket_bytes = std::size_t{4} << 20, most_bucket_bytes = bucket_bytes;
+  std::size_t buckets = 1;
   std::size_t alignment = tensor_alignment;  // of values in an arena, in bytes
   Lingering lingering = {};  // of values in an arena, where kernels run at the same time
   // A kernel of more FLOPs or bytes than these fills the device: a second one at the same time

@@ -16,7 +16,19 @@ constexpr Phase phases[] = {Phase::forward, Phase::backward, Phase::optimizer};
 
 // Two kernels at the same time pay where neither fills the device; where they do, each disturbs the
 // other.
-bool fills(const Target& device, const Cost& cost) {
+// Whether it waits for other ranks.
+bool talks(const Graph& graph, const Node& node) {
+  return sent_bytes(*node.op, graph.types_of(node.inputs)) > 0;
+}
+
+// Whether that is all it does: few multiprocessors do, however many bytes there are.
+bool only_talks(const Graph& graph, const Node& node) {
+  return talks(graph, node) && work_of(*node.op) == WorkKind::elements;
+}
+
+bool fills(const Target& device, const Graph& graph, const Node& node) {
+  if (only_talks(graph, node)) return false;
+  const Cost cost = ridge::cost(graph, node);
   return static_cast<double>(cost.flops) > device.filling_flops ||
          static_cast<double>(cost.bytes()) > device.filling_bytes;
 }
@@ -316,8 +328,10 @@ std::vector<Access> Executor::accesses_of(const PlannedLaunch& launch) const {
   if (launch.part == PlannedLaunch::Part::rest) return accesses;
   for (std::size_t i = 0; i < node.inputs.size(); ++i)
     add(step.inputs[i], graph_.info(node.inputs[i]).type.bytes(), false);
-  // The device is as good as memory that only one of them may have: address 0 stands for it.
-  if (fills(device_.target(), cost(graph_, node))) accesses.push_back({0, 1, true});
+  // The device is as good as memory that only one of them may have, and so is the way to other
+  // ranks, who all take it in the same order: addresses 0 and 1 stand for them.
+  if (fills(device_.target(), graph_, node)) accesses.push_back({0, 1, true});
+  if (talks(graph_, node)) accesses.push_back({1, 2, true});
   return accesses;
 }
 
@@ -342,7 +356,8 @@ std::vector<Executor::PlannedLaunch> Executor::launches_of(Phase phase,
 Footprint Executor::footprint_of(const PlannedLaunch& launch) const {
   const Node& node = graph_.nodes()[launch.node];
   if (launch.part == PlannedLaunch::Part::rest) return Footprint::some;
-  if (fills(device_.target(), cost(graph_, node))) return Footprint::all;
+  if (only_talks(graph_, node)) return Footprint::few;
+  if (fills(device_.target(), graph_, node)) return Footprint::all;
   return ridge::footprint_of(*node.op);
 }
 

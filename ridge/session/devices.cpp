@@ -8,15 +8,26 @@
 
 namespace ridge {
 
-bool has_gpu() {
+namespace {
+
+int count_of_gpus() {
 #ifdef RIDGE_HAS_CUDA
-  return gpu_count() > 0;
+  return gpu_count();
 #else
-  return false;
+  return 0;
 #endif
 }
 
+}  // namespace
+
+bool has_gpu() { return count_of_gpus() > 0; }
+
 namespace {
+
+bool means_gpu(const RunOptions& options) {
+  const std::string name = canonical_device(options.device);
+  return name == "cuda" || (name == "auto" && has_gpu());
+}
 
 // A processor computes f16 all the same, for tests: as slowly as it imitates it.
 void check_float16(const RunOptions& options, const Device& device) {
@@ -31,12 +42,11 @@ void check_float16(const RunOptions& options, const Device& device) {
 
 }  // namespace
 
-std::unique_ptr<Device> open_device(const RunOptions& options) {
-  const std::string name = canonical_device(options.device);
+std::unique_ptr<Device> open_device(const RunOptions& options, [[maybe_unused]] int gpu) {
   std::unique_ptr<Device> device;
-  if (name == "cuda" || (name == "auto" && has_gpu())) {
+  if (means_gpu(options)) {
 #ifdef RIDGE_HAS_CUDA
-    device = open_gpu({.deterministic = options.deterministic});
+    device = open_gpu({.index = gpu, .deterministic = options.deterministic});
 #else
     throw DeviceError("--device cuda: this build of Ridge has no GPU code; use --device cpu");
 #endif
@@ -46,6 +56,20 @@ std::unique_ptr<Device> open_device(const RunOptions& options) {
   }
   check_device(options, *device);
   return device;
+}
+
+int gpu_of_rank(const RunOptions& options, int index_on_host) {
+  const int count = count_of_gpus();
+  if (!means_gpu(options) || count == 0) return 0;  // open_device() says what is missing
+  if (options.ranks_per_gpu == 0) return index_on_host % count;
+  const auto gpu = static_cast<int>(index_on_host / options.ranks_per_gpu);
+  if (gpu >= count)
+    throw UsageError(
+        "--ranks {} with --ranks-per-gpu {} need {} GPUs, and there are {}: use fewer ranks, "
+        "--device cpu, or, for tests, more ranks on each",
+        options.ranks, options.ranks_per_gpu,
+        (options.ranks + options.ranks_per_gpu - 1) / options.ranks_per_gpu, count);
+  return gpu;
 }
 
 void check_device(const RunOptions& options, const Device& device) {

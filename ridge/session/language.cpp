@@ -31,8 +31,14 @@ void derive(RunOptions& o) {
   if (o.vocab_size == 0) o.vocab_size = text ? 256 : 1000;
   if (o.n_kv_heads == 0) o.n_kv_heads = o.n_heads % 2 == 0 ? o.n_heads / 2 : o.n_heads;
   if (o.intermediate_dim == 0) o.intermediate_dim = 2 * o.hidden_dim;
-  if (o.micro_batches == 0 && o.deterministic && o.use() == Use::training)
-    o.micro_batches = std::gcd(o.batch_size, most_micro_batches);
+  if (o.micro_batches > 0 || !o.deterministic || o.use() != Use::training) return;
+  o.micro_batches = std::gcd(o.batch_size, most_micro_batches);
+  if (o.micro_batches == 1 && o.ranks > 1)
+    throw UsageError(
+        "--deterministic gives the same bits on 1, 2, 4 or 8 ranks that share an even "
+        "--batch-size: "
+        "not {} on {}; --micro-batches 1 lets them depend on the number of ranks",
+        o.batch_size, o.ranks);
 }
 
 // "hidden_dim 250 does .." in the command line's spelling: "--hidden-dim 250 does ..".

@@ -30,10 +30,26 @@ void check_text(std::string_view name, const std::string& text) {
   }
 }
 
+// GPUs that were asked for are ranks, and ranks that were asked for besides have to be as many.
+void derive_ranks(RunOptions& o) {
+  if (o.ranks_per_gpu == 0)
+    throw UsageError("--gpus {} says nothing of ranks with --ranks-per-gpu 0: use --ranks", o.gpus);
+  const std::int64_t ranks = o.gpus * o.ranks_per_gpu;
+  if (o.ranks != 1 && o.ranks != ranks)
+    throw UsageError("--gpus {} with {} rank{} each are {} ranks, but --ranks is {}", o.gpus,
+                     o.ranks_per_gpu, o.ranks_per_gpu == 1 ? "" : "s", ranks, o.ranks);
+  if (o.device == "cpu") throw UsageError("--gpus {} needs --device cuda, not cpu", o.gpus);
+  o.ranks = ranks;
+  o.device = "cuda";
+}
+
 void derive(RunOptions& o) {
   o.dtype = precision_named(o.dtype).name;
   o.device = canonical_device(o.device);
   if (o.use_amp) o.dtype = "bf16", o.use_amp = false;
+  check_range("gpus", o.gpus, 0, 1 << 16);
+  check_range("ranks-per-gpu", o.ranks_per_gpu, 0, 1 << 10);
+  if (o.gpus > 0) derive_ranks(o);
   if (o.profile_steps > 0 && !o.profiling()) o.enable_pytorch_profiler = true;
 }
 
@@ -323,6 +339,17 @@ std::vector<OptionInfo> options_of(RunOptions& o) {
        "Machine",
        "Share each batch among this many processes",
        &o.ranks},
+      {"gpus",
+       {"num-gpus"},
+       "Machine",
+       "Share each batch among this many GPUs, with a process on each: --device cuda and as many "
+       "--ranks",
+       &o.gpus},
+      {"ranks-per-gpu",
+       {},
+       "Machine",
+       "Let this many processes share a GPU, which is slow, and for tests; 0: as many as it takes",
+       &o.ranks_per_gpu},
       {"zero",
        {"zero-stage"},
        "Machine",

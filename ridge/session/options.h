@@ -74,9 +74,11 @@ struct RunOptions {
   std::int64_t eval_batches = 8;
 
   // Machine.
-  std::string device = "auto";  // or "cpu", "cuda"
-  std::int64_t threads = 0;     // 0: all processors this process may use
-  std::int64_t ranks = 1;       // that share each batch
+  std::string device = "auto";     // or "cpu", "cuda"
+  std::int64_t threads = 0;        // 0: all processors this process may use
+  std::int64_t ranks = 1;          // that share each batch
+  std::int64_t gpus = 0;           // of this machine, with ranks_per_gpu ranks each; 0: not said
+  std::int64_t ranks_per_gpu = 1;  // at most; 0: as many as it takes
   // Of what each rank keeps a part alone: 1, of the optimizer's state; 2, of gradients too; 3, of
   // parameters too.
   std::int64_t zero = 0;

@@ -57,10 +57,11 @@ TEST(WorkshopNames, StandForWhatTorchrunStarts) {
   EXPECT_THAT(command("torchrun", {"--nproc-per-node", "2", "micro_benchmarking_pytorch.py",
                                    "--network", "resnet50", "--batch-size", "128"}),
               ElementsAre("bench", "--network", "resnet50", "--batch-size", "128",
-                          "--nproc-per-node", "2"));
+                          "--ranks-per-gpu", "0", "--nproc-per-node", "2"));
   EXPECT_THAT(command("torchrun", {"--standalone", "--nnodes=1", "--nproc_per_node=4",
                                    "./tiny_llama_v4.py", "--seq-len", "8"}),
-              ElementsAre("train", "--version", "v4", "--seq-len", "8", "--nproc_per_node=4"));
+              ElementsAre("train", "--version", "v4", "--seq-len", "8", "--ranks-per-gpu", "0",
+                          "--nproc_per_node=4"));
   EXPECT_THAT(message_of<UsageError>([] { command("torchrun", {"train.py"}); }),
               HasSubstr("torchrun --no-python"));
 }

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "ridge/cpu/device.h"
 #include "ridge/dist/gloo.h"
 #include "ridge/dist/local_ranks.h"
 
@@ -35,10 +37,15 @@ RankFaults on_communicators(int count, const Work& work, const RankPatience& pat
   return faults;
 }
 
-// The same of devices of one thread each; throws what the first that failed has thrown.
+using OpenRank = std::function<std::unique_ptr<Device>(int rank)>;
+
+inline std::unique_ptr<Device> cpu_of_rank(int) { return std::make_unique<CpuDevice>(1); }
+
+// The same of devices, of one thread each if nothing else is said; throws what the first that
+// failed has thrown.
 template <class Work>
-void on_ranks(int count, const Work& work) {
-  on_local_ranks(count, 1, work);
+void on_ranks(int count, const Work& work, const OpenRank& open = cpu_of_rank) {
+  on_local_ranks(count, open, work);
 }
 
 // What an exception says.

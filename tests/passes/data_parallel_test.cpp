@@ -111,9 +111,11 @@ TEST(DataParallel, RefusesPairwiseSumsWithRunningStatistics) {
 }
 
 TEST(BucketGradients, SendsSmallOnesTogether) {
-  const auto sizes = [](const std::string& version, std::size_t bucket_bytes) {
+  const auto sizes = [](const std::string& version, std::size_t bucket_bytes,
+                        std::size_t buckets = 1, std::size_t most_bucket_bytes = 0) {
     Target target;
     target.bucket_bytes = bucket_bytes;
+    target.buckets = buckets, target.most_bucket_bytes = most_bucket_bytes;
     const RunOptions o = llama(2, version);
     Graph graph;
     build_graph(graph, workload_of(o), o.schedule(target), {});
@@ -135,6 +137,11 @@ TEST(BucketGradients, SendsSmallOnesTogether) {
   const std::vector<std::size_t> mixed = sizes("v2", some);
   EXPECT_LT(mixed.size(), sizes("v2", none).size());
   EXPECT_GT(mixed.size(), 1u);
+  // A part of all gradients, where that is more.
+  EXPECT_EQ(sizes("v2", none, 1, all).size(), 1u);
+  EXPECT_GE(sizes("v2", none, 4, all).size(), 4u);
+  EXPECT_LT(sizes("v2", none, 4, all).size(), sizes("v2", none).size());
+  EXPECT_EQ(sizes("v2", none, 4, some), mixed) << "which is no longer";
   EXPECT_GT(apart.size(), 5u);
 }
 

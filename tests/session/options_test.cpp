@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "ridge/base/error.h"
 #include "ridge/session/language.h"
@@ -257,6 +258,29 @@ TEST(RunOptions, CountTheBatchesOfAStep) {
   EXPECT_EQ(o.batches_per_step(), 1) << "a pass has no gradients to sum";
 }
 
+TEST(RunOptions, TakeGpusForRanks) {
+  const auto resolved = [](std::int64_t gpus, std::int64_t per_gpu, std::int64_t ranks = 1,
+                           const char* device = "auto") {
+    RunOptions o;
+    o.batch_size = 24, o.gpus = gpus, o.ranks_per_gpu = per_gpu, o.ranks = ranks, o.device = device;
+    o.resolve();
+    o.resolve();  // as it is by now
+    return o;
+  };
+  EXPECT_EQ(resolved(2, 1).ranks, 2);
+  EXPECT_EQ(resolved(2, 1).device, "cuda");
+  EXPECT_EQ(resolved(2, 4).ranks, 8);
+  EXPECT_EQ(resolved(2, 4, 8).ranks, 8);
+  EXPECT_EQ(resolved(0, 4, 3).ranks, 3);
+  EXPECT_EQ(resolved(0, 0, 3).device, "auto");
+  for (const auto& [gpus, per_gpu, ranks, device] : {std::tuple{2, 1, 3, "auto"},
+                                                     {2, 0, 1, "auto"},
+                                                     {2, 1, 1, "cpu"},
+                                                     {-1, 1, 1, "auto"},
+                                                     {2, -1, 1, "auto"}})
+    EXPECT_THROW(resolved(gpus, per_gpu, ranks, device), UsageError) << gpus << " " << per_gpu;
+}
+
 TEST(RunOptions, OfADeterministicLanguageModelSumPairwise) {
   RunOptions o;
   o.deterministic = true;
@@ -269,6 +293,7 @@ TEST(RunOptions, OfADeterministicLanguageModelSumPairwise) {
   EXPECT_EQ(resolved(16).micro_batches, 8);
   EXPECT_EQ(resolved(12).micro_batches, 4);
   EXPECT_EQ(resolved(7).micro_batches, 1);
+  EXPECT_THROW(resolved(7, 7), UsageError) << "whose bits would depend on the ranks";
   EXPECT_EQ(resolved(16).rank_batch_size(), 2);
   EXPECT_EQ(resolved(16, 4).rank_batch_size(), 2) << "on any number of ranks";
   EXPECT_EQ(resolved(16).batches_per_step(), 8);

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <mutex>
@@ -18,121 +17,10 @@
 #include "tests/base/message_of.h"
 #include "tests/base/temporary_cache.h"
 #include "tests/base/temporary_directory.h"
-#include "tests/dist/ranks.h"
-#include "tests/session/runs.h"
+#include "tests/session/courses.h"
 
 namespace ridge {
 namespace {
-
-using FloatTensors = std::vector<std::vector<float>>;
-
-// What a few steps gave: by step; gradients of the first and weights after the last, by parameter.
-struct Course {
-  std::vector<double> losses, norms;
-  FloatTensors gradients, parameters;
-};
-
-FloatTensors read(Session& session, const std::vector<Value>& values) {
-  FloatTensors tensors;
-  for (const Value& value : values) tensors.push_back(session.executor().read_floats(value));
-  return tensors;
-}
-
-// Reads gradients while their memory is there; sums of several batches when they are complete.
-class GradientReader final : public Observer {
- public:
-  explicit GradientReader(Session& session) : session_(session) {
-    session.executor().observe(*this);
-  }
-  ~GradientReader() override { session_.executor().forget(*this); }
-
-  void on_phase(Phase phase, Clock::time_point, Clock::time_point) override {
-    const TrainingStep& step = session_.training();
-    const bool sums = !step.accumulators.empty();
-    if (phase == (sums ? Phase::optimizer : Phase::backward))
-      gradients = read(session_, sums ? step.accumulators : step.gradients);
-  }
-  FloatTensors gradients;
-
- private:
-  Session& session_;
-};
-
-Course course_on(Device& device, const RunOptions& options, int steps) {
-  Session session(options, device);
-  Course course;
-  const auto step = [&] {
-    const StepReport report = session.step();
-    course.losses.push_back(report.loss);
-    course.norms.push_back(report.grad_norm.value_or(0));
-  };
-  {
-    GradientReader reader(session);
-    step();
-    course.gradients = std::move(reader.gradients);
-  }
-  while (static_cast<int>(course.losses.size()) < steps) step();
-  course.parameters = read(session, session.training().parameters);
-  return course;
-}
-
-// By rank.
-std::vector<Course> courses(RunOptions options, int ranks, int steps) {
-  options.ranks = ranks;
-  options.resolve();
-  std::vector<Course> all(static_cast<std::size_t>(ranks));
-  on_ranks(ranks, [&](Device& device) {
-    all[static_cast<std::size_t>(device.rank())] = course_on(device, options, steps);
-  });
-  return all;
-}
-
-// The distance of two tensors over the size of the first.
-double distance(const std::vector<float>& a, const std::vector<float>& b) {
-  double difference = 0, size = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
-    size += static_cast<double>(a[i]) * a[i];
-  }
-  return size > 0 ? std::sqrt(difference / size) : std::sqrt(difference);
-}
-
-double worst(const FloatTensors& a, const FloatTensors& b) {
-  double most = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, distance(a[i], b[i]));
-  return most;
-}
-
-struct Limits {
-  double loss, gradient;
-};
-
-void expect_as_one(const RunOptions& options, const std::vector<int>& counts, Limits limits,
-                   int steps = 3) {
-  const Course one = courses(options, 1, steps).front();
-  for (const int ranks : counts) {
-    const std::vector<Course> all = courses(options, ranks, steps);
-    for (const Course& rank : all) {
-      for (std::size_t i = 0; i < one.losses.size(); ++i) {
-        EXPECT_NEAR(rank.losses[i], one.losses[i], limits.loss) << ranks << " ranks, step " << i;
-        EXPECT_NEAR(rank.norms[i], one.norms[i], limits.gradient * (1 + one.norms[i]));
-      }
-      EXPECT_LT(worst(one.gradients, rank.gradients), limits.gradient) << ranks << " ranks";
-      // And all ranks are alike, to the bit.
-      EXPECT_EQ(rank.losses, all.front().losses);
-      EXPECT_EQ(rank.norms, all.front().norms);
-      EXPECT_EQ(rank.parameters, all.front().parameters) << ranks << " ranks";
-    }
-  }
-}
-
-RunOptions llama(const std::string& version) {
-  RunOptions o = small_llama({.batch_size = 24, .seq_len = 12});
-  o.version = version;
-  o.optimizer = "sgd";  // AdamW's first steps are signs of gradients, near 0 too
-  o.learning_rate = 1e-2;
-  return o;
-}
 
 class Ranks : public ::testing::TestWithParam<std::string> {
  protected:
@@ -168,17 +56,6 @@ TEST_P(Ranks, DoSoWithRecomputation) {
 INSTANTIATE_TEST_SUITE_P(InEachVersion, Ranks, ::testing::Values("v1", "v2", "v3", "v4"),
                          [](const auto& named) { return named.param; });
 
-// To the bit what one rank computes.
-void expect_same_bits(const RunOptions& options, const std::vector<int>& counts, int steps = 3) {
-  const Course one = courses(options, 1, steps).front();
-  for (const int ranks : counts)
-    for (const Course& rank : courses(options, ranks, steps)) {
-      EXPECT_EQ(rank.losses, one.losses) << ranks << " ranks";
-      EXPECT_EQ(rank.norms, one.norms) << ranks << " ranks";
-      EXPECT_EQ(rank.parameters, one.parameters) << ranks << " ranks";
-    }
-}
-
 // What ranks keep a part of changes where things are, and not what they are.
 TEST_P(Ranks, DoSoWhateverTheyShareOut) {
   for (const std::int64_t zero : {1, 2, 3}) {
@@ -203,14 +80,6 @@ TEST_P(Ranks, DoSoIn16BitsWhateverTheyShareOut) {
       o.dtype = dtype;
       expect_as_one(o, {2, 4}, {2e-3, 3e-2});
     }
-}
-
-RunOptions deterministic_llama(const std::string& version) {
-  RunOptions o = llama(version);
-  o.deterministic = true;
-  o.optimizer = "adamw";
-  o.max_grad_norm = 0.1;
-  return o;
 }
 
 TEST_P(Ranks, GiveTheSameBitsIfDeterministic) {

@@ -22,6 +22,7 @@ using Stream = CUstream_st*;
 
 class Blas;            // gpu/vendor/blas.h
 class Dnn;             // gpu/vendor/dnn.h
+class Links;           // gpu/device/links.h
 class RotationTables;  // gpu/kernels/attention/rotations.h
 
 // What all kernels of one device share: the stream that they enqueue to, and what the card has.
@@ -32,6 +33,7 @@ struct Context {
   std::shared_ptr<Blas> blas;
   std::shared_ptr<Dnn> dnn;
   std::shared_ptr<RotationTables> rotations;
+  std::shared_ptr<Links> links;  // to the other ranks; null for a device alone
 };
 
 std::shared_ptr<RotationTables> make_rotation_tables();

@@ -55,7 +55,7 @@ GpuLibrary cupti_library() {
 }
 
 GpuLibrary nccl_library() {
-  return {"NCCL", "nothing yet", false, "NCCL 2", places_of("libnccl.so.2"), {"libnccl.so"}};
+  return {"NCCL", "several ranks", false, "NCCL 2", places_of("libnccl.so.2"), {"libnccl.so"}};
 }
 
 GpuLibrary nvrtc_library() {

@@ -15,6 +15,10 @@ Target target_of(const Card& card, std::string_view hardware) {
                 .int8 = {.channel_multiple = 16, .groups = false},
                 .widest_head = widest_head,
                 .most_squeeze_weights = at.most_squeeze_weights,
+                // Few large messages disturb the kernels beside them least, and an eighth of all
+                // gradients is little to send when the rest is done.
+                .most_bucket_bytes = std::size_t{128} << 20,
+                .buckets = 8,
                 // Memory moves in lines of 128 bytes, and products are slower where rows begin
                 // within a pair of them.
                 .alignment = 256,

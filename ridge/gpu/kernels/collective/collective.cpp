@@ -1,30 +1,183 @@
 #include "ridge/ops/collective.h"
 
-#include "ridge/base/error.h"
-#include "ridge/gpu/kernels/collective/copies.h"
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "ridge/base/part.h"
+#include "ridge/device/other_ranks.h"
+#include "ridge/gpu/device/links.h"
+#include "ridge/gpu/device/prepare.h"
+#include "ridge/gpu/kernels/collective/part_sums.h"
 
 namespace ridge {
 namespace {
 
-// Plans know of ranks on GPUs; nothing moves their data yet.
-template <class Op>
-KernelPtr none_yet(const Op& op) {
-  return make_kernel([ranks = op.ranks](const Launch&) {
-    throw DeviceError("{} over {} ranks is not there yet on a GPU: use --device cpu", Op::name,
-                      ranks);
+using namespace gpu;
+
+// Several tensors that go together, cut into the parts of the ranks.
+class Tensors {
+ public:
+  Tensors(Types types, std::int64_t ranks) : ranks_(ranks) {
+    for (const TensorType& type : types) {
+      tensors_.push_back({type.dtype, type.numel(), row_bytes_});
+      row_bytes_ +=
+          (bytes_of(tensors_.size() - 1, part(tensors_.size() - 1, 0)) + row_alignment - 1) /
+          row_alignment * row_alignment;
+    }
+  }
+
+  std::size_t count() const { return tensors_.size(); }
+  DType dtype(std::size_t t) const { return tensors_[t].dtype; }
+  std::int64_t elements(std::size_t t) const { return tensors_[t].elements; }
+  // The first part is the longest.
+  Part part(std::size_t t, std::int64_t rank) const {
+    return part_of(tensors_[t].elements, rank, ranks_);
+  }
+  std::int64_t bytes_of(std::size_t t, const Part& part) const {
+    return part.count * static_cast<std::int64_t>(size_of(tensors_[t].dtype));
+  }
+  char* at(std::size_t t, void* tensor, const Part& part) const {
+    return static_cast<char*>(tensor) +
+           part.first * static_cast<std::int64_t>(size_of(tensors_[t].dtype));
+  }
+
+  // A row of the workspace has room for a rank's part of each.
+  std::int64_t row_bytes() const { return row_bytes_; }
+  std::int64_t place_in_row(std::size_t t) const { return tensors_[t].place; }
+  std::size_t workspace() const { return static_cast<std::size_t>((ranks_ - 1) * row_bytes_); }
+
+ private:
+  static constexpr std::int64_t row_alignment = 64;
+
+  struct Tensor {
+    DType dtype;
+    std::int64_t elements, place;
+  };
+  std::vector<Tensor> tensors_;
+  std::int64_t ranks_, row_bytes_ = 0;
+};
+
+template <class F>
+void for_others(const Links& links, const F& f) {
+  for (int r = 0; r < links.count(); ++r)
+    if (r != links.rank()) f(r);
+}
+
+// Gives each rank what the others have of its part, in rows of the workspace, and sums that:
+// result(t) is where the sums of tensor t go. All that the ranks send is sent at once.
+template <class Result>
+void reduce_parts(const Context& gpu, Links& links, const Tensors& tensors,
+                  std::span<const void* const> x, void* workspace, float factor,
+                  const Result& result) {
+  std::vector<Parcel> out, in;
+  int row = 0;
+  for_others(links, [&](int r) {
+    for (std::size_t t = 0; t < tensors.count(); ++t) {
+      const Part theirs = tensors.part(t, r), own = tensors.part(t, links.rank());
+      out.push_back({r, tensors.at(t, const_cast<void*>(x[t]), theirs),
+                     static_cast<std::size_t>(tensors.bytes_of(t, theirs))});
+      in.push_back(
+          {r, static_cast<char*>(workspace) + row * tensors.row_bytes() + tensors.place_in_row(t),
+           static_cast<std::size_t>(tensors.bytes_of(t, own))});
+    }
+    ++row;
   });
+  links.exchange(gpu.stream, out, in);
+  for (std::size_t t = 0; t < tensors.count(); ++t) {
+    const Part own = tensors.part(t, links.rank());
+    const PartOfAll part{.own = tensors.at(t, const_cast<void*>(x[t]), own),
+                         .others = static_cast<char*>(workspace) + tensors.place_in_row(t),
+                         .stride = tensors.row_bytes(),
+                         .rank = links.rank(),
+                         .ranks = links.count()};
+    sum_over_ranks(gpu, tensors.dtype(t), own.count, part, factor, result(t));
+  }
+}
+
+// Gives all ranks the parts that lie in their places already.
+void gather_parts(const Context& gpu, Links& links, const Tensors& tensors,
+                  std::span<void* const> y) {
+  std::vector<Parcel> out, in;
+  const auto parcel = [&](int to, std::size_t t, int whose) {
+    const Part part = tensors.part(t, whose);
+    return Parcel{to, tensors.at(t, y[t], part),
+                  static_cast<std::size_t>(tensors.bytes_of(t, part))};
+  };
+  for_others(links, [&](int r) {
+    for (std::size_t t = 0; t < tensors.count(); ++t) {
+      out.push_back(parcel(r, t, links.rank()));
+      in.push_back(parcel(r, t, r));
+    }
+  });
+  links.exchange(gpu.stream, out, in);
+}
+
+float factor_of(bool mean, std::int64_t ranks) {
+  return mean ? 1.0f / static_cast<float>(ranks) : 1.0f;
+}
+
+// Whether what connects the ranks may sum in its own order, and with the operands' rounding: two
+// numbers have one sum, and f32 is not rounded between.
+bool sums_as_it_comes(Types in, std::int64_t ranks, bool deterministic) {
+  return ranks == 2 || (!deterministic && std::ranges::all_of(in, [](const TensorType& type) {
+           return type.dtype == DType::f32;
+         }));
 }
 
 }  // namespace
 
-KernelPtr AllReduce::gpu(GpuPrepare&) const { return ranks == 1 ? nullptr : none_yet(*this); }
+KernelPtr AllReduce::gpu(GpuPrepare& prepare) const {
+  if (ranks == 1) return nullptr;
+  const OtherRanks others(prepare.gpu.links.get(), name, ranks);
+  Tensors tensors(prepare.in, ranks);
+  if (sums_as_it_comes(prepare.in, ranks, prepare.gpu.deterministic))
+    return make_kernel([&gpu = prepare.gpu, others, tensors = std::move(tensors),
+                        mean = mean](const Launch& call) {
+      std::vector<Summand> summands;
+      for (std::size_t t = 0; t < tensors.count(); ++t)
+        summands.push_back(
+            {call.outputs[t], static_cast<std::size_t>(tensors.elements(t)), tensors.dtype(t)});
+      (*others).all_reduce(gpu.stream, summands, mean);
+    });
+  prepare.workspace = tensors.workspace();
+  return make_kernel([&gpu = prepare.gpu, others, tensors = std::move(tensors),
+                      factor = factor_of(mean, ranks)](const Launch& call) {
+    Links& links = *others;
+    reduce_parts(gpu, links, tensors, call.inputs, call.workspace, factor, [&](std::size_t t) {
+      return tensors.at(t, call.outputs[t], tensors.part(t, links.rank()));
+    });
+    gather_parts(gpu, links, tensors, call.outputs);
+  });
+}
 
 KernelPtr ReduceScatter::gpu(GpuPrepare& prepare) const {
-  return ranks == 1 ? gpu::copies(prepare, 1) : none_yet(*this);
+  const OtherRanks others(prepare.gpu.links.get(), name, ranks);
+  Tensors tensors(prepare.in, ranks);
+  if (ranks == 1)
+    return make_kernel([&gpu = prepare.gpu, tensors = std::move(tensors)](const Launch& call) {
+      for (std::size_t t = 0; t < tensors.count(); ++t)
+        copy(gpu, tensors.bytes_of(t, tensors.part(t, 0)), call.inputs[t], call.outputs[t]);
+    });
+  prepare.workspace = tensors.workspace();
+  return make_kernel([&gpu = prepare.gpu, others, tensors = std::move(tensors),
+                      factor = factor_of(mean, ranks)](const Launch& call) {
+    reduce_parts(gpu, *others, tensors, call.inputs, call.workspace, factor,
+                 [&](std::size_t t) { return call.outputs[t]; });
+  });
 }
 
 KernelPtr AllGather::gpu(GpuPrepare& prepare) const {
-  return ranks == 1 ? gpu::copies(prepare, operands_each()) : none_yet(*this);
+  const OtherRanks others(prepare.gpu.links.get(), name, ranks);
+  return make_kernel([&gpu = prepare.gpu, others, tensors = Tensors(prepare.out, ranks),
+                      each = operands_each(), rank = rank, ranks = ranks](const Launch& call) {
+    for (std::size_t t = 0; t < tensors.count(); ++t) {
+      const Part own = tensors.part(t, rank);
+      copy(gpu, tensors.bytes_of(t, own), call.inputs[each * t],
+           tensors.at(t, call.outputs[t], own));
+    }
+    if (ranks > 1) gather_parts(gpu, *others, tensors, call.outputs);
+  });
 }
 
 }  // namespace ridge

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "ridge/gpu/kernels/activation.h"
+#include "ridge/gpu/kernels/collective/rows_of_ranks.h"
 #include "ridge/gpu/kernels/conv/conv_epilogue.h"
 #include "ridge/gpu/kernels/norm/channels.h"
 #include "ridge/ops/batch_norm.h"
@@ -91,24 +92,73 @@ struct Deviations {
   }
 };
 
+// The mean of some elements of a channel, and the sum of their squared distances from it.
+struct Moments {
+  double mean, squares;
+};
+
+template <class T>
+__device__ Moments moments_of(const T& first, double count, double sum, double squares) {
+  const double offset = sum / count;
+  return {load(&first) + offset, fmax(squares - sum * offset, 0.0)};
+}
+
+// What a norm keeps of its channels.
+struct Statistics {
+  float eps, momentum;
+  float *mean, *rstd, *running_mean, *running_variance;
+
+  __device__ void set(std::int64_t c, double count, const Moments& m) const {
+    mean[c] = static_cast<float>(m.mean);
+    rstd[c] = static_cast<float>(1.0 / sqrt(m.squares / count + double{eps}));
+    const auto unbiased = static_cast<float>(m.squares / (count - 1));
+    running_mean[c] += momentum * (mean[c] - running_mean[c]);
+    running_variance[c] += momentum * (unbiased - running_variance[c]);
+  }
+};
+
 template <class T>
 struct FinishStatistics {
   const T* x;
   std::int64_t plane;
   double count;  // elements of a channel
-  float eps, momentum;
-  float *mean, *rstd, *running_mean, *running_variance;
+  Statistics statistics;
 
   __device__ void operator()(std::int64_t c, double sum, double squares) const {
-    const double offset = sum / count;
-    const double deviations = fmax(squares - sum * offset, 0.0);  // the sum of their squares
-    mean[c] = static_cast<float>(load(&x[c * plane]) + offset);
-    rstd[c] = static_cast<float>(1.0 / sqrt(deviations / count + double{eps}));
-    const auto unbiased = static_cast<float>(deviations / (count - 1));
-    running_mean[c] += momentum * (mean[c] - running_mean[c]);
-    running_variance[c] += momentum * (unbiased - running_variance[c]);
+    statistics.set(c, count, moments_of(x[c * plane], count, sum, squares));
   }
 };
+
+// The same of one rank of several, for the others.
+template <class T>
+struct FinishMoments {
+  const T* x;
+  std::int64_t plane;
+  double count;
+  Moments* own;
+
+  __device__ void operator()(std::int64_t c, double sum, double squares) const {
+    own[c] = moments_of(x[c * plane], count, sum, squares);
+  }
+};
+
+// Merges the moments of all ranks, of as many elements each, in their order: all get the same bits.
+// Chan, Golub and LeVeque, 1979.
+__global__ void merge_moments_kernel(int ranks, std::int64_t channels, double count,
+                                     const Moments* moments, Statistics statistics) {
+  begin_kernel();
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (c >= channels) return;
+  Moments all = moments[c];
+  for (int rank = 1; rank < ranks; ++rank) {
+    const Moments& other = moments[rank * channels + c];
+    const double delta = other.mean - all.mean;
+    const double of_all = 1.0 / (rank + 1);
+    all.squares += other.squares + delta * delta * count * rank * of_all;
+    all.mean += delta * of_all;
+  }
+  statistics.set(c, count * ranks, all);
+}
 
 // y = epilogue(norm + residual)
 template <class T>
@@ -162,19 +212,32 @@ template <class T>
 KernelPtr forward(GpuPrepare& prepare, const BatchNormTrain& op) {
   const ChannelSums s =
       sums_of(prepare.gpu, prepare.in[0].shape, op.layout, elements_per_access<T>);
-  return make_kernel([&gpu = prepare.gpu, s, op,
-                      arrived = reserve_sums(prepare, s)](const Launch& call) {
+  const std::shared_ptr<DeviceMemory> counters = reserve_sums(prepare, s);
+  const RowsOfRanks rows(prepare, op.name, op.ranks, 2 * s.columns);
+  return make_kernel([&gpu = prepare.gpu, s, op, rows, arrived = counters](const Launch& call) {
     constexpr int wide = elements_per_access<T>;
     const BatchNormTrain::Operands at = op.operands();
     const T* x = call.in<T>(at.x);
     const T* residual = op.residual ? call.in<T>(at.residual) : nullptr;
     float *mean = call.out<float>(1), *rstd = call.out<float>(2);
     const std::int64_t plane = s.planes ? s.plane : 1;
-    sum_channels<wide>(
-        gpu, s, rows_are_packable<wide>(s.columns, x), Deviations<T>{x, plane},
-        FinishStatistics<T>{x, plane, static_cast<double>(s.rows), op.eps, op.momentum, mean, rstd,
-                            call.out<float>(3), call.out<float>(4)},
-        static_cast<float*>(call.workspace), *arrived);
+    const auto count = static_cast<double>(s.rows);
+    const Statistics statistics{op.eps, op.momentum,        mean,
+                                rstd,   call.out<float>(3), call.out<float>(4)};
+    const auto sum = [&](const auto& finish) {
+      sum_channels<wide>(gpu, s, rows_are_packable<wide>(s.columns, x), Deviations<T>{x, plane},
+                         finish, static_cast<float*>(call.workspace), *arrived);
+    };
+    if (rows.ranks() == 1) {
+      sum(FinishStatistics<T>{x, plane, count, statistics});
+    } else {
+      const auto moments = [](double* row) { return reinterpret_cast<Moments*>(row); };
+      sum(FinishMoments<T>{x, plane, count, moments(rows.own(call.workspace))});
+      rows.gather(call.workspace);
+      launch(gpu, merge_moments_kernel, dim3(blocks_for(s.columns, elementwise_threads)),
+             dim3(elementwise_threads), 0, rows.ranks(), s.columns, count,
+             moments(rows.all(call.workspace)), statistics);
+    }
     const Normalize<T> map{
         x,           residual,     call.in<float>(at.weight), call.in<float>(at.bias), mean, rstd,
         op.epilogue, call.out<T>()};
@@ -290,6 +353,30 @@ struct FinishGrads {
   }
 };
 
+// The gradients of one rank of several, and its sums for the others.
+struct FinishGradsOfRank {
+  FinishGrads finish;
+  double2* own;
+  __device__ void operator()(std::int64_t c, double a, double b) const {
+    finish(c, a, b);
+    own[c] = {a, b};
+  }
+};
+
+// Adds the sums of all ranks, in their order: all get the same bits.
+__global__ void add_sums_kernel(int ranks, std::int64_t channels, const double2* sums,
+                                FinishGrads finish) {
+  begin_kernel();
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (c >= channels) return;
+  double a = 0, b = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    a += sums[rank * channels + c].x;
+    b += sums[rank * channels + c].y;
+  }
+  finish(c, a, b);
+}
+
 // dx = weight * rstd * (g - dbias / M - (x - mean) * rstd * dweight / M)
 template <class T, Gate gate>
 struct Differentiate {
@@ -335,8 +422,9 @@ template <class T, Gate gate>
 KernelPtr backward(GpuPrepare& prepare, const BatchNormGrad& op) {
   const ChannelSums s =
       sums_of(prepare.gpu, prepare.out[0].shape, op.layout, elements_per_access<T>);
-  return make_kernel([&gpu = prepare.gpu, s, op,
-                      arrived = reserve_sums(prepare, s)](const Launch& call) {
+  const std::shared_ptr<DeviceMemory> counters = reserve_sums(prepare, s);
+  const RowsOfRanks rows(prepare, op.name, op.ranks, 2 * s.columns);
+  return make_kernel([&gpu = prepare.gpu, s, op, rows, arrived = counters](const Launch& call) {
     constexpr int wide = elements_per_access<T>;
     const BatchNormGrad::Operands at = op.operands();
     const GradOperands<T> o{.dy = call.in<T>(at.dy),
@@ -353,20 +441,37 @@ KernelPtr backward(GpuPrepare& prepare, const BatchNormGrad& op) {
     float *dweight = call.out<float>(1), *dbias = call.out<float>(2);
     bool aligned = is_aligned(dx, 16) && is_aligned(g, 16);
     for (const T* p : std::array{o.dy, o.more, o.x, o.y}) aligned = aligned && is_aligned(p, 16);
-    sum_channels<wide>(gpu, s, aligned && s.columns % wide == 0, GradSums<T, gate>{{o}, g},
-                       FinishGrads{o.rstd, dweight, dbias}, static_cast<float*>(call.workspace),
-                       *arrived);
-    const float inverse_count = 1.0f / static_cast<float>(s.rows);
+    auto* const sums = static_cast<float*>(call.workspace);
+    const auto sum = [&](const auto& finish) {
+      sum_channels<wide>(gpu, s, aligned && s.columns % wide == 0, GradSums<T, gate>{{o}, g},
+                         finish, sums, *arrived);
+    };
+    const FinishGrads finish{o.rstd, dweight, dbias};
+    // What the gradients of the elements go by: of all ranks, in the room of the parts' sums.
+    const float *all_dweight = dweight, *all_dbias = dbias;
+    if (rows.ranks() == 1) {
+      sum(finish);
+    } else {
+      const auto pairs = [](double* row) { return reinterpret_cast<double2*>(row); };
+      sum(FinishGradsOfRank{finish, pairs(rows.own(call.workspace))});
+      rows.gather(call.workspace);
+      launch(gpu, add_sums_kernel, dim3(blocks_for(s.columns, elementwise_threads)),
+             dim3(elementwise_threads), 0, rows.ranks(), s.columns, pairs(rows.all(call.workspace)),
+             FinishGrads{o.rstd, sums, sums + s.columns});
+      all_dweight = sums, all_dbias = sums + s.columns;
+    }
+    const float inverse_count = 1.0f / static_cast<float>(s.rows * rows.ranks());
     if constexpr (gate == Gate::result) {
       GradOperands<T> of_g = o;
       of_g.dy = g;
       of_g.more = of_g.y = nullptr;
-      apply_channels<wide>(gpu, layout_of(s), aligned,
-                           Differentiate<T, Gate::none>{{of_g}, dweight, dbias, inverse_count, dx},
-                           few_blocks);
+      apply_channels<wide>(
+          gpu, layout_of(s), aligned,
+          Differentiate<T, Gate::none>{{of_g}, all_dweight, all_dbias, inverse_count, dx},
+          few_blocks);
     } else {
       apply_channels<wide>(gpu, layout_of(s), aligned,
-                           Differentiate<T, gate>{{o}, dweight, dbias, inverse_count, dx},
+                           Differentiate<T, gate>{{o}, all_dweight, all_dbias, inverse_count, dx},
                            few_blocks);
     }
   });

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <vector>
+
+#include "ridge/gpu/device/context.h"
+
+struct CUgraph_st;
+
+namespace ridge::gpu {
+
+// A stream of its own, to capture from what then goes into a capture that is under way elsewhere.
+// NCCL knows a capture by the number of its graph, and Ridge captures into one graph many times
+// over: to NCCL the second of them would be the first, which has ended.
+class AsideCapture {
+ public:
+  AsideCapture();
+  ~AsideCapture();  // what was captured must not run any more
+  AsideCapture(const AsideCapture&) = delete;
+  AsideCapture& operator=(const AsideCapture&) = delete;
+
+  static bool is_capturing(Stream stream);
+
+  // Calls f(stream), and makes what that enqueues the next node of the capture of `into`.
+  template <class F>
+  void capture(Stream into, const F& f) {
+    begin();
+    try {
+      f(stream_);
+    } catch (...) {
+      drop();
+      throw;
+    }
+    add_to(into);
+  }
+
+ private:
+  void begin();
+  void drop() noexcept;
+  void add_to(Stream into);
+
+  Stream stream_ = nullptr;
+  std::vector<CUgraph_st*> kept_;  // they own what their nodes, copied elsewhere, still use
+};
+
+}  // namespace ridge::gpu
