@@ -234,7 +234,7 @@ std::optional<std::string> fault_of(std::span<const std::pair<int, RankEnd>> end
 }
 
 int run_ranks(const RunOptions& options, int restarts) {
-  gpu_of_rank(options, static_cast<int>(options.ranks) - 1);
+  gpu_of_rank(options, static_cast<int>(options.ranks) - 1);  // refuses more than there is room for
   if (command_line().front() == "torchrun") Terminal().line("**** Launching with torchrun ****");
   RunOptions attempt = options;
   note_interrupts();

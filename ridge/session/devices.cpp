@@ -65,7 +65,8 @@ int gpu_of_rank(const RunOptions& options, int index_on_host) {
   const auto gpu = static_cast<int>(index_on_host / options.ranks_per_gpu);
   if (gpu >= count)
     throw UsageError(
-        "--ranks {} with --ranks-per-gpu {} need {} GPUs, and there are {}: use fewer ranks, "
+        "--ranks {} with --ranks-per-gpu {} need {} GPUs, but this machine has {}: use fewer "
+        "ranks, "
         "--device cpu, or, for tests, more ranks on each",
         options.ranks, options.ranks_per_gpu,
         (options.ranks + options.ranks_per_gpu - 1) / options.ranks_per_gpu, count);

@@ -23,16 +23,12 @@ std::vector<double> logarithms(const MeasuredVariant& variant) {
   return values;
 }
 
-// Of the rounds that both have.
+// Logarithms of how many times as long `after` takes.
 std::vector<double> paired_differences(const MeasuredVariant& before,
                                        const MeasuredVariant& after) {
   std::vector<double> differences;
-  for (std::size_t a = 0; a < after.runs.size(); ++a) {
-    const auto found = std::ranges::find(before.rounds, after.rounds[a]);
-    if (found == before.rounds.end()) continue;
-    const RunRow& pair = before.runs[static_cast<std::size_t>(found - before.rounds.begin())];
-    differences.push_back(std::log(*after.runs[a].median_seconds / *pair.median_seconds));
-  }
+  for (const auto& [first, second] : paired_runs(before, after))
+    differences.push_back(std::log(*second->median_seconds / *first->median_seconds));
   return differences;
 }
 
@@ -92,6 +88,18 @@ std::vector<StudyComparison> comparisons_of(const StudyResult& result,
       comparison.memory = static_cast<double>(*other) / static_cast<double>(*peak);
   }
   return comparisons;
+}
+
+std::vector<std::pair<const RunRow*, const RunRow*>> paired_runs(const MeasuredVariant& before,
+                                                                 const MeasuredVariant& after) {
+  std::vector<std::pair<const RunRow*, const RunRow*>> pairs;
+  for (std::size_t a = 0; a < after.runs.size(); ++a) {
+    const auto found = std::ranges::find(before.rounds, after.rounds[a]);
+    if (found != before.rounds.end())
+      pairs.emplace_back(&before.runs[static_cast<std::size_t>(found - before.rounds.begin())],
+                         &after.runs[a]);
+  }
+  return pairs;
 }
 
 std::string basis_text(const StudyComparison& comparison) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ridge/base/statistics.h"
@@ -46,6 +47,10 @@ struct VariantWork {
 // the steps where neither gives one.
 std::vector<StudyComparison> comparisons_of(const StudyResult& result,
                                             std::span<const VariantWork> works);
+
+// The runs of the rounds that both variants have, in pairs: what disturbed one disturbed the other.
+std::vector<std::pair<const RunRow*, const RunRow*>> paired_runs(const MeasuredVariant& before,
+                                                                 const MeasuredVariant& after);
 
 // "6 rounds in pairs", "5 and 4 runs", "the steps of one run each"
 std::string basis_text(const StudyComparison& comparison);

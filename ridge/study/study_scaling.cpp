@@ -2,21 +2,21 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 
 #include "ridge/base/units.h"
+#include "ridge/study/study_comparisons.h"
 
 namespace ridge {
 namespace {
 
-// A variant without what says how many share its work; of weak scaling with the batch of a rank.
+// Returns the options without those that say how many ranks share the work. For weak scaling the
+// batch is that of one rank, and micro-batches, which may follow from the batch, do not count.
 RunOptions shared_by_none(RunOptions options, bool is_weak) {
-  if (is_weak) options.batch_size /= options.ranks;
+  if (is_weak) options.batch_size /= options.ranks, options.micro_batches = 1;
   options.ranks = 1;
   options.gpus = 0;
   options.ranks_per_gpu = 1;
-  options.micro_batches = 1;  // follow from the batch
   return options;
 }
 
@@ -31,12 +31,9 @@ void compare_rates(const StudyResult& result, ScalingPoint& point) {
   const std::int64_t samples_alone = result.plans[point.alone].samples_per_step,
                      samples = result.plans[point.together].samples_per_step;
   std::vector<double> rates, ideal;
-  for (std::size_t i = 0; i < together.runs.size(); ++i) {
-    const auto found = std::ranges::find(alone.rounds, together.rounds[i]);
-    if (found == alone.rounds.end()) continue;
-    const RunRow& pair = alone.runs[static_cast<std::size_t>(found - alone.rounds.begin())];
-    rates.push_back(rate_of(together.runs[i], samples));
-    ideal.push_back(rate_of(pair, samples_alone) * static_cast<double>(point.ranks));
+  for (const auto& [one, several] : paired_runs(alone, together)) {
+    rates.push_back(rate_of(*several, samples));
+    ideal.push_back(rate_of(*one, samples_alone) * static_cast<double>(point.ranks));
   }
   point.samples_per_second = *together.samples_per_second;
   point.samples_per_second_alone = *alone.samples_per_second;
@@ -53,7 +50,7 @@ std::optional<std::size_t> alone_for(const StudyResult& result, std::size_t toge
   const RunOptions wanted = shared_by_none(variants[together].options, is_weak);
   for (std::size_t v = 0; v < variants.size(); ++v)
     if (variants[v].options.ranks == 1 && result.variants[v].samples_per_second &&
-        shared_by_none(variants[v].options, false) == wanted)
+        shared_by_none(variants[v].options, is_weak) == wanted)
       return v;
   return std::nullopt;
 }

@@ -98,10 +98,7 @@ TEST_F(RanksOfNetworksOnGpus, WithSynchronizedBatchNormsTrainAsOneDoes) {
   const TemporaryCache cache;
   each_way({2, 4}, false, [](const std::vector<int>& counts, const OpenRank& open) {
     for (const char* mode : {"none", "max-autotune"}) {
-      RunOptions o = network_options("resnet18", Use::training, mode);
-      o.batch_size = 8;
-      o.sync_batch_norm = true;
-      o.learning_rate = 1e-3;
+      const RunOptions o = synchronized_resnet18(mode);
       SCOPED_TRACE(mode);
       expect_as_one(o, counts, {1e-4, 1e-2}, 3, open);
     }

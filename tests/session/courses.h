@@ -127,6 +127,14 @@ inline RunOptions llama(const std::string& version) {
   return o;
 }
 
+inline RunOptions synchronized_resnet18(const std::string& mode) {
+  RunOptions o = network_options("resnet18", Use::training, mode);
+  o.batch_size = 8;
+  o.sync_batch_norm = true;
+  o.learning_rate = 1e-3;
+  return o;
+}
+
 // To the bit what one rank computes.
 inline void expect_same_bits(const RunOptions& options, const std::vector<int>& counts,
                              int steps = 3, const OpenRank& open = cpu_of_rank) {

@@ -151,10 +151,7 @@ TEST(RanksOfNetworks, GiveTheSameBitsOfMicroBatches) {
 TEST(RanksOfNetworks, WithSynchronizedBatchNormsTrainAsOneDoes) {
   const TemporaryCache cache;
   for (const char* mode : {"none", "default"}) {
-    RunOptions o = network_options("resnet18", Use::training, mode);
-    o.batch_size = 8;
-    o.sync_batch_norm = true;
-    o.learning_rate = 1e-3;
+    const RunOptions o = synchronized_resnet18(mode);
     SCOPED_TRACE(mode);
     expect_as_one(o, {2, 4}, {1e-4, 1e-2}, 2);
   }

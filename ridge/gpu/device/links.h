@@ -37,8 +37,6 @@ class Links {
   virtual int count() const = 0;  // of ranks
   // Whether calls only enqueue, so that they can be captured; else they return when all is done.
   virtual bool only_enqueues() const = 0;
-  // What is between the cards, for people: "NCCL 2.27.3".
-  virtual std::string description() const = 0;
 
   // Hands parcels to other ranks while those from others come in. What one rank has for another is
   // in the same order, and of the same sizes, on both.

@@ -42,7 +42,6 @@ class HostLinks final : public Links {
   int rank() const override { return communicator_->rank(); }
   int count() const override { return communicator_->count(); }
   bool only_enqueues() const override { return false; }
-  std::string description() const override { return "the host's memory"; }
 
   void exchange(Stream stream, std::span<const Parcel> out, std::span<const Parcel> in) override {
     const std::vector<std::int64_t> given = bytes_by_rank(out), got = bytes_by_rank(in);

@@ -95,9 +95,6 @@ class NcclLinks final : public Links {
   int rank() const override { return rank_; }
   int count() const override { return count_; }
   bool only_enqueues() const override { return true; }
-  std::string description() const override {
-    return "NCCL " + nccl::version_text(nccl::version_of(library_));
-  }
 
   void exchange(Stream stream, std::span<const Parcel> out, std::span<const Parcel> in) override {
     together(stream, [&](Stream to) {

@@ -117,9 +117,9 @@ float factor_of(bool mean, std::int64_t ranks) {
   return mean ? 1.0f / static_cast<float>(ranks) : 1.0f;
 }
 
-// Whether what connects the ranks may sum in its own order, and with the operands' rounding: two
-// numbers have one sum, and f32 is not rounded between.
-bool sums_as_it_comes(Types in, std::int64_t ranks, bool deterministic) {
+// Whether the transport may sum, in its own order and in the operands' dtype. Two ranks have one
+// order; over more, f32 rounds no more than elsewhere, and 16 bits would round at each rank.
+bool transport_may_sum(Types in, std::int64_t ranks, bool deterministic) {
   return ranks == 2 || (!deterministic && std::ranges::all_of(in, [](const TensorType& type) {
            return type.dtype == DType::f32;
          }));
@@ -131,7 +131,7 @@ KernelPtr AllReduce::gpu(GpuPrepare& prepare) const {
   if (ranks == 1) return nullptr;
   const OtherRanks others(prepare.gpu.links.get(), name, ranks);
   Tensors tensors(prepare.in, ranks);
-  if (sums_as_it_comes(prepare.in, ranks, prepare.gpu.deterministic))
+  if (transport_may_sum(prepare.in, ranks, prepare.gpu.deterministic))
     return make_kernel([&gpu = prepare.gpu, others, tensors = std::move(tensors),
                         mean = mean](const Launch& call) {
       std::vector<Summand> summands;

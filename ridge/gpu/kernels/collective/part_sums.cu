@@ -25,9 +25,9 @@ __device__ const T* of_rank(const PartOfAll& part, int r) {
   return reinterpret_cast<const T*>(static_cast<const char*>(part.others) + row * part.stride);
 }
 
-// The sum over ranks in the order of a binary tree, ((0 + 1) + (2 + 3)) + .., as the host has it
-// (device/communicator.h). Of N elements: level l has the sum of the last 2^l ranks that it is due.
-// Where the number of ranks is known to the compiler, that is in registers.
+// Sums N elements over ranks in the order of a binary tree, ((0 + 1) + (2 + 3)) + .., as the host
+// does (device/communicator.h). level[l] is the sum of 2^l consecutive ranks that waits for that of
+// the next 2^l. Where the number of ranks is a constant, all levels are in registers.
 template <int N, int levels>
 struct TreeSum {
   float level[levels][N];
