@@ -164,7 +164,13 @@ std::string name_without(const StudyVariant& variant, std::string_view option) {
 }
 
 std::string VariantSeries::label_of(const StudyVariant& variant) const {
-  if (option.empty()) return name_of({.size = variant.size, .options = variant.options});
+  if (option.empty()) {
+    // By assignments, since GCC 13 crashes where these stand in braces.
+    StudyVariant unvaried;
+    unvaried.size = variant.size;
+    unvaried.options = variant.options;
+    return name_of(unvaried);
+  }
   const auto found = std::ranges::find(variant.settings, option,
                                        [](const auto& setting) { return setting.first; });
   return found == variant.settings.end() ? "" : found->second;

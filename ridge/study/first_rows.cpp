@@ -6,6 +6,13 @@
 #include <new>
 
 namespace ridge {
+namespace {
+
+// Rows that are kept beyond the limit until they are cut off together: rows that come in the order
+// opposite to what is wanted all pass, and a heap would have to sink each of them.
+constexpr std::size_t spare = 1024;
+
+}  // namespace
 
 // What SQLite calls; no exception may leave it.
 struct FirstRows::Callbacks {
@@ -50,20 +57,25 @@ bool FirstRows::before(const Row& a, const Row& b) const {
 }
 
 void FirstRows::add(Row row) {
+  if (has_last_ && !before(row, rows_[limit_ - 1])) return;
+  rows_.push_back(std::move(row));
+  if (rows_.size() >= limit_ + spare) cut();
+}
+
+void FirstRows::cut() {
+  if (rows_.size() <= limit_) return;
   const auto order = [this](const Row& a, const Row& b) { return before(a, b); };
-  if (heap_.size() == limit_) {
-    if (heap_.empty() || !before(row, heap_.front())) return;
-    std::ranges::pop_heap(heap_, order);
-    heap_.pop_back();
-  }
-  heap_.push_back(std::move(row));
-  std::ranges::push_heap(heap_, order);
+  if (limit_ > 0)
+    std::ranges::nth_element(rows_, rows_.begin() + static_cast<std::ptrdiff_t>(limit_ - 1), order);
+  rows_.resize(limit_);
+  has_last_ = limit_ > 0;
 }
 
 std::vector<std::int64_t> FirstRows::ids() {
-  std::ranges::sort(heap_, [this](const Row& a, const Row& b) { return before(a, b); });
+  cut();
+  std::ranges::sort(rows_, [this](const Row& a, const Row& b) { return before(a, b); });
   std::vector<std::int64_t> ids;
-  for (const Row& row : heap_) ids.push_back(row.id);
+  for (const Row& row : rows_) ids.push_back(row.id);
   return ids;
 }
 

@@ -33,11 +33,13 @@ class FirstRows {
   struct Callbacks;
   bool before(const Row& a, const Row& b) const;
   void add(Row row);
+  void cut();  // what lies beyond the limit
 
   Database& database_;
   std::size_t limit_;
   bool descending_;
-  std::vector<Row> heap_;  // its first is the last in order
+  std::vector<Row> rows_;
+  bool has_last_ = false;  // whether rows_[limit_ - 1] is the last in order of those before it
 };
 
 }  // namespace ridge

@@ -62,7 +62,7 @@ TEST(OperatorsCsv, IsTheJsonInColumns) {
       const Row& row = rows[i];
       const Json &total = expected[i].at("total"), &self = expected[i].at("self");
       EXPECT_EQ(row.size(), 11u);
-      EXPECT_EQ(row.at("Name"), expected[i].at("name"));
+      EXPECT_EQ(row.at("Name"), expected[i].at("name").get<std::string>());
       expect_same(row, "Calls", total.at("calls"));
       expect_same(row, "SelfDurationNs", self.at("time_ns"));
       expect_same(row, "TotalDurationNs", total.at("time_ns"));

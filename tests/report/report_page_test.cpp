@@ -174,7 +174,7 @@ TEST(ProfiledMachine, IsThatOfTheRun) {
   const ProfiledMachine machine = profiled_machine(profile_document(profile.path));
   json operators = profile.read("operators");
   EXPECT_EQ(machine.device, "cpu");
-  EXPECT_EQ(machine.hardware, operators["hardware"]);
+  EXPECT_EQ(machine.hardware, operators["hardware"].get<std::string>());
   EXPECT_NE(machine.hardware, "");
   EXPECT_EQ(machine.threads, 2);  // of the recording
   EXPECT_TRUE(machine.has_roof);

@@ -163,6 +163,35 @@ TEST(Store, ListsFilteredRunsAsItGoesThroughThem) {
   }
 }
 
+// Rows that improve on all before them are gathered, and cut off by the thousand.
+TEST(Store, ListsTheFirstOfThousandsWhateverTheirOrder) {
+  MadeStore made;
+  constexpr std::int64_t runs = 3000;
+  std::vector<RunDocument> documents;
+  for (std::int64_t n = 0; n < runs; ++n)
+    documents.push_back(document_of(
+        {.created = 1'790'000'000 + n, .seed = n, .peak_bytes = 1 + (n * 1103) % runs, .steps = 1}));
+  made.store.add(documents);
+  const auto fourth_to_sixth = [&](const std::string& order, bool descending) {
+    std::vector<std::int64_t> peaks;
+    const RunPage page = made.store.list({.filter = "version=v1",
+                                          .order = order,
+                                          .descending = descending,
+                                          .limit = 3,
+                                          .offset = 3});
+    EXPECT_EQ(page.total, runs);
+    for (const RunRow& row : page.runs) peaks.push_back(row.peak_bytes.value_or(-1));
+    return peaks;
+  };
+  const auto peak = [&](std::int64_t n) { return 1 + (n * 1103) % runs; };
+  using Peaks = std::vector<std::int64_t>;
+  EXPECT_EQ(fourth_to_sixth("created", true),
+            (Peaks{peak(runs - 4), peak(runs - 5), peak(runs - 6)}));
+  EXPECT_EQ(fourth_to_sixth("created", false), (Peaks{peak(3), peak(4), peak(5)}));
+  EXPECT_EQ(fourth_to_sixth("peak_bytes", true), (Peaks{runs - 3, runs - 4, runs - 5}));
+  EXPECT_EQ(fourth_to_sixth("peak_bytes", false), (Peaks{4, 5, 6}));
+}
+
 TEST(Store, FindsARunByIdTagOrUuid) {
   MadeStore made;
   made.store.add(document_of({.created = 5}, {"base"}));
