@@ -1,6 +1,7 @@
 #include "ridge/analyze/table_answers.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -253,6 +254,7 @@ std::string combination_answers(std::span<const TimedVariant> results, const Tab
     const TimedVariant *from, *to;
   };
   std::vector<Gain> gains;
+  std::vector<std::string> without_gain;
   for (const std::string& network : networks) {
     Results of;
     std::ranges::copy_if(all, std::back_inserter(of), [&](const TimedVariant* r) {
@@ -267,17 +269,24 @@ std::string combination_answers(std::span<const TimedVariant> results, const Tab
       const Ratio speedup = speedup_over(first, *best);
       text += fmt::format(", {} as fast as {}", speedup_text(speedup), name(first));
       gains.push_back({network, speedup.value, &first, best});
+    } else if (best == &first) {
+      without_gain.push_back(network);
     }
     if (best->peak_flops > 0) text += fmt::format("; {} of the peak", percent(best->efficiency()));
     line("{}.", text);
   }
-  if (gains.size() > 1) {
+  if (!gains.empty() && gains.size() + without_gain.size() > 1) {
+    const auto tell = [&](const Gain& gain, std::string_view word) {
+      line("{} gains {}, {:.2f} times: {}, {:.1f} FLOPs for each byte before.", gain.network, word,
+           gain.speedup, difference_of_graphs(*gain.from, *gain.to),
+           real(gain.from->work.flops) / real(std::max<std::int64_t>(1, gain.from->work.bytes())));
+    };
     const auto [least, most] = std::ranges::minmax_element(gains, {}, &Gain::speedup);
-    for (const auto& [word, gain] : {std::pair{"most", &*most}, std::pair{"least", &*least}})
-      line(
-          "{} gains {}, {:.2f} times: {}, {:.1f} FLOPs for each byte before.", gain->network, word,
-          gain->speedup, difference_of_graphs(*gain->from, *gain->to),
-          real(gain->from->work.flops) / real(std::max<std::int64_t>(1, gain->from->work.bytes())));
+    tell(*most, "most");
+    if (without_gain.empty())
+      tell(*least, "least");
+    else
+      line("No gain: {}.", fmt::join(without_gain, ", "));
   }
   if (all.size() > 1 && networks.size() > 1) {
     const TimedVariant* const best = *std::ranges::max_element(all, {}, rate);

@@ -29,13 +29,16 @@ float gradient_factor(const Each& op, const float* schedule, const float* norm) 
 }
 
 // The memory of one parameter in one launch, which is updated in place; of the last ones only what
-// there is. One that is split has its halves, and no param.
+// there is. One that is split has its halves, and no param; one whose gradient is in 16 bits has
+// that, and no grad.
 template <class Each>
 struct Parameter {
   float* param;
   const float* grad;
   std::array<float*, Each::moments> moments;
   float* zeroed = nullptr;
+  const void* rounded_grad = nullptr;
+  DType grad_dtype = DType::f32;
   void* copy = nullptr;
   DType copy_dtype = DType::bf16;
   std::uint16_t *upper = nullptr, *lower = nullptr;
@@ -123,9 +126,20 @@ struct Concatenation {
   }
 };
 
-// `types` are those of the outputs.
+// Where a launch's operand `grad` is a gradient of this dtype.
+template <class Each>
+void set_gradient(Parameter<Each>& x, const Launch& call, std::size_t grad, DType dtype) {
+  x.grad_dtype = dtype;
+  if (dtype == DType::f32)
+    x.grad = call.in<float>(grad);
+  else
+    x.rounded_grad = call.inputs[grad];
+}
+
+// `gradients` are dtypes, `types` are those of the outputs.
 template <class Each>
 std::vector<Parameter<Each>> parameters_of(const UpdateAll<Each>& op,
+                                           const std::vector<DType>& gradients,
                                            const std::vector<TensorType>& types,
                                            const Launch& call) {
   const std::size_t first = op.shared_operands(), count = op.parameters(call.inputs.size());
@@ -133,8 +147,8 @@ std::vector<Parameter<Each>> parameters_of(const UpdateAll<Each>& op,
   std::vector<Parameter<Each>> parameters;
   for (std::size_t p = 0; p < count; ++p) {
     const std::size_t out = p * op.outputs_each();
-    Parameter<Each>& x = parameters.emplace_back(
-        Parameter<Each>{call.out<float>(out), call.in<float>(first + op.operands_each * p + 1)});
+    Parameter<Each>& x = parameters.emplace_back(Parameter<Each>{call.out<float>(out)});
+    set_gradient(x, call, first + op.operands_each * p + 1, gradients[p]);
     for (std::size_t m = 0; m < Each::moments; ++m) x.moments[m] = call.out<float>(out + 1 + m);
     if (op.zero_grad) x.zeroed = call.out<float>(out + 1 + Each::moments);
     if (types[out].dtype == DType::split_f32) {
@@ -151,18 +165,16 @@ std::vector<Parameter<Each>> parameters_of(const UpdateAll<Each>& op,
 
 constexpr std::int64_t cached_piece = 1024;  // elements
 
-// Elements [i, i + n), no more than a piece, of a parameter in halves.
+// A parameter in halves, of no more elements than a piece.
 template <class Each>
-void update_halves(const Update<Each>& update, const Parameter<Each>& x, std::int64_t i,
-                   std::int64_t n) {
+void update_halves(const Update<Each>& update, Parameter<Each> x, std::int64_t n) {
   std::array<float, cached_piece> param;
-  Parameter<Each> joined{param.data(), x.grad + i, x.moments};
-  for (float*& moment : joined.moments) moment += i;
-  std::uint16_t *const upper = x.upper + i, *const lower = x.lower + i;
 #pragma omp simd
   for (std::int64_t k = 0; k < n; ++k)
-    param[static_cast<std::size_t>(k)] = static_cast<float>(SplitFloat(upper[k], lower[k]));
-  update(joined, 0, n);
+    param[static_cast<std::size_t>(k)] = static_cast<float>(SplitFloat(x.upper[k], x.lower[k]));
+  std::uint16_t *const upper = x.upper, *const lower = x.lower;
+  x.param = param.data();
+  update(x, 0, n);
 #pragma omp simd
   for (std::int64_t k = 0; k < n; ++k) {
     const SplitFloat halves(param[static_cast<std::size_t>(k)]);
@@ -171,18 +183,44 @@ void update_halves(const Update<Each>& update, const Parameter<Each>& x, std::in
   }
 }
 
+// Elements [i, i + n), no more than a piece, whatever the dtype of parameter and gradient.
+template <class Each>
+void update_piece(const Update<Each>& update, Parameter<Each> x, std::int64_t i, std::int64_t n) {
+  std::array<float, cached_piece> grad;
+  if (x.rounded_grad) {
+    dispatch_floating(x.grad_dtype, [&]<class T>() {
+      const T* const from = static_cast<const T*>(x.rounded_grad) + i;
+#pragma omp simd
+      for (std::int64_t k = 0; k < n; ++k) grad[static_cast<std::size_t>(k)] = load(&from[k]);
+    });
+    x.grad = grad.data();
+  } else {
+    x.grad += i;
+  }
+  for (float*& moment : x.moments) moment += i;
+  if (x.upper) {
+    x.upper += i;
+    x.lower += i;
+    update_halves(update, x, n);
+  } else {
+    x.param += i;
+    update(x, 0, n);
+  }
+}
+
 // Where more is to be done with the new values, then in pieces that are still in the first-level
 // cache.
 template <class Each>
 void update_part(const Update<Each>& update, const Parameter<Each>& x, std::int64_t begin,
                  std::int64_t n) {
-  const std::int64_t piece = x.zeroed || x.copy || x.upper ? cached_piece : n;
+  const bool is_plain = !x.zeroed && !x.copy && !x.upper && !x.rounded_grad;
+  const std::int64_t piece = is_plain ? n : cached_piece;
   for (std::int64_t i = begin, end = begin + n; i < end; i += piece) {
     const std::int64_t length = std::min(piece, end - i);
-    if (x.upper)
-      update_halves(update, x, i, length);
-    else
+    if (is_plain)
       update(x, i, length);
+    else
+      update_piece(update, x, i, length);
     if (x.zeroed) std::fill_n(x.zeroed + i, length, 0.0f);
     if (!x.copy) continue;
     dispatch_floating(x.copy_dtype, [&]<class T>() {
@@ -196,15 +234,18 @@ void update_part(const Update<Each>& update, const Parameter<Each>& x, std::int6
 template <class Each>
 KernelPtr update_each(const Each& op, CpuPrepare& prepare) {
   const std::int64_t n = prepare.in[0].numel();
-  return make_kernel([&pool = prepare.pool, n, op](const Launch& call) {
+  const DType gradient = prepare.in[op.operands().grad].dtype;
+  return make_kernel([&pool = prepare.pool, n, gradient, op](const Launch& call) {
     const typename Each::Operands at = op.operands();
     const float* schedule = call.in<float>(at.schedule);
     if (is_skipped(op, schedule)) return;
-    Parameter<Each> x{call.out<float>(0), call.in<float>(at.grad)};
+    Parameter<Each> x{call.out<float>(0)};
+    set_gradient(x, call, at.grad, gradient);
     for (std::size_t m = 0; m < Each::moments; ++m) x.moments[m] = call.out<float>(1 + m);
     const Update<Each> update(op, schedule, op.max_norm > 0 ? call.in<float>(at.norm) : nullptr);
-    parallel_for(pool, n, block,
-                 [&](std::int64_t begin, std::int64_t end) { update(x, begin, end - begin); });
+    parallel_for(pool, n, block, [&](std::int64_t begin, std::int64_t end) {
+      update_part(update, x, begin, end - begin);
+    });
   });
 }
 
@@ -222,6 +263,21 @@ KernelPtr Accumulate::cpu(CpuPrepare& prepare) const {
   });
 }
 
+namespace {
+
+template <class T>
+double sum_of_squares(const T* x, std::int64_t begin, std::int64_t end) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = begin; i < end; ++i) {
+    const double value = load(&x[i]);
+    sum += value * value;
+  }
+  return sum;
+}
+
+}  // namespace
+
 // The blocks of all operands are one loop; each leaves its sum in the workspace, and the sums are
 // added in order.
 KernelPtr GlobalNorm::cpu(CpuPrepare& prepare) const {
@@ -229,33 +285,30 @@ KernelPtr GlobalNorm::cpu(CpuPrepare& prepare) const {
     std::size_t operand;
     std::int64_t begin, end;
   };
-  std::vector<std::int64_t> sizes;
   std::int64_t count = 0;
   for (const TensorType& type : prepare.in) {
-    sizes.push_back(type.numel());
     count += (type.numel() + block - 1) / block;
   }
   prepare.workspace = static_cast<std::size_t>(count) * sizeof(double);
-  return make_kernel([&pool = prepare.pool, count, sizes = std::move(sizes)](const Launch& call) {
-    std::vector<Block> blocks;
-    blocks.reserve(static_cast<std::size_t>(count));
-    for (std::size_t operand = 0; operand < sizes.size(); ++operand)
-      for (std::int64_t i = 0, n = sizes[operand]; i < n; i += block)
-        blocks.push_back({operand, i, std::min(n, i + block)});
-    auto* partial = static_cast<double*>(call.workspace);
-    pool.run(count, [&](std::int64_t b) {
-      const Block& part = blocks[static_cast<std::size_t>(b)];
-      const float* x = call.in<float>(part.operand);
-      const std::int64_t end = part.end;
-      double sum = 0;
-#pragma omp simd reduction(+ : sum)
-      for (std::int64_t i = part.begin; i < end; ++i) sum += static_cast<double>(x[i]) * x[i];
-      partial[b] = sum;
-    });
-    double total = 0;
-    for (std::int64_t b = 0; b < count; ++b) total += partial[b];
-    *call.out<float>() = static_cast<float>(std::sqrt(total));
-  });
+  return make_kernel(
+      [&pool = prepare.pool, count,
+       types = std::vector(prepare.in.begin(), prepare.in.end())](const Launch& call) {
+        std::vector<Block> blocks;
+        blocks.reserve(static_cast<std::size_t>(count));
+        for (std::size_t operand = 0; operand < types.size(); ++operand)
+          for (std::int64_t i = 0, n = types[operand].numel(); i < n; i += block)
+            blocks.push_back({operand, i, std::min(n, i + block)});
+        auto* partial = static_cast<double*>(call.workspace);
+        pool.run(count, [&](std::int64_t b) {
+          const Block& part = blocks[static_cast<std::size_t>(b)];
+          partial[b] = dispatch_floating(types[part.operand].dtype, [&]<class T>() {
+            return sum_of_squares(call.in<T>(part.operand), part.begin, part.end);
+          });
+        });
+        double total = 0;
+        for (std::int64_t b = 0; b < count; ++b) total += partial[b];
+        *call.out<float>() = static_cast<float>(std::sqrt(total));
+      });
 }
 
 KernelPtr AdamW::cpu(CpuPrepare& prepare) const { return update_each(*this, prepare); }
@@ -264,13 +317,16 @@ KernelPtr Sgd::cpu(CpuPrepare& prepare) const { return update_each(*this, prepar
 template <class Each>
 KernelPtr UpdateAll<Each>::cpu(CpuPrepare& prepare) const {
   Concatenation all{{0}};
+  std::vector<DType> gradients;
   const std::size_t first = shared_operands(), count = parameters(prepare.in.size());
-  for (std::size_t p = first; p < first + operands_each * count; p += operands_each)
+  for (std::size_t p = first; p < first + operands_each * count; p += operands_each) {
     all.starts.push_back(all.starts.back() + prepare.in[p].numel());
+    gradients.push_back(prepare.in[p + 1].dtype);
+  }
   return make_kernel(
-      [&pool = prepare.pool, op = *this, all = std::move(all),
+      [&pool = prepare.pool, op = *this, all = std::move(all), gradients = std::move(gradients),
        types = std::vector(prepare.out.begin(), prepare.out.end())](const Launch& call) {
-        const std::vector<Parameter<Each>> parameters = parameters_of(op, types, call);
+        const std::vector<Parameter<Each>> parameters = parameters_of(op, gradients, types, call);
         const Update<Each> update(op.each, call.in<float>(0),
                                   op.each.max_norm > 0 ? call.in<float>(1) : nullptr);
         const bool skipped = is_skipped(op.each, call.in<float>(0));

@@ -180,7 +180,9 @@ class Graph {
   void make_persistent(ValueId id, std::string name, Role role);
   void give_up(ValueId id) { values_[id].persistent = false; }
 
-  // For rewriting (passes/rewrite.h): takes the nodes from `first` on out, which leaves what they
+  // For rewriting (passes/rewrite.h): what computes a value gives it in this dtype from now on.
+  void set_dtype(ValueId id, DType dtype) { values_[id].type.dtype = dtype; }
+  // Takes the nodes from `first` on out, which leaves what they
   // computed without a producer, and appends one, whose outputs nothing produces.
   std::vector<Node> take_nodes(NodeId first = 0);
   void append(Node node);

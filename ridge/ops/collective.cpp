@@ -49,7 +49,7 @@ Cost AllReduce::cost(Types in, Types out) const {
   return streaming_cost((ranks - 1) * elements / ranks + (mean ? elements : 0), in, out);
 }
 
-// The other ranks' parts, to be summed by these; then its own sum to each of them. Sums are of f32.
+// The other ranks' parts, to be summed by these; then its own sum to each of them.
 std::int64_t AllReduce::sent_bytes(Types in) const {
   return 2 * ReduceScatter{.ranks = ranks}.sent_bytes(in);
 }
@@ -103,9 +103,12 @@ Cost ReduceScatter::cost(Types in, Types out) const {
 }
 
 std::int64_t ReduceScatter::sent_bytes(Types in) const {
+  std::int64_t bytes = 0;
   // A scalar has no parts, and is sent all the same.
-  return ((ranks - 1) * elements_of(in) + ranks - 1) / ranks *
-         static_cast<std::int64_t>(sizeof(float));
+  for (const TensorType& type : in)
+    bytes += ((ranks - 1) * type.numel() + ranks - 1) / ranks *
+             static_cast<std::int64_t>(size_of(type.dtype));
+  return bytes;
 }
 
 void ReduceScatter::reference(ReferenceCall& call) const { reference_over({&call, 1}); }

@@ -39,7 +39,7 @@ std::vector<Sample<Accumulate>> Accumulate::samples() {
 
 std::vector<TensorType> GlobalNorm::infer(Types in) const {
   if (in.empty()) throw ShapeError("global_norm takes at least 1 operand");
-  for (std::size_t i = 0; i < in.size(); ++i) check_dtype(name, in, i, dtypes);
+  for (std::size_t i = 0; i < in.size(); ++i) check_dtype(name, in, i);
   return {{DType::f32, {}}};
 }
 
@@ -61,10 +61,17 @@ std::vector<Sample<GlobalNorm>> GlobalNorm::samples() {
   auto f32 = [](Shape shape) { return SampleInput{{DType::f32, shape}}; };
   return {{{}, {f32({})}},
           {{}, {f32({7, 5}), f32({1}), f32({13})}},
-          {{}, {f32({3, 20011}), f32({16384}), f32({257})}}};
+          {{}, {f32({3, 20011}), f32({16384}), f32({257})}},
+          {{}, {f32({5, 13}), {{DType::bf16, {3, 20011}}}, {{DType::f16, {257}}}}}};
 }
 
 namespace {
+
+// A gradient may have another dtype than its parameter, but not another shape.
+void check_gradient(std::string_view name, Types in, std::size_t grad, const Shape& shape) {
+  check_dtype(name, in, grad);
+  check_type(name, in, grad, {in[grad].dtype, shape});
+}
 
 // What the optimizers of one parameter have in common.
 template <class Each>
@@ -72,7 +79,9 @@ std::vector<TensorType> infer_each(const Each& op, Types in) {
   const typename Each::Operands at = op.operands();
   check_count(Each::name, in, at.count);
   check_dtype(Each::name, in, at.param, Each::dtypes);
-  for (std::size_t i = 1; i < at.schedule; ++i) check_same_type(Each::name, in, at.param, i);
+  check_gradient(Each::name, in, at.grad, in[at.param].shape);
+  for (std::size_t i = at.grad + 1; i < at.schedule; ++i)
+    check_same_type(Each::name, in, at.param, i);
   check_type(Each::name, in, at.schedule, op.schedule_type());
   if (op.max_norm > 0) check_type(Each::name, in, at.norm, {DType::f32, {}});
   return std::vector<TensorType>(1 + Each::moments, in[0]);
@@ -111,16 +120,20 @@ constexpr double least_last_moment<AdamW> = 0.01;  // that of squares
 template <class Each>
 std::vector<Sample<Each>> samples_of_each(std::initializer_list<Each> ops) {
   std::vector<Sample<Each>> samples;
+  const auto add = [&](const Each& op, const Shape& shape, DType gradient = DType::f32) {
+    const TensorType type{DType::f32, shape};
+    Sample<Each> sample{op, std::vector<SampleInput>(1 + Each::moments, {type})};
+    sample.inputs[op.operands().grad].type.dtype = gradient;
+    sample.inputs.push_back({type, least_last_moment<Each>, 1.0});
+    sample.inputs.push_back({op.schedule_type(), 0.1, 0.9});
+    // Norms on both sides of the limit.
+    if (op.max_norm > 0) sample.inputs.push_back({{DType::f32, {}}, 0.5, 3.0});
+    samples.push_back(sample);
+  };
   for (const Each& op : ops)
-    for (const Shape& shape : {Shape{1}, Shape{7, 5}, Shape{3, 20011}}) {
-      const TensorType type{DType::f32, shape};
-      Sample<Each> sample{op, std::vector<SampleInput>(1 + Each::moments, {type})};
-      sample.inputs.push_back({type, least_last_moment<Each>, 1.0});
-      sample.inputs.push_back({op.schedule_type(), 0.1, 0.9});
-      // Norms on both sides of the limit.
-      if (op.max_norm > 0) sample.inputs.push_back({{DType::f32, {}}, 0.5, 3.0});
-      samples.push_back(sample);
-    }
+    for (const Shape& shape : {Shape{1}, Shape{7, 5}, Shape{3, 20011}}) add(op, shape);
+  add(*ops.begin(), {3, 20011}, DType::bf16);
+  add(*(ops.end() - 1), {7, 5}, DType::f16);
   return samples;
 }
 
@@ -225,7 +238,11 @@ std::vector<TensorType> UpdateAll<Each>::infer(Types in) const {
   for (std::size_t p = first; p < first + operands_each * count; p += operands_each) {
     check_dtype(name, in, p, f32_or_split);
     const TensorType state{DType::f32, in[p].shape};
-    for (std::size_t i = 1; i < operands_each; ++i) check_type(name, in, p + i, state);
+    if (zero_grad)
+      check_type(name, in, p + 1, state);
+    else
+      check_gradient(name, in, p + 1, in[p].shape);
+    for (std::size_t i = 2; i < operands_each; ++i) check_type(name, in, p + i, state);
     out.push_back(in[p]);
     out.insert(out.end(), outputs_each() - 1, state);
   }
@@ -279,15 +296,16 @@ void UpdateAll<Each>::reference(ReferenceCall& call) const {
 template <class Each>
 std::vector<Sample<UpdateAll<Each>>> UpdateAll<Each>::samples() {
   std::vector<Sample<UpdateAll>> samples;
-  // In samples with split parameters, the first one is not split.
+  // In samples with split parameters, or gradients in 16 bits, the first one has f32.
   auto add = [&](const UpdateAll& op, const std::vector<Shape>& shapes, DType dtype = DType::bf16,
-                 DType parameter = DType::f32) {
+                 DType parameter = DType::f32, DType gradient = DType::f32) {
     Sample<UpdateAll> sample{op, {{op.each.schedule_type(), 0.1, 0.9}}};
     if (op.each.max_norm > 0) sample.inputs.push_back({{DType::f32, {}}, 0.5, 3.0});
     for (const Shape& shape : shapes) {
       const TensorType type{DType::f32, shape};
       sample.inputs.push_back({{&shape == &shapes.front() ? DType::f32 : parameter, shape}});
-      sample.inputs.insert(sample.inputs.end(), Each::moments, {type});
+      sample.inputs.push_back({{&shape == &shapes.front() ? DType::f32 : gradient, shape}});
+      sample.inputs.insert(sample.inputs.end(), Each::moments - 1, {type});
       sample.inputs.push_back({type, least_last_moment<Each>, 1.0});
     }
     for (std::size_t p = 0; p < op.copied.size(); ++p)
@@ -306,6 +324,9 @@ std::vector<Sample<UpdateAll<Each>>> UpdateAll<Each>::samples() {
   add({.each = {.max_norm = 1.0}, .zero_grad = true, .copied = {true, false, false}}, several,
       DType::bf16, DType::split_f32);
   add({.each = {.scaled = true}}, {{3}, {4, 2049}, {8, 2048}}, DType::bf16, DType::split_f32);
+  add({.each = {.max_norm = 1.0}, .copied = {true, false, false, false}},
+      {{13}, {7, 5}, {1}, {3, 20011}}, DType::bf16, DType::split_f32, DType::bf16);
+  add({}, several, DType::bf16, DType::f32, DType::f16);
   return samples;
 }
 

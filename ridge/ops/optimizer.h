@@ -14,19 +14,18 @@ struct Accumulate {
   std::optional<Alias> aliased_input(std::uint32_t output, Types in) const;
 };
 
-// The Euclidean norm of all operands together, a scalar: sqrt(sum of all x^2). One or more f32
-// tensors. Sums in f64 over fixed blocks.
+// The Euclidean norm of all operands together, an f32 scalar: sqrt(sum of all x^2). One or more
+// tensors, each of its own dtype. Sums in f64 over fixed blocks.
 struct GlobalNorm {
   static constexpr std::string_view name = "global_norm";
-  static constexpr DTypes dtypes = f32_only;
 
   RIDGE_OPERATOR(GlobalNorm);
 };
 
 // AdamW (Loshchilov and Hutter, 2017): decoupled weight decay, in place. Takes param, grad, exp_avg
-// and exp_avg_sq of one f32 type, schedule[3] = (learning rate, 1 - beta1^t, 1 - beta2^t) and, if
-// max_norm is above 0, the scalar norm of all gradients; outputs 0, 1, 2 are the memory of param,
-// exp_avg, exp_avg_sq.
+// and exp_avg_sq of one f32 type (grad may be in 16 bits), schedule[3] = (learning rate, 1 -
+// beta1^t, 1 - beta2^t) and, if max_norm is above 0, the scalar norm of all gradients; outputs 0,
+// 1, 2 are the memory of param, exp_avg, exp_avg_sq.
 //   g = grad * min(1, max_norm / (norm + 1e-6))     (without max_norm, g = grad)
 //   param -= lr * weight_decay * param
 //   exp_avg = beta1 * exp_avg + (1 - beta1) * g;  exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) g^2
@@ -61,8 +60,9 @@ struct AdamW {
 };
 
 // Stochastic gradient descent with momentum, as PyTorch has it, in place. Takes param, grad and
-// buffer of one f32 type and, as AdamW does, the schedule, of which it uses the learning rate and
-// the scale, and the norm; outputs 0 and 1 are the memory of param and buffer.
+// buffer of one f32 type (grad may be in 16 bits) and, as AdamW does, the schedule, of which it
+// uses the learning rate and the scale, and the norm; outputs 0 and 1 are the memory of param and
+// buffer.
 //   g = grad * min(1, max_norm / (norm + 1e-6)) + weight_decay * param
 //   buffer = momentum * buffer + g                  (which begins at 0)
 //   param -= lr * buffer                            (nesterov: lr * (g + momentum * buffer))
@@ -96,7 +96,8 @@ struct Sgd {
 // memory is zero after it was used, or skipped: ready to accumulate. Last, in and out, come the
 // copies of the parameters that `copied` marks, 16-bit tensors of their shapes: what they held is
 // not read, but overwritten with the updated parameter, rounded; a skipped step leaves them too.
-// Parameters may be split_f32, which are in bf16 already.
+// Parameters may be split_f32, which are in bf16 already; gradients may be in 16 bits, unless they
+// are to be zeroed.
 template <class Each>
 struct UpdateAll {
   static constexpr std::string_view name = Each::name_of_all;

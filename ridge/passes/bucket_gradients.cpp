@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -37,8 +38,9 @@ bool needs_any_of(const Rewriter& rw, NodeId n, const std::vector<NodeId>& nodes
 
 }  // namespace
 
-// A message has a latency, whatever its length: small ones go together. One that fills a bucket by
-// itself goes alone, as soon as it can.
+// A message has a latency, whatever its length: small ones go together, of each dtype by
+// themselves, since NCCL has a kernel for each. One that fills a bucket by itself goes alone, as
+// soon as it can.
 std::size_t bucket_gradients(Graph& graph, const Target& target) {
   Rewriter rw(graph);
   std::size_t all_bytes = 0;
@@ -47,26 +49,28 @@ std::size_t bucket_gradients(Graph& graph, const Target& target) {
   const std::size_t most_bytes =
       std::max(target.bucket_bytes, std::min(all_bytes / target.buckets, target.most_bucket_bytes));
   std::vector<Bucket> buckets;
-  Bucket open;
-  const auto close = [&] {
-    if (open.nodes.size() > 1) buckets.push_back(std::move(open));
-    open = {};
+  std::map<DType, Bucket> open;
+  const auto close = [&](Bucket& bucket) {
+    if (bucket.nodes.size() > 1) buckets.push_back(std::move(bucket));
+    bucket = {};
   };
   for (NodeId n = 0; n < rw.nodes().size(); ++n) {
-    if (needs_any_of(rw, n, open.nodes)) close();
+    for (auto& [dtype, bucket] : open)
+      if (needs_any_of(rw, n, bucket.nodes)) close(bucket);
     if (!is_collective(rw, n)) continue;
     const std::size_t bytes = bytes_of(rw, n);
     if (bytes >= most_bytes) continue;
-    if (!open.nodes.empty()) {
-      const NodeId first = open.nodes.front();
+    Bucket& bucket = open[rw.type(rw.node(n).inputs[0]).dtype];
+    if (!bucket.nodes.empty()) {
+      const NodeId first = bucket.nodes.front();
       if (rw.node(first).phase != rw.node(n).phase || !(*rw.op(first) == *rw.op(n)) ||
-          open.bytes + bytes > most_bytes)
-        close();
+          bucket.bytes + bytes > most_bytes)
+        close(bucket);
     }
-    open.nodes.push_back(n);
-    open.bytes += bytes;
+    bucket.nodes.push_back(n);
+    bucket.bytes += bytes;
   }
-  close();
+  for (auto& [dtype, bucket] : open) close(bucket);
   for (Bucket& bucket : buckets) {
     const NodeId at = bucket.nodes.back();
     rw.replace(bucket.nodes, at, [&rw, nodes = bucket.nodes] {

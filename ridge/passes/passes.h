@@ -152,9 +152,11 @@ std::size_t batch_norm_gradients(Graph& graph);
 std::size_t recompute_units(Graph& graph, Recompute recompute);
 std::size_t sync_batch_norm(Graph& graph, std::int64_t ranks);
 std::size_t data_parallel(Graph& graph, const PassRun& run);
+std::size_t rounded_gradients(Graph& graph);
 std::size_t shard_optimizer(Graph& graph, const PassRun& run);
 std::size_t shard_gradients(Graph& graph, const PassRun& run);
 std::size_t shard_parameters(Graph& graph, const PassRun& run);
+std::size_t gather_weights(Graph& graph, const PassRun& run);
 std::size_t bucket_gradients(Graph& graph, const Target& target);
 
 }  // namespace ridge

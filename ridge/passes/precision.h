@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -46,17 +47,23 @@ class Precisions {
   // Those that compute in f32, with products of nothing else.
   static constexpr Precisions exact_f32() {
     Precisions set(Precision::Products::same);
-    set.f32_only_ = true;
+    set.compute_ = DType::f32;
+    return set;
+  }
+  // Those that compute in this dtype, whatever their products.
+  static constexpr Precisions computing_in(DType compute) {
+    Precisions set;
+    set.compute_ = compute;
     return set;
   }
   constexpr bool contains(const Precision& p) const {
     return (products_ >> static_cast<unsigned>(p.products) & 1u) != 0 &&
-           (!f32_only_ || p.compute == DType::f32);
+           (!compute_ || p.compute == *compute_);
   }
 
  private:
   unsigned products_ = ~0u;
-  bool f32_only_ = false;
+  std::optional<DType> compute_;
 };
 
 }  // namespace ridge

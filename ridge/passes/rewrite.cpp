@@ -55,6 +55,7 @@ void Rewriter::take_over(ValueId old, Value by, NodeId first) {
     redirected_[old] = by.id;
     return;
   }
+  graph_.set_dtype(old, by.dtype());
   for (Node& node : graph_.take_nodes(first)) {
     std::ranges::replace(node.inputs, by.id, old);
     std::ranges::replace(node.outputs, by.id, old);

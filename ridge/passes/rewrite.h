@@ -52,7 +52,8 @@ class Rewriter {
   // Whether v can be read from outside of a run, so that it has to stay itself.
   bool is_readable(ValueId v) const;
 
-  // What stands for a value from here on: a value just built, which takes over the old one's id, or
+  // What stands for a value from here on: a value just built, which takes over the old one's id
+  // (and gives it its dtype, if that is another: see to it that those who use it can read it), or
   // another, to which the old one's later uses turn: one that was there before, or, where the old
   // one is computed as well, a second one.
   using Substitutes = std::vector<std::pair<ValueId, Value>>;

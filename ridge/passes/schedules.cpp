@@ -15,13 +15,13 @@ namespace {
 
 // The passes that each schedule adds to the one before, in the order of an ablation.
 constexpr std::array fused = std::to_array<std::string_view>({
-    "fold-batch-norm", "unread-rows",           "fuse-qkv",
-    "swiglu",          "fuse-gate-up",          "residual-norm",
-    "masked-softmax",  "batch-norm-epilogues",  "batch-norm-gradients",
-    "conv-epilogues",  "norm-activations",      "squeeze-excitation",
-    "pointwise",       "common-subexpressions", "dead-nodes",
-    "f32-products",    "fuse-optimizer",        "bucket-gradients",
-    "rounded-weights",
+    "fold-batch-norm",  "unread-rows",           "fuse-qkv",
+    "swiglu",           "fuse-gate-up",          "residual-norm",
+    "masked-softmax",   "batch-norm-epilogues",  "batch-norm-gradients",
+    "conv-epilogues",   "norm-activations",      "squeeze-excitation",
+    "pointwise",        "common-subexpressions", "dead-nodes",
+    "f32-products",     "fuse-optimizer",        "rounded-gradients",
+    "bucket-gradients", "rounded-weights",
 });
 constexpr std::array own_kernels = std::to_array<std::string_view>({
     "flash-attention",
@@ -186,12 +186,12 @@ class Resolver {
     std::string why;
     if (pass.use && *pass.use != schedule_.use)
       why = phrase_of(*pass.use);
+    else if (pass.of_ranks && schedule_.ranks == 1)
+      why = "for several ranks";
     else if (!pass.precisions.contains(schedule_.precision))
       why = "for another precision";
     else if (where && *where != schedule_.target.kind)
       why = phrase_of(*where);
-    else if (pass.of_ranks && schedule_.ranks == 1)
-      why = "for several ranks";
     if (why.empty()) return true;
     leave_out(pass, std::move(why));
     return false;

@@ -121,6 +121,10 @@ TEST(Combinations, NameTheBestOfEachNetworkAndWhatGainsMost) {
               HasSubstr("Nothing takes 10.0 ms or less for a batch"));
   EXPECT_THAT(combination_answers(results, {.latency_limit = 0.07}),
               AllOf(HasSubstr("of resnet18 within 70.0 ms a batch"), Not(HasSubstr("resnet50"))));
+  results[3].rounds.assign(6, {{.device_seconds = 0.3}});
+  EXPECT_THAT(combination_answers(results, {}),
+              AllOf(HasSubstr("resnet18 gains most, 4.00 times"), HasSubstr("No gain: resnet50."),
+                    Not(HasSubstr("gains least"))));
 }
 
 TEST(Combinations, AreATableOfWhatVaries) {

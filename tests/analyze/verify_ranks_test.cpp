@@ -35,7 +35,8 @@ Verdict verdict(const RunOptions& options, const std::string& schedule, const st
 
 TEST(VerifyRanks, IsGreenWhereTheyDoWhatOneDoes) {
   for (const std::int64_t ranks : {2, 3, 8})
-    for (const char* schedule : {"v1", "v1 + bucket-gradients", "v3", "v4", "v4 + recompute block"})
+    for (const char* schedule : {"v1", "v1 + bucket-gradients", "v1 + rounded-gradients", "v3",
+                                 "v4", "v4 + recompute block"})
       for (const char* dtype : {"fp32", "bf16"})
         EXPECT_EQ(verdict(tiny(ranks), schedule, dtype).failure, "")
             << schedule << " in " << dtype << " on " << ranks;

@@ -38,6 +38,8 @@ const std::map<std::string, std::string> patterns{
      "a norm, alone or with a sum, and its gradient"},
     {"passes/results.cpp lists MatMul SwiGlu SwiGluGrad",
      "a gate, its gradient and the product that reads its result"},
+    {"passes/rounded_gradients.cpp lists AdamW AllReduce GlobalNorm MatMul Sgd Slice",
+     "a product, the message that sends it, and who may read that in 16 bits"},
     {"passes/scaled_products.cpp lists Quantize SwiGlu SwiGluGrad",
      "a gate, or its gradient, that is only there to be quantized"},
     {"passes/int8.cpp lists Conv2d Linear MatMul",

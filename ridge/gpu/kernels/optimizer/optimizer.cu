@@ -19,13 +19,13 @@ struct Plus {
 
 // Four consecutive elements: `whole`, all of them and aligned, in one access; otherwise one by one,
 // as many as there are before n.
-template <bool whole>
-__device__ void load4(const float* p, std::int64_t n, float (&x)[4]) {
+template <bool whole, class T>
+__device__ void load4(const T* p, std::int64_t n, float (&x)[4]) {
   if constexpr (whole) {
     load_pack<4>(p, x);
   } else {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) x[i] = i < n ? p[i] : 0.0f;
+    for (int i = 0; i < 4; ++i) x[i] = i < n ? load(&p[i]) : 0.0f;
   }
 }
 
@@ -77,25 +77,48 @@ __device__ void store4(std::uint16_t* upper, std::uint16_t* lower, std::int64_t 
   }
 }
 
+// A tensor that is only read, whose dtype is known at run time only.
+struct AnyFloats {
+  const void* data = nullptr;
+  DType dtype = DType::f32;
+
+  // Calls f(pointer to the element at i).
+  template <class F>
+  __device__ void at(std::int64_t i, const F& f) const {
+    if (dtype == DType::f32)
+      f(static_cast<const float*>(data) + i);
+    else if (dtype == DType::bf16)
+      f(static_cast<const BFloat16*>(data) + i);
+    else
+      f(static_cast<const Float16*>(data) + i);
+  }
+  // Whether packs of four can be read.
+  bool is_packed() const { return is_aligned(data, dtype == DType::f32 ? 16 : 8); }
+};
+
 constexpr int norm_threads = 256, norm_packs = 4, norm_tile = norm_threads * 4 * norm_packs;
 constexpr int norm_blocks_per_multiprocessor = 8;
 
 struct NormOperand {
-  const float* x;
+  AnyFloats x;
   std::int64_t n;
   bool packed;  // x is aligned to packs of four
 };
 
 template <bool whole>
 __device__ void add_squares(const NormOperand& x, std::int64_t begin, double& sum) {
+  float values[norm_packs][4];
+  x.x.at(begin, [&](const auto* from) {
 #pragma unroll
-  for (int k = 0; k < norm_packs; ++k) {
-    const std::int64_t i = begin + (k * norm_threads + static_cast<int>(threadIdx.x)) * 4;
-    float values[4];
-    load4<whole>(x.x + i, x.n - i, values);
+    for (int k = 0; k < norm_packs; ++k) {
+      const std::int64_t i = (k * norm_threads + static_cast<int>(threadIdx.x)) * 4;
+      load4<whole>(from + i, x.n - begin - i, values[k]);
+    }
+  });
 #pragma unroll
-    for (const float value : values) sum += static_cast<double>(value) * value;
-  }
+  for (int k = 0; k < norm_packs; ++k)
+#pragma unroll
+    for (const float value : values[k]) sum += static_cast<double>(value) * value;
 }
 
 // The state by which the blocks of one or more launches compute one norm.
@@ -209,7 +232,8 @@ struct Factors<Sgd> {
 // One parameter, updated in place. Where it is split, param is where its upper halves begin.
 template <class Each>
 struct Parameter {
-  float *param, *grad;  // the latter is written only if it is to be zeroed
+  float* param;
+  AnyFloats grad;
   float* moments[Each::moments];
   RoundedCopy copy;  // or null
   std::int64_t n;
@@ -222,11 +246,11 @@ struct Parameter {
 
 // The parameter of a launch whose outputs from `out` on are it and its moments.
 template <class Each>
-Parameter<Each> parameter_of(const Launch& call, std::size_t out, float* grad, RoundedCopy copy,
+Parameter<Each> parameter_of(const Launch& call, std::size_t out, AnyFloats grad, RoundedCopy copy,
                              std::int64_t n, bool split = false) {
   Parameter<Each> x{
       .param = call.out<float>(out), .grad = grad, .copy = copy, .n = n, .split = split};
-  x.packed = is_aligned(x.param, 16) && is_aligned(grad, 16) && is_aligned(copy.data, 8) &&
+  x.packed = is_aligned(x.param, 16) && grad.is_packed() && is_aligned(copy.data, 8) &&
              (!split || n % 4 == 0);
   for (std::size_t m = 0; m < Each::moments; ++m) {
     x.moments[m] = call.out<float>(out + 1 + m);
@@ -249,7 +273,6 @@ __device__ void update_tile(const Parameter<Each>& x, std::int64_t tile, const E
     }
   };
   each_pack([&](int k, std::int64_t i, std::int64_t rest) {
-    load4<whole>(x.grad + i, rest, grad[k]);
 #pragma unroll
     for (int m = 0; m < moments; ++m) load4<whole>(x.moments[m] + i, rest, moment[m][k]);
     if (x.split)
@@ -257,15 +280,21 @@ __device__ void update_tile(const Parameter<Each>& x, std::int64_t tile, const E
     else
       load4<whole>(x.param + i, rest, param[k]);
   });
+  // Last, since what converts them waits for them.
+  x.grad.at(0, [&](const auto* from) {
+    each_pack(
+        [&](int k, std::int64_t i, std::int64_t rest) { load4<whole>(from + i, rest, grad[k]); });
+  });
   __shared__ Factors<Each> shared;
   if (threadIdx.x == 0) shared.set(op, schedule, norm);  // in double: once a block
   __syncthreads();
   const Factors<Each> factors = shared;
-  constexpr float zeros[4] = {};
+  const auto clear_grad = [&](std::int64_t i, std::int64_t rest) {
+    constexpr float zeros[4] = {};
+    store4<whole>(static_cast<float*>(const_cast<void*>(x.grad.data)) + i, rest, zeros);
+  };
   if (op.scaled && schedule[3] == 0.0f) {  // nothing is updated
-    if (zero_grad)
-      each_pack(
-          [&](int, std::int64_t i, std::int64_t rest) { store4<whole>(x.grad + i, rest, zeros); });
+    if (zero_grad) each_pack([&](int, std::int64_t i, std::int64_t rest) { clear_grad(i, rest); });
     return;
   }
   each_pack([&](int k, std::int64_t i, std::int64_t rest) {
@@ -284,7 +313,7 @@ __device__ void update_tile(const Parameter<Each>& x, std::int64_t tile, const E
       store4<whole>(x.param + i, rest, param[k]);
 #pragma unroll
     for (int m = 0; m < moments; ++m) store4<whole>(x.moments[m] + i, rest, moment[m][k]);
-    if (zero_grad) store4<whole>(x.grad + i, rest, zeros);
+    if (zero_grad) clear_grad(i, rest);
     if (x.copy) x.copy.at(i, [&](auto* to) { store4<whole>(to, rest, param[k]); });
   });
 }
@@ -323,10 +352,11 @@ void update(const Context& gpu, const Each& op, std::span<const Parameter<Each>>
 template <class Each>
 KernelPtr update_each(const Each& op, GpuPrepare& prepare) {
   const std::int64_t n = prepare.in[0].numel();
-  return make_kernel([&gpu = prepare.gpu, n, op](const Launch& call) {
+  const DType gradient = prepare.in[1].dtype;
+  return make_kernel([&gpu = prepare.gpu, n, gradient, op](const Launch& call) {
     constexpr std::size_t own = 2 + Each::moments;
-    auto* const grad = const_cast<float*>(call.in<float>(1));  // is not written
-    const Parameter<Each> parameter = parameter_of<Each>(call, 0, grad, {}, n);
+    const Parameter<Each> parameter =
+        parameter_of<Each>(call, 0, {call.inputs[1], gradient}, {}, n);
     update<false, Each>(gpu, op, {&parameter, 1}, call.in<float>(own),
                         op.max_norm > 0 ? call.in<float>(own + 1) : nullptr);
   });
@@ -337,34 +367,35 @@ KernelPtr update_each(const Each& op, GpuPrepare& prepare) {
 KernelPtr Accumulate::gpu(GpuPrepare& prepare) const { return map_pairs<float>(prepare, Plus{}); }
 
 KernelPtr GlobalNorm::gpu(GpuPrepare& prepare) const {
-  std::vector<std::int64_t> sizes;
-  for (const TensorType& type : prepare.in) sizes.push_back(type.numel());
   // A launch has no more blocks than this, and there is at least one operand to a launch.
   const auto most_blocks =
       static_cast<std::uint32_t>(norm_blocks_per_multiprocessor * prepare.gpu.card.multiprocessors);
   constexpr int capacity = table_capacity<NormOperand>(most_parameter_bytes, norm_others);
-  const std::size_t launches = (sizes.size() + capacity - 1) / capacity;
+  const std::size_t launches = (prepare.in.size() + capacity - 1) / capacity;
   prepare.workspace = launches * most_blocks * sizeof(double);
   auto arrived = std::make_shared<DeviceMemory>(sizeof(unsigned));
   arrived->clear(prepare.gpu.stream, sizeof(unsigned));
-  return make_kernel([&gpu = prepare.gpu, sizes = std::move(sizes), most_blocks, arrived,
-                      launches](const Launch& call) {
-    std::vector<NormOperand> operands;
-    for (std::size_t i = 0; i < sizes.size(); ++i)
-      operands.push_back({call.in<float>(i), sizes[i], is_aligned(call.in<float>(i), 16)});
-    NormBlocks blocks{.partial = static_cast<double*>(call.workspace),
-                      .arrived = arrived->data<unsigned>(),
-                      .norm = call.out<float>()};
-    std::size_t done = 0;
-    const auto run = [&]<class Table>(const Table& table) {
-      const std::uint32_t count = std::min(table.tiles(), most_blocks);
-      blocks.last = ++done == launches;
-      launch(gpu, global_norm_kernel<Table>, dim3(count), dim3(norm_threads), 0, table, blocks,
-             table.tiles());
-      blocks.before += count;
-    };
-    for_each_table<norm_others>(std::span<const NormOperand>(operands), norm_tile, run);
-  });
+  return make_kernel(
+      [&gpu = prepare.gpu, most_blocks, arrived, launches,
+       types = std::vector(prepare.in.begin(), prepare.in.end())](const Launch& call) {
+        std::vector<NormOperand> operands;
+        for (std::size_t i = 0; i < types.size(); ++i) {
+          const AnyFloats x{call.inputs[i], types[i].dtype};
+          operands.push_back({x, types[i].numel(), x.is_packed()});
+        }
+        NormBlocks blocks{.partial = static_cast<double*>(call.workspace),
+                          .arrived = arrived->data<unsigned>(),
+                          .norm = call.out<float>()};
+        std::size_t done = 0;
+        const auto run = [&]<class Table>(const Table& table) {
+          const std::uint32_t count = std::min(table.tiles(), most_blocks);
+          blocks.last = ++done == launches;
+          launch(gpu, global_norm_kernel<Table>, dim3(count), dim3(norm_threads), 0, table, blocks,
+                 table.tiles());
+          blocks.before += count;
+        };
+        for_each_table<norm_others>(std::span<const NormOperand>(operands), norm_tile, run);
+      });
 }
 
 KernelPtr AdamW::gpu(GpuPrepare& prepare) const { return update_each(*this, prepare); }
@@ -375,16 +406,19 @@ KernelPtr UpdateAll<Each>::gpu(GpuPrepare& prepare) const {
   const std::size_t first = shared_operands(), count = parameters(prepare.in.size());
   std::vector<std::int64_t> sizes;
   std::vector<bool> split;
+  std::vector<DType> gradients;
   for (std::size_t p = 0; p < count; ++p) {
     const TensorType& type = prepare.in[first + operands_each * p];
     sizes.push_back(type.numel());
     split.push_back(type.dtype == DType::split_f32);
+    gradients.push_back(prepare.in[first + operands_each * p + 1].dtype);
   }
   std::vector<DType> copies;
   for (const TensorType& type : prepare.in.subspan(first + operands_each * count))
     copies.push_back(type.dtype);
   return make_kernel([&gpu = prepare.gpu, sizes = std::move(sizes), split = std::move(split),
-                      copies = std::move(copies), op = *this, first](const Launch& call) {
+                      gradients = std::move(gradients), copies = std::move(copies), op = *this,
+                      first](const Launch& call) {
     std::vector<Parameter<Each>> all;
     std::size_t copy = 0;
     const auto rounded_copy = [&] {
@@ -393,9 +427,7 @@ KernelPtr UpdateAll<Each>::gpu(GpuPrepare& prepare) const {
     };
     for (std::size_t p = 0; p < sizes.size(); ++p) {
       const std::size_t out = p * op.outputs_each();
-      float* const grad = op.zero_grad
-                              ? call.out<float>(out + 1 + Each::moments)
-                              : const_cast<float*>(call.in<float>(first + operands_each * p + 1));
+      const AnyFloats grad{call.inputs[first + operands_each * p + 1], gradients[p]};
       const bool copied = !op.copied.empty() && op.copied[p];
       all.push_back(parameter_of<Each>(call, out, grad, copied ? rounded_copy() : RoundedCopy(),
                                        sizes[p], split[p]));
