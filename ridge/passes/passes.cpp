@@ -263,7 +263,7 @@ std::span<const Pass> passes() {
       {.name = "fp8-products",
        .description = "multiply 8-bit floats in the linear layers of the inner blocks",
        .precisions = Products::fp8,
-       .excludes = {"gate-results", "linear-swiglu", "accumulating-products"},
+       .excludes = {"gate-results", "linear-swiglu", "accumulating-products", "rounded-gradients"},
        .chosen_by = ChosenBy::precision,
        .apply = [](Graph& graph, PassRun&) { return fp8_products(graph); }},
       {.name = scaled_products,

@@ -119,6 +119,33 @@ TEST(Resolve, HasForSeveralRanksWhatSharingABatchMeans) {
               HasSubstr("the pass data-parallel comes with --ranks"));
 }
 
+TEST(Resolve, SendsGradientsInBf16WhereProductsAreOfBf16) {
+  const auto rounds = [](std::string_view dtype, DeviceKind kind, std::int64_t ranks) {
+    ScheduleRequest request{.row = "v4"};
+    request.ranks = ranks;
+    const Target target{.kind = kind, .multiplies_float8 = kind == DeviceKind::gpu};
+    return resolve(request, precision_named(dtype), target, Use::training).has("rounded-gradients");
+  };
+  EXPECT_TRUE(rounds("bf16", DeviceKind::gpu, 2));
+  EXPECT_FALSE(rounds("bf16", DeviceKind::gpu, 1));
+  EXPECT_FALSE(rounds("bf16", DeviceKind::cpu, 2)) << "Gloo sends f32";
+  for (const char* dtype : {"fp32", "tf32", "fp16", "fp8"})
+    EXPECT_FALSE(rounds(dtype, DeviceKind::gpu, 2)) << dtype;
+}
+
+// With 16 bits the f32 weights are state of the optimizer, which a rank shares or gathers itself.
+TEST(Resolve, GathersWeightsWhereTheOptimizerIsShared) {
+  const auto gathers = [](std::int64_t zero) {
+    ScheduleRequest request{.row = "v2"};
+    request.ranks = 2, request.zero = zero;
+    return resolve(request, precision_named("bf16"), {}, Use::training).has("gather-weights");
+  };
+  EXPECT_FALSE(gathers(0));
+  EXPECT_TRUE(gathers(1));
+  EXPECT_TRUE(gathers(2));
+  EXPECT_FALSE(gathers(3)) << "shard-parameters does";
+}
+
 TEST(Resolve, AddsAndTakesAway) {
   EXPECT_EQ(names_of(schedule("v1", "swiglu,pointwise")), (PassNames{"pointwise", "swiglu"}));
   PassNames expected = names_of(schedule("v2"));
