@@ -126,7 +126,7 @@ struct Concatenation {
   }
 };
 
-// Where a launch's operand `grad` is a gradient of this dtype.
+// Takes the gradient from the launch's operand number `grad`, which has this dtype.
 template <class Each>
 void set_gradient(Parameter<Each>& x, const Launch& call, std::size_t grad, DType dtype) {
   x.grad_dtype = dtype;
@@ -165,7 +165,7 @@ std::vector<Parameter<Each>> parameters_of(const UpdateAll<Each>& op,
 
 constexpr std::int64_t cached_piece = 1024;  // elements
 
-// A parameter in halves, of no more elements than a piece.
+// Updates the first n elements, no more than a piece, of a parameter in halves.
 template <class Each>
 void update_halves(const Update<Each>& update, Parameter<Each> x, std::int64_t n) {
   std::array<float, cached_piece> param;
@@ -183,7 +183,7 @@ void update_halves(const Update<Each>& update, Parameter<Each> x, std::int64_t n
   }
 }
 
-// Elements [i, i + n), no more than a piece, whatever the dtype of parameter and gradient.
+// Updates elements [i, i + n), no more than a piece, whatever the dtype of parameter and gradient.
 template <class Each>
 void update_piece(const Update<Each>& update, Parameter<Each> x, std::int64_t i, std::int64_t n) {
   std::array<float, cached_piece> grad;

@@ -10,7 +10,7 @@
 namespace ridge {
 namespace {
 
-// Collectives in a row that will be one, at the place of the last.
+// Collectives of one dtype that become one, at the place of the last.
 struct Bucket {
   std::vector<NodeId> nodes;
   std::size_t bytes = 0;

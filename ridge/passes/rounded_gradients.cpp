@@ -52,38 +52,36 @@ class RoundedGradients {
         std::ranges::all_of(node.outputs, [&](ValueId out) { return may_be_rounded(out); });
     if (!fits) return;
     for (const ValueId in : node.inputs) round_product(rw_.producer(in));
-    round_again(n);
+    apply_again(n, *node.op);
     for (const ValueId out : node.outputs) round_views(out);
   }
 
-  // What computes an operand: a product, or a reshape of one.
+  // Has a product write bf16: node n, or the one whose result n reshapes.
   void round_product(NodeId n) {
     const Node& node = rw_.node(n);
     if (rw_.op<Reshape>(n)) {
       round_product(rw_.producer(node.inputs[0]));
-      round_again(n);
+      apply_again(n, *node.op);
       return;
     }
     MatMul product = *rw_.op<MatMul>(n);
     product.out = DType::bf16;
-    rw_.replace({n}, n, [this, &node, product] {
-      return Rewriter::each(node.outputs, rw_.graph().apply(product, rw_.values(node.inputs)));
-    });
+    apply_again(n, product);
   }
 
   void round_views(ValueId v) {
     for (const NodeId use : rw_.uses(v))
       if (rw_.op<Reshape>(use) || rw_.op<Slice>(use)) {
-        const ValueId view = rw_.node(use).outputs[0];
-        round_again(use);
-        round_views(view);
+        const Node& view = rw_.node(use);
+        apply_again(use, *view.op);
+        round_views(view.outputs[0]);
       }
   }
 
-  // The same operator, of operands whose dtype is another now.
-  void round_again(NodeId n) {
-    rw_.replace({n}, n, [this, &node = rw_.node(n)] {
-      return Rewriter::each(node.outputs, rw_.graph().apply(node.op, rw_.values(node.inputs)));
+  // Applies an operator in place of node n, to operands whose dtype may be another by now.
+  void apply_again(NodeId n, const Op& op) {
+    rw_.replace({n}, n, [this, &node = rw_.node(n), op] {
+      return Rewriter::each(node.outputs, rw_.graph().apply(op, rw_.values(node.inputs)));
     });
   }
 
@@ -92,8 +90,8 @@ class RoundedGradients {
 
 }  // namespace
 
-// A gradient that comes from a product of bf16 operands has no more good digits than those; sent in
-// bf16 it takes half the time. (PyTorch's autocast rounds it too, before it is sent in f32.)
+// Sends a gradient that comes from a product of bf16 operands in bf16: it has no more good digits
+// than they, and half the bytes. (PyTorch's autocast rounds it too, and sends it in f32.)
 std::size_t rounded_gradients(Graph& graph) { return RoundedGradients(graph).apply(); }
 
 }  // namespace ridge

@@ -19,7 +19,7 @@ struct Updated {
   NodeId reshape = no_node, slice = no_node;  // which take this rank's part out of it
 };
 
-// For how long a rank has all of a parameter of which it keeps a part.
+// How long a rank holds all of a parameter of which it keeps a part.
 enum class Gathered { step, block };
 
 // A rank keeps its part of a parameter alone. The parts come together, those of one block in one
@@ -51,8 +51,8 @@ class ShardParameters {
  private:
   // Where a value is needed for some time: a block, or a scope outside of all blocks, in a phase.
   using Stay = std::pair<Phase, ScopeId>;
-  // What is needed before node `first`: all of the parameter, from this rank's part, under the id
-  // of `value`, which is the parameter or that rounded.
+  // Node `first` needs all of a parameter, gathered from `own`, this rank's part. It reads it as
+  // `value`: the parameter itself, or the parameter rounded.
   struct Wanted {
     NodeId first;
     ValueId value, parameter;
@@ -109,7 +109,7 @@ class ShardParameters {
     return {node.phase, graph_.enclosing(node.scope, ScopeKind::block).value_or(node.scope)};
   }
 
-  // Before the first of the uses, in each stay or at all.
+  // Notes what to gather before the first of these uses: in each stay, or once a step.
   void want(ValueId value, const std::vector<NodeId>& uses, Value own, ValueId parameter) {
     std::map<Stay, NodeId> first;
     for (const NodeId use : uses) first.try_emplace(stay_of(use), use);
@@ -119,6 +119,7 @@ class ShardParameters {
     }
   }
 
+  // Gathers all of these in one message.
   void gather(const std::vector<Wanted>& wanted) {
     const NodeId first = std::ranges::min(wanted, {}, &Wanted::first).first;
     rw_.replace({}, first, [this, wanted] {
@@ -149,8 +150,8 @@ std::size_t shard_parameters(Graph& graph, const PassRun& run) {
   return ShardParameters(graph, run, Gathered::block).apply();
 }
 
-// Of a weight that products read in 16 bits the rounded parts take half the time to send, on their
-// way while the blocks before compute.
+// Gathers weights that products read in 16 bits after rounding them, which halves the bytes, while
+// the blocks before them compute.
 std::size_t gather_weights(Graph& graph, const PassRun& run) {
   return ShardParameters(graph, run, Gathered::step).apply();
 }

@@ -8,8 +8,9 @@
 namespace ridge {
 namespace {
 
-// Rows that are kept beyond the limit until they are cut off together: rows that come in the order
-// opposite to what is wanted all pass, and a heap would have to sink each of them.
+// The number of rows that are gathered beyond the limit before they are cut off together. Where
+// rows come in the opposite order, each is better than all before it, and a heap would have to sort
+// each in by itself.
 constexpr std::size_t spare = 1024;
 
 }  // namespace

@@ -33,7 +33,7 @@ class FirstRows {
   struct Callbacks;
   bool before(const Row& a, const Row& b) const;
   void add(Row row);
-  void cut();  // what lies beyond the limit
+  void cut();  // drops the rows beyond the limit
 
   Database& database_;
   std::size_t limit_;

@@ -280,7 +280,7 @@ __device__ void update_tile(const Parameter<Each>& x, std::int64_t tile, const E
     else
       load4<whole>(x.param + i, rest, param[k]);
   });
-  // Last, since what converts them waits for them.
+  // The gradients come last, because their conversion to f32 waits for the load.
   x.grad.at(0, [&](const auto* from) {
     each_pack(
         [&](int k, std::int64_t i, std::int64_t rest) { load4<whole>(from + i, rest, grad[k]); });
