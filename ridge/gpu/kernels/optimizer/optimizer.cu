@@ -77,7 +77,7 @@ __device__ void store4(std::uint16_t* upper, std::uint16_t* lower, std::int64_t 
   }
 }
 
-// A tensor that is only read, whose dtype is known at run time only.
+// A tensor whose dtype is known at run time only.
 struct AnyFloats {
   const void* data = nullptr;
   DType dtype = DType::f32;
@@ -107,18 +107,16 @@ struct NormOperand {
 
 template <bool whole>
 __device__ void add_squares(const NormOperand& x, std::int64_t begin, double& sum) {
-  float values[norm_packs][4];
   x.x.at(begin, [&](const auto* from) {
 #pragma unroll
     for (int k = 0; k < norm_packs; ++k) {
       const std::int64_t i = (k * norm_threads + static_cast<int>(threadIdx.x)) * 4;
-      load4<whole>(from + i, x.n - begin - i, values[k]);
+      float values[4];
+      load4<whole>(from + i, x.n - begin - i, values);
+#pragma unroll
+      for (const float value : values) sum += static_cast<double>(value) * value;
     }
   });
-#pragma unroll
-  for (int k = 0; k < norm_packs; ++k)
-#pragma unroll
-    for (const float value : values[k]) sum += static_cast<double>(value) * value;
 }
 
 // The state by which the blocks of one or more launches compute one norm.
@@ -168,7 +166,8 @@ __global__ void __launch_bounds__(norm_threads)
 }
 
 constexpr int update_threads = 256, update_packs = 2,
-              update_tile_size = update_threads * 4 * update_packs;
+              update_tile_size = update_threads * 4 * update_packs,
+              update_blocks = 4;  // of a multiprocessor
 
 // What a step multiplies by; see the formulas in ops/optimizer.h, which these order as PyTorch
 // does, so that both agree to rounding. Each fused operation is written out, so that every kernel
@@ -259,11 +258,13 @@ Parameter<Each> parameter_of(const Launch& call, std::size_t out, AnyFloats grad
   return x;
 }
 
-// Updates the tile that begins at an element, by a whole block.
-template <bool zero_grad, bool whole, class Each>
+// Updates the tile that begins at an element, by a whole block. The dtype of the gradients is the
+// kernel's: a branch between the loads would make all of them wait (17 % of AdamW on an H200).
+template <bool zero_grad, bool whole, class Gradient, class Each>
 __device__ void update_tile(const Parameter<Each>& x, std::int64_t tile, const Each& op,
                             const float* schedule, const float* norm) {
   constexpr int moments = Each::moments;
+  const auto* const gradients = static_cast<const Gradient*>(x.grad.data);
   float param[update_packs][4], grad[update_packs][4], moment[moments][update_packs][4];
   const auto each_pack = [&](const auto& f) {
 #pragma unroll
@@ -275,15 +276,11 @@ __device__ void update_tile(const Parameter<Each>& x, std::int64_t tile, const E
   each_pack([&](int k, std::int64_t i, std::int64_t rest) {
 #pragma unroll
     for (int m = 0; m < moments; ++m) load4<whole>(x.moments[m] + i, rest, moment[m][k]);
+    load4<whole>(gradients + i, rest, grad[k]);
     if (x.split)
       load4<whole>(x.upper() + i, x.lower() + i, rest, param[k]);
     else
       load4<whole>(x.param + i, rest, param[k]);
-  });
-  // The gradients come last, because their conversion to f32 waits for the load.
-  x.grad.at(0, [&](const auto* from) {
-    each_pack(
-        [&](int k, std::int64_t i, std::int64_t rest) { load4<whole>(from + i, rest, grad[k]); });
   });
   __shared__ Factors<Each> shared;
   if (threadIdx.x == 0) shared.set(op, schedule, norm);  // in double: once a block
@@ -291,10 +288,11 @@ __device__ void update_tile(const Parameter<Each>& x, std::int64_t tile, const E
   const Factors<Each> factors = shared;
   const auto clear_grad = [&](std::int64_t i, std::int64_t rest) {
     constexpr float zeros[4] = {};
-    store4<whole>(static_cast<float*>(const_cast<void*>(x.grad.data)) + i, rest, zeros);
+    store4<whole>(const_cast<Gradient*>(gradients) + i, rest, zeros);
   };
   if (op.scaled && schedule[3] == 0.0f) {  // nothing is updated
-    if (zero_grad) each_pack([&](int, std::int64_t i, std::int64_t rest) { clear_grad(i, rest); });
+    if constexpr (zero_grad)
+      each_pack([&](int, std::int64_t i, std::int64_t rest) { clear_grad(i, rest); });
     return;
   }
   each_pack([&](int k, std::int64_t i, std::int64_t rest) {
@@ -313,14 +311,14 @@ __device__ void update_tile(const Parameter<Each>& x, std::int64_t tile, const E
       store4<whole>(x.param + i, rest, param[k]);
 #pragma unroll
     for (int m = 0; m < moments; ++m) store4<whole>(x.moments[m] + i, rest, moment[m][k]);
-    if (zero_grad) clear_grad(i, rest);
+    if constexpr (zero_grad) clear_grad(i, rest);
     if (x.copy) x.copy.at(i, [&](auto* to) { store4<whole>(to, rest, param[k]); });
   });
 }
 
 // One tile of one parameter a block.
-template <bool zero_grad, class Table, class Each>
-__global__ void __launch_bounds__(update_threads)
+template <bool zero_grad, class Gradient, class Table, class Each>
+__global__ void __launch_bounds__(update_threads, update_blocks)
     update_kernel(const __grid_constant__ Table table, const __grid_constant__ Each op,
                   const float* schedule, const float* norm) {
   gpu::begin_kernel();
@@ -329,9 +327,9 @@ __global__ void __launch_bounds__(update_threads)
   const std::int64_t tile =
       static_cast<std::int64_t>(blockIdx.x - table.first_tile[parameter]) * update_tile_size;
   if (x.packed && x.n - tile >= update_tile_size)
-    update_tile<zero_grad, true>(x, tile, op, schedule, norm);
+    update_tile<zero_grad, true, Gradient>(x, tile, op, schedule, norm);
   else
-    update_tile<zero_grad, false>(x, tile, op, schedule, norm);
+    update_tile<zero_grad, false, Gradient>(x, tile, op, schedule, norm);
 }
 
 // A launch's parameters beside the table.
@@ -339,14 +337,30 @@ template <class Each>
 constexpr std::size_t update_others = sizeof(Each) + 3 * sizeof(void*);
 constexpr std::size_t norm_others = sizeof(NormBlocks) + sizeof(void*);
 
+// Parameters with gradients of each dtype have launches of their own.
 template <bool zero_grad, class Each>
 void update(const Context& gpu, const Each& op, std::span<const Parameter<Each>> parameters,
             const float* schedule, const float* norm) {
-  for_each_table<update_others<Each>>(
-      parameters, update_tile_size, [&]<class Table>(const Table& table) {
-        launch(gpu, update_kernel<zero_grad, Table, Each>, dim3(table.tiles()),
-               dim3(update_threads), 0, table, op, schedule, norm);
+  const auto launch_all = [&]<class Gradient>(std::span<const Parameter<Each>> with_gradient) {
+    for_each_table<update_others<Each>>(
+        with_gradient, update_tile_size, [&]<class Table>(const Table& table) {
+          launch(gpu, update_kernel<zero_grad, Gradient, Table, Each>, dim3(table.tiles()),
+                 dim3(update_threads), 0, table, op, schedule, norm);
+        });
+  };
+  if constexpr (zero_grad) {
+    launch_all.template operator()<float>(parameters);
+  } else {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      std::vector<Parameter<Each>> with_gradient;
+      for (const Parameter<Each>& x : parameters)
+        if (x.grad.dtype == dtype) with_gradient.push_back(x);
+      if (with_gradient.empty()) continue;
+      dispatch_floating(dtype, [&]<class Gradient>() {
+        launch_all.template operator()<Gradient>(with_gradient);
       });
+    }
+  }
 }
 
 template <class Each>
