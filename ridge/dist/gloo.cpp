@@ -87,6 +87,9 @@ class GlooCommunicator final : public Communicator {
     address.hostname = meeting.own_address();
     auto device = gloo::transport::tcp::CreateDevice(address);
     context_->connectFullMesh(store, device);
+    // A rank that ends at once would otherwise close its connections to ranks that still connect.
+    gloo::BarrierOptions all_connected(context_);
+    gloo::barrier(all_connected);
   }
 
   int rank() const override { return context_->rank; }

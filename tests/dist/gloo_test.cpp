@@ -22,6 +22,12 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsNull;
 
+// The first that is done would close its connections to those that still connect.
+TEST(Gloo, ConnectsAllBeforeOneMayLeave) {
+  for (int round = 0; round < 25; ++round)
+    ASSERT_THAT(on_communicators(4, [](Communicator&) {}), Each(IsNull())) << "round " << round;
+}
+
 TEST(Gloo, SumsIntegersExactly) {
   for (const int count : {2, 3, 4, 8})
     for (const std::size_t size : {1, 2, 7, 1000, 100'003}) {
