@@ -200,13 +200,17 @@ struct Analysis {
     return f;
   }
 
+  // All of these seconds of a step could be saved.
+  Finding of_time(Finding::Kind kind, const char* name, double seconds) const {
+    return {.kind = kind,
+            .name = name,
+            .share = report.share(seconds),
+            .seconds = seconds,
+            .seconds_saved = seconds};
+  }
+
   Finding of_dispatch() const {
-    Finding f{.kind = Finding::Kind::dispatch,
-              .name = "between operators",
-              .share = report.share(report.between_nodes),
-              .seconds = report.between_nodes,
-              .seconds_saved = report.between_nodes,
-              .kernels_saved = 0};
+    Finding f = of_time(Finding::Kind::dispatch, "between operators", report.between_nodes);
     f.text = fmt::format(
         "between operators: {:.1f} % of the step, {} for each of {:.0f} kernels: allocation and "
         "dispatch, which a planned and replayed step would not need; worth at most {}",
@@ -216,11 +220,7 @@ struct Analysis {
   }
 
   Finding of_feeding() const {
-    Finding f{.kind = Finding::Kind::feeding,
-              .name = "outside the phases",
-              .share = report.share(report.outside_phases),
-              .seconds = report.outside_phases,
-              .seconds_saved = report.outside_phases};
+    Finding f = of_time(Finding::Kind::feeding, "outside the phases", report.outside_phases);
     f.text = fmt::format("outside the phases: {:.1f} % of the step: loading data, reading the loss",
                          100 * f.share);
     return f;

@@ -251,36 +251,41 @@ void add_comparison(Command command, GateRequest& request) {
       .group("Comparison");
 }
 
-void add_other_modes(Command command, GateRequest& request) {
+void add_history(Command command, GateRequest& request) {
+  const char* const group = "History";
   command
       .add_flag(
           "--history", request.history,
           "Look for changes in the runs of a store; exit with 1 if the newest is for the worse")
-      .group("History");
+      .group(group);
   add_value(command, "--filter", request.filter, "Take the runs for which this holds")
       .type_name("FILTER")
-      .group("History");
+      .group(group);
   add_value(command, "--metric", request.history_metric,
             "Look at this column (default: median_seconds)")
       .type_name("COLUMN")
-      .group("History");
+      .group(group);
+}
+
+void add_self_test(Command command, GateRequest& request) {
+  const char* const group = "Self-test";
   command
       .add_flag(
           "--self-test", request.self_test,
           "Compare the candidate with itself, and with itself slowed down; print how often the "
           "gate errs here")
-      .group("Self-test");
+      .group(group);
   add_value(command, "--rounds", request.rounds, "Decide so often of each (default: 20)")
       .type_name("N")
-      .group("Self-test");
+      .group(group);
   add_value(command, "--slowdown", request.slowdown,
             "Slow down by this part, or 0 to count false alarms alone (default: 5%)")
       .type_name("PART")
-      .group("Self-test");
+      .group(group);
   command
       .add_flag("--slowed-alone", request.slowed_alone,
                 "Decide on the slowed candidate alone, which takes half the time")
-      .group("Self-test");
+      .group(group);
 }
 
 void add_output(Command command, GateRequest& request) {
@@ -299,7 +304,8 @@ void add_gate_command(Command program, Action& action) {
       program.add_subcommand("gate", "Find out whether a program got slower, larger or wrong");
   const auto request = std::make_shared<GateRequest>();
   add_comparison(command, *request);
-  add_other_modes(command, *request);
+  add_history(command, *request);
+  add_self_test(command, *request);
   add_output(command, *request);
   command.footer(
       R"(Two programs take turns at the steps of a command, in fresh processes again and again, until the
