@@ -106,6 +106,16 @@ Ceilings best_of(Ceilings newer, const Ceilings& older) {
       }
   for (double Ceilings::*const cost : {&Ceilings::launch_seconds, &Ceilings::captured_seconds})
     if (older.*cost > 0 && newer.*cost > 0) newer.*cost = std::min(newer.*cost, older.*cost);
+  for (const LinkCeiling& other : older.links) {
+    const auto same = std::ranges::find(newer.links, other.ranks, &LinkCeiling::ranks);
+    if (same == newer.links.end()) {
+      newer.links.push_back(other);
+      continue;
+    }
+    same->bytes_per_second = std::max(same->bytes_per_second, other.bytes_per_second);
+    same->message_seconds = std::min(same->message_seconds, other.message_seconds);
+  }
+  std::ranges::sort(newer.links, {}, &LinkCeiling::ranks);
   const auto keep = [](std::optional<double>& now, const std::optional<double>& before) {
     if (!now) now = before;
   };
@@ -172,6 +182,7 @@ Roof roof_of(const Ceilings& ceilings, int threads) {
             .kind = ceilings.kind,
             .hardware = ceilings.hardware,
             .threads = threads,
+            .links = ceilings.links,
             .captured_seconds = ceilings.captured_seconds,
             .vendor = ceilings.vendor,
             .doubts = ceilings.doubts()};
@@ -200,6 +211,11 @@ Roof roof_of(const Ceilings& ceilings, int threads) {
     roof.levels[i - 1].bytes_per_second =
         std::max(roof.levels[i - 1].bytes_per_second, roof.levels[i].bytes_per_second);
   return roof;
+}
+
+const LinkCeiling* Roof::link_of(std::int64_t ranks) const {
+  const auto link = std::ranges::find(links, ranks, &LinkCeiling::ranks);
+  return link == links.end() ? nullptr : &*link;
 }
 
 std::string ceilings_text(const Ceilings& ceilings) {
@@ -240,6 +256,12 @@ std::string ceilings_text(const Ceilings& ceilings) {
     rows.push_back({});
     add("launch, one by one", "", "", format_duration(ceilings.launch_seconds));
     add("launch, captured", "", "", format_duration(ceilings.captured_seconds));
+  }
+  if (!ceilings.links.empty()) rows.push_back({});
+  for (const LinkCeiling& link : ceilings.links) {
+    add(fmt::format("{} ranks, each sends", link.ranks), "", "", gbytes(link.bytes_per_second));
+    add(fmt::format("{} ranks, a message", link.ranks), "", "",
+        format_duration(link.message_seconds));
   }
   const std::string doubts = ceilings.doubts();
   return text_table(columns, rows) + (doubts.empty() ? "" : fmt::format("Note: {}\n", doubts));

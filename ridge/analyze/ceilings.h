@@ -35,6 +35,13 @@ struct BandwidthCeiling {
   std::vector<Access> accesses;  // of a GPU; of a CPU they are not kept apart
 };
 
+// How fast ranks on devices of one kind reach each other, while all of them do at once.
+struct LinkCeiling {
+  int ranks = 2;
+  double bytes_per_second = 0;  // that a rank sends, while it receives as much
+  double message_seconds = 0;   // a collective of next to nothing
+};
+
 // What the vendor promises, of the whole machine.
 struct VendorPeaks {
   std::optional<double> flops_per_second, bytes_per_second;
@@ -50,6 +57,7 @@ struct Ceilings {
   int threads = 1;                          // that make "all cores"
   std::vector<ComputeCeiling> compute;      // slowest first
   std::vector<BandwidthCeiling> bandwidth;  // nearest first; the last is memory
+  std::vector<LinkCeiling> links;           // by number of ranks, fewest first
   // Launch intervals of an asynchronous device in seconds: between launches by the host, one by
   // one, and from one kernel to the next of a captured step. 0 if not measured.
   double launch_seconds = 0, captured_seconds = 0;
@@ -73,9 +81,13 @@ Ceilings measure_device_ceilings(Device& device, std::chrono::milliseconds per_m
 // The one of the two above that serves `device`.
 Ceilings measure_ceilings(Device& device, std::chrono::milliseconds per_measurement);
 
+// Measures what connects this device to those of the other ranks that it has joined, by sums over
+// all of them: a large one and one of a single element, each for the duration. All ranks call it.
+LinkCeiling measure_link(Device& device, std::chrono::milliseconds per_measurement);
+
 // The better of two measurements of each ceiling of one device, dated as the newer: others who use
 // a machine can only make it look slower. `newer` alone if they are not of the same hardware and
-// number of threads. What the vendor promises is the newer's, if it has that.
+// number of threads. What the vendor promises is the newer's, if it has that, and so are the links.
 Ceilings best_of(Ceilings newer, const Ceilings& older);
 
 // A launch on a CPU hands a loop to other threads and back: some microseconds by itself.
@@ -99,6 +111,7 @@ struct Roof {
   int threads = 1;
   std::vector<Peak> peaks;    // one of f32 at least
   std::vector<Level> levels;  // nearest first, at least one; the last has no bound
+  std::vector<LinkCeiling> links;
   // From one launch to the next, and from one kernel to the next where none waits for a launch.
   double launch_seconds = cpu_launch_seconds, captured_seconds = 0;
   bool tf32 = false;        // the run's products of f32 operands are in tf32
@@ -115,6 +128,8 @@ struct Roof {
   // The nearest level that holds a working set of so many bytes.
   const Level& level_of(std::uint64_t bytes) const;
   const Level& memory() const { return levels.back(); }
+  // What connects so many ranks; null if that was not measured.
+  const LinkCeiling* link_of(std::int64_t ranks) const;
 };
 
 // With all threads of the machine, its measured ceilings. With fewer, as many times one core's,

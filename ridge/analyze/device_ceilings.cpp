@@ -193,7 +193,46 @@ double captured_launch(const Measurement& measurement, Device& device) {
   return std::max(0.0, difference / static_cast<double>(long_chain - short_chain));
 }
 
+// The least seconds of a sum over all ranks, of many. They agree on when it is enough: a rank that
+// stopped alone would leave the others waiting.
+double least_seconds_of_sum(Device& device, const TensorType& type, milliseconds duration) {
+  const TensorType types[] = {type};
+  const PreparedKernel sum = device.prepare(AllReduce{.ranks = device.ranks()}, types, types);
+  const Buffer data(device, type.bytes()),
+      workspace(device, std::max<std::size_t>(sum.workspace, 1));
+  device.clear(data.data(), type.bytes());
+  const void* const inputs[] = {data.data()};
+  void* const outputs[] = {data.data()};
+  const auto sample = [&] {
+    device.mark(0);
+    sum.kernel->launch({inputs, outputs, workspace.data()});
+    device.mark(1);
+    device.wait(1);
+    return device.seconds_between(0, 1);
+  };
+  sample();
+  const Clock::time_point end = Clock::now() + duration;
+  double best = std::numeric_limits<double>::infinity();
+  do {
+    best = std::min(best, sample());
+  } while (!on_any_rank(device.communicator(), Clock::now() > end));
+  return best;
+}
+
 }  // namespace
+
+LinkCeiling measure_link(Device& device, milliseconds per_measurement) {
+  // Long against a message: links of GPUs move hundreds of gigabytes in a second.
+  const TensorType large{DType::f32, {std::int64_t{1} << (device.is_gpu() ? 26 : 22)}},
+      single{DType::f32, {1}};
+  const double message = least_seconds_of_sum(device, single, per_measurement),
+               seconds = least_seconds_of_sum(device, large, per_measurement);
+  const AllReduce op{.ranks = device.ranks()};
+  return {.ranks = device.ranks(),
+          .bytes_per_second = static_cast<double>(op.sent_bytes({&large, 1})) /
+                              std::max(seconds - message, seconds / 2),
+          .message_seconds = message};
+}
 
 Ceilings measure_device_ceilings(Device& device, milliseconds per_measurement) {
   const Measurement measurement(device, per_measurement);

@@ -69,6 +69,14 @@ Ceilings ceilings_of(const Json& json, const std::string& source) {
       ceilings.bandwidth.back().accesses.push_back(
           {access.at("access"), rate(access, "bytes_per_second", source)});
   }
+  for (const Json& link : json.value("links", Json::array())) {
+    const int ranks = link.at("ranks");
+    if (ranks < 2)
+      throw FormatError("{}: a link is of {} ranks; it is of 2 or more", source, ranks);
+    ceilings.links.push_back({.ranks = ranks,
+                              .bytes_per_second = rate(link, "bytes_per_second", source),
+                              .message_seconds = rate(link, "message_seconds", source)});
+  }
   return ceilings;
 }
 
@@ -96,6 +104,10 @@ Json json_of(const Ceilings& ceilings) {
             {"threads", ceilings.threads},
             {"compute", compute},
             {"bandwidth", bandwidth}};
+  for (const LinkCeiling& link : ceilings.links)
+    json["links"].push_back({{"ranks", link.ranks},
+                             {"bytes_per_second", link.bytes_per_second},
+                             {"message_seconds", link.message_seconds}});
   set_if_any(json, "launch_seconds", ceilings.launch_seconds);
   set_if_any(json, "captured_launch_seconds", ceilings.captured_seconds);
   set_if_any(json, "vendor_flops_per_second", ceilings.vendor.flops_per_second.value_or(0));

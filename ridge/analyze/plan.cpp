@@ -154,11 +154,12 @@ KernelNeeds kernel_needs(const Graph& graph, Device& device, const KernelChoice&
 }
 
 LeastTime LeastTime::operator+(const LeastTime& other) const {
-  return {computing + other.computing, moving + other.moving, starting + other.starting};
+  return {computing + other.computing, moving + other.moving, starting + other.starting,
+          sending + other.sending};
 }
 
 LeastTime LeastTime::operator*(double times) const {
-  return {computing * times, moving * times, starting * times};
+  return {computing * times, moving * times, starting * times, sending * times};
 }
 
 LeastTime least_time(const Graph& graph, const Node& node, const Roof& roof, bool captured) {
@@ -205,13 +206,20 @@ StepPlan plan_step(const RunOptions& options, Device& device, const Roof* roof) 
   const bool captured = planned.schedule.has(captured_launches);
   const Roof over = roof ? roof_for(*roof, planned.schedule) : Roof{};
   LeastTime at_best;
+  const LinkCeiling* const link = over.link_of(options.ranks);
+  if (link) plan.sending_seconds = 0;
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
     if (!planned.needs.has_kernel[n]) continue;
     const Node& node = graph.nodes()[n];
     const std::int64_t times = node.phase == Phase::optimizer ? 1 : batches;
     const std::int64_t flops = times * cost(graph, node).flops;
     plan.launches += times;
-    plan.sent_bytes += times * sent_bytes(*node.op, graph.types_of(node.inputs));
+    if (const std::int64_t sent = times * sent_bytes(*node.op, graph.types_of(node.inputs))) {
+      plan.sent_bytes += sent;
+      if (link)
+        *plan.sending_seconds += static_cast<double>(sent) / link->bytes_per_second +
+                                 static_cast<double>(times) * link->message_seconds;
+    }
     if (LayerUse* const layer = layer_of(plan, graph, node.scope)) layer->flops += flops;
     if (!roof) continue;
     at_best = at_best + least_time(graph, node, over, captured) * static_cast<double>(times);
@@ -219,6 +227,9 @@ StepPlan plan_step(const RunOptions& options, Device& device, const Roof* roof) 
         static_cast<double>(flops) / over.flops(compute_precision(graph, node, over));
   }
   add_bytes_at_peak(plan, graph, planned.needs);
+  const bool sends_beside_kernels = captured && device.is_gpu();
+  const double sending = plan.sending_seconds.value_or(0);
+  at_best.sending = sends_beside_kernels ? std::max(0.0, sending - at_best.total()) : sending;
   if (roof) plan.at_best = at_best;
   return plan;
 }

@@ -37,8 +37,9 @@ struct LeastTime {
   double computing = 0;  // of nodes whose FLOPs take longer than their bytes
   double moving = 0;     // of all others
   double starting = 0;   // what launches add
+  double sending = 0;    // to other ranks, as far as nothing else is done meanwhile
 
-  double total() const { return computing + moving + starting; }
+  double total() const { return computing + moving + starting + sending; }
   LeastTime operator+(const LeastTime& other) const;
   LeastTime operator*(double times) const;
 };
@@ -58,13 +59,16 @@ struct StepPlan {
   std::optional<Place> where;  // of the peak; none if nothing but what persists is alive then
   // What the run takes of the device for this: the peak or, where memory is planned, the arena.
   std::size_t device_bytes = 0;
-  StepCost cost;                     // bytes: each operand of each kernel once
-  std::int64_t launches = 0;         // of kernels in a step
-  std::int64_t sent_bytes = 0;       // by each rank to others in a step, and as many received
+  StepCost cost;                // bytes: each operand of each kernel once
+  std::int64_t launches = 0;    // of kernels in a step
+  std::int64_t sent_bytes = 0;  // by each rank to others in a step, and as many received
+  // What that takes over links as fast as was measured; unknown without such a measurement.
+  std::optional<double> sending_seconds;
   std::int64_t nodes_in_place = 0;   // operators that write their result over an operand
   LayerUse attention, feed_forward;  // of a network that has such layers
-  // What the step takes if every kernel reaches the ceilings of its device, one after the other;
-  // unknown without ceilings.
+  // What the step takes if every kernel reaches the ceilings of its device, one after the other,
+  // and every collective those of the links: after them too, or in a captured step of a GPU beside
+  // them. Unknown without ceilings; of links without sending.
   std::optional<LeastTime> at_best;
   // What its FLOPs alone take at the peak rate of their precision, in seconds: over the time of a
   // step it is the utilization of those FLOPs. 0 without ceilings.

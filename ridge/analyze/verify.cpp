@@ -9,7 +9,6 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/random.h"
-#include "ridge/base/thread_pool.h"
 #include "ridge/dist/local_ranks.h"
 #include "ridge/ops/op.h"
 #include "ridge/run/reference.h"
@@ -223,7 +222,7 @@ Steps take_steps_on_ranks(const RunOptions& options, const Device& like, std::si
   const auto ranks = static_cast<int>(options.ranks);
   RunOptions each = options;
   each.device = like.is_gpu() ? "cuda" : "cpu";
-  each.threads = std::max(1, available_processors() / ranks);
+  each.threads = threads_of_rank(ranks);
   const auto open = [&](int rank) { return open_device(each, gpu_of_rank(each, rank)); };
   on_local_ranks(ranks, open, [&](Device& device) {
     all[static_cast<std::size_t>(device.rank())] = take_steps(options, device, count, sabotage);

@@ -90,6 +90,7 @@ std::string json_text(const RunOptions& options, const Answer& answer) {
                {"available_bytes", answer.available},
                {"kernel_launches", plan.launches},
                {"sent_bytes", plan.sent_bytes},
+               {"sending_seconds", plan.sending_seconds ? Json(*plan.sending_seconds) : Json()},
                {"forward", json_of(plan.cost.forward)},
                {"backward", json_of(plan.cost.backward)},
                {"optimizer", json_of(plan.cost.optimizer)},
@@ -98,8 +99,10 @@ std::string json_text(const RunOptions& options, const Answer& answer) {
                {"predicted_seconds", nullptr}});
   if (const auto& time = plan.at_best) {
     json["predicted_step_seconds"] = time->total();
-    json["predicted_seconds"] = {
-        {"computing", time->computing}, {"moving", time->moving}, {"starting", time->starting}};
+    json["predicted_seconds"] = {{"computing", time->computing},
+                                 {"moving", time->moving},
+                                 {"starting", time->starting},
+                                 {"sending", time->sending}};
   }
   if (answer.limit) {
     Json& limit = json["max_batch"];
@@ -144,7 +147,7 @@ void print_memory(Terminal& terminal, const StepPlan& plan) {
                               plan.where->module.empty() ? "the model" : plan.where->module));
 }
 
-void print_work(Terminal& terminal, const StepPlan& plan) {
+void print_work(Terminal& terminal, const StepPlan& plan, std::int64_t ranks) {
   terminal.line(terminal.bold(fmt::format("{:<18}{:>14}{:>14}{:>14}{:>14}", "Work of a step",
                                           "FLOPs", "causal", "bytes", "FLOPs/byte")));
   const auto row = [&](std::string_view name, const Cost& cost) {
@@ -162,8 +165,12 @@ void print_work(Terminal& terminal, const StepPlan& plan) {
   terminal.line(fmt::format("{} kernels; bytes count each operand of each kernel once",
                             format_count(plan.launches)));
   if (plan.sent_bytes > 0)
-    terminal.line(fmt::format("Each rank sends {} to others, and receives as much",
-                              format_bytes(static_cast<std::uint64_t>(plan.sent_bytes))));
+    terminal.line(fmt::format(
+        "Each rank sends {} to others, and receives as much{}",
+        format_bytes(static_cast<std::uint64_t>(plan.sent_bytes)),
+        plan.sending_seconds
+            ? fmt::format(", in {} or more", format_duration(*plan.sending_seconds))
+            : fmt::format("; ridge roofline --ranks {} measures how long that takes", ranks)));
 }
 
 void print_limit(Terminal& terminal, const std::string& budget, const Answer& answer) {
@@ -196,13 +203,15 @@ void print(const RunOptions& options, const Request& request, const Answer& answ
   terminal.line(fmt::format("Memory left on the {}: {}; {}", answer.device,
                             format_bytes(answer.available), fits ? "it fits" : "it does not fit"));
   terminal.line("");
-  print_work(terminal, answer.plan);
+  print_work(terminal, answer.plan, options.ranks);
   if (const auto& time = answer.plan.at_best)
     terminal.line(fmt::format(
         "Step time: {} if every kernel reaches the ceilings\n"
-        "  {} computing, {} moving data, {} starting kernels; ceilings: {}",
+        "  {} computing, {} moving data, {} starting kernels{}; ceilings: {}",
         format_duration(time->total()), format_duration(time->computing),
-        format_duration(time->moving), format_duration(time->starting), answer.ceilings));
+        format_duration(time->moving), format_duration(time->starting),
+        time->sending > 0 ? fmt::format(", {} sending", format_duration(time->sending)) : "",
+        answer.ceilings));
   else
     terminal.line(fmt::format("Step time: {}", answer.ceilings));
   if (answer.difference) {
@@ -227,7 +236,8 @@ void print(const RunOptions& options, const Request& request, const Answer& answ
 int plan(const Request& request) {
   if (!request.memory.empty() && request.search.empty() && request.against.empty())
     throw UsageError("--memory is for --search and --against: give one of them");
-  const RunOptions options = request.run.options();
+  RunOptions options = request.run.options();
+  if (options.threads == 0) options.threads = threads_of_rank(static_cast<int>(options.ranks));
   const std::unique_ptr<Device> device = open_device(options);
   const auto [roof, ceilings] = known_roof(request, *device);
   Answer answer{.plan = plan_step(options, *device, roof ? &*roof : nullptr),
@@ -264,38 +274,23 @@ void add_plan_command(Command program, Action& action) {
   const Command command =
       program.add_subcommand("plan", "Predict what a run will need, without running it");
   const auto request = std::make_shared<Request>(command);
-  command
-      .add_option("--max-batch-for", request->budget,
-                  "Find the largest batch for this much memory, such as 16GB or 24GiB")
-      .type_name("SIZE")
-      .group("Plan");
-  command
-      .add_option("--recompute-for", request->recompute_budget,
-                  "Find the least --recompute with which a step fits in this much memory")
-      .type_name("SIZE")
-      .group("Plan");
-  command
-      .add_option("--search", request->search,
-                  "Search what fits and what is best over batch-size, a size of the samples "
-                  "(seq-len, image-size) or model")
-      .type_name("NAME")
-      .group("Plan");
-  command
-      .add_option("--memory", request->memory,
-                  "Search in this much memory, such as 16GB; default: what the device has left")
-      .type_name("SIZE")
-      .group("Plan");
-  command
-      .add_option("--against", request->against,
-                  "Plan with this option changed too (recompute=block, dtype=bf16, version=v3) and "
-                  "show what it saves and costs")
-      .type_name("NAME=VALUE")
-      .group("Plan");
-  command
-      .add_option("--machine-file", request->machine_file,
-                  "Read the machine's ceilings from this file; default: those of ridge roofline")
-      .type_name("FILE")
-      .group("Plan");
+  const auto add = [&](const char* flag, auto& field, const char* type, const char* help) {
+    command.add_option(flag, field, help).type_name(type).group("Plan");
+  };
+  add("--max-batch-for", request->budget, "SIZE",
+      "Find the largest batch for this much memory, such as 16GB or 24GiB");
+  add("--recompute-for", request->recompute_budget, "SIZE",
+      "Find the least --recompute with which a step fits in this much memory");
+  add("--search", request->search, "NAME",
+      "Search what fits and what is best over batch-size, a size of the samples "
+      "(seq-len, image-size) or model");
+  add("--memory", request->memory, "SIZE",
+      "Search in this much memory, such as 16GB; default: what the device has left");
+  add("--against", request->against, "NAME=VALUE",
+      "Plan with this option changed too (recompute=block, dtype=bf16, version=v3) and "
+      "show what it saves and costs");
+  add("--machine-file", request->machine_file, "FILE",
+      "Read the machine's ceilings from this file; default: those of ridge roofline");
   command.add_flag("--json", request->json, "Print JSON").group("Plan");
   command.footer(
       R"(Takes the flags of ridge train, and --mode inference; reads memory and work off the graph of that

@@ -16,7 +16,6 @@
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/system.h"
-#include "ridge/base/thread_pool.h"
 #include "ridge/base/version.h"
 #include "ridge/cli/interrupt.h"
 #include "ridge/cli/terminal.h"
@@ -71,7 +70,7 @@ int work_as_rank(const Rank& rank, RunOptions options, const RankWork& work) {
                      rank.count);
   options.ranks = rank.count;
   options.resolve();
-  if (options.threads == 0) options.threads = std::max(1, available_processors() / rank.on_host);
+  if (options.threads == 0) options.threads = threads_of_rank(rank.on_host);
   const std::unique_ptr<Device> device =
       open_device(options, gpu_of_rank(options, rank.index_on_host));
   std::shared_ptr<Communicator> communicator = meet(rank, meeting_of(rank, process_environment()));

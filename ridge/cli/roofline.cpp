@@ -19,6 +19,7 @@
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/terminal.h"
+#include "ridge/dist/local_ranks.h"
 #include "ridge/profile/card_watch.h"
 #include "ridge/profile/device_report.h"
 #include "ridge/session/devices.h"
@@ -33,7 +34,7 @@ struct Request {
   std::optional<double> peak_tflops, peak_bandwidth;
   double seconds = 6;
   bool fresh = false;
-  std::int64_t threads = 0;
+  std::int64_t threads = 0, ranks = 1;
 };
 
 VendorPeaks vendor_peaks(const Request& request) {
@@ -66,14 +67,32 @@ std::unique_ptr<Device> open_named(const Request& request, const std::string& de
   return open_device(options);
 }
 
+// Between ranks of this machine, each on a device like this one.
+LinkCeiling link_between(const Request& request, const Device& like,
+                         std::chrono::milliseconds each) {
+  const auto count = static_cast<int>(request.ranks);
+  RunOptions options;
+  options.device = like.name();
+  options.ranks = request.ranks;
+  options.threads = request.threads > 0 ? request.threads : threads_of_rank(count);
+  const auto open = [&](int rank) { return open_device(options, gpu_of_rank(options, rank)); };
+  LinkCeiling link;
+  on_local_ranks(count, open, [&](Device& device) {
+    const LinkCeiling measured = measure_link(device, each);
+    if (device.rank() == 0) link = measured;
+  });
+  return link;
+}
+
 Ceilings measure(const Request& request, Device& device, Terminal& terminal) {
   // Some 35 measurements of a CPU, more where others use the machine, and 28 of a GPU.
-  const double measurements = device.is_gpu() ? 28 : 35;
+  const double measurements = (device.is_gpu() ? 28 : 35) + (request.ranks > 1 ? 2 : 0);
   const auto each = std::chrono::milliseconds(
       static_cast<std::int64_t>(std::lround(1000 * request.seconds / measurements)));
   terminal.busy(fmt::format("Measuring {}...", device.description()));
   CardWatch card(device);
   Ceilings ceilings = measure_ceilings(device, each);
+  if (request.ranks > 1) ceilings.links.push_back(link_between(request, device, each));
   if (const ClockReport clock = clock_report(card.stop()); clock.dropped())
     ceilings.note = fmt::format(
         "the clock was at {} to {} MHz under load ({}); each ceiling is the best of many samples "
@@ -165,6 +184,7 @@ int roofline(const Request& request) {
   if (!(request.seconds > 0 && request.seconds <= 3600))
     throw UsageError("--seconds is {}; it must be above 0 and at most 3600", request.seconds);
   check_range("threads", request.threads, 0, 4096);
+  check_range("ranks", request.ranks, 1, 256);
   const std::vector<std::string> devices = devices_of(request);
   Terminal terminal;
   if (!request.profile.empty()) return draw_profile(request, terminal);
@@ -209,6 +229,10 @@ void add_roofline_command(Command program, Action& action) {
   add_value(command, "--threads", request->threads,
             "Measure this many cores together; 0, the default: all, or those of the profile")
       .type_name("N");
+  add_value(command, "--ranks", request->ranks,
+            "Measure how fast so many ranks reach each other too, for ridge plan --ranks; on GPUs "
+            "each has one of its own")
+      .type_name("N");
   command.add_flag("--fresh", request->fresh, "Forget what was measured before");
   command.footer(
       R"(Without --profile, the ceilings are measured and kept, with the vendor's peaks if they are given: the
@@ -218,6 +242,7 @@ slower. With --profile, those of its device are used.
 Examples:
   ridge roofline
   ridge roofline --device cuda
+  ridge roofline --ranks 2
   ridge roofline --profile ./pytorch_profiles --peak-tflops 1.2)");
   command.callback([request, &action] { action = [request] { return roofline(*request); }; });
 }

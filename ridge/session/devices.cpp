@@ -1,6 +1,9 @@
 #include "ridge/session/devices.h"
 
+#include <algorithm>
+
 #include "ridge/base/error.h"
+#include "ridge/base/thread_pool.h"
 #include "ridge/cpu/device.h"
 #ifdef RIDGE_HAS_CUDA
 #include "ridge/gpu/device.h"
@@ -72,6 +75,8 @@ int gpu_of_rank(const RunOptions& options, int index_on_host) {
         (options.ranks + options.ranks_per_gpu - 1) / options.ranks_per_gpu, count);
   return gpu;
 }
+
+int threads_of_rank(int on_host) { return std::max(1, available_processors() / on_host); }
 
 void check_device(const RunOptions& options, const Device& device) {
   options.schedule(device.target());

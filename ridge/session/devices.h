@@ -18,6 +18,9 @@ std::unique_ptr<Device> open_device(const RunOptions& options, int gpu = 0);
 // one, or all take turns. 0 on a CPU. UsageError if there are not so many GPUs.
 int gpu_of_rank(const RunOptions& options, int index_on_host);
 
+// The threads of a rank that shares its machine with so many, itself among them: at least one.
+int threads_of_rank(int on_host);
+
 // UsageError if a device cannot compute what the options ask for: a pass or a precision.
 void check_device(const RunOptions& options, const Device& device);
 

@@ -29,7 +29,9 @@ Ceilings machine() {
           .bandwidth = {{"L1", 32 << 10, 1, 250e9, 2000e9},
                         {"L2", 1 << 20, 2, 100e9, 700e9},
                         {"L3", 16 << 20, 8, 50e9, 300e9},
-                        {"memory", 0, 1, 20e9, 60e9}}};
+                        {"memory", 0, 1, 20e9, 60e9}},
+          .links = {{.ranks = 2, .bytes_per_second = 3e9, .message_seconds = 40e-6},
+                    {.ranks = 4, .bytes_per_second = 2e9, .message_seconds = 90e-6}}};
 }
 
 TEST(Roof, OfOneThreadAndOfAllIsWhatWasMeasured) {
@@ -95,13 +97,34 @@ TEST(Ceilings, TheBetterOfTwoMeasurementsIsKept) {
   EXPECT_EQ(best_of(newer, older).compute[1].all_cores, 600e9);
 }
 
+TEST(Ceilings, TheBestOfEachLinkIsKept) {
+  Ceilings newer = machine();
+  newer.links = {{.ranks = 3, .bytes_per_second = 1e9, .message_seconds = 70e-6},
+                 {.ranks = 4, .bytes_per_second = 1e9, .message_seconds = 80e-6}};
+  const std::vector<LinkCeiling> best = best_of(newer, machine()).links;
+  ASSERT_EQ(best.size(), 3);
+  EXPECT_EQ(best[0].ranks, 2);
+  EXPECT_EQ(best[0].bytes_per_second, 3e9);
+  EXPECT_EQ(best[1].ranks, 3);
+  EXPECT_EQ(best[2].bytes_per_second, 2e9);
+  EXPECT_EQ(best[2].message_seconds, 80e-6);
+}
+
+TEST(Roof, KnowsTheLinkOfAsManyRanksAlone) {
+  const Roof roof = roof_of(machine(), 1);
+  ASSERT_NE(roof.link_of(4), nullptr);
+  EXPECT_EQ(roof.link_of(4)->bytes_per_second, 2e9);
+  EXPECT_EQ(roof.link_of(3), nullptr);
+}
+
 TEST(Ceilings, TextHasEveryCeilingAndTheVendors) {
   Ceilings with_vendor = machine();
   with_vendor.vendor = {.flops_per_second = 2e12, .bytes_per_second = 80e9};
   const std::string text = ceilings_text(with_vendor);
   for (const char* expected :
        {"f32 wide", "100.0 GFLOP/s", "bf16 dots", "1500.0 GFLOP/s", "8 cores", "L2", "1.00 MiB",
-        "60.0 GB/s", "2000.0 GFLOP/s", "80.0 GB/s"})
+        "60.0 GB/s", "2000.0 GFLOP/s", "80.0 GB/s", "2 ranks, each sends", "3.0 GB/s",
+        "4 ranks, a message", "90.0 µs"})
     EXPECT_THAT(text, HasSubstr(expected));
 }
 
@@ -213,7 +236,8 @@ TEST(MachineFile, RefusesWhatIsNone) {
   for (const std::string& text :
        {std::string("{}"), std::string("[1]"), std::string("no json"), good.substr(0, 200),
         with("ridge machine ceilings", "other"), with("\"bf16\"", "\"f64\""),
-        with("5000000000.0", "-1.0"), with("\"threads\": 8", "\"threads\": 0")}) {
+        with("5000000000.0", "-1.0"), with("\"threads\": 8", "\"threads\": 0"),
+        with("\"ranks\": 2", "\"ranks\": 1"), with("3000000000.0", "0.0")}) {
     try {
       machine_from_json(text, "the file");
       FAIL() << text;

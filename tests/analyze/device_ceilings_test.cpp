@@ -8,6 +8,7 @@
 
 #include "ridge/analyze/ceilings.h"
 #include "ridge/ops/op.h"
+#include "tests/dist/ranks.h"
 
 namespace ridge {
 namespace {
@@ -123,6 +124,24 @@ TEST(DeviceCeilings, AreWhatTheDeviceDoes) {
   }
   EXPECT_NEAR(ceilings.launch_seconds, ExactDevice::launch, 1e-12);
   EXPECT_NEAR(ceilings.captured_seconds, ExactDevice::captured, 1e-12);
+}
+
+// A sum over ranks that stopped at different times would never end.
+TEST(LinkCeiling, IsMeasuredByAllRanksAtOnce) {
+  for (const int ranks : {2, 3}) {
+    std::vector<LinkCeiling> links(static_cast<std::size_t>(ranks));
+    on_ranks(ranks, [&](Device& device) {
+      links[static_cast<std::size_t>(device.rank())] =
+          measure_link(device, std::chrono::milliseconds(1 + 20 * device.rank()));
+    });
+    for (const LinkCeiling& link : links) {
+      EXPECT_EQ(link.ranks, ranks);
+      EXPECT_GT(link.bytes_per_second, 1e6);
+      EXPECT_LT(link.bytes_per_second, 1e12);
+      EXPECT_GT(link.message_seconds, 1e-7);
+      EXPECT_LT(link.message_seconds, 1);
+    }
+  }
 }
 
 }  // namespace

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "ridge/base/error.h"
+#include "ridge/base/thread_pool.h"
 #include "ridge/cpu/device.h"
 #include "ridge/exercise/devices.h"
 #include "ridge/ops/op.h"
@@ -250,6 +252,55 @@ TEST(Plan, TakesTheLongestOfComputingMovingAndStarting) {
   EXPECT_FALSE(plan_step(options, device).at_best);
 }
 
+// Sums over ranks are done after kernels on a CPU.
+TEST(Plan, AddsWhatRanksSendUnderTheMeasuredLink) {
+  Roof roof{.peaks = {{ProductKind::f32, 1e12}}, .levels = {{"memory", 0, 1e9}}};
+  RunOptions options = small_options();
+  CpuDevice device(1);
+  const auto planned = [&](std::int64_t ranks) {
+    options.ranks = ranks;
+    return plan_step(resolved(options), device, &roof);
+  };
+  EXPECT_FALSE(planned(2).sending_seconds) << "nothing was measured";
+  EXPECT_EQ(planned(2).at_best->sending, 0);
+  roof.links = {{.ranks = 2, .bytes_per_second = 2e6, .message_seconds = 0}};
+  const StepPlan two = planned(2);
+  EXPECT_GT(two.sent_bytes, 10'000);
+  EXPECT_DOUBLE_EQ(two.sending_seconds.value(), static_cast<double>(two.sent_bytes) / 2e6);
+  EXPECT_DOUBLE_EQ(two.at_best->sending, *two.sending_seconds);
+  EXPECT_FALSE(planned(1).sending_seconds);
+  roof.links[0].message_seconds = 1;
+  const double messages = *planned(2).sending_seconds - *two.sending_seconds;
+  EXPECT_GE(messages, 1 - 1e-9);
+  EXPECT_NEAR(messages, std::round(messages), 1e-6) << "a second for each message";
+}
+
+// A captured step of a GPU sends beside its kernels: only what takes longer than they is added.
+TEST(Plan, HidesWhatACapturedStepSendsBehindItsKernels) {
+  class Gpu final : public WrappedDevice {
+   public:
+    explicit Gpu(Device& device)
+        : WrappedDevice(device, {.name = "cuda", .target = {.kind = DeviceKind::gpu}}) {}
+  };
+  CpuDevice cpu(1);
+  Gpu device(cpu);
+  Roof roof{.device = "cuda",
+            .kind = DeviceKind::gpu,
+            .peaks = {{ProductKind::f32, 1e12}},
+            .levels = {{"memory", 0, 1e9}},
+            .links = {{.ranks = 2, .bytes_per_second = 1e12, .message_seconds = 1e-9}}};
+  RunOptions options = small_options();
+  options.version = "v4";
+  options.ranks = 2;
+  const StepPlan fast = plan_step(resolved(options), device, &roof);
+  EXPECT_GT(fast.sending_seconds.value(), 0);
+  EXPECT_EQ(fast.at_best->sending, 0);
+  roof.links[0].bytes_per_second = 1e3;
+  const StepPlan slow = plan_step(resolved(options), device, &roof);
+  EXPECT_NEAR(slow.at_best->total(), *slow.sending_seconds, 1e-9 * *slow.sending_seconds);
+  EXPECT_GT(slow.at_best->sending, 0.9 * *slow.sending_seconds);
+}
+
 TEST(Plan, OfACapturedStepAddsAKernelsStartToEach) {
   Graph graph;
   const Value x = graph.input("x", {DType::f32, {1000, 1000}});
@@ -416,6 +467,28 @@ TEST(PlanCommand, PrintsATableAndRefusesNonsense) {
               HasSubstr("Least recomputation for 1GiB: --recompute none"));
   EXPECT_EQ(sandbox.run({"ridge", "plan", "--recompute-for", "some"}).exit_code, 2);
   EXPECT_EQ(sandbox.run({"ridge", "plan", "--recompute-for", "1KB"}).exit_code, 1);
+}
+
+TEST(PlanCommand, SaysWhatRanksSendAndHowLongThatTakes) {
+  const Sandbox sandbox;
+  const auto out_of = [&](Words line) {
+    line.insert(line.end(), {"--machine-file", "machine.json"});
+    const ProgramResult result = sandbox.run(line);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out;
+  };
+  const Words plan{"ridge", "plan", "--ranks", "2"};
+  out_of({"ridge", "roofline", "--device", "cpu", "--seconds", "0.1"});
+  EXPECT_THAT(out_of(plan),
+              HasSubstr("receives as much; ridge roofline --ranks 2 measures how long that takes"));
+  EXPECT_THAT(out_of({"ridge", "roofline", "--device", "cpu", "--seconds", "0.1", "--ranks", "2"}),
+              HasSubstr("2 ranks, each sends"));
+  EXPECT_THAT(out_of(plan), HasSubstr("and receives as much, in "));
+  EXPECT_THAT(out_of(plan), HasSubstr(" sending; ceilings: machine.json"));
+  EXPECT_THAT(out_of(plan), HasSubstr(available_processors() > 3 ? " threads" : ", 1 thread\n"));
+  const auto json = nlohmann::json::parse(out_of({"ridge", "plan", "--ranks", "2", "--json"}));
+  EXPECT_GT(json.at("sending_seconds"), 0);
+  EXPECT_EQ(json.at("sending_seconds"), json.at("predicted_seconds").at("sending"));
 }
 
 // The workshop's model with a batch of 8 sequences of 128, counted by hand in its exercise 2.

@@ -466,6 +466,7 @@ TEST(RooflineCommand, RefusesWhatMakesNoSense) {
   refused("--peak-tflops", "0", "--peak-tflops is 0; a peak is a positive number");
   refused("--peak-bandwidth", "-1", "--peak-bandwidth is -1; a peak");
   refused("--threads", "4097", "it must be from 0 to 4,096");
+  refused("--ranks", "0", "--ranks is 0; it must be from 1 to 256");
   refused("--seconds", "long", "--seconds is 'long'; it must be a number");
 }
 
