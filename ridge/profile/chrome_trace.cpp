@@ -4,46 +4,23 @@
 
 #include <algorithm>
 #include <cctype>
-#include <iterator>
-#include <nlohmann/json.hpp>
+#include <exception>
 #include <optional>
-#include <unordered_map>
-#include <unordered_set>
+#include <ranges>
+#include <utility>
+#include <vector>
 
 #include "ridge/base/file.h"
 #include "ridge/base/gzip.h"
-#include "ridge/graph/op_rules.h"
-#include "ridge/profile/aten.h"
-#include "ridge/profile/timeline.h"
+#include "ridge/profile/chrome_events.h"
 
 namespace ridge {
 namespace {
 
-using Kind = TimelineItem::Kind;
-using json = nlohmann::json;
-
-// Names come from models, files and users: anything may be in them, UTF-8 or not.
-std::string json_string(std::string_view text) {
-  return json(std::string(text)).dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-// Nanoseconds as microseconds with three decimals: exact, which no double would be.
-struct Microseconds {
-  std::int64_t ns;
-};
-
-template <class Out>
-void append(Out out, Microseconds time) {
-  const std::uint64_t ns =
-      time.ns < 0 ? -static_cast<std::uint64_t>(time.ns) : static_cast<std::uint64_t>(time.ns);
-  fmt::format_to(out, "{}{}.{:03}", time.ns < 0 ? "-" : "", ns / 1000, ns % 1000);
-}
-
 // The events of a file, one a line, up to a number of bytes.
 class EventList {
  public:
-  EventList(const std::filesystem::path& path, std::uint64_t max_bytes)
-      : file_(path), max_bytes_(max_bytes) {
+  explicit EventList(const std::filesystem::path& path) : file_(path) {
     if (path.extension() == ".gz") gzip_.emplace(file_);
   }
 
@@ -53,6 +30,12 @@ class EventList {
     else
       file_.write(text);
     size_.bytes += text.size();
+  }
+
+  // The file may grow to so many bytes from now on.
+  void allow(std::uint64_t max_bytes) {
+    max_bytes_ = max_bytes;
+    full_ = false;
   }
 
   // Takes an event, unless it or one before it did not fit.
@@ -77,436 +60,194 @@ class EventList {
  private:
   AtomicFile file_;
   std::optional<GzipWriter> gzip_;
-  std::uint64_t max_bytes_;
+  std::uint64_t max_bytes_ = 0;
   TraceSize size_;
   bool full_ = false;
 };
 
-class ChromeTrace {
- public:
-  ChromeTrace(const Recording& recording, EventList& events)
-      : recording_(recording),
-        graph_(*recording.graph),
-        events_(events),
-        timeline_(recording),
-        node_args_(graph_.nodes().size()) {}
+// What connects the ranks, by the name that PyTorch gives it.
+std::string_view backend(const Recording& recording) {
+  if (recording.ranks == 1) return "none";
+  const bool nccl = std::ranges::any_of(recording.activity_names, [](const std::string& name) {
+    return name.find("nccl") != std::string::npos;
+  });
+  return nccl ? "nccl" : "gloo";
+}
 
-  void write(std::string_view name) {
-    head(name);
-    tracks();
-    timeline_.walk([this](const TimelineItem& item) { add(item); });
-    activities();
-    card();
-    events_.text(
-        fmt::format("\n],\n\"ridge\": {{\"events\": {}, \"events_left_out\": {}, "
-                    "\"records_dropped\": {}}}\n}}\n",
-                    events_.size().events, events_.size().left_out, recording_.dropped));
+std::string distributed_info(const Recording& recording) {
+  return fmt::format(
+      "\"distributedInfo\": {{\"backend\": \"{}\", \"rank\": {}, \"world_size\": {}}},\n",
+      backend(recording), recording.rank, recording.ranks);
+}
+
+std::string device_properties(const Recording& recording) {
+  const ProcessorLimits& limits = recording.processor;
+  if (limits.count == 0) return "";
+  return fmt::format(
+      R"({{"id": 0, "name": {}, "numSms": {}, "warpSize": {}, "maxThreadsPerMultiprocessor": {}, )"
+      R"("regsPerMultiprocessor": {}, "sharedMemPerMultiprocessor": {}}})",
+      json_string(recording.device_description), limits.count, limits.warp_size,
+      limits.warps * limits.warp_size, limits.registers, limits.shared_memory);
+}
+
+// All up to the first event; `more` are fields of a file of one rank.
+std::string head_of(const Recording& recording, std::string_view name, std::string_view more) {
+  return fmt::format(
+      "{{\n\"schemaVersion\": 1,\n\"deviceProperties\": [{}],\n{}"
+      "\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": {},\n\"traceName\": {},\n"
+      "\"device\": {},\n\"threads\": {},\n\"traceEvents\": [",
+      device_properties(recording), more, recording.epoch_ns, json_string(name),
+      json_string(recording.device_description), recording.threads);
+}
+
+// All behind the last event.
+std::string foot_of(const Recording& recording, const TraceSize& size) {
+  return fmt::format(
+      "\n],\n\"ridge\": {{\"events\": {}, \"events_left_out\": {}, "
+      "\"records_dropped\": {}}}\n}}\n",
+      size.events, size.left_out, recording.dropped);
+}
+
+// Nodes that nobody launched one by one have times on the device's clock alone: those, or nothing.
+Recording replayed_times(const Recording& recording) {
+  const bool replayed = !recording.replays.empty() && !recording.activities.empty();
+  return replayed ? device_time(recording) : Recording();
+}
+
+// Events of one rank on their way to the first, a line each, many together. All ranks have one at
+// the same time: the giver gives and closes, all others take until there is nothing left, though
+// only the first gets something.
+class EventParcels {
+ public:
+  EventParcels(Communicator& communicator, int giver)
+      : communicator_(communicator), giver_(static_cast<std::size_t>(giver)) {}
+
+  void give(std::string_view event) {
+    constexpr std::size_t enough = 1 << 20;
+    if (!pending_.empty()) pending_ += '\n';
+    pending_ += event;
+    if (pending_.size() >= enough) hand_over();
+  }
+  void close() {
+    if (!pending_.empty()) hand_over();
+    hand_over();
+  }
+  // Nothing if that was all.
+  std::optional<std::string> take() {
+    hand_over();
+    if (is_last_) return std::nullopt;
+    return std::move(taken_);
   }
 
  private:
-  void head(std::string_view name) {
-    events_.text(fmt::format(
-        "{{\n\"schemaVersion\": 1,\n\"deviceProperties\": [{}],\n"
-        "\"distributedInfo\": {{\"backend\": \"{}\", \"rank\": {}, \"world_size\": {}}},\n"
-        "\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": {},\n\"traceName\": {},\n"
-        "\"device\": {},\n\"threads\": {},\n\"traceEvents\": [",
-        device_properties(), backend(), recording_.rank, recording_.ranks, recording_.epoch_ns,
-        json_string(name), json_string(recording_.device_description), recording_.threads));
+  void hand_over() {
+    const auto ranks = static_cast<std::size_t>(communicator_.count());
+    const auto size = static_cast<std::int64_t>(pending_.size());
+    std::vector<std::int64_t> sizes(ranks), given(ranks, 0), got(ranks, 0);
+    communicator_.all_gather(std::as_bytes(std::span(&size, 1)),
+                             std::as_writable_bytes(std::span(sizes)));
+    const std::int64_t coming = sizes[giver_];
+    is_last_ = coming == 0;
+    if (is_last_) return;
+    given[0] = size;
+    if (communicator_.rank() == 0) got[giver_] = coming;
+    taken_.resize(static_cast<std::size_t>(got[giver_]));
+    communicator_.exchange(std::as_bytes(std::span(pending_)), given,
+                           std::as_writable_bytes(std::span(taken_)), got);
+    pending_.clear();
   }
 
-  // What connects the ranks, by the name that PyTorch gives it.
-  std::string_view backend() const {
-    if (recording_.ranks == 1) return "none";
-    const bool nccl = std::ranges::any_of(recording_.activity_names, [](const std::string& name) {
-      return name.find("nccl") != std::string::npos;
-    });
-    return nccl ? "nccl" : "gloo";
-  }
-
-  std::string device_properties() const {
-    const ProcessorLimits& limits = recording_.processor;
-    if (limits.count == 0) return "";
-    return fmt::format(
-        R"({{"id": 0, "name": {}, "numSms": {}, "warpSize": {}, "maxThreadsPerMultiprocessor": {}, )"
-        R"("regsPerMultiprocessor": {}, "sharedMemPerMultiprocessor": {}}})",
-        json_string(recording_.device_description), limits.count, limits.warp_size,
-        limits.warps * limits.warp_size, limits.registers, limits.shared_memory);
-  }
-
-  void metadata(std::string_view what, std::int64_t process, std::int64_t thread,
-                std::string_view args) {
-    events_.event(fmt::format(
-        R"({{"ph": "M", "name": "{}", "pid": {}, "tid": {}, "ts": 0.000, "args": {{{}}}}})", what,
-        process, thread, args));
-  }
-  void metadata(std::string_view what, std::int64_t thread, std::string_view args) {
-    metadata(what, recording_.process_id, thread, args);
-  }
-
-  void tracks() {
-    metadata("process_name", 0, R"("name": "ridge")");
-    metadata("process_labels", 0, R"("labels": "CPU")");
-    metadata("process_sort_index", 0, R"("sort_index": 0)");
-    name_thread(recording_.thread_id, fmt::format("thread {} (executor)", recording_.thread_id), 0);
-    if (recording_.on_device_time)
-      name_thread(slice_thread_, "operators, by the device's clock", 1);
-  }
-
-  void name_thread(std::int64_t thread, std::string_view name, std::size_t place) {
-    metadata("thread_name", thread, "\"name\": " + json_string(name));
-    metadata("thread_sort_index", thread, fmt::format(R"("sort_index": {})", place));
-  }
-
-  void add(const TimelineItem& item) {
-    switch (item.kind) {
-      case Kind::step:
-        return add_step(item);
-      case Kind::phase:
-        return add_phase(item);
-      case Kind::module:
-        return add_module(item);
-      case Kind::gradient:
-        return add_gradient(item);
-      case Kind::node:
-        return add_node(item);
-      case Kind::memory:
-        return add_memory(item);
-    }
-  }
-
-  // Starts event_ up to its args, which the caller fills in and closes. `name` is a JSON string.
-  void begin_slice(std::string_view category, std::string_view name, std::int64_t begin_ns,
-                   std::int64_t end_ns, std::int64_t thread) {
-    begin_slice(category, name, begin_ns, end_ns, recording_.process_id, thread);
-  }
-  void begin_slice(std::string_view category, std::string_view name, std::int64_t begin_ns,
-                   std::int64_t end_ns, std::int64_t process, std::int64_t thread) {
-    event_.clear();
-    fmt::format_to(out(), R"({{"ph": "X", "cat": "{}", "name": {}, "pid": {}, "tid": {}, "ts": )",
-                   category, name, process, thread);
-    append(out(), Microseconds{begin_ns});
-    event_ += R"(, "dur": )";
-    append(out(), Microseconds{end_ns - begin_ns});
-    event_ += R"(, "args": {)";
-  }
-  void begin_slice(std::string_view category, std::string_view name, const TimelineItem& item) {
-    begin_slice(category, name, item.begin_ns, item.end_ns, slice_thread_);
-  }
-
-  void add_step(const TimelineItem& item) {
-    const Recording::Step& step = recording_.steps[item.index];
-    begin_slice("user_annotation", fmt::format("\"ProfilerStep#{}\"", step.step), item);
-    // Through json, because a loss may be infinite or no number at all.
-    fmt::format_to(out(), R"("External id": {}, "loss": {}}}}})", ++external_id_,
-                   json(step.loss).dump());
-    events_.event(event_);
-  }
-
-  void add_phase(const TimelineItem& item) {
-    begin_slice("user_annotation", json_string(name_of(item.phase)), item);
-    fmt::format_to(out(), R"("External id": {}}}}})", ++external_id_);
-    events_.event(event_);
-  }
-
-  // Only forward runs count as calls of a module; PyTorch's traces have none going backward.
-  void add_module(const TimelineItem& item) {
-    const Module& module = timeline_.modules().modules[item.index];
-    const bool forward = item.phase == Phase::forward;
-    begin_slice("python_function",
-                forward ? json_string("nn.Module: " + timeline_.instance_names()[item.index])
-                        : json_string(fmt::format("{} ({})", module.path, name_of(item.phase))),
-                item);
-    while (!open_modules_.empty() && open_modules_.back().first >= item.depth)
-      open_modules_.pop_back();
-    fmt::format_to(out(), R"("Python id": {}, "Python parent id": )", ++python_id_);
-    if (open_modules_.empty())
-      event_ += "null";
-    else
-      fmt::format_to(out(), "{}", open_modules_.back().second);
-    if (forward) fmt::format_to(out(), R"(, "Python module id": {})", item.index);
-    fmt::format_to(out(), R"(, "path": {}}}}})", json_string(module.path));
-    open_modules_.emplace_back(item.depth, python_id_);
-    events_.event(event_);
-  }
-
-  void add_gradient(const TimelineItem& item) {
-    const std::string name = camel_case(name_of(*graph_.nodes()[item.index].op));
-    begin_slice("cpu_op",
-                json_string(fmt::format("autograd::engine::evaluate_function: {}Backward0", name)),
-                item);
-    ++external_id_;
-    fmt::format_to(out(), R"("External id": {}, "Ev Idx": {}, "Fwd thread id": 1)", external_id_,
-                   external_id_);
-    if (item.forward_run != TimelineItem::no_run)
-      fmt::format_to(out(), R"(, "Sequence number": {})", item.forward_run);
-    event_ += "}}";
-    events_.event(event_);
-    if (item.forward_run == TimelineItem::no_run) return;
-    flow("fwdbwd", "s", item.forward_run, recording_.nodes[item.forward_run].begin_ns,
-         recording_.process_id, slice_thread_);
-    flow("fwdbwd", "f", item.forward_run, item.begin_ns, recording_.process_id, slice_thread_);
-  }
-
-  void flow(std::string_view kind, std::string_view end, std::size_t id, std::int64_t time_ns,
-            std::int64_t process, std::int64_t thread) {
-    event_.clear();
-    fmt::format_to(out(),
-                   R"({{"ph": "{0}", "cat": "{1}", "name": "{1}", "id": {2}, "pid": {3}, )"
-                   R"("tid": {4}, "ts": )",
-                   end, kind, id, process, thread);
-    append(out(), Microseconds{time_ns});
-    event_ += end == "f" ? R"(, "bp": "e"})" : "}";
-    events_.event(event_);
-  }
-
-  void add_node(const TimelineItem& item) {
-    const NodeId node = recording_.nodes[item.index].node;
-    NodeText& text = node_args_[node];
-    if (text.name.empty()) text = describe(node);
-    begin_slice("cpu_op", text.name, item);
-    ++external_id_;
-    if (!recording_.activities.empty() && !recording_.on_device_time)
-      external_id_of_run_[item.index] = external_id_;
-    fmt::format_to(out(), R"("External id": {}, "Ev Idx": {}, )", external_id_, external_id_);
-    if (item.forward_run != TimelineItem::no_run)
-      fmt::format_to(out(), R"("Sequence number": {}, "Fwd thread id": 0, )", item.forward_run);
-    event_ += text.args;
-    event_ += "}}";
-    events_.event(event_);
-  }
-
-  // What is the same whenever the node runs.
-  struct NodeText {
-    std::string name, args;
-  };
-  NodeText describe(NodeId id) const {
-    const Node& node = graph_.nodes()[id];
-    const AtenCall call = aten_call(graph_, node);
-    json dims = json::array(), strides = json::array(), types = json::array();
-    for (const AtenCall::Operand& operand : call.inputs) {
-      dims.push_back(operand.dims);
-      strides.push_back(operand.strides);
-      types.push_back(std::string(operand.dtype));
-    }
-    const Cost work = cost(graph_, node);
-    return {
-        json_string(call.name),
-        fmt::format(R"("Input Dims": {}, "Input Strides": {}, "Input type": {}, "node": {}, )"
-                    R"("operator": {}, "scope": {}, "flops": {}, "bytes": {})",
-                    dims.dump(), strides.dump(), types.dump(), id, json_string(name_of(*node.op)),
-                    json_string(graph_.scope_name(node.scope)), work.flops, work.bytes())};
-  }
-
-  // What the device did, and the calls that asked for it.
-  void activities() {
-    if (recording_.activities.empty()) return;
-    metadata("process_name", device_id, 0, R"("name": "ridge")");
-    metadata("process_labels", device_id, 0, R"("labels": "GPU 0")");
-    metadata("process_sort_index", device_id, 0, R"("sort_index": 5000000)");
-    std::unordered_map<std::uint32_t, const Activity*> calls;  // by correlation
-    std::unordered_set<std::uint32_t> led_from;                // whose flow has begun
-    for (const Activity& activity : recording_.activities)
-      if (activity.kind == Activity::Kind::call) calls[activity.correlation] = &activity;
-    name_thread(overhead_thread, "overhead of tracing", 1);
-    for (const Activity& activity : recording_.activities) {
-      if (!activity.on_device()) {
-        add_call(activity);
-        continue;
-      }
-      const Place shown = place(activity);
-      add_activity(activity, shown);
-      const auto call = calls.find(activity.correlation);
-      if (call == calls.end()) continue;
-      if (led_from.insert(activity.correlation).second)
-        flow("ac2g", "s", activity.correlation, call->second->begin_ns, recording_.process_id,
-             call->second->stream);
-      flow("ac2g", "f", activity.correlation, shown.begin_ns, device_id, shown.thread);
-    }
-  }
-
-  // What ran at the same time on one stream, as parts of a graph may, goes to tracks of its own.
-  // The clock of a device is not that exact: of what seems to overlap by very little, the second is
-  // shown to begin at the end of the first. And nothing is shown to be shorter than a microsecond,
-  // which HolisticTraceAnalysis cannot bear; its arguments have the true time.
-  struct Place {
-    std::int64_t thread, begin_ns, end_ns;
-  };
-  Place place(const Activity& activity) {
-    std::vector<std::int64_t>& ends = lane_ends_[activity.stream];
-    std::size_t lane = 0;
-    while (lane < ends.size() && ends[lane] > activity.begin_ns + clock_error_ns) ++lane;
-    const std::int64_t thread = activity.stream + static_cast<std::int64_t>(lane) * lane_step;
-    if (lane == ends.size()) {
-      ends.push_back(0);
-      metadata("thread_name", device_id, thread,
-               fmt::format(R"("name": "stream {}{}")", activity.stream, lane > 0 ? " (too)" : ""));
-      metadata("thread_sort_index", device_id, thread,
-               fmt::format(R"("sort_index": {})", activity.stream));
-    }
-    const std::int64_t begin_ns = std::max(activity.begin_ns, ends[lane]);
-    ends[lane] = std::max(activity.end_ns, begin_ns + shortest_ns);
-    return {thread, begin_ns, ends[lane]};
-  }
-
-  void add_call(const Activity& activity) {
-    const bool overhead = activity.kind == Activity::Kind::overhead;
-    const std::string& name = recording_.activity_names[activity.name];
-    const bool of_runtime = name.starts_with("cuda");
-    begin_slice(overhead     ? "overhead"
-                : of_runtime ? "cuda_runtime"
-                             : "cuda_driver",
-                json_string(name), activity.begin_ns, activity.end_ns,
-                overhead ? overhead_thread : activity.stream);
-    add_owner(activity);
-    fmt::format_to(out(), R"("correlation": {}}}}})", activity.correlation);
-    events_.event(event_);
-  }
-
-  void add_activity(const Activity& activity, const Place& shown) {
-    const bool kernel = activity.kind == Activity::Kind::kernel;
-    const auto [name, added] = kernel_names_.try_emplace(activity.name);
-    if (added) name->second = json_string(demangled(recording_.activity_names[activity.name]));
-    const bool copy = activity.kind == Activity::Kind::copy;
-    begin_slice(kernel ? "kernel"
-                : copy ? "gpu_memcpy"
-                       : "gpu_memset",
-                name->second, shown.begin_ns, shown.end_ns, device_id, shown.thread);
-    const std::int64_t ns = activity.end_ns - activity.begin_ns;
-    if (ns != shown.end_ns - shown.begin_ns) fmt::format_to(out(), R"("ns": {}, )", ns);
-    add_owner(activity);
-    fmt::format_to(out(), R"("device": {}, "context": 1, "stream": {}, "correlation": {})",
-                   device_id, activity.stream, activity.correlation);
-    if (kernel)
-      add_launch_shape(activity);
-    else
-      fmt::format_to(
-          out(), R"=(, "bytes": {}, "memory bandwidth (GB/s)": {:.3f})=", activity.bytes,
-          static_cast<double>(activity.bytes) /
-              static_cast<double>(std::max<std::int64_t>(activity.end_ns - activity.begin_ns, 1)));
-    event_ += "}}";
-    events_.event(event_);
-  }
-
-  // The node on whose behalf something was done; its External id is that of the node's own slice.
-  void add_owner(const Activity& activity) {
-    if (const auto id = external_id_of_run_.find(activity.run); id != external_id_of_run_.end())
-      fmt::format_to(out(), R"("External id": {}, )", id->second);
-    if (activity.node == no_node) return;
-    const Node& node = graph_.nodes()[activity.node];
-    fmt::format_to(out(), R"("node": {}, "operator": {}, "scope": {}, "phase": {}, )",
-                   activity.node, json_string(name_of(*node.op)),
-                   json_string(graph_.scope_name(node.scope)), json_string(name_of(node.phase)));
-  }
-
-  void add_launch_shape(const Activity& a) {
-    fmt::format_to(
-        out(),
-        R"(, "registers per thread": {}, "shared memory": {}, "local memory per thread": )"
-        R"({}, "grid": [{}, {}, {}], "block": [{}, {}, {}])",
-        a.registers, a.static_shared + a.dynamic_shared, a.local_memory, a.grid[0], a.grid[1],
-        a.grid[2], a.block[0], a.block[1], a.block[2]);
-    const ProcessorLimits& limits = recording_.processor;
-    if (limits.count == 0) return;
-    const double blocks = double{1} * a.grid[0] * a.grid[1] * a.grid[2] / limits.count;
-    const double warps = blocks * a.block[0] * a.block[1] * a.block[2] / limits.warp_size;
-    fmt::format_to(out(),
-                   R"(, "blocks per SM": {:.3f}, "warps per SM": {:.3f}, )"
-                   R"("est. achieved occupancy %": {:.0f}, "theoretical occupancy %": {:.0f})",
-                   blocks, warps, 100 * std::min(1.0, warps / std::max(limits.warps, 1)),
-                   100 * theoretical_occupancy(limits, a));
-  }
-
-  void card() {
-    for (const CardState& state : recording_.card) {
-      const auto counter = [&](std::string_view name, double value) {
-        event_.clear();
-        fmt::format_to(out(),
-                       R"({{"ph": "C", "cat": "card", "name": "{}", "pid": {}, "tid": 0, "ts": )",
-                       name, device_id);
-        append(out(), Microseconds{state.time_ns});
-        fmt::format_to(out(), R"(, "args": {{"value": {:.1f}}}}})", value);
-        events_.event(event_);
-      };
-      counter("SM clock (MHz)", state.sm_mhz);
-      counter("memory clock (MHz)", state.memory_mhz);
-      counter("power (W)", state.power_w);
-      counter("temperature (C)", state.temperature_c);
-      counter("GPU busy (%)", state.busy_percent);
-    }
-  }
-
-  void add_memory(const TimelineItem& item) {
-    const Recording::MemoryChange& change = recording_.memory[item.index];
-    event_.clear();
-    fmt::format_to(out(),
-                   R"({{"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", )"
-                   R"("pid": {}, "tid": {}, "ts": )",
-                   recording_.process_id, slice_thread_);
-    append(out(), Microseconds{change.time_ns});
-    ++external_id_;
-    const bool on_cpu = recording_.device_kind == DeviceKind::cpu;
-    fmt::format_to(out(),
-                   R"(, "args": {{"Ev Idx": {}, "Addr": {}, "Bytes": {}, "Total Allocated": {}, )"
-                   R"("Total Reserved": {}, "Device Id": {}, "Device Type": {}, "owner": {}}}}})",
-                   external_id_, change.address, change.bytes, change.live, change.reserved,
-                   on_cpu ? -1 : 0, on_cpu ? 0 : 1, owner(change));
-    events_.event(event_);
-    event_.clear();
-    fmt::format_to(out(),
-                   R"({{"ph": "C", "cat": "memory", "name": "memory", "pid": {}, "tid": 0, )"
-                   R"("ts": )",
-                   recording_.process_id);
-    append(out(), Microseconds{change.time_ns});
-    fmt::format_to(out(), R"(, "args": {{"live bytes": {}, "free, held": {}}}}})", change.live,
-                   change.reserved - change.live);
-    events_.event(event_);
-  }
-
-  const std::string& owner(const Recording::MemoryChange& change) {
-    std::string& name = (change.workspace ? workspace_names_ : value_names_)[change.owner];
-    if (name.empty())
-      name = change.workspace ? json_string(fmt::format(
-                                    "workspace of {}",
-                                    display_name(graph_, graph_.nodes()[change.owner].outputs[0])))
-                              : json_string(display_name(graph_, change.owner));
-    return name;
-  }
-
-  std::back_insert_iterator<std::string> out() { return std::back_inserter(event_); }
-
-  // Threads that nobody has: the greatest that Linux gives is 2^22.
-  static constexpr std::int64_t device_time_thread = (1 << 24) - 1, overhead_thread = (1 << 24) - 2;
-  static constexpr std::int64_t device_id = 0, lane_step = 1'000'000, clock_error_ns = 500,
-                                shortest_ns = 1000;
-
-  const Recording& recording_;
-  const Graph& graph_;
-  EventList& events_;
-  Timeline timeline_;
-  // The thread that shows steps, modules and nodes.
-  std::int64_t slice_thread_ =
-      recording_.on_device_time ? device_time_thread : recording_.thread_id;
-  std::unordered_map<std::size_t, std::uint64_t> external_id_of_run_;  // if there are activities
-  std::unordered_map<std::uint32_t, std::string> kernel_names_;        // quoted
-  std::unordered_map<std::uint32_t, std::vector<std::int64_t>> lane_ends_;  // by stream
-  std::vector<NodeText> node_args_;                                         // by NodeId, once run
-  std::unordered_map<std::uint32_t, std::string> value_names_, workspace_names_;  // quoted
-  std::vector<std::pair<std::size_t, std::uint64_t>> open_modules_;  // their depth and Python id
-  std::string event_;                                                // being written
-  std::uint64_t external_id_ = 0, python_id_ = 0;
+  Communicator& communicator_;
+  std::size_t giver_;
+  std::string pending_, taken_;
+  bool is_last_ = false;
 };
 
 }  // namespace
 
 TraceSize write_chrome_trace(const std::filesystem::path& path, const Recording& recording,
                              const TraceOptions& options) {
-  EventList events(path, options.max_bytes);
-  // Nodes that nobody launched one by one have times on the device's clock alone.
-  const bool replayed = !recording.replays.empty() && !recording.activities.empty();
-  const Recording on_device = replayed ? device_time(recording) : Recording();
-  ChromeTrace(replayed ? on_device : recording, events).write(path.filename().string());
+  EventList events(path);
+  events.allow(options.max_bytes);
+  const Recording on_device = replayed_times(recording);
+  const Recording& times = on_device.graph ? on_device : recording;
+  events.text(head_of(times, path.filename().string(), distributed_info(times)));
+  emit_chrome_events(times, {.process = times.process_id},
+                     [&](std::string_view event) { events.event(event); });
+  events.text(foot_of(times, events.size()));
   events.commit();
   return events.size();
+}
+
+TraceSize write_chrome_trace_of_ranks(const std::filesystem::path& path, const Recording& recording,
+                                      std::span<const std::int64_t> ahead_ns,
+                                      Communicator& communicator, const TraceOptions& options) {
+  const int own = communicator.rank(), count = communicator.count();
+  const Recording on_device = replayed_times(recording);
+  const Recording& times = on_device.graph ? on_device : recording;
+  std::vector<std::int64_t> epochs(static_cast<std::size_t>(count));
+  communicator.all_gather(std::as_bytes(std::span(&recording.epoch_ns, 1)),
+                          std::as_writable_bytes(std::span(epochs)));
+  const std::int64_t place = own;
+  const auto emit_own = [&](const EmitEvent& emit) {
+    emit_chrome_events(times,
+                       {.name = fmt::format("rank {}", own),
+                        .process = 2 * place + 1,
+                        .device = 2 * place + 2,
+                        .sorted = place,
+                        .ahead_ns = epochs[0] - epochs[static_cast<std::size_t>(own)] +
+                                    ahead_ns[static_cast<std::size_t>(own)],
+                        .first_flow = static_cast<std::uint64_t>(place) << 40},
+                       emit);
+  };
+  if (own > 0) {
+    for (int rank = 1; rank < count; ++rank) {
+      EventParcels parcels(communicator, rank);
+      if (rank != own)
+        while (parcels.take()) {
+        }
+      else
+        emit_own([&](std::string_view event) { parcels.give(event); }), parcels.close();
+    }
+    return {};
+  }
+  // Others wait for this rank to take what they have, whatever happens to the file.
+  std::exception_ptr fault;
+  std::optional<EventList> events;
+  const auto attempt = [&](const auto& action) {
+    if (fault) return;
+    try {
+      action();
+    } catch (...) {
+      fault = std::current_exception();
+    }
+  };
+  // Each rank has as many bytes as the others, and what those before it have left.
+  const auto allow = [&](int ranks) {
+    events->allow(options.max_bytes / static_cast<std::uint64_t>(count) *
+                  static_cast<std::uint64_t>(ranks));
+  };
+  attempt([&] {
+    events.emplace(path);
+    events->text(head_of(times, path.filename().string(), ""));
+    allow(1);
+    emit_own([&](std::string_view event) { events->event(event); });
+  });
+  for (int rank = 1; rank < count; ++rank) {
+    EventParcels parcels(communicator, rank);
+    attempt([&] { allow(rank + 1); });
+    while (const auto parcel = parcels.take())
+      attempt([&] {
+        for (const auto line : std::views::split(*parcel, '\n'))
+          events->event({line.begin(), line.end()});
+      });
+  }
+  attempt([&] {
+    events->text(foot_of(times, events->size()));
+    events->commit();
+  });
+  if (fault) std::rethrow_exception(fault);
+  return events->size();
 }
 
 std::string worker_trace_name(std::string_view host, std::int64_t process_id, std::int64_t n) {

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "ridge/device/communicator.h"
 #include "ridge/profile/recording.h"
 
 namespace ridge {
@@ -37,6 +39,13 @@ struct TraceSize {
 // If something was left out, "ridge" in the file says how much. IoError as by AtomicFile.
 TraceSize write_chrome_trace(const std::filesystem::path& path, const Recording& recording,
                              const TraceOptions& options = {});
+
+// Writes the recordings of all ranks of a run as one such file, on the first rank's machine: tracks
+// "rank 0", "rank 1" .. below each other, on the first one's clock, which those of the others are
+// ahead of by so much (RanksReport). All ranks call it; it returns the size on the first.
+TraceSize write_chrome_trace_of_ranks(const std::filesystem::path& path, const Recording& recording,
+                                      std::span<const std::int64_t> ahead_ns,
+                                      Communicator& communicator, const TraceOptions& options = {});
 
 // The name by which TensorBoard's profiler plugin finds a trace: "<host>_<pid>.<n>.pt.trace.json";
 // what a host's name may not have there is replaced.

@@ -169,10 +169,11 @@ RanksReport compare_ranks(std::span<const CommunicationReport> reports,
                          .communication_ns = reports[r].communication_ns,
                          .hidden_ns = reports[r].hidden_ns,
                          .peak_bytes = peak_bytes[r]});
+  all.ahead_ns.assign(reports.size(), 0);
   const auto has_as_many = [&](const CommunicationReport& r) { return r.runs.size() == runs; };
   if (!std::ranges::all_of(reports, has_as_many)) return all;
   all.collectives = static_cast<std::int64_t>(runs);
-  const std::vector<std::int64_t> ahead = clocks_ahead(reports, runs);
+  const std::vector<std::int64_t> ahead = all.ahead_ns = clocks_ahead(reports, runs);
   for (std::size_t i = 0; i < runs; ++i) {
     std::vector<std::int64_t> begins;
     for (std::size_t r = 0; r < reports.size(); ++r)

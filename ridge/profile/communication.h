@@ -59,6 +59,7 @@ struct RanksReport {
     std::uint64_t peak_bytes = 0;
   };
   std::int64_t steps = 0;
+  std::vector<std::int64_t> ahead_ns;  // each rank's clock of the first one's; 0 if unknown
   std::int64_t collectives = 0;  // that were compared; 0 if the ranks do not have as many each
   std::vector<OfRank> ranks;
 };

@@ -57,11 +57,14 @@ class ProfileFiles {
   }
   // If there is such a text; else one that a run before left is removed.
   void add_if_any(const std::string& name, const std::optional<std::string>& text) {
-    std::error_code ignored;
     if (text)
       add_text(name, *text);
     else
-      fs::remove(directory_ / name, ignored);
+      remove(name);
+  }
+  void remove(const std::string& name) const {
+    std::error_code ignored;
+    fs::remove(directory_ / name, ignored);
   }
   void say_cut(const fs::path& path, std::uint64_t left_out, std::string_view bound) const {
     if (left_out > 0)
@@ -97,6 +100,24 @@ void write_traces(ProfileFiles& files, const Recording& recording, bool compress
   });
 }
 
+// All ranks call it; the first one has the file.
+void write_trace_of_ranks(ProfileFiles& files, const ProfileContent& content) {
+  const std::string plain = "trace_all_ranks.json", compressed = plain + ".gz";
+  const std::string& name = content.compress_traces ? compressed : plain;
+  for (const std::string& old : {plain, compressed}) files.remove(old);
+  Communicator* const ranks = content.session.device().communicator();
+  if (!content.communication || ranks == nullptr) return;
+  const auto write = [&](const fs::path& path) {
+    const TraceSize size =
+        write_chrome_trace_of_ranks(path, content.recorder.host(), content.ranks.ahead_ns, *ranks);
+    files.say_cut(path, size.left_out, format_bytes(size.bytes));
+  };
+  if (ranks->rank() == 0)
+    files.add(name, write);
+  else
+    write({});
+}
+
 std::string write_events(const fs::path& directory, const ProfileContent& content) {
   const Recording& recording = content.recorder.on_device();
   const Record& record = content.record;
@@ -130,6 +151,7 @@ ProfileListing write_profile(const fs::path& directory, const ProfileContent& co
   const Recording& recording = content.recorder.on_device();
   ProfileFiles files(directory, tell);
   write_traces(files, content.recorder.host(), content.compress_traces);
+  write_trace_of_ranks(files, content);
   files.add([&] { return write_events(directory, content); });
   const OperatorTable operators = operator_table(recording);
   files.add_text("operators.json", operator_table_json(operators));

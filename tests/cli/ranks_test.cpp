@@ -142,6 +142,8 @@ TEST(RanksOfTheProgram, LeaveAProfileEach) {
       sandbox.run(train({"--ranks", "2", "--enable-pytorch-profiler", "--profile-dir", "p"})));
   EXPECT_TRUE(sandbox.has("p/operators.json"));
   EXPECT_TRUE(sandbox.has("p/rank-1/operators.json"));
+  EXPECT_THAT(sandbox.read("p/trace_all_ranks.json"), HasSubstr(R"("name": "rank 1")"));
+  EXPECT_FALSE(sandbox.has("p/rank-1/trace_all_ranks.json"));
   EXPECT_THAT(sandbox.read("p/rank-1/operators.json"), HasSubstr("all_reduce"));
 }
 

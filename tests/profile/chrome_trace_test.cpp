@@ -1,5 +1,6 @@
 #include "ridge/profile/chrome_trace.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,12 +14,16 @@
 #include "ridge/ops/unary.h"
 #include "ridge/profile/timeline.h"
 #include "tests/base/temporary_directory.h"
+#include "tests/dist/ranks.h"
 #include "tests/profile/real_recording.h"
 
 namespace ridge {
 namespace {
 
 using json = nlohmann::json;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsNull;
 
 struct Written {
   TemporaryDirectory directory;
@@ -261,6 +266,87 @@ TEST(ChromeTrace, SaysWhatItLeftOut) {
 TEST(ChromeTrace, LeavesNothingBehindWhereItCannotWrite) {
   const Handmade made("scope", "x");
   EXPECT_THROW(write_chrome_trace("/nonexistent/trace.json", made.recording), IoError);
+}
+
+// What `ranks` ranks write together of recordings that have the same and clocks that do not agree:
+// that of each is a second ahead of the one before it, and its recording began a millisecond later.
+json trace_of_ranks(int ranks, const std::filesystem::path& path,
+                    const TraceOptions& options = {}) {
+  const RealRecording run(1);
+  TraceSize size;
+  const RankFaults faults = on_communicators(ranks, [&](Communicator& communicator) {
+    Recording own = run.recording();
+    std::vector<std::int64_t> ahead;
+    for (int rank = 0; rank < ranks; ++rank) ahead.push_back(rank * 1'000'000'000LL);
+    own.epoch_ns += communicator.rank() * 1'001'000'000LL;
+    const TraceSize written = write_chrome_trace_of_ranks(path, own, ahead, communicator, options);
+    if (communicator.rank() == 0) size = written;
+  });
+  EXPECT_THAT(faults, Each(IsNull()));
+  EXPECT_EQ(std::filesystem::file_size(path), size.bytes);
+  const json trace = json::parse(std::ifstream(path));
+  EXPECT_EQ(trace["traceEvents"].size(), size.events);
+  EXPECT_EQ(trace["ridge"]["events_left_out"], size.left_out);
+  EXPECT_EQ(trace["baseTimeNanoseconds"], run.recording().epoch_ns);
+  return trace;
+}
+
+// Events of a rank by its track, without what only names tracks.
+std::map<std::int64_t, std::vector<json>> by_process(const json& trace) {
+  std::map<std::int64_t, std::vector<json>> events;
+  for (const json& event : trace["traceEvents"])
+    if (event["ph"] != "M") events[event["pid"]].push_back(event);
+  return events;
+}
+
+TEST(TraceOfRanks, HasAllOfThemOnOneClock) {
+  const TemporaryDirectory directory;
+  const json trace = trace_of_ranks(3, directory.path / "all.json");
+  const auto events = by_process(trace);
+  ASSERT_EQ(events.size(), 3);
+  const std::vector<json>& first = events.begin()->second;
+  EXPECT_GT(first.size(), 500);
+  std::int64_t rank = 0;
+  std::set<std::int64_t> flows;
+  std::size_t ends_of_flows = 0;
+  for (const auto& [process, own] : events) {
+    ASSERT_EQ(own.size(), first.size());
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      ASSERT_EQ(own[i].value("name", ""), first[i].value("name", ""));
+      ASSERT_EQ(ns(own[i]["ts"]) - ns(first[i]["ts"]), rank * 1'000'000) << own[i];
+      if (own[i]["ph"] == "s" || own[i]["ph"] == "f")
+        flows.insert(own[i]["id"].get<std::int64_t>()), ++ends_of_flows;
+    }
+    ++rank;
+  }
+  EXPECT_EQ(flows.size(), ends_of_flows / 2) << "no two ranks share one";
+  std::set<std::string> names;
+  for (const json& event : trace["traceEvents"])
+    if (event["name"] == "process_name") names.insert(event["args"]["name"]);
+  EXPECT_EQ(names, (std::set<std::string>{"rank 0", "rank 1", "rank 2"}));
+}
+
+TEST(TraceOfRanks, GivesEachItsPartOfTheLimit) {
+  const TemporaryDirectory directory;
+  const json trace = trace_of_ranks(3, directory.path / "all.json", {.max_bytes = 300'000});
+  EXPECT_GT(trace["ridge"]["events_left_out"], 100);
+  EXPECT_LE(std::filesystem::file_size(directory.path / "all.json"), 300'000);
+  const auto events = by_process(trace);
+  ASSERT_EQ(events.size(), 3);
+  for (const auto& [process, own] : events)
+    EXPECT_NEAR(static_cast<double>(own.size()), static_cast<double>(events.begin()->second.size()),
+                60);
+}
+
+// Else the others would wait until they took the first for lost.
+TEST(TraceOfRanks, EndsForAllWhereTheFirstCannotWrite) {
+  const RealRecording run(1);
+  const std::vector<std::int64_t> ahead(2, 0);
+  const RankFaults faults = on_communicators(2, [&](Communicator& communicator) {
+    write_chrome_trace_of_ranks("/nonexistent/all.json", run.recording(), ahead, communicator);
+  });
+  EXPECT_THAT(message_in(faults[0]), HasSubstr("/nonexistent/all.json"));
+  EXPECT_THAT(faults[1], IsNull());
 }
 
 TEST(ChromeTrace, NamesFilesAsTensorBoardWants) {
