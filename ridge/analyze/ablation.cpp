@@ -47,6 +47,7 @@ void name_schedules(std::vector<AblationStep>& steps, const ScheduleRow& from,
         if (i > 0) steps[i].version = row.name;
         break;
       }
+    if (row.name == to.name) return;  // rows behind it may have as few passes
   }
 }
 
@@ -153,7 +154,7 @@ std::vector<AblationStep> ablation_steps(const RunOptions& options, Device& devi
     steps.push_back({std::string(pass), std::string(pass_named(pass).description), "", now});
   }
   if (steps.size() == 1)
-    throw UsageError("no pass lies between {} and {}: let --from be before --to", from, to);
+    throw UsageError("{} adds no pass to {}: let --from be before --to", to, from);
   name_schedules(steps, first, last);
   return steps;
 }

@@ -147,8 +147,14 @@ int export_page(const Request& request, const std::filesystem::path& store) {
   terminal.busy("Reading the store...");
   Dashboard dashboard(store);
   const DashboardExported written = export_dashboard(dashboard, request.directory, wanted);
-  terminal.line(fmt::format("Wrote {}/index.html ({}): {}", request.directory,
-                            format_bytes(written.bytes), counted(written.runs, "run")));
+  terminal.line(fmt::format("Wrote {}/index.html ({}): {}{}", request.directory,
+                            format_bytes(written.bytes), counted(written.runs, "run"),
+                            written.reports > 0 ? ", and " + counted(written.reports, "report") +
+                                                      " of their profiles beside it"
+                                                : ""));
+  if (written.reports_left_out > 0)
+    terminal.line(fmt::format("{} of older runs would have been too much: choose by --filter",
+                              counted(written.reports_left_out, "report")));
   if (written.runs < written.total)
     terminal.line(
         fmt::format("These are the newest of {}; --limit N exports others, and --filter "

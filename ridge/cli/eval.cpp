@@ -218,6 +218,20 @@ int continue_prompt(const Request& request, RunOptions options, Device& device,
   return 0;
 }
 
+// Calls work(). A network of images has as many classes as the folder that it was trained on, which
+// may have been another number than it has by itself.
+int telling_of_training_data(const Request& request, const RunOptions& options,
+                             const std::function<int()>& work) {
+  try {
+    return work();
+  } catch (const FormatError& error) {
+    if (request.checkpoint.empty() || !options.data.empty()) throw;
+    const std::string trained_on = options_of_checkpoint(request.checkpoint).data;
+    if (trained_on.empty()) throw;
+    throw FormatError("{}; it was trained with --data {}: give that", error.what(), trained_on);
+  }
+}
+
 int evaluate_model(const Request& request) {
   const RunOptions options = effective_options(request);
   const bool has_prompt = !request.prompt.empty() || !request.prompt_tokens.empty();
@@ -238,8 +252,10 @@ int evaluate_model(const Request& request) {
   const std::int64_t parameters = parameter_count(graph);
   terminal.line(fmt::format("Model: {}, {} parameters", model_of(request, options),
                             format_count(parameters)));
-  return has_prompt ? continue_prompt(request, options, *device, terminal)
-                    : evaluate_data(request, options, *device, terminal);
+  return telling_of_training_data(request, options, [&] {
+    return has_prompt ? continue_prompt(request, options, *device, terminal)
+                      : evaluate_data(request, options, *device, terminal);
+  });
 }
 
 void describe(Command command, const char* flag, const char* text, const char* unless_given) {

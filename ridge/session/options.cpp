@@ -133,6 +133,16 @@ void check_run(const RunOptions& o) {
     if (path->empty()) throw UsageError("--{} is empty; '.' is the current directory", name);
 }
 
+// Of options that the workload does not have, which its family does not look at.
+void check_sizes(const RunOptions& o) {
+  for (const auto& [name, size] :
+       {std::pair{"image-size", o.image_size}, std::pair{"hidden-dim", o.hidden_dim},
+        std::pair{"n-layers", o.n_layers}, std::pair{"n-heads", o.n_heads},
+        std::pair{"n-kv-heads", o.n_kv_heads}, std::pair{"intermediate-dim", o.intermediate_dim},
+        std::pair{"vocab-size", o.vocab_size}})
+    check_range(name, size, 0, std::int64_t{1} << 31);
+}
+
 }  // namespace
 
 std::string canonical_device(std::string_view device) {
@@ -156,6 +166,7 @@ void RunOptions::resolve() {
   check_optimizer(*this);
   check_run(*this);
   family.check(*this);
+  check_sizes(*this);
 }
 
 ScheduleRequest RunOptions::schedule_request() const {

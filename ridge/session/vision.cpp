@@ -199,8 +199,9 @@ std::vector<RunOptions> verified(Use use) {
 // rounding depends on the network, so there a schedule is right if it is no further from the
 // reference than three times what the baseline is. In int8 all schedules compute the same integers,
 // and a baseline would be compared with itself: they are held against the baseline in bf16.
-// Measured over N networks on four images of 64 to 96 pixels, with three seeds each: in int8 the
-// loss is off by 5e-2 at most and the logits by up to 1.1, which is 1 to 4 times as far as in bf16.
+// Measured over the networks of the table on four images of 64 to 96 pixels, with three seeds each:
+// in int8 the loss is off by 5e-2 at most and the logits by up to 1.1, which is 1 to 4 times as far
+// as in bf16.
 Tolerance tolerance(const Precision& precision) {
   using Products = Precision::Products;
   if (precision.products == Products::int8)

@@ -271,6 +271,14 @@ class DashboardTest(unittest.TestCase):
         self.assertEqual(self.page.run(f"fetch('{self.server('profiled.db')}api/runs')"
                                        ".then(() => 'answered', () => 'refused')"), "refused")
         self.page.complaints[:] = [c for c in self.page.complaints if "Content Security Policy" not in c]
+        self.ridge("dashboard", "--store", "profiled.db", "--export", "with reports")
+        url = "file://" + str(self.work / "with reports" / "index.html")
+        self.open("#run?run=2", url=url)
+        self.assertEqual(self.count("iframe"), 0)
+        self.open("#run?run=1", url=url)
+        self.page.box("iframe.report")  # its policy lets the page show it, or the browser complains
+        self.page.open_url(self.page.run("document.querySelector('#report a').href"))
+        self.assertGreater(self.count("#operators tbody tr"), 5)
 
     def test_follows_a_run_in_progress(self):
         self.open("#live")

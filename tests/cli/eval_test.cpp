@@ -1,9 +1,13 @@
 // `ridge eval`: what a run has made of a model, by the options of that run.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "tests/cli/tiny_runs.h"
 
@@ -82,6 +86,34 @@ TEST_F(EvalCommand, SpeaksOfANetworksSamples) {
               HasSubstr("synthetic images never end"));
   EXPECT_THAT(refusal("--weights w --prompt once" + network),
               HasSubstr("--prompt is for models of tokens; squeezenet1_1 takes images"));
+}
+
+// A PNG of one pixel.
+std::string png_of_a_pixel() {
+  constexpr std::string_view hex =
+      "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000"
+      "000c49444154789c631068f80000022401816f91e4640000000049454e44ae426082";
+  std::string bytes;
+  for (std::size_t i = 0; i < hex.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16));
+  return bytes;
+}
+
+// Its checkpoint has as many classes as the folder that it was trained on.
+TEST_F(EvalCommand, SaysWhatANetworkWasTrainedOn) {
+  for (const char* label : {"cat", "dog"}) {
+    std::filesystem::create_directories(sandbox_.path("pets") / label);
+    for (const char* name : {"1", "2", "3", "4"})
+      sandbox_.write(fmt::format("pets/{}/{}.png", label, name), png_of_a_pixel());
+  }
+  done(
+      "train --network squeezenet1_1 --image-size 32 --batch-size 2 --threads 1 --data pets "
+      "--num-steps 1 --save-every 1 --output-dir run");
+  const std::string checkpoint = "eval --checkpoint run/checkpoint.safetensors --threads 1";
+  done(checkpoint + " --data pets");
+  const ProgramResult result = run(sandbox_, "ridge " + checkpoint);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("; it was trained with --data pets: give that\n"));
 }
 
 // An image has no perplexity.

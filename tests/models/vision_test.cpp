@@ -44,16 +44,20 @@ std::vector<std::string> names_of_all() {
 
 class Networks : public ::testing::TestWithParam<std::string> {};
 
+constexpr const char* how_to_add =
+    "docs/internals/adding-a-network.md says how a new network gets what it is compared with";
+
 TEST_P(Networks, HaveTorchvisionsSizes) {
   const std::string name = GetParam();
   Graph graph;
   const Model model = build_vision(graph, name, {});
   if (without_golden().contains(name)) {
     EXPECT_EQ(parameter_count(graph), without_golden()[name]["parameters"]);
-    EXPECT_EQ(model.logits.shape(), (Shape{1, 1000}));
+    EXPECT_EQ(model.logits.shape(),
+              (Shape{1, without_golden()[name].value("classes", std::int64_t{1000})}));
     return;
   }
-  ASSERT_TRUE(vision_golden().contains(name));
+  ASSERT_TRUE(vision_golden().contains(name)) << how_to_add;
   const json& expected = vision_golden()[name];
   EXPECT_EQ(parameter_count(graph), expected["parameters"]);
   EXPECT_EQ(cost_of_step(graph, 1).total().macs, expected["macs"]);
@@ -96,6 +100,7 @@ TEST_P(Networks, GiveEveryParameterAGradientInTraining) {
 TEST_P(Networks, ComputeTorchvisionsLogits) {
   const std::string name = GetParam();
   if (without_golden().contains(name)) GTEST_SKIP() << "torchvision has none";
+  ASSERT_TRUE(vision_golden().contains(name)) << how_to_add;
   const std::int64_t macs = vision_golden()[name]["macs"];
   if (is_sanitized && macs > 1'000'000'000) GTEST_SKIP() << "takes too long";
   CpuDevice device;

@@ -1,5 +1,6 @@
 #include "ridge/session/options.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -100,6 +101,15 @@ TEST(RunOptions, NamesTheFlagTheValueAndTheReason) {
   EXPECT_THAT(refusal({{"batch-size", "8x"}}), HasSubstr("--batch-size is '8x'"));
   EXPECT_THAT(refusal({{"batch-size", "9223372036854775808"}}), HasSubstr("out of range"));
   EXPECT_THAT(refusal({{"learning-rate", "1e999"}}), HasSubstr("out of range"));
+}
+
+// What another workload has must make sense too, or a mistake would go unnoticed.
+TEST(RunOptions, RefusesSizesThatTheWorkloadDoesNotHave) {
+  for (const char* name :
+       {"hidden-dim", "n-layers", "n-heads", "n-kv-heads", "intermediate-dim", "vocab-size"})
+    EXPECT_THAT(refusal({{"network", "resnet18"}, {name, "-5"}}),
+                HasSubstr(fmt::format("--{} is -5; it must be from 0", name)));
+  EXPECT_THAT(refusal({{"image-size", "-7"}}), HasSubstr("--image-size is -7"));
 }
 
 TEST(RunOptions, RefusesEachFieldOutOfItsRange) {

@@ -243,18 +243,23 @@ HttpReply Dashboard::json_reply(const HttpRequest& request) {
   return reply;
 }
 
+std::optional<std::string> Dashboard::profile_page(std::string_view run) {
+  Lease lease(*this);
+  const RunRow row = lease.store().find(run);
+  const std::string text = lease.store().profile(row.id);
+  if (text.empty()) return std::nullopt;
+  Json document = Json::parse(text, nullptr, false);
+  check_profile_document(document);
+  document["profile"] = fmt::format("Run {}: {} {}", row.id, row.workload, row.version);
+  return report_page(document);
+}
+
 HttpReply Dashboard::profile_reply(const HttpRequest& request) {
   try {
-    const std::string reference = required(request.parameters, "run");
-    Lease lease(*this);
-    const RunRow row = lease.store().find(reference);
-    const std::string text = lease.store().profile(row.id);
-    if (text.empty())
-      return {.status = 404, .body = fmt::format("run {} has no profile\n", row.id)};
-    Json document = Json::parse(text, nullptr, false);
-    check_profile_document(document);
-    document["profile"] = fmt::format("Run {}: {} {}", row.id, row.workload, row.version);
-    return {.type = "text/html; charset=utf-8", .body = report_page(document)};
+    const std::string run = required(request.parameters, "run");
+    const std::optional<std::string> page = profile_page(run);
+    if (!page) return {.status = 404, .body = fmt::format("run {} has no profile\n", run)};
+    return {.type = "text/html; charset=utf-8", .body = *page};
   } catch (const UsageError& error) {
     return {.status = 404, .body = std::string(error.what()) + "\n"};
   } catch (const Error& error) {

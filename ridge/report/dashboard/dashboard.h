@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,10 @@ class Dashboard {
   // Answers a request, or refuses it (door.h).
   HttpReply answer(const HttpRequest& request, const DashboardDoor& door);
 
+  // The page of `ridge report` of the profile that the store has of a run; none if it has none.
+  // UsageError for a run that is not there.
+  std::optional<std::string> profile_page(std::string_view run);
+
   // What is new of runs in progress since the last call, as events.
   std::function<std::string()> live_events() const;
 
@@ -38,7 +43,6 @@ class Dashboard {
   class Lease;
   std::unique_ptr<Store> take_store();
   HttpReply json_reply(const HttpRequest& request);
-  // The page of `ridge report` of the profile that the store has of a run.
   HttpReply profile_reply(const HttpRequest& request);
 
   std::filesystem::path store_;

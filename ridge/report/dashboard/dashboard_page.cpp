@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <vector>
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
@@ -22,8 +25,10 @@ using Json = nlohmann::ordered_json;
 
 // By which a directory is known again.
 constexpr std::string_view generator = R"(<meta name="generator" content="ridge dashboard">)";
+constexpr std::string_view report_title = "<title>Ridge report</title>";
 constexpr std::size_t max_file_bytes = std::size_t{1} << 30;
 constexpr std::size_t max_document_bytes = std::size_t{96} << 20;  // of all runs of an export
+constexpr std::size_t max_report_bytes = std::size_t{256} << 20;   // of all reports of profiles
 constexpr std::size_t max_studies = 50;
 
 std::string scripts() {
@@ -131,15 +136,81 @@ class Replies {
   std::set<std::string> tags_, studies_;
 };
 
+std::string report_name(std::int64_t run) { return fmt::format("profile-{}.html", run); }
+
+bool names_report(const fs::path& file) {
+  const std::string name = file.filename().string();
+  constexpr std::string_view begin = "profile-", end = ".html";
+  return name.size() > begin.size() + end.size() && name.starts_with(begin) &&
+         name.ends_with(end) &&
+         std::all_of(name.begin() + begin.size(), name.end() - end.size(),
+                     [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+// Writes the reports of the profiles that the pages of runs show, of the newest runs first, until
+// they are too many bytes. Those of an earlier export that are not among them go.
+class Reports {
+ public:
+  Reports(Dashboard& dashboard, const fs::path& directory)
+      : dashboard_(dashboard), directory_(directory) {}
+
+  // `replies` get the runs of whose profiles there is a report.
+  void write(Json& replies, DashboardExported& exported) {
+    std::set<std::int64_t> seen, written;
+    for (const Json& row : replies["runs"]) {
+      const Json& run = replies["run"][std::to_string(row["id"].get<std::int64_t>())];
+      const Json& profiled = run["profiled_run"];
+      if (profiled.is_null() || !seen.insert(profiled.get<std::int64_t>()).second) continue;
+      if (bytes_ >= max_report_bytes)
+        ++exported.reports_left_out;
+      else if (write_report(profiled))
+        written.insert(profiled.get<std::int64_t>());
+    }
+    exported.reports = std::ssize(written);
+    replies["exported"]["reports"] = written;
+    remove_others(written);
+  }
+
+ private:
+  // Whether there is a page of the run's profile.
+  bool write_report(std::int64_t run) {
+    std::optional<std::string> page;
+    try {
+      page = dashboard_.profile_page(std::to_string(run));
+    } catch (const FormatError&) {  // a store may have been given anything as a profile
+    }
+    if (!page) return false;
+    bytes_ += page->size();
+    write_text_file(directory_ / report_name(run), *page);
+    return true;
+  }
+  void remove_others(const std::set<std::int64_t>& written) const {
+    std::set<std::string> names;
+    for (const std::int64_t run : written) names.insert(report_name(run));
+    std::vector<fs::path> old;
+    for (const fs::directory_entry& entry : fs::directory_iterator(directory_))
+      if (names_report(entry.path()) && !names.contains(entry.path().filename().string()))
+        old.push_back(entry.path());
+    std::error_code ignored;
+    for (const fs::path& file : old) fs::remove(file, ignored);
+  }
+
+  Dashboard& dashboard_;
+  const fs::path& directory_;
+  std::size_t bytes_ = 0;
+};
+
 // IoError unless a directory is empty or has nothing but an earlier export.
 void check_directory(const fs::path& directory) {
   std::error_code fault;
   for (fs::directory_iterator entry(directory, fault), end; !fault && entry != end;
        entry.increment(fault)) {
-    const bool is_ours =
-        entry->path().filename() == "index.html" && entry->is_regular_file(fault) &&
-        read_text_file(entry->path(), max_file_bytes).substr(0, 2000).find(generator) !=
-            std::string::npos;
+    const bool is_index = entry->path().filename() == "index.html";
+    const bool is_ours = (is_index || names_report(entry->path())) &&
+                         entry->is_regular_file(fault) &&
+                         read_text_file(entry->path(), max_file_bytes)
+                                 .substr(0, 2000)
+                                 .find(is_index ? generator : report_title) != std::string::npos;
     if (!is_ours)
       throw IoError(
           "{} has files that ridge dashboard did not write, such as {}: give a directory "
@@ -165,7 +236,7 @@ std::string dashboard_file(const Json& replies) {
   const std::string head = fmt::format(
       R"({}
 <meta http-equiv="Content-Security-Policy"
-  content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
+  content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; frame-src 'self' file:">
 <style>
 {}</style>)",
       generator, dashboard_part("/style.css")->text);
@@ -178,13 +249,15 @@ std::string dashboard_file(const Json& replies) {
 DashboardExported export_dashboard(Dashboard& dashboard, const fs::path& directory,
                                    const DashboardExport& request) {
   check_directory(directory);
-  const Json replies = Replies(dashboard, request).collect();
-  const std::string page = dashboard_file(replies);
+  Json replies = Replies(dashboard, request).collect();
+  DashboardExported exported{.runs = replies["exported"]["runs"],
+                             .total = replies["exported"]["total"]};
   make_directories(directory);
+  Reports(dashboard, directory).write(replies, exported);
+  const std::string page = dashboard_file(replies);
+  exported.bytes = page.size();
   write_text_file(directory / "index.html", page);
-  return {.runs = replies["exported"]["runs"],
-          .total = replies["exported"]["total"],
-          .bytes = page.size()};
+  return exported;
 }
 
 }  // namespace ridge

@@ -27,11 +27,13 @@ struct DashboardExport {
   std::int64_t limit = 500;  // runs: the newest
 };
 struct DashboardExported {
-  std::int64_t runs = 0, total = 0;  // written; that the filter finds
-  std::size_t bytes = 0;
+  std::int64_t runs = 0, total = 0;                // written; that the filter finds
+  std::size_t bytes = 0;                           // of index.html
+  std::int64_t reports = 0, reports_left_out = 0;  // of profiles: written; beyond a bound
 };
-// Writes the dashboard of a store into a directory, as index.html: all of it or nothing. IoError
-// for a directory that has other files in it, which are somebody else's.
+// Writes the dashboard of a store into a directory, as index.html and, of each profile of its runs,
+// profile-RUN.html; index.html comes last. IoError for a directory that has other files in it,
+// which are somebody else's.
 DashboardExported export_dashboard(Dashboard& dashboard, const std::filesystem::path& directory,
                                    const DashboardExport& request);
 

@@ -309,6 +309,34 @@ TEST_F(Answers, AreExportedAsOneFile) {
   EXPECT_EQ(read_text_file(directory / "index.html", 100), "<html>mine</html>");
 }
 
+TEST_F(Answers, AreExportedWithTheReportsOfProfiles) {
+  const fs::path directory = made.directory.path / "public";
+  for (int i = 1; i <= 4; ++i) {
+    made.store.add(document_of({.seed = i}, {fmt::format("run-{}", i)}));
+    if (i != 3) made.store.set_profile(i, testing::profile_of_nothing("</script>alert(1)"));
+  }
+  const auto export_with = [&](const std::string& filter) {
+    return export_dashboard(dashboard, directory, {.filter = filter});
+  };
+  const DashboardExported written = export_with("");
+  EXPECT_EQ(written.runs, 4);
+  EXPECT_EQ(written.reports, 3);
+  EXPECT_EQ(written.reports_left_out, 0);
+  for (const int run : {1, 2, 4})
+    EXPECT_THAT(read_text_file(directory / fmt::format("profile-{}.html", run), 1 << 26),
+                HasSubstr("<title>Ridge report</title>"));
+  EXPECT_FALSE(fs::exists(directory / "profile-3.html"));
+  EXPECT_THAT(read_text_file(directory / "index.html", 1 << 26), HasSubstr(R"("reports":[1,2,4])"));
+  EXPECT_EQ(export_with("tag=run-2").reports, 1) << "again, of one run";
+  EXPECT_TRUE(fs::exists(directory / "profile-2.html"));
+  EXPECT_FALSE(fs::exists(directory / "profile-1.html"));
+  made.store.set_profile(2, "{}");
+  EXPECT_EQ(export_with("tag=run-2").reports, 0) << "of what is no profile";
+  std::ofstream(directory / "profile-7.html") << "<html>mine</html>";
+  EXPECT_THROW(export_with(""), IoError);
+  EXPECT_TRUE(fs::exists(directory / "profile-7.html"));
+}
+
 struct Doors : Answers {
   DashboardDoor door{.address = "127.0.0.1", .port = 8321};
   HttpRequest request(std::string path, HttpFields headers = {}, HttpFields parameters = {}) {

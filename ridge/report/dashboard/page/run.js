@@ -128,7 +128,8 @@ function memorySection(summary) {
 // The whole page of `ridge report`, in a frame that can do nothing but draw.
 function reportSection(row, profiled) {
   if (!Number.isInteger(profiled)) return null;
-  const href = `profile?run=${profiled}`;
+  if (exported && !(exported.exported.reports || []).includes(profiled)) return null;
+  const href = exported ? `profile-${profiled}.html` : `profile?run=${profiled}`;
   return section('report', 'Report of the profile', profiled === row.id
     ? 'The page that ridge report makes of this run’s profile.'
     : 'The page that ridge report makes of a profiled run with the same options, machine and program.',
@@ -160,7 +161,7 @@ function viewRun(first) {
         exported ? '' : 'Trend of runs like this')),
       runCards(row, summary), ...profileSections(reply, summary),
       attempt('memory', 'Memory at the peak', () => memorySection(summary)),
-      exported ? null : reportSection(row, reply.profiled_run), optionsSection(reply),
+      reportSection(row, reply.profiled_run), optionsSection(reply),
       machineSection(reply), ceilingsSection(reply.context),
       section('raw', 'Record', 'All that is kept, as JSON.', element('details', {},
         element('summary', {}, 'Show'), element('pre', {},
