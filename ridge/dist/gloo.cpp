@@ -8,7 +8,11 @@
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <pthread.h>
+#include <signal.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <exception>
 #include <string>
@@ -50,8 +54,38 @@ std::string reason_of(const std::exception& fault) {
   return std::string(text);
 }
 
+// As long as it lives, what this thread writes to a socket whose other end is gone is an error
+// alone. Gloo writes to sockets without asking for that, and a rank that was about to tell which
+// other one is lost would be ended by SIGPIPE. Threads that are started meanwhile keep that for
+// ever.
+class WithoutBrokenPipes {
+ public:
+  WithoutBrokenPipes() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~WithoutBrokenPipes() {
+    const timespec at_once{};
+    if (!was_pending_)
+      while (sigtimedwait(&pipe_, nullptr, &at_once) < 0 && errno == EINTR) {
+      }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  WithoutBrokenPipes(const WithoutBrokenPipes&) = delete;
+  WithoutBrokenPipes& operator=(const WithoutBrokenPipes&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+  bool was_pending_ = false;
+};
+
 template <class Action>
 void checked(const Action& action) {
+  const WithoutBrokenPipes without;
   try {
     action();
   } catch (const RankError&) {

@@ -2,15 +2,21 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "ridge/base/error.h"
+#include "ridge/base/file.h"
 #include "ridge/base/philox.h"
 #include "tests/dist/ranks.h"
 
@@ -26,6 +32,36 @@ using ::testing::IsNull;
 TEST(Gloo, ConnectsAllBeforeOneMayLeave) {
   for (int round = 0; round < 25; ++round)
     ASSERT_THAT(on_communicators(4, [](Communicator&) {}), Each(IsNull())) << "round " << round;
+}
+
+// Gloo's own threads and this one, while it calls, must not be ended by a write to a rank that is
+// gone; what the program wants of such signals otherwise stays.
+TEST(Gloo, BlocksBrokenPipesWhileItWrites) {
+  const auto blocks = [](const std::string& thread) {
+    const std::string status = read_text_file("/proc/self/task/" + thread + "/status", 1 << 16);
+    const std::size_t at = status.find("SigBlk:\t") + 8;
+    return (std::stoull(status.substr(at, 16), nullptr, 16) >> (SIGPIPE - 1) & 1) != 0;
+  };
+  const auto threads = [] {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
+      names.insert(entry.path().filename().string());
+    return names;
+  };
+  const std::string own = std::to_string(::gettid());
+  const bool before = blocks(own);
+  RendezvousServer server({"127.0.0.1", 0});
+  const Rendezvous meeting({"127.0.0.1", server.port()}, 20s);
+  const std::set<std::string> others = threads();
+  const auto alone = connect_by_gloo({.index = 0, .count = 1, .on_host = 1}, meeting);
+  int started = 0;
+  for (const std::string& thread : threads())
+    if (!others.contains(thread)) {
+      EXPECT_TRUE(blocks(thread));
+      ++started;
+    }
+  EXPECT_GT(started, 0);
+  EXPECT_EQ(blocks(own), before);
 }
 
 TEST(Gloo, SumsIntegersExactly) {

@@ -259,7 +259,8 @@ Parameter<Each> parameter_of(const Launch& call, std::size_t out, AnyFloats grad
 }
 
 // Updates the tile that begins at an element, by a whole block. The dtype of the gradients is the
-// kernel's: a branch between the loads would make all of them wait (17 % of AdamW on an H200).
+// kernel's: a branch between the loads would make all of them wait (17 % of AdamW where it was
+// measured).
 template <bool zero_grad, bool whole, class Gradient, class Each>
 __device__ void update_tile(const Parameter<Each>& x, std::int64_t tile, const Each& op,
                             const float* schedule, const float* norm) {
