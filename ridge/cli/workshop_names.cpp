@@ -1,42 +1,54 @@
 #include "ridge/cli/workshop_names.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <sstream>
 
 #include "ridge/base/error.h"
+#include "ridge/passes/schedules.h"
 
 namespace ridge {
 namespace {
 
-constexpr WorkshopName names[] = {
-    {"tiny_llama_v1", "train --version v1"},
-    {"tiny_llama_v2", "train --version v2"},
-    {"tiny_llama_v3", "train --version v3"},
-    {"tiny_llama_v4", "train --version v4"},
-    {"micro_benchmarking_pytorch", "bench"},
-    {"run_baseline", "train --version v1"},
-    {"run_pytorch_profiler",
-     "train --num-steps 20 --enable-pytorch-profiler --profile-memory --profile-dir "
-     "./pytorch_profiles"},
-    {"run_deepspeed_flops",
-     "train --num-steps 20 --enable-deepspeed-flops --flops-profile-step 10"},
-    {"run_rocprofv3",
-     "train --num-steps 20 --enable-pytorch-profiler --profile-dir ./rocprofv3_profiles"},
-    {"run_rocprof_sys",
-     "train --num-steps 20 --enable-pytorch-profiler --profile-memory --profile-dir "
-     "./rocprof_sys_profiles"},
-    {"run_rocprof_compute",
-     "train --num-steps 20 --profile-operators --counters --profile-dir "
-     "./rocprof_compute_profiles"},
-    {"run_all_profilers", "train --num-steps 20 --enable-all-profiling"},
-    {"launch_performance_study", "launch-performance-study"},
-    {"compare_versions", "compare", "v1 v2 v3 v4"},
-    {"roofline_analysis", "roofline"},
-    {"performance_dashboard", "dashboard"},
-    {"regression_tester", "gate"},
-    {"report_generator", "report"},
-};
+std::vector<WorkshopName> made_names() {
+  std::vector<WorkshopName> names;
+  std::string versions;
+  for (const ScheduleRow& row : schedules()) {
+    if (row.kind != ScheduleRow::Kind::version) continue;
+    names.push_back(
+        {fmt::format("tiny_llama_{}", row.name), fmt::format("train --version {}", row.name)});
+    versions += fmt::format("{} ", row.name);
+  }
+  const WorkshopName others[] = {
+      {"micro_benchmarking_pytorch", "bench"},
+      {"run_baseline", "train --version v1"},
+      {"run_pytorch_profiler",
+       "train --num-steps 20 --enable-pytorch-profiler --profile-memory --profile-dir "
+       "./pytorch_profiles"},
+      {"run_deepspeed_flops",
+       "train --num-steps 20 --enable-deepspeed-flops --flops-profile-step 10"},
+      {"run_rocprofv3",
+       "train --num-steps 20 --enable-pytorch-profiler --profile-dir ./rocprofv3_profiles"},
+      {"run_rocprof_sys",
+       "train --num-steps 20 --enable-pytorch-profiler --profile-memory --profile-dir "
+       "./rocprof_sys_profiles"},
+      {"run_rocprof_compute",
+       "train --num-steps 20 --profile-operators --counters --profile-dir "
+       "./rocprof_compute_profiles"},
+      {"run_all_profilers", "train --num-steps 20 --enable-all-profiling"},
+      {"launch_performance_study", "launch-performance-study"},
+      {"compare_versions", "compare", versions},
+      {"roofline_analysis", "roofline"},
+      {"performance_dashboard", "dashboard"},
+      {"regression_tester", "gate"},
+      {"report_generator", "report"},
+  };
+  names.insert(names.end(), std::begin(others), std::end(others));
+  return names;
+}
 
 void append_words(std::vector<std::string>& words, std::string_view text) {
   std::istringstream stream{std::string(text)};
@@ -45,7 +57,10 @@ void append_words(std::vector<std::string>& words, std::string_view text) {
 
 }  // namespace
 
-std::span<const WorkshopName> workshop_names() { return names; }
+std::span<const WorkshopName> workshop_names() {
+  static const std::vector<WorkshopName> names = made_names();
+  return names;
+}
 
 namespace {
 
@@ -75,8 +90,9 @@ std::optional<std::vector<std::string>> workshop_command(std::string_view progra
   if (program == "torchrun") return torchrun_command(arguments);
   for (const std::string_view end : {".py", ".sh"})
     if (program.ends_with(end)) program.remove_suffix(end.size());
-  const auto* const found = std::ranges::find(names, program, &WorkshopName::name);
-  if (found == std::end(names)) return std::nullopt;
+  const auto names = workshop_names();
+  const auto found = std::ranges::find(names, program, &WorkshopName::name);
+  if (found == names.end()) return std::nullopt;
   std::vector<std::string> words;
   append_words(words, found->command);
   if (arguments.empty() || arguments.front().starts_with('-')) append_words(words, found->alone);

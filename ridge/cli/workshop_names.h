@@ -11,9 +11,9 @@ namespace ridge {
 // A program or a script of the workshop, and the command of ours that it is. The build makes a link
 // of each name to the program.
 struct WorkshopName {
-  std::string_view name;        // without ".py" or ".sh", with which it may be called too
-  std::string_view command;     // words of a command line, before those that the user gives
-  std::string_view alone = {};  // further words, if the user's begin with a flag or there are none
+  std::string name;        // without ".py" or ".sh", with which it may be called too
+  std::string command;     // words of a command line, before those that the user gives
+  std::string alone = {};  // further words, if the user's begin with a flag or there are none
 };
 std::span<const WorkshopName> workshop_names();
 

@@ -43,4 +43,9 @@ std::span<const Network> vgg();
 std::span<const Network> vits();
 std::span<const Network> xceptions();
 
+// All of them, in the order in which networks are listed.
+inline constexpr std::span<const Network> (*families[])() = {
+    alexnet, densenets, inceptions, mnasnets, mobilenets,    resnets, shufflenets, squeezenets,
+    vgg,     xceptions, swins,      vits,     efficientnets, maxvits, segmenters};
+
 }  // namespace ridge::vision

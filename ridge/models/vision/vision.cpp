@@ -15,12 +15,10 @@ using vision::Network;
 
 std::vector<Network> all_networks() {
   std::vector<Network> all;
-  for (const std::span<const Network> family :
-       {vision::alexnet(), vision::densenets(), vision::inceptions(), vision::mnasnets(),
-        vision::mobilenets(), vision::resnets(), vision::shufflenets(), vision::squeezenets(),
-        vision::vgg(), vision::xceptions(), vision::swins(), vision::vits(),
-        vision::efficientnets(), vision::maxvits(), vision::segmenters()})
+  for (const auto family_of_networks : vision::families) {
+    const std::span<const Network> family = family_of_networks();
     all.insert(all.end(), family.begin(), family.end());
+  }
   return all;
 }
 
