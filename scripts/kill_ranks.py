@@ -5,7 +5,8 @@
 
 Each run has as many ranks as --ranks says and starts again by --restarts from its last checkpoint. Some of
 its processes are killed, one after another, until the run ends. Its last checkpoint has to be, byte by byte,
-that of the same run that nobody disturbed, and its exit code 0. The exit code is 1 if a run ended otherwise.
+that of the same run that nobody disturbed, and its exit code 0; and whenever it starts again it has to say that a
+rank was killed, not one that missed it. The exit code is 1 if a run ended otherwise.
 """
 
 import argparse
@@ -53,6 +54,11 @@ def disturbed(arguments, log, kills, rng):
         return process.returncode, done
 
 
+def misjudged(log):
+    """The lines in which a run starts again for something else than a killed rank."""
+    return [line for line in log.splitlines() if "starting again" in line and "ended by signal 9" not in line]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ridge", required=True, help="the program")
@@ -78,11 +84,13 @@ def main():
             exit_code, had = disturbed(arguments, directory / "log.txt", limit, rng)
             kills += had
             runs += 1
-            right = exit_code == 0 and checkpoint.is_file() and checkpoint.read_bytes() == expected
+            log = (directory / "log.txt").read_text()
+            right = (exit_code == 0 and checkpoint.is_file() and checkpoint.read_bytes() == expected
+                     and not misjudged(log))
             wrong += not right
             if not right:
                 print(f"run {runs}, killed {had} times: exit code {exit_code}", file=sys.stderr)
-                print((directory / "log.txt").read_text()[-2000:], file=sys.stderr)
+                print("\n".join(misjudged(log)) or log[-2000:], file=sys.stderr)
             if sys.stdout.isatty():
                 print(f"\r{kills} of {options.kills} kills, {runs} runs, {wrong} wrong", end="", flush=True)
     print(f"\r{kills} kills in {runs} runs of {options.ranks} ranks: {wrong} ended otherwise than undisturbed")
