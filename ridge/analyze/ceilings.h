@@ -87,7 +87,8 @@ LinkCeiling measure_link(Device& device, std::chrono::milliseconds per_measureme
 
 // The better of two measurements of each ceiling of one device, dated as the newer: others who use
 // a machine can only make it look slower. `newer` alone if they are not of the same hardware and
-// number of threads. What the vendor promises is the newer's, if it has that, and so are the links.
+// number of threads. What the vendor promises is the newer's, if it has that. Links are compared by
+// their number of ranks.
 Ceilings best_of(Ceilings newer, const Ceilings& older);
 
 // A launch on a CPU hands a loop to other threads and back: some microseconds by itself.
@@ -128,7 +129,7 @@ struct Roof {
   // The nearest level that holds a working set of so many bytes.
   const Level& level_of(std::uint64_t bytes) const;
   const Level& memory() const { return levels.back(); }
-  // What connects so many ranks; null if that was not measured.
+  // The link of so many ranks; null if it was not measured.
   const LinkCeiling* link_of(std::int64_t ranks) const;
 };
 

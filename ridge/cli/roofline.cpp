@@ -67,14 +67,21 @@ std::unique_ptr<Device> open_named(const Request& request, const std::string& de
   return open_device(options);
 }
 
-// Between ranks of this machine, each on a device like this one.
+// What a rank of those whose link is measured is given.
+RunOptions options_of_rank(const Request& request, const std::string& device) {
+  RunOptions options;
+  options.device = device;
+  options.ranks = request.ranks;
+  options.threads =
+      request.threads > 0 ? request.threads : threads_of_rank(static_cast<int>(request.ranks));
+  return options;
+}
+
+// Measures the link between ranks of this machine, each on a device like this one.
 LinkCeiling link_between(const Request& request, const Device& like,
                          std::chrono::milliseconds each) {
   const auto count = static_cast<int>(request.ranks);
-  RunOptions options;
-  options.device = like.name();
-  options.ranks = request.ranks;
-  options.threads = request.threads > 0 ? request.threads : threads_of_rank(count);
+  const RunOptions options = options_of_rank(request, like.name());
   const auto open = [&](int rank) { return open_device(options, gpu_of_rank(options, rank)); };
   LinkCeiling link;
   on_local_ranks(count, open, [&](Device& device) {
@@ -190,6 +197,9 @@ int roofline(const Request& request) {
   if (!request.profile.empty()) return draw_profile(request, terminal);
   if (!request.svg.empty())
     throw UsageError("--svg draws a profile: give --profile PROFILE_DIR with it");
+  for (const std::string& name :
+       devices)  // refuses more than there are GPUs for, before it measures
+    gpu_of_rank(options_of_rank(request, name), static_cast<int>(request.ranks) - 1);
   for (const std::string& name : devices) {
     const std::unique_ptr<Device> device = open_named(request, name);
     const Ceilings ceilings = measure_and_keep(request, *device, terminal);

@@ -54,10 +54,9 @@ std::string reason_of(const std::exception& fault) {
   return std::string(text);
 }
 
-// As long as it lives, what this thread writes to a socket whose other end is gone is an error
-// alone. Gloo writes to sockets without asking for that, and a rank that was about to tell which
-// other one is lost would be ended by SIGPIPE. Threads that are started meanwhile keep that for
-// ever.
+// Blocks SIGPIPE in this thread while it lives, so that a write to a socket whose other end is gone
+// is an error. Gloo's writes do not ask for that, and the signal would end a rank that was about to
+// tell which other one is lost. Gloo's threads, which are started meanwhile, inherit the block.
 class WithoutBrokenPipes {
  public:
   WithoutBrokenPipes() {

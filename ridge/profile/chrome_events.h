@@ -11,7 +11,7 @@
 
 namespace ridge {
 
-// What a recording is shown as among others in one file.
+// How the events of a recording appear among those of others in one file.
 struct ShownRank {
   std::string name = "ridge";
   std::int64_t process = 0, device = 0;  // the ids of its tracks
@@ -23,6 +23,7 @@ struct ShownRank {
 // Takes the JSON of an event, without a line break in it.
 using EmitEvent = std::function<void(std::string_view event)>;
 
+// Emits all events of a recording (chrome_trace.h lists their kinds).
 void emit_chrome_events(const Recording& recording, const ShownRank& shown, const EmitEvent& emit);
 
 // A string as JSON has it, whatever is in it: what is no UTF-8 is replaced.

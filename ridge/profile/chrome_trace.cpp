@@ -108,15 +108,16 @@ std::string foot_of(const Recording& recording, const TraceSize& size) {
       size.events, size.left_out, recording.dropped);
 }
 
-// Nodes that nobody launched one by one have times on the device's clock alone: those, or nothing.
-Recording replayed_times(const Recording& recording) {
-  const bool replayed = !recording.replays.empty() && !recording.activities.empty();
-  return replayed ? device_time(recording) : Recording();
+// The recording on the device's clock where a graph was replayed: its nodes, which nobody launched
+// one by one, have no other times.
+std::optional<Recording> replayed_times(const Recording& recording) {
+  if (recording.replays.empty() || recording.activities.empty()) return std::nullopt;
+  return device_time(recording);
 }
 
-// Events of one rank on their way to the first, a line each, many together. All ranks have one at
-// the same time: the giver gives and closes, all others take until there is nothing left, though
-// only the first gets something.
+// Moves the events of one rank to the first, many at a time, a line each. All ranks make one at the
+// same time: the giver gives and closes, and all others take until there is nothing left, because
+// every rank takes part in each exchange; only the first gets something.
 class EventParcels {
  public:
   EventParcels(Communicator& communicator, int giver)
@@ -169,8 +170,8 @@ TraceSize write_chrome_trace(const std::filesystem::path& path, const Recording&
                              const TraceOptions& options) {
   EventList events(path);
   events.allow(options.max_bytes);
-  const Recording on_device = replayed_times(recording);
-  const Recording& times = on_device.graph ? on_device : recording;
+  const std::optional<Recording> replayed = replayed_times(recording);
+  const Recording& times = replayed ? *replayed : recording;
   events.text(head_of(times, path.filename().string(), distributed_info(times)));
   emit_chrome_events(times, {.process = times.process_id},
                      [&](std::string_view event) { events.event(event); });
@@ -183,8 +184,8 @@ TraceSize write_chrome_trace_of_ranks(const std::filesystem::path& path, const R
                                       std::span<const std::int64_t> ahead_ns,
                                       Communicator& communicator, const TraceOptions& options) {
   const int own = communicator.rank(), count = communicator.count();
-  const Recording on_device = replayed_times(recording);
-  const Recording& times = on_device.graph ? on_device : recording;
+  const std::optional<Recording> replayed = replayed_times(recording);
+  const Recording& times = replayed ? *replayed : recording;
   std::vector<std::int64_t> epochs(static_cast<std::size_t>(count));
   communicator.all_gather(std::as_bytes(std::span(&recording.epoch_ns, 1)),
                           std::as_writable_bytes(std::span(epochs)));
@@ -203,11 +204,13 @@ TraceSize write_chrome_trace_of_ranks(const std::filesystem::path& path, const R
   if (own > 0) {
     for (int rank = 1; rank < count; ++rank) {
       EventParcels parcels(communicator, rank);
-      if (rank != own)
+      if (rank == own) {
+        emit_own([&](std::string_view event) { parcels.give(event); });
+        parcels.close();
+      } else {
         while (parcels.take()) {
         }
-      else
-        emit_own([&](std::string_view event) { parcels.give(event); }), parcels.close();
+      }
     }
     return {};
   }

@@ -133,7 +133,7 @@ void check_run(const RunOptions& o) {
     if (path->empty()) throw UsageError("--{} is empty; '.' is the current directory", name);
 }
 
-// Of options that the workload does not have, which its family does not look at.
+// Sizes of the other workload must make sense too, which the family of this one does not look at.
 void check_sizes(const RunOptions& o) {
   for (const auto& [name, size] :
        {std::pair{"image-size", o.image_size}, std::pair{"hidden-dim", o.hidden_dim},

@@ -147,14 +147,14 @@ bool names_report(const fs::path& file) {
                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-// Writes the reports of the profiles that the pages of runs show, of the newest runs first, until
-// they are too many bytes. Those of an earlier export that are not among them go.
+// The reports of the profiles that the pages of runs show.
 class Reports {
  public:
   Reports(Dashboard& dashboard, const fs::path& directory)
       : dashboard_(dashboard), directory_(directory) {}
 
-  // `replies` get the runs of whose profiles there is a report.
+  // Writes them, of the newest runs first, until they are too many bytes; `replies` get the runs of
+  // whose profiles there is one.
   void write(Json& replies, DashboardExported& exported) {
     std::set<std::int64_t> seen, written;
     for (const Json& row : replies["runs"]) {
@@ -168,7 +168,17 @@ class Reports {
     }
     exported.reports = std::ssize(written);
     replies["exported"]["reports"] = written;
-    remove_others(written);
+    for (const std::int64_t run : written) names_.insert(report_name(run));
+  }
+
+  // Removes those of an earlier export that are not among them.
+  void remove_others() const {
+    std::vector<fs::path> old;
+    for (const fs::directory_entry& entry : fs::directory_iterator(directory_))
+      if (names_report(entry.path()) && !names_.contains(entry.path().filename().string()))
+        old.push_back(entry.path());
+    std::error_code ignored;
+    for (const fs::path& file : old) fs::remove(file, ignored);
   }
 
  private:
@@ -184,19 +194,10 @@ class Reports {
     write_text_file(directory_ / report_name(run), *page);
     return true;
   }
-  void remove_others(const std::set<std::int64_t>& written) const {
-    std::set<std::string> names;
-    for (const std::int64_t run : written) names.insert(report_name(run));
-    std::vector<fs::path> old;
-    for (const fs::directory_entry& entry : fs::directory_iterator(directory_))
-      if (names_report(entry.path()) && !names.contains(entry.path().filename().string()))
-        old.push_back(entry.path());
-    std::error_code ignored;
-    for (const fs::path& file : old) fs::remove(file, ignored);
-  }
 
   Dashboard& dashboard_;
   const fs::path& directory_;
+  std::set<std::string> names_;  // of the files
   std::size_t bytes_ = 0;
 };
 
@@ -253,10 +254,12 @@ DashboardExported export_dashboard(Dashboard& dashboard, const fs::path& directo
   DashboardExported exported{.runs = replies["exported"]["runs"],
                              .total = replies["exported"]["total"]};
   make_directories(directory);
-  Reports(dashboard, directory).write(replies, exported);
+  Reports reports(dashboard, directory);
+  reports.write(replies, exported);
   const std::string page = dashboard_file(replies);
   exported.bytes = page.size();
   write_text_file(directory / "index.html", page);
+  reports.remove_others();  // which the page of before may have shown until now
   return exported;
 }
 

@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(norm_threads)
 
 constexpr int update_threads = 256, update_packs = 2,
               update_tile_size = update_threads * 4 * update_packs,
-              update_blocks = 4;  // of a multiprocessor
+              update_blocks = 4;  // that a multiprocessor holds at once
 
 // What a step multiplies by; see the formulas in ops/optimizer.h, which these order as PyTorch
 // does, so that both agree to rounding. Each fused operation is written out, so that every kernel
@@ -338,29 +338,30 @@ template <class Each>
 constexpr std::size_t update_others = sizeof(Each) + 3 * sizeof(void*);
 constexpr std::size_t norm_others = sizeof(NormBlocks) + sizeof(void*);
 
-// Parameters with gradients of each dtype have launches of their own.
-template <bool zero_grad, class Each>
+// Updates parameters whose gradients are all of one dtype.
+template <bool zero_grad, class Gradient, class Each>
 void update(const Context& gpu, const Each& op, std::span<const Parameter<Each>> parameters,
             const float* schedule, const float* norm) {
-  const auto launch_all = [&]<class Gradient>(std::span<const Parameter<Each>> with_gradient) {
-    for_each_table<update_others<Each>>(
-        with_gradient, update_tile_size, [&]<class Table>(const Table& table) {
-          launch(gpu, update_kernel<zero_grad, Gradient, Table, Each>, dim3(table.tiles()),
-                 dim3(update_threads), 0, table, op, schedule, norm);
-        });
-  };
-  if constexpr (zero_grad) {
-    launch_all.template operator()<float>(parameters);
-  } else {
-    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-      std::vector<Parameter<Each>> with_gradient;
-      for (const Parameter<Each>& x : parameters)
-        if (x.grad.dtype == dtype) with_gradient.push_back(x);
-      if (with_gradient.empty()) continue;
-      dispatch_floating(dtype, [&]<class Gradient>() {
-        launch_all.template operator()<Gradient>(with_gradient);
+  for_each_table<update_others<Each>>(
+      parameters, update_tile_size, [&]<class Table>(const Table& table) {
+        launch(gpu, update_kernel<zero_grad, Gradient, Table, Each>, dim3(table.tiles()),
+               dim3(update_threads), 0, table, op, schedule, norm);
       });
-    }
+}
+
+// Updates parameters by launches of their own for each dtype of gradients.
+template <class Each>
+void update_by_dtype(const Context& gpu, const Each& op,
+                     std::span<const Parameter<Each>> parameters, const float* schedule,
+                     const float* norm) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    std::vector<Parameter<Each>> with_gradient;
+    for (const Parameter<Each>& x : parameters)
+      if (x.grad.dtype == dtype) with_gradient.push_back(x);
+    if (with_gradient.empty()) continue;
+    dispatch_floating(dtype, [&]<class Gradient>() {
+      update<false, Gradient, Each>(gpu, op, with_gradient, schedule, norm);
+    });
   }
 }
 
@@ -368,12 +369,14 @@ template <class Each>
 KernelPtr update_each(const Each& op, GpuPrepare& prepare) {
   const std::int64_t n = prepare.in[0].numel();
   const DType gradient = prepare.in[1].dtype;
-  return make_kernel([&gpu = prepare.gpu, n, gradient, op](const Launch& call) {
-    constexpr std::size_t own = 2 + Each::moments;
-    const Parameter<Each> parameter =
-        parameter_of<Each>(call, 0, {call.inputs[1], gradient}, {}, n);
-    update<false, Each>(gpu, op, {&parameter, 1}, call.in<float>(own),
-                        op.max_norm > 0 ? call.in<float>(own + 1) : nullptr);
+  return dispatch_floating(gradient, [&]<class Gradient>() {
+    return make_kernel([&gpu = prepare.gpu, n, gradient, op](const Launch& call) {
+      constexpr std::size_t own = 2 + Each::moments;
+      const Parameter<Each> parameter =
+          parameter_of<Each>(call, 0, {call.inputs[1], gradient}, {}, n);
+      update<false, Gradient, Each>(gpu, op, {&parameter, 1}, call.in<float>(own),
+                                    op.max_norm > 0 ? call.in<float>(own + 1) : nullptr);
+    });
   });
 }
 
@@ -449,9 +452,9 @@ KernelPtr UpdateAll<Each>::gpu(GpuPrepare& prepare) const {
     }
     const auto* norm = op.each.max_norm > 0 ? call.in<float>(1) : nullptr;
     if (op.zero_grad)
-      update<true, Each>(gpu, op.each, all, call.in<float>(0), norm);
+      update<true, float, Each>(gpu, op.each, all, call.in<float>(0), norm);
     else
-      update<false, Each>(gpu, op.each, all, call.in<float>(0), norm);
+      update_by_dtype<Each>(gpu, op.each, all, call.in<float>(0), norm);
   });
 }
 
