@@ -16,6 +16,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/units.h"
+#include "ridge/device/lanes.h"
 #include "ridge/gpu/codegen/generated_kernels.h"
 #include "ridge/gpu/device.h"
 #include "ridge/gpu/device/context.h"
@@ -97,6 +98,11 @@ class UploadRing {
   std::array<cudaEvent_t, 2> read_{};
   std::size_t current_ = 0, used_ = 0;
 };
+
+// Of the works of a captured step. The driver has 8 queues to a card, unless
+// CUDA_DEVICE_MAX_CONNECTIONS says otherwise; in wider graphs kernels failed where several
+// processes shared the card (docs/internals/gpu.md).
+constexpr std::size_t most_at_once = 8;
 
 class CapturedKernel final : public Kernel {
  public:
@@ -366,16 +372,17 @@ class GpuDevice final : public Device {
   KernelPtr capture(std::span<const DeviceWork> works) override {
     if (context_.links && !context_.links->only_enqueues()) return nullptr;
     Graph graph;
+    const std::vector<std::vector<std::size_t>> follows = follow_in_lanes(works, most_at_once);
     std::vector<Nodes> last(works.size());  // of each work: those that no other of it follows
     for (std::size_t begin = 0; begin < works.size();) {
       // What follows the work before it alone is captured with it: only within a capture does the
       // runtime know which kernels may be launched early.
       std::size_t end = begin + 1;
-      while (end < works.size() && works[end].after == std::vector{end - 1} &&
+      while (end < works.size() && follows[end] == std::vector{end - 1} &&
              works[end].background == works[begin].background)
         ++end;
       Nodes after;
-      for (const std::size_t j : works[begin].after)
+      for (const std::size_t j : follows[begin])
         after.insert(after.end(), last[j].begin(), last[j].end());
       capture_into(graph.handle, after, works.subspan(begin, end - begin),
                    std::span(last).subspan(begin, end - begin));
