@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <random>
 #include <system_error>
 #include <utility>
 
@@ -47,6 +48,35 @@ std::filesystem::path directory_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
+std::filesystem::path temporary_of(const std::filesystem::path& path) {
+  return directory_of(path) / ("." + path.filename().string() + std::string(temporary_suffix));
+}
+
+// False if the system refuses, which errno tells.
+bool put_at(int descriptor, std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(descriptor, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    offset += static_cast<std::uint64_t>(n);
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
+// Takes room on the disk, where its file system can be asked to. False as above.
+bool make_room(int descriptor, std::uint64_t bytes) {
+  if (::fallocate(descriptor, 0, 0, static_cast<off_t>(bytes)) == 0) return true;
+  return errno == EOPNOTSUPP && ::ftruncate(descriptor, static_cast<off_t>(bytes)) == 0;
+}
+
+std::array<std::byte, 16> random_bytes() {
+  std::random_device random;
+  std::array<std::byte, 16> bytes{};
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
@@ -78,9 +108,7 @@ MappedFile::~MappedFile() {
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path)
-    : path_(std::move(path)),
-      temporary_(directory_of(path_) /
-                 ("." + path_.filename().string() + std::string(temporary_suffix))) {
+    : path_(std::move(path)), temporary_(temporary_of(path_)) {
   // Renaming would put a file where a device was.
   struct stat status {};
   if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
@@ -144,8 +172,27 @@ void AtomicFile::put(std::span<const std::byte> bytes) {
   }
 }
 
+// The others lock it too, so that a later writer of the same file does not take it for a dead one's
+// while one of them still writes.
+FileKey AtomicFile::reserve(std::uint64_t bytes) {
+  flush();
+  FileKey key{.bytes = bytes, .random = random_bytes()};
+  if (!make_room(descriptor_, bytes + key.random.size()) ||
+      !put_at(descriptor_, bytes, key.random) || ::fdatasync(descriptor_) != 0)
+    fail();
+  if (::flock(descriptor_, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) fail();
+  reserved_ = bytes;
+  return key;
+}
+
+void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (!put_at(descriptor_, offset, bytes)) fail();
+  written_ += bytes.size();
+}
+
 void AtomicFile::commit() {
   flush();
+  if (reserved_ && ::ftruncate(descriptor_, static_cast<off_t>(*reserved_)) != 0) fail();
   if (::fsync(descriptor_) != 0) fail();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
   // From here on the file is there; closing gives up the lock on it.
@@ -153,6 +200,40 @@ void AtomicFile::commit() {
   if (!closed || !sync_directory(directory_of(path_)))
     throw IoError("wrote {}, but cannot tell that it reached the disk: {}", path_.string(),
                   reason(errno));
+}
+
+std::optional<FilePart> FilePart::open(const std::filesystem::path& path, const FileKey& key) {
+  const int descriptor = ::open(temporary_of(path).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (descriptor < 0) return std::nullopt;
+  FilePart part(path, descriptor);
+  std::array<std::byte, sizeof key.random> found{};
+  const ssize_t n = ::pread(descriptor, found.data(), found.size(), static_cast<off_t>(key.bytes));
+  if (n != static_cast<ssize_t>(found.size()) || found != key.random) return std::nullopt;
+  if (::flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;
+  return part;
+}
+
+FilePart::FilePart(FilePart&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+FilePart& FilePart::operator=(FilePart&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+FilePart::~FilePart() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void FilePart::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (!put_at(descriptor_, offset, bytes))
+    throw IoError("cannot write {}: {}", path_.string(), reason(errno));
+}
+
+void FilePart::finish() {
+  if (::fsync(descriptor_) != 0 || ::close(std::exchange(descriptor_, -1)) != 0)
+    throw IoError("cannot write {}: {}", path_.string(), reason(errno));
 }
 
 void make_directories(const std::filesystem::path& directory) {

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ridge {
@@ -27,12 +30,22 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+// By this the writers of one file know it: so many bytes, and random ones, which lie behind them
+// until the file is complete.
+struct FileKey {
+  std::uint64_t bytes = 0;
+  std::array<std::byte, 16> random{};
+};
+
 // A file that appears under its name complete or not at all, whatever happens meanwhile: a full
 // disk, a killed process, a power cut. Content goes to ".<name>.ridge-tmp" beside it; commit()
 // syncs that to the disk and renames it. One who dies before leaves the temporary behind, which the
 // next to write the same file starts afresh; see also remove_abandoned_files. Every member throws
 // IoError if the system refuses: the message has the file, the bytes written so far and the reason,
 // and the temporary is gone.
+//
+// Several processes can write one such file together: its owner reserves it, the others open it as
+// a FilePart, and the owner commits it when all of them are done.
 class AtomicFile {
  public:
   // IoError also if there is something at `path` that is not a regular file, or if another process
@@ -45,7 +58,11 @@ class AtomicFile {
   // Small pieces are gathered, so writing them one by one is cheap.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  void flush();   // hands all of it to the system, which may refuse it
+  void flush();  // hands all of it to the system, which may refuse it
+  // Takes so many bytes of the disk for the file, which has at most as many so far, and lets others
+  // write into it who are told what this returns. From here on there is write_at() alone.
+  FileKey reserve(std::uint64_t bytes);
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   void commit();  // once, and last
 
  private:
@@ -58,6 +75,28 @@ class AtomicFile {
   int descriptor_ = -1;
   std::vector<std::byte> buffer_;
   std::uint64_t written_ = 0;  // of which the system knows
+  std::optional<std::uint64_t> reserved_;
+};
+
+// A file that an AtomicFile of another process has reserved, to write a part of it.
+class FilePart {
+ public:
+  // Nothing if there is no file that has this key, as on a machine with other disks.
+  static std::optional<FilePart> open(const std::filesystem::path& path, const FileKey& key);
+  FilePart(FilePart&& other) noexcept;
+  FilePart& operator=(FilePart&& other) noexcept;
+  ~FilePart();
+
+  // IoError, here and below, if the system refuses.
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+  void finish();  // once, and last: puts all of it on the disk
+
+ private:
+  FilePart(std::filesystem::path path, int descriptor)
+      : path_(std::move(path)), descriptor_(descriptor) {}
+
+  std::filesystem::path path_;
+  int descriptor_;
 };
 
 // Makes a directory and those above it, unless they are there. IoError if the system refuses.

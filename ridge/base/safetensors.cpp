@@ -418,17 +418,31 @@ std::string header_of(const std::filesystem::path& path, std::span<const NamedTy
 
 }  // namespace
 
+SafetensorsLayout lay_out_safetensors(const std::filesystem::path& path,
+                                      std::span<const NamedType> tensors,
+                                      const std::map<std::string, std::string>& metadata) {
+  check_names(path, tensors);
+  SafetensorsLayout layout{.begin = std::vector<std::uint64_t>(tensors.size()),
+                           .order = data_order(tensors)};
+  const std::string header = header_of(path, tensors, layout.order, metadata);
+  const std::uint64_t length = header.size();
+  layout.head.assign(reinterpret_cast<const char*>(&length), sizeof length);
+  layout.head += header;
+  layout.bytes = layout.head.size();
+  for (const std::size_t i : layout.order) {
+    layout.begin[i] = layout.bytes;
+    layout.bytes += tensors[i].type.bytes();
+  }
+  return layout;
+}
+
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedType> tensors,
                        const std::map<std::string, std::string>& metadata,
                        const std::function<std::span<const std::byte>(std::size_t)>& bytes_of) {
-  check_names(path, tensors);
-  const std::vector<std::size_t> order = data_order(tensors);
-  const std::string header = header_of(path, tensors, order, metadata);
-  const std::uint64_t length = header.size();
+  const SafetensorsLayout layout = lay_out_safetensors(path, tensors, metadata);
   AtomicFile file(path);
-  file.write(std::as_bytes(std::span(&length, 1)));
-  file.write(header);
-  for (const std::size_t i : order) {
+  file.write(layout.head);
+  for (const std::size_t i : layout.order) {
     const std::span<const std::byte> bytes = bytes_of(i);
     if (bytes.size() != tensors[i].type.bytes())
       throw UsageError("cannot write {}: tensor {} of type {} was given {} bytes", path.string(),

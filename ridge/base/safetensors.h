@@ -74,11 +74,24 @@ struct NamedType {
   TensorType type;
 };
 
+// Where the parts of a file lie. In a file, tensors of wider elements come first and otherwise keep
+// their order, so that every tensor is aligned to its elements.
+struct SafetensorsLayout {
+  std::string head;                  // the length of the header, and it
+  std::vector<std::uint64_t> begin;  // by tensor: at which byte of the file its data begin
+  std::vector<std::size_t> order;    // the tensors, in the order of their data
+  std::uint64_t bytes = 0;           // of the file
+};
+
+// The layout of a file to be written. UsageError for names or metadata that the format cannot hold:
+// a name used twice or reserved, or text that is not UTF-8.
+SafetensorsLayout lay_out_safetensors(const std::filesystem::path& path,
+                                      std::span<const NamedType> tensors,
+                                      const std::map<std::string, std::string>& metadata);
+
 // Writes a file atomically (see AtomicFile). The data are asked for one tensor at a time, so that
 // they may be fetched from elsewhere into one buffer: `bytes_of(i)` gives those of tensors[i], good
-// until the next call. In the file, tensors of wider elements come first and otherwise keep their
-// order, so that every tensor is aligned to its elements. UsageError for names or metadata that the
-// format cannot hold: a name used twice or reserved, or text that is not UTF-8.
+// until the next call. UsageError as above.
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedType> tensors,
                        const std::map<std::string, std::string>& metadata,
                        const std::function<std::span<const std::byte>(std::size_t)>& bytes_of);

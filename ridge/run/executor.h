@@ -61,6 +61,13 @@ class Executor {
   void read(Value value, std::span<T> data) {
     read(value, std::as_writable_bytes(data));
   }
+  // What this rank has of a value that is shared out: so many bytes, after so many of the whole;
+  // nothing for other values. And the copy of these to the host, in which no other rank takes part.
+  struct OwnBytes {
+    std::size_t begin = 0, bytes = 0;
+  };
+  std::optional<OwnBytes> own_bytes(Value value) const;
+  void read_own(Value value, std::span<std::byte> data);
   float read_scalar(Value value);
   std::vector<float> read_floats(Value value);  // of any floating dtype
   void fill_zero(Value value);

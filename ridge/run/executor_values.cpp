@@ -180,6 +180,23 @@ Executor::OwnPart Executor::own_part(ValueId value, ValueId whole) const {
   return {memory + (first - own), first - start, last - first};
 }
 
+std::optional<Executor::OwnBytes> Executor::own_bytes(Value value) const {
+  const std::optional<ValueId> whole = graph_.shared_out(value.id);
+  if (!whole) return std::nullopt;
+  const OwnPart own = own_part(value.id, *whole);
+  return OwnBytes{own.begin, own.bytes};
+}
+
+void Executor::read_own(Value value, std::span<std::byte> data) {
+  const std::optional<ValueId> whole = graph_.shared_out(value.id);
+  const OwnPart own = whole ? own_part(value.id, *whole) : OwnPart{};
+  if (!own.memory || data.size() != own.bytes)
+    throw UsageError("{} bytes cannot be read from this rank's part of {}, which has {}",
+                     data.size(), graph_.info(value.id).name, own.bytes);
+  device_.synchronize();
+  device_.download(data.data(), own.memory, own.bytes);
+}
+
 void Executor::read_shared(ValueId value, ValueId whole, std::span<std::byte> data) {
   const ValueInfo& all = graph_.info(whole);
   const auto* const own = static_cast<const std::byte*>(address(all.shard));

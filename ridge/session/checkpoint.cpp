@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
+#include <map>
+#include <utility>
 
 #include "ridge/base/error.h"
+#include "ridge/base/part.h"
 #include "ridge/base/safetensors.h"
+#include "ridge/session/joint_file.h"
 
 namespace ridge {
 namespace {
@@ -29,6 +33,43 @@ std::vector<Value> checkpointed(Graph& graph) {
   std::ranges::stable_sort(values, std::greater{},
                            [](const Value& value) { return size_of(value.dtype()); });
   return values;
+}
+
+// What a rank writes of the values: of one that is shared out, its part; of those that all ranks
+// have alike, those that begin in its part of the file. Buffers may differ, as statistics of a part
+// of each batch do: the first rank's are kept.
+std::vector<TensorPiece> pieces_of(Graph& graph, const Executor& executor,
+                                   std::span<const Value> values, const Communicator& ranks) {
+  std::size_t all = 0, before = 0;
+  for (const Value& value : values) all += value.type().bytes();
+  const auto part = part_of(static_cast<std::int64_t>(all), ranks.rank(), ranks.count());
+  std::vector<TensorPiece> pieces;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t bytes = values[i].type().bytes();
+    const auto place = static_cast<std::int64_t>(std::exchange(before, before + bytes));
+    if (const auto own = executor.own_bytes(values[i])) {
+      if (own->bytes > 0) pieces.push_back({i, own->begin, own->bytes});
+    } else if (graph.info(values[i].id).role == Role::buffer
+                   ? ranks.rank() == 0
+                   : place >= part.first && place < part.first + part.count) {
+      pieces.push_back({i, 0, bytes});
+    }
+  }
+  return pieces;
+}
+
+JointContent content_of(Graph& graph, Executor& executor, std::span<const Value> values,
+                        const Communicator& ranks) {
+  return {.pieces = pieces_of(graph, executor, values, ranks),
+          .read =
+              [&executor, values](const TensorPiece& piece, std::span<std::byte> bytes) {
+                executor.own_bytes(values[piece.tensor])
+                    ? executor.read_own(values[piece.tensor], bytes)
+                    : executor.read(values[piece.tensor], bytes);
+              },
+          .read_whole = [&executor, values](
+                            std::size_t i,
+                            std::span<std::byte> bytes) { executor.read(values[i], bytes); }};
 }
 
 std::string required_metadata(const SafetensorsFile& file, const std::filesystem::path& path,
@@ -126,38 +167,22 @@ void check_same_course(RunOptions stored, RunOptions asked) {
 }  // namespace
 
 void write_checkpoint(const std::filesystem::path& path, const RunOptions& options,
-                      std::int64_t step, Graph& graph, Executor& executor) {
+                      std::int64_t step, Graph& graph, Executor& executor, Communicator* ranks) {
   const std::vector<Value> values = checkpointed(graph);
   std::vector<NamedType> tensors;
   for (const Value& value : values) tensors.push_back({graph.info(value.id).name, value.type()});
+  const std::map<std::string, std::string> metadata{{"format", std::string(format_name)},
+                                                    {"step", std::to_string(step)},
+                                                    {"options", to_json(course_of(options))}};
+  if (ranks)
+    return write_together(path, tensors, metadata, *ranks,
+                          content_of(graph, executor, values, *ranks));
   std::vector<std::byte> host;
-  std::size_t read = 0;
-  const auto read_next = [&] {
-    const Value& value = values[read++];
-    host.resize(value.type().bytes());
-    executor.read(value, std::span<std::byte>(host));
+  write_safetensors(path, tensors, metadata, [&](std::size_t i) {
+    host.resize(values[i].type().bytes());
+    executor.read(values[i], std::span<std::byte>(host));
     return std::span<const std::byte>(host);
-  };
-  try {
-    write_safetensors(path, tensors,
-                      {{"format", std::string(format_name)},
-                       {"step", std::to_string(step)},
-                       {"options", to_json(course_of(options))}},
-                      [&](std::size_t) { return read_next(); });
-  } catch (const IoError&) {
-    // The other ranks go on giving their parts of what is shared out.
-    while (read < values.size()) read_next();
-    throw;
-  }
-}
-
-void give_parts(Graph& graph, Executor& executor) {
-  std::vector<std::byte> host;
-  for (const Value& value : checkpointed(graph)) {
-    if (!graph.shared_out(value.id)) continue;
-    host.resize(value.type().bytes());
-    executor.read(value, std::span<std::byte>(host));
-  }
+  });
 }
 
 std::int64_t read_checkpoint(const std::filesystem::path& path, const RunOptions& options,

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "ridge/device/communicator.h"
 #include "ridge/graph/graph.h"
 #include "ridge/run/executor.h"
 #include "ridge/session/options.h"
@@ -14,12 +15,14 @@ namespace ridge {
 // of those that decide the course of the run: equal runs give equal files wherever they ran). The
 // data cursor is the step: batch i of a source is a function of the seed and i alone, and so is
 // every random number. Written atomically; IoError if the system refuses.
+//
+// All ranks call it and write the file together, each what it alone has and a part of what all
+// have, and go on together; where a rank does not see the file that the first one makes, which may
+// be on another machine's disk, the first one writes all of it. The first one throws IoError,
+// whichever of them met it. `ranks` is null where there is one alone.
 void write_checkpoint(const std::filesystem::path& path, const RunOptions& options,
-                      std::int64_t step, Graph& graph, Executor& executor);
-
-// What the other ranks do while one writes a checkpoint: they give their parts of what is shared
-// out.
-void give_parts(Graph& graph, Executor& executor);
+                      std::int64_t step, Graph& graph, Executor& executor,
+                      Communicator* ranks = nullptr);
 
 // Restores all that write_checkpoint() wrote, after everything was checked, and returns the step.
 // FormatError if the file is no checkpoint or its tensors are not exactly the graph's; UsageError

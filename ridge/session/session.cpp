@@ -485,18 +485,7 @@ Evaluation Session::evaluate_in(std::string_view dtype, std::int64_t batches) {
 void Session::save(const std::filesystem::path& path) {
   if (steps_in_flight() != 0)
     throw UsageError("a step is in flight: finish it before a checkpoint is written");
-  // One writes what all hold. They go on together, whatever the first one met.
-  std::exception_ptr fault;
-  try {
-    if (device_.rank() == 0)
-      write_checkpoint(path, options_, steps_done_, *graph_, *executor_);
-    else
-      give_parts(*graph_, *executor_);
-  } catch (const Error&) {
-    fault = std::current_exception();
-  }
-  if (device_.communicator()) device_.communicator()->wait_for_all();
-  if (fault) std::rethrow_exception(fault);
+  write_checkpoint(path, options_, steps_done_, *graph_, *executor_, device_.communicator());
 }
 
 void Session::resume(const std::filesystem::path& path) {

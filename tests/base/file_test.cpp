@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <optional>
 
 #include "ridge/base/error.h"
 #include "tests/base/message_of.h"
@@ -223,6 +224,60 @@ TEST_F(FileTest, OutlivesAKilledWriter) {
   write_text_file(file, "new");
   EXPECT_EQ(read_text_file(file, 100), "new");
   EXPECT_THAT(names(), testing::ElementsAre("file"));
+}
+
+TEST_F(FileTest, IsWrittenInPartsByWhoHasItsKey) {
+  AtomicFile owner(file);
+  owner.write("head");
+  const FileKey key = owner.reserve(10);
+  auto part = FilePart::open(file, key);
+  ASSERT_TRUE(part);
+  part->write_at(7, std::as_bytes(std::span("xyz", 3)));
+  owner.write_at(4, std::as_bytes(std::span("abc", 3)));
+  part->finish();
+  EXPECT_FALSE(std::filesystem::exists(file));
+  owner.commit();
+  EXPECT_EQ(read_text_file(file, 100), "headabcxyz");
+  EXPECT_THAT(names(), testing::ElementsAre("file"));
+}
+
+TEST_F(FileTest, HasNoPartForWhoHasAnotherKey) {
+  EXPECT_FALSE(FilePart::open(file, {.bytes = 10})) << "there is no such file";
+  AtomicFile owner(file);
+  FileKey key = owner.reserve(10);
+  key.random[3] ^= std::byte{1};
+  EXPECT_FALSE(FilePart::open(file, key));
+  key.random[3] ^= std::byte{1};
+  EXPECT_TRUE(FilePart::open(file, key));
+}
+
+// Its owner may have died: a later writer must not share a file with it.
+TEST_F(FileTest, IsNotTakenOverWhileAPartIsWritten) {
+  std::optional<AtomicFile> owner(file);
+  auto part = FilePart::open(file, owner->reserve(10));
+  std::filesystem::rename(temporary, directory.path / "kept");
+  owner.reset();
+  std::filesystem::rename(directory.path / "kept", temporary);  // as it lies there after a death
+  EXPECT_EQ(message_of<IoError>([&] { AtomicFile second(file); }),
+            "cannot write " + file.string() + ": another process is writing it");
+  remove_abandoned_files(directory.path);
+  EXPECT_TRUE(std::filesystem::exists(temporary));
+  part.reset();
+  write_text_file(file, "new");
+  EXPECT_EQ(read_text_file(file, 100), "new");
+}
+
+TEST_F(FileTest, SaysAtOnceThatThereIsNoRoomForAllParts) {
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit small { 1000, before.rlim_max };
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string message = message_of<IoError>([&] { AtomicFile(file).reserve(2000); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_EQ(message, "cannot write " + file.string() + ": File too large");
+  EXPECT_THAT(names(), testing::IsEmpty());
 }
 
 TEST_F(FileTest, GathersPiecesOfAnySize) {

@@ -231,7 +231,7 @@ TEST(RanksOfSessions, EvaluateLabelsAsOneDoes) {
   }
 }
 
-// A checkpoint is written by one of them and resumed by any number.
+// A checkpoint is written by all of them and resumed by any number.
 TEST(RanksOfSessions, ResumeOnOtherNumbers) {
   const TemporaryDirectory directory;
   const auto file = directory.path / "checkpoint.safetensors";
