@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "ridge/base/error.h"
@@ -113,6 +115,43 @@ TEST_P(GpuTracingOf, CanBeTakenAgain) {
 
 // The smallest steps, where copies weigh most: tokens, targets and schedule go to the card in one,
 // and the loss comes back in another, each on behalf of a node.
+// The most kernels that ran at the same time.
+int most_at_once(const Recording& recording) {
+  std::vector<std::pair<std::int64_t, int>> changes;  // an end counts before a begin
+  for (const Activity& activity : recording.activities) {
+    if (activity.kind != Activity::Kind::kernel) continue;
+    changes.emplace_back(activity.begin_ns, 1);
+    changes.emplace_back(activity.end_ns, -1);
+  }
+  std::ranges::sort(changes);
+  int now = 0, most = 0;
+  for (const auto& [time, change] : changes) most = std::max(most, now += change);
+  return most;
+}
+
+// Wider steps failed where processes share a card (docs/internals/gpu.md). Products of few rows
+// with long sums take a few thread blocks each, and long enough to meet each other.
+TEST_F(GpuTracing, SeesNoMoreKernelsAtOnceThanTheDriverHasQueues) {
+  constexpr std::int64_t rows = 32, columns = 32768;
+  Graph graph;
+  for (int i = 0; i < 40; ++i) {
+    const Value x = graph.input("x" + std::to_string(i), {DType::f32, {rows, columns}});
+    graph.keep(matmul(x, x, {.trans_b = true}), "y" + std::to_string(i));
+  }
+  Executor executor(graph, device(), {.planned = true, .captured = true, .concurrent = true});
+  for (int i = 0; i < 2; ++i) executor.run(Phase::forward);
+  Recorder recorder;
+  recorder.attach(executor);
+  recorder.begin_step(1);
+  executor.run(Phase::forward);
+  device().synchronize();
+  recorder.end_step(0);
+  recorder.detach(executor);
+  const int most = most_at_once(recorder.recording());
+  EXPECT_LE(most, 8);
+  EXPECT_GE(most, 2);
+}
+
 TEST_F(GpuTracing, OfTrainingLeavesNothingWithoutANode) {
   RunOptions options;
   options.version = "v4";
