@@ -49,7 +49,9 @@ class TorchTraining:
         options = VARIANTS[variant]
         torch.manual_seed(0)
         torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
-        shape = {k: v for k, v in size.items() if k not in ("seq_len", "batch_size")}
+        self.parts = size.get("gradient_accumulation_steps", 1)
+        shape = {k: v for k, v in size.items() if k not in (
+            "seq_len", "batch_size", "gradient_accumulation_steps")}
         # "compile" is of the baseline as it stands on the CPU, of PyTorch's best on the GPU.
         sdpa = options.get("sdpa", device == "cuda" and variant != "eager")
         config = Config(**shape, max_seq_len=size["seq_len"], sdpa=sdpa)
@@ -61,7 +63,8 @@ class TorchTraining:
             fused=options.get("fused"), capturable=self.captures)
         torch.manual_seed(1 + job.get("rank", 0))
         self.tokens = torch.randint(
-            0, config.vocab_size, (BATCHES, size["batch_size"], size["seq_len"] + 1))
+            0, config.vocab_size,
+            (BATCHES, self.parts * size["batch_size"], size["seq_len"] + 1))
         if device == "cuda":
             self.tokens = self.tokens.pin_memory()
         self.graph = None
@@ -85,13 +88,16 @@ class TorchTraining:
         self.forward = torch_ranks.shared(self.forward, job)  # faster so than compiled around
 
     def backpropagate(self, window):
-        """Leaves the gradients, then the new weights; gives the loss, on the device."""
+        """Leaves the gradients of all parts of a batch; gives their mean loss, on the device."""
         self.optimizer.zero_grad()
-        if self.marks_steps:
-            self.torch.compiler.cudagraph_mark_step_begin()
-        loss = self.forward(window[:, :-1], window[:, 1:])
-        loss.backward()
-        return loss.detach()
+        losses = []
+        for part in window.chunk(self.parts):
+            if self.marks_steps:
+                self.torch.compiler.cudagraph_mark_step_begin()
+            loss = self.forward(part[:, :-1], part[:, 1:]) / self.parts
+            loss.backward()
+            losses.append(loss.detach())
+        return sum(losses)
 
     def next_batch(self):
         window = self.tokens[self.done % BATCHES]
@@ -100,11 +106,7 @@ class TorchTraining:
 
     def cpu_step(self):
         begin = time.perf_counter()
-        self.optimizer.zero_grad()
-        window = self.next_batch()
-        loss = self.forward(window[:, :-1], window[:, 1:])
-        value = loss.item()
-        loss.backward()
+        value = self.backpropagate(self.next_batch()).item()
         self.optimizer.step()
         assert math.isfinite(value)
         return time.perf_counter() - begin

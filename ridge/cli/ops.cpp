@@ -20,6 +20,7 @@
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/interrupt.h"
+#include "ridge/cli/ops_space.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/session/devices.h"
 
@@ -31,6 +32,8 @@ struct Request {
   std::string dtype = "fp32", device = "auto", json_file;
   bool in_place = false, predefined = false, models = false, list = false;
   std::int64_t iterations = 20, warmup = 5, threads = 0;
+  bool of_space = false;
+  SpaceRequest space;
 };
 
 struct Measured {
@@ -207,8 +210,23 @@ int print_list() {
   return 0;
 }
 
+// The operators are those of workloads: what names one of them does not go with it.
+int ops_of_space(const Request& request) {
+  if (request.predefined || request.models || !request.op.empty() || !request.first.empty())
+    throw UsageError(
+        "--space takes the operators of workloads: leave out --op, --input1-dim, --run-predefined "
+        "and --run-model-ops");
+  SpaceRequest space = request.space;
+  space.dtype = request.dtype;
+  space.device = request.device;
+  space.threads = request.threads;
+  space.json_file = request.json_file;
+  return ops_space(space);
+}
+
 int ops(const Request& request) {
   if (request.list) return print_list();
+  if (request.of_space) return ops_of_space(request);
   check(request);
   if (!request.predefined && !request.models) check_type(request);
   for (const TensorOpRequest& one : wanted(request)) tensor_operator(one);
@@ -261,17 +279,40 @@ void add_flags(Command command, Request& r) {
   command.add_flag("--list", r.list, "List the operators");
 }
 
+void add_space_flags(Command command, Request& r) {
+  const auto add = [&](const char* flag, auto& field, const char* what, const char* type) {
+    add_value(command, flag, field, what).type_name(type).group("Space");
+  };
+  command
+      .add_flag("--space", r.of_space,
+                "Time the operators of workloads in their steps, against their floors")
+      .group("Space");
+  add("--networks", r.space.networks, "Take these, by commas; default: all", "LIST");
+  add("--configs", r.space.configs, "Take the runs that these files of options describe", "LIST");
+  add("--mode", r.space.mode, "Take inference, training or both; default: both", "TEXT");
+  add("--version,--schedule", r.space.version, "Run by this schedule; default: v4", "TEXT");
+  add("--batch-size", r.space.batch_size, "Set the batch; default: that of ridge bench", "N");
+  add("--top", r.space.top, "Show so many; 0: all; default: 30", "N");
+  add("--least-share", r.space.least_share,
+      "Count the slow ones from this part of a step on, in percent; default: 3", "X");
+}
+
 }  // namespace
 
 void add_ops_command(Command program, Action& action) {
   const Command command = program.add_subcommand("ops", "Time single tensor operators");
   const auto request = std::make_shared<Request>();
   add_flags(command, *request);
+  add_space_flags(command, *request);
   command.footer(
       R"(Times are medians of one launch. Operands rotate over more memory than the last cache holds, so
 that every launch finds its own in memory, as within a network. Bytes are those of each operand read
 once and the result written once; eq gives 0 and 1 in the dtype of its operands. The share of the
 roofline compares with the ceilings that ridge roofline has measured on this machine.
+
+With --space: for each operator of each workload, the time that it takes in a step, the part of that
+which its floor explains (the larger of its FLOPs and its bytes at the ceilings), the part of the
+step, and the part of the step that is lost above the floor, the most lost first.
 
 Examples:
   ridge ops --op add
@@ -279,7 +320,8 @@ Examples:
   ridge ops --op matmul --input1-dim 1024-1024 --input2-dim 1024-1024
   ridge ops --op add_ --op-type sparse --input1-dim 1000000-128 --input2-dim 65536
   ridge ops --run-predefined --export-json ops.json
-  ridge ops --run-model-ops --dtype fp16 --device cuda)");
+  ridge ops --run-model-ops --dtype fp16 --device cuda
+  ridge ops --space --networks resnet50,vit_b_16 --mode inference --device cuda --dtype fp16)");
   command.callback([request, &action] { action = [request] { return ops(*request); }; });
 }
 

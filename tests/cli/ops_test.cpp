@@ -1,7 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 
 #include "tests/cli/program.h"
 
@@ -56,6 +59,41 @@ TEST(OpsCommand, RefusesInOneLine) {
   refused({"--run-predefined", "--op-type", "unary"}, "--run-predefined is a list that excludes");
   refused({"--run-model-ops", "--input1-dim", "8"}, "--run-model-ops is a list that excludes");
   refused({"--num-iters", "0"}, "--num-iters is 0");
+  refused({"--space", "--op", "add"}, "--space takes the operators of workloads");
+  refused({"--space", "--mode", "use"}, "--mode is 'use'; choose one of");
+  refused({"--space", "--networks", "resnet19"}, "resnet18");
+}
+
+// What the operators of a step take is nearly all of it, and no row loses more than it takes.
+TEST(OpsCommand, HoldsOperatorsOfWorkloadsAgainstTheirFloors) {
+  const Sandbox sandbox;
+  sandbox.write(
+      "small.json",
+      R"({"hidden-dim": 64, "n-layers": 1, "n-heads": 4, "seq-len": 16, "batch-size": 2})");
+  const ProgramResult result = sandbox.run(
+      {"ridge", "ops", "--space", "--device", "cpu", "--networks", "squeezenet1_1", "--configs",
+       "small.json", "--batch-size", "2", "--top", "3", "--export-json", "space.json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("operators of 4 workloads, 3 shown"));
+  std::map<std::string, double> share;
+  std::set<std::string> operators;
+  double last = 1;
+  const auto json = nlohmann::json::parse(sandbox.read("space.json"));
+  for (const auto& row : json["operators"]) {
+    const double lost = row["lost_share_of_step"];
+    EXPECT_LE(lost, row["share_of_step"]) << row;
+    EXPECT_LE(lost, last) << "the most lost first: " << row;
+    EXPECT_GT(row["floor_seconds_per_step"], 0.0) << row;
+    share[row["workload"]] += row["share_of_step"].get<double>();
+    operators.insert(row["operator"]);
+    last = lost;
+  }
+  EXPECT_THAT(share, testing::SizeIs(4));
+  for (const auto& [workload, sum] : share) {
+    EXPECT_GT(sum, 0.5) << workload;
+    EXPECT_LT(sum, 1.001) << workload;
+  }
+  EXPECT_TRUE(operators.contains("conv2d") && operators.contains("attention"));
 }
 
 TEST(OpsCommand, NamesItsOperators) {
