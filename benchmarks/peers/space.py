@@ -21,12 +21,14 @@ processors, the device each has alone."""
 
 import argparse
 import collections
+import contextlib
 import json
 import math
 import os
 import random
 import statistics
 import sys
+import tempfile
 from pathlib import Path
 
 import train_speed
@@ -241,16 +243,32 @@ class Network:
             for row in self.ours + self.theirs:
                 row.run(self.arguments)
         own, other = vision_speed.fastest(self.ours), vision_speed.fastest(self.theirs)
+        operators = []
+        if own:
+            with contextlib.suppress(Fault):
+                operators = self.operators(own)
         return dict(ours=own.rounds if own else [], theirs=other.rounds if other else [],
                     ours_fault=None if own else str(self.ours[0].fault),
                     theirs_fault=None if other else str(self.theirs[0].fault),
                     ours_bytes=own.memory() if own else None,
                     theirs_bytes=other.memory() if other else None,
-                    sides=[r.title for r in (own, other) if r], operators=self.operators())
+                    sides=[r.title for r in (own, other) if r], operators=operators)
 
-    def operators(self):
-        """From a profile of Ridge's slower, plainer mode: of the fastest it would be the same."""
-        return []
+    def operators(self, own):
+        """The longest of a pass of Ridge's fastest mode."""
+        with tempfile.TemporaryDirectory() as folder:
+            found = Path(folder) / "operators.json"
+            vision_speed.run_watched(
+                [self.arguments.ridge, "ops", "--space", f"--networks={self.shape['network']}",
+                 f"--mode={self.shape['mode']}", f"--batch-size={self.shape['batch']}",
+                 f"--version={own.mode}", f"--dtype={self.arguments.dtype}",
+                 f"--device={self.arguments.device}", f"--threads={self.arguments.threads}",
+                 f"--export-json={found}"], self.arguments.budget)
+            rows = json.loads(found.read_text())["operators"] if found.exists() else []
+        rows.sort(key=lambda row: -row["share_of_step"])
+        return [dict(share=row["share_of_step"], operator=row["operator"], shape=row["operands"],
+                     flops=row["flops_per_step"] / row["seconds_per_step"],
+                     bytes=row["bytes_per_step"] / row["seconds_per_step"]) for row in rows[:4]]
 
     def close(self):
         for row in self.theirs:

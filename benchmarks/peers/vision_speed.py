@@ -162,7 +162,8 @@ class Peer(Row):
 class Ridge(Row):
     def __init__(self, network, batch, compile_mode):
         super().__init__(f"Ridge {compile_mode}")
-        self.network, self.batch, self.flags = network, batch, COMPILE[compile_mode]
+        self.network, self.batch, self.mode = network, batch, compile_mode
+        self.flags = COMPILE[compile_mode]
 
     def run(self, arguments):
         if self.fault:
