@@ -46,6 +46,12 @@ const json& vision_golden() {
   return all;
 }
 
+std::int64_t ruled_image_size(std::string_view network) {
+  const std::int64_t usual = vision_network(network).input_size;
+  const auto golden = vision_golden().find(network);
+  return golden == vision_golden().end() ? usual : golden->value("image_size", usual);
+}
+
 void RuledNetwork::set_weights(Graph& graph) {
   std::vector<ValueId> ids, fresh;
   for (ValueId id = 0; id < graph.value_count(); ++id) {
@@ -73,6 +79,7 @@ RunOptions options_of(const std::string& network, std::string_view dtype) {
   options.enable_pass = planned_memory;
   options.dtype = dtype;
   options.batch_size = 1;
+  options.image_size = ruled_image_size(network);
   options.resolve();
   return options;
 }

@@ -19,6 +19,9 @@ namespace ridge::testing {
 // vision_golden.json: of each network that torchvision has.
 const nlohmann::json& vision_golden();
 
+// Rows and columns of the image whose logits torchvision was asked for.
+std::int64_t ruled_image_size(std::string_view network);
+
 // One network; its weights are made once for all its runs.
 class RuledNetwork {
  public:

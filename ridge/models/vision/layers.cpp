@@ -24,7 +24,9 @@
 namespace ridge::vision {
 namespace {
 
-Init fresh_weights(Fresh fresh, std::int64_t fan_in, std::int64_t fan_out) {
+Init fresh_weights(Fresh fresh, std::int64_t fan_in, std::int64_t fan_out,
+                   std::optional<float> deviation) {
+  if (deviation) return Init::normal(*deviation);
   if (fresh == Fresh::small) return Init::normal(0.01f);
   const std::int64_t fan = std::max<std::int64_t>(1, fresh == Fresh::fan_out ? fan_out : fan_in);
   const double gain = fresh == Fresh::linear ? 1.0 / 3.0 : 2.0;
@@ -62,8 +64,9 @@ Value Layers::conv(Value x, std::string_view name, const ConvOptions& o) const {
   const Scope scope(graph_, name);
   const std::int64_t in = x.shape()[1] / o.groups;
   const std::int64_t taps = o.kernel[0] * o.kernel[1];
-  const Value weight = parameter("weight", {o.out, in, o.kernel[0], o.kernel[1]},
-                                 fresh_weights(o.fresh, in * taps, o.out * taps / o.groups));
+  const Value weight =
+      parameter("weight", {o.out, in, o.kernel[0], o.kernel[1]},
+                fresh_weights(o.fresh, in * taps, o.out * taps / o.groups, o.deviation));
   const Value bias = o.bias ? parameter("bias", {o.out}, Init::zeros()) : Value{};
   return conv2d(x, weight, bias,
                 {.stride = o.stride,
@@ -72,15 +75,17 @@ Value Layers::conv(Value x, std::string_view name, const ConvOptions& o) const {
                  .groups = o.groups});
 }
 
-Value Layers::patches(Value x, std::string_view name, std::int64_t out, std::int64_t size) const {
+Value Layers::patches(Value x, std::string_view name, std::int64_t out, std::int64_t size,
+                      std::optional<float> deviation) const {
   const Scope scope(graph_, name, ScopeKind::embedding);
   const Shape s = x.shape();
   const std::int64_t rows = s[2] / size, columns = s[3] / size, inner = s[1] * size * size;
   if (rows * size != s[2]) x = window(x, 2, 0, rows * size);
   if (columns * size != s[3]) x = window(x, 3, 0, columns * size);
   x = permute(reshape(x, {s[0], s[1], rows, size, columns, size}), {0, 2, 4, 1, 3, 5});
-  const Value weight = parameter("weight", {out, s[1], size, size},
-                                 fresh_weights(Fresh::fan_out, inner, out * size * size));
+  const Value weight =
+      parameter("weight", {out, s[1], size, size},
+                fresh_weights(Fresh::fan_out, inner, out * size * size, deviation));
   const Value y = project(reshape(x, {s[0], rows, columns, inner}), reshape(weight, {out, inner}));
   return add(y, parameter("bias", {out}, Init::zeros()));
 }
@@ -112,21 +117,24 @@ Value Layers::conv_norm(Value x, std::string_view name, const ConvOptions& optio
   return conv_norm(x, "0", "1", options, activation, norm);
 }
 
-Value Layers::dense(Value x, std::int64_t out, bool bias) const {
+Value Layers::dense(Value x, std::int64_t out, bool bias, std::optional<float> deviation) const {
   const std::int64_t in = x.shape()[-1];
-  const Value weight = parameter("weight", {out, in}, fresh_weights(Fresh::linear, in, out));
+  const Value weight =
+      parameter("weight", {out, in}, fresh_weights(Fresh::linear, in, out, deviation));
   const Value y = project(x, weight);
   return bias ? add(y, parameter("bias", {out}, Init::zeros())) : y;
 }
 
-Value Layers::linear(Value x, std::string_view name, std::int64_t out, bool bias) const {
+Value Layers::linear(Value x, std::string_view name, std::int64_t out, bool bias,
+                     std::optional<float> deviation) const {
   const Scope scope(graph_, name);
-  return dense(x, out, bias);
+  return dense(x, out, bias, deviation);
 }
 
-Value Layers::logits(Value x, std::string_view name, std::int64_t classes) const {
+Value Layers::logits(Value x, std::string_view name, std::int64_t classes,
+                     std::optional<float> deviation) const {
   const Scope scope(graph_, name, ScopeKind::head);
-  return dense(x, classes, true);
+  return dense(x, classes, true, deviation);
 }
 
 Value Layers::layer_norm(Value x, std::string_view name, float eps) const {

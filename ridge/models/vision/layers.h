@@ -36,6 +36,7 @@ struct ConvOptions {
   std::int64_t groups = 1;
   bool bias = false;
   Fresh fresh = Fresh::fan_out;
+  std::optional<float> deviation{};  // of fresh weights, in place of what `fresh` says
 };
 
 // A batch norm's eps, added to variances, and its momentum: the fraction of the distance to a
@@ -66,8 +67,10 @@ class Layers {
 
   Value conv(Value x, std::string_view name, const ConvOptions& options) const;
   // The convolution with bias of patches of size x size that lie side by side, as one product:
-  // [N, C, H, W] -> [N, H / size, W / size, out], less what is no whole patch.
-  Value patches(Value x, std::string_view name, std::int64_t out, std::int64_t size) const;
+  // [N, C, H, W] -> [N, H / size, W / size, out], less what is no whole patch. A deviation, here
+  // and below, is that of fresh weights, in place of the layer's own.
+  Value patches(Value x, std::string_view name, std::int64_t out, std::int64_t size,
+                std::optional<float> deviation = {}) const;
   Value batch_norm(Value x, std::string_view name, const Norm& norm = {}) const;
   // A convolution, the norm of it, and an activation.
   Value conv_norm(Value x, std::string_view conv_name, std::string_view norm_name,
@@ -76,10 +79,12 @@ class Layers {
   Value conv_norm(Value x, std::string_view name, const ConvOptions& options, Act act,
                   const Norm& norm = {}) const;
   // Over the last dimension, as is the norm below.
-  Value linear(Value x, std::string_view name, std::int64_t out, bool bias = true) const;
+  Value linear(Value x, std::string_view name, std::int64_t out, bool bias = true,
+               std::optional<float> deviation = {}) const;
   Value layer_norm(Value x, std::string_view name, float eps = 1e-5f) const;
   // The linear layer that is all of a network's head.
-  Value logits(Value x, std::string_view name, std::int64_t classes) const;
+  Value logits(Value x, std::string_view name, std::int64_t classes,
+               std::optional<float> deviation = {}) const;
   // x times weights of its channels, which two 1 x 1 convolutions with `squeeze` channels between
   // them compute from their means (Hu et al., 2018): "<name>.fc1" and "<name>.fc2".
   Value squeeze_excitation(Value x, std::string_view name, std::int64_t squeeze, Act inner,
@@ -108,7 +113,7 @@ class Layers {
   Value buffer(std::string_view name, const TensorType& type, Init init) const;
   Value drop(Value x, float rate, std::int64_t block) const;
   // A linear layer, whose parameters lie in the current scope.
-  Value dense(Value x, std::int64_t out, bool bias) const;
+  Value dense(Value x, std::int64_t out, bool bias, std::optional<float> deviation) const;
 
   Graph& graph_;
   VisionOptions options_;

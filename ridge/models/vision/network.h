@@ -28,12 +28,14 @@ struct Alias {
 };
 
 std::span<const Network> alexnet();
+std::span<const Network> convnexts();
 std::span<const Network> densenets();
 std::span<const Network> efficientnets();
 std::span<const Network> inceptions();  // and googlenet
 std::span<const Network> maxvits();
 std::span<const Network> mnasnets();
 std::span<const Network> mobilenets();
+std::span<const Network> regnets();
 std::span<const Network> resnets();
 std::span<const Network> segmenters();
 std::span<const Network> shufflenets();
@@ -45,7 +47,8 @@ std::span<const Network> xceptions();
 
 // All of them, in the order in which networks are listed.
 inline constexpr std::span<const Network> (*families[])() = {
-    alexnet, densenets, inceptions, mnasnets, mobilenets,    resnets, shufflenets, squeezenets,
-    vgg,     xceptions, swins,      vits,     efficientnets, maxvits, segmenters};
+    alexnet,       densenets,   inceptions, mnasnets,  mobilenets, resnets,
+    shufflenets,   squeezenets, vgg,        xceptions, swins,      vits,
+    efficientnets, maxvits,     regnets,    convnexts, segmenters};
 
 }  // namespace ridge::vision

@@ -86,6 +86,7 @@ constexpr Network table[] = {
     {.name = "resnet152", .build = build<{.blocks = {3, 8, 36, 3}}>},
     {.name = "resnext50_32x4d", .build = build<with_groups(resnet50, 32, 4)>},
     {.name = "resnext101_32x8d", .build = build<with_groups(resnet101, 32, 8)>},
+    {.name = "resnext101_64x4d", .build = build<with_groups(resnet101, 64, 4)>},
     {.name = "wide_resnet50_2", .build = build<with_groups(resnet50, 1, 128)>},
     {.name = "wide_resnet101_2", .build = build<with_groups(resnet101, 1, 128)>},
 };
