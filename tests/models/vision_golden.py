@@ -143,6 +143,8 @@ def build_buffers(name, model):
 
 def main():
     torch.backends.mha.set_fastpath_enabled(False)  # which the counter does not see into
+    if missing := set(torchvision.models.list_models(module=torchvision.models)) - set(NAMES):
+        sys.exit(f"torchvision has {', '.join(sorted(missing))}, which NAMES lacks")
     names = sys.argv[1:] or NAMES
     golden = json.loads(GOLDEN.read_text()) if sys.argv[1:] and GOLDEN.exists() else {}
     for name in names:

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -66,16 +67,25 @@ TEST_P(Networks, HaveTorchvisionsSizes) {
 }
 
 // Stochastic depth drops the more often the deeper a block is: in proportion to its number, up to
-// the rate of the paper for the last (torchvision's swin_t 0.2, swin_s 0.3, swin_b 0.5).
+// the rate that torchvision has for the last.
 TEST(StochasticDepth, RisesToItsRateAtTheLastBlock) {
-  for (const auto& [name, rate] : {std::pair{"swin_t", 0.2f}, {"swin_s", 0.3f}, {"swin_b", 0.5f}}) {
+  struct Case {
+    const char* name;
+    float rate;
+    std::size_t blocks;
+  };
+  for (const auto& [name, rate, blocks] : {Case{"swin_t", 0.2f, 12},
+                                           {"swin_s", 0.3f, 24},
+                                           {"swin_b", 0.5f, 24},
+                                           {"convnext_tiny", 0.1f, 18},
+                                           {"convnext_small", 0.4f, 36},
+                                           {"convnext_base", 0.5f, 36}}) {
     Graph graph;
     build_vision(graph, name, {.batch_size = 2, .training = true});
     std::set<float> rates;  // of whole samples; two branches of a block have one
     for (const Node& node : graph.nodes())
       if (const auto* op = std::get_if<Dropout>(&node.op->variant()); op && op->block > 1)
         rates.insert(op->rate);
-    const std::size_t blocks = name == std::string_view("swin_t") ? 12 : 24;
     ASSERT_EQ(rates.size(), blocks - 1) << name << ": the first drops nothing";
     std::size_t block = 0;
     for (const float each : rates)
@@ -119,6 +129,40 @@ TEST_P(Networks, ComputeTorchvisionsLogits) {
 
 INSTANTIATE_TEST_SUITE_P(All, Networks, ::testing::ValuesIn(names_of_all()),
                          [](const auto& named) { return named.param; });
+
+// The standard deviation of each fresh weight tensor of more than one dimension, by its name.
+std::map<std::string, float> fresh_deviations(std::string_view network) {
+  Graph graph;
+  build_vision(graph, network, {});
+  std::map<std::string, float> deviations;
+  for (const Value parameter : graph.parameters()) {
+    const ValueInfo& info = graph.info(parameter.id);
+    if (info.init.kind == Init::Kind::normal) deviations[info.name] = info.init.value;
+  }
+  return deviations;
+}
+
+TEST(FreshWeights, OfConvNeXtAllHaveOneDeviation) {
+  const std::map<std::string, float> deviations = fresh_deviations("convnext_tiny");
+  EXPECT_EQ(deviations.size(), 1 + 18 * 3 + 3 + 1u);  // stem, blocks, between stages, head
+  for (const auto& [name, deviation] : deviations) EXPECT_EQ(deviation, 0.02f) << name;
+  Graph graph;
+  build_vision(graph, "convnext_tiny", {});
+  EXPECT_EQ(graph.info(graph.find("features.1.0.layer_scale").id).init, Init::constant(1e-6f));
+}
+
+// By the outputs that a convolution would have without groups.
+TEST(FreshWeights, OfRegNetAreThoseOfUngroupedConvolutions) {
+  const std::map<std::string, float> deviations = fresh_deviations("regnet_y_400mf");
+  const std::string block = "trunk_output.block2.block2-0.";
+  const auto by_outputs = [](double outputs) { return static_cast<float>(std::sqrt(2 / outputs)); };
+  EXPECT_FLOAT_EQ(deviations.at("stem.0.weight"), by_outputs(9 * 32));
+  EXPECT_FLOAT_EQ(deviations.at(block + "f.a.0.weight"), by_outputs(104));
+  EXPECT_FLOAT_EQ(deviations.at(block + "f.b.0.weight"), by_outputs(9 * 104));
+  EXPECT_FLOAT_EQ(deviations.at(block + "f.se.fc1.weight"), by_outputs(12));
+  EXPECT_FLOAT_EQ(deviations.at(block + "proj.0.weight"), by_outputs(104));
+  EXPECT_FLOAT_EQ(deviations.at("fc.weight"), 0.01f);
+}
 
 TEST(VisionNetworks, AreAllThere) {
   const std::vector<std::string> names = names_of_all();

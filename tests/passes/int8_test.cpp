@@ -204,7 +204,7 @@ TEST(Int8Layers, AreProductsWithWeightsToo) {
 TEST(Int8Layers, AreMostOfANetworksWork) {
   for (const char* name :
        {"resnet50", "mobilenet_v2", "efficientnet_b0", "densenet121", "inception_v3", "vit_b_16",
-        "swin_t", "squeezenet1_1", "vgg11_bn", "tiny_llama"}) {
+        "swin_t", "squeezenet1_1", "vgg11_bn", "regnet_y_400mf", "convnext_tiny", "tiny_llama"}) {
     RunOptions options = default_options(name);
     options.mode = name_of(Use::inference);
     options.version = "default";

@@ -152,10 +152,11 @@ TEST_P(VisionFamilies, ComputeTheSameLogitsWithChannelsLast) {
 }
 
 INSTANTIATE_TEST_SUITE_P(OneOfEach, VisionFamilies,
-                         testing::Values("alexnet", "deeplabv3_mobilenet_v3_large", "densenet121",
-                                         "efficientnet_b0", "fcn_resnet50", "googlenet",
-                                         "inception_v3", "lraspp_mobilenet_v3_large", "maxvit_t",
-                                         "mnasnet0_5", "mobilenet_v2", "mobilenet_v3_small",
+                         testing::Values("alexnet", "convnext_tiny", "deeplabv3_mobilenet_v3_large",
+                                         "densenet121", "efficientnet_b0", "efficientnet_v2_s",
+                                         "fcn_resnet50", "googlenet", "inception_v3",
+                                         "lraspp_mobilenet_v3_large", "maxvit_t", "mnasnet0_5",
+                                         "mobilenet_v2", "mobilenet_v3_small", "regnet_y_400mf",
                                          "resnet18", "resnext50_32x4d", "shufflenet",
                                          "shufflenet_v2_x0_5", "squeezenet1_1", "swin_t",
                                          "swin_v2_t", "vgg11_bn", "xception"),

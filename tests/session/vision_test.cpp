@@ -71,7 +71,8 @@ TEST_P(Modes, ComputeTheSame) {
 INSTANTIATE_TEST_SUITE_P(Families, Modes,
                          ::testing::Values("resnet18", "mobilenet_v2", "densenet121",
                                            "efficientnet_b0", "shufflenet_v2_x1_0", "mnasnet0_5",
-                                           "vgg11_bn", "squeezenet1_1", "swin_t"),
+                                           "vgg11_bn", "squeezenet1_1", "regnet_y_400mf",
+                                           "convnext_tiny", "swin_t"),
                          [](const auto& named) { return named.param; });
 
 TEST(VisionInference, RoundsFoldedWeightsOnceInBf16) {
@@ -117,7 +118,8 @@ TEST_P(Int8Networks, ComputeTheSameInEveryMode) {
 INSTANTIATE_TEST_SUITE_P(Families, Int8Networks,
                          ::testing::Values("resnet18", "mobilenet_v2", "densenet121",
                                            "efficientnet_b0", "shufflenet_v2_x1_0",
-                                           "resnext50_32x4d", "squeezenet1_1", "swin_t"),
+                                           "resnext50_32x4d", "squeezenet1_1", "regnet_y_400mf",
+                                           "convnext_tiny", "swin_t"),
                          [](const auto& named) { return named.param; });
 
 double bytes_of_weights(const Graph& graph) {

@@ -42,7 +42,8 @@ INSTANTIATE_TEST_SUITE_P(OfEachFamily, NetworksInTraining,
                          testing::Values("resnet18", "mobilenet_v2", "mobilenet_v3_small",
                                          "shufflenet_v2_x0_5", "shufflenet", "squeezenet1_1",
                                          "mnasnet0_5", "densenet121", "googlenet",
-                                         "efficientnet_b0", "vit_b_32", "swin_t",
+                                         "efficientnet_b0", "efficientnet_v2_s", "regnet_y_400mf",
+                                         "convnext_tiny", "vit_b_32", "swin_t",
                                          "lraspp_mobilenet_v3_large"),
                          [](const auto& named) { return named.param; });
 

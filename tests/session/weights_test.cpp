@@ -205,7 +205,8 @@ INSTANTIATE_TEST_SUITE_P(OfEachFamily, FreshNetworks,
                                          "inception_v3", "googlenet", "mobilenet_v2",
                                          "mobilenet_v3_large", "efficientnet_b3", "mnasnet1_0",
                                          "shufflenet_v2_x1_0", "shufflenet", "xception", "alexnet",
-                                         "squeezenet1_0", "vit_b_32", "swin_v2_t",
+                                         "squeezenet1_0", "vit_b_32", "swin_v2_t", "regnet_y_400mf",
+                                         "efficientnet_v2_s", "convnext_tiny",
                                          "deeplabv3_mobilenet_v3_large"),
                          [](const auto& named) { return named.param; });
 

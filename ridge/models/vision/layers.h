@@ -45,7 +45,7 @@ struct Norm {
   float eps = 1e-5f;
   float momentum = 0.1f;
 };
-// The batch norm of MobileNet v3, MaxViT and the largest EfficientNets.
+// The batch norm of MobileNet v3, MaxViT and EfficientNet b5 to b7.
 inline constexpr Norm slow_norm{.eps = 1e-3f, .momentum = 0.01f};
 
 struct PoolOptions {

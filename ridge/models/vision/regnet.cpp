@@ -13,14 +13,14 @@
 namespace ridge::vision {
 namespace {
 
-// The numbers by which the paper describes a network (its section 3.3).
+// The numbers that describe a network, with the symbols of the paper's section 3.3.
 struct Config {
-  int depth = 0;                 // blocks of all stages
-  double initial_width = 0;      // w_0
-  double slope = 0;              // w_a: by how much a block is wider than the one before
-  double step = 0;               // w_m: by which factor a stage is wider
-  std::int64_t group_width = 1;  // channels of a group
-  double squeeze = 0;  // channels of squeeze-excitation, in block inputs; 0: there is none
+  int depth = 0;                 // d: blocks of all stages
+  double initial_width = 0;      // w_0: channels of the first block, before they are rounded
+  double slope = 0;              // w_a: channels that each further block has more, before rounding
+  double step = 0;               // w_m: the quotient of the widths of two stages
+  std::int64_t group_width = 1;  // g: channels of a group
+  double squeeze = 0;  // channels inside squeeze-excitation over a block's inputs; 0: there is none
 };
 
 struct Stage {
@@ -101,8 +101,9 @@ Value build(const Layers& layers, Value images, std::int64_t classes) {
   return layers.logits(layers.pooled(x), "fc", classes, 0.01f);
 }
 
-// The numbers are those of torchvision's releases, whose networks of the class y are those of the
-// class x with squeeze-excitation and other numbers.
+// The class y has squeeze-excitation, the class x has not. A name gives the multiply-accumulates of
+// an image of 224 x 224, which is why all are listed with that size, though torchvision's weights
+// of regnet_y_128gf are for 384 x 384.
 constexpr Network table[] = {
     {.name = "regnet_x_400mf", .build = build<{22, 24, 24.48, 2.54, 16}>},
     {.name = "regnet_x_800mf", .build = build<{16, 56, 35.73, 2.28, 16}>},
