@@ -1,88 +1,15 @@
 #include "ridge/cpu/depthwise_conv.h"
 
-#if defined(__AVX512BF16__)
-#include <immintrin.h>
-#endif
-
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <vector>
 
+#include "ridge/cpu/channel_block.h"
 #include "ridge/cpu/finish_rows.h"
-#include "ridge/cpu/gemm_kernel.h"
 #include "ridge/cpu/scratch.h"
 
 namespace ridge {
 namespace {
-
-typedef float Vector __attribute__((vector_size(4 * lanes)));
-typedef std::uint32_t Words __attribute__((vector_size(4 * lanes)));
-typedef std::uint16_t HalfWords __attribute__((vector_size(2 * lanes)));
-
-template <class V>
-V load_vector(const void* p) {
-  V v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-
-// Neighboring channels of a pixel as vectors of floats: how T's are loaded and stored.
-template <class T>
-struct Block;
-
-template <>
-struct Block<float> {
-  static constexpr int vectors = 1, channels = lanes;
-
-  Vector v[vectors];
-
-  static Block load(const float* p) { return {{load_vector<Vector>(p)}}; }
-  void store(float* p) const { store_sums(p); }
-  void store_sums(float* p) const { std::memcpy(p, v, sizeof v); }
-};
-
-// Channels with even and with odd numbers: a word is one of each, and to widen it takes no more
-// than a shift and a mask.
-template <>
-struct Block<BFloat16> {
-  static constexpr int vectors = 2, channels = 2 * lanes;
-
-  Vector v[vectors];
-
-  static Block load(const BFloat16* p) {
-    const auto words = load_vector<Words>(p);
-    return {{(Vector)(words << 16), (Vector)(words & 0xFFFF0000u)}};
-  }
-  void store(BFloat16* p) const {
-#if defined(__AVX512BF16__)  // takes denormals for 0
-    const auto widened = [](Vector x) {
-      return __builtin_convertvector((HalfWords)_mm512_cvtneps_pbh((__m512)x), Words);
-    };
-    const Words words = widened(v[0]) | widened(v[1]) << 16;
-#else
-    const Words words = rounded(v[0]) >> 16 | (rounded(v[1]) & 0xFFFF0000u);
-#endif
-    std::memcpy(static_cast<void*>(p), &words, sizeof words);
-  }
-  void store_sums(float* p) const {
-    float even[lanes], odd[lanes];
-    std::memcpy(even, &v[0], sizeof even);
-    std::memcpy(odd, &v[1], sizeof odd);
-    for (std::int64_t i = 0; i < lanes; ++i) {
-      p[2 * i] = even[i];
-      p[2 * i + 1] = odd[i];
-    }
-  }
-
- private:
-  // The upper half is the nearest bf16; see base/dtype.h.
-  static Words rounded(Vector x) {
-    const Words word = (Words)x;
-    const Words nearest = word + 0x7FFFu + (word >> 16 & 1u);
-    return (Words)(x == x) ? nearest : word | 0x00400000u;
-  }
-};
 
 // What is no more than two limits, and applied in registers.
 bool is_simple(Epilogue epilogue) {
@@ -97,8 +24,8 @@ struct Limits {
         most(epilogue == Epilogue::relu6 ? 6.0f : infinity) {}
 
   // NaN stays NaN.
-  Vector operator()(Vector v) const {
-    const Vector low = Vector{} + least, high = Vector{} + most;
+  FloatVector operator()(FloatVector v) const {
+    const FloatVector low = FloatVector{} + least, high = FloatVector{} + most;
     v = v < low ? low : v;
     return v > high ? high : v;
   }
@@ -136,25 +63,26 @@ void convolve_columns(const Row<T>& row, std::int64_t j) {
       pixels[r][q] = inside ? row.image + pixel * row.channels : row.zeros;
     }
   const Limits limits = row.limits;
-  for (std::int64_t begin = 0; begin < row.channels; begin += Block<T>::channels) {
-    const std::int64_t c = std::min(begin, row.channels - Block<T>::channels);
-    const Block<T> start = row.bias ? Block<T>::load(row.bias + c) : Block<T>{};
-    Block<T> sums[Columns];
+  for (std::int64_t begin = 0; begin < row.channels; begin += ChannelBlock<T>::channels) {
+    const std::int64_t c = std::min(begin, row.channels - ChannelBlock<T>::channels);
+    const ChannelBlock<T> start =
+        row.bias ? ChannelBlock<T>::load(row.bias + c) : ChannelBlock<T>{};
+    ChannelBlock<T> sums[Columns];
 #pragma GCC unroll 8
     for (int k = 0; k < Columns; ++k) sums[k] = start;
     for (int r = row.first; r < row.end; ++r) {
-      Block<T> weights[Size];
+      ChannelBlock<T> weights[Size];
 #pragma GCC unroll 8
       for (int s = 0; s < Size; ++s)
-        weights[s] = Block<T>::load(row.weights + (r * Size + s) * row.channels + c);
+        weights[s] = ChannelBlock<T>::load(row.weights + (r * Size + s) * row.channels + c);
 #pragma GCC unroll 32
       for (int q = 0; q < seen; ++q) {
-        const Block<T> pixel = Block<T>::load(pixels[r][q] + c);
+        const ChannelBlock<T> pixel = ChannelBlock<T>::load(pixels[r][q] + c);
 #pragma GCC unroll 8
         for (int s = 0; s < Size; ++s)
           if (q >= s && (q - s) % Stride == 0 && (q - s) / Stride < Columns)
 #pragma GCC unroll 2
-            for (int v = 0; v < Block<T>::vectors; ++v)
+            for (int v = 0; v < ChannelBlock<T>::vectors; ++v)
               sums[(q - s) / Stride].v[v] += weights[s].v[v] * pixel.v[v];
       }
     }
@@ -163,7 +91,7 @@ void convolve_columns(const Row<T>& row, std::int64_t j) {
       const std::int64_t at = (j + k) * row.channels + c;
       if (row.y) {
 #pragma GCC unroll 2
-        for (int v = 0; v < Block<T>::vectors; ++v) sums[k].v[v] = limits(sums[k].v[v]);
+        for (int v = 0; v < ChannelBlock<T>::vectors; ++v) sums[k].v[v] = limits(sums[k].v[v]);
         sums[k].store(row.y + at);
       } else {
         sums[k].store_sums(row.sums + at);

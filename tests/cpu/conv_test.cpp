@@ -103,6 +103,14 @@ struct Operands {
     return y.now();
   }
 
+  // That of the weights, with y standing for the gradient of the result.
+  std::vector<float> gradient(const Conv& conv, int threads) const {
+    ThreadPool pool(threads);
+    const Tensor workspace(conv.workspace() / sizeof(float) + 1, DType::f32, "workspace");
+    conv.run(pool, {.x = x.data(), .weight = weight.data(), .y = y.data()}, workspace.data());
+    return weight.now();
+  }
+
   void expect_defined(const ConvShape& s, const std::vector<float>& result) const {
     const ImageStrides ys(s.y, s.geometry.layout);
     const double eps = s.dtype == DType::bf16 ? 0x1p-8 : 1e-5;
@@ -198,6 +206,66 @@ TEST(Conv, ComputesTheDefinitionOnAnyNumberOfThreads) {
     Operands others(shape);
     EXPECT_EQ(others.run(shape, *conv, 2), once);
   }
+}
+
+// The gradient of the weights [C, 1, R, S] of a convolution of each channel by itself, by its
+// definition.
+std::vector<double> weight_gradient(const ConvShape& s, const Operands& operands) {
+  const ConvGeometry& g = s.geometry;
+  const ImageStrides xs(s.x, g.layout), ys(s.y, g.layout);
+  const auto at = [](const Tensor& tensor, std::int64_t index) {
+    return static_cast<double>(tensor.values()[static_cast<std::size_t>(index)]);
+  };
+  std::vector<double> gradient;
+  for (std::int64_t c = 0; c < s.x.c; ++c)
+    for (std::int64_t k = 0; k < s.weight.pixels(); ++k) {
+      double sum = 0;
+      for (std::int64_t n = 0; n < s.x.n; ++n)
+        for (std::int64_t i = 0; i < s.y.h; ++i)
+          for (std::int64_t j = 0; j < s.y.w; ++j) {
+            const std::int64_t row = i * g.stride[0] - g.padding[0] + k / s.weight.w;
+            const std::int64_t column = j * g.stride[1] - g.padding[1] + k % s.weight.w;
+            if (row < 0 || row >= s.x.h || column < 0 || column >= s.x.w) continue;
+            sum += at(operands.x, xs.at(n, c, row, column)) * at(operands.y, ys.at(n, c, i, j));
+          }
+      gradient.push_back(sum);
+    }
+  return gradient;
+}
+
+// More padding than the weights see, fewer columns than a tile has, numbers of channels that fill
+// no whole vectors, and more images than are summed apart.
+TEST(Conv, ComputesWeightGradientsOfEachChannelByItself) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const std::int64_t kernel : {3, 5, 7})
+      for (const std::int64_t stride : {1, 2})
+        for (const auto& [images, channels, height, width, padding] :
+             {std::array<std::int64_t, 5>{2, 58, 9, 15, kernel / 2},
+              {1, 33, 8, 9, 0},
+              {11, 96, 7, 7, 2},
+              {2, 40, 1, 30, 4}}) {
+          const ConvGeometry each{.stride = {stride, stride},
+                                  .padding = {padding, padding},
+                                  .groups = channels,
+                                  .layout = ImageLayout::nhwc};
+          ConvShape shape = shape_of({images, channels, height, width}, channels, kernel, each,
+                                     dtype, Epilogue::none, false);
+          shape.kind = Kind::weight_grad;
+          shape.bias = false;
+          SCOPED_TRACE(::testing::Message()
+                       << name_of(dtype) << ' ' << images << 'x' << channels << 'x' << height << 'x'
+                       << width << ", kernel " << kernel << ", stride " << stride);
+          const ConvPtr conv = make_conv(shape);
+          EXPECT_FALSE(conv->is_slow());
+          const Operands operands(shape);
+          const std::vector<double> wanted = weight_gradient(shape, operands);
+          const std::vector<float> once = operands.gradient(*conv, 1);
+          EXPECT_EQ(operands.gradient(*conv, 3), once);
+          const double eps = dtype == DType::bf16 ? 0x1p-8 : 1e-5;
+          const double scale = std::sqrt(static_cast<double>(images * shape.y.pixels()));
+          for (std::size_t i = 0; i < wanted.size(); ++i)
+            ASSERT_NEAR(once[i], wanted[i], eps * (scale + std::abs(wanted[i]))) << i;
+        }
 }
 
 // The library reads channels first as fast where a convolution is a product, from 8 images on;
