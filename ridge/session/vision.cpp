@@ -185,7 +185,8 @@ std::vector<RunOptions> verified(Use use) {
   std::vector<RunOptions> all;
   for (const char* network :
        {"alexnet", "resnet18", "resnet50", "mobilenet_v2", "shufflenet_v2_x0_5", "squeezenet1_1",
-        "densenet121", "googlenet", "efficientnet_b0", "swin_t", "vit_b_32"}) {
+        "densenet121", "googlenet", "efficientnet_b0", "regnet_y_400mf", "convnext_tiny", "swin_t",
+        "vit_b_32"}) {
     RunOptions o = default_options(network);
     shrink(o);
     o.mode = name_of(use);

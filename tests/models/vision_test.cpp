@@ -151,6 +151,19 @@ TEST(FreshWeights, OfConvNeXtAllHaveOneDeviation) {
   EXPECT_EQ(graph.info(graph.find("features.1.0.layer_scale").id).init, Init::constant(1e-6f));
 }
 
+// Too small to change the logits by more than their tolerance.
+TEST(LayerNorms, OfConvNeXtHaveTorchvisionsEpsilon) {
+  Graph graph;
+  build_vision(graph, "convnext_tiny", {});
+  std::size_t norms = 0;
+  for (const Node& node : graph.nodes())
+    if (const auto* op = std::get_if<LayerNorm>(&node.op->variant())) {
+      EXPECT_EQ(op->eps, 1e-6f);
+      ++norms;
+    }
+  EXPECT_EQ(norms, 1 + 18 + 3 + 1u);  // stem, blocks, between stages, head
+}
+
 // By the outputs that a convolution would have without groups.
 TEST(FreshWeights, OfRegNetAreThoseOfUngroupedConvolutions) {
   const std::map<std::string, float> deviations = fresh_deviations("regnet_y_400mf");
