@@ -1,7 +1,10 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
@@ -16,16 +19,43 @@ namespace {
 
 constexpr std::size_t max_unpacked = std::size_t{4} << 30;
 
-int check(const std::string& path) {
+struct Request {
+  std::string path;
+  std::vector<std::string> tools;  // empty: all
+  bool json = false;
+};
+
+// Leaves only the verdicts of these tools.
+void select(TraceCheck& check, const std::vector<std::string>& tools) {
+  const auto is_of = [](const TraceVerdict& verdict, const std::string& tool) {
+    return verdict.consumer == tool;
+  };
+  for (const std::string& tool : tools)
+    if (std::ranges::find(check.verdicts, tool, &TraceVerdict::consumer) == check.verdicts.end()) {
+      std::vector<std::string> names;
+      for (const TraceVerdict& verdict : check.verdicts) names.push_back(verdict.consumer);
+      throw UsageError("--tool is {}; there are: {}", tool, fmt::join(names, ", "));
+    }
+  if (tools.empty()) return;
+  std::erase_if(check.verdicts, [&](const TraceVerdict& verdict) {
+    return std::ranges::none_of(tools,
+                                [&](const std::string& tool) { return is_of(verdict, tool); });
+  });
+}
+
+int check(const Request& request) {
+  const std::string& path = request.path;
   if (path.empty()) throw UsageError("check which trace? give a file");
   const MappedFile file{std::filesystem::path(path)};
   const std::string name = std::filesystem::path(path).filename().string();
   std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   std::string unpacked;
-  if (is_gzip(file.bytes())) text = unpacked = gunzip(file.bytes(), max_unpacked, name);
-  const TraceCheck result = check_trace(text, name);
-  Terminal().lines(trace_check_text(result));
-  return std::ranges::any_of(result.verdicts, &TraceVerdict::refuses) ? 1 : 0;
+  const bool compressed = is_gzip(file.bytes());
+  if (compressed) text = unpacked = gunzip(file.bytes(), max_unpacked, name);
+  TraceCheck result = check_trace(text, name, compressed);
+  select(result, request.tools);
+  Terminal().lines(request.json ? trace_check_json(result) : trace_check_text(result));
+  return std::ranges::all_of(result.verdicts, &TraceVerdict::accepts) ? 0 : 1;
 }
 
 }  // namespace
@@ -41,11 +71,18 @@ void add_trace_command(Command program, Action& action) {
   });
   const Command checking =
       command.add_subcommand("check", "Check which tools can read a Chrome trace");
-  const auto path = std::make_shared<std::string>();
-  checking.add_option("file", *path, "Check this JSON trace of any program; gzip is read too")
+  const auto request = std::make_shared<Request>();
+  checking
+      .add_option("file", request->path, "Check this JSON trace of any program; gzip is read too")
       .type_name("FILE");
+  checking
+      .add_option("--tool", request->tools,
+                  "Check for this tool only: chrome://tracing, Perfetto, torch-tb-profiler, "
+                  "HolisticTraceAnalysis or TraceLens; give several one by one")
+      .type_name("NAME");
+  checking.add_flag("--json", request->json, "Print JSON");
   checking.footer("The exit code is 1 if one of the tools refuses it.");
-  checking.callback([path, &action] { action = [path] { return check(*path); }; });
+  checking.callback([request, &action] { action = [request] { return check(*request); }; });
 }
 
 }  // namespace ridge

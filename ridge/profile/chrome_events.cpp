@@ -234,16 +234,16 @@ class ChromeEvents {
       const auto call = calls.find(activity.correlation);
       if (call == calls.end()) continue;
       if (led_from.insert(activity.correlation).second)
-        flow("ac2g", "s", activity.correlation, call->second->begin_ns, shown_.process,
+        flow("ac2g", "s", shown_correlation(activity), call->second->begin_ns, shown_.process,
              call->second->stream);
-      flow("ac2g", "f", activity.correlation, shown.begin_ns, shown_.device, shown.thread);
+      flow("ac2g", "f", shown_correlation(activity), shown.begin_ns, shown_.device, shown.thread);
     }
   }
 
   // What ran at the same time on one stream, as parts of a graph may, goes to tracks of its own.
   // The clock of a device is not that exact: of what seems to overlap by very little, the second is
   // shown to begin at the end of the first. And nothing is shown to be shorter than a microsecond,
-  // which HolisticTraceAnalysis cannot bear; its arguments have the true time.
+  // which HolisticTraceAnalysis counts as no time; its arguments have the true time.
   struct Place {
     std::int64_t thread, begin_ns, end_ns;
   };
@@ -264,6 +264,13 @@ class ChromeEvents {
     return {thread, begin_ns, ends[lane]};
   }
 
+  // HolisticTraceAnalysis stores the index of an event in as many bits as the largest correlation
+  // needs, and with pandas 3 it fails at an index that needs more. A trace has fewer events than
+  // the 31 bits count that a million needs.
+  static std::int64_t shown_correlation(const Activity& activity) {
+    return std::int64_t{1'000'000} + activity.correlation;
+  }
+
   void add_call(const Activity& activity) {
     const bool overhead = activity.kind == Activity::Kind::overhead;
     const std::string& name = recording_.activity_names[activity.name];
@@ -274,7 +281,7 @@ class ChromeEvents {
                 json_string(name), activity.begin_ns, activity.end_ns,
                 overhead ? overhead_thread : activity.stream);
     add_owner(activity);
-    fmt::format_to(out(), R"("correlation": {}}}}})", activity.correlation);
+    fmt::format_to(out(), R"("correlation": {}}}}})", shown_correlation(activity));
     emit_(event_);
   }
 
@@ -291,7 +298,7 @@ class ChromeEvents {
     if (ns != shown.end_ns - shown.begin_ns) fmt::format_to(out(), R"("ns": {}, )", ns);
     add_owner(activity);
     fmt::format_to(out(), R"("device": {}, "context": 1, "stream": {}, "correlation": {})",
-                   shown_.device, activity.stream, activity.correlation);
+                   shown_.device, activity.stream, shown_correlation(activity));
     if (kernel)
       add_launch_shape(activity);
     else

@@ -1,40 +1,44 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace ridge {
 
-// What a consumer of Chrome traces in the dialect of PyTorch's profiler makes of one.
+// What a tool makes of a Chrome trace in the dialect of PyTorch's profiler.
 struct TraceVerdict {
   struct Problem {
-    std::string what;         // "an X event without cat"
-    bool fatal = false;       // the consumer refuses the trace, or shows it wrongly
-    std::uint64_t count = 0;  // of the events that have it
-    std::string first;        // the first of them, cut if it is long; empty if it is of none
+    std::string rule;                   // its name, such as "hta-file-name"
+    std::string what;                   // a sentence: what it is, what the tool does, what to do
+    bool fatal = false;                 // the tool refuses the trace
+    std::vector<std::string> versions;  // of the tool that it concerns
+    std::uint64_t count = 0;            // of the events that have it
+    std::string first;  // the first of them, cut if it is long; empty if it is of none
   };
-  std::string consumer;
-  // Whether the rules were held against the consumer itself. Else what is fatal by its sources, as
-  // they were read, says no more than that it may refuse the trace.
-  bool tried = true;
-  std::vector<Problem> problems;
+  std::string consumer;            // the tool's name
+  std::string shown;               // the same with its versions
+  std::vector<std::string> tried;  // the versions that the rules were held against
+  std::vector<Problem> problems;   // in the order of the rules
 
-  bool accepts() const;  // nothing is fatal
-  bool refuses() const { return tried && !accepts(); }
+  std::vector<std::string> refusing() const;  // those of the versions that refuse the trace
+  bool accepts() const { return refusing().empty(); }
 };
 
 struct TraceCheck {
   std::uint64_t events = 0, slices = 0;
-  std::vector<TraceVerdict> verdicts;  // of every consumer
+  std::vector<TraceVerdict> verdicts;  // of every tool
 };
 
-// Checks a trace from any program against what chrome://tracing and Perfetto, torch-tb-profiler,
-// HolisticTraceAnalysis and TraceLens ask for. `file_name` matters to one of them. FormatError if
-// `text` is no JSON or no trace.
-TraceCheck check_trace(std::string_view text, std::string_view file_name);
+// Checks a trace from any program against the rules of trace_rules.h. `file_name`, without
+// directories, matters to the tools, and whether the file is compressed if that is not what its
+// name says. FormatError if `text` is no JSON that one of them reads, or no trace.
+TraceCheck check_trace(std::string_view text, std::string_view file_name,
+                       std::optional<bool> compressed = std::nullopt);
 
 std::string trace_check_text(const TraceCheck& check);
+std::string trace_check_json(const TraceCheck& check);
 
 }  // namespace ridge

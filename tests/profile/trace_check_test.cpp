@@ -1,150 +1,409 @@
+// Each rule by which other tools read a trace or refuse it, on a trace that has one fault. What
+// each tool does with these traces was found by running it
+// (tests/profile/consumers/trace_tools.py).
+
 #include "ridge/profile/trace_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+#include <set>
+
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/profile/chrome_trace.h"
+#include "ridge/profile/trace_rules.h"
 #include "tests/base/temporary_directory.h"
 #include "tests/profile/real_recording.h"
 
 namespace ridge {
 namespace {
 
+using json = nlohmann::json;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
 constexpr const char* worker = "host_1.2.pt.trace.json";
-constexpr const char *viewers = "chrome://tracing, Perfetto", *tensorboard = "torch-tb-profiler",
+constexpr const char *chrome = "chrome://tracing", *tensorboard = "torch-tb-profiler",
                      *hta = "HolisticTraceAnalysis", *tracelens = "TraceLens";
 
-// Two steps with an operator each; `more` is added to the events.
-TraceCheck check(const std::string& more, const std::string& rank = R"("rank": 0)") {
-  std::string events;
-  for (const char* step : {"1", "2"})
-    events += fmt::format(
-        R"({{"ph":"X","cat":"user_annotation","name":"ProfilerStep#{0}","pid":1,"tid":1,"ts":{0}00,)"
-        R"("dur":50}},{{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":{0}10,)"
-        R"("dur":40}},)",
-        step);
-  events.pop_back();
-  return check_trace("{\"distributedInfo\": {" + rank + "}, \"traceEvents\": [" + events +
-                         (more.empty() ? "" : "," + more) + "]}",
-                     worker);
+// Where the events of good_trace() are.
+enum Place : std::size_t { process, step, next_step, op, gradient, launch, begin, end, kernel };
+
+// A trace that every tool reads and shows whole.
+json good_trace() {
+  return json::parse(R"({"distributedInfo": {"rank": 0}, "traceEvents": [
+    {"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"python"}},
+    {"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":1,"ts":100,"dur":90.5},
+    {"ph":"X","cat":"user_annotation","name":"ProfilerStep#2","pid":1,"tid":1,"ts":200,"dur":90.5},
+    {"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":110,"dur":40,
+     "args":{"Input Dims":[[2]],"Sequence number":7}},
+    {"ph":"X","cat":"cpu_op","name":"autograd::engine::evaluate_function: A","pid":1,"tid":2,
+     "ts":160,"dur":9,"args":{"Sequence number":7}},
+    {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":115,"dur":5,
+     "args":{"correlation":1000000}},
+    {"ph":"s","cat":"ac2g","name":"ac2g","id":1000000,"pid":1,"tid":1,"ts":115},
+    {"ph":"f","bp":"e","cat":"ac2g","name":"ac2g","id":1000000,"pid":0,"tid":7,"ts":130},
+    {"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":130,"dur":20,
+     "args":{"device":0,"stream":7,"correlation":1000000}}]})");
 }
 
+// With a space before the rank, for which one tool looks.
+std::string text_of(const json& trace) {
+  std::string text = trace.dump();
+  const std::size_t rank = text.find("\"rank\":");
+  return rank == text.npos ? text : text.insert(rank + std::string_view("\"rank\":").size(), " ");
+}
+
+TraceCheck check(const json& trace) { return check_trace(text_of(trace), worker); }
+
+json with(const char* event) {
+  json trace = good_trace();
+  trace["traceEvents"].push_back(json::parse(event));
+  return trace;
+}
+
+template <class Value>
+json changed(Place place, const char* member, const Value& value) {
+  json trace = good_trace();
+  trace["traceEvents"][place][member] = value;
+  return trace;
+}
+json without(Place place, const char* member) {
+  json trace = good_trace();
+  trace["traceEvents"][place].erase(member);
+  return trace;
+}
+template <class Value>
+json argument(Place place, const char* key, const Value& value) {
+  json trace = good_trace();
+  trace["traceEvents"][place]["args"][key] = value;
+  return trace;
+}
+// Without the events from one to another, which is kept.
+json cut(Place from, std::size_t to) {
+  json trace = good_trace();
+  json& events = trace["traceEvents"];
+  events.erase(events.begin() + from, events.begin() + static_cast<std::ptrdiff_t>(to));
+  return trace;
+}
+
+// "tool" if all of its versions refuse the trace; else "tool version" for each that does.
 std::vector<std::string> refusing(const TraceCheck& result) {
-  std::vector<std::string> consumers;
-  for (const TraceVerdict& verdict : result.verdicts)
-    if (!verdict.accepts()) consumers.push_back(verdict.consumer);
-  return consumers;
+  std::vector<std::string> tools;
+  for (const TraceVerdict& verdict : result.verdicts) {
+    const std::vector<std::string> versions = verdict.refusing();
+    if (!versions.empty() && versions.size() == verdict.tried.size())
+      tools.push_back(verdict.consumer);
+    else
+      for (const std::string& version : versions) tools.push_back(verdict.consumer + " " + version);
+  }
+  return tools;
 }
 
-// Who has a problem with `what` in its text that is no reason to refuse.
-std::vector<std::string> noting(const TraceCheck& result, std::string_view what) {
-  std::vector<std::string> consumers;
+std::set<std::string> rules_in(const TraceCheck& result) {
+  std::set<std::string> rules;
   for (const TraceVerdict& verdict : result.verdicts)
-    for (const TraceVerdict::Problem& problem : verdict.problems)
-      if (!problem.fatal && problem.what.find(what) != std::string::npos)
-        consumers.push_back(verdict.consumer);
-  return consumers;
+    for (const TraceVerdict::Problem& problem : verdict.problems) rules.insert(problem.rule);
+  return rules;
 }
 
-TEST(TraceCheck, FindsNothingWrongWithOurOwn) {
+struct Case {
+  std::string text;
+  std::set<std::string> rules;        // those that speak of it, and no others
+  std::vector<std::string> refusing;  // what the tools did
+  std::string file = worker;
+  bool compressed = false;
+};
+
+const std::string old_hta_2 = "HolisticTraceAnalysis 0.5.0 with pandas 2.3.3",
+                  old_hta_3 = "HolisticTraceAnalysis 0.5.0 with pandas 3.1.1",
+                  new_hta = "HolisticTraceAnalysis 0.6.1 with pandas 3.1.1";
+
+Case of(const json& trace, std::set<std::string> rules, std::vector<std::string> refusing) {
+  return {.text = text_of(trace), .rules = std::move(rules), .refusing = std::move(refusing)};
+}
+
+// Of the file: its name, its compression, its JSON.
+std::vector<Case> file_cases() {
+  const std::string good = text_of(good_trace());
+  const auto replaced = [&good](const std::string& from, const std::string& to) {
+    std::string text = good;
+    return text.replace(text.find(from), from.size(), to);
+  };
+  return {
+      {good, {"tb-file-name", "hta-file-name", "tracelens-file-name"}, {hta, tracelens}, "a.trace"},
+      {good, {"tb-file-name"}, {}, "trace_step_5_10.json"},
+      {good, {"tracelens-file-name"}, {tracelens}, "a.pt.trace.json.x.gz", true},
+      {good,
+       {"tb-compression", "hta-compression", "tracelens-compression"},
+       {tensorboard, hta, tracelens},
+       worker,
+       true},
+      {good,
+       {"tb-compression", "hta-compression", "tracelens-compression"},
+       {tensorboard, hta, tracelens},
+       "a.pt.trace.json.gz"},
+      {good, {}, {}, "a.pt.trace.json.gz", true},
+      {replaced("[[2]]", "[[NaN]]"),
+       {"chrome-json", "tb-numbers", "tracelens-json"},
+       {chrome, tracelens}},
+      {replaced("aten::mm", "aten\n::mm"),
+       {"chrome-json", "hta-control", "tracelens-json"},
+       {chrome, hta, tracelens}},
+      {replaced("aten::mm", "aten\xff::mm"),
+       {"tb-utf8", "hta-utf8", "tracelens-json"},
+       {tensorboard, hta, tracelens}},
+      {"\xef\xbb\xbf" + good, {"hta-byte-order-mark", "tracelens-json"}, {hta, tracelens}},
+      {text_of(good_trace()["traceEvents"]),
+       {"tb-list", "hta-list", "hta-rank", "tracelens-list"},
+       {tensorboard, hta, tracelens}},
+      {replaced("\"rank\": 0", "\"rank\":0"), {"hta-rank"}, {}},
+  };
+}
+
+// Of the members that an event has.
+std::vector<Case> event_cases() {
+  return {
+      of(with("null"), {"chrome-null", "tb-object", "hta-object", "tracelens-object"},
+         {chrome, tensorboard, hta, tracelens}),
+      of(without(op, "name"),
+         {"chrome-name", "tb-late-name", "tb-name", "hta-no-name", "tracelens-call-tree",
+          "tracelens-no-name"},
+         {chrome, tensorboard, old_hta_2, old_hta_3, tracelens}),
+      of(changed(op, "name", 3),
+         {"chrome-name", "tb-late-name", "tb-name", "hta-name", "tracelens-call-tree",
+          "tracelens-name"},
+         {chrome, tensorboard, hta, tracelens}),
+      of(changed(op, "name", ""), {}, {}),
+      of(without(kernel, "name"),
+         {"chrome-name", "tb-late-name", "tb-name", "hta-no-name", "hta-kernel-name",
+          "tracelens-no-name"},
+         {chrome, tensorboard, old_hta_2, old_hta_3, tracelens}),
+      of(changed(op, "name", "a\x01"), {"tracelens-worksheet"}, {tracelens}),
+      of(without(gradient, "pid"), {"chrome-process", "tracelens-operator"}, {chrome}),
+      of(without(op, "args"),
+         {"tracelens-operator", "tracelens-launcher", "tracelens-shapes", "tracelens-backward"},
+         {tracelens}),
+      of(without(op, "ph"),
+         {"chrome-phase", "tracelens-phase", "tracelens-shapes", "tracelens-backward"},
+         {tracelens}),
+      of(without(op, "cat"), {"tb-category", "tracelens-shapes", "tracelens-backward"},
+         {tensorboard}),
+      of(without(op, "dur"), {"chrome-times", "tb-times", "tracelens-call-tree"},
+         {tensorboard, tracelens}),
+      of(changed(op, "ts", "110"),
+         {"chrome-times", "tb-times", "hta-times", "tracelens-times", "tracelens-call-tree"},
+         {tensorboard, hta, tracelens}),
+      of(without(kernel, "dur"),
+         {"chrome-times", "tb-times", "hta-no-kernels", "tracelens-kernel-times"},
+         {tensorboard, tracelens}),
+      of(changed(op, "ts", 1e25), {"tb-huge"}, {tensorboard}),
+      of(changed(gradient, "tid", "main"), {"tb-thread"}, {tensorboard}),
+      of(changed(gradient, "tid", "2"), {}, {}),
+      of(changed(gradient, "args", nullptr), {"tb-args", "tracelens-args", "tracelens-backward"},
+         {tensorboard, tracelens}),
+      of(with(R"({"ph":"M","name":"my_own","pid":1,"tid":1,"args":{}})"), {"tracelens-metadata"},
+         {tracelens}),
+      of(with(R"({"ph":"M","name":"process_name","pid":1,"tid":1})"),
+         {"chrome-metadata", "tracelens-metadata"}, {chrome, tracelens}),
+  };
+}
+
+// Of steps, streams, correlations and devices.
+std::vector<Case> profiler_cases() {
+  json slices_alone = good_trace(), no_columns = good_trace(), nothing = good_trace();
+  for (json& event : slices_alone["traceEvents"]) event.erase("args");
+  for (json& event : no_columns["traceEvents"]) event.erase("cat");
+  nothing["traceEvents"].clear();
+  json null_beside_text = argument(gradient, "stream", nullptr);
+  null_beside_text["traceEvents"][kernel]["args"]["stream"] = "7";
+  json mistaken = argument(gradient, "stream", 7);
+  json other = changed(launch, "name", "cuLaunchKernel");
+  other["traceEvents"][launch]["cat"] = "cuda_driver";
+  return {
+      of(changed(step, "name", "ProfilerStep"), {"hta-step"}, {hta}),
+      of(changed(step, "name", "ProfilerStep#last"), {"tb-step", "hta-step"}, {tensorboard, hta}),
+      of(cut(step, op), {"tb-no-steps", "hta-steps"}, {}),
+      of(cut(next_step, op), {"hta-steps"}, {}),
+      of(argument(launch, "correlation", "first"),
+         {"hta-correlation", "hta-no-kernels", "tracelens-no-links"}, {hta, tracelens}),
+      of(argument(gradient, "correlation", nullptr), {}, {}),
+      of(argument(gradient, "stream", nullptr), {}, {}),
+      of(null_beside_text, {"hta-null-stream"}, {old_hta_2, old_hta_3}),
+      of(argument(kernel, "stream", 0), {"hta-stream-0"}, {}),
+      of(argument(kernel, "device", "cuda:0"), {"tb-device", "tb-device-process"}, {tensorboard}),
+      of(argument(kernel, "device", 3), {"tb-device-process"}, {}),
+      of(mistaken, {"hta-triton-operators"}, {}),
+      of(other, {"hta-launch-statistics"}, {}),
+      of(slices_alone,
+         {"chrome-metadata", "hta-arguments", "hta-no-kernels", "tracelens-metadata",
+          "tracelens-launch-args", "tracelens-no-links", "tracelens-operator", "tracelens-shapes",
+          "tracelens-backward"},
+         {chrome, hta, tracelens}),
+      of(no_columns,
+         {"tb-category", "hta-columns", "hta-no-kernels", "hta-steps", "tracelens-no-gpu"},
+         {tensorboard, hta, tracelens}),
+      of(nothing,
+         {"chrome-nothing", "tb-no-steps", "hta-columns", "hta-no-kernels", "hta-steps",
+          "tracelens-no-gpu"},
+         {chrome, hta, tracelens}),
+  };
+}
+
+// Of kernels, and of what leads to them.
+std::vector<Case> kernel_cases() {
+  json small = good_trace();
+  for (const Place place : {launch, kernel}) small["traceEvents"][place]["args"]["correlation"] = 3;
+  for (const Place place : {begin, end}) small["traceEvents"][place]["id"] = 3;
+  json far = small;  // more events before the kernel than eight bits count
+  for (int i = 0; i < 150; ++i)
+    far["traceEvents"].insert(far["traceEvents"].begin() + op, good_trace()["traceEvents"][0]);
+  json graph = cut(begin, kernel);
+  graph["traceEvents"][launch]["name"] = "cudaGraphLaunch";
+  json unlinked = good_trace();
+  unlinked["traceEvents"].push_back(json::parse(
+      R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":160,"dur":2,
+          "args":{"device":0,"stream":7,"correlation":5}})"));
+  // From 130.5 us to 130.75 us, begins up and ends down: from 131 to 130.
+  json negative = changed(kernel, "dur", 0.25);
+  negative["traceEvents"][kernel]["ts"] = 130.5;
+  json one_of_two = good_trace();
+  one_of_two["traceEvents"].push_back(negative["traceEvents"][kernel]);
+  one_of_two["traceEvents"].back()["ts"] = 160.5;
+  return {
+      of(cut(kernel, kernel + 1), {"hta-no-kernels", "tracelens-no-gpu"}, {tracelens}),
+      of(cut(begin, kernel), {"tracelens-no-links"}, {tracelens}),
+      of(cut(begin, end), {"chrome-flows", "tracelens-no-links"}, {tracelens}),
+      of(with(R"({"ph":"s","cat":"ac2g","name":"ac2g","id":5,"pid":1,"tid":1,"ts":112})"),
+         {"chrome-flows"}, {}),
+      of(with(R"({"ph":"X","cat":"cuda_sync","name":"Stream Sync","pid":0,"tid":7,"ts":155,"dur":2,
+                  "args":{"device":0,"stream":7,"correlation":1000000}})"),
+         {"tracelens-waits", "tracelens-no-links"}, {tracelens}),
+      of(without(begin, "id"), {"chrome-flows", "tracelens-flow-id", "tracelens-no-links"},
+         {tracelens}),
+      of(graph, {"hta-launch-statistics"}, {}),
+      of(unlinked, {"tracelens-unlinked"}, {}),
+      of(small, {}, {}),
+      of(far, {"hta-small-correlations"}, {old_hta_3, new_hta}),
+      of(negative, {"hta-rounding", "hta-breakdown"}, {}),
+      of(one_of_two, {"hta-rounding", "tracelens-unlinked"}, {}),
+  };
+}
+
+// Of slices that are not within each other, and of what tables stay empty.
+std::vector<Case> nesting_cases() {
+  json no_shapes = good_trace(), alone = good_trace();
+  no_shapes["traceEvents"][op]["args"].erase("Input Dims");
+  alone["traceEvents"][gradient]["args"].erase("Sequence number");
+  return {
+      of(with(R"({"ph":"X","cat":"user_annotation","name":"a","pid":1,"tid":1,"ts":140,"dur":20})"),
+         {"perfetto-nesting"}, {}),
+      of(with(R"({"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":140,"dur":20,
+                   "args":{}})"),
+         {"perfetto-nesting", "tracelens-bleeding"}, {}),
+      of(with(R"({"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":3,"ts":140,"dur":20,
+                   "args":{}})"),
+         {}, {}),
+      of(with(R"({"ph":"X","cat":"python_function","name":"nn.Module: A_0","pid":1,"tid":1,"ts":140,
+                  "dur":20,"args":{"Python id":1,"Python module id":0}})"),
+         {"perfetto-nesting", "tb-modules"}, {}),
+      of(no_shapes, {"tracelens-shapes"}, {}),
+      of(alone, {"tracelens-backward"}, {}),
+  };
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const auto& some :
+       {file_cases(), event_cases(), profiler_cases(), kernel_cases(), nesting_cases()})
+    cases.insert(cases.end(), some.begin(), some.end());
+  return cases;
+}
+
+TEST(TraceCheck, FindsNothingWrongWithAGoodTrace) {
+  EXPECT_THAT(rules_in(check(good_trace())), IsEmpty());
+}
+
+TEST(TraceCheck, SaysWhatTheToolsDid) {
+  for (const Case& given : all_cases()) {
+    const TraceCheck result = check_trace(given.text, given.file, given.compressed);
+    EXPECT_EQ(rules_in(result), given.rules) << given.file << ": " << given.text;
+    EXPECT_EQ(refusing(result), given.refusing) << given.file << ": " << given.text;
+  }
+}
+
+TEST(TraceCheck, HasACaseForEveryRule) {
+  std::set<std::string> tested{"chrome-size"};  // over 512 MiB: a test would take seconds
+  for (const Case& given : all_cases()) tested.insert(given.rules.begin(), given.rules.end());
+  for (const TraceRule& rule : trace_rules())
+    EXPECT_TRUE(tested.contains(std::string(rule.name))) << rule.name;
+}
+
+// A trace of a CPU is no food for TraceLens, and has no kernels for HolisticTraceAnalysis.
+TEST(TraceCheck, FindsNothingElseWrongWithOurOwn) {
   const TemporaryDirectory directory;
   const RealRecording run;
   write_chrome_trace(directory.path / worker, run.recording());
   const std::string text = read_text_file(directory.path / worker, 1 << 30);
   const TraceCheck result = check_trace(text, worker);
-  for (const TraceVerdict& verdict : result.verdicts)
-    for (const TraceVerdict::Problem& problem : verdict.problems)
-      if (problem.fatal || !problem.what.starts_with("no kernels of a GPU"))
-        ADD_FAILURE() << verdict.consumer << ": " << problem.what << ' ' << problem.first;
+  EXPECT_THAT(rules_in(result), ElementsAre("hta-no-kernels", "tracelens-no-gpu"));
+  EXPECT_THAT(refusing(result), ElementsAre(tracelens));
   EXPECT_GT(result.slices, 100u);
 }
 
-TEST(TraceCheck, KnowsWhomEachFaultConcerns) {
-  using testing::ElementsAre;
-  using testing::IsEmpty;
-  EXPECT_THAT(refusing(check("")), IsEmpty());
-  EXPECT_THAT(noting(check("", R"("rank":0)"), "rank 0"), ElementsAre(hta));
-  EXPECT_THAT(refusing(check(R"({"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1})")),
-              ElementsAre(tensorboard));
-  EXPECT_THAT(refusing(check(R"({"ph":"i","cat":"c","pid":1,"tid":1,"ts":1})")),
-              ElementsAre(tensorboard));
-  EXPECT_THAT(refusing(check(R"({"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":"main",)"
-                             R"("ts":1,"dur":1})")),
-              ElementsAre(tensorboard));
-  EXPECT_THAT(refusing(check(R"({"ph":"M","name":"my_own","pid":1,"tid":1,"args":{}})")),
-              ElementsAre(tracelens));
-  EXPECT_THAT(refusing(check(R"({"ph":"B","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1})")),
-              ElementsAre(tracelens));
-  EXPECT_THAT(refusing(check(R"({"ph":"i","name":"a","pid":1,"tid":1,"ts":1,"args":null})")),
-              ElementsAre(tracelens));
-  const auto kernel = [](const char* pid, const char* dur) {
-    return fmt::format(R"({{"ph":"X","cat":"kernel","name":"k","pid":{},"tid":7,"ts":1,"dur":{},)"
-                       R"("args":{{"device":0,"stream":7}}}})",
-                       pid, dur);
-  };
-  EXPECT_THAT(refusing(check(kernel("0", "2"))), IsEmpty());
-  EXPECT_THAT(refusing(check(kernel("3", "2"))), ElementsAre(tensorboard));
-  EXPECT_THAT(refusing(check(kernel("0", "0.5"))), ElementsAre(hta));
-  EXPECT_THAT(refusing(check(R"({"ph":"s","cat":"ac2g","name":"ac2g","id":1,"pid":1,"tid":1,)"
-                             R"("ts":1})")),
-              ElementsAre(tracelens));
-}
-
-// What is left out, or stays empty, is no reason to refuse a trace: PyTorch's own have some of it.
-TEST(TraceCheck, NotesWhatWillBeMissing) {
-  using testing::ElementsAre;
-  using testing::IsEmpty;
-  const auto operation = [](const char* name, int thread, int begin, const char* args) {
-    return fmt::format(R"({{"ph":"X","cat":"cpu_op","name":"{}","pid":1,"tid":{},"ts":{},"dur":5,)"
-                       R"("args":{{{}}}}})",
-                       name, thread, begin, args);
-  };
-  // Begins within the first step, or its operator, and ends after it.
-  EXPECT_THAT(noting(check(operation("a", 1, 147, "")), "crosses"), ElementsAre(viewers));
-  EXPECT_THAT(noting(check(operation("a", 1, 147, "")), "ends after"), ElementsAre(tracelens));
-  EXPECT_THAT(noting(check(operation("a", 2, 147, "")), "ends after"), IsEmpty());
-  EXPECT_THAT(refusing(check(operation("a", 1, 147, ""))), IsEmpty());
-
-  EXPECT_THAT(noting(check(""), "Input Dims"), ElementsAre(tracelens));
-  EXPECT_THAT(noting(check(operation("a", 2, 1, R"("Input Dims":[[2]])")), "Input Dims"),
-              IsEmpty());
-  const std::string gradient =
-      operation("autograd::engine::evaluate_function: A", 2, 1, R"("Sequence number":7)");
-  EXPECT_THAT(noting(check(gradient), "Sequence number"), ElementsAre(tracelens));
-  EXPECT_THAT(noting(check(gradient + "," + operation("a", 2, 90, R"("Sequence number":7)")),
-                     "Sequence number"),
-              IsEmpty());
-
-  EXPECT_THAT(noting(check(""), "no kernels"), ElementsAre(hta, tracelens));
-  const std::string kernel = R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":4,)"
-                             R"("dur":2,"args":{"device":0,"stream":7,"correlation":3}})";
-  const std::string launch = R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,)"
-                             R"("tid":1,"ts":1,"dur":1,"args":{"correlation":3}})";
-  const auto flow = [](int thread) {
-    return fmt::format(R"({{"ph":"s","cat":"ac2g","name":"ac2g","id":3,"pid":1,"tid":1,"ts":1}},)"
-                       R"({{"ph":"f","cat":"ac2g","name":"ac2g","id":3,"pid":0,"tid":{},"ts":4}})",
-                       thread);
-  };
-  EXPECT_THAT(noting(check(kernel), "no kernels"), IsEmpty());
-  EXPECT_THAT(noting(check(kernel + "," + launch + "," + flow(7)), "no launch"), IsEmpty());
-  EXPECT_THAT(noting(check(kernel + "," + flow(7)), "no launch"), ElementsAre(tracelens));
-  EXPECT_THAT(noting(check(kernel + "," + launch + "," + flow(8)), "no launch"),
-              ElementsAre(tracelens));
-}
-
 TEST(TraceCheck, ShowsWhatIsWrongAndHowOften) {
-  const std::string event = R"({"ph":"X","name":"wrong one","pid":1,"tid":1,"ts":1,"dur":1})";
-  const std::string text = trace_check_text(check(event + "," + event));
-  EXPECT_THAT(text, testing::HasSubstr("torch-tb-profiler            REFUSES IT\n"));
-  EXPECT_THAT(text, testing::HasSubstr("an X event without cat (2; first: "));
+  json trace = with(R"({"ph":"X","name":"wrong one","pid":1,"tid":1,"ts":1,"dur":1})");
+  trace["traceEvents"].push_back(trace["traceEvents"].back());
+  const std::string text = trace_check_text(check(trace));
+  EXPECT_THAT(text, testing::HasSubstr("torch-tb-profiler 0.4.3                  REFUSES IT\n"));
+  EXPECT_THAT(text,
+              testing::HasSubstr("  error: 2 slices have no cat: it ends with an AttributeError; "
+                                 "give each a category (first: "));
   EXPECT_THAT(text, testing::HasSubstr("wrong one"));
-  EXPECT_THAT(text, testing::HasSubstr("TraceLens                    accepts it\n"));
+  EXPECT_THAT(text, testing::HasSubstr("TraceLens 0.1.0+g171dd747                accepts it\n"));
+  EXPECT_THAT(text, testing::HasSubstr("Perfetto                                 not tried\n"));
+}
+
+TEST(TraceCheck, SaysOneOfOne) {
+  EXPECT_THAT(trace_check_text(check(without(op, "cat"))),
+              testing::HasSubstr("one slice has no cat: "));
+}
+
+TEST(TraceCheck, NamesTheVersionsThatRefuse) {
+  EXPECT_THAT(
+      trace_check_text(check(without(op, "name"))),
+      testing::HasSubstr("REFUSES IT if it is 0.5.0 with pandas 2.3.3 or 0.5.0 with pandas 3.1.1"));
+}
+
+TEST(TraceCheck, CountsWhatRoundingLoses) {
+  EXPECT_THAT(trace_check_text(check(changed(kernel, "dur", 20.5))),
+              testing::Not(testing::HasSubstr("lost")));
+  json trace = changed(kernel, "dur", 1.5);
+  trace["traceEvents"].push_back(trace["traceEvents"][kernel]);
+  trace["traceEvents"].back()["dur"] = 0.5;
+  EXPECT_THAT(
+      trace_check_text(check(trace)),
+      testing::HasSubstr("one kernel is so short that it counts as no time, and 50.0 % of all "
+                         "kernels' time is lost"));
+}
+
+TEST(TraceCheck, WritesTheSameAsJson) {
+  const json result = json::parse(trace_check_json(check(without(op, "cat"))));
+  EXPECT_EQ(result["events"], 9);
+  const json& verdict = result["tools"][2];
+  EXPECT_EQ(verdict["tool"], tensorboard);
+  EXPECT_EQ(verdict["tried"], json({"0.4.3"}));
+  EXPECT_EQ(verdict["refusing"], json({"0.4.3"}));
+  EXPECT_EQ(verdict["problems"][0]["rule"], "tb-category");
+  EXPECT_EQ(verdict["problems"][0]["severity"], "refuses");
+  EXPECT_EQ(verdict["problems"][0]["count"], 1);
 }
 
 TEST(TraceCheck, RefusesWhatIsNoTrace) {
-  for (const char* text : {"", "{", "{\"a\": 1}", "3", "\x0a\x05binary", "{\"traceEvents\": 3}"})
+  for (const char* text : {"", "{", "{\"a\": 1}", "3", "\x0a\x05binary", "{\"traceEvents\": 3}",
+                           "{\"traceEvents\": [}", "{\"traceEvents\": [nul]}"})
     EXPECT_THROW(check_trace(text, "file"), FormatError) << text;
   EXPECT_NO_THROW(check_trace("[3, null, {}, [], {\"ph\": 1, \"ts\": \"x\"}]", "file"));
 }

@@ -1,43 +1,59 @@
-// `ridge trace check` refuses a trace on behalf of those tools alone that its rules were held
-// against; of the others it does not know.
+// `ridge trace check` fails for the tools that refuse a trace, and for none that nobody ran.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ridge/profile/trace_check.h"
+#include <nlohmann/json.hpp>
+
 #include "tests/cli/tiny_runs.h"
 
 namespace ridge {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 std::string trace(const std::string& event) { return R"({"traceEvents":[)" + event + "]}"; }
 
-// Of one step, of which HolisticTraceAnalysis would leave out the last, and with a metadata event
-// that TraceLens does not know; nothing of it concerns the others.
-const std::string doubtful = trace(R"({"ph":"M","name":"my_own","pid":1,"tid":1,"args":{}})");
-// Without the category that torch-tb-profiler asks for.
-const std::string refused = trace(R"({"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1})");
+// Of a CPU, which TraceLens refuses and nobody else.
+const std::string of_cpu =
+    trace(R"({"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1.5,"dur":9,"args":{}})");
 
-TEST(TraceVerdict, IsNotKnownOfToolsThatNobodyTried) {
-  const std::string text = trace_check_text(check_trace(doubtful, "a.pt.trace.json"));
-  EXPECT_THAT(text, AllOf(HasSubstr("HolisticTraceAnalysis        not known: it may refuse it\n"),
-                          HasSubstr("TraceLens                    not known: it may refuse it\n"),
-                          HasSubstr("torch-tb-profiler            accepts it\n"),
-                          Not(HasSubstr("REFUSES IT"))));
-  EXPECT_THAT(trace_check_text(check_trace(refused, "a.pt.trace.json")),
-              HasSubstr("torch-tb-profiler            REFUSES IT\n"));
+TEST(TraceVerdict, FailsTheCommandForTheToolsThatWereAskedFor) {
+  const Sandbox sandbox;
+  sandbox.write("a.pt.trace.json", of_cpu);
+  EXPECT_EQ(run(sandbox, "ridge trace check a.pt.trace.json").exit_code, 1);
+  EXPECT_EQ(run(sandbox, "ridge trace check a.pt.trace.json --tool TraceLens").exit_code, 1);
+  const auto others = run(
+      sandbox, "ridge trace check a.pt.trace.json --tool Perfetto --tool HolisticTraceAnalysis");
+  EXPECT_EQ(others.exit_code, 0) << others.out;
+  EXPECT_THAT(others.out, Not(HasSubstr("TraceLens")));
+  EXPECT_THAT(others.out, HasSubstr("HolisticTraceAnalysis 0.5.0 and 0.6.1    accepts it\n"));
 }
 
-TEST(TraceVerdict, FailsTheCommandOnlyIfItIsKnown) {
+TEST(TraceVerdict, NamesTheToolsThereAre) {
   const Sandbox sandbox;
-  sandbox.write("doubtful.pt.trace.json", doubtful);
-  sandbox.write("refused.pt.trace.json", refused);
-  EXPECT_EQ(run(sandbox, "ridge trace check doubtful.pt.trace.json").exit_code, 0);
-  EXPECT_EQ(run(sandbox, "ridge trace check refused.pt.trace.json").exit_code, 1);
+  sandbox.write("a.pt.trace.json", of_cpu);
+  const auto result = run(sandbox, "ridge trace check a.pt.trace.json --tool HTA");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--tool is HTA; there are: chrome://tracing, Perfetto, "));
+}
+
+TEST(TraceVerdict, IsJsonIfAskedFor) {
+  const Sandbox sandbox;
+  sandbox.write("a.pt.trace.json", of_cpu);
+  const auto result = run(sandbox, "ridge trace check --json a.pt.trace.json");
+  EXPECT_EQ(result.exit_code, 1);
+  const auto json = nlohmann::json::parse(result.out);
+  EXPECT_EQ(json["slices"], 1);
+  EXPECT_EQ(json["tools"].size(), 5u);
+}
+
+// The name of the file says whether tools unpack it.
+TEST(TraceVerdict, SeesWhatAFileIsBehindItsName) {
+  const Sandbox sandbox;
+  sandbox.write("a.pt.trace.json.gz", of_cpu);
+  EXPECT_THAT(run(sandbox, "ridge trace check a.pt.trace.json.gz").out,
+              HasSubstr("the name and the content disagree about gzip"));
 }
 
 }  // namespace

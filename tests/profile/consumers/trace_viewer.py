@@ -71,16 +71,16 @@ def is_viewer(page, url):
     return page.run("typeof tr !== 'undefined' && !!tr.importer && !!tr.Model")
 
 
-def read_trace(text):
-    """What the viewer found in a trace, and in which program. ImportError without a Chromium, or if
-    there is no viewer for it."""
+def open_viewer():
+    """A page with a viewer, which the caller closes, and in which program that is. ImportError without
+    a Chromium, or if there is no viewer for it."""
     if not chromium.find():
         raise ImportError("no Chromium on the path")
     # chrome://tracing is one of the pages that have to be enabled by hand.
     page = chromium.Page(settings={"internal_only_uis_enabled": True})
     try:
-        page.send("Page.addScriptToEvaluateOnNewDocument", source=COMPONENTS)
         place = f"chrome://tracing of {page.version}"
+        page.send("Page.addScriptToEvaluateOnNewDocument", source=COMPONENTS)
         if not is_viewer(page, "chrome://tracing"):
             package = importlib.util.find_spec("torch_tb_profiler")
             if not package:
@@ -90,6 +90,16 @@ def read_trace(text):
             if not is_viewer(page, copy.as_uri()):
                 raise RuntimeError(f"{copy} is no trace viewer")
             place = f"{page.version}, which has no chrome://tracing: torch-tb-profiler's copy"
+    except BaseException:
+        page.close()
+        raise
+    return page, place
+
+
+def read_trace(text):
+    """What the viewer found in a trace, and in which program. ImportError as of open_viewer()."""
+    page, place = open_viewer()
+    try:
         return page.call(IMPORT, text), place
     finally:
         page.close()
