@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "ridge/base/units.h"
 #include "ridge/base/utf8.h"
@@ -46,19 +47,20 @@ class EventFindings {
  public:
   EventFindings() : found_(trace_rules().size()) {
     for (std::size_t i = 0; i < found_.size(); ++i)
-      if (trace_rules()[i].of_event != nullptr) of_events_.push_back(i);
+      if (trace_rules()[i].of_event != nullptr)
+        predicates_.emplace_back(trace_rules()[i].of_event, i);
   }
 
   void add(const TraceEvent& event) {
-    for (const std::size_t i : of_events_)
-      if (trace_rules()[i].of_event(event)) found_[i].note(event.source);
+    for (const auto& [holds, rule] : predicates_)
+      if (holds(event)) found_[rule].note(event.source);
   }
 
   const TraceTally& of(std::size_t rule) const { return found_[rule]; }
 
  private:
   std::vector<TraceTally> found_;
-  std::vector<std::size_t> of_events_;
+  std::vector<std::pair<bool (*)(const TraceEvent&), std::size_t>> predicates_;
 };
 
 std::string verdict_text(const TraceVerdict& verdict) {

@@ -126,7 +126,7 @@ Is kind_of(const json* value) {
 TraceEvent::TraceEvent(const nlohmann::json& event, std::size_t position)
     : source(&event), index(position), object(event.is_object()) {
   if (!object) return;
-  for (const auto& [key, value] : event.items()) {
+  for (const auto& [key, value] : event.get_ref<const json::object_t&>()) {
     const Is is = kind_of(&value);
     const auto text = [&] {
       return is == Is::text ? std::string_view(value.get_ref<const std::string&>())
@@ -158,6 +158,13 @@ TraceEvent::TraceEvent(const nlohmann::json& event, std::size_t position)
       thread = &value;
     }
   }
+  if (args != nullptr) find_arguments();
+}
+
+void TraceEvent::find_arguments() {
+  correlation = argument("correlation");
+  stream = argument("stream");
+  device = argument("device");
 }
 
 const json* TraceEvent::member(const char* key) const {

@@ -64,6 +64,8 @@ struct TraceEvent {
   double begin = 0, duration = 0;        // us; 0 unless they are numbers
   const nlohmann::json *process = nullptr, *thread = nullptr;
   const nlohmann::json* args = nullptr;  // if it is an object
+  // These of its args, since many rules ask for them.
+  const nlohmann::json *correlation = nullptr, *stream = nullptr, *device = nullptr;
 
   bool on_device() const {
     return category == Category::kernel || category == Category::copy || category == Category::fill;
@@ -74,6 +76,9 @@ struct TraceEvent {
 
   const nlohmann::json* member(const char* key) const;    // of the event; nullptr if missing
   const nlohmann::json* argument(const char* key) const;  // of its args
+
+ private:
+  void find_arguments();
 };
 
 // How many events something concerns, and the first of them in the file.

@@ -39,7 +39,7 @@ void TraceFacts::add(const TraceEvent& event) {
     tracks_[track_of(event)].push_back({event.begin, event.begin + event.duration, event.source});
   if (event.category == Category::cpu_op) add_operator(event);
   if (!event.on_device() && event.category != Category::runtime) return;
-  const auto correlation = identity_of(event.argument("correlation"));
+  const auto correlation = identity_of(event.correlation);
   if (!correlation) return;
   if (event.on_device())
     kernels_.push_back(*correlation);
@@ -67,6 +67,7 @@ void TraceFacts::add_flow(const TraceEvent& event) {
 // torch-tb-profiler reads names from the last event backwards, until it has found two that PyTorch
 // writes at the end of a trace (torch_tb_profiler/profiler/data.py, _preprocess_file).
 void TraceFacts::note_name(const TraceEvent& event) {
+  if (event.name_is == Is::missing) without_name.note(event.source);
   if (event.name_is != Is::text) nameless_.emplace_back(event.index + 1, event.source);
   if (event.name == "Record Window End") last_window_end_ = event.index + 1;
   if (event.name.starts_with("Iteration Start:")) last_iteration_ = event.index + 1;

@@ -34,8 +34,9 @@ class TraceFacts {
   bool has_shapes = false;                      // of any operator
   bool has_gradients = false, has_shared_sequence = false;
   TraceTally flows_with_one_end;
-  TraceTally crossing;           // slices that end after one that they begin within
-  TraceTally crossing_modules;   // those of them that are modules of PyTorch, or cross one
+  TraceTally crossing;          // slices that end after one that they begin within
+  TraceTally crossing_modules;  // those of them that are modules of PyTorch, or cross one
+  TraceTally without_name;
   TraceTally late_without_name;  // where torch-tb-profiler still asks for a name
   std::uint64_t launched_kernels = 0, other_launches = 0;  // kernels; of launches HTA leaves out
 

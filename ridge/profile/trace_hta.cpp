@@ -20,7 +20,7 @@ std::int64_t whole(const nlohmann::json& number) {
 
 // A stream is a number or the text of one; anything else counts as none.
 std::int64_t stream_of(const TraceEvent& event) {
-  const nlohmann::json* stream = event.argument("stream");
+  const nlohmann::json* stream = event.stream;
   if (kind_of(stream) == Is::number) return whole(*stream);
   if (kind_of(stream) != Is::text) return -1;
   const std::string& text = stream->get_ref<const std::string&>();
@@ -30,7 +30,7 @@ std::int64_t stream_of(const TraceEvent& event) {
 }
 
 std::int64_t correlation_of(const TraceEvent& event) {
-  const nlohmann::json* correlation = event.argument("correlation");
+  const nlohmann::json* correlation = event.correlation;
   return kind_of(correlation) == Is::number ? whole(*correlation) : -1;
 }
 
@@ -69,12 +69,12 @@ void HtaTable::add(const TraceEvent& event) {
   if (event.category == TraceEvent::Category::trace) return;
 
   const std::int64_t stream = stream_of(event), correlation = correlation_of(event);
-  const Is stream_is = kind_of(event.argument("stream"));
+  const Is stream_is = kind_of(event.stream);
   text_stream_ |= stream_is == Is::text;
   null_streams_ += stream_is == Is::null;
-  const nlohmann::json* given = event.argument("correlation");
+  const nlohmann::json* given = event.correlation;
   correlations_are_integers_ &= given == nullptr || given->is_number_integer();
-  const bool step = event.name.find("ProfilerStep") != event.name.npos;
+  const bool step = event.name.starts_with("ProfilerStep");
   const bool sync = event.name == "Event Sync" || event.name == "Context Sync";
   if (step && std::ranges::find(steps_, event.name) == steps_.end()) steps_.push_back(event.name);
   // Without a begin it takes part in nothing: comparisons with what is no number are false.
@@ -85,8 +85,8 @@ void HtaTable::add(const TraceEvent& event) {
                    .index = event.index,
                    .on_gpu = (stream >= 0 && correlation >= 0) || sync,
                    .step = step,
-                   .computes = computes(event.name),
-                   .computes_newest = computes_newest(event.name),
+                   .computes = stream != -1 && computes(event.name),
+                   .computes_newest = stream != -1 && computes_newest(event.name),
                    .kernel = event.on_device()});
   if (event.category == TraceEvent::Category::cpu_op && stream >= 0) {
     ++mistaken_.count;

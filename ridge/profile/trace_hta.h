@@ -14,7 +14,7 @@ namespace ridge {
 
 class HtaTable {
  public:
-  // HTA takes an event for a row if it has a duration and a category, whatever its phase is.
+  // Makes a row of an event, as HTA does if it it has a duration and a category.
   void add(const TraceEvent& event);
   void finish();  // after the last event, before any question
 
@@ -22,8 +22,8 @@ class HtaTable {
   bool has_arguments() const { return has_arguments_; }  // of any event
   bool has_begins() const { return has_begins_; }        // "ts" of any event
 
-  // A row that a launch and a kernel share has an index over what an integer holds that is just
-  // wide enough for every correlation. pandas 3 refuses to store it; pandas 2 widens the column.
+  // The highest index of a launch or its kernel, if an integer that is just wide enough for every
+  // correlation cannot hold it; else -1. pandas 3 refuses to store it; pandas 2 widens the column.
   std::int64_t index_over_correlations() const { return index_over_correlations_; }
 
   // Rows whose stream is null, if another's is text: only then 0.5.0 meets the null itself.

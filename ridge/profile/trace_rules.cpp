@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 
 #include "ridge/base/units.h"
@@ -31,7 +32,7 @@ constexpr std::array<TraceTool, 5> tools{{
     {"TraceLens", "TraceLens 0.1.0+g171dd747", tracelens_tried},
 }};
 
-// Of a fact that is so or not.
+// The finding of a rule about the file, which applies once or not at all.
 Finding once(bool is) { return {.count = is ? 1u : 0u, .first = nullptr, .detail = {}}; }
 Finding tallied(const TraceTally& tally) {
   return {.count = tally.count, .first = tally.first, .detail = {}};
@@ -55,8 +56,7 @@ const Metadata* metadata_of(const Event& event) {
 
 // What torch-tb-profiler makes of a slice, by its category in any case of letters.
 enum class Use : std::uint8_t { none, duration, operation, kernel };
-Use tb_use(const Event& event) {
-  if (!event.slice()) return Use::none;
+Use use_of_other(const Event& event) {
   std::string category(event.category_name);
   std::ranges::transform(category, category.begin(),
                          [](unsigned char c) { return std::tolower(c); });
@@ -69,6 +69,23 @@ Use tb_use(const Event& event) {
                 "python_function"))
     return Use::duration;
   return Use::none;
+}
+Use tb_use(const Event& event) {
+  if (!event.slice()) return Use::none;
+  switch (event.category) {
+    case Category::cpu_op:
+      return Use::operation;
+    case Category::kernel:
+      return Use::kernel;
+    case Category::runtime:
+      return Use::none;
+    case Category::copy:
+    case Category::fill:
+    case Category::python_function:
+      return Use::duration;
+    default:
+      return use_of_other(event);
+  }
 }
 bool is_memory_instant(const Event& event) {
   return event.phase == 'i' && event.name == "[memory]";
@@ -213,7 +230,7 @@ constexpr TraceRule rules[] = {
    "it ends with a ValueError; number the steps"},
   {"tb-device", tb_profiler, refuses, "",
    [](const Event& e) {
-     const nlohmann::json* device = e.argument("device");
+     const nlohmann::json* device = e.device;
      if (tb_use(e) != Use::kernel || device == nullptr || device->is_null()) return false;
      return !device->is_number_integer() || device->get<std::int64_t>() > 63;
    }, nullptr,
@@ -240,7 +257,7 @@ constexpr TraceRule rules[] = {
    "there is no slice ProfilerStep#<n>", "the whole trace counts as one step"},
   {"tb-device-process", tb_profiler, warns, "",
    [](const Event& e) {
-     const nlohmann::json* device = e.argument("device");
+     const nlohmann::json* device = e.device;
      return e.slice() && e.on_device() && device != nullptr && e.process != nullptr && *device != *e.process;
    }, nullptr,
    "{one kernel has|# kernels have} another pid than args.device",
@@ -270,8 +287,8 @@ constexpr TraceRule rules[] = {
    [](const Event& e) { return !e.object; }, nullptr,
    "{one event is|# events are} no object", "it ends with an error; leave them out"},
   {"hta-columns", hta, refuses, "", nullptr,
-   [](const Facts& f) { return once(f.durations == 0 || f.categories == 0 || !f.hta().has_begins()); },
-   "no event has a ts, or none a dur, or none a cat", "0.5.0 ends with a KeyError, and 0.6.1 finds no trace"},
+   [](const Facts& f) { return once(!f.hta().has_rows() || !f.hta().has_begins()); },
+   "no event has a dur and a cat, or none has a ts", "0.5.0 ends with an error, and 0.6.1 finds no trace"},
   {"hta-arguments", hta, refuses, "", nullptr,
    [](const Facts& f) { return once(f.durations > 0 && f.categories > 0 && !f.hta().has_arguments()); },
    "no event has args", "it ends with a KeyError for the stream; write args.stream of kernels"},
@@ -287,7 +304,7 @@ constexpr TraceRule rules[] = {
    }, nullptr,
    "{one event has|# events have} a ts or a dur that is text", "it ends with a TypeError; write numbers"},
   {"hta-correlation", hta, refuses, "",
-   [](const Event& e) { return is_hta_row(e) && kind_of(e.argument("correlation")) == Is::text; }, nullptr,
+   [](const Event& e) { return is_hta_row(e) && kind_of(e.correlation) == Is::text; }, nullptr,
    "{one slice has|# slices have} an args.correlation that is text", "it ends with a TypeError; write numbers"},
   {"hta-null-stream", hta, refuses, "0.5.0", nullptr,
    [](const Facts& f) { return Finding{.count = f.hta().null_streams(), .first = nullptr, .detail = {}}; },
@@ -343,7 +360,7 @@ constexpr TraceRule rules[] = {
    "it counts them as kernels of the GPU, as it does inductor's triton operators; subtract them"},
   {"hta-stream-0", hta, warns, "",
    [](const Event& e) {
-     const nlohmann::json* stream = e.argument("stream");
+     const nlohmann::json* stream = e.stream;
      return e.slice() && e.on_device() && kind_of(stream) == Is::number && *stream == 0;
    }, nullptr,
    "{one kernel is|# kernels are} on stream 0", "they get no iteration; number streams from 1"},
@@ -409,8 +426,11 @@ constexpr TraceRule rules[] = {
   {"tracelens-name", tracelens, refuses, "",
    [](const Event& e) { return e.object && e.name_is != Is::text && e.name_is != Is::missing; }, nullptr,
    "{one event has|# events have} a name that is no text", "it ends with an AttributeError; write names as text"},
-  {"tracelens-no-name", tracelens, refuses, "",
-   [](const Event& e) { return e.object && e.name_is == Is::missing; }, nullptr,
+{"tracelens-no-name", tracelens, refuses, "", nullptr,
+   [](const Facts& f) {
+     const TraceLensTree& tree = f.tracelens();
+     return tallied(tree.has_operators() ? f.without_name : tree.nameless());
+   },
    "{one event has|# events have} no name", "it ends with a KeyError; name each event"},
   {"tracelens-flow-id", tracelens, refuses, "",
    [](const Event& e) {
@@ -427,7 +447,7 @@ constexpr TraceRule rules[] = {
   {"tracelens-no-gpu", tracelens, refuses, "", nullptr,
    [](const Facts& f) { return once(f.tracelens().kernels() == 0); },
    "there is no kernel, copy or fill of a GPU",
-   "it ends with \"No GPU events found in the trace\": it analyses no traces of CPUs"},
+   "it ends with \"No GPU events found in the trace\", since it analyses no traces of CPUs"},
   {"tracelens-no-links", tracelens, refuses, "", nullptr,
    [](const Facts& f) { return once(f.tracelens().kernels() > 0 && f.tracelens().linked() == 0); },
    "no ac2g flow leads from a launch to a kernel of its correlation, pid and tid",

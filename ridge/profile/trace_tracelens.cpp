@@ -39,15 +39,15 @@ void TraceLensTree::add(const TraceEvent& event) {
   const bool launch = event.category == Category::runtime;
   const bool wait = event.category_name == "cuda_sync";
   if (!event.on_device() && !wait && !launch && event.category != Category::cpu_op) return;
-  const Ids ids{identity_of(event.argument("correlation")),
-                identity_of(event.argument("External id"))};
+  const Ids ids{identity_of(event.correlation), identity_of(event.argument("External id"))};
   if (event.on_device() || wait) {
     kernels_ += !wait;
     devices_.push_back({.source = event.source,
                         .name = event.name,
                         .ids = ids,
                         .track = placed ? std::optional(track_of(event)) : std::nullopt,
-                        .kernel = !wait});
+                        .kernel = !wait,
+                        .named = event.name_is != Is::missing});
     return;
   }
   nodes_.push_back({.source = event.source,
@@ -62,7 +62,7 @@ void TraceLensTree::add(const TraceEvent& event) {
                     .complete = placed && event.args_is != Is::missing});
   if (!launch || saw_launch_ || !speaks_of_a_launch(event.name)) return;
   saw_launch_ = true;
-  by_correlation_ = event.argument("correlation") != nullptr;
+  by_correlation_ = event.correlation != nullptr;
   if (event.args_is == Is::missing) launch_without_args_ = event.source;
 }
 
@@ -146,6 +146,7 @@ void TraceLensTree::link_flow(std::size_t launch) {
 
 void TraceLensTree::hang(Device& device, std::size_t launch) {
   device.linked = true;
+  if (!device.named) nameless_.note(device.source);
   if (!writable(device.name)) unwritable_names_.note(device.source);
   check_launcher(launch);
 }

@@ -32,6 +32,8 @@ class TraceLensTree {
   // What launches kernels, without args, process or thread, or with a name that no worksheet holds.
   const TraceTally& bad_launchers() const { return bad_launchers_; }
   const TraceTally& unwritable_names() const { return unwritable_names_; }
+  // Kernels that a launch leads to and that have no name.
+  const TraceTally& nameless() const { return nameless_; }
   // The first launch, without args to find the correlation in.
   const nlohmann::json* launch_without_args() const { return launch_without_args_; }
 
@@ -53,7 +55,7 @@ class TraceLensTree {
     std::string_view name;
     Ids ids;
     std::optional<std::uint64_t> track;  // none without a process or a thread
-    bool kernel = true, linked = false;
+    bool kernel = true, named = true, linked = false;
   };
 
   std::optional<std::uint64_t> link_of(const Ids& ids) const;
@@ -72,7 +74,7 @@ class TraceLensTree {
   bool saw_launch_ = false, by_correlation_ = false, has_operators_ = false;
   const nlohmann::json* launch_without_args_ = nullptr;
   std::uint64_t kernels_ = 0, linked_ = 0;
-  TraceTally unlinked_, left_out_, waits_, bad_launchers_, unwritable_names_;
+  TraceTally unlinked_, left_out_, waits_, nameless_, bad_launchers_, unwritable_names_;
 };
 
 }  // namespace ridge

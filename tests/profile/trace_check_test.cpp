@@ -125,7 +125,7 @@ Case of(const json& trace, std::set<std::string> rules, std::vector<std::string>
   return {.text = text_of(trace), .rules = std::move(rules), .refusing = std::move(refusing)};
 }
 
-// Of the file: its name, its compression, its JSON.
+// Faults of the file: its name, its compression, its JSON.
 std::vector<Case> file_cases() {
   const std::string good = text_of(good_trace());
   const auto replaced = [&good](const std::string& from, const std::string& to) {
@@ -163,7 +163,7 @@ std::vector<Case> file_cases() {
   };
 }
 
-// Of the members that an event has.
+// Faults in the members of one event.
 std::vector<Case> event_cases() {
   return {
       of(with("null"), {"chrome-null", "tb-object", "hta-object", "tracelens-object"},
@@ -211,7 +211,7 @@ std::vector<Case> event_cases() {
   };
 }
 
-// Of steps, streams, correlations and devices.
+// Faults of steps, streams, correlations and devices.
 std::vector<Case> profiler_cases() {
   json slices_alone = good_trace(), no_columns = good_trace(), nothing = good_trace();
   for (json& event : slices_alone["traceEvents"]) event.erase("args");
@@ -252,7 +252,7 @@ std::vector<Case> profiler_cases() {
   };
 }
 
-// Of kernels, and of what leads to them.
+// Faults of kernels, and of what leads to them.
 std::vector<Case> kernel_cases() {
   json small = good_trace();
   for (const Place place : {launch, kernel}) small["traceEvents"][place]["args"]["correlation"] = 3;
@@ -292,7 +292,7 @@ std::vector<Case> kernel_cases() {
   };
 }
 
-// Of slices that are not within each other, and of what tables stay empty.
+// Slices that are not within each other, and members whose lack leaves tables empty.
 std::vector<Case> nesting_cases() {
   json no_shapes = good_trace(), alone = good_trace();
   no_shapes["traceEvents"][op]["args"].erase("Input Dims");

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 std::string trace(const std::string& event) { return R"({"traceEvents":[)" + event + "]}"; }
 
-// Of a CPU, which TraceLens refuses and nobody else.
+// A trace of a CPU, which TraceLens refuses and nobody else.
 const std::string of_cpu =
     trace(R"({"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1.5,"dur":9,"args":{}})");
 

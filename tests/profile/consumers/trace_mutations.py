@@ -1,8 +1,8 @@
 """Named ways to damage or change a trace, for trace_tools.py.
 
-Each takes a trace as json.loads() gives it, may change it in place, and returns it, or its bytes, or
-(bytes, ending of the file's name), or None if the trace has nothing to change. The same trace gives
-the same bytes every time."""
+Each takes a trace as json.loads() gives it, may change it in place, and returns it, or its bytes,
+or (bytes, ending of the file's name), or None if the trace has nothing to change. The same trace
+gives the same bytes every time."""
 
 import functools
 import gzip

@@ -3,9 +3,9 @@
     python trace_tool_worker.py            prints which tools this environment has, as JSON
     python trace_tool_worker.py TOOL       reads one trace for each line of standard input
 
-A line of input is the path of a trace, alone in its folder; a line of output is what the tool did with
-it. Each trace is read in a forked process, so that a tool is imported once and a trace that hangs or
-kills it concerns that trace only."""
+A line of input is the path of a trace, alone in its folder; a line of output is what the tool did
+with it. Each trace is read in a forked process, so that a tool is imported once and a trace that
+hangs or kills it concerns that trace only."""
 
 import contextlib
 import importlib
@@ -103,7 +103,7 @@ TOOLS = {
 
 
 def version_of(tool):
-    """Without the date of its build; HolisticTraceAnalysis does other things with another pandas."""
+    """Without the date of its build. HolisticTraceAnalysis is another with another pandas."""
     for package in TOOLS[tool][0]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             version = re.sub(r"\.dev\d+", "", importlib.metadata.version(package))

@@ -5,11 +5,15 @@
         --python hta-0.5/bin/python --python hta-0.6/bin/python --python tracelens/bin/python \\
         --answers answers.json TRACE_FOLDER
 
-Applies every mutation of trace_mutations.py to every trace of the folder, asks each tool that one of the
-Pythons has to read the result, and compares what the tool did with what the check says. Prints a table
-of the tools and each disagreement; exits with 1 if there is one. The tools' answers are kept in the file
-of --answers, so that only the check has to run again after a change of its rules. A trace over
---mutate-below bytes is read as it is, since a tool needs seconds for it."""
+Applies every mutation of trace_mutations.py to every trace of the folder, asks each tool that one
+of the Pythons has to read the result, and compares what the tool did with what the check says.
+Prints a table of the tools and each disagreement; exits with 1 if there is one. The tools' answers
+are kept in the file of --answers, so that only the check has to run again after a change of its
+rules. A trace over --mutate-below bytes is read as it is, since a tool needs seconds for it.
+
+HolisticTraceAnalysis 0.5.0 is that package on PyPI, 0.6.1 is `traceinsight`. TraceLens installs
+from a copy of its repository. --viewer needs a Chromium, and torch-tb-profiler in the Python that runs
+this."""
 
 import argparse
 import gzip
@@ -110,7 +114,8 @@ def mutants_of(path, below, wanted):
         if isinstance(result, tuple):
             result, ending = result
         if result is not None:
-            yield name, result if isinstance(result, bytes) else trace_mutations.dump(result), ending
+            written = result if isinstance(result, bytes) else trace_mutations.dump(result)
+            yield name, written, ending
 
 
 def verdicts_of(ridge, path):
@@ -185,7 +190,7 @@ def print_table(totals, disagreements):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--ridge", help="the program whose check is compared; else only answers are collected")
+    parser.add_argument("--ridge", help="compare with the check of this program; else only ask")
     parser.add_argument("--python", action="append", default=[], help="a Python that has tools")
     parser.add_argument("--viewer", action="store_true", help="ask chrome://tracing too")
     parser.add_argument("--answers", type=Path, help="the file that keeps the tools' answers")
@@ -205,7 +210,8 @@ def main():
                 for name, data, ending in mutants_of(path, arguments.mutate_below,
                                                      arguments.mutation):
                     label = f"{path.name}: {name}"
-                    found = check_one(ask, tools, arguments.ridge, answers, label, data, ending, folder)
+                    found = check_one(ask, tools, arguments.ridge, answers, label, data, ending,
+                                      folder)
                     for tool in tools:
                         key = hashlib.sha256(data).hexdigest() + ending
                         totals[tool]["traces"] += 1

@@ -72,8 +72,8 @@ def is_viewer(page, url):
 
 
 def open_viewer():
-    """A page with a viewer, which the caller closes, and in which program that is. ImportError without
-    a Chromium, or if there is no viewer for it."""
+    """A page with a viewer, which the caller closes, and in which program that is. ImportError
+    without a Chromium, or if there is no viewer for it."""
     if not chromium.find():
         raise ImportError("no Chromium on the path")
     # chrome://tracing is one of the pages that have to be enabled by hand.
