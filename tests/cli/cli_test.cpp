@@ -173,7 +173,7 @@ TEST(Output, HasOneTraceUnderTwoNames) {
     const std::string worker = words_of(listed[0]).at(1);
     EXPECT_TRUE(worker.ends_with(end));
     EXPECT_TRUE(sandbox.read(worker) == sandbox.read(trace));
-    run_to(0, sandbox, {"ridge", "trace", "check", worker});
+    run_to(0, sandbox, {"ridge", "trace", "check", worker, "--tool", "HolisticTraceAnalysis"});
   }
 }
 
