@@ -9,7 +9,7 @@ batch's statistics, nothing dropped; in double precision. "rounding" is how far 
 gradients in single precision are from these, the largest relative difference of the parameters
 written down: a ReLU that rounding switches changes much. "statistics" are how far the step moves
 the running statistics of the first, the middle and the last batch norm. Needs torch and
-torchvision, and for vit_h_14 15 GB of memory."""
+torchvision."""
 
 import json
 import sys
@@ -25,11 +25,12 @@ GOLDEN = Path(__file__).with_name("vision_gradients.json")
 BATCH = 4
 PARAMETERS = 10  # of a network, whose gradients are written down
 # Rows and columns of the images: such that a channel keeps some pixels to the end.
-SIZES = {"inception_v3": 107, "maxvit_t": 224, "vit_h_14": 70}
+SIZES = {"inception_v3": 107, "maxvit_t": 224}
 SIZE = 64
 # The larger ones of these families are made of the layers of the smallest.
 SMALLEST = {"efficientnet_v2": "efficientnet_v2_s", "regnet_x": "regnet_x_400mf",
-            "regnet_y": "regnet_y_400mf", "convnext": "convnext_tiny"}
+            "regnet_y": "regnet_y_400mf", "convnext": "convnext_tiny", "vit_l": "vit_b_16",
+            "vit_h": "vit_b_16"}
 
 
 def build(name, size):
