@@ -28,6 +28,7 @@
 #include "ridge/cli/profiling.h"
 #include "ridge/cli/ranks.h"
 #include "ridge/cli/run_text.h"
+#include "ridge/device/gathered.h"
 #include "ridge/profile/card_watch.h"
 #include "ridge/report/chain_sources.h"
 #include "ridge/session/devices.h"
@@ -122,12 +123,8 @@ class Narrator final : public TerminalListener {
  private:
   // By rank. All of them have to ask.
   std::vector<double> of_all_ranks(double own) const {
-    const Device& device = session_.device();
-    std::vector<double> all(static_cast<std::size_t>(device.ranks()), own);
-    if (device.communicator())
-      device.communicator()->all_gather(std::as_bytes(std::span(&own, 1)),
-                                        std::as_writable_bytes(std::span(all)));
-    return all;
+    Communicator* const communicator = session_.device().communicator();
+    return communicator ? gathered(*communicator, own) : std::vector{own};
   }
   // What the line of a rank begins with; nothing where there is one alone.
   std::string label(std::size_t rank) const { return rank_label(session_.device(), rank); }

@@ -20,6 +20,7 @@
 #include "ridge/cli/interrupt.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/cli/workshop_names.h"
+#include "ridge/device/gathered.h"
 #include "ridge/dist/meeting.h"
 #include "ridge/session/devices.h"
 
@@ -40,9 +41,7 @@ std::string words_name(int rank) { return fmt::format("last-words-{}", rank); }
 void check_alike(const RunOptions& options, Communicator& communicator) {
   const std::uint64_t own =
       fnv1a(fmt::format("{} {} {}", version(), commit(), to_json(course_of(options))));
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator.count()));
-  communicator.all_gather(std::as_bytes(std::span(&own, 1)),
-                          std::as_writable_bytes(std::span(all)));
+  const std::vector<std::uint64_t> all = gathered(communicator, own);
   const auto other = std::ranges::find_if(all, [&](std::uint64_t x) { return x != all.front(); });
   if (other != all.end())
     throw UsageError("rank {} is another version of Ridge than rank 0, or has other options",
@@ -55,9 +54,7 @@ void check_cards(const RunOptions& options, const Device& device, Communicator& 
   std::array<char, 128> own{}, none{};
   if (device.is_gpu())
     fmt::format_to_n(own.data(), own.size() - 1, "{} of {}", device.info().bus_id, host_name());
-  std::vector<std::array<char, 128>> all(static_cast<std::size_t>(communicator.count()));
-  communicator.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
-  const auto sharing = std::ranges::count(all, own);
+  const auto sharing = std::ranges::count(gathered(communicator, own), own);
   if (own == none || options.ranks_per_gpu == 0 || sharing <= options.ranks_per_gpu) return;
   throw UsageError(
       "{} ranks are on GPU {}: give each a GPU of its own, or, for tests, --ranks-per-gpu {}",

@@ -16,6 +16,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/units.h"
+#include "ridge/device/gathered.h"
 #include "ridge/device/lanes.h"
 #include "ridge/gpu/codegen/generated_kernels.h"
 #include "ridge/gpu/device.h"
@@ -285,9 +286,7 @@ class GpuDevice final : public Device {
 
   // Ranks on cards of their own reach each other by NCCL, which wants that.
   void join(std::shared_ptr<Communicator> communicator) override {
-    std::vector<cudaUUID_t> cards(static_cast<std::size_t>(communicator->count()));
-    communicator->all_gather(std::as_bytes(std::span(&uuid_, 1)),
-                             std::as_writable_bytes(std::span(cards)));
+    std::vector<cudaUUID_t> cards = gathered(*communicator, uuid_);
     const auto before = [](const cudaUUID_t& a, const cudaUUID_t& b) {
       return std::memcmp(&a, &b, sizeof a) < 0;
     };

@@ -12,6 +12,7 @@
 
 #include "ridge/base/file.h"
 #include "ridge/base/gzip.h"
+#include "ridge/device/gathered.h"
 #include "ridge/profile/chrome_events.h"
 
 namespace ridge {
@@ -144,10 +145,8 @@ class EventParcels {
   void hand_over() {
     const auto ranks = static_cast<std::size_t>(communicator_.count());
     const auto size = static_cast<std::int64_t>(pending_.size());
-    std::vector<std::int64_t> sizes(ranks), given(ranks, 0), got(ranks, 0);
-    communicator_.all_gather(std::as_bytes(std::span(&size, 1)),
-                             std::as_writable_bytes(std::span(sizes)));
-    const std::int64_t coming = sizes[giver_];
+    std::vector<std::int64_t> given(ranks, 0), got(ranks, 0);
+    const std::int64_t coming = gathered(communicator_, size)[giver_];
     is_last_ = coming == 0;
     if (is_last_) return;
     given[0] = size;
@@ -186,9 +185,7 @@ TraceSize write_chrome_trace_of_ranks(const std::filesystem::path& path, const R
   const int own = communicator.rank(), count = communicator.count();
   const std::optional<Recording> replayed = replayed_times(recording);
   const Recording& times = replayed ? *replayed : recording;
-  std::vector<std::int64_t> epochs(static_cast<std::size_t>(count));
-  communicator.all_gather(std::as_bytes(std::span(&recording.epoch_ns, 1)),
-                          std::as_writable_bytes(std::span(epochs)));
+  const std::vector<std::int64_t> epochs = gathered(communicator, recording.epoch_ns);
   const std::int64_t place = own;
   const auto emit_own = [&](const EmitEvent& emit) {
     emit_chrome_events(times,

@@ -9,6 +9,7 @@
 
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
+#include "ridge/device/gathered.h"
 #include "ridge/graph/op_rules.h"
 
 namespace ridge {
@@ -192,16 +193,13 @@ RanksReport compare_ranks(std::span<const CommunicationReport> reports,
 
 RanksReport compare_ranks(const CommunicationReport& own, std::uint64_t peak_bytes,
                           Communicator& communicator) {
-  const auto count = static_cast<std::size_t>(communicator.count());
   struct Head {
     std::int64_t steps, step_ns, communication_ns, hidden_ns, runs;
     std::uint64_t peak_bytes;
   };
   const Head head{own.steps,     own.step_ns,          own.communication_ns,
                   own.hidden_ns, std::ssize(own.runs), peak_bytes};
-  std::vector<Head> heads(count);
-  communicator.all_gather(std::as_bytes(std::span(&head, 1)),
-                          std::as_writable_bytes(std::span(heads)));
+  const std::vector<Head> heads = gathered(communicator, head);
   std::vector<std::int64_t> bytes;
   std::size_t runs = 0, before = 0;
   for (const Head& h : heads) {

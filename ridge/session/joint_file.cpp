@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ridge/base/error.h"
+#include "ridge/device/gathered.h"
 
 namespace ridge {
 namespace {
@@ -25,13 +26,6 @@ class Outcome {
  private:
   std::array<char, 512> text_{};
 };
-
-template <class T>
-std::vector<T> told_by_all(Communicator& ranks, const T& mine) {
-  std::vector<T> all(static_cast<std::size_t>(ranks.count()));
-  ranks.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  return all;
-}
 
 // What the first rank says of the first that failed; empty if none did.
 std::string fault_of(std::span<const Outcome> outcomes) {
@@ -79,13 +73,13 @@ class Writer {
         file_->write(layout_.head);
         key = file_->reserve(layout_.bytes);
       });
-    return told_by_all(ranks_, key).front();
+    return gathered(ranks_, key).front();
   }
 
   // Opens the file; true if all ranks have done so, and expect their tensors where the first does.
   bool everyone_sees(const FileKey& key) {
     if (!leads() && key.bytes == layout_.bytes) part_ = FilePart::open(path_, key);
-    const std::vector<char> seen = told_by_all<char>(ranks_, file_ || part_);
+    const std::vector<char> seen = gathered<char>(ranks_, file_ || part_);
     return std::ranges::find(seen, 0) == seen.end();
   }
 
@@ -118,7 +112,7 @@ class Writer {
   // They go on together, whatever one of them met.
   void end() {
     ranks_.wait_for_all();  // disks may take minutes
-    const std::string fault = fault_of(told_by_all(ranks_, outcome_));
+    const std::string fault = fault_of(gathered(ranks_, outcome_));
     if (leads() && fault.empty()) attempt(outcome_, [&] { file_->commit(); });
     file_.reset();
     ranks_.wait_for_all();

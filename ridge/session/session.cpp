@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ridge/base/error.h"
+#include "ridge/device/gathered.h"
 #include "ridge/run/autotuner.h"
 #include "ridge/session/calibration.h"
 #include "ridge/session/checkpoint.h"
@@ -63,11 +64,9 @@ void add_other_ranks(Evaluation& sum, Communicator* communicator) {
     std::int64_t right;
   };
   const Part own{sum.loss, sum.right.value_or(0)};
-  std::vector<Part> parts(static_cast<std::size_t>(communicator->count()));
-  communicator->all_gather(std::as_bytes(std::span(&own, 1)),
-                           std::as_writable_bytes(std::span(parts)));
   Part all{};
-  for (const Part& part : parts) all.loss += part.loss, all.right += part.right;
+  for (const Part& part : gathered(*communicator, own))
+    all.loss += part.loss, all.right += part.right;
   sum.loss = all.loss;
   if (sum.right) sum.right = all.right;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ridge/base/error.h"
+#include "ridge/device/gathered.h"
 #include "ridge/gpu/device/libraries.h"
 #include "ridge/gpu/device/links.h"
 #include "ridge/gpu/vendor/aside_capture.h"
@@ -76,10 +77,8 @@ class NcclLinks final : public Links {
       : library_(nccl::library()), rank_(communicator.rank()), count_(communicator.count()) {
     nccl::UniqueId id{};
     if (rank_ == 0) check(library_.get_unique_id(&id), "making a communicator");
-    std::vector<nccl::UniqueId> all(static_cast<std::size_t>(count_));
-    communicator.all_gather(std::as_bytes(std::span(&id, 1)),
-                            std::as_writable_bytes(std::span(all)));
-    check(library_.comm_init_rank(&comm_, count_, all.front(), rank_), "making a communicator");
+    id = gathered(communicator, id).front();
+    check(library_.comm_init_rank(&comm_, count_, id, rank_), "making a communicator");
   }
   ~NcclLinks() override {
     if (std::uncaught_exceptions() > 0) give_up();  // others may not come to an orderly end
