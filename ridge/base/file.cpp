@@ -52,6 +52,12 @@ std::filesystem::path temporary_of(const std::filesystem::path& path) {
   return directory_of(path) / ("." + path.filename().string() + std::string(temporary_suffix));
 }
 
+// False if another process holds the lock. Some network file systems have no locks; there, writers
+// must keep apart by themselves.
+bool lock(int descriptor, int kind) {
+  return ::flock(descriptor, kind | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
 // False if the system refuses, which errno tells.
 bool put_at(int descriptor, std::uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
@@ -124,8 +130,7 @@ void AtomicFile::open_temporary() {
   for (;;) {
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (descriptor_ < 0) fail();
-    // Some network file systems have no locks; there, writers must keep apart by themselves.
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    if (!lock(descriptor_, LOCK_EX)) {
       ::close(std::exchange(descriptor_, -1));
       throw IoError("cannot write {}: another process is writing it", path_.string());
     }
@@ -180,7 +185,10 @@ FileKey AtomicFile::reserve(std::uint64_t bytes) {
   if (!make_room(descriptor_, bytes + key.random.size()) ||
       !put_at(descriptor_, bytes, key.random) || ::fdatasync(descriptor_) != 0)
     fail();
-  if (::flock(descriptor_, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) fail();
+  if (!lock(descriptor_, LOCK_SH)) {  // the temporary is another's now
+    ::close(std::exchange(descriptor_, -1));
+    throw IoError("cannot write {}: another process is writing it", path_.string());
+  }
   reserved_ = bytes;
   return key;
 }
@@ -209,7 +217,7 @@ std::optional<FilePart> FilePart::open(const std::filesystem::path& path, const 
   std::array<std::byte, sizeof key.random> found{};
   const ssize_t n = ::pread(descriptor, found.data(), found.size(), static_cast<off_t>(key.bytes));
   if (n != static_cast<ssize_t>(found.size()) || found != key.random) return std::nullopt;
-  if (::flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;
+  if (!lock(descriptor, LOCK_SH)) return std::nullopt;
   return part;
 }
 

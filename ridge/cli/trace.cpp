@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <ranges>
 #include <string>
 #include <vector>
 
@@ -27,19 +28,13 @@ struct Request {
 
 // Leaves only the verdicts of these tools.
 void select(TraceCheck& check, const std::vector<std::string>& tools) {
-  const auto is_of = [](const TraceVerdict& verdict, const std::string& tool) {
-    return verdict.consumer == tool;
-  };
+  const auto names = std::views::transform(check.verdicts, &TraceVerdict::consumer);
   for (const std::string& tool : tools)
-    if (std::ranges::find(check.verdicts, tool, &TraceVerdict::consumer) == check.verdicts.end()) {
-      std::vector<std::string> names;
-      for (const TraceVerdict& verdict : check.verdicts) names.push_back(verdict.consumer);
+    if (std::ranges::find(names, tool) == names.end())
       throw UsageError("--tool is {}; there are: {}", tool, fmt::join(names, ", "));
-    }
   if (tools.empty()) return;
   std::erase_if(check.verdicts, [&](const TraceVerdict& verdict) {
-    return std::ranges::none_of(tools,
-                                [&](const std::string& tool) { return is_of(verdict, tool); });
+    return std::ranges::find(tools, verdict.consumer) == tools.end();
   });
 }
 

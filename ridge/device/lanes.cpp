@@ -12,8 +12,8 @@ using Lanes = std::vector<std::vector<std::size_t>>;
 // By lane, how many of its first works are done before a work.
 using Done = std::vector<std::size_t>;
 
-// Of the lanes whose last work is done, the one that was left last, and an empty one only where
-// there is no other; else, of all lanes, the one that was left first.
+// Of the lanes whose last work is done, the one whose last work came latest, and an empty one only
+// where there is no other; if none is done, the one whose last work came earliest.
 std::size_t choose_lane(const Lanes& lanes, const Done& done) {
   constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
   std::size_t free = none, oldest = 0;

@@ -11,9 +11,9 @@
 namespace ridge {
 
 // Puts each work into one of so many lanes, in which each work follows the one before it, and
-// returns by work the earlier ones that it must follow: those it had, and where there is no lane
-// whose last work it follows anyway, the last of the lane that was left alone longest. So no more
-// works than there are lanes can ever run at the same time.
+// returns by work the earlier ones that it must follow: those it had and, where it follows no
+// lane's last work anyway, the one of these last works that came earliest. So no more works than
+// there are lanes can ever run at the same time.
 std::vector<std::vector<std::size_t>> follow_in_lanes(std::span<const DeviceWork> works,
                                                       std::size_t lanes);
 

@@ -14,7 +14,7 @@ namespace ridge {
 
 class HtaTable {
  public:
-  // Makes a row of an event, as HTA does if it it has a duration and a category.
+  // Makes a row of an event, as HTA does if it has a duration and a category.
   void add(const TraceEvent& event);
   void finish();  // after the last event, before any question
 

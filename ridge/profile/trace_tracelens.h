@@ -1,7 +1,7 @@
 #pragma once
 
-// The call tree that TraceLens makes of a trace and hangs kernels into. Source:
-// TraceLens/Trace2Tree/ trace_to_tree.py and TraceLens/TreePerf/tree_perf.py of commit 171dd747.
+// The call tree that TraceLens makes of a trace and hangs kernels into. Source, of commit 171dd747:
+// TraceLens/Trace2Tree/trace_to_tree.py and TraceLens/TreePerf/tree_perf.py.
 
 #include <cstdint>
 #include <optional>
