@@ -20,7 +20,6 @@ Of PyTorch's sides --starts get ready at once, before any of them is measured: c
 processors, the device each has alone."""
 
 import argparse
-import collections
 import contextlib
 import json
 import math
@@ -146,22 +145,20 @@ def name_of(shape):
 
 # Measuring ---------------------------------------------------------------------------------------
 
-def operators_of(events):
-    """The longest operators of a step: share, name, shape of the first operand, rate."""
-    taken = collections.defaultdict(lambda: [0.0, 0.0, 0.0])
-    for event in events:
-        known = event.get("args", {})
-        if event.get("cat") != "cpu_op" or "operator" not in known:
-            continue
-        first = next(iter(known["Input Dims"]), [])
-        sums = taken[known["operator"], "x".join(map(str, first))]
-        for i, value in enumerate((event["dur"] * 1e-6, known["flops"], known["bytes"])):
-            sums[i] += value
-    whole = sum(seconds for seconds, _, _ in taken.values())
-    longest = sorted(taken.items(), key=lambda item: -item[1][0])[:4]
-    return [dict(share=seconds / whole, operator=name, shape=dims, flops=flops / seconds,
-                 bytes=moved / seconds)
-            for (name, dims), (seconds, flops, moved) in longest if seconds > 0]
+def operators_of(arguments, *flags):
+    """The longest operators of a step: share, name, operands, rates; none if that fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "operators.json"
+        with contextlib.suppress(Fault):
+            vision_speed.run_watched(
+                [arguments.ridge, "ops", "--space", f"--dtype={arguments.dtype}",
+                 f"--device={arguments.device}", f"--threads={arguments.threads}",
+                 f"--export-json={found}", *flags], arguments.budget)
+        rows = json.loads(found.read_text())["operators"] if found.exists() else []
+    rows.sort(key=lambda row: -row["share_of_step"])
+    return [dict(share=row["share_of_step"], operator=row["operator"], shape=row["operands"],
+                 flops=row["flops_per_step"] / row["seconds_per_step"],
+                 bytes=row["bytes_per_step"] / row["seconds_per_step"]) for row in rows[:4]]
 
 
 def ridge_flags(size):
@@ -192,8 +189,10 @@ class Llama:
 
     def measure(self):
         size, more = ridge_flags(self.shape)
-        run = lambda steps, *flags: run_ridge(  # noqa: E731
-            self.arguments, size, self.arguments.version, WARMUP, steps, *more, *flags)
+
+        def run(steps):
+            return run_ridge(self.arguments, size, self.arguments.version, WARMUP, steps, *more)
+
         ours, theirs, result = [], [], {"theirs_fault": self.fault, "ours_fault": None}
         try:
             first = run(3)
@@ -203,14 +202,21 @@ class Llama:
                 if not self.fault:
                     count = self.steps(self.worker.first["step_seconds"])
                     theirs.append(statistics.median(self.worker.ask("steps", count)))
-            profile = run(3, "--profile", "--profile-steps=3")
             result |= dict(ours_bytes=first["peak_memory_bytes"], flops=first["flops_per_step"],
-                           operators=operators_of(profile["events"] or []))
+                           operators=self.operators())
         except Fault as fault:
             result["ours_fault"] = str(fault)
         if not self.fault:
             result["theirs_bytes"] = self.worker.first.get("tensors")
         return result | dict(ours=ours, theirs=theirs)
+
+    def operators(self):
+        options = {key.replace("_", "-"): value for key, value in self.shape.items()}
+        with tempfile.TemporaryDirectory() as folder:
+            config = Path(folder) / "shape.json"
+            config.write_text(json.dumps(options))
+            return operators_of(self.arguments, f"--configs={config}", "--mode=training",
+                                f"--version={self.arguments.version}")
 
     def close(self):
         if self.worker and self.worker.process.poll() is None:
@@ -243,32 +249,15 @@ class Network:
             for row in self.ours + self.theirs:
                 row.run(self.arguments)
         own, other = vision_speed.fastest(self.ours), vision_speed.fastest(self.theirs)
-        operators = []
-        if own:
-            with contextlib.suppress(Fault):
-                operators = self.operators(own)
+        operators = operators_of(
+            self.arguments, f"--networks={self.shape['network']}", f"--mode={self.shape['mode']}",
+            f"--batch-size={self.shape['batch']}", f"--version={own.mode}") if own else []
         return dict(ours=own.rounds if own else [], theirs=other.rounds if other else [],
                     ours_fault=None if own else str(self.ours[0].fault),
                     theirs_fault=None if other else str(self.theirs[0].fault),
                     ours_bytes=own.memory() if own else None,
                     theirs_bytes=other.memory() if other else None,
                     sides=[r.title for r in (own, other) if r], operators=operators)
-
-    def operators(self, own):
-        """The longest of a pass of Ridge's fastest mode."""
-        with tempfile.TemporaryDirectory() as folder:
-            found = Path(folder) / "operators.json"
-            vision_speed.run_watched(
-                [self.arguments.ridge, "ops", "--space", f"--networks={self.shape['network']}",
-                 f"--mode={self.shape['mode']}", f"--batch-size={self.shape['batch']}",
-                 f"--version={own.mode}", f"--dtype={self.arguments.dtype}",
-                 f"--device={self.arguments.device}", f"--threads={self.arguments.threads}",
-                 f"--export-json={found}"], self.arguments.budget)
-            rows = json.loads(found.read_text())["operators"] if found.exists() else []
-        rows.sort(key=lambda row: -row["share_of_step"])
-        return [dict(share=row["share_of_step"], operator=row["operator"], shape=row["operands"],
-                     flops=row["flops_per_step"] / row["seconds_per_step"],
-                     bytes=row["bytes_per_step"] / row["seconds_per_step"]) for row in rows[:4]]
 
     def close(self):
         for row in self.theirs:
@@ -326,9 +315,11 @@ def where(result):
 
 
 def table_of(results):
+    def slowness(result):
+        return -1 if ratio(result) is None else ratio(result)
+
     rows = []
-    key = lambda r: -(ratio(r) if ratio(r) is not None else -1)  # noqa: E731
-    for result in sorted(results, key=key):
+    for result in sorted(results, key=slowness, reverse=True):
         def milliseconds(side):
             fault = result[f"{side}_fault"]
             return (f"{statistics.median(result[side]) * 1e3:.2f} ms" if result[side]

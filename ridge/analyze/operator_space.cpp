@@ -8,9 +8,8 @@
 #include <set>
 #include <utility>
 
+#include "ridge/analyze/recorded_step.h"
 #include "ridge/base/text_table.h"
-#include "ridge/profile/recorder.h"
-#include "ridge/profile/recording.h"
 
 namespace ridge {
 namespace {
@@ -40,26 +39,21 @@ std::string rate_text(const Timed& timed) {
 std::vector<SpaceRow> operators_of_steps(Session& session, std::string_view workload,
                                          const Roof& roof) {
   for (int i = 0; i < warmup_steps; ++i) session.step();
-  Recorder recorder({.memory = false});
-  recorder.attach(session.executor());
-  for (int i = 0; i < recorded_steps; ++i) {
-    recorder.begin_step(session.steps_done() + 1);
-    recorder.end_step(session.step().loss);
-  }
-  recorder.detach(session.executor());
-  const Recording& host = recorder.recording();
-  const Recording recording = host.activities.empty() ? host : device_time(host);
-  const BottleneckReport report = analyze_bottlenecks(recording, roof);
-  const Graph& graph = *recording.graph;
-  std::map<std::pair<std::string, std::string>, Timed> found;
-  for (const NodeBottleneck& node : report.nodes) {
-    const Node& n = graph.nodes()[node.node];
-    found[{std::string(name_of(*n.op)), operands_of(graph, n)}] += node.timed;
-  }
+  std::map<std::pair<std::string, std::string>, SpaceRow> found;
+  const auto use = [&](const Recording&, const Recording& recording) {
+    const BottleneckReport report = analyze_bottlenecks(recording, roof);
+    for (const NodeBottleneck& bottleneck : report.nodes) {
+      const Node& node = recording.graph->nodes()[bottleneck.node];
+      const std::string op(name_of(*node.op)), operands = operands_of(*recording.graph, node);
+      SpaceRow& row = found[{op, operands}];
+      row.workload = workload, row.op = op, row.operands = operands;
+      row.timed += bottleneck.timed;
+      row.share = report.share(row.timed.seconds);
+    }
+  };
+  record_step(session, use, recorded_steps);
   std::vector<SpaceRow> rows;
-  for (auto& [key, timed] : found)
-    rows.push_back(
-        {std::string(workload), key.first, key.second, timed, report.share(timed.seconds)});
+  for (auto& [key, row] : found) rows.push_back(std::move(row));
   sort_by_loss(rows);
   return rows;
 }
@@ -99,9 +93,9 @@ std::string operator_space_text(const std::vector<SpaceRow>& rows, std::size_t t
              "Floor: the part of its time that it explains. Step: the part of the step that it "
              "takes. "
              "Lost: the part\nof the step above the floor.\n"
-             "{} operators of {} workloads{}. {} of them take{} {:g} % or more of their step, and "
+             "{} operators of {} workload{}{}. {} of them take{} {:g} % or more of their step, and "
              "twice their floor.\n",
-             rows.size(), workloads.size(),
+             rows.size(), workloads.size(), workloads.size() == 1 ? "" : "s",
              shown < rows.size() ? fmt::format(", {} shown", shown) : "", slow,
              slow == 1 ? "s" : "", 100 * share);
 }

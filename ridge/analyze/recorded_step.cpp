@@ -4,13 +4,15 @@
 
 namespace ridge {
 
-void record_step(
-    Session& session,
-    const std::function<void(const Recording& host, const Recording& on_device)>& use) {
+void record_step(Session& session,
+                 const std::function<void(const Recording& host, const Recording& on_device)>& use,
+                 int steps) {
   Recorder recorder({.memory = false});
   recorder.attach(session.executor());
-  recorder.begin_step(session.steps_done() + 1);
-  recorder.end_step(session.step().loss);
+  for (int i = 0; i < steps; ++i) {
+    recorder.begin_step(session.steps_done() + 1);
+    recorder.end_step(session.step().loss);
+  }
   recorder.detach(session.executor());
   const Recording& host = recorder.recording();
   if (host.activities.empty())

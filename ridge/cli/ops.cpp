@@ -34,6 +34,7 @@ struct Request {
   std::int64_t iterations = 20, warmup = 5, threads = 0;
   bool of_space = false;
   SpaceRequest space;
+  std::vector<Flag> space_flags;  // those that only --space takes
 };
 
 struct Measured {
@@ -227,6 +228,9 @@ int ops_of_space(const Request& request) {
 int ops(const Request& request) {
   if (request.list) return print_list();
   if (request.of_space) return ops_of_space(request);
+  for (const Flag& flag : request.space_flags)
+    if (flag.was_given())
+      throw UsageError("{} is about --space: add that, or leave it out", flag.name());
   check(request);
   if (!request.predefined && !request.models) check_type(request);
   for (const TensorOpRequest& one : wanted(request)) tensor_operator(one);
@@ -281,7 +285,7 @@ void add_flags(Command command, Request& r) {
 
 void add_space_flags(Command command, Request& r) {
   const auto add = [&](const char* flag, auto& field, const char* what, const char* type) {
-    add_value(command, flag, field, what).type_name(type).group("Space");
+    r.space_flags.push_back(add_value(command, flag, field, what).type_name(type).group("Space"));
   };
   command
       .add_flag("--space", r.of_space,

@@ -13,13 +13,12 @@
 #include "ridge/base/file.h"
 #include "ridge/base/ranges.h"
 #include "ridge/cli/interrupt.h"
+#include "ridge/cli/run_request.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/session/devices.h"
 
 namespace ridge {
 namespace {
-
-constexpr std::size_t most_config_bytes = 1 << 20;
 
 struct SpaceWorkload {
   std::string name;
@@ -73,8 +72,7 @@ std::vector<SpaceWorkload> workloads_of(const SpaceRequest& request) {
       add(workloads, std::move(options), "");
     }
     for (const std::string& file : request.configs) {
-      RunOptions options;
-      apply_json(options, read_text_file(file, most_config_bytes));
+      RunOptions options = options_in_file(file);
       apply(request, use, options);
       add(workloads, std::move(options), file);
     }

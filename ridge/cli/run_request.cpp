@@ -28,6 +28,14 @@ std::vector<std::string> apply_config_file(RunOptions& options, const std::strin
 
 }  // namespace
 
+RunOptions options_in_file(const std::string& path) {
+  RunOptions options;
+  apply_config_file(options, path);  // which network it is decides what lies below the rest
+  options = default_options(options.network);
+  apply_config_file(options, path);
+  return options;
+}
+
 RunRequest::RunRequest(Command command, Config config)
     : settings_(std::move(config)),
       flags_(command, settings_.defaults(settings_.network), settings_.has) {

@@ -11,6 +11,10 @@
 
 namespace ridge {
 
+// The options of the run that a configuration file describes, over the defaults of its network; not
+// resolved. IoError, or FormatError that names the file.
+RunOptions options_in_file(const std::string& path);
+
 // The flags that describe a run of any workload, on one command. Outlives its parsing.
 class RunRequest {
  public:

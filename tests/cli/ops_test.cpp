@@ -62,6 +62,7 @@ TEST(OpsCommand, RefusesInOneLine) {
   refused({"--space", "--op", "add"}, "--space takes the operators of workloads");
   refused({"--space", "--mode", "use"}, "--mode is 'use'; choose one of");
   refused({"--space", "--networks", "resnet19"}, "resnet18");
+  refused({"--networks", "resnet18"}, "--networks is about --space");
 }
 
 // What the operators of a step take is nearly all of it, and no row loses more than it takes.
@@ -94,6 +95,21 @@ TEST(OpsCommand, HoldsOperatorsOfWorkloadsAgainstTheirFloors) {
     EXPECT_LT(sum, 1.001) << workload;
   }
   EXPECT_TRUE(operators.contains("conv2d") && operators.contains("attention"));
+}
+
+// Whose defaults are those of the network that it names.
+TEST(OpsCommand, NamesTheFileOfOptionsThatIsWrong) {
+  const Sandbox sandbox;
+  sandbox.write("wrong.json", R"({"hidden-dim": 64, "bogus": 1})");
+  const ProgramResult result =
+      sandbox.run({"ridge", "ops", "--space", "--device", "cpu", "--configs", "wrong.json"});
+  EXPECT_EQ(complaint_of(result, 1), "ridge: wrong.json: there is no option \"bogus\"\n");
+  sandbox.write("network.json", R"({"network": "squeezenet1_1", "batch-size": 1})");
+  EXPECT_THAT(sandbox
+                  .run({"ridge", "ops", "--space", "--device", "cpu", "--mode", "inference",
+                        "--configs", "network.json"})
+                  .out,
+              HasSubstr("squeezenet1_1, 1, inference (network.json)"));
 }
 
 TEST(OpsCommand, NamesItsOperators) {
