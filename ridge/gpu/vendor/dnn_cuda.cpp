@@ -226,10 +226,11 @@ class Cudnn final : public Dnn {
     return fmt::format("cuDNN {}.{}.{}", v / 10000, v / 100 % 100, v % 100);
   }
 
-  // The tiles of other sequences would need masks of their own in versions before 9.16.
+  // What the last tile has behind the end of a sequence is later than every query, so that the
+  // causal mask hides it; without one it would need a mask of its own in versions before 9.16.
   bool supports(DType dtype, const FlashShape& shape) const override {
-    return size_of(dtype) == 2 && shape.seq % 128 == 0 && shape.head_dim % 8 == 0 &&
-           shape.head_dim <= 128;
+    return size_of(dtype) == 2 && (shape.causal || shape.seq % 128 == 0) &&
+           shape.head_dim % 8 == 0 && shape.head_dim <= 256;
   }
 
   std::unique_ptr<FusedAttention> attention(DType dtype, const FlashShape& shape,
