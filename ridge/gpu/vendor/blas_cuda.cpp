@@ -5,6 +5,7 @@
 #include "ridge/base/error.h"
 #include "ridge/gpu/device/libraries.h"
 #include "ridge/gpu/vendor/blas.h"
+#include "ridge/gpu/vendor/ordered_start.h"
 
 namespace ridge::gpu {
 namespace {
@@ -197,10 +198,12 @@ class LtProduct final : public Product {
     if (terms.bias) problem_->descriptor.set_bias(terms.bias);
     const void* const added = terms.residual ? terms.residual : c;
     const CublasLt& lt = library_.lt;
-    lt.check(lt.matmul(library_.handle, problem_->descriptor.handle, alpha, b, problem_->b.handle,
-                       a, problem_->a.handle, beta, added, problem_->c.handle, c,
-                       problem_->c.handle, &algorithm_, workspace, workspace_, stream),
-             "a product");
+    start_.run(stream, [&](Stream into) {
+      lt.check(lt.matmul(library_.handle, problem_->descriptor.handle, alpha, b, problem_->b.handle,
+                         a, problem_->a.handle, beta, added, problem_->c.handle, c,
+                         problem_->c.handle, &algorithm_, workspace, workspace_, into),
+               "a product");
+    });
   }
 
  private:
@@ -208,6 +211,7 @@ class LtProduct final : public Product {
   std::shared_ptr<const Problem> problem_;
   cublasLtMatmulAlgo_t algorithm_;
   std::size_t workspace_;
+  mutable OrderedStart start_;
 };
 
 class Lt final : public Blas {

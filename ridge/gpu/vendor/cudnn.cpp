@@ -127,8 +127,10 @@ void Plan::run(Stream stream, std::span<const Binding> bindings, void* workspace
   pack.set_pointers(Attribute::variant_pack_pointers, pointers);
   pack.set_pointers(Attribute::variant_pack_workspace, std::span(&workspace, 1));
   pack.finalize();
-  library_.check(library_.set_stream(handle_, stream), "choosing the stream");
-  library_.check(library_.execute(handle_, plan_->get(), pack.get()), "a launch");
+  start_.run(stream, [&](Stream into) {
+    library_.check(library_.set_stream(handle_, into), "choosing the stream");
+    library_.check(library_.execute(handle_, plan_->get(), pack.get()), "a launch");
+  });
 }
 
 Tensor GraphBuilder::in_memory(std::int64_t id, DataType type, const Extents& dims,

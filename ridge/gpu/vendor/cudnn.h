@@ -17,6 +17,7 @@
 
 #include "ridge/base/vendor_library.h"
 #include "ridge/gpu/device/context.h"
+#include "ridge/gpu/vendor/ordered_start.h"
 
 namespace ridge::gpu::cudnn {
 
@@ -289,6 +290,7 @@ class Plan {
   std::vector<ObjectPtr> parts_;
   std::vector<float> constants_;  // of the graph, by -1 - id
   std::size_t workspace_ = 0;
+  mutable OrderedStart start_;
 };
 
 // Down, across.
