@@ -55,8 +55,9 @@ class Dnn {
                                                              const FlashGradients& gradients,
                                                              bool deterministic) = 0;
   // By the plan that the library expects to be the fastest of those that it can prepare, or exactly
-  // by that of another rank. DeviceError if it has none.
-  virtual std::unique_ptr<FusedConv> conv(const ConvProblem& problem, std::size_t rank = 0) = 0;
+  // by that of another rank. DeviceError if it has none. Asked again, it gives the same plan, since
+  // many are compiled when they are prepared.
+  virtual std::shared_ptr<FusedConv> conv(const ConvProblem& problem, std::size_t rank = 0) = 0;
 };
 
 std::shared_ptr<Dnn> make_dnn();

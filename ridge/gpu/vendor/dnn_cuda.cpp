@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <string>
+#include <unordered_map>
 
 #include "ridge/base/error.h"
 #include "ridge/base/units.h"
@@ -255,8 +257,15 @@ class Cudnn final : public Dnn {
     return kernel;
   }
 
-  std::unique_ptr<FusedConv> conv(const ConvProblem& problem, std::size_t rank) override {
-    return cudnn_conv(opened().library, opened().handle(), problem, rank);
+  std::shared_ptr<FusedConv> conv(const ConvProblem& problem, std::size_t rank) override {
+    std::string key =
+        fmt::format("{} {} {}", static_cast<int>(problem.kind), rank, to_string(problem));
+    if (const auto kept = convs_.find(key); kept != convs_.end()) return kept->second;
+    if (convs_.size() == most_convs) convs_.clear();
+    std::shared_ptr<FusedConv> conv =
+        cudnn_conv(opened().library, opened().handle(), problem, rank);
+    convs_.emplace(std::move(key), conv);
+    return conv;
   }
 
  private:
@@ -265,7 +274,12 @@ class Cudnn final : public Dnn {
     return *opened_;
   }
 
+  // More than any network has with all that a tuner tries; a plan is some hundred kilobytes of
+  // code.
+  static constexpr std::size_t most_convs = 1000;
+
   std::unique_ptr<Opened> opened_;
+  std::unordered_map<std::string, std::shared_ptr<FusedConv>> convs_;
 };
 
 }  // namespace

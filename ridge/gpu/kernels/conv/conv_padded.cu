@@ -48,7 +48,7 @@ std::size_t padded_bytes(const ImageShape& image) {
 
 class PaddedWeightGrad final : public FusedConv {
  public:
-  PaddedWeightGrad(const Context& gpu, const ConvProblem& problem, std::unique_ptr<FusedConv> conv)
+  PaddedWeightGrad(const Context& gpu, const ConvProblem& problem, std::shared_ptr<FusedConv> conv)
       : gpu_(gpu), problem_(problem), conv_(std::move(conv)) {}
 
   std::size_t workspace() const override {
@@ -79,7 +79,7 @@ class PaddedWeightGrad final : public FusedConv {
  private:
   const Context& gpu_;
   ConvProblem problem_;
-  std::unique_ptr<FusedConv> conv_;
+  std::shared_ptr<FusedConv> conv_;
 };
 
 }  // namespace
