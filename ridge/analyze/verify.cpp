@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "ridge/base/error.h"
@@ -18,8 +19,11 @@
 namespace ridge {
 namespace {
 
-// A right schedule may be this many times as far from v1 as some draws of rounding move v1 itself.
-constexpr double times_rounding = 4;
+// A right schedule may be this many times as far from v1 as some draws of rounding move v1 itself,
+// and its losses more times, since every step amplifies what was before it.
+constexpr double times_rounding = 4, times_rounding_of_curve = 16;
+// What rounding allows at most, of losses in their unit, of all else in parts of it.
+constexpr double most_by_rounding = 0.1, most_of_curve_by_rounding = 0.5;
 
 using Gradients = std::vector<std::vector<double>>;
 
@@ -106,10 +110,11 @@ std::string failure_of(const Verdict& v, const Distance& rounding) {
   if (!v.cut.empty())
     return fmt::format("{} parameter{} without gradient, the first {}", v.cut.size(),
                        v.cut.size() == 1 ? "" : "s", v.cut.front());
-  const auto beyond = [](std::string_view what, double error, double most, double by_rounding) {
+  const auto beyond = [](std::string_view what, double error, double most, double by_rounding,
+                         double times = times_rounding) {
     if (error <= most) return std::string();
     return fmt::format("{} off by {:.1e}, limit {:.0e}", what, error, most) +
-           (times_rounding * by_rounding > most && std::isfinite(by_rounding)
+           (times * by_rounding > most && std::isfinite(by_rounding)
                 ? fmt::format("; rounding alone moves it by {:.0e}: try a larger batch or input",
                               by_rounding)
                 : "");
@@ -119,7 +124,7 @@ std::string failure_of(const Verdict& v, const Distance& rounding) {
         beyond("logits", v.logits_error, limit.logits, rounding.logits),
         beyond("gradient of " + v.worst_parameter, v.gradient_error, limit.gradient,
                rounding.gradient),
-        beyond("loss curve", v.curve_error, limit.curve, rounding.curve)})
+        beyond("loss curve", v.curve_error, limit.curve, rounding.curve, times_rounding_of_curve)})
     if (!failure.empty()) return failure;
   return "";
 }
@@ -160,7 +165,7 @@ double relative_difference(double got, double want) {
   return infinite_if_nan(std::abs(got - want) / std::abs(want));
 }
 
-double curve_difference(const std::vector<double>& got, const std::vector<double>& want) {
+double curve_difference(std::span<const double> got, std::span<const double> want) {
   double most = 0;
   for (std::size_t i = 0; i < want.size(); ++i)
     most = std::max(most, infinite_if_nan(std::abs(got[i] - want[i])));
@@ -168,8 +173,7 @@ double curve_difference(const std::vector<double>& got, const std::vector<double
 }
 
 // See Baseline for what a schedule may be off by beyond the fixed tolerance. A v1 that diverges
-// allows nothing, and rounding no more than a tenth (half a unit of the loss for the curve): a
-// configuration that makes more of it proves nothing.
+// allows nothing: such a configuration proves nothing.
 Tolerance limit_of(Tolerance limit, const Baseline& baseline) {
   const auto widen = [](double& most, double allowed) {
     if (std::isfinite(allowed)) most = std::max(most, allowed);
@@ -177,13 +181,14 @@ Tolerance limit_of(Tolerance limit, const Baseline& baseline) {
   widen(limit.loss, limit.times_baseline * baseline.error.loss);
   widen(limit.logits, limit.times_baseline * baseline.error.logits);
   widen(limit.gradient, limit.times_baseline * baseline.error.gradient);
-  const auto by_rounding = [&](double& most, double moved, double at_most) {
-    if (std::isfinite(moved)) widen(most, std::min(times_rounding * moved, at_most));
+  const auto by_rounding = [&](double& most, double allowed, double at_most) {
+    if (std::isfinite(allowed)) widen(most, std::min(allowed, at_most));
   };
-  by_rounding(limit.loss, baseline.rounding.loss, 0.1);
-  by_rounding(limit.logits, baseline.rounding.logits, 0.1);
-  by_rounding(limit.gradient, baseline.rounding.gradient, 0.1);
-  by_rounding(limit.curve, baseline.rounding.curve, 0.5);
+  const Distance& moved = baseline.rounding;
+  by_rounding(limit.loss, times_rounding * moved.loss, most_by_rounding);
+  by_rounding(limit.logits, times_rounding * moved.logits, most_by_rounding);
+  by_rounding(limit.gradient, times_rounding * moved.gradient, most_by_rounding);
+  by_rounding(limit.curve, times_rounding_of_curve * moved.curve, most_of_curve_by_rounding);
   return limit;
 }
 
@@ -237,10 +242,12 @@ Steps take_steps_on_ranks(const RunOptions& options, const Device& like, std::si
   return steps;
 }
 
-Distance distance(const Steps& got, const Steps& want) {
+// With the curves of the first `steps`.
+Distance distance(const Steps& got, const Steps& want, std::size_t steps) {
   Distance apart{.loss = relative_difference(got.losses[0], want.losses[0]),
                  .logits = relative_error(got.logits, want.logits),
-                 .curve = curve_difference(got.losses, want.losses)};
+                 .curve = curve_difference(std::span(got.losses).first(steps),
+                                           std::span(want.losses).first(steps))};
   for (const double error : gradient_errors(got.gradients, want.gradients))
     apart.gradient = std::max(apart.gradient, error);
   return apart;
@@ -251,6 +258,30 @@ Distance most_of(const Distance& a, const Distance& b) {
           .logits = std::max(a.logits, b.logits),
           .gradient = std::max(a.gradient, b.gradient),
           .curve = std::max(a.curve, b.curve)};
+}
+
+// Of how many steps rounding leaves losses that can be compared; at least of two, of which the
+// second is after an update. All, if v1 itself comes to no number: that is a failure.
+std::size_t comparable_steps(const Steps& plain, const std::vector<Steps>& moved) {
+  const std::size_t all = plain.losses.size();
+  if (!std::ranges::all_of(plain.losses, [](double loss) { return std::isfinite(loss); }))
+    return all;
+  for (std::size_t step = 0; step < all; ++step) {
+    for (const Steps& other : moved)
+      if (!(times_rounding_of_curve * std::abs(other.losses[step] - plain.losses[step]) <=
+            most_of_curve_by_rounding))
+        return std::clamp<std::size_t>(step, std::min<std::size_t>(2, all), all);
+  }
+  return all;
+}
+
+// The scale below which an overflow is the model's own.
+constexpr double least_loss_scale = 1;
+
+bool overflows(const Gradients& gradients) {
+  return std::ranges::any_of(gradients, [](const std::vector<double>& gradient) {
+    return !std::isfinite(norm(gradient));
+  });
 }
 
 // Moves each weight up or down by 2^-23 of itself, about its last place in f32, by draws of a seed.
@@ -377,9 +408,9 @@ bool normalizes_by_batch(const RunOptions& options) {
   });
 }
 
-RunOptions verified_in(RunOptions options, std::string_view dtype) {
+RunOptions verified_in(RunOptions options, std::string_view dtype, double loss_scale) {
   options.dtype = dtype;
-  options.loss_scale = 8192;
+  options.loss_scale = loss_scale;
   return options;
 }
 
@@ -414,24 +445,36 @@ Reference::Reference(RunOptions options, Device& device) : options_(options) {
 
 Baseline baseline_of(const Reference& reference, const std::string& dtype, Device& device,
                      std::int64_t steps) {
-  RunOptions options = verified_in(reference.options(), dtype);
+  Baseline baseline;
+  RunOptions options = verified_in(reference.options(), dtype, baseline.loss_scale);
   schedule_named(schedules().front().name).apply_to(options);
   options.ranks = 1, options.gpus = 0;
-  const auto run = [&](const RunOptions& run_options, std::uint64_t seed = 0) {
-    Session session(run_options, device);
+  const auto run = [&](std::int64_t count, std::uint64_t seed = 0) {
+    Session session(options, device);
     if (seed > 0) nudge_weights(session, seed);
-    return take_steps(session, static_cast<std::size_t>(steps));
+    return take_steps(session, static_cast<std::size_t>(count));
   };
-  const Steps plain = run(options);
-  Baseline baseline{.curve = plain.losses};
+  if (options.use() == Use::training && options.precision().loss_scaling) {
+    while (options.loss_scale > least_loss_scale && overflows(run(1).gradients))
+      options.loss_scale /= 2;
+    // Others than v1 may come a little further.
+    if (options.loss_scale < baseline.loss_scale) options.loss_scale /= 2;
+    baseline.loss_scale = options.loss_scale;
+  }
+  const Steps plain = run(steps);
+  baseline.curve = plain.losses;
   // Of inference the results are continuous in the weights, which may be stored as integers there.
-  if (options.use() == Use::training)
-    for (std::uint64_t draw = 1; draw <= 3; ++draw)
-      baseline.rounding = most_of(baseline.rounding, distance(run(options, draw), plain));
+  if (options.use() == Use::training) {
+    std::vector<Steps> moved;
+    for (std::uint64_t draw = 1; draw <= 3; ++draw) moved.push_back(run(steps, draw));
+    baseline.curve.resize(comparable_steps(plain, moved));
+    for (const Steps& other : moved)
+      baseline.rounding = most_of(baseline.rounding, distance(other, plain, baseline.curve.size()));
+  }
   const std::string_view other = tolerance_of(options.network, options.precision()).baseline;
   if (!other.empty()) options.dtype = other;
-  baseline.error = distance(other.empty() ? plain : run(options),
-                            {{reference.loss}, reference.logits, reference.gradients});
+  baseline.error = distance(other.empty() ? plain : run(1),
+                            {{reference.loss}, reference.logits, reference.gradients}, 1);
   return baseline;
 }
 
@@ -440,11 +483,12 @@ Verdict verify(const Reference& reference, const VerifiedSchedule& schedule,
                const Sabotage& sabotage) {
   RunOptions options = reference.options();
   schedule.apply_to(options);
-  options = verified_in(options, dtype);
+  options = verified_in(options, dtype, baseline.loss_scale);
   Verdict verdict{.network = options.network,
                   .configuration = workload_of(options).info.description,
                   .schedule = schedule.name,
-                  .dtype = options.dtype};
+                  .dtype = options.dtype,
+                  .curve_steps = static_cast<std::int64_t>(baseline.curve.size())};
   const Steps steps = options.ranks == 1
                           ? take_steps(options, device, baseline.curve.size(), sabotage)
                           : take_steps_on_ranks(options, device, baseline.curve.size(), sabotage);

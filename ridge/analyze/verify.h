@@ -40,6 +40,7 @@ struct Verdict {
   std::string worst_parameter;
   std::vector<std::string> cut;  // parameters whose gradient is not there, not finite or wrongly 0
   double curve_error = 0;        // largest difference of losses to the baseline's over some steps
+  std::int64_t curve_steps = 0;  // how many
   Tolerance limit;               // that it was held to
   std::string failure;           // why it failed, in words; empty: it is right
 };
@@ -62,9 +63,8 @@ RunOptions shared_by_ranks(RunOptions options, const RunOptions& as);
 // then ranks do not compute what one does.
 bool normalizes_by_batch(const RunOptions& options);
 
-// `options` as verification runs them in a dtype. Under loss scaling the first step counts only if
-// no gradient overflows, so that the scale begins lower than in training.
-RunOptions verified_in(RunOptions options, std::string_view dtype);
+// `options` as verification runs them in a dtype, with this loss scale where there is one.
+RunOptions verified_in(RunOptions options, std::string_view dtype, double loss_scale);
 
 // What the reference computes for the first step of a run; of inference, without gradients.
 class Reference {
@@ -93,12 +93,16 @@ struct Distance {
 // some draws, where each weight is moved by a unit in the last place of f32. Two right ways to
 // compute a step differ by as much: in most networks that is far below every tolerance, and much
 // where a ReLU's input lies at 0 or a batch norm has few values. A schedule may be off by the fixed
-// tolerance, by that factor times `error` or by four times `rounding`, whichever is most. Rounding
+// tolerance, by that factor times `error` or by some times `rounding`, whichever is most. Rounding
 // is measured between runs of v1, so that a v1 that computes something wrong gains nothing by it,
 // and allows a tenth at most.
+//
+// Training may amplify rounding from step to step until nothing can be compared: the curve ends
+// before that, but not before an update of the weights.
 struct Baseline {
   std::vector<double> curve;
   Distance error, rounding;
+  double loss_scale = 8192;  // with which no gradient overflows in the first step
 };
 Baseline baseline_of(const Reference& reference, const std::string& dtype, Device& device,
                      std::int64_t steps);

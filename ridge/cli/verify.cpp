@@ -166,8 +166,9 @@ std::vector<Row> rows_of(const std::vector<Verdict>& verdicts) {
   return rows;
 }
 
-// The limits of each precision, and which of them are wider for one model, and how wide.
-void print_limits(Terminal& terminal, const std::vector<Verdict>& verdicts) {
+// The limits of each precision, and where for one model they are wider or the curve is shorter.
+void print_limits(Terminal& terminal, const std::vector<Verdict>& verdicts,
+                  std::int64_t curve_steps) {
   std::set<std::string> dtypes;
   for (const Verdict& v : verdicts) {
     if (!dtypes.insert(v.dtype).second) continue;
@@ -181,7 +182,14 @@ void print_limits(Terminal& terminal, const std::vector<Verdict>& verdicts) {
                        : ""));
   }
   std::set<std::string> lines;
+  const auto print_once = [&](const std::string& line) {
+    if (lines.insert(line).second) terminal.line(line);
+  };
   for (const Verdict& v : verdicts) {
+    if (v.curve_steps < curve_steps)
+      print_once(fmt::format("Curve of {} step{} in {}, after which rounding decides: {}",
+                             v.curve_steps, v.curve_steps == 1 ? "" : "s", v.dtype,
+                             v.configuration));
     const Tolerance usual = tolerance_of(v.network, precision_named(v.dtype));
     std::vector<std::string> wider;
     const auto compare = [&](std::string_view name, double limit, double usual_limit) {
@@ -192,9 +200,8 @@ void print_limits(Terminal& terminal, const std::vector<Verdict>& verdicts) {
     compare("gradients", v.limit.gradient, usual.gradient);
     compare("curve", v.limit.curve, usual.curve);
     if (wider.empty()) continue;
-    std::string line = fmt::format("Wider in {}, by what v1 itself is off: {} ({})", v.dtype,
-                                   fmt::join(wider, ", "), v.configuration);
-    if (lines.insert(line).second) terminal.line(line);
+    print_once(fmt::format("Wider in {}, by what v1 itself is off: {} ({})", v.dtype,
+                           fmt::join(wider, ", "), v.configuration));
   }
 }
 
@@ -216,7 +223,7 @@ void print(Terminal& terminal, const std::vector<Verdict>& verdicts, const Reque
       "parameter. Without:\nparameters without gradient. Curve: largest difference to v1's loss "
       "in {} steps.",
       request.curve_steps));
-  print_limits(terminal, verdicts);
+  print_limits(terminal, verdicts, request.curve_steps);
   std::size_t wrong = 0;
   for (const Verdict& v : verdicts) {
     if (v.failure.empty()) continue;
@@ -242,6 +249,7 @@ Json json_of(const Verdict& v) {
           {"gradient_limit", v.limit.gradient},
           {"worst_parameter", v.worst_parameter},
           {"parameters_without_gradient", v.cut},
+          {"curve_steps", v.curve_steps},
           {"curve_error", v.curve_error},
           {"curve_limit", v.limit.curve}};
 }

@@ -226,14 +226,34 @@ TEST(Verify, AllowsWhatRoundingMakesOfANetwork) {
   const Reference reference(options, device);
   const Baseline baseline = baseline_of(reference, "fp32", device, 3);
   const double limit = tolerance_of(options.network, options.precision()).curve;
-  EXPECT_GT(4 * baseline.rounding.curve, limit);
+  EXPECT_GT(16 * baseline.rounding.curve, limit);
   const VerifiedSchedule v1 = schedule_named("v1");
   const Verdict right = verify(reference, v1, "fp32", device, baseline);
   EXPECT_EQ(right.failure, "");
-  EXPECT_DOUBLE_EQ(right.limit.curve, std::min(4 * baseline.rounding.curve, 0.5));
+  EXPECT_DOUBLE_EQ(right.limit.curve, std::min(16 * baseline.rounding.curve, 0.5));
   const Verdict wrong = verify(reference, v1, "fp32", device, baseline,
                                change_value("classifier.1.weight.grad", times(0.8f)));
   EXPECT_THAT(wrong.failure, StartsWith("gradient of classifier.1.weight off by 2.0e-01"));
+}
+
+// At such a rate SqueezeNet amplifies rounding until the losses of two right schedules have nothing
+// to do with each other. They are compared as long as they have, after an update at least.
+TEST(Verify, ComparesLossesUntilRoundingDecides) {
+  const TemporaryCache cache;
+  CpuDevice device(2);
+  RunOptions options = small_options("squeezenet1_1");
+  options.learning_rate = 0.01;
+  options.resolve();
+  const Reference reference(options, device);
+  const Baseline baseline = baseline_of(reference, "fp32", device, 40);
+  EXPECT_GE(baseline.curve.size(), 2u);
+  EXPECT_LT(baseline.curve.size(), 40u);
+  EXPECT_LE(16 * baseline.rounding.curve, 0.5);
+  for (const char* name : {"v2", "v3", "v4"}) {
+    const Verdict verdict = verify(reference, schedule_named(name), "fp32", device, baseline);
+    EXPECT_EQ(verdict.failure, "") << name;
+    EXPECT_EQ(verdict.curve_steps, static_cast<std::int64_t>(baseline.curve.size()));
+  }
 }
 
 TEST_F(VerifyTest, TakesSchedulesByWhatTheyAreMadeOf) {
@@ -403,7 +423,7 @@ const Words verify_small{"ridge",        "verify",    "--this-model",
 TEST(Verification, TakesDtypesByTheirNames) {
   for (const auto& [name, dtype] :
        {std::pair{"fp32", DType::f32}, {"bf16", DType::bf16}, {"fp16", DType::f16}}) {
-    const RunOptions options = verified_in(tiny_options(), name);
+    const RunOptions options = verified_in(tiny_options(), name, 1024);
     EXPECT_EQ(options.precision().compute, dtype);
     for (const WorkloadFamily& family : workload_families()) {
       const auto gradient = [&](std::string_view in) {
