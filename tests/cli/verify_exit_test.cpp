@@ -10,8 +10,8 @@
 namespace ridge {
 namespace {
 
-// At this rate training is chaos, in which v1 ends where v1 ends, and a schedule that rounds to bf16
-// elsewhere a thousand times as far from it as the limit allows.
+// At this rate training is chaos, in which v1 ends where v1 ends, and a schedule that rounds to
+// bf16 elsewhere a thousand times as far from it as the limit allows.
 const std::string mixed =
     "ridge verify --this-model --hidden-dim 32 --n-layers 2 --n-heads 2 --vocab-size 50 "
     "--seq-len 16 --batch-size 2 --threads 1 --learning-rate 10 --curve-steps 40 "

@@ -301,9 +301,9 @@ TEST_F(CudnnOnGpu, AttentionAgreesWithTheReference) {
 
 // Heads of other widths than ours take, and sequences that end within a tile.
 TEST_F(CudnnOnGpu, AttentionOfAnyWidthAndLengthAgreesToo) {
-  for (const Case& c : {sample(256, 2, 1, 1, 777), sample(160, 3, 1, 2, 64),
-                        sample(80, 4, 2, 1, 551), sample(224, 2, 2, 1, 130, 0.0f),
-                        sample(40, 5, 5, 2, 200), sample(192, 2, 1, 1, 1000)})
+  for (const Case& c :
+       {sample(256, 2, 1, 1, 777), sample(160, 3, 1, 2, 64), sample(80, 4, 2, 1, 551),
+        sample(224, 2, 2, 1, 130, 0.0f), sample(40, 5, 5, 2, 200), sample(192, 2, 1, 1, 1000)})
     check_pair(c, library, library);
 }
 
