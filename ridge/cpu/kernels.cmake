@@ -25,10 +25,13 @@ else()
 endif()
 
 # Kernels are plain loops for the vectorizer: fuse multiplies and adds, keep no errno and no traps.
-# IEEE results otherwise: no reassociation but where a loop says "omp simd reduction".
+# IEEE results otherwise: no reassociation but where a loop says "omp simd reduction". What loops call
+# must be inlined early: where GCC 12 does so late, as it does with more than a few instructions, it
+# has taken selects apart into branches before, and does not vectorize (SiLU behind a batch norm).
 add_library(kernel_options INTERFACE)
 target_compile_options(kernel_options INTERFACE -O3 -ffp-contract=fast -fno-math-errno
-  -fno-trapping-math -fopenmp-simd)
+  -fno-trapping-math -fopenmp-simd
+  $<$<CXX_COMPILER_ID:GNU>:--param=early-inlining-insns=100>)
 
 # What surrounds the kernels is there once.
 set(around_kernels choose_kernels onednn onednn_conv_call peak_kernels peaks run)

@@ -99,12 +99,20 @@ Step forward_step(const ConvShape& s) {
   return best;
 }
 
-Step step_of(const ConvShape& s) {
+// The best steps first. The library may have nothing but its reference for the last rows of an
+// image that is not cut evenly, in the order of weights that its first rows want: next come even
+// cuts, and no cut.
+std::vector<Step> steps_of(const ConvShape& s) {
   constexpr std::int64_t few = 8, many = 16;
-  if (s.kind == Kind::forward) return forward_step(s);
   const std::int64_t images =
       s.kind == Kind::weight_grad ? ceil_div(s.x.n, few) : std::max<std::int64_t>(1, s.x.n / many);
-  return {images, s.y.h, s.y.c};
+  const Step whole{images, s.y.h, s.y.c};
+  if (s.kind != Kind::forward) return {whole};
+  const Step best = forward_step(s);
+  if (best.rows == s.y.h) return {best};
+  Step even = best;
+  while (s.y.h % even.rows != 0) --even.rows;
+  return {best, even, whole};
 }
 
 // Parts with the same channels follow each other, for they share weights.
@@ -145,6 +153,7 @@ class OnednnConv final : public Conv {
     ConvCall call;
   };
 
+  void take_steps(const Step& step);
   void add_slice(const ConvPart& part, const memory::desc& packed);
   void add_task(const ConvPart& part, const ConvPrimitive& primitive);
   void run_task(const Task& task, const ConvOperands& o, void* weights) const;
@@ -162,31 +171,43 @@ class OnednnConv final : public Conv {
 };
 
 OnednnConv::OnednnConv(const ConvShape& shape) : shape_(shape) {
-  // Parts that differ in nothing but where they are share a primitive, and those of the same
-  // number of channels the order of the weights.
-  using Form = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
-  std::map<std::pair<std::int64_t, Form>, ConvPrimitive> primitives;
-  std::map<std::int64_t, memory::desc> orders;
-  const ConvShape calls = shape_of_calls(shape);
   try {
-    for (const ConvPart& part : parts_of(shape, step_of(shape))) {
-      const SeenRows seen = rows_seen(shape, part);
-      const Form form{part.images, part.rows, seen.count, seen.above, seen.below};
-      auto found = primitives.find({part.channels, form});
-      if (found == primitives.end()) {
-        const auto order = orders.find(part.channels);
-        const ConvPrimitive primitive(calls, part,
-                                      order == orders.end() ? nullptr : &order->second);
-        is_slow_ |= primitive.is_reference();
-        orders.try_emplace(part.channels, primitive.weights());
-        found = primitives.try_emplace({part.channels, form}, primitive).first;
-      }
-      if (part.image == 0 && part.row == 0) add_slice(part, orders.at(part.channels));
-      add_task(part, found->second);
+    const std::vector<Step> steps = steps_of(shape);
+    for (const Step& step : steps) {
+      take_steps(step);
+      if (!is_slow_) return;
     }
+    if (steps.size() > 1) take_steps(steps.front());  // what is slow in any steps
   } catch (const dnnl::error& error) {
     throw DeviceError("oneDNN has no convolution of {} in {} on this CPU: {}", name_of(shape.dtype),
                       name_of(shape.geometry.layout), error.what());
+  }
+}
+
+// Parts that differ in nothing but where they are share a primitive, and those of the same number
+// of channels the order of the weights.
+void OnednnConv::take_steps(const Step& step) {
+  using Form = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  std::map<std::pair<std::int64_t, Form>, ConvPrimitive> primitives;
+  std::map<std::int64_t, memory::desc> orders;
+  const ConvShape calls = shape_of_calls(shape_);
+  slices_.clear();
+  tasks_.clear();
+  packed_bytes_ = gradient_bytes_ = 0;
+  is_slow_ = false;
+  for (const ConvPart& part : parts_of(shape_, step)) {
+    const SeenRows seen = rows_seen(shape_, part);
+    const Form form{part.images, part.rows, seen.count, seen.above, seen.below};
+    auto found = primitives.find({part.channels, form});
+    if (found == primitives.end()) {
+      const auto order = orders.find(part.channels);
+      const ConvPrimitive primitive(calls, part, order == orders.end() ? nullptr : &order->second);
+      is_slow_ |= primitive.is_reference();
+      orders.try_emplace(part.channels, primitive.weights());
+      found = primitives.try_emplace({part.channels, form}, primitive).first;
+    }
+    if (part.image == 0 && part.row == 0) add_slice(part, orders.at(part.channels));
+    add_task(part, found->second);
   }
 }
 

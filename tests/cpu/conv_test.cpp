@@ -208,6 +208,28 @@ TEST(Conv, ComputesTheDefinitionOnAnyNumberOfThreads) {
   }
 }
 
+// Few images are cut into rows, whose last part may be smaller: the library's reference, some
+// hundred times slower, must not compute any part of what it has a kernel for as a whole.
+TEST(Conv, OfCutImagesTakesNoReferenceWhereWholeOnesDoNot) {
+  for (const std::int64_t extent : {7, 13, 28, 56, 57, 112})
+    for (const std::int64_t kernel : {1, 3})
+      for (const std::int64_t stride : {1, 2})
+        for (const auto& [from, to] : {std::pair<std::int64_t, std::int64_t>{64, 128}, {24, 56}})
+          for (const std::int64_t images : {1, 5}) {
+            const ConvGeometry geometry{.stride = {stride, stride},
+                                        .padding = {kernel / 2, kernel / 2},
+                                        .layout = ImageLayout::nhwc};
+            ConvShape shape = shape_of({images, from, extent, extent}, to, kernel, geometry,
+                                       DType::f32, Epilogue::none, false);
+            shape.bias = false;
+            ConvShape whole = shape;
+            whole.x.n = whole.y.n = 32;
+            EXPECT_LE(make_onednn_conv(shape)->is_slow(), make_onednn_conv(whole)->is_slow())
+                << images << "x" << from << "x" << extent << " to " << to << " channels, kernel "
+                << kernel << ", stride " << stride;
+          }
+}
+
 // The gradient of the weights [C, 1, R, S] of a convolution of each channel by itself, by its
 // definition.
 std::vector<double> weight_gradient(const ConvShape& s, const Operands& operands) {
