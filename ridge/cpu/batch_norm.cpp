@@ -34,8 +34,8 @@ struct Runs {
       per_part = std::min<std::int64_t>(length, 16384);
       parts = image.n * ((length + per_part - 1) / per_part);
     } else {
-      // Short ones, because rounding errors grow with the length.
-      per_part = std::clamp<std::int64_t>((count + 63) / 64, 1, 512);
+      // Short ones, because rounding errors grow with the length; but adding parts up takes time.
+      per_part = std::clamp<std::int64_t>((count + 63) / 64, 16, 512);
       parts = (count + per_part - 1) / per_part;
     }
   }
@@ -197,20 +197,36 @@ struct Moments {
   }
 };
 
-// Count, mean and squared deviations of channel c, from the sums of its parts.
+// Channels whose moments are merged side by side.
+constexpr std::int64_t channels_together = 16;
+
+// Count, mean and squared deviations of channels [begin, begin + length), from the sums of their
+// parts. Merging is as in Moments; the counts of all channels are the same.
 template <class T>
-Moments moments_of(const Runs& runs, const T* x, const float* sums, std::int64_t c) {
-  Moments all;
+void moments_of(const Runs& runs, const T* x, const float* sums, std::int64_t begin,
+                std::int64_t length, Moments* moments) {
+  double means[channels_together]{}, all_squares[channels_together]{}, count = 0;
   for (std::int64_t p = 0; p < runs.parts; ++p) {
-    const double sum = sums[2 * p * runs.channels + c];
-    const double squares = sums[(2 * p + 1) * runs.channels + c];
+    const float* const sum = sums + 2 * p * runs.channels + begin;
+    const float* const squares = sum + runs.channels;
     const auto n = static_cast<double>(runs.part_size(p));
-    const std::int64_t first = runs.planes ? (p / runs.pieces() * runs.channels + c) * runs.length +
-                                                 p % runs.pieces() * runs.per_part
-                                           : p * runs.per_part * runs.channels + c;
-    all.merge({n, load(&x[first]) + sum / n, squares - sum * sum / n});
+    const double all = count + n, share = n / all, both = count * share, one = 1 / n;
+    // The part's first element of each channel.
+    const std::int64_t step = runs.planes ? runs.length : 1;
+    const T* const first =
+        x + (runs.planes ? (p / runs.pieces() * runs.channels + begin) * runs.length +
+                               p % runs.pieces() * runs.per_part
+                         : p * runs.per_part * runs.channels + begin);
+#pragma omp simd
+    for (std::int64_t i = 0; i < length; ++i) {
+      const double from_first = sum[i] * one;
+      const double delta = load(&first[i * step]) + from_first - means[i];
+      all_squares[i] += squares[i] - sum[i] * from_first + delta * delta * both;
+      means[i] += delta * share;
+    }
+    count = all;
   }
-  return all;
+  for (std::int64_t i = 0; i < length; ++i) moments[i] = {count, means[i], all_squares[i]};
 }
 
 // Replaces what this rank has of each channel by what all ranks have, merged in their order, so
@@ -242,8 +258,8 @@ KernelPtr train_form(CpuPrepare& prepare, const BatchNormTrain& op) {
     runs.sum_parts(pool, sums, Deviations<T>{x});
     std::vector<Moments> moments(static_cast<std::size_t>(runs.channels));
     parallel_for(pool, runs.channels, channels_per_task, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t c = begin; c < end; ++c)
-        moments[static_cast<std::size_t>(c)] = moments_of(runs, x, sums, c);
+      for (std::int64_t c = begin; c < end; c += channels_together)
+        moments_of(runs, x, sums, c, std::min(channels_together, end - c), &moments[c]);
     });
     if (op.ranks > 1) merge_ranks(*others, moments);
     parallel_for(pool, runs.channels, channels_per_task, [&](std::int64_t begin, std::int64_t end) {

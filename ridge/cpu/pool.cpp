@@ -111,19 +111,26 @@ KernelPtr forward(CpuPrepare& prepare, const PoolWindows& windows) {
       });
 }
 
-// A row of dx, in f32: of the windows it lies in, those whose largest element is in it give it
-// their dy. `channels` is 1 with channels first.
+// Rows of dx that are computed together, because they share windows.
+constexpr std::int64_t band_rows = 8;
+
+// Some rows of dx, in f32: of the windows they lie in, those whose largest element is in them give
+// it their dy. `channels` is 1 with channels first.
 template <class T>
-void grad_row(const PoolWindows& w, const Images& s, const T* dy, const T* x, std::int64_t row,
-              std::int64_t channels, float* dx) {
-  std::fill_n(dx, s.x.w * channels, 0.0f);
-  const Window around = windows_around(w, 0, row, s.y.h);
+void grad_rows(const PoolWindows& w, const Images& s, const T* dy, const T* x, Window band,
+               std::int64_t channels, float* dx) {
+  const std::int64_t width = s.x.w * channels;
+  std::fill_n(dx, (band.end - band.begin) * width, 0.0f);
+  const std::int64_t first = windows_around(w, 0, band.begin, s.y.h).begin;
+  const std::int64_t end = windows_around(w, 0, band.end - 1, s.y.h).end;
   float most[piece];
   std::int32_t where[piece];
-  for (std::int64_t i = around.begin; i < around.end; ++i) {
+  for (std::int64_t i = first; i < end; ++i) {
     const Window rows = window_of(w, 0, i, s.x.h);
+    const Window seen{std::max(rows.begin, band.begin), std::min(rows.end, band.end)};
     for (std::int64_t j = 0; j < s.y.w; ++j) {
       const Window columns = window_of(w, 1, j, s.x.w);
+      const std::int64_t across = columns.end - columns.begin;
       for (std::int64_t begin = 0; begin < channels; begin += piece) {
         const std::int64_t length = std::min(piece, channels - begin);
         std::fill_n(most, length, -std::numeric_limits<float>::infinity());
@@ -142,13 +149,14 @@ void grad_row(const PoolWindows& w, const Images& s, const T* dy, const T* x, st
             }
           }
         const T* from = dy + (i * s.y.w + j) * channels + begin;
-        tap = static_cast<std::int32_t>((row - rows.begin) * (columns.end - columns.begin));
-        for (std::int64_t column = columns.begin; column < columns.end; ++column, ++tap) {
-          float* to = dx + column * channels + begin;
+        tap = static_cast<std::int32_t>((seen.begin - rows.begin) * across);
+        for (std::int64_t r = seen.begin; r < seen.end; ++r)
+          for (std::int64_t column = columns.begin; column < columns.end; ++column, ++tap) {
+            float* to = dx + (r - band.begin) * width + column * channels + begin;
 #pragma omp simd
-          for (std::int64_t c = 0; c < length; ++c)
-            to[c] += where[c] == tap ? load(&from[c]) : 0.0f;
-        }
+            for (std::int64_t c = 0; c < length; ++c)
+              to[c] += where[c] == tap ? load(&from[c]) : 0.0f;
+          }
       }
     }
   }
@@ -159,23 +167,27 @@ KernelPtr backward(CpuPrepare& prepare, const PoolWindows& windows) {
   const bool planes = windows.layout == ImageLayout::nchw;
   Images s{{prepare.in[1].shape, windows.layout}, {prepare.in[0].shape, windows.layout}, 0};
   s.outer = planes ? s.x.n * s.x.c : s.x.n;
-  const std::int64_t channels = planes ? 1 : s.x.c, rows = s.outer * s.x.h;
-  const std::int64_t width = s.x.w * channels;
-  return make_kernel([&pool = prepare.pool, windows, s, channels, rows, width](const Launch& call) {
-    const T *dy = call.in<T>(0), *x = call.in<T>(1);
-    T* dx = call.out<T>();
-    parallel_for(pool, rows, rows_per_task(4 * width), [=](std::int64_t begin, std::int64_t end) {
-      std::vector<float> sums(static_cast<std::size_t>(width));
-      for (std::int64_t r = begin; r < end; ++r) {
-        const std::int64_t outer = r / s.x.h;
-        grad_row(windows, s, dy + outer * s.y.pixels() * channels, x + outer * s.x.h * width,
-                 r % s.x.h, channels, sums.data());
-        T* to = dx + r * width;
+  const std::int64_t channels = planes ? 1 : s.x.c, width = s.x.w * channels;
+  const std::int64_t bands = (s.x.h + band_rows - 1) / band_rows;
+  return make_kernel(
+      [&pool = prepare.pool, windows, s, channels, width, bands](const Launch& call) {
+        const T *dy = call.in<T>(0), *x = call.in<T>(1);
+        T* dx = call.out<T>();
+        parallel_for(pool, s.outer * bands, rows_per_task(4 * band_rows * width),
+                     [=](std::int64_t begin, std::int64_t end) {
+                       std::vector<float> sums(static_cast<std::size_t>(band_rows * width));
+                       for (std::int64_t b = begin; b < end; ++b) {
+                         const std::int64_t outer = b / bands, row = b % bands * band_rows;
+                         const Window band{row, std::min(row + band_rows, s.x.h)};
+                         grad_rows(windows, s, dy + outer * s.y.pixels() * channels,
+                                   x + outer * s.x.h * width, band, channels, sums.data());
+                         T* to = dx + (outer * s.x.h + row) * width;
 #pragma omp simd
-        for (std::int64_t c = 0; c < width; ++c) store(&to[c], sums[static_cast<std::size_t>(c)]);
-      }
-    });
-  });
+                         for (std::int64_t c = 0; c < (band.end - band.begin) * width; ++c)
+                           store(&to[c], sums[static_cast<std::size_t>(c)]);
+                       }
+                     });
+      });
 }
 
 }  // namespace
