@@ -260,18 +260,18 @@ Distance most_of(const Distance& a, const Distance& b) {
           .curve = std::max(a.curve, b.curve)};
 }
 
-// Of how many steps rounding leaves losses that can be compared; at least of two, of which the
-// second is after an update. All, if v1 itself comes to no number: that is a failure.
+// Of how many steps rounding leaves losses that can be compared: those up to a step before it moves
+// them by a good part of all that is allowed; at least two, of which the second is after an update.
+// All, if v1 itself comes to no number: that is a failure.
 std::size_t comparable_steps(const Steps& plain, const std::vector<Steps>& moved) {
-  const std::size_t all = plain.losses.size();
+  const std::size_t all = plain.losses.size(), least = std::min<std::size_t>(2, all);
   if (!std::ranges::all_of(plain.losses, [](double loss) { return std::isfinite(loss); }))
     return all;
-  for (std::size_t step = 0; step < all; ++step) {
+  for (std::size_t step = least; step < all; ++step)
     for (const Steps& other : moved)
-      if (!(times_rounding_of_curve * std::abs(other.losses[step] - plain.losses[step]) <=
+      if (!(times_rounding * std::abs(other.losses[step] - plain.losses[step]) <=
             most_of_curve_by_rounding))
-        return std::clamp<std::size_t>(step, std::min<std::size_t>(2, all), all);
-  }
+        return std::max(least, step - 1);
   return all;
 }
 

@@ -167,7 +167,7 @@ Workload make(const RunOptions& o) {
 
 // Four images of at least 64 pixels: enough of both that batch norms in the last layers see more
 // than a few values each. At a rate for so few: at the usual one, training amplifies rounding until
-// after some steps no two losses can be compared.
+// after some steps no two losses can be compared, also without batch norms.
 void shrink(RunOptions& o) {
   o.batch_size = 4;
   o.learning_rate = 1e-3;
