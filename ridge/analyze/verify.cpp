@@ -22,7 +22,7 @@ namespace {
 // A right schedule may be this many times as far from v1 as some draws of rounding move v1 itself,
 // and its losses more times, since every step amplifies what was before it.
 constexpr double times_rounding = 4, times_rounding_of_curve = 16;
-// What rounding allows at most, of losses in their unit, of all else in parts of it.
+// The most that rounding may raise a limit to: a relative error, and a difference of losses.
 constexpr double most_by_rounding = 0.1, most_of_curve_by_rounding = 0.5;
 
 using Gradients = std::vector<std::vector<double>>;

@@ -5,12 +5,8 @@
 
 namespace ridge {
 
-// Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011):
-// four random words that are a pure function of key and counter, so that any element of any tensor
-// can be drawn anywhere, in any order, on any device, with the same result.
+// The number of rounds of Philox 4x32-10, and the key of one of them.
 inline constexpr int philox_rounds = 10;
-
-// What a round mixes in.
 struct PhiloxKey {
   std::uint32_t k0, k1;
 
@@ -22,6 +18,7 @@ struct PhiloxKey {
   }
 };
 
+// One round on the four words of a counter.
 constexpr void philox_round(PhiloxKey key, std::uint32_t& c0, std::uint32_t& c1, std::uint32_t& c2,
                             std::uint32_t& c3) {
   const std::uint64_t p0 = std::uint64_t{0xD2511F53} * c0;
@@ -32,6 +29,9 @@ constexpr void philox_round(PhiloxKey key, std::uint32_t& c0, std::uint32_t& c1,
   c3 = static_cast<std::uint32_t>(p0);
 }
 
+// Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011):
+// four random words that are a pure function of key and counter, so that any element of any tensor
+// can be drawn anywhere, in any order, on any device, with the same result.
 constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter_low,
                                               std::uint64_t counter_high) {
   auto c0 = static_cast<std::uint32_t>(counter_low);

@@ -8,10 +8,8 @@
 namespace ridge {
 namespace {
 
-// Blocks that are drawn for at once.
-constexpr std::int64_t together = 256;
-
-constexpr std::int64_t most_draws = together / 4 + 1;
+// The factors of so many blocks are drawn at once, four by a draw; the first may begin within one.
+constexpr std::int64_t together = 256, most_draws = together / 4 + 1;
 
 // philox(key, low + i, high) for i in [0, count), word k of them to words[4 i + k]: round by round
 // for all of them, which vectorizes.
@@ -39,7 +37,7 @@ void philox_all(std::uint64_t key, std::uint64_t low, std::uint64_t high, std::i
   }
 }
 
-// What blocks [first, first + count) are multiplied by: 0, or the scale. Four share a draw.
+// The factors of blocks [first, first + count): 0, or the scale.
 void draw_factors(const Dropout& op, std::uint64_t first, std::uint64_t step, std::int64_t count,
                   float* factor) {
   std::uint32_t words[4 * most_draws];

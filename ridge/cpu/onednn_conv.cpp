@@ -112,6 +112,7 @@ std::vector<Step> steps_of(const ConvShape& s) {
   if (best.rows == s.y.h) return {best};
   Step even = best;
   while (s.y.h % even.rows != 0) --even.rows;
+  if (even.rows == best.rows) return {best, whole};
   return {best, even, whole};
 }
 

@@ -20,6 +20,7 @@
 #include "ridge/device/lanes.h"
 #include "ridge/gpu/codegen/generated_kernels.h"
 #include "ridge/gpu/device.h"
+#include "ridge/gpu/device/capture_place.h"
 #include "ridge/gpu/device/context.h"
 #include "ridge/gpu/device/faults.h"
 #include "ridge/gpu/device/links.h"
@@ -434,7 +435,7 @@ class GpuDevice final : public Device {
     try {
       for (std::size_t i = 0; i < works.size(); ++i) {
         works[i].enqueue();
-        last[i] = frontier();
+        last[i] = gpu::CapturePlace(context_.stream).nodes;
       }
     } catch (...) {
       end_capture(graph);
@@ -446,19 +447,6 @@ class GpuDevice final : public Device {
   cudaError_t end_capture(cudaGraph_t graph) {
     capturing_ = false;
     return cudaStreamEndCapture(std::exchange(context_.stream, stream_), &graph);
-  }
-
-  // The nodes that the next one enqueued will follow. That some of them would let it begin early
-  // must be asked for, and is left out: it holds within a capture alone.
-  Nodes frontier() const {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    const cudaGraphNode_t* nodes = nullptr;
-    const cudaGraphEdgeData* edges = nullptr;
-    std::size_t count = 0;
-    check(cudaStreamGetCaptureInfo(context_.stream, &status, nullptr, nullptr, &nodes, &edges,
-                                   &count),
-          "capturing a step");
-    return {nodes, nodes + count};
   }
 
   cudaStream_t stream_ = nullptr;

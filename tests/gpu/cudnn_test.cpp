@@ -299,7 +299,7 @@ TEST_F(CudnnOnGpu, AttentionAgreesWithTheReference) {
     check_pair(c, library, library);
 }
 
-// Heads of other widths than ours take, and sequences that end within a tile.
+// It takes heads of widths that ours do not, and sequences that end within a tile.
 TEST_F(CudnnOnGpu, AttentionOfAnyWidthAndLengthAgreesToo) {
   for (const Case& c :
        {sample(256, 2, 1, 1, 777), sample(160, 3, 1, 2, 64), sample(80, 4, 2, 1, 551),

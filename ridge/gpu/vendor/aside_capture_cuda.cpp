@@ -5,6 +5,8 @@
 
 #include <optional>
 
+#include "ridge/gpu/device/capture_place.h"
+
 namespace ridge::gpu {
 namespace {
 
@@ -29,22 +31,6 @@ struct Driver {
           "cuGraphKernelNodeCopyAttributes");
 };
 
-// Where a capture stands: its graph, and what the next node follows. That some of it would let that
-// begin early is left out.
-struct Place {
-  cudaGraph_t graph = nullptr;
-  std::vector<cudaGraphNode_t> before;
-
-  explicit Place(Stream stream) {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    const cudaGraphNode_t* nodes = nullptr;
-    const cudaGraphEdgeData* edges = nullptr;
-    std::size_t count = 0;
-    check(cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph, &nodes, &edges, &count), what);
-    before.assign(nodes, nodes + count);
-  }
-};
-
 std::optional<cudaGraphNode_t> only_kernel_of(cudaGraph_t graph) {
   std::size_t count = 0;
   check(cudaGraphGetNodes(graph, nullptr, &count), what);
@@ -57,7 +43,7 @@ std::optional<cudaGraphNode_t> only_kernel_of(cudaGraph_t graph) {
   return node;
 }
 
-cudaGraphNode_t copy_kernel(const Place& to, cudaGraphNode_t node) {
+cudaGraphNode_t copy_kernel(const CapturePlace& to, cudaGraphNode_t node) {
   static const Driver driver;
   CUDA_KERNEL_NODE_PARAMS parameters{};
   CUgraphNode copy = nullptr;
@@ -65,15 +51,14 @@ cudaGraphNode_t copy_kernel(const Place& to, cudaGraphNode_t node) {
     check(result == CUDA_SUCCESS ? cudaSuccess : cudaErrorUnknown, what);
   };
   checked(driver.get(node, &parameters));
-  checked(driver.add(&copy, to.graph, to.before.data(), to.before.size(), &parameters));
+  checked(driver.add(&copy, to.graph, to.nodes.data(), to.nodes.size(), &parameters));
   checked(driver.copy_attributes(copy, node));
   return copy;
 }
 
-cudaGraphNode_t add_child(const Place& to, cudaGraph_t graph) {
+cudaGraphNode_t add_child(const CapturePlace& to, cudaGraph_t graph) {
   cudaGraphNode_t node = nullptr;
-  check(cudaGraphAddChildGraphNode(&node, to.graph, to.before.data(), to.before.size(), graph),
-        what);
+  check(cudaGraphAddChildGraphNode(&node, to.graph, to.nodes.data(), to.nodes.size(), graph), what);
   return node;
 }
 
@@ -112,7 +97,7 @@ void AsideCapture::add_to(Stream into) {
   cudaGraph_t graph = nullptr;
   check(cudaStreamEndCapture(stream_, &graph), what);
   kept_.push_back(graph);
-  const Place place(into);
+  const CapturePlace place(into);
   const auto kernel = only_kernel_of(graph);
   cudaGraphNode_t node = kernel ? copy_kernel(place, *kernel) : add_child(place, graph);
   check(cudaStreamUpdateCaptureDependencies(into, &node, nullptr, 1,

@@ -6,6 +6,8 @@
 #include <exception>
 #include <vector>
 
+#include "ridge/gpu/device/capture_place.h"
+
 namespace ridge::gpu {
 namespace {
 
@@ -14,29 +16,12 @@ constexpr auto what = "ordering what a library launches";
 // Launched plainly, it begins after all before it, and does not let the next one begin early.
 __global__ void empty_kernel() {}
 
-// Where a capture stands: its graph, and the nodes that the next one follows.
-struct Place {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  cudaGraph_t graph = nullptr;
-  std::vector<cudaGraphNode_t> nodes;
-
-  explicit Place(Stream stream) {
-    const cudaGraphNode_t* before = nullptr;
-    const cudaGraphEdgeData* edges = nullptr;
-    std::size_t count = 0;
-    check(cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph, &before, &edges, &count),
-          what);
-    if (is_capturing()) nodes.assign(before, before + count);
-  }
-  bool is_capturing() const { return status == cudaStreamCaptureStatusActive; }
-};
-
 struct Edge {
   cudaGraphNode_t from, to;
   cudaGraphEdgeData data;
 };
 
-// What may begin before a node that it follows has ended.
+// The edges by which a node may begin before one of these has ended.
 std::vector<Edge> early_edges_from(const std::vector<cudaGraphNode_t>& nodes) {
   std::vector<Edge> early;
   for (const cudaGraphNode_t from : nodes) {
@@ -60,7 +45,7 @@ bool begins_early(const std::function<void(Stream)>& enqueue) {
   bool early = true;  // also if that cannot be told
   try {
     enqueue(stream);
-    const Place between(stream);
+    const CapturePlace between(stream);
     enqueue(stream);
     early = !early_edges_from(between.nodes).empty();
   } catch (const std::exception&) {
@@ -76,7 +61,7 @@ bool begins_early(const std::function<void(Stream)>& enqueue) {
 }  // namespace
 
 void OrderedStart::run(Stream stream, const std::function<void(Stream)>& enqueue) {
-  const Place place(stream);
+  const CapturePlace place(stream);
   if (place.is_capturing()) {
     const std::vector<Edge> of_others = early_edges_from(place.nodes);
     enqueue(stream);
