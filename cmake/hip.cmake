@@ -1,12 +1,12 @@
 # The target `hip_kernels` compiles the portable GPU kernels for an AMD card, where hipcc is found:
 # they are written once for CUDA and HIP, and this holds them to it. What surrounds them (memory,
-# streams, libraries: files named *_cuda.cpp) has no HIP counterpart yet, so nothing is linked. Nothing
-# is optimized either, which saves time.
+# streams, libraries: files named *_cuda.cpp and the folder vendor/) has no HIP counterpart yet, so
+# nothing is linked. Nothing is optimized either, which saves time.
 find_program(RIDGE_HIPCC hipcc)
 set(RIDGE_HIP_ARCHITECTURE gfx90a CACHE STRING "AMD architecture to compile the portable kernels for")
 if(RIDGE_HIPCC)
   file(GLOB_RECURSE portable_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/ridge/gpu/*.cu)
-  list(FILTER portable_kernels EXCLUDE REGEX "/sm90/")
+  list(FILTER portable_kernels EXCLUDE REGEX "/(sm90|vendor)/")
   set(hip_objects)
   foreach(source ${portable_kernels})
     get_filename_component(name ${source} NAME_WE)
