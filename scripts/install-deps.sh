@@ -12,7 +12,7 @@ set -eu
 # libdnnl-dev's CMake package looks for OpenCL, hence ocl-icd-opencl-dev.
 packages="g++ make cmake ninja-build ccache libdnnl-dev ocl-icd-opencl-dev libfmt-dev
   nlohmann-json3-dev libvalijson-dev libboost-dev libprotozero-dev node-d3 libcli11-dev zlib1g-dev
-  libpng-dev libturbojpeg0-dev libsqlite3-dev libgloo-dev"
+  libpng-dev libturbojpeg0-dev libsqlite3-dev libgloo-dev libsimdjson-dev"
 for extra in "$@"; do
   case $extra in
     tests) packages="$packages libgtest-dev libgmock-dev python3" ;;

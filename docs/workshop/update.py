@@ -50,7 +50,7 @@ PAGES = ["../../README.md", "README.md", "exercise-1.md", "exercise-2.md", "exer
          "inference-6.md",
          "../use/train.md", "../use/networks.md", "../use/profile.md", "../use/memory.md",
          "../use/compare.md", "../use/ranks.md", "../use/runs.md", "../use/gate.md",
-         "../use/study.md", "../use/formats.md", "../internals/correctness.md"]
+         "../use/study.md", "../use/formats.md", "../use/traces.md", "../internals/correctness.md"]
 
 DIRECTIVE = re.compile(r"<!-- (run|show|keep) (.*?) -->")
 CLAUSE = re.compile(r"\s*(?:(from|to|only) /((?:[^/\\]|\\.)*)/|(first) (\d+)|(exact|measured))")

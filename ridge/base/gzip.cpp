@@ -92,6 +92,48 @@ std::string gzipped(std::string_view text) {
   return out;
 }
 
+GzipReader::GzipReader(Source more)
+    : more_(std::move(more)), stream_(std::make_unique<z_stream>()), packed_(1 << 18) {
+  if (::inflateInit2(stream_.get(), gzip_window) != Z_OK) throw std::bad_alloc();
+}
+
+GzipReader::~GzipReader() { ::inflateEnd(stream_.get()); }
+
+// False if the file has no more.
+bool GzipReader::refill() {
+  if (at_end_) return false;
+  const std::size_t got = more_(packed_);
+  at_end_ = got < packed_.size();
+  stream_->next_in = reinterpret_cast<Bytef*>(packed_.data());
+  stream_->avail_in = static_cast<uInt>(got);
+  return got > 0;
+}
+
+std::size_t GzipReader::read(std::span<char> into) {
+  std::size_t filled = 0;
+  while (filled < into.size() && damage_.empty()) {
+    if (stream_->avail_in == 0 && !refill()) {
+      if (in_member_) damage_ = "cut short";
+      break;
+    }
+    if (!in_member_) {
+      ::inflateReset(stream_.get());  // another member follows: "cat a.gz b.gz" is a file too
+      in_member_ = true;
+    }
+    const uInt room = at_most_a_gigabyte(into.size() - filled);
+    stream_->next_out = reinterpret_cast<Bytef*>(into.data() + filled);
+    stream_->avail_out = room;
+    const int state = ::inflate(stream_.get(), Z_NO_FLUSH);
+    filled += room - stream_->avail_out;
+    if (state == Z_MEM_ERROR) throw std::bad_alloc();
+    if (state == Z_STREAM_END)
+      in_member_ = false;
+    else if (state != Z_OK && state != Z_BUF_ERROR)
+      damage_ = "damaged";
+  }
+  return filled;
+}
+
 bool is_gzip(std::span<const std::byte> file) {
   return file.size() >= 2 && file[0] == std::byte{0x1f} && file[1] == std::byte{0x8b};
 }

@@ -1,8 +1,11 @@
+// `ridge trace`: traces of any program.
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <ranges>
 #include <string>
 #include <vector>
@@ -10,19 +13,32 @@
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/gzip.h"
+#include "ridge/base/ranges.h"
+#include "ridge/base/text_table.h"
 #include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
+#include "ridge/cli/flags.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/profile/trace_check.h"
+#include "ridge/session/devices.h"
+#include "ridge/trace/report.h"
 
 namespace ridge {
 namespace {
 
 constexpr std::size_t max_unpacked = std::size_t{4} << 30;
+constexpr int most_threads = 8;  // that read a trace: more wait for the one that unpacks it
 
-struct Request {
+struct CheckRequest {
   std::string path;
   std::vector<std::string> tools;  // empty: all
+  bool json = false;
+};
+
+struct ReportRequest {
+  std::vector<std::string> paths;
+  std::int64_t top = 10;
+  std::optional<double> most_gain;  // --fail-above, percent
   bool json = false;
 };
 
@@ -38,7 +54,7 @@ void select(TraceCheck& check, const std::vector<std::string>& tools) {
   });
 }
 
-int check(const Request& request) {
+int check(const CheckRequest& request) {
   const std::string& path = request.path;
   if (path.empty()) throw UsageError("check which trace? give a file");
   const MappedFile file{std::filesystem::path(path)};
@@ -53,20 +69,72 @@ int check(const Request& request) {
   return std::ranges::all_of(result.verdicts, &TraceVerdict::accepts) ? 0 : 1;
 }
 
-}  // namespace
+// The traces that were named, and those of the directories that were.
+std::vector<std::filesystem::path> traces_of(const std::vector<std::string>& names) {
+  if (names.empty()) throw UsageError("report which trace? give a file or a directory of ranks");
+  std::vector<std::filesystem::path> traces;
+  for (const std::string& name : names) {
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(name, ignored)) {
+      traces.emplace_back(name);
+      continue;
+    }
+    const std::vector<std::filesystem::path> within = trace::traces_in(name);
+    if (within.empty())
+      throw UsageError("there is no trace in {}: no file there ends in .json or .json.gz", name);
+    traces.insert(traces.end(), within.begin(), within.end());
+  }
+  return traces;
+}
 
-void add_trace_command(Command program, Action& action) {
-  const Command command = program.add_subcommand("trace", "Check traces");
-  command.take_one_subcommand();
-  command.callback([command, &action] {
-    if (command.chosen_subcommands().empty())
-      action = []() -> int {
-        throw UsageError("ridge trace does what? there is: ridge trace check FILE");
-      };
-  });
+std::uint64_t size_of(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, ignored);
+  return ignored ? 0 : bytes;
+}
+
+// The exit code of --fail-above: whether something would help by more than so many percent.
+int judge(const std::vector<trace::Report>& reports, double percent) {
+  int exit_code = 0;
+  for (const trace::Report& report : reports) {
+    if (report.findings.empty() || report.findings.front().gain_part <= percent / 100) continue;
+    std::fputs(fmt::format("ridge: {}: {} costs up to {:.1f} % of the time, more than {} %\n",
+                           printable(report.file), report.findings.front().rule,
+                           100 * report.findings.front().gain_part, percent)
+                   .c_str(),
+               stderr);
+    exit_code = 1;
+  }
+  return exit_code;
+}
+
+int report(const ReportRequest& request) {
+  check_range("top", request.top, 1, 1'000'000);
+  if (request.most_gain) check_real("fail-above", *request.most_gain, 0, 100);
+  const std::vector<std::filesystem::path> traces = traces_of(request.paths);
+  Terminal terminal;
+  std::uint64_t all_bytes = 0, done_bytes = 0;
+  for (const std::filesystem::path& trace : traces) all_bytes += size_of(trace);
+  const auto show = progress_on(terminal);
+  trace::ReadOptions reading{.threads = std::min(threads_of_rank(1), most_threads), .progress = {}};
+  reading.progress = [&](std::uint64_t file_bytes) {
+    show(static_cast<std::int64_t>(done_bytes + file_bytes), static_cast<std::int64_t>(all_bytes));
+  };
+  std::vector<trace::Report> reports;
+  for (const std::filesystem::path& path : traces) {
+    reports.push_back(trace::report_of(trace::read(path, reading)));
+    done_bytes += size_of(path);
+  }
+  std::ranges::stable_sort(reports, {}, &trace::Report::rank);
+  terminal.lines(request.json ? trace::report_json(reports)
+                              : trace::report_text(reports, static_cast<std::size_t>(request.top)));
+  return request.most_gain ? judge(reports, *request.most_gain) : 0;
+}
+
+void add_check(Command command, Action& action) {
   const Command checking =
       command.add_subcommand("check", "Check which tools can read a Chrome trace");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<CheckRequest>();
   checking
       .add_option("file", request->path, "Check this JSON trace of any program; gzip is read too")
       .type_name("FILE");
@@ -78,6 +146,46 @@ void add_trace_command(Command program, Action& action) {
   checking.add_flag("--json", request->json, "Print JSON");
   checking.footer("The exit code is 1 if one of the tools refuses it.");
   checking.callback([request, &action] { action = [request] { return check(*request); }; });
+}
+
+void add_report(Command command, Action& action) {
+  const Command reporting =
+      command.add_subcommand("report", "Tell where the time went in a trace, and what would help");
+  const auto request = std::make_shared<ReportRequest>();
+  reporting
+      .add_option(
+          "traces", request->paths,
+          "JSON traces of PyTorch's profiler, of Ridge or of Chrome's kind, gzip or not; of a "
+          "directory, all that it has: one of each rank")
+      .type_name("FILE|DIR");
+  add_value(reporting, "--top", request->top, "Rows of each table")
+      .type_name("N")
+      .default_text("10");
+  add_value(reporting, "--fail-above", request->most_gain,
+            "Exit with 1 if something would save more than this part of the time")
+      .type_name("PERCENT");
+  reporting.add_flag("--json", request->json, "Print JSON, with all rows");
+  reporting.footer(R"(Examples:
+  ridge trace report trace.json.gz
+  ridge trace report log/ --top 20
+  ridge trace report trace.json --json | jq '.ranks[].findings')");
+  reporting.callback([request, &action] { action = [request] { return report(*request); }; });
+}
+
+}  // namespace
+
+void add_trace_command(Command program, Action& action) {
+  const Command command = program.add_subcommand("trace", "Read traces of any program");
+  command.take_one_subcommand();
+  command.callback([command, &action] {
+    if (command.chosen_subcommands().empty())
+      action = []() -> int {
+        throw UsageError(
+            "ridge trace does what? there are: ridge trace report FILE, and check FILE");
+      };
+  });
+  add_report(command, action);
+  add_check(command, action);
 }
 
 }  // namespace ridge

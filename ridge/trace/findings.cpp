@@ -1,0 +1,230 @@
+#include "ridge/trace/findings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "ridge/base/units.h"
+
+namespace ridge::trace {
+namespace {
+
+constexpr double worth_telling = 0.01;  // of the span
+
+std::string time(double us) { return format_duration(us * 1e-6); }
+constexpr double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+using Findings = std::vector<Finding>;
+
+bool is_data_loader(std::string_view name) { return contains(name, "DataLoader"); }
+
+void find_data_loader(const FoundIn& in, Findings& found) {
+  double gain = 0;
+  std::uint64_t stretches = 0;
+  std::string name;
+  for (const IdleTime::HostShare& share : in.idle.host) {
+    if (!is_data_loader(share.name)) continue;
+    if (name.empty()) name = share.name;
+    gain += share.us;
+    stretches += share.stretches;
+  }
+  if (gain == 0) return;
+  found.push_back({"data-loader",
+                   fmt::format("The card waits {} for the data loader, in {}.", time(gain),
+                               counted(static_cast<std::int64_t>(stretches), "stretch")),
+                   "Give the DataLoader more num_workers, persistent_workers=True, pin_memory=True "
+                   "and a larger prefetch_factor, or do its work before training.",
+                   fmt::format("Look for \"{}\" on the host while no kernel runs.", name), gain});
+}
+
+// What a user wrote that blocked: by the operator around the call.
+std::string blocking_source(const FoundIn& in, Row call) {
+  const std::string& name = in.trace.name(call);
+  if (contains(name, "Malloc") || contains(name, "Free") || contains(name, "MemAlloc"))
+    return "allocator";
+  for (Row row = call; row != no_row; row = in.nesting.parent_of(row)) {
+    const std::string& around = in.trace.name(row);
+    if (around == "aten::item" || around == "aten::_local_scalar_dense") return "item";
+    if (around == "aten::nonzero" || around == "aten::masked_select" || contains(around, "unique"))
+      return "nonzero";
+    if (around == "aten::to" || around == "aten::_to_copy" || around == "aten::copy_")
+      return "copy";
+  }
+  return "call";
+}
+
+void find_synchronization(const FoundIn& in, Findings& found) {
+  struct Source {
+    double gain = 0;
+    std::int64_t stretches = 0;
+    Row call = no_row;
+  };
+  std::map<std::string, Source> sources;
+  for (const IdleStretch& stretch : in.idle.stretches) {
+    if (stretch.cause != IdleCause::synchronization) continue;
+    Source& source = sources[blocking_source(in, stretch.blocking)];
+    source.gain += us(stretch.time.length());
+    source.call = stretch.blocking;
+    ++source.stretches;
+  }
+  static const std::map<std::string, std::pair<const char*, const char*>> words = {
+      {"item",
+       {".item() reads a number from the card",
+        "Keep losses and metrics on the card (detach() and add them up there) and read them once "
+        "in "
+        "many steps, not within the loop."}},
+      {"copy",
+       {"A copy between card and host blocks",
+        "Copy with non_blocking=True from and to pinned memory, and read the result later."}},
+      {"nonzero",
+       {"An operator whose result's size depends on data (nonzero, masked_select, unique) blocks",
+        "Use torch.where or a mask of fixed shape."}},
+      {"allocator",
+       {"Memory is taken from the card or given back to it within the run",
+        "Do not call torch.cuda.empty_cache() in the loop; try "
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; allocate what varies once at its "
+        "largest."}},
+      {"call",
+       {"A call waits for the card",
+        "Leave out torch.cuda.synchronize() and what reads values from the card within the "
+        "loop."}}};
+  for (const auto& [kind, source] : sources) {
+    const auto& [what, remedy] = words.at(kind);
+    found.push_back(
+        {"synchronization-" + kind,
+         fmt::format("{}: the card runs dry and stays idle {}, {}.", what, time(source.gain),
+                     source.stretches == 1
+                         ? "once"
+                         : fmt::format("{} times", format_count(source.stretches))),
+         remedy,
+         fmt::format("Look for {} on the host, and the gap on the card behind it.",
+                     in.trace.name(source.call)),
+         source.gain});
+  }
+}
+
+void find_late_host(const FoundIn& in, Findings& found) {
+  const auto of = [&](IdleCause cause) {
+    return in.idle.by_cause[static_cast<std::size_t>(cause)];
+  };
+  double gain = of(IdleCause::host_late).us + of(IdleCause::step_end).us;
+  for (const IdleTime::HostShare& share : in.idle.host)
+    if (is_data_loader(share.name)) gain -= share.us;
+  if (gain <= 0 || in.work.of_host) return;
+  const std::uint64_t all = std::max<std::uint64_t>(in.use.kernels, 1);
+  const double calls = static_cast<double>(of(IdleCause::host_late).stretches);
+  found.push_back(
+      {"launch-bound",
+       fmt::format(
+           "The host launches too late: the card waits {} in {} gaps. {:.0f} % of the {} "
+           "kernels are shorter than {:.0f} us.",
+           time(gain), format_count(static_cast<std::int64_t>(calls)),
+           100.0 * static_cast<double>(in.launches.short_kernels) / static_cast<double>(all),
+           format_count(static_cast<std::int64_t>(all)), LaunchStatistics::short_kernel_us),
+       "Launch less: torch.compile(mode=\"reduce-overhead\") or CUDA graphs, an optimizer with "
+       "fused=True, a larger batch.",
+       "Look for gaps on the card that end a few microseconds after a launch on the host.", gain});
+}
+
+// The time in which nothing but these rows ran.
+template <class Select>
+double alone_us(const FoundIn& in, const Select& select) {
+  std::vector<Interval> chosen, others;
+  for (const DeviceWork& one : in.work.device) {
+    const Interval time{in.trace.events.begin_ns[one.row], in.trace.events.end_ns(one.row)};
+    (select(one) ? chosen : others).push_back(time);
+  }
+  return us(length_ns(without(merged(std::move(chosen)), merged(std::move(others)))));
+}
+
+void find_pageable_copies(const FoundIn& in, Findings& found) {
+  const double gain = alone_us(in, [&](const DeviceWork& one) {
+    return one.work == WorkClass::copy && contains(in.trace.name(one.row), "Pageable");
+  });
+  if (gain == 0) return;
+  found.push_back(
+      {"pageable-copies",
+       fmt::format("Copies from or to pageable memory run alone for {}.", time(gain)),
+       "Set pin_memory=True in the DataLoader, or pin_memory() the tensor, and copy with "
+       "non_blocking=True.",
+       "Look for copies named \"Pageable\" while no kernel runs.", gain});
+}
+
+void find_exposed_communication(const FoundIn& in, Findings& found) {
+  if (in.use.exposed_communication == 0) return;
+  found.push_back(
+      {"exposed-communication",
+       fmt::format("Collectives run {} in which no kernel computes, of {} in all.",
+                   time(in.use.exposed_communication), time(in.use.communication)),
+       "Let DistributedDataParallel overlap them with the backward pass (bucket_cap_mb, "
+       "gradient_as_bucket_view=True, static_graph=True), reduce less often (no_sync() while "
+       "gradients accumulate), or look for a rank that comes late.",
+       "Look for nccl kernels while the other streams are empty.", in.use.exposed_communication});
+}
+
+void find_layout_changes(const FoundIn& in, Findings& found) {
+  double gain = 0;
+  for (const KernelSum& kernel : in.kernels)
+    if (contains(kernel.name, "nchwToNhwc") || contains(kernel.name, "nhwcToNchw"))
+      gain += kernel.us;
+  if (gain == 0) return;
+  found.push_back({"channels-last",
+                   fmt::format("Convolutions change the layout of images for {}.", time(gain)),
+                   "Convert model and images once: .to(memory_format=torch.channels_last).",
+                   "Look for kernels named nchwToNhwc and nhwcToNchw.", gain});
+}
+
+// An optimizer that updates each parameter by kernels of its own.
+void find_unfused_optimizer(const FoundIn& in, Findings& found) {
+  constexpr std::string_view prefix = "Optimizer.step#";
+  double time_us = 0;
+  std::int64_t kernels = 0, steps = 0;
+  const Trace& trace = in.trace;
+  for (Row row = 0; row < trace.events.size(); ++row)
+    steps += trace.events.kind[row] == EventKind::annotation && trace.name(row).starts_with(prefix);
+  for (const DeviceWork& one : in.work.device) {
+    if (one.call == no_row || one.work != WorkClass::compute) continue;
+    Row row = one.call;
+    while (row != no_row && !trace.name(row).starts_with(prefix)) row = in.nesting.parent_of(row);
+    if (row == no_row || contains(trace.name(one.row), "multi_tensor_apply") ||
+        contains(trace.name(one.row), "Fused"))
+      continue;
+    time_us += us(trace.events.duration_ns[one.row]);
+    ++kernels;
+  }
+  constexpr std::int64_t many = 50;  // kernels a step, where a fused optimizer has a few
+  if (steps == 0 || kernels < many * steps) return;
+  found.push_back({"unfused-optimizer",
+                   fmt::format("The optimizer runs {} kernels a step, {} in all.",
+                               format_count(kernels / steps), time(time_us)),
+                   "Give the optimizer fused=True: it reads and writes each parameter once.",
+                   "Look for \"Optimizer.step#\" and the many small kernels it launches.",
+                   time_us / 2});
+}
+
+}  // namespace
+
+std::vector<Finding> findings_of(const FoundIn& in) {
+  Findings found;
+  if (in.use.span <= 0) return found;
+  if (!in.work.of_host) {
+    find_data_loader(in, found);
+    find_synchronization(in, found);
+    find_late_host(in, found);
+    find_pageable_copies(in, found);
+    find_layout_changes(in, found);
+    find_unfused_optimizer(in, found);
+  }
+  find_exposed_communication(in, found);
+  for (Finding& one : found) one.gain_part = one.gain_us / in.use.span;
+  std::erase_if(found, [](const Finding& one) { return one.gain_part < worth_telling; });
+  std::ranges::stable_sort(found, std::greater(), &Finding::gain_us);
+  return found;
+}
+
+}  // namespace ridge::trace

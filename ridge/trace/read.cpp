@@ -1,0 +1,359 @@
+#include "ridge/trace/read.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "ridge/base/error.h"
+#include "ridge/base/thread_pool.h"
+#include "ridge/base/utf8.h"
+#include "ridge/trace/cut.h"
+#include "ridge/trace/merge.h"
+#include "ridge/trace/piece.h"
+#include "ridge/trace/source.h"
+
+namespace ridge::trace {
+namespace {
+
+// A stretch of a file's text from one cut to the next. What was parsed of it refers to the text.
+struct Piece {
+  std::string text;         // opening, body, closing, and room for the parser
+  std::size_t opening = 0;  // bytes before the body
+  std::size_t body = 0;     // bytes of it
+  std::uint64_t at = 0;     // where the body begins in the file
+  bool first = false, last = false;
+  std::optional<PieceEvents> events;  // none if it could not be parsed
+
+  std::string_view body_text() const { return std::string_view(text).substr(opening, body); }
+};
+
+// Completes the body, which stands behind the opening, to JSON.
+void close(Piece& piece, std::string_view closing) {
+  piece.text.resize(piece.opening + piece.body);
+  piece.text += closing;
+  piece.text.reserve(piece.text.size() + PieceParser::padding);
+}
+
+std::optional<PieceEvents> parse(PieceParser& parser, const Piece& piece) {
+  return parser.parse(piece.text);
+}
+
+// Takes a file's text apart into pieces.
+class PieceCutter {
+ public:
+  template <class File>
+  PieceCutter(const File& file, std::size_t piece_bytes)
+      : source_(file), piece_bytes_(std::max<std::size_t>(piece_bytes, 64)) {}
+
+  // The next piece; none at the file's end. FormatError if there is no list of events.
+  std::optional<Piece> next();
+  const Form& form() const { return form_; }
+  std::uint64_t bytes_read() const { return bytes_read_; }
+  std::uint64_t file_bytes_read() const { return source_.file_bytes_read(); }
+  std::string damage() const { return source_.damage(); }
+
+ private:
+  bool read_more(std::string& text);
+
+  Source source_;
+  std::size_t piece_bytes_;
+  Form form_;
+  std::string rest_;  // begins with an event, but for the first piece
+  std::uint64_t rest_at_ = 0, bytes_read_ = 0;
+  bool begun_ = false, at_end_ = false;
+};
+
+// False at the file's end.
+bool PieceCutter::read_more(std::string& text) {
+  const std::size_t before = text.size();
+  text.resize(before + piece_bytes_);
+  const std::size_t got = source_.read(std::span(text).subspan(before));
+  text.resize(before + got);
+  bytes_read_ += got;
+  at_end_ = got < piece_bytes_;
+  return got > 0;
+}
+
+std::optional<Piece> PieceCutter::next() {
+  if (at_end_ && rest_.empty()) return std::nullopt;
+  Piece piece;
+  piece.first = !begun_;
+  const std::string_view opening = piece.first ? "" : form_.opening();
+  piece.opening = opening.size();
+  piece.at = rest_at_;
+  piece.text.reserve(opening.size() + rest_.size() + piece_bytes_ + 2 * PieceParser::padding);
+  piece.text = opening;
+  piece.text += rest_;
+  rest_.clear();
+  constexpr std::size_t most_pieces = 8;  // in which a likely cut is looked for
+  std::size_t events = begun_ ? piece.opening : std::string::npos;
+  Cut cut;
+  while (!cut && !at_end_ && read_more(piece.text)) {
+    if (events == std::string::npos) events = begin_of_events(piece.text, form_);
+    if (events == std::string::npos) continue;
+    cut = last_cut(piece.text, events, piece.text.size());
+    if (!cut && piece.text.size() > most_pieces * piece_bytes_)
+      cut = last_cut(piece.text, events, piece.text.size(), CutKind::any);
+  }
+  begun_ = true;
+  if (events == std::string::npos && !damage().empty())
+    throw FormatError("the gzip file is {} before its list of events", damage());
+  if (events == std::string::npos) throw FormatError("there is no list of events");
+  if (piece.text.size() == piece.opening) return std::nullopt;
+  piece.last = !cut || at_end_;
+  if (piece.last) cut = {piece.text.size(), piece.text.size()};
+  rest_.assign(piece.text, cut.next);
+  piece.body = cut.end - piece.opening;
+  rest_at_ = piece.at + (cut.next - piece.opening);
+  close(piece, piece.last ? "" : form_.closing());
+  return piece;
+}
+
+// Takes pieces as they are parsed, in any order, and puts them together in the file's.
+class PieceJoiner {
+ public:
+  PieceJoiner(Trace& trace, const PieceCutter& cutter)
+      : trace_(trace), merge_(trace), form_(cutter.form()) {}
+
+  void add(std::uint64_t number, Piece&& piece);
+  void finish();
+  bool list_ended() const { return list_ended_; }
+
+ private:
+  void take(Piece& piece);
+  bool take_joined(Piece& piece, Piece& following);
+  void recover(Piece& piece);
+  void recover(std::string_view body, std::uint64_t at);
+  bool recover_end(std::string_view body, std::uint64_t at);
+  bool take_text(std::string_view body, bool complete);
+  void lose(std::uint64_t at, std::uint64_t bytes);
+
+  Trace& trace_;
+  Merge merge_;
+  const Form& form_;
+  PieceParser parser_;
+  std::map<std::uint64_t, Piece> waiting_;
+  std::uint64_t next_ = 0;
+  bool list_ended_ = false;
+};
+
+void PieceJoiner::lose(std::uint64_t at, std::uint64_t bytes) {
+  if (bytes == 0) return;
+  if (trace_.damage.lost_bytes == 0) trace_.damage.first_at = at;
+  trace_.damage.lost_bytes += bytes;
+}
+
+void PieceJoiner::take(Piece& piece) {
+  list_ended_ = list_ended_ || piece.events->list_ended;
+  merge_.add(std::move(*piece.events));
+}
+
+// Whether the events of this text could be read, which is not `complete` if it needs an opening and
+// a closing.
+bool PieceJoiner::take_text(std::string_view body, bool complete) {
+  Piece piece;
+  if (!complete) piece.text = form_.opening();
+  piece.opening = piece.text.size();
+  piece.body = body.size();
+  piece.text += body;
+  close(piece, complete ? "" : form_.closing());
+  piece.events = parse(parser_, piece);
+  if (piece.events) take(piece);
+  return piece.events.has_value();
+}
+
+// A cut that was none leaves two pieces that are whole together.
+bool PieceJoiner::take_joined(Piece& piece, Piece& following) {
+  Piece both;
+  both.text = std::string(piece.text, 0, piece.opening + piece.body);
+  both.text += ',';
+  both.text += following.body_text();
+  both.opening = piece.opening;
+  both.body = both.text.size() - both.opening;
+  both.first = piece.first;
+  both.last = following.last;
+  both.at = piece.at;
+  close(both, both.last ? "" : form_.closing());
+  both.events = parse(parser_, both);
+  if (!both.events) return false;
+  take(both);
+  return true;
+}
+
+// Finds the events that can be read in a text that cannot: halves it until each part can be read or
+// is no more than one event.
+void PieceJoiner::recover(std::string_view body, std::uint64_t at) {
+  if (body.find_first_not_of(" \t\r\n,]}") == std::string_view::npos) return;
+  if (take_text(body, false)) return;
+  Cut cut = last_cut(body, 0, body.size() / 2);
+  if (!cut) cut = last_cut(body, body.size() / 2, body.size());
+  if (!cut) cut = last_cut(body, 0, body.size(), CutKind::any);
+  if (!cut) return lose(at, body.size());
+  recover(body.substr(0, cut.end), at);
+  recover(body.substr(cut.next), at + cut.next);
+}
+
+void PieceJoiner::recover(Piece& piece) {
+  std::size_t count = 0;
+  std::string text = repaired(piece.text, count);
+  if (count > 0) {
+    trace_.damage.repaired_bytes += count;
+    piece.text = std::move(text);
+    close(piece, piece.last ? "" : form_.closing());
+    piece.events = parse(parser_, piece);
+    if (piece.events) return take(piece);
+  }
+  std::string_view body = piece.body_text();
+  std::uint64_t at = piece.at;
+  if (piece.first) {
+    Form form;
+    const std::size_t begin = begin_of_events(body, form);
+    take_text(std::string(body.substr(0, begin)) + std::string(form_.closing()), true);
+    body.remove_prefix(begin);
+    at += begin;
+  }
+  if (piece.last && recover_end(body, at)) return;
+  recover(body, at);
+}
+
+// Finds the last cut before which all can be read, and takes what stands before it and what of the
+// rest it can. False if none of those near the end is such.
+bool PieceJoiner::recover_end(std::string_view body, std::uint64_t at) {
+  constexpr int most_tries = 64;
+  Cut cut = last_cut(body, 0, body.size(), CutKind::any);
+  for (int tries = 0; cut && !take_text(body.substr(0, cut.end), false); ++tries)
+    cut = tries < most_tries ? last_cut(body, 0, cut.end, CutKind::any) : Cut();
+  const std::size_t begin = cut ? cut.next : 0;
+  std::string_view rest = body.substr(begin);
+  const bool ended = take_text(std::string(form_.opening()) + std::string(rest), true);
+  rest = rest.substr(0, rest.find_last_not_of(" \t\r\n,") + 1);
+  const bool whole = ended || take_text(rest, false);
+  trace_.damage.cut_short = !ended && !(whole && form_.bare_list);  // a bare list needs no end
+  if (!cut && !whole) return false;
+  if (!whole) lose(at + begin, rest.size());
+  return true;
+}
+
+void PieceJoiner::add(std::uint64_t number, Piece&& piece) {
+  waiting_.emplace(number, std::move(piece));
+  while (!list_ended_ && !waiting_.empty() && waiting_.begin()->first == next_) {
+    const auto at = waiting_.begin();
+    Piece& first = at->second;
+    if (first.events) {
+      take(first);
+    } else if (first.last) {
+      recover(first);
+    } else {
+      const auto following = waiting_.find(next_ + 1);
+      if (following == waiting_.end()) return;  // it is needed
+      if (take_joined(first, following->second)) {
+        waiting_.erase(following);
+        ++next_;
+      } else {
+        recover(first);
+      }
+    }
+    waiting_.erase(at);
+    ++next_;
+  }
+}
+
+void PieceJoiner::finish() { merge_.finish(); }
+
+// What several threads do: each cuts the next piece while the others parse theirs.
+class Reading {
+ public:
+  template <class File>
+  Reading(Trace& trace, const File& file, const ReadOptions& options)
+      : trace_(trace),
+        options_(options),
+        cutter_(file, options.piece_bytes),
+        joiner_(trace, cutter_) {}
+
+  void work();
+  void finish();
+
+ private:
+  bool cut(std::uint64_t& number, Piece& piece);
+  void join(std::uint64_t number, Piece&& piece);
+
+  Trace& trace_;
+  const ReadOptions& options_;
+  std::mutex cutting_, joining_;
+  PieceCutter cutter_;
+  PieceJoiner joiner_;
+  std::uint64_t pieces_ = 0;
+  bool ended_ = false;  // guarded by cutting_
+};
+
+bool Reading::cut(std::uint64_t& number, Piece& piece) {
+  const std::scoped_lock lock(cutting_);
+  if (ended_) return false;
+  ended_ = true;  // also if the next line throws
+  std::optional<Piece> next = cutter_.next();
+  if (!next) return false;
+  piece = std::move(*next);
+  number = pieces_++;
+  ended_ = piece.last;
+  if (options_.progress) options_.progress(cutter_.file_bytes_read());
+  return true;
+}
+
+void Reading::join(std::uint64_t number, Piece&& piece) {
+  bool list_ended;
+  {
+    const std::scoped_lock lock(joining_);
+    joiner_.add(number, std::move(piece));
+    list_ended = joiner_.list_ended();
+  }
+  if (!list_ended) return;
+  const std::scoped_lock lock(cutting_);
+  ended_ = true;
+}
+
+void Reading::work() {
+  PieceParser parser;
+  std::uint64_t number = 0;
+  for (Piece piece; cut(number, piece);) {
+    piece.events = parse(parser, piece);
+    join(number, std::move(piece));
+  }
+}
+
+void Reading::finish() {
+  joiner_.finish();
+  trace_.bytes = cutter_.bytes_read();
+  trace_.damage.unpacking = cutter_.damage();
+}
+
+template <class File>
+Trace read_file(const File& file, std::string name, const ReadOptions& options) {
+  Trace trace;
+  trace.file = std::move(name);
+  try {
+    Reading reading(trace, file, options);
+    ThreadPool pool(std::max(options.threads, 1));
+    pool.run(pool.size(), [&](std::int64_t) { reading.work(); });
+    reading.finish();
+  } catch (const FormatError& error) {
+    throw FormatError("{} is no trace: {}", shown(trace.file), error.what());
+  }
+  if (trace.event_count == 0 && trace.damage.any())
+    throw FormatError("{} has no event that can be read", shown(trace.file));
+  return trace;
+}
+
+}  // namespace
+
+Trace read(const std::filesystem::path& path, const ReadOptions& options) {
+  return read_file(path, path.filename().string(), options);
+}
+
+Trace read_text(std::string_view file, std::string_view name, const ReadOptions& options) {
+  return read_file(file, std::string(name), options);
+}
+
+}  // namespace ridge::trace

@@ -1,0 +1,108 @@
+#include "ridge/trace/report.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace ridge::trace {
+namespace {
+
+nlohmann::json property(const Trace& trace, const std::string& name) {
+  const auto found = trace.properties.find(name);
+  if (found == trace.properties.end()) return nullptr;
+  nlohmann::json value = nlohmann::json::parse(found->second, nullptr, false);
+  return value.is_discarded() ? nullptr : value;
+}
+
+std::optional<std::int64_t> rank_of(const Trace& trace) {
+  const nlohmann::json info = property(trace, "distributedInfo");
+  if (!info.is_object() || !info.contains("rank") || !info["rank"].is_number_integer())
+    return std::nullopt;
+  return info["rank"].get<std::int64_t>();
+}
+
+// The name of the card on which anything ran.
+std::string device_of(const Trace& trace) {
+  const nlohmann::json devices = property(trace, "deviceProperties");
+  if (!devices.is_array()) return "";
+  for (const Track& track : trace.tracks) {
+    if (!track.device) continue;
+    for (const nlohmann::json& device : devices) {
+      if (!device.is_object() || !device.contains("id") || !device.contains("name")) continue;
+      if (device["id"].dump() == track.process && device["name"].is_string())
+        return device["name"].get<std::string>();
+    }
+  }
+  return "";
+}
+
+std::vector<MemoryUse> memory_of(const Trace& trace) {
+  std::map<std::int32_t, MemoryUse> devices;
+  std::int64_t begin = 0, last = 0;
+  for (std::size_t i = 0; i < trace.memory.size(); ++i)
+    begin = i == 0 ? trace.memory[i].time_ns : std::min(begin, trace.memory[i].time_ns);
+  std::map<std::int32_t, std::int64_t> last_at;
+  for (const MemoryInstant& instant : trace.memory) {
+    MemoryUse& use = devices[instant.device];
+    use.device = instant.device;
+    use.peak_reserved = std::max(use.peak_reserved, instant.reserved);
+    if (instant.allocated > use.peak_allocated) {
+      use.peak_allocated = instant.allocated;
+      use.peak_at_us = static_cast<double>(instant.time_ns - begin) * 1e-3;
+    }
+    last = instant.time_ns;
+    if (const auto at = last_at.try_emplace(instant.device, last); at.first->second <= last) {
+      at.first->second = last;
+      use.final_allocated = instant.allocated;
+    }
+    if (instant.bytes > 0) ++use.allocations;
+  }
+  std::vector<MemoryUse> uses;
+  for (const auto& [_, use] : devices) uses.push_back(use);
+  return uses;
+}
+
+}  // namespace
+
+Report report_of(const Trace& trace) {
+  const HostNesting nesting(trace);
+  const Work work = work_of(trace, nesting);
+  Report report{.file = trace.file,
+                .rank = rank_of(trace),
+                .device = device_of(trace),
+                .of_host = work.of_host,
+                .events = trace.event_count,
+                .damage = trace.damage,
+                .use = time_use(trace, work),
+                .steps = time_use_of_steps(trace, work),
+                .idle = idle_time(trace, work, nesting),
+                .kernels = kernel_sums(trace, work),
+                .operators = operator_sums(trace, work, nesting),
+                .copies = copy_sums(trace, work),
+                .launches = launch_statistics(trace, work),
+                .memory = memory_of(trace),
+                .findings = {}};
+  report.findings =
+      findings_of({trace, work, nesting, report.use, report.idle, report.kernels, report.launches});
+  return report;
+}
+
+std::vector<std::filesystem::path> traces_in(const std::filesystem::path& directory) {
+  std::vector<std::filesystem::path> all, of_pytorch;
+  const auto ends = [](const std::string& name, std::string_view ending) {
+    return name.ends_with(ending) || name.ends_with(std::string(ending) + ".gz");
+  };
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(
+           directory, std::filesystem::directory_options::skip_permission_denied)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string name = entry.path().filename().string();
+    if (ends(name, ".json")) all.push_back(entry.path());
+    if (ends(name, ".pt.trace.json")) of_pytorch.push_back(entry.path());
+  }
+  std::vector<std::filesystem::path>& chosen = of_pytorch.empty() ? all : of_pytorch;
+  std::ranges::sort(chosen);
+  return chosen;
+}
+
+}  // namespace ridge::trace

@@ -1,0 +1,55 @@
+#pragma once
+
+// What a trace tells of a run: where the time of card and host went, and what would help.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ridge/trace/device_work.h"
+#include "ridge/trace/findings.h"
+#include "ridge/trace/idle_time.h"
+#include "ridge/trace/read.h"
+#include "ridge/trace/work_tables.h"
+
+namespace ridge::trace {
+
+// What an allocator held, in all.
+struct MemoryUse {
+  std::int32_t device = -1;  // number of the card; -1: the host
+  std::int64_t peak_allocated = 0, peak_reserved = 0, final_allocated = 0;
+  std::uint64_t allocations = 0;
+  double peak_at_us = 0;  // since the first event
+};
+
+struct Report {
+  std::string file;
+  std::optional<std::int64_t> rank;  // if the trace tells it
+  std::string device;                // the card's name; empty if the trace does not tell it
+  bool of_host = false;              // nothing ran on a card: times are of the host's operators
+  std::uint64_t events = 0;
+  Damage damage;
+  TimeUse use;
+  std::vector<StepUse> steps;
+  IdleTime idle;
+  std::vector<KernelSum> kernels;
+  std::vector<OperatorSum> operators;
+  std::vector<CopySum> copies;
+  LaunchStatistics launches;
+  std::vector<MemoryUse> memory;
+  std::vector<Finding> findings;
+};
+
+Report report_of(const Trace& trace);
+
+// The traces of a directory and those within it, by name: those named *.pt.trace.json or
+// *.pt.trace.json.gz, or, if there are none, all that end in .json or .json.gz.
+std::vector<std::filesystem::path> traces_in(const std::filesystem::path& directory);
+
+// `top`: at most so many rows a table. The JSON has all rows, with "schema":
+// "ridge-trace-report/1".
+std::string report_text(const std::vector<Report>& reports, std::size_t top);
+std::string report_json(const std::vector<Report>& reports);
+
+}  // namespace ridge::trace

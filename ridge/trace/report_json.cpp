@@ -1,0 +1,135 @@
+#include <nlohmann/json.hpp>
+
+#include "ridge/trace/report.h"
+
+namespace ridge::trace {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const TimeUse& use) {
+  return {{"span_us", use.span},
+          {"busy_us", use.busy},
+          {"compute_us", use.compute},
+          {"communication_us", use.communication},
+          {"exposed_communication_us", use.exposed_communication},
+          {"copy_us", use.copy},
+          {"idle_us", use.idle},
+          {"kernels", use.kernels}};
+}
+
+Json json_of(const IdleTime& idle) {
+  Json causes = Json::object(), host = Json::array();
+  for (std::size_t i = 0; i < idle_causes; ++i)
+    causes[idle_cause_name(static_cast<IdleCause>(i))] = {
+        {"us", idle.by_cause[i].us}, {"stretches", idle.by_cause[i].stretches}};
+  for (const IdleTime::HostShare& share : idle.host)
+    host.push_back({{"name", share.name}, {"us", share.us}, {"stretches", share.stretches}});
+  return {{"causes", causes}, {"host_meanwhile", host}};
+}
+
+const char* name_of(WorkClass work) {
+  return work == WorkClass::compute         ? "compute"
+         : work == WorkClass::communication ? "communication"
+                                            : "copy";
+}
+
+Json json_of(const KernelSum& kernel) {
+  return {{"name", kernel.name}, {"class", name_of(kernel.work)}, {"count", kernel.count},
+          {"us", kernel.us},     {"min_us", kernel.min_us},       {"max_us", kernel.max_us}};
+}
+
+Json json_of(const OperatorSum& sum) {
+  Json json = {{"name", sum.name},           {"count", sum.count},
+               {"host_us", sum.host_us},     {"self_host_us", sum.self_host_us},
+               {"device_us", sum.device_us}, {"kernels", sum.kernels}};
+  if (!sum.shape.empty()) json["input_dims"] = Json::parse(sum.shape, nullptr, false);
+  if (!sum.types.empty()) json["input_types"] = Json::parse(sum.types, nullptr, false);
+  if (sum.flops > 0) json["flops"] = sum.flops;
+  return json;
+}
+
+Json json_of(const CopySum& copy) {
+  return {{"name", copy.name}, {"count", copy.count}, {"us", copy.us}, {"bytes", copy.bytes}};
+}
+
+Json json_of(const LaunchStatistics& launches) {
+  Json calls = Json::array();
+  for (const LaunchSum& call : launches.calls)
+    calls.push_back({{"call", call.call}, {"count", call.count}, {"host_us", call.host_us}});
+  const auto or_null = [](const std::optional<double>& value) {
+    return value ? Json(*value) : Json(nullptr);
+  };
+  return {{"calls", calls},
+          {"median_delay_us", or_null(launches.median_delay_us)},
+          {"p90_delay_us", or_null(launches.p90_delay_us)},
+          {"short_kernels", launches.short_kernels},
+          {"short_kernels_us", launches.short_us},
+          {"mean_queue", launches.mean_queue},
+          {"longest_queue", launches.longest_queue}};
+}
+
+Json json_of(const MemoryUse& memory) {
+  return {{"device", memory.device < 0 ? Json("host") : Json(memory.device)},
+          {"peak_allocated_bytes", memory.peak_allocated},
+          {"peak_reserved_bytes", memory.peak_reserved},
+          {"final_allocated_bytes", memory.final_allocated},
+          {"peak_at_us", memory.peak_at_us},
+          {"allocations", memory.allocations}};
+}
+
+Json json_of(const Finding& finding) {
+  return {{"rule", finding.rule}, {"what", finding.what},       {"remedy", finding.remedy},
+          {"see", finding.see},   {"gain_us", finding.gain_us}, {"gain_part", finding.gain_part}};
+}
+
+Json json_of(const Damage& damage) {
+  return {{"lost_bytes", damage.lost_bytes},
+          {"first_at", damage.lost_bytes > 0 ? Json(damage.first_at) : Json(nullptr)},
+          {"repaired_bytes", damage.repaired_bytes},
+          {"cut_short", damage.cut_short},
+          {"unpacking", damage.unpacking}};
+}
+
+Json json_of(const StepUse& step) {
+  Json json = {{"step", step.number}};
+  json.update(json_of(step.use));
+  return json;
+}
+
+Json json_of(const Report& report);
+
+template <class T>
+Json list_of(const std::vector<T>& values) {
+  Json list = Json::array();
+  for (const T& value : values) list.push_back(json_of(value));
+  return list;
+}
+
+Json json_of(const Report& report) {
+  Json json = {{"file", report.file},
+               {"rank", report.rank ? Json(*report.rank) : Json(nullptr)},
+               {"device", report.device},
+               {"of_host", report.of_host},
+               {"events", report.events}};
+  json.update(json_of(report.use));
+  json["steps"] = list_of(report.steps);
+  json["idle"] = json_of(report.idle);
+  json["kernels_by_name"] = list_of(report.kernels);
+  json["operators"] = list_of(report.operators);
+  json["copies"] = list_of(report.copies);
+  json["launches"] = json_of(report.launches);
+  json["memory"] = list_of(report.memory);
+  json["findings"] = list_of(report.findings);
+  json["damage"] = json_of(report.damage);
+  return json;
+}
+
+}  // namespace
+
+std::string report_json(const std::vector<Report>& reports) {
+  const Json json = {{"schema", "ridge-trace-report/1"}, {"ranks", list_of(reports)}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ridge::trace

@@ -1,0 +1,217 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ridge/base/text_table.h"
+#include "ridge/base/units.h"
+#include "ridge/trace/report.h"
+
+namespace ridge::trace {
+namespace {
+
+constexpr std::size_t name_width = 60;
+
+std::string time(double us) { return format_duration(us * 1e-6); }
+std::string part(double of, double all) { return all > 0 ? format_percent(of / all) : "-"; }
+std::string count(std::uint64_t number) { return format_count(static_cast<std::int64_t>(number)); }
+
+std::string titled(std::string_view title, std::span<const TextColumn> columns,
+                   std::span<const TextRow> rows) {
+  return rows.empty() ? "" : fmt::format("\n{}\n{}", title, text_table(columns, rows));
+}
+
+std::string damage_text(const Damage& damage) {
+  std::string text;
+  const auto say = [&](const std::string& sentence) {
+    text += wrapped("note: " + sentence, sentence_width, "  ") + "\n";
+  };
+  if (!damage.unpacking.empty())
+    say(fmt::format("the gzip file is {}; what could be unpacked is read", damage.unpacking));
+  if (damage.cut_short)
+    say("the file ends within its list of events, which is read as far as it goes");
+  if (damage.lost_bytes > 0)
+    say(fmt::format("no event could be read from {} of it, the first at byte {}",
+                    format_bytes(damage.lost_bytes), count(damage.first_at)));
+  if (damage.repaired_bytes > 0)
+    say(fmt::format("{} that no JSON may have stood in it, and were replaced",
+                    counted(static_cast<std::int64_t>(damage.repaired_bytes), "byte")));
+  return text;
+}
+
+std::string head_text(const Report& report) {
+  std::string head = printable(report.file);
+  if (report.rank) head += fmt::format(", rank {}", *report.rank);
+  if (!report.device.empty()) head += ", " + printable(report.device);
+  head += ", " + counted(static_cast<std::int64_t>(report.events), "event");
+  if (report.of_host) head += "; nothing ran on a card, so the times are of the host's operators";
+  return wrapped(head, sentence_width, "  ") + "\n" + damage_text(report.damage);
+}
+
+TextRow use_row(std::string name, const TimeUse& use) {
+  return {std::move(name),
+          time(use.span),
+          part(use.busy, use.span),
+          part(use.compute, use.span),
+          part(use.communication, use.span),
+          part(use.exposed_communication, use.span),
+          part(use.copy, use.span),
+          part(use.idle, use.span),
+          count(use.kernels)};
+}
+
+std::string use_text(const Report& report, std::size_t top) {
+  const TextColumn columns[] = {
+      {"Step", true}, {"Span"},          {"Busy"},
+      {"Computing"},  {"Communicating"}, {"exposed"},
+      {"Copying"},    {"Idle"},          {report.of_host ? "Operators" : "Kernels"}};
+  std::vector<TextRow> rows = {use_row("all", report.use)};
+  const std::size_t shown = std::min(top, report.steps.size());
+  for (std::size_t i = 0; i < shown; ++i)
+    rows.push_back(use_row(fmt::format("{}", report.steps[i].number), report.steps[i].use));
+  if (shown < report.steps.size())
+    rows.push_back({fmt::format("{} more", report.steps.size() - shown)});
+  return titled("Where the time went, in parts of the span", columns, rows);
+}
+
+std::string idle_text(const Report& report, std::size_t top) {
+  const TextColumn columns[] = {
+      {"Why it was idle", true}, {"Time"}, {"of the span"}, {"Stretches"}};
+  std::vector<TextRow> rows;
+  for (std::size_t i = 0; i < idle_causes; ++i) {
+    const IdleTime::OfCause& cause = report.idle.by_cause[i];
+    if (cause.stretches == 0) continue;
+    const std::string why =
+        report.of_host ? "no operator ran" : idle_cause_sentence(static_cast<IdleCause>(i));
+    rows.push_back({why, time(cause.us), part(cause.us, report.use.span), count(cause.stretches)});
+  }
+  std::string text = titled("Idle time", columns, rows);
+  const TextColumn host_columns[] = {
+      {"What the host did meanwhile", true, name_width}, {"Time"}, {"of the span"}, {"Stretches"}};
+  rows.clear();
+  for (std::size_t i = 0; i < std::min(top, report.idle.host.size()); ++i) {
+    const IdleTime::HostShare& share = report.idle.host[i];
+    rows.push_back(
+        {share.name.empty() ? "(Python, outside of operators and annotations)" : share.name,
+         time(share.us), part(share.us, report.use.span), count(share.stretches)});
+  }
+  return text + titled("The host while the card waited for a launch", host_columns, rows);
+}
+
+std::string kernels_text(const Report& report, std::size_t top) {
+  if (report.of_host) return "";
+  const TextColumn columns[] = {
+      {"Kernel", true, name_width}, {"Calls"}, {"Time"}, {"of busy"}, {"Mean"}, {"Min"}, {"Max"}};
+  std::vector<TextRow> rows;
+  for (std::size_t i = 0; i < std::min(top, report.kernels.size()); ++i) {
+    const KernelSum& sum = report.kernels[i];
+    rows.push_back({short_kernel_name(sum.name), count(sum.count), time(sum.us),
+                    part(sum.us, report.use.busy), time(sum.us / static_cast<double>(sum.count)),
+                    time(sum.min_us), time(sum.max_us)});
+  }
+  return titled(fmt::format("Kernels ({} names)", report.kernels.size()), columns, rows);
+}
+
+std::string operators_text(const Report& report, std::size_t top) {
+  const TextColumn columns[] = {{"Operator", true, 44},
+                                {"Input shapes", true, 40},
+                                {"Calls"},
+                                {"Host self"},
+                                {"Card"},
+                                {"Kernels"},
+                                {"TFLOP/s"}};
+  std::vector<TextRow> rows;
+  for (std::size_t i = 0; i < std::min(top, report.operators.size()); ++i) {
+    const OperatorSum& sum = report.operators[i];
+    const double busy = report.of_host ? sum.host_us : sum.device_us;
+    const bool rated = sum.flops > 0 && busy > 0;
+    rows.push_back({sum.name, sum.shape, count(sum.count), time(sum.self_host_us),
+                    report.of_host ? "-" : time(sum.device_us),
+                    report.of_host ? "-" : count(sum.kernels),
+                    rated ? fmt::format("{:.3g}", sum.flops / busy * 1e-6) : "-"});
+  }
+  return titled(fmt::format("Operators by name and shape ({})", report.operators.size()), columns,
+                rows);
+}
+
+std::string copies_text(const Report& report, std::size_t top) {
+  const TextColumn columns[] = {
+      {"Copy or fill", true, name_width}, {"Calls"}, {"Time"}, {"Bytes"}, {"GB/s"}};
+  std::vector<TextRow> rows;
+  for (std::size_t i = 0; i < std::min(top, report.copies.size()); ++i) {
+    const CopySum& sum = report.copies[i];
+    const bool known = sum.bytes > 0 && sum.us > 0;
+    rows.push_back(
+        {sum.name, count(sum.count), time(sum.us),
+         known ? format_bytes(static_cast<std::uint64_t>(sum.bytes)) : "-",
+         known ? fmt::format("{:.3g}", static_cast<double>(sum.bytes) / sum.us * 1e-3) : "-"});
+  }
+  return titled("Copies", columns, rows);
+}
+
+std::string launches_text(const Report& report, std::size_t top) {
+  const LaunchStatistics& launches = report.launches;
+  const TextColumn columns[] = {
+      {"Launching call", true, name_width}, {"Calls"}, {"Host time"}, {"Mean"}};
+  std::vector<TextRow> rows;
+  for (std::size_t i = 0; i < std::min(top, launches.calls.size()); ++i) {
+    const LaunchSum& sum = launches.calls[i];
+    rows.push_back({sum.call, count(sum.count), time(sum.host_us),
+                    time(sum.host_us / static_cast<double>(sum.count))});
+  }
+  std::string text = titled("Launches", columns, rows);
+  if (launches.median_delay_us)
+    text += wrapped(fmt::format(
+                        "From a call's return to its first work: median {}, 90 % within {}. "
+                        "At a launch, {:.1f} launches were waiting or running on average, {} at "
+                        "most. {} kernels took less than {:.0f} us, {} in all.",
+                        time(*launches.median_delay_us), time(*launches.p90_delay_us),
+                        launches.mean_queue, launches.longest_queue, count(launches.short_kernels),
+                        LaunchStatistics::short_kernel_us, time(launches.short_us)),
+                    sentence_width) +
+            "\n";
+  return text;
+}
+
+std::string memory_text(const Report& report) {
+  const TextColumn columns[] = {{"Memory", true},  {"Peak allocated"}, {"at"},
+                                {"Peak reserved"}, {"At the end"},     {"Allocations"}};
+  std::vector<TextRow> rows;
+  const auto bytes = [](std::int64_t size) {
+    return format_bytes(static_cast<std::uint64_t>(std::max<std::int64_t>(size, 0)));
+  };
+  for (const MemoryUse& use : report.memory)
+    rows.push_back({use.device < 0 ? "host" : fmt::format("card {}", use.device),
+                    bytes(use.peak_allocated), time(use.peak_at_us), bytes(use.peak_reserved),
+                    bytes(use.final_allocated), count(use.allocations)});
+  return titled("Memory", columns, rows);
+}
+
+std::string findings_text(const Report& report) {
+  std::string text = "\nWhat would help\n";
+  if (report.findings.empty())
+    return text + "Nothing that this report knows of is worth a hundredth of the time.\n";
+  for (std::size_t i = 0; i < report.findings.size(); ++i) {
+    const Finding& finding = report.findings[i];
+    text += wrapped(fmt::format("{}. {} Up to {} of the time. {} {} [{}]", i + 1, finding.what,
+                                format_percent(finding.gain_part), finding.remedy, finding.see,
+                                finding.rule),
+                    sentence_width, "   ") +
+            "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string report_text(const std::vector<Report>& reports, std::size_t top) {
+  std::string text;
+  for (const Report& report : reports) {
+    if (!text.empty()) text += "\n\n";
+    text += head_text(report) + findings_text(report) + use_text(report, top) +
+            idle_text(report, top) + kernels_text(report, top) + operators_text(report, top) +
+            copies_text(report, top) + launches_text(report, top) + memory_text(report);
+  }
+  return text;
+}
+
+}  // namespace ridge::trace

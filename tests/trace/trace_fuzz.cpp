@@ -1,0 +1,119 @@
+// Damages traces in many ways and has each read and reported: trace_fuzz COUNT [SEED] FILE...
+// Built with a sanitizer, it finds what reads beyond a buffer. Prints how many inputs were read and
+// how many were refused; anything else than a FormatError ends it.
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ridge/base/error.h"
+#include "ridge/base/gzip.h"
+#include "ridge/trace/report.h"
+
+namespace {
+
+using namespace ridge;
+using Random = std::mt19937_64;
+
+std::string file_text(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (is_gzip(std::as_bytes(std::span(text))))
+    text = gunzip(std::as_bytes(std::span(text)), std::size_t{1} << 30, path);
+  return text;
+}
+
+// A stretch of events of a trace that is short enough to be read often.
+std::string excerpt(const std::string& text, Random& random) {
+  const std::size_t bytes = 200 + random() % 3000;
+  if (text.size() <= bytes) return text;
+  std::size_t begin = text.find("{\"ph\"", random() % (text.size() - bytes));
+  if (begin == std::string::npos) begin = text.find('{', text.size() - bytes);
+  return "{\"traceEvents\":[" + text.substr(begin, bytes);
+}
+
+void damage(std::string& text, Random& random) {
+  static const std::string parts[] = {"{",
+                                      "}",
+                                      "[",
+                                      "]",
+                                      "\"",
+                                      ",",
+                                      ":",
+                                      "\\",
+                                      "},{",
+                                      "]}",
+                                      "null",
+                                      "-",
+                                      "1e308",
+                                      "0.1",
+                                      "\xFF",
+                                      "\x01",
+                                      "\"ph\":\"X\"",
+                                      "\\u0000",
+                                      "\"args\":{",
+                                      "99999999999999999999",
+                                      "\"dur\":",
+                                      "[[[["};
+  if (text.empty()) return;
+  const std::size_t at = random() % text.size();
+  switch (random() % 6) {
+    case 0:
+      text[at] = static_cast<char>(random());
+      break;
+    case 1:
+      text.erase(at, 1 + random() % 20);
+      break;
+    case 2:
+      text.insert(at, parts[random() % std::size(parts)]);
+      break;
+    case 3:
+      text.resize(at);
+      break;
+    case 4:
+      text.insert(at, text.substr(random() % text.size(), random() % 200));
+      break;
+    default:
+      text[at] ^= static_cast<char>(1 << random() % 8);
+      break;
+  }
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count < 4) {
+    fmt::print(stderr, "usage: trace_fuzz COUNT SEED FILE...\n");
+    return 2;
+  }
+  const std::uint64_t inputs = std::strtoull(arguments[1], nullptr, 10);
+  Random random(std::strtoull(arguments[2], nullptr, 10));
+  std::vector<std::string> texts;
+  for (int i = 3; i < count; ++i) texts.push_back(file_text(arguments[i]));
+  std::uint64_t read = 0, refused = 0, events = 0;
+  for (std::uint64_t i = 0; i < inputs; ++i) {
+    std::string text = excerpt(texts[random() % texts.size()], random);
+    for (std::uint64_t damages = random() % 6; damages > 0; --damages) damage(text, random);
+    if (random() % 16 == 0) {
+      text = gzipped(text);
+      if (random() % 2 == 0) damage(text, random);
+    }
+    try {
+      const trace::Trace trace = trace::read_text(
+          text, "fuzz", {.threads = 1, .piece_bytes = 64 + random() % 4096, .progress = {}});
+      const std::vector<trace::Report> reports = {trace::report_of(trace)};
+      if (random() % 8 == 0)
+        events += trace::report_text(reports, 5).size() + trace::report_json(reports).size();
+      ++read;
+    } catch (const FormatError&) {
+      ++refused;
+    }
+  }
+  fmt::print("{} inputs: {} read, {} refused ({} bytes told)\n", inputs, read, refused, events);
+  return 0;
+}
