@@ -125,10 +125,10 @@ int report(const ReportRequest& request) {
     reports.push_back(trace::report_of(trace::read(path, reading)));
     done_bytes += size_of(path);
   }
-  std::ranges::stable_sort(reports, {}, &trace::Report::rank);
-  terminal.lines(request.json ? trace::report_json(reports)
-                              : trace::report_text(reports, static_cast<std::size_t>(request.top)));
-  return request.most_gain ? judge(reports, *request.most_gain) : 0;
+  const trace::RunReport run = trace::report_ranks(std::move(reports));
+  terminal.lines(request.json ? trace::report_json(run)
+                              : trace::report_text(run, static_cast<std::size_t>(request.top)));
+  return request.most_gain ? judge(run.ranks, *request.most_gain) : 0;
 }
 
 void add_check(Command command, Action& action) {

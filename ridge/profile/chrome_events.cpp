@@ -190,6 +190,15 @@ class ChromeEvents {
     emit_(event_);
   }
 
+  // As PyTorch's events of collectives have it.
+  std::string collective_args(const Node& node, const AtenCall& call) const {
+    std::int64_t elements = 0;
+    for (const TensorType& type : graph_.types_of(node.inputs)) elements += type.shape.numel();
+    const std::string_view dtype = call.inputs.empty() ? "" : call.inputs.front().dtype;
+    return fmt::format(R"(, "Collective name": {}, "In msg nelems": {}, "dtype": {})",
+                       json_string(name_of(*node.op)), elements, json_string(dtype));
+  }
+
   // What is the same whenever the node runs.
   struct NodeText {
     std::string name, args;
@@ -204,12 +213,13 @@ class ChromeEvents {
       types.push_back(std::string(operand.dtype));
     }
     const Cost work = cost(graph_, node);
-    return {
-        json_string(call.name),
+    std::string args =
         fmt::format(R"("Input Dims": {}, "Input Strides": {}, "Input type": {}, "node": {}, )"
                     R"("operator": {}, "scope": {}, "flops": {}, "bytes": {})",
                     dims.dump(), strides.dump(), types.dump(), id, json_string(name_of(*node.op)),
-                    json_string(graph_.scope_name(node.scope)), work.flops, work.bytes())};
+                    json_string(graph_.scope_name(node.scope)), work.flops, work.bytes());
+    if (sent_bytes(*node.op, graph_.types_of(node.inputs)) > 0) args += collective_args(node, call);
+    return {json_string(call.name), std::move(args)};
   }
 
   // What the device did, and the calls that asked for it.

@@ -16,7 +16,7 @@ namespace ridge {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Run = CommunicationReport::Run;
+using Run = CollectiveRun;
 
 std::int64_t sent_by(const Graph& graph, NodeId n) {
   const Node& node = graph.nodes()[n];
@@ -103,22 +103,6 @@ std::string per_step(std::int64_t ns, std::int64_t steps) {
                          static_cast<double>(std::max<std::int64_t>(steps, 1)));
 }
 
-// By how much each rank's clock is ahead of the first one's: all have the end of a collective at
-// the same time.
-std::vector<std::int64_t> clocks_ahead(std::span<const CommunicationReport> reports,
-                                       std::size_t runs) {
-  std::vector<std::int64_t> ahead;
-  for (const CommunicationReport& report : reports) {
-    std::vector<std::int64_t> differences;
-    for (std::size_t i = 0; i < runs; ++i)
-      differences.push_back(report.runs[i].end_ns - reports.front().runs[i].end_ns);
-    const auto middle = differences.begin() + std::ssize(differences) / 2;
-    std::nth_element(differences.begin(), middle, differences.end());
-    ahead.push_back(differences.empty() ? 0 : *middle);
-  }
-  return ahead;
-}
-
 }  // namespace
 
 double CommunicationReport::hidden_fraction() const {
@@ -164,30 +148,15 @@ RanksReport compare_ranks(std::span<const CommunicationReport> reports,
                           std::span<const std::uint64_t> peak_bytes) {
   RanksReport all;
   all.steps = reports.front().steps;
-  const std::size_t runs = reports.front().runs.size();
-  for (std::size_t r = 0; r < reports.size(); ++r)
+  std::vector<std::vector<Run>> runs;
+  for (std::size_t r = 0; r < reports.size(); ++r) {
     all.ranks.push_back({.step_ns = reports[r].step_ns,
                          .communication_ns = reports[r].communication_ns,
                          .hidden_ns = reports[r].hidden_ns,
                          .peak_bytes = peak_bytes[r]});
-  all.ahead_ns.assign(reports.size(), 0);
-  const auto has_as_many = [&](const CommunicationReport& r) { return r.runs.size() == runs; };
-  if (!std::ranges::all_of(reports, has_as_many)) return all;
-  all.collectives = static_cast<std::int64_t>(runs);
-  const std::vector<std::int64_t> ahead = all.ahead_ns = clocks_ahead(reports, runs);
-  for (std::size_t i = 0; i < runs; ++i) {
-    std::vector<std::int64_t> begins;
-    for (std::size_t r = 0; r < reports.size(); ++r)
-      begins.push_back(reports[r].runs[i].begin_ns - ahead[r]);
-    const auto last = std::ranges::max_element(begins);
-    for (std::size_t r = 0; r < reports.size(); ++r) all.ranks[r].waited_ns += *last - begins[r];
-    constexpr std::int64_t at_once_ns = 1000;
-    const std::int64_t waited = *last - std::ranges::min(begins);
-    if (waited <= at_once_ns) continue;
-    RanksReport::OfRank& late = all.ranks[static_cast<std::size_t>(last - begins.begin())];
-    ++late.last;
-    late.caused_ns += waited;
+    runs.push_back(reports[r].runs);
   }
+  all.arrivals = arrivals_of(runs);
   return all;
 }
 
@@ -253,22 +222,25 @@ std::string ranks_text(const RanksReport& report) {
   const auto time = [&](std::int64_t ns) { return per_step(ns, report.steps); };
   for (std::size_t r = 0; r < report.ranks.size(); ++r) {
     const RanksReport::OfRank& of = report.ranks[r];
-    const bool knows = report.collectives > 0;
+    const Arrivals::OfRank& came = report.arrivals.ranks[r];
+    const bool knows = report.arrivals.collectives > 0;
     rows.push_back({fmt::format("{}", r), time(of.step_ns), time(of.communication_ns),
-                    percent_of(of.hidden_ns, of.communication_ns), knows ? time(of.waited_ns) : "-",
-                    knows ? percent_of(of.last, report.collectives) : "-",
-                    knows ? time(of.caused_ns) : "-", format_bytes(of.peak_bytes)});
+                    percent_of(of.hidden_ns, of.communication_ns),
+                    knows ? time(came.waited_ns) : "-",
+                    knows ? percent_of(came.last, report.arrivals.collectives) : "-",
+                    knows ? time(came.caused_ns) : "-", format_bytes(of.peak_bytes)});
   }
   std::string text = "All ranks, a step:\n" + text_table(columns, rows);
-  if (report.collectives == 0) return text;
-  const auto latest = std::ranges::max_element(report.ranks, {}, &RanksReport::OfRank::caused_ns);
+  const Arrivals& arrivals = report.arrivals;
+  if (arrivals.collectives == 0) return text;
+  const auto latest = std::ranges::max_element(arrivals.ranks, {}, &Arrivals::OfRank::caused_ns);
   if (latest->caused_ns * 100 < report.ranks.front().step_ns)
     return text +
            "No rank keeps the others waiting: for the latest they wait less than 1 % of a step.\n";
   return text + fmt::format(
                     "Rank {} comes last to {} of the collectives; for it the first wait {} "
                     "a step.\n",
-                    latest - report.ranks.begin(), percent_of(latest->last, report.collectives),
+                    latest - arrivals.ranks.begin(), percent_of(latest->last, arrivals.collectives),
                     time(latest->caused_ns));
 }
 
@@ -280,21 +252,24 @@ std::string communication_json(const CommunicationReport& report, const RanksRep
                            {"sent_bytes", one.bytes},
                            {"ns", one.ns},
                            {"bus_bytes_per_second", one.bus_bandwidth()}});
-  for (const RanksReport::OfRank& of : ranks.ranks)
+  for (std::size_t r = 0; r < ranks.ranks.size(); ++r) {
+    const RanksReport::OfRank& of = ranks.ranks[r];
+    const Arrivals::OfRank& came = ranks.arrivals.ranks[r];
     of_ranks.push_back({{"step_ns", of.step_ns},
                         {"communication_ns", of.communication_ns},
                         {"hidden_ns", of.hidden_ns},
-                        {"waited_ns", of.waited_ns},
-                        {"came_last", of.last},
-                        {"others_waited_ns", of.caused_ns},
+                        {"waited_ns", came.waited_ns},
+                        {"came_last", came.last},
+                        {"others_waited_ns", came.caused_ns},
                         {"peak_bytes", of.peak_bytes}});
+  }
   const Json json = {{"steps", report.steps},
                      {"step_ns", report.step_ns},
                      {"communication_ns", report.communication_ns},
                      {"hidden_ns", report.hidden_ns},
                      {"hidden_fraction", report.hidden_fraction()},
                      {"collectives", std::move(collectives)},
-                     {"collectives_compared", ranks.collectives},
+                     {"collectives_compared", ranks.arrivals.collectives},
                      {"ranks", std::move(of_ranks)}};
   return json.dump(2) + "\n";
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ridge/device/communicator.h"
+#include "ridge/dist/arrivals.h"
 #include "ridge/profile/recording.h"
 
 namespace ridge {
@@ -33,11 +34,8 @@ struct CommunicationReport {
   std::int64_t communication_ns = 0;    // in which it communicated
   std::int64_t hidden_ns = 0;           // of that, while it also computed
   std::vector<Collective> collectives;  // by operator
-  // Each run of one, in the order in which all ranks have them.
-  struct Run {
-    std::int64_t begin_ns = 0, end_ns = 0;  // since 1970
-  };
-  std::vector<Run> runs;
+  // Each run of one, in the order in which all ranks have them, since 1970.
+  std::vector<CollectiveRun> runs;
 
   // Of the time in which it communicated; HolisticTraceAnalysis calls it the overlap of
   // communication and computation.
@@ -47,20 +45,14 @@ struct CommunicationReport {
 // Empty where a device is alone. `recording` is on its device's clock (device_time()).
 std::optional<CommunicationReport> communication_report(const Recording& recording);
 
-// All ranks of a run beside each other. The ranks' clocks are set by the ends of the collectives,
-// which all have at the same time.
+// All ranks of a run beside each other.
 struct RanksReport {
   struct OfRank {
     std::int64_t step_ns = 0, communication_ns = 0, hidden_ns = 0;  // of all steps
-    // From its own begin of a collective to that of the rank which came last.
-    std::int64_t waited_ns = 0;
-    std::int64_t last = 0;       // collectives to which it came last, by more than a microsecond
-    std::int64_t caused_ns = 0;  // that the first to come waited for it then
     std::uint64_t peak_bytes = 0;
   };
   std::int64_t steps = 0;
-  std::vector<std::int64_t> ahead_ns;  // each rank's clock of the first one's; 0 if unknown
-  std::int64_t collectives = 0;  // that were compared; 0 if the ranks do not have as many each
+  Arrivals arrivals;
   std::vector<OfRank> ranks;
 };
 

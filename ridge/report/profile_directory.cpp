@@ -108,8 +108,8 @@ void write_trace_of_ranks(ProfileFiles& files, const ProfileContent& content) {
   Communicator* const ranks = content.session.device().communicator();
   if (!content.communication || ranks == nullptr) return;
   const auto write = [&](const fs::path& path) {
-    const TraceSize size =
-        write_chrome_trace_of_ranks(path, content.recorder.host(), content.ranks.ahead_ns, *ranks);
+    const TraceSize size = write_chrome_trace_of_ranks(path, content.recorder.host(),
+                                                       content.ranks.arrivals.ahead_ns, *ranks);
     files.say_cut(path, size.left_out, format_bytes(size.bytes));
   };
   if (ranks->rank() == 0)

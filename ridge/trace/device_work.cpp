@@ -48,18 +48,38 @@ std::vector<bool> communication_names(const TextPool& texts) {
   return found;
 }
 
-// The operators of the host that stand in no other.
+// The operator around an operator; no_row if there is none.
+Row operator_around(const HostNesting& nesting, Row row) {
+  const Row around = nesting.parent_of(row);
+  return around == no_row ? no_row : nesting.operation_of(around);
+}
+
+// The operators of the host that stand in no other. In place of an operator that communicates
+// within, and of the slices by which autograd's engine calls operators, those within it count: what
+// is around them is not their time.
 void add_host_work(const Trace& trace, const HostNesting& nesting, Work& work) {
-  const std::vector<bool> communication = communication_names(trace.texts);
-  for (Row row = 0; row < trace.events.size(); ++row) {
-    if (trace.events.kind[row] != EventKind::operation) continue;
-    const Row around = nesting.parent_of(row);
-    if (around != no_row && nesting.operation_of(around) != no_row) continue;
+  const EventColumns& events = trace.events;
+  const std::vector<bool> names = communication_names(trace.texts);
+  const auto communicates = [&](Row row) {
+    return names[events.name[row]] || collective_of(trace, row);
+  };
+  std::vector<bool> opened(events.size());
+  for (Row row = 0; row < events.size(); ++row) {
+    if (events.kind[row] != EventKind::operation) continue;
+    if (trace.name(row).starts_with("autograd::engine::")) opened[row] = true;
+    if (!communicates(row)) continue;
+    for (Row around = operator_around(nesting, row); around != no_row;
+         around = operator_around(nesting, around))
+      if (!communicates(around)) opened[around] = true;
+  }
+  for (Row row = 0; row < events.size(); ++row) {
+    if (events.kind[row] != EventKind::operation || opened[row]) continue;
+    const Row around = operator_around(nesting, row);
+    if (around != no_row && !opened[around]) continue;
     work.device.push_back({.row = row,
                            .call = row,
-                           .work = communication[trace.events.name[row]] ? WorkClass::communication
-                                                                         : WorkClass::compute,
-                           .step = step_at(work.steps, trace.events.begin_ns[row])});
+                           .work = class_of(EventKind::operation, communicates(row)),
+                           .step = step_at(work.steps, events.begin_ns[row])});
   }
 }
 
@@ -74,7 +94,8 @@ void add_device_work(const Trace& trace, Work& work) {
   for (Row row = 0; row < events.size(); ++row) {
     if (!is_on_device(events.kind[row])) continue;
     const auto call = calls.find(events.correlation[row]);
-    DeviceWork one{.row = row, .work = class_of(events.kind[row], communication[events.name[row]])};
+    const bool talks = communication[events.name[row]] || collective_of(trace, row);
+    DeviceWork one{.row = row, .work = class_of(events.kind[row], talks)};
     if (call == calls.end()) {
       ++work.work_without_call;
       one.step = step_at(work.steps, events.begin_ns[row]);
@@ -133,6 +154,11 @@ bool is_communication(std::string_view name) {
   for (const std::string_view mark : marks)
     if (name.find(mark) != std::string_view::npos) return true;
   return false;
+}
+
+const CollectiveFact* collective_of(const Trace& trace, Row row) {
+  const auto at = std::ranges::lower_bound(trace.collectives, row, {}, &CollectiveFact::row);
+  return at != trace.collectives.end() && at->row == row ? &*at : nullptr;
 }
 
 Work work_of(const Trace& trace, const HostNesting& nesting) {

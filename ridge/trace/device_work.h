@@ -19,6 +19,9 @@ enum class WorkClass : std::uint8_t { compute, communication, copy };
 // serving engines. Operators of the host likewise (c10d, gloo, mpi).
 bool is_communication(std::string_view name);
 
+// Whatever a trace tells of a row's collective; null if nothing.
+const CollectiveFact* collective_of(const Trace& trace, Row row);
+
 struct DeviceWork {
   Row row;
   Row call = no_row;  // that launched it; a graph's launch for all its kernels

@@ -207,6 +207,13 @@ void find_unfused_optimizer(const FoundIn& in, Findings& found) {
                    time_us / 2});
 }
 
+// Leaves those that are worth telling, most gain first.
+void put_in_order(Findings& found, double span_us) {
+  for (Finding& one : found) one.gain_part = one.gain_us / span_us;
+  std::erase_if(found, [](const Finding& one) { return one.gain_part < worth_telling; });
+  std::ranges::stable_sort(found, std::greater(), &Finding::gain_us);
+}
+
 }  // namespace
 
 std::vector<Finding> findings_of(const FoundIn& in) {
@@ -221,10 +228,32 @@ std::vector<Finding> findings_of(const FoundIn& in) {
     find_unfused_optimizer(in, found);
   }
   find_exposed_communication(in, found);
-  for (Finding& one : found) one.gain_part = one.gain_us / in.use.span;
-  std::erase_if(found, [](const Finding& one) { return one.gain_part < worth_telling; });
-  std::ranges::stable_sort(found, std::greater(), &Finding::gain_us);
+  put_in_order(found, in.use.span);
   return found;
+}
+
+void add_late_rank(std::vector<Finding>& findings, const LateRank& late, double span_us) {
+  if (span_us <= 0) return;
+  for (Finding& one : findings)
+    if (one.rule == "exposed-communication" && !late.is_this_one)
+      one.gain_us = std::max(0.0, one.gain_us - late.waited_us);
+  const std::string part = format_percent(late.last_part);
+  findings.push_back(
+      {"late-rank",
+       late.is_this_one
+           ? fmt::format(
+                 "This rank comes last to {} of the collectives: the first of the others wait "
+                 "{} for it.",
+                 part, time(late.waited_us))
+           : fmt::format("This rank waits {} in collectives for ranks that come later, most of all "
+                         "rank {}, which is last in {} of them.",
+                         time(late.waited_us), late.name, part),
+       "Compare the late rank's idle time, kernels and clocks with another's: its share of the "
+       "data "
+       "may be larger, its data loader slower, its card hotter or its host busy.",
+       "Look for the collective that begins early on one rank and late on another.",
+       late.waited_us});
+  put_in_order(findings, span_us);
 }
 
 }  // namespace ridge::trace

@@ -32,4 +32,16 @@ struct FoundIn {
 // Those that are worth a hundredth of the span, most gain first.
 std::vector<Finding> findings_of(const FoundIn& in);
 
+// The time in which one rank waits for a rank that comes late to collectives is no time of theirs.
+struct LateRank {
+  std::string name;          // of the rank that comes late
+  double last_part = 0;      // of the collectives to which it comes last
+  double waited_us = 0;      // by the rank of the findings
+  bool is_this_one = false;  // then: by the first of the others
+};
+
+// Adds a finding of a rank that comes late, and takes what is waited for it from that of exposed
+// communication.
+void add_late_rank(std::vector<Finding>& findings, const LateRank& late, double span_us);
+
 }  // namespace ridge::trace

@@ -59,6 +59,13 @@ void Merge::add(PieceEvents&& piece) {
   renumber(piece.rows.shape, texts);
   renumber(piece.rows.types, texts);
   renumber(piece.rows.track, tracks);
+  for (CollectiveFact fact : piece.collectives) {
+    fact.row += static_cast<std::uint32_t>(trace_.events.size());
+    fact.name = texts[fact.name];
+    fact.dtype = texts[fact.dtype];
+    fact.group = texts[fact.group];
+    trace_.collectives.push_back(fact);
+  }
   trace_.events.append(piece.rows);
   for (const PieceEvents::Half& half : piece.halves)
     halves_.push_back({half, texts[half.name], tracks[half.track]});

@@ -127,6 +127,7 @@ struct EventText {
   std::string_view name, category, process, thread, begin, duration;
   // of its args
   std::string_view correlation, external, device, stream, bytes, shape, types, label;
+  std::string_view collective, dtype, group, group_size, in_elements, out_elements;
   std::string_view memory_bytes, allocated, reserved, device_type, device_id;
 };
 
@@ -157,6 +158,7 @@ std::string_view* argument(EventText& event, const char* key) {
       break;
     case 'd':
       if (is(key, "device")) return &event.device;
+      if (is(key, "dtype")) return &event.dtype;
       break;
     case 's':
       if (is(key, "stream")) return &event.stream;
@@ -171,9 +173,22 @@ std::string_view* argument(EventText& event, const char* key) {
     case 'I':
       if (is(key, "Input Dims") || is(key, "Input dims")) return &event.shape;
       if (is(key, "Input type")) return &event.types;
+      if (is(key, "In msg nelems")) return &event.in_elements;
       break;
     case 'n':
       if (is(key, "name")) return &event.label;
+      break;
+    case 'C':
+      if (is(key, "Collective name")) return &event.collective;
+      break;
+    case 'G':
+      if (is(key, "Group size")) return &event.group_size;
+      break;
+    case 'O':
+      if (is(key, "Out msg nelems")) return &event.out_elements;
+      break;
+    case 'P':
+      if (is(key, "Process Group Name")) return &event.group;
       break;
     case 'B':
       if (is(key, "Bytes")) return &event.memory_bytes;
@@ -312,6 +327,14 @@ void PieceBuilder::add_row(const EventText& event, EventKind kind, std::int64_t 
                            std::int64_t duration) {
   const bool device = is_on_device(kind);
   EventColumns& rows = piece_.rows;
+  if (!event.collective.empty())
+    piece_.collectives.push_back({.row = static_cast<std::uint32_t>(rows.size()),
+                                  .name = texts_.of(event.collective),
+                                  .dtype = texts_.of(event.dtype),
+                                  .group = texts_.of(event.group),
+                                  .in_elements = integer_of(event.in_elements, 0),
+                                  .out_elements = integer_of(event.out_elements, 0),
+                                  .group_size = integer_of(event.group_size, 0)});
   rows.kind.push_back(kind);
   rows.name.push_back(texts_.of(event.name));
   rows.track.push_back(track_of(event, device));

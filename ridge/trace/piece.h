@@ -42,6 +42,7 @@ struct PieceEvents {
   std::vector<TrackName> tracks;
   std::vector<Label> labels;
   std::vector<Half> halves;
+  std::vector<CollectiveFact> collectives;
   std::vector<MemoryInstant> memory;
   std::map<std::string, std::string> properties;
   std::uint64_t event_count = 0, flow_count = 0;

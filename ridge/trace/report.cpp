@@ -1,5 +1,7 @@
 #include "ridge/trace/report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -15,11 +17,22 @@ nlohmann::json property(const Trace& trace, const std::string& name) {
   return value.is_discarded() ? nullptr : value;
 }
 
-std::optional<std::int64_t> rank_of(const Trace& trace) {
+// A number of the member distributedInfo.
+std::optional<std::int64_t> distributed(const Trace& trace, const char* name) {
   const nlohmann::json info = property(trace, "distributedInfo");
-  if (!info.is_object() || !info.contains("rank") || !info["rank"].is_number_integer())
+  if (!info.is_object() || !info.contains(name) || !info[name].is_number_integer())
     return std::nullopt;
-  return info["rank"].get<std::int64_t>();
+  return info[name].get<std::int64_t>();
+}
+
+// A collective of no group is one of all ranks.
+std::vector<CollectiveWork> collectives_of(const Trace& trace, const Work& work,
+                                           const HostNesting& nesting) {
+  std::vector<CollectiveWork> collectives = collective_work(trace, work, nesting);
+  const std::int64_t ranks = distributed(trace, "world_size").value_or(0);
+  for (CollectiveWork& one : collectives)
+    if (one.group_size == 0 && one.group.empty()) one.group_size = ranks;
+  return collectives;
 }
 
 // The name of the card on which anything ran.
@@ -69,7 +82,7 @@ Report report_of(const Trace& trace) {
   const HostNesting nesting(trace);
   const Work work = work_of(trace, nesting);
   Report report{.file = trace.file,
-                .rank = rank_of(trace),
+                .rank = distributed(trace, "rank"),
                 .device = device_of(trace),
                 .of_host = work.of_host,
                 .events = trace.event_count,
@@ -82,11 +95,36 @@ Report report_of(const Trace& trace) {
                 .copies = copy_sums(trace, work),
                 .launches = launch_statistics(trace, work),
                 .memory = memory_of(trace),
+                .collectives = collectives_of(trace, work, nesting),
                 .findings = {}};
   report.findings =
       findings_of({trace, work, nesting, report.use, report.idle, report.kernels, report.launches});
   return report;
 }
+
+RunReport report_ranks(std::vector<Report> reports) {
+  std::ranges::stable_sort(reports, {}, &Report::rank);
+  std::vector<std::vector<CollectiveWork>> work;
+  for (const Report& report : reports) work.push_back(report.collectives);
+  RunReport run{std::move(reports), ranks_together(work)};
+  if (!run.together) return run;
+  const Arrivals& arrivals = run.together->arrivals;
+  const std::size_t late = latest_of(arrivals);
+  const double collectives = static_cast<double>(arrivals.collectives);
+  for (std::size_t r = 0; r < run.ranks.size(); ++r) {
+    const Arrivals::OfRank& of = arrivals.ranks[r];
+    const std::int64_t waited = r == late ? of.caused_ns : of.waited_ns;
+    add_late_rank(run.ranks[r].findings,
+                  {.name = run.ranks[late].name(),
+                   .last_part = static_cast<double>(arrivals.ranks[late].last) / collectives,
+                   .waited_us = static_cast<double>(waited) * 1e-3,
+                   .is_this_one = r == late},
+                  run.ranks[r].use.span);
+  }
+  return run;
+}
+
+std::string Report::name() const { return rank ? fmt::format("{}", *rank) : file; }
 
 std::vector<std::filesystem::path> traces_in(const std::filesystem::path& directory) {
   std::vector<std::filesystem::path> all, of_pytorch;

@@ -10,6 +10,7 @@
 #include "ridge/trace/device_work.h"
 #include "ridge/trace/findings.h"
 #include "ridge/trace/idle_time.h"
+#include "ridge/trace/ranks.h"
 #include "ridge/trace/read.h"
 #include "ridge/trace/work_tables.h"
 
@@ -38,7 +39,10 @@ struct Report {
   std::vector<CopySum> copies;
   LaunchStatistics launches;
   std::vector<MemoryUse> memory;
+  std::vector<CollectiveWork> collectives;
   std::vector<Finding> findings;
+
+  std::string name() const;  // the rank's number, or the file
 };
 
 Report report_of(const Trace& trace);
@@ -47,9 +51,17 @@ Report report_of(const Trace& trace);
 // *.pt.trace.json.gz, or, if there are none, all that end in .json or .json.gz.
 std::vector<std::filesystem::path> traces_in(const std::filesystem::path& directory);
 
-// `top`: at most so many rows a table. The JSON has all rows, with "schema":
-// "ridge-trace-report/1".
-std::string report_text(const std::vector<Report>& reports, std::size_t top);
-std::string report_json(const std::vector<Report>& reports);
+// Those of one run, in the order of their ranks, with what they say of each other.
+struct RunReport {
+  std::vector<Report> ranks;
+  std::optional<RanksTogether> together;  // if there are several
+};
+
+RunReport report_ranks(std::vector<Report> reports);
+
+// `top`: at most so many rows a table; of more than two ranks the first and the latest. The JSON
+// has all rows, with "schema": "ridge-trace-report/1".
+std::string report_text(const RunReport& run, std::size_t top);
+std::string report_json(const RunReport& run);
 
 }  // namespace ridge::trace

@@ -125,10 +125,37 @@ Json json_of(const Report& report) {
   return json;
 }
 
+Json json_of(const RanksTogether& together, const std::vector<Report>& reports) {
+  const auto us = [](std::int64_t ns) { return static_cast<double>(ns) * 1e-3; };
+  Json ranks = Json::array(), collectives = Json::array();
+  for (std::size_t r = 0; r < reports.size(); ++r) {
+    const Arrivals::OfRank& came = together.arrivals.ranks[r];
+    ranks.push_back({{"file", reports[r].file},
+                     {"rank", reports[r].rank ? Json(*reports[r].rank) : Json(nullptr)},
+                     {"waited_us", us(came.waited_ns)},
+                     {"came_last", came.last},
+                     {"others_waited_us", us(came.caused_ns)},
+                     {"clock_ahead_us", us(together.arrivals.ahead_ns[r])}});
+  }
+  for (const RanksTogether::Collective& sum : together.collectives)
+    collectives.push_back({{"name", sum.name},
+                           {"bytes", sum.bytes},
+                           {"group_size", sum.group_size},
+                           {"count", sum.count},
+                           {"median_us", sum.median_us},
+                           {"bus_bytes_per_second", sum.bus_bandwidth},
+                           {"first_waited_us", sum.waited_us}});
+  return {{"collectives_compared", together.arrivals.collectives},
+          {"collectives_left_out", together.unmatched},
+          {"ranks", ranks},
+          {"collectives", collectives}};
+}
+
 }  // namespace
 
-std::string report_json(const std::vector<Report>& reports) {
-  const Json json = {{"schema", "ridge-trace-report/1"}, {"ranks", list_of(reports)}};
+std::string report_json(const RunReport& run) {
+  Json json = {{"schema", "ridge-trace-report/1"}, {"ranks", list_of(run.ranks)}};
+  if (run.together) json["together"] = json_of(*run.together, run.ranks);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -201,16 +201,81 @@ std::string findings_text(const Report& report) {
   return text;
 }
 
+double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
+
+std::string together_text(const std::vector<Report>& reports, const RanksTogether& together,
+                          std::size_t top) {
+  const TextColumn columns[] = {{"Rank", true},    {"Span"},       {"Computing"}, {"Communicating"},
+                                {"exposed"},       {"Idle"},       {"Waited"},    {"Came last"},
+                                {"Others waited"}, {"Clock ahead"}};
+  const Arrivals& arrivals = together.arrivals;
+  std::vector<TextRow> rows;
+  for (std::size_t r = 0; r < reports.size(); ++r) {
+    const TimeUse& use = reports[r].use;
+    const Arrivals::OfRank& came = arrivals.ranks[r];
+    rows.push_back({printable(reports[r].name()), time(use.span), part(use.compute, use.span),
+                    part(use.communication, use.span), part(use.exposed_communication, use.span),
+                    part(use.idle, use.span), time(us(came.waited_ns)),
+                    part(static_cast<double>(came.last), static_cast<double>(arrivals.collectives)),
+                    time(us(came.caused_ns)), time(us(arrivals.ahead_ns[r]))});
+  }
+  std::string text = fmt::format("{} ranks", reports.size());
+  text +=
+      titled(fmt::format("Ranks, by {} that all have ({} that not all have are left out)",
+                         counted(arrivals.collectives, "collective"), count(together.unmatched)),
+             columns, rows);
+  const Arrivals::OfRank& latest = arrivals.ranks[latest_of(arrivals)];
+  text +=
+      us(latest.caused_ns) < 0.01 * reports.front().use.span
+          ? "No rank keeps the others waiting for a hundredth of the time.\n"
+          : fmt::format(
+                "Rank {} comes last to {} of the collectives; the first to come wait {} for "
+                "it.\n",
+                printable(reports[latest_of(arrivals)].name()),
+                part(static_cast<double>(latest.last), static_cast<double>(arrivals.collectives)),
+                time(us(latest.caused_ns)));
+  const TextColumn sums[] = {{"Collective", true, name_width},
+                             {"Bytes"},
+                             {"Ranks"},
+                             {"Calls"},
+                             {"Median"},
+                             {"Bus bandwidth"},
+                             {"First waited"}};
+  rows.clear();
+  for (std::size_t i = 0; i < std::min(top, together.collectives.size()); ++i) {
+    const RanksTogether::Collective& sum = together.collectives[i];
+    rows.push_back(
+        {sum.name, sum.bytes > 0 ? format_bytes(static_cast<std::uint64_t>(sum.bytes)) : "-",
+         sum.group_size > 0 ? fmt::format("{}", sum.group_size) : "-", count(sum.count),
+         time(sum.median_us),
+         sum.bus_bandwidth > 0 ? fmt::format("{:.3g} GB/s", sum.bus_bandwidth * 1e-9) : "-",
+         time(sum.waited_us)});
+  }
+  return text + titled("Collectives, from the begin of the last rank to the end", sums, rows);
+}
+
 }  // namespace
 
-std::string report_text(const std::vector<Report>& reports, std::size_t top) {
+std::string report_text(const RunReport& run, std::size_t top) {
+  const std::vector<Report>& reports = run.ranks;
   std::string text;
-  for (const Report& report : reports) {
+  std::vector<std::size_t> shown = {0};
+  if (reports.size() == 2) shown = {0, 1};
+  if (run.together) {
+    text = together_text(reports, *run.together, top);
+    const std::size_t latest = latest_of(run.together->arrivals);
+    if (reports.size() > 2 && latest > 0) shown.push_back(latest);
+  }
+  for (const std::size_t r : shown) {
+    const Report& report = reports[r];
     if (!text.empty()) text += "\n\n";
     text += head_text(report) + findings_text(report) + use_text(report, top) +
             idle_text(report, top) + kernels_text(report, top) + operators_text(report, top) +
             copies_text(report, top) + launches_text(report, top) + memory_text(report);
   }
+  if (shown.size() < reports.size())
+    text += fmt::format("\n{} more are left out: give their files, or --json.\n",
+                        counted(static_cast<std::int64_t>(reports.size() - shown.size()), "trace"));
   return text;
 }
 

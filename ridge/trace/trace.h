@@ -83,6 +83,16 @@ struct MemoryInstant {
   std::int32_t device = -1;                  // number of the card; -1: of the host
 };
 
+// What an event tells of the collective that it runs or asks for.
+struct CollectiveFact {
+  std::uint32_t row = 0;
+  TextPool::Id name = 0;   // "allreduce", as NCCL's kernels and record_param_comms have it
+  TextPool::Id dtype = 0;  // "BFloat16"
+  TextPool::Id group = 0;  // "0", the name of a process group
+  std::int64_t in_elements = 0, out_elements = 0;
+  std::int64_t group_size = 0;  // ranks; 0 if it does not say
+};
+
 // How far a file could be read.
 struct Damage {
   std::uint64_t lost_bytes = 0;      // that no event could be read from
@@ -100,6 +110,7 @@ struct Trace {
   TextPool texts;
   std::vector<Track> tracks;
   std::map<std::string, std::string> process_names;
+  std::vector<CollectiveFact> collectives;        // in the order of rows
   std::vector<MemoryInstant> memory;              // in the file's order
   std::map<std::string, std::string> properties;  // members beside the events, as JSON
   std::uint64_t event_count = 0;                  // in the file, flows and metadata too

@@ -174,6 +174,21 @@ TEST(Output, HasOneTraceUnderTwoNames) {
     EXPECT_TRUE(worker.ends_with(end));
     EXPECT_TRUE(sandbox.read(worker) == sandbox.read(trace));
     run_to(0, sandbox, {"ridge", "trace", "check", worker, "--tool", "HolisticTraceAnalysis"});
+    // What is read from it is what the profile says itself.
+    const auto read =
+        nlohmann::json::parse(
+            run_to(0, sandbox, {"ridge", "trace", "report", trace, "--json"}).out)["ranks"]
+            .at(0);
+    const auto said = nlohmann::json::parse(sandbox.read(end + "/operators.json"));
+    EXPECT_NEAR(read["busy_us"], said["operators_ns"].get<double>() * 1e-3, 0.01);
+    EXPECT_EQ(read["steps"].size(), said["steps"]);
+    double products_us = 0, products_ns = 0;
+    for (const auto& sum : read["operators"])
+      if (sum["name"] == "aten::mm" || sum["name"] == "aten::bmm")
+        products_us += sum["host_us"].get<double>();
+    for (const auto& row : said["rows"])
+      if (row["name"] == "matmul") products_ns += row["total"]["time_ns"].get<double>();
+    EXPECT_NEAR(products_us, products_ns * 1e-3, 0.01);
   }
 }
 

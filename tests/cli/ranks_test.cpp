@@ -4,7 +4,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -145,6 +147,22 @@ TEST(RanksOfTheProgram, LeaveAProfileEach) {
   EXPECT_THAT(sandbox.read("p/trace_all_ranks.json"), HasSubstr(R"("name": "rank 1")"));
   EXPECT_FALSE(sandbox.has("p/rank-1/trace_all_ranks.json"));
   EXPECT_THAT(sandbox.read("p/rank-1/operators.json"), HasSubstr("all_reduce"));
+  // What is read from their traces is what they said themselves.
+  const auto read =
+      nlohmann::json::parse(output_of(sandbox.run({"ridge", "trace", "report", "p", "--json"})));
+  const auto said = nlohmann::json::parse(sandbox.read("p/communication.json"));
+  EXPECT_EQ(read["together"]["collectives_compared"], said["collectives_compared"]);
+  ASSERT_EQ(read["ranks"].size(), 2u);
+  for (std::size_t r = 0; r < 2; ++r) {
+    const auto us = [](const nlohmann::json& ns) { return ns.get<double>() * 1e-3; };
+    const auto& of_rank = said["ranks"][r];
+    const auto& together = read["together"]["ranks"][r];
+    EXPECT_NEAR(read["ranks"][r]["communication_us"], us(of_rank["communication_ns"]), 0.01);
+    EXPECT_NEAR(together["waited_us"], us(of_rank["waited_ns"]), 0.01);
+    EXPECT_NEAR(together["others_waited_us"], us(of_rank["others_waited_ns"]), 0.01);
+    EXPECT_EQ(together["came_last"], of_rank["came_last"]);
+  }
+  EXPECT_GT(read["together"]["collectives"][0]["bus_bytes_per_second"], 0);
 }
 
 TEST(RanksOfTheProgram, SayInOneLineWhatIsWrong) {

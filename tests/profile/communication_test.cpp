@@ -98,7 +98,7 @@ TEST(Communication, OfACardIsHiddenBehindItsKernels) {
   EXPECT_THAT(text, HasSubstr("0.2 µs a step is not"));
 }
 
-CommunicationReport of_rank(std::vector<CommunicationReport::Run> runs) {
+CommunicationReport of_rank(std::vector<CollectiveRun> runs) {
   return {.steps = 1, .step_ns = 100'000, .runs = std::move(runs)};
 }
 
@@ -111,12 +111,12 @@ TEST(RanksReport, KnowsWhoWaitedForWhom) {
                {50'000 + ahead, 60'000 + ahead},
                {69'500 + ahead, 80'000 + ahead}})};
   const RanksReport report = compare_ranks(reports, std::vector<std::uint64_t>{7, 9});
-  EXPECT_EQ(report.collectives, 3);
-  EXPECT_EQ(report.ranks[0].waited_ns, 500 + 30'000);
-  EXPECT_EQ(report.ranks[1].waited_ns, 500);
-  EXPECT_EQ(report.ranks[0].last, 0) << "half a microsecond is nothing";
-  EXPECT_EQ(report.ranks[1].last, 1);
-  EXPECT_EQ(report.ranks[1].caused_ns, 30'000);
+  EXPECT_EQ(report.arrivals.collectives, 3);
+  EXPECT_EQ(report.arrivals.ranks[0].waited_ns, 500 + 30'000);
+  EXPECT_EQ(report.arrivals.ranks[1].waited_ns, 500);
+  EXPECT_EQ(report.arrivals.ranks[0].last, 0) << "half a microsecond is nothing";
+  EXPECT_EQ(report.arrivals.ranks[1].last, 1);
+  EXPECT_EQ(report.arrivals.ranks[1].caused_ns, 30'000);
   EXPECT_EQ(report.ranks[1].peak_bytes, 9u);
   EXPECT_THAT(ranks_text(report), HasSubstr("Rank 1 comes last to 33.3 % of the collectives"));
 }
@@ -124,7 +124,7 @@ TEST(RanksReport, KnowsWhoWaitedForWhom) {
 TEST(RanksReport, ComparesNothingThatIsNotTheSame) {
   const std::vector<CommunicationReport> reports{of_rank({{0, 1}}), of_rank({})};
   const RanksReport report = compare_ranks(reports, std::vector<std::uint64_t>{0, 0});
-  EXPECT_EQ(report.collectives, 0);
+  EXPECT_EQ(report.arrivals.collectives, 0);
   EXPECT_THAT(ranks_text(report), HasSubstr("All ranks"));
 }
 
@@ -136,9 +136,9 @@ TEST(RanksReport, IsTheSameOnAllRanks) {
     const RanksReport report =
         compare_ranks(own, static_cast<std::uint64_t>(100 + rank), communicator);
     ASSERT_EQ(report.ranks.size(), 3u);
-    EXPECT_EQ(report.ranks[0].waited_ns, 10'000);
+    EXPECT_EQ(report.arrivals.ranks[0].waited_ns, 10'000);
     EXPECT_EQ(report.ranks[1].step_ns, 100'001);
-    EXPECT_EQ(report.ranks[2].last, 1);
+    EXPECT_EQ(report.arrivals.ranks[2].last, 1);
     EXPECT_EQ(report.ranks[2].peak_bytes, 102u);
     const auto json = nlohmann::json::parse(communication_json(own, report));
     EXPECT_EQ(json["ranks"].size(), 3u);

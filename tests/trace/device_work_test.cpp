@@ -113,6 +113,20 @@ TEST(TraceWork, IsTheHostsWhereThereIsNoCard) {
   EXPECT_DOUBLE_EQ(use.exposed_communication, 5);
 }
 
+// What is around a collective is not its time.
+TEST(TraceWork, OfAHostOpensOperatorsThatCommunicateWithin) {
+  const Done done(
+      MadeTrace()
+          .operation("autograd::engine::evaluate_function: AllReduce", 0, 50)
+          .slice("cpu_op", "ridge::all_reduce", 10, 30, R"({"Collective name":"all_reduce"})")
+          .operation("aten::add", 42, 5)
+          .operation("aten::mul", 60, 10));
+  const TimeUse use = done.use();
+  EXPECT_EQ(use.kernels, 3U);
+  EXPECT_DOUBLE_EQ(use.communication, 30);
+  EXPECT_DOUBLE_EQ(use.compute, 15);
+}
+
 TEST(HostNesting, FindsOperatorsAroundCallsAndTheirOwnTime) {
   MadeTrace made;
   made.operation("aten::linear", 0, 100)   // row 0

@@ -34,7 +34,7 @@ Report full_report() {
 }
 
 TEST(TraceReport, IsCompleteAsJson) {
-  const auto json = nlohmann::json::parse(report_json({full_report()}));
+  const auto json = nlohmann::json::parse(report_json(report_ranks({full_report()})));
   EXPECT_EQ(json["schema"], "ridge-trace-report/1");
   const auto& rank = json["ranks"].at(0);
   EXPECT_EQ(rank["rank"], 2);
@@ -60,7 +60,7 @@ TEST(TraceReport, IsCompleteAsJson) {
 }
 
 TEST(TraceReport, SaysAllOfItAsText) {
-  const std::string text = report_text({full_report()}, 10);
+  const std::string text = report_text(report_ranks({full_report()}), 10);
   for (const char* part : {"rank 2, Some card", "What would help", "1. Collectives run 100.0 µs",
                            "Where the time went", "Idle time", "Kernels (2 names)", "gemm",
                            "Operators by name and shape (1)", "[[8,4],[4,16]]", "Copies",
@@ -73,7 +73,7 @@ TEST(TraceReport, ShowsHostileNamesAsText) {
   made.operation(R"(\u001b[2Jevil\u202e)", 0, 5)
       .launched(R"(\u001b]0;title\u0007<script>)", 1, 10, 5)
       .launched("k", 2, 100, 5);
-  const std::string text = report_text({report_of(made.read())}, 10);
+  const std::string text = report_text(report_ranks({report_of(made.read())}), 10);
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   EXPECT_THAT(text, Not(HasSubstr("\x07")));
   EXPECT_THAT(text, Not(HasSubstr("\u202e")));
@@ -83,7 +83,7 @@ TEST(TraceReport, ShowsHostileNamesAsText) {
 TEST(TraceReport, SaysWhatWasLost) {
   const std::string whole = MadeTrace().launched("a", 0, 5, 5).launched("b", 1, 20, 5).text();
   const std::string text =
-      report_text({report_of(made_of(whole.substr(0, whole.size() - 30)))}, 10);
+      report_text(report_ranks({report_of(made_of(whole.substr(0, whole.size() - 30)))}), 10);
   EXPECT_THAT(text, HasSubstr("note: the file ends within its list of events"));
   EXPECT_THAT(text, HasSubstr("note: no event could be read from"));
 }
@@ -91,8 +91,9 @@ TEST(TraceReport, SaysWhatWasLost) {
 TEST(TraceReport, IsOfNothingWhereNothingHappened) {
   const Report report = report_of(made_of("[]"));
   EXPECT_EQ(report.use.span, 0);
-  EXPECT_THAT(report_text({report}, 10), HasSubstr("0 events"));
-  EXPECT_TRUE(nlohmann::json::parse(report_json({report}))["ranks"].at(0)["steps"].empty());
+  EXPECT_THAT(report_text(report_ranks({report}), 10), HasSubstr("0 events"));
+  EXPECT_TRUE(
+      nlohmann::json::parse(report_json(report_ranks({report})))["ranks"].at(0)["steps"].empty());
 }
 
 TEST(TraceReport, FindsTheTracesOfADirectory) {
