@@ -15,11 +15,13 @@
 #include "ridge/base/gzip.h"
 #include "ridge/base/ranges.h"
 #include "ridge/base/text_table.h"
+#include "ridge/base/units.h"
 #include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/profile/trace_check.h"
+#include "ridge/report/trace/trace_page.h"
 #include "ridge/session/devices.h"
 #include "ridge/trace/report.h"
 
@@ -39,6 +41,7 @@ struct ReportRequest {
   std::vector<std::string> paths;
   std::int64_t top = 10;
   std::optional<double> most_gain;  // --fail-above, percent
+  std::string page;                 // --html
   bool json = false;
 };
 
@@ -121,11 +124,31 @@ int report(const ReportRequest& request) {
     show(static_cast<std::int64_t>(done_bytes + file_bytes), static_cast<std::int64_t>(all_bytes));
   };
   std::vector<trace::Report> reports;
+  std::optional<DrawnTimeline> drawn;
+  std::string drawn_name;
   for (const std::filesystem::path& path : traces) {
-    reports.push_back(trace::report_of(trace::read(path, reading)));
+    const trace::Trace trace = trace::read(path, reading);
     done_bytes += size_of(path);
+    const trace::HostNesting nesting(trace);
+    const trace::Work work = trace::work_of(trace, nesting);
+    reports.push_back(trace::report_of(trace, work, nesting));
+    // A page has the timeline of the first rank.
+    if (request.page.empty() || (drawn && reports.back().name() >= drawn_name)) continue;
+    drawn.emplace(trace, work);
+    drawn_name = reports.back().name();
   }
   const trace::RunReport run = trace::report_ranks(std::move(reports));
+  if (drawn) {
+    const auto at = std::ranges::find(run.ranks, drawn_name, &trace::Report::name);
+    const std::string page =
+        trace_page(run, *drawn, static_cast<std::size_t>(at - run.ranks.begin()));
+    write_text_file(request.page, page);
+    if (!request.json) {
+      terminal.line(fmt::format("Wrote {} ({}): open it in a browser", request.page,
+                                format_bytes(page.size())));
+      return request.most_gain ? judge(run.ranks, *request.most_gain) : 0;
+    }
+  }
   terminal.lines(request.json ? trace::report_json(run)
                               : trace::report_text(run, static_cast<std::size_t>(request.top)));
   return request.most_gain ? judge(run.ranks, *request.most_gain) : 0;
@@ -165,9 +188,14 @@ void add_report(Command command, Action& action) {
             "Exit with 1 if something would save more than this part of the time")
       .type_name("PERCENT");
   reporting.add_flag("--json", request->json, "Print JSON, with all rows");
+  reporting
+      .add_option("--html", request->page,
+                  "Write a page to look at, with a timeline, instead of printing")
+      .type_name("FILE");
   reporting.footer(R"(Examples:
   ridge trace report trace.json.gz
   ridge trace report log/ --top 20
+  ridge trace report trace.json.gz --html trace.html
   ridge trace report trace.json --json | jq '.ranks[].findings')");
   reporting.callback([request, &action] { action = [request] { return report(*request); }; });
 }

@@ -6,16 +6,6 @@
 namespace ridge::trace {
 namespace {
 
-// In the rows of one track: outer slices before those within them.
-void sort_outer_first(const EventColumns& events, std::vector<Row>& rows) {
-  std::ranges::sort(rows, [&](Row a, Row b) {
-    if (events.begin_ns[a] != events.begin_ns[b]) return events.begin_ns[a] < events.begin_ns[b];
-    if (events.duration_ns[a] != events.duration_ns[b])
-      return events.duration_ns[a] > events.duration_ns[b];
-    return a < b;
-  });
-}
-
 bool stands_on_host(EventKind kind) {
   return kind == EventKind::operation || kind == EventKind::call || kind == EventKind::annotation;
 }
@@ -35,6 +25,15 @@ void extend(std::vector<HostStretch>& stretches, const HostStretch& now) {
 }
 
 }  // namespace
+
+void sort_outer_first(const EventColumns& events, std::vector<Row>& rows) {
+  std::ranges::sort(rows, [&](Row a, Row b) {
+    if (events.begin_ns[a] != events.begin_ns[b]) return events.begin_ns[a] < events.begin_ns[b];
+    if (events.duration_ns[a] != events.duration_ns[b])
+      return events.duration_ns[a] > events.duration_ns[b];
+    return a < b;
+  });
+}
 
 std::int64_t step_number(std::string_view name) {
   constexpr std::string_view prefix = "ProfilerStep#";

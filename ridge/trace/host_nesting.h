@@ -21,6 +21,9 @@ struct HostStretch {
   Row operation;   // the outermost operator or call; no_row if there is none
 };
 
+// Puts the rows of one track in the order of time, outer slices before those within them.
+void sort_outer_first(const EventColumns& events, std::vector<Row>& rows);
+
 class HostNesting {
  public:
   explicit HostNesting(const Trace& trace);

@@ -80,7 +80,10 @@ std::vector<MemoryUse> memory_of(const Trace& trace) {
 
 Report report_of(const Trace& trace) {
   const HostNesting nesting(trace);
-  const Work work = work_of(trace, nesting);
+  return report_of(trace, work_of(trace, nesting), nesting);
+}
+
+Report report_of(const Trace& trace, const Work& work, const HostNesting& nesting) {
   Report report{.file = trace.file,
                 .rank = distributed(trace, "rank"),
                 .device = device_of(trace),

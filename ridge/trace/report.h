@@ -46,6 +46,7 @@ struct Report {
 };
 
 Report report_of(const Trace& trace);
+Report report_of(const Trace& trace, const Work& work, const HostNesting& nesting);
 
 // The traces of a directory and those within it, by name: those named *.pt.trace.json or
 // *.pt.trace.json.gz, or, if there are none, all that end in .json or .json.gz.

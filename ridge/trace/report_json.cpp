@@ -35,8 +35,13 @@ const char* name_of(WorkClass work) {
 }
 
 Json json_of(const KernelSum& kernel) {
-  return {{"name", kernel.name}, {"class", name_of(kernel.work)}, {"count", kernel.count},
-          {"us", kernel.us},     {"min_us", kernel.min_us},       {"max_us", kernel.max_us}};
+  return {{"name", kernel.name},
+          {"short_name", short_kernel_name(kernel.name)},
+          {"class", name_of(kernel.work)},
+          {"count", kernel.count},
+          {"us", kernel.us},
+          {"min_us", kernel.min_us},
+          {"max_us", kernel.max_us}};
 }
 
 Json json_of(const OperatorSum& sum) {

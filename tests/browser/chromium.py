@@ -205,7 +205,7 @@ class Page:
         for kind in ("keyDown", "keyUp"):
             extra = {"text": "\r"} if key == "Enter" and kind == "keyDown" else {}
             self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, **extra,
-                      windowsVirtualKeyCode={"Enter": 13, "ArrowRight": 39, "ArrowLeft": 37,
+                      windowsVirtualKeyCode={"Enter": 13, "ArrowRight": 39, "ArrowLeft": 37, "Home": 36,
                                              "Tab": 9}[key])
         self.settle()
 
