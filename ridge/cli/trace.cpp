@@ -23,6 +23,8 @@
 #include "ridge/profile/trace_check.h"
 #include "ridge/report/trace/trace_page.h"
 #include "ridge/session/devices.h"
+#include "ridge/trace/critical_path.h"
+#include "ridge/trace/read.h"
 #include "ridge/trace/report.h"
 
 namespace ridge {
@@ -56,6 +58,12 @@ void select(TraceCheck& check, const std::vector<std::string>& tools) {
     return std::ranges::find(tools, verdict.consumer) == tools.end();
   });
 }
+
+struct PathRequest {
+  std::string path;
+  std::int64_t top = 15;
+  bool json = false;
+};
 
 int check(const CheckRequest& request) {
   const std::string& path = request.path;
@@ -154,6 +162,36 @@ int report(const ReportRequest& request) {
   return request.most_gain ? judge(run.ranks, *request.most_gain) : 0;
 }
 
+int critical_path(const PathRequest& request) {
+  if (request.path.empty()) throw UsageError("the critical path of which trace? give a file");
+  check_range("top", request.top, 1, 1'000'000);
+  Terminal terminal;
+  terminal.busy("Reading the trace...");
+  const trace::Trace trace = trace::read(
+      request.path, {.threads = std::min(threads_of_rank(1), most_threads), .progress = {}});
+  const trace::HostNesting nesting(trace);
+  const trace::CriticalPath path =
+      trace::critical_path(trace, trace::work_of(trace, nesting), nesting);
+  terminal.lines(request.json
+                     ? trace::critical_path_json(path)
+                     : trace::critical_path_text(path, static_cast<std::size_t>(request.top)));
+  return 0;
+}
+
+void add_critical_path(Command command, Action& action) {
+  const Command walking = command.add_subcommand(
+      "critical-path", "Tell what the time of a trace depended on, and what would shorten it");
+  const auto request = std::make_shared<PathRequest>();
+  walking.add_option("file", request->path, "Read this trace, as ridge trace report does")
+      .type_name("FILE");
+  add_value(walking, "--top", request->top, "Rows of the table of names")
+      .type_name("N")
+      .default_text("15");
+  walking.add_flag("--json", request->json, "Print JSON, with all rows");
+  walking.footer("Example:\n  ridge trace critical-path trace.json.gz");
+  walking.callback([request, &action] { action = [request] { return critical_path(*request); }; });
+}
+
 void add_check(Command command, Action& action) {
   const Command checking =
       command.add_subcommand("check", "Check which tools can read a Chrome trace");
@@ -209,10 +247,12 @@ void add_trace_command(Command program, Action& action) {
     if (command.chosen_subcommands().empty())
       action = []() -> int {
         throw UsageError(
-            "ridge trace does what? there are: ridge trace report FILE, and check FILE");
+            "ridge trace does what? there are: ridge trace report FILE, critical-path FILE, and "
+            "check FILE");
       };
   });
   add_report(command, action);
+  add_critical_path(command, action);
   add_check(command, action);
 }
 

@@ -379,6 +379,8 @@ TEST(BadInput, IsOneLineAndWritesNothing) {
        "\"gzip\" is no trace: the gzip file is cut short before its list of events"},
       {{"ridge", "trace", "report", "text"}, 1, "\"text\" is no trace: there is no list of events"},
       {{"ridge", "trace", "report", ".", "--top", "0"}, 2, "--top"},
+      {{"ridge", "trace", "critical-path"}, 2, "the critical path of which trace?"},
+      {{"ridge", "trace", "critical-path", "text"}, 1, "there is no list of events"},
       {{"ridge", "trace", "check"}, 2, "check which trace?"},
       {{"ridge", "trace", "check", "gzip", "more"}, 2, "there is no argument more"},
       {{"ridge", "exercise", "debug", "--stgae", "1"}, 2, "did you mean --stage?"},
