@@ -2,7 +2,7 @@
 # Builds the fuzzers of tests/fuzz and runs each on a number of inputs, one after the other. What
 # they learn is kept in <build>/corpus and is where the next run starts.
 #
-#   scripts/fuzz.sh [INPUTS [FUZZER..]]     default: 1000000, all of: safetensors tokens config
+#   scripts/fuzz.sh [INPUTS [FUZZER..]]     default: 1000000, all of: safetensors tokens config trace
 #
 # FUZZ_BUILD names another build directory than build-fuzz. Exit code 1 if a fuzzer found something;
 # the input is then left in <build>/findings.
@@ -17,7 +17,7 @@ case $inputs in
     ;;
 esac
 if [ $# -gt 0 ]; then shift; fi
-fuzzers=${*:-safetensors tokens config}
+fuzzers=${*:-safetensors tokens config trace}
 build=${FUZZ_BUILD:-build-fuzz}
 
 compiler=$(command -v clang++ || command -v clang++-14 || true)

@@ -74,6 +74,24 @@ const std::vector<std::string>& Flag::long_names() const { return option_->get_l
 
 bool Flag::is_argument() const { return !option_->nonpositional(); }
 
+std::vector<std::string> Flag::names_in_full() const {
+  if (is_argument()) return {option_->get_name()};
+  std::vector<std::string> names;
+  for (const std::string& name : option_->get_snames()) names.push_back("-" + name);
+  for (const std::string& name : option_->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+std::string Flag::help() const { return option_->get_description(); }
+
+std::string Flag::value_name() const {
+  return option_->get_expected_max() == 0 ? "" : option_->get_type_name();
+}
+
+std::string Flag::default_value() const { return option_->get_default_str(); }
+
+std::string Flag::heading() const { return option_->get_group(); }
+
 bool Flag::was_given() const { return option_->count() > 0; }
 
 const std::vector<std::string>& Flag::values() const { return option_->results(); }
@@ -132,6 +150,12 @@ std::string Command::full_name() const {
   CLI::App* const above = app_->get_parent();
   return (above ? Command(*above).full_name() + " " : "") + name();
 }
+
+std::string Command::help() const { return app_->get_description(); }
+
+std::string Command::footer_text() const { return app_->get_footer(); }
+
+bool Command::is_hidden() const { return app_->get_group().empty(); }
 
 std::vector<Command> Command::subcommands() const { return commands_of(app_->get_subcommands({})); }
 

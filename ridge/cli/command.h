@@ -41,6 +41,14 @@ class Flag {
   // All of them, without dashes; none of an argument.
   const std::vector<std::string>& long_names() const;
   bool is_argument() const;
+  // "-h", "--help"; "traces" of an argument.
+  std::vector<std::string> names_in_full() const;
+  // What --help says of it: the sentence, the value that it takes ("FILE"; empty without one), the
+  // one that it has unless given, and the heading that it stands below (empty: it is hidden).
+  std::string help() const;
+  std::string value_name() const;
+  std::string default_value() const;
+  std::string heading() const;
 
   // After Program::parse(): whether the command line has it, and its values there, in order.
   bool was_given() const;
@@ -90,6 +98,10 @@ class Command {
   // "train"; "ridge train", with the commands above it.
   std::string name() const;
   std::string full_name() const;
+  // What --help says of it, and ends with; and whether the command above it is silent about it.
+  std::string help() const;
+  std::string footer_text() const;
+  bool is_hidden() const;
   std::vector<Command> subcommands() const;
   std::vector<Flag> flags() const;
   // The one of this name, such as "--data". Asking for one that the command has not is a mistake of

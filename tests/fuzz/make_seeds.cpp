@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ridge/base/file.h"
+#include "ridge/base/gzip.h"
 #include "ridge/base/safetensors.h"
 
 namespace {
@@ -61,14 +62,33 @@ void config(const std::filesystem::path& directory) {
   ridge::write_text_file(directory / "empty", "{}");
 }
 
+// Pieces of 64 bytes, so that texts of a few events are cut.
+void trace(const std::filesystem::path& directory) {
+  const std::string head(2, '\0');
+  const std::string events =
+      R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":9,"tid":9,"ts":0,"dur":90},
+{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":9,"tid":9,"ts":1.5,"dur":9,"args":{"Input Dims":[[2,3],[3,4]]}},
+{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":9,"ts":2,"dur":3,"args":{"correlation":7}},
+{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":9,"dur":20,"args":{"device":0,"stream":7,"correlation":7}},
+{"ph":"i","name":"[memory]","pid":9,"tid":9,"ts":4,"args":{"Bytes":8,"Total Allocated":64,"Device Type":1}},
+{"ph":"M","name":"thread_name","pid":9,"tid":9,"args":{"name":"main"}},
+{"ph":"B","name":"outer","pid":9,"tid":"t","ts":1},{"ph":"E","pid":9,"tid":"t","ts":5})";
+  const std::string whole =
+      R"({"distributedInfo":{"rank":0},"traceEvents":[)" + events + R"(],"traceName":"x"})";
+  ridge::write_text_file(directory / "whole", head + whole);
+  ridge::write_text_file(directory / "list", head + "[" + events);
+  ridge::write_text_file(directory / "packed", head + ridge::gzipped(whole));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   const std::filesystem::path directory = argv[1];
-  for (const std::string_view fuzzer : {"safetensors", "tokens", "config"})
+  for (const std::string_view fuzzer : {"safetensors", "tokens", "config", "trace"})
     std::filesystem::create_directories(directory / fuzzer);
   safetensors(directory / "safetensors");
   tokens(directory / "tokens");
   config(directory / "config");
+  trace(directory / "trace");
 }

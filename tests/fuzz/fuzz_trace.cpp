@@ -1,0 +1,28 @@
+// The reader of traces on any bytes: a trace is read and reported, or refused.
+
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "ridge/base/error.h"
+#include "ridge/trace/critical_path.h"
+#include "ridge/trace/report.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size < 2) return 0;
+  // The first two bytes say how large the pieces are that the text is cut into.
+  const std::size_t piece_bytes = 64 + data[0] + std::size_t{data[1]} * 16;
+  const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
+  try {
+    const ridge::trace::Trace trace = ridge::trace::read_text(
+        text, "fuzz", {.threads = 1, .piece_bytes = piece_bytes, .progress = {}});
+    const ridge::trace::RunReport run =
+        ridge::trace::report_ranks({ridge::trace::report_of(trace)});
+    ridge::trace::report_text(run, 3);
+    ridge::trace::report_json(run);
+    const ridge::trace::HostNesting nesting(trace);
+    ridge::trace::critical_path(trace, ridge::trace::work_of(trace, nesting), nesting);
+  } catch (const ridge::FormatError&) {
+  }
+  return 0;
+}
