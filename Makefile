@@ -38,6 +38,12 @@ portable:  ## build the library for any x86-64-v3 processor and run the tests of
 	cmake --build --preset portable -j $(JOBS)
 	ctest --preset portable -j $(JOBS) -R '^kernel'
 
+.PHONY: deb
+deb: deps  ## make a package for Debian and Ubuntu, for any x86-64-v3 processor, in build-portable/
+	cmake --preset portable -DRIDGE_PROGRAM=ON -DRIDGE_TESTS=OFF -DRIDGE_CUDA=$(if $(CUDA),$(CUDA),OFF)
+	cmake --build --preset portable -j $(JOBS)
+	cd build-portable && cpack
+
 .PHONY: deps
 deps:  ## install the packages Ridge is built from, those that are missing
 	scripts/install-deps.sh

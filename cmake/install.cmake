@@ -1,5 +1,5 @@
-# `cmake --install`: the headers, the library, the program with its other names, and the package
-# that find_package(ridge) finds.
+# `cmake --install`: the headers, the library, the program with its other names, its manual, what completes
+# its command line, and the package that find_package(ridge) finds.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ridge)
 
@@ -18,8 +18,20 @@ install(FILES ${PROJECT_BINARY_DIR}/ridgeConfig.cmake ${PROJECT_BINARY_DIR}/ridg
 
 if(TARGET ridge_program)
   install(TARGETS ridge_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  # The workshop's names for it, such as torchrun, stand in a folder of their own: other packages have
+  # programs of these names.
+  set(workshop_dir ${CMAKE_INSTALL_LIBEXECDIR}/ridge)
+  file(RELATIVE_PATH program_from_workshop /${workshop_dir} /${CMAKE_INSTALL_BINDIR}/ridge)
   get_target_property(other_names ridge_program OTHER_NAMES)
-  foreach(name ${other_names})
-    install(PROGRAMS $<TARGET_FILE_DIR:ridge_program>/${name} DESTINATION ${CMAKE_INSTALL_BINDIR})
-  endforeach()
+  install(CODE "set(directory \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${workshop_dir})
+file(MAKE_DIRECTORY \${directory})
+foreach(name ${other_names})
+  file(CREATE_LINK ${program_from_workshop} \${directory}/\${name} SYMBOLIC)
+endforeach()")
+
+  # The manual's pages and what completes the command line are made by the program.
+  install(CODE "set(program \"$<TARGET_FILE:ridge_program>\")
+set(man \"${CMAKE_INSTALL_MANDIR}/man1\")
+set(data \"${CMAKE_INSTALL_DATADIR}\")")
+  install(SCRIPT cmake/install_manual.cmake)
 endif()

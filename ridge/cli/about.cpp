@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "ridge/base/version.h"
 #include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/terminal.h"
@@ -17,6 +18,7 @@ int about() {
   const std::unique_ptr<Device> device = open_device(options);
   const SystemInfo info = system_info(*device, options);
   terminal.line(fmt::format("ridge {}", info.ridge_version));
+  if (!commit().empty()) terminal.line(fmt::format("Commit: {}", commit()));
   terminal.line(fmt::format("Compiler: {}", info.compiler));
   terminal.line(fmt::format("Device: {} ({})", device->name(), device->description()));
   for (const auto& [kind, heading] :

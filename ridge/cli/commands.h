@@ -34,6 +34,7 @@ void add_workshop_study_command(Command program, Action& action);
 void add_dashboard_command(Command program, Action& action);
 void add_doctor_command(Command program, Action& action);
 void add_about_command(Command program, Action& action);
+void add_completion_command(Command program, Action& action);
 
 int about();  // an action: prints the version of the program and what it runs on
 

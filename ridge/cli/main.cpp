@@ -47,6 +47,7 @@ void add_commands(Command program, Action& action) {
   add_dashboard_command(program, action);
   add_doctor_command(program, action);
   add_about_command(program, action);
+  add_completion_command(program, action);
   program.take_one_subcommand();
   program.footer(fmt::format("ridge {}. Each command has its own --help.", version()));
   const Flag version_flag = program.add_flag("--version", "Show the version, as ridge about does");
