@@ -15,7 +15,12 @@ execute_process(COMMAND ${work}/build/consumer COMMAND_ERROR_IS_FATAL ANY)
 # The program is installed under all its names.
 if(EXISTS ${work}/stage/bin/ridge)
   foreach(version v1 v2 v3 v4)
-    execute_process(COMMAND ${work}/stage/bin/tiny_llama_${version} --help OUTPUT_QUIET
+    execute_process(COMMAND ${work}/stage/libexec/ridge/tiny_llama_${version} --help OUTPUT_QUIET
       COMMAND_ERROR_IS_FATAL ANY)
+  endforeach()
+  foreach(file man/man1/ridge-train.1.gz bash-completion/completions/ridge)
+    if(NOT EXISTS ${work}/stage/share/${file})
+      message(FATAL_ERROR "share/${file} is not installed")
+    endif()
   endforeach()
 endif()
