@@ -247,11 +247,12 @@ void add_trace_command(Command program, Action& action) {
     if (command.chosen_subcommands().empty())
       action = []() -> int {
         throw UsageError(
-            "ridge trace does what? there are: ridge trace report FILE, critical-path FILE, and "
-            "check FILE");
+            "ridge trace does what? there are: ridge trace report FILE, diff FILE FILE, "
+            "critical-path FILE, and check FILE");
       };
   });
   add_report(command, action);
+  add_trace_diff(command, action);
   add_critical_path(command, action);
   add_check(command, action);
 }

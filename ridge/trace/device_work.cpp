@@ -26,17 +26,6 @@ std::vector<Step> steps_of(const Trace& trace) {
   return steps;
 }
 
-// The step whose annotation a time of the host lies in, or the last that began before it; -1 if
-// none.
-std::int64_t step_at(const std::vector<Step>& steps, std::int64_t time_ns) {
-  const auto after = std::ranges::upper_bound(steps, time_ns, {},
-                                              [](const Step& step) { return step.host.begin_ns; });
-  if (after == steps.begin()) return -1;
-  const Step& step = *std::prev(after);
-  // Behind the last step is what follows the loop.
-  return after == steps.end() && time_ns >= step.host.end_ns ? -1 : step.number;
-}
-
 WorkClass class_of(EventKind kind, bool communication) {
   if (kind == EventKind::copy || kind == EventKind::fill) return WorkClass::copy;
   return communication ? WorkClass::communication : WorkClass::compute;
@@ -159,6 +148,15 @@ bool is_communication(std::string_view name) {
 const CollectiveFact* collective_of(const Trace& trace, Row row) {
   const auto at = std::ranges::lower_bound(trace.collectives, row, {}, &CollectiveFact::row);
   return at != trace.collectives.end() && at->row == row ? &*at : nullptr;
+}
+
+std::int64_t step_at(const std::vector<Step>& steps, std::int64_t time_ns) {
+  const auto after = std::ranges::upper_bound(steps, time_ns, {},
+                                              [](const Step& step) { return step.host.begin_ns; });
+  if (after == steps.begin()) return -1;
+  const Step& step = *std::prev(after);
+  // Behind the last step is what follows the loop.
+  return after == steps.end() && time_ns >= step.host.end_ns ? -1 : step.number;
 }
 
 Work work_of(const Trace& trace, const HostNesting& nesting) {

@@ -34,6 +34,10 @@ struct Step {
   Interval host;  // its annotation on the host
 };
 
+// The number of the step whose annotation a time of the host lies in, or of the last that began
+// before it; -1 if there is none. The steps stand in the order of time.
+std::int64_t step_at(const std::vector<Step>& steps, std::int64_t time_ns);
+
 struct Work {
   std::vector<DeviceWork> device;  // in the order in which they began
   std::vector<Step> steps;         // in the order of time

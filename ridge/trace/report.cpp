@@ -35,21 +35,6 @@ std::vector<CollectiveWork> collectives_of(const Trace& trace, const Work& work,
   return collectives;
 }
 
-// The name of the card on which anything ran.
-std::string device_of(const Trace& trace) {
-  const nlohmann::json devices = property(trace, "deviceProperties");
-  if (!devices.is_array()) return "";
-  for (const Track& track : trace.tracks) {
-    if (!track.device) continue;
-    for (const nlohmann::json& device : devices) {
-      if (!device.is_object() || !device.contains("id") || !device.contains("name")) continue;
-      if (device["id"].dump() == track.process && device["name"].is_string())
-        return device["name"].get<std::string>();
-    }
-  }
-  return "";
-}
-
 std::vector<MemoryUse> memory_of(const Trace& trace) {
   std::map<std::int32_t, MemoryUse> devices;
   std::int64_t begin = 0, last = 0;
@@ -78,6 +63,22 @@ std::vector<MemoryUse> memory_of(const Trace& trace) {
 
 }  // namespace
 
+std::optional<std::int64_t> rank_of(const Trace& trace) { return distributed(trace, "rank"); }
+
+std::string device_of(const Trace& trace) {
+  const nlohmann::json devices = property(trace, "deviceProperties");
+  if (!devices.is_array()) return "";
+  for (const Track& track : trace.tracks) {
+    if (!track.device) continue;
+    for (const nlohmann::json& device : devices) {
+      if (!device.is_object() || !device.contains("id") || !device.contains("name")) continue;
+      if (device["id"].dump() == track.process && device["name"].is_string())
+        return device["name"].get<std::string>();
+    }
+  }
+  return "";
+}
+
 Report report_of(const Trace& trace) {
   const HostNesting nesting(trace);
   return report_of(trace, work_of(trace, nesting), nesting);
@@ -85,7 +86,7 @@ Report report_of(const Trace& trace) {
 
 Report report_of(const Trace& trace, const Work& work, const HostNesting& nesting) {
   Report report{.file = trace.file,
-                .rank = distributed(trace, "rank"),
+                .rank = rank_of(trace),
                 .device = device_of(trace),
                 .of_host = work.of_host,
                 .events = trace.event_count,

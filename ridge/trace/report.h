@@ -45,12 +45,19 @@ struct Report {
   std::string name() const;  // the rank's number, or the file
 };
 
+// As the trace tells them; the name is of the card on which anything ran, or empty.
+std::optional<std::int64_t> rank_of(const Trace& trace);
+std::string device_of(const Trace& trace);
+
 Report report_of(const Trace& trace);
 Report report_of(const Trace& trace, const Work& work, const HostNesting& nesting);
 
 // The traces of a directory and those within it, by name: those named *.pt.trace.json or
 // *.pt.trace.json.gz, or, if there are none, all that end in .json or .json.gz.
 std::vector<std::filesystem::path> traces_in(const std::filesystem::path& directory);
+
+// Notes on what could not be read of a trace, a line or more each; empty if all could.
+std::string damage_text(const Damage& damage);
 
 // Those of one run, in the order of their ranks, with what they say of each other.
 struct RunReport {

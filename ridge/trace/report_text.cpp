@@ -20,24 +20,6 @@ std::string titled(std::string_view title, std::span<const TextColumn> columns,
   return rows.empty() ? "" : fmt::format("\n{}\n{}", title, text_table(columns, rows));
 }
 
-std::string damage_text(const Damage& damage) {
-  std::string text;
-  const auto say = [&](const std::string& sentence) {
-    text += wrapped("note: " + sentence, sentence_width, "  ") + "\n";
-  };
-  if (!damage.unpacking.empty())
-    say(fmt::format("the gzip file is {}; what could be unpacked is read", damage.unpacking));
-  if (damage.cut_short)
-    say("the file ends within its list of events, which is read as far as it goes");
-  if (damage.lost_bytes > 0)
-    say(fmt::format("no event could be read from {} of it, the first at byte {}",
-                    format_bytes(damage.lost_bytes), count(damage.first_at)));
-  if (damage.repaired_bytes > 0)
-    say(fmt::format("{} that no JSON may have stood in it, and were replaced",
-                    counted(static_cast<std::int64_t>(damage.repaired_bytes), "byte")));
-  return text;
-}
-
 std::string head_text(const Report& report) {
   std::string head = printable(report.file);
   if (report.rank) head += fmt::format(", rank {}", *report.rank);
@@ -255,6 +237,24 @@ std::string together_text(const std::vector<Report>& reports, const RanksTogethe
 }
 
 }  // namespace
+
+std::string damage_text(const Damage& damage) {
+  std::string text;
+  const auto say = [&](const std::string& sentence) {
+    text += wrapped("note: " + sentence, sentence_width, "  ") + "\n";
+  };
+  if (!damage.unpacking.empty())
+    say(fmt::format("the gzip file is {}; what could be unpacked is read", damage.unpacking));
+  if (damage.cut_short)
+    say("the file ends within its list of events, which is read as far as it goes");
+  if (damage.lost_bytes > 0)
+    say(fmt::format("no event could be read from {} of it, the first at byte {}",
+                    format_bytes(damage.lost_bytes), count(damage.first_at)));
+  if (damage.repaired_bytes > 0)
+    say(fmt::format("{} that no JSON may have stood in it, and were replaced",
+                    counted(static_cast<std::int64_t>(damage.repaired_bytes), "byte")));
+  return text;
+}
 
 std::string report_text(const RunReport& run, std::size_t top) {
   const std::vector<Report>& reports = run.ranks;

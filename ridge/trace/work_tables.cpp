@@ -22,28 +22,6 @@ auto most_first(const Map& map, Key key) {
   return values;
 }
 
-// The operator that launched each piece of work: around its call, or, without calls, the one with
-// the same external id.
-std::vector<Row> operators_of_work(const Trace& trace, const Work& work,
-                                   const HostNesting& nesting) {
-  const EventColumns& events = trace.events;
-  std::unordered_map<std::int64_t, Row> by_external;
-  if (work.work_without_call > 0)
-    for (Row row = 0; row < events.size(); ++row)
-      if (events.kind[row] == EventKind::operation && events.external[row] > 0)
-        by_external.try_emplace(events.external[row], row);
-  std::vector<Row> operators;
-  operators.reserve(work.device.size());
-  for (const DeviceWork& one : work.device) {
-    Row found = one.call == no_row ? no_row : nesting.operation_of(one.call);
-    if (one.call == no_row)
-      if (const auto at = by_external.find(events.external[one.row]); at != by_external.end())
-        found = at->second;
-    operators.push_back(found);
-  }
-  return operators;
-}
-
 // When its work began and ended on the card, for each launching call.
 struct CallWork {
   Row call;
@@ -83,6 +61,26 @@ void add_queue(const Trace& trace, const std::vector<CallWork>& calls, LaunchSta
 }
 
 }  // namespace
+
+std::vector<Row> operators_of_work(const Trace& trace, const Work& work,
+                                   const HostNesting& nesting) {
+  const EventColumns& events = trace.events;
+  std::unordered_map<std::int64_t, Row> by_external;
+  if (work.work_without_call > 0)
+    for (Row row = 0; row < events.size(); ++row)
+      if (events.kind[row] == EventKind::operation && events.external[row] > 0)
+        by_external.try_emplace(events.external[row], row);
+  std::vector<Row> operators;
+  operators.reserve(work.device.size());
+  for (const DeviceWork& one : work.device) {
+    Row found = one.call == no_row ? no_row : nesting.operation_of(one.call);
+    if (one.call == no_row)
+      if (const auto at = by_external.find(events.external[one.row]); at != by_external.end())
+        found = at->second;
+    operators.push_back(found);
+  }
+  return operators;
+}
 
 std::string short_kernel_name(std::string_view name) {
   std::string text(name);

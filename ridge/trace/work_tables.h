@@ -57,6 +57,11 @@ struct LaunchStatistics {
 // The name without what all such names share: result, namespaces of PyTorch's, parameters.
 std::string short_kernel_name(std::string_view name);
 
+// The operator that launched each piece of work: around its call, or, without calls, the one with
+// the same external id; no_row if there is none.
+std::vector<Row> operators_of_work(const Trace& trace, const Work& work,
+                                   const HostNesting& nesting);
+
 std::vector<KernelSum> kernel_sums(const Trace& trace, const Work& work);
 std::vector<OperatorSum> operator_sums(const Trace& trace, const Work& work,
                                        const HostNesting& nesting);
