@@ -25,7 +25,9 @@ void add_ops_command(Command program, Action& action);
 void add_roofline_command(Command program, Action& action);
 void add_report_command(Command program, Action& action);
 void add_trace_command(Command program, Action& action);
-void add_trace_diff(Command trace_command, Action& action);  // below `ridge trace`
+// These go below `ridge trace`.
+void add_trace_diff(Command trace_command, Action& action);
+void add_trace_export(Command trace_command, Action& action);
 void add_exercise_command(Command program, Action& action);
 void add_runs_command(Command program, Action& action);
 void add_store_command(Command program, Action& action);

@@ -92,7 +92,10 @@ std::vector<std::filesystem::path> traces_of(const std::vector<std::string>& nam
     }
     const std::vector<std::filesystem::path> within = trace::traces_in(name);
     if (within.empty())
-      throw UsageError("there is no trace in {}: no file there ends in .json or .json.gz", name);
+      throw UsageError(
+          "there is no trace in {}: no file there ends in .json, .json.gz, .sqlite or "
+          "_kernel_trace.csv",
+          name);
     traces.insert(traces.end(), within.begin(), within.end());
   }
   return traces;
@@ -216,8 +219,9 @@ void add_report(Command command, Action& action) {
   reporting
       .add_option(
           "traces", request->paths,
-          "JSON traces of PyTorch's profiler, of Ridge or of Chrome's kind, gzip or not; of a "
-          "directory, all that it has: one of each rank")
+          "JSON traces of PyTorch's profiler, of Ridge or of Chrome's kind, gzip or not; SQLite "
+          "that Nsight Systems exports; JSON or CSV of rocprofv3; of a directory, all that it has: "
+          "one of each rank")
       .type_name("FILE|DIR");
   add_value(reporting, "--top", request->top, "Rows of each table")
       .type_name("N")
@@ -248,12 +252,13 @@ void add_trace_command(Command program, Action& action) {
       action = []() -> int {
         throw UsageError(
             "ridge trace does what? there are: ridge trace report FILE, diff FILE FILE, "
-            "critical-path FILE, and check FILE");
+            "critical-path FILE, export FILE, and check FILE");
       };
   });
   add_report(command, action);
   add_trace_diff(command, action);
   add_critical_path(command, action);
+  add_trace_export(command, action);
   add_check(command, action);
 }
 

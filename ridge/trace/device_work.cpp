@@ -128,6 +128,12 @@ TimeUse use_of(const Trace& trace, const std::vector<const DeviceWork*>& work,
 
 }  // namespace
 
+const char* name_of(WorkClass work) {
+  return work == WorkClass::compute         ? "compute"
+         : work == WorkClass::communication ? "communication"
+                                            : "copy";
+}
+
 bool is_communication(std::string_view name) {
   static constexpr std::string_view marks[] = {
       "nccl",  // ncclKernel_*, ncclDevKernel_*, nccl:all_reduce, RCCL's too

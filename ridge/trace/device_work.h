@@ -14,6 +14,7 @@
 namespace ridge::trace {
 
 enum class WorkClass : std::uint8_t { compute, communication, copy };
+const char* name_of(WorkClass work);  // as in JSON: "compute"
 
 // By the names that libraries give their kernels: NCCL and RCCL, NVSHMEM, and the all-reduces of
 // serving engines. Operators of the host likewise (c10d, gloo, mpi).

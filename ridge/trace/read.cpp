@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -11,8 +12,11 @@
 #include "ridge/base/thread_pool.h"
 #include "ridge/base/utf8.h"
 #include "ridge/trace/cut.h"
+#include "ridge/trace/database.h"
 #include "ridge/trace/merge.h"
 #include "ridge/trace/piece.h"
+#include "ridge/trace/read_nsys.h"
+#include "ridge/trace/read_rocprof.h"
 #include "ridge/trace/source.h"
 
 namespace ridge::trace {
@@ -330,14 +334,97 @@ void Reading::finish() {
 }
 
 template <class File>
+void read_events(const File& file, const ReadOptions& options, Trace& trace) {
+  Reading reading(trace, file, options);
+  ThreadPool pool(std::max(options.threads, 1));
+  pool.run(pool.size(), [&](std::int64_t) { reading.work(); });
+  reading.finish();
+}
+
+// At most so many bytes of a text, of which a gzip file's damage is noted in the trace.
+std::string text_of(Source source, std::size_t most, Trace& trace) {
+  std::string text;
+  std::size_t got = 0;
+  do {
+    const std::size_t before = text.size();
+    text.resize(std::min(most, before + std::max<std::size_t>(before, 4096)));
+    got = source.read(std::span(text).subspan(before));
+    text.resize(before + got);
+  } while (got > 0 && text.size() < most);
+  trace.damage.unpacking = source.damage();
+  return text;
+}
+
+template <class File>
+std::string text_of(const File& file, Trace& trace) {
+  return text_of(Source(file), std::numeric_limits<std::size_t>::max(), trace);
+}
+
+Database database_of(const std::filesystem::path& file, const std::string&) {
+  return Database::of_file(file);
+}
+
+Database database_of(std::string_view file, const std::string& name) {
+  return Database::of_bytes(file, name);
+}
+
+std::uint64_t size_of(const std::filesystem::path& file) {
+  return std::filesystem::file_size(file);
+}
+
+std::uint64_t size_of(std::string_view file) { return file.size(); }
+
+template <class File>
+void read_database(const File& file, bool packed, Trace& trace) {
+  if (!packed) return read_nsys(database_of(file, trace.file), size_of(file), trace);
+  const std::string text = text_of(file, trace);
+  read_nsys(Database::of_bytes(text, trace.file), text.size(), trace);
+}
+
+// With a table, what the same run wrote beside it.
+void read_tables(const std::filesystem::path& file, Trace& trace) {
+  for (const std::filesystem::path& table : rocprof_tables_of(file))
+    read_rocprof_csv(text_of(table, trace), trace);
+}
+
+void read_tables(std::string_view file, Trace& trace) {
+  read_rocprof_csv(text_of(file, trace), trace);
+}
+
+// Whether the first line of a text is the header of a table in CSV.
+bool is_csv(std::string_view text) {
+  const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
+  constexpr std::string_view others = "{}[]:\\<>";
+  return line.size() < text.size() && line.find(',') != std::string_view::npos &&
+         line.find_first_of(others) == std::string_view::npos &&
+         find_invalid_utf8(line) == line.size();
+}
+
+// Reads a file by what it begins with, whatever its name says.
+template <class File>
+void read_any(const File& file, const ReadOptions& options, Trace& trace) {
+  constexpr std::size_t most = 8192;
+  const bool packed = Source(file).is_packed();
+  const std::string head = text_of(Source(file), most, trace);
+  if (is_sqlite(head)) {
+    read_database(file, packed, trace);
+  } else if (is_rocprof_json(head)) {
+    std::string text = text_of(file, trace);
+    read_rocprof_json(text, trace);
+  } else if (is_rocprof_csv(head) || is_csv(head)) {
+    read_tables(file, trace);
+  } else {
+    return read_events(file, options, trace);
+  }
+  if (options.progress) options.progress(size_of(file));
+}
+
+template <class File>
 Trace read_file(const File& file, std::string name, const ReadOptions& options) {
   Trace trace;
   trace.file = std::move(name);
   try {
-    Reading reading(trace, file, options);
-    ThreadPool pool(std::max(options.threads, 1));
-    pool.run(pool.size(), [&](std::int64_t) { reading.work(); });
-    reading.finish();
+    read_any(file, options, trace);
   } catch (const FormatError& error) {
     throw FormatError("{} is no trace: {}", shown(trace.file), error.what());
   }

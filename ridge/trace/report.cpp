@@ -6,6 +6,9 @@
 #include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+
+#include "ridge/trace/read_rocprof.h"
 
 namespace ridge::trace {
 namespace {
@@ -131,7 +134,8 @@ RunReport report_ranks(std::vector<Report> reports) {
 std::string Report::name() const { return rank ? fmt::format("{}", *rank) : file; }
 
 std::vector<std::filesystem::path> traces_in(const std::filesystem::path& directory) {
-  std::vector<std::filesystem::path> all, of_pytorch;
+  std::vector<std::filesystem::path> all, of_pytorch, tables;
+  std::set<std::filesystem::path> with_json;  // folders
   const auto ends = [](const std::string& name, std::string_view ending) {
     return name.ends_with(ending) || name.ends_with(std::string(ending) + ".gz");
   };
@@ -139,9 +143,13 @@ std::vector<std::filesystem::path> traces_in(const std::filesystem::path& direct
            directory, std::filesystem::directory_options::skip_permission_denied)) {
     if (!entry.is_regular_file()) continue;
     const std::string name = entry.path().filename().string();
-    if (ends(name, ".json")) all.push_back(entry.path());
+    if (ends(name, ".json")) with_json.insert(entry.path().parent_path());
+    if (ends(name, ".json") || ends(name, ".sqlite")) all.push_back(entry.path());
     if (ends(name, ".pt.trace.json")) of_pytorch.push_back(entry.path());
+    if (is_named_as_kernel_table(entry.path())) tables.push_back(entry.path());
   }
+  for (std::filesystem::path& table : tables)
+    if (!with_json.contains(table.parent_path())) all.push_back(std::move(table));
   std::vector<std::filesystem::path>& chosen = of_pytorch.empty() ? all : of_pytorch;
   std::ranges::sort(chosen);
   return chosen;

@@ -52,8 +52,9 @@ std::string device_of(const Trace& trace);
 Report report_of(const Trace& trace);
 Report report_of(const Trace& trace, const Work& work, const HostNesting& nesting);
 
-// The traces of a directory and those within it, by name: those named *.pt.trace.json or
-// *.pt.trace.json.gz, or, if there are none, all that end in .json or .json.gz.
+// The traces of a directory and those within it, by name, gzip's too: those named *.pt.trace.json;
+// if there are none, all that end in .json or .sqlite, and rocprofv3's *_kernel_trace.csv in
+// folders without JSON.
 std::vector<std::filesystem::path> traces_in(const std::filesystem::path& directory);
 
 // Notes on what could not be read of a trace, a line or more each; empty if all could.

@@ -28,12 +28,6 @@ Json json_of(const IdleTime& idle) {
   return {{"causes", causes}, {"host_meanwhile", host}};
 }
 
-const char* name_of(WorkClass work) {
-  return work == WorkClass::compute         ? "compute"
-         : work == WorkClass::communication ? "communication"
-                                            : "copy";
-}
-
 Json json_of(const KernelSum& kernel) {
   return {{"name", kernel.name},
           {"short_name", short_kernel_name(kernel.name)},

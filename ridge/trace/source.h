@@ -23,6 +23,7 @@ class Source {
   // Fills `into` as far as the text goes: fewer bytes are its last. IoError if the system refuses.
   std::size_t read(std::span<char> into);
   std::uint64_t file_bytes_read() const { return file_bytes_; }
+  bool is_packed() const { return unpacked_.has_value(); }
   // Why unpacking ended before the file's end: "cut short" or "damaged"; empty if it did not.
   std::string damage() const { return unpacked_ ? unpacked_->damage() : ""; }
 
