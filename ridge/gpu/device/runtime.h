@@ -31,28 +31,35 @@ inline constexpr int warp_width = 32;
 inline int last_error() { return static_cast<int>(cudaGetLastError()); }
 #endif
 
-// Enqueues a kernel of plain arguments and checks that the launch was taken. Where the card can,
-// its blocks take their places while the kernel before is still at work, which hides what a launch
+// Enqueues a kernel of plain arguments and checks that the launch was taken. With `early` its
+// blocks take their places while the kernel before is still at work, which hides what a launch
 // costs; so the kernel must call begin_kernel() first of all.
 template <class... Parameters, class... Arguments>
-void launch(const Context& gpu, void (*kernel)(Parameters...), dim3 grid, dim3 block,
-            std::size_t shared_bytes, const Arguments&... arguments) {
+void launch_on(Stream stream, [[maybe_unused]] bool early, void (*kernel)(Parameters...), dim3 grid,
+               dim3 block, std::size_t shared_bytes, const Arguments&... arguments) {
 #if defined(__HIP__)
-  kernel<<<grid, block, shared_bytes, gpu.stream>>>(arguments...);
+  hipLaunchKernelGGL(kernel, grid, block, shared_bytes, stream, arguments...);
 #else
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
-  config.stream = gpu.stream;
-  config.attrs = &early;
-  config.numAttrs = gpu.card.launches_early() ? 1 : 0;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = early ? 1 : 0;
   cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
 #endif
   check(last_error(), "launching a kernel");
+}
+
+// The same, early where the card can.
+template <class... Parameters, class... Arguments>
+void launch(const Context& gpu, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+            std::size_t shared_bytes, const Arguments&... arguments) {
+  launch_on(gpu.stream, gpu.card.launches_early(), kernel, grid, block, shared_bytes, arguments...);
 }
 
 // The shared memory a block may ask for beyond 48 KiB must be granted to each kernel once.
@@ -75,6 +82,13 @@ __device__ inline void begin_kernel() {
   cudaGridDependencySynchronize();
   cudaTriggerProgrammaticLaunchCompletion();
 #endif
+}
+
+// The shared memory that a launch gives each block, aligned to 16 bytes.
+template <class T>
+__device__ inline T* dynamic_shared() {
+  extern __shared__ uint4 dynamic_memory[];
+  return reinterpret_cast<T*>(dynamic_memory);
 }
 
 inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {

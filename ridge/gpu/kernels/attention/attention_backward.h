@@ -225,8 +225,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
   begin_kernel();
   constexpr int columns = Tile::columns, keys = Tile::rows, queries = Tile::others;
   constexpr int stride = Tile::stride, threads = Tile::threads, lanes = Tile::lanes;
-  extern __shared__ float4 shared[];
-  const BackwardTiles<Tile> tiles(reinterpret_cast<float*>(shared));
+  const BackwardTiles<Tile> tiles(dynamic_shared<float>());
   __shared__ int block;
 
   const Tile at;

@@ -98,8 +98,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
   constexpr int stride = Tile::stride, lanes = Tile::lanes, R = Tile::rows_each;
   constexpr int N = Tile::others_each, C = Tile::columns_each, threads = Tile::threads;
   constexpr float minus_infinity = -__builtin_huge_valf();
-  extern __shared__ float4 shared[];
-  float* q = reinterpret_cast<float*>(shared);
+  float* q = dynamic_shared<float>();
   float* k = q + rows * stride;
   float* v = k + keys * stride;
   float* p = v + keys * stride;

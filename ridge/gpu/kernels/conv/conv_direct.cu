@@ -294,7 +294,7 @@ __global__ void __launch_bounds__(depth_threads)
     depthwise_input_grad_kernel(const __grid_constant__ ConvDims d, unsigned chunks, const T* dy,
                                 const T* weight, T* dx) {
   begin_kernel();
-  extern __shared__ float taps_memory[];
+  float* const taps_memory = dynamic_shared<float>();
   const int channels = static_cast<int>(blockDim.x) * N;
   const int first = static_cast<int>(blockIdx.x % chunks) * channels;
   load_weights<N>(d, false, weight, first, taps_memory);

@@ -157,9 +157,8 @@ __global__ void __launch_bounds__(program_threads)
     program_kernel(std::int64_t n, bool aligned, const __grid_constant__ PointwiseProgram program,
                    const __grid_constant__ Operands operands) {
   gpu::begin_kernel();
-  extern __shared__ float4 slot_memory[];
   Slots slots;  // not by an initializer: without optimization clang makes that a constant in memory
-  slots.memory = slot_memory;
+  slots.memory = gpu::dynamic_shared<float4>();
   const std::int64_t i =
       (static_cast<std::int64_t>(blockIdx.x) * program_threads + threadIdx.x) * N;
   if (i >= n) return;

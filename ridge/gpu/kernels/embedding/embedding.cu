@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(sort_threads)
     sort_kernel(int count, int rows, int mask, int rows_per_block, const std::int32_t* ids,
                 int* first, int* order) {
   gpu::begin_kernel();
-  extern __shared__ int places[];  // [warp][row]: how many, and then where its next one goes
+  int* const places = gpu::dynamic_shared<int>();  // [warp][row]: how many, and then where its next one goes
   const int begin = static_cast<int>(blockIdx.x) * rows_per_block;
   const int mine = min(rows_per_block, rows - begin);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % warp_width;
@@ -347,7 +347,7 @@ __global__ void __launch_bounds__(scatter_threads, 3)
     find_and_scatter_kernel(int count, int log2_blocks, std::int64_t rows, std::int64_t columns,
                             const std::int32_t* ids, const T* dy, T* dtable) {
   gpu::begin_kernel();
-  extern __shared__ std::uint16_t hits[];  // by share
+  std::uint16_t* const hits = gpu::dynamic_shared<std::uint16_t>();  // by share
   __shared__ int found[scatter_warps], counts[scatter_warps];
   __shared__ std::uint16_t own[scatter_warps][most_for_a_warp], some[scatter_warps][warp_width];
   const int share = (count + scatter_warps - 1) / scatter_warps, warp = warp_of_thread();

@@ -192,8 +192,8 @@ __global__ __launch_bounds__(thin_threads) void thin_kernel(
     const __grid_constant__ Transposition all, const __grid_constant__ Nest<std::int64_t> others,
     const From* x, Written<To>* y) {
   gpu::begin_kernel();
-  extern __shared__ uint4 thin_memory[];
-  auto* transposed = reinterpret_cast<Written<To>*>(thin_memory);
+  const auto* const packs = gpu::dynamic_shared<uint4>();
+  auto* const transposed = gpu::dynamic_shared<Written<To>>();
   constexpr int per_access = 16 / sizeof(To);
   const auto columns = static_cast<int>(all.columns);
   const std::int64_t r0 = static_cast<std::int64_t>(blockIdx.x) * thin_rows;
@@ -222,7 +222,7 @@ __global__ __launch_bounds__(thin_threads) void thin_kernel(
     const bool packed = reinterpret_cast<std::uintptr_t>(to) % 16 == 0;
     const int in_packs = packed ? n / per_access : 0;
     for (int p = static_cast<int>(threadIdx.x); p < in_packs; p += thin_threads)
-      reinterpret_cast<uint4*>(to)[p] = thin_memory[p];
+      reinterpret_cast<uint4*>(to)[p] = packs[p];
     for (int e = in_packs * per_access + static_cast<int>(threadIdx.x); e < n; e += thin_threads)
       to[e] = transposed[e];
     __syncthreads();

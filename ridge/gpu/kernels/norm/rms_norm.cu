@@ -176,8 +176,7 @@ __device__ void write_partial(const float (&sums)[K][N], int columns, float* par
   if constexpr (Threads::is_block) {
     Columns::each(columns, [&](int k, int c) { store_pack<N>(partial + c, sums[k]); });
   } else {
-    extern __shared__ float4 parts_of_groups[];
-    float* parts = reinterpret_cast<float*>(parts_of_groups);
+    float* parts = gpu::dynamic_shared<float>();
     Columns::each(columns, [&](int k, int c) {
 #pragma unroll
       for (int i = 0; i < N; ++i) parts[Threads::index() * columns + c + i] = sums[k][i];

@@ -507,8 +507,7 @@ __global__ void multiply_factors(OperandScales scales, float beta, float* factor
 }  // namespace
 
 void gpu::product_factors(Stream stream, OperandScales scales, float beta, float* factors) {
-  multiply_factors<<<1, 1, 0, stream>>>(scales, beta, factors);
-  check(last_error(), "multiplying scales");
+  launch_on(stream, false, multiply_factors, 1, 1, 0, scales, beta, factors);
 }
 
 std::size_t gpu::quantize_workspace(const Context& gpu) {

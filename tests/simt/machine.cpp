@@ -1,0 +1,429 @@
+#include "tests/simt/machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "tests/simt/fiber.h"
+#include "tests/simt/hooks.h"
+#include "tests/simt/memory.h"
+
+// What kernels read of themselves. language.h, which is not included here, has them as constants.
+extern ridge::simt::Extent simt_thread_index, simt_block_index, simt_block_extent, simt_grid_extent;
+ridge::simt::Extent simt_thread_index, simt_block_index, simt_block_extent, simt_grid_extent;
+
+namespace ridge::simt {
+
+std::string_view name_of(Exchange what) {
+  switch (what) {
+    case Exchange::shuffle:
+      return "a shuffle";
+    case Exchange::shuffle_xor:
+      return "a shuffle by xor";
+    case Exchange::ballot:
+      return "a ballot";
+    case Exchange::barrier:
+      return "a barrier of the warp";
+  }
+  return "";
+}
+
+namespace {
+
+constexpr int most_threads = 1024;
+// In a block, beyond which a kernel is taken to wait forever.
+constexpr std::uint64_t most_accesses = std::uint64_t{1} << 30;
+
+enum class State : std::uint8_t { ready, in_exchange, at_barrier, done };
+
+struct Thread {
+  Fiber fiber;
+  State state = State::done;
+  bool may_touch_memory = false;
+  Extent index{};
+  int number = 0;  // in the block
+  // What it waits for.
+  Exchange exchange = Exchange::barrier;
+  std::uint64_t value = 0;  // that it gives, and then that it gets
+  int operand = 0;
+  Site site;
+};
+
+std::string place_of(const Site& site) {
+  const std::string_view path = site.file_name();
+  return fmt::format("{}:{}", path.substr(path.rfind('/') + 1), site.line());
+}
+
+class Machine {
+ public:
+  static Machine& instance() {
+    static Machine machine;
+    return machine;
+  }
+
+  Memory memory;
+  Judge judge;
+  Counts counts;
+  std::map<const void*, std::size_t> shared_bytes;  // granted to kernels
+  Thread* running = nullptr;
+
+  Machine() { judge.warp_width = warp_width; }
+
+  void run(const Grid& grid);
+  void arrive_at_barrier(const Site& site);
+  std::uint64_t exchange(Exchange what, std::uint64_t value, int operand, const Site& site);
+  void touch(std::uintptr_t address, std::size_t bytes, Access access);
+  [[noreturn]] void fail(const std::string& what);
+  void fence() { judge.order.fence(); }
+
+ private:
+  struct Warp {
+    int live = 0, waiting = 0;
+    std::uint32_t step = 0;
+  };
+
+  void check_geometry(const Grid& grid) const;
+  void run_block(const Grid& grid);
+  void begin_block(const Grid& grid);
+  void finish_thread(Thread& thread);
+  void settle(Warp& warp, int first);
+  void settle_barrier();
+  std::uint64_t result_of(const Thread& thread, int first) const;
+  const Thread& lane_of(const Thread& asking, int first, int lane) const;
+  std::string where_they_wait() const;
+  [[noreturn]] void give_up();
+  Moment now() const;
+  Warp& warp_of(const Thread& thread) {
+    return warps_[static_cast<std::size_t>(thread.number / warp_width)];
+  }
+
+  std::vector<std::unique_ptr<Thread>> threads_;  // as many as any block had
+  int count_ = 0;                                 // of the present block
+  std::vector<Warp> warps_;
+  std::deque<Thread*> ready_;
+  int live_ = 0, at_barrier_ = 0;
+  std::uint32_t block_ = first_block - 1, interval_ = 0;
+  std::uint64_t accesses_ = 0;
+  std::optional<std::string> failure_;
+  const Grid* grid_ = nullptr;
+};
+
+void Machine::check_geometry(const Grid& grid) const {
+  if (grid.blocks.count() == 0 || grid.threads.count() == 0)
+    throw Fault("a launch without blocks or threads");
+  if (grid.threads.count() > most_threads) throw Fault("a block of more than 1024 threads");
+  const auto granted = shared_bytes.find(grid.kernel);
+  const std::size_t most = granted == shared_bytes.end()
+                               ? usual_shared_bytes
+                               : std::max(usual_shared_bytes, granted->second);
+  if (grid.shared_bytes > most)
+    throw Fault("a launch with {} bytes of shared memory, of {} that its kernel is granted",
+                grid.shared_bytes, most);
+}
+
+void Machine::run(const Grid& grid) {
+  check_geometry(grid);
+  grid_ = &grid;
+  count_ = static_cast<int>(grid.threads.count());
+  while (threads_.size() < static_cast<std::size_t>(count_))
+    threads_.push_back(std::make_unique<Thread>());
+  memory.set_parameters(grid.parameters, grid.parameter_bytes);
+  memory.set_dynamic_shared(grid.shared_bytes);
+  simt_block_extent = grid.threads;
+  simt_grid_extent = grid.blocks;
+  judge.order.begin_launch(block_ + 1);
+  for (unsigned z = 0; z < grid.blocks.z; ++z)
+    for (unsigned y = 0; y < grid.blocks.y; ++y)
+      for (unsigned x = 0; x < grid.blocks.x; ++x) {
+        simt_block_index = {x, y, z};
+        run_block(grid);
+      }
+  grid_ = nullptr;
+  counts.kernels.insert(grid.kernel);
+  counts.launches += 1;
+  counts.blocks += grid.blocks.count();
+  counts.threads += grid.blocks.count() * grid.threads.count();
+}
+
+void Machine::begin_block(const Grid& grid) {
+  judge.order.begin_block(++block_);
+  interval_ = 0;
+  accesses_ = 0;
+  at_barrier_ = 0;
+  live_ = count_;
+  warps_.assign(static_cast<std::size_t>((count_ + warp_width - 1) / warp_width), {});
+  ready_.clear();
+  for (int i = 0; i < count_; ++i) {
+    Thread& thread = *threads_[static_cast<std::size_t>(i)];
+    const auto n = static_cast<unsigned>(i);
+    thread.index = {n % grid.threads.x, n / grid.threads.x % grid.threads.y,
+                    n / (grid.threads.x * grid.threads.y)};
+    thread.number = i;
+    thread.state = State::ready;
+    thread.may_touch_memory = !waits_for_launches;
+    ++warp_of(thread).live;
+    thread.fiber.start([] {
+      const Grid& now = *instance().grid_;
+      now.call(now.parameters);
+      instance().running->state = State::done;
+    });
+    ready_.push_back(&thread);
+  }
+}
+
+void Machine::run_block(const Grid& grid) {
+  begin_block(grid);
+  while (!ready_.empty()) {
+    Thread& thread = *ready_.front();
+    ready_.pop_front();
+    simt_thread_index = thread.index;
+    running = &thread;
+    thread.fiber.resume();
+    running = nullptr;
+    if (failure_) give_up();
+    if (thread.state == State::done) finish_thread(thread);
+    if (failure_) give_up();
+  }
+  counts.accesses += accesses_;
+  if (live_ > 0) {
+    failure_ = "threads wait forever: " + where_they_wait();
+    give_up();
+  }
+}
+
+// Whoever has returned keeps nobody waiting.
+void Machine::finish_thread(Thread& thread) {
+  --live_;
+  Warp& warp = warp_of(thread);
+  --warp.live;
+  settle(warp, thread.number / warp_width * warp_width);
+  settle_barrier();
+}
+
+void Machine::arrive_at_barrier(const Site& site) {
+  Thread& self = *running;
+  self.site = site;
+  self.state = State::at_barrier;
+  ++at_barrier_;
+  settle_barrier();
+  self.fiber.pause();
+}
+
+void Machine::settle_barrier() {
+  if (at_barrier_ == 0 || at_barrier_ != live_) return;
+  at_barrier_ = 0;
+  const Site* site = nullptr;
+  for (int i = 0; i < count_; ++i) {
+    Thread& thread = *threads_[static_cast<std::size_t>(i)];
+    if (thread.state != State::at_barrier) continue;
+    if (site && (site->line() != thread.site.line() ||
+                 std::string_view(site->file_name()) != thread.site.file_name()))
+      failure_ = "threads wait at different barriers: " + where_they_wait();
+    site = &thread.site;
+  }
+  for (int i = 0; i < count_; ++i) {
+    Thread& thread = *threads_[static_cast<std::size_t>(i)];
+    if (thread.state != State::at_barrier) continue;
+    thread.state = State::ready;
+    ready_.push_back(&thread);
+  }
+  ++interval_;
+}
+
+std::uint64_t Machine::exchange(Exchange what, std::uint64_t value, int operand, const Site& site) {
+  Thread& self = *running;
+  self.exchange = what;
+  self.value = value;
+  self.operand = operand;
+  self.site = site;
+  self.state = State::in_exchange;
+  Warp& warp = warp_of(self);
+  ++warp.waiting;
+  settle(warp, self.number / warp_width * warp_width);
+  self.fiber.pause();
+  return self.value;
+}
+
+// Ends an exchange that all lanes take part in.
+void Machine::settle(Warp& warp, int first) {
+  if (warp.waiting == 0 || warp.waiting != warp.live) return;
+  warp.waiting = 0;
+  const int end = std::min(first + warp_width, count_);
+  std::uint64_t results[warp_width] = {};
+  const Thread* other = nullptr;
+  for (int i = first; i < end; ++i) {
+    const Thread& thread = *threads_[static_cast<std::size_t>(i)];
+    if (thread.state == State::done) continue;
+    if (other && other->exchange != thread.exchange)
+      failure_ = "lanes of a warp wait for different things: " + where_they_wait();
+    other = &thread;
+    if (!failure_) results[i - first] = result_of(thread, first);
+  }
+  if (other->exchange == Exchange::barrier) ++warp.step;
+  for (int i = first; i < end; ++i) {
+    Thread& thread = *threads_[static_cast<std::size_t>(i)];
+    if (thread.state == State::done) continue;
+    thread.value = results[i - first];
+    thread.state = State::ready;
+    ready_.push_back(&thread);
+  }
+}
+
+std::uint64_t Machine::result_of(const Thread& thread, int first) const {
+  switch (thread.exchange) {
+    case Exchange::barrier:
+      return 0;
+    case Exchange::shuffle:
+      return lane_of(thread, first, thread.operand).value;
+    case Exchange::shuffle_xor:
+      return lane_of(thread, first, (thread.number - first) ^ thread.operand).value;
+    case Exchange::ballot:
+      break;
+  }
+  std::uint64_t bits = 0;
+  for (int i = first; i < std::min(first + warp_width, count_); ++i) {
+    const Thread& lane = *threads_[static_cast<std::size_t>(i)];
+    if (lane.state != State::done && lane.value != 0) bits |= std::uint64_t{1} << (i - first);
+  }
+  return bits;
+}
+
+// The lane that another asks for its value; the one that asks if there is none, which is a failure.
+const Thread& Machine::lane_of(const Thread& asking, int first, int lane) const {
+  auto& failure = const_cast<Machine*>(this)->failure_;
+  const bool is_lane = lane >= 0 && lane < warp_width && first + lane < count_;
+  const Thread* const asked =
+      is_lane ? threads_[static_cast<std::size_t>(first + lane)].get() : nullptr;
+  if (asked && asked->state != State::done) return *asked;
+  failure =
+      fmt::format("thread {} asks lane {} for its value, {}, at {}", asking.number, lane,
+                  is_lane ? "which has returned" : "of which there is none", place_of(asking.site));
+  return asking;
+}
+
+std::string Machine::where_they_wait() const {
+  std::map<std::string, std::vector<int>> waiting;
+  for (int i = 0; i < count_; ++i) {
+    const Thread& thread = *threads_[static_cast<std::size_t>(i)];
+    if (thread.state == State::at_barrier)
+      waiting["a barrier at " + place_of(thread.site)].push_back(i);
+    if (thread.state == State::in_exchange)
+      waiting[fmt::format("{} at {}", name_of(thread.exchange), place_of(thread.site))].push_back(
+          i);
+  }
+  std::string text;
+  for (const auto& [what, who] : waiting)
+    text += fmt::format("{}{} threads from {} on at {}", text.empty() ? "" : ", ", who.size(),
+                        who.front(), what);
+  return text;
+}
+
+// Of the running thread: it does not go on.
+void Machine::fail(const std::string& what) {
+  if (!running) throw Fault("{}", what);
+  failure_ = fmt::format("thread {} of block ({}, {}, {}) of {} threads {}", running->number,
+                         simt_block_index.x, simt_block_index.y, simt_block_index.z, count_, what);
+  running->fiber.pause();
+  std::abort();  // it is never resumed
+}
+
+void Machine::give_up() {
+  for (const auto& thread : threads_) thread->fiber.abandon();
+  ready_.clear();
+  running = nullptr;
+  grid_ = nullptr;
+  throw Fault("{}", *std::exchange(failure_, std::nullopt));
+}
+
+Moment Machine::now() const {
+  const auto warp = static_cast<std::size_t>(running->number / warp_width);
+  return {block_, interval_, warps_[warp].step, static_cast<std::uint16_t>(running->number)};
+}
+
+void Machine::touch(std::uintptr_t address, std::size_t bytes, Access access) {
+  if (running->fiber.has_on_stack(address)) return;
+  if (++accesses_ > most_accesses) fail("goes on and on");
+  const bool writes = access == Access::write || access == Access::atomic;
+  const Region* const region = memory.find(address, bytes, writes);
+  if (!region)
+    fail(fmt::format("{} {} bytes out of bounds, at {}", writes ? "writes" : "reads", bytes,
+                     memory.describe(address)));
+  if (!region->cells) return;
+  if (!region->is_shared) {
+    if (!running->may_touch_memory) fail("touches memory before begin_kernel()");
+    if (access == Access::write) judge.order.stored();
+    if (access == Access::atomic) judge.order.meet(address, true);
+    if (access == Access::volatile_read) judge.order.meet(address, false);
+  }
+  const char* const wrong = judge.judge(region->cells + (address - region->begin), bytes,
+                                        region->is_shared, access, now());
+  if (wrong)
+    fail(fmt::format("{}: byte {} of the {} of {}", wrong, address - region->begin,
+                     region->end - region->begin, region->name));
+}
+
+Machine& machine() { return Machine::instance(); }
+
+}  // namespace
+
+void run(const Grid& grid) { machine().run(grid); }
+void allow_shared_memory(const void* kernel, std::size_t bytes) {
+  if (bytes > most_shared_bytes)
+    throw Fault("{} bytes of shared memory, more than a block can have", bytes);
+  machine().shared_bytes[kernel] = bytes;
+}
+
+void sync_block(const Site& site) { machine().arrive_at_barrier(site); }
+std::uint64_t exchange(Exchange what, std::uint64_t value, int operand, const Site& site) {
+  return machine().exchange(what, value, operand, site);
+}
+void fence() { machine().fence(); }
+void wait_for_launches_before() { machine().running->may_touch_memory = true; }
+void touch(const void* place, std::size_t bytes, std::size_t alignment, Access access) {
+  Machine& m = machine();
+  if (!m.running) return;
+  const auto address = reinterpret_cast<std::uintptr_t>(place);
+  if (address % alignment != 0) m.fail(fmt::format("touches {} misaligned bytes", bytes));
+  m.touch(address, bytes, access);
+}
+
+int add_atomically(int* place, int more) {
+  touch(place, sizeof *place, sizeof *place, Access::atomic);
+  return std::exchange(*place, *place + more);
+}
+unsigned add_atomically(unsigned* place, unsigned more) {
+  touch(place, sizeof *place, sizeof *place, Access::atomic);
+  return std::exchange(*place, *place + more);
+}
+unsigned count_atomically(unsigned* place, unsigned last) {
+  touch(place, sizeof *place, sizeof *place, Access::atomic);
+  return std::exchange(*place, *place >= last ? 0 : *place + 1);
+}
+void copy(void* to, const void* from, std::size_t bytes, std::size_t zeros) {
+  if (zeros < bytes) touch(from, bytes - zeros, bytes, Access::read);
+  touch(to, bytes, bytes, Access::write);
+  std::memcpy(to, from, bytes - zeros);
+  std::memset(static_cast<std::byte*>(to) + (bytes - zeros), 0, zeros);
+}
+void fail(const std::string& what) { machine().fail(what); }
+
+std::byte* allocate(std::size_t bytes) { return machine().memory.allocate(bytes); }
+void deallocate(void* memory) { machine().memory.deallocate(memory); }
+void note_written(const void* memory, std::size_t bytes) {
+  machine().memory.note_written(memory, bytes);
+}
+void keep(const void* memory) { machine().memory.keep(memory); }
+OperandsOnly::OperandsOnly(const std::vector<Operand>& operands) {
+  machine().memory.allow_operands_only(operands);
+}
+OperandsOnly::~OperandsOnly() { machine().memory.allow_all(); }
+const Counts& counts() { return machine().counts; }
+
+}  // namespace ridge::simt

@@ -1,0 +1,109 @@
+#include "tests/simt/shadow.h"
+
+#include <algorithm>
+
+namespace ridge::simt {
+
+void BlockOrder::add(Blocks& to, const Blocks& more) {
+  if (to.size() < more.size()) to.resize(more.size());
+  for (std::size_t i = 0; i < more.size(); ++i)
+    if (more[i]) to[i] = true;
+}
+
+void BlockOrder::begin_block(std::uint32_t block) {
+  block_ = block;
+  is_fenced_ = true;
+  seen_.clear();
+  unfenced_.clear();
+}
+
+void BlockOrder::fence() {
+  is_fenced_ = true;
+  add(seen_, unfenced_);
+  unfenced_.clear();
+}
+
+void BlockOrder::meet(std::uintptr_t address, bool releases) {
+  auto place = std::ranges::find(released_, address, &Released::address);
+  if (place == released_.end()) {
+    if (!releases) return;
+    place = released_.insert(place, {address, {}});
+  }
+  add(unfenced_, place->blocks);
+  if (!releases || !is_fenced_) return;
+  Blocks own = seen_;
+  own.resize(std::max<std::size_t>(own.size(), block_ - first_ + 1));
+  own[block_ - first_] = true;
+  add(place->blocks, own);
+}
+
+bool BlockOrder::has_seen(std::uint32_t other) const {
+  if (other < first_) return true;
+  const std::size_t i = other - first_;
+  return i < seen_.size() && seen_[i];
+}
+
+bool Judge::is_before(const Touch& touch, const Moment& now) const {
+  if (touch.at.block != now.block) return order.has_seen(touch.at.block);
+  if (touch.at.interval != now.interval) return true;
+  if (touch.kind == Touch::of_block) return false;
+  if (touch.kind != Touch::of_warp && touch.at.thread == now.thread) return true;
+  return touch.at.thread / warp_width == now.thread / warp_width && touch.at.step != now.step;
+}
+
+void Judge::note_read(Touch& read, const Moment& now) const {
+  const bool same_time = read.at.block == now.block && read.at.interval == now.interval;
+  if (!same_time || (read.kind == Touch::plain && read.at.thread == now.thread)) {
+    read = {now, Touch::plain};
+    return;
+  }
+  if (read.kind == Touch::of_block) return;
+  if (read.at.thread / warp_width != now.thread / warp_width)
+    read.kind = Touch::of_block;
+  else
+    read = {now, read.at.step == now.step ? Touch::of_warp : Touch::plain};
+}
+
+namespace {
+
+// Nobody has written it; in shared memory, not since the block began.
+bool is_unwritten(const Cell& cell, bool is_shared, const Moment& now) {
+  return cell.write.at.block == 0 || (is_shared && cell.write.at.block != now.block);
+}
+
+}  // namespace
+
+const char* Judge::judge_read(Cell& cell, bool is_shared, Access access, const Moment& now) const {
+  if (is_unwritten(cell, is_shared, now)) return "reads what nobody has written";
+  const bool in_order = is_before(cell.write, now) ||
+                        (access == Access::volatile_read && cell.write.kind == Touch::atomic);
+  note_read(cell.read, now);
+  return in_order ? nullptr : "reads what another thread writes, with no barrier between them";
+}
+
+const char* Judge::judge_write(Cell& cell, bool is_shared, Access access, const Moment& now) const {
+  if (access == Access::atomic && is_unwritten(cell, is_shared, now))
+    return "changes what nobody has written";
+  const auto follows = [&](const Touch& touch) {
+    if (touch.at.block == 0 || (is_shared && touch.at.block != now.block)) return true;
+    return is_before(touch, now);
+  };
+  const bool both_atomic = access == Access::atomic && cell.write.kind == Touch::atomic;
+  const bool after_write = both_atomic || follows(cell.write), after_read = follows(cell.read);
+  cell.write = {now, access == Access::atomic ? Touch::atomic : Touch::plain};
+  if (!after_write) return "writes what another thread writes, with no barrier between them";
+  if (!after_read) return "writes what another thread reads, with no barrier between them";
+  return nullptr;
+}
+
+const char* Judge::judge(Cell* cells, std::size_t bytes, bool is_shared, Access access,
+                         const Moment& now) {
+  const char* wrong = nullptr;
+  for (std::size_t i = 0; i < bytes && !wrong; ++i)
+    wrong = access == Access::read || access == Access::volatile_read
+                ? judge_read(cells[i], is_shared, access, now)
+                : judge_write(cells[i], is_shared, access, now);
+  return wrong;
+}
+
+}  // namespace ridge::simt

@@ -1,0 +1,88 @@
+#pragma once
+
+// What is known of each byte of memory that kernels may touch: who wrote it and who read it last,
+// and so whether an access is in order after those before it.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace ridge::simt {
+
+// A thread, and how far it has come. Blocks are numbered through all launches. Barriers of the
+// block cut its time into intervals, those of the warp an interval into steps.
+struct Moment {
+  std::uint32_t block = 0, interval = 0, step = 0;
+  std::uint16_t thread = 0;
+};
+
+// Who touched a byte last.
+struct Touch {
+  enum Kind : std::uint16_t {
+    plain,
+    atomic,
+    of_warp,   // several threads of the warp have read it
+    of_block,  // threads of several warps have
+  };
+  Moment at;
+  std::uint16_t kind = plain;
+};
+
+struct Cell {
+  Touch write, read;  // of block 0: nobody has
+};
+
+// A volatile read is in order after an atomic write, whenever that was.
+enum class Access : std::uint8_t { read, volatile_read, write, atomic };
+
+// Moments of blocks of the host: before any kernel.
+inline constexpr std::uint32_t by_host = 1, first_block = 2;
+
+// The order between the blocks of one launch: there is none but by atomic accesses with a fence on
+// both sides of them. They run one after the other, so that what a block has seen is a set of
+// earlier ones.
+class BlockOrder {
+ public:
+  void begin_launch(std::uint32_t first) { first_ = first, released_.clear(); }
+  void begin_block(std::uint32_t block);
+  // The block stored to memory of the device: a fence before it orders no more.
+  void stored() { is_fenced_ = false; }
+  void fence();
+  void meet(std::uintptr_t address, bool releases);
+
+  // Whether all that another block did, before it let go, is before what this one does now.
+  bool has_seen(std::uint32_t other) const;
+
+ private:
+  using Blocks = std::vector<bool>;
+  struct Released {
+    std::uintptr_t address;
+    Blocks blocks;
+  };
+  static void add(Blocks& to, const Blocks& more);
+
+  std::uint32_t first_ = first_block, block_ = 0;  // of the launch; the present one
+  bool is_fenced_ = true;
+  Blocks seen_, unfenced_;  // unfenced: met, and seen after the next fence
+  std::vector<Released> released_;
+};
+
+// Judges accesses.
+class Judge {
+ public:
+  BlockOrder order;
+  int warp_width = 32;
+
+  // What is wrong with an access to these bytes; nothing if it is in order. The access is noted.
+  // Shared memory holds nothing at the beginning of a block.
+  const char* judge(Cell* cells, std::size_t bytes, bool is_shared, Access access,
+                    const Moment& now);
+
+ private:
+  bool is_before(const Touch& touch, const Moment& now) const;
+  const char* judge_read(Cell& cell, bool is_shared, Access access, const Moment& now) const;
+  const char* judge_write(Cell& cell, bool is_shared, Access access, const Moment& now) const;
+  void note_read(Touch& read, const Moment& now) const;
+};
+
+}  // namespace ridge::simt
