@@ -3,6 +3,7 @@
 #include "ridge/gpu/device.h"
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <cstring>
 #include <utility>
@@ -42,6 +43,22 @@ constexpr gpu::Card card{.compute_capability = 0,
                          .shared_per_block = simt::most_shared_bytes,
                          .l2_bytes = std::size_t{1} << 20};
 
+int calls = 0;  // of kernels of operators
+
+// Tells at the end what was run.
+class Summary : public ::testing::Environment {
+ public:
+  void TearDown() override {
+    const simt::Counts& all = simt::counts();
+    fmt::print(
+        "warps of {}: {} kernels in {} calls of operators and {} launches, {} blocks, {} threads, "
+        "{} accesses to memory judged\n",
+        simt::warp_width, all.kernels.size(), calls, all.launches, all.blocks, all.threads,
+        all.accesses);
+  }
+};
+::testing::Environment* const summary = ::testing::AddGlobalTestEnvironment(new Summary);
+
 // Holds a kernel to its operands: it reads them, writes its results, and touches nothing else but
 // its workspace.
 class HeldKernel final : public Kernel {
@@ -61,7 +78,13 @@ class HeldKernel final : public Kernel {
       operands.push_back({call.inputs[i], in_[i], false, true, "an operand"});
     operands.push_back({call.workspace, workspace_, true, false, "the workspace"});
     const simt::OperandsOnly held(operands);
-    kernel_->launch(call);
+    ++calls;
+    try {
+      kernel_->launch(call);
+    } catch (const simt::Fault& fault) {
+      ADD_FAILURE() << fault.what();  // of which sample is known here alone
+      throw;
+    }
   }
 
  private:

@@ -2,19 +2,17 @@
 
 #include <sys/mman.h>
 
+#include <cstdlib>
 #include <new>
 
 namespace ridge::simt {
 namespace {
 
-// The fiber that is about to begin: makecontext() passes on no pointers.
-Fiber* beginning = nullptr;
-
 constexpr std::size_t guard_bytes = 4096;
 
 }  // namespace
 
-Fiber::Fiber() {
+Fiber::Fiber(void (*body)()) : has_begun_(false), body_(body) {
   // What grows beyond the stack must not reach another's.
   void* const memory = mmap(nullptr, guard_bytes + stack_bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -24,38 +22,24 @@ Fiber::Fiber() {
 }
 
 Fiber::~Fiber() {
-  munmap(reinterpret_cast<void*>(stack_ - guard_bytes), guard_bytes + stack_bytes);
+  if (stack_ != 0) munmap(reinterpret_cast<void*>(stack_ - guard_bytes), guard_bytes + stack_bytes);
 }
 
-void Fiber::start(void (*body)()) {
-  body_ = body;
-  if (has_begun_) return;  // it waits in loop()
+void Fiber::pass(Fiber& from, Fiber& to) {
+  if (_setjmp(from.here_) == 0) to.enter();
+}
+
+// A context is entered by a system call once; from then on by a jump, which is far faster.
+void Fiber::enter() {
+  if (has_begun_) _longjmp(here_, 1);
+  has_begun_ = true;
   getcontext(&context_);
   context_.uc_stack.ss_sp = reinterpret_cast<void*>(stack_);
   context_.uc_stack.ss_size = stack_bytes;
   context_.uc_link = nullptr;
-  makecontext(&context_, &Fiber::loop, 0);
-}
-
-// A context is entered by a system call once; from then on a jump does, which is far faster.
-void Fiber::resume() {
-  if (_setjmp(resumer_) != 0) return;
-  if (has_begun_) _longjmp(here_, 1);
-  has_begun_ = true;
-  beginning = this;
+  makecontext(&context_, body_, 0);
   setcontext(&context_);
-}
-
-void Fiber::pause() {
-  if (_setjmp(here_) == 0) _longjmp(resumer_, 1);
-}
-
-void Fiber::loop() {
-  Fiber* const self = beginning;
-  for (;;) {
-    self->body_();
-    self->pause();
-  }
+  std::abort();  // it cannot return
 }
 
 }  // namespace ridge::simt

@@ -10,34 +10,32 @@
 
 namespace ridge::simt {
 
-// One such thread, on a stack of its own. All fibers belong to one thread of the system.
+// One such thread. All fibers belong to one thread of the system.
 class Fiber {
  public:
   static constexpr std::size_t stack_bytes = std::size_t{256} << 10;
 
-  Fiber();
+  Fiber() = default;  // the one that runs already, on the system's stack
+  explicit Fiber(void (*body)());
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // What it does from the next resume() on, once.
-  void start(void (*body)());
-  // Runs it until it pauses or its body is done.
-  void resume();
-  // Called by the fiber that runs: returns at its next resume().
-  void pause();
-  // Forgets where it paused; what its stack holds is not destroyed.
-  void abandon() { has_begun_ = false; }
+  // Lets `to` go on where it passed control, or begin; from the fiber that runs. Returns when
+  // control is passed back. A body passes control on instead of returning.
+  static void pass(Fiber& from, Fiber& to);
+  // Lets it begin again; what its stack holds is not destroyed.
+  void abandon() { has_begun_ = stack_ == 0; }
 
   bool has_on_stack(std::uintptr_t address) const { return address - stack_ < stack_bytes; }
 
  private:
-  static void loop();
+  [[noreturn]] void enter();
 
-  std::uintptr_t stack_;
-  bool has_begun_ = false;
+  std::uintptr_t stack_ = 0;
+  bool has_begun_ = true;
   void (*body_)() = nullptr;
-  jmp_buf here_, resumer_;
+  jmp_buf here_;
   ucontext_t context_;
 };
 

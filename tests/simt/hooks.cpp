@@ -3,11 +3,7 @@
 
 #include "tests/simt/hooks.h"
 
-#include <fmt/format.h>
-
 #include <cstdint>
-
-#include "tests/simt/machine.h"
 
 namespace {
 
@@ -44,6 +40,11 @@ unsigned __tsan_atomic32_fetch_add(volatile unsigned* p, unsigned more, int) {
   *p = before + more;
   return before;
 }
+unsigned __tsan_atomic32_fetch_sub(volatile unsigned* p, unsigned less, int) {
+  const unsigned before = *p;
+  *p = before - less;
+  return before;
+}
 unsigned __tsan_atomic32_load(const volatile unsigned* p, int) { return *p; }
 int __tsan_atomic32_compare_exchange_weak(volatile unsigned* p, unsigned* expected, unsigned next,
                                           int, int) {
@@ -56,7 +57,7 @@ int __tsan_atomic32_compare_exchange_weak(volatile unsigned* p, unsigned* expect
 }
 
 void __ubsan_handle_out_of_bounds(void*, std::uintptr_t index) {
-  ridge::simt::fail(fmt::format("takes element {} of an array that has fewer", index));
+  ridge::simt::fail_at_index(index);
 }
 
 }  // extern "C"

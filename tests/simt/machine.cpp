@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -40,11 +41,15 @@ namespace {
 constexpr int most_threads = 1024;
 // In a block, beyond which a kernel is taken to wait forever.
 constexpr std::uint64_t most_accesses = std::uint64_t{1} << 30;
+// At what may change, with no other thread running in between.
+constexpr int most_looks = 100'000;
 
 enum class State : std::uint8_t { ready, in_exchange, at_barrier, done };
 
+void run_threads();
+
 struct Thread {
-  Fiber fiber;
+  Fiber fiber{run_threads};
   State state = State::done;
   bool may_touch_memory = false;
   Extent index{};
@@ -61,13 +66,19 @@ std::string place_of(const Site& site) {
   return fmt::format("{}:{}", path.substr(path.rfind('/') + 1), site.line());
 }
 
+// Whether accesses are those of a kernel. The machine's own are not, and yet may be told of: it
+// shares functions of the standard library with code that tells.
+bool listens = false;
+
+struct Aside {
+  Aside() { listens = false; }
+  ~Aside() { listens = true; }
+  Aside(const Aside&) = delete;
+  Aside& operator=(const Aside&) = delete;
+};
+
 class Machine {
  public:
-  static Machine& instance() {
-    static Machine machine;
-    return machine;
-  }
-
   Memory memory;
   Judge judge;
   Counts counts;
@@ -77,11 +88,11 @@ class Machine {
   Machine() { judge.warp_width = warp_width; }
 
   void run(const Grid& grid);
+  [[noreturn]] void run_threads();
   void arrive_at_barrier(const Site& site);
   std::uint64_t exchange(Exchange what, std::uint64_t value, int operand, const Site& site);
   void touch(std::uintptr_t address, std::size_t bytes, Access access);
   [[noreturn]] void fail(const std::string& what);
-  void fence() { judge.order.fence(); }
 
  private:
   struct Warp {
@@ -92,6 +103,7 @@ class Machine {
   void check_geometry(const Grid& grid) const;
   void run_block(const Grid& grid);
   void begin_block(const Grid& grid);
+  void pass_on(Fiber& from);
   void finish_thread(Thread& thread);
   void settle(Warp& warp, int first);
   void settle_barrier();
@@ -104,6 +116,7 @@ class Machine {
     return warps_[static_cast<std::size_t>(thread.number / warp_width)];
   }
 
+  Fiber home_;
   std::vector<std::unique_ptr<Thread>> threads_;  // as many as any block had
   int count_ = 0;                                 // of the present block
   std::vector<Warp> warps_;
@@ -111,6 +124,10 @@ class Machine {
   int live_ = 0, at_barrier_ = 0;
   std::uint32_t block_ = first_block - 1, interval_ = 0;
   std::uint64_t accesses_ = 0;
+  int looks_ = 0;
+  // No order of threads is promised, and launches take turns, but not in pairs: an operator's
+  // launches may be two.
+  bool is_reversed_ = false;
   std::optional<std::string> failure_;
   const Grid* grid_ = nullptr;
 };
@@ -139,6 +156,7 @@ void Machine::run(const Grid& grid) {
   simt_block_extent = grid.threads;
   simt_grid_extent = grid.blocks;
   judge.order.begin_launch(block_ + 1);
+  is_reversed_ = std::popcount(counts.launches) % 2 == 1;
   for (unsigned z = 0; z < grid.blocks.z; ++z)
     for (unsigned y = 0; y < grid.blocks.y; ++y)
       for (unsigned x = 0; x < grid.blocks.x; ++x) {
@@ -169,37 +187,49 @@ void Machine::begin_block(const Grid& grid) {
     thread.state = State::ready;
     thread.may_touch_memory = !waits_for_launches;
     ++warp_of(thread).live;
-    thread.fiber.start([] {
-      const Grid& now = *instance().grid_;
-      now.call(now.parameters);
-      instance().running->state = State::done;
-    });
     ready_.push_back(&thread);
   }
+  if (is_reversed_) std::ranges::reverse(ready_);
 }
 
 void Machine::run_block(const Grid& grid) {
   begin_block(grid);
-  while (!ready_.empty()) {
-    Thread& thread = *ready_.front();
-    ready_.pop_front();
-    simt_thread_index = thread.index;
-    running = &thread;
-    thread.fiber.resume();
-    running = nullptr;
-    if (failure_) give_up();
-    if (thread.state == State::done) finish_thread(thread);
-    if (failure_) give_up();
-  }
+  pass_on(home_);
+  if (failure_) give_up();
   counts.accesses += accesses_;
-  if (live_ > 0) {
-    failure_ = "threads wait forever: " + where_they_wait();
-    give_up();
+  if (live_ == 0) return;
+  failure_ = "threads wait forever: " + where_they_wait();
+  give_up();
+}
+
+// Lets the next thread that can go on do so, or nobody. Returns when it is the caller's turn.
+void Machine::pass_on(Fiber& from) {
+  if (failure_ || ready_.empty()) {
+    running = nullptr;
+    return Fiber::pass(from, home_);
+  }
+  looks_ = 0;
+  running = ready_.front();
+  ready_.pop_front();
+  simt_thread_index = running->index;
+  if (&running->fiber != &from) Fiber::pass(from, running->fiber);
+}
+
+// All that the threads of one place in a block do, block after block.
+void Machine::run_threads() {
+  for (;;) {
+    Thread& self = *running;
+    listens = true;
+    grid_->call(grid_->parameters);
+    listens = false;
+    finish_thread(self);
+    pass_on(self.fiber);
   }
 }
 
 // Whoever has returned keeps nobody waiting.
 void Machine::finish_thread(Thread& thread) {
+  thread.state = State::done;
   --live_;
   Warp& warp = warp_of(thread);
   --warp.live;
@@ -213,7 +243,7 @@ void Machine::arrive_at_barrier(const Site& site) {
   self.state = State::at_barrier;
   ++at_barrier_;
   settle_barrier();
-  self.fiber.pause();
+  pass_on(self.fiber);
 }
 
 void Machine::settle_barrier() {
@@ -229,7 +259,7 @@ void Machine::settle_barrier() {
     site = &thread.site;
   }
   for (int i = 0; i < count_; ++i) {
-    Thread& thread = *threads_[static_cast<std::size_t>(i)];
+    Thread& thread = *threads_[static_cast<std::size_t>(is_reversed_ ? count_ - 1 - i : i)];
     if (thread.state != State::at_barrier) continue;
     thread.state = State::ready;
     ready_.push_back(&thread);
@@ -247,7 +277,7 @@ std::uint64_t Machine::exchange(Exchange what, std::uint64_t value, int operand,
   Warp& warp = warp_of(self);
   ++warp.waiting;
   settle(warp, self.number / warp_width * warp_width);
-  self.fiber.pause();
+  pass_on(self.fiber);
   return self.value;
 }
 
@@ -330,7 +360,7 @@ void Machine::fail(const std::string& what) {
   if (!running) throw Fault("{}", what);
   failure_ = fmt::format("thread {} of block ({}, {}, {}) of {} threads {}", running->number,
                          simt_block_index.x, simt_block_index.y, simt_block_index.z, count_, what);
-  running->fiber.pause();
+  pass_on(running->fiber);
   std::abort();  // it is never resumed
 }
 
@@ -350,6 +380,8 @@ Moment Machine::now() const {
 void Machine::touch(std::uintptr_t address, std::size_t bytes, Access access) {
   if (running->fiber.has_on_stack(address)) return;
   if (++accesses_ > most_accesses) fail("goes on and on");
+  if (access == Access::volatile_read && ++looks_ > most_looks)
+    fail("waits for what nobody writes while it does");
   const bool writes = access == Access::write || access == Access::atomic;
   const Region* const region = memory.find(address, bytes, writes);
   if (!region)
@@ -369,7 +401,14 @@ void Machine::touch(std::uintptr_t address, std::size_t bytes, Access access) {
                      region->end - region->begin, region->name));
 }
 
-Machine& machine() { return Machine::instance(); }
+// Made by the first who needs it, and there until the process ends.
+Machine* the_machine = nullptr;
+Machine& machine() {
+  if (!the_machine) the_machine = new Machine;
+  return *the_machine;
+}
+
+void run_threads() { machine().run_threads(); }
 
 }  // namespace
 
@@ -380,31 +419,52 @@ void allow_shared_memory(const void* kernel, std::size_t bytes) {
   machine().shared_bytes[kernel] = bytes;
 }
 
-void sync_block(const Site& site) { machine().arrive_at_barrier(site); }
+void sync_block(const Site& site) {
+  const Aside aside;
+  machine().arrive_at_barrier(site);
+}
 std::uint64_t exchange(Exchange what, std::uint64_t value, int operand, const Site& site) {
+  const Aside aside;
   return machine().exchange(what, value, operand, site);
 }
-void fence() { machine().fence(); }
+void fence() {
+  const Aside aside;
+  machine().judge.order.fence();
+}
 void wait_for_launches_before() { machine().running->may_touch_memory = true; }
+
 void touch(const void* place, std::size_t bytes, std::size_t alignment, Access access) {
-  Machine& m = machine();
-  if (!m.running) return;
+  if (!listens) return;
+  const Aside aside;
   const auto address = reinterpret_cast<std::uintptr_t>(place);
-  if (address % alignment != 0) m.fail(fmt::format("touches {} misaligned bytes", bytes));
-  m.touch(address, bytes, access);
+  if (address % alignment != 0)
+    the_machine->fail(fmt::format("touches {} misaligned bytes", bytes));
+  the_machine->touch(address, bytes, access);
+}
+void fail_at_index(std::uintptr_t index) {
+  if (!listens) std::abort();  // of the host
+  const Aside aside;
+  the_machine->fail(fmt::format("takes element {} of an array that has fewer",
+                                static_cast<std::intptr_t>(index)));
 }
 
 int add_atomically(int* place, int more) {
   touch(place, sizeof *place, sizeof *place, Access::atomic);
-  return std::exchange(*place, *place + more);
+  const int before = *place;
+  *place = before + more;
+  return before;
 }
 unsigned add_atomically(unsigned* place, unsigned more) {
   touch(place, sizeof *place, sizeof *place, Access::atomic);
-  return std::exchange(*place, *place + more);
+  const unsigned before = *place;
+  *place = before + more;
+  return before;
 }
 unsigned count_atomically(unsigned* place, unsigned last) {
   touch(place, sizeof *place, sizeof *place, Access::atomic);
-  return std::exchange(*place, *place >= last ? 0 : *place + 1);
+  const unsigned before = *place;
+  *place = before >= last ? 0 : before + 1;
+  return before;
 }
 void copy(void* to, const void* from, std::size_t bytes, std::size_t zeros) {
   if (zeros < bytes) touch(from, bytes - zeros, bytes, Access::read);
@@ -412,7 +472,6 @@ void copy(void* to, const void* from, std::size_t bytes, std::size_t zeros) {
   std::memcpy(to, from, bytes - zeros);
   std::memset(static_cast<std::byte*>(to) + (bytes - zeros), 0, zeros);
 }
-void fail(const std::string& what) { machine().fail(what); }
 
 std::byte* allocate(std::size_t bytes) { return machine().memory.allocate(bytes); }
 void deallocate(void* memory) { machine().memory.deallocate(memory); }

@@ -12,8 +12,6 @@
 #include <cstdint>
 #include <set>
 #include <source_location>
-#include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -84,7 +82,6 @@ unsigned add_atomically(unsigned* place, unsigned more);
 unsigned count_atomically(unsigned* place, unsigned last);
 // Copies bytes, the last `zeros` of which are 0 instead.
 void copy(void* to, const void* from, std::size_t bytes, std::size_t zeros);
-[[noreturn]] void fail(const std::string& what);
 
 // Memory of the device. Kernels may touch it all, unless a call says which parts are its operands.
 

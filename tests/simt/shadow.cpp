@@ -1,6 +1,7 @@
 #include "tests/simt/shadow.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace ridge::simt {
 
@@ -46,7 +47,7 @@ bool BlockOrder::has_seen(std::uint32_t other) const {
 bool Judge::is_before(const Touch& touch, const Moment& now) const {
   if (touch.at.block != now.block) return order.has_seen(touch.at.block);
   if (touch.at.interval != now.interval) return true;
-  if (touch.kind == Touch::of_block) return false;
+  if (touch.kind == Touch::of_block || touch.kind == Touch::atomics) return false;
   if (touch.kind != Touch::of_warp && touch.at.thread == now.thread) return true;
   return touch.at.thread / warp_width == now.thread / warp_width && touch.at.step != now.step;
 }
@@ -71,12 +72,16 @@ bool is_unwritten(const Cell& cell, bool is_shared, const Moment& now) {
   return cell.write.at.block == 0 || (is_shared && cell.write.at.block != now.block);
 }
 
+bool is_atomic(const Touch& touch) {
+  return touch.kind == Touch::atomic || touch.kind == Touch::atomics;
+}
+
 }  // namespace
 
 const char* Judge::judge_read(Cell& cell, bool is_shared, Access access, const Moment& now) const {
   if (is_unwritten(cell, is_shared, now)) return "reads what nobody has written";
-  const bool in_order = is_before(cell.write, now) ||
-                        (access == Access::volatile_read && cell.write.kind == Touch::atomic);
+  const bool in_order =
+      is_before(cell.write, now) || (access == Access::volatile_read && is_atomic(cell.write));
   note_read(cell.read, now);
   return in_order ? nullptr : "reads what another thread writes, with no barrier between them";
 }
@@ -88,9 +93,14 @@ const char* Judge::judge_write(Cell& cell, bool is_shared, Access access, const 
     if (touch.at.block == 0 || (is_shared && touch.at.block != now.block)) return true;
     return is_before(touch, now);
   };
-  const bool both_atomic = access == Access::atomic && cell.write.kind == Touch::atomic;
+  const bool both_atomic = access == Access::atomic && is_atomic(cell.write);
   const bool after_write = both_atomic || follows(cell.write), after_read = follows(cell.read);
-  cell.write = {now, access == Access::atomic ? Touch::atomic : Touch::plain};
+  const Moment& last = cell.write.at;
+  const bool several = both_atomic && last.block == now.block && last.interval == now.interval &&
+                       (last.thread != now.thread || cell.write.kind == Touch::atomics);
+  cell.write = {now, access != Access::atomic ? Touch::plain
+                     : several                ? Touch::atomics
+                                              : Touch::atomic};
   if (!after_write) return "writes what another thread writes, with no barrier between them";
   if (!after_read) return "writes what another thread reads, with no barrier between them";
   return nullptr;
@@ -98,12 +108,18 @@ const char* Judge::judge_write(Cell& cell, bool is_shared, Access access, const 
 
 const char* Judge::judge(Cell* cells, std::size_t bytes, bool is_shared, Access access,
                          const Moment& now) {
-  const char* wrong = nullptr;
-  for (std::size_t i = 0; i < bytes && !wrong; ++i)
-    wrong = access == Access::read || access == Access::volatile_read
-                ? judge_read(cells[i], is_shared, access, now)
-                : judge_write(cells[i], is_shared, access, now);
-  return wrong;
+  const bool reads = access == Access::read || access == Access::volatile_read;
+  for (std::size_t i = 0; i < bytes;) {
+    const Cell before = cells[i];
+    const char* const wrong = reads ? judge_read(cells[i], is_shared, access, now)
+                                    : judge_write(cells[i], is_shared, access, now);
+    if (wrong) return wrong;
+    // What was the same is the same again: most bytes are touched with their neighbors.
+    const Cell after = cells[i];
+    for (++i; i < bytes && std::memcmp(&cells[i], &before, sizeof before) == 0; ++i)
+      cells[i] = after;
+  }
+  return nullptr;
 }
 
 }  // namespace ridge::simt

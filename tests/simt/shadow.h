@@ -21,6 +21,7 @@ struct Touch {
   enum Kind : std::uint16_t {
     plain,
     atomic,
+    atomics,   // of several threads of the block
     of_warp,   // several threads of the warp have read it
     of_block,  // threads of several warps have
   };

@@ -158,7 +158,8 @@ __device__ inline void add_query_gradient(const Tile& at, const AttentionShape& 
   if (place.t > 0) {
 #pragma unroll
     for (int r = 0; r < Q; ++r) {
-      const float* row = io.sum.at(first + min(q0 + own + r, shape.seq - 1), place.h);
+      if (q0 + own + r >= shape.seq) continue;
+      const float* row = io.sum.at(first + q0 + own + r, place.h);
 #pragma unroll
       for (int n = 0; n < C / 4; ++n)
         load_columns(row, 4 * (at.lane + lanes * n), io.sum.width, io.sum.vector,

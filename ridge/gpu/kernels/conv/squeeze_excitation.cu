@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(threads)
     sum_b = reduce_warp<Sum>(sum_b);
     if (lane == 0) {
       inside[s] = Inner()(sum_a + load(&b1[s]));
-      if (other != s) inside[other] = Inner()(sum_b + load(&b1[other]));
+      if (s + warps < size.squeezed) inside[other] = Inner()(sum_b + load(&b1[other]));
     }
   }
   __syncthreads();

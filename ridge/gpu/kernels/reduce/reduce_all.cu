@@ -24,7 +24,7 @@ __device__ State merge_block(State state) {
     if (threadIdx.x % (2 * distance) == 0 && other < threads)
       states[threadIdx.x].merge(states[other]);
   }
-  return states[0];
+  return threadIdx.x == 0 ? states[0] : state;
 }
 
 // The elements of a pack, of which the first is number `at` of all.
