@@ -54,7 +54,8 @@ class EveryOperatorOnGpu : public testing::GpuTest {
         testing::expect_close(testing::decode(actual[o], out[o].dtype), expected[o],
                               tolerance_of(sample.op, out[o], in));
       }
-      if (offset == 0) {
+      // What runs kernels on the host (tests/simt) can do nothing else the second time.
+      if (offset == 0 && device().name() == "cuda") {
         EXPECT_EQ(launch(), actual) << "at a second launch";
       }
     });

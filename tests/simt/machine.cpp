@@ -48,8 +48,9 @@ enum class State : std::uint8_t { ready, in_exchange, at_barrier, done };
 
 void run_threads();
 
+// Fibers, which are large, lie apart: a barrier looks at all threads.
 struct Thread {
-  Fiber fiber{run_threads};
+  Fiber* fiber = nullptr;
   State state = State::done;
   bool may_touch_memory = false;
   Extent index{};
@@ -59,6 +60,12 @@ struct Thread {
   std::uint64_t value = 0;  // that it gives, and then that it gets
   int operand = 0;
   Site site;
+
+  bool waits_elsewhere(const Site& other) const {
+    if (site.line() != other.line()) return true;
+    return site.file_name() != other.file_name() &&
+           std::string_view(site.file_name()) != other.file_name();
+  }
 };
 
 std::string place_of(const Site& site) {
@@ -85,7 +92,10 @@ class Machine {
   std::map<const void*, std::size_t> shared_bytes;  // granted to kernels
   Thread* running = nullptr;
 
-  Machine() { judge.warp_width = warp_width; }
+  Machine() {
+    judge.warp_width = warp_width;
+    threads_.reserve(most_threads);
+  }
 
   void run(const Grid& grid);
   [[noreturn]] void run_threads();
@@ -117,8 +127,9 @@ class Machine {
   }
 
   Fiber home_;
-  std::vector<std::unique_ptr<Thread>> threads_;  // as many as any block had
-  int count_ = 0;                                 // of the present block
+  std::vector<Thread> threads_;  // as many as any block had
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  int count_ = 0;  // of the present block
   std::vector<Warp> warps_;
   std::deque<Thread*> ready_;
   int live_ = 0, at_barrier_ = 0;
@@ -149,8 +160,10 @@ void Machine::run(const Grid& grid) {
   check_geometry(grid);
   grid_ = &grid;
   count_ = static_cast<int>(grid.threads.count());
-  while (threads_.size() < static_cast<std::size_t>(count_))
-    threads_.push_back(std::make_unique<Thread>());
+  while (fibers_.size() < static_cast<std::size_t>(count_)) {
+    fibers_.push_back(std::make_unique<Fiber>(simt::run_threads));
+    threads_.emplace_back().fiber = fibers_.back().get();
+  }
   memory.set_parameters(grid.parameters, grid.parameter_bytes);
   memory.set_dynamic_shared(grid.shared_bytes);
   simt_block_extent = grid.threads;
@@ -179,7 +192,7 @@ void Machine::begin_block(const Grid& grid) {
   warps_.assign(static_cast<std::size_t>((count_ + warp_width - 1) / warp_width), {});
   ready_.clear();
   for (int i = 0; i < count_; ++i) {
-    Thread& thread = *threads_[static_cast<std::size_t>(i)];
+    Thread& thread = threads_[static_cast<std::size_t>(i)];
     const auto n = static_cast<unsigned>(i);
     thread.index = {n % grid.threads.x, n / grid.threads.x % grid.threads.y,
                     n / (grid.threads.x * grid.threads.y)};
@@ -212,7 +225,7 @@ void Machine::pass_on(Fiber& from) {
   running = ready_.front();
   ready_.pop_front();
   simt_thread_index = running->index;
-  if (&running->fiber != &from) Fiber::pass(from, running->fiber);
+  if (running->fiber != &from) Fiber::pass(from, *running->fiber);
 }
 
 // All that the threads of one place in a block do, block after block.
@@ -223,7 +236,7 @@ void Machine::run_threads() {
     grid_->call(grid_->parameters);
     listens = false;
     finish_thread(self);
-    pass_on(self.fiber);
+    pass_on(*self.fiber);
   }
 }
 
@@ -243,7 +256,7 @@ void Machine::arrive_at_barrier(const Site& site) {
   self.state = State::at_barrier;
   ++at_barrier_;
   settle_barrier();
-  pass_on(self.fiber);
+  pass_on(*self.fiber);
 }
 
 void Machine::settle_barrier() {
@@ -251,15 +264,14 @@ void Machine::settle_barrier() {
   at_barrier_ = 0;
   const Site* site = nullptr;
   for (int i = 0; i < count_; ++i) {
-    Thread& thread = *threads_[static_cast<std::size_t>(i)];
+    Thread& thread = threads_[static_cast<std::size_t>(i)];
     if (thread.state != State::at_barrier) continue;
-    if (site && (site->line() != thread.site.line() ||
-                 std::string_view(site->file_name()) != thread.site.file_name()))
+    if (site && thread.waits_elsewhere(*site))
       failure_ = "threads wait at different barriers: " + where_they_wait();
     site = &thread.site;
   }
   for (int i = 0; i < count_; ++i) {
-    Thread& thread = *threads_[static_cast<std::size_t>(is_reversed_ ? count_ - 1 - i : i)];
+    Thread& thread = threads_[static_cast<std::size_t>(is_reversed_ ? count_ - 1 - i : i)];
     if (thread.state != State::at_barrier) continue;
     thread.state = State::ready;
     ready_.push_back(&thread);
@@ -277,7 +289,7 @@ std::uint64_t Machine::exchange(Exchange what, std::uint64_t value, int operand,
   Warp& warp = warp_of(self);
   ++warp.waiting;
   settle(warp, self.number / warp_width * warp_width);
-  pass_on(self.fiber);
+  pass_on(*self.fiber);
   return self.value;
 }
 
@@ -289,7 +301,7 @@ void Machine::settle(Warp& warp, int first) {
   std::uint64_t results[warp_width] = {};
   const Thread* other = nullptr;
   for (int i = first; i < end; ++i) {
-    const Thread& thread = *threads_[static_cast<std::size_t>(i)];
+    const Thread& thread = threads_[static_cast<std::size_t>(i)];
     if (thread.state == State::done) continue;
     if (other && other->exchange != thread.exchange)
       failure_ = "lanes of a warp wait for different things: " + where_they_wait();
@@ -298,7 +310,7 @@ void Machine::settle(Warp& warp, int first) {
   }
   if (other->exchange == Exchange::barrier) ++warp.step;
   for (int i = first; i < end; ++i) {
-    Thread& thread = *threads_[static_cast<std::size_t>(i)];
+    Thread& thread = threads_[static_cast<std::size_t>(i)];
     if (thread.state == State::done) continue;
     thread.value = results[i - first];
     thread.state = State::ready;
@@ -319,7 +331,7 @@ std::uint64_t Machine::result_of(const Thread& thread, int first) const {
   }
   std::uint64_t bits = 0;
   for (int i = first; i < std::min(first + warp_width, count_); ++i) {
-    const Thread& lane = *threads_[static_cast<std::size_t>(i)];
+    const Thread& lane = threads_[static_cast<std::size_t>(i)];
     if (lane.state != State::done && lane.value != 0) bits |= std::uint64_t{1} << (i - first);
   }
   return bits;
@@ -329,8 +341,7 @@ std::uint64_t Machine::result_of(const Thread& thread, int first) const {
 const Thread& Machine::lane_of(const Thread& asking, int first, int lane) const {
   auto& failure = const_cast<Machine*>(this)->failure_;
   const bool is_lane = lane >= 0 && lane < warp_width && first + lane < count_;
-  const Thread* const asked =
-      is_lane ? threads_[static_cast<std::size_t>(first + lane)].get() : nullptr;
+  const Thread* const asked = is_lane ? &threads_[static_cast<std::size_t>(first + lane)] : nullptr;
   if (asked && asked->state != State::done) return *asked;
   failure =
       fmt::format("thread {} asks lane {} for its value, {}, at {}", asking.number, lane,
@@ -341,7 +352,7 @@ const Thread& Machine::lane_of(const Thread& asking, int first, int lane) const 
 std::string Machine::where_they_wait() const {
   std::map<std::string, std::vector<int>> waiting;
   for (int i = 0; i < count_; ++i) {
-    const Thread& thread = *threads_[static_cast<std::size_t>(i)];
+    const Thread& thread = threads_[static_cast<std::size_t>(i)];
     if (thread.state == State::at_barrier)
       waiting["a barrier at " + place_of(thread.site)].push_back(i);
     if (thread.state == State::in_exchange)
@@ -360,12 +371,12 @@ void Machine::fail(const std::string& what) {
   if (!running) throw Fault("{}", what);
   failure_ = fmt::format("thread {} of block ({}, {}, {}) of {} threads {}", running->number,
                          simt_block_index.x, simt_block_index.y, simt_block_index.z, count_, what);
-  pass_on(running->fiber);
+  pass_on(*running->fiber);
   std::abort();  // it is never resumed
 }
 
 void Machine::give_up() {
-  for (const auto& thread : threads_) thread->fiber.abandon();
+  for (const auto& fiber : fibers_) fiber->abandon();
   ready_.clear();
   running = nullptr;
   grid_ = nullptr;
@@ -378,7 +389,7 @@ Moment Machine::now() const {
 }
 
 void Machine::touch(std::uintptr_t address, std::size_t bytes, Access access) {
-  if (running->fiber.has_on_stack(address)) return;
+  if (running->fiber->has_on_stack(address)) return;
   if (++accesses_ > most_accesses) fail("goes on and on");
   if (access == Access::volatile_read && ++looks_ > most_looks)
     fail("waits for what nobody writes while it does");
@@ -387,9 +398,9 @@ void Machine::touch(std::uintptr_t address, std::size_t bytes, Access access) {
   if (!region)
     fail(fmt::format("{} {} bytes out of bounds, at {}", writes ? "writes" : "reads", bytes,
                      memory.describe(address)));
+  if (region->is_device && !running->may_touch_memory) fail("touches memory before begin_kernel()");
   if (!region->cells) return;
-  if (!region->is_shared) {
-    if (!running->may_touch_memory) fail("touches memory before begin_kernel()");
+  if (region->is_device) {
     if (access == Access::write) judge.order.stored();
     if (access == Access::atomic) judge.order.meet(address, true);
     if (access == Access::volatile_read) judge.order.meet(address, false);

@@ -9,39 +9,17 @@
 #include <vector>
 
 #include "ridge/gpu/device/runtime.h"
+#include "tests/simt/buffer.h"
 
 namespace ridge {
 namespace {
 
 using namespace gpu;
+using simt::Buffer;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr int block = 128;
-
-// Memory of the device.
-template <class T>
-class Buffer {
- public:
-  explicit Buffer(std::vector<T> values)
-      : count_(values.size()),
-        data_(reinterpret_cast<T*>(simt::allocate(values.size() * sizeof(T)))) {
-    std::copy(values.begin(), values.end(), data_);
-    simt::note_written(data_, count_ * sizeof(T));
-  }
-  Buffer(std::size_t count, T value) : Buffer(std::vector<T>(count, value)) {}
-  ~Buffer() { simt::deallocate(data_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-
-  T* data() const { return data_; }
-  std::size_t bytes() const { return count_ * sizeof(T); }
-  std::vector<T> values() const { return {data_, data_ + count_}; }
-
- private:
-  std::size_t count_;
-  T* data_;
-};
 
 struct Shape {
   unsigned blocks = 1, threads = block;

@@ -109,7 +109,7 @@ void Memory::allow_all() {
   last_ = 0;
   device_.clear();
   for (const auto& [begin, block] : blocks_)
-    device_.push_back({begin, begin + block->size, block->cells.data(), false, true, "memory"});
+    add_device_region(begin, block->size, block->cells.data(), true, "memory");
 }
 
 void Memory::allow_operands_only(const std::vector<Operand>& operands) {
@@ -117,16 +117,26 @@ void Memory::allow_operands_only(const std::vector<Operand>& operands) {
   operands_only_ = true;
   device_.clear();
   for (const auto& [begin, block] : blocks_)
-    if (block->is_kept)
-      device_.push_back({begin, begin + block->size, block->cells.data(), false, true, "a table"});
+    if (block->is_kept) add_device_region(begin, block->size, block->cells.data(), true, "a table");
   for (const Operand& operand : operands) {
     if (operand.bytes == 0) continue;
     const std::uintptr_t begin = address_of(operand.data);
-    Cell* const cells = cells_of(begin);
+    Cell* cells = cells_of(begin);
     if (!operand.is_written) std::fill_n(cells, operand.bytes, Cell{});
-    device_.push_back(
-        {begin, begin + operand.bytes, cells, false, operand.is_result, operand.name});
+    // What is only read is in order, and most accesses are to it.
+    if (operand.is_written && !operand.is_result) cells = nullptr;
+    add_device_region(begin, operand.bytes, cells, operand.is_result, operand.name);
   }
+}
+
+void Memory::add_device_region(std::uintptr_t begin, std::size_t bytes, Cell* cells,
+                               bool is_writable, const char* name) {
+  device_.push_back({.begin = begin,
+                     .end = begin + bytes,
+                     .cells = cells,
+                     .is_device = true,
+                     .is_writable = is_writable,
+                     .name = name});
 }
 
 void Memory::set_parameters(const void* parameters, std::size_t bytes) {

@@ -18,8 +18,8 @@ namespace ridge::simt {
 // Part of the address space.
 struct Region {
   std::uintptr_t begin = 0, end = 0;
-  Cell* cells = nullptr;  // null: it is constant
-  bool is_shared = false, is_writable = false;
+  Cell* cells = nullptr;  // null: nobody writes it, and all of it is written
+  bool is_shared = false, is_device = false, is_writable = false;
   std::string name = {};
 
   bool has(std::uintptr_t address, std::size_t bytes) const {
@@ -74,6 +74,8 @@ class Memory {
   // Error where it is none of the device's.
   Block& block_of(std::uintptr_t address) const;
   Cell* cells_of(std::uintptr_t address) const;
+  void add_device_region(std::uintptr_t begin, std::size_t bytes, Cell* cells, bool is_writable,
+                         const char* name);
 
   std::map<std::uintptr_t, std::unique_ptr<Block>> blocks_;  // by where their memory begins
   Region dynamic_, shared_, parameters_, constant_;

@@ -47,7 +47,8 @@ __device__ float activation(ActivationKind kind, bool gradient, float a, float b
   return 0;
 }
 
-constexpr int program_threads = 128;
+// Of a block, whose slots must fit into its shared memory: AMD's have no more than 64 KiB.
+constexpr int program_threads = warp_width == 64 ? 64 : 128;
 constexpr int N = 8;  // elements a thread, in two halves of four
 
 // A value of a slot, or of an operand or a result, for one thread.
