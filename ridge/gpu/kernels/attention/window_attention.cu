@@ -117,7 +117,8 @@ __global__ void __launch_bounds__(threads)
     forward_kernel(const __grid_constant__ WindowShape shape, const T* qkv, const T* bias, T* y) {
   gpu::begin_kernel();
   const Layout layout(shape);
-  float *const q = gpu::dynamic_shared<float>(), *const k = q + layout.rows(), *const v = k + layout.rows();
+  float *const q = gpu::dynamic_shared<float>(), *const k = q + layout.rows(),
+               *const v = k + layout.rows();
   float* const s = v + layout.rows();
   const Patch<T> patch(shape, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y));
   patch.gather(qkv, 3, 0, shape.scale, q);
@@ -135,7 +136,8 @@ __global__ void __launch_bounds__(threads)
                     const T* bias, T* dqkv, float* parts) {
   gpu::begin_kernel();
   const Layout layout(shape);
-  float *const q = gpu::dynamic_shared<float>(), *const k = q + layout.rows(), *const v = k + layout.rows();
+  float *const q = gpu::dynamic_shared<float>(), *const k = q + layout.rows(),
+               *const v = k + layout.rows();
   float *const g = v + layout.rows(), *const s = g + layout.rows();
   const int head = static_cast<int>(blockIdx.x), groups = static_cast<int>(gridDim.y);
   const int positions = layout.positions, pairs = positions * positions;

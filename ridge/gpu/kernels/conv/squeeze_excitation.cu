@@ -34,7 +34,8 @@ __global__ void __launch_bounds__(threads)
     squeeze_kernel(Sizes size, int groups, const T* x, const T* w1, const T* b1, const T* w2,
                    const T* b2, T* y) {
   begin_kernel();
-  float *row = dynamic_shared<float>(), *inside = row + size.channels, *sums = inside + size.squeezed;
+  float *row = dynamic_shared<float>(), *inside = row + size.channels,
+        *sums = inside + size.squeezed;
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % warp_width, warp = thread / warp_width;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * size.channels;

@@ -106,7 +106,8 @@ __global__ void __launch_bounds__(sort_threads)
     sort_kernel(int count, int rows, int mask, int rows_per_block, const std::int32_t* ids,
                 int* first, int* order) {
   gpu::begin_kernel();
-  int* const places = gpu::dynamic_shared<int>();  // [warp][row]: how many, and then where its next one goes
+  // [warp][row]: how many, and then where its next one goes
+  int* const places = gpu::dynamic_shared<int>();
   const int begin = static_cast<int>(blockIdx.x) * rows_per_block;
   const int mine = min(rows_per_block, rows - begin);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % warp_width;
