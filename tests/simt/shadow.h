@@ -68,7 +68,9 @@ class BlockOrder {
   std::vector<Released> released_;
 };
 
-// Judges accesses.
+// Judges accesses. Of several blocks that read a byte only the last is remembered, and a block that
+// has let go once counts as ordered in all that it does: some faults between blocks are not found,
+// but none is made up.
 class Judge {
  public:
   BlockOrder order;
