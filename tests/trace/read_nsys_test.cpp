@@ -262,10 +262,12 @@ TEST(ReadNsys, BelievesNoTimesThatCannotBe) {
       MadeExport()
           .run(
               "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES "
-              "(-9223372036854775808, 9223372036854775807, 0, 1, 1, 1, 0), (20, 10, 0, 1, 1, 1, 0)")
+              "(-9223372036854775808, 9223372036854775807, 0, 1, 1, 1, 0), (20, 10, 0, 1, 1, 1, "
+              "0), "
+              "(-9223372036854775808, 10, 0, 1, 1, 1, 0), (10, 9223372036854775807, 0, 1, 1, 1, 0)")
           .read();
   EXPECT_THAT(trace.events.duration_ns, ElementsAre(0));
-  EXPECT_EQ(trace.event_count, 2U);
+  EXPECT_EQ(trace.event_count, 4U);
 }
 
 std::string refusal(const std::string& file) {
