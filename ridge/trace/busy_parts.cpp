@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::size_t classes = 3;
 
-// What a piece of work of each class would have been given by now, had it run from the begin.
+// The time that a piece of work of each class would have been given by now, had it run from the
+// begin.
 using Given = std::array<double, classes>;
 
 // Time goes on from one begin or end to the next.

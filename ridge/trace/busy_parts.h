@@ -8,7 +8,7 @@
 
 namespace ridge::trace {
 
-// What of a step's time belongs to a piece of work.
+// The part of a step's time that belongs to a piece of work.
 struct BusyPart {
   std::uint32_t work;  // place in Work::device
   std::uint32_t step;  // place among the steps

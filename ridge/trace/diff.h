@@ -1,6 +1,6 @@
 #pragma once
 
-// What one run does in a step that another does not, or does in another time.
+// The difference of two runs: what only one of them does in a step, or does in another time.
 
 #include <array>
 #include <cstdint>

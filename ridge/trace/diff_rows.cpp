@@ -10,7 +10,7 @@ namespace {
 
 constexpr double least_us = 1e-6;  // that differs by more than rounding
 
-// Of one node, the mean of the steps.
+// The sums of one node, as means of the steps.
 struct NodeSum {
   double calls = 0, ran = 0, busy = 0;
 };
@@ -79,7 +79,7 @@ std::string path_text(const StepTree& tree, NodeId node) {
   return text;
 }
 
-// What the nodes of one row have in common. Names and shapes are SharedNames' numbers.
+// All nodes of one row have this in common. Names and shapes are SharedNames' numbers.
 struct RowKey {
   std::uint32_t path = 0;
   std::uint32_t shape_before = 0, shape_after = 0;
@@ -119,7 +119,8 @@ class Rows {
   std::map<RowKey, Row> rows_;
 };
 
-// Of a node of the first trace and one of the second that are the same; no_node if there is none.
+// The key for a node of the first trace and one of the second that are the same; either may be
+// no_node, if there is none.
 RowKey Rows::key_of(NodeId a, NodeId b) const {
   const auto of_a = [&](NodeId node) {
     const TreeNode& outer = in_.before.nodes[with_shape(in_.before, node)];

@@ -20,7 +20,7 @@ std::string signed_time(double us) { return (us < 0 ? "-" : "+") + time(std::abs
 
 std::string signed_percent(double part) { return (part < 0 ? "" : "+") + format_percent(part); }
 
-// Of the difference of all; nothing where that is next to nothing.
+// The part of the whole difference; "-" where that is next to nothing.
 std::string part(double us, const TraceDiff& diff) {
   const double all = diff.difference_us();
   if (std::abs(all) < 1e-3 * diff.before.split.span) return "-";

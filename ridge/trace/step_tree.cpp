@@ -17,7 +17,7 @@ constexpr double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
 
 constexpr std::uint32_t no_step = no_node;
 
-// What the children of a slice have in common, or those of the root in a step.
+// A number that the children of one slice have in common, and those of the root in one step.
 std::uint64_t instance_of(Row outer, std::uint32_t step) {
   return outer == no_row ? (std::uint64_t{1} << 32) + step : outer;
 }

@@ -260,7 +260,7 @@ TEST(TraceDiff, TakesNoOffenceAtOrder) {
   EXPECT_TRUE(diff.rows.empty()) << testing::PrintToString(told(diff));
 }
 
-// What an annotation says is no work, and neither is a number in it.
+// An annotation is no work, and neither is a number in its name.
 TEST(TraceDiff, LooksThroughAnnotations) {
   int count = 0;
   const Step plain = [](MadeRun& run) { layers(run); };
@@ -346,7 +346,7 @@ TEST(TraceDiff, ComparesTheHostsOperatorsWhereThereIsNoCard) {
   expect_sums(diff);
 }
 
-// Of two kernels that run at once, time belongs to both; computing hides communication.
+// Time belongs to both kernels that run at once; computing hides communication.
 TEST(TraceDiff, DividesTimeAmongWhatRunsAtOnce) {
   const auto run = [](double collective) {
     MadeTrace made;
