@@ -24,7 +24,11 @@ double within_angle(double angle, double freedom) {
 }  // namespace
 
 double student_t(double within, double freedom) {
-  double low = 0, high = std::numbers::pi / 2;
+  // With much freedom all lies near zero, where Simpson's rule must look.
+  constexpr double much_freedom = 30, largest_t = 20;
+  double low = 0;
+  double high =
+      freedom > much_freedom ? std::atan(largest_t / std::sqrt(freedom)) : std::numbers::pi / 2;
   for (int halving = 0; halving < 60; ++halving) {
     const double middle = (low + high) / 2;
     (within_angle(middle, freedom) < within ? low : high) = middle;

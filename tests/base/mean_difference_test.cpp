@@ -14,7 +14,9 @@ TEST(MeanDifference, KnowsStudentsT) {
   EXPECT_NEAR(student_t(0.95, 2), 4.30265, 1e-4);
   EXPECT_NEAR(student_t(0.95, 5), 2.57058, 1e-4);
   EXPECT_NEAR(student_t(0.95, 30), 2.04227, 1e-4);
+  EXPECT_NEAR(student_t(0.95, 31), 2.03951, 1e-4);
   EXPECT_NEAR(student_t(0.95, 1e6), 1.95996, 1e-4);
+  EXPECT_NEAR(student_t(0.999, 40), 3.55097, 1e-4);
   EXPECT_NEAR(student_t(0.99, 10), 3.16927, 1e-4);
 }
 
