@@ -146,7 +146,7 @@ class Builder {
 void Builder::find_steps() {
   if (work_.device.empty()) return;
   std::unordered_map<std::int64_t, std::int64_t> first;
-  std::int64_t last_end = 0;
+  std::int64_t last_end = std::numeric_limits<std::int64_t>::min();
   for (const DeviceWork& one : work_.device) {
     first.try_emplace(one.step, trace_.events.begin_ns[one.row]);
     last_end = std::max(last_end, trace_.events.end_ns(one.row));

@@ -314,6 +314,9 @@ TEST(TraceDiff, AlignsKernelsWithoutOperators) {
   const TraceDiff diff =
       diff_of_steps(graph({"a", "b", "c", "d"}), graph({"a", "x", "c", "d", "e"}));
   EXPECT_THAT(told(diff), testing::UnorderedElementsAre("changed_kernel  0", "appeared  10"));
+  EXPECT_THAT(told(diff_of_steps(graph({"a", "x", "c"}), graph({"a", "y", "z", "c"}))),
+              testing::UnorderedElementsAre("vanished  -10", "appeared  10", "appeared  10"))
+      << "which of two it has become cannot be told";
 }
 
 TEST(TraceDiff, ComparesTracesWithoutSteps) {
@@ -375,6 +378,7 @@ TEST(TraceDiff, SumsAddUpOnRandomPairs) {
   };
   const auto made = [&] {
     MadeTrace trace;
+    trace.launched("before the first step", -50, -20, 30 + number(2000), 5);
     for (int step = 0; step < 4; ++step) {
       const int at = 1000 * step;
       trace.step(step, at, 990);

@@ -1,4 +1,5 @@
-// Damages traces in many ways and has each read and reported: trace_fuzz COUNT [SEED] FILE...
+// Damages traces in many ways and has each read, reported, and compared with the one before it:
+// trace_fuzz COUNT [SEED] FILE...
 // Built with a sanitizer, it finds what reads beyond a buffer. Prints how many inputs were read and
 // how many were refused; anything else than a FormatError ends it.
 
@@ -9,10 +10,12 @@
 #include <iterator>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ridge/base/error.h"
 #include "ridge/base/gzip.h"
+#include "ridge/trace/diff.h"
 #include "ridge/trace/report.h"
 
 namespace {
@@ -84,6 +87,21 @@ void damage(std::string& text, Random& random) {
   }
 }
 
+// Compares a trace with itself and with the one before it, which it becomes. Returns how much there
+// was to tell.
+std::size_t compared(trace::StepTree tree, trace::StepTree& before) {
+  std::size_t bytes = 0;
+  std::swap(tree, before);
+  for (const trace::StepTree* other : {&before, &tree}) {
+    try {
+      const std::vector<trace::TraceDiff> diffs = {trace::diff_of(*other, before)};
+      bytes += trace::diff_text(diffs, 5).size() + trace::diff_json(diffs).size();
+    } catch (const FormatError&) {  // nothing to compare
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -95,6 +113,7 @@ int main(int count, char** arguments) {
   Random random(std::strtoull(arguments[2], nullptr, 10));
   std::vector<std::string> texts;
   for (int i = 3; i < count; ++i) texts.push_back(file_text(arguments[i]));
+  trace::StepTree before;
   std::uint64_t read = 0, refused = 0, events = 0;
   for (std::uint64_t i = 0; i < inputs; ++i) {
     std::string text = excerpt(texts[random() % texts.size()], random);
@@ -104,12 +123,13 @@ int main(int count, char** arguments) {
       if (random() % 2 == 0) damage(text, random);
     }
     try {
-      const trace::Trace trace = trace::read_text(
+      trace::Trace trace = trace::read_text(
           text, "fuzz", {.threads = 1, .piece_bytes = 64 + random() % 4096, .progress = {}});
       const trace::RunReport reports = trace::report_ranks({trace::report_of(trace)});
       if (random() % 8 == 0)
         events += trace::report_text(reports, 5).size() + trace::report_json(reports).size();
       ++read;
+      events += compared(trace::step_tree(std::move(trace)), before);
     } catch (const FormatError&) {
       ++refused;
     }
