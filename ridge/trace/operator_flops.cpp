@@ -51,29 +51,19 @@ double attention_flops(const Dims& query, const Dims& key, const Dims& value) {
 }  // namespace
 
 double operator_flops(std::string_view name, std::string_view shapes) {
-  constexpr std::string_view library = "aten::";
-  if (!name.starts_with(library) || shapes.empty()) return 0;
-  name.remove_prefix(library.size());
-  static constexpr std::string_view known[] = {"mm",
-                                               "bmm",
-                                               "matmul",
-                                               "addmm",
-                                               "baddbmm",
-                                               "addmm_",
-                                               "_addmm_activation",
-                                               "linear",
-                                               "scaled_dot_product_attention",
-                                               "_scaled_dot_product_flash_attention",
-                                               "_scaled_dot_product_efficient_attention",
-                                               "_scaled_dot_product_cudnn_attention"};
-  if (std::ranges::find(known, name) == std::end(known)) return 0;
+  static constexpr std::string_view known[] = {
+      "aten::mm",      "aten::bmm",    "aten::matmul", "aten::addmm",
+      "aten::baddbmm", "aten::addmm_", "aten::linear", "aten::_addmm_activation"};
+  const bool attends = name.starts_with("aten::") &&
+                       name.find("scaled_dot_product") != std::string_view::npos &&
+                       name.ends_with("_attention");
+  if (shapes.empty() || (!attends && std::ranges::find(known, name) == std::end(known))) return 0;
   const std::vector<Dims> inputs = dims_of(shapes);
-  const bool with_addend = name.find("addmm") != std::string_view::npos || name == "baddbmm";
+  const bool with_addend = name.find("addmm") != std::string_view::npos || name == "aten::baddbmm";
   const std::size_t first = with_addend ? 1 : 0;
   if (inputs.size() < first + 2) return 0;
-  if (name == "linear") return linear_flops(inputs[0], inputs[1]);
-  if (name.find("attention") != std::string_view::npos)
-    return inputs.size() < 3 ? 0 : attention_flops(inputs[0], inputs[1], inputs[2]);
+  if (name == "aten::linear") return linear_flops(inputs[0], inputs[1]);
+  if (attends) return inputs.size() < 3 ? 0 : attention_flops(inputs[0], inputs[1], inputs[2]);
   return matmul_flops(inputs[first], inputs[first + 1]);
 }
 
