@@ -57,10 +57,11 @@ hip:  ## compile the portable GPU kernels for an AMD card
 .PHONY: simt
 simt:  ## run the portable GPU kernels on a processor, with their accesses judged
 	scripts/install-deps.sh tests
-	cmake --preset release -DRIDGE_TESTS=ON -DRIDGE_CUDA=OFF -DRIDGE_SIMT=ON
-	cmake --build --preset release -j $(JOBS) --target ridge_simt_tests
+	@set -e; was=$$(sed -n 's/^RIDGE_CUDA:STRING=//p' build/CMakeCache.txt 2>/dev/null || true); \
+	trap 'cmake --preset release -DRIDGE_CUDA='$${was:-AUTO}' -DRIDGE_SIMT=OFF >/dev/null' EXIT; \
+	cmake --preset release -DRIDGE_TESTS=ON -DRIDGE_CUDA=OFF -DRIDGE_SIMT=ON; \
+	cmake --build --preset release -j $(JOBS) --target ridge_simt_tests; \
 	ctest --preset release -j $(JOBS) -R '^Simt'
-	cmake --preset release -DRIDGE_CUDA=AUTO -DRIDGE_SIMT=OFF
 
 .PHONY: debug
 debug:  ## compile without optimization into build-debug/
