@@ -1,7 +1,6 @@
 #include "ridge/trace/tree_match.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "ridge/trace/align.h"
 
@@ -87,8 +86,8 @@ void Matcher::match_in_order(const Nodes& a, const Nodes& b) {
 void Matcher::match_in_any_order(const Nodes& a, const Nodes& b, By by) {
   if (a.empty() || b.empty()) return;
   std::unordered_map<std::uint64_t, std::vector<NodeId>> of_key;
-  for (const NodeId node : std::views::reverse(b))
-    of_key[key(b_.nodes[node], false, by)].push_back(node);
+  for (auto node = b.rbegin(); node != b.rend(); ++node)
+    of_key[key(b_.nodes[*node], false, by)].push_back(*node);
   for (const NodeId node : a) {
     const auto found = of_key.find(key(a_.nodes[node], true, by));
     if (found == of_key.end() || found->second.empty()) continue;
