@@ -35,17 +35,6 @@ void begin_deflating(z_stream& stream) {
     throw std::bad_alloc();
 }
 
-struct Inflater {
-  z_stream stream{};
-
-  Inflater() {
-    if (::inflateInit2(&stream, gzip_window) != Z_OK) throw std::bad_alloc();
-  }
-  ~Inflater() { ::inflateEnd(&stream); }
-  Inflater(const Inflater&) = delete;
-  Inflater& operator=(const Inflater&) = delete;
-};
-
 }  // namespace
 
 GzipWriter::GzipWriter(AtomicFile& file) : file_(file), stream_(std::make_unique<z_stream>()) {
@@ -139,29 +128,24 @@ bool is_gzip(std::span<const std::byte> file) {
 }
 
 std::string gunzip(std::span<const std::byte> file, std::size_t max_bytes, std::string_view name) {
-  Inflater inflater;
-  z_stream& stream = inflater.stream;
+  GzipReader reader([&](std::span<char> into) {
+    const std::size_t bytes = std::min(into.size(), file.size());
+    std::copy_n(reinterpret_cast<const char*>(file.data()), bytes, into.data());
+    file = file.subspan(bytes);
+    return bytes;
+  });
   std::string text;
-  char out[chunk_bytes];
-  for (;;) {
-    if (stream.avail_in == 0 && !file.empty()) feed(stream, file);
-    stream.next_out = reinterpret_cast<Bytef*>(out);
-    stream.avail_out = chunk_bytes;
-    const int state = ::inflate(&stream, Z_NO_FLUSH);
-    text.append(out, chunk_bytes - stream.avail_out);
+  for (std::size_t got = chunk_bytes; got == chunk_bytes;) {
+    const std::size_t before = text.size();
+    text.resize(before + chunk_bytes);
+    got = reader.read(std::span(text).subspan(before));
+    text.resize(before + got);
     if (text.size() > max_bytes)
       throw FormatError("{} has more than {} bytes when unpacked", shown(name), max_bytes);
-    const bool at_end = stream.avail_in == 0 && file.empty();
-    if (state == Z_STREAM_END) {
-      if (at_end) return text;
-      ::inflateReset(&stream);  // another member follows: "cat a.gz b.gz" is a file too
-    } else if (state == Z_MEM_ERROR) {
-      throw std::bad_alloc();
-    } else if (state != Z_OK) {
-      throw FormatError("{} is a gzip file that is {}", shown(name),
-                        state == Z_BUF_ERROR && at_end ? "cut short" : "damaged");
-    }
   }
+  if (!reader.damage().empty())
+    throw FormatError("{} is a gzip file that is {}", shown(name), reader.damage());
+  return text;
 }
 
 }  // namespace ridge

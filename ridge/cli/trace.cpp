@@ -135,24 +135,21 @@ int report(const ReportRequest& request) {
     show(static_cast<std::int64_t>(done_bytes + file_bytes), static_cast<std::int64_t>(all_bytes));
   };
   std::vector<trace::Report> reports;
-  std::optional<DrawnTimeline> drawn;
-  std::string drawn_name;
+  std::optional<DrawnTimeline> drawn;  // of the first rank
+  std::optional<std::int64_t> drawn_rank;
   for (const std::filesystem::path& path : traces) {
     const trace::Trace trace = trace::read(path, reading);
     done_bytes += size_of(path);
     const trace::HostNesting nesting(trace);
     const trace::Work work = trace::work_of(trace, nesting);
     reports.push_back(trace::report_of(trace, work, nesting));
-    // A page has the timeline of the first rank.
-    if (request.page.empty() || (drawn && reports.back().name() >= drawn_name)) continue;
+    if (request.page.empty() || (drawn && reports.back().rank >= drawn_rank)) continue;
     drawn.emplace(trace, work);
-    drawn_name = reports.back().name();
+    drawn_rank = reports.back().rank;
   }
   const trace::RunReport run = trace::report_ranks(std::move(reports));
   if (drawn) {
-    const auto at = std::ranges::find(run.ranks, drawn_name, &trace::Report::name);
-    const std::string page =
-        trace_page(run, *drawn, static_cast<std::size_t>(at - run.ranks.begin()));
+    const std::string page = trace_page(run, *drawn);
     write_text_file(request.page, page);
     if (!request.json) {
       terminal.line(fmt::format("Wrote {} ({}): open it in a browser", request.page,

@@ -98,15 +98,6 @@ Json read_file(const fs::path& directory, const File& file) {
   return json;
 }
 
-std::string scripts() {
-  std::string text = "(() => {\n'use strict';\n";
-  for (const std::string_view part :
-       {page_common, page_summary, page_steps, page_table, page_icicle, page_timeline,
-        page_roofline, page_findings, page_environment})
-    text += part;
-  return text + "drawPage();\n})();\n";
-}
-
 }  // namespace
 
 Json profile_document(const fs::path& profile) {
@@ -165,14 +156,25 @@ ProfiledMachine profiled_machine(const Json& document) {
   return machine;
 }
 
-std::string report_page(const Json& document) {
-  const std::string code = scripts(), data = harmless_in_html(document);
-  const TemplatePart parts[] = {{"style", page_style},
+std::string page_of(const Json& document, std::string_view style,
+                    std::span<const std::string_view> scripts, std::string_view begin) {
+  std::string code = "(() => {\n'use strict';\n";
+  for (const std::string_view script : scripts) code += script;
+  code += fmt::format("{};\n}})();\n", begin);
+  const std::string data = harmless_in_html(document);
+  const TemplatePart parts[] = {{"style", style},
                                 {"d3_license", page_d3_license},
                                 {"d3", page_d3},
                                 {"data", data},
                                 {"scripts", code}};
   return filled_template(page_template, parts);
+}
+
+std::string report_page(const Json& document) {
+  const std::string_view scripts[] = {page_common,   page_summary,  page_steps,
+                                      page_table,    page_icicle,   page_timeline,
+                                      page_roofline, page_findings, page_environment};
+  return page_of(document, page_style, scripts, "drawPage()");
 }
 
 }  // namespace ridge

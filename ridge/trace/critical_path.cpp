@@ -6,12 +6,11 @@
 #include "ridge/base/error.h"
 #include "ridge/base/utf8.h"
 #include "ridge/trace/replay.h"
+#include "ridge/trace/times.h"
 #include "ridge/trace/work_tables.h"
 
 namespace ridge::trace {
 namespace {
-
-constexpr double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
 
 PathKind kind_of(WorkClass work) {
   return work == WorkClass::compute         ? PathKind::compute
@@ -159,12 +158,12 @@ std::vector<WhatIf> what_ifs_of(const Trace& trace, const HostNesting& nesting,
   std::size_t kernels = 0;
   for (const PathShare& share : path.shares) {
     if (share.kind != PathKind::compute || ++kernels > most_kernels) continue;
+    std::vector<bool> named(trace.texts.size());  // texts that the table shows by this name
+    for (TextPool::Id id = 0; id < named.size(); ++id)
+      named[id] = short_kernel_name(trace.texts[id]) == share.name;
     add("twice as fast: " + share.name,
-        only(
-            [&](const ReplayItem& i) {
-              return is_work(i) && short_kernel_name(trace.name(i.row)) == share.name;
-            },
-            0.5));
+        only([&](const ReplayItem& i) { return is_work(i) && named[trace.events.name[i.row]]; },
+             0.5));
   }
   std::ranges::stable_sort(all, {}, &WhatIf::span_us);
   return all;

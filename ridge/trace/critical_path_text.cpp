@@ -7,6 +7,7 @@
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 #include "ridge/trace/critical_path.h"
+#include "ridge/trace/times.h"
 
 namespace ridge::trace {
 namespace {
@@ -14,9 +15,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kinds = 7;
-
-std::string time(double us) { return format_duration(us * 1e-6); }
-std::string part(double of, double all) { return all > 0 ? format_percent(of / all) : "-"; }
 
 std::string kind_words(PathKind kind) {
   static constexpr const char* words[] = {"kernels that compute",
@@ -44,7 +42,7 @@ std::string critical_path_text(const CriticalPath& path, std::size_t top) {
   for (std::size_t kind = 0; kind < kinds; ++kind)
     if (sums[kind] > 0)
       rows.push_back({kind_words(static_cast<PathKind>(kind)), time(sums[kind]),
-                      part(sums[kind], path.span_us)});
+                      part_of(sums[kind], path.span_us)});
   const TextColumn by_kind[] = {{"On the path", true}, {"Time"}, {"of it"}};
   text += "\n" + text_table(by_kind, rows);
 
@@ -53,7 +51,7 @@ std::string critical_path_text(const CriticalPath& path, std::size_t top) {
     const PathShare& share = path.shares[i];
     rows.push_back({share.name, kind_words(share.kind),
                     format_count(static_cast<std::int64_t>(share.count)), time(share.us),
-                    part(share.us, path.span_us)});
+                    part_of(share.us, path.span_us)});
   }
   const TextColumn by_name[] = {{"What", true, 64}, {"Kind", true}, {"Times"}, {"Time"}, {"of it"}};
   text += "\n" + text_table(by_name, rows);
@@ -65,7 +63,7 @@ std::string critical_path_text(const CriticalPath& path, std::size_t top) {
       nothing += (nothing.empty() ? "" : "; ") + one.change;
     else
       rows.push_back(
-          {one.change, time(one.span_us), part(path.span_us - one.span_us, path.span_us)});
+          {one.change, time(one.span_us), part_of(path.span_us - one.span_us, path.span_us)});
   }
   const TextColumn changes[] = {{"With ...", true, 76}, {"it would take"}, {"saved"}};
   if (!rows.empty()) text += "\n" + text_table(changes, rows);

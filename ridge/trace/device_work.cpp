@@ -1,4 +1,5 @@
 #include "ridge/trace/device_work.h"
+#include "ridge/trace/times.h"
 
 #include <algorithm>
 #include <array>
@@ -8,8 +9,6 @@
 
 namespace ridge::trace {
 namespace {
-
-constexpr double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
 
 // Steps by the annotations that PyTorch's profiler makes, once each.
 std::vector<Step> steps_of(const Trace& trace) {
@@ -75,7 +74,6 @@ void add_host_work(const Trace& trace, const HostNesting& nesting, Work& work) {
 void add_device_work(const Trace& trace, Work& work) {
   const EventColumns& events = trace.events;
   std::unordered_map<std::int64_t, Row> calls;
-  std::vector<bool> used(events.size());
   for (Row row = 0; row < events.size(); ++row)
     if (events.kind[row] == EventKind::call && events.correlation[row] > 0)
       calls.try_emplace(events.correlation[row], row);

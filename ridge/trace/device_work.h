@@ -44,7 +44,7 @@ struct Work {
   std::vector<Step> steps;         // in the order of time
   bool of_host = false;  // nothing ran on a card: the operators of the host stand in `device`
 
-  std::size_t calls_without_work = 0, work_without_call = 0;
+  std::size_t work_without_call = 0;
 };
 
 Work work_of(const Trace& trace, const HostNesting& nesting);

@@ -7,12 +7,11 @@
 #include "ridge/base/error.h"
 #include "ridge/base/mean_difference.h"
 #include "ridge/trace/diff_rows.h"
+#include "ridge/trace/times.h"
 #include "ridge/trace/tree_match.h"
 
 namespace ridge::trace {
 namespace {
-
-constexpr double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
 
 void check(const StepTree& tree) {
   if (tree.steps.empty())

@@ -7,14 +7,13 @@
 #include "ridge/base/units.h"
 #include "ridge/trace/diff.h"
 #include "ridge/trace/report.h"
+#include "ridge/trace/times.h"
 #include "ridge/trace/work_tables.h"
 
 namespace ridge::trace {
 namespace {
 
 constexpr std::size_t path_width = 40, kernel_width = 44, shape_width = 26;
-
-std::string time(double us) { return format_duration(us * 1e-6); }
 
 std::string signed_time(double us) { return (us < 0 ? "-" : "+") + time(std::abs(us)); }
 

@@ -6,14 +6,12 @@
 #include <map>
 
 #include "ridge/base/units.h"
+#include "ridge/trace/times.h"
 
 namespace ridge::trace {
 namespace {
 
 constexpr double worth_telling = 0.01;  // of the span
-
-std::string time(double us) { return format_duration(us * 1e-6); }
-constexpr double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;

@@ -1,12 +1,11 @@
 #include "ridge/trace/idle_time.h"
+#include "ridge/trace/times.h"
 
 #include <algorithm>
 #include <map>
 
 namespace ridge::trace {
 namespace {
-
-constexpr double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
 
 // Calls that block, by the time at which they return.
 std::vector<Row> blocking_calls(const Trace& trace) {

@@ -5,14 +5,13 @@
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
 #include "ridge/trace/report.h"
+#include "ridge/trace/times.h"
 
 namespace ridge::trace {
 namespace {
 
 constexpr std::size_t name_width = 60;
 
-std::string time(double us) { return format_duration(us * 1e-6); }
-std::string part(double of, double all) { return all > 0 ? format_percent(of / all) : "-"; }
 std::string count(std::uint64_t number) { return format_count(static_cast<std::int64_t>(number)); }
 
 std::string titled(std::string_view title, std::span<const TextColumn> columns,
@@ -32,12 +31,12 @@ std::string head_text(const Report& report) {
 TextRow use_row(std::string name, const TimeUse& use) {
   return {std::move(name),
           time(use.span),
-          part(use.busy, use.span),
-          part(use.compute, use.span),
-          part(use.communication, use.span),
-          part(use.exposed_communication, use.span),
-          part(use.copy, use.span),
-          part(use.idle, use.span),
+          part_of(use.busy, use.span),
+          part_of(use.compute, use.span),
+          part_of(use.communication, use.span),
+          part_of(use.exposed_communication, use.span),
+          part_of(use.copy, use.span),
+          part_of(use.idle, use.span),
           count(use.kernels)};
 }
 
@@ -64,7 +63,8 @@ std::string idle_text(const Report& report, std::size_t top) {
     if (cause.stretches == 0) continue;
     const std::string why =
         report.of_host ? "no operator ran" : idle_cause_sentence(static_cast<IdleCause>(i));
-    rows.push_back({why, time(cause.us), part(cause.us, report.use.span), count(cause.stretches)});
+    rows.push_back(
+        {why, time(cause.us), part_of(cause.us, report.use.span), count(cause.stretches)});
   }
   std::string text = titled("Idle time", columns, rows);
   const TextColumn host_columns[] = {
@@ -74,7 +74,7 @@ std::string idle_text(const Report& report, std::size_t top) {
     const IdleTime::HostShare& share = report.idle.host[i];
     rows.push_back(
         {share.name.empty() ? "(Python, outside of operators and annotations)" : share.name,
-         time(share.us), part(share.us, report.use.span), count(share.stretches)});
+         time(share.us), part_of(share.us, report.use.span), count(share.stretches)});
   }
   return text + titled("The host while the card waited for a launch", host_columns, rows);
 }
@@ -87,7 +87,7 @@ std::string kernels_text(const Report& report, std::size_t top) {
   for (std::size_t i = 0; i < std::min(top, report.kernels.size()); ++i) {
     const KernelSum& sum = report.kernels[i];
     rows.push_back({short_kernel_name(sum.name), count(sum.count), time(sum.us),
-                    part(sum.us, report.use.busy), time(sum.us / static_cast<double>(sum.count)),
+                    part_of(sum.us, report.use.busy), time(sum.us / static_cast<double>(sum.count)),
                     time(sum.min_us), time(sum.max_us)});
   }
   return titled(fmt::format("Kernels ({} names)", report.kernels.size()), columns, rows);
@@ -183,8 +183,6 @@ std::string findings_text(const Report& report) {
   return text;
 }
 
-double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
-
 std::string together_text(const std::vector<Report>& reports, const RanksTogether& together,
                           std::size_t top) {
   const TextColumn columns[] = {{"Rank", true},    {"Span"},       {"Computing"}, {"Communicating"},
@@ -195,11 +193,12 @@ std::string together_text(const std::vector<Report>& reports, const RanksTogethe
   for (std::size_t r = 0; r < reports.size(); ++r) {
     const TimeUse& use = reports[r].use;
     const Arrivals::OfRank& came = arrivals.ranks[r];
-    rows.push_back({printable(reports[r].name()), time(use.span), part(use.compute, use.span),
-                    part(use.communication, use.span), part(use.exposed_communication, use.span),
-                    part(use.idle, use.span), time(us(came.waited_ns)),
-                    part(static_cast<double>(came.last), static_cast<double>(arrivals.collectives)),
-                    time(us(came.caused_ns)), time(us(arrivals.ahead_ns[r]))});
+    rows.push_back(
+        {printable(reports[r].name()), time(use.span), part_of(use.compute, use.span),
+         part_of(use.communication, use.span), part_of(use.exposed_communication, use.span),
+         part_of(use.idle, use.span), time(us(came.waited_ns)),
+         part_of(static_cast<double>(came.last), static_cast<double>(arrivals.collectives)),
+         time(us(came.caused_ns)), time(us(arrivals.ahead_ns[r]))});
   }
   std::string text = fmt::format("{} ranks", reports.size());
   text +=
@@ -207,15 +206,15 @@ std::string together_text(const std::vector<Report>& reports, const RanksTogethe
                          counted(arrivals.collectives, "collective"), count(together.unmatched)),
              columns, rows);
   const Arrivals::OfRank& latest = arrivals.ranks[latest_of(arrivals)];
-  text +=
-      us(latest.caused_ns) < 0.01 * reports.front().use.span
-          ? "No rank keeps the others waiting for a hundredth of the time.\n"
-          : fmt::format(
-                "Rank {} comes last to {} of the collectives; the first to come wait {} for "
-                "it.\n",
-                printable(reports[latest_of(arrivals)].name()),
-                part(static_cast<double>(latest.last), static_cast<double>(arrivals.collectives)),
-                time(us(latest.caused_ns)));
+  text += us(latest.caused_ns) < 0.01 * reports.front().use.span
+              ? "No rank keeps the others waiting for a hundredth of the time.\n"
+              : fmt::format(
+                    "Rank {} comes last to {} of the collectives; the first to come wait {} for "
+                    "it.\n",
+                    printable(reports[latest_of(arrivals)].name()),
+                    part_of(static_cast<double>(latest.last),
+                            static_cast<double>(arrivals.collectives)),
+                    time(us(latest.caused_ns)));
   const TextColumn sums[] = {{"Collective", true, name_width},
                              {"Bytes"},
                              {"Ranks"},

@@ -8,12 +8,11 @@
 
 #include "ridge/trace/busy_parts.h"
 #include "ridge/trace/report.h"
+#include "ridge/trace/times.h"
 #include "ridge/trace/work_tables.h"
 
 namespace ridge::trace {
 namespace {
-
-constexpr double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
 
 constexpr std::uint32_t no_step = no_node;
 

@@ -36,8 +36,4 @@ void EventColumns::append(const EventColumns& rows) {
   each_column(*this, rows, [](auto& column, const auto& more) { append_to(column, more); });
 }
 
-void EventColumns::reserve(std::size_t rows) {
-  each_column(*this, *this, [&](auto& column, auto&) { column.reserve(rows); });
-}
-
 }  // namespace ridge::trace

@@ -73,7 +73,6 @@ struct EventColumns {
   std::size_t size() const { return kind.size(); }
   std::int64_t end_ns(std::size_t row) const { return begin_ns[row] + duration_ns[row]; }
   void append(const EventColumns& rows);
-  void reserve(std::size_t rows);
 };
 
 // An instant at which an allocator gave memory, or took it back: then `bytes` are negative.

@@ -6,11 +6,10 @@
 #include <unordered_map>
 
 #include "ridge/trace/operator_flops.h"
+#include "ridge/trace/times.h"
 
 namespace ridge::trace {
 namespace {
-
-constexpr double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
 
 // The values of a map, most of `key` first.
 template <class Map, class Key>

@@ -192,6 +192,26 @@ TEST(Output, HasOneTraceUnderTwoNames) {
   }
 }
 
+// Two kernels, the second of which the host launches 400 us too late.
+TEST(Output, JudgesATraceAndWritesItsPage) {
+  const Sandbox sandbox;
+  std::string events;
+  for (int i = 0; i < 2; ++i)
+    events += fmt::format(
+        R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":9,"ts":{},"dur":2,"args":{{"correlation":{}}}}},)"
+        R"({{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":{},"dur":100,"args":{{"stream":7,"correlation":{}}}}}{})",
+        500 * i, i + 1, 500 * i + 5, i + 1, i == 0 ? "," : "");
+  sandbox.write("late.json", "[" + events + "]");
+  const Words report = {"ridge", "trace", "report", "late.json"};
+  run_to(0, sandbox, report + Words{"--fail-above", "70"});
+  const ProgramResult result = run_to(1, sandbox, report + Words{"--fail-above", "60"});
+  EXPECT_EQ(result.err,
+            "ridge: late.json: launch-bound costs up to 66.7 % of the time, more than 60 %\n");
+  EXPECT_THAT(run_to(0, sandbox, report + Words{"--html", "late.html"}).out,
+              HasSubstr("Wrote late.html ("));
+  EXPECT_THAT(sandbox.read("late.html"), HasSubstr("gemm"));
+}
+
 TEST(Output, PrintsEveryNthStepAndTheFirstAndLast) {
   const Sandbox sandbox;
   const ProgramResult result =

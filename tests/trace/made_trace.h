@@ -66,6 +66,25 @@ class MadeTrace {
   int correlation_ = 1000;
 };
 
-inline Trace MadeTrace::read() const { return read_text(text(), "made.json"); }
+// What a file of a name that says nothing would be read as.
+inline Trace made_of(const std::string& file, const ReadOptions& options = {}) {
+  return read_text(file, "made.json", options);
+}
+
+inline Trace MadeTrace::read() const { return made_of(text()); }
+
+// All that a row has: "kernel gemm 0/13 100+20 ...", the kind as a number.
+inline std::vector<std::string> rows_of(const Trace& trace) {
+  std::vector<std::string> rows;
+  const EventColumns& e = trace.events;
+  for (std::size_t row = 0; row < e.size(); ++row) {
+    const Track& track = trace.tracks[e.track[row]];
+    rows.push_back(fmt::format("{} {} {}/{} {}+{} {} {} {}{}", static_cast<int>(e.kind[row]),
+                               trace.name(row), track.process, track.thread, e.begin_ns[row],
+                               e.duration_ns[row], e.correlation[row], e.bytes[row],
+                               trace.texts[e.shape[row]], trace.texts[e.types[row]]));
+  }
+  return rows;
+}
 
 }  // namespace ridge::trace

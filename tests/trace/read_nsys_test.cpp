@@ -11,6 +11,7 @@
 #include "ridge/trace/report.h"
 #include "tests/base/message_of.h"
 #include "tests/base/temporary_directory.h"
+#include "tests/trace/made_trace.h"
 
 namespace ridge::trace {
 namespace {
@@ -116,20 +117,6 @@ class MadeExport {
   std::unique_ptr<sqlite3, Close> database_;
   std::int64_t strings_ = 0;
 };
-
-// All that a row has: "kernel gemm 0/13 100+20 corr 5 ...".
-std::vector<std::string> rows_of(const Trace& trace) {
-  std::vector<std::string> rows;
-  const EventColumns& e = trace.events;
-  for (std::size_t row = 0; row < e.size(); ++row) {
-    const Track& track = trace.tracks[e.track[row]];
-    rows.push_back(fmt::format("{} {} {}/{} {}+{} {} {} {}{}", static_cast<int>(e.kind[row]),
-                               trace.name(row), track.process, track.thread, e.begin_ns[row],
-                               e.duration_ns[row], e.correlation[row], e.bytes[row],
-                               trace.texts[e.shape[row]], trace.texts[e.types[row]]));
-  }
-  return rows;
-}
 
 TEST(ReadNsys, ReadsKernelsWithTheirLaunches) {
   const Trace trace = MadeExport()

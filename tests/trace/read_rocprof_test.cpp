@@ -11,26 +11,13 @@
 #include "ridge/trace/report.h"
 #include "tests/base/message_of.h"
 #include "tests/base/temporary_directory.h"
+#include "tests/trace/made_trace.h"
 
 namespace ridge::trace {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-// All that a row has.
-std::vector<std::string> rows_of(const Trace& trace) {
-  std::vector<std::string> rows;
-  const EventColumns& e = trace.events;
-  for (std::size_t row = 0; row < e.size(); ++row) {
-    const Track& track = trace.tracks[e.track[row]];
-    rows.push_back(fmt::format("{} {} {}/{} {}+{} {} {} {}{}", static_cast<int>(e.kind[row]),
-                               trace.name(row), track.process, track.thread, e.begin_ns[row],
-                               e.duration_ns[row], e.correlation[row], e.bytes[row],
-                               trace.texts[e.shape[row]], trace.texts[e.types[row]]));
-  }
-  return rows;
-}
 
 // What rocprofv3 writes of one process, in the order in which it does.
 std::string process_json(int pid, const std::string& records) {

@@ -14,10 +14,6 @@
 namespace ridge::trace {
 namespace {
 
-Trace made_of(const std::string& file, const ReadOptions& options = {}) {
-  return read_text(file, "made.json", options);
-}
-
 using testing::ElementsAre;
 using testing::HasSubstr;
 

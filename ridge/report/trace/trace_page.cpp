@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ridge/report/page/assets.h"
-#include "ridge/report/page_template.h"
+#include "ridge/report/report_page.h"
 #include "ridge/report/trace/page/trace_assets.h"
 
 namespace ridge {
@@ -80,25 +80,14 @@ DrawnTimeline::DrawnTimeline(const trace::Trace& trace, const trace::Work& work)
   for (const trace::Track& track : trace.tracks) tracks.push_back(name_of(trace, track));
 }
 
-std::string trace_page(const trace::RunReport& run, const DrawnTimeline& drawn,
-                       std::size_t drawn_rank) {
+std::string trace_page(const trace::RunReport& run, const DrawnTimeline& drawn) {
   Json document = Json::parse(trace::report_json(run));
   for (Json& rank : document["ranks"])
     for (const char* table : {"operators", "kernels_by_name"}) shorten(rank[table]);
   document["timeline"] = json_of(drawn);
-  document["timeline_rank"] = drawn_rank;
-  std::string code = "(() => {\n'use strict';\n";
-  for (const std::string_view part : {page_common, trace_view, trace_tables, trace_timeline})
-    code += part;
-  code += "drawTrace();\n})();\n";
-  const std::string data = harmless_in_html(document);
   const std::string style = std::string(page_style) + std::string(trace_style);
-  const TemplatePart parts[] = {{"style", style},
-                                {"d3_license", page_d3_license},
-                                {"d3", page_d3},
-                                {"data", data},
-                                {"scripts", code}};
-  return filled_template(page_template, parts);
+  const std::string_view scripts[] = {page_common, trace_view, trace_tables, trace_timeline};
+  return page_of(document, style, scripts, "drawTrace()");
 }
 
 }  // namespace ridge

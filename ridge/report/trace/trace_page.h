@@ -19,9 +19,8 @@ struct DrawnTimeline {
 };
 
 // The page of `ridge trace report --html`: one HTML file that needs no other and no network. The
-// timeline is that of one rank, by its place in the report. Nothing in a trace can break the page
-// or become part of its code.
-std::string trace_page(const trace::RunReport& run, const DrawnTimeline& drawn,
-                       std::size_t drawn_rank);
+// timeline is that of the first rank. Nothing in a trace can break the page or become part of its
+// code.
+std::string trace_page(const trace::RunReport& run, const DrawnTimeline& drawn);
 
 }  // namespace ridge

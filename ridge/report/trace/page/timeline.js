@@ -42,8 +42,8 @@ function firstAfter(lane, time) {
 
 function drawLanes() {
   const data = profile.timeline;
-  if (chosen !== profile.timeline_rank)
-    return missing('timeline', 'Timeline', `The page has the timeline of ${rankName(profile.ranks[profile.timeline_rank])}.`);
+  if (chosen !== 0)
+    return missing('timeline', 'Timeline', `The page has the timeline of ${rankName(profile.ranks[0])}.`);
   if (!data.lanes.length) return null;
   const canvas = element('canvas', {tabindex: '0', role: 'img',
     'aria-label': 'Timeline of streams and threads. Plus and minus zoom, left and right move.'});
