@@ -34,7 +34,7 @@ void add_places(Command command, const std::string& words, std::vector<Place>& p
     add_places(sub, words.empty() ? sub.name() : words + " " + sub.name(), places);
 }
 
-// What may follow at a place, as words.
+// The words that may follow at a place.
 std::string choices_of(const Place& place) {
   std::vector<std::string> choices;
   for (const Command& command : place.commands) choices.push_back(command.name());

@@ -50,7 +50,7 @@ void PathWalker::add(PathKind kind, const std::string& name, std::int64_t ns) {
   ++share.count;
 }
 
-// What a thread did in a stretch of time, by the operators and annotations that it was in.
+// Adds a stretch of a thread's time, by the operators and annotations that it was in.
 void PathWalker::add_host(std::uint32_t track, std::int64_t begin, std::int64_t end) {
   const auto& stretches = nesting_.stretches(track);
   std::int64_t outside = std::max<std::int64_t>(end - begin, 0);

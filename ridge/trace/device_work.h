@@ -1,6 +1,6 @@
 #pragma once
 
-// What the cards did, each piece of work with the call that launched it and the step it belongs to.
+// The work of the cards, each piece with the call that launched it and the step it belongs to.
 
 #include <cstdint>
 #include <string>
@@ -66,8 +66,8 @@ struct StepUse {
   TimeUse use;
 };
 
-// Of all, and of each step: from the begin of its first work to that of the next step's, or to the
-// end of its own last if that is later or if there is no next.
+// The time of all, and that of each step: from the begin of its first work to that of the next
+// step's, or to the end of its own last if that is later or if there is no next.
 TimeUse time_use(const Trace& trace, const Work& work);
 std::vector<StepUse> time_use_of_steps(const Trace& trace, const Work& work);
 

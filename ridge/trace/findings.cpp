@@ -40,7 +40,7 @@ void find_data_loader(const FoundIn& in, Findings& found) {
                    fmt::format("Look for \"{}\" on the host while no kernel runs.", name), gain});
 }
 
-// What a user wrote that blocked: by the operator around the call.
+// Tells by the operators around a blocking call which words of a user led to it.
 std::string blocking_source(const FoundIn& in, Row call) {
   const std::string& name = in.trace.name(call);
   if (contains(name, "Malloc") || contains(name, "Free") || contains(name, "MemAlloc"))

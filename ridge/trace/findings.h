@@ -9,7 +9,7 @@
 
 namespace ridge::trace {
 
-// What would help a run most, by its trace.
+// A change that would help a run, as its trace shows it.
 struct Finding {
   std::string rule;      // that found it: "data-loader"
   std::string what;      // a sentence: what was seen

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the host did: the slices of each thread, which nest.
+// The slices of each thread of the host, which nest.
 
 #include <cstddef>
 #include <cstdint>
@@ -35,7 +35,7 @@ class HostNesting {
   // Its time less that of the operators and calls within it.
   std::int64_t self_ns(Row row) const { return self_ns_[row]; }
 
-  // What a track did, as far as there are names for it, in the order of time.
+  // The named stretches of a track, in the order of time.
   const std::vector<HostStretch>& stretches(std::uint32_t track) const { return stretches_[track]; }
 
  private:

@@ -309,7 +309,7 @@ EventKind PieceBuilder::kind_of_category(std::string_view category) {
   return at->second;
 }
 
-// What runs on a card belongs to its stream, whichever thread the event names.
+// Work of a card belongs to its stream, whichever thread the event names.
 std::uint32_t PieceBuilder::track_of(const EventText& event, bool device) {
   const std::string_view process = device && !event.device.empty() ? event.device : event.process;
   const std::string_view thread = device && !event.stream.empty() ? event.stream : event.thread;

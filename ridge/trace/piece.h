@@ -17,7 +17,7 @@
 
 namespace ridge::trace {
 
-// What stands in one piece. Texts and tracks have numbers of the piece's own. A text is what stands
+// The events of one piece. Texts and tracks have numbers of the piece's own. A text is what stands
 // in the file, quotes and escapes included; it lasts as long as the piece's text.
 struct PieceEvents {
   struct TrackName {

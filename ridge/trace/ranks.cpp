@@ -39,7 +39,8 @@ double bus_factor(std::string_view name, std::int64_t ranks) {
   return 0;
 }
 
-// What a piece of work or, around its launch, the operator tells of the collective.
+// The facts of a collective that its work tells or, around the launch, the operator; null if
+// neither does.
 const CollectiveFact* fact_of(const Trace& trace, const DeviceWork& work,
                               const HostNesting& nesting) {
   if (const CollectiveFact* fact = collective_of(trace, work.row)) return fact;
@@ -81,7 +82,7 @@ std::vector<Together> matched(std::span<const std::vector<CollectiveWork>> work_
   return all;
 }
 
-// What the ranks' clocks, set by `arrivals`, tell of one collective.
+// The times of one collective by the ranks' clocks, set by `arrivals`.
 struct Transfer {
   double us = 0, waited_us = 0;
 };

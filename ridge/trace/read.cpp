@@ -267,7 +267,7 @@ void PieceJoiner::add(std::uint64_t number, Piece&& piece) {
 
 void PieceJoiner::finish() { merge_.finish(); }
 
-// What several threads do: each cuts the next piece while the others parse theirs.
+// Several threads share this: each cuts the next piece while the others parse theirs.
 class Reading {
  public:
   template <class File>

@@ -183,7 +183,7 @@ const std::string& NsysReader::string(std::int64_t id) const {
   return found == strings_.end() ? none : found->second;
 }
 
-// What the export itself calls them, for kinds that are new.
+// The names that the export itself gives, for kinds that are new.
 void NsysReader::read_copy_kinds() {
   constexpr std::string_view prefix = "CUDA_MEMCPY_KIND_";
   for (Rows row = rows("ENUM_CUDA_MEMCPY_OPER", {"id", "name"}); row.next();) {

@@ -1,8 +1,8 @@
 #pragma once
 
-// What Nsight Systems exports: `nsys export --type sqlite report.nsys-rep`. NVIDIA documents the
-// tables as the "SQLite Schema Reference" of its User Guide; a table is there only if the report
-// has such events, and columns differ between versions.
+// The database that Nsight Systems exports: `nsys export --type sqlite report.nsys-rep`. NVIDIA
+// documents the tables as the "SQLite Schema Reference" of its User Guide; a table is there only if
+// the report has such events, and columns differ between versions.
 
 #include "ridge/trace/database.h"
 #include "ridge/trace/trace.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-// What rocprofv3 writes, the profiler of ROCm: JSON (`--output-format json`), and CSV, a file for
+// The files of rocprofv3, the profiler of ROCm: JSON (`--output-format json`), and CSV, a file for
 // each kind of event. The fields are those of its sources (rocprofiler-sdk, source/lib/output). All
 // times are whole nanoseconds.
 

@@ -21,7 +21,7 @@ namespace json = simdjson::dom;
 
 constexpr std::string_view root = "rocprofiler-sdk-tool";
 
-// Of an element, or of what looking for one gave.
+// The integer of an element, or of the result of a search for one.
 template <class Element>
 std::int64_t integer_of(Element element, std::int64_t otherwise = 0) {
   std::int64_t number = 0;
@@ -108,7 +108,7 @@ Record record_of(json::object object) {
   return record;
 }
 
-// What one process of those that the file is of wrote.
+// Reads the part of the file that one process wrote.
 class ProcessReader {
  public:
   ProcessReader(TraceBuilder& builder, std::uint64_t index) : builder_(builder), index_(index) {}

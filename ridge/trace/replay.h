@@ -12,7 +12,7 @@ namespace ridge::trace {
 
 inline constexpr std::uint32_t no_item = 0xFFFFFFFF;
 
-// What an item's time was held up by last.
+// The kind of thing that held up an item's begin last.
 enum class HeldBy : std::uint8_t { nothing, host, launch, stream, other_stream, work };
 
 struct ReplayItem {
@@ -22,12 +22,12 @@ struct ReplayItem {
   WorkClass work = WorkClass::compute;
   bool blocks = false;  // a call that waits for the card
   std::int64_t begin_ns = 0, end_ns = 0;
-  // What it waits for, each with the time from its end (of a launch: its begin) to this one's
-  // begin.
+  // The items that it waits for, each with the time from its end (of a launch: its begin) to this
+  // one's begin.
   std::uint32_t call = no_item, stream = no_item, other = no_item, host = no_item, thread = no_item;
   std::int64_t after_call_ns = 0, after_stream_ns = 0, after_other_ns = 0, after_host_ns = 0;
   std::int64_t rest_ns = 0;  // that nothing of this explains
-  // Of a call that blocks: the work, and the time from its end to the call's.
+  // The work that a blocking call waits for, and the time from its end to the call's.
   std::uint32_t waited_for = no_item;
   std::int64_t after_waited_ns = 0;
 };

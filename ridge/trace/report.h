@@ -1,6 +1,6 @@
 #pragma once
 
-// What a trace tells of a run: where the time of card and host went, and what would help.
+// The report of a trace: where the time of card and host went, and what would help.
 
 #include <filesystem>
 #include <optional>
@@ -16,7 +16,7 @@
 
 namespace ridge::trace {
 
-// What an allocator held, in all.
+// The memory that an allocator held.
 struct MemoryUse {
   std::int32_t device = -1;  // number of the card; -1: the host
   std::int64_t peak_allocated = 0, peak_reserved = 0, final_allocated = 0;

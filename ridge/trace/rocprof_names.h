@@ -1,6 +1,6 @@
 #pragma once
 
-// What rocprofv3's JSON and CSV name alike.
+// Names that rocprofv3's JSON and CSV share.
 
 #include <cstdint>
 #include <string>

@@ -82,7 +82,7 @@ struct MemoryInstant {
   std::int32_t device = -1;                  // number of the card; -1: of the host
 };
 
-// What an event tells of the collective that it runs or asks for.
+// The collective that an event runs or asks for, as far as it tells.
 struct CollectiveFact {
   std::uint32_t row = 0;
   TextPool::Id name = 0;   // "allreduce", as NCCL's kernels and record_param_comms have it

@@ -1,4 +1,4 @@
-// What stands in for the vendor's library of products: plain loops of the host. So the kernels that
+// Plain loops of the host stand in for the vendor's library of products. So the kernels that
 // work before and after its products run too.
 
 #include "ridge/gpu/vendor/blas.h"

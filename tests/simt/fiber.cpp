@@ -13,7 +13,7 @@ constexpr std::size_t guard_bytes = 4096;
 }  // namespace
 
 Fiber::Fiber(void (*body)()) : has_begun_(false), body_(body) {
-  // What grows beyond the stack must not reach another's.
+  // A stack that grows too far must not reach another.
   void* const memory = mmap(nullptr, guard_bytes + stack_bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();

@@ -34,7 +34,7 @@ void __tsan_init() {}
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 
-// Of the host, which counts its shared pointers: only one thread runs.
+// Atomic operations of the host, which counts its shared pointers: only one thread runs.
 unsigned __tsan_atomic32_fetch_add(volatile unsigned* p, unsigned more, int) {
   const unsigned before = *p;
   *p = before + more;

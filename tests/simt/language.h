@@ -164,7 +164,7 @@ inline float __half2float(__half x) {
 
 namespace ridge::gpu {
 
-// What dynamic_shared() of runtime.h gives parts of.
+// The memory that dynamic_shared() of runtime.h gives parts of.
 extern thread_local uint4 dynamic_memory[simt::most_shared_bytes / sizeof(uint4)];
 
 }  // namespace ridge::gpu

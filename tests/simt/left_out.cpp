@@ -19,7 +19,7 @@
 namespace ridge::gpu {
 namespace {
 
-// Of what nobody calls who has asked before.
+// Ends functions that nobody calls who has asked for the library before.
 [[noreturn]] void left_out(const char* what) { throw DeviceError("{} was left out", what); }
 
 class NoDnn final : public Dnn {

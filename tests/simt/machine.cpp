@@ -16,7 +16,8 @@
 #include "tests/simt/hooks.h"
 #include "tests/simt/memory.h"
 
-// What kernels read of themselves. language.h, which is not included here, has them as constants.
+// The indices that kernels read of themselves. language.h, which is not included here, has them as
+// constants.
 extern ridge::simt::Extent simt_thread_index, simt_block_index, simt_block_extent, simt_grid_extent;
 ridge::simt::Extent simt_thread_index, simt_block_index, simt_block_extent, simt_grid_extent;
 
@@ -366,7 +367,7 @@ std::string Machine::where_they_wait() const {
   return text;
 }
 
-// Of the running thread: it does not go on.
+// Ends the running thread, which does not go on.
 void Machine::fail(const std::string& what) {
   if (!running) throw Fault("{}", what);
   failure_ = fmt::format("thread {} of block ({}, {}, {}) of {} threads {}", running->number,

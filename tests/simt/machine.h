@@ -19,7 +19,7 @@
 
 namespace ridge::simt {
 
-// Of the machine that this program is built for.
+// The width of a warp in the machine that this program is built for.
 #if RIDGE_SIMT_WARP == 64
 inline constexpr int warp_width = 64;
 #else
@@ -62,7 +62,7 @@ void run(const Grid& grid);
 // Grants a kernel's blocks more shared memory than all have.
 void allow_shared_memory(const void* kernel, std::size_t bytes);
 
-// What a kernel's thread calls.
+// Functions that a kernel's thread calls.
 
 enum class Exchange : std::uint8_t { shuffle, shuffle_xor, ballot, barrier };
 std::string_view name_of(Exchange what);
@@ -109,7 +109,7 @@ class OperandsOnly {
 // Memory that kernels keep from one call to the next.
 void keep(const void* memory);
 
-// What has run so far.
+// Counts of the launches and accesses so far.
 struct Counts {
   std::set<const void*> kernels;
   std::uint64_t launches = 0, blocks = 0, threads = 0, accesses = 0;

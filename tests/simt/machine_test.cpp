@@ -140,7 +140,7 @@ TEST(SimtBarriers, OneOfTheWarpOrdersItsLanesOnly) {
   EXPECT_THAT(fault_of({}, exchange_in_warp<true>, warp_width, y.data()), IsUnordered());
 }
 
-// What is right only where a warp has 64 lanes.
+// Kernels that are right only where a warp has 64 lanes.
 TEST(SimtBarriers, AWarpOf64ThatIsTakenForGrantedIsFound) {
   const Buffer<float> y(block, 0);
   const std::string fault = fault_of({}, exchange_in_warp<true>, 32, y.data());
@@ -156,7 +156,7 @@ __global__ void sum_of_warp(float* y) {
   if (thread() == 0) *y = sum;
 }
 
-// What is right only where a warp has 32.
+// Kernels that are right only where a warp has 32.
 TEST(SimtLanes, AWarpOf32ThatIsTakenForGrantedIsFound) {
   const Buffer<float> y(1, 0);
   const std::string fault = fault_of({.threads = 32}, sum_of_warp, y.data());

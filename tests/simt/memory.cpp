@@ -11,7 +11,7 @@
 
 #include "tests/simt/language.h"
 
-// Of the program, by the linker.
+// The linker gives these: where the program and its data begin.
 extern "C" const char __executable_start[], __data_start[];
 
 namespace ridge::gpu {

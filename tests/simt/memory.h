@@ -52,7 +52,7 @@ class Memory {
   void allow_operands_only(const std::vector<Operand>& operands);
   void allow_all();
 
-  // Of the launch that follows.
+  // These are for the launch that follows.
   void set_parameters(const void* parameters, std::size_t bytes);
   void set_dynamic_shared(std::size_t bytes);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the kernels ask of CUDA's runtime and language, for the machine of tests/simt.
+// The part of CUDA's runtime and language that the kernels use, for the machine of tests/simt.
 
 #include "tests/simt/language.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the kernels ask of HIP's runtime and language, for the machine of tests/simt.
+// The part of HIP's runtime and language that the kernels use, for the machine of tests/simt.
 
 #include "tests/simt/language.h"
 
