@@ -10,7 +10,9 @@ itself alone, with --slowed-alone against the slowed one alone. What follows the
 command that is run; without it the one of `ridge gate --self-test`, on the processors. Beside it burn
 processes that come and go: --loads of them at most (default: as many as there are processors), each for
 some seconds and then not, by a generator with a seed. Writes JSON after every --chunk of rounds, so that
-a run that is stopped keeps what it had, and prints both rates with their 95 % intervals.
+a run that is stopped keeps what it had, and prints both rates with their 95 % intervals. --at-once 28
+shares the rounds out to so many copies, each with --processors (2) of its own and a load of its own, as
+on a machine that has no more; --cards 4 gives each a card in turn; --seconds ends them all in time.
 """
 
 import argparse
@@ -19,6 +21,7 @@ import multiprocessing
 import os
 import pathlib
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -75,6 +78,84 @@ def self_test(ridge, rounds, seed, options, command):
         return json.loads(file.read_text())
 
 
+def processors_of(place, count):
+    """As many that this process may use, the place-th such group."""
+    usable = sorted(os.sched_getaffinity(0))
+    return usable[place * count:(place + 1) * count]
+
+
+def run_at_once(arguments):
+    """Runs copies of this script side by side, and adds up what they wrote."""
+    rounds, folder = -(-arguments.rounds // arguments.at_once), tempfile.TemporaryDirectory()
+    copies, parts = [], []
+    for place in range(arguments.at_once):
+        parts.append(pathlib.Path(folder.name, f"{place}.json"))
+        mine = processors_of(place, arguments.processors)
+        if len(mine) < arguments.processors:
+            sys.exit(f"gate_rates.py: --at-once {arguments.at_once} needs"
+                     f" {arguments.at_once * arguments.processors} processors")
+        words = [sys.executable, __file__, "--ridge", arguments.ridge, "--rounds", str(rounds),
+                 "--slowdown", arguments.slowdown, "--least-effect", arguments.least_effect,
+                 "--budget", arguments.budget, "--chunk", str(arguments.chunk),
+                 "--loads", str(min(arguments.loads, arguments.processors)),
+                 "--seed", str(arguments.seed * 1000 + place), "--out", str(parts[-1]),
+                 *["--slowed-alone"] * arguments.slowed_alone, "--", *arguments.command]
+        environment = dict(os.environ)
+        if arguments.cards:
+            environment["CUDA_VISIBLE_DEVICES"] = str(place % arguments.cards)
+        copies.append(subprocess.Popen(
+            words, env=environment, stdout=subprocess.DEVNULL, start_new_session=True,
+            preexec_fn=lambda mine=mine: os.sched_setaffinity(0, mine)))
+    end = time.monotonic() + arguments.seconds
+    for copy in copies:
+        try:
+            copy.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(copy.pid, signal.SIGKILL)
+            copy.wait()
+    total = {}
+    for part in parts:
+        if part.exists():
+            add(total, json.loads(part.read_text()))
+    total["at_once"] = arguments.at_once
+    return total
+
+
+def run_rounds(arguments):
+    options = ["--slowdown", arguments.slowdown, "--least-effect", arguments.least_effect]
+    options += ["--budget", arguments.budget] + ["--slowed-alone"] * arguments.slowed_alone
+    burners = [
+        multiprocessing.Process(target=burn, args=(arguments.seed * 1000 + i,), daemon=True)
+        for i in range(arguments.loads)
+    ]
+    for burner in burners:
+        burner.start()
+    total = {"processors": len(os.sched_getaffinity(0)), "loads": arguments.loads}
+    for done in range(0, arguments.rounds, arguments.chunk):
+        rounds = min(arguments.chunk, arguments.rounds - done)
+        seed = arguments.seed * 10_000_000 + 2 * done
+        add(total, self_test(arguments.ridge, rounds, seed, options, arguments.command))
+        counts = [
+            f"{NAMES[kind]}: {total[kind]['errors']} of {total[kind]['rounds']},"
+            f" {total[kind]['undecided']} undecided"
+            for kind in finish(total, arguments.out)
+        ]
+        print("; ".join(counts), flush=True)
+    for burner in burners:
+        burner.terminate()
+    return total
+
+
+def finish(total, out):
+    """Completes the sums by their intervals, writes and returns them."""
+    for kind in NAMES:
+        if kind in total:
+            errors, count = total[kind]["errors"], total[kind]["rounds"]
+            total[kind]["error_rate_interval"] = interval(errors, count)
+    out.write_text(json.dumps(total, indent=1) + "\n")
+    return [kind for kind in NAMES if kind in total]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ridge", default="build/bin/ridge")
@@ -86,36 +167,17 @@ def main():
     parser.add_argument("--chunk", type=int, default=5, help="rounds of one call of the program")
     parser.add_argument("--loads", type=int, default=os.cpu_count())
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--at-once", type=int, default=1, help="copies side by side")
+    parser.add_argument("--processors", type=int, default=2, help="of each such copy")
+    parser.add_argument("--cards", type=int, default=0, help="that such copies have in turn")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="that such copies have")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gate_rates.json"))
     parser.add_argument("command", nargs="*", default=COMMAND)
     arguments = parser.parse_args()
-    options = ["--slowdown", arguments.slowdown, "--least-effect", arguments.least_effect]
-    options += ["--budget", arguments.budget] + ["--slowed-alone"] * arguments.slowed_alone
-    burners = [
-        multiprocessing.Process(target=burn, args=(arguments.seed * 1000 + i,), daemon=True)
-        for i in range(arguments.loads)
-    ]
-    for burner in burners:
-        burner.start()
-    total = {}
-    for done in range(0, arguments.rounds, arguments.chunk):
-        rounds = min(arguments.chunk, arguments.rounds - done)
-        seed = arguments.seed * 10_000_000 + 2 * done
-        add(total, self_test(arguments.ridge, rounds, seed, options, arguments.command))
-        total["processors"], total["loads"] = os.cpu_count(), arguments.loads
-        kinds = [kind for kind in ("same", "slowed") if kind in total]
-        for kind in kinds:
-            errors, count = total[kind]["errors"], total[kind]["rounds"]
-            total[kind]["error_rate_interval"] = interval(errors, count)
-        arguments.out.write_text(json.dumps(total, indent=1) + "\n")
-        counts = [
-            f"{NAMES[kind]}: {total[kind]['errors']} of {total[kind]['rounds']},"
-            f" {total[kind]['undecided']} undecided"
-            for kind in kinds
-        ]
-        print("; ".join(counts), flush=True)
-    for burner in burners:
-        burner.terminate()
+    if arguments.at_once > 1:
+        kinds = finish(total := run_at_once(arguments), arguments.out)
+    else:
+        kinds = finish(total := run_rounds(arguments), arguments.out)
     for kind in kinds:
         low, high = total[kind]["error_rate_interval"]
         seconds = sorted(total[kind]["seconds"])

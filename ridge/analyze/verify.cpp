@@ -264,7 +264,8 @@ Distance most_of(const Distance& a, const Distance& b) {
 // them by a good part of all that is allowed; at least two, of which the second is after an update.
 // All, if v1 itself comes to no number: that is a failure.
 std::size_t comparable_steps(const Steps& plain, const std::vector<Steps>& moved) {
-  const std::size_t all = plain.losses.size(), least = std::min<std::size_t>(2, all);
+  const std::size_t all = std::min(plain.losses.size(), moved.front().losses.size()),
+                    least = std::min<std::size_t>(2, all);
   if (!std::ranges::all_of(plain.losses, [](double loss) { return std::isfinite(loss); }))
     return all;
   for (std::size_t step = least; step < all; ++step)
@@ -284,15 +285,20 @@ bool overflows(const Gradients& gradients) {
   });
 }
 
-// Moves each weight up or down by 2^-23 of itself, about its last place in f32, by draws of a seed.
-void nudge_weights(Session& session, std::uint64_t seed) {
+// The distance from 1 to the next number.
+double epsilon_of(DType dtype) {
+  return dtype == DType::bf16 ? 0x1p-7 : dtype == DType::f16 ? 0x1p-10 : 0x1p-23;
+}
+
+// Moves each weight up or down by such a part of itself, by draws of a seed.
+void nudge_weights(Session& session, std::uint64_t seed, double part) {
   Graph& graph = session.graph();
   for (const Value& parameter : graph.parameters()) {
     std::vector<float> weights = session.executor().read_floats(parameter);
     const std::uint64_t stream = stream_of(graph.info(parameter.id).name);
     for (std::size_t i = 0; i < weights.size(); ++i)
-      weights[i] *= 1 + std::numeric_limits<float>::epsilon() *
-                            (uniform_integer(2, seed, stream, i) == 0 ? -1.0f : 1.0f);
+      weights[i] *=
+          static_cast<float>(1 + (uniform_integer(2, seed, stream, i) == 0 ? -part : part));
     session.executor().write(parameter, std::span<const float>(weights));
   }
 }
@@ -449,10 +455,16 @@ Baseline baseline_of(const Reference& reference, const std::string& dtype, Devic
   RunOptions options = verified_in(reference.options(), dtype, baseline.loss_scale);
   schedule_named(schedules().front().name).apply_to(options);
   options.ranks = 1, options.gpus = 0;
-  const auto run = [&](std::int64_t count, std::uint64_t seed = 0) {
+  const auto run = [&](std::int64_t count, std::uint64_t seed = 0, DType place = DType::f32) {
     Session session(options, device);
-    if (seed > 0) nudge_weights(session, seed);
+    if (seed > 0) nudge_weights(session, seed, epsilon_of(place));
     return take_steps(session, static_cast<std::size_t>(count));
+  };
+  const auto moved_by = [&](DType place, std::size_t count) {
+    std::vector<Steps> moved;
+    for (std::uint64_t draw = 1; draw <= 3; ++draw)
+      moved.push_back(run(static_cast<std::int64_t>(count), draw, place));
+    return moved;
   };
   if (options.use() == Use::training && options.precision().loss_scaling) {
     while (options.loss_scale > least_loss_scale && overflows(run(1).gradients))
@@ -465,9 +477,13 @@ Baseline baseline_of(const Reference& reference, const std::string& dtype, Devic
   baseline.curve = plain.losses;
   // Of inference the results are continuous in the weights, which may be stored as integers there.
   if (options.use() == Use::training) {
-    std::vector<Steps> moved;
-    for (std::uint64_t draw = 1; draw <= 3; ++draw) moved.push_back(run(steps, draw));
+    const std::vector<Steps> moved = moved_by(DType::f32, plain.losses.size());
     baseline.curve.resize(comparable_steps(plain, moved));
+    // Schedules round to 16 bits in other places. Where that alone decides, no loss tells anything.
+    if (const DType compute = options.precision().compute; compute != DType::f32)
+      baseline.curve.resize(
+          std::min(baseline.curve.size(),
+                   comparable_steps(plain, moved_by(compute, baseline.curve.size()))));
     for (const Steps& other : moved)
       baseline.rounding = most_of(baseline.rounding, distance(other, plain, baseline.curve.size()));
   }
@@ -496,6 +512,8 @@ Verdict verify(const Reference& reference, const VerifiedSchedule& schedule,
   verdict.logits_error = relative_error(steps.logits, reference.logits);
   compare_gradients(reference, steps.gradients, verdict);
   verdict.curve_error = curve_difference(steps.losses, baseline.curve);
+  verdict.losses = steps.losses;
+  verdict.baseline_losses = baseline.curve;
   verdict.limit = limit_of(tolerance_of(options.network, options.precision()), baseline);
   verdict.failure = failure_of(verdict, baseline.rounding);
   return verdict;

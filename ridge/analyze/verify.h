@@ -41,8 +41,9 @@ struct Verdict {
   std::vector<std::string> cut;  // parameters whose gradient is not there, not finite or wrongly 0
   double curve_error = 0;        // largest difference of losses to the baseline's over some steps
   std::int64_t curve_steps = 0;  // how many
-  Tolerance limit;               // that it was held to
-  std::string failure;           // why it failed, in words; empty: it is right
+  std::vector<double> losses, baseline_losses;  // of these steps
+  Tolerance limit;                              // that it was held to
+  std::string failure;                          // why it failed, in words; empty: it is right
 };
 
 // The limits for a network in a precision.

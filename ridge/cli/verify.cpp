@@ -34,6 +34,7 @@ struct Request {
   const WorkloadFamily* family = nullptr;  // whose models are asked for, by a flag of its name
   std::int64_t curve_steps = 50;
   std::vector<std::string> only_schedules, only_dtypes;
+  bool list = false;  // what would be verified, instead of its verdicts
   bool json = false;
 };
 
@@ -109,11 +110,20 @@ std::vector<std::string> leave_out_batch_norms(std::vector<RunOptions>& models) 
   return names;
 }
 
-std::vector<Verdict> verdicts_of(const Request& request, Terminal& terminal) {
-  const RunOptions asked = request.run.options();
-  const std::unique_ptr<Device> device = open_device(asked);
-  const std::vector<VerifiedSchedule> schedules =
-      chosen_schedules(request.only_schedules, asked.use(), asked.ranks);
+// What a request verifies: each model in its dtypes, in each of the schedules.
+struct Work {
+  std::vector<Task> tasks;
+  std::vector<VerifiedSchedule> schedules;
+
+  std::size_t runs() const {
+    std::size_t dtypes = 0;
+    for (const Task& task : tasks) dtypes += task.dtypes.size();
+    return dtypes * schedules.size();
+  }
+};
+
+Work work_of(const Request& request, const RunOptions& asked, const Device& device,
+             Terminal& terminal) {
   std::vector<RunOptions> models = chosen_models(request, asked);
   if (const auto left_out = leave_out_batch_norms(models); !left_out.empty()) {
     const std::string why = fmt::format(
@@ -124,19 +134,24 @@ std::vector<Verdict> verdicts_of(const Request& request, Terminal& terminal) {
     if (models.empty()) throw UsageError("{}: there is nothing to verify", why);
     if (!request.json) terminal.line(fmt::format("Left out: {}", why));
   }
-  const std::vector<Task> tasks =
-      tasks_of(models, chosen_dtypes(request.only_dtypes, *device, asked.use()));
+  return {.tasks = tasks_of(models, chosen_dtypes(request.only_dtypes, device, asked.use())),
+          .schedules = chosen_schedules(request.only_schedules, asked.use(), asked.ranks)};
+}
+
+std::vector<Verdict> verdicts_of(const Request& request, Terminal& terminal) {
+  const RunOptions asked = request.run.options();
+  const std::unique_ptr<Device> device = open_device(asked);
+  const Work work = work_of(request, asked, *device, terminal);
   std::vector<Verdict> verdicts;
-  std::size_t all = 0;
-  for (const Task& task : tasks) all += task.dtypes.size() * schedules.size();
   const auto progress = progress_on(terminal);
-  for (const Task& task : tasks) {
+  for (const Task& task : work.tasks) {
     const Reference reference(task.configuration, *device);
     for (const std::string& dtype : task.dtypes) {
       const Baseline baseline = baseline_of(reference, dtype, *device, request.curve_steps);
-      for (const VerifiedSchedule& schedule : schedules) {
+      for (const VerifiedSchedule& schedule : work.schedules) {
         verdicts.push_back(verify(reference, schedule, dtype, *device, baseline));
-        progress(static_cast<std::int64_t>(verdicts.size()), static_cast<std::int64_t>(all));
+        progress(static_cast<std::int64_t>(verdicts.size()),
+                 static_cast<std::int64_t>(work.runs()));
       }
     }
   }
@@ -251,13 +266,43 @@ Json json_of(const Verdict& v) {
           {"parameters_without_gradient", v.cut},
           {"curve_steps", v.curve_steps},
           {"curve_error", v.curve_error},
-          {"curve_limit", v.limit.curve}};
+          {"curve_limit", v.limit.curve},
+          {"losses", v.losses},
+          {"baseline_losses", v.baseline_losses}};
+}
+
+// Prints what would be verified, and verifies nothing: a row for each model, or in JSON an object.
+void list(const Request& request, Terminal& terminal) {
+  const RunOptions asked = request.run.options();
+  const Work work = work_of(request, asked, *open_device(asked), terminal);
+  std::vector<std::string> schedules;
+  for (const VerifiedSchedule& schedule : work.schedules) schedules.push_back(schedule.name);
+  Json json = Json::array();
+  std::vector<TextRow> rows;
+  for (const Task& task : work.tasks) {
+    const std::string description = workload_of(task.configuration).info.description;
+    json.push_back({{"network", task.configuration.network},
+                    {"configuration", description},
+                    {"dtypes", task.dtypes},
+                    {"schedules", schedules}});
+    rows.push_back({description, fmt::format("{}", fmt::join(task.dtypes, " ")),
+                    fmt::format("{}", task.dtypes.size() * schedules.size())});
+  }
+  if (request.json) return terminal.line(json.dump(2));
+  const TextColumn columns[] = {{"Model", true}, {"dtypes", true}, {"Runs"}};
+  terminal.lines(text_table(columns, rows));
+  terminal.line(fmt::format("Schedules of each: {}", fmt::join(schedules, ", ")));
+  terminal.line(fmt::format("{} runs in all; nothing was verified.", work.runs()));
 }
 
 int run_verify(const Request& request) {
   if (request.curve_steps < 1)
     throw UsageError("--curve-steps is {}; it must be at least 1", request.curve_steps);
   Terminal terminal;
+  if (request.list) {
+    list(request, terminal);
+    return 0;
+  }
   const std::vector<Verdict> verdicts = verdicts_of(request, terminal);
   terminal.erase();
   if (request.json) {
@@ -299,7 +344,11 @@ void add_verify_command(Command program, Action& action) {
       .type_name("N")
       .default_text("50")
       .group("Verify");
-  command.add_flag("--json", request->json, "Print JSON, one object a run").group("Verify");
+  command.add_flag("--list", request->list, "Print what would be verified, and verify nothing")
+      .group("Verify");
+  command
+      .add_flag("--json", request->json, "Print JSON, one object a run; with --list, one a model")
+      .group("Verify");
   command.footer(
       R"(Runs a step of every version, compile mode and pass alone, in every precision that the device
 has, and compares loss, logits and the gradient of every parameter with the double-precision
@@ -313,6 +362,7 @@ Examples:
   ridge verify --mode inference --dtypes fp32
   ridge verify --network resnet18 --schedules v4,max-autotune --curve-steps 5
   ridge verify --vision --mode inference --curve-steps 2
+  ridge verify --vision --list
   ridge verify --ranks 4 --schedules v1,v4 --curve-steps 5
   ridge verify --this-model --hidden-dim 64 --seq-len 100 --json)");
   command.callback([request, &action] { action = [request] { return run_verify(*request); }; });

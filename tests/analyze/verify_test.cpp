@@ -464,6 +464,22 @@ TEST(VerifyCommand, PrintsATableOrJsonAndExitsWith0) {
   EXPECT_FALSE(sandbox.has("output"));
 }
 
+TEST(VerifyCommand, ListsWhatItWouldVerify) {
+  const TemporaryCache cache;
+  const Sandbox sandbox;
+  const Words all = {"verify", "--vision", "--mode", "inference", "--schedules", "v1,v4", "--list"};
+  const ProgramResult text = sandbox.run(all);
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("resnet18, 4 images of 64 x 64"),
+                              HasSubstr("Schedules of each: v1, v4\n"),
+                              HasSubstr("78 runs in all; nothing was verified.\n")));
+  const auto models = nlohmann::json::parse(sandbox.run(all + Words{"--json"}).out);
+  ASSERT_EQ(models.size(), 13u);
+  EXPECT_EQ(models[1]["network"], "resnet18");
+  EXPECT_EQ(models[1]["dtypes"], nlohmann::json({"fp32", "bf16", "int8"}));
+  EXPECT_EQ(models[1]["schedules"], nlohmann::json({"v1", "v4"}));
+}
+
 // Quantized after training, a model is verified in inference.
 TEST(VerifyCommand, TakesInt8InInferenceAlone) {
   const TemporaryCache cache;
