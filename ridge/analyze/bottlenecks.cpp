@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "ridge/analyze/data_sheets.h"
+#include "ridge/device/data_sheets.h"
 #include "ridge/base/error.h"
 #include "ridge/graph/op_rules.h"
 #include "ridge/profile/node_stats.h"

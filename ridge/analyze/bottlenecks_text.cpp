@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ridge/analyze/bottlenecks.h"
-#include "ridge/analyze/data_sheets.h"
+#include "ridge/device/data_sheets.h"
 #include "ridge/analyze/machine_file.h"
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"

@@ -58,7 +58,8 @@ void add_kernels(const Report& report, CsvFile& out) {
 void add_operators(const Report& report, CsvFile& out) {
   for (const OperatorSum& sum : report.operators)
     out.row(sum.name, sum.shape, sum.types, sum.count, sum.host_us, sum.self_host_us, sum.device_us,
-            sum.kernels, static_cast<std::uint64_t>(sum.flops));
+            sum.kernels, static_cast<std::uint64_t>(sum.flops),
+            static_cast<std::uint64_t>(sum.bytes), sum.floor_us);
 }
 
 void add_steps(const Report& report, CsvFile& out) {
@@ -90,8 +91,9 @@ void export_csv(const Trace& trace, const std::filesystem::path& directory) {
   const Report report = report_of(trace);
   make_directories(directory);
   CsvFile kernels(directory / "kernels.csv", "name,class,count,us,min_us,max_us");
-  CsvFile operators(directory / "operators.csv",
-                    "name,shape,types,count,host_us,self_host_us,device_us,kernels,flops");
+  CsvFile operators(
+      directory / "operators.csv",
+      "name,shape,types,count,host_us,self_host_us,device_us,kernels,flops,bytes,floor_us");
   CsvFile steps(directory / "steps.csv",
                 "step,span_us,busy_us,compute_us,communication_us,exposed_communication_us,"
                 "copy_us,idle_us,kernels");

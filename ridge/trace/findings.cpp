@@ -21,6 +21,39 @@ using Findings = std::vector<Finding>;
 
 bool is_data_loader(std::string_view name) { return contains(name, "DataLoader"); }
 
+// Calls by which an allocator takes memory from the card or gives it back.
+bool is_allocation(std::string_view name) {
+  return contains(name, "Malloc") || contains(name, "Free") || contains(name, "MemAlloc");
+}
+
+constexpr std::string_view optimizer_step = "Optimizer.step#";
+
+// The slices of the host whose names are chosen, of calls or of annotations.
+template <class Select>
+Intervals host_slices(const FoundIn& in, EventKind kind, const Select& select) {
+  std::vector<bool> chosen(in.trace.texts.size());
+  for (TextPool::Id id = 0; id < in.trace.texts.size(); ++id)
+    chosen[id] = select(in.trace.texts[id]);
+  std::vector<Interval> slices;
+  for (Row row = 0; row < in.trace.events.size(); ++row)
+    if (in.trace.events.kind[row] == kind && chosen[in.trace.events.name[row]])
+      slices.push_back({in.trace.events.begin_ns[row], in.trace.events.end_ns(row)});
+  return merged(std::move(slices));
+}
+
+// The time for which the card waited for launches of the host.
+Intervals late_launches(const FoundIn& in) {
+  std::vector<Interval> late;
+  for (const IdleStretch& stretch : in.idle.stretches)
+    if (stretch.cause == IdleCause::host_late || stretch.cause == IdleCause::step_end)
+      late.push_back(stretch.time);
+  return merged(std::move(late));
+}
+
+double common_us(const Intervals& a, const Intervals& b) {
+  return us(length_ns(a) - length_ns(without(a, b)));
+}
+
 void find_data_loader(const FoundIn& in, Findings& found) {
   double gain = 0;
   std::uint64_t stretches = 0;
@@ -43,8 +76,7 @@ void find_data_loader(const FoundIn& in, Findings& found) {
 // Tells by the operators around a blocking call which words of a user led to it.
 std::string blocking_source(const FoundIn& in, Row call) {
   const std::string& name = in.trace.name(call);
-  if (contains(name, "Malloc") || contains(name, "Free") || contains(name, "MemAlloc"))
-    return "allocator";
+  if (is_allocation(name)) return "allocator";
   for (Row row = call; row != no_row; row = in.nesting.parent_of(row)) {
     const std::string& around = in.trace.name(row);
     if (around == "aten::item" || around == "aten::_local_scalar_dense") return "item";
@@ -56,6 +88,71 @@ std::string blocking_source(const FoundIn& in, Row call) {
   return "call";
 }
 
+// An allocator that finds no room among what it keeps gives its free blocks back to the card and
+// takes anew, within the operator that asked; torch.cuda.empty_cache() is called by no operator.
+std::int64_t retried_allocations(const FoundIn& in) {
+  std::int64_t retries = 0;
+  Row last = no_row;
+  for (Row row = 0; row < in.trace.events.size(); ++row) {
+    if (in.trace.events.kind[row] != EventKind::call || in.trace.name(row) != "cudaFree") continue;
+    const Row around = in.nesting.operation_of(row);
+    if (around == row || around == no_row || around == last) continue;
+    last = around;
+    ++retries;
+  }
+  return retries;
+}
+
+// What the allocator kept and did not use when it kept most, in words; "" if the trace has no
+// memory.
+std::string unused_memory(const Trace& trace) {
+  const MemoryInstant* worst = nullptr;
+  for (const MemoryInstant& instant : trace.memory)
+    if (instant.device >= 0 &&
+        (!worst || instant.reserved - instant.allocated > worst->reserved - worst->allocated))
+      worst = &instant;
+  if (!worst || worst->reserved <= 0) return "";
+  const auto bytes = [](std::int64_t size) {
+    return format_bytes(static_cast<std::uint64_t>(std::max<std::int64_t>(size, 0)));
+  };
+  return fmt::format(" Of {} that it holds at most, as much as {} is not in use.",
+                     bytes(worst->reserved), bytes(worst->reserved - worst->allocated));
+}
+
+// The card waits for a call that blocks, and while such a call takes its time and nothing is left
+// to run.
+void find_allocator(const FoundIn& in, Findings& found) {
+  const Intervals calls = host_slices(in, EventKind::call, is_allocation);
+  if (calls.empty()) return;
+  double gain = common_us(late_launches(in), calls);
+  for (const IdleStretch& stretch : in.idle.stretches)
+    if (stretch.cause == IdleCause::synchronization &&
+        is_allocation(in.trace.name(stretch.blocking)))
+      gain += us(stretch.time.length());
+  if (gain == 0) return;
+  if (const std::int64_t retries = retried_allocations(in); retries > 0) {
+    found.push_back(
+        {"fragmentation",
+         fmt::format(
+             "The allocator finds no room among what it holds, and gives memory back to the "
+             "card to take it anew, in {}: the card stays idle for {}.{}",
+             counted(retries, "operator"), time(gain), unused_memory(in.trace)),
+         "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, run the largest batch first, pad "
+         "what varies to a few sizes, or take a smaller batch.",
+         "Look for cudaFree within an operator, and cudaMalloc behind it.", gain});
+    return;
+  }
+  found.push_back(
+      {"synchronization-allocator",
+       fmt::format("Memory is taken from the card or given back to it within the run: the card "
+                   "stays idle for {} in {}.",
+                   time(gain), counted(static_cast<std::int64_t>(calls.size()), "such call")),
+       "Do not call torch.cuda.empty_cache() in the loop; try "
+       "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; allocate what varies once at its "
+       "largest.",
+       "Look for cudaMalloc and cudaFree on the host, and the gap on the card behind them.", gain});
+}
+
 void find_synchronization(const FoundIn& in, Findings& found) {
   struct Source {
     double gain = 0;
@@ -65,7 +162,9 @@ void find_synchronization(const FoundIn& in, Findings& found) {
   std::map<std::string, Source> sources;
   for (const IdleStretch& stretch : in.idle.stretches) {
     if (stretch.cause != IdleCause::synchronization) continue;
-    Source& source = sources[blocking_source(in, stretch.blocking)];
+    const std::string kind = blocking_source(in, stretch.blocking);
+    if (kind == "allocator") continue;  // which find_allocator() tells of
+    Source& source = sources[kind];
     source.gain += us(stretch.time.length());
     source.call = stretch.blocking;
     ++source.stretches;
@@ -82,11 +181,6 @@ void find_synchronization(const FoundIn& in, Findings& found) {
       {"nonzero",
        {"An operator whose result's size depends on data (nonzero, masked_select, unique) blocks",
         "Use torch.where or a mask of fixed shape."}},
-      {"allocator",
-       {"Memory is taken from the card or given back to it within the run",
-        "Do not call torch.cuda.empty_cache() in the loop; try "
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; allocate what varies once at its "
-        "largest."}},
       {"call",
        {"A call waits for the card",
         "Leave out torch.cuda.synchronize() and what reads values from the card within the "
@@ -104,29 +198,6 @@ void find_synchronization(const FoundIn& in, Findings& found) {
                      in.trace.name(source.call)),
          source.gain});
   }
-}
-
-void find_late_host(const FoundIn& in, Findings& found) {
-  const auto of = [&](IdleCause cause) {
-    return in.idle.by_cause[static_cast<std::size_t>(cause)];
-  };
-  double gain = of(IdleCause::host_late).us + of(IdleCause::step_end).us;
-  for (const IdleTime::HostShare& share : in.idle.host)
-    if (is_data_loader(share.name)) gain -= share.us;
-  if (gain <= 0 || in.work.of_host) return;
-  const std::uint64_t all = std::max<std::uint64_t>(in.use.kernels, 1);
-  const double calls = static_cast<double>(of(IdleCause::host_late).stretches);
-  found.push_back(
-      {"launch-bound",
-       fmt::format(
-           "The host launches too late: the card waits {} in {} gaps. {:.0f} % of the {} "
-           "kernels are shorter than {:.0f} us.",
-           time(gain), format_count(static_cast<std::int64_t>(calls)),
-           100.0 * static_cast<double>(in.launches.short_kernels) / static_cast<double>(all),
-           format_count(static_cast<std::int64_t>(all)), LaunchStatistics::short_kernel_us),
-       "Launch less: torch.compile(mode=\"reduce-overhead\") or CUDA graphs, an optimizer with "
-       "fused=True, a larger batch.",
-       "Look for gaps on the card that end a few microseconds after a launch on the host.", gain});
 }
 
 // The time in which nothing but these rows ran.
@@ -165,44 +236,111 @@ void find_exposed_communication(const FoundIn& in, Findings& found) {
        "Look for nccl kernels while the other streams are empty.", in.use.exposed_communication});
 }
 
+// Channels first, convolutions change the layout back and forth, and run slower, as do batch norms.
 void find_layout_changes(const FoundIn& in, Findings& found) {
-  double gain = 0;
+  double changes = 0, slow = 0;
   for (const KernelSum& kernel : in.kernels)
     if (contains(kernel.name, "nchwToNhwc") || contains(kernel.name, "nhwcToNchw"))
-      gain += kernel.us;
-  if (gain == 0) return;
-  found.push_back({"channels-last",
-                   fmt::format("Convolutions change the layout of images for {}.", time(gain)),
-                   "Convert model and images once: .to(memory_format=torch.channels_last).",
-                   "Look for kernels named nchwToNhwc and nhwcToNchw.", gain});
+      changes += kernel.us;
+  if (changes == 0) return;
+  // The part of its floor that PyTorch comes to channels last.
+  constexpr double of_convolutions = 0.4, of_batch_norms = 0.2;
+  for (const OperatorSum& sum : in.operators) {
+    if (sum.floor_us == 0) continue;
+    const double part = contains(sum.name, "convolution")  ? of_convolutions
+                        : contains(sum.name, "batch_norm") ? of_batch_norms
+                                                           : 1;
+    if (part < 1) slow += std::max(0.0, sum.device_us - sum.floor_us / part);
+  }
+  found.push_back(
+      {"channels-last",
+       fmt::format("Convolutions change the layout of images for {}, and they and batch "
+                   "norms take longer than channels last by {}.",
+                   time(changes), time(std::max(0.0, slow - changes))),
+       "Convert model and images once: .to(memory_format=torch.channels_last).",
+       "Look for kernels named nchwToNhwc and nhwcToNchw.", std::max(changes, slow)});
 }
 
-// An optimizer that updates each parameter by kernels of its own.
-void find_unfused_optimizer(const FoundIn& in, Findings& found) {
-  constexpr std::string_view prefix = "Optimizer.step#";
-  double time_us = 0;
+// What an optimizer runs that updates each parameter by kernels of its own.
+struct UnfusedOptimizer {
   std::int64_t kernels = 0, steps = 0;
+  double us = 0;
+
+  bool is_one() const {
+    constexpr std::int64_t many = 50;  // kernels a step, where a fused optimizer has a few
+    return steps > 0 && kernels >= many * steps;
+  }
+};
+
+UnfusedOptimizer unfused_optimizer(const FoundIn& in) {
+  UnfusedOptimizer optimizer;
   const Trace& trace = in.trace;
   for (Row row = 0; row < trace.events.size(); ++row)
-    steps += trace.events.kind[row] == EventKind::annotation && trace.name(row).starts_with(prefix);
+    optimizer.steps += trace.events.kind[row] == EventKind::annotation &&
+                       trace.name(row).starts_with(optimizer_step);
+  if (optimizer.steps == 0) return optimizer;
   for (const DeviceWork& one : in.work.device) {
     if (one.call == no_row || one.work != WorkClass::compute) continue;
     Row row = one.call;
-    while (row != no_row && !trace.name(row).starts_with(prefix)) row = in.nesting.parent_of(row);
+    while (row != no_row && !trace.name(row).starts_with(optimizer_step))
+      row = in.nesting.parent_of(row);
     if (row == no_row || contains(trace.name(one.row), "multi_tensor_apply") ||
         contains(trace.name(one.row), "Fused"))
       continue;
-    time_us += us(trace.events.duration_ns[one.row]);
-    ++kernels;
+    optimizer.us += us(trace.events.duration_ns[one.row]);
+    ++optimizer.kernels;
   }
-  constexpr std::int64_t many = 50;  // kernels a step, where a fused optimizer has a few
-  if (steps == 0 || kernels < many * steps) return;
-  found.push_back({"unfused-optimizer",
-                   fmt::format("The optimizer runs {} kernels a step, {} in all.",
-                               format_count(kernels / steps), time(time_us)),
-                   "Give the optimizer fused=True: it reads and writes each parameter once.",
-                   "Look for \"Optimizer.step#\" and the many small kernels it launches.",
-                   time_us / 2});
+  return optimizer;
+}
+
+Intervals optimizer_slices(const FoundIn& in) {
+  return host_slices(in, EventKind::annotation,
+                     [](const std::string& name) { return name.starts_with(optimizer_step); });
+}
+
+void find_unfused_optimizer(const FoundIn& in, Findings& found) {
+  const UnfusedOptimizer optimizer = unfused_optimizer(in);
+  if (!optimizer.is_one()) return;
+  const double waits = common_us(late_launches(in), optimizer_slices(in));
+  found.push_back(
+      {"unfused-optimizer",
+       fmt::format(
+           "The optimizer runs {} kernels a step, {} in all, and the card waits {} for their "
+           "launches.",
+           format_count(optimizer.kernels / optimizer.steps), time(optimizer.us), time(waits)),
+       "Give the optimizer fused=True: it reads and writes each parameter once.",
+       "Look for \"Optimizer.step#\" and the many small kernels it launches.",
+       optimizer.us / 2 + waits});
+}
+
+void find_late_host(const FoundIn& in, Findings& found) {
+  const auto of = [&](IdleCause cause) {
+    return in.idle.by_cause[static_cast<std::size_t>(cause)];
+  };
+  double gain = of(IdleCause::host_late).us + of(IdleCause::step_end).us;
+  for (const IdleTime::HostShare& share : in.idle.host)
+    if (is_data_loader(share.name)) gain -= share.us;
+  // Other findings tell of launches that are late for a reason of their own.
+  Intervals explained = host_slices(in, EventKind::call, is_allocation);
+  if (unfused_optimizer(in).is_one()) {
+    const Intervals steps = optimizer_slices(in);
+    explained.insert(explained.end(), steps.begin(), steps.end());
+  }
+  gain -= common_us(late_launches(in), merged(std::move(explained)));
+  if (gain <= 0 || in.work.of_host) return;
+  const std::uint64_t all = std::max<std::uint64_t>(in.use.kernels, 1);
+  const double calls = static_cast<double>(of(IdleCause::host_late).stretches);
+  found.push_back(
+      {"launch-bound",
+       fmt::format(
+           "The host launches too late: the card waits {} in {} gaps. {:.0f} % of the {} "
+           "kernels are shorter than {:.0f} us.",
+           time(gain), format_count(static_cast<std::int64_t>(calls)),
+           100.0 * static_cast<double>(in.launches.short_kernels) / static_cast<double>(all),
+           format_count(static_cast<std::int64_t>(all)), LaunchStatistics::short_kernel_us),
+       "Launch less: torch.compile(mode=\"reduce-overhead\") or CUDA graphs, an optimizer with "
+       "fused=True, a larger batch.",
+       "Look for gaps on the card that end a few microseconds after a launch on the host.", gain});
 }
 
 // Leaves those that are worth telling, most gain first.
@@ -219,11 +357,18 @@ std::vector<Finding> findings_of(const FoundIn& in) {
   if (in.use.span <= 0) return found;
   if (!in.work.of_host) {
     find_data_loader(in, found);
+    find_allocator(in, found);
     find_synchronization(in, found);
     find_late_host(in, found);
     find_pageable_copies(in, found);
     find_layout_changes(in, found);
     find_unfused_optimizer(in, found);
+    find_float32_products(in, found);
+    find_slow_operators(in, found);
+    find_uneven_kernels(in, found);
+    find_unfused_attention(in, found);
+    find_short_kernels(in, found);
+    find_small_batch(in, found);
   }
   find_exposed_communication(in, found);
   put_in_order(found, in.use.span);

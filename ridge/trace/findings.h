@@ -26,8 +26,19 @@ struct FoundIn {
   const TimeUse& use;
   const IdleTime& idle;
   const std::vector<KernelSum>& kernels;
+  const std::vector<OperatorSum>& operators;
   const LaunchStatistics& launches;
+  const DataSheet* card;         // null if it is not known
+  std::int64_t multiprocessors;  // of the card; 0 if the trace does not tell
 };
+
+// Each adds what it finds of operators and their kernels, gain and all.
+void find_float32_products(const FoundIn& in, std::vector<Finding>& found);
+void find_slow_operators(const FoundIn& in, std::vector<Finding>& found);
+void find_uneven_kernels(const FoundIn& in, std::vector<Finding>& found);
+void find_unfused_attention(const FoundIn& in, std::vector<Finding>& found);
+void find_short_kernels(const FoundIn& in, std::vector<Finding>& found);
+void find_small_batch(const FoundIn& in, std::vector<Finding>& found);
 
 // Those that are worth a hundredth of the span, most gain first.
 std::vector<Finding> findings_of(const FoundIn& in);

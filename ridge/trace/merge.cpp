@@ -58,6 +58,7 @@ void Merge::add(PieceEvents&& piece) {
   renumber(piece.rows.name, texts);
   renumber(piece.rows.shape, texts);
   renumber(piece.rows.types, texts);
+  renumber(piece.rows.values, texts);
   renumber(piece.rows.track, tracks);
   for (CollectiveFact fact : piece.collectives) {
     fact.row += static_cast<std::uint32_t>(trace_.events.size());
@@ -107,6 +108,7 @@ void Merge::pair_halves() {
     rows.bytes.push_back(EventColumns::none);
     rows.shape.push_back(0);
     rows.types.push_back(0);
+    rows.values.push_back(0);
   }
 }
 

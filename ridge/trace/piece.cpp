@@ -126,7 +126,7 @@ struct EventText {
   char phase = 0;
   std::string_view name, category, process, thread, begin, duration;
   // of its args
-  std::string_view correlation, external, device, stream, bytes, shape, types, label;
+  std::string_view correlation, external, device, stream, bytes, shape, types, values, label;
   std::string_view collective, dtype, group, group_size, in_elements, out_elements;
   std::string_view memory_bytes, allocated, reserved, device_type, device_id;
 };
@@ -180,6 +180,7 @@ std::string_view* argument(EventText& event, const char* key) {
       break;
     case 'C':
       if (is(key, "Collective name")) return &event.collective;
+      if (is(key, "Concrete Inputs")) return &event.values;
       break;
     case 'G':
       if (is(key, "Group size")) return &event.group_size;
@@ -283,6 +284,12 @@ class TextNumbers {
   std::unordered_map<std::string_view, TextPool::Id> ids_;
 };
 
+// Whether the work of an operator depends on the values of its inputs. Those of others are many.
+bool values_count(std::string_view name) {
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
+  return has("convolution") || has("attention") || has("index_select");
+}
+
 class PieceBuilder {
  public:
   explicit PieceBuilder(PieceEvents& piece) : piece_(piece), texts_(piece.texts) {}
@@ -346,6 +353,8 @@ void PieceBuilder::add_row(const EventText& event, EventKind kind, std::int64_t 
   const bool shaped = device || kind == EventKind::operation || kind == EventKind::annotation;
   rows.shape.push_back(shaped ? texts_.of(event.shape) : 0);
   rows.types.push_back(shaped ? texts_.of(event.types) : 0);
+  rows.values.push_back(
+      kind == EventKind::operation && values_count(event.name) ? texts_.of(event.values) : 0);
 }
 
 void PieceBuilder::add_memory(const EventText& event, std::int64_t time) {

@@ -28,6 +28,26 @@ std::optional<std::int64_t> distributed(const Trace& trace, const char* name) {
   return info[name].get<std::int64_t>();
 }
 
+// What the trace tells of the card on which anything ran; null if nothing.
+nlohmann::json device_properties(const Trace& trace) {
+  const nlohmann::json devices = property(trace, "deviceProperties");
+  if (!devices.is_array()) return nullptr;
+  for (const Track& track : trace.tracks) {
+    if (!track.device) continue;
+    for (const nlohmann::json& device : devices)
+      if (device.is_object() && device.contains("id") && device["id"].dump() == track.process)
+        return device;
+  }
+  return nullptr;
+}
+
+std::int64_t multiprocessors_of(const Trace& trace) {
+  const nlohmann::json device = device_properties(trace);
+  if (!device.is_object() || !device.contains("numSms") || !device["numSms"].is_number_integer())
+    return 0;
+  return device["numSms"].get<std::int64_t>();
+}
+
 // A collective of no group is one of all ranks.
 std::vector<CollectiveWork> collectives_of(const Trace& trace, const Work& work,
                                            const HostNesting& nesting) {
@@ -69,17 +89,9 @@ std::vector<MemoryUse> memory_of(const Trace& trace) {
 std::optional<std::int64_t> rank_of(const Trace& trace) { return distributed(trace, "rank"); }
 
 std::string device_of(const Trace& trace) {
-  const nlohmann::json devices = property(trace, "deviceProperties");
-  if (!devices.is_array()) return "";
-  for (const Track& track : trace.tracks) {
-    if (!track.device) continue;
-    for (const nlohmann::json& device : devices) {
-      if (!device.is_object() || !device.contains("id") || !device.contains("name")) continue;
-      if (device["id"].dump() == track.process && device["name"].is_string())
-        return device["name"].get<std::string>();
-    }
-  }
-  return "";
+  const nlohmann::json device = device_properties(trace);
+  if (!device.is_object() || !device.contains("name") || !device["name"].is_string()) return "";
+  return device["name"].get<std::string>();
 }
 
 Report report_of(const Trace& trace) {
@@ -88,6 +100,7 @@ Report report_of(const Trace& trace) {
 }
 
 Report report_of(const Trace& trace, const Work& work, const HostNesting& nesting) {
+  const DataSheet* const card = data_sheet_of(device_of(trace));
   Report report{.file = trace.file,
                 .rank = rank_of(trace),
                 .device = device_of(trace),
@@ -96,16 +109,19 @@ Report report_of(const Trace& trace, const Work& work, const HostNesting& nestin
                 .damage = trace.damage,
                 .use = time_use(trace, work),
                 .steps = time_use_of_steps(trace, work),
+                .phases = phase_uses(trace, work, nesting),
                 .idle = idle_time(trace, work, nesting),
                 .kernels = kernel_sums(trace, work),
-                .operators = operator_sums(trace, work, nesting),
+                .operators = operator_sums(trace, work, nesting, card),
+                .modules = module_uses(trace, work),
                 .copies = copy_sums(trace, work),
                 .launches = launch_statistics(trace, work),
                 .memory = memory_of(trace),
                 .collectives = collectives_of(trace, work, nesting),
                 .findings = {}};
   report.findings =
-      findings_of({trace, work, nesting, report.use, report.idle, report.kernels, report.launches});
+      findings_of({trace, work, nesting, report.use, report.idle, report.kernels, report.operators,
+                   report.launches, card, multiprocessors_of(trace)});
   return report;
 }
 

@@ -10,6 +10,8 @@
 #include "ridge/trace/device_work.h"
 #include "ridge/trace/findings.h"
 #include "ridge/trace/idle_time.h"
+#include "ridge/trace/modules.h"
+#include "ridge/trace/phases.h"
 #include "ridge/trace/ranks.h"
 #include "ridge/trace/read.h"
 #include "ridge/trace/work_tables.h"
@@ -33,9 +35,11 @@ struct Report {
   Damage damage;
   TimeUse use;
   std::vector<StepUse> steps;
+  std::vector<PhaseUse> phases;
   IdleTime idle;
   std::vector<KernelSum> kernels;
   std::vector<OperatorSum> operators;
+  std::vector<ModuleUse> modules;
   std::vector<CopySum> copies;
   LaunchStatistics launches;
   std::vector<MemoryUse> memory;

@@ -45,6 +45,8 @@ Json json_of(const OperatorSum& sum) {
   if (!sum.shape.empty()) json["input_dims"] = Json::parse(sum.shape, nullptr, false);
   if (!sum.types.empty()) json["input_types"] = Json::parse(sum.types, nullptr, false);
   if (sum.flops > 0) json["flops"] = sum.flops;
+  if (sum.bytes > 0) json["bytes"] = sum.bytes;
+  if (sum.floor_us > 0) json["floor_us"] = sum.floor_us;
   return json;
 }
 
@@ -90,6 +92,20 @@ Json json_of(const Damage& damage) {
           {"unpacking", damage.unpacking}};
 }
 
+Json json_of(const PhaseUse& phase) {
+  return {
+      {"phase", phase_name(phase.phase)},
+      {"busy_us", phase.busy_us},
+      {"kernels", phase.kernels},
+      {"peak_allocated_bytes", phase.peak_allocated > 0 ? Json(phase.peak_allocated) : nullptr}};
+}
+
+Json json_of(const ModuleUse& module) {
+  return {{"name", module.name},           {"depth", module.depth},
+          {"calls", module.calls},         {"host_us", module.host_us},
+          {"device_us", module.device_us}, {"kernels", module.kernels}};
+}
+
 Json json_of(const StepUse& step) {
   Json json = {{"step", step.number}};
   json.update(json_of(step.use));
@@ -113,9 +129,11 @@ Json json_of(const Report& report) {
                {"events", report.events}};
   json.update(json_of(report.use));
   json["steps"] = list_of(report.steps);
+  json["phases"] = list_of(report.phases);
   json["idle"] = json_of(report.idle);
   json["kernels_by_name"] = list_of(report.kernels);
   json["operators"] = list_of(report.operators);
+  json["modules"] = list_of(report.modules);
   json["copies"] = list_of(report.copies);
   json["launches"] = json_of(report.launches);
   json["memory"] = list_of(report.memory);

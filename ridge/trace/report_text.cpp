@@ -54,6 +54,49 @@ std::string use_text(const Report& report, std::size_t top) {
   return titled("Where the time went, in parts of the span", columns, rows);
 }
 
+std::string phases_text(const Report& report) {
+  const bool with_memory = std::ranges::any_of(
+      report.phases, [](const PhaseUse& phase) { return phase.peak_allocated > 0; });
+  std::vector<TextColumn> columns = {{"Part of the step", true},
+                                     {"Busy"},
+                                     {"of the span"},
+                                     {report.of_host ? "Operators" : "Kernels"}};
+  if (with_memory) columns.push_back({"Peak allocated"});
+  std::vector<TextRow> rows;
+  for (const PhaseUse& phase : report.phases) {
+    rows.push_back({phase_name(phase.phase), time(phase.busy_us),
+                    part_of(phase.busy_us, report.use.span), count(phase.kernels)});
+    if (with_memory)
+      rows.back().push_back(phase.peak_allocated > 0
+                                ? format_bytes(static_cast<std::uint64_t>(phase.peak_allocated))
+                                : "-");
+  }
+  return titled("Forward, backward and the rest", columns, rows);
+}
+
+// Of all modules those that take most, as a tree: with a module stands each around it, which takes
+// no less.
+std::string modules_text(const Report& report, std::size_t top) {
+  const auto time_of = [&](const ModuleUse& module) {
+    return report.of_host ? module.host_us : module.device_us;
+  };
+  std::vector<double> times;
+  for (const ModuleUse& module : report.modules) times.push_back(time_of(module));
+  std::ranges::sort(times, std::greater());
+  const double least = times.size() > top ? times[top] : -1;
+  const TextColumn columns[] = {
+      {"Module", true, name_width}, {"Calls"}, {"Host"}, {"Card"}, {"of the span"}, {"Kernels"}};
+  std::vector<TextRow> rows;
+  for (const ModuleUse& module : report.modules) {
+    if (time_of(module) <= least) continue;
+    rows.push_back({std::string(2 * module.depth, ' ') + module.name, count(module.calls),
+                    time(module.host_us), report.of_host ? "-" : time(module.device_us),
+                    part_of(time_of(module), report.use.span),
+                    report.of_host ? "-" : count(module.kernels)});
+  }
+  return titled(fmt::format("Modules, forward ({})", report.modules.size()), columns, rows);
+}
+
 std::string idle_text(const Report& report, std::size_t top) {
   const TextColumn columns[] = {
       {"Why it was idle", true}, {"Time"}, {"of the span"}, {"Stretches"}};
@@ -100,16 +143,21 @@ std::string operators_text(const Report& report, std::size_t top) {
                                 {"Host self"},
                                 {"Card"},
                                 {"Kernels"},
-                                {"TFLOP/s"}};
+                                {"TFLOP/s"},
+                                {"GB/s"},
+                                {"Floor"}};
   std::vector<TextRow> rows;
   for (std::size_t i = 0; i < std::min(top, report.operators.size()); ++i) {
     const OperatorSum& sum = report.operators[i];
     const double busy = report.of_host ? sum.host_us : sum.device_us;
-    const bool rated = sum.flops > 0 && busy > 0;
+    const auto rate = [&](double work, double unit) {
+      return work > 0 && busy > 0 ? fmt::format("{:.3g}", work / busy * 1e6 / unit) : "-";
+    };
     rows.push_back({sum.name, sum.shape, count(sum.count), time(sum.self_host_us),
                     report.of_host ? "-" : time(sum.device_us),
-                    report.of_host ? "-" : count(sum.kernels),
-                    rated ? fmt::format("{:.3g}", sum.flops / busy * 1e-6) : "-"});
+                    report.of_host ? "-" : count(sum.kernels), rate(sum.flops, 1e12),
+                    rate(sum.bytes, 1e9),
+                    sum.floor_us > 0 && busy > 0 ? format_percent(sum.floor_us / busy) : "-"});
   }
   return titled(fmt::format("Operators by name and shape ({})", report.operators.size()), columns,
                 rows);
@@ -269,8 +317,9 @@ std::string report_text(const RunReport& run, std::size_t top) {
     const Report& report = reports[r];
     if (!text.empty()) text += "\n\n";
     text += head_text(report) + findings_text(report) + use_text(report, top) +
-            idle_text(report, top) + kernels_text(report, top) + operators_text(report, top) +
-            copies_text(report, top) + launches_text(report, top) + memory_text(report);
+            phases_text(report) + idle_text(report, top) + modules_text(report, top) +
+            kernels_text(report, top) + operators_text(report, top) + copies_text(report, top) +
+            launches_text(report, top) + memory_text(report);
   }
   if (shown.size() < reports.size())
     text += fmt::format("\n{} more are left out: give their files, or --json.\n",

@@ -21,6 +21,7 @@ void each_column(A& a, B& b, const F& f) {
   f(a.bytes, b.bytes);
   f(a.shape, b.shape);
   f(a.types, b.types);
+  f(a.values, b.values);
 }
 
 }  // namespace

@@ -69,6 +69,8 @@ struct EventColumns {
   std::vector<std::int64_t> bytes;     // that a copy or a fill writes; else none
   std::vector<TextPool::Id> shape;     // "Input Dims" of an operator, "grid" of a kernel, as JSON
   std::vector<TextPool::Id> types;     // "Input type" of an operator, "block" of a kernel, as JSON
+  // "Concrete Inputs" of convolutions, attention and gathers, as JSON: their work depends on it.
+  std::vector<TextPool::Id> values;
 
   std::size_t size() const { return kind.size(); }
   std::int64_t end_ns(std::size_t row) const { return begin_ns[row] + duration_ns[row]; }

@@ -63,6 +63,7 @@ void TraceBuilder::add(const Slice& slice) {
   rows.bytes.push_back(slice.bytes);
   rows.shape.push_back(slice.shape);
   rows.types.push_back(slice.types);
+  rows.values.push_back(0);
   if (is_on_device(slice.kind)) trace_.tracks[slice.track].device = true;
 }
 

@@ -1,11 +1,13 @@
 #include "ridge/trace/work_tables.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <set>
 #include <tuple>
 #include <unordered_map>
 
-#include "ridge/trace/operator_flops.h"
+#include "ridge/trace/operator_work.h"
 #include "ridge/trace/times.h"
 
 namespace ridge::trace {
@@ -57,6 +59,44 @@ void add_queue(const Trace& trace, const std::vector<CallWork>& calls, LaunchSta
     sum += static_cast<double>(queued);
   }
   if (!calls.empty()) launches.mean_queue = sum / static_cast<double>(calls.size());
+}
+
+// What each operator has to do, each combination of name, shapes, types and values worked out once.
+class LeastWork {
+ public:
+  explicit LeastWork(const Trace& trace) : trace_(trace) {}
+
+  const OperatorWork& of(Row row) {
+    const EventColumns& events = trace_.events;
+    const auto [at, added] = known_.try_emplace(
+        {events.name[row], events.shape[row], events.types[row], events.values[row]});
+    if (added)
+      at->second = operator_work({.name = trace_.name(row),
+                                  .shapes = trace_.texts[events.shape[row]],
+                                  .types = trace_.texts[events.types[row]],
+                                  .values = trace_.texts[events.values[row]]});
+    return at->second;
+  }
+
+ private:
+  const Trace& trace_;
+  std::map<std::array<TextPool::Id, 4>, OperatorWork> known_;
+};
+
+// By the names of cuBLAS', CUTLASS' and cuDNN's kernels of f32 that round operands to tf32.
+bool computes_tf32(std::string_view kernel) {
+  return kernel.find("tf32") != std::string_view::npos ||
+         kernel.find("s1688") != std::string_view::npos;
+}
+
+bool crosses_to_host(std::string_view copy) {
+  return copy.starts_with("Memcpy HtoD") || copy.starts_with("Memcpy DtoH");
+}
+
+double floor_us(const OperatorSum& sum, const DataSheet& card) {
+  const double products =
+      sum.products && sum.flops > 0 ? sum.flops / card.flops(*sum.products, 1) : 0;
+  return 1e6 * std::max(products, sum.bytes / card.bytes_per_second);
 }
 
 }  // namespace
@@ -116,10 +156,12 @@ std::vector<KernelSum> kernel_sums(const Trace& trace, const Work& work) {
 }
 
 std::vector<OperatorSum> operator_sums(const Trace& trace, const Work& work,
-                                       const HostNesting& nesting) {
+                                       const HostNesting& nesting, const DataSheet* card) {
   const EventColumns& events = trace.events;
   using Key = std::tuple<TextPool::Id, TextPool::Id, TextPool::Id>;
   std::map<Key, OperatorSum> sums;
+  LeastWork least(trace);
+  std::set<const OperatorSum*> crossing;  // whose bytes go over the link to the host
   std::vector<OperatorSum*> of_row(events.size());
   for (Row row = 0; row < events.size(); ++row) {
     if (events.kind[row] != EventKind::operation) continue;
@@ -131,6 +173,10 @@ std::vector<OperatorSum> operator_sums(const Trace& trace, const Work& work,
     }
     sum.host_us += us(events.duration_ns[row]);
     sum.self_host_us += us(nesting.self_ns(row));
+    const OperatorWork& one = least.of(row);
+    sum.flops += one.flops;
+    sum.bytes += one.bytes;
+    sum.products = one.kind;
     of_row[row] = &sum;
   }
   if (!work.of_host) {
@@ -140,10 +186,14 @@ std::vector<OperatorSum> operator_sums(const Trace& trace, const Work& work,
       OperatorSum& sum = *of_row[operators[i]];
       sum.device_us += us(events.duration_ns[work.device[i].row]);
       ++sum.kernels;
+      if (crosses_to_host(trace.name(work.device[i].row))) crossing.insert(&sum);
+      if (sum.products == ProductKind::f32 && computes_tf32(trace.name(work.device[i].row)))
+        sum.products = ProductKind::tf32;
     }
   }
-  for (auto& [_, sum] : sums)
-    sum.flops = operator_flops(sum.name, sum.shape) * static_cast<double>(sum.count);
+  if (card)
+    for (auto& [_, sum] : sums)
+      if (!crossing.contains(&sum)) sum.floor_us = floor_us(sum, *card);
   return most_first(sums, [&](const OperatorSum& sum) {
     return work.of_host ? std::pair(sum.self_host_us, 0.0)
                         : std::pair(sum.device_us, sum.self_host_us);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "ridge/base/product_kind.h"
+#include "ridge/device/data_sheets.h"
 #include "ridge/trace/device_work.h"
 
 namespace ridge::trace {
@@ -25,7 +27,11 @@ struct OperatorSum {
   double host_us = 0, self_host_us = 0;  // with what it calls, and without
   double device_us = 0;                  // of the work that it launched itself
   std::uint64_t kernels = 0;             // as many pieces of work
-  double flops = 0;                      // of all its calls; 0 if the name and shape do not tell
+  // The least that all its calls do, 0 if name, shapes and types do not tell: see operator_work.h.
+  double flops = 0, bytes = 0;
+  std::optional<ProductKind> products;
+  // The least time in which the card can do it, by its data sheet; 0 if that is not known.
+  double floor_us = 0;
 };
 
 struct CopySum {
@@ -63,8 +69,9 @@ std::vector<Row> operators_of_work(const Trace& trace, const Work& work,
                                    const HostNesting& nesting);
 
 std::vector<KernelSum> kernel_sums(const Trace& trace, const Work& work);
+// Floors are of a card, if it is given.
 std::vector<OperatorSum> operator_sums(const Trace& trace, const Work& work,
-                                       const HostNesting& nesting);
+                                       const HostNesting& nesting, const DataSheet* card);
 std::vector<CopySum> copy_sums(const Trace& trace, const Work& work);
 LaunchStatistics launch_statistics(const Trace& trace, const Work& work);
 

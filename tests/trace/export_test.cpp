@@ -238,8 +238,8 @@ TEST(CsvExport, WritesFiveTables) {
             "\"ncclDevKernel_AllReduce\",\"communication\",1,100.000,100.000,100.000\n"
             "\"it's, \"\"quoted\"\"; DROP TABLE events\",\"compute\",1,5.000,5.000,5.000\n");
   EXPECT_EQ(text("operators.csv"),
-            "name,shape,types,count,host_us,self_host_us,device_us,kernels,flops\n"
-            "\"aten::mm\",\"[[8,4],[4,16]]\",\"\",1,20.000,18.000,300.000,1,1024\n");
+            "name,shape,types,count,host_us,self_host_us,device_us,kernels,flops,bytes,floor_us\n"
+            "\"aten::mm\",\"[[8,4],[4,16]]\",\"\",1,20.000,18.000,300.000,1,1024,0,0.000\n");
   EXPECT_THAT(text("steps.csv"), HasSubstr("\n3,420.000,300.000,300.000,0.000,0.000,0.000,"
                                            "120.000,1\n4,285.000,"));
   EXPECT_THAT(text("idle.csv"), HasSubstr("\n400000,520000,\"step_end\",6,,4\n"));

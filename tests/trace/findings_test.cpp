@@ -78,7 +78,10 @@ TEST(TraceFindings, NameWhatWaitsForTheCard) {
             "synchronization-copy");
   EXPECT_EQ(first_rule(report(blocked("aten::nonzero", "hipMemcpyWithStream"))),
             "synchronization-nonzero");
-  EXPECT_EQ(first_rule(report(blocked("aten::empty", "cudaFree"))), "synchronization-allocator");
+  EXPECT_EQ(first_rule(report(blocked("", "cudaFree"))), "synchronization-allocator");
+  const Report retried = report(blocked("aten::empty", "cudaFree"));
+  EXPECT_EQ(first_rule(retried), "fragmentation") << "an operator asked, and there was no room";
+  EXPECT_DOUBLE_EQ(retried.findings.front().gain_us, 4 * 400);
   EXPECT_EQ(first_rule(report(blocked("", "cudaDeviceSynchronize"))), "synchronization-call");
 }
 

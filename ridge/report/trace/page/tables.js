@@ -1,8 +1,8 @@
 // Tables of a trace: any column sorts, names are searched.
 
 // columns: [key, label, format, title]; the first is the name. rows: objects.
-function sortable(columns, rows, sortBy, page = 50) {
-  const state = {column: sortBy, down: true, words: '', limit: page};
+function sortable(columns, rows, sortBy, page = 50, down = true) {
+  const state = {column: sortBy, down, words: '', limit: page};
   const body = element('tbody'), count = element('span', {class: 'count', role: 'status'});
   const more = element('button', {type: 'button', class: 'more',
     onclick: () => { state.limit += 500; draw(); }});
@@ -76,6 +76,37 @@ function drawRanks() {
       ['first_waited_us', 'First waited', asMicro]], collectives, 'total'));
 }
 
+function drawPhases() {
+  const report = rank();
+  if (!report.phases.length) return null;
+  const rows = report.phases.map(phase => ({...phase, name: phase.phase,
+    share: shareOf(phase.busy_us, report.span_us)}));
+  return section('phases', 'Forward, backward and the rest', 'By what stands around each launch.',
+    sortable([['name', 'Part of the step'], ['busy_us', 'Busy', asMicro],
+      ['share', 'Of the span', asPercent], ['kernels', report.of_host ? 'Operators' : 'Kernels', asCount],
+      ...(rows.some(row => row.peak_allocated_bytes) ?
+        [['peak_allocated_bytes', 'Peak allocated', asBytes]] : [])], rows, 'busy_us'));
+}
+
+// A tree in the order of first calls: sorting by time takes it apart, and the path still tells.
+function drawModules() {
+  const report = rank();
+  if (!report.modules.length) return null;
+  const path = [];
+  const rows = report.modules.map((module, order) => {
+    path.length = module.depth;
+    path.push(module.name);
+    return {...module, order, name: '\u2003'.repeat(module.depth) + module.name, full: path.join(' / '),
+      share: shareOf(report.of_host ? module.host_us : module.device_us, report.span_us)};
+  });
+  return section('modules', 'Modules', 'Going forward, with the modules within each; what is launched ' +
+    'going backward stands in no call of a module.',
+    sortable([['name', 'Module'], ['order', 'Order', asCount], ['host_us', 'Host', asMicro],
+      ...(report.of_host ? [] : [['device_us', 'Card', asMicro]]), ['share', 'Of the span', asPercent],
+      ['calls', 'Calls', asCount], ...(report.of_host ? [] : [['kernels', 'Kernels', asCount]])],
+    rows, 'order', 40, false));
+}
+
 function drawIdle() {
   const report = rank(), idle = report.idle;
   if (report.of_host || report.idle_us <= 0) return null;
@@ -113,13 +144,18 @@ function drawTraceOperators() {
     const time = host ? sum.host_us : sum.device_us;
     return {...sum, name: sum.name + (sum.input_dims ? ' ' + JSON.stringify(sum.input_dims) : ''),
       share: shareOf(host ? sum.self_host_us : sum.device_us, host ? report.span_us : report.busy_us),
-      rate: sum.flops && time > 0 ? sum.flops / (time * us) : null};
+      rate: sum.flops && time > 0 ? sum.flops / (time * us) : null,
+      moved: sum.bytes && time > 0 ? sum.bytes / (time * us) : null,
+      floor: sum.floor_us && sum.device_us > 0 ? sum.floor_us / sum.device_us : null};
   });
   const columns = [['name', 'Operator and input shapes'],
     ...(host ? [] : [['device_us', 'Card', asMicro, 'of the work that it launched itself']]),
     ['self_host_us', 'Host self', asMicro, 'without what it calls'], ['host_us', 'Host', asMicro],
     ['share', host ? 'Of the span' : 'Of busy', asPercent], ['count', 'Calls', asCount],
-    ...(host ? [] : [['kernels', 'Kernels', asCount]]), ['rate', 'FLOP/s', asFlopRate]];
+    ...(host ? [] : [['kernels', 'Kernels', asCount]]), ['rate', 'FLOP/s', asFlopRate],
+    ['moved', 'Bytes/s', asByteRate],
+    ...(rows.some(row => row.floor !== null) ? [['floor', 'Floor', asPercent,
+      'the least time by the data sheet of the card, as a part of the time taken']] : [])];
   return section('operators', 'Operators', 'By name and input shapes.',
     sortable(columns, rows, host ? 'self_host_us' : 'device_us'));
 }

@@ -120,8 +120,8 @@ function drawRank() {
   const contents = document.getElementById('contents');
   contents.replaceChildren();
   document.getElementById('subtitle').textContent = traceSubtitle();
-  const sections = [drawOverview(), drawTraceFindings(), drawRanks(), drawSplit(), drawLanes(), drawIdle(),
-    drawKernels(), drawTraceOperators(), drawCopies()].filter(Boolean);
+  const sections = [drawOverview(), drawTraceFindings(), drawRanks(), drawSplit(), drawLanes(), drawPhases(),
+    drawIdle(), drawModules(), drawKernels(), drawTraceOperators(), drawCopies()].filter(Boolean);
   for (const part of sections) {
     main.append(part);
     contents.append(element('a', {href: `#${part.id}`}, part.getAttribute('aria-label')));

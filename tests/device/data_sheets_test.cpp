@@ -1,4 +1,4 @@
-#include "ridge/analyze/data_sheets.h"
+#include "ridge/device/data_sheets.h"
 
 #include <gtest/gtest.h>
 
