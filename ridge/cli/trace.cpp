@@ -12,17 +12,17 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
-#include "ridge/base/gzip.h"
 #include "ridge/base/ranges.h"
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
+#include "ridge/base/utf8.h"
 #include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/profile/trace_check.h"
 #include "ridge/report/trace/trace_page.h"
 #include "ridge/session/devices.h"
+#include "ridge/trace/check/check.h"
 #include "ridge/trace/critical_path.h"
 #include "ridge/trace/read.h"
 #include "ridge/trace/report.h"
@@ -30,7 +30,6 @@
 namespace ridge {
 namespace {
 
-constexpr std::size_t max_unpacked = std::size_t{4} << 30;
 constexpr int most_threads = 8;  // that read a trace: more wait for the one that unpacks it
 
 struct CheckRequest {
@@ -48,13 +47,13 @@ struct ReportRequest {
 };
 
 // Leaves only the verdicts of these tools.
-void select(TraceCheck& check, const std::vector<std::string>& tools) {
-  const auto names = std::views::transform(check.verdicts, &TraceVerdict::consumer);
+void select(trace::TraceCheck& check, const std::vector<std::string>& tools) {
+  const auto names = std::views::transform(check.verdicts, &trace::TraceVerdict::consumer);
   for (const std::string& tool : tools)
     if (std::ranges::find(names, tool) == names.end())
       throw UsageError("--tool is {}; there are: {}", tool, fmt::join(names, ", "));
   if (tools.empty()) return;
-  std::erase_if(check.verdicts, [&](const TraceVerdict& verdict) {
+  std::erase_if(check.verdicts, [&](const trace::TraceVerdict& verdict) {
     return std::ranges::find(tools, verdict.consumer) == tools.end();
   });
 }
@@ -66,28 +65,29 @@ struct PathRequest {
 };
 
 int check(const CheckRequest& request) {
-  const std::string& path = request.path;
-  if (path.empty()) throw UsageError("check which trace? give a file");
-  const MappedFile file{std::filesystem::path(path)};
-  const std::string name = std::filesystem::path(path).filename().string();
-  std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  std::string unpacked;
-  const bool compressed = is_gzip(file.bytes());
-  if (compressed) text = unpacked = gunzip(file.bytes(), max_unpacked, name);
-  TraceCheck result = check_trace(text, name, compressed);
+  if (request.path.empty()) throw UsageError("check which trace? give a file");
+  Terminal terminal;
+  terminal.busy("Reading the trace...");
+  trace::TraceCheck result = trace::check_trace(
+      request.path, {.threads = std::min(threads_of_rank(1), most_threads), .progress = {}});
   select(result, request.tools);
-  Terminal().lines(request.json ? trace_check_json(result) : trace_check_text(result));
-  return std::ranges::all_of(result.verdicts, &TraceVerdict::accepts) ? 0 : 1;
+  terminal.lines(request.json ? trace::trace_check_json(result) : trace::trace_check_text(result));
+  return std::ranges::all_of(result.verdicts, &trace::TraceVerdict::accepts) ? 0 : 1;
 }
 
+struct NamedTrace {
+  std::filesystem::path path;
+  bool in_directory = false;  // that was named
+};
+
 // The traces that were named, and those of the directories that were.
-std::vector<std::filesystem::path> traces_of(const std::vector<std::string>& names) {
+std::vector<NamedTrace> traces_of(const std::vector<std::string>& names) {
   if (names.empty()) throw UsageError("report which trace? give a file or a directory of ranks");
-  std::vector<std::filesystem::path> traces;
+  std::vector<NamedTrace> traces;
   for (const std::string& name : names) {
     std::error_code ignored;
     if (!std::filesystem::is_directory(name, ignored)) {
-      traces.emplace_back(name);
+      traces.push_back({.path = name});
       continue;
     }
     const std::vector<std::filesystem::path> within = trace::traces_in(name);
@@ -96,7 +96,8 @@ std::vector<std::filesystem::path> traces_of(const std::vector<std::string>& nam
           "there is no trace in {}: no file there ends in .json, .json.gz, .sqlite or "
           "_kernel_trace.csv",
           name);
-    traces.insert(traces.end(), within.begin(), within.end());
+    for (const std::filesystem::path& path : within)
+      traces.push_back({.path = path, .in_directory = true});
   }
   return traces;
 }
@@ -122,36 +123,55 @@ int judge(const std::vector<trace::Report>& reports, double percent) {
   return exit_code;
 }
 
+// The trace; none if a directory's file is no trace, which `left_out` then says.
+std::optional<trace::Trace> read(const NamedTrace& named, const trace::ReadOptions& options,
+                                 std::vector<std::string>& left_out) {
+  if (!named.in_directory) return trace::read(named.path, options);
+  try {
+    trace::Trace trace = trace::read(named.path, options);
+    if (trace.event_count > 0) return trace;
+    left_out.push_back(fmt::format("{} has no event", shown(trace.file)));
+  } catch (const FormatError& error) {
+    left_out.emplace_back(error.what());
+  }
+  return std::nullopt;
+}
+
 int report(const ReportRequest& request) {
   check_range("top", request.top, 1, 1'000'000);
   if (request.most_gain) check_real("fail-above", *request.most_gain, 0, 100);
-  const std::vector<std::filesystem::path> traces = traces_of(request.paths);
+  const std::vector<NamedTrace> traces = traces_of(request.paths);
   Terminal terminal;
   std::uint64_t all_bytes = 0, done_bytes = 0;
-  for (const std::filesystem::path& trace : traces) all_bytes += size_of(trace);
+  for (const NamedTrace& trace : traces) all_bytes += size_of(trace.path);
   const auto show = progress_on(terminal);
   trace::ReadOptions reading{.threads = std::min(threads_of_rank(1), most_threads), .progress = {}};
   reading.progress = [&](std::uint64_t file_bytes) {
     show(static_cast<std::int64_t>(done_bytes + file_bytes), static_cast<std::int64_t>(all_bytes));
   };
   std::vector<trace::Report> reports;
+  std::vector<std::string> left_out;
   std::optional<DrawnTimeline> drawn;  // of the first rank
   std::optional<std::int64_t> drawn_rank;
-  for (const std::filesystem::path& path : traces) {
-    const trace::Trace trace = trace::read(path, reading);
-    done_bytes += size_of(path);
-    const trace::HostNesting nesting(trace);
-    const trace::Work work = trace::work_of(trace, nesting);
-    reports.push_back(trace::report_of(trace, work, nesting));
+  for (const NamedTrace& named : traces) {
+    const std::optional<trace::Trace> trace = read(named, reading, left_out);
+    done_bytes += size_of(named.path);
+    if (!trace) continue;
+    const trace::HostNesting nesting(*trace);
+    const trace::Work work = trace::work_of(*trace, nesting);
+    reports.push_back(trace::report_of(*trace, work, nesting));
     if (request.page.empty() || (drawn && reports.back().rank >= drawn_rank)) continue;
-    drawn.emplace(trace, work);
+    drawn.emplace(*trace, work);
     drawn_rank = reports.back().rank;
   }
-  const trace::RunReport run = trace::report_ranks(std::move(reports));
+  if (reports.empty()) throw FormatError("there is no trace: {}", left_out.front());
+  trace::RunReport run = trace::report_ranks(std::move(reports));
+  run.left_out = std::move(left_out);
   if (drawn) {
     const std::string page = trace_page(run, *drawn);
     write_text_file(request.page, page);
     if (!request.json) {
+      for (const std::string& file : run.left_out) terminal.line("Left out: " + file);
       terminal.line(fmt::format("Wrote {} ({}): open it in a browser", request.page,
                                 format_bytes(page.size())));
       return request.most_gain ? judge(run.ranks, *request.most_gain) : 0;
@@ -205,7 +225,11 @@ void add_check(Command command, Action& action) {
                   "HolisticTraceAnalysis or TraceLens; give several one by one")
       .type_name("NAME");
   checking.add_flag("--json", request->json, "Print JSON");
-  checking.footer("The exit code is 1 if one of the tools refuses it.");
+  checking.footer(R"(The exit code is 1 if one of the tools refuses it.
+
+Examples:
+  ridge trace check trace.json.gz
+  ridge trace check trace.json --tool HolisticTraceAnalysis --json)");
   checking.callback([request, &action] { action = [request] { return check(*request); }; });
 }
 

@@ -1,10 +1,8 @@
 #include "ridge/trace/read.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <limits>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -15,6 +13,7 @@
 #include "ridge/trace/database.h"
 #include "ridge/trace/merge.h"
 #include "ridge/trace/piece.h"
+#include "ridge/trace/pieces.h"
 #include "ridge/trace/read_nsys.h"
 #include "ridge/trace/read_rocprof.h"
 #include "ridge/trace/source.h"
@@ -22,113 +21,23 @@
 namespace ridge::trace {
 namespace {
 
-// A stretch of a file's text from one cut to the next. What was parsed of it refers to the text.
-struct Piece {
-  std::string text;         // opening, body, closing, and room for the parser
-  std::size_t opening = 0;  // bytes before the body
-  std::size_t body = 0;     // bytes of it
-  std::uint64_t at = 0;     // where the body begins in the file
-  bool first = false, last = false;
-  std::optional<PieceEvents> events;  // none if it could not be parsed
-
-  std::string_view body_text() const { return std::string_view(text).substr(opening, body); }
+// A piece and what was parsed of it, which refers to its text; none if it could not be.
+struct Piece : PieceText {
+  std::optional<PieceEvents> events;
 };
-
-// Completes the body, which stands behind the opening, to JSON.
-void close(Piece& piece, std::string_view closing) {
-  piece.text.resize(piece.opening + piece.body);
-  piece.text += closing;
-  piece.text.reserve(piece.text.size() + PieceParser::padding);
-}
-
-std::optional<PieceEvents> parse(PieceParser& parser, const Piece& piece) {
-  return parser.parse(piece.text);
-}
-
-// Takes a file's text apart into pieces.
-class PieceCutter {
- public:
-  template <class File>
-  PieceCutter(const File& file, std::size_t piece_bytes)
-      : source_(file), piece_bytes_(std::max<std::size_t>(piece_bytes, 64)) {}
-
-  // The next piece; none at the file's end. FormatError if there is no list of events.
-  std::optional<Piece> next();
-  const Form& form() const { return form_; }
-  std::uint64_t bytes_read() const { return bytes_read_; }
-  std::uint64_t file_bytes_read() const { return source_.file_bytes_read(); }
-  std::string damage() const { return source_.damage(); }
-
- private:
-  bool read_more(std::string& text);
-
-  Source source_;
-  std::size_t piece_bytes_;
-  Form form_;
-  std::string rest_;  // begins with an event, but for the first piece
-  std::uint64_t rest_at_ = 0, bytes_read_ = 0;
-  bool begun_ = false, at_end_ = false;
-};
-
-// False at the file's end.
-bool PieceCutter::read_more(std::string& text) {
-  const std::size_t before = text.size();
-  text.resize(before + piece_bytes_);
-  const std::size_t got = source_.read(std::span(text).subspan(before));
-  text.resize(before + got);
-  bytes_read_ += got;
-  at_end_ = got < piece_bytes_;
-  return got > 0;
-}
-
-std::optional<Piece> PieceCutter::next() {
-  if (at_end_ && rest_.empty()) return std::nullopt;
-  Piece piece;
-  piece.first = !begun_;
-  const std::string_view opening = piece.first ? "" : form_.opening();
-  piece.opening = opening.size();
-  piece.at = rest_at_;
-  piece.text.reserve(opening.size() + rest_.size() + piece_bytes_ + 2 * PieceParser::padding);
-  piece.text = opening;
-  piece.text += rest_;
-  rest_.clear();
-  constexpr std::size_t most_pieces = 8;  // in which a likely cut is looked for
-  std::size_t events = begun_ ? piece.opening : std::string::npos;
-  Cut cut;
-  while (!cut && !at_end_ && read_more(piece.text)) {
-    if (events == std::string::npos) events = begin_of_events(piece.text, form_);
-    if (events == std::string::npos) continue;
-    cut = last_cut(piece.text, events, piece.text.size());
-    if (!cut && piece.text.size() > most_pieces * piece_bytes_)
-      cut = last_cut(piece.text, events, piece.text.size(), CutKind::any);
-  }
-  begun_ = true;
-  if (events == std::string::npos && !damage().empty())
-    throw FormatError("the gzip file is {} before its list of events", damage());
-  if (events == std::string::npos) throw FormatError("there is no list of events");
-  if (piece.text.size() == piece.opening) return std::nullopt;
-  piece.last = !cut || at_end_;
-  if (piece.last) cut = {piece.text.size(), piece.text.size()};
-  rest_.assign(piece.text, cut.next);
-  piece.body = cut.end - piece.opening;
-  rest_at_ = piece.at + (cut.next - piece.opening);
-  close(piece, piece.last ? "" : form_.closing());
-  return piece;
-}
 
 // Takes pieces as they are parsed, in any order, and puts them together in the file's.
 class PieceJoiner {
  public:
-  PieceJoiner(Trace& trace, const PieceCutter& cutter)
-      : trace_(trace), merge_(trace), form_(cutter.form()) {}
+  PieceJoiner(Trace& trace, const Form& form) : trace_(trace), merge_(trace), form_(form) {}
 
-  void add(std::uint64_t number, Piece&& piece);
+  // False if the list of events has ended, so that no more are wanted.
+  bool add(std::uint64_t number, Piece&& piece);
   void finish();
-  bool list_ended() const { return list_ended_; }
 
  private:
   void take(Piece& piece);
-  bool take_joined(Piece& piece, Piece& following);
+  bool take_joined(const Piece& piece, const Piece& following);
   void recover(Piece& piece);
   void recover(std::string_view body, std::uint64_t at);
   bool recover_end(std::string_view body, std::uint64_t at);
@@ -163,25 +72,18 @@ bool PieceJoiner::take_text(std::string_view body, bool complete) {
   piece.opening = piece.text.size();
   piece.body = body.size();
   piece.text += body;
-  close(piece, complete ? "" : form_.closing());
-  piece.events = parse(parser_, piece);
+  piece.close(complete ? "" : form_.closing());
+  piece.events = parser_.parse(piece.text);
   if (piece.events) take(piece);
   return piece.events.has_value();
 }
 
 // A cut that was none leaves two pieces that are whole together.
-bool PieceJoiner::take_joined(Piece& piece, Piece& following) {
+bool PieceJoiner::take_joined(const Piece& piece, const Piece& following) {
   Piece both;
-  both.text = std::string(piece.text, 0, piece.opening + piece.body);
-  both.text += ',';
-  both.text += following.body_text();
-  both.opening = piece.opening;
-  both.body = both.text.size() - both.opening;
-  both.first = piece.first;
-  both.last = following.last;
-  both.at = piece.at;
-  close(both, both.last ? "" : form_.closing());
-  both.events = parse(parser_, both);
+  static_cast<PieceText&>(both) = piece;
+  both.join(following, form_);
+  both.events = parser_.parse(both.text);
   if (!both.events) return false;
   take(both);
   return true;
@@ -206,8 +108,8 @@ void PieceJoiner::recover(Piece& piece) {
   if (count > 0) {
     trace_.damage.repaired_bytes += count;
     piece.text = std::move(text);
-    close(piece, piece.last ? "" : form_.closing());
-    piece.events = parse(parser_, piece);
+    piece.close(piece.last ? "" : form_.closing());
+    piece.events = parser_.parse(piece.text);
     if (piece.events) return take(piece);
   }
   std::string_view body = piece.body_text();
@@ -241,7 +143,7 @@ bool PieceJoiner::recover_end(std::string_view body, std::uint64_t at) {
   return true;
 }
 
-void PieceJoiner::add(std::uint64_t number, Piece&& piece) {
+bool PieceJoiner::add(std::uint64_t number, Piece&& piece) {
   waiting_.emplace(number, std::move(piece));
   while (!list_ended_ && !waiting_.empty() && waiting_.begin()->first == next_) {
     const auto at = waiting_.begin();
@@ -252,7 +154,7 @@ void PieceJoiner::add(std::uint64_t number, Piece&& piece) {
       recover(first);
     } else {
       const auto following = waiting_.find(next_ + 1);
-      if (following == waiting_.end()) return;  // it is needed
+      if (following == waiting_.end()) return true;  // it is needed
       if (take_joined(first, following->second)) {
         waiting_.erase(following);
         ++next_;
@@ -263,82 +165,24 @@ void PieceJoiner::add(std::uint64_t number, Piece&& piece) {
     waiting_.erase(at);
     ++next_;
   }
+  return !list_ended_;
 }
 
 void PieceJoiner::finish() { merge_.finish(); }
 
-// Several threads share this: each cuts the next piece while the others parse theirs.
-class Reading {
- public:
-  template <class File>
-  Reading(Trace& trace, const File& file, const ReadOptions& options)
-      : trace_(trace),
-        options_(options),
-        cutter_(file, options.piece_bytes),
-        joiner_(trace, cutter_) {}
-
-  void work();
-  void finish();
-
- private:
-  bool cut(std::uint64_t& number, Piece& piece);
-  void join(std::uint64_t number, Piece&& piece);
-
-  Trace& trace_;
-  const ReadOptions& options_;
-  std::mutex cutting_, joining_;
-  PieceCutter cutter_;
-  PieceJoiner joiner_;
-  std::uint64_t pieces_ = 0;
-  bool ended_ = false;  // guarded by cutting_
-};
-
-bool Reading::cut(std::uint64_t& number, Piece& piece) {
-  const std::scoped_lock lock(cutting_);
-  if (ended_) return false;
-  ended_ = true;  // also if the next line throws
-  std::optional<Piece> next = cutter_.next();
-  if (!next) return false;
-  piece = std::move(*next);
-  number = pieces_++;
-  ended_ = piece.last;
-  if (options_.progress) options_.progress(cutter_.file_bytes_read());
-  return true;
-}
-
-void Reading::join(std::uint64_t number, Piece&& piece) {
-  bool list_ended;
-  {
-    const std::scoped_lock lock(joining_);
-    joiner_.add(number, std::move(piece));
-    list_ended = joiner_.list_ended();
-  }
-  if (!list_ended) return;
-  const std::scoped_lock lock(cutting_);
-  ended_ = true;
-}
-
-void Reading::work() {
-  PieceParser parser;
-  std::uint64_t number = 0;
-  for (Piece piece; cut(number, piece);) {
-    piece.events = parse(parser, piece);
-    join(number, std::move(piece));
-  }
-}
-
-void Reading::finish() {
-  joiner_.finish();
-  trace_.bytes = cutter_.bytes_read();
-  trace_.damage.unpacking = cutter_.damage();
-}
-
 template <class File>
 void read_events(const File& file, const ReadOptions& options, Trace& trace) {
-  Reading reading(trace, file, options);
+  PieceCutter cutter(file, options.piece_bytes);
+  PieceJoiner joiner(trace, cutter.form());
   ThreadPool pool(std::max(options.threads, 1));
-  pool.run(pool.size(), [&](std::int64_t) { reading.work(); });
-  reading.finish();
+  parse_pieces<PieceParser>(
+      cutter, pool, options,
+      [&](std::uint64_t number, PieceText&& text, std::optional<PieceEvents>&& events) {
+        return joiner.add(number, {std::move(text), std::move(events)});
+      });
+  joiner.finish();
+  trace.bytes = cutter.bytes_read();
+  trace.damage.unpacking = cutter.damage();
 }
 
 // At most so many bytes of a text, of which a gzip file's damage is noted in the trace.

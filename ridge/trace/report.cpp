@@ -129,7 +129,7 @@ RunReport report_ranks(std::vector<Report> reports) {
   std::ranges::stable_sort(reports, {}, &Report::rank);
   std::vector<std::vector<CollectiveWork>> work;
   for (const Report& report : reports) work.push_back(report.collectives);
-  RunReport run{std::move(reports), ranks_together(work)};
+  RunReport run{.ranks = std::move(reports), .together = ranks_together(work), .left_out = {}};
   if (!run.together) return run;
   const Arrivals& arrivals = run.together->arrivals;
   const std::size_t late = latest_of(arrivals);

@@ -68,6 +68,7 @@ std::string damage_text(const Damage& damage);
 struct RunReport {
   std::vector<Report> ranks;
   std::optional<RanksTogether> together;  // if there are several
+  std::vector<std::string> left_out;      // sentences: which files of a directory, and why
 };
 
 RunReport report_ranks(std::vector<Report> reports);

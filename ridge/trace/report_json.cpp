@@ -172,6 +172,7 @@ Json json_of(const RanksTogether& together, const std::vector<Report>& reports) 
 
 std::string report_json(const RunReport& run) {
   Json json = {{"schema", "ridge-trace-report/1"}, {"ranks", list_of(run.ranks)}};
+  if (!run.left_out.empty()) json["left_out"] = run.left_out;
   if (run.together) json["together"] = json_of(*run.together, run.ranks);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -324,6 +324,8 @@ std::string report_text(const RunReport& run, std::size_t top) {
   if (shown.size() < reports.size())
     text += fmt::format("\n{} more are left out: give their files, or --json.\n",
                         counted(static_cast<std::int64_t>(reports.size() - shown.size()), "trace"));
+  if (!run.left_out.empty()) text += "\nLeft out of the directory:\n";
+  for (const std::string& file : run.left_out) text += "  " + file + "\n";
   return text;
 }
 

@@ -1,8 +1,10 @@
 #include "ridge/trace/source.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "ridge/base/error.h"
 #include "ridge/base/utf8.h"
@@ -47,6 +49,20 @@ std::size_t Source::read_file(std::span<char> into) {
 
 std::size_t Source::read(std::span<char> into) {
   return unpacked_ ? unpacked_->read(into) : read_file(into);
+}
+
+void Source::skip(std::uint64_t bytes) {
+  if (!unpacked_ && !memory_) {
+    file_.seekg(static_cast<std::streamoff>(bytes), std::ios::cur);
+    file_bytes_ += bytes;
+    return;
+  }
+  std::vector<char> left_out(std::min<std::uint64_t>(bytes, std::uint64_t{1} << 20));
+  while (bytes > 0) {
+    const std::size_t wanted = std::min<std::uint64_t>(bytes, left_out.size());
+    const std::size_t got = read(std::span(left_out).first(wanted));
+    bytes = got < wanted ? 0 : bytes - got;
+  }
 }
 
 }  // namespace ridge::trace

@@ -22,6 +22,8 @@ class Source {
 
   // Fills `into` as far as the text goes: fewer bytes are its last. IoError if the system refuses.
   std::size_t read(std::span<char> into);
+  // Leaves out so many bytes of the text, or what is left of it.
+  void skip(std::uint64_t bytes);
   std::uint64_t file_bytes_read() const { return file_bytes_; }
   bool is_packed() const { return unpacked_.has_value(); }
   // Why unpacking ended before the file's end: "cut short" or "damaged"; empty if it did not.

@@ -13,6 +13,7 @@
 #include "ridge/graph/op_rules.h"
 #include "ridge/ops/unary.h"
 #include "ridge/profile/timeline.h"
+#include "ridge/trace/check/check.h"
 #include "tests/base/temporary_directory.h"
 #include "tests/dist/ranks.h"
 #include "tests/profile/real_recording.h"
@@ -354,6 +355,22 @@ TEST(ChromeTrace, NamesFilesAsTensorBoardWants) {
   EXPECT_EQ(worker_trace_name("", 1, 2), "localhost_1.2.pt.trace.json");
   EXPECT_EQ(worker_trace_name("a/b c", 1, 2), "a_b_c_1.2.pt.trace.json");
   EXPECT_EQ(step_trace_name(5, 10), "trace_step_5_10.json");
+}
+
+// A trace of a CPU is no food for TraceLens, and has no kernels for HolisticTraceAnalysis.
+TEST(ChromeTrace, IsRefusedByNoToolThatNeedsNoGpu) {
+  const TemporaryDirectory directory;
+  const RealRecording run;
+  const auto path = directory.path / "host_1.2.pt.trace.json";
+  write_chrome_trace(path, run.recording());
+  const trace::TraceCheck check = trace::check_trace(path);
+  std::set<std::string> rules;
+  for (const trace::TraceVerdict& verdict : check.verdicts) {
+    EXPECT_EQ(verdict.accepts(), verdict.consumer != "TraceLens");
+    for (const auto& problem : verdict.problems) rules.insert(problem.rule);
+  }
+  EXPECT_THAT(rules, ::testing::ElementsAre("hta-no-kernels", "tracelens-no-gpu"));
+  EXPECT_GT(check.slices, 100u);
 }
 
 }  // namespace

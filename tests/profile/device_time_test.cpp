@@ -17,8 +17,8 @@
 #include "ridge/profile/operator_table.h"
 #include "ridge/profile/perfetto.h"
 #include "ridge/profile/recorder.h"
-#include "ridge/profile/trace_check.h"
 #include "ridge/session/session.h"
+#include "ridge/trace/check/check.h"
 #include "tests/base/temporary_directory.h"
 #include "tests/profile/traced_device.h"
 #include "tests/session/runs.h"
@@ -329,8 +329,8 @@ TEST_P(DeviceTime, MakesTracesThatConsumersTake) {
   EXPECT_EQ(tied, GetParam() == "v1" ? kernels : 0) << "to the slice of its operator";
   EXPECT_TRUE(std::ranges::includes(launches, ends));
   EXPECT_EQ(trace["deviceProperties"][0]["numSms"], 4);
-  for (const TraceVerdict& verdict : check_trace(text, path.filename().string()).verdicts)
-    for (const TraceVerdict::Problem& problem : verdict.problems)
+  for (const trace::TraceVerdict& verdict : trace::check_trace(path).verdicts)
+    for (const trace::TraceVerdict::Problem& problem : verdict.problems)
       EXPECT_FALSE(problem.fatal) << verdict.consumer << ": " << problem.what << problem.first;
   EXPECT_GT(write_perfetto(directory.path / "t.pftrace", run.host()).events, kernels);
 }

@@ -1,7 +1,7 @@
-// Damages traces in many ways and has each read, reported, and compared with the one before it:
-// trace_fuzz COUNT [SEED] FILE...
-// Built with a sanitizer, it finds what reads beyond a buffer. Prints how many inputs were read and
-// how many were refused; anything else than a FormatError ends it.
+// Damages traces in many ways and has each checked, read, reported, and compared with the one
+// before it: trace_fuzz COUNT [SEED] FILE... Built with a sanitizer, it finds what reads beyond a
+// buffer. Prints how many inputs were read and how many were refused; anything else than a
+// FormatError ends it.
 
 #include <fmt/format.h>
 
@@ -15,6 +15,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/gzip.h"
+#include "ridge/trace/check/check.h"
 #include "ridge/trace/diff.h"
 #include "ridge/trace/report.h"
 
@@ -102,6 +103,24 @@ std::size_t compared(trace::StepTree tree, trace::StepTree& before) {
   return bytes;
 }
 
+// Whether it can be checked, with the same outcome in pieces as whole.
+bool is_checked(const std::string& text, const trace::ReadOptions& options) {
+  const auto outcome = [&](const trace::ReadOptions& how) -> std::string {
+    try {
+      return trace::trace_check_json(trace::check_trace(text, "fuzz", how));
+    } catch (const FormatError&) {
+      return {};
+    }
+  };
+  const std::string whole = outcome({.threads = 1, .progress = {}});
+  if (outcome(options) != whole) {
+    fmt::print("in pieces of {} bytes checked otherwise than whole:\n{}\n", options.piece_bytes,
+               text);
+    std::abort();
+  }
+  return !whole.empty();
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -114,7 +133,7 @@ int main(int count, char** arguments) {
   std::vector<std::string> texts;
   for (int i = 3; i < count; ++i) texts.push_back(file_text(arguments[i]));
   trace::StepTree before;
-  std::uint64_t read = 0, refused = 0, events = 0;
+  std::uint64_t read = 0, refused = 0, events = 0, checked = 0;
   for (std::uint64_t i = 0; i < inputs; ++i) {
     std::string text = excerpt(texts[random() % texts.size()], random);
     for (std::uint64_t damages = random() % 6; damages > 0; --damages) damage(text, random);
@@ -122,9 +141,11 @@ int main(int count, char** arguments) {
       text = gzipped(text);
       if (random() % 2 == 0) damage(text, random);
     }
+    const trace::ReadOptions options{
+        .threads = 1, .piece_bytes = 64 + random() % 4096, .progress = {}};
+    checked += is_checked(text, options);
     try {
-      trace::Trace trace = trace::read_text(
-          text, "fuzz", {.threads = 1, .piece_bytes = 64 + random() % 4096, .progress = {}});
+      trace::Trace trace = trace::read_text(text, "fuzz", options);
       const trace::RunReport reports = trace::report_ranks({trace::report_of(trace)});
       if (random() % 8 == 0)
         events += trace::report_text(reports, 5).size() + trace::report_json(reports).size();
@@ -134,6 +155,7 @@ int main(int count, char** arguments) {
       ++refused;
     }
   }
-  fmt::print("{} inputs: {} read, {} refused ({} bytes told)\n", inputs, read, refused, events);
+  fmt::print("{} inputs: {} read, {} refused, {} checked ({} bytes told)\n", inputs, read, refused,
+             checked, events);
   return 0;
 }

@@ -1,8 +1,10 @@
-// `ridge trace check` fails for the tools that refuse a trace, and for none that nobody ran.
+// `ridge trace check` fails for the tools that refuse a trace, and for none that nobody ran;
+// `ridge trace report` of a directory leaves out what is no trace.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/tiny_runs.h"
@@ -54,6 +56,34 @@ TEST(TraceVerdict, SeesWhatAFileIsBehindItsName) {
   sandbox.write("a.pt.trace.json.gz", of_cpu);
   EXPECT_THAT(run(sandbox, "ridge trace check a.pt.trace.json.gz").out,
               HasSubstr("the name and the content disagree about gzip"));
+}
+
+TEST(TraceReport, LeavesOutWhatIsNoTraceOfADirectory) {
+  const Sandbox sandbox;
+  std::filesystem::create_directory(sandbox.path("log"));
+  sandbox.write("log/a.json", of_cpu);
+  sandbox.write("log/config.json", R"({"layers": 3})");
+  sandbox.write("log/list.json", "[1, 2]");
+  const auto result = run(sandbox, "ridge trace report log");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("Left out of the directory:\n"
+                                    "  \"config.json\" is no trace: there is no list of events\n"
+                                    "  \"list.json\" has no event\n"));
+  const auto json = nlohmann::json::parse(run(sandbox, "ridge trace report log --json").out);
+  EXPECT_EQ(json["ranks"].size(), 1u);
+  EXPECT_EQ(json["left_out"].size(), 2u);
+  EXPECT_THAT(run(sandbox, "ridge trace report log --html page.html").out,
+              HasSubstr("Left out: \"list.json\" has no event\n"));
+  EXPECT_EQ(run(sandbox, "ridge trace report log/a.json log/config.json").exit_code, 1);
+}
+
+TEST(TraceReport, RefusesADirectoryWithoutATrace) {
+  const Sandbox sandbox;
+  std::filesystem::create_directory(sandbox.path("log"));
+  sandbox.write("log/config.json", R"({"layers": 3})");
+  const auto result = run(sandbox, "ridge trace report log");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("there is no trace: \"config.json\" is no trace"));
 }
 
 }  // namespace

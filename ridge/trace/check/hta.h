@@ -5,20 +5,24 @@
 // hta/analyzers/breakdown_analysis.py of these versions.
 
 #include <cstdint>
-#include <string_view>
+#include <set>
+#include <string>
 #include <vector>
 
-#include "ridge/profile/trace_event.h"
+#include "ridge/trace/check/event.h"
+#include "ridge/trace/check/row.h"
 
-namespace ridge {
+namespace ridge::trace {
 
 class HtaTable {
  public:
-  // Makes a row of an event, as HTA does if it has a duration and a category.
-  void add(const TraceEvent& event);
-  void finish();  // after the last event, before any question
+  // Notes the next event, which HTA's table has as a row if it has a duration and a category.
+  void add(const TraceEvent& event, TraceRow& row);
+  // What was noted of the events that follow; so many events came before.
+  void append(HtaTable&& following, std::uint32_t before);
+  void finish(const TraceRows& rows);  // after the last event, before any question
 
-  bool has_rows() const { return !rows_.empty(); }
+  bool has_rows() const { return has_rows_; }
   bool has_arguments() const { return has_arguments_; }  // of any event
   bool has_begins() const { return has_begins_; }        // "ts" of any event
 
@@ -42,30 +46,28 @@ class HtaTable {
 
   // The slices of the CPU that HTA takes for kernels because their args have a stream.
   struct Mistaken {
-    std::uint64_t count = 0;
+    TraceTally slices;
     double time = 0;  // us
-    const nlohmann::json* first = nullptr;
   };
   const Mistaken& mistaken() const { return mistaken_; }
 
-  std::uint64_t step_names() const { return step_names_; }  // how many different ones
+  std::uint64_t step_names() const { return steps_.size(); }  // how many different ones
 
  private:
-  struct Row {
-    double begin, end;
-    std::int64_t stream, correlation;
-    std::size_t index;
-    bool on_gpu, step, computes, computes_newest;
-    bool kernel;  // by its category
+  // A row as the breakdown of a GPU takes it.
+  struct Kernel {
+    double begin, end;  // us
+    bool computes, computes_newest;
   };
 
-  void round();
-  void compare_indices();
-  std::vector<const Row*> analysed() const;
-  static Breakdown break_down(std::vector<const Row*> rows, bool Row::*computes);
+  Kernel kernel_of(const TraceRow& row) const;
+  void round(const TraceRows& rows);
+  void compare_indices(const TraceRows& rows);
+  std::vector<Kernel> analysed(const TraceRows& rows) const;
+  static Breakdown break_down(const std::vector<Kernel>& kernels, bool Kernel::*computes);
 
-  std::vector<Row> rows_;
-  std::vector<std::string_view> steps_;
+  bool has_rows_ = false;
+  std::set<std::string, std::less<>> steps_;
   bool has_arguments_ = false, has_begins_ = false;
   bool fractional_ = false;  // pandas stores begins as floats: one is, or is missing
   bool text_stream_ = false;
@@ -75,7 +77,6 @@ class HtaTable {
   Breakdown breakdown_ = Breakdown::works, breakdown_newest_ = Breakdown::works;
   Rounding rounding_;
   Mistaken mistaken_;
-  std::uint64_t step_names_ = 0;
 };
 
-}  // namespace ridge
+}  // namespace ridge::trace

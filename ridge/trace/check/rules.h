@@ -4,14 +4,16 @@
 // against the tools themselves by tests/profile/consumers/trace_tools.py.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "ridge/profile/trace_event.h"
-#include "ridge/profile/trace_facts.h"
+#include "ridge/trace/check/event.h"
+#include "ridge/trace/check/facts.h"
 
-namespace ridge {
+namespace ridge::trace {
 
 struct TraceTool {
   enum Name : std::uint8_t { chrome, perfetto, tb_profiler, hta, tracelens };
@@ -28,8 +30,8 @@ struct TraceRule {
   // What a rule about the whole trace found: nothing if the count is 0.
   struct Finding {
     std::uint64_t count = 0;
-    const nlohmann::json* first = nullptr;
-    std::string detail;  // stands for "{}" in what the rule says
+    std::optional<std::uint32_t> first;  // the index of an event
+    std::string detail;                  // stands for "{}" in what the rule says
   };
 
   std::string_view name;
@@ -45,7 +47,10 @@ struct TraceRule {
 
 std::span<const TraceRule> trace_rules();
 
+// Notes an event for each rule of single events that speaks of it, at the rule's index.
+void note_rules_of(const TraceEvent& event, std::vector<TraceTally>& of_rules);
+
 // The sentence of a rule: "12 slices have no name: HTA 0.5.0 ends with a TypeError".
 std::string sentence_of(const TraceRule& rule, const TraceRule::Finding& finding);
 
-}  // namespace ridge
+}  // namespace ridge::trace

@@ -1,4 +1,4 @@
-#include "ridge/profile/trace_rules.h"
+#include "ridge/trace/check/rules.h"
 
 #include <fmt/format.h>
 
@@ -9,10 +9,10 @@
 
 #include "ridge/base/units.h"
 
-namespace ridge {
+namespace ridge::trace {
 namespace {
 
-using Is = TraceEvent::Is;
+using Is = TraceValue::Is;
 using Category = TraceEvent::Category;
 using Event = TraceEvent;
 using Facts = TraceFacts;
@@ -33,35 +33,35 @@ constexpr std::array<TraceTool, 5> tools{{
 }};
 
 // The finding of a rule about the file, which applies once or not at all.
-Finding once(bool is) { return {.count = is ? 1u : 0u, .first = nullptr, .detail = {}}; }
+Finding once(bool is) { return {.count = is ? 1u : 0u, .first = {}, .detail = {}}; }
 Finding tallied(const TraceTally& tally) {
   return {.count = tally.count, .first = tally.first, .detail = {}};
 }
-bool is_given(Is is) { return is != Is::missing && is != Is::null; }
 bool is_drawn(char phase) { return std::string_view("XBiI").find(phase) != std::string_view::npos; }
 
-// Members that a metadata event of each name has in its args.
+// The member that a metadata event of each name has in its args.
 struct Metadata {
-  std::string_view name, member;
+  std::string_view name;
+  bool Event::*member;
 };
-constexpr std::array<Metadata, 5> known_metadata{{{"process_name", "name"},
-                                                  {"process_labels", "labels"},
-                                                  {"process_sort_index", "sort_index"},
-                                                  {"thread_name", "name"},
-                                                  {"thread_sort_index", "sort_index"}}};
+constexpr std::array<Metadata, 5> known_metadata{{{"process_name", &Event::has_name},
+                                                  {"process_labels", &Event::has_labels},
+                                                  {"process_sort_index", &Event::has_sort_index},
+                                                  {"thread_name", &Event::has_name},
+                                                  {"thread_sort_index", &Event::has_sort_index}}};
 const Metadata* metadata_of(const Event& event) {
-  const auto found = std::ranges::find(known_metadata, event.name, &Metadata::name);
+  const auto found = std::ranges::find(known_metadata, event.name.text, &Metadata::name);
   return event.phase == 'M' && found != known_metadata.end() ? &*found : nullptr;
 }
 
 // What torch-tb-profiler makes of a slice, by its category in any case of letters.
 enum class Use : std::uint8_t { none, duration, operation, kernel };
 Use use_of_other(const Event& event) {
-  std::string category(event.category_name);
+  std::string category(event.category_name.text);
   std::ranges::transform(category, category.begin(),
                          [](unsigned char c) { return std::tolower(c); });
   const auto is_one_of = [&category](auto... names) { return ((category == names) || ...); };
-  const bool step = event.name.starts_with("ProfilerStep#");
+  const bool step = event.name.text.starts_with("ProfilerStep#");
   if (is_one_of("cpu_op", "operator", "python")) return Use::operation;
   if (is_one_of("user_annotation", "gpu_user_annotation")) return step ? Use::operation : Use::none;
   if (is_one_of("kernel")) return Use::kernel;
@@ -88,17 +88,17 @@ Use tb_use(const Event& event) {
   }
 }
 bool is_memory_instant(const Event& event) {
-  return event.phase == 'i' && event.name == "[memory]";
+  return event.phase == 'i' && event.name.text == "[memory]";
 }
 
 // Whether Python's int() takes it.
-bool is_integer(const nlohmann::json* value) {
-  if (kind_of(value) == Is::number) return true;
-  if (kind_of(value) != Is::text) return false;
-  const std::string& text = value->get_ref<const std::string&>();
+bool is_integer(const TraceValue& value) {
+  if (value.is == Is::number) return true;
+  if (value.is != Is::text) return false;
   std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
+  const char* end = value.text.data() + value.text.size();
+  const auto parsed = std::from_chars(value.text.data(), end, number);
+  return parsed.ec == std::errc() && parsed.ptr == end;
 }
 bool has_step_number(std::string_view name) {
   const std::size_t at = std::string_view("ProfilerStep#").size();
@@ -107,12 +107,11 @@ bool has_step_number(std::string_view name) {
 
 // Rows of the tables of HolisticTraceAnalysis have a duration and a category.
 bool is_hta_row(const Event& event) {
-  return is_given(event.duration_is) && is_given(event.category_is) &&
-         event.category != Category::trace;
+  return event.duration.given() && event.category_name.given() && event.category != Category::trace;
 }
 bool is_step_without_number(const Event& event) {
-  if (!is_hta_row(event) || !event.name.starts_with("ProfilerStep")) return false;
-  const std::string_view rest = event.name.substr(std::string_view("ProfilerStep").size());
+  if (!is_hta_row(event) || !event.name.text.starts_with("ProfilerStep")) return false;
+  const std::string_view rest = event.name.text.substr(std::string_view("ProfilerStep").size());
   const std::size_t sign = rest.find_first_not_of(' ');
   if (sign == rest.npos || rest[sign] != '#') return true;
   const std::size_t digit = rest.find_first_not_of(' ', sign + 1);
@@ -130,33 +129,33 @@ using enum TraceTool::Name;
 constexpr TraceRule rules[] = {
   // The viewer of chrome://tracing, whose JSON is JavaScript's.
   {"chrome-json", chrome, refuses, "", nullptr,
-   [](const Facts& f) { return once(f.file().numbers_beyond_json || f.file().control_characters); },
+   [](const Facts& f) { return once(f.file.numbers_beyond_json || f.file.control_characters); },
    "the text has NaN, Infinity or an unescaped control character",
    "JSON.parse ends with a SyntaxError; write null and \\u escapes instead"},
   {"chrome-size", chrome, refuses, "", nullptr,
-   [](const Facts& f) { return once(f.file().bytes > (std::size_t{512} << 20)); },
+   [](const Facts& f) { return once(f.file.bytes > (std::size_t{512} << 20)); },
    "the text is over 512 MiB",
    "that is the longest text of a browser; record fewer steps"},
   {"chrome-nothing", chrome, refuses, "", nullptr,
    [](const Facts& f) { return once(f.drawn == 0); },
    "there is no slice, instant or counter", "the viewer shows nothing"},
   {"chrome-null", chrome, refuses, "",
-   [](const Event& e) { return e.source->is_null(); }, nullptr,
+   [](const Event& e) { return e.null; }, nullptr,
    "{one event is|# events are} null", "the viewer ends with a TypeError; leave them out"},
   {"chrome-name", chrome, refuses, "",
    [](const Event& e) {
-     return e.object && e.name_is != Is::text && (e.name_is != Is::missing || is_drawn(e.phase));
+     return e.object && e.name.is != Is::text && (e.name.is != Is::missing || is_drawn(e.phase));
    }, nullptr,
    "{one event has|# events have} no name that is text",
    "the viewer ends with a TypeError; name each slice and instant"},
   {"chrome-process", chrome, refuses, "",
    [](const Event& e) {
      return (is_drawn(e.phase) || e.phase == 'C' || e.phase == 'E' || metadata_of(e) != nullptr) &&
-            e.process_is == Is::missing;
+            e.process.is == Is::missing;
    }, nullptr,
    "{one event has|# events have} no pid", "the viewer ends with an Error; give each a pid"},
   {"chrome-metadata", chrome, refuses, "",
-   [](const Event& e) { return metadata_of(e) != nullptr && !is_given(e.args_is); }, nullptr,
+   [](const Event& e) { return metadata_of(e) != nullptr && (e.args_is == Is::missing || e.args_is == Is::null); }, nullptr,
    "{one metadata event has|# metadata events have} no args",
    "the viewer ends with a TypeError; leave them out"},
   {"chrome-phase", chrome, warns, "",
@@ -164,7 +163,7 @@ constexpr TraceRule rules[] = {
    "{one event has|# events have} no phase that the format knows", "the viewer leaves them out"},
   {"chrome-times", chrome, warns, "",
    [](const Event& e) {
-     return e.slice() && (!e.timed() || e.duration < 0);
+     return e.slice() && (!e.timed() || e.duration.number < 0);
    }, nullptr,
    "{one slice has|# slices have} no number ts, or no dur of at least 0",
    "the viewer draws them at a wrong place or to the end of the trace"},
@@ -180,14 +179,14 @@ constexpr TraceRule rules[] = {
 
   // torch-tb-profiler.
   {"tb-compression", tb_profiler, refuses, "", nullptr,
-   [](const Facts& f) { return once(!f.file().is_what_its_name_says()); },
+   [](const Facts& f) { return once(!f.file.is_what_its_name_says()); },
    "the name and the content disagree about gzip",
    "it unpacks what ends in .gz and nothing else; rename the file"},
   {"tb-utf8", tb_profiler, refuses, "", nullptr,
-   [](const Facts& f) { return once(f.file().invalid_utf8); },
+   [](const Facts& f) { return once(f.file.invalid_utf8); },
    "the text is no UTF-8", "it ends with a UnicodeDecodeError; encode names as UTF-8"},
   {"tb-list", tb_profiler, refuses, "", nullptr,
-   [](const Facts& f) { return once(f.file().bare_list); },
+   [](const Facts& f) { return once(f.file.bare_list); },
    "the file is a bare list of events", "it ends with a TypeError; put the list into {\"traceEvents\": ...}"},
   {"tb-object", tb_profiler, refuses, "",
    [](const Event& e) { return !e.object; }, nullptr,
@@ -198,12 +197,12 @@ constexpr TraceRule rules[] = {
    "it ends with a KeyError, reading from the end to PyTorch's event Record Window End; name each event"},
   {"tb-name", tb_profiler, refuses, "",
    [](const Event& e) {
-     return (tb_use(e) == Use::operation || tb_use(e) == Use::kernel) && e.name_is != Is::text;
+     return (tb_use(e) == Use::operation || tb_use(e) == Use::kernel) && e.name.is != Is::text;
    }, nullptr,
    "{one operator or kernel has|# operators and kernels have} no name",
    "it ends with an AttributeError or a TypeError; name each"},
   {"tb-category", tb_profiler, refuses, "",
-   [](const Event& e) { return e.slice() && e.category_is != Is::text; }, nullptr,
+   [](const Event& e) { return e.slice() && e.category_name.is != Is::text; }, nullptr,
    "{one slice has|# slices have} no cat", "it ends with an AttributeError; give each a category"},
   {"tb-args", tb_profiler, refuses, "",
    [](const Event& e) {
@@ -214,7 +213,7 @@ constexpr TraceRule rules[] = {
    "it ends with an AttributeError; leave args out instead"},
   {"tb-times", tb_profiler, refuses, "",
    [](const Event& e) {
-     return is_memory_instant(e) ? e.begin_is != Is::number : tb_use(e) != Use::none && !e.timed();
+     return is_memory_instant(e) ? e.begin.is != Is::number : tb_use(e) != Use::none && !e.timed();
    }, nullptr,
    "{one event has|# events have} no number ts, or no number dur",
    "it ends with a TypeError; give each both"},
@@ -224,20 +223,19 @@ constexpr TraceRule rules[] = {
    "it ends with a ValueError or a TypeError; number the threads"},
   {"tb-step", tb_profiler, refuses, "",
    [](const Event& e) {
-     return tb_use(e) == Use::operation && e.name.starts_with("ProfilerStep#") && !has_step_number(e.name);
+     return tb_use(e) == Use::operation && e.name.text.starts_with("ProfilerStep#") && !has_step_number(e.name.text);
    }, nullptr,
    "{one slice is|# slices are} named ProfilerStep# without a number",
    "it ends with a ValueError; number the steps"},
   {"tb-device", tb_profiler, refuses, "",
    [](const Event& e) {
-     const nlohmann::json* device = e.device;
-     if (tb_use(e) != Use::kernel || device == nullptr || device->is_null()) return false;
-     return !device->is_number_integer() || device->get<std::int64_t>() > 63;
+     return tb_use(e) == Use::kernel && e.device.given() &&
+            (!e.device.integer || e.device.signed_bits() > 63);
    }, nullptr,
    "{one kernel has|# kernels have} an args.device that is no integer below 64",
    "it ends with a TypeError or an IndexError; number the devices"},
   {"tb-huge", tb_profiler, refuses, "",
-   [](const Event& e) { return tb_use(e) != Use::none && e.timed() && e.begin + e.duration > 1e18; }, nullptr,
+   [](const Event& e) { return tb_use(e) != Use::none && e.timed() && e.end() > 1e18; }, nullptr,
    "{one slice ends|# slices end} over 1e18 us after the begin of time",
    "it ends with an IndexError; count from the begin of the trace"},
   {"tb-modules", tb_profiler, warns, "", nullptr,
@@ -245,11 +243,11 @@ constexpr TraceRule rules[] = {
    "{one slice crosses|# slices cross} the end of another, and one of the two is a module",
    "its page of modules may end with a KeyError; end each module within the one around it"},
   {"tb-numbers", tb_profiler, warns, "", nullptr,
-   [](const Facts& f) { return once(f.file().numbers_beyond_json); },
+   [](const Facts& f) { return once(f.file.numbers_beyond_json); },
    "the text has NaN or Infinity",
    "it reads them, but a time that is none may end it with an AssertionError; write null"},
   {"tb-file-name", tb_profiler, warns, "", nullptr,
-   [](const Facts& f) { return once(f.file().name.find(".pt.trace.json") == std::string_view::npos); },
+   [](const Facts& f) { return once(f.file.name.find(".pt.trace.json") == std::string_view::npos); },
    "the file's name is not <host>_<pid>.<n>.pt.trace.json",
    "TensorBoard finds only such files; rename a copy"},
   {"tb-no-steps", tb_profiler, warns, "", nullptr,
@@ -257,31 +255,31 @@ constexpr TraceRule rules[] = {
    "there is no slice ProfilerStep#<n>", "the whole trace counts as one step"},
   {"tb-device-process", tb_profiler, warns, "",
    [](const Event& e) {
-     const nlohmann::json* device = e.device;
-     return e.slice() && e.on_device() && device != nullptr && e.process != nullptr && *device != *e.process;
+     return e.slice() && e.on_device() && e.device.is != Is::missing &&
+            e.process.is != Is::missing && e.device != e.process;
    }, nullptr,
    "{one kernel has|# kernels have} another pid than args.device",
    "its pages name two GPUs for one; use the device's number as the pid"},
 
   // HolisticTraceAnalysis.
   {"hta-file-name", hta, refuses, "", nullptr,
-   [](const Facts& f) { return once(!f.file().name.ends_with(".json") && !f.file().name.ends_with(".gz")); },
+   [](const Facts& f) { return once(!f.file.name.ends_with(".json") && !f.file.name.ends_with(".gz")); },
    "the file's name ends in neither .json nor .gz", "it does not open such files; rename it"},
   {"hta-compression", hta, refuses, "", nullptr,
-   [](const Facts& f) { return once(!f.file().is_what_its_name_says()); },
+   [](const Facts& f) { return once(!f.file.is_what_its_name_says()); },
    "the name and the content disagree about gzip",
    "it unpacks what ends in .gz and nothing else; rename the file"},
   {"hta-utf8", hta, refuses, "", nullptr,
-   [](const Facts& f) { return once(f.file().invalid_utf8); },
+   [](const Facts& f) { return once(f.file.invalid_utf8); },
    "the text is no UTF-8", "it ends with a UnicodeDecodeError; encode names as UTF-8"},
   {"hta-control", hta, refuses, "", nullptr,
-   [](const Facts& f) { return once(f.file().control_characters); },
+   [](const Facts& f) { return once(f.file.control_characters); },
    "a text has an unescaped control character", "it ends with a JSONDecodeError; write \\u escapes"},
   {"hta-byte-order-mark", hta, refuses, "", nullptr,
-   [](const Facts& f) { return once(f.file().byte_order_mark && !f.file().compressed); },
+   [](const Facts& f) { return once(f.file.byte_order_mark && !f.file.compressed); },
    "the text begins with a byte order mark", "it ends with a JSONDecodeError; leave the mark out"},
   {"hta-list", hta, refuses, "", nullptr,
-   [](const Facts& f) { return once(f.file().bare_list); },
+   [](const Facts& f) { return once(f.file.bare_list); },
    "the file is a bare list of events", "it ends with an AttributeError; put the list into {\"traceEvents\": ...}"},
   {"hta-object", hta, refuses, "",
    [](const Event& e) { return !e.object; }, nullptr,
@@ -293,21 +291,21 @@ constexpr TraceRule rules[] = {
    [](const Facts& f) { return once(f.durations > 0 && f.categories > 0 && !f.hta().has_arguments()); },
    "no event has args", "it ends with a KeyError for the stream; write args.stream of kernels"},
   {"hta-no-name", hta, refuses, "0.5.0",
-   [](const Event& e) { return is_hta_row(e) && !is_given(e.name_is); }, nullptr,
+   [](const Event& e) { return is_hta_row(e) && !e.name.given(); }, nullptr,
    "{one slice has|# slices have} no name", "0.5.0 ends with an error, 0.6.1 reads them; name each slice"},
   {"hta-name", hta, refuses, "",
-   [](const Event& e) { return is_hta_row(e) && is_given(e.name_is) && e.name_is != Is::text; }, nullptr,
+   [](const Event& e) { return is_hta_row(e) && e.name.given() && e.name.is != Is::text; }, nullptr,
    "{one slice has|# slices have} a name that is no text", "it ends with a ValueError; write names as text"},
   {"hta-times", hta, refuses, "",
    [](const Event& e) {
-     return e.duration_is == Is::text || (is_hta_row(e) && e.begin_is == Is::text);
+     return e.duration.is == Is::text || (is_hta_row(e) && e.begin.is == Is::text);
    }, nullptr,
    "{one event has|# events have} a ts or a dur that is text", "it ends with a TypeError; write numbers"},
   {"hta-correlation", hta, refuses, "",
-   [](const Event& e) { return is_hta_row(e) && kind_of(e.correlation) == Is::text; }, nullptr,
+   [](const Event& e) { return is_hta_row(e) && e.correlation.is == Is::text; }, nullptr,
    "{one slice has|# slices have} an args.correlation that is text", "it ends with a TypeError; write numbers"},
   {"hta-null-stream", hta, refuses, "0.5.0", nullptr,
-   [](const Facts& f) { return Finding{.count = f.hta().null_streams(), .first = nullptr, .detail = {}}; },
+   [](const Facts& f) { return Finding{.count = f.hta().null_streams(), .first = {}, .detail = {}}; },
    "{one slice has|# slices have} an args.stream that is null, and another's is text",
    "0.5.0 ends with a TypeError, 0.6.1 reads them; leave it out instead"},
   {"hta-step", hta, refuses, "", is_step_without_number, nullptr,
@@ -316,13 +314,13 @@ constexpr TraceRule rules[] = {
   {"hta-small-correlations", hta, refuses, "pandas 3", nullptr,
    [](const Facts& f) {
      const std::int64_t index = f.hta().index_over_correlations();
-     return Finding{.count = index < 0 ? 0u : 1u, .first = nullptr,
+     return Finding{.count = index < 0 ? 0u : 1u, .first = {},
                     .detail = format_count(std::max<std::int64_t>(index, 0))};
    },
    "a launch or a kernel is event {} of the file, and all correlations are so small that fewer bits hold them",
    "with pandas 3 it ends with a TypeError; install pandas<3 beside it, or number correlations from a million"},
   {"hta-kernel-name", hta, warns, "0.6.1",
-   [](const Event& e) { return is_hta_row(e) && e.on_device() && !is_given(e.name_is); }, nullptr,
+   [](const Event& e) { return is_hta_row(e) && e.on_device() && !e.name.given(); }, nullptr,
    "{one kernel has|# kernels have} no name", "the breakdowns of 0.6.1 end with a TypeError; name each kernel"},
   {"hta-no-kernels", hta, warns, "", nullptr,
    [](const Facts& f) { return once(f.hta().breakdown(true) == HtaTable::Breakdown::finds_no_kernels); },
@@ -339,14 +337,14 @@ constexpr TraceRule rules[] = {
   {"hta-rounding", hta, warns, "", nullptr,
    [](const Facts& f) {
      const HtaTable::Rounding& r = f.hta().rounding();
-     return Finding{.count = r.lost_whole, .first = nullptr,
+     return Finding{.count = r.lost_whole, .first = {},
                     .detail = fmt::format("{:.1f} %", r.time > 0 ? 100 * (1 - r.rounded_time / r.time) : 0)};
    },
    "{one kernel is|# kernels are} so short that it counts {as no time|them as no time}, and {} of all kernels' time is lost",
    "it takes begins up and ends down to whole microseconds; set HTA_DISABLE_NS_ROUNDING=1"},
   {"hta-launch-statistics", hta, warns, "", nullptr,
    [](const Facts& f) {
-     return Finding{.count = f.other_launches, .first = nullptr,
+     return Finding{.count = f.other_launches, .first = {},
                     .detail = format_count(static_cast<std::int64_t>(f.launched_kernels))};
    },
    "{one|#} of {} kernels {is|are} of launches that its launch statistics leave out, such as cuLaunchKernel and cudaGraphLaunch",
@@ -354,14 +352,13 @@ constexpr TraceRule rules[] = {
   {"hta-triton-operators", hta, warns, "", nullptr,
    [](const Facts& f) {
      const HtaTable::Mistaken& m = f.hta().mistaken();
-     return Finding{.count = m.count, .first = m.first, .detail = fmt::format("{:.3f} ms", m.time / 1000)};
+     return Finding{.count = m.slices.count, .first = m.slices.first, .detail = fmt::format("{:.3f} ms", m.time / 1000)};
    },
    "{one operator has|# operators have} an args.stream and {} of the CPU's time",
    "it counts them as kernels of the GPU, as it does inductor's triton operators; subtract them"},
   {"hta-stream-0", hta, warns, "",
    [](const Event& e) {
-     const nlohmann::json* stream = e.stream;
-     return e.slice() && e.on_device() && kind_of(stream) == Is::number && *stream == 0;
+     return e.slice() && e.on_device() && e.stream.is == Is::number && e.stream.number == 0;
    }, nullptr,
    "{one kernel is|# kernels are} on stream 0", "they get no iteration; number streams from 1"},
   {"hta-steps", hta, warns, "", nullptr,
@@ -369,28 +366,28 @@ constexpr TraceRule rules[] = {
    "there are fewer than two slices ProfilerStep#<n>",
    "it leaves out no step, so what belongs to none counts too; record two or more"},
   {"hta-rank", hta, warns, "", nullptr,
-   [](const Facts& f) { return once(!f.file().rank_text); },
+   [](const Facts& f) { return once(!f.file.rank_text); },
    "there is no text \"rank\": 0, with the space",
    "it takes every such file for rank 0, so one of several is read; write distributedInfo"},
 
   // TraceLens, as TraceLens_generate_perf_report_pytorch.
   {"tracelens-file-name", tracelens, refuses, "", nullptr,
-   [](const Facts& f) { return once(!f.file().name.ends_with("json") && !f.file().name.ends_with("json.gz")); },
+   [](const Facts& f) { return once(!f.file.name.ends_with("json") && !f.file.name.ends_with("json.gz")); },
    "the file's name ends in neither json nor json.gz", "it ends with a ValueError; rename it"},
   {"tracelens-compression", tracelens, refuses, "", nullptr,
-   [](const Facts& f) { return once(!f.file().is_what_its_name_says()); },
+   [](const Facts& f) { return once(!f.file.is_what_its_name_says()); },
    "the name and the content disagree about gzip",
    "it unpacks what ends in json.gz and nothing else; rename the file"},
   {"tracelens-json", tracelens, refuses, "", nullptr,
    [](const Facts& f) {
-     const TraceFile& file = f.file();
+     const TraceFile& file = f.file;
      return once(file.numbers_beyond_json || file.control_characters || file.invalid_utf8 ||
                  file.byte_order_mark);
    },
    "the text has NaN, Infinity, an unescaped control character, a byte order mark or bytes that are no UTF-8",
    "orjson, with which it reads, ends with a JSONDecodeError; write strict JSON"},
   {"tracelens-list", tracelens, refuses, "", nullptr,
-   [](const Facts& f) { return once(f.file().bare_list); },
+   [](const Facts& f) { return once(f.file.bare_list); },
    "the file is a bare list of events", "it ends with an AttributeError; put the list into {\"traceEvents\": ...}"},
   {"tracelens-object", tracelens, refuses, "",
    [](const Event& e) { return !e.object; }, nullptr,
@@ -402,8 +399,7 @@ constexpr TraceRule rules[] = {
    [](const Event& e) {
      if (e.phase != 'M') return false;
      const Metadata* known = metadata_of(e);
-     return known == nullptr || e.process_is == Is::missing || e.args == nullptr ||
-            !e.args->contains(known->member);
+     return known == nullptr || e.process.is == Is::missing || !(e.*known->member);
    }, nullptr,
    "{one metadata event is|# metadata events are} not one of the five that it knows, with pid and args",
    "it ends with a KeyError; leave others than the names, labels and sort indices of processes and threads out"},
@@ -413,18 +409,18 @@ constexpr TraceRule rules[] = {
    "it ends with an AttributeError; leave args out instead"},
   {"tracelens-times", tracelens, refuses, "",
    [](const Event& e) {
-     return e.begin_is != Is::missing && e.duration_is != Is::missing && !e.timed();
+     return e.begin.is != Is::missing && e.duration.is != Is::missing && !e.timed();
    }, nullptr,
    "{one event has|# events have} a ts or a dur that is no number", "it ends with a TypeError; write numbers"},
   {"tracelens-call-tree", tracelens, refuses, "",
-   [](const Event& e) { return in_call_tree(e) && (!e.timed() || e.name_is != Is::text); }, nullptr,
+   [](const Event& e) { return in_call_tree(e) && (!e.timed() || e.name.is != Is::text); }, nullptr,
    "{one operator or launch has|# operators and launches have} no name, ts or dur",
    "it ends with a KeyError; give each all three"},
   {"tracelens-kernel-times", tracelens, refuses, "",
    [](const Event& e) { return e.on_device() && !e.timed(); }, nullptr,
    "{one kernel has|# kernels have} no ts or dur", "it ends with a KeyError; give each both"},
   {"tracelens-name", tracelens, refuses, "",
-   [](const Event& e) { return e.object && e.name_is != Is::text && e.name_is != Is::missing; }, nullptr,
+   [](const Event& e) { return e.object && e.name.is != Is::text && e.name.is != Is::missing; }, nullptr,
    "{one event has|# events have} a name that is no text", "it ends with an AttributeError; write names as text"},
 {"tracelens-no-name", tracelens, refuses, "", nullptr,
    [](const Facts& f) {
@@ -435,14 +431,11 @@ constexpr TraceRule rules[] = {
   {"tracelens-flow-id", tracelens, refuses, "",
    [](const Event& e) {
      return e.category == Category::flow_to_gpu && (e.phase == 's' || e.phase == 'f') &&
-            e.member("id") == nullptr;
+            e.id.is == Is::missing;
    }, nullptr,
    "{one ac2g flow has|# ac2g flows have} no id", "it ends with a KeyError; use the correlation"},
   {"tracelens-launch-args", tracelens, refuses, "", nullptr,
-   [](const Facts& f) {
-     const nlohmann::json* launch = f.tracelens().launch_without_args();
-     return Finding{.count = launch != nullptr, .first = launch, .detail = {}};
-   },
+   [](const Facts& f) { return tallied(f.tracelens().launch_without_args()); },
    "the first launch has no args", "it ends with a KeyError; write args.correlation"},
   {"tracelens-no-gpu", tracelens, refuses, "", nullptr,
    [](const Facts& f) { return once(f.tracelens().kernels() == 0); },
@@ -463,7 +456,7 @@ constexpr TraceRule rules[] = {
   {"tracelens-operator", tracelens, warns, "",
    [](const Event& e) {
      return e.category == Category::cpu_op &&
-            (e.args_is == Is::missing || e.process_is == Is::missing || e.thread_is == Is::missing);
+            (e.args_is == Is::missing || e.process.is == Is::missing || e.thread.is == Is::missing);
    }, nullptr,
    "{one operator has|# operators have} no args, pid or tid",
    "it ends with a KeyError at one of those whose cost it knows, such as aten::mm; give operators all three"},
@@ -517,8 +510,14 @@ std::string filled(std::string_view text, std::uint64_t count, std::string_view 
 std::span<const TraceTool> trace_tools() { return tools; }
 std::span<const TraceRule> trace_rules() { return rules; }
 
+void note_rules_of(const TraceEvent& event, std::vector<TraceTally>& of_rules) {
+  of_rules.resize(std::size(rules));
+  for (std::size_t i = 0; i < std::size(rules); ++i)
+    if (rules[i].of_event != nullptr && rules[i].of_event(event)) of_rules[i].note(event.index);
+}
+
 std::string sentence_of(const TraceRule& rule, const TraceRule::Finding& finding) {
   return fmt::format("{}: {}", filled(rule.says, finding.count, finding.detail), rule.why);
 }
 
-}  // namespace ridge
+}  // namespace ridge::trace

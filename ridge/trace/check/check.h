@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace ridge {
+#include "ridge/trace/read.h"
+
+namespace ridge::trace {
 
 // What a tool makes of a Chrome trace in the dialect of PyTorch's profiler.
 struct TraceVerdict {
@@ -32,13 +34,15 @@ struct TraceCheck {
   std::vector<TraceVerdict> verdicts;  // of every tool
 };
 
-// Checks a trace from any program against the rules of trace_rules.h. `file_name`, without
-// directories, matters to the tools, and whether the file is compressed if that is not what its
-// name says. FormatError if `text` is no JSON that one of them reads, or no trace.
-TraceCheck check_trace(std::string_view text, std::string_view file_name,
-                       std::optional<bool> compressed = std::nullopt);
+// Checks a trace from any program, gzip's or not, against the rules of rules.h. IoError if it
+// cannot be read; FormatError if it is no JSON that one of the tools reads, or no trace.
+TraceCheck check_trace(const std::filesystem::path& file, const ReadOptions& options = {});
+
+// The same of what a file of this name, which matters to the tools, would hold.
+TraceCheck check_trace(std::string_view file, std::string_view name,
+                       const ReadOptions& options = {});
 
 std::string trace_check_text(const TraceCheck& check);
 std::string trace_check_json(const TraceCheck& check);
 
-}  // namespace ridge
+}  // namespace ridge::trace

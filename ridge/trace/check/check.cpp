@@ -1,27 +1,27 @@
-#include "ridge/profile/trace_check.h"
+#include "ridge/trace/check/check.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "ridge/base/units.h"
 #include "ridge/base/utf8.h"
-#include "ridge/profile/trace_facts.h"
-#include "ridge/profile/trace_rules.h"
+#include "ridge/trace/check/gather.h"
+#include "ridge/trace/check/rules.h"
 
-namespace ridge {
+namespace ridge::trace {
 namespace {
 
 using json = nlohmann::json;
 using ordered_json = nlohmann::ordered_json;
 
 // An event without its args, which would push its name out of sight.
-std::string first_of(const json* event) {
-  if (event == nullptr) return {};
-  json shortened = *event;
+std::string without_args(const std::string& event) {
+  json shortened = json::parse(event, nullptr, false);
   if (shortened.is_object()) shortened.erase("args");
   return shown(shortened.dump(-1, ' ', true, json::error_handler_t::replace));
 }
@@ -33,35 +33,53 @@ std::vector<std::string> concerned(const TraceRule& rule) {
   return versions;
 }
 
-TraceVerdict::Problem problem_of(const TraceRule& rule, const TraceRule::Finding& finding) {
-  return {.rule = std::string(rule.name),
-          .what = sentence_of(rule, finding),
-          .fatal = rule.severity == TraceRule::Severity::refuses,
-          .versions = concerned(rule),
-          .count = finding.count,
-          .first = first_of(finding.first)};
+TraceRule::Finding finding_of(std::size_t rule, const TraceFacts& facts) {
+  if (trace_rules()[rule].of_trace != nullptr) return trace_rules()[rule].of_trace(facts);
+  if (rule >= facts.of_rules.size()) return {};
+  return {.count = facts.of_rules[rule].count, .first = facts.of_rules[rule].first, .detail = {}};
 }
 
-// What the rules of single events found, by the index of the rule.
-class EventFindings {
- public:
-  EventFindings() : found_(trace_rules().size()) {
-    for (std::size_t i = 0; i < found_.size(); ++i)
-      if (trace_rules()[i].of_event != nullptr)
-        predicates_.emplace_back(trace_rules()[i].of_event, i);
+// The events that findings show, by index.
+template <class File>
+std::map<std::uint32_t, std::string> shown_events(const File& file, const GatheredFacts& gathered,
+                                                  const std::vector<TraceRule::Finding>& findings) {
+  std::map<std::uint32_t, std::string> events;
+  for (const TraceRule::Finding& finding : findings)
+    if (finding.count > 0 && finding.first) events[*finding.first];
+  std::vector<std::uint32_t> indices;
+  for (const auto& [index, event] : events) indices.push_back(index);
+  std::size_t next = 0;
+  const std::vector<std::string> found = events_at(file, gathered, indices);
+  for (auto& [index, event] : events) event = without_args(found.at(next++));
+  return events;
+}
+
+template <class File>
+TraceCheck check(const File& file, const GatheredFacts& gathered) {
+  const TraceFacts& facts = gathered.facts;
+  TraceCheck check{.events = facts.events, .slices = facts.slices, .verdicts = {}};
+  for (const TraceTool& tool : trace_tools())
+    check.verdicts.push_back({.consumer = std::string(tool.name),
+                              .shown = std::string(tool.shown),
+                              .tried = {tool.tried.begin(), tool.tried.end()},
+                              .problems = {}});
+  std::vector<TraceRule::Finding> findings;
+  for (std::size_t i = 0; i < trace_rules().size(); ++i) findings.push_back(finding_of(i, facts));
+  const std::map<std::uint32_t, std::string> events = shown_events(file, gathered, findings);
+  for (std::size_t i = 0; i < findings.size(); ++i) {
+    const TraceRule& rule = trace_rules()[i];
+    const TraceRule::Finding& finding = findings[i];
+    if (finding.count == 0) continue;
+    check.verdicts[rule.tool].problems.push_back(
+        {.rule = std::string(rule.name),
+         .what = sentence_of(rule, finding),
+         .fatal = rule.severity == TraceRule::Severity::refuses,
+         .versions = concerned(rule),
+         .count = finding.count,
+         .first = finding.first ? events.at(*finding.first) : ""});
   }
-
-  void add(const TraceEvent& event) {
-    for (const auto& [holds, rule] : predicates_)
-      if (holds(event)) found_[rule].note(event.source);
-  }
-
-  const TraceTally& of(std::size_t rule) const { return found_[rule]; }
-
- private:
-  std::vector<TraceTally> found_;
-  std::vector<std::pair<bool (*)(const TraceEvent&), std::size_t>> predicates_;
-};
+  return check;
+}
 
 std::string verdict_text(const TraceVerdict& verdict) {
   if (verdict.tried.empty()) return "not tried";
@@ -84,36 +102,12 @@ std::vector<std::string> TraceVerdict::refusing() const {
   return versions;
 }
 
-TraceCheck check_trace(std::string_view text, std::string_view file_name,
-                       std::optional<bool> compressed) {
-  TraceFile file{.name = file_name};
-  file.compressed = compressed.value_or(file.said_to_be_compressed());
-  const json events = parse_trace(text, file);
-  TraceFacts facts(file);
-  EventFindings findings;
-  for (std::size_t i = 0; i < events.size(); ++i) {
-    const TraceEvent event(events[i], i);
-    facts.add(event);
-    findings.add(event);
-  }
-  facts.finish();
+TraceCheck check_trace(const std::filesystem::path& file, const ReadOptions& options) {
+  return check(file, gather_facts(file, options));
+}
 
-  TraceCheck check{.events = facts.events, .slices = facts.slices, .verdicts = {}};
-  for (const TraceTool& tool : trace_tools())
-    check.verdicts.push_back({.consumer = std::string(tool.name),
-                              .shown = std::string(tool.shown),
-                              .tried = {tool.tried.begin(), tool.tried.end()},
-                              .problems = {}});
-  for (std::size_t i = 0; i < trace_rules().size(); ++i) {
-    const TraceRule& rule = trace_rules()[i];
-    const TraceTally& tally = findings.of(i);
-    const TraceRule::Finding finding =
-        rule.of_trace != nullptr
-            ? rule.of_trace(facts)
-            : TraceRule::Finding{.count = tally.count, .first = tally.first, .detail = {}};
-    if (finding.count > 0) check.verdicts[rule.tool].problems.push_back(problem_of(rule, finding));
-  }
-  return check;
+TraceCheck check_trace(std::string_view file, std::string_view name, const ReadOptions& options) {
+  return check(file, gather_facts(file, name, options));
 }
 
 std::string trace_check_text(const TraceCheck& check) {
@@ -152,4 +146,4 @@ std::string trace_check_json(const TraceCheck& check) {
   return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace ridge
+}  // namespace ridge::trace
