@@ -32,10 +32,12 @@ std::string file_text(const char* path) {
   return text;
 }
 
-// A stretch of events of a trace that is short enough to be read often.
+// A stretch of events of a trace that is short enough to be read often; now and then all of a small
+// trace, which alone is JSON.
 std::string excerpt(const std::string& text, Random& random) {
+  constexpr std::size_t small = 1 << 16;
   const std::size_t bytes = 200 + random() % 3000;
-  if (text.size() <= bytes) return text;
+  if (text.size() <= bytes || (text.size() <= small && random() % 4 == 0)) return text;
   std::size_t begin = text.find("{\"ph\"", random() % (text.size() - bytes));
   if (begin == std::string::npos) begin = text.size() - bytes;
   return "{\"traceEvents\":[" + text.substr(begin, bytes);
