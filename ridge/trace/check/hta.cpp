@@ -12,7 +12,7 @@ namespace {
 
 using Is = TraceValue::Is;
 
-// Whether pandas stores it as an integer or not.
+// The integer that a number is, or is cut to; -1 if 64 bits cannot hold it.
 std::int64_t whole(const TraceValue& number) {
   if (number.integer) return number.signed_bits();
   return std::abs(number.number) < 9e18 ? static_cast<std::int64_t>(number.number) : -1;
