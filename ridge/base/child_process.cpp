@@ -40,6 +40,19 @@ struct Pipe {
   }
 };
 
+// A file that a program writes, closed in programs that are started.
+struct OutputFile {
+  int descriptor;
+
+  explicit OutputFile(const std::string& path)
+      : descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+    if (descriptor < 0) throw IoError("cannot write {}: {}", path, std::strerror(errno));
+  }
+  ~OutputFile() { ::close(descriptor); }
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+};
+
 // Our environment without what the command sets, and that.
 std::vector<std::string> environment_of(const ChildCommand& command) {
   std::vector<std::string> all;
@@ -67,7 +80,7 @@ struct Start {
   char* const* words;
   char* const* environment;
   const char* directory;  // null: ours
-  int output;             // -1: ours
+  int output, errors;     // -1: ours
   int keeps;
   int fault;  // takes errno if there is no program to run
   pid_t parent;
@@ -78,10 +91,10 @@ struct Start {
     if (::getppid() != parent) ::_exit(1);  // it had ended before
     for (const int signal : {SIGINT, SIGTERM, SIGXFSZ}) ::signal(signal, SIG_DFL);
     const int nothing = ::open("/dev/null", O_RDONLY);
-    const bool ready = nothing >= 0 && ::dup2(nothing, 0) >= 0 &&
-                       (output < 0 || (::dup2(output, 1) >= 0 && ::dup2(output, 2) >= 0)) &&
-                       (keeps < 0 || ::fcntl(keeps, F_SETFD, 0) == 0) &&
-                       (directory == nullptr || ::chdir(directory) == 0);
+    const bool ready =
+        nothing >= 0 && ::dup2(nothing, 0) >= 0 && (output < 0 || ::dup2(output, 1) >= 0) &&
+        (errors < 0 || ::dup2(errors, 2) >= 0) && (keeps < 0 || ::fcntl(keeps, F_SETFD, 0) == 0) &&
+        (directory == nullptr || ::chdir(directory) == 0);
     if (ready) ::execvpe(words[0], words, environment);
     const int error = errno;
     [[maybe_unused]] const ssize_t written = ::write(fault, &error, sizeof error);
@@ -114,13 +127,11 @@ std::string to_string(const ChildEnd& end) {
 
 ChildProcess::ChildProcess(const ChildCommand& command) {
   if (command.words.empty()) throw UsageError("there is no program to start");
-  const std::string output = command.output.empty() ? "/dev/null" : command.output.string();
-  int out = -1;
-  if (!command.shares_output) {
-    out = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (out < 0) throw IoError("cannot write {}: {}", output, std::strerror(errno));
-  }
-
+  std::optional<OutputFile> output, errors;
+  if (!command.shares_output)
+    output.emplace(command.output.empty() ? "/dev/null" : command.output.string());
+  if (!command.errors.empty()) errors.emplace(command.errors.string());
+  const int out = output ? output->descriptor : -1;
   std::vector<std::string> words = command.words, environment = environment_of(command);
   const std::vector<char*> words_of_c = pointers_to(words),
                            environment_of_c = pointers_to(environment);
@@ -132,13 +143,13 @@ ChildProcess::ChildProcess(const ChildCommand& command) {
                       .environment = environment_of_c.data(),
                       .directory = directory.empty() ? nullptr : directory.c_str(),
                       .output = out,
+                      .errors = errors ? errors->descriptor : out,
                       .keeps = command.keeps,
                       .fault = fault.ends[1],
                       .parent = ::getpid()};
     pid_ = ::fork();
     if (pid_ == 0) start.run();
     error = pid_ < 0 ? errno : 0;
-    if (out >= 0) ::close(out);
     fault.close_end(1);
     if (error == 0) error = fault_of_start(fault.ends[0]);
   }

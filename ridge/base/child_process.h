@@ -15,6 +15,7 @@ struct ChildCommand {
   std::vector<std::string> words;  // the program, sought in $PATH if it has no slash; its arguments
   std::filesystem::path directory = {};  // it works there; empty: in ours
   std::filesystem::path output = {};     // takes both its outputs, anew; empty: nobody sees them
+  std::filesystem::path errors = {};     // takes standard error instead, anew
   bool shares_output = false;            // or they are ours
   // Set in its environment, besides ours.
   std::vector<std::pair<std::string, std::string>> environment = {};

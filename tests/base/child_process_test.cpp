@@ -1,6 +1,7 @@
 #include "ridge/base/child_process.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,6 +41,19 @@ TEST(ChildProcess, WorksInADirectoryAndWritesBothOutputsToAFile) {
   EXPECT_TRUE(ChildProcess(command).wait().ok());
   EXPECT_EQ(content_of(command.output),
             std::filesystem::canonical(directory.path).string() + "\nfirst\n");
+}
+
+TEST(ChildProcess, WritesItsErrorsToAFileOfTheirOwn) {
+  const TemporaryDirectory directory;
+  ChildCommand command = shell("echo said; echo complained >&2");
+  command.output = directory.path / "out";
+  command.errors = directory.path / "errors";
+  EXPECT_TRUE(ChildProcess(command).wait().ok());
+  EXPECT_EQ(content_of(command.output), "said\n");
+  EXPECT_EQ(content_of(command.errors), "complained\n");
+  command.errors = directory.path / "no" / "errors";
+  EXPECT_THAT(message_of<IoError>([&] { ChildProcess child(command); }),
+              testing::HasSubstr("no/errors"));
 }
 
 TEST(ChildProcess, WaitsOnlyForAWhile) {
