@@ -20,17 +20,15 @@
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/report/trace/trace_page.h"
-#include "ridge/session/devices.h"
+#include "ridge/report/trace/read_report.h"
 #include "ridge/trace/check/check.h"
 #include "ridge/trace/critical_path.h"
+#include "ridge/trace/named_traces.h"
 #include "ridge/trace/read.h"
 #include "ridge/trace/report.h"
 
 namespace ridge {
 namespace {
-
-constexpr int most_threads = 8;  // that read a trace: more wait for the one that unpacks it
 
 struct CheckRequest {
   std::string path;
@@ -68,44 +66,11 @@ int check(const CheckRequest& request) {
   if (request.path.empty()) throw UsageError("check which trace? give a file");
   Terminal terminal;
   terminal.busy("Reading the trace...");
-  trace::TraceCheck result = trace::check_trace(
-      request.path, {.threads = std::min(threads_of_rank(1), most_threads), .progress = {}});
+  trace::TraceCheck result =
+      trace::check_trace(request.path, {.threads = trace::reading_threads(), .progress = {}});
   select(result, request.tools);
   terminal.lines(request.json ? trace::trace_check_json(result) : trace::trace_check_text(result));
   return std::ranges::all_of(result.verdicts, &trace::TraceVerdict::accepts) ? 0 : 1;
-}
-
-struct NamedTrace {
-  std::filesystem::path path;
-  bool in_directory = false;  // that was named
-};
-
-// The traces that were named, and those of the directories that were.
-std::vector<NamedTrace> traces_of(const std::vector<std::string>& names) {
-  if (names.empty()) throw UsageError("report which trace? give a file or a directory of ranks");
-  std::vector<NamedTrace> traces;
-  for (const std::string& name : names) {
-    std::error_code ignored;
-    if (!std::filesystem::is_directory(name, ignored)) {
-      traces.push_back({.path = name});
-      continue;
-    }
-    const std::vector<std::filesystem::path> within = trace::traces_in(name);
-    if (within.empty())
-      throw UsageError(
-          "there is no trace in {}: no file there ends in .json, .json.gz, .sqlite or "
-          "_kernel_trace.csv",
-          name);
-    for (const std::filesystem::path& path : within)
-      traces.push_back({.path = path, .in_directory = true});
-  }
-  return traces;
-}
-
-std::uint64_t size_of(const std::filesystem::path& path) {
-  std::error_code ignored;
-  const std::uintmax_t bytes = std::filesystem::file_size(path, ignored);
-  return ignored ? 0 : bytes;
 }
 
 // The exit code of --fail-above: whether something would help by more than so many percent.
@@ -123,52 +88,15 @@ int judge(const std::vector<trace::Report>& reports, double percent) {
   return exit_code;
 }
 
-// The trace; none if a directory's file is no trace, which `left_out` then says.
-std::optional<trace::Trace> read(const NamedTrace& named, const trace::ReadOptions& options,
-                                 std::vector<std::string>& left_out) {
-  if (!named.in_directory) return trace::read(named.path, options);
-  try {
-    trace::Trace trace = trace::read(named.path, options);
-    if (trace.event_count > 0) return trace;
-    left_out.push_back(fmt::format("{} has no event", shown(trace.file)));
-  } catch (const FormatError& error) {
-    left_out.emplace_back(error.what());
-  }
-  return std::nullopt;
-}
-
 int report(const ReportRequest& request) {
   check_range("top", request.top, 1, 1'000'000);
   if (request.most_gain) check_real("fail-above", *request.most_gain, 0, 100);
-  const std::vector<NamedTrace> traces = traces_of(request.paths);
   Terminal terminal;
-  std::uint64_t all_bytes = 0, done_bytes = 0;
-  for (const NamedTrace& trace : traces) all_bytes += size_of(trace.path);
-  const auto show = progress_on(terminal);
-  trace::ReadOptions reading{.threads = std::min(threads_of_rank(1), most_threads), .progress = {}};
-  reading.progress = [&](std::uint64_t file_bytes) {
-    show(static_cast<std::int64_t>(done_bytes + file_bytes), static_cast<std::int64_t>(all_bytes));
-  };
-  std::vector<trace::Report> reports;
-  std::vector<std::string> left_out;
-  std::optional<DrawnTimeline> drawn;  // of the first rank
-  std::optional<std::int64_t> drawn_rank;
-  for (const NamedTrace& named : traces) {
-    const std::optional<trace::Trace> trace = read(named, reading, left_out);
-    done_bytes += size_of(named.path);
-    if (!trace) continue;
-    const trace::HostNesting nesting(*trace);
-    const trace::Work work = trace::work_of(*trace, nesting);
-    reports.push_back(trace::report_of(*trace, work, nesting));
-    if (request.page.empty() || (drawn && reports.back().rank >= drawn_rank)) continue;
-    drawn.emplace(*trace, work);
-    drawn_rank = reports.back().rank;
-  }
-  if (reports.empty()) throw FormatError("there is no trace: {}", left_out.front());
-  trace::RunReport run = trace::report_ranks(std::move(reports));
-  run.left_out = std::move(left_out);
-  if (drawn) {
-    const std::string page = trace_page(run, *drawn);
+  const TraceReport report =
+      read_report(request.paths, !request.page.empty(), progress_on(terminal));
+  const trace::RunReport& run = report.run;
+  if (report.drawn) {
+    const std::string page = report.page();
     write_text_file(request.page, page);
     if (!request.json) {
       for (const std::string& file : run.left_out) terminal.line("Left out: " + file);
@@ -187,8 +115,8 @@ int critical_path(const PathRequest& request) {
   check_range("top", request.top, 1, 1'000'000);
   Terminal terminal;
   terminal.busy("Reading the trace...");
-  const trace::Trace trace = trace::read(
-      request.path, {.threads = std::min(threads_of_rank(1), most_threads), .progress = {}});
+  const trace::Trace trace =
+      trace::read(request.path, {.threads = trace::reading_threads(), .progress = {}});
   const trace::HostNesting nesting(trace);
   const trace::CriticalPath path =
       trace::critical_path(trace, trace::work_of(trace, nesting), nesting);

@@ -1,15 +1,10 @@
 // `ridge trace diff`: two traces of the same kind of run.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ridge/base/error.h"
@@ -19,19 +14,14 @@
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/session/devices.h"
 #include "ridge/trace/diff.h"
-#include "ridge/trace/read.h"
-#include "ridge/trace/report.h"
+#include "ridge/trace/named_traces.h"
 
 namespace ridge {
 namespace {
 
-namespace fs = std::filesystem;
-
 // Exit codes of --fail-above, beside 0 for "no slower".
 constexpr int exit_slower = 1, exit_undecided = 3;
-constexpr int most_threads = 8;  // that read a trace: more wait for the one that unpacks it
 
 struct Request {
   std::vector<std::string> paths;
@@ -39,93 +29,6 @@ struct Request {
   std::optional<double> most_slowdown;  // --fail-above, percent
   bool json = false;
 };
-
-bool is_directory(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
-
-std::uint64_t size_of(const fs::path& path) {
-  std::error_code ignored;
-  const std::uintmax_t bytes = fs::file_size(path, ignored);
-  return ignored ? 0 : bytes;
-}
-
-// The file, or those of the directory.
-std::vector<fs::path> files_of(const std::string& path) {
-  if (!is_directory(path)) return {path};
-  std::vector<fs::path> files = trace::traces_in(path);
-  if (files.empty())
-    throw UsageError("there is no trace in {}: no file there ends in .json or .json.gz", path);
-  return files;
-}
-
-// Reads trees of traces, and shows how far it is of all of them.
-class Reader {
- public:
-  Reader(Terminal& terminal, std::uint64_t all_bytes)
-      : show_(progress_on(terminal)), all_bytes_(all_bytes) {}
-
-  std::vector<trace::StepTree> read(const std::vector<fs::path>& files) {
-    std::vector<trace::StepTree> trees;
-    for (const fs::path& file : files) {
-      trees.push_back(trace::step_tree(
-          trace::read(file, {.threads = std::min(threads_of_rank(1), most_threads),
-                             .progress = [&](std::uint64_t bytes) { show(bytes); }})));
-      done_bytes_ += size_of(file);
-    }
-    return trees;
-  }
-
- private:
-  void show(std::uint64_t bytes) {
-    show_(static_cast<std::int64_t>(done_bytes_ + bytes), static_cast<std::int64_t>(all_bytes_));
-  }
-
-  std::function<void(std::int64_t, std::int64_t)> show_;
-  std::uint64_t all_bytes_, done_bytes_ = 0;
-};
-
-std::uint64_t bytes_of(const std::vector<fs::path>& files) {
-  std::uint64_t bytes = 0;
-  for (const fs::path& file : files) bytes += size_of(file);
-  return bytes;
-}
-
-using ByRank = std::map<std::int64_t, const trace::StepTree*>;
-
-// The traces of a directory by rank. UsageError if some have no rank, or the same.
-ByRank by_rank(const std::vector<trace::StepTree>& trees, const std::string& directory) {
-  ByRank ranks;
-  for (const trace::StepTree& tree : trees) {
-    if (!tree.rank)
-      throw UsageError("{} has several traces, and {} does not tell its rank: compare two files",
-                       directory, printable(tree.file));
-    const auto [found, added] = ranks.emplace(*tree.rank, &tree);
-    if (!added)
-      throw UsageError("{} has two traces of rank {}, {} and {}: compare two files", directory,
-                       *tree.rank, printable(found->second->file), printable(tree.file));
-  }
-  return ranks;
-}
-
-std::vector<trace::TraceDiff> diffs_of(const Request& request, Terminal& terminal) {
-  const std::vector<fs::path> before_files = files_of(request.paths[0]),
-                              after_files = files_of(request.paths[1]);
-  Reader reader(terminal, bytes_of(before_files) + bytes_of(after_files));
-  const std::vector<trace::StepTree> before = reader.read(before_files),
-                                     after = reader.read(after_files);
-  if (before.size() == 1 && after.size() == 1) return {diff_of(before.front(), after.front())};
-  const ByRank before_ranks = by_rank(before, request.paths[0]),
-               after_ranks = by_rank(after, request.paths[1]);
-  std::vector<trace::TraceDiff> diffs;
-  for (const auto& [rank, tree] : before_ranks)
-    if (const auto found = after_ranks.find(rank); found != after_ranks.end())
-      diffs.push_back(diff_of(*tree, *found->second));
-  if (diffs.empty())
-    throw UsageError("no rank has a trace in both {} and {}", request.paths[0], request.paths[1]);
-  return diffs;
-}
 
 // Beside the tables, so that JSON stays JSON.
 void complain(const std::string& line) {
@@ -160,7 +63,8 @@ int diff(const Request& request) {
   check_range("top", request.top, 1, 1'000'000);
   if (request.most_slowdown) check_real("fail-above", *request.most_slowdown, 0, 1e6);
   Terminal terminal;
-  const std::vector<trace::TraceDiff> diffs = diffs_of(request, terminal);
+  const std::vector<trace::TraceDiff> diffs =
+      trace::diff_named(request.paths[0], request.paths[1], progress_on(terminal));
   terminal.lines(request.json ? trace::diff_json(diffs)
                               : trace::diff_text(diffs, static_cast<std::size_t>(request.top)));
   return request.most_slowdown ? judge(diffs, *request.most_slowdown) : 0;

@@ -1,5 +1,4 @@
 // `ridge trace export`: a trace as tables.
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -8,8 +7,8 @@
 #include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/terminal.h"
-#include "ridge/session/devices.h"
 #include "ridge/trace/export.h"
+#include "ridge/trace/named_traces.h"
 #include "ridge/trace/read.h"
 
 namespace ridge {
@@ -20,15 +19,14 @@ struct ExportRequest {
 };
 
 int export_trace(const ExportRequest& request) {
-  constexpr int most_threads = 8;  // that read a trace
   if (request.file.empty()) throw UsageError("export which trace? give a file");
   if (request.sqlite.empty() && request.csv.empty())
     throw UsageError("export as what? give --sqlite FILE, or --csv DIR");
   std::error_code ignored;
   if (std::filesystem::equivalent(request.file, request.sqlite, ignored))
     throw UsageError("--sqlite {} is the trace itself; give another file", request.sqlite);
-  const trace::Trace read = trace::read(
-      request.file, {.threads = std::min(threads_of_rank(1), most_threads), .progress = {}});
+  const trace::Trace read =
+      trace::read(request.file, {.threads = trace::reading_threads(), .progress = {}});
   if (!request.sqlite.empty()) trace::export_sqlite(read, request.sqlite);
   if (!request.csv.empty()) trace::export_csv(read, request.csv);
   return 0;

@@ -1,7 +1,11 @@
 #include "ridge/report/page_template.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include "ridge/report/page/assets.h"
 
 namespace ridge {
 
@@ -30,6 +34,20 @@ std::string harmless_in_html(const nlohmann::ordered_json& document) {
       text += c;
   }
   return text;
+}
+
+std::string page_of(const nlohmann::ordered_json& document, std::string_view style,
+                    std::span<const std::string_view> scripts, std::string_view begin) {
+  std::string code = "(() => {\n'use strict';\n";
+  for (const std::string_view script : scripts) code += script;
+  code += fmt::format("{};\n}})();\n", begin);
+  const std::string data = harmless_in_html(document);
+  const TemplatePart parts[] = {{"style", style},
+                                {"d3_license", page_d3_license},
+                                {"d3", page_d3},
+                                {"data", data},
+                                {"scripts", code}};
+  return filled_template(page_template, parts);
 }
 
 }  // namespace ridge

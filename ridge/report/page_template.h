@@ -19,4 +19,10 @@ std::string filled_template(std::string_view text, std::span<const TemplatePart>
 // the element, or open another.
 std::string harmless_in_html(const nlohmann::ordered_json& document);
 
+// One HTML file that needs no other and no network. Nothing in the document can break it or become
+// part of its code. It is styled by `style`, its code is `scripts` one after the other, of which
+// `begin` calls the first function.
+std::string page_of(const nlohmann::ordered_json& document, std::string_view style,
+                    std::span<const std::string_view> scripts, std::string_view begin);
+
 }  // namespace ridge

@@ -156,20 +156,6 @@ ProfiledMachine profiled_machine(const Json& document) {
   return machine;
 }
 
-std::string page_of(const Json& document, std::string_view style,
-                    std::span<const std::string_view> scripts, std::string_view begin) {
-  std::string code = "(() => {\n'use strict';\n";
-  for (const std::string_view script : scripts) code += script;
-  code += fmt::format("{};\n}})();\n", begin);
-  const std::string data = harmless_in_html(document);
-  const TemplatePart parts[] = {{"style", style},
-                                {"d3_license", page_d3_license},
-                                {"d3", page_d3},
-                                {"data", data},
-                                {"scripts", code}};
-  return filled_template(page_template, parts);
-}
-
 std::string report_page(const Json& document) {
   const std::string_view scripts[] = {page_common,   page_summary,  page_steps,
                                       page_table,    page_icicle,   page_timeline,

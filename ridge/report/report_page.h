@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -32,12 +31,6 @@ struct ProfiledMachine {
   bool has_roof = false;
 };
 ProfiledMachine profiled_machine(const nlohmann::ordered_json& document);
-
-// One HTML file that needs no other and no network. Nothing in the document can break it or become
-// part of its code. It is styled by `style`, its code is `scripts` one after the other, of which
-// `begin` calls the first function.
-std::string page_of(const nlohmann::ordered_json& document, std::string_view style,
-                    std::span<const std::string_view> scripts, std::string_view begin);
 
 // The page of a profile.
 std::string report_page(const nlohmann::ordered_json& document);

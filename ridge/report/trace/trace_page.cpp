@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ridge/report/page/assets.h"
-#include "ridge/report/report_page.h"
+#include "ridge/report/page_template.h"
 #include "ridge/report/trace/page/trace_assets.h"
 
 namespace ridge {
