@@ -23,6 +23,7 @@ struct Request {
 
   RunRequest run;
   KeepRequest keep;
+  std::string json_file;
   bool print_config = false;
   std::int64_t restarts = 0;
 };
@@ -43,9 +44,10 @@ with --gpus N on a GPU each; torchrun, mpirun and srun may start them too.)";
 int run(const RunOptions& options, const Request& request) {
   if (const std::optional<Rank> rank = one_of_several())
     return run_as_rank(*rank, options, [&](const RunOptions& of_rank, Device& device) {
-      return train(of_rank, device, {}, &request.keep);
+      return train(of_rank, device, {}, &request.keep, device.rank() == 0 ? request.json_file : "");
     });
-  if (options.ranks == 1) return train(options, *open_device(options), {}, &request.keep);
+  if (options.ranks == 1)
+    return train(options, *open_device(options), {}, &request.keep, request.json_file);
   return run_ranks(options, static_cast<int>(request.restarts));
 }
 
@@ -55,6 +57,9 @@ void add_train_command(Command program, Action& action) {
   const Command command = program.add_subcommand("train", "Train a model");
   const auto request = std::make_shared<Request>(command);
   command.add_flag("--print-config", request->print_config, "Print the resolved options and exit")
+      .group("Output");
+  add_value(command, "--export-json", request->json_file, "Write the results to this JSON file")
+      .type_name("FILE")
       .group("Output");
   add_keep_flags(command, request->keep);
   add_value(command, "--restarts", request->restarts,

@@ -22,10 +22,12 @@ namespace fs = std::filesystem;
 // Prints the steps as they are done.
 class Narrator final : public TerminalListener {
  public:
-  Narrator(Terminal& terminal, const Session& session, RunKeeper& keeper)
+  Narrator(Terminal& terminal, const Session& session, RunKeeper& keeper,
+           const std::string& json_file)
       : TerminalListener(terminal),
         session_(session),
         keeper_(keeper),
+        json_file_(json_file),
         options_(session.options()),
         window_(profile_window(options_)),
         first_(session.steps_done()) {
@@ -51,13 +53,20 @@ class Narrator final : public TerminalListener {
   void ended(Session&, const Record& record, const Summary& summary, LastWords&) override {
     print_summary(terminal_, record, summary);
   }
-  void finished(const Record& record, const Summary& summary, LastWords&) override {
-    keeper_.keep(session_, record, record_json(record, summary), terminal_);
+  void finished(const Record& record, const Summary& summary, LastWords& last_words) override {
+    const std::string json = record_json(record, summary);
+    if (!json_file_.empty())
+      last_words.attempt([&] {
+        write_text_file(json_file_, json);
+        wrote(json_file_);
+      });
+    last_words.attempt([&] { keeper_.keep(session_, record, json, terminal_); });
   }
 
  private:
   const Session& session_;
   RunKeeper& keeper_;
+  const std::string& json_file_;
   const RunOptions& options_;
   ProfileWindow window_;
   std::int64_t first_;  // steps done when the run began
@@ -83,7 +92,7 @@ void print_start(Terminal& terminal, Session& session, double seconds) {
 }
 
 int run(const RunOptions& options, Device& device, const SessionHooks& hooks,
-        const KeepRequest* keep) {
+        const KeepRequest* keep, const std::string& json_file) {
   Terminal terminal;
   const bool leads = device.rank() == 0;  // or tells nobody, and leaves only a profile
   RunKeeper keeper(leads ? keep : nullptr, device);
@@ -97,6 +106,7 @@ int run(const RunOptions& options, Device& device, const SessionHooks& hooks,
   plan.loop.stop = [&session] { return session.on_any_rank(interrupt_noted() != 0); };
   if (!leads) leave_profile_of_rank(plan, device.rank());
   prepare_directories(plan);
+  if (leads && !json_file.empty()) probe_writing(json_file);
   if (leads) write_text_file(fs::path(options.output_dir) / "config.json", to_json(options));
   note_interrupts();
   print_start(terminal, session, std::chrono::duration<double>(Clock::now() - start).count());
@@ -104,7 +114,7 @@ int run(const RunOptions& options, Device& device, const SessionHooks& hooks,
     terminal.line(fmt::format("Nothing is left to do: --num-steps is {}", options.num_steps));
     return 0;
   }
-  Narrator narrator(terminal, session, keeper);
+  Narrator narrator(terminal, session, keeper, json_file);
   const Record record = run_profiled(session, plan, narrator);
   refuse_divergence(record);
   return exit_code_of(record);
@@ -113,9 +123,9 @@ int run(const RunOptions& options, Device& device, const SessionHooks& hooks,
 }  // namespace
 
 int train(const RunOptions& options, Device& device, const SessionHooks& hooks,
-          const KeepRequest* keep) {
+          const KeepRequest* keep, const std::string& json_file) {
   try {
-    return run(options, device, hooks, keep);
+    return run(options, device, hooks, keep, json_file);
   } catch (const OutOfMemoryError& error) {  // by now the device has all memory back
     throw OutOfMemoryError("{}", with_batch_advice(error.what(), options, device));
   }

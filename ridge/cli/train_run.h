@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "ridge/cli/keep_run.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/device/device.h"
@@ -9,8 +11,9 @@
 namespace ridge {
 
 // `ridge train` of resolved options: runs, prints and writes all they ask for. Returns the exit
-// code of the program; errors are thrown. Without `keep` the run is kept in no store.
+// code of the program; errors are thrown. Without `keep` the run is kept in no store. The record of
+// the run is also written to `json_file`, unless that is empty.
 int train(const RunOptions& options, Device& device, const SessionHooks& hooks = {},
-          const KeepRequest* keep = nullptr);
+          const KeepRequest* keep = nullptr, const std::string& json_file = {});
 
 }  // namespace ridge

@@ -46,6 +46,12 @@ class Told : public ::testing::Test {
   Sandbox sandbox_;
 };
 
+TEST_F(Told, ATrainingExportsTheRecordThatItLeaves) {
+  const std::string out = out_of("train --num-steps 2 --ranks 2 --export-json run.json" + small);
+  EXPECT_THAT(out, HasSubstr("Wrote run.json"));
+  EXPECT_EQ(sandbox_.read("run.json"), sandbox_.read("output/performance_summary.json"));
+}
+
 TEST_F(Told, AllPassesAreListedWithoutFlags) {
   const std::string text = out_of("passes");
   const Json json = json_of("passes --json");
