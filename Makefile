@@ -44,6 +44,11 @@ deb: deps  ## make a package for Debian and Ubuntu, for any x86-64-v3 processor,
 	cmake --build --preset portable -j $(JOBS)
 	cd build-portable && cpack
 
+.PHONY: wheel
+wheel:  ## make a wheel for pip and test it, for any x86-64-v3 processor, in build-wheel/
+	scripts/install-deps.sh wheel
+	scripts/wheel.sh $(if $(CUDA),$(CUDA),OFF) $(PYTHONS)
+
 .PHONY: deps
 deps:  ## install the packages Ridge is built from, those that are missing
 	scripts/install-deps.sh
@@ -100,4 +105,4 @@ install: build  ## install into PREFIX (default /usr/local)
 
 .PHONY: clean
 clean:  ## remove all build folders
-	rm -rf build build-cpu build-cuda build-debug build-portable build-asan build-tsan
+	rm -rf build build-cpu build-cuda build-debug build-portable build-wheel build-asan build-tsan

@@ -2,11 +2,12 @@
 # Installs the Debian or Ubuntu packages that Ridge is built from. Installs nothing, and touches
 # neither the network nor root, when all of them are there.
 #
-#   scripts/install-deps.sh [tests] [lint] [benchmarks] [browser] [hip]
+#   scripts/install-deps.sh [tests] [lint] [benchmarks] [browser] [hip] [wheel]
 #
 # "tests" adds GoogleTest and Python; "lint" adds clang-format and clang-tidy; "benchmarks" adds Google
 # Benchmark; "browser" adds Chromium, in which tests look at the pages of `ridge report` and `ridge
-# dashboard` (Ubuntu has it as a snap alone); "hip" adds the compiler for AMD cards.
+# dashboard` (Ubuntu has it as a snap alone); "hip" adds the compiler for AMD cards;
+# "wheel" adds what a module of Python is built from.
 set -eu
 
 # libdnnl-dev's CMake package looks for OpenCL, hence ocl-icd-opencl-dev.
@@ -20,8 +21,9 @@ for extra in "$@"; do
     benchmarks) packages="$packages libbenchmark-dev" ;;
     browser) packages="$packages chromium" ;;
     hip) packages="$packages hipcc" ;;
+    wheel) packages="$packages python3-dev python3-venv" ;;
     *)
-      echo "install-deps: unknown group '$extra'; there are: tests, lint, benchmarks, browser, hip" >&2
+      echo "install-deps: unknown group '$extra'; there are: tests, lint, benchmarks, browser, hip, wheel" >&2
       exit 2
       ;;
   esac

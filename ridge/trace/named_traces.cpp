@@ -12,6 +12,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/text_table.h"
 #include "ridge/base/thread_pool.h"
+#include "ridge/base/utf8.h"
 #include "ridge/trace/read.h"
 #include "ridge/trace/report.h"
 #include "ridge/trace/step_tree.h"
