@@ -1,5 +1,5 @@
-// The module ridge._ridge: what Python calls of the library. The package around it, python/ridge,
-// makes dicts and arrays of the JSON that it returns.
+// The module ridge._ridge: the functions of the library that Python calls. The package around it,
+// python/ridge, makes dicts and arrays of the JSON that they return.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -31,7 +31,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What a reading that is to stop throws to itself.
+// Thrown within a reading to stop it.
 struct Stopped {};
 
 // Computes on a thread of its own and without the interpreter's lock, while this thread hears of
@@ -96,7 +96,7 @@ NB_MODULE(_ridge, module) {
   module.attr("commit") = std::string(commit());
 
   const auto unlocked = nb::call_guard<nb::gil_scoped_release>();
-  nb::class_<TraceReport>(module, "TraceReport", "What ridge trace report says of traces.")
+  nb::class_<TraceReport>(module, "TraceReport", "The report of ridge trace report.")
       .def(
           "json", [](const TraceReport& self) { return trace::report_json(self.run); }, unlocked,
           "The JSON of ridge trace report --json.")

@@ -54,7 +54,7 @@ def run_command(command, flags, arguments=(), *, writes_json=False, show=None):
 
 
 def run(words, directory, show):
-    """What the program prints, when it has ended well. ValueError or RuntimeError with its line else."""
+    """Runs the program and returns its output. ValueError or RuntimeError, with its line, if it fails."""
     printed, complaints = directory / "output", directory / "errors"
     child = _ridge.Child([str(PROGRAM), *words], str(printed), str(complaints))
     with open(printed, encoding="utf-8", errors="replace") as lines:

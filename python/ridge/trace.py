@@ -15,7 +15,7 @@ __all__ = ["Report", "diff", "report"]
 
 
 class Report(dict):
-    """What `ridge trace report --json` prints, as a dict; a notebook shows the page of --html."""
+    """The JSON of `ridge trace report --json` as a dict; a notebook shows the page of --html."""
 
     def __init__(self, made):
         super().__init__(with_arrays(json.loads(made.json())))

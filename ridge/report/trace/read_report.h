@@ -10,7 +10,7 @@
 
 namespace ridge {
 
-// What `ridge trace report` says of traces, and draws of the first rank.
+// The report of `ridge trace report`, and the timeline of the first rank that its page draws.
 struct TraceReport {
   trace::RunReport run;
   std::optional<DrawnTimeline> drawn;
