@@ -81,19 +81,21 @@ struct Start {
   char* const* environment;
   const char* directory;  // null: ours
   int output, errors;     // -1: ours
+  bool shares_terminal;
   int keeps;
   int fault;  // takes errno if there is no program to run
   pid_t parent;
 
   [[noreturn]] void run() const {
-    ::setpgid(0, 0);
+    if (!shares_terminal) ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);  // it had ended before
     for (const int signal : {SIGINT, SIGTERM, SIGXFSZ}) ::signal(signal, SIG_DFL);
-    const int nothing = ::open("/dev/null", O_RDONLY);
+    const int input = shares_terminal ? 0 : ::open("/dev/null", O_RDONLY);
     const bool ready =
-        nothing >= 0 && ::dup2(nothing, 0) >= 0 && (output < 0 || ::dup2(output, 1) >= 0) &&
-        (errors < 0 || ::dup2(errors, 2) >= 0) && (keeps < 0 || ::fcntl(keeps, F_SETFD, 0) == 0) &&
+        input >= 0 && (shares_terminal || ::dup2(input, 0) >= 0) &&
+        (output < 0 || ::dup2(output, 1) >= 0) && (errors < 0 || ::dup2(errors, 2) >= 0) &&
+        (keeps < 0 || ::fcntl(keeps, F_SETFD, 0) == 0) &&
         (directory == nullptr || ::chdir(directory) == 0);
     if (ready) ::execvpe(words[0], words, environment);
     const int error = errno;
@@ -144,6 +146,7 @@ ChildProcess::ChildProcess(const ChildCommand& command) {
                       .directory = directory.empty() ? nullptr : directory.c_str(),
                       .output = out,
                       .errors = errors ? errors->descriptor : out,
+                      .shares_terminal = command.shares_terminal,
                       .keeps = command.keeps,
                       .fault = fault.ends[1],
                       .parent = ::getpid()};

@@ -19,6 +19,8 @@ struct ChildCommand {
   bool shares_output = false;            // or they are ours
   // Set in its environment, besides ours.
   std::vector<std::pair<std::string, std::string>> environment = {};
+  // It reads what we read and belongs to our process group, so that Ctrl-C reaches both.
+  bool shares_terminal = false;
   int keeps = -1;  // a descriptor that it has under the same number; -1: none but the standard ones
 };
 
@@ -30,8 +32,9 @@ struct ChildEnd {
 // "exit code 2", "signal 9 (Killed)".
 std::string to_string(const ChildEnd& end);
 
-// A program that this one runs. It reads nothing, belongs to a process group of its own, so that
-// Ctrl-C is ours to pass on, and is killed when the thread that started it ends, even by SIGKILL.
+// A program that this one runs. Unless it shares the terminal, it reads nothing and belongs to a
+// process group of its own, so that Ctrl-C is ours to pass on. It is killed when the thread that
+// started it ends, even by SIGKILL.
 class ChildProcess {
  public:
   // IoError if there is no such program, or the system starts no process.

@@ -29,6 +29,26 @@ std::string in_our_words(const CLI::ParseError& error) {
   return text;
 }
 
+// The hidden flag of commands that take what stands behind "--"; its value is all of these words,
+// each with a zero behind it.
+constexpr const char* words_flag = "--words-behind-dashes";
+
+// Makes one argument of the words behind "--", if they are for another program.
+void gather_words_behind_dashes(CLI::App* app, std::vector<std::string>& arguments) {
+  const auto dashes = std::ranges::find(arguments, "--");
+  for (auto word = arguments.begin(); word != dashes; ++word)
+    if (const auto below =
+            app->get_subcommands([&](CLI::App* one) { return one->get_name() == *word; });
+        !below.empty())
+      app = below.front();
+  if (dashes == arguments.end() || !app->get_option_no_throw(words_flag)) return;
+  std::string value = fmt::format("{}=", words_flag);
+  for (auto word = std::next(dashes); word != arguments.end(); ++word) value += *word + '\0';
+  const bool any = std::next(dashes) != arguments.end();
+  arguments.erase(dashes, arguments.end());
+  if (any) arguments.push_back(std::move(value));
+}
+
 std::vector<Command> commands_of(const std::vector<CLI::App*>& apps) {
   std::vector<Command> commands;
   for (CLI::App* app : apps) commands.emplace_back(*app);
@@ -144,6 +164,16 @@ Flag Command::add_option(const std::string& names, std::function<void(const std:
   return Flag(*app_->add_option(names, read_last, help));
 }
 
+void Command::take_words_behind_dashes(std::vector<std::string>& words) const {
+  const auto split = [&words](const std::string& value) {
+    for (std::size_t begin = 0, end = 0; begin < value.size(); begin = end + 1) {
+      end = value.find('\0', begin);
+      words.push_back(value.substr(begin, end - begin));
+    }
+  };
+  add_option(words_flag, split, "").group("");
+}
+
 std::string Command::name() const { return app_->get_name(); }
 
 std::string Command::full_name() const {
@@ -183,6 +213,7 @@ Program::Program(const std::string& name, const std::string& description)
 Program::~Program() = default;
 
 std::optional<std::string> Program::parse(std::vector<std::string> arguments) {
+  gather_words_behind_dashes(app_.get(), arguments);
   std::ranges::reverse(arguments);  // as CLI11 takes them
   try {
     app_->parse(arguments);

@@ -95,6 +95,9 @@ class Command {
   Flag add_option(const std::string& names, std::function<void(const std::string&)> read,
                   const std::string& help) const;
 
+  // Takes what stands behind "--" as it is: the words of another program. --help does not show it.
+  void take_words_behind_dashes(std::vector<std::string>& words) const;
+
   // "train"; "ridge train", with the commands above it.
   std::string name() const;
   std::string full_name() const;

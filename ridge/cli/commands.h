@@ -28,6 +28,7 @@ void add_trace_command(Command program, Action& action);
 // These go below `ridge trace`.
 void add_trace_diff(Command trace_command, Action& action);
 void add_trace_export(Command trace_command, Action& action);
+void add_trace_record(Command trace_command, Action& action);
 void add_exercise_command(Command program, Action& action);
 void add_runs_command(Command program, Action& action);
 void add_store_command(Command program, Action& action);

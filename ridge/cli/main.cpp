@@ -74,7 +74,9 @@ int run(const std::string& name, std::vector<std::string> arguments) {
 
   const auto words = workshop_command(name, arguments);
   if (words) arguments = *words;
-  for (std::string& argument : arguments) argument = with_dashes(argument);
+  // What stands behind "--" is no flag of ours.
+  for (auto at = arguments.begin(); at != arguments.end() && *at != "--"; ++at)
+    *at = with_dashes(*at);
   if (const std::optional<std::string> help = program.parse(std::move(arguments))) {
     if (words) Terminal().line(fmt::format("{} is this command:\n", name));
     Terminal().line(*help);

@@ -10,6 +10,7 @@
 #include "ridge/profile/flops_report.h"
 #include "ridge/profile/memory_plot.h"
 #include "ridge/profile/memory_report.h"
+#include "ridge/profile/system_report.h"
 
 namespace ridge {
 namespace {
@@ -66,6 +67,7 @@ void print_reports(Terminal& terminal, const ProfileContent& content) {
     print(terminal, device_counters_text(*report));
   else if (const std::string fault = content.recorder.counters_fault(); !fault.empty())
     print(terminal, fault);
+  if (const auto system = system_text(recording)) print(terminal, *system);
   print(terminal, overhead_text(recording));
 }
 

@@ -201,13 +201,14 @@ void add_trace_command(Command program, Action& action) {
       action = []() -> int {
         throw UsageError(
             "ridge trace does what? there are: ridge trace report FILE, diff FILE FILE, "
-            "critical-path FILE, export FILE, and check FILE");
+            "critical-path FILE, export FILE, check FILE, and record -- COMMAND");
       };
   });
   add_report(command, action);
   add_trace_diff(command, action);
   add_critical_path(command, action);
   add_trace_export(command, action);
+  add_trace_record(command, action);
   add_check(command, action);
 }
 

@@ -33,8 +33,8 @@ std::vector<WorkshopName> made_names() {
       {"run_rocprofv3",
        "train --num-steps 20 --enable-pytorch-profiler --profile-dir ./rocprofv3_profiles"},
       {"run_rocprof_sys",
-       "train --num-steps 20 --enable-pytorch-profiler --profile-memory --profile-dir "
-       "./rocprof_sys_profiles"},
+       "train --num-steps 20 --enable-pytorch-profiler --profile-memory --profile-system "
+       "--profile-dir ./rocprof_sys_profiles"},
       {"run_rocprof_compute",
        "train --num-steps 20 --profile-operators --counters --profile-dir "
        "./rocprof_compute_profiles"},

@@ -10,6 +10,7 @@
 
 #include "ridge/graph/op_rules.h"
 #include "ridge/profile/aten.h"
+#include "ridge/profile/system_events.h"
 #include "ridge/profile/timeline.h"
 
 namespace ridge {
@@ -45,6 +46,7 @@ class ChromeEvents {
     timeline_.walk([this](const TimelineItem& item) { add(item); });
     activities();
     card();
+    system();
   }
 
  private:
@@ -368,6 +370,21 @@ class ChromeEvents {
     }
   }
 
+  // The counters of the machine, on a track of its own below the others, while steps were recorded.
+  void system() {
+    if (!recording_.system || recording_.steps.empty()) return;
+    const std::int64_t process = system_process + shown_.process;
+    metadata("process_name", process, 0, R"("name": "the system")");
+    metadata("process_sort_index", process, 0,
+             fmt::format(R"("sort_index": {})", 6'000'000 + shown_.sorted));
+    emit_system_counters(*recording_.system,
+                         {.process = process,
+                          .begin_ns = recording_.steps.front().begin_ns,
+                          .end_ns = recording_.steps.back().end_ns,
+                          .zero_ns = shown_.ahead_ns},
+                         emit_);
+  }
+
   void add_memory(const TimelineItem& item) {
     const Recording::MemoryChange& change = recording_.memory[item.index];
     event_.clear();
@@ -410,6 +427,8 @@ class ChromeEvents {
 
   // Threads that nobody has: the greatest that Linux gives is 2^22.
   static constexpr std::int64_t device_time_thread = (1 << 24) - 1, overhead_thread = (1 << 24) - 2;
+  // A process that nobody has, for the same reason.
+  static constexpr std::int64_t system_process = 1 << 24;
   static constexpr std::int64_t lane_step = 1'000'000, clock_error_ns = 500, shortest_ns = 1000;
 
   const Recording& recording_;

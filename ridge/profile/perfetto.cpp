@@ -8,6 +8,7 @@
 #include "ridge/base/utf8.h"
 #include "ridge/graph/op_rules.h"
 #include "ridge/profile/aten.h"
+#include "ridge/profile/system_events.h"
 #include "ridge/profile/timeline.h"
 
 namespace ridge {
@@ -56,6 +57,7 @@ constexpr std::uint32_t sequence_id = 1, state_cleared = 1;
 constexpr std::uint64_t process_track = 1, thread_track = 2, live_track = 3, reserved_track = 4,
                         loss_track = 5, allocation_track = 6,
                         first_card_track = std::uint64_t{1} << 32,
+                        first_system_track = std::uint64_t{3} << 32,
                         first_activity_track = std::uint64_t{2} << 32;
 // Ids of the flows from calls to what they made the device do; those of nodes are smaller.
 constexpr std::uint64_t correlation_flow = std::uint64_t{1} << 40;
@@ -122,6 +124,7 @@ class PerfettoTrace {
     close_slices(0);
     activities();
     card();
+    system();
     if (file_.size().left_out == 0) return;
     event(
         instant, allocation_track, end_ns, "ridge",
@@ -398,6 +401,25 @@ class PerfettoTrace {
           event.add_double(TrackEvent::double_counter_value, value(state));
         });
       ++uuid;
+    }
+  }
+
+  // The counters of the machine while steps were recorded, on a track each.
+  void system() {
+    if (!recording_.system || recording_.steps.empty()) return;
+    const SystemSamples& samples = *recording_.system;
+    for (std::size_t s = 0; s < samples.series.size(); ++s) {
+      const std::uint64_t uuid = first_system_track + s;
+      track(uuid, counter_name(samples.series[s]), [](TrackBuilder& t) {
+        t.add_uint64(Track::parent_uuid, process_track);
+        protozero::pbf_builder<Counter>(t, Track::counter).add_int32(Counter::unit, 0);
+      });
+      for (const SystemPoint& point : points_of(samples, s))
+        if (point.end_ns >= recording_.steps.front().begin_ns &&
+            point.begin_ns <= recording_.steps.back().end_ns)
+          event(counter, uuid, std::max(point.begin_ns, recording_.steps.front().begin_ns), "", "", [&](EventBuilder& event) {
+            event.add_double(TrackEvent::double_counter_value, point.value);
+          });
     }
   }
 

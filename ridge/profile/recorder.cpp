@@ -136,6 +136,11 @@ void Recorder::add_card(std::vector<CardState> states) {
   recording_.card = std::move(states);
 }
 
+void Recorder::add_system(SystemSamples samples) {
+  samples.shift(-nanoseconds(epoch_.time_since_epoch()));
+  recording_.system = std::make_shared<const SystemSamples>(std::move(samples));
+}
+
 void Recorder::on_node_begin(const Graph&, NodeId node) {
   if (!in_step_ || !tracer_) return;
   tracer_->enter(node, static_cast<std::uint32_t>(recording_.nodes.size()));

@@ -33,6 +33,8 @@ class Recorder final : public Observer {
   void end_step(double loss);
   // What a sampler read of the device's card; until detach().
   void add_card(std::vector<CardState> states);
+  // What a sampler read of the machine; after the last attach().
+  void add_system(SystemSamples samples);
 
   const Recording& recording() const { return recording_; }
   Recording& recording() { return recording_; }

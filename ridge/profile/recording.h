@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "ridge/device/activity.h"
 #include "ridge/graph/graph.h"
 #include "ridge/passes/target.h"
+#include "ridge/profile/system_samples.h"
 
 namespace ridge {
 
@@ -77,6 +79,9 @@ struct Recording {
   std::uint64_t activities_out_of_order = 0;  // see DeviceTrace
   ProcessorLimits processor;
   std::vector<CardState> card;  // with times like all others
+  // What the machine did beside the whole run, also before and after what is recorded; null unless
+  // asked for.
+  std::shared_ptr<const SystemSamples> system;
   bool on_device_time = false;
 
   // Steps of the same work without recording, for comparison: seconds each; empty if none ran.

@@ -1,6 +1,7 @@
 #include "ridge/profile/step_recorder.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -41,7 +42,11 @@ std::int64_t last_to_record(const RunOptions& o, std::int64_t last, std::int64_t
 }
 
 StepRecorder::Config config_of(const RunOptions& o, const ProfileWindow& window) {
-  return {.window = window, .counters = wants_counters(o), .warmup_steps = o.warmup_steps};
+  StepRecorder::Config config{
+      .window = window, .counters = wants_counters(o), .warmup_steps = o.warmup_steps};
+  if (o.reports_system())
+    config.system_interval = std::chrono::milliseconds(o.profile_system_interval);
+  return config;
 }
 
 }  // namespace
@@ -50,7 +55,8 @@ ProfileWindow profile_window(const RunOptions& o) {
   if (!o.profiling()) return {};
   const std::int64_t step = std::min(o.flops_profile_step, o.num_steps);
   const bool asks_flops = o.enable_deepspeed_flops && step > 0;
-  const bool asks_more = o.enable_pytorch_profiler || o.reports_memory() || o.profile_operators;
+  const bool asks_more =
+      o.enable_pytorch_profiler || o.reports_memory() || o.profile_operators || o.profile_system;
   if (asks_flops && !asks_more) return {step, step};
   const std::int64_t more = o.profile_steps > 0 ? o.profile_steps : usual_steps;
   const std::int64_t earliest =
@@ -125,6 +131,11 @@ bool StepRecorder::counting(std::int64_t step) const {
 }
 
 void StepRecorder::before_step(Session& session, std::int64_t step) {
+  if (config_.system_interval && !sampler_)
+    sampler_ = std::make_unique<SystemSampler>(
+        SystemSampler::Config{.interval = *config_.system_interval,
+                              .family = session.device().ranks() > 1 ? ::getppid() : ::getpid()});
+  if (sampler_) sampled_steps_.push_back({step - config_.label_offset, SystemSampler::now_ns(), 0});
   if (!recording_ && config_.window.contains(step)) start();
   if (recording_)
     recorder_.begin_step(step - config_.label_offset);
@@ -135,6 +146,7 @@ void StepRecorder::before_step(Session& session, std::int64_t step) {
 void StepRecorder::after_step(Session& session, const StepReport& report, std::size_t,
                               Record& record) {
   steps_.push_back(report);
+  if (!sampled_steps_.empty()) sampled_steps_.back().end_ns = SystemSampler::now_ns();
   if (recording_) {
     recorder_.end_step(report.loss);
     record.recorded.push_back(record.steps.size() - 1);
@@ -147,8 +159,18 @@ void StepRecorder::after_step(Session& session, const StepReport& report, std::s
   }
 }
 
+void StepRecorder::keep_system_samples() {
+  if (!sampler_) return;
+  SystemSamples samples = sampler_->stop();
+  sampler_.reset();
+  std::erase_if(sampled_steps_, [](const auto& step) { return step.end_ns == 0; });
+  samples.steps = std::move(sampled_steps_);
+  recorder_.add_system(std::move(samples));
+}
+
 bool StepRecorder::finish() {
   if (recording_) stop();
+  keep_system_samples();
   if (host().steps.empty()) return false;
   if (!host().activities.empty()) device_time_ = device_time(host());
   return true;

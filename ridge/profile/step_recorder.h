@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "ridge/profile/counters.h"
 #include "ridge/profile/device_counters.h"
 #include "ridge/profile/recorder.h"
+#include "ridge/profile/system_sampler.h"
 #include "ridge/session/loop.h"
 
 namespace ridge {
@@ -28,7 +30,7 @@ ProfileWindow profile_window(const RunOptions& options);
 
 // Records the steps of a window while a loop runs, and reads hardware counters if asked to: a CPU's
 // in the same steps, a GPU's in those after the window, because counting changes how long nodes
-// take.
+// take. What the machine does is sampled beside all steps.
 class StepRecorder final : public LoopObserver {
  public:
   struct Config {
@@ -38,6 +40,8 @@ class StepRecorder final : public LoopObserver {
     // that warm up.
     std::int64_t label_offset = 0;
     std::int64_t warmup_steps = 0;  // which say nothing of what recording costs
+    // How often the machine is sampled beside all steps; none: never.
+    std::optional<std::chrono::milliseconds> system_interval;
 
     // What people call a step that has this number: "step 4", "iteration 0".
     std::string name_of_step(std::int64_t step) const;
@@ -71,6 +75,7 @@ class StepRecorder final : public LoopObserver {
   void start();
   void stop();
   bool counting(std::int64_t step) const;
+  void keep_system_samples();
 
   Session& session_;
   Config config_;
@@ -78,7 +83,9 @@ class StepRecorder final : public LoopObserver {
   std::optional<Recording> device_time_;
   std::unique_ptr<HardwareCounters> counters_;
   std::unique_ptr<DeviceCounters> device_counters_;
-  std::unique_ptr<CardWatch> card_;  // while recording
+  std::unique_ptr<CardWatch> card_;                 // while recording
+  std::unique_ptr<SystemSampler> sampler_;          // from the first step to the last
+  std::vector<SystemSamples::Step> sampled_steps_;  // on the sampler's clock
   std::vector<StepReport> steps_;
   std::string counters_fault_;
   bool recording_ = false;

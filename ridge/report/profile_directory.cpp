@@ -21,6 +21,7 @@
 #include "ridge/profile/memory_timeline.h"
 #include "ridge/profile/perfetto.h"
 #include "ridge/profile/scalars.h"
+#include "ridge/profile/system_report.h"
 #include "ridge/profile/tensorboard.h"
 #include "ridge/session/json.h"
 
@@ -182,6 +183,7 @@ ProfileListing write_profile(const fs::path& directory, const ProfileContent& co
     communication = communication_json(*content.communication, content.ranks);
   files.add_if_any("communication.json", communication);
   files.add_if_any("counters.json", counters_text_of(content));
+  files.add_if_any("system.json", system_json(recording));
   files.add_text("config.json", to_json(content.record.options));
   if (fs::exists(directory / "performance_summary.json"))
     files.add([] { return std::string("performance_summary.json"); });

@@ -125,6 +125,7 @@ void check_run(const RunOptions& o) {
   check_range("warmup-steps", o.warmup_steps, 0, max_count);
   check_range("profile-steps", o.profile_steps, 0, max_count);
   check_range("flops-profile-step", o.flops_profile_step, 0, max_count);
+  check_range("profile-system-interval", o.profile_system_interval, 1, 60'000);
   if (!o.resume.empty() && !o.init_from.empty())
     throw UsageError("--resume {} and --init-from {}: a run starts from one or the other", o.resume,
                      o.init_from);
@@ -186,7 +187,7 @@ Schedule RunOptions::schedule(const Target& target) const {
 
 bool RunOptions::profiling() const {
   return enable_pytorch_profiler || enable_deepspeed_flops || enable_all_profiling ||
-         profile_memory || profile_operators || counters;
+         profile_memory || profile_operators || profile_system || counters;
 }
 
 std::vector<OptionInfo> options_of(RunOptions& o) {
@@ -409,6 +410,16 @@ std::vector<OptionInfo> options_of(RunOptions& o) {
        "Report memory at every step",
        &o.profile_memory},
       {"profile-operators", {}, "Profiling", "Report operators in detail", &o.profile_operators},
+      {"profile-system",
+       {},
+       "Profiling",
+       "Sample the processor's cores, memory, disk, network and power beside the steps",
+       &o.profile_system},
+      {"profile-system-interval",
+       {},
+       "Profiling",
+       "Sample them every so many milliseconds",
+       &o.profile_system_interval},
       {"counters", {}, "Profiling", "Count cycles, instructions and misses too", &o.counters},
       {"compress-traces",
        {},

@@ -99,8 +99,10 @@ struct RunOptions {
   bool enable_all_profiling = false;
   bool profile_memory = false;
   bool profile_operators = false;
-  bool counters = false;         // hardware counters of every operator
-  bool compress_traces = false;  // the traces in JSON, by gzip
+  bool profile_system = false;                // what the machine does beside the steps
+  std::int64_t profile_system_interval = 20;  // milliseconds between two samples of it
+  bool counters = false;                      // hardware counters of every operator
+  bool compress_traces = false;               // the traces in JSON, by gzip
   std::string profile_dir = "profiles";
   std::string group_by = "operator";  // rows and order of the operator table; see profile/
   std::string sort_by = "total";
@@ -140,6 +142,7 @@ struct RunOptions {
 
   bool profiling() const;  // any of the profiles was asked for
   bool reports_memory() const { return profile_memory || enable_all_profiling; }
+  bool reports_system() const { return profile_system || enable_all_profiling; }
   bool reports_flops() const { return flops || enable_deepspeed_flops || enable_all_profiling; }
   bool operator==(const RunOptions&) const = default;
 };

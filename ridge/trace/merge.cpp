@@ -79,9 +79,27 @@ void Merge::add(PieceEvents&& piece) {
       trace_.process_names[track.process] = text;
   }
   trace_.memory.insert(trace_.memory.end(), piece.memory.begin(), piece.memory.end());
+  add_counts(piece, texts, tracks);
   trace_.properties.merge(piece.properties);
   trace_.event_count += piece.event_count;
   trace_.flow_count += piece.flow_count;
+}
+
+void Merge::add_counts(const PieceEvents& piece, const std::vector<TextPool::Id>& texts,
+                       const std::vector<std::uint32_t>& tracks) {
+  for (const PieceEvents::Count& count : piece.counts) {
+    const std::string& process = trace_.tracks[tracks[count.track]].process;
+    const TextPool::Id name = texts[count.name], argument = texts[count.argument];
+    const auto next = static_cast<std::uint32_t>(trace_.counter_series.size());
+    const auto [at, added] = counters_.try_emplace({process, name, argument}, next);
+    if (added)
+      trace_.counter_series.push_back({.process = process,
+                                       .name = name,
+                                       .argument = argument,
+                                       .category = texts[count.category]});
+    trace_.counters.push_back(
+        {.time_ns = count.time_ns, .value = count.value, .series = at->second});
+  }
 }
 
 // Slices nest on a track, so that an end belongs to the last begin that has none.

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <map>
+#include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "ridge/trace/piece.h"
 
@@ -23,11 +26,15 @@ class Merge {
   };
 
   std::uint32_t track_of(const PieceEvents::TrackName& name);
+  void add_counts(const PieceEvents& piece, const std::vector<TextPool::Id>& texts,
+                  const std::vector<std::uint32_t>& tracks);
   void pair_halves();
 
   Trace& trace_;
   std::map<std::pair<std::string, std::string>, std::uint32_t, std::less<>> tracks_;
   std::vector<OpenHalf> halves_;
+  // By process, name and argument.
+  std::map<std::tuple<std::string, TextPool::Id, TextPool::Id>, std::uint32_t> counters_;
 };
 
 }  // namespace ridge::trace

@@ -129,6 +129,11 @@ struct EventText {
   std::string_view correlation, external, device, stream, bytes, shape, types, values, label;
   std::string_view collective, dtype, group, group_size, in_elements, out_elements;
   std::string_view memory_bytes, allocated, reserved, device_type, device_id;
+  struct Number {
+    std::string_view key;  // with its quotes
+    double value;
+  };
+  std::vector<Number> numbers;  // if it is a counter, or may be one
 };
 
 // The whole value, also if it is an object or a list.
@@ -232,18 +237,40 @@ std::string_view* member(EventText& event, const char* key) {
   return nullptr;
 }
 
+// The text of a key with its quotes, as it stands in the file.
+std::string_view quoted(const char* key) {
+  const char* end = key;
+  while (*end != '"') end += *end == '\\' ? 2 : 1;
+  return {key - 1, static_cast<std::size_t>(end - key) + 2};
+}
+
+// Takes an argument if it is a number, which in a counter's event is its value.
+void take_number(const char* key, std::string_view token, EventText& event) {
+  double value = 0;
+  const auto parsed = std::from_chars(token.data(), token.data() + token.size(), value);
+  if (parsed.ec == std::errc() && parsed.ptr == token.data() + token.size() && std::isfinite(value))
+    event.numbers.push_back({quoted(key), value});
+}
+
 bool read_arguments(json::value& value, EventText& event) {
   json::json_type type;
   if (value.type().get(type)) return false;
   if (type != json::json_type::object) return true;
   json::object object;
   if (value.get_object().get(object)) return false;
+  // Some programs write the arguments before the phase.
+  const bool may_count = event.phase == 'C' || event.phase == 0;
   for (auto field : object) {
     json::raw_json_string key;
     json::value item;
     if (field.key().get(key) || field.value().get(item)) return false;
     std::string_view* into = argument(event, key.raw());
     if (into && !take(item, *into)) return false;
+    if (!may_count) continue;
+    std::string_view token = into ? *into : std::string_view();
+    if (!into && (item.type().get(type) || (type == json::json_type::number && !take(item, token))))
+      return false;
+    take_number(key.raw(), token, event);
   }
   return true;
 }
@@ -301,6 +328,7 @@ class PieceBuilder {
   std::uint32_t track_of(const EventText& event, bool device);
   void add_row(const EventText& event, EventKind kind, std::int64_t begin, std::int64_t duration);
   void add_memory(const EventText& event, std::int64_t time);
+  void add_counts(const EventText& event, std::int64_t time);
 
   PieceEvents& piece_;
   TextNumbers texts_;
@@ -368,6 +396,16 @@ void PieceBuilder::add_memory(const EventText& event, std::int64_t time) {
                                                    integer_of(event.device_id, 0), 0, 1 << 20))});
 }
 
+void PieceBuilder::add_counts(const EventText& event, std::int64_t time) {
+  for (const EventText::Number& number : event.numbers)
+    piece_.counts.push_back({.name = texts_.of(event.name),
+                             .argument = texts_.of(number.key),
+                             .category = texts_.of(event.category),
+                             .track = track_of(event, false),
+                             .time_ns = time,
+                             .value = number.value});
+}
+
 void PieceBuilder::add(const EventText& event) {
   if (event.phase == 0) return;  // no event, whatever it is
   ++piece_.event_count;
@@ -392,6 +430,8 @@ void PieceBuilder::add(const EventText& event) {
                              texts_.of(event.name), track_of(event, false), begin});
   } else if (event.phase == 'i' && without_quotes(event.name) == "[memory]") {
     add_memory(event, begin);
+  } else if (event.phase == 'C') {
+    add_counts(event, begin);
   }
 }
 

@@ -37,6 +37,13 @@ struct PieceEvents {
     std::int64_t time_ns;
   };
 
+  struct Count {  // a value of a counter
+    TextPool::Id name, argument, category;
+    std::uint32_t track;
+    std::int64_t time_ns;
+    double value;
+  };
+
   EventColumns rows;
   std::vector<std::string_view> texts;
   std::vector<TrackName> tracks;
@@ -44,6 +51,7 @@ struct PieceEvents {
   std::vector<Half> halves;
   std::vector<CollectiveFact> collectives;
   std::vector<MemoryInstant> memory;
+  std::vector<Count> counts;
   std::map<std::string, std::string> properties;
   std::uint64_t event_count = 0, flow_count = 0;
   bool list_ended = false;  // other members follow the list of events

@@ -118,6 +118,7 @@ Report report_of(const Trace& trace, const Work& work, const HostNesting& nestin
                 .launches = launch_statistics(trace, work),
                 .memory = memory_of(trace),
                 .collectives = collectives_of(trace, work, nesting),
+                .counters = counter_sums(trace),
                 .findings = {}};
   report.findings =
       findings_of({trace, work, nesting, report.use, report.idle, report.kernels, report.operators,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ridge/trace/counters.h"
 #include "ridge/trace/device_work.h"
 #include "ridge/trace/findings.h"
 #include "ridge/trace/idle_time.h"
@@ -44,9 +45,12 @@ struct Report {
   LaunchStatistics launches;
   std::vector<MemoryUse> memory;
   std::vector<CollectiveWork> collectives;
+  std::vector<CounterSum> counters;
   std::vector<Finding> findings;
 
   std::string name() const;  // the rank's number, or the file
+  // Whether counters are all that it has: nothing ran on a card, nor any operator on the host.
+  bool is_of_counters() const { return use.kernels == 0 && use.span == 0 && !counters.empty(); }
 };
 
 // As the trace tells them; the name is of the card on which anything ran, or empty.

@@ -79,6 +79,13 @@ Json json_of(const MemoryUse& memory) {
           {"allocations", memory.allocations}};
 }
 
+Json json_of(const CounterSum& counter) {
+  return {{"process", counter.process},   {"name", counter.name},
+          {"category", counter.category}, {"points", counter.points},
+          {"mean", counter.mean},         {"min", counter.min},
+          {"max", counter.max},           {"max_at_us", counter.max_at_us}};
+}
+
 Json json_of(const Finding& finding) {
   return {{"rule", finding.rule}, {"what", finding.what},       {"remedy", finding.remedy},
           {"see", finding.see},   {"gain_us", finding.gain_us}, {"gain_part", finding.gain_part}};
@@ -137,6 +144,7 @@ Json json_of(const Report& report) {
   json["copies"] = list_of(report.copies);
   json["launches"] = json_of(report.launches);
   json["memory"] = list_of(report.memory);
+  json["counters"] = list_of(report.counters);
   json["findings"] = list_of(report.findings);
   json["damage"] = json_of(report.damage);
   return json;

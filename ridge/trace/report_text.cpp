@@ -24,7 +24,10 @@ std::string head_text(const Report& report) {
   if (report.rank) head += fmt::format(", rank {}", *report.rank);
   if (!report.device.empty()) head += ", " + printable(report.device);
   head += ", " + counted(static_cast<std::int64_t>(report.events), "event");
-  if (report.of_host) head += "; nothing ran on a card, so the times are of the host's operators";
+  if (report.is_of_counters())
+    head += "; nothing ran on a card or in an operator, so there are counters alone";
+  else if (report.of_host)
+    head += "; nothing ran on a card, so the times are of the host's operators";
   return wrapped(head, sentence_width, "  ") + "\n" + damage_text(report.damage);
 }
 
@@ -316,10 +319,13 @@ std::string report_text(const RunReport& run, std::size_t top) {
   for (const std::size_t r : shown) {
     const Report& report = reports[r];
     if (!text.empty()) text += "\n\n";
-    text += head_text(report) + findings_text(report) + use_text(report, top) +
-            phases_text(report) + idle_text(report, top) + modules_text(report, top) +
-            kernels_text(report, top) + operators_text(report, top) + copies_text(report, top) +
-            launches_text(report, top) + memory_text(report);
+    text += head_text(report);
+    if (!report.is_of_counters())
+      text += findings_text(report) + use_text(report, top) + phases_text(report) +
+              idle_text(report, top) + modules_text(report, top) + kernels_text(report, top) +
+              operators_text(report, top) + copies_text(report, top) + launches_text(report, top) +
+              memory_text(report);
+    text += counters_text(report.counters);
   }
   if (shown.size() < reports.size())
     text += fmt::format("\n{} more are left out: give their files, or --json.\n",

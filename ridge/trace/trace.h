@@ -84,6 +84,18 @@ struct MemoryInstant {
   std::int32_t device = -1;                  // number of the card; -1: of the host
 };
 
+// A counter: one argument of the counter events of one name, of one process.
+struct CounterSeries {
+  std::string process;
+  TextPool::Id name = 0, argument = 0, category = 0;
+};
+
+struct CounterPoint {
+  std::int64_t time_ns = 0;
+  double value = 0;  // until the next point of its series
+  std::uint32_t series = 0;
+};
+
 // The collective that an event runs or asks for, as far as it tells.
 struct CollectiveFact {
   std::uint32_t row = 0;
@@ -113,6 +125,8 @@ struct Trace {
   std::map<std::string, std::string> process_names;
   std::vector<CollectiveFact> collectives;        // in the order of rows
   std::vector<MemoryInstant> memory;              // in the file's order
+  std::vector<CounterSeries> counter_series;      // in the order in which they come first
+  std::vector<CounterPoint> counters;             // in the file's order
   std::map<std::string, std::string> properties;  // members beside the events, as JSON
   std::uint64_t event_count = 0;                  // in the file, flows and metadata too
   std::uint64_t flow_count = 0;

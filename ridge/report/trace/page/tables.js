@@ -184,3 +184,32 @@ function drawCopies() {
         ['peak_reserved_bytes', 'Peak reserved', asBytes], ['final_allocated_bytes', 'At the end', asBytes],
         ['allocations', 'Allocations', asCount]], memory, 'peak_allocated_bytes')));
 }
+
+// The unit of a counter stands in its name: "received (B/s)".
+function asCounter(name) {
+  if (name.endsWith('(B)')) return asBytes;
+  if (name.endsWith('(B/s)')) return asByteRate;
+  return value => Math.abs(value) >= 1000 ? asCount(value) : String(Number(value.toPrecision(4)));
+}
+
+function drawCounters() {
+  const counters = rank().counters || [];
+  if (!counters.length) return null;
+  const several = new Set(counters.map(counter => counter.process)).size > 1;
+  const rows = counters.filter(counter => counter.max !== 0 || counter.min !== 0)
+    .map(counter => ({...counter, shownBy: asCounter(counter.name),
+      name: several ? `${counter.process}: ${counter.name}` : counter.name}));
+  const zeros = counters.filter(counter => counter.max === 0 && counter.min === 0);
+  return section('system', 'The system', 'Counters of the trace, each over its own time.',
+    plainCounters(rows), zeros.length ? element('p', {class: 'quiet'},
+      `0 all the time: ${zeros.map(counter => shown(counter.name, 60)).join('; ')}`) : '');
+}
+
+function plainCounters(rows) {
+  const heads = ['Counter', 'Mean', 'Min', 'Max', 'Max at'];
+  return element('div', {class: 'scroll'}, element('table', {},
+    element('thead', {}, element('tr', {}, heads.map(head => element('th', {scope: 'col'}, head)))),
+    element('tbody', {}, rows.map(row => element('tr', {}, element('td', {}, shown(row.name, 120)),
+      [row.mean, row.min, row.max].map(value => element('td', {}, row.shownBy(value))),
+      element('td', {}, asMicro(row.max_at_us)))))));
+}

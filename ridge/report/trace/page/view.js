@@ -121,7 +121,7 @@ function drawRank() {
   contents.replaceChildren();
   document.getElementById('subtitle').textContent = traceSubtitle();
   const sections = [drawOverview(), drawTraceFindings(), drawRanks(), drawSplit(), drawLanes(), drawPhases(),
-    drawIdle(), drawModules(), drawKernels(), drawTraceOperators(), drawCopies()].filter(Boolean);
+    drawIdle(), drawModules(), drawKernels(), drawTraceOperators(), drawCopies(), drawCounters()].filter(Boolean);
   for (const part of sections) {
     main.append(part);
     contents.append(element('a', {href: `#${part.id}`}, part.getAttribute('aria-label')));
