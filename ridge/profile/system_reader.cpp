@@ -49,7 +49,7 @@ SystemSeries total(std::string_view name, Group group, Unit unit, double scale =
 
 // A total that no more than `most` of its unit can grow by.
 SystemSeries at_most(double most, SystemSeries series) {
-  series.most = most;
+  if (most > 0) series.most = most;
   return series;
 }
 
@@ -365,16 +365,18 @@ void SystemReader::add_memory() {
     const std::size_t used = add(level(names::memory_used, Group::memory, Unit::bytes));
     const std::size_t free = add(level(names::available, Group::memory, Unit::bytes));
     const std::size_t swap = add(level("swap, used", Group::memory, Unit::bytes));
-    add_source([=](std::span<double> row) {
-      const std::string_view text = meminfo->read();
-      const auto all = number_behind(text, "MemTotal:"),
-                 rest = number_behind(text, "MemAvailable:");
-      if (all && rest) row[used] = (*all - *rest) * kibibyte;
-      row[free] = or_unread(rest, kibibyte);
-      const auto swap_all = number_behind(text, "SwapTotal:");
-      const auto swap_free = number_behind(text, "SwapFree:");
-      if (swap_all && swap_free) row[swap] = (*swap_all - *swap_free) * kibibyte;
-    });
+    add_source(
+        [=](std::span<double> row) {
+          const std::string_view text = meminfo->read();
+          const auto all = number_behind(text, "MemTotal:"),
+                     rest = number_behind(text, "MemAvailable:");
+          if (all && rest) row[used] = (*all - *rest) * kibibyte;
+          row[free] = or_unread(rest, kibibyte);
+          const auto swap_all = number_behind(text, "SwapTotal:");
+          const auto swap_free = number_behind(text, "SwapFree:");
+          if (swap_all && swap_free) row[swap] = (*swap_all - *swap_free) * kibibyte;
+        },
+        true);
   } else {
     missing_.push_back("The machine's memory: /proc/meminfo cannot be read.");
   }
@@ -386,12 +388,14 @@ void SystemReader::add_memory() {
       add(total(names::swapped_in, Group::memory, Unit::bytes_per_second, page_bytes()));
   const std::size_t out =
       add(total(names::swapped_out, Group::memory, Unit::bytes_per_second, page_bytes()));
-  add_source([=](std::span<double> row) {
-    const std::string_view text = vmstat->read();
-    row[faults] = or_unread(number_behind(text, "pgmajfault"));
-    row[in] = or_unread(number_behind(text, "pswpin"));
-    row[out] = or_unread(number_behind(text, "pswpout"));
-  });
+  add_source(
+      [=](std::span<double> row) {
+        const std::string_view text = vmstat->read();
+        row[faults] = or_unread(number_behind(text, "pgmajfault"));
+        row[in] = or_unread(number_behind(text, "pswpin"));
+        row[out] = or_unread(number_behind(text, "pswpout"));
+      },
+      true);
 }
 
 void SystemReader::add_disks() {

@@ -31,8 +31,8 @@ class SystemReader {
 
   const std::vector<SystemSeries>& series() const { return series_; }
   const std::vector<std::string>& missing() const { return missing_; }
-  // Reads a row, which has a place for each series. What is slow to read (frequencies, lists of
-  // processes) is left unread unless asked for.
+  // Reads a row, which has a place for each series. What is slow to read (frequencies, the
+  // machine's memory, lists of processes) is left unread unless asked for.
   void read(std::span<double> row, bool with_slow);
   // What the family's processes were, so far.
   std::vector<ProcessUse> processes() const;

@@ -78,15 +78,15 @@ void SystemSampler::sample(bool with_slow) {
 }
 
 void SystemSampler::run() {
-  using Clock = std::chrono::steady_clock;
+  using Steady = std::chrono::steady_clock;
   std::chrono::nanoseconds interval = std::max(config_.interval, std::chrono::milliseconds(1));
   const std::size_t row_bytes = sizeof(double) * (samples_.series.size() + 1);
   const std::size_t most = std::max<std::size_t>(16, config_.max_bytes / row_bytes);
-  Clock::time_point next = Clock::now() + interval, next_slow = Clock::now() + slow_interval;
+  Steady::time_point next = Steady::now() + interval, next_slow = Steady::now() + slow_interval;
   std::unique_lock lock(mutex_);
   while (!wake_.wait_until(lock, next, [this] { return stop_; })) {
     const auto began = processor_time_of_thread();
-    const Clock::time_point now = Clock::now();
+    const Steady::time_point now = Steady::now();
     const bool with_slow = now >= next_slow;
     if (with_slow) next_slow = now + slow_interval;
     sample(with_slow);
@@ -96,7 +96,7 @@ void SystemSampler::run() {
     }
     const auto took = processor_time_of_thread() - began;
     next = std::max(next + interval, now + most_of_a_processor * took);
-    if (next < Clock::now()) next = Clock::now() + interval;  // the machine had no time for it
+    if (next < Steady::now()) next = Steady::now() + interval;  // the machine had no time for it
   }
   samples_.sampling_seconds = seconds(processor_time_of_thread());
 }

@@ -34,6 +34,19 @@ TEST(ProfileWindow, OfAShortRunIsItsEndWithoutTheWarmUp) {
   expect_window(profile_window(profiled(2)), 2, 2);
 }
 
+TEST(ProfileWindow, IsTheUsualOneIfOnlyTheSystemIsAskedFor) {
+  RunOptions o;
+  o.profile_system = true;
+  o.profile_system_interval = 7;
+  o.num_steps = 50;
+  expect_window(profile_window(o), 5, 10);
+  EXPECT_EQ(recorder_config(o)->system_interval, std::chrono::milliseconds(7));
+  EXPECT_FALSE(recorder_config(profiled(50))->system_interval) << "it was not asked for";
+  RunOptions all = profiled(50);
+  all.enable_all_profiling = true;
+  EXPECT_EQ(recorder_config(all)->system_interval, std::chrono::milliseconds(20));
+}
+
 // A GPU counts after the window; of a run that is too short for both, the last steps are recorded.
 TEST(ProfileWindow, LeavesStepsToCountIn) {
   const auto counted = [](std::int64_t num_steps) {

@@ -5,9 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "ridge/base/error.h"
+#include "ridge/base/file.h"
 #include "ridge/cpu/device.h"
 #include "ridge/report/report_page.h"
 #include "tests/base/temporary_cache.h"
@@ -78,6 +80,46 @@ TEST_F(ProfiledRun, LeavesADirectoryThatAPageIsDrawnOf) {
     EXPECT_EQ(document["operators"]["first_step"], 4);
     EXPECT_FALSE(document["bottlenecks"].is_null());
   }
+}
+
+// Sampled beside all steps, shown in the trace beside those that were recorded.
+TEST_F(ProfiledRun, HasTheMachineBesideTheSteps) {
+  RunOptions o = options();
+  o.profile_system = true;
+  o.profile_system_interval = 1;
+  Session session(o, device_);
+  Listener listener;
+  run_profiled(session, run_plan(o), listener);
+  const auto system = profile_document(profile())["system"];
+  ASSERT_FALSE(system.is_null());
+  EXPECT_EQ(system["steps"].size(), 6u);
+  EXPECT_EQ(system["steps"][0]["step"], 1);
+  EXPECT_LE(system["steps"][5]["end_ns"], system["duration_ns"]);
+  EXPECT_GT(system["series"].size(), 5u);
+  EXPECT_GT(system["sampler_core_share"], 0);
+
+  const auto trace = nlohmann::json::parse(
+      read_text_file(profile() / "trace_step_4_6.json", std::size_t{64} << 20));
+  double first = 1e18, last = 0;  // of the recorded steps
+  std::size_t counters = 0;
+  for (const auto& event : trace["traceEvents"])
+    if (event["name"].get<std::string>().starts_with("ProfilerStep#")) {
+      first = std::min(first, event["ts"].get<double>());
+      last = std::max(last, event["ts"].get<double>() + event["dur"].get<double>());
+    }
+  for (const auto& event : trace["traceEvents"]) {
+    if (event.value("cat", "") != "system") continue;
+    ++counters;
+    EXPECT_EQ(event["ph"], "C");
+    EXPECT_GE(event["ts"], first);
+    EXPECT_LE(event["ts"], last);
+  }
+  EXPECT_GT(counters, 5u);
+
+  o.profile_system = false;  // what the run before left is of another run
+  Session without(o, device_);
+  run_profiled(without, run_plan(o), listener);
+  EXPECT_TRUE(profile_document(profile())["system"].is_null());
 }
 
 TEST_F(ProfiledRun, RecordsNothingUnlessAsked) {

@@ -92,6 +92,17 @@ TEST(ProfileDocument, HasNullForFilesThatAreNotThere) {
   EXPECT_TRUE(document["roof"].is_null());
 }
 
+TEST(ProfileDocument, OfAStoreMayBeOlderThanTheFileOfTheSystem) {
+  const Profile profile;
+  json document = kept_profile(profile.path);
+  EXPECT_TRUE(document["system"].is_null());
+  document.erase("system");
+  check_profile_document(document);
+  document["system"] = json::parse(R"({"series": 1})");
+  EXPECT_THAT(message_of<FormatError>([&] { check_profile_document(document); }),
+              HasSubstr("system: "));
+}
+
 TEST(ProfileDocument, TakesTheRoofItIsGiven) {
   const Profile profile;
   Roof other = roof;
