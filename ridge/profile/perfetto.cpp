@@ -417,9 +417,10 @@ class PerfettoTrace {
       for (const SystemPoint& point : points_of(samples, s))
         if (point.end_ns >= recording_.steps.front().begin_ns &&
             point.begin_ns <= recording_.steps.back().end_ns)
-          event(counter, uuid, std::max(point.begin_ns, recording_.steps.front().begin_ns), "", "", [&](EventBuilder& event) {
-            event.add_double(TrackEvent::double_counter_value, point.value);
-          });
+          event(counter, uuid, std::max(point.begin_ns, recording_.steps.front().begin_ns), "", "",
+                [&](EventBuilder& event) {
+                  event.add_double(TrackEvent::double_counter_value, point.value);
+                });
     }
   }
 

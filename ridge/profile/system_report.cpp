@@ -214,7 +214,8 @@ std::string value_text(SystemUnit unit, double value) {
     case SystemUnit::bytes_per_second:
       return format_bytes(bytes) + "/s";
     case SystemUnit::per_second:
-      return fmt::format("{} /s", format_count(std::llround(value)));
+      return value < 10 ? fmt::format("{:.1f} /s", value)
+                        : fmt::format("{} /s", format_count(std::llround(value)));
     case SystemUnit::watts:
       return fmt::format("{:.1f} W", value);
     case SystemUnit::celsius:

@@ -12,7 +12,8 @@ namespace ridge {
 namespace {
 
 constexpr std::chrono::milliseconds slow_interval(100);  // of what is slow to read
-constexpr int most_of_a_processor = 20;                  // the sampler takes: a 20th
+// What is read at every sample takes at most a 40th of a processor, and so does what is slow.
+constexpr int most_of_a_processor = 40;
 
 std::chrono::nanoseconds processor_time_of_thread() {
   timespec time{};
@@ -88,14 +89,17 @@ void SystemSampler::run() {
     const auto began = processor_time_of_thread();
     const Steady::time_point now = Steady::now();
     const bool with_slow = now >= next_slow;
-    if (with_slow) next_slow = now + slow_interval;
     sample(with_slow);
     if (samples_.time_ns.size() >= most) {
       halve();
       interval *= 2;
     }
-    const auto took = processor_time_of_thread() - began;
-    next = std::max(next + interval, now + most_of_a_processor * took);
+    const auto rest = most_of_a_processor * (processor_time_of_thread() - began);
+    next += interval;
+    if (with_slow)
+      next_slow = now + std::max<std::chrono::nanoseconds>(slow_interval, rest);
+    else
+      next = std::max(next, now + rest);
     if (next < Steady::now()) next = Steady::now() + interval;  // the machine had no time for it
   }
   samples_.sampling_seconds = seconds(processor_time_of_thread());

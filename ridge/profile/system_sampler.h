@@ -16,8 +16,8 @@
 
 namespace ridge {
 
-// Samples what the machine does in a thread of its own, from its making to stop(). The thread never
-// takes more than a twentieth of a processor: where one sample takes long, the next comes later.
+// Samples what the machine does in a thread of its own, from its making to stop(). The thread takes
+// no more than a twentieth of a processor: where one sample takes long, the next comes later.
 class SystemSampler {
  public:
   struct Config {

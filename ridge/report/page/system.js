@@ -6,7 +6,7 @@ const systemUnits = {
   'MHz': value => `${asCount(value)}\u00a0MHz`,
   'B': asBytes,
   'B/s': asByteRate,
-  '1/s': value => `${asCount(value)}\u00a0/s`,
+  '1/s': value => `${value < 10 ? value.toFixed(1) : asCount(value)}\u00a0/s`,
   'W': value => `${value.toFixed(1)}\u00a0W`,
   'C': value => `${value.toFixed(0)}\u00a0°C`,
 };
