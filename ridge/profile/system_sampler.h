@@ -17,7 +17,7 @@
 namespace ridge {
 
 // Samples what the machine does in a thread of its own, from its making to stop(). The thread takes
-// no more than a twentieth of a processor: where one sample takes long, the next comes later.
+// no more than about a twentieth of a processor: where one sample takes long, the next comes later.
 class SystemSampler {
  public:
   struct Config {

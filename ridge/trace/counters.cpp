@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 
@@ -54,9 +55,10 @@ std::string value_text(std::string_view name, double value) {
   const bool rate = name.ends_with("(B/s)");
   if ((rate || name.ends_with("(B)")) && value >= 0 && value < 0x1p63)
     return format_bytes(static_cast<std::uint64_t>(value)) + (rate ? "/s" : "");
-  return value == static_cast<double>(static_cast<std::int64_t>(std::clamp(value, -1e15, 1e15)))
-             ? format_count(static_cast<std::int64_t>(value))
-             : fmt::format("{:.4g}", value);
+  constexpr double exact = 1e3, most = 1e15;  // from where digits behind the point say nothing
+  if (value == std::round(value) || std::abs(value) >= exact)
+    if (std::abs(value) < most) return format_count(std::llround(value));
+  return fmt::format("{:.4g}", value);
 }
 
 bool is_of_core(const CounterSum& counter) {
