@@ -22,8 +22,7 @@ using ::testing::StartsWith;
 Words record(Words flags, const std::string& script) {
   Words words = {"ridge", "trace", "record"};
   words.insert(words.end(), flags.begin(), flags.end());
-  for (const std::string word : {std::string("--"), std::string("sh"), std::string("-c"), script})
-    words.push_back(word);
+  words.insert(words.end(), {"--", "sh", "-c", script});
   return words;
 }
 
