@@ -47,7 +47,7 @@ ROOT = HERE.parent.parent
 PAGES = ["../../README.md", "README.md", "exercise-1.md", "exercise-2.md", "exercise-3.md",
          "version-2.md", "version-3.md", "version-4.md", "debugging.md",
          "inference-1.md", "inference-2.md", "inference-3.md", "inference-4.md", "inference-5.md",
-         "inference-6.md",
+         "inference-6.md", "inference-7.md",
          "../use/train.md", "../use/networks.md", "../use/profile.md", "../use/memory.md",
          "../use/compare.md", "../use/ranks.md", "../use/runs.md", "../use/gate.md",
          "../use/study.md", "../use/formats.md", "../use/traces.md", "../internals/correctness.md"]
@@ -62,6 +62,8 @@ NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?:\s?" + UNITS + r")
 # after the first three are not. Of an image of 64 x 64 something is left at the end of any network.
 QUICKER = [(re.compile(r"^( *)micro_benchmarking_pytorch\b", re.MULTILINE),
             r"\1micro_benchmarking_pytorch --image-size 64"),
+           (re.compile(r"^( *rocprof.* micro_benchmarking_pytorch(?:\.py)?)(?= )", re.MULTILINE),
+            r"\1 --image-size 64"),
            (re.compile(r"--batch-size 32\b"), "--batch-size 4"),
            (re.compile(r"--network resnet50 (.* --compare-modes)"), r"--network resnet18 \1"),
            (re.compile(r"--max-batch-for 500MB\b"), "--max-batch-for 250MB"),

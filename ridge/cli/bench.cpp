@@ -27,6 +27,7 @@
 #include "ridge/cli/interrupt.h"
 #include "ridge/cli/profiling.h"
 #include "ridge/cli/ranks.h"
+#include "ridge/cli/rocm_output.h"
 #include "ridge/cli/run_text.h"
 #include "ridge/device/gathered.h"
 #include "ridge/profile/card_watch.h"
@@ -97,6 +98,7 @@ class Narrator final : public TerminalListener {
     terminal_.lines(bench_summary_text(record, summary, session.device().is_gpu(), costs_));
   }
   void analyzed(const ProfileContent& content) override {
+    if (request_.rocm) write_rocm_files(request_.rocm, content, *this, terminal_);
     profile_ = print_bench_profile(request_, content, summarize(content.record), *this, terminal_);
     if (request_.options.profiling()) TerminalListener::analyzed(content);
   }
@@ -248,10 +250,12 @@ void prepare_files(const BenchRequest& request, const RunPlan& plan) {
 // All that is asked for, on a device.
 int bench_on(const BenchRequest& request, Device& device) {
   RunPlan plan = plan_of(request);
+  if (request.rocm) record_for_rocm(request.rocm, device, plan);
   plan.loop.stop = [&device] { return on_any_rank(device.communicator(), interrupt_noted() != 0); };
   if (device.rank() > 0) leave_profile_of_rank(plan, device.rank());
   prepare_files(request, plan);
   Terminal terminal;
+  if (request.rocm) begin_rocm_profile(request.rocm, terminal);
   if (const auto table = bench_table(request, device, terminal)) return *table;
   try {
     return run(request, plan, device, terminal);
@@ -266,6 +270,7 @@ void name_no_files(BenchRequest& request) {
                             &request.profile_file, &request.kernels_directory})
     file->clear();
   request.kineto = false;
+  request.rocm.files.clear();
 }
 
 int bench(BenchRequest& request) {

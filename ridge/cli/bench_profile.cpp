@@ -184,7 +184,7 @@ nlohmann::ordered_json print_bench_profile(const BenchRequest& request,
       terminal.line("What would help is not known: ridge roofline measures this machine, once");
   }
   write_trace(terminal, request, recorder);
-  if (!request.options.profiling()) {
+  if (!request.options.profiling() && !request.rocm) {  // which records each step
     terminal.line("");
     terminal.line(overhead_text(host));
   }

@@ -108,6 +108,7 @@ void BenchRequest::check_tables() const {
   add(single, !keep.store.empty(), "--store");
   add(single, !keep.tags.empty(), "--tag");
   add(single, energy, "--energy");
+  add(single, static_cast<bool>(rocm), rocm.tool);
   if (!tables.empty() && !single.empty())
     throw UsageError("{} excludes {}, which is about one benchmark", tables[0], single[0]);
   const std::string_view of_modes = compare_modes ? "--compare-modes" : "--modes";
@@ -184,6 +185,7 @@ void BenchRequest::resolve() {
     of_networks.push_back(resolved(name));
   }
   options = of_networks.front();
+  rocm = rocm_profile(rocm_words);
   check_tables();
   check_variants();
   if (flops_prof_step && (*flops_prof_step < 0 || *flops_prof_step >= options.num_steps))
@@ -276,6 +278,7 @@ void add_output(Command command, BenchRequest& request) {
   add.value("--save-weights", request.weights_file, "Write the trained weights to this file",
             "FILE");
   add_keep_flags(command, request.keep);
+  add_rocm_flag(command, request.rocm_words);
   add.on("--list", request.list, "Print the networks, their parameters and work");
   add.on("--json", request.list_json, "Print the list as JSON");
 }

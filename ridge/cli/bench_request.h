@@ -9,6 +9,7 @@
 
 #include "ridge/cli/command.h"
 #include "ridge/cli/keep_run.h"
+#include "ridge/cli/rocm_profiler.h"
 #include "ridge/cli/run_request.h"
 
 namespace ridge {
@@ -53,6 +54,9 @@ struct BenchRequest {
   std::string kernels_directory;
 
   KeepRequest keep;
+
+  std::string rocm_words;  // of the profiler of ROCm's that the run was started by; see rocm_flag
+  RocmProfile rocm;        // what they ask for, by resolve()
 
   std::vector<std::string> notes;  // about flags that mean something else here, by resolve()
 

@@ -23,6 +23,7 @@ void add_export_command(Command program, Action& action);
 void add_bench_command(Command program, Action& action);
 void add_ops_command(Command program, Action& action);
 void add_roofline_command(Command program, Action& action);
+void add_speed_of_light_command(Command program, Action& action);
 void add_report_command(Command program, Action& action);
 void add_trace_command(Command program, Action& action);
 // These go below `ridge trace`.

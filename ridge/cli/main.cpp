@@ -16,6 +16,7 @@
 #include "ridge/cli/command.h"
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
+#include "ridge/cli/rocm_profiler.h"
 #include "ridge/cli/terminal.h"
 #include "ridge/cli/workshop_names.h"
 
@@ -36,6 +37,7 @@ void add_commands(Command program, Action& action) {
   add_bench_command(program, action);
   add_ops_command(program, action);
   add_roofline_command(program, action);
+  add_speed_of_light_command(program, action);
   add_report_command(program, action);
   add_trace_command(program, action);
   add_exercise_command(program, action);
@@ -72,6 +74,10 @@ int run(const std::string& name, std::vector<std::string> arguments) {
       "Trains a small LLaMA, runs vision networks, and shows where the time and the memory go.");
   add_commands(program.command(), action);
 
+  if (const auto help = rocm_help(name, arguments)) {
+    Terminal().lines(*help);
+    return 0;
+  }
   const auto words = workshop_command(name, arguments);
   if (words) arguments = *words;
   // What stands behind "--" is no flag of ours.

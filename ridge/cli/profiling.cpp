@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ridge/analyze/flops_answers.h"
+#include "ridge/analyze/speed_of_light.h"
 #include "ridge/base/error.h"
 #include "ridge/cli/interrupt.h"
 #include "ridge/profile/communication.h"
@@ -68,6 +69,8 @@ void print_reports(Terminal& terminal, const ProfileContent& content) {
   else if (const std::string fault = content.recorder.counters_fault(); !fault.empty())
     print(terminal, fault);
   if (const auto system = system_text(recording)) print(terminal, *system);
+  if ((o.counters || o.enable_all_profiling) && content.bottlenecks)
+    print(terminal, speed_of_light_text(speed_of_light(content.recorder, *content.bottlenecks)));
   print(terminal, overhead_text(recording));
 }
 

@@ -24,6 +24,7 @@ struct Request {
   RunRequest run;
   KeepRequest keep;
   std::string json_file;
+  std::string rocm_words;  // see rocm_flag
   bool print_config = false;
   std::int64_t restarts = 0;
 };
@@ -42,12 +43,14 @@ has a folder of PNG or JPEG files for each class. With --ranks N, as many proces
 with --gpus N on a GPU each; torchrun, mpirun and srun may start them too.)";
 
 int run(const RunOptions& options, const Request& request) {
+  const RocmProfile rocm = rocm_profile(request.rocm_words);
   if (const std::optional<Rank> rank = one_of_several())
     return run_as_rank(*rank, options, [&](const RunOptions& of_rank, Device& device) {
-      return train(of_rank, device, {}, &request.keep, device.rank() == 0 ? request.json_file : "");
+      return train(of_rank, device, {}, &request.keep, device.rank() == 0 ? request.json_file : "",
+                   rocm);
     });
   if (options.ranks == 1)
-    return train(options, *open_device(options), {}, &request.keep, request.json_file);
+    return train(options, *open_device(options), {}, &request.keep, request.json_file, rocm);
   return run_ranks(options, static_cast<int>(request.restarts));
 }
 
@@ -62,6 +65,7 @@ void add_train_command(Command program, Action& action) {
       .type_name("FILE")
       .group("Output");
   add_keep_flags(command, request->keep);
+  add_rocm_flag(command, request->rocm_words);
   add_value(command, "--restarts", request->restarts,
             "Start the ranks again so often, from the last checkpoint, where one fails")
       .group("Machine");

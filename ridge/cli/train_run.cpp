@@ -11,6 +11,7 @@
 #include "ridge/base/units.h"
 #include "ridge/cli/interrupt.h"
 #include "ridge/cli/profiling.h"
+#include "ridge/cli/rocm_output.h"
 #include "ridge/cli/run_text.h"
 #include "ridge/cli/terminal.h"
 
@@ -22,14 +23,15 @@ namespace fs = std::filesystem;
 // Prints the steps as they are done.
 class Narrator final : public TerminalListener {
  public:
-  Narrator(Terminal& terminal, const Session& session, RunKeeper& keeper,
-           const std::string& json_file)
+  Narrator(Terminal& terminal, const Session& session, RunKeeper& keeper, const RunPlan& plan,
+           const std::string& json_file, const RocmProfile& rocm)
       : TerminalListener(terminal),
         session_(session),
         keeper_(keeper),
         json_file_(json_file),
         options_(session.options()),
-        window_(profile_window(options_)),
+        rocm_(rocm),
+        window_(plan.recording ? plan.recording->window : ProfileWindow{}),
         first_(session.steps_done()) {
     keeper_.begin(session, options_.num_steps);
   }
@@ -53,6 +55,10 @@ class Narrator final : public TerminalListener {
   void ended(Session&, const Record& record, const Summary& summary, LastWords&) override {
     print_summary(terminal_, record, summary);
   }
+  void analyzed(const ProfileContent& content) override {
+    if (rocm_) write_rocm_files(rocm_, content, *this, terminal_);
+    if (options_.profiling()) TerminalListener::analyzed(content);
+  }
   void finished(const Record& record, const Summary& summary, LastWords& last_words) override {
     const std::string json = record_json(record, summary);
     if (!json_file_.empty())
@@ -68,6 +74,7 @@ class Narrator final : public TerminalListener {
   RunKeeper& keeper_;
   const std::string& json_file_;
   const RunOptions& options_;
+  const RocmProfile& rocm_;
   ProfileWindow window_;
   std::int64_t first_;  // steps done when the run began
   std::function<void(std::int64_t, std::int64_t)> progress_ = progress_on(terminal_);
@@ -92,8 +99,9 @@ void print_start(Terminal& terminal, Session& session, double seconds) {
 }
 
 int run(const RunOptions& options, Device& device, const SessionHooks& hooks,
-        const KeepRequest* keep, const std::string& json_file) {
+        const KeepRequest* keep, const std::string& json_file, const RocmProfile& rocm) {
   Terminal terminal;
+  if (rocm) begin_rocm_profile(rocm, terminal);
   const bool leads = device.rank() == 0;  // or tells nobody, and leaves only a profile
   RunKeeper keeper(leads ? keep : nullptr, device);
   const auto start = Clock::now();
@@ -103,6 +111,7 @@ int run(const RunOptions& options, Device& device, const SessionHooks& hooks,
   Session session(options, device, all);
   if (!options.resume.empty()) session.resume(options.resume);
   RunPlan plan = run_plan(options);
+  if (rocm) record_for_rocm(rocm, device, plan);
   plan.loop.stop = [&session] { return session.on_any_rank(interrupt_noted() != 0); };
   if (!leads) leave_profile_of_rank(plan, device.rank());
   prepare_directories(plan);
@@ -114,7 +123,7 @@ int run(const RunOptions& options, Device& device, const SessionHooks& hooks,
     terminal.line(fmt::format("Nothing is left to do: --num-steps is {}", options.num_steps));
     return 0;
   }
-  Narrator narrator(terminal, session, keeper, json_file);
+  Narrator narrator(terminal, session, keeper, plan, json_file, rocm);
   const Record record = run_profiled(session, plan, narrator);
   refuse_divergence(record);
   return exit_code_of(record);
@@ -123,9 +132,11 @@ int run(const RunOptions& options, Device& device, const SessionHooks& hooks,
 }  // namespace
 
 int train(const RunOptions& options, Device& device, const SessionHooks& hooks,
-          const KeepRequest* keep, const std::string& json_file) {
+          const KeepRequest* keep, const std::string& json_file, const RocmProfile& rocm) {
   try {
-    return run(options, device, hooks, keep, json_file);
+    RocmProfile own = rocm;
+    if (device.rank() != 0) own.files.clear();
+    return run(options, device, hooks, keep, json_file, own);
   } catch (const OutOfMemoryError& error) {  // by now the device has all memory back
     throw OutOfMemoryError("{}", with_batch_advice(error.what(), options, device));
   }

@@ -8,6 +8,8 @@
 #include <sstream>
 
 #include "ridge/base/error.h"
+#include "ridge/base/utf8.h"
+#include "ridge/cli/rocm_profiler.h"
 #include "ridge/passes/schedules.h"
 
 namespace ridge {
@@ -83,11 +85,43 @@ std::vector<std::string> torchrun_command(std::span<const std::string> arguments
       "micro_benchmarking_pytorch.py; PyTorch's own starts ridge by torchrun --no-python");
 }
 
+// "rocprofv3 --stats --kernel-trace -- python3 tiny_llama_v3.py --num-steps 5": the command that is
+// profiled, with the words before it as one flag.
+std::vector<std::string> rocm_command(std::string_view tool,
+                                      std::span<const std::string> arguments) {
+  std::vector<std::string> call{std::string(tool)};
+  call.insert(call.end(), arguments.begin(), arguments.end());
+  const std::span<const std::string> words(call);
+  const std::size_t begin = parse_rocm_call(words).program;
+  auto program = words.subspan(begin);
+  if (!program.empty() && (program[0] == "python" || program[0] == "python3"))
+    program = program.subspan(1);
+  std::string name;
+  std::optional<std::vector<std::string>> command;
+  if (!program.empty()) {
+    name = std::filesystem::path(program[0]).filename().string();
+    const auto rest = program.subspan(1);
+    if (name == "ridge")
+      command.emplace(rest.begin(), rest.end());
+    else if (!is_rocm_profiler(name))
+      command = workshop_command(name, rest);
+  }
+  const std::string_view starts = command && !command->empty() ? command->front() : "";
+  if (starts != "train" && starts != "bench")
+    throw UsageError(
+        "this {} profiles ridge train and ridge bench, which the workshop calls tiny_llama_v1.py "
+        "and micro_benchmarking_pytorch.py, and not {}",
+        tool, name.empty() ? "nothing" : shown(name));
+  command->push_back(rocm_flag_of(words.first(begin)));
+  return *command;
+}
+
 }  // namespace
 
 std::optional<std::vector<std::string>> workshop_command(std::string_view program,
                                                          std::span<const std::string> arguments) {
   if (program == "torchrun") return torchrun_command(arguments);
+  if (is_rocm_profiler(program)) return rocm_command(program, arguments);
   for (const std::string_view end : {".py", ".sh"})
     if (program.ends_with(end)) program.remove_suffix(end.size());
   const auto names = workshop_names();

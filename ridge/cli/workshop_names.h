@@ -19,7 +19,8 @@ std::span<const WorkshopName> workshop_names();
 
 // The words of the command line, without the program's name, that a call under the name of the
 // workshop stands for; none if the name is not one of these. That of torchrun, as it is used in the
-// workshop, stands for the program that it names, on as many ranks; UsageError if it names none.
+// workshop, stands for the program that it names, on as many ranks, and that of one of ROCm's
+// profilers for the program that it starts, profiled; UsageError if it names none.
 std::optional<std::vector<std::string>> workshop_command(std::string_view program,
                                                          std::span<const std::string> arguments);
 

@@ -10,6 +10,7 @@
 
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
+#include "ridge/device/counted_units.h"
 #include "ridge/graph/op_rules.h"
 
 namespace ridge {
@@ -28,6 +29,11 @@ std::vector<double> times_of_a_step(const Recording& recording) {
 }
 
 }  // namespace
+
+std::int64_t steps_to_count_in() {
+  // Two passes were seen on sm90 by default; how many all units take is not known.
+  return counts_all_units() ? 12 : 3;
+}
 
 std::unique_ptr<DeviceCounters> DeviceCounters::of(Executor& executor) {
   auto counters = executor.device().tools().range_counters(executor.graph().nodes().size());

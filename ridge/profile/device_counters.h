@@ -12,6 +12,10 @@
 
 namespace ridge {
 
+// How many steps behind those that are recorded are left for a GPU to count in: no fewer than the
+// passes that it takes.
+std::int64_t steps_to_count_in();
+
 // What a device counts in hardware around each node of some steps, which its nodes are launched in
 // one by one, each alone: as many steps as there are passes. Not together with a Recorder.
 class DeviceCounters final : public Observer {

@@ -13,27 +13,19 @@
 namespace ridge {
 namespace {
 
-// A kernel's run: of the device, if it was traced, else of the node that is one kernel.
-struct KernelCall {
-  std::size_t name;  // index into KernelCalls::names
-  std::int64_t begin_ns, end_ns;
-  const Activity* activity;  // null if the device was not traced
-};
-struct KernelCalls {
-  std::vector<std::string> names;
-  std::vector<KernelCall> calls;  // by begin
-};
-
 KernelCalls traced_calls(const Recording& recording) {
   KernelCalls result;
   for (const std::string& name : recording.activity_names) result.names.push_back(demangled(name));
   for (const Activity& activity : recording.activities)
     if (activity.kind == Activity::Kind::kernel)
-      result.calls.push_back({activity.name, activity.begin_ns, activity.end_ns, &activity});
+      result.calls.push_back(
+          {activity.name, activity.begin_ns, activity.end_ns, activity.node, &activity});
   return result;
 }
 
-KernelCalls calls_of(const Recording& recording) {
+}  // namespace
+
+KernelCalls kernel_calls(const Recording& recording) {
   if (!recording.activities.empty()) return traced_calls(recording);
   KernelCalls result;
   std::map<std::string_view, std::size_t> index;
@@ -41,15 +33,34 @@ KernelCalls calls_of(const Recording& recording) {
     const std::string_view name = name_of(*recording.graph->nodes()[run.node].op);
     const auto [it, added] = index.try_emplace(name, result.names.size());
     if (added) result.names.emplace_back(name);
-    result.calls.push_back({it->second, run.begin_ns, run.end_ns, nullptr});
+    result.calls.push_back({it->second, run.begin_ns, run.end_ns, run.node, nullptr});
   }
   return result;
 }
 
-}  // namespace
+std::string truncated_kernel_name(std::string_view name) {
+  // Backwards from the end: brackets and what is in them, then the name, up to a space or a scope.
+  std::size_t end = name.size();
+  for (int open = 0; end > 0; --end) {
+    const char c = name[end - 1];
+    const bool closes = c == ')' || c == '>' || c == ']';
+    if (open == 0 && !closes && c != ' ') break;
+    if (closes) ++open;
+    if (c == '(' || c == '<' || c == '[') --open;
+  }
+  const std::string_view rest = name.substr(0, end);
+  const std::size_t begin = rest.find_last_of(" :*&");
+  const std::string_view last = begin == std::string_view::npos ? rest : rest.substr(begin + 1);
+  return std::string(last.empty() ? name : last);
+}
+
+Recording with_truncated_names(Recording recording) {
+  for (std::string& name : recording.activity_names) name = truncated_kernel_name(demangled(name));
+  return recording;
+}
 
 std::vector<KernelStats> kernel_stats(const Recording& recording) {
-  const KernelCalls kernels = calls_of(recording);
+  const KernelCalls kernels = kernel_calls(recording);
   std::map<std::string_view, KernelStats> by_name;
   std::int64_t total_ns = 0;
   for (const KernelCall& call : kernels.calls) {
@@ -105,7 +116,7 @@ std::size_t write_kernel_trace(const Recording& recording, const std::filesystem
   std::string agent = recording.device;
   for (char& c : agent) c = 'a' <= c && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   agent = csv_quoted(agent);
-  const KernelCalls kernels = calls_of(recording);
+  const KernelCalls kernels = kernel_calls(recording);
   std::map<std::string_view, std::size_t> ids;  // from 1, in order of first appearance
   const std::size_t rows = std::min(max_rows, kernels.calls.size());
   for (std::size_t i = 0; i < rows; ++i) {

@@ -15,8 +15,6 @@ namespace ridge {
 namespace {
 
 constexpr std::int64_t usual_steps = 5;
-// A GPU counts in the steps after those that are recorded: in two, of those tried.
-constexpr std::int64_t steps_to_count_in = 3;
 
 // So many steps up to the last that is wanted, none of them before the earliest.
 ProfileWindow window_up_to(std::int64_t last, std::int64_t count, std::int64_t earliest) {
@@ -38,7 +36,7 @@ bool wants_counters(const RunOptions& o) { return o.counters || o.enable_all_pro
 std::int64_t last_to_record(const RunOptions& o, std::int64_t last, std::int64_t earliest) {
   if (!wants_counters(o)) return last;
   const bool on_gpu = o.device == "cuda" || (o.device == "auto" && has_gpu());
-  return on_gpu ? std::max(earliest, last - steps_to_count_in) : last;
+  return on_gpu ? std::max(earliest, last - steps_to_count_in()) : last;
 }
 
 StepRecorder::Config config_of(const RunOptions& o, const ProfileWindow& window) {
@@ -176,8 +174,12 @@ bool StepRecorder::finish() {
   return true;
 }
 
+const DeviceCounters* StepRecorder::counted_device() const {
+  return device_counters_ && device_counters_->done() ? device_counters_.get() : nullptr;
+}
+
 std::optional<DeviceCounterReport> StepRecorder::device_counters() const {
-  if (!device_counters_ || !device_counters_->done()) return std::nullopt;
+  if (!counted_device()) return std::nullopt;
   return report_device_counters(on_device(), device_counters_->metrics(),
                                 device_counters_->ranges(), device_counters_->passes());
 }

@@ -68,6 +68,8 @@ class StepRecorder final : public LoopObserver {
   const HardwareCounters* counters() const { return counters_.get(); }
   // The GPU's counters; none if not asked for, unavailable, or if the run was too short.
   std::optional<DeviceCounterReport> device_counters() const;
+  // The same node by node; null where there is no report.
+  const DeviceCounters* counted_device() const;
   // Why there are no counters though they were asked for; empty otherwise.
   std::string counters_fault() const;
 

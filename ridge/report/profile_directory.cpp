@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ridge/analyze/flops_answers.h"
+#include "ridge/analyze/speed_of_light.h"
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/system.h"
@@ -173,10 +174,14 @@ ProfileListing write_profile(const fs::path& directory, const ProfileContent& co
   files.add_text("memory.json", memory_report_json(memory_report(recording)));
   files.add_text("memory_timeline.json", memory_timeline_json(recording));
   files.add_text("memory_timeline.svg", memory_timeline_svg(recording));
-  std::optional<std::string> bottlenecks, device;
-  if (content.bottlenecks) bottlenecks = bottleneck_json(*content.bottlenecks);
+  std::optional<std::string> bottlenecks, device, light;
+  if (content.bottlenecks) {
+    bottlenecks = bottleneck_json(*content.bottlenecks);
+    light = speed_of_light_json(speed_of_light(content.recorder, *content.bottlenecks));
+  }
   if (const auto report = device_report(recording)) device = device_report_json(recording, *report);
   files.add_if_any("bottlenecks.json", bottlenecks);
+  files.add_if_any("speed_of_light.json", light);
   files.add_if_any("device.json", device);
   std::optional<std::string> communication;
   if (content.communication)

@@ -38,6 +38,7 @@ std::span<const File> files() {
       {"memory_timeline", schema_memory_timeline},
       {"bottlenecks", schema_bottlenecks},
       {"system", schema_system, true},
+      {"speed_of_light", schema_speed_of_light, true},
       {"performance_summary", schema_performance_summary},
       {"config", schema_config},
   };
@@ -160,9 +161,9 @@ ProfiledMachine profiled_machine(const Json& document) {
 }
 
 std::string report_page(const Json& document) {
-  const std::string_view scripts[] = {page_common,   page_summary,    page_steps,  page_table,
-                                      page_icicle,   page_timeline,   page_system, page_roofline,
-                                      page_findings, page_environment};
+  const std::string_view scripts[] = {page_common, page_summary,  page_steps,      page_table,
+                                      page_icicle, page_timeline, page_system,     page_roofline,
+                                      page_units,  page_findings, page_environment};
   return page_of(document, page_style, scripts, "drawPage()");
 }
 

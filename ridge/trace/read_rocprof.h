@@ -1,8 +1,9 @@
 #pragma once
 
 // The files of rocprofv3, the profiler of ROCm: JSON (`--output-format json`), and CSV, a file for
-// each kind of event. The fields are those of its sources (rocprofiler-sdk, source/lib/output). All
-// times are whole nanoseconds.
+// each kind of event. The fields are those of its sources (rocprofiler-sdk, source/lib/output). Of
+// its predecessors rocprof and rocprofv2 the tables of calls are read too. All times are whole
+// nanoseconds.
 
 #include <filesystem>
 #include <string>

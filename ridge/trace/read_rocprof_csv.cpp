@@ -112,10 +112,13 @@ class Header {
   std::vector<std::string> names_;
 };
 
-enum class Table : std::uint8_t { kernels, copies, calls_and_ranges, agents };
+// rocprof's own table of kernels has other names for its columns than rocprofv2's and rocprofv3's.
+enum class Table : std::uint8_t { rocprof_kernels, kernels, copies, calls_and_ranges, agents };
 
 std::optional<Table> table_of(const Header& header) {
   if (header.has("Node_Id") && header.has("Agent_Type")) return Table::agents;
+  if (header.has("KernelName") && header.has("BeginNs") && header.has("EndNs"))
+    return Table::rocprof_kernels;
   if (!header.has("Start_Timestamp") || !header.has("End_Timestamp")) return std::nullopt;
   if (header.has("Kernel_Name") && !header.has("Counter_Name")) return Table::kernels;
   if (header.has("Direction")) return Table::copies;
@@ -154,6 +157,7 @@ class TableReader {
   std::int64_t integer(const Record& record, std::string_view name, std::int64_t otherwise) const {
     return number(field(record, name)).value_or(otherwise);
   }
+  void add_rocprof_kernel(const Record& record, Slice slice);
   void add_kernel(const Record& record, Slice slice);
   void add_copy(const Record& record, Slice slice);
   void add_call(const Record& record, Slice slice);
@@ -172,13 +176,16 @@ bool TableReader::add(Table table, const Record& record) {
                         product.empty() ? field(record, "Name") : product);
     return true;
   }
-  const auto begin = number(field(record, "Start_Timestamp"));
-  const auto end = number(field(record, "End_Timestamp"));
+  const bool old = table == Table::rocprof_kernels;
+  const auto begin = number(field(record, old ? "BeginNs" : "Start_Timestamp"));
+  const auto end = number(field(record, old ? "EndNs" : "End_Timestamp"));
   if (!begin || !end) return false;
-  const std::int64_t correlation = integer(record, "Correlation_Id", 0);
+  const std::int64_t correlation =
+      integer(record, header_.has("Correlation_ID") ? "Correlation_ID" : "Correlation_Id", 0);
   Slice slice{.begin_ns = *begin,
               .end_ns = *end,
               .correlation = correlation > 0 ? correlation : EventColumns::none};
+  if (old) add_rocprof_kernel(record, slice);
   if (table == Table::kernels) add_kernel(record, slice);
   if (table == Table::copies) add_copy(record, slice);
   if (table == Table::calls_and_ranges) add_call(record, slice);
@@ -192,15 +199,35 @@ std::uint32_t TableReader::device_track(const Record& record, std::string_view a
       stream.empty() ? fmt::format("queue {}", field(record, "Queue_Id")) : std::string(stream));
 }
 
+// Its grid and work group are counted along all axes together.
+void TableReader::add_rocprof_kernel(const Record& record, Slice slice) {
+  slice.kind = EventKind::kernel;
+  slice.name = builder_.text(field(record, "KernelName"));
+  slice.track =
+      builder_.track(field(record, "gpu-id"), fmt::format("queue {}", field(record, "queue-id")));
+  const std::int64_t group = integer(record, "wgr", 1);
+  slice.shape = builder_.list(workgroups(integer(record, "grd", 1), group), 1, 1);
+  slice.types = builder_.list(group, 1, 1);
+  builder_.add(slice);
+}
+
 void TableReader::add_kernel(const Record& record, Slice slice) {
   slice.kind = EventKind::kernel;
   slice.name = builder_.text(field(record, "Kernel_Name"));
-  slice.track = device_track(record, field(record, "Agent_Id"));
+  // rocprofv2 has numbers of cards, of queues, and of threads along all axes together.
+  const bool of_rocprofv2 = header_.has("GPU_ID");
+  slice.track = of_rocprofv2 ? builder_.track(field(record, "GPU_ID"),
+                                              fmt::format("queue {}", field(record, "Queue_ID")))
+                             : device_track(record, field(record, "Agent_Id"));
   std::array<std::int64_t, 3> groups{}, group{};
   constexpr std::array axes = {'X', 'Y', 'Z'};
   for (std::size_t i = 0; i < axes.size(); ++i) {
     group[i] = integer(record, fmt::format("Workgroup_Size_{}", axes[i]), 1);
     groups[i] = workgroups(integer(record, fmt::format("Grid_Size_{}", axes[i]), 1), group[i]);
+  }
+  if (of_rocprofv2) {
+    group[0] = integer(record, "Workgroup_Size", 1);
+    groups[0] = workgroups(integer(record, "Grid_Size", 1), group[0]);
   }
   slice.shape = builder_.list(groups[0], groups[1], groups[2]);
   slice.types = builder_.list(group[0], group[1], group[2]);

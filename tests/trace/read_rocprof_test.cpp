@@ -248,6 +248,23 @@ TEST(ReadRocprofCsv, ReadsATableAloneUnderAnyName) {
   EXPECT_THAT(rows_of(older), ElementsAre("3 add 2/queue 7 100+20 1 -1 [1,1,1][1,1,1]"));
 }
 
+// rocprof counts threads along all axes together, as rocprofv2 does.
+TEST(ReadRocprofCsv, ReadsTheCallsOfItsPredecessors) {
+  const Trace first = read_text(
+      "\"Index\",\"KernelName\",\"gpu-id\",\"queue-id\",\"queue-index\",\"pid\",\"tid\",\"grd\","
+      "\"wgr\",\"BeginNs\",\"EndNs\"\n"
+      "0,\"add(float*, int) [clone .kd]\",1,2,0,9,9,1000,64,100,120\n",
+      "results.csv");
+  EXPECT_THAT(
+      rows_of(first),
+      ElementsAre("3 add(float*, int) [clone .kd] 1/queue 2 100+20 -1 -1 [16,1,1][64,1,1]"));
+  const Trace second = read_text(
+      "Dispatch_ID,GPU_ID,Queue_ID,PID,TID,Grid_Size,Workgroup_Size,Kernel_Name,Start_Timestamp,"
+      "End_Timestamp,Correlation_ID\n1,1,2,9,9,128,64,add,100,120,5\n",
+      "results.csv");
+  EXPECT_THAT(rows_of(second), ElementsAre("3 add 1/queue 2 100+20 5 -1 [2,1,1][64,1,1]"));
+}
+
 TEST(ReadRocprofCsv, LeavesOutRowsThatAreDamagedOrCut) {
   std::string text = kernel_csv;
   const std::size_t row = text.find("\"KERNEL");

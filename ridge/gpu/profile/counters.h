@@ -10,8 +10,9 @@ namespace ridge::gpu {
 
 // Bytes read from and written to the card's memory; the part of the time in which the tensor cores
 // were busy and the warps that were resident of those that a multiprocessor holds, both while it
-// had work; and the part of the accesses to the second cache that hit. Two passes on sm90. There
-// is no time among them: counting makes ranges last longer than they would.
+// had work; and the part of the accesses to the second cache that hit. Two passes on sm90. Where
+// counts_all_units(), the use of pipes, caches and memory too, in more passes. There is no time
+// among them: counting makes ranges last longer than they would.
 std::span<const DeviceMetric> default_metrics();
 
 // Counters over ranges of what the calling thread's device is given, in the order of `metrics`; at

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ridge/base/error.h"
+#include "ridge/device/counted_units.h"
 #include "ridge/gpu/device/context.h"
 #include "ridge/gpu/vendor/cupti.h"
 
@@ -268,13 +269,23 @@ std::vector<RangeCounters::Range> CuptiCounters::ranges() const {
 }  // namespace
 
 std::span<const DeviceMetric> default_metrics() {
-  static const DeviceMetric metrics[] = {
+  static const DeviceMetric all[] = {
       {"DRAM read", "B", "dram__bytes_read.sum"},
       {"DRAM written", "B", "dram__bytes_write.sum"},
       {"tensor cores", "%", "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"},
       {"occupancy", "%", "sm__warps_active.avg.pct_of_peak_sustained_active"},
-      {"L2 hits", "%", "lts__t_sector_hit_rate.pct"}};
-  return metrics;
+      {"L2 hits", "%", "lts__t_sector_hit_rate.pct"},
+      {"FMA", "%", "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active"},
+      {"ALU", "%", "sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active"},
+      {"LSU", "%", "sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_active"},
+      {"L1", "%", "l1tex__throughput.avg.pct_of_peak_sustained_elapsed"},
+      {"L2", "%", "lts__throughput.avg.pct_of_peak_sustained_elapsed"},
+      {"DRAM", "%", "dram__throughput.avg.pct_of_peak_sustained_elapsed"},
+      {"L1 hits", "%", "l1tex__t_sector_hit_rate.pct"},
+      {"L1 moved", "B", "l1tex__t_bytes.sum"},
+      {"L2 moved", "B", "lts__t_bytes.sum"}};
+  constexpr std::size_t of_two_passes = 5;  // on sm90; the others were never counted on a card
+  return counts_all_units() ? std::span(all) : std::span(all).first(of_two_passes);
 }
 
 std::unique_ptr<RangeCounters> make_range_counters(std::span<const DeviceMetric> metrics,

@@ -168,7 +168,7 @@ function drawPage() {
   const main = document.querySelector('main');
   const contents = document.getElementById('contents');
   const sections = [drawSummary(), drawFindings(), drawSteps(), drawOperators(), drawIcicle(),
-    drawTimeline(), drawSystem(), drawRoofline(), drawEnvironment()].filter(Boolean);
+    drawTimeline(), drawSystem(), drawRoofline(), drawUnits(), drawEnvironment()].filter(Boolean);
   for (const part of sections) {
     main.append(part);
     contents.append(element('a', {href: `#${part.id}`}, part.getAttribute('aria-label')));

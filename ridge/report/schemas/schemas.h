@@ -6,7 +6,7 @@
 namespace ridge {
 
 extern const std::string_view schema_operators, schema_nodes, schema_modules, schema_memory,
-    schema_memory_timeline, schema_bottlenecks, schema_system, schema_performance_summary,
-    schema_config;
+    schema_memory_timeline, schema_bottlenecks, schema_system, schema_speed_of_light,
+    schema_performance_summary, schema_config;
 
 }  // namespace ridge
