@@ -253,8 +253,8 @@ constexpr std::array tool_texts = {
 
 std::string help_of(const ToolText& tool) {
   std::string text = fmt::format(
-      "{0}, as Ridge answers to the name: profiles a run of `ridge train` or `ridge bench`, in "
-      "each of its\nsteps. {1}\n\nUsage: {0}{2} [FLAGS] [--] PROGRAM [ITS FLAGS]\n\n",
+      "Ridge under the name of {0}. Profiles a run of `ridge train` or `ridge bench`,\n"
+      "in each of its steps. {1}\n\nUsage: {0}{2} [FLAGS] [--] PROGRAM [ITS FLAGS]\n\n",
       tool.tool, tool.what, tool.tool == rocprof_compute ? " profile" : "");
   for (const FlagRow& row : flag_rows) {
     if (row.tool != tool.tool) continue;

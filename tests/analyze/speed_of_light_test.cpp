@@ -167,9 +167,9 @@ TEST(SpeedOfLight, DrawsLevelsOfMemory) {
   const SpeedOfLight light = HandMade().light({}, "", "no hardware counters: made");
   EXPECT_EQ(memory_levels_text(light, light.operators[0]),
             "+----------------+\n|   registers    |\n+----------------+\n"
-            "        ||  768.00 KiB a step, 786.4 MB/s: 0.8 % of 100.0 GB/s\n"
+            "        ||  768.00 KiB a step, 786.4 MB/s: 0.8 % of 100 GB/s\n"
             "+----------------+\n| L2 585.94 KiB  |\n+----------------+\n"
-            "        ||  768.00 KiB a step, 786.4 MB/s: 7.9 % of 10.0 GB/s\n"
+            "        ||  768.00 KiB a step, 786.4 MB/s: 7.9 % of 10 GB/s\n"
             "+----------------+\n|     memory     |\n+----------------+\n");
   EXPECT_THAT(speed_of_light_text(light, 1),
               AllOf(HasSubstr("Nothing is counted"), HasSubstr("no hardware counters: made"),

@@ -139,7 +139,7 @@ std::int64_t kernels_seen_in(const Sandbox& sandbox, const std::string& file) {
   const ProgramResult result = sandbox.run({"ridge", "trace", "report", file, "--json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   const auto json = nlohmann::json::parse(result.out);
-  return json.at("total").at("kernels").get<std::int64_t>();
+  return json.at("ranks").at(0).at("kernels").get<std::int64_t>();
 }
 
 std::string only_file(const Sandbox& sandbox, const std::string& end) {
