@@ -73,8 +73,9 @@ std::string sources_text(const SpeedOfLight& light) {
             "from each operand moved once, the ceilings and the time."
           : "Nothing is counted: all follows from each operator's FLOPs, from each "
             "operand moved once, the ceilings and the time.";
-  if (!light.fault.empty()) text += " " + light.fault;
-  return wrapped(text + " latency: no unit is busy for 60 % of the time.\n", sentence_width);
+  if (!light.fault.empty()) text += fmt::format(" Of hardware: {}.", light.fault);
+  return wrapped(text + " Under Limit, latency: no unit is busy for 60 % of the time.\n",
+                 sentence_width);
 }
 
 // The rows of two runs by name, in the order of the time of both.
