@@ -70,6 +70,10 @@ class Runner:
         if self.process is None:
             return None
         code = self.process.poll()
+        if code is None and time.monotonic() - self.begun > self.arguments.job_seconds:
+            self.process.kill()
+            self.process.wait()
+            code = 124
         if code is None:
             return None
         self.said.seek(0)
@@ -81,6 +85,8 @@ class Runner:
             verdicts = json.load(self.said)
         except json.JSONDecodeError:
             complaint = self.complained.read().decode().strip()[-500:]
+            if code == 124:
+                complaint = f"no end after {self.arguments.job_seconds:g} s"
             return result | {"runs": 0, "wrong": [], "complaint": complaint}
         return result | {"runs": len(verdicts),
                          "wrong": [v for v in verdicts if not v["right"]],
@@ -158,6 +164,8 @@ def main():
     parser.add_argument("--processes", type=int, default=1, help="for each card")
     parser.add_argument("--threads", type=int, default=2, help="of each process")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="then it stops")
+    parser.add_argument("--job-seconds", type=float, default=float("inf"),
+                        help="that a job has: then it failed")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("verify.jsonl"))
     arguments = parser.parse_args()
     jobs = jobs_of(arguments)

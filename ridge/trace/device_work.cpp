@@ -71,6 +71,18 @@ void add_host_work(const Trace& trace, const HostNesting& nesting, Work& work) {
   }
 }
 
+// What a card still had to do when the trace began has no launch in it. The host may be a step or
+// two ahead by then; that work belongs to none of these, and stands in the first.
+void put_leftover_in_first_step(const EventColumns& events, Work& work) {
+  if (work.steps.empty() || work.work_without_call == work.device.size()) return;
+  std::int64_t first_launched = std::numeric_limits<std::int64_t>::max();
+  for (const DeviceWork& one : work.device)
+    if (one.call != no_row) first_launched = std::min(first_launched, events.begin_ns[one.row]);
+  for (DeviceWork& one : work.device)
+    if (one.call == no_row && events.begin_ns[one.row] < first_launched)
+      one.step = work.steps.front().number;
+}
+
 void add_device_work(const Trace& trace, Work& work) {
   const EventColumns& events = trace.events;
   std::unordered_map<std::int64_t, Row> calls;
@@ -92,6 +104,7 @@ void add_device_work(const Trace& trace, Work& work) {
     }
     work.device.push_back(one);
   }
+  put_leftover_in_first_step(events, work);
 }
 
 // Adds up the lines of work[first, last), which began in this order.

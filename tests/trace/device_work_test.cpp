@@ -98,6 +98,21 @@ TEST(TraceSteps, HaveTheWorkThatTheyLaunched) {
   EXPECT_EQ(done.use().kernels, 4U);
 }
 
+// The host is two steps ahead when the card has done what it had to do before the trace began.
+TEST(TraceSteps, AreNotThoseOfWorkFromBeforeTheTrace) {
+  MadeTrace made;
+  made.step(3, 0, 100).step(4, 100, 100);
+  made.kernel("before", 5, 90, 71).kernel("before", 100, 100, 72);  // no launch of either
+  made.launched("a", 10, 205, 100).launched("b", 110, 310, 100);
+  const Done done(made);
+  const std::vector<StepUse> steps = time_use_of_steps(done.trace, done.work);
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_DOUBLE_EQ(steps[0].use.span, 305) << "to the begin of the next step's own work";
+  EXPECT_EQ(steps[0].use.kernels, 3U);
+  EXPECT_DOUBLE_EQ(steps[1].use.span, 100);
+  EXPECT_EQ(steps[1].use.kernels, 1U);
+}
+
 TEST(TraceWork, IsTheHostsWhereThereIsNoCard) {
   const Done done(MadeTrace()
                       .operation("aten::linear", 0, 50)
