@@ -362,16 +362,15 @@ std::string batch_advice(const RunOptions& options, Device& device) {
         options.batch_size, format_bytes(available));
   } catch (const OutOfMemoryError& error) {  // of the search: not even one sample fits
     return error.what();
-  } catch (const Error&) {
-    return {};  // kernels that cannot be prepared, a device that does not answer
+  } catch (const Error& error) {  // kernels that cannot be prepared, a device that does not answer
+    return fmt::format("what would fit is not known: {}", error.what());
   }
 }
 
 }  // namespace
 
 std::string with_batch_advice(std::string_view message, const RunOptions& options, Device& device) {
-  const std::string advice = batch_advice(options, device);
-  return fmt::format("{}{}{}", message, advice.empty() ? "" : "; ", advice);
+  return fmt::format("{}; {}", message, batch_advice(options, device));
 }
 
 std::size_t parse_bytes(std::string_view text) {

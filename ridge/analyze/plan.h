@@ -140,8 +140,8 @@ LeastRecompute least_recompute(const RunOptions& options, Device& device, std::s
 
 // Appends advice to the message of a run that did not fit and has freed its memory:
 // "; --batch-size 12 would fit in the 79.10 GiB that are left" or that no batch would. It is not
-// the largest that may fit: a part is left to what no plan knows. The message alone if that cannot
-// be found out.
+// the largest that may fit: a part is left to what no plan knows. If none can be found out, the
+// reason.
 std::string with_batch_advice(std::string_view message, const RunOptions& options, Device& device);
 
 // "16GB" (10^9 bytes), "1.5 GiB" (2^30), "4096"; UsageError for anything else.

@@ -37,7 +37,12 @@ TEST_F(NamedTraces, AreFilesAndThoseOfDirectories) {
   const std::string one = write("one.json"), two = write("ranks/two.json"),
                     three = write("ranks/three.json");
   const std::vector<std::string> names{one, (directory_.path / "ranks").string()};
-  EXPECT_THAT(named_traces(names), ElementsAre(one, three, two));
+  std::vector<std::string> found;
+  for (const NamedTrace& trace : named_traces(names)) {
+    found.push_back(trace.path.string());
+    EXPECT_EQ(trace.in_directory, trace.path != one);
+  }
+  EXPECT_THAT(found, ElementsAre(one, three, two));
   EXPECT_THAT(message_of<UsageError>([] { named_traces({}); }), HasSubstr("report which trace?"));
   std::filesystem::create_directory(directory_.path / "empty");
   const std::vector<std::string> empty{(directory_.path / "empty").string()};
@@ -46,8 +51,8 @@ TEST_F(NamedTraces, AreFilesAndThoseOfDirectories) {
 }
 
 TEST_F(NamedTraces, TellTheBytesOfAllOfThem) {
-  const std::vector<std::filesystem::path> files{write("a.json"), write("b.json")};
-  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(files[0]));
+  const std::vector<NamedTrace> files{{write("a.json")}, {write("b.json")}};
+  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(files[0].path));
   std::vector<std::pair<std::int64_t, std::int64_t>> told;
   std::vector<std::string> read;
   read_each(
@@ -60,7 +65,7 @@ TEST_F(NamedTraces, TellTheBytesOfAllOfThem) {
 }
 
 TEST_F(NamedTraces, AreReadNoFurtherThanTheProgressLets) {
-  const std::vector<std::filesystem::path> files{write("a.json"), write("b.json")};
+  const std::vector<NamedTrace> files{{write("a.json")}, {write("b.json")}};
   struct Stopped {};
   bool taken = false;
   EXPECT_THROW(read_each(
@@ -68,6 +73,19 @@ TEST_F(NamedTraces, AreReadNoFurtherThanTheProgressLets) {
                    [&](Trace&&) { taken = true; }),
                Stopped);
   EXPECT_FALSE(taken);
+}
+
+TEST_F(NamedTraces, OfADirectoryAreLeftOutWhereTheyAreNone) {
+  const std::string good = write("ranks/a.json"), bad = (directory_.path / "ranks/b.json").string();
+  std::ofstream(bad) << R"({"lr": 1})";
+  std::vector<std::string> read;
+  const auto take = [&](Trace&& trace) { read.push_back(trace.file); };
+  const auto ignore = [](std::int64_t, std::int64_t) {};
+  EXPECT_THAT(read_each(std::vector<NamedTrace>{{good, true}, {bad, true}}, ignore, take),
+              ElementsAre(HasSubstr("b.json")));
+  EXPECT_THAT(read, ElementsAre("a.json"));
+  EXPECT_THROW(read_each(std::vector<NamedTrace>{{bad, true}}, ignore, take), FormatError);
+  EXPECT_THROW(read_each(std::vector<NamedTrace>{{bad}}, ignore, take), FormatError) << "was named";
 }
 
 }  // namespace
