@@ -201,72 +201,72 @@ std::optional<Moves> moves_of(std::string_view name) {
   };
   using enum Moves;
   static constexpr Known known[] = {
-      {"abs", pointwise},
-      {"add", pointwise},
-      {"addcdiv", pointwise},
-      {"addcmul", pointwise},
-      {"clamp", pointwise},
-      {"clamp_min", pointwise},
-      {"cos", pointwise},
-      {"cudnn_batch_norm", pointwise},
-      {"cudnn_batch_norm_backward", pointwise},
-      {"div", pointwise},
-      {"elu", pointwise},
-      {"exp", pointwise},
-      {"gelu", pointwise},
-      {"gelu_backward", pointwise},
-      {"hardsigmoid", pointwise},
-      {"hardswish", pointwise},
-      {"hardswish_backward", pointwise},
-      {"hardtanh", pointwise},
-      {"leaky_relu", pointwise},
-      {"log", pointwise},
-      {"masked_fill", pointwise},
-      {"mul", pointwise},
-      {"native_batch_norm", pointwise},
-      {"native_batch_norm_backward", pointwise},
-      {"native_dropout", pointwise},
-      {"native_dropout_backward", pointwise},
-      {"native_group_norm", pointwise},
-      {"native_layer_norm", pointwise},
-      {"native_layer_norm_backward", pointwise},
-      {"neg", pointwise},
-      {"pow", pointwise},
-      {"relu", pointwise},
-      {"rsqrt", pointwise},
-      {"sigmoid", pointwise},
-      {"sigmoid_backward", pointwise},
-      {"silu", pointwise},
-      {"silu_backward", pointwise},
-      {"sin", pointwise},
-      {"sqrt", pointwise},
-      {"sub", pointwise},
-      {"tanh", pointwise},
-      {"tanh_backward", pointwise},
-      {"threshold_backward", pointwise},
-      {"_fused_rms_norm", pointwise},
-      {"_fused_rms_norm_backward", pointwise},
-      {"_log_softmax", pointwise},
-      {"_log_softmax_backward_data", pointwise},
-      {"_softmax", pointwise},
-      {"_softmax_backward_data", pointwise},
-      {"adaptive_avg_pool2d", inputs},
-      {"_adaptive_avg_pool2d", inputs},
-      {"amax", inputs},
-      {"argmax", inputs},
-      {"avg_pool2d", inputs},
-      {"copy_", inputs},
-      {"fill_", inputs},
-      {"linalg_vector_norm", inputs},
-      {"max", inputs},
-      {"max_pool2d_with_indices", inputs},
-      {"mean", inputs},
-      {"norm", inputs},
-      {"sum", inputs},
-      {"var", inputs},
-      {"zero_", inputs},
-      {"embedding", gather},
-      {"index_select", gather},
+      {"aten::abs", pointwise},
+      {"aten::add", pointwise},
+      {"aten::addcdiv", pointwise},
+      {"aten::addcmul", pointwise},
+      {"aten::clamp", pointwise},
+      {"aten::clamp_min", pointwise},
+      {"aten::cos", pointwise},
+      {"aten::cudnn_batch_norm", pointwise},
+      {"aten::cudnn_batch_norm_backward", pointwise},
+      {"aten::div", pointwise},
+      {"aten::elu", pointwise},
+      {"aten::exp", pointwise},
+      {"aten::gelu", pointwise},
+      {"aten::gelu_backward", pointwise},
+      {"aten::hardsigmoid", pointwise},
+      {"aten::hardswish", pointwise},
+      {"aten::hardswish_backward", pointwise},
+      {"aten::hardtanh", pointwise},
+      {"aten::leaky_relu", pointwise},
+      {"aten::log", pointwise},
+      {"aten::masked_fill", pointwise},
+      {"aten::mul", pointwise},
+      {"aten::native_batch_norm", pointwise},
+      {"aten::native_batch_norm_backward", pointwise},
+      {"aten::native_dropout", pointwise},
+      {"aten::native_dropout_backward", pointwise},
+      {"aten::native_group_norm", pointwise},
+      {"aten::native_layer_norm", pointwise},
+      {"aten::native_layer_norm_backward", pointwise},
+      {"aten::neg", pointwise},
+      {"aten::pow", pointwise},
+      {"aten::relu", pointwise},
+      {"aten::rsqrt", pointwise},
+      {"aten::sigmoid", pointwise},
+      {"aten::sigmoid_backward", pointwise},
+      {"aten::silu", pointwise},
+      {"aten::silu_backward", pointwise},
+      {"aten::sin", pointwise},
+      {"aten::sqrt", pointwise},
+      {"aten::sub", pointwise},
+      {"aten::tanh", pointwise},
+      {"aten::tanh_backward", pointwise},
+      {"aten::threshold_backward", pointwise},
+      {"aten::_fused_rms_norm", pointwise},
+      {"aten::_fused_rms_norm_backward", pointwise},
+      {"aten::_log_softmax", pointwise},
+      {"aten::_log_softmax_backward_data", pointwise},
+      {"aten::_softmax", pointwise},
+      {"aten::_softmax_backward_data", pointwise},
+      {"aten::adaptive_avg_pool2d", inputs},
+      {"aten::_adaptive_avg_pool2d", inputs},
+      {"aten::amax", inputs},
+      {"aten::argmax", inputs},
+      {"aten::avg_pool2d", inputs},
+      {"aten::copy_", inputs},
+      {"aten::fill_", inputs},
+      {"aten::linalg_vector_norm", inputs},
+      {"aten::max", inputs},
+      {"aten::max_pool2d_with_indices", inputs},
+      {"aten::mean", inputs},
+      {"aten::norm", inputs},
+      {"aten::sum", inputs},
+      {"aten::var", inputs},
+      {"aten::zero_", inputs},
+      {"aten::embedding", gather},
+      {"aten::index_select", gather},
   };
   const auto find = [](std::string_view wanted) {
     return std::ranges::find(known, wanted, &Known::name);
@@ -316,45 +316,46 @@ struct AttentionOperator {
   std::size_t causal;
 };
 constexpr AttentionOperator attentions[] = {
-    {"scaled_dot_product_attention", 0, 2, 5},
-    {"_scaled_dot_product_flash_attention", 0, 2, 4},
-    {"_scaled_dot_product_flash_attention_for_cpu", 0, 2, 4},
-    {"_scaled_dot_product_cudnn_attention", 0, 2, 6},
-    {"_scaled_dot_product_efficient_attention", 0, 2, 6},
-    {"_scaled_dot_product_flash_attention_backward", 1, 5, 11},
-    {"_scaled_dot_product_cudnn_attention_backward", 1, 5, 14},
-    {"_scaled_dot_product_efficient_attention_backward", 1, 5, 10},
+    {"aten::scaled_dot_product_attention", 0, 2, 5},
+    {"aten::_scaled_dot_product_flash_attention", 0, 2, 4},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu", 0, 2, 4},
+    {"aten::_scaled_dot_product_cudnn_attention", 0, 2, 6},
+    {"aten::_scaled_dot_product_efficient_attention", 0, 2, 6},
+    {"aten::_scaled_dot_product_flash_attention_backward", 1, 5, 11},
+    {"aten::_scaled_dot_product_cudnn_attention_backward", 1, 5, 14},
+    {"aten::_scaled_dot_product_efficient_attention_backward", 1, 5, 10},
 };
 
 }  // namespace
 
 OperatorWork operator_work(const OperatorCall& call) {
-  constexpr std::string_view space = "aten::";
-  if (!call.name.starts_with(space) || call.shapes.empty()) return {};
-  const std::string_view name = call.name.substr(space.size());
+  if (call.shapes.empty()) return {};
+  const std::string_view name = call.name;
   const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
     return std::ranges::find(names, name) != names.end();
   };
   const std::optional<Moves> moves = moves_of(name);
   const auto attends = std::ranges::find(attentions, name, &AttentionOperator::name);
-  const bool multiplies = is_one_of({"mm", "bmm", "matmul"});
-  const bool with_addend = is_one_of({"addmm", "addmm_", "baddbmm", "_addmm_activation"});
-  const bool convolves = is_one_of({"cudnn_convolution", "cudnn_convolution_relu",
-                                    "miopen_convolution", "convolution", "convolution_backward"});
+  const bool multiplies = is_one_of({"aten::mm", "aten::bmm", "aten::matmul"});
+  const bool with_addend =
+      is_one_of({"aten::addmm", "aten::addmm_", "aten::baddbmm", "aten::_addmm_activation"});
+  const bool convolves =
+      is_one_of({"aten::cudnn_convolution", "aten::cudnn_convolution_relu",
+                 "aten::miopen_convolution", "aten::convolution", "aten::convolution_backward"});
   if (!moves && attends == std::end(attentions) && !multiplies && !with_addend && !convolves &&
-      name != "linear")
+      name != "aten::linear")
     return {};
   const std::vector<Input> inputs = inputs_of(call);
   if (moves) return moving(*moves, inputs);
   if (attends != std::end(attentions))
     return attention(inputs, attends->query, attends->products, attends->causal);
-  if (name == "convolution_backward") return convolution_backward(inputs);
-  if (name == "cudnn_convolution" || name == "miopen_convolution")
+  if (name == "aten::convolution_backward") return convolution_backward(inputs);
+  if (name == "aten::cudnn_convolution" || name == "aten::miopen_convolution")
     return convolution(inputs, 3, 2, 4);  // padding, stride, dilation
   if (convolves) return convolution(inputs, 3, 4, 5);
   const std::size_t first = with_addend ? 1 : 0;
   if (inputs.size() < first + 2) return {};
-  if (name == "linear") return linear(inputs[0], inputs[1]);
+  if (name == "aten::linear") return linear(inputs[0], inputs[1]);
   return matmul(inputs[first], inputs[first + 1]);
 }
 

@@ -467,7 +467,8 @@ TEST(VerifyCommand, PrintsATableOrJsonAndExitsWith0) {
 TEST(VerifyCommand, ListsWhatItWouldVerify) {
   const TemporaryCache cache;
   const Sandbox sandbox;
-  const Words all = {"verify", "--vision", "--mode", "inference", "--schedules", "v1,v4", "--list"};
+  const Words all = {"ridge",     "verify",      "--device=cpu", "--vision", "--mode",
+                     "inference", "--schedules", "v1,v4",        "--list"};
   const ProgramResult text = sandbox.run(all);
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_THAT(text.out, AllOf(HasSubstr("resnet18, 4 images of 64 x 64"),

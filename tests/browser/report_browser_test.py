@@ -110,8 +110,8 @@ class ReportTest(unittest.TestCase):
 
     def test_has_every_section(self):
         self.report(self.profile)
-        titles = ["Findings", "Step times", "Operators", "Modules", "Memory", "Roofline",
-                  "Environment"]
+        titles = ["Findings", "Step times", "Operators", "Modules", "Memory", "System", "Roofline",
+                  "Units", "Environment"]
         self.assertEqual([t for t in self.texts("section > h2") if t in titles], titles)
         self.assertEqual(self.texts("#contents a"), ["Summary", *titles])
         self.assertEqual(self.page.run("document.querySelectorAll('.missing').length"), 0)

@@ -75,9 +75,11 @@ void expect_profile(const Sandbox& sandbox, const Words& command, const std::str
       "operators.csv",
       "operators.json",
       "performance_summary.json",
+      "speed_of_light.json",
       "trace.pftrace",
       "trace_step_" + profiled_steps(command) + ".json",
       MatchesRegex(".+_[0-9]+\\.[0-9]+\\.pt\\.trace\\.json")};
+  if (has(command, "--enable-all-profiling")) expected.emplace_back("system.json");
   EXPECT_THAT(names, ::testing::UnorderedElementsAreArray(expected));
   const auto events =
       std::ranges::find_if(names, [](const auto& n) { return n.starts_with("events."); });

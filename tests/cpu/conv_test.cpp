@@ -10,6 +10,7 @@
 
 #include "ridge/base/random.h"
 #include "ridge/cpu/device.h"
+#include "ridge/cpu/onednn_conv.h"
 #include "ridge/cpu/simd.h"
 #include "ridge/ops/op.h"
 
@@ -283,7 +284,9 @@ TEST(Conv, ComputesWeightGradientsOfEachChannelByItself) {
           const auto sums = static_cast<std::size_t>(std::min<std::int64_t>(images, 8) * kernel *
                                                      kernel * channels);
           const bool is_ours = conv->workspace() == sums * sizeof(float);
-          EXPECT_TRUE(is_ours || kernel == 3);
+          // In bf16 it stands behind copies in f32 where the library does not convolve that.
+          const bool is_converted = dtype == DType::bf16 && !onednn_convolves_bf16();
+          EXPECT_TRUE(is_ours || is_converted || kernel == 3);
           const Operands operands(shape);
           const std::vector<double> wanted = weight_gradient(shape, operands);
           const std::vector<float> once = operands.gradient(*conv, 1);
