@@ -92,11 +92,11 @@ struct Start {
     if (::getppid() != parent) ::_exit(1);  // it had ended before
     for (const int signal : {SIGINT, SIGTERM, SIGXFSZ}) ::signal(signal, SIG_DFL);
     const int input = shares_terminal ? 0 : ::open("/dev/null", O_RDONLY);
-    const bool ready =
-        input >= 0 && (shares_terminal || ::dup2(input, 0) >= 0) &&
-        (output < 0 || ::dup2(output, 1) >= 0) && (errors < 0 || ::dup2(errors, 2) >= 0) &&
-        (keeps < 0 || ::fcntl(keeps, F_SETFD, 0) == 0) &&
-        (directory == nullptr || ::chdir(directory) == 0);
+    const bool ready = input >= 0 && (shares_terminal || ::dup2(input, 0) >= 0) &&
+                       (output < 0 || ::dup2(output, 1) >= 0) &&
+                       (errors < 0 || ::dup2(errors, 2) >= 0) &&
+                       (keeps < 0 || ::fcntl(keeps, F_SETFD, 0) == 0) &&
+                       (directory == nullptr || ::chdir(directory) == 0);
     if (ready) ::execvpe(words[0], words, environment);
     const int error = errno;
     [[maybe_unused]] const ssize_t written = ::write(fault, &error, sizeof error);
