@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
-#include "ridge/device/data_sheets.h"
 #include "ridge/base/error.h"
+#include "ridge/device/data_sheets.h"
 #include "ridge/graph/op_rules.h"
 #include "ridge/profile/node_stats.h"
 

@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "ridge/analyze/bottlenecks.h"
-#include "ridge/device/data_sheets.h"
 #include "ridge/analyze/machine_file.h"
 #include "ridge/base/text_table.h"
 #include "ridge/base/units.h"
+#include "ridge/device/data_sheets.h"
 
 namespace ridge {
 namespace {

@@ -16,7 +16,7 @@ constexpr double busy = 0.6;  // of a unit that holds back
 
 double over(double a, double b) { return b > 0 ? a / b : 0; }
 
-// What a metric says.
+// The meanings of metrics.
 enum class Says : std::uint8_t {
   unit_percent,  // a unit's use
   level_bytes,   // a level's traffic
@@ -49,7 +49,7 @@ constexpr std::array gpu_meanings = {
     Meaning{"dram__bytes_write.sum", Says::level_bytes, "memory"},
     Meaning{"sm__warps_active.avg.pct_of_peak_sustained_active", Says::occupancy, ""}};
 
-// What perf_event's cache events count is the processor's choice (arch/x86/events of Linux).
+// The processor chooses what perf_event's cache events count (arch/x86/events of Linux).
 constexpr std::array intel_meanings = {Meaning{"flops", Says::fma_flops, "FMA"},
                                        Meaning{"cache references", Says::level_lines, "L3"},
                                        Meaning{"cache misses", Says::level_lines, "memory"}};
@@ -64,7 +64,7 @@ std::span<const Meaning> meanings_of(DeviceKind kind, std::string_view vendor) {
   return {};
 }
 
-// What a node's FLOPs are computed by.
+// The pipe that computes a node's FLOPs.
 std::string pipe_of(ProductKind precision, DeviceKind device) {
   if (precision == ProductKind::f32) return "FMA";
   return device == DeviceKind::gpu ? "tensor" : std::string(name_of(precision));
@@ -162,7 +162,7 @@ class Summing {
   std::vector<std::optional<Meaning>> meanings_;  // by metric; none: it says nothing of a unit
 };
 
-// What was counted of most of the time stands for all of it.
+// A count of most of the time stands for all of it.
 bool covers(const Sums::Counted& counted, double seconds) {
   return counted.seconds > 0 && counted.seconds >= 0.9 * seconds;
 }

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <string_view>
 
 #include "ridge/base/error.h"
 
@@ -120,6 +121,25 @@ ChildEnd end_of(int status) {
 }
 
 }  // namespace
+
+std::string shell_line(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) {
+    const bool is_plain = !word.empty() && std::ranges::all_of(word, [](char c) {
+      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+             std::string_view("-_./=:,@%+").find(c) != std::string_view::npos;
+    });
+    if (!line.empty()) line += ' ';
+    if (is_plain) {
+      line += word;
+      continue;
+    }
+    line += '\'';
+    for (const char c : word) line += c == '\'' ? std::string(R"('\'')") : std::string(1, c);
+    line += '\'';
+  }
+  return line;
+}
 
 std::string to_string(const ChildEnd& end) {
   if (end.signal == 0) return fmt::format("exit code {}", end.exit_code);

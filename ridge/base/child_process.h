@@ -11,6 +11,10 @@
 
 namespace ridge {
 
+// A command line for a shell: words with other characters than those that stand for themselves are
+// in quotes.
+std::string shell_line(const std::vector<std::string>& words);
+
 struct ChildCommand {
   std::vector<std::string> words;  // the program, sought in $PATH if it has no slash; its arguments
   std::filesystem::path directory = {};  // it works there; empty: in ours

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "ridge/base/child_process.h"
 #include "ridge/base/error.h"
 #include "ridge/base/file.h"
 #include "ridge/base/scratch_directory.h"
@@ -56,15 +57,6 @@ Baseline baseline_of(const GateRequest& request) {
 
 bool stopped() { return interrupt_noted() != 0; }
 
-std::string command_line(const std::vector<std::string>& words) {
-  std::string line;
-  for (const std::string& word : words) {
-    const bool quotes = word.empty() || word.find_first_of(" \t\"") != std::string::npos;
-    line += (line.empty() ? "" : " ") + (quotes ? "'" + word + "'" : word);
-  }
-  return line;
-}
-
 class Gate {
  public:
   Gate(const GateRequest& request, Terminal& terminal)
@@ -96,7 +88,7 @@ class Gate {
       } catch (const Error& error) {
         found.fault = error.what();
       }
-      found.command = command_line(command);
+      found.command = shell_line(command);
       result.commands.push_back(std::move(found));
     }
     control_false_discoveries(result);

@@ -80,7 +80,7 @@ int run(const std::string& name, std::vector<std::string> arguments) {
   }
   const auto words = workshop_command(name, arguments);
   if (words) arguments = *words;
-  // What stands behind "--" is no flag of ours.
+  // Words behind "--" are no flags of ours.
   for (auto at = arguments.begin(); at != arguments.end() && *at != "--"; ++at)
     *at = with_dashes(*at);
   if (const std::optional<std::string> help = program.parse(std::move(arguments))) {

@@ -54,16 +54,6 @@ void pass_on_signals(pid_t to) {
     sigaction(signal, &action, nullptr);
 }
 
-// As a shell would be given it.
-std::string line_of(const std::vector<std::string>& words) {
-  std::string line;
-  for (const std::string& word : words) {
-    const bool plain = !word.empty() && word.find_first_of(" \t\n'\"\\$&|;<>()*?`") == word.npos;
-    line += fmt::format("{}{}", line.empty() ? "" : " ", plain ? word : "'" + word + "'");
-  }
-  return line;
-}
-
 // Samples all cards of the machine; none where the driver does not tell.
 class Cards {
  public:
@@ -118,7 +108,7 @@ Recorded run_command(const RecordRequest& request) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   SystemSampler sampler({.interval = interval, .family = ::getpid(), .follows_family = true});
   Cards cards(interval);
-  Recorded recorded{.command = {.line = line_of(request.words)}};
+  Recorded recorded{.command = {.line = shell_line(request.words)}};
   recorded.command.begin_ns = SystemSampler::now_ns();
   ChildProcess command({.words = request.words, .shares_output = true, .shares_terminal = true});
   pass_on_signals(command.pid());

@@ -110,7 +110,7 @@ std::vector<std::string> leave_out_batch_norms(std::vector<RunOptions>& models) 
   return names;
 }
 
-// What a request verifies: each model in its dtypes, in each of the schedules.
+// A request verifies each model in its dtypes, in each of the schedules.
 struct Work {
   std::vector<Task> tasks;
   std::vector<VerifiedSchedule> schedules;

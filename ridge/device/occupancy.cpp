@@ -51,7 +51,8 @@ Occupancy occupancy_of(const ProcessorLimits& limits, const Activity& kernel) {
   if (kernel.registers > 0) result.by_registers = warps_by_registers(limits, kernel) / result.warps;
   if (shared_of_block(limits, kernel) > 0 && limits.shared_memory > 0)
     result.by_shared_memory = limits.shared_memory / shared_of_block(limits, kernel);
-  // Of equal ones the first: what the kernel cannot change without another block comes first.
+  // The first of equal ones counts: what the kernel cannot change without another block comes
+  // first.
   result.blocks = result.by_threads;
   result.limit = OccupancyLimit::threads;
   for (const auto& [bound, limit] :

@@ -10,6 +10,7 @@
 
 #include "ridge/graph/op_rules.h"
 #include "ridge/profile/aten.h"
+#include "ridge/profile/event_list.h"
 #include "ridge/profile/system_events.h"
 #include "ridge/profile/timeline.h"
 
@@ -18,18 +19,6 @@ namespace {
 
 using Kind = TimelineItem::Kind;
 using json = nlohmann::json;
-
-// Nanoseconds as microseconds with three decimals: exact, which no double would be.
-struct Microseconds {
-  std::int64_t ns;
-};
-
-template <class Out>
-void append(Out out, Microseconds time) {
-  const std::uint64_t ns =
-      time.ns < 0 ? -static_cast<std::uint64_t>(time.ns) : static_cast<std::uint64_t>(time.ns);
-  fmt::format_to(out, "{}{}.{:03}", time.ns < 0 ? "-" : "", ns / 1000, ns % 1000);
-}
 
 class ChromeEvents {
  public:

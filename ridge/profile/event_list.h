@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -10,6 +12,18 @@
 #include "ridge/profile/chrome_trace.h"
 
 namespace ridge {
+
+// Nanoseconds as microseconds with three decimals: exact, which no double would be.
+struct Microseconds {
+  std::int64_t ns;
+};
+
+template <class Out>
+void append(Out out, Microseconds time) {
+  const std::uint64_t ns =
+      time.ns < 0 ? -static_cast<std::uint64_t>(time.ns) : static_cast<std::uint64_t>(time.ns);
+  fmt::format_to(out, "{}{}.{:03}", time.ns < 0 ? "-" : "", ns / 1000, ns % 1000);
+}
 
 // The events of a Chrome trace, one a line, up to a number of bytes; gzip if the path ends in
 // ".gz". The file appears when it is committed.

@@ -16,8 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-double ticks_per_second() { return static_cast<double>(::sysconf(_SC_CLK_TCK)); }
-
 }  // namespace
 
 // Plain calls: of a few hundred processes this is most of what a sampler costs.

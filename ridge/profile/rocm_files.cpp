@@ -14,7 +14,7 @@
 namespace ridge {
 namespace {
 
-// What a table of calls says of one of them.
+// A call, as a row of a table tells of it.
 struct CallFacts {
   std::uint64_t grid = 0, block = 0;  // threads
   std::uint64_t shared = 0, local = 0, registers = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "ridge/profile/event_list.h"
@@ -13,11 +14,10 @@ namespace {
 
 constexpr std::int64_t system_process = 1, command_process = 2;
 
-// Nanoseconds as microseconds with three decimals.
 std::string microseconds(std::int64_t ns) {
-  const std::uint64_t size =
-      ns < 0 ? -static_cast<std::uint64_t>(ns) : static_cast<std::uint64_t>(ns);
-  return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", size / 1000, size % 1000);
+  std::string text;
+  append(std::back_inserter(text), Microseconds{ns});
+  return text;
 }
 
 void emit_process_name(std::int64_t process, std::string_view name, const EmitEvent& emit) {

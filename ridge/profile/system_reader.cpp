@@ -24,7 +24,6 @@ constexpr double kibibyte = 1024;
 // What is counted in ticks or pages changes in jumps; over so long a mean says something.
 constexpr std::int64_t tick_window_ns = 100'000'000;
 
-double ticks_per_second() { return static_cast<double>(::sysconf(_SC_CLK_TCK)); }
 double page_bytes() { return static_cast<double>(::sysconf(_SC_PAGESIZE)); }
 
 // std::function copies what it calls.
@@ -191,28 +190,39 @@ void SystemReader::add_cores() {
   });
 }
 
+SystemReader::ProcessColumns SystemReader::add_columns_of(const std::string& who,
+                                                          std::int64_t faults_window_ns) {
+  const double tick = 1 / ticks_per_second(), all_cores = static_cast<double>(cores_);
+  const auto busy = [&](const std::string& whose) {
+    return add(at_most(all_cores,
+                       total(whose + " busy", Group::cores, Unit::cores, tick, tick_window_ns)));
+  };
+  const auto faults = [&](std::string_view name) {
+    return add(total(name, Group::faults, Unit::per_second, 1, faults_window_ns));
+  };
+  // A list of initializers is worked out in its order.
+  return {.busy = busy(who),
+          .others = busy("other processes"),
+          .resident = add(level(who + ", resident", Group::memory, Unit::bytes)),
+          .faults = faults("page faults"),
+          .disk_faults = faults(names::disk_faults)};
+}
+
 void SystemReader::add_process() {
   const auto file = open_shared(root_ / "proc/self/stat");
   if (!parse_process(file->read())) {
     missing_.push_back("What the process itself takes: /proc/self/stat cannot be read.");
     return;
   }
-  const double tick = 1 / ticks_per_second(), all_cores = static_cast<double>(cores_);
-  const std::size_t busy = add(at_most(
-      all_cores, total("this process busy", Group::cores, Unit::cores, tick, tick_window_ns)));
-  const std::size_t others = add(at_most(
-      all_cores, total("other processes busy", Group::cores, Unit::cores, tick, tick_window_ns)));
-  const std::size_t resident = add(level("this process, resident", Group::memory, Unit::bytes));
-  const std::size_t faults = add(total("page faults", Group::faults, Unit::per_second));
-  const std::size_t disk_faults = add(total(names::disk_faults, Group::faults, Unit::per_second));
+  const ProcessColumns columns = add_columns_of("this process", 0);
   add_source([=, all = busy_ticks_](std::span<double> row) {
     const auto now = parse_process(file->read());
     if (!now) return;
-    row[busy] = now->ticks;
-    if (all) row[others] = row[*all] - now->ticks - now->ticks_of_children;
-    row[resident] = static_cast<double>(now->resident_pages) * page_bytes();
-    row[faults] = now->own_faults;
-    row[disk_faults] = now->own_disk_faults;
+    row[columns.busy] = now->ticks;
+    if (all) row[columns.others] = row[*all] - now->ticks - now->ticks_of_children;
+    row[columns.resident] = static_cast<double>(now->resident_pages) * page_bytes();
+    row[columns.faults] = now->own_faults;
+    row[columns.disk_faults] = now->own_disk_faults;
   });
   const auto io = open_shared(root_ / "proc/self/io");
   if (!number_behind(io->read(), "read_bytes:")) return;
@@ -228,26 +238,17 @@ void SystemReader::add_process() {
 
 void SystemReader::add_family(std::int64_t ancestor) {
   family_ = std::make_shared<FamilyWatch>(ancestor);
-  const double tick = 1 / ticks_per_second(), all_cores = static_cast<double>(cores_);
-  const std::size_t busy = add(at_most(
-      all_cores, total("the command busy", Group::cores, Unit::cores, tick, tick_window_ns)));
-  const std::size_t others = add(at_most(
-      all_cores, total("other processes busy", Group::cores, Unit::cores, tick, tick_window_ns)));
+  const ProcessColumns columns = add_columns_of("the command", tick_window_ns);
   const std::size_t count = add(level("processes of the command", Group::cores, Unit::count));
-  const std::size_t resident = add(level("the command, resident", Group::memory, Unit::bytes));
-  const std::size_t faults =
-      add(total("page faults", Group::faults, Unit::per_second, 1, tick_window_ns));
-  const std::size_t disk_faults =
-      add(total(names::disk_faults, Group::faults, Unit::per_second, 1, tick_window_ns));
   const auto look = [=, all = busy_ticks_, family = family_, root = root_](std::span<double> row) {
     const std::vector<ProcessText> processes = list_processes(root);
     const FamilyWatch::Sums& sums =
         family->look(processes, std::chrono::steady_clock::now().time_since_epoch().count());
-    row[busy] = sums.ticks;
-    if (all) row[others] = row[*all] - sums.ticks;
-    if (sums.count > 0) row[count] = sums.count, row[resident] = sums.resident_bytes;
-    row[faults] = sums.faults;
-    row[disk_faults] = sums.disk_faults;
+    row[columns.busy] = sums.ticks;
+    if (all) row[columns.others] = row[*all] - sums.ticks;
+    if (sums.count > 0) row[count] = sums.count, row[columns.resident] = sums.resident_bytes;
+    row[columns.faults] = sums.faults;
+    row[columns.disk_faults] = sums.disk_faults;
   };
   add_source(look, true);
 }

@@ -50,6 +50,12 @@ class SystemReader {
   void add_cpuinfo_frequencies();
   void add_throttling();
   void add_memory();
+  // The columns of one process or of a family, called `who`.
+  struct ProcessColumns {
+    std::size_t busy, others, resident, faults, disk_faults;
+  };
+  ProcessColumns add_columns_of(const std::string& who, std::int64_t faults_window_ns);
+
   void add_process();
   void add_family(std::int64_t ancestor);
   void add_disks();

@@ -25,7 +25,7 @@ double seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
-// What the processes of a family took until now.
+// The ticks that the processes of a family took until now.
 double ticks_of(const std::vector<ProcessText>& processes, std::int64_t ancestor) {
   const std::set<std::int64_t> family = family_of(processes, ancestor);
   double ticks = 0;
@@ -34,7 +34,7 @@ double ticks_of(const std::vector<ProcessText>& processes, std::int64_t ancestor
   return ticks;
 }
 
-// What is used and what is not, in the first sample.
+// The memory that is used and that is not, in the first sample.
 std::uint64_t memory_of(const SystemSamples& samples) {
   const std::size_t used = samples.find(system_names::memory_used),
                     available = samples.find(system_names::available);
@@ -48,7 +48,7 @@ double others_cores(const SystemSamples& samples, double ticks_at_begin, double 
   if (busy == samples.series.size() || samples.seconds() <= 0) return SystemSamples::unread;
   const double all = samples.at(samples.time_ns.size() - 1, busy) - samples.at(0, busy);
   const double ticks = std::max(0.0, all - (ticks_at_end - ticks_at_begin));
-  return ticks / static_cast<double>(::sysconf(_SC_CLK_TCK)) / samples.seconds();
+  return ticks / ticks_per_second() / samples.seconds();
 }
 
 }  // namespace

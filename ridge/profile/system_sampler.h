@@ -27,7 +27,7 @@ class SystemSampler {
     std::int64_t family = 0;
     // The program is what descends from `family`, and not this process: see SystemSources.
     bool follows_family = false;
-    // Of samples. Then every second one is dropped and the interval doubled.
+    // Room for samples. When it is full every second one is dropped and the interval doubled.
     std::size_t max_bytes = std::size_t{32} << 20;
     std::filesystem::path root = "/";
   };

@@ -103,7 +103,7 @@ inline constexpr std::string_view all_busy = "all cores busy",
                                   disk_read = "read from disks", disk_written = "written to disks";
 }  // namespace system_names
 
-// What a series was from one time to another.
+// A value of a series from one time to another.
 struct SystemPoint {
   std::int64_t begin_ns, end_ns;
   double value;

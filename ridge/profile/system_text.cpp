@@ -52,6 +52,8 @@ CoreTicks ticks_of(std::string_view line) {
 
 }  // namespace
 
+double ticks_per_second() { return static_cast<double>(::sysconf(_SC_CLK_TCK)); }
+
 std::optional<StatText> parse_stat(std::string_view text) {
   StatText stat;
   bool any = false;

@@ -13,7 +13,9 @@
 
 namespace ridge {
 
-// Since boot, in ticks of 1 / sysconf(_SC_CLK_TCK) s.
+double ticks_per_second();  // in which Linux counts the time of processors
+
+// Since boot, in ticks.
 struct CoreTicks {
   double busy = 0;     // user, nice, system, interrupts
   double waiting = 0;  // idle while a disk was awaited

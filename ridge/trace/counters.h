@@ -8,7 +8,7 @@
 
 namespace ridge::trace {
 
-// What a counter of a trace was over its time. A value holds until the next.
+// A counter of a trace over its time. A value holds until the next.
 struct CounterSum {
   std::string process;   // its name, or number
   std::string name;      // "core 0 busy (%)"; with the argument's name, if it is not "value"

@@ -41,6 +41,10 @@ Intervals host_slices(const FoundIn& in, EventKind kind, const Select& select) {
   return merged(std::move(slices));
 }
 
+double common_us(const Intervals& a, const Intervals& b) {
+  return us(length_ns(a) - length_ns(without(a, b)));
+}
+
 // The time for which the card waited for launches of the host.
 Intervals late_launches(const FoundIn& in) {
   std::vector<Interval> late;
@@ -50,9 +54,56 @@ Intervals late_launches(const FoundIn& in) {
   return merged(std::move(late));
 }
 
-double common_us(const Intervals& a, const Intervals& b) {
-  return us(length_ns(a) - length_ns(without(a, b)));
+// The kernels of an optimizer that updates each parameter by kernels of its own.
+struct UnfusedOptimizer {
+  std::int64_t kernels = 0, steps = 0;
+  double us = 0;
+
+  bool is_one() const {
+    constexpr std::int64_t many = 50;  // kernels a step, where a fused optimizer has a few
+    return steps > 0 && kernels >= many * steps;
+  }
+};
+
+UnfusedOptimizer unfused_optimizer(const FoundIn& in) {
+  UnfusedOptimizer optimizer;
+  const Trace& trace = in.trace;
+  for (Row row = 0; row < trace.events.size(); ++row)
+    optimizer.steps += trace.events.kind[row] == EventKind::annotation &&
+                       trace.name(row).starts_with(optimizer_step);
+  if (optimizer.steps == 0) return optimizer;
+  for (const DeviceWork& one : in.work.device) {
+    if (one.call == no_row || one.work != WorkClass::compute) continue;
+    Row row = one.call;
+    while (row != no_row && !trace.name(row).starts_with(optimizer_step))
+      row = in.nesting.parent_of(row);
+    if (row == no_row || contains(trace.name(one.row), "multi_tensor_apply") ||
+        contains(trace.name(one.row), "Fused"))
+      continue;
+    optimizer.us += us(trace.events.duration_ns[one.row]);
+    ++optimizer.kernels;
+  }
+  return optimizer;
 }
+
+Intervals optimizer_slices(const FoundIn& in) {
+  return host_slices(in, EventKind::annotation,
+                     [](const std::string& name) { return name.starts_with(optimizer_step); });
+}
+
+// Facts of the host that several findings ask for.
+struct HostTime {
+  Intervals late;         // the card waited for launches
+  Intervals allocations;  // memory was taken from the card or given back
+  Intervals optimizer_steps;
+  UnfusedOptimizer optimizer;
+
+  explicit HostTime(const FoundIn& in)
+      : late(late_launches(in)),
+        allocations(host_slices(in, EventKind::call, is_allocation)),
+        optimizer_steps(optimizer_slices(in)),
+        optimizer(unfused_optimizer(in)) {}
+};
 
 void find_data_loader(const FoundIn& in, Findings& found) {
   double gain = 0;
@@ -103,7 +154,7 @@ std::int64_t retried_allocations(const FoundIn& in) {
   return retries;
 }
 
-// What the allocator kept and did not use when it kept most, in words; "" if the trace has no
+// The memory that the allocator kept and did not use, at most, in words; "" if the trace has no
 // memory.
 std::string unused_memory(const Trace& trace) {
   const MemoryInstant* worst = nullptr;
@@ -121,10 +172,9 @@ std::string unused_memory(const Trace& trace) {
 
 // The card waits for a call that blocks, and while such a call takes its time and nothing is left
 // to run.
-void find_allocator(const FoundIn& in, Findings& found) {
-  const Intervals calls = host_slices(in, EventKind::call, is_allocation);
-  if (calls.empty()) return;
-  double gain = common_us(late_launches(in), calls);
+void find_allocator(const FoundIn& in, const HostTime& host, Findings& found) {
+  if (host.allocations.empty()) return;
+  double gain = common_us(host.late, host.allocations);
   for (const IdleStretch& stretch : in.idle.stretches)
     if (stretch.cause == IdleCause::synchronization &&
         is_allocation(in.trace.name(stretch.blocking)))
@@ -146,7 +196,8 @@ void find_allocator(const FoundIn& in, Findings& found) {
       {"synchronization-allocator",
        fmt::format("Memory is taken from the card or given back to it within the run: the card "
                    "stays idle for {} in {}.",
-                   time(gain), counted(static_cast<std::int64_t>(calls.size()), "such call")),
+                   time(gain),
+                   counted(static_cast<std::int64_t>(host.allocations.size()), "such call")),
        "Do not call torch.cuda.empty_cache() in the loop; try "
        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; allocate what varies once at its "
        "largest.",
@@ -261,47 +312,10 @@ void find_layout_changes(const FoundIn& in, Findings& found) {
        "Look for kernels named nchwToNhwc and nhwcToNchw.", std::max(changes, slow)});
 }
 
-// What an optimizer runs that updates each parameter by kernels of its own.
-struct UnfusedOptimizer {
-  std::int64_t kernels = 0, steps = 0;
-  double us = 0;
-
-  bool is_one() const {
-    constexpr std::int64_t many = 50;  // kernels a step, where a fused optimizer has a few
-    return steps > 0 && kernels >= many * steps;
-  }
-};
-
-UnfusedOptimizer unfused_optimizer(const FoundIn& in) {
-  UnfusedOptimizer optimizer;
-  const Trace& trace = in.trace;
-  for (Row row = 0; row < trace.events.size(); ++row)
-    optimizer.steps += trace.events.kind[row] == EventKind::annotation &&
-                       trace.name(row).starts_with(optimizer_step);
-  if (optimizer.steps == 0) return optimizer;
-  for (const DeviceWork& one : in.work.device) {
-    if (one.call == no_row || one.work != WorkClass::compute) continue;
-    Row row = one.call;
-    while (row != no_row && !trace.name(row).starts_with(optimizer_step))
-      row = in.nesting.parent_of(row);
-    if (row == no_row || contains(trace.name(one.row), "multi_tensor_apply") ||
-        contains(trace.name(one.row), "Fused"))
-      continue;
-    optimizer.us += us(trace.events.duration_ns[one.row]);
-    ++optimizer.kernels;
-  }
-  return optimizer;
-}
-
-Intervals optimizer_slices(const FoundIn& in) {
-  return host_slices(in, EventKind::annotation,
-                     [](const std::string& name) { return name.starts_with(optimizer_step); });
-}
-
-void find_unfused_optimizer(const FoundIn& in, Findings& found) {
-  const UnfusedOptimizer optimizer = unfused_optimizer(in);
+void find_unfused_optimizer(const HostTime& host, Findings& found) {
+  const UnfusedOptimizer& optimizer = host.optimizer;
   if (!optimizer.is_one()) return;
-  const double waits = common_us(late_launches(in), optimizer_slices(in));
+  const double waits = common_us(host.late, host.optimizer_steps);
   found.push_back(
       {"unfused-optimizer",
        fmt::format(
@@ -313,7 +327,7 @@ void find_unfused_optimizer(const FoundIn& in, Findings& found) {
        optimizer.us / 2 + waits});
 }
 
-void find_late_host(const FoundIn& in, Findings& found) {
+void find_late_host(const FoundIn& in, const HostTime& host, Findings& found) {
   const auto of = [&](IdleCause cause) {
     return in.idle.by_cause[static_cast<std::size_t>(cause)];
   };
@@ -321,12 +335,10 @@ void find_late_host(const FoundIn& in, Findings& found) {
   for (const IdleTime::HostShare& share : in.idle.host)
     if (is_data_loader(share.name)) gain -= share.us;
   // Other findings tell of launches that are late for a reason of their own.
-  Intervals explained = host_slices(in, EventKind::call, is_allocation);
-  if (unfused_optimizer(in).is_one()) {
-    const Intervals steps = optimizer_slices(in);
-    explained.insert(explained.end(), steps.begin(), steps.end());
-  }
-  gain -= common_us(late_launches(in), merged(std::move(explained)));
+  Intervals explained = host.allocations;
+  if (host.optimizer.is_one())
+    explained.insert(explained.end(), host.optimizer_steps.begin(), host.optimizer_steps.end());
+  gain -= common_us(host.late, merged(std::move(explained)));
   if (gain <= 0 || in.work.of_host) return;
   const std::uint64_t all = std::max<std::uint64_t>(in.use.kernels, 1);
   const double calls = static_cast<double>(of(IdleCause::host_late).stretches);
@@ -357,12 +369,13 @@ std::vector<Finding> findings_of(const FoundIn& in) {
   if (in.use.span <= 0) return found;
   if (!in.work.of_host) {
     find_data_loader(in, found);
-    find_allocator(in, found);
+    const HostTime host(in);
+    find_allocator(in, host, found);
     find_synchronization(in, found);
-    find_late_host(in, found);
+    find_late_host(in, host, found);
     find_pageable_copies(in, found);
     find_layout_changes(in, found);
-    find_unfused_optimizer(in, found);
+    find_unfused_optimizer(host, found);
     find_float32_products(in, found);
     find_slow_operators(in, found);
     find_uneven_kernels(in, found);

@@ -27,6 +27,7 @@ struct FoundIn {
   const IdleTime& idle;
   const std::vector<KernelSum>& kernels;
   const std::vector<OperatorSum>& operators;
+  const std::vector<Row>& operators_of_work;  // operators_of_work()
   const LaunchStatistics& launches;
   const DataSheet* card;         // null if it is not known
   std::int64_t multiprocessors;  // of the card; 0 if the trace does not tell

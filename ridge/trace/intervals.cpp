@@ -39,4 +39,9 @@ Intervals without(const Intervals& a, const Intervals& b) {
   return rest;
 }
 
+bool overlap(const Intervals& intervals, const Interval& one) {
+  auto after = std::ranges::lower_bound(intervals, one.end_ns, {}, &Interval::begin_ns);
+  return after != intervals.begin() && (--after)->end_ns > one.begin_ns;
+}
+
 }  // namespace ridge::trace

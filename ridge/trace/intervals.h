@@ -19,5 +19,7 @@ Intervals merged(std::vector<Interval> intervals);  // in any order
 std::int64_t length_ns(const Intervals& intervals);
 // The parts of the first that are not in the second.
 Intervals without(const Intervals& a, const Intervals& b);
+// Whether some of them have time in common with one.
+bool overlap(const Intervals& intervals, const Interval& one);
 
 }  // namespace ridge::trace

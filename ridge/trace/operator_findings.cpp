@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "ridge/base/units.h"
 #include "ridge/trace/findings.h"
@@ -30,25 +31,6 @@ std::string words_of(const OperatorSum& sum) {
   std::string shape = sum.shape;
   if (shape.size() > longest) shape = shape.substr(0, longest) + "...";
   return shape.empty() ? sum.name : fmt::format("{} of {}", sum.name, shape);
-}
-
-using Dims = std::vector<double>;
-
-Dims dims_of(const nlohmann::json& list) {
-  Dims dims;
-  if (list.is_array())
-    for (const auto& one : list)
-      if (one.is_number()) dims.push_back(one.template get<double>());
-  return dims;
-}
-
-// Of the list of an operator's inputs as JSON.
-std::vector<Dims> shapes_of(const std::string& text) {
-  std::vector<Dims> shapes;
-  const auto parsed = nlohmann::json::parse(text, nullptr, false);
-  if (parsed.is_array())
-    for (const auto& one : parsed) shapes.push_back(dims_of(one));
-  return shapes;
 }
 
 }  // namespace
@@ -83,7 +65,7 @@ bool is_known_to_be_slow(const OperatorSum& sum) {
   if (sum.name.find("batch_norm") != std::string::npos) return true;
   if (sum.name.find("convolution") == std::string::npos) return false;
   constexpr double few = 8;  // channels
-  return std::ranges::any_of(shapes_of(sum.shape),
+  return std::ranges::any_of(input_dims(sum.shape),
                              [](const Dims& dims) { return dims.size() == 4 && dims[1] < few; });
 }
 
@@ -123,7 +105,7 @@ void find_uneven_kernels(const FoundIn& in, Findings& found) {
   constexpr double slower = 1.6;  // than the median of the same work: beyond what caches explain
   constexpr std::size_t fewest = 4;
   const EventColumns& events = in.trace.events;
-  const std::vector<Row> operators = operators_of_work(in.trace, in.work, in.nesting);
+  const std::vector<Row>& operators = in.operators_of_work;
   using Key = std::array<TextPool::Id, 6>;
   std::map<Key, std::vector<Row>> same_work;
   std::vector<Interval> others;  // what slows down beside communication is no fault of its own
@@ -143,7 +125,7 @@ void find_uneven_kernels(const FoundIn& in, Findings& found) {
   std::string worst;
   for (const auto& [key, rows] : same_work) {
     if (rows.size() < fewest) continue;
-    // Of other operators the time may depend on what the tensors hold.
+    // The time of other operators may depend on what the tensors hold.
     const OperatorWork known = operator_work({in.trace.texts[key[0]], in.trace.texts[key[1]],
                                               in.trace.texts[key[2]], in.trace.texts[key[3]]});
     if (known.bytes == 0 && known.flops == 0) continue;
@@ -154,9 +136,9 @@ void find_uneven_kernels(const FoundIn& in, Findings& found) {
     if (median < least_call_us) continue;
     double excess = 0;
     for (const Row row : rows) {
-      const Interval when{events.begin_ns[row], events.end_ns(row)};
-      const bool beside = length_ns(without({when}, others)) < when.length();
-      if (beside || us(events.duration_ns[row]) < slower * median) continue;
+      if (us(events.duration_ns[row]) < slower * median ||
+          overlap(others, {events.begin_ns[row], events.end_ns(row)}))
+        continue;
       excess += us(events.duration_ns[row]) - median;
       ++calls;
     }
@@ -184,7 +166,7 @@ void find_unfused_attention(const FoundIn& in, Findings& found) {
   std::vector<Dims> scores;
   for (const OperatorSum& sum : in.operators) {
     if (sum.name != "aten::_softmax" || sum.device_us == 0) continue;
-    const std::vector<Dims> shapes = shapes_of(sum.shape);
+    const std::vector<Dims> shapes = input_dims(sum.shape);
     constexpr double shortest = 32;  // keys
     if (shapes.empty() || shapes[0].size() != 4 || shapes[0][3] < shortest) continue;
     const Dims& dims = shapes[0];
@@ -195,7 +177,7 @@ void find_unfused_attention(const FoundIn& in, Findings& found) {
   double all = 0;
   for (const OperatorSum& sum : in.operators) {
     if (sum.device_us == 0) continue;
-    const bool on_scores = std::ranges::any_of(shapes_of(sum.shape), [&](const Dims& dims) {
+    const bool on_scores = std::ranges::any_of(input_dims(sum.shape), [&](const Dims& dims) {
       return std::ranges::find(scores, dims) != scores.end();
     });
     if (on_scores) all += sum.device_us;
@@ -238,11 +220,10 @@ void find_small_batch(const FoundIn& in, Findings& found) {
     if (one.work != WorkClass::compute) continue;
     const TextPool::Id grid = in.trace.events.shape[one.row];
     const auto [at, added] = blocks_of.try_emplace(grid, 0);
-    if (added) {
-      const Dims dims = dims_of(nlohmann::json::parse(in.trace.texts[grid], nullptr, false));
-      at->second = dims.empty() ? 0 : 1;
-      for (const double dim : dims) at->second *= dim;
-    }
+    if (added)
+      for (const Dims& dims : input_dims("[" + in.trace.texts[grid] + "]"))
+        if (!dims.empty())
+          at->second = std::accumulate(dims.begin(), dims.end(), 1.0, std::multiplies());
     const double part = at->second / static_cast<double>(in.multiprocessors);
     if (part == 0 || part >= 0.5) continue;
     const double time_us = us(in.trace.events.duration_ns[one.row]);

@@ -11,8 +11,6 @@
 namespace ridge::trace {
 namespace {
 
-using Dims = std::vector<double>;
-
 // An input: a tensor, or what is none and has no element.
 struct Input {
   Dims dims;
@@ -53,18 +51,15 @@ std::vector<Input> inputs_of(const OperatorCall& call) {
     auto parsed = nlohmann::json::parse(text, nullptr, false);
     return parsed.is_array() ? parsed : nlohmann::json::array();
   };
-  const nlohmann::json shapes = list(call.shapes), types = list(call.types),
-                       values = list(call.values);
+  const nlohmann::json types = list(call.types), values = list(call.values);
   const auto text_at = [](const nlohmann::json& texts, std::size_t i) {
     return i < texts.size() && texts[i].is_string() ? texts[i].get<std::string>() : std::string();
   };
   std::vector<Input> inputs;
-  for (std::size_t i = 0; i < shapes.size(); ++i) {
-    Input input{.type = text_at(types, i), .value = text_at(values, i)};
+  for (Dims& dims : input_dims(call.shapes)) {
+    const std::size_t i = inputs.size();
+    Input input{.dims = std::move(dims), .type = text_at(types, i), .value = text_at(values, i)};
     input.element_bytes = element_bytes_of(input.type);
-    if (shapes[i].is_array() &&
-        std::ranges::all_of(shapes[i], [](const auto& dim) { return dim.is_number(); }))
-      for (const auto& dim : shapes[i]) input.dims.push_back(dim.template get<double>());
     inputs.push_back(std::move(input));
   }
   return inputs;
@@ -120,8 +115,8 @@ OperatorWork linear(const Input& x, const Input& weight) {
           .kind = kind_of(x)};
 }
 
-// Of its inputs the first three from `first` on are query[batch, heads, m, d], key[batch, heads, n,
-// d] and value: two products forward, five backward.
+// The three inputs from `first` on are query[batch, heads, m, d], key[batch, heads, n, d] and
+// value. There are two products forward, and five backward.
 OperatorWork attention(const std::vector<Input>& inputs, std::size_t first, double products,
                        std::optional<std::size_t> causal) {
   if (inputs.size() < first + 3) return {};
@@ -155,7 +150,8 @@ double convolved(const Input& x, const Input& weight, const std::string& stride,
   return std::max(elements, 0.0);
 }
 
-// Of inputs x and weight, with the values of padding, stride and dilation at these places.
+// The inputs begin with x and weight; the values of stride, padding and dilation stand at these
+// places.
 OperatorWork convolution(const std::vector<Input>& inputs, std::size_t stride, std::size_t padding,
                          std::size_t dilation) {
   if (inputs.size() <= std::max({stride, padding, dilation})) return {};
@@ -169,7 +165,8 @@ OperatorWork convolution(const std::vector<Input>& inputs, std::size_t stride, s
           .kind = kind_of(x)};
 }
 
-// Of the gradient of y, x and weight: the gradients of x and of the weight, where asked for.
+// The inputs begin with the gradient of y, x and weight; it computes the gradients of x and of the
+// weight, where asked for.
 OperatorWork convolution_backward(const std::vector<Input>& inputs) {
   if (inputs.size() < 3) return {};
   const Input &dy = inputs[0], &x = inputs[1], &weight = inputs[2];
@@ -327,6 +324,19 @@ constexpr AttentionOperator attentions[] = {
 };
 
 }  // namespace
+
+std::vector<Dims> input_dims(std::string_view shapes) {
+  std::vector<Dims> inputs;
+  const auto parsed = nlohmann::json::parse(shapes, nullptr, false);
+  if (!parsed.is_array()) return inputs;
+  for (const auto& input : parsed) {
+    Dims& dims = inputs.emplace_back();
+    if (input.is_array() &&
+        std::ranges::all_of(input, [](const auto& dim) { return dim.is_number(); }))
+      for (const auto& dim : input) dims.push_back(dim.template get<double>());
+  }
+  return inputs;
+}
 
 OperatorWork operator_work(const OperatorCall& call) {
   if (call.shapes.empty()) return {};

@@ -2,12 +2,18 @@
 
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "ridge/base/product_kind.h"
 
 namespace ridge::trace {
 
-// What a trace tells of one call of an operator of PyTorch.
+using Dims = std::vector<double>;
+
+// The dimensions of each of an operator's inputs, from JSON; of what is no tensor, none.
+std::vector<Dims> input_dims(std::string_view shapes);
+
+// A call of an operator of PyTorch, as a trace tells of it.
 struct OperatorCall {
   std::string_view name;    // "aten::mm"
   std::string_view shapes;  // of its inputs, as JSON: [[512, 64], [64, 256]]

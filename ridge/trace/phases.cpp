@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t phases = 6;
 
-// What an annotation or operator says of all within it.
+// The part of a step that an annotation or operator says of all within it.
 std::optional<Phase> phase_of(std::string_view name) {
   if (name.starts_with("Optimizer.") || name == "optimizer") return Phase::optimizer;
   if (name.starts_with("autograd::engine::evaluate_function") || name == "backward")
@@ -64,11 +64,6 @@ std::array<Intervals, phases> host_times(const Trace& trace) {
   return apart;
 }
 
-bool lies_in(const Intervals& intervals, std::int64_t time_ns) {
-  auto after = std::ranges::upper_bound(intervals, time_ns, {}, &Interval::begin_ns);
-  return after != intervals.begin() && (--after)->end_ns > time_ns;
-}
-
 void add_peaks(const Trace& trace, std::array<PhaseUse, phases>& uses) {
   if (trace.memory.empty()) return;
   const std::array<Intervals, phases> times = host_times(trace);
@@ -76,7 +71,7 @@ void add_peaks(const Trace& trace, std::array<PhaseUse, phases>& uses) {
     if (instant.device < 0) continue;
     Phase phase = Phase::forward;
     for (const Phase one : {Phase::optimizer, Phase::backward, Phase::loading})
-      if (lies_in(times[static_cast<std::size_t>(one)], instant.time_ns)) {
+      if (overlap(times[static_cast<std::size_t>(one)], {instant.time_ns, instant.time_ns + 1})) {
         phase = one;
         break;
       }

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 namespace ridge::trace {
 namespace {
@@ -325,6 +326,7 @@ class PieceBuilder {
 
  private:
   EventKind kind_of_category(std::string_view category);
+  bool values_count_for(TextPool::Id name);
   std::uint32_t track_of(const EventText& event, bool device);
   void add_row(const EventText& event, EventKind kind, std::int64_t begin, std::int64_t duration);
   void add_memory(const EventText& event, std::int64_t time);
@@ -333,6 +335,7 @@ class PieceBuilder {
   PieceEvents& piece_;
   TextNumbers texts_;
   std::unordered_map<std::string_view, EventKind> kinds_;
+  std::vector<std::optional<bool>> values_count_;  // by name
   std::map<std::pair<std::string_view, std::string_view>, std::uint32_t> tracks_;
   std::string_view last_process_, last_thread_;  // most events stand on the track of the one before
   std::uint32_t last_track_ = 0;
@@ -342,6 +345,13 @@ EventKind PieceBuilder::kind_of_category(std::string_view category) {
   const auto [at, added] = kinds_.try_emplace(category);
   if (added) at->second = kind_of(category);
   return at->second;
+}
+
+bool PieceBuilder::values_count_for(TextPool::Id name) {
+  if (values_count_.size() <= name) values_count_.resize(name + 1);
+  std::optional<bool>& known = values_count_[name];
+  if (!known) known = values_count(piece_.texts[name]);
+  return *known;
 }
 
 // Work of a card belongs to its stream, whichever thread the event names.
@@ -381,8 +391,9 @@ void PieceBuilder::add_row(const EventText& event, EventKind kind, std::int64_t 
   const bool shaped = device || kind == EventKind::operation || kind == EventKind::annotation;
   rows.shape.push_back(shaped ? texts_.of(event.shape) : 0);
   rows.types.push_back(shaped ? texts_.of(event.types) : 0);
-  rows.values.push_back(
-      kind == EventKind::operation && values_count(event.name) ? texts_.of(event.values) : 0);
+  const bool valued =
+      kind == EventKind::operation && !event.values.empty() && values_count_for(rows.name.back());
+  rows.values.push_back(valued ? texts_.of(event.values) : 0);
 }
 
 void PieceBuilder::add_memory(const EventText& event, std::int64_t time) {

@@ -38,7 +38,7 @@ struct PieceText {
 // Takes a file's text apart into pieces.
 class PieceCutter {
  public:
-  // Of bytes that are read at once without a cut.
+  // Bytes that are read at once without a cut.
   static constexpr std::size_t most_bytes = std::size_t{256} << 20;
 
   template <class File>

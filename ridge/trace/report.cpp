@@ -28,7 +28,7 @@ std::optional<std::int64_t> distributed(const Trace& trace, const char* name) {
   return info[name].get<std::int64_t>();
 }
 
-// What the trace tells of the card on which anything ran; null if nothing.
+// The properties of the card on which anything ran; null if the trace has none.
 nlohmann::json device_properties(const Trace& trace) {
   const nlohmann::json devices = property(trace, "deviceProperties");
   if (!devices.is_array()) return nullptr;
@@ -100,10 +100,13 @@ Report report_of(const Trace& trace) {
 }
 
 Report report_of(const Trace& trace, const Work& work, const HostNesting& nesting) {
-  const DataSheet* const card = data_sheet_of(device_of(trace));
+  const std::string device = device_of(trace);
+  const DataSheet* const card = data_sheet_of(device);
+  const std::vector<Row> operators =
+      work.of_host ? std::vector<Row>() : operators_of_work(trace, work, nesting);
   Report report{.file = trace.file,
                 .rank = rank_of(trace),
-                .device = device_of(trace),
+                .device = device,
                 .of_host = work.of_host,
                 .events = trace.event_count,
                 .damage = trace.damage,
@@ -112,7 +115,7 @@ Report report_of(const Trace& trace, const Work& work, const HostNesting& nestin
                 .phases = phase_uses(trace, work, nesting),
                 .idle = idle_time(trace, work, nesting),
                 .kernels = kernel_sums(trace, work),
-                .operators = operator_sums(trace, work, nesting, card),
+                .operators = operator_sums(trace, work, nesting, operators, card),
                 .modules = module_uses(trace, work),
                 .copies = copy_sums(trace, work),
                 .launches = launch_statistics(trace, work),
@@ -122,7 +125,7 @@ Report report_of(const Trace& trace, const Work& work, const HostNesting& nestin
                 .findings = {}};
   report.findings =
       findings_of({trace, work, nesting, report.use, report.idle, report.kernels, report.operators,
-                   report.launches, card, multiprocessors_of(trace)});
+                   operators, report.launches, card, multiprocessors_of(trace)});
   return report;
 }
 

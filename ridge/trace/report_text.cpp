@@ -77,8 +77,7 @@ std::string phases_text(const Report& report) {
   return titled("Forward, backward and the rest", columns, rows);
 }
 
-// Of all modules those that take most, as a tree: with a module stands each around it, which takes
-// no less.
+// The modules that take most, as a tree: each stands within those around it, which take no less.
 std::string modules_text(const Report& report, std::size_t top) {
   const auto time_of = [&](const ModuleUse& module) {
     return report.of_host ? module.host_us : module.device_us;

@@ -61,7 +61,7 @@ void add_queue(const Trace& trace, const std::vector<CallWork>& calls, LaunchSta
   if (!calls.empty()) launches.mean_queue = sum / static_cast<double>(calls.size());
 }
 
-// What each operator has to do, each combination of name, shapes, types and values worked out once.
+// The work of each operator; each combination of name, shapes, types and values is worked out once.
 class LeastWork {
  public:
   explicit LeastWork(const Trace& trace) : trace_(trace) {}
@@ -156,7 +156,8 @@ std::vector<KernelSum> kernel_sums(const Trace& trace, const Work& work) {
 }
 
 std::vector<OperatorSum> operator_sums(const Trace& trace, const Work& work,
-                                       const HostNesting& nesting, const DataSheet* card) {
+                                       const HostNesting& nesting,
+                                       const std::vector<Row>& operators, const DataSheet* card) {
   const EventColumns& events = trace.events;
   using Key = std::tuple<TextPool::Id, TextPool::Id, TextPool::Id>;
   std::map<Key, OperatorSum> sums;
@@ -180,7 +181,6 @@ std::vector<OperatorSum> operator_sums(const Trace& trace, const Work& work,
     of_row[row] = &sum;
   }
   if (!work.of_host) {
-    const std::vector<Row> operators = operators_of_work(trace, work, nesting);
     for (std::size_t i = 0; i < operators.size(); ++i) {
       if (operators[i] == no_row) continue;
       OperatorSum& sum = *of_row[operators[i]];

@@ -69,9 +69,10 @@ std::vector<Row> operators_of_work(const Trace& trace, const Work& work,
                                    const HostNesting& nesting);
 
 std::vector<KernelSum> kernel_sums(const Trace& trace, const Work& work);
-// Floors are of a card, if it is given.
+// `operators` are those of the work, and floors are of a card, if it is given.
 std::vector<OperatorSum> operator_sums(const Trace& trace, const Work& work,
-                                       const HostNesting& nesting, const DataSheet* card);
+                                       const HostNesting& nesting,
+                                       const std::vector<Row>& operators, const DataSheet* card);
 std::vector<CopySum> copy_sums(const Trace& trace, const Work& work);
 LaunchStatistics launch_statistics(const Trace& trace, const Work& work);
 

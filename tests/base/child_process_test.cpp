@@ -146,5 +146,15 @@ TEST(ChildProcess, StartsAProgramWhoseFileIsGone) {
 
 TEST(ChildProcess, KnowsItsOwnProgram) { EXPECT_TRUE(std::filesystem::exists(own_program())); }
 
+TEST(ChildProcess, TellsItsWordsAsAShellTakesThem) {
+  EXPECT_EQ(shell_line({"ridge", "train", "--dtype=bf16"}), "ridge train --dtype=bf16");
+  const std::vector<std::string> hard{"it's", "", "a b", "$HOME", "\"q\"", "x;y", "*"};
+  const TemporaryDirectory directory;
+  const std::filesystem::path out = directory.path / "out";
+  ChildProcess printed({.words = {"sh", "-c", "printf '<%s>' " + shell_line(hard)}, .output = out});
+  ASSERT_TRUE(printed.wait().ok());
+  EXPECT_EQ(content_of(out), "<it's><><a b><$HOME><\"q\"><x;y><*>");
+}
+
 }  // namespace
 }  // namespace ridge

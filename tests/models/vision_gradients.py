@@ -7,7 +7,10 @@ gradients of their parameters, for vision_gradients_test.cpp to compare Ridge's 
 A batch of four small images, weights and images by the rule of vision_golden.py, batch norm by the
 batch's statistics, nothing dropped; in double precision. "rounding" is how far PyTorch's own
 gradients in single precision are from these, the largest relative difference of the parameters
-written down: a ReLU that rounding switches changes much. "statistics" are how far the step moves
+written down: a ReLU that rounding switches changes much. Sums in another order switch other ReLUs,
+so a network that is written again, with ONEDNN_MAX_CPU_ISA=SSE41 in the environment or
+ATEN_CPU_CAPABILITY=default, keeps the larger of both: for regnet_x_400mf the four are 0.003, 0.003,
+0.018 and 0.024 on a processor with AVX2. "statistics" are how far the step moves
 the running statistics of the first, the middle and the last batch norm. Needs torch and
 torchvision."""
 
@@ -128,7 +131,9 @@ def main():
     names = sys.argv[1:] or [name for name in NAMES if has_gradients(name)]
     golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
     for name in names:
+        before = golden.get(name, {}).get("rounding", 0)
         golden[name] = gradients_of(name)
+        golden[name]["rounding"] = max(golden[name]["rounding"], before)
         print(f"{name:32} loss {golden[name]['loss']:.6f}  norm {golden[name]['norm']:.6g}"
               f"  rounding {golden[name]['rounding']:.2g}",
               flush=True)

@@ -50,5 +50,14 @@ TEST(TraceIntervals, AreSetsOfTime) {
   }
 }
 
+TEST(TraceIntervals, OverlapWhatHasTimeInCommonWithOneOfThem) {
+  const Intervals intervals{{10, 20}, {30, 40}};
+  for (const Interval& beside : {Interval{0, 10}, {20, 30}, {40, 50}, {22, 25}})
+    EXPECT_FALSE(overlap(intervals, beside)) << beside.begin_ns;
+  for (const Interval& with : {Interval{0, 11}, {19, 30}, {12, 15}, {0, 50}, {39, 50}, {25, 31}})
+    EXPECT_TRUE(overlap(intervals, with)) << with.begin_ns;
+  EXPECT_FALSE(overlap({}, {0, 10}));
+}
+
 }  // namespace
 }  // namespace ridge::trace

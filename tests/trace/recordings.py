@@ -11,6 +11,7 @@ of its step. Prints a table; exit code 1 where a verdict is wrong."""
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -252,12 +253,10 @@ def emptied_cache(path):
 
 
 def regression(path):
-    """Of llama_eager: a cast of the residual stream that nobody wanted, and attention unfused in
-    two of its layers."""
+    """llama_eager with attention unfused in two of its layers."""
     model = Language()
     for layer in model.model.layers[:2]:
-        from dataclasses import replace
-        layer.attention.config = replace(layer.attention.config, sdpa=False)
+        layer.attention.config = dataclasses.replace(layer.attention.config, sdpa=False)
     record(path, model.step, memory=True)
 
 

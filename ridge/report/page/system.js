@@ -55,7 +55,7 @@ function drawSystem() {
     parts, notes.length ? element('p', {class: 'quiet'}, notes) : '');
 }
 
-// Of many cores' frequencies a few say it.
+// A few of many cores' frequencies say it.
 function fewest(series) {
   const most = 8, of = series.filter(one => one.core !== undefined);
   if (of.length <= most) return series;

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <set>
 
+#include "ridge/base/child_process.h"
 #include "ridge/base/units.h"
 #include "ridge/report/runs/sections.h"
 #include "ridge/study/configuration.h"
@@ -276,25 +277,6 @@ std::vector<std::string> common_flags(const ReportFacts& facts) {
 }
 
 }  // namespace
-
-std::string shell_line(const std::vector<std::string>& words) {
-  std::string line;
-  for (const std::string& word : words) {
-    const bool is_plain = !word.empty() && std::ranges::all_of(word, [](char c) {
-      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-             std::string_view("-_./=:,@%+").find(c) != std::string_view::npos;
-    });
-    if (!line.empty()) line += ' ';
-    if (is_plain) {
-      line += word;
-      continue;
-    }
-    line += '\'';
-    for (const char c : word) line += c == '\'' ? std::string(R"('\'')") : std::string(1, c);
-    line += '\'';
-  }
-  return line;
-}
 
 std::vector<std::string> method_of(const ReportFacts& facts) {
   std::vector<std::string> sentences;

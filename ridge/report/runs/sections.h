@@ -24,10 +24,6 @@ ReportSection commands_section(const ReportFacts& facts, const std::vector<std::
 // How it was measured and what differs between machines, in sentences.
 std::vector<std::string> method_of(const ReportFacts& facts);
 
-// A command line for a shell: words with other characters than those that stand for themselves are
-// in quotes.
-std::string shell_line(const std::vector<std::string>& words);
-
 // "12.34 ms", "24.1 samples/s", "124.5 MB", "0.76 (0.70 to 0.81)".
 std::string milliseconds_text(double seconds);
 std::string rate_text(double samples_per_second);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "ridge/base/child_process.h"
 #include "ridge/base/error.h"
 #include "ridge/report/runs/sections.h"
 #include "ridge/study/gathered_study.h"
