@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 
@@ -293,36 +294,55 @@ std::size_t usable_memory(Device& device, const RunOptions& options) {
   return available - available / (device.is_gpu() && planned ? 32 : 4);
 }
 
+namespace {
+
+// The law through the peaks at x and 2 x, or, if it has a square, at 3 x too.
+GrowthLaw law_from(std::string_view size, std::int64_t x, bool quadratic,
+                   const std::function<double(std::int64_t)>& peak_at) {
+  GrowthLaw law{.of = std::string(size), .at = x, .to = (quadratic ? 3 : 2) * x};
+  const auto x0 = static_cast<double>(x);
+  const double y1 = peak_at(x), y2 = peak_at(2 * x);
+  law.linear = (y2 - y1) / x0;
+  if (quadratic) {
+    const double y3 = peak_at(3 * x);
+    law.quadratic = (y3 - 2 * y2 + y1) / (2 * x0 * x0);
+    law.linear -= 3 * law.quadratic * x0;
+  }
+  law.fixed = y1 - law.linear * x0 - law.quadratic * x0 * x0;
+  return law;
+}
+
+}  // namespace
+
 std::vector<GrowthLaw> growth_laws(const RunOptions& options, Device& device) {
-  const auto peak_with = [&](std::string_view size, std::int64_t value) {
-    RunOptions with = options;
-    integer_option(with, size) = value;
-    with.resolve();
-    return static_cast<double>(Planned(with, device).memory().peak_bytes);
-  };
-  std::vector<GrowthLaw> laws;
-  const auto add = [&](std::string_view size, bool quadratic) {
+  // Small steps have their peak where the optimizer works, which no size changes: a law through
+  // such a peak and larger ones would fall.
+  constexpr int most_doublings = 5;
+  const auto law_of = [&](std::string_view size, bool quadratic) {
+    std::map<std::int64_t, double> peaks;
+    const auto peak_at = [&](std::int64_t value) {
+      const auto [peak, is_new] = peaks.try_emplace(value);
+      if (is_new) {
+        RunOptions with = options;
+        integer_option(with, size) = value;
+        with.resolve();
+        peak->second = static_cast<double>(Planned(with, device).memory().peak_bytes);
+      }
+      return peak->second;
+    };
     RunOptions now = options;
-    const std::int64_t x = integer_option(now, size);
-    GrowthLaw law{.of = std::string(size), .at = x};
-    const auto x0 = static_cast<double>(x);
-    const double y1 = peak_with(size, x), y2 = peak_with(size, 2 * x);
-    if (!quadratic) {
-      law.linear = (y2 - y1) / x0;
-      law.fixed = y1 - law.linear * x0;
-      law.to = 2 * x;
-    } else {
-      // The parabola through x, 2 x and 3 x.
-      const double y3 = peak_with(size, 3 * x);
-      law.quadratic = (y3 - 2 * y2 + y1) / (2 * x0 * x0);
-      law.linear = (y2 - y1) / x0 - 3 * law.quadratic * x0;
-      law.fixed = y1 - law.linear * x0 - law.quadratic * x0 * x0;
-      law.to = 3 * x;
+    std::int64_t x = integer_option(now, size);
+    GrowthLaw law = law_from(size, x, quadratic, peak_at);
+    try {
+      for (int doubling = 0; doubling < most_doublings && law.linear <= 0; ++doubling)
+        law = law_from(size, x *= 2, quadratic, peak_at);
+    } catch (const UsageError&) {  // larger sizes are refused as absurd
     }
-    laws.push_back(law);
+    return law;
   };
-  add("batch-size", false);
-  for (const std::string_view size : workload_of(options).info.sample_options()) add(size, true);
+  std::vector<GrowthLaw> laws{law_of("batch-size", false)};
+  for (const std::string_view size : workload_of(options).info.sample_options())
+    laws.push_back(law_of(size, true));
   return laws;
 }
 

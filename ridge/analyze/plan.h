@@ -119,10 +119,12 @@ std::optional<std::size_t> bytes_needed(RunOptions options, Device& device);
 std::size_t usable_memory(Device& device, const RunOptions& options);
 
 // The peak of a step as a law of one of its sizes, from plans at several sizes: exact at those, and
-// near it between them. Beyond, the peak may move to another node and grow by another law.
+// near it between them. Beyond, the peak may move to another node and grow by another law. Where
+// the peak does not grow yet at the size now, the law begins at the first double of it where it
+// does.
 struct GrowthLaw {
   std::string of;                               // "batch-size", "seq-len"
-  std::int64_t at = 0, to = 0;                  // the size now, and the largest that was planned
+  std::int64_t at = 0, to = 0;                  // the sizes that it was made from: least, largest
   double fixed = 0, linear = 0, quadratic = 0;  // bytes; per unit; per unit squared
 };
 // By the batch, and by each size of a sample that an option gives (WorkloadInfo::sample_options).

@@ -45,25 +45,42 @@ double cost(const GemmShape& s, const GemmPlan& plan) {
   return sum;
 }
 
-// The cheapest of our own plans among those with at most `columns` columns in a tile.
+// Calls f(size, parts) for each size that the largest of `parts` equal parts of `whole` has,
+// falling, with the fewest parts that give it, from `parts` up to `most_parts`, until it returns
+// false.
+template <class F>
+void for_each_part_size(std::int64_t whole, std::int64_t parts, std::int64_t most_parts,
+                        const F& f) {
+  while (parts <= most_parts) {
+    const std::int64_t size = ceil_div(whole, parts);
+    if (!f(size, parts) || size == 1) return;
+    parts = ceil_div(whole, size - 1);
+  }
+}
+
+// The cheapest of our own plans whose tiles have from `least_n` to `most_n` columns, or all columns
+// where these are fewer.
 GemmPlan cheapest(const GemmShape& s, GemmKind kind, std::int64_t least_n, std::int64_t most_n) {
+  // A tile's rows of A have to stay in the second-level cache.
+  constexpr std::int64_t most_rows = 256;
   GemmPlan best;
   double least = std::numeric_limits<double>::infinity();
   const std::int64_t column_blocks = ceil_div(s.n, block_columns);
-  for (std::int64_t column_tiles = 1; column_tiles <= column_blocks; ++column_tiles) {
-    const std::int64_t tile_n = ceil_div(column_blocks, column_tiles) * block_columns;
-    if (tile_n > most_n) continue;
-    if (tile_n < least_n && column_tiles > 1) break;
-    for (std::int64_t row_tiles = 1; row_tiles <= ceil_div(s.m, block_rows); ++row_tiles) {
-      const GemmPlan plan{kind, ceil_div(s.m, row_tiles), tile_n};
-      // A tile's rows of A have to stay in the second-level cache.
-      if (plan.tile_m > 256) continue;
-      if (const double c = cost(s, plan); c < least) {
-        least = c;
-        best = plan;
-      }
-    }
-  }
+  for_each_part_size(column_blocks, 1, column_blocks, [&](std::int64_t blocks, std::int64_t tiles) {
+    const std::int64_t tile_n = blocks * block_columns;
+    if (tile_n > most_n) return true;
+    if (tile_n < least_n && tiles > 1) return false;
+    for_each_part_size(s.m, ceil_div(s.m, most_rows), ceil_div(s.m, block_rows),
+                       [&](std::int64_t tile_m, std::int64_t) {
+                         const GemmPlan plan{kind, tile_m, tile_n};
+                         if (const double c = cost(s, plan); c < least) {
+                           least = c;
+                           best = plan;
+                         }
+                         return true;
+                       });
+    return true;
+  });
   return best;
 }
 

@@ -56,6 +56,21 @@ TEST(GrowthLaws, FollowThePlansPeak) {
   EXPECT_LT(std::abs(growth_laws(resolved(llama), device)[1].quadratic), 10);
 }
 
+// The peak of a small step is where the optimizer works, whatever the length: three lengths of
+// which the first are such would make a parabola that falls.
+TEST(GrowthLaws, BeginWhereThePeakGrows) {
+  CpuDevice device(1);
+  RunOptions llama;
+  llama.version = "v1";
+  llama.batch_size = 1;
+  llama.seq_len = 64;
+  const GrowthLaw law = growth_laws(resolved(llama), device)[1];
+  EXPECT_GT(law.at, 64);
+  EXPECT_GT(law.linear, 0);
+  EXPECT_GT(law.quadratic, 0);
+  EXPECT_NEAR(predicted(law, law.to) / peak_at(llama, &RunOptions::seq_len, law.to), 1, 1e-9);
+}
+
 TEST(GrowthLaws, OfImagesAreByTheBatchAlone) {
   CpuDevice device(1);
   RunOptions options = default_options("squeezenet1_1");

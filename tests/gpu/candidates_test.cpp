@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <optional>
+#include <thread>
 
 #include "ridge/base/error.h"
 
@@ -123,6 +125,41 @@ TEST(Candidates, WhatStandsInForTheFirstIsToldByItsName) {
   Remembers tuner(0);
   EXPECT_EQ(best({.existing = "d", .expected = {1, 3, 2, 0}}, &tuner), 'd');
   EXPECT_EQ(tuner.told, "d");
+}
+
+// Times the first, which prepares all that are to be timed.
+class TimesTheFirst final : public Tuner {
+ public:
+  std::size_t choose(std::string_view, std::size_t,
+                     const std::function<void(std::size_t)>& run) override {
+    try {
+      run(0);
+    } catch (const DeviceError&) {  // without a GPU there is nothing to time with
+    }
+    return 0;
+  }
+};
+
+template <char which>
+constexpr Candidate<Work> slow_to_prepare() {
+  Candidate<Work> slow = candidate<which>();
+  slow.prepare = [](const Work& w, GpuPrepare& prepare) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    return candidate<which>().prepare(w, prepare);
+  };
+  slow.may_compile = true;
+  return slow;
+}
+
+TEST(Candidates, NoMoreAreCompiledAfterSomeTookLong) {
+  constexpr Candidate<Work> slow[] = {slow_to_prepare<'a'>(), slow_to_prepare<'b'>(),
+                                      slow_to_prepare<'c'>(), candidate<'d'>()};
+  const Context gpu;
+  TimesTheFirst tuner;
+  GpuPrepare prepare{.gpu = gpu, .in = {}, .out = {}, .choice = {.tuner = &tuner}};
+  prepared.clear();
+  best_kernel<Work>(prepare, {.expected = {4, 3, 2, 1}}, slow);
+  EXPECT_EQ(prepared, (std::vector{'a', 'b', 'd'}));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "ridge/gpu/device/candidates.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -99,10 +100,20 @@ class PreparedContenders {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  // For what may be compiled: plans that are ready take a millisecond each, and of those that are
+  // not, most of a second each, the first was expected to be the best.
+  static constexpr std::chrono::milliseconds patience{500};
+
   void make_trial() {
-    std::size_t workspace = at(0).workspace;
-    for (std::size_t i = 1; i < contenders_.size(); ++i)
-      if (exists(i)) workspace = std::max(workspace, at(i).workspace);
+    std::size_t workspace = 0;
+    Clock::duration compiling{};
+    for (std::size_t i = 0; i < contenders_.size(); ++i) {
+      if (contenders_[i].may_compile && compiling > patience) continue;
+      const auto begin = Clock::now();
+      if (i == 0 || exists(i)) workspace = std::max(workspace, at(i).workspace);
+      if (contenders_[i].may_compile) compiling += Clock::now() - begin;
+    }
     std::vector<std::size_t> bytes;
     for (const TensorType& type : prepare_.in) bytes.push_back(type.bytes());
     for (const TensorType& type : prepare_.out) bytes.push_back(type.bytes());

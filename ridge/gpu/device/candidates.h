@@ -38,6 +38,9 @@ struct Candidate {
   // Whether it only stands in where no candidate expected to be faster exists. It is not timed
   // against those.
   bool fallback = false;
+  // Whether preparing it may compile code, as many of a library's plans do. The tuner tries the
+  // next such candidate only while preparing those before has taken little time.
+  bool may_compile = false;
 };
 
 // The rows of candidates that differ in a number, such as a library's plans by rank:
@@ -62,7 +65,7 @@ constexpr auto joined_rows(const std::array<Candidate<Problem>, counts>&... part
 // A candidate for one problem, whatever the type of that.
 struct RankedCandidate {
   int expectation;
-  bool fallback;
+  bool fallback, may_compile;
   std::function<bool()> supports;
   std::function<std::string()> name;
   std::function<KernelPtr(GpuPrepare&)> prepare;
@@ -83,7 +86,7 @@ std::vector<RankedCandidate> ranked_candidates(const Card& card, const Problem& 
   std::vector<RankedCandidate> candidates;
   candidates.reserve(table.size());
   for (const Candidate<Problem>& c : table)
-    candidates.push_back({c.expectation(problem, card), c.fallback,
+    candidates.push_back({c.expectation(problem, card), c.fallback, c.may_compile,
                           [&c, &problem] { return c.supports(problem); },
                           [&c, &problem] { return c.name(problem); },
                           [&c, &problem](GpuPrepare& p) { return c.prepare(problem, p); }});

@@ -260,15 +260,32 @@ class Cudnn final : public Dnn {
   std::shared_ptr<FusedConv> conv(const ConvProblem& problem, std::size_t rank) override {
     std::string key =
         fmt::format("{} {} {}", static_cast<int>(problem.kind), rank, to_string(problem));
-    if (const auto kept = convs_.find(key); kept != convs_.end()) return kept->second;
-    if (convs_.size() == most_convs) convs_.clear();
-    std::shared_ptr<FusedConv> conv =
-        cudnn_conv(opened().library, opened().handle(), problem, rank);
-    convs_.emplace(std::move(key), conv);
-    return conv;
+    auto kept = convs_.find(key);
+    if (kept == convs_.end()) {
+      if (convs_.size() == most_convs) convs_.clear();
+      kept = convs_.emplace(std::move(key), answer(problem, rank)).first;
+    }
+    if (!kept->second.conv) throw DeviceError("{}", kept->second.refusal);
+    return kept->second.conv;
   }
 
  private:
+  // A plan, or why there is none, which takes as long to find out.
+  struct Answer {
+    std::shared_ptr<FusedConv> conv;
+    std::string refusal = {};
+  };
+
+  Answer answer(const ConvProblem& problem, std::size_t rank) {
+    const cudnn::Library& library = opened().library;
+    const cudnn::Handle handle = opened().handle();
+    try {
+      return {cudnn_conv(library, handle, problem, rank)};
+    } catch (const DeviceError& error) {
+      return {nullptr, error.what()};
+    }
+  }
+
   Opened& opened() {
     if (!opened_) opened_ = std::make_unique<Opened>();
     return *opened_;
@@ -279,7 +296,7 @@ class Cudnn final : public Dnn {
   static constexpr std::size_t most_convs = 1000;
 
   std::unique_ptr<Opened> opened_;
-  std::unordered_map<std::string, std::shared_ptr<FusedConv>> convs_;
+  std::unordered_map<std::string, Answer> convs_;
 };
 
 }  // namespace

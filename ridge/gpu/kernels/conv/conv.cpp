@@ -218,7 +218,8 @@ constexpr ConvCandidate plan{
     .expectation = [](const ConvWork&, const gpu::Card&) -> int {
       return rank == 0 ? best_plan : further_plans;
     },
-    .prepare = [](const ConvWork& w, GpuPrepare& p) { return vendors_conv(p, w, rank); }};
+    .prepare = [](const ConvWork& w, GpuPrepare& p) { return vendors_conv(p, w, rank); },
+    .may_compile = true};
 
 template <std::size_t rank>
 constexpr ConvCandidate padded_plan{
@@ -231,7 +232,8 @@ constexpr ConvCandidate padded_plan{
     .prepare =
         [](const ConvWork& w, GpuPrepare& p) {
           return kernel_of(p, w, gpu::padded_weight_grad(w.gpu, w.problem, rank));
-        }};
+        },
+    .may_compile = true};
 
 constexpr auto candidates = gpu::joined_rows(
     std::array{banded_products,
