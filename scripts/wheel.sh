@@ -24,8 +24,24 @@ cmake --preset wheel -B "$build" -DRIDGE_CUDA="$cuda" -DRIDGE_TESTS=OFF -DRIDGE_
   -DRIDGE_PYTHONS="$(echo "$*" | tr ' ' ';')"
 cmake --build "$build" --target ridge_wheel
 
+# Of the libraries that are bundled, and of those that are compiled in: Debian's copyright files.
+packages_inside() {
+  ldd "$build/content/ridge/bin/ridge" | awk '$3 ~ /^\// { print $3 }' | while read -r library; do
+    path=$(readlink -f "$library")
+    dpkg-query -S "$path" 2>/dev/null || dpkg-query -S "${path#/usr}"
+  done | cut -d: -f1 | sort -u
+  echo libcli11-dev nlohmann-json3-dev libvalijson-dev libboost-dev libprotozero-dev node-d3
+}
+licenses_of_packages() {
+  for package in $(packages_inside); do
+    cp "/usr/share/doc/$package/copyright" "$1/$package.txt"
+  done
+  cp "$tools"/lib/python*/site-packages/nanobind-*.dist-info/licenses/LICENSE "$1/nanobind.txt"
+}
+
 rm -rf "$build/content" "$build/unbundled" "$build"/*.whl
 cmake --install "$build" --component wheel --strip --prefix "$build/content" >"$build/install.log"
+licenses_of_packages "$build"/content/*.dist-info/licenses
 mkdir "$build/unbundled"
 "$tools/bin/wheel" pack -d "$build/unbundled" "$build/content"
 # NVIDIA's libraries are opened at run time, so there are none to bundle.
