@@ -229,9 +229,9 @@ HealthCheck library_check(const MachineFacts& facts, const MachineFacts::Library
   const std::string built =
       used ? fmt::format(" (built with {})", library_version(library.built_with)) : "";
   if (!library.found) {
-    check.status = used && library.needed ? Status::missing : Status::note;
-    check.stops_cuda = check.status == Status::missing;
+    check.status = Status::note;
     check.value = fmt::format("not found{}; for {}", built, library.purpose);
+    if (!library.without.empty()) check.value += fmt::format("; without it {}", library.without);
     if (used)
       check.remedy =
           fmt::format("install {}, or add its directory to LD_LIBRARY_PATH", library.package);
@@ -241,7 +241,6 @@ HealthCheck library_check(const MachineFacts& facts, const MachineFacts::Library
       fmt::format("{}{}; for {}", library_version(*library.found), built, library.purpose);
   if (used && *library.found / 10000 != library.built_with / 10000) {
     check.status = Status::missing;
-    check.stops_cuda = library.needed;
     check.remedy =
         fmt::format("install version {}, or build Ridge again", library.built_with / 10000);
   } else if (used && *library.found / 100 < library.built_with / 100) {

@@ -18,7 +18,7 @@ struct MachineFacts {
   struct Library {
     std::string name;          // "cuBLASLt"
     std::string purpose;       // "matrix products"
-    bool needed = false;       // by the main job on the GPU
+    std::string without;       // what happens where it is not, if that is worth a word
     std::string package;       // that brings it
     int built_with = 0;        // its version, as 130001 for 13.0.1; 0 in a build without GPU code
     std::optional<int> found;  // the same; empty if it cannot be opened

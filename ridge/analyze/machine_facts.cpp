@@ -173,7 +173,7 @@ std::vector<MachineFacts::Library> examine_libraries() {
   const auto examine = [](const gpu::GpuLibrary& library, int version_built_with, auto version) {
     MachineFacts::Library facts{.name = library.name,
                                 .purpose = library.purpose,
-                                .needed = library.needed,
+                                .without = library.without,
                                 .package = library.package,
                                 .built_with = version_built_with};
     std::vector<std::string> files = library.files;

@@ -210,6 +210,7 @@ class GpuTools final : public DeviceTools {
   }
   std::vector<std::string> warnings() override {
     std::vector<std::string> lines = gpu::GeneratedKernels::of_process().warnings();
+    if (std::string line = context_.blas->warning(); !line.empty()) lines.push_back(line);
     if (context_.links && !context_.links->only_enqueues())
       lines.emplace_back(
           "Several ranks share a GPU: their data goes through the host, and their steps are not "
@@ -405,7 +406,7 @@ class GpuDevice final : public Device {
     context_ = {.stream = stream_,
                 .card = card_of(card),
                 .deterministic = options.deterministic,
-                .blas = gpu::make_blas(),
+                .blas = gpu::make_blas(card_of(card)),
                 .dnn = gpu::make_dnn(),
                 .rotations = gpu::make_rotation_tables()};
     uploads_ = std::make_unique<UploadRing>(stream_);

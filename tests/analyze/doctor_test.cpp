@@ -45,7 +45,7 @@ MachineFacts healthy() {
                   .state = {.power_w = 70, .temperature_c = 30}}};
   facts.libraries = {{.name = "cuBLASLt",
                       .purpose = "matrix products",
-                      .needed = true,
+                      .without = "portable kernels multiply",
                       .package = "CUDA's cuBLAS",
                       .built_with = 130100,
                       .found = 130100},
@@ -112,12 +112,24 @@ TEST(Doctor, SaysWhatStopsTraining) {
   facts = healthy();
   facts.cards[0].info.memory_used = facts.cards[0].info.memory_total;
   expect_stopped(facts, "Card 0", false, true, "nvidia-smi");
-  facts = healthy();
+}
+
+TEST(Doctor, SaysWhatHappensWithoutALibrary) {
+  MachineFacts facts = healthy();
   facts.libraries[0].found.reset();
-  expect_stopped(facts, "cuBLASLt", false, true, "LD_LIBRARY_PATH");
-  facts = healthy();
+  const Diagnosis without = diagnose(facts);
+  EXPECT_TRUE(can_run(without, "cuda"));
+  const HealthCheck& check = check_named(without, "cuBLASLt");
+  EXPECT_EQ(check.status, Status::note);
+  EXPECT_EQ(check.value,
+            "not found (built with 13.1.0); for matrix products; without it portable kernels "
+            "multiply");
+  EXPECT_THAT(check.remedy, HasSubstr("LD_LIBRARY_PATH"));
   facts.libraries[0].found = 120803;
-  expect_stopped(facts, "cuBLASLt", false, true, "version 13");
+  const Diagnosis of_another_version = diagnose(facts);
+  EXPECT_TRUE(can_run(of_another_version, "cuda"));
+  EXPECT_EQ(check_named(of_another_version, "cuBLASLt").status, Status::missing);
+  EXPECT_THAT(check_named(of_another_version, "cuBLASLt").remedy, HasSubstr("version 13"));
 }
 
 TEST(Doctor, NotesWhatOnlyProfilingNeeds) {

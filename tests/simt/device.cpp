@@ -107,7 +107,7 @@ class SimtDevice final : public Device {
                 .target = gpu::target_of(card, "SIMT machine")}) {
     context_.card = card;
     context_.deterministic = deterministic;
-    context_.blas = gpu::make_blas();
+    context_.blas = gpu::make_portable_blas(card);
     context_.dnn = gpu::make_dnn();
     context_.rotations = gpu::make_rotation_tables();
   }

@@ -33,6 +33,8 @@ std::string_view name_of(Exchange what) {
       return "a ballot";
     case Exchange::barrier:
       return "a barrier of the warp";
+    case Exchange::work:
+      return "work of the whole warp";
   }
   return "";
 }
@@ -60,6 +62,7 @@ struct Thread {
   Exchange exchange = Exchange::barrier;
   std::uint64_t value = 0;  // that it gives, and then that it gets
   int operand = 0;
+  void (*work)(void* const* of_lanes) = nullptr;
   Site site;
 
   bool waits_elsewhere(const Site& other) const {
@@ -117,6 +120,7 @@ class Machine {
   void pass_on(Fiber& from);
   void finish_thread(Thread& thread);
   void settle(Warp& warp, int first);
+  void do_work_of_warp(const Warp& warp, int first);
   void settle_barrier();
   std::uint64_t result_of(const Thread& thread, int first) const;
   const Thread& lane_of(const Thread& asking, int first, int lane) const;
@@ -309,6 +313,7 @@ void Machine::settle(Warp& warp, int first) {
     other = &thread;
     if (!failure_) results[i - first] = result_of(thread, first);
   }
+  if (other->exchange == Exchange::work && !failure_) do_work_of_warp(warp, first);
   if (other->exchange == Exchange::barrier) ++warp.step;
   for (int i = first; i < end; ++i) {
     Thread& thread = threads_[static_cast<std::size_t>(i)];
@@ -319,9 +324,26 @@ void Machine::settle(Warp& warp, int first) {
   }
 }
 
+// All lanes wait for the same work, and none has returned.
+void Machine::do_work_of_warp(const Warp& warp, int first) {
+  void* of_lanes[warp_width] = {};
+  const Thread& some = threads_[static_cast<std::size_t>(first)];
+  for (int i = 0; i < std::min(warp_width, count_ - first); ++i) {
+    const Thread& thread = threads_[static_cast<std::size_t>(first + i)];
+    of_lanes[i] = reinterpret_cast<void*>(thread.value);
+    if (thread.work != some.work || thread.waits_elsewhere(some.site))
+      failure_ = "lanes of a warp wait for different work: " + where_they_wait();
+  }
+  if (warp.live != warp_width)
+    failure_ = fmt::format("{} of {} lanes take part in {}", warp.live, warp_width,
+                           name_of(Exchange::work));
+  if (!failure_) some.work(of_lanes);
+}
+
 std::uint64_t Machine::result_of(const Thread& thread, int first) const {
   switch (thread.exchange) {
     case Exchange::barrier:
+    case Exchange::work:
       return 0;
     case Exchange::shuffle:
       return lane_of(thread, first, thread.operand).value;
@@ -438,6 +460,11 @@ void sync_block(const Site& site) {
 std::uint64_t exchange(Exchange what, std::uint64_t value, int operand, const Site& site) {
   const Aside aside;
   return machine().exchange(what, value, operand, site);
+}
+void work_together(void (*work)(void* const* of_lanes), void* of_lane, const Site& site) {
+  const Aside aside;
+  machine().running->work = work;
+  machine().exchange(Exchange::work, reinterpret_cast<std::uint64_t>(of_lane), 0, site);
 }
 void fence() {
   const Aside aside;

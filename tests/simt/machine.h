@@ -64,7 +64,7 @@ void allow_shared_memory(const void* kernel, std::size_t bytes);
 
 // Functions that a kernel's thread calls.
 
-enum class Exchange : std::uint8_t { shuffle, shuffle_xor, ballot, barrier };
+enum class Exchange : std::uint8_t { shuffle, shuffle_xor, ballot, barrier, work };
 std::string_view name_of(Exchange what);
 
 void sync_block(const Site& site);
@@ -72,6 +72,8 @@ void sync_block(const Site& site);
 // `operand` gives, or for shuffle_xor the lane that differs by it; of a ballot, a bit for each
 // lane.
 std::uint64_t exchange(Exchange what, std::uint64_t value, int operand, const Site& site);
+// Waits likewise, for all lanes of the warp: then `work` is done once, on what each lane gives.
+void work_together(void (*work)(void* const* of_lanes), void* of_lane, const Site& site);
 void fence();
 // Lets the thread touch memory: launches may overlap, and the one before is done only now.
 void wait_for_launches_before();

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #ifdef RIDGE_HAS_CUDA
@@ -29,11 +31,11 @@ std::vector<std::string> places_of(const std::string& file) {
 }
 
 // One of the toolkit's, such as "libcublasLt.so", whose version is the toolkit's.
-GpuLibrary toolkit_library(std::string name, std::string purpose, bool needed, std::string package,
-                           const std::string& file) {
+GpuLibrary toolkit_library(std::string name, std::string purpose, std::string without,
+                           std::string package, const std::string& file) {
   return {std::move(name),
           std::move(purpose),
-          needed,
+          std::move(without),
           std::move(package),
           places_of(fmt::format("{}.{}", file, cuda_major)),
           {file + ".12", file}};
@@ -42,24 +44,31 @@ GpuLibrary toolkit_library(std::string name, std::string purpose, bool needed, s
 }  // namespace
 
 GpuLibrary cublas_lt_library() {
-  return toolkit_library("cuBLASLt", "matrix products", true, "CUDA's cuBLAS", "libcublasLt.so");
+  return toolkit_library("cuBLASLt", "matrix products",
+                         "portable kernels multiply, which is slower", "CUDA's cuBLAS",
+                         "libcublasLt.so");
 }
 
 GpuLibrary cudnn_library() {
-  return {"cuDNN",   "fused attention",          false,
+  return {"cuDNN",   "fused attention",          {},
           "cuDNN 9", places_of("libcudnn.so.9"), {"libcudnn.so.8", "libcudnn.so"}};
 }
 
 GpuLibrary cupti_library() {
-  return toolkit_library("CUPTI", "profiles and counters", false, "CUDA's CUPTI", "libcupti.so");
+  return toolkit_library("CUPTI", "profiles and counters", {}, "CUDA's CUPTI", "libcupti.so");
 }
 
 GpuLibrary nccl_library() {
-  return {"NCCL", "several ranks", false, "NCCL 2", places_of("libnccl.so.2"), {"libnccl.so"}};
+  return {"NCCL", "several ranks", {}, "NCCL 2", places_of("libnccl.so.2"), {"libnccl.so"}};
 }
 
 GpuLibrary nvrtc_library() {
-  return toolkit_library("NVRTC", "generated kernels", false, "CUDA's NVRTC", "libnvrtc.so");
+  return toolkit_library("NVRTC", "generated kernels", {}, "CUDA's NVRTC", "libnvrtc.so");
+}
+
+bool wants_libraries() {
+  const char* const wanted = std::getenv("RIDGE_GPU_LIBRARIES");
+  return !wanted || std::string_view(wanted) != "none";
 }
 
 LibrarySearch search_for(const GpuLibrary& library) {

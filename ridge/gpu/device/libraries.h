@@ -13,7 +13,7 @@ namespace ridge::gpu {
 struct GpuLibrary {
   std::string name;                      // "cuBLASLt"
   std::string purpose;                   // "matrix products"
-  bool needed = false;                   // to train on a GPU
+  std::string without;                   // what happens where it is not: "portable ..."; or empty
   std::string package;                   // that brings it
   std::vector<std::string> files;        // of the versions that Ridge can use, as they are searched
   std::vector<std::string> other_files;  // of those that it cannot, to tell who has them
@@ -26,5 +26,9 @@ GpuLibrary nccl_library();
 GpuLibrary nvrtc_library();
 
 LibrarySearch search_for(const GpuLibrary& library);
+
+// Whether the libraries that compute, cuBLASLt and cuDNN, are to be used where they are there: not
+// with RIDGE_GPU_LIBRARIES=none in the environment, for which portable kernels compute everything.
+bool wants_libraries();
 
 }  // namespace ridge::gpu

@@ -1,6 +1,7 @@
 #pragma once
 
-// Products by the vendor's library. One file implements this for each vendor.
+// Products by the vendor's library, which one file implements for each vendor, or by portable
+// kernels in its place.
 
 #include <cstddef>
 #include <cstdint>
@@ -62,18 +63,33 @@ class Product {
 };
 using ProductPtr = std::unique_ptr<Product>;
 
-// The library, opened at first use: either function throws DeviceError if it is not there. One for
-// each device, which outlives the products.
+// What makes products. One for each device, which outlives them. A library is opened at first use:
+// either function throws DeviceError if it is not there.
 class Blas {
  public:
   virtual ~Blas() = default;
-  // Up to `most` plans, the one that the library expects to be the fastest first; at least one, or
+  // Up to `most` plans, the one that is expected to be the fastest first; at least one, or
   // DeviceError.
   virtual std::vector<ProductPtr> products(const ProductShape& shape, std::size_t most) = 0;
   virtual std::string version() = 0;  // "cuBLASLt 13.1.0"
+  // What users are told of the products so far: a sentence, or nothing.
+  virtual std::string warning() { return {}; }
 };
 
-std::shared_ptr<Blas> make_blas();
+// The vendor's library.
+std::shared_ptr<Blas> make_vendor_blas();
+
+// Portable kernels of ours, in kernels/product, that take every shape: in the place of a library
+// that is not there. Products of f32 are rounded as `tf32` says where the card's matrix units take
+// such numbers, those of 8 bits are exact in f16; sums are f32, always in the same order.
+std::shared_ptr<Blas> make_portable_blas(const Card& card);
+
+// The vendor's library, or where it turns out not to be there when it is first asked, or is not
+// wanted (device/libraries.h), the portable kernels; warning() then says why.
+std::shared_ptr<Blas> make_blas(const Card& card);
+
+// That with another library.
+std::shared_ptr<Blas> library_or_portable(std::shared_ptr<Blas> library, const Card& card);
 
 // factors[0] = scale_a scale_b and factors[1] = beta: what a library multiplies a product of scaled
 // operands with, and what it adds the product to. A kernel of ours, in kernels/quantize.

@@ -256,18 +256,11 @@ class Lt final : public Blas {
 
 }  // namespace
 
-std::string to_string(const ProductShape& s) {
-  return fmt::format("{}{}[{} x {}{} x {} x {}{}] -> {}{}{}{}{}{}{}{}", name_of(s.in),
-                     s.in_b ? fmt::format(" {}", name_of(*s.in_b)) : "", s.batch, s.m,
-                     s.trans_a ? "T" : "", s.k, s.n, s.trans_b ? "T" : "", name_of(s.out),
-                     s.accumulate ? " +=" : "", s.fast_accumulation ? " fast" : "",
-                     s.scaled ? " scaled"
-                     : s.tf32 ? " tf32"
-                              : "",
-                     s.bias ? " + bias" : "", s.residual ? " + residual" : "",
-                     s.relu ? " relu" : "", s.alignment == 16 ? "" : " unaligned");
-}
+std::shared_ptr<Blas> make_vendor_blas() { return std::make_shared<Lt>(); }
 
-std::shared_ptr<Blas> make_blas() { return std::make_shared<Lt>(); }
+std::shared_ptr<Blas> make_blas(const Card& card) {
+  return wants_libraries() ? library_or_portable(make_vendor_blas(), card)
+                           : make_portable_blas(card);
+}
 
 }  // namespace ridge::gpu

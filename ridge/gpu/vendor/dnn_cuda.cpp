@@ -6,6 +6,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/units.h"
+#include "ridge/gpu/device/libraries.h"
 #include "ridge/gpu/vendor/conv_cudnn.h"
 #include "ridge/gpu/vendor/cudnn.h"
 #include "ridge/gpu/vendor/dnn.h"
@@ -287,6 +288,7 @@ class Cudnn final : public Dnn {
   }
 
   Opened& opened() {
+    if (!wants_libraries()) throw DeviceError("cuDNN is not wanted (RIDGE_GPU_LIBRARIES=none)");
     if (!opened_) opened_ = std::make_unique<Opened>();
     return *opened_;
   }

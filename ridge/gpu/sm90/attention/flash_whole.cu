@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "ridge/gpu/device/matrix_instructions.h"
 #include "ridge/gpu/sm90/attention/flash_tile.h"
 #include "ridge/gpu/sm90/attention/flash_whole.h"
 #include "ridge/gpu/sm90/launch.h"
@@ -272,8 +273,8 @@ class PartOfRest {
         std::uint32_t b[4];
         ptx::load_matrices(
             b, Keys::chunk(k_, key + lane_ / 16 * 8 + lane_ % 8, 2 * step + lane_ / 8 % 2));
-        ptx::multiply_add<T>(s[j], a, b[0], b[1]);
-        ptx::multiply_add<T>(s[j + 1], a, b[2], b[3]);
+        mma<T>(s[j], a, b[0], b[1]);
+        mma<T>(s[j + 1], a, b[2], b[3]);
       }
     }
 #pragma unroll
@@ -290,8 +291,8 @@ class PartOfRest {
       std::uint32_t b[4];
       ptx::load_matrices_transposed(
           b, Keys::chunk(v_, first_ + 16 * step + lane_ % 16, j + lane_ / 16));
-      ptx::multiply_add<T>(out[j], p_[step], b[0], b[1]);
-      ptx::multiply_add<T>(out[j + 1], p_[step], b[2], b[3]);
+      mma<T>(out[j], p_[step], b[0], b[1]);
+      mma<T>(out[j + 1], p_[step], b[2], b[3]);
     }
   }
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "ridge/gpu/device/matrix_instructions.h"
 #include "ridge/gpu/device/runtime.h"
 #include "ridge/gpu/kernels/attention/window_sm90.h"
 #include "ridge/gpu/sm90/attention/flash_tile.h"
@@ -150,8 +151,8 @@ class WindowBlock {
       std::uint32_t b[4];
       ptx::load_matrices(
           b, ptx::shared_address(&at.part[1][(j * 8 + lane_ % 8) * row_elements + lane_ / 8 * 8]));
-      ptx::multiply_add<T>(s[j], a[0], b[0], b[1]);
-      ptx::multiply_add<T>(s[j], a[1], b[2], b[3]);
+      mma<T>(s[j], a[0], b[0], b[1]);
+      mma<T>(s[j], a[1], b[2], b[3]);
     }
   }
 
@@ -212,8 +213,8 @@ class WindowBlock {
         std::uint32_t b[4];
         const int k = step * 16 + lane_ % 16, c = j * 8 + lane_ / 16 * 8;
         ptx::load_matrices_transposed(b, ptx::shared_address(&at.part[2][k * row_elements + c]));
-        ptx::multiply_add<T>(out[j], a, b[0], b[1]);
-        ptx::multiply_add<T>(out[j + 1], a, b[2], b[3]);
+        mma<T>(out[j], a, b[0], b[1]);
+        mma<T>(out[j + 1], a, b[2], b[3]);
       }
     }
   }
