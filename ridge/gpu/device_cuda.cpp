@@ -407,7 +407,7 @@ class GpuDevice final : public Device {
                 .card = card_of(card),
                 .deterministic = options.deterministic,
                 .blas = gpu::make_blas(card_of(card)),
-                .dnn = gpu::make_dnn(),
+                .dnn = gpu::make_dnn(card_of(card)),
                 .rotations = gpu::make_rotation_tables()};
     uploads_ = std::make_unique<UploadRing>(stream_);
   }

@@ -207,7 +207,7 @@ class CudnnOnGpu : public testing::GpuTest {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     try {
-      version_ = gpu::make_dnn()->version();
+      version_ = gpu::make_vendor_dnn()->version();
     } catch (const DeviceError& error) {
       GTEST_SKIP() << error.what();
     }

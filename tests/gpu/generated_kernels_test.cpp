@@ -18,6 +18,7 @@
 #include "ridge/gpu/codegen/kernel_cache.h"
 #include "ridge/gpu/codegen/pointwise_source.h"
 #include "ridge/gpu/codegen/runtime_compiler.h"
+#include "tests/base/environment.h"
 #include "tests/base/temporary_directory.h"
 #include "tests/gpu/gpu.h"
 #include "tests/ops/cases.h"
@@ -206,18 +207,6 @@ TEST_F(Caching, ServesProcessesAtOnce) {
     EXPECT_EQ(cache_.find("chain", fmt::format("key {}", i)),
               std::vector<char>(5000, static_cast<char>(i)));
 }
-
-// A value of the environment for as long as it lives.
-class Environment {
- public:
-  Environment(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~Environment() { ::unsetenv(name_); }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-
- private:
-  const char* name_;
-};
 
 class GeneratedOnGpu : public testing::GpuTest {
  protected:

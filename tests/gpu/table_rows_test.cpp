@@ -63,7 +63,7 @@ class AttentionRows : public testing::Test {
 
   Context gpu_{
       .card = {.compute_capability = 90, .multiprocessors = 132, .shared_per_block = 232448},
-      .dnn = make_dnn(),
+      .dnn = make_portable_dnn({}),
       .rotations = make_rotation_tables()};
 };
 
@@ -72,7 +72,6 @@ AttentionHeads heads_of(std::int64_t head_dim, bool causal) {
 }
 
 TEST_F(AttentionRows, ForwardAreRankedByLength) {
-  if (!version_or_nothing(*gpu_.dnn).empty()) GTEST_SKIP() << "there is cuDNN, a row more";
   EXPECT_EQ(forward(heads_of(64, true), 128, DType::bf16),
             "own kernels, one tile (0); own kernels, two warpgroups (0); "
             "own kernels, three warpgroups (0), untuned (0)");
@@ -87,7 +86,6 @@ TEST_F(AttentionRows, ForwardAreRankedByLength) {
 }
 
 TEST_F(AttentionRows, BackwardAreRankedBySize) {
-  if (!version_or_nothing(*gpu_.dnn).empty()) GTEST_SKIP() << "there is cuDNN, a row more";
   // Of 2 * 4 heads: a pair of floats for each row, padded to 128 positions, and a float for each
   // element where dq is summed; and 256 bytes to align them.
   const auto bytes = [](std::int64_t seq, std::int64_t columns) {

@@ -36,9 +36,9 @@ void DeviceMemory::clear(Stream, std::size_t bytes) {
 
 namespace {
 
-// A card that no kernel is written for: all that is left is portable. It has few multiprocessors,
-// so that work is cut into few blocks, but more than one.
-constexpr gpu::Card card{.compute_capability = 0,
+// A card with matrix units that no kernel is written for: all that is left is portable. It has few
+// multiprocessors, so that work is cut into few blocks, but more than one.
+constexpr gpu::Card card{.compute_capability = 80,
                          .multiprocessors = 4,
                          .shared_per_block = simt::most_shared_bytes,
                          .l2_bytes = std::size_t{1} << 20};
@@ -108,7 +108,7 @@ class SimtDevice final : public Device {
     context_.card = card;
     context_.deterministic = deterministic;
     context_.blas = gpu::make_portable_blas(card);
-    context_.dnn = gpu::make_dnn();
+    context_.dnn = gpu::make_portable_dnn(card);
     context_.rotations = gpu::make_rotation_tables();
   }
 

@@ -1,6 +1,6 @@
-// What the machine does not run, because it is no portable kernel: kernels of sm90, the vendor's
-// library of convolutions and attention, kernels that are compiled at run time, and what times
-// candidates. Choices among kernels ask for these and are told that there are none.
+// What the machine does not run, because it is no portable kernel: kernels of sm90, kernels that
+// are compiled at run time, and what times candidates. Choices among kernels ask for these and are
+// told that there are none.
 
 #include <string>
 
@@ -14,35 +14,14 @@
 #include "ridge/gpu/kernels/conv/conv_sm90.h"
 #include "ridge/gpu/kernels/conv/int8_conv.h"
 #include "ridge/gpu/kernels/product/products_sm90.h"
-#include "ridge/gpu/vendor/dnn.h"
 
 namespace ridge::gpu {
 namespace {
 
-// Ends functions that nobody calls who has asked for the library before.
+// Ends functions that nobody calls who has asked before.
 [[noreturn]] void left_out(const char* what) { throw DeviceError("{} was left out", what); }
 
-class NoDnn final : public Dnn {
- public:
-  std::string version() override { left_out("the library of convolutions"); }
-  bool supports(DType, const FlashShape&) const override { return false; }
-  std::unique_ptr<FusedAttention> attention(DType, const FlashShape&,
-                                            const FlashOperands&) override {
-    left_out("attention of the library");
-  }
-  std::unique_ptr<FusedAttentionGrad> attention_grad(DType, const FlashShape&, const FlashOperands&,
-                                                     const FlashGradients&, bool) override {
-    left_out("attention of the library");
-  }
-  std::shared_ptr<FusedConv> conv(const ConvProblem&, std::size_t) override {
-    left_out("a convolution of the library");
-  }
-};
-
 }  // namespace
-
-std::shared_ptr<Dnn> make_dnn() { return std::make_shared<NoDnn>(); }
-std::string version_or_nothing(Dnn&) { return {}; }
 
 // Products.
 ProductPtr product_sm90(const Context&, const ProductShape&) { return nullptr; }
@@ -66,7 +45,6 @@ void linear_product_sm90(const Context&, const LinearProduct&, const LinearTiles
 
 // Convolutions.
 std::string to_string(const ConvTiles&) { return {}; }
-std::string to_string(const ConvProblem&) { return {}; }
 std::string to_string(const Int8Tiles&) { return {}; }
 bool conv_sm90_supports(const Context&, const ConvProblem&, const ConvTiles&) { return false; }
 std::optional<ConvTiles> conv_sm90_expected_best(const Context&, const ConvProblem&) { return {}; }

@@ -10,8 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <string>
 #include <vector>
 
+#include "ridge/base/error.h"
 #include "ridge/gpu/vendor/blas.h"
 #include "tests/simt/buffer.h"
 
@@ -189,7 +192,7 @@ TEST(PortableProducts, AreExactBeyondATile) {
 
 TEST(PortableProducts, AddThePartsOfLongSums) {
   for (const Dtypes& dtypes : all_dtypes)
-    for (const std::int64_t k : {512, 1031}) {
+    for (const std::int64_t k : {256, 515}) {
       ProductShape shape = shape_of(dtypes, {9, 24, k});
       const auto plans = gpu::make_portable_blas(card)->products(shape, all_plans);
       EXPECT_GT(plans.front()->workspace(), 0u) << "is not cut";
@@ -250,6 +253,36 @@ TEST(PortableProducts, GiveNoMorePlansThanAskedFor) {
   const ProductShape shape{.m = 64, .n = 64, .k = 4096, .in = DType::f32, .out = DType::f32};
   EXPECT_EQ(gpu::make_portable_blas(card)->products(shape, 1).size(), 1u);
   EXPECT_EQ(gpu::make_portable_blas(card)->products(shape, 4).size(), 4u);
+}
+
+// A library that is there or not.
+class SomeLibrary final : public gpu::Blas {
+ public:
+  explicit SomeLibrary(bool is_there) : is_there_(is_there) {}
+  std::vector<gpu::ProductPtr> products(const ProductShape&, std::size_t) override {
+    version();
+    return {};
+  }
+  std::string version() override {
+    if (!is_there_) throw DeviceError("it was not found");
+    return "the library";
+  }
+
+ private:
+  bool is_there_;
+};
+
+TEST(PortableProducts, StandInForALibraryThatIsNotThere) {
+  const ProductShape shape{.m = 2, .n = 2, .k = 2, .in = DType::f32, .out = DType::f32};
+  const auto with = gpu::library_or_portable(std::make_shared<SomeLibrary>(true), card);
+  EXPECT_TRUE(with->products(shape, 1).empty());
+  EXPECT_EQ(with->version(), "the library");
+  EXPECT_EQ(with->warning(), "");
+  const auto without = gpu::library_or_portable(std::make_shared<SomeLibrary>(false), card);
+  EXPECT_EQ(without->warning(), "");
+  EXPECT_EQ(without->products(shape, 1).size(), 1u);
+  EXPECT_EQ(without->version(), gpu::make_portable_blas(card)->version());
+  EXPECT_EQ(without->warning(), "Products run slower, by portable kernels: it was not found");
 }
 
 TEST(PortableProducts, RefuseDtypesThatTheyDoNotMultiply) {

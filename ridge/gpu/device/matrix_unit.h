@@ -204,13 +204,36 @@ struct WarpProduct {
   // f(row, column, sum) of each element that the lane holds.
   template <class F>
   __device__ void each(const F& f) const {
+    each_with(*this, [&](int row, int column, float sum, float) { f(row, column, sum); });
+  }
+
+  // f(row, column, sum, the other's sum) likewise.
+  template <class F>
+  __device__ void each_with(const WarpProduct& other, const F& f) const {
+    visit([&](int i, int j, int e, int row, int column) {
+      f(row, column, sums[i][j][e], other.sums[i][j][e]);
+    });
+  }
+
+  // Replaces each by f(row, column, sum).
+  template <class F>
+  __device__ void change(const F& f) {
+    visit([&](int i, int j, int e, int row, int column) {
+      sums[i][j][e] = f(row, column, sums[i][j][e]);
+    });
+  }
+
+ private:
+  // f(i, j, e, row, column) of each sums[i][j][e].
+  template <class F>
+  __device__ static void visit(const F& f) {
 #pragma unroll
     for (int i = 0; i < units_down; ++i)
 #pragma unroll
       for (int j = 0; j < units_across; ++j)
 #pragma unroll
         for (int e = 0; e < Unit::sums; ++e)
-          f(i * Unit::rows + Unit::row(e), j * Unit::columns + Unit::column(e), sums[i][j][e]);
+          f(i, j, e, i * Unit::rows + Unit::row(e), j * Unit::columns + Unit::column(e));
   }
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Attention and convolutions by the vendor's library of fused kernels. One file implements this for
-// each vendor.
+// Attention and convolutions by the vendor's library of fused kernels, which one file implements
+// for each vendor; in its place, portable kernels.
 
 #include <cstddef>
 #include <memory>
@@ -45,6 +45,8 @@ class Dnn {
  public:
   virtual ~Dnn() = default;
   virtual std::string version() = 0;  // "cuDNN 9.14.0"
+  // Whether it is the portable kernels below.
+  virtual bool is_portable() const { return false; }
   // Whether the library may have kernels for this.
   virtual bool supports(DType dtype, const FlashShape& shape) const = 0;
   // DeviceError if it has none. Of operands and gradients only the strides count.
@@ -60,9 +62,17 @@ class Dnn {
   virtual std::shared_ptr<FusedConv> conv(const ConvProblem& problem, std::size_t rank = 0) = 0;
 };
 
-std::shared_ptr<Dnn> make_dnn();
+// The vendor's library.
+std::shared_ptr<Dnn> make_vendor_dnn();
 
-// The library's version, or nothing where it is not there; `ridge doctor` says why.
-std::string version_or_nothing(Dnn& dnn);
+// Portable kernels of ours: kernels/conv/portable_conv.h and kernels/attention/unit_attention.h.
+std::shared_ptr<Dnn> make_portable_dnn(const Card& card);
+
+// A library, or where it turns out not to be there when it is first asked, the portable kernels.
+std::shared_ptr<Dnn> library_or_portable(std::shared_ptr<Dnn> library, const Card& card);
+
+// The vendor's library so, or the portable kernels if libraries are not wanted
+// (device/libraries.h).
+std::shared_ptr<Dnn> make_dnn(const Card& card);
 
 }  // namespace ridge::gpu

@@ -7,9 +7,12 @@
 namespace ridge::gpu {
 
 bool library_supports_attention(const AttentionHeads& op, const GpuPrepare& prepare) {
-  return prepare.gpu.card.multiplies_bf16() &&
-         prepare.gpu.dnn->supports(prepare.in[0].dtype, flash_shape(op, prepare.in)) &&
-         !version_or_nothing(*prepare.gpu.dnn).empty();
+  const Context& gpu = prepare.gpu;
+  if (!gpu.card.multiplies_bf16() ||
+      !gpu.dnn->supports(prepare.in[0].dtype, flash_shape(op, prepare.in)))
+    return false;
+  // What stands in for the library is for cards that have no kernels of their own.
+  return !gpu.card.is_sm90() || !gpu.dnn->is_portable();
 }
 
 std::string attention_work(std::string_view name, const AttentionHeads& op,
@@ -22,9 +25,8 @@ std::string attention_work(std::string_view name, const AttentionHeads& op,
 
 std::string attention_key(std::string_view name, const AttentionHeads& op, bool packed,
                           const GpuPrepare& prepare) {
-  return fmt::format("{} {}{}{}{}", version_or_nothing(*prepare.gpu.dnn),
-                     attention_work(name, op, prepare), packed ? " packed" : "",
-                     op.rope_theta != 0.0f ? " rotary" : "",
+  return fmt::format("{} {}{}{}{}", prepare.gpu.dnn->version(), attention_work(name, op, prepare),
+                     packed ? " packed" : "", op.rope_theta != 0.0f ? " rotary" : "",
                      prepare.gpu.deterministic ? " deterministic" : "");
 }
 

@@ -14,8 +14,9 @@ template <class Op>
 using PrepareAttention = KernelPtr (*)(const AttentionWork<Op>&, GpuPrepare&);
 
 // What is expected of candidates, from the slowest to the fastest. The library's kernels are taken
-// only where they have been timed.
-enum ExpectedAttention : int { library_kernels, portable_kernels, flash_kernels };
+// only where they have been timed; those on matrix units, which stand in for them, where no kernel
+// is written for the card.
+enum ExpectedAttention : int { library_kernels, portable_kernels, unit_kernels, flash_kernels };
 
 #if !defined(__HIP__)
 // A kernel of flash.h for operands of 16 bits.
@@ -59,10 +60,13 @@ constexpr Candidate<AttentionWork<Op>> portable_attention{
 
 template <class Op, PrepareAttention<Op> prepare>
 constexpr Candidate<AttentionWork<Op>> library_attention{
-    .name = [](const AttentionWork<Op>& w) { return version_or_nothing(*w.prepare.gpu.dnn); },
+    .name = [](const AttentionWork<Op>& w) { return w.prepare.gpu.dnn->version(); },
     .supports =
         [](const AttentionWork<Op>& w) { return library_supports_attention(w.op, w.prepare); },
-    .expectation = [](const AttentionWork<Op>&, const Card&) -> int { return library_kernels; },
+    .expectation = [](const AttentionWork<Op>& w, const Card& card) -> int {
+      // On sm90 a library is not opened for this question.
+      return !card.is_sm90() && w.prepare.gpu.dnn->is_portable() ? unit_kernels : library_kernels;
+    },
     .prepare = prepare};
 
 }  // namespace ridge::gpu

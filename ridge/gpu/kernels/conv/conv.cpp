@@ -49,7 +49,7 @@ struct ConvWork {
   ConvProblem problem;
   PointersOf pointers;
   PrepareOwn own;       // the plain kernel, which takes everything
-  std::string library;  // its version, or empty where it is not there
+  std::string library;  // its version
   bool depthwise, banded;
   // The tiles expected to be the best, where there are any, and whether patches are better still.
   std::optional<gpu::ConvTiles> tiles;
@@ -62,7 +62,7 @@ struct ConvWork {
         problem(p),
         pointers(std::move(pointers_of)),
         own(std::move(plain)),
-        library(gpu::version_or_nothing(*context.dnn)),
+        library(context.dnn->version()),
         depthwise(gpu::is_depthwise(p)),
         banded(depthwise && gpu::depthwise_sm90_supports(context, p)),
         tiles(depthwise ? std::nullopt : gpu::conv_sm90_expected_best(context, p)),
@@ -146,7 +146,6 @@ bool prefers_tiles(const ConvWork& work) {
 // How many of the library's plans are worth timing: one of those that it has to compile.
 std::size_t plans_of(const ConvWork& work) {
   constexpr std::size_t most_plans = 8;
-  if (work.library.empty()) return 0;
   // As fast as banded products only with a stride.
   if (work.depthwise) return work.banded && work.problem.geometry.stride == Pair{1, 1} ? 0 : 1;
   if (!prefers_tiles(work)) return most_plans;
@@ -224,10 +223,7 @@ constexpr ConvCandidate plan{
 template <std::size_t rank>
 constexpr ConvCandidate padded_plan{
     .name = [](const ConvWork& w) { return fmt::format("{}, padded, plan {}", w.library, rank); },
-    .supports =
-        [](const ConvWork& w) {
-          return !w.depthwise && !w.library.empty() && gpu::takes_padding(w.problem);
-        },
+    .supports = [](const ConvWork& w) { return !w.depthwise && gpu::takes_padding(w.problem); },
     .expectation = [](const ConvWork&, const gpu::Card&) -> int { return padded_plans; },
     .prepare =
         [](const ConvWork& w, GpuPrepare& p) {
