@@ -8,7 +8,7 @@ NO_ASLR := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: build  ## build the program, then train the workshop's Tiny LLaMA for 20 steps
@@ -54,10 +54,15 @@ deps:  ## install the packages Ridge is built from, those that are missing
 	scripts/install-deps.sh
 
 .PHONY: hip
-hip:  ## compile the portable GPU kernels for an AMD card
+hip:  ## build the program for AMD's GPUs into build-hip/ (ARCH=gfx90a, or what rocminfo shows)
 	scripts/install-deps.sh hip
-	cmake --preset release
-	cmake --build --preset release -j $(JOBS) --target hip_kernels
+	cmake --preset hip -DRIDGE_TESTS=OFF -DRIDGE_HIP_ARCHITECTURE=$(or $(ARCH),gfx90a)
+	cmake --build --preset hip -j $(JOBS)
+
+.PHONY: amd-report
+amd-report:  ## on a machine with an AMD GPU: build, check, measure, and write a report to send back
+	scripts/install-deps.sh hip tests
+	scripts/amd-report.sh
 
 .PHONY: simt
 simt:  ## run the portable GPU kernels on a processor, with their accesses judged
@@ -105,4 +110,4 @@ install: build  ## install into PREFIX (default /usr/local)
 
 .PHONY: clean
 clean:  ## remove all build folders
-	rm -rf build build-cpu build-cuda build-debug build-portable build-wheel build-asan build-tsan
+	rm -rf build build-cpu build-cuda build-hip build-debug build-portable build-wheel build-asan build-tsan

@@ -8,6 +8,10 @@ install(CODE "set(source \"${PROJECT_SOURCE_DIR}\")\nset(destination \"${CMAKE_I
 install(SCRIPT cmake/install_headers.cmake)
 install(EXPORT ridge_targets NAMESPACE ridge:: DESTINATION ${package_dir})
 
+set(RIDGE_NEEDS_TOOLKIT ${RIDGE_HAS_CUDA})
+if(RIDGE_HAS_NVCC)
+  set(RIDGE_NEEDS_TOOLKIT ON)
+endif()
 configure_package_config_file(cmake/ridgeConfig.cmake.in ${PROJECT_BINARY_DIR}/ridgeConfig.cmake
   INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ridgeConfigVersion.cmake

@@ -2,8 +2,9 @@
 # Checks a build on a machine with a GPU that needs no compiler: only the binaries, from a build with
 # CUDA elsewhere, and this repository's scripts. Prints a table last; exit code 1 if a check failed.
 #
-#   scripts/gpu-test.sh [-b BIN] [-o LOGS] [-l SECONDS] [CHECK..]
+#   scripts/gpu-test.sh [-b BIN] [-d DEVICE] [-o LOGS] [-l SECONDS] [CHECK..]
 #     -b  where ridge, ridge_gpu_tests and ridge_parity are (default: build/bin)
+#     -d  what --device calls the GPU: cuda (default), or hip for a build for AMD's
 #     -o  where the output of each check goes (default: gpu-test-logs)
 #     -l  limit for each check (default: 600)
 #
@@ -19,7 +20,7 @@
 # those of faults), and RIDGE_GPU_DTYPES the dtypes (default: all).
 set -uo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-bin=$root/build/bin logs=gpu-test-logs limit=600
+bin=$root/build/bin device=cuda logs=gpu-test-logs limit=600
 versions=v1,v2,v3,v4
 read -ra dtypes <<<"${RIDGE_GPU_DTYPES:-fp32 tf32 bf16 fp16 fp8}"
 
@@ -27,9 +28,10 @@ usage() {
   sed -n 's/^#   \(scripts.*\)/usage: \1/p' "$0" >&2
   exit 2
 }
-while getopts b:o:l: option; do
+while getopts b:d:o:l: option; do
   case $option in
     b) bin=$OPTARG ;;
+    d) device=$OPTARG ;;
     o) logs=$OPTARG ;;
     l) limit=$OPTARG ;;
     *) usage ;;
@@ -81,7 +83,7 @@ check_parity() {  # NAME DTYPE OPTION..
   shift 2
   if [ "$dtype" = fp8 ]; then return; fi  # which PyTorch's side does not have
   if python3 -c 'import torch, safetensors' 2>/dev/null; then
-    check "$name" python3 "$root/tests/parity/parity.py" --device cuda --versions "$versions" \
+    check "$name" python3 "$root/tests/parity/parity.py" --device "$device" --versions "$versions" \
       --dtypes "$dtype" "$@"
   else
     missing "$name" "python3 with torch and safetensors"
@@ -107,7 +109,7 @@ sanitize() {  # TOOL
   for dtype in "${dtypes[@]}"; do
     local sizes=(--n-layers 2 --seq-len 65)
     if [ "$dtype" = fp8 ]; then sizes=(--n-layers 3 --seq-len 72); fi  # it takes no odd ones
-    check "$tool verify $dtype" "${under[@]}" "$bin/ridge" verify --device cuda \
+    check "$tool verify $dtype" "${under[@]}" "$bin/ridge" verify --device "$device" \
       --schedules "$versions${left_out:+ - $left_out}" --dtypes "$dtype" --this-model \
       --hidden-dim 128 --n-heads 2 "${sizes[@]}" --intermediate-dim 192 --vocab-size 211 \
       --batch-size 2 --max-grad-norm 1 --curve-steps 3
@@ -125,7 +127,7 @@ for check in "${checks[@]}"; do
       ;;
     verify)
       for dtype in "${dtypes[@]}"; do
-        check "verify $dtype" "$bin/ridge" verify --device cuda --dtypes "$dtype"
+        check "verify $dtype" "$bin/ridge" verify --device "$device" --dtypes "$dtype"
       done
       ;;
     parity)
@@ -138,7 +140,8 @@ for check in "${checks[@]}"; do
 done
 
 gpu=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1)
-echo "${gpu:-no GPU that nvidia-smi knows}; the output of every check is in $logs"
+if [ "$device" = hip ]; then gpu=$("$bin/ridge" about | sed -n 's/^Device: hip //p'); fi
+echo "${gpu:-no GPU that the driver shows}; the output of every check is in $logs"
 {
   echo 'Check|Result|Seconds|Says'
   printf '%s\n' "${rows[@]}"

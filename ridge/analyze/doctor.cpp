@@ -145,6 +145,8 @@ HealthCheck cpu_counters_check(const MachineFacts& facts) {
 }
 
 HealthCheck build_check(const MachineFacts& facts) {
+  if (!facts.hip_build.empty())
+    return {build, "GPU code", Status::ok, fmt::format("built with HIP, for {}", facts.hip_build)};
   if (facts.cuda_build)
     return {build, "GPU code", Status::ok,
             fmt::format("built with CUDA {}", cuda_version(facts.cuda_built_with))};
@@ -155,6 +157,22 @@ HealthCheck build_check(const MachineFacts& facts) {
           "install a CUDA toolkit (13.0 or later) and configure with -DRIDGE_CUDA=ON",
           false,
           true};
+}
+
+HealthCheck hip_card_check(const MachineFacts& facts) {
+  if (facts.hip_card) return {card_section, "Card", Status::ok, "HIP shows one"};
+  HealthCheck check{card_section,
+                    "Card",
+                    Status::missing,
+                    "none that this process may use",
+                    "check HIP_VISIBLE_DEVICES, and that you are in the groups render and video",
+                    false,
+                    true};
+  if (!facts.amd_card) {
+    check.value = "no driver of AMD's GPUs is loaded";
+    check.remedy = "load the kernel's driver amdgpu, which makes /dev/kfd";
+  }
+  return check;
 }
 
 HealthCheck driver_check(const MachineFacts& facts) {
@@ -220,7 +238,7 @@ void card_checks(const MachineFacts& facts, std::vector<HealthCheck>& checks) {
                       true});
   if (facts.amd_card)
     checks.push_back({card_section, "AMD card", Status::note, "there is one",
-                      "this version of Ridge has no code for it: use --device cpu"});
+                      "this build has no code for it: make hip builds it (docs/use/amd.md)"});
 }
 
 HealthCheck library_check(const MachineFacts& facts, const MachineFacts::Library& library) {
@@ -275,12 +293,16 @@ Diagnosis diagnose(const MachineFacts& facts) {
             disk_check(facts),
             processor_check(facts),
             instructions_check(facts),
-            build_check(facts),
-            compiler_check(facts),
-            driver_check(facts)};
-  card_checks(facts, checks);
-  for (const MachineFacts::Library& library : facts.libraries)
-    checks.push_back(library_check(facts, library));
+            build_check(facts)};
+  if (facts.hip_build.empty()) {
+    checks.push_back(compiler_check(facts));
+    checks.push_back(driver_check(facts));
+    card_checks(facts, checks);
+    for (const MachineFacts::Library& library : facts.libraries)
+      checks.push_back(library_check(facts, library));
+  } else {
+    checks.push_back(hip_card_check(facts));
+  }
   checks.push_back(cpu_counters_check(facts));
   if (!facts.cards.empty()) checks.push_back(gpu_counters_check(facts));
   for (const HealthCheck& check : checks) {
@@ -292,7 +314,7 @@ Diagnosis diagnose(const MachineFacts& facts) {
 
 bool can_run(const Diagnosis& diagnosis, std::string_view device) {
   if (device == "cpu") return diagnosis.cpu_can_run;
-  if (device == "cuda") return diagnosis.cuda_can_run;
+  if (device == "cuda" || device == "hip") return diagnosis.cuda_can_run;
   if (device == "all") return diagnosis.cpu_can_run && diagnosis.cuda_can_run;
   return diagnosis.cpu_can_run || diagnosis.cuda_can_run;
 }
@@ -314,7 +336,7 @@ std::string doctor_text(const Diagnosis& diagnosis, std::string_view device) {
     text += fmt::format("Training on {}: {}\n", name, runs ? "can run" : "cannot run");
   };
   text += '\n';
-  if (device != "cuda") verdict("the CPU", diagnosis.cpu_can_run);
+  if (device != "cuda" && device != "hip") verdict("the CPU", diagnosis.cpu_can_run);
   if (device != "cpu") verdict("a GPU", diagnosis.cuda_can_run);
   return text;
 }

@@ -43,8 +43,10 @@ struct MachineFacts {
   std::optional<double> busy_processors_of_others;
   std::string counters_refused;  // by the processor or the system, and why; empty if they count
 
-  bool cuda_build = false;                     // there is GPU code in this program
-  int cuda_built_with = 0;                     // of the runtime, as 13000 for 13.0
+  std::string hip_build;    // what the GPU code is for, "gfx90a", if it is for HIP; else empty
+  bool hip_card = false;    // HIP shows a card, in such a build
+  bool cuda_build = false;  // there is GPU code for CUDA in this program
+  int cuda_built_with = 0;  // of the runtime, as 13000 for 13.0
   std::vector<std::pair<int, int>> built_for;  // compute capabilities whose code is in it
   std::optional<std::string> driver_error;     // why there is none
   std::string driver_version;
@@ -81,7 +83,7 @@ struct Diagnosis {
 
 Diagnosis diagnose(const MachineFacts& facts);
 
-// "auto" is "cuda" where that can run, and else "cpu"; "all" is both.
+// "auto" is "cuda" or "hip" where that can run, and else "cpu"; "all" is both.
 bool can_run(const Diagnosis& diagnosis, std::string_view device);
 
 std::string doctor_text(const Diagnosis& diagnosis, std::string_view device);

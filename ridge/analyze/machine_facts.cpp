@@ -24,6 +24,7 @@
 #include "ridge/gpu/device/libraries.h"
 #include "ridge/gpu/vendor/cudnn.h"
 #include "ridge/profile/counters.h"
+#include "ridge/session/devices.h"
 
 #ifdef RIDGE_HAS_CUDA
 #include <cuda_runtime_api.h>
@@ -224,6 +225,10 @@ MachineFacts examine_machine() {
   } catch (const DeviceError& error) {
     facts.counters_refused = error.what();
   }
+#ifdef RIDGE_HIP_BUILD
+  facts.hip_build = RIDGE_HIP_BUILD;
+  facts.hip_card = has_gpu();
+#endif
 #ifdef RIDGE_HAS_CUDA
   facts.cuda_build = true;
   facts.cuda_built_with = CUDART_VERSION;

@@ -226,7 +226,7 @@ Steps take_steps_on_ranks(const RunOptions& options, const Device& like, std::si
   std::vector<Steps> all(static_cast<std::size_t>(options.ranks));
   const auto ranks = static_cast<int>(options.ranks);
   RunOptions each = options;
-  each.device = like.is_gpu() ? "cuda" : "cpu";
+  each.device = like.is_gpu() ? gpu_name() : "cpu";
   each.threads = threads_of_rank(ranks);
   const auto open = [&](int rank) { return open_device(each, gpu_of_rank(each, rank)); };
   on_local_ranks(ranks, open, [&](Device& device) {

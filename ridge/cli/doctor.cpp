@@ -20,9 +20,9 @@ struct Request {
 };
 
 int examine(const Request& request) {
-  constexpr std::array devices{"auto", "cpu", "cuda", "all"};
+  constexpr std::array devices{"auto", "cpu", "cuda", "hip", "all"};
   if (std::ranges::find(devices, request.device) == devices.end())
-    throw UsageError("--device is {}; there are: auto, cpu, cuda, all", request.device);
+    throw UsageError("--device is {}; there are: auto, cpu, cuda, hip, all", request.device);
   MachineFacts facts = examine_machine();
   watch_others(facts, std::chrono::milliseconds(300));
   const Diagnosis diagnosis = diagnose(facts);
@@ -39,7 +39,9 @@ void add_doctor_command(Command program, Action& action) {
       "doctor",
       "Check this machine for training and profiling; name what is missing and the remedy");
   const auto request = std::make_shared<Request>();
-  command.add_option("--device", request->device, "Check whether auto, cpu, cuda or all can train")
+  command
+      .add_option("--device", request->device,
+                  "Check whether auto, cpu, cuda, hip or all can train")
       .default_text(request->device);
   command.add_flag("--json", request->json, "Print JSON");
   command.footer(R"(Lines are marked ok, note (it works without) or missing, each with its remedy.

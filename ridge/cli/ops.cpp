@@ -275,7 +275,7 @@ void add_flags(Command command, Request& r) {
   command.add_flag("--run-model-ops", r.models, "Time the operators of BERT and DLRM training");
   add("--num-iters,--iterations", r.iterations, "Measure each this often", "N");
   add("--num-warmup-iters,--warmup", r.warmup, "Discard this many first measurements", "N");
-  add("--device", r.device, "Run on auto (a GPU if there is one), cpu or cuda", "TEXT");
+  add("--device", r.device, "Run on auto (a GPU if there is one), cpu, cuda or hip", "TEXT");
   add("--threads", r.threads, "Use this many processors; 0: all available", "N");
   command.add_option("--export-json", r.json_file, "Write the times to this JSON file")
       .type_name("FILE")

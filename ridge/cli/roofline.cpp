@@ -182,7 +182,8 @@ int draw_profile(const Request& request, Terminal& terminal) {
 std::vector<std::string> devices_of(const Request& request) {
   const std::string device = request.device.empty() ? "auto" : canonical_device(request.device);
   if (device == "auto")
-    return has_gpu() ? std::vector<std::string>{"cpu", "cuda"} : std::vector<std::string>{"cpu"};
+    return has_gpu() ? std::vector<std::string>{"cpu", std::string(gpu_name())}
+                     : std::vector<std::string>{"cpu"};
   return {device};
 }
 
@@ -223,7 +224,7 @@ void add_roofline_command(Command program, Action& action) {
       .type_name("FILE");
   command
       .add_option("--device", request->device,
-                  "Measure auto (the CPU, and a GPU if there is one), cpu or cuda")
+                  "Measure auto (the CPU, and a GPU if there is one), cpu, cuda or hip")
       .type_name("DEVICE");
   command
       .add_option("--machine-file", request->machine_file,

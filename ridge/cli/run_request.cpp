@@ -91,7 +91,7 @@ RunOptions RunRequest::options_of_network(std::string_view named,
   if (!options.init_from.empty()) apply_hf_config(options, options.init_from, flags_.given());
   if (finish) finish(options);
   options.resolve();
-  if (options.device == "auto" && has_gpu()) options.device = "cuda";
+  if (options.device == "auto" && has_gpu()) options.device = gpu_name();
   return options;
 }
 

@@ -35,7 +35,7 @@ bool wants_counters(const RunOptions& o) { return o.counters || o.enable_all_pro
 // late as `earliest`; a CPU counts in the steps that are recorded.
 std::int64_t last_to_record(const RunOptions& o, std::int64_t last, std::int64_t earliest) {
   if (!wants_counters(o)) return last;
-  const bool on_gpu = o.device == "cuda" || (o.device == "auto" && has_gpu());
+  const bool on_gpu = o.device == gpu_name() || (o.device == "auto" && has_gpu());
   return on_gpu ? std::max(earliest, last - steps_to_count_in()) : last;
 }
 

@@ -5,7 +5,8 @@
 #include "ridge/base/error.h"
 #include "ridge/base/thread_pool.h"
 #include "ridge/cpu/device.h"
-#ifdef RIDGE_HAS_CUDA
+#if defined(RIDGE_HAS_CUDA) || defined(RIDGE_HAS_HIP)
+#define RIDGE_HAS_GPU
 #include "ridge/gpu/device.h"
 #endif
 
@@ -14,7 +15,7 @@ namespace ridge {
 namespace {
 
 int count_of_gpus() {
-#ifdef RIDGE_HAS_CUDA
+#ifdef RIDGE_HAS_GPU
   return gpu_count();
 #else
   return 0;
@@ -23,14 +24,37 @@ int count_of_gpus() {
 
 }  // namespace
 
+std::string_view gpu_name() {
+#ifdef RIDGE_HAS_HIP
+  return "hip";
+#else
+  return "cuda";
+#endif
+}
+
 bool has_gpu() { return count_of_gpus() > 0; }
 
 namespace {
 
 bool means_gpu(const RunOptions& options) {
   const std::string name = canonical_device(options.device);
-  return name == "cuda" || (name == "auto" && has_gpu());
+  return name == "auto" ? has_gpu() : name != "cpu";
 }
+
+#ifdef RIDGE_HAS_GPU
+std::unique_ptr<Device> open_named_gpu(const RunOptions& options, int gpu) {
+  const std::string name = canonical_device(options.device);
+  if (name != "auto" && name != gpu_name())
+    throw DeviceError("--device {}: this build of Ridge is for {}: use --device {} or cpu", name,
+                      gpu_name() == "hip" ? "AMD's GPUs" : "NVIDIA's GPUs", gpu_name());
+  return open_gpu({.index = gpu, .deterministic = options.deterministic});
+}
+#else
+std::unique_ptr<Device> open_named_gpu(const RunOptions& options, int) {
+  throw DeviceError("--device {}: this build of Ridge has no GPU code; use --device cpu",
+                    canonical_device(options.device));
+}
+#endif
 
 // A processor computes f16 all the same, for tests: as slowly as it imitates it.
 void check_float16(const RunOptions& options, const Device& device) {
@@ -45,14 +69,10 @@ void check_float16(const RunOptions& options, const Device& device) {
 
 }  // namespace
 
-std::unique_ptr<Device> open_device(const RunOptions& options, [[maybe_unused]] int gpu) {
+std::unique_ptr<Device> open_device(const RunOptions& options, int gpu) {
   std::unique_ptr<Device> device;
   if (means_gpu(options)) {
-#ifdef RIDGE_HAS_CUDA
-    device = open_gpu({.index = gpu, .deterministic = options.deterministic});
-#else
-    throw DeviceError("--device cuda: this build of Ridge has no GPU code; use --device cpu");
-#endif
+    device = open_named_gpu(options, gpu);
   } else {
     device = std::make_unique<CpuDevice>(options.threads > 0 ? static_cast<int>(options.threads)
                                                              : available_processors());

@@ -1,11 +1,15 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "ridge/device/device.h"
 #include "ridge/session/options.h"
 
 namespace ridge {
+
+// What --device calls the GPUs that this build is for: "cuda", or "hip" where it is for HIP.
+std::string_view gpu_name();
 
 // Whether --device auto means a GPU: this build can use one, and one is there.
 bool has_gpu();

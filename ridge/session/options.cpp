@@ -11,6 +11,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/ranges.h"
+#include "ridge/session/devices.h"
 #include "ridge/session/workload.h"
 
 namespace ridge {
@@ -38,9 +39,10 @@ void derive_ranks(RunOptions& o) {
   if (o.ranks != 1 && o.ranks != ranks)
     throw UsageError("--gpus {} with {} rank{} each are {} ranks, but --ranks is {}", o.gpus,
                      o.ranks_per_gpu, o.ranks_per_gpu == 1 ? "" : "s", ranks, o.ranks);
-  if (o.device == "cpu") throw UsageError("--gpus {} needs --device cuda, not cpu", o.gpus);
+  if (o.device == "cpu")
+    throw UsageError("--gpus {} needs --device {}, not cpu", o.gpus, gpu_name());
   o.ranks = ranks;
-  o.device = "cuda";
+  if (o.device == "auto") o.device = gpu_name();
 }
 
 void derive(RunOptions& o) {
@@ -147,8 +149,8 @@ void check_sizes(const RunOptions& o) {
 }  // namespace
 
 std::string canonical_device(std::string_view device) {
-  if (device == "gpu") return "cuda";
-  check_choice("device", device, {"auto", "cpu", "cuda"});
+  if (device == "gpu") return std::string(gpu_name());
+  check_choice("device", device, {"auto", "cpu", "cuda", "hip"});
   return std::string(device);
 }
 
@@ -323,7 +325,7 @@ std::vector<OptionInfo> options_of(RunOptions& o) {
       {"eval-every", {}, "Data", "Evaluate every so many steps; 0: never", &o.eval_every},
       {"eval-batches", {}, "Data", "Evaluate on this many batches", &o.eval_batches},
 
-      {"device", {}, "Machine", "Run on auto (a GPU if there is one), cpu or cuda", &o.device},
+      {"device", {}, "Machine", "Run on auto (a GPU if there is one), cpu, cuda or hip", &o.device},
       {"channels-last",
        {},
        "Training",

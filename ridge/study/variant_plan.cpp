@@ -248,7 +248,7 @@ std::vector<std::string> fitting_changes(const RunOptions& options, Device& devi
 
 std::string shortage_text(const StudyVariant& variant, const VariantPlan& plan) {
   return fmt::format("needs {}, and the {} has {} left", format_bytes(plan.needed_bytes),
-                     variant.options.device == "cuda" ? "GPU" : "CPU",
+                     variant.options.device == gpu_name() ? "GPU" : "CPU",
                      format_bytes(plan.available_bytes));
 }
 

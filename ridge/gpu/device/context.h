@@ -6,7 +6,7 @@
 
 #include "ridge/gpu/device/card.h"
 
-#if defined(__HIP__)
+#if defined(__HIP__) || defined(__HIP_PLATFORM_AMD__)
 struct ihipStream_t;
 #else
 struct CUstream_st;
@@ -14,7 +14,7 @@ struct CUstream_st;
 
 namespace ridge::gpu {
 
-#if defined(__HIP__)
+#if defined(__HIP__) || defined(__HIP_PLATFORM_AMD__)
 using Stream = ihipStream_t*;
 #else
 using Stream = CUstream_st*;

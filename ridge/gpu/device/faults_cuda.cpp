@@ -1,12 +1,8 @@
 #include "ridge/gpu/device/faults.h"
 
 #include <cuda_runtime_api.h>
-#include <fmt/format.h>
-
-#include <string>
 
 #include "ridge/base/error.h"
-#include "ridge/base/units.h"
 #include "ridge/gpu/device/context.h"
 
 namespace ridge::gpu {
@@ -69,22 +65,6 @@ std::string_view remedy_of(int status) {
     default:
       return {};
   }
-}
-
-void check(int status, std::string_view what) {
-  if (status == cudaSuccess) return;
-  const auto error = static_cast<cudaError_t>(status);
-  cudaGetLastError();  // an error that leaves the card usable must not be found by the next check
-  if (error == cudaErrorMemoryAllocation) {
-    std::size_t free = 0, total = 0;
-    cudaMemGetInfo(&free, &total);
-    throw OutOfMemoryError(
-        "the GPU has {} left of {}, which is not enough for {}: use a smaller batch or model",
-        format_bytes(free), format_bytes(total), what);
-  }
-  const std::string_view remedy = remedy_of(status);
-  throw DeviceError("the GPU failed in {}: {} ({}){}{}", what, cudaGetErrorString(error),
-                    cudaGetErrorName(error), remedy.empty() ? "" : "; ", remedy);
 }
 
 void check_cards(int status, int count, int driver, int runtime) {

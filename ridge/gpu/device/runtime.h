@@ -1,10 +1,10 @@
 #pragma once
 
-// What CUDA and HIP call by different names, and the little that all GPU kernels share. Kernels are
-// written once, in the part of the language that nvcc and hipcc both compile; for that part this
-// header is all they include of a vendor.
-
-#if defined(__HIP__)
+// Kernels are written once, in the part of the language that nvcc and hipcc both compile: here is
+// what the two call by different names, and the little that all kernels share.
+#if defined(__HIP_PLATFORM_NVIDIA__)
+#include "ridge/gpu/device/hip_on_nvidia.h"
+#elif defined(__HIP__)
 #include <hip/hip_fp16.h>
 #include <hip/hip_runtime.h>
 #else
@@ -24,7 +24,7 @@ namespace ridge::gpu {
 #if defined(__HIP__)
 // Marks a kernel's parameter that may be indexed where it is; here all may.
 #define __grid_constant__
-inline constexpr int warp_width = 64;  // of gfx9
+inline constexpr int warp_width = RIDGE_WARP_WIDTH;  // 64 of gfx9, 32 of those after it
 inline int last_error() { return static_cast<int>(hipGetLastError()); }
 #else
 inline constexpr int warp_width = 32;
@@ -37,7 +37,7 @@ inline int last_error() { return static_cast<int>(cudaGetLastError()); }
 template <class... Parameters, class... Arguments>
 void launch_on(Stream stream, [[maybe_unused]] bool early, void (*kernel)(Parameters...), dim3 grid,
                dim3 block, std::size_t shared_bytes, const Arguments&... arguments) {
-#if defined(__HIP__)
+#if defined(__HIP__) || defined(__HIP_PLATFORM_NVIDIA__)
   hipLaunchKernelGGL(kernel, grid, block, shared_bytes, stream, arguments...);
 #else
   cudaLaunchAttribute attribute{};
@@ -65,7 +65,7 @@ void launch(const Context& gpu, void (*kernel)(Parameters...), dim3 grid, dim3 b
 // The shared memory a block may ask for beyond 48 KiB must be granted to each kernel once.
 template <class... Parameters>
 void allow_shared_memory(void (*kernel)(Parameters...), std::size_t bytes) {
-#if defined(__HIP__)
+#if defined(__HIP__) || defined(__HIP_PLATFORM_NVIDIA__)
   const auto status =
       hipFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                           hipFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));

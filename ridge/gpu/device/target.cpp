@@ -1,13 +1,13 @@
 #include "ridge/gpu/device/target.h"
 
-#include <string>
+#include <fmt/format.h>
 
 namespace ridge::gpu {
 
-Target target_of(const Card& card, std::string_view hardware) {
+Target target_of(const Card& card, std::string_view hardware, std::string_view device) {
   const Crossovers& at = card.crossovers();
   Target target{.kind = DeviceKind::gpu,
-                .description = "cuda, " + std::string(hardware),
+                .description = fmt::format("{}, {}", device, hardware),
                 .multiplies_float8 = card.multiplies_float8(),
                 .multiplies_float16 = true,
                 // The engine that copies tiles takes pixels of a multiple of 16 bytes, and our

@@ -11,7 +11,7 @@ namespace ridge::gpu {
 // The columns of the widest head that the attention kernels hold.
 inline constexpr std::int64_t widest_head = 256;
 
-// What a card likes; its name, as the driver says it, is for people.
-Target target_of(const Card& card, std::string_view hardware);
+// What a card likes; its name, as the driver says it, and the name of the device are for people.
+Target target_of(const Card& card, std::string_view hardware, std::string_view device = "cuda");
 
 }  // namespace ridge::gpu

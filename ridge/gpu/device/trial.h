@@ -3,14 +3,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "ridge/base/dtype.h"
 #include "ridge/gpu/device/context.h"
 
-struct CUgraphExec_st;
-
 namespace ridge::gpu {
+
+class GraphReplay;  // gpu/device/launch_graph.h
 
 inline std::size_t bytes_of(DType dtype, std::int64_t elements) {
   return static_cast<std::size_t>(elements) * size_of(dtype);
@@ -41,14 +42,14 @@ class Trial {
   void run(std::size_t candidate, const std::function<void(const Operands&)>& work);
 
  private:
-  CUgraphExec_st* captured(const std::function<void(const Operands&)>& work) const;
+  std::unique_ptr<GraphReplay> captured(const std::function<void(const Operands&)>& work) const;
   void* filled(const std::vector<std::uint16_t>& words, std::size_t bytes) const;
 
   const Context& gpu_;
   Runs runs_;
   std::vector<Operands> sets_;
   std::size_t repetitions_;
-  std::vector<CUgraphExec_st*> replays_;  // null until they ran once
+  std::vector<std::unique_ptr<GraphReplay>> replays_;  // null until they ran once
 };
 
 }  // namespace ridge::gpu

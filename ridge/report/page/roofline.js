@@ -36,7 +36,7 @@ function drawRoofline() {
 
 function ownerOf(roof) {
   const threads = `${roof.threads} ${roof.threads === 1 ? 'thread' : 'threads'}`;
-  return roof.device === 'cuda' ? shown(roof.hardware || 'the GPU', 60) : threads;
+  return roof.device !== 'cpu' ? shown(roof.hardware || 'the GPU', 60) : threads;
 }
 
 // What it computes in, as name and rate: all members that end so, but for the vendor's.

@@ -1,10 +1,10 @@
-#include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
 #include <numeric>
 #include <utility>
 #include <vector>
 
+#include "ridge/gpu/device/api.h"
 #include "ridge/gpu/device/links.h"
 
 namespace ridge::gpu {
@@ -14,16 +14,16 @@ namespace {
 class PinnedMemory {
  public:
   PinnedMemory() = default;
-  ~PinnedMemory() { cudaFreeHost(data_); }
+  ~PinnedMemory() { api::ignore(api::free_host(data_)); }
   PinnedMemory(const PinnedMemory&) = delete;
   PinnedMemory& operator=(const PinnedMemory&) = delete;
 
   std::byte* of(std::size_t bytes) {
     if (bytes <= size_) return data_;
-    cudaFreeHost(std::exchange(data_, nullptr));
+    check(api::free_host(std::exchange(data_, nullptr)), "pinned memory for other ranks");
     size_ = 0;
     void* memory = nullptr;
-    check(cudaMallocHost(&memory, bytes), "pinned memory for other ranks");
+    check(api::malloc_host(&memory, bytes), "pinned memory for other ranks");
     data_ = static_cast<std::byte*>(memory);
     size_ = bytes;
     return data_;
@@ -50,13 +50,13 @@ class HostLinks final : public Links {
     std::byte* const from = given_.of(given_all);
     std::byte* const to = got_.of(got_all);
     in_order_of_ranks(out, [&](const Parcel& p, std::size_t at) {
-      check(cudaMemcpyAsync(from + at, p.data, p.bytes, cudaMemcpyDeviceToHost, stream),
+      check(api::memcpy_async(from + at, p.data, p.bytes, api::device_to_host, stream),
             "sending to another rank");
     });
     settle(stream);
     communicator_->exchange({from, given_all}, given, {to, got_all}, got);
     in_order_of_ranks(in, [&](const Parcel& p, std::size_t at) {
-      check(cudaMemcpyAsync(p.data, to + at, p.bytes, cudaMemcpyHostToDevice, stream),
+      check(api::memcpy_async(p.data, to + at, p.bytes, api::host_to_device, stream),
             "receiving from another rank");
     });
   }
@@ -68,7 +68,7 @@ class HostLinks final : public Links {
     std::byte* const staged = given_.of(bytes);
     std::size_t at = 0;
     for (const Summand& t : tensors) {
-      check(cudaMemcpyAsync(staged + at, t.data, bytes_of(t), cudaMemcpyDeviceToHost, stream),
+      check(api::memcpy_async(staged + at, t.data, bytes_of(t), api::device_to_host, stream),
             "sending to another rank");
       at += bytes_of(t);
     }
@@ -89,7 +89,7 @@ class HostLinks final : public Links {
     for (float& sum : sums_) sum *= factor;
     each([&](const Summand& t, std::span<const float> sums, std::byte* bytes_there) {
       store_floats(sums, t.dtype, bytes_there);
-      check(cudaMemcpyAsync(t.data, bytes_there, bytes_of(t), cudaMemcpyHostToDevice, stream),
+      check(api::memcpy_async(t.data, bytes_there, bytes_of(t), api::host_to_device, stream),
             "receiving from another rank");
     });
   }
@@ -104,7 +104,7 @@ class HostLinks final : public Links {
   }
   // Also until what was received before has been read.
   static void settle(Stream stream) {
-    check(cudaStreamSynchronize(stream), "waiting for what other ranks want");
+    check(api::stream_synchronize(stream), "waiting for what other ranks want");
   }
 
   std::vector<std::int64_t> bytes_by_rank(std::span<const Parcel> parcels) const {

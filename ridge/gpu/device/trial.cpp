@@ -1,10 +1,10 @@
-#include <cuda_runtime_api.h>
+#include "ridge/gpu/device/trial.h"
 
 #include <algorithm>
-#include <memory>
 #include <numeric>
 
-#include "ridge/gpu/device/trial.h"
+#include "ridge/gpu/device/api.h"
+#include "ridge/gpu/device/launch_graph.h"
 
 namespace ridge::gpu {
 namespace {
@@ -39,67 +39,57 @@ Trial::Trial(const Context& gpu, const std::vector<std::size_t>& operand_bytes, 
     sets_.emplace_back();
     for (const std::size_t bytes : operand_bytes) sets_.back().push_back(filled(words, bytes));
   }
-  check(cudaStreamSynchronize(gpu.stream), "an upload");
+  check(api::stream_synchronize(gpu.stream), "an upload");
 }
 
 void* Trial::filled(const std::vector<std::uint16_t>& words, std::size_t bytes) const {
   bytes = std::max<std::size_t>(bytes, 64);
   void* memory = nullptr;
-  check(cudaMalloc(&memory, bytes), "operands to time kernels with");
+  check(api::malloc(&memory, bytes), "operands to time kernels with");
   auto* to = static_cast<std::byte*>(memory);
   const std::size_t first = std::min(bytes, pattern_bytes);
-  check(cudaMemcpyAsync(to, words.data(), first, cudaMemcpyHostToDevice, gpu_.stream), "an upload");
+  check(api::memcpy_async(to, words.data(), first, api::host_to_device, gpu_.stream), "an upload");
   for (std::size_t at = first; at < bytes; at *= 2)
-    check(cudaMemcpyAsync(to + at, to, std::min(at, bytes - at), cudaMemcpyDeviceToDevice,
-                          gpu_.stream),
+    check(api::memcpy_async(to + at, to, std::min(at, bytes - at), api::device_to_device,
+                            gpu_.stream),
           "a copy");
   return memory;
 }
 
 Trial::~Trial() {
-  cudaStreamSynchronize(gpu_.stream);
-  for (CUgraphExec_st* replay : replays_)
-    if (replay) cudaGraphExecDestroy(replay);
+  api::ignore(api::stream_synchronize(gpu_.stream));
+  replays_.clear();
   for (const Operands& set : sets_)
-    for (void* operand : set) cudaFree(operand);
+    for (void* operand : set) api::ignore(api::free(operand));
 }
 
-CUgraphExec_st* Trial::captured(const std::function<void(const Operands&)>& work) const {
-  cudaGraph_t graph = nullptr;
-  check(cudaGraphCreate(&graph, 0), "capturing a kernel to time");
-  const std::unique_ptr<CUgraph_st, void (*)(cudaGraph_t)> owner(
-      graph, [](cudaGraph_t g) { cudaGraphDestroy(g); });
-  // What is captured by itself follows nothing else in the graph.
-  const auto capture = [&](std::size_t first, std::size_t step) {
-    check(cudaStreamBeginCaptureToGraph(gpu_.stream, graph, nullptr, nullptr, 0,
-                                        cudaStreamCaptureModeThreadLocal),
-          "capturing a kernel to time");
-    try {
-      for (std::size_t i = first; i < repetitions_; i += step) work(sets_[i % sets_.size()]);
-    } catch (...) {
-      cudaStreamEndCapture(gpu_.stream, &graph);
-      throw;
-    }
-    check(cudaStreamEndCapture(gpu_.stream, &graph), "capturing a kernel to time");
+std::unique_ptr<GraphReplay> Trial::captured(
+    const std::function<void(const Operands&)>& work) const {
+  LaunchGraph graph;
+  // What is appended by itself follows nothing else in the graph.
+  const auto append = [&](std::size_t first, std::size_t step) {
+    std::vector<DeviceWork> works;
+    for (std::size_t i = first; i < repetitions_; i += step)
+      works.push_back(
+          {.enqueue = [&work, &operands = sets_[i % sets_.size()]] { work(operands); }});
+    graph.append(gpu_.stream, {}, works);
   };
   if (runs_ == Runs::in_turn)
-    capture(0, 1);
+    append(0, 1);
   else
-    for (std::size_t set = 0; set < sets_.size(); ++set) capture(set, sets_.size());
-  cudaGraphExec_t replay = nullptr;
-  check(cudaGraphInstantiate(&replay, graph, 0), "preparing a captured kernel");
-  return replay;
+    for (std::size_t set = 0; set < sets_.size(); ++set) append(set, sets_.size());
+  return std::make_unique<GraphReplay>(graph, gpu_.stream);
 }
 
 void Trial::run(std::size_t candidate, const std::function<void(const Operands&)>& work) {
-  if (candidate >= replays_.size()) replays_.resize(candidate + 1, nullptr);
+  if (candidate >= replays_.size()) replays_.resize(candidate + 1);
   if (replays_[candidate]) {
-    check(cudaGraphLaunch(replays_[candidate], gpu_.stream), "timing a kernel");
+    replays_[candidate]->launch();
   } else {
     work(sets_.front());  // loads its code, which cannot be captured
     replays_[candidate] = captured(work);
   }
-  check(cudaStreamSynchronize(gpu_.stream), "timing a kernel");
+  check(api::stream_synchronize(gpu_.stream), "timing a kernel");
 }
 
 }  // namespace ridge::gpu
