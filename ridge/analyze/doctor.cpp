@@ -301,6 +301,7 @@ Diagnosis diagnose(const MachineFacts& facts) {
     for (const MachineFacts::Library& library : facts.libraries)
       checks.push_back(library_check(facts, library));
   } else {
+    diagnosis.gpu = "hip";
     checks.push_back(hip_card_check(facts));
   }
   checks.push_back(cpu_counters_check(facts));
@@ -314,7 +315,7 @@ Diagnosis diagnose(const MachineFacts& facts) {
 
 bool can_run(const Diagnosis& diagnosis, std::string_view device) {
   if (device == "cpu") return diagnosis.cpu_can_run;
-  if (device == "cuda" || device == "hip") return diagnosis.cuda_can_run;
+  if (device == "cuda" || device == "hip") return device == diagnosis.gpu && diagnosis.cuda_can_run;
   if (device == "all") return diagnosis.cpu_can_run && diagnosis.cuda_can_run;
   return diagnosis.cpu_can_run || diagnosis.cuda_can_run;
 }

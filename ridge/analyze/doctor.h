@@ -78,6 +78,7 @@ struct HealthCheck {
 
 struct Diagnosis {
   std::vector<HealthCheck> checks;
+  std::string_view gpu = "cuda";  // what --device calls the GPUs that this build is for, or "hip"
   bool cpu_can_run = true, cuda_can_run = true;  // the main job: the workshop's training
 };
 

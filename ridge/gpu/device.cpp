@@ -8,7 +8,8 @@
 #include <array>
 #include <chrono>
 #include <cstring>
-#include <functional>
+#include <iterator>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -101,7 +102,7 @@ class UploadRing {
   std::size_t current_ = 0, used_ = 0;
 };
 
-// Of the works of a captured step. The driver has 8 queues to a card, unless
+// So many works of a captured step run at once. CUDA's driver has 8 queues to a card, unless
 // CUDA_DEVICE_MAX_CONNECTIONS says otherwise; in wider graphs kernels failed where several
 // processes shared the card (docs/internals/gpu.md).
 constexpr std::size_t most_at_once = 8;

@@ -132,6 +132,22 @@ TEST(Doctor, SaysWhatHappensWithoutALibrary) {
   EXPECT_THAT(check_named(of_another_version, "cuBLASLt").remedy, HasSubstr("version 13"));
 }
 
+TEST(Doctor, AsksABuildForHipForItsOwnCardAlone) {
+  MachineFacts facts = healthy();
+  facts.cuda_build = false;
+  facts.hip_build = "gfx90a";
+  facts.hip_card = facts.amd_card = true;
+  EXPECT_TRUE(can_run(diagnose(facts), "hip"));
+  EXPECT_FALSE(can_run(diagnose(facts), "cuda"));
+  EXPECT_THAT(check_named(diagnose(facts), "GPU code").value, HasSubstr("HIP, for gfx90a"));
+  for (const HealthCheck& check : diagnose(facts).checks)
+    EXPECT_EQ(check.status, Status::ok) << check.name << ": " << check.value;
+  facts.hip_card = false;
+  expect_stopped(facts, "Card", false, true, "HIP_VISIBLE_DEVICES");
+  facts.amd_card = false;
+  expect_stopped(facts, "Card", false, true, "amdgpu");
+}
+
 TEST(Doctor, NotesWhatOnlyProfilingNeeds) {
   MachineFacts facts = healthy();
   facts.counters_refused =
