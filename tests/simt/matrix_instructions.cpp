@@ -8,79 +8,45 @@
 namespace ridge::simt {
 namespace {
 
-// What a lane brings, and its sums, which it takes away again: up to eight elements of a, four of
-// b.
+// What a lane brings, and its sums, which it takes away again.
 struct Lane {
-  float a[8], b[4];
+  float a[16], b[16];
   float* d;
 };
 
-// An element's place in a matrix.
+// Where element i of what a lane holds is in a matrix.
 struct Place {
   int row, column;
 };
+using PlaceOf = Place (*)(int lane, int i);
 
-// A matrix unit's shape, and where a lane's elements lie: element i of a, b and d of a lane.
+// The terms that a unit sums; how many elements of a, b and d a lane holds, and where they are.
 struct Unit {
-  int rows, columns, depth;
-  int of_a, of_b;  // elements that a lane holds; of d they are four
-  Place (*a)(int lane, int i);
-  Place (*b)(int lane, int i);
-  Place (*d)(int lane, int i);
+  int depth, of_a, of_b, of_d;
+  PlaceOf a, b, d;
 };
 
-// d of mma: rows i / 4 and 8 below, columns 2 (i % 4) and the next.
-Place mma_sum(int lane, int i) { return {lane / 4 + 8 * (i / 2), 2 * (lane % 4) + i % 2}; }
-Place mfma_sum(int lane, int i) { return {4 * (lane / 16) + i, lane % 16}; }
+Place mma_a(int lane, int i) {
+  return {lane / 4 + 8 * (i / 2 % 2), 2 * (lane % 4) + i % 2 + 8 * (i / 4)};
+}
+Place mma_b(int lane, int i) { return {2 * (lane % 4) + i % 2 + 8 * (i / 2), lane / 4}; }
+Place mma_d(int lane, int i) { return {lane / 4 + 8 * (i / 2), 2 * (lane % 4) + i % 2}; }
+Place tf32_a(int lane, int i) { return {lane / 4 + 8 * (i % 2), lane % 4 + 4 * (i / 2)}; }
+Place tf32_b(int lane, int i) { return {lane % 4 + 4 * i, lane / 4}; }
+Place mfma_a(int lane, int i) { return {lane % 16, 4 * (lane / 16) + i}; }
+Place mfma_b(int lane, int i) { return {4 * (lane / 16) + i, lane % 16}; }
+Place mfma_f32_a(int lane, int) { return {lane % 16, lane / 16}; }
+Place mfma_f32_b(int lane, int) { return {lane / 16, lane % 16}; }
+Place wmma_a(int lane, int i) { return {lane % 16, i}; }
+Place wmma_b(int lane, int i) { return {i, lane % 16}; }
+Place wmma_d(int lane, int i) { return {2 * i + lane / 16, lane % 16}; }
 
-constexpr Unit mma_unit{16,
-                        8,
-                        16,
-                        8,
-                        4,
-                        [](int lane, int i) -> Place {
-                          return {lane / 4 + 8 * (i / 2 % 2), 2 * (lane % 4) + i % 2 + 8 * (i / 4)};
-                        },
-                        [](int lane, int i) -> Place {
-                          return {2 * (lane % 4) + i % 2 + 8 * (i / 2), lane / 4};
-                        },
-                        mma_sum};
-constexpr Unit mma_tf32_unit{16,
-                             8,
-                             8,
-                             4,
-                             2,
-                             [](int lane, int i) -> Place {
-                               return {lane / 4 + 8 * (i % 2), lane % 4 + 4 * (i / 2)};
-                             },
-                             [](int lane, int i) -> Place {
-                               return {lane % 4 + 4 * i, lane / 4};
-                             },
-                             mma_sum};
-constexpr Unit mfma_unit{16,
-                         16,
-                         16,
-                         4,
-                         4,
-                         [](int lane, int i) -> Place {
-                           return {lane % 16, 4 * (lane / 16) + i};
-                         },
-                         [](int lane, int i) -> Place {
-                           return {4 * (lane / 16) + i, lane % 16};
-                         },
-                         mfma_sum};
-constexpr Unit mfma_f32_unit{16,
-                             16,
-                             4,
-                             1,
-                             1,
-                             [](int lane, int) -> Place {
-                               return {lane % 16, lane / 16};
-                             },
-                             [](int lane, int) -> Place {
-                               return {lane / 16, lane % 16};
-                             },
-                             mfma_sum};
+constexpr Unit mma_unit{16, 8, 4, 4, mma_a, mma_b, mma_d};
+constexpr Unit mma_tf32_unit{8, 4, 2, 4, tf32_a, tf32_b, mma_d};
+// Where elements of b are in mfma's registers, those of d are too.
+constexpr Unit mfma_unit{16, 4, 4, 4, mfma_a, mfma_b, mfma_b};
+constexpr Unit mfma_f32_unit{4, 1, 1, 4, mfma_f32_a, mfma_f32_b, mfma_b};
+constexpr Unit wmma_unit{16, 16, 16, 8, wmma_a, wmma_b, wmma_d};
 
 template <const Unit& unit>
 void multiply(void* const* lanes) {
@@ -97,7 +63,7 @@ void multiply(void* const* lanes) {
     }
   }
   for (int lane = 0; lane < warp_width; ++lane)
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < unit.of_d; ++i) {
       const Place at = unit.d(lane, i);
       float& d = static_cast<const Lane*>(lanes[lane])->d[i];
       double sum = d;
@@ -142,6 +108,14 @@ void mfma(DType dtype, float (&d)[4], std::uint64_t a, std::uint64_t b, const Si
 void mfma_f32(float (&d)[4], float a, float b, const Site& site) {
   Lane lane{{a}, {b}, d};
   work_together(multiply<mfma_f32_unit>, &lane, site);
+}
+
+void wmma(DType dtype, float (&d)[8], const std::uint64_t (&a)[4], const std::uint64_t (&b)[4],
+          const Site& site) {
+  Lane lane{{}, {}, d};
+  load_elements(dtype, a, lane.a);
+  load_elements(dtype, b, lane.b);
+  work_together(multiply<wmma_unit>, &lane, site);
 }
 
 }  // namespace ridge::simt

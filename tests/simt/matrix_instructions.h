@@ -2,8 +2,8 @@
 
 // The machine's matrix unit: all lanes of a warp call a function with what they hold of a, b and d,
 // and it adds a b to d. Where elements lie in the lanes is what NVIDIA's PTX ISA says of
-// mma.m16n8k16 and mma.m16n8k8, and AMD's CDNA2 instruction set architecture of
-// v_mfma_f32_16x16x16 and v_mfma_f32_16x16x4; kernels have it from ridge/gpu/device/
+// mma.m16n8k16 and mma.m16n8k8, and AMD's manuals of CDNA2's v_mfma_f32_16x16x16 and
+// v_mfma_f32_16x16x4 and of RDNA3's v_wmma_f32_16x16x16; kernels have it from ridge/gpu/device/
 // matrix_instructions.h, so that a mistake in one of the two shows. Sums are exact before they are
 // rounded to f32.
 
@@ -23,5 +23,8 @@ float round_to_tf32(float x);
 
 void mfma(DType dtype, float (&d)[4], std::uint64_t a, std::uint64_t b, const Site& site);
 void mfma_f32(float (&d)[4], float a, float b, const Site& site);
+
+void wmma(DType dtype, float (&d)[8], const std::uint64_t (&a)[4], const std::uint64_t (&b)[4],
+          const Site& site);
 
 }  // namespace ridge::simt

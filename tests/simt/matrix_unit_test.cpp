@@ -49,13 +49,14 @@ std::vector<T> whole_numbers(int count, int factor) {
   return numbers;
 }
 
-TYPED_TEST(MatrixUnits, MultiplyWholeNumbersExactly) {
-  using Stored = typename TypeParam::Stored;
+template <class Unit>
+void expect_exact() {
+  using Stored = typename Unit::Stored;
   const std::vector<Stored> left = whole_numbers<Stored>(rows * depth, 7);
   const std::vector<Stored> right = whole_numbers<Stored>(columns * depth, 5);
   const Buffer<Stored> a(left), b(right);
   const Buffer<float> c(rows * columns, -1);
-  launch_on(nullptr, false, multiply<TypeParam>, dim3(1), dim3(warp_width), 0,
+  launch_on(nullptr, false, multiply<Unit>, dim3(1), dim3(warp_width), 0,
             static_cast<const Stored*>(a.data()), static_cast<const Stored*>(b.data()), c.data());
   const std::vector<float> found = c.values();
   const auto element = [](const std::vector<Stored>& x, int i) {
@@ -69,6 +70,16 @@ TYPED_TEST(MatrixUnits, MultiplyWholeNumbersExactly) {
         << "row " << i / columns << ", column " << i % columns;
   }
 }
+
+TYPED_TEST(MatrixUnits, MultiplyWholeNumbersExactly) { expect_exact<TypeParam>(); }
+
+#if RIDGE_SIMT_WARP == 32
+// RDNA's, whose warps are as wide as NVIDIA's.
+TEST(MatrixUnit, MultipliesByWmma) {
+  expect_exact<WmmaUnit<BFloat16>>();
+  expect_exact<WmmaUnit<Float16>>();
+}
+#endif
 
 // Lanes that have returned bring nothing.
 __global__ void multiply_with_half_of_a_warp(float* c) {

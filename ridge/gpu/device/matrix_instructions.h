@@ -3,8 +3,8 @@
 // The instructions by which a warp multiplies small matrices, each as a function of what one lane
 // holds. All lanes of a warp must call it. Which of them a target has is known when its code is
 // compiled: matrix_unit.h chooses. Layouts are those of NVIDIA's PTX ISA, "Matrix Fragments for
-// mma.m16n8k16" and "mma.m16n8k8", and of AMD's CDNA2 instruction set architecture, "Matrix
-// Arithmetic Instructions".
+// mma.m16n8k16" and "mma.m16n8k8", of AMD's CDNA2 instruction set architecture, "Matrix Arithmetic
+// Instructions", and of its RDNA3 instruction set architecture, "Wave Matrix Multiply Accumulate".
 
 #include <cstdint>
 #include <type_traits>
@@ -13,7 +13,7 @@
 
 namespace ridge::gpu {
 
-enum class MatrixInstructions : std::uint8_t { none, mma, mfma };
+enum class MatrixInstructions : std::uint8_t { none, mma, mfma, wmma };
 
 #if defined(__HIP__)
 
@@ -46,6 +46,32 @@ __device__ inline void mfma(float (&d)[4], float a, float b) {
   const Sums sums =
       __builtin_amdgcn_mfma_f32_16x16x4f32(a, b, Sums{d[0], d[1], d[2], d[3]}, 0, 0, 0);
   for (int i = 0; i < 4; ++i) d[i] = sums[i];
+}
+
+#elif (defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || \
+       defined(__gfx1103__)) &&                                                \
+    __AMDGCN_WAVEFRONT_SIZE == 32
+
+inline constexpr MatrixInstructions matrix_instructions = MatrixInstructions::wmma;
+
+// d[16, 16] += a[16, 16] b[16, 16]. Lane i holds row i % 16 of a and that column of b, each of them
+// twice in the warp; of d it holds rows 2 j + i / 16 of column i % 16.
+template <class T>
+__device__ inline void wmma(float (&d)[8], const std::uint64_t (&a)[4],
+                            const std::uint64_t (&b)[4]) {
+  using Sums = __attribute__((__vector_size__(32))) float;
+  Sums sums;
+  for (int i = 0; i < 8; ++i) sums[i] = d[i];
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    using Elements = __attribute__((__vector_size__(32))) short;
+    sums = __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(__builtin_bit_cast(Elements, a),
+                                                       __builtin_bit_cast(Elements, b), sums);
+  } else {
+    using Elements = __attribute__((__vector_size__(32))) _Float16;
+    sums = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(__builtin_bit_cast(Elements, a),
+                                                      __builtin_bit_cast(Elements, b), sums);
+  }
+  for (int i = 0; i < 8; ++i) d[i] = sums[i];
 }
 
 #else

@@ -170,6 +170,33 @@ struct UnitBy<T, MatrixInstructions::mfma> : MfmaUnit<T> {};
 
 #endif
 
+// By wmma().
+template <class T>
+struct WmmaUnit {
+  using Stored = T;
+  static constexpr int rows = 16, columns = 16, depth = 16, sums = 8;
+  struct Left {
+    std::uint64_t at[4];
+  };
+  using Right = Left;
+
+  __device__ static Left left(const T* a, int stride) {
+    const auto* const row =
+        reinterpret_cast<const std::uint64_t*>(a + lane_of_warp() % 16 * stride);
+    return {{row[0], row[1], row[2], row[3]}};
+  }
+  __device__ static Right right(const T* b, int stride) { return left(b, stride); }
+  __device__ static void multiply_add(float (&c)[sums], const Left& a, const Right& b) {
+    wmma<T>(c, a.at, b.at);
+  }
+  __device__ static int row(int i) { return 2 * i + lane_of_warp() / 16; }
+  __device__ static int column(int) { return lane_of_warp() % 16; }
+};
+
+template <class T>
+requires(sizeof(T) == 2) struct UnitBy<T, MatrixInstructions::wmma> : WmmaUnit<T> {
+};
+
 // The unit of the target for T: float, Tf32, BFloat16 or Float16. Sums are f32. Kernels have it as
 // a template's argument: its name is the same for every target, though what it is differs.
 template <class T>

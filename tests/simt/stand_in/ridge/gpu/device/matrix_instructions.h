@@ -1,7 +1,7 @@
 #pragma once
 
 // Stands in for the header of this name: the instructions of matrix units for the machine, mma() in
-// the dialect of CUDA and mfma() in HIP's.
+// the dialect of CUDA and mfma() in HIP's; and wmma(), which a test of its own calls.
 
 #include <cstdint>
 #include <type_traits>
@@ -11,7 +11,7 @@
 
 namespace ridge::gpu {
 
-enum class MatrixInstructions : std::uint8_t { none, mma, mfma };
+enum class MatrixInstructions : std::uint8_t { none, mma, mfma, wmma };
 
 template <class T>
 inline constexpr DType dtype_of_elements = std::is_same_v<T, BFloat16> ? DType::bf16 : DType::f16;
@@ -43,6 +43,12 @@ inline void mma_tf32(float (&d)[4], const float (&a)[4], float b0, float b1,
   simt::mma_tf32(d, a, {b0, b1}, site);
 }
 inline float round_to_tf32(float x) { return simt::round_to_tf32(x); }
+
+template <class T>
+inline void wmma(float (&d)[8], const std::uint64_t (&a)[4], const std::uint64_t (&b)[4],
+                 const simt::Site& site = simt::Site::current()) {
+  simt::wmma(dtype_of_elements<T>, d, a, b, site);
+}
 
 #endif
 
