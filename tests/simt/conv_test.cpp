@@ -1,5 +1,5 @@
-// All plans of the portable convolutions, by the samples of the operators: the suite of operators
-// has the one that is expected to be the fastest.
+// All plans of the portable convolutions, by the samples of the operators in f32: the suite of
+// operators has the one that is expected to be the fastest, in every dtype.
 
 #include <algorithm>
 #include <cstddef>
@@ -37,7 +37,7 @@ TYPED_TEST_SUITE(EveryConvolution, Convolutions, testing::OperatorName);
 
 TYPED_TEST(EveryConvolution, IsRightByEveryPlan) {
   testing::for_each_case<TypeParam>([&](const Sample<TypeParam>& sample, Types in) {
-    if (in[0].dtype == DType::f16) return;  // as bf16
+    if (in[0].dtype != DType::f32) return;
     const Op op(sample.op);
     const std::vector<TensorType> out = sample.op.infer(in);
     const auto values = testing::operand_values(sample, in);

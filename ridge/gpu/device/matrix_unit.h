@@ -7,6 +7,7 @@
 //   Unit::rows, Unit::columns, Unit::depth   the product c[rows, columns] += a[rows, depth]
 //                                            b[columns, depth]^T of one multiply_add()
 //   Unit::Stored                             the elements of a and b in shared memory
+//   Unit::round(x)                           such an element, if it is f32, as it is multiplied
 //   Unit::Left, Unit::Right                  what a lane holds of a and b
 //   Unit::sums                               how many elements of c a lane holds
 //   Unit::row(i), Unit::column(i)            which the i-th of them is

@@ -43,7 +43,8 @@ struct TilePlan {
 };
 
 // The time of a plan in a unit of its own: rounds of tiles over the card, times the work of a tile.
-// Small tiles load more for each product, and parts are written and read again.
+// Small tiles load more for each product, and parts are written and read again. The factors are
+// estimates; no card has been measured.
 inline double expected_time(const Card& card, const ProductExtents& s, const TilePlan& plan) {
   const std::int64_t multiprocessors = std::max(1, card.multiprocessors);
   const double load = plan.rows == 128 ? 1.0 : plan.rows == 64 ? 1.4 : 2.2;
