@@ -45,7 +45,7 @@ bool means_gpu(const RunOptions& options) {
 std::unique_ptr<Device> open_named_gpu(const RunOptions& options, int gpu) {
   const std::string name = canonical_device(options.device);
   if (name != "auto" && name != gpu_name())
-    throw DeviceError("--device {}: this build of Ridge is for {}: use --device {} or cpu", name,
+    throw DeviceError("--device {}: this build of Ridge is for {}; use --device {} or cpu", name,
                       gpu_name() == "hip" ? "AMD's GPUs" : "NVIDIA's GPUs", gpu_name());
   return open_gpu({.index = gpu, .deterministic = options.deterministic});
 }

@@ -3,7 +3,7 @@
 # use a card, each command says so in one line and leaves nothing.
 #   program.sh RIDGE
 set -u
-ridge=$1
+ridge=$(realpath "$1")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -37,13 +37,10 @@ case $? in
   0) echo "there is a card: what it refuses without one was not tried" ;;
   1)
     grep -q 'missing.*Card' out || fail "ridge doctor --device hip: does not say what is missing"
-    for command in train plan bench eval; do
-      case $command in
-        bench) options="--network tiny --num-steps 2" ;;
-        *) options=$small ;;
-      esac
-      refused '--device hip: ' $command --device hip $options
-    done
+    refused '--device hip: ' train --device hip $small
+    refused '--device hip: ' plan --device hip $small
+    refused '--device hip: ' bench --device hip --network resnet18 --num-steps 2
+    refused '--device hip: ' verify --device hip
     refused '--device hip: ' roofline --device hip
     ;;
   *) fail "ridge doctor --device hip" ;;
