@@ -50,8 +50,9 @@ step() {  # NAME COMMAND..: its output goes to a log, of which a failure shows t
   return $code
 }
 finish() {  # WHAT
+  echo "amd-report: $1" >>"$report"
   tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"
-  say "amd-report: $1; send $out.tar.gz back (docs/use/amd.md)"
+  echo "amd-report: $1; send $out.tar.gz back (docs/use/amd.md)"
   exit $failed
 }
 
@@ -68,8 +69,9 @@ rocminfo >"$out/logs/rocminfo.log" 2>&1
 has_card=$?
 say "$(grep -A 2 -E '^GPU' "$out/logs/doctor.log")"
 if [ $has_card != 0 ]; then
-  failed=1
-  finish "the program was built and starts, but there is no card that it can use"
+  echo "amd-report: the program was built, but there is no card that it can use; $out/logs has the output" |
+    tee -a "$report"
+  exit 1
 fi
 
 # Those dtypes that need no card of NVIDIA's.
