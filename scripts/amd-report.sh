@@ -81,16 +81,17 @@ fi
 say "Seconds a step, training the workshop's model (batch 8, 128 tokens):"
 cd "$out" || exit 1
 for dtype in fp32 bf16; do
-  for version in v1 v2 v3 v4; do
-    log=$out/logs/train-$version-$dtype.log
-    if timeout "$limit" "$bin/ridge" train --device hip --version $version --dtype $dtype \
+  for version in v1 v2 v3 v4 v4-enqueued; do
+    log=$out/logs/train-$version-$dtype.log options=()
+    if [ $version = v4-enqueued ]; then options=(--disable-pass captured-launches); fi
+    if timeout "$limit" "$bin/ridge" train --device hip --version ${version%-*} --dtype $dtype "${options[@]}" \
       --batch-size 8 --seq-len 128 --num-steps 20 --output-dir "$out/logs/$version-$dtype" \
       >"$log" 2>&1; then
       median=$(sed -n 's/^Median time per step: //p' "$log")
     else
       failed=1 median="FAILED: $(tail -n 1 "$log")"
     fi
-    say "$(printf '  %-4s  %-4s  %s' $version $dtype "$median")"
+    say "$(printf '  %-11s  %-4s  %s' $version $dtype "$median")"
   done
 done
 step roofline "$bin/ridge" roofline --device hip
