@@ -253,8 +253,7 @@ void read_any(const File& file, const ReadOptions& options, Trace& trace) {
   if (is_sqlite(head)) {
     read_database(file, packed, trace);
   } else if (is_rocprof_json(head)) {
-    std::string text = text_of(file, trace);
-    read_rocprof_json(text, trace);
+    read_rocprof_json(file, options, trace);
   } else if (is_rocprof_csv(head) || is_csv(head)) {
     read_tables(file, trace);
   } else {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ridge/trace/read.h"
 #include "ridge/trace/trace.h"
 
 namespace ridge::trace {
@@ -23,8 +24,10 @@ bool is_rocprof_csv(std::string_view text);
 
 // Adds the events of such JSON: dispatches, copies, calls of HIP, HSA and RCCL, and ranges of
 // ROCTX. Of several processes, tracks and correlations stay apart. What is cut short is read as far
-// as it goes. Room for the parser is made behind the text. FormatError if no event can be read.
-void read_rocprof_json(std::string& text, Trace& trace);
+// as it goes. The file is taken in twice, in pieces: what names its records stands behind them in
+// some. FormatError if no event can be read.
+void read_rocprof_json(const std::filesystem::path& file, const ReadOptions& options, Trace& trace);
+void read_rocprof_json(std::string_view file, const ReadOptions& options, Trace& trace);
 
 // Adds the events of such a table, or the names of the cards of *_agent_info.csv. Rows that have
 // not the header's fields are left out, and Trace::damage says so. FormatError if it is another

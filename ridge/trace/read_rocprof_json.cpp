@@ -2,14 +2,20 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <deque>
+#include <functional>
 #include <limits>
+#include <map>
 #include <new>
+#include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "ridge/base/error.h"
 #include "ridge/trace/cut.h"
+#include "ridge/trace/json_stream.h"
 #include "ridge/trace/read_rocprof.h"
 #include "ridge/trace/rocprof_names.h"
 #include "ridge/trace/trace_builder.h"
@@ -108,18 +114,78 @@ Record record_of(json::object object) {
   return record;
 }
 
-// Reads the part of the file that one process wrote.
+// Parses pieces of a file, and notes in the trace what of them is no JSON.
+class PieceOfJson {
+ public:
+  explicit PieceOfJson(Damage& damage) : damage_(damage) {}
+
+  // Calls f(object) for the objects of a list whose first value stands at a place of the file, and
+  // the others behind it but for space. Of a damaged list, whatever value is whole counts.
+  template <class F>
+  void each(std::string& list, std::uint64_t at, const F& f) {
+    json::element parsed;
+    if (parse(list, parsed) == simdjson::SUCCESS) return each_object(parsed, f);
+    JsonStream values(std::string_view(list), list.size());
+    values.each_value([&] {
+      const std::uint64_t begin = values.at();
+      const std::optional<std::string_view> value = values.value();
+      if (!value) return false;
+      each_alone(std::string(*value), at + begin - 1, f);
+      return true;
+    });
+  }
+  // The same of an object or a list of them.
+  template <class F>
+  void one(std::string_view value, std::uint64_t at, const F& f) {
+    each_alone(std::string(value), at, f);
+  }
+  void lose(std::uint64_t at, std::uint64_t bytes) {
+    if (bytes == 0) return;
+    if (damage_.lost_bytes == 0) damage_.first_at = at;
+    damage_.lost_bytes += bytes;
+  }
+
+ private:
+  simdjson::error_code parse(std::string& text, json::element& parsed) {
+    text.reserve(text.size() + simdjson::SIMDJSON_PADDING);
+    const simdjson::error_code error = parser_.parse(text.data(), text.size(), false).get(parsed);
+    if (error == simdjson::MEMALLOC) throw std::bad_alloc();
+    return error;
+  }
+  template <class F>
+  void each_alone(std::string value, std::uint64_t at, const F& f) {
+    json::element parsed;
+    simdjson::error_code error = parse(value, parsed);
+    if (error == simdjson::UTF8_ERROR || error == simdjson::UNESCAPED_CHARS) {
+      std::size_t count = 0;
+      value = repaired(value, count);
+      damage_.repaired_bytes += count;
+      error = parse(value, parsed);
+    }
+    json::object object;
+    if (error != simdjson::SUCCESS) return lose(at, value.size());
+    if (!parsed.get_object().get(object)) return f(object);
+    each_object(parsed, f);
+  }
+
+  json::parser parser_;
+  Damage& damage_;
+};
+
+// Reads the part of the file that one process wrote: first what its records are told by, which may
+// stand behind them, then the records.
 class ProcessReader {
  public:
   ProcessReader(TraceBuilder& builder, std::uint64_t index) : builder_(builder), index_(index) {}
 
-  void read(json::object process);
+  // Each takes the process from the text. False if it is not whole.
+  bool read_names(JsonStream& text, PieceOfJson& parser);
+  bool read_records(JsonStream& text, PieceOfJson& parser);
 
  private:
-  void read_agents(json::object process);
-  void read_strings(json::object process);
-  void read_symbols(json::object process);
-  void read_records(json::object records);
+  void add_agent(json::object agent);
+  void add_operations(json::object kind);
+  void add_symbol(json::object symbol);
   void add_kernel(const Record& record);
   void add_copy(const Record& record);
   void add_range(const Record& record);
@@ -138,77 +204,90 @@ class ProcessReader {
   std::uint64_t index_;
   std::string pid_;
   std::unordered_map<std::int64_t, Agent> agents_;
-  std::int64_t range_kind_ = -1;  // the number of what newer versions record ranges as
-  bool has_ranges_ = false;       // there are such records
+  std::int64_t range_kind_ = -1;         // the number of what newer versions record ranges as
+  std::set<std::int64_t> marker_kinds_;  // the kinds of the records of ROCTX
   std::vector<std::vector<std::string>> operations_;        // by kind
   std::unordered_map<std::int64_t, std::string> messages_;  // of ranges, by correlation
   std::unordered_map<std::int64_t, std::string> kernels_;
 };
 
-void ProcessReader::read_agents(json::object process) {
+void ProcessReader::add_agent(json::object agent) {
   constexpr std::int64_t card = 2;  // ROCPROFILER_AGENT_TYPE_GPU
-  each_object(process["agents"], [&](json::object agent) {
-    const std::int64_t handle = handle_of(agent["id"]);
-    const std::int64_t node = integer_of(agent["node_id"], handle);
-    const std::int64_t number = integer_of(agent["logical_node_type_id"], node);
-    const bool is_card = integer_of(agent["type"]) == card;
-    std::string name = text_of(agent["product_name"]);
-    if (name.empty()) name = text_of(agent["name"]);
-    agents_[handle] = {fmt::format("{}", is_card ? number : node), is_card};
-    if (is_card && !name.empty()) builder_.add_card(agents_[handle].number, name);
-  });
+  const std::int64_t handle = handle_of(agent["id"]);
+  const std::int64_t node = integer_of(agent["node_id"], handle);
+  const std::int64_t number = integer_of(agent["logical_node_type_id"], node);
+  const bool is_card = integer_of(agent["type"]) == card;
+  std::string name = text_of(agent["product_name"]);
+  if (name.empty()) name = text_of(agent["name"]);
+  agents_[handle] = {fmt::format("{}", is_card ? number : node), is_card};
+  if (is_card && !name.empty()) builder_.add_card(agents_[handle].number, name);
 }
 
-void ProcessReader::read_strings(json::object process) {
-  json::object strings;
-  if (process["strings"].get_object().get(strings)) return;
-  each_object(strings["buffer_records"], [&](json::object kind) {
-    if (text_of(kind["kind"]) == "MARKER_CORE_RANGE_API") range_kind_ = std::ssize(operations_);
-    std::vector<std::string>& names = operations_.emplace_back();
-    json::array list;
-    if (kind["operations"].get_array().get(list)) return;
-    for (const json::element name : list) names.push_back(text_of(name));
-  });
-  each_object(strings["marker_api"], [&](json::object message) {
-    const std::int64_t key = integer_of(message["key"]);
-    messages_.try_emplace(key, text_of(message["value"]));
-  });
+void ProcessReader::add_operations(json::object kind) {
+  if (text_of(kind["kind"]) == "MARKER_CORE_RANGE_API") range_kind_ = std::ssize(operations_);
+  std::vector<std::string>& names = operations_.emplace_back();
+  json::array list;
+  if (kind["operations"].get_array().get(list)) return;
+  for (const json::element name : list) names.push_back(text_of(name));
 }
 
-void ProcessReader::read_symbols(json::object process) {
-  each_object(process["kernel_symbols"], [&](json::object symbol) {
-    const std::int64_t id = integer_of(symbol["kernel_id"], -1);
-    std::string name = text_of(symbol["formatted_kernel_name"]);
-    if (name.empty()) name = text_of(symbol["demangled_kernel_name"]);
-    if (name.empty()) name = text_of(symbol["kernel_name"]);
-    kernels_.try_emplace(id, std::move(name));
-  });
+void ProcessReader::add_symbol(json::object symbol) {
+  const std::int64_t id = integer_of(symbol["kernel_id"], -1);
+  std::string name = text_of(symbol["formatted_kernel_name"]);
+  if (name.empty()) name = text_of(symbol["demangled_kernel_name"]);
+  if (name.empty()) name = text_of(symbol["kernel_name"]);
+  kernels_.try_emplace(id, std::move(name));
 }
 
-void ProcessReader::read(json::object process) {
-  json::object metadata, records;
-  if (!process["metadata"].get_object().get(metadata))
-    pid_ = fmt::format("{}", integer_of(metadata["pid"]));
-  read_agents(process);
-  read_strings(process);
-  read_symbols(process);
-  if (!process["buffer_records"].get_object().get(records)) read_records(records);
-}
-
-void ProcessReader::read_records(json::object records) {
-  const auto add = [&](const char* list, void (ProcessReader::*one)(const Record&)) {
-    each_object(records[list], [&](json::object object) {
-      const Record record = record_of(object);
-      if (record.begin_ns != no_time && record.end_ns != no_time) (this->*one)(record);
+bool ProcessReader::read_names(JsonStream& text, PieceOfJson& parser) {
+  const auto each = [&](const auto& take) {
+    return text.each_batch(
+        [&](std::string& list, std::uint64_t at) { parser.each(list, at, take); });
+  };
+  const auto read_strings = [&](std::string_view key) {
+    if (key == "buffer_records") return each([&](json::object kind) { add_operations(kind); });
+    if (key != "marker_api") return text.skip_value();
+    return each([&](json::object message) {
+      messages_.try_emplace(integer_of(message["key"]), text_of(message["value"]));
     });
   };
-  each_object(records["marker_api"], [&](json::object object) {
-    has_ranges_ = has_ranges_ || (range_kind_ >= 0 && integer_of(object["kind"]) == range_kind_);
+  const auto find_kinds = [&](std::string_view key) {
+    if (key != "marker_api") return text.skip_value();
+    return each([&](json::object record) { marker_kinds_.insert(integer_of(record["kind"], -1)); });
+  };
+  return text.each_member([&](std::string_view key) {
+    if (key == "agents") return each([&](json::object agent) { add_agent(agent); });
+    if (key == "kernel_symbols") return each([&](json::object symbol) { add_symbol(symbol); });
+    if (key == "strings") return text.each_member(read_strings);
+    if (key == "buffer_records") return text.each_member(find_kinds);
+    if (key != "metadata") return text.skip_value();
+    const std::uint64_t at = text.at();
+    const std::optional<std::string_view> metadata = text.value();
+    if (!metadata) return false;
+    parser.one(*metadata, at,
+               [&](json::object object) { pid_ = fmt::format("{}", integer_of(object["pid"])); });
+    return true;
   });
-  add("kernel_dispatch", &ProcessReader::add_kernel);
-  add("memory_copy", &ProcessReader::add_copy);
-  add("marker_api", &ProcessReader::add_range);
-  for (const char* calls : {"hip_api", "hsa_api", "rccl_api"}) add(calls, &ProcessReader::add_call);
+}
+
+bool ProcessReader::read_records(JsonStream& text, PieceOfJson& parser) {
+  static const std::map<std::string_view, void (ProcessReader::*)(const Record&)> lists = {
+      {"kernel_dispatch", &ProcessReader::add_kernel}, {"memory_copy", &ProcessReader::add_copy},
+      {"marker_api", &ProcessReader::add_range},       {"hip_api", &ProcessReader::add_call},
+      {"hsa_api", &ProcessReader::add_call},           {"rccl_api", &ProcessReader::add_call}};
+  const auto read_list = [&](std::string_view key) {
+    const auto list = lists.find(key);
+    if (list == lists.end()) return text.skip_value();
+    return text.each_batch([&](std::string& batch, std::uint64_t at) {
+      parser.each(batch, at, [&](json::object object) {
+        const Record record = record_of(object);
+        if (record.begin_ns != no_time && record.end_ns != no_time) (this->*list->second)(record);
+      });
+    });
+  };
+  return text.each_member([&](std::string_view key) {
+    return key == "buffer_records" ? text.each_member(read_list) : text.skip_value();
+  });
 }
 
 std::string ProcessReader::operation_name(const Record& record) const {
@@ -272,7 +351,8 @@ void ProcessReader::add_copy(const Record& record) {
 // Ranges have a message; marks last no time, and other calls of ROCTX say nothing. Beside records
 // of ranges there may be those of the calls that begin them, with the same messages.
 void ProcessReader::add_range(const Record& record) {
-  if (has_ranges_ && record.kind != range_kind_) return;
+  const bool has_ranges = range_kind_ >= 0 && marker_kinds_.contains(range_kind_);
+  if (has_ranges && record.kind != range_kind_) return;
   const auto message = messages_.find(record.correlation);
   if (message == messages_.end() || record.end_ns <= record.begin_ns) return;
   const RangeName range = range_name(message->second);
@@ -293,63 +373,49 @@ void ProcessReader::add_call(const Record& record) {
                 .correlation = correlation(record)});
 }
 
-// A text that was cut short, as far as objects in lists are whole, with the brackets that it lacks.
-// Empty if none is.
-std::string completed(std::string_view text) {
-  std::string open, closing;  // brackets to be closed: here, and at `end`
-  std::size_t end = 0;
-  bool in_text = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_text && c == '\\') {
-      ++i;
-    } else if (c == '"') {
-      in_text = !in_text;
-    } else if (!in_text && (c == '{' || c == '[')) {
-      open += c == '{' ? '}' : ']';
-    } else if (!in_text && (c == '}' || c == ']') && !open.empty()) {
-      open.pop_back();
-      if (c == ']' || !open.ends_with(']')) continue;
-      end = i + 1;
-      closing.assign(open.rbegin(), open.rend());
-    }
-  }
-  return std::string(text.substr(0, end)) + closing;
+// Calls `take` with the number of each process, which takes it from the text. A file of one process
+// may have it alone in place of the list. False if the text is not whole.
+bool each_process(JsonStream& text, const std::function<bool(std::size_t)>& take) {
+  return text.each_member([&](std::string_view key) {
+    if (key != root) return text.skip_value();
+    if (text.begins_with('{')) return take(0);
+    std::size_t index = 0;
+    return text.each_value([&] { return take(index++); });
+  });
 }
 
-// Parses a text, or what can be of it, and notes in the trace what cannot.
-simdjson::error_code parse(json::parser& parser, std::string& text, json::element& document,
-                           Trace& trace) {
-  const auto parse_text = [&] {
-    text.reserve(text.size() + simdjson::SIMDJSON_PADDING);
-    return parser.parse(text.data(), text.size(), false).get(document);
+template <class File>
+void read_file(const File& file, const ReadOptions& options, Trace& trace) {
+  TraceBuilder builder(trace);
+  std::deque<ProcessReader> processes;  // in the order of the file
+  std::uint64_t names_bytes = 0;        // of the file, the first time
+  const auto progress = [&](std::uint64_t bytes) {
+    if (options.progress) options.progress((names_bytes + bytes) / 2);
   };
-  simdjson::error_code error = parse_text();
-  if (error == simdjson::UTF8_ERROR || error == simdjson::UNESCAPED_CHARS) {
-    std::size_t count = 0;
-    text = repaired(text, count);
-    trace.damage.repaired_bytes += count;
-    error = parse_text();
+  {
+    JsonStream text(file, options.piece_bytes, progress);
+    PieceOfJson parser(trace.damage);
+    each_process(text, [&](std::size_t index) {
+      return processes.emplace_back(builder, index).read_names(text, parser);
+    });
+    text.skip_rest();
+    names_bytes = text.file_bytes_read();
   }
-  if (error == simdjson::SUCCESS || error == simdjson::MEMALLOC || error == simdjson::CAPACITY)
-    return error;
-  const std::size_t before = text.size();
-  std::string whole = completed(text);
-  trace.damage.cut_short = true;
-  trace.damage.first_at =
-      std::mismatch(whole.begin(), whole.end(), text.begin(), text.end()).first - whole.begin();
-  trace.damage.lost_bytes = before - trace.damage.first_at;
-  text = std::move(whole);
-  return parse_text();
-}
-
-// A file of one process may have it alone in place of the list.
-void read_processes(json::element document, TraceBuilder& builder) {
-  json::object top, process;
-  if (document.get_object().get(top)) return;
-  std::uint64_t index = 0;
-  if (!top[root].get_object().get(process)) ProcessReader(builder, index).read(process);
-  each_object(top[root], [&](json::object one) { ProcessReader(builder, index++).read(one); });
+  JsonStream text(file, options.piece_bytes, progress);
+  PieceOfJson parser(trace.damage);
+  const bool whole = each_process(text, [&](std::size_t index) {
+    return index < processes.size() ? processes[index].read_records(text, parser)
+                                    : text.skip_value();
+  });
+  const bool ends = whole && text.at_end();
+  const std::uint64_t at = text.at();
+  trace.bytes = text.skip_rest();
+  if (!ends) parser.lose(at, trace.bytes - at);
+  trace.damage.cut_short = !whole;
+  trace.damage.unpacking = text.damage();
+  if (trace.event_count == 0 && trace.damage.any())
+    throw FormatError("its JSON is damaged or cut short, and no event of it can be read");
+  builder.finish();
 }
 
 }  // namespace
@@ -365,19 +431,13 @@ bool is_rocprof_json(std::string_view text) {
   return text.starts_with(fmt::format("\"{}\"", root));
 }
 
-void read_rocprof_json(std::string& text, Trace& trace) {
-  json::parser parser;
-  json::element document;
-  trace.bytes = text.size();
-  const simdjson::error_code error = parse(parser, text, document, trace);
-  if (error == simdjson::MEMALLOC) throw std::bad_alloc();
-  if (error == simdjson::CAPACITY)
-    throw FormatError("its JSON is larger than the 4 GiB that a text of rocprofv3 may have");
-  TraceBuilder builder(trace);
-  if (error == simdjson::SUCCESS) read_processes(document, builder);
-  if (trace.event_count == 0 && trace.damage.any())
-    throw FormatError("its JSON is damaged or cut short, and no event of it can be read");
-  builder.finish();
+void read_rocprof_json(const std::filesystem::path& file, const ReadOptions& options,
+                       Trace& trace) {
+  read_file(file, options, trace);
+}
+
+void read_rocprof_json(std::string_view file, const ReadOptions& options, Trace& trace) {
+  read_file(file, options, trace);
 }
 
 }  // namespace ridge::trace

@@ -100,11 +100,11 @@ TEST(ReadRocprofJson, ReadsDispatchesCallsCopiesAndRanges) {
       rows_of(trace),
       ElementsAre("3 gemm<float>(int) 1/2 100+20 5 -1 [16,2,1][64,2,1]",
                   "3 gemm<float>(int) 1/queue 5 130+20 6 -1 [16,2,1][64,2,1]",
-                  "4 Memcpy HtoD (Host -> Device) 1/2 300+10 6 4096 ",
-                  "4 Memcpy DtoH (Device -> Host) 1/2 300+10 6 4096 ",
+                  "2 hipLaunchKernel 4242/11 10+5 5 -1 ", "2 hipMemcpyAsync 4242/11 20+5 6 -1 ",
                   "1 aten::mm 4242/11 5+25 -1 -1 [[8,4],[4,16]]",
-                  "6 ProfilerStep#2 4242/11 1+399 -1 -1 ", "2 hipLaunchKernel 4242/11 10+5 5 -1 ",
-                  "2 hipMemcpyAsync 4242/11 20+5 6 -1 "));
+                  "6 ProfilerStep#2 4242/11 1+399 -1 -1 ",
+                  "4 Memcpy HtoD (Host -> Device) 1/2 300+10 6 4096 ",
+                  "4 Memcpy DtoH (Device -> Host) 1/2 300+10 6 4096 "));
   EXPECT_FALSE(trace.damage.any());
   const Report report = report_of(trace);
   EXPECT_EQ(report.device, "AMD Instinct MI300X");
@@ -175,6 +175,33 @@ TEST(ReadRocprofJson, OutlivesDamage) {
       } catch (const FormatError&) {
       }
     }
+}
+
+// However large the pieces are in which it is taken in.
+TEST(ReadRocprofJson, IsTheSameInPieces) {
+  const std::string text =
+      file_of(process_json(4242, some_records) + "," + process_json(4343, some_records));
+  const std::vector<std::string> whole = rows_of(read_text(text, "made.json"));
+  EXPECT_EQ(whole.size(), 16U);
+  for (const std::size_t bytes : {1, 65, 100, 700, 4096})
+    EXPECT_EQ(
+        rows_of(read_text(text, "made.json", {.threads = 1, .piece_bytes = bytes, .progress = {}})),
+        whole)
+        << bytes;
+}
+
+TEST(ReadRocprofJson, LosesTheDamagedRecordAlone) {
+  std::string text = file_of(process_json(4242, some_records));
+  const std::size_t record = text.find(dispatch(130, 150, 6));
+  const std::size_t number = text.find("\"internal\":6", record);
+  text[number + 11] = 'x';
+  text[text.find("hipLaunchKernel")] = '\xFF';
+  const Trace trace = read_text(text, "made.json");
+  EXPECT_EQ(trace.events.size(), 7U);
+  EXPECT_EQ(trace.damage.lost_bytes, dispatch(130, 150, 6).size());
+  EXPECT_EQ(trace.damage.first_at, record);
+  EXPECT_EQ(trace.damage.repaired_bytes, 1U);
+  EXPECT_FALSE(trace.damage.cut_short);
 }
 
 TEST(ReadRocprofJson, UnpacksGzip) {
