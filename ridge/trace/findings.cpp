@@ -327,6 +327,16 @@ void find_unfused_optimizer(const HostTime& host, Findings& found) {
        optimizer.us / 2 + waits});
 }
 
+// A sentence on the kernels that end before the host could launch the next; empty if none does.
+std::string short_kernels(const FoundIn& in) {
+  if (in.launches.short_kernels == 0) return "";
+  return fmt::format(
+      " {} of the {} are shorter than {:.0f} µs.",
+      part_of(static_cast<double>(in.launches.short_kernels), static_cast<double>(in.use.kernels)),
+      counted(static_cast<std::int64_t>(in.use.kernels), "kernel"),
+      LaunchStatistics::short_kernel_us);
+}
+
 void find_late_host(const FoundIn& in, const HostTime& host, Findings& found) {
   const auto of = [&](IdleCause cause) {
     return in.idle.by_cause[static_cast<std::size_t>(cause)];
@@ -340,16 +350,11 @@ void find_late_host(const FoundIn& in, const HostTime& host, Findings& found) {
     explained.insert(explained.end(), host.optimizer_steps.begin(), host.optimizer_steps.end());
   gain -= common_us(host.late, merged(std::move(explained)));
   if (gain <= 0 || in.work.of_host) return;
-  const std::uint64_t all = std::max<std::uint64_t>(in.use.kernels, 1);
-  const double calls = static_cast<double>(of(IdleCause::host_late).stretches);
+  const std::uint64_t gaps = of(IdleCause::host_late).stretches + of(IdleCause::step_end).stretches;
   found.push_back(
       {"launch-bound",
-       fmt::format(
-           "The host launches too late: the card waits {} in {} gaps. {:.0f} % of the {} "
-           "kernels are shorter than {:.0f} us.",
-           time(gain), format_count(static_cast<std::int64_t>(calls)),
-           100.0 * static_cast<double>(in.launches.short_kernels) / static_cast<double>(all),
-           format_count(static_cast<std::int64_t>(all)), LaunchStatistics::short_kernel_us),
+       fmt::format("The host launches too late: the card waits {} in {}.{}", time(gain),
+                   counted(static_cast<std::int64_t>(gaps), "gap"), short_kernels(in)),
        "Launch less: torch.compile(mode=\"reduce-overhead\") or CUDA graphs, an optimizer with "
        "fused=True, a larger batch.",
        "Look for gaps on the card that end a few microseconds after a launch on the host.", gain});

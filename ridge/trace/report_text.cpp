@@ -14,9 +14,21 @@ constexpr std::size_t name_width = 60;
 
 std::string count(std::uint64_t number) { return format_count(static_cast<std::int64_t>(number)); }
 
+// A table without the columns in which no row has a value, as those of a card where none ran.
 std::string titled(std::string_view title, std::span<const TextColumn> columns,
                    std::span<const TextRow> rows) {
-  return rows.empty() ? "" : fmt::format("\n{}\n{}", title, text_table(columns, rows));
+  if (rows.empty()) return "";
+  std::vector<TextColumn> with_values;
+  std::vector<TextRow> cells(rows.size());
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    if (std::ranges::all_of(rows,
+                            [&](const TextRow& row) { return c < row.size() && row[c] == "-"; }))
+      continue;
+    with_values.push_back(columns[c]);
+    for (std::size_t r = 0; r < rows.size(); ++r)
+      if (c < rows[r].size()) cells[r].push_back(rows[r][c]);
+  }
+  return fmt::format("\n{}\n{}", title, text_table(with_values, cells));
 }
 
 std::string head_text(const Report& report) {
@@ -195,7 +207,7 @@ std::string launches_text(const Report& report, std::size_t top) {
     text += wrapped(fmt::format(
                         "From a call's return to its first work: median {}, 90 % within {}. "
                         "At a launch, {:.1f} launches were waiting or running on average, {} at "
-                        "most. {} kernels took less than {:.0f} us, {} in all.",
+                        "most. {} kernels took less than {:.0f} µs, {} in all.",
                         time(*launches.median_delay_us), time(*launches.p90_delay_us),
                         launches.mean_queue, launches.longest_queue, count(launches.short_kernels),
                         LaunchStatistics::short_kernel_us, time(launches.short_us)),

@@ -90,7 +90,7 @@ TEST(TraceFindings, NameAHostThatLaunchesTooLate) {
   for (int i = 0; i < 100; ++i) made.launched("tiny", i * 20, i * 20 + 4, 3);
   const Report found = report(made);
   EXPECT_EQ(first_rule(found), "launch-bound");
-  EXPECT_THAT(found.findings.front().what, HasSubstr("100 % of the 100 kernels"));
+  EXPECT_THAT(found.findings.front().what, HasSubstr("100.0 % of the 100 kernels"));
   EXPECT_DOUBLE_EQ(idle_us(found, IdleCause::host_late), 99 * 17);
 }
 
