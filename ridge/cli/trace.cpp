@@ -20,6 +20,7 @@
 #include "ridge/cli/commands.h"
 #include "ridge/cli/flags.h"
 #include "ridge/cli/terminal.h"
+#include "ridge/cli/trace_output.h"
 #include "ridge/report/trace/read_report.h"
 #include "ridge/trace/check/check.h"
 #include "ridge/trace/critical_path.h"
@@ -59,6 +60,7 @@ void select(trace::TraceCheck& check, const std::vector<std::string>& tools) {
 struct PathRequest {
   std::string path;
   std::int64_t top = 15;
+  std::string page;  // --html
   bool json = false;
 };
 
@@ -88,32 +90,49 @@ int judge(const std::vector<trace::Report>& reports, double percent) {
   return exit_code;
 }
 
+// Writes the page of a report, and says so unless it is `quiet`.
+void write_page(const TraceReport& report, const std::string& file, Terminal& terminal,
+                bool quiet) {
+  const std::string page = report.page();
+  write_text_file(file, page);
+  if (quiet) return;
+  for (const std::string& left_out : report.run.left_out) terminal.line("Left out: " + left_out);
+  terminal.line(
+      fmt::format("Wrote {} ({}): open it in a browser", file, format_bytes(page.size())));
+}
+
 int report(const ReportRequest& request) {
   check_range("top", request.top, 1, 1'000'000);
   if (request.most_gain) check_real("fail-above", *request.most_gain, 0, 100);
+  if (!request.page.empty()) check_output("--html", request.page, request.paths);
   Terminal terminal;
   const TraceReport report =
       read_report(request.paths, !request.page.empty(), progress_on(terminal));
   const trace::RunReport& run = report.run;
   if (report.drawn) {
-    const std::string page = report.page();
-    write_text_file(request.page, page);
-    if (!request.json) {
-      for (const std::string& file : run.left_out) terminal.line("Left out: " + file);
-      terminal.line(fmt::format("Wrote {} ({}): open it in a browser", request.page,
-                                format_bytes(page.size())));
-      return request.most_gain ? judge(run.ranks, *request.most_gain) : 0;
-    }
+    write_page(report, request.page, terminal, request.json);
+    if (!request.json) return request.most_gain ? judge(run.ranks, *request.most_gain) : 0;
   }
   terminal.lines(request.json ? trace::report_json(run)
                               : trace::report_text(run, static_cast<std::size_t>(request.top)));
   return request.most_gain ? judge(run.ranks, *request.most_gain) : 0;
 }
 
+// The page of the whole report, which draws the path.
+int critical_path_page(const PathRequest& request, Terminal& terminal) {
+  check_output("--html", request.page, {&request.path, 1});
+  const TraceReport report = read_report({&request.path, 1}, true, progress_on(terminal));
+  if (!report.drawn->path) throw trace::no_critical_path(report.run.ranks.front().file);
+  write_page(report, request.page, terminal, request.json);
+  if (request.json) terminal.lines(trace::critical_path_json(report.drawn->path->path));
+  return 0;
+}
+
 int critical_path(const PathRequest& request) {
   if (request.path.empty()) throw UsageError("the critical path of which trace? give a file");
   check_range("top", request.top, 1, 1'000'000);
   Terminal terminal;
+  if (!request.page.empty()) return critical_path_page(request, terminal);
   terminal.busy("Reading the trace...");
   const trace::Trace trace =
       trace::read(request.path, {.threads = trace::reading_threads(), .progress = {}});
@@ -136,7 +155,13 @@ void add_critical_path(Command command, Action& action) {
       .type_name("N")
       .default_text("15");
   walking.add_flag("--json", request->json, "Print JSON, with all rows");
-  walking.footer("Example:\n  ridge trace critical-path trace.json.gz");
+  walking
+      .add_option("--html", request->page,
+                  "Write the page of ridge trace report, which draws the path, instead of printing")
+      .type_name("FILE");
+  walking.footer(R"(Examples:
+  ridge trace critical-path trace.json.gz
+  ridge trace critical-path trace.json.gz --html path.html)");
   walking.callback([request, &action] { action = [request] { return critical_path(*request); }; });
 }
 

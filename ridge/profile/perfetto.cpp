@@ -2,12 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <protozero/pbf_builder.hpp>
-
-#include "ridge/base/file.h"
-#include "ridge/base/utf8.h"
 #include "ridge/graph/op_rules.h"
 #include "ridge/profile/aten.h"
+#include "ridge/profile/perfetto_packets.h"
 #include "ridge/profile/system_events.h"
 #include "ridge/profile/timeline.h"
 
@@ -15,43 +12,7 @@ namespace ridge {
 namespace {
 
 using Kind = TimelineItem::Kind;
-using Tag = protozero::pbf_tag_type;
-
-// Fields of Perfetto's trace_packet.proto, track_descriptor.proto and track_event.proto.
-enum class Trace : Tag { packet = 1 };
-enum class Packet : Tag {
-  timestamp = 8,
-  trusted_packet_sequence_id = 10,
-  track_event = 11,
-  sequence_flags = 13,
-  track_descriptor = 60
-};
-enum class Track : Tag {
-  uuid = 1,
-  name = 2,
-  process = 3,
-  thread = 4,
-  parent_uuid = 5,
-  counter = 8
-};
-enum class Process : Tag { pid = 1, process_name = 6 };
-enum class Thread : Tag { pid = 1, tid = 2, thread_name = 5 };
-enum class Counter : Tag { unit = 3 };
-enum class TrackEvent : Tag {
-  debug_annotations = 4,
-  type = 9,
-  track_uuid = 11,
-  categories = 22,
-  name = 23,
-  counter_value = 30,
-  double_counter_value = 44,
-  flow_ids = 47
-};
-enum class Annotation : Tag { int_value = 4, string_value = 6, name = 10 };
-
-constexpr std::int32_t slice_begin = 1, slice_end = 2, instant = 3, counter = 4;
-constexpr std::int32_t size_in_bytes = 3;
-constexpr std::uint32_t sequence_id = 1, state_cleared = 1;
+using namespace perfetto;
 
 // Tracks, by uuid.
 constexpr std::uint64_t process_track = 1, thread_track = 2, live_track = 3, reserved_track = 4,
@@ -61,49 +22,6 @@ constexpr std::uint64_t process_track = 1, thread_track = 2, live_track = 3, res
                         first_activity_track = std::uint64_t{2} << 32;
 // Ids of the flows from calls to what they made the device do; those of nodes are smaller.
 constexpr std::uint64_t correlation_flow = std::uint64_t{1} << 40;
-
-// Protobuf's strings must be UTF-8; names of the user's may be anything.
-std::string as_utf8(std::string text) {
-  for (std::size_t at = 0;; ++at) {
-    at += find_invalid_utf8(std::string_view(text).substr(at));
-    if (at >= text.size()) return text;
-    text[at] = '?';
-  }
-}
-
-// The packets of a file, up to a number of bytes.
-class PacketFile {
- public:
-  PacketFile(const std::filesystem::path& path, std::uint64_t max_bytes)
-      : file_(path), max_bytes_(max_bytes) {}
-
-  // Takes a packet, unless it or one before it did not fit. The end of a slice always fits: without
-  // it the slice would seem to last for ever.
-  bool add(const std::string& packet, bool always = false) {
-    framed_.clear();
-    protozero::pbf_builder<Trace>(framed_).add_message(Trace::packet, packet);
-    full_ |= size_.bytes + framed_.size() > max_bytes_;
-    if (full_ && !always) {
-      ++size_.left_out;
-      return false;
-    }
-    file_.write(framed_);
-    size_.bytes += framed_.size();
-    ++size_.events;
-    return true;
-  }
-
-  const TraceSize& size() const { return size_; }
-
-  void commit() { file_.commit(); }
-
- private:
-  AtomicFile file_;
-  std::uint64_t max_bytes_;
-  std::string framed_;
-  TraceSize size_;
-  bool full_ = false;
-};
 
 class PerfettoTrace {
  public:

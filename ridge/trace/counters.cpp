@@ -23,11 +23,6 @@ std::int64_t first_time(const Trace& trace) {
   return first;
 }
 
-std::string name_of(const Trace& trace, const CounterSeries& series) {
-  const std::string &name = trace.texts[series.name], &argument = trace.texts[series.argument];
-  return argument == "value" || argument == name ? name : fmt::format("{}: {}", name, argument);
-}
-
 CounterSum sum_of(std::vector<CounterPoint>& points, std::int64_t zero_ns) {
   std::ranges::stable_sort(points, {}, &CounterPoint::time_ns);
   CounterSum sum{.points = points.size(),
@@ -67,6 +62,11 @@ bool is_of_core(const CounterSum& counter) {
 }
 
 }  // namespace
+
+std::string name_of(const Trace& trace, const CounterSeries& series) {
+  const std::string &name = trace.texts[series.name], &argument = trace.texts[series.argument];
+  return argument == "value" || argument == name ? name : fmt::format("{}: {}", name, argument);
+}
 
 std::vector<CounterSum> counter_sums(const Trace& trace) {
   std::vector<std::vector<CounterPoint>> points(trace.counter_series.size());

@@ -18,6 +18,9 @@ struct CounterSum {
   double max_at_us = 0;  // since the first event of the trace
 };
 
+// A series' name as tables and pictures have it, as "core 0 busy (%)".
+std::string name_of(const Trace& trace, const CounterSeries& series);
+
 // In the order of the file. Not those of an allocator, whose memory has a table of its own.
 std::vector<CounterSum> counter_sums(const Trace& trace);
 

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <string_view>
+#include <tuple>
 
-#include "ridge/base/error.h"
 #include "ridge/base/utf8.h"
-#include "ridge/trace/replay.h"
 #include "ridge/trace/times.h"
 #include "ridge/trace/work_tables.h"
 
@@ -18,6 +19,12 @@ PathKind kind_of(WorkClass work) {
                                             : PathKind::copy;
 }
 
+// What a piece of the path waited for.
+struct Wait {
+  HeldBy how = HeldBy::nothing;
+  std::uint32_t item = no_item;
+};
+
 class PathWalker {
  public:
   PathWalker(const Trace& trace, const HostNesting& nesting, const Replay& replay)
@@ -26,61 +33,83 @@ class PathWalker {
   CriticalPath walk();
 
  private:
-  void add(PathKind kind, const std::string& name, std::int64_t ns);
-  void add_host(std::uint32_t track, std::int64_t begin, std::int64_t end);
+  void add(PathKind kind, const std::string& name, Row row, const Interval& time,
+           const Wait& wait = {});
+  void add_host(std::uint32_t track, const Interval& time, const Wait& wait);
   std::uint32_t before_work(std::uint32_t i);
   std::uint32_t before_call(std::uint32_t i, std::int64_t until);
+  void sort_shares();
 
   const Trace& trace_;
   const HostNesting& nesting_;
   const Replay& replay_;
   std::vector<ReplayTime> times_;
-  std::map<std::pair<PathKind, std::string>, PathShare> shares_;
+  std::map<std::pair<PathKind, std::string>, std::uint32_t> shares_;  // in path_.shares
   CriticalPath path_;
   // For a call whose begin, not whose end, the path comes from.
   bool from_begin_ = false;
 };
 
-void PathWalker::add(PathKind kind, const std::string& name, std::int64_t ns) {
-  if (ns <= 0) return;
-  PathShare& share = shares_[{kind, name}];
-  share.kind = kind;
-  share.name = name;
-  share.us += us(ns);
+// Adds what lies before all that has been added.
+void PathWalker::add(PathKind kind, const std::string& name, Row row, const Interval& time,
+                     const Wait& wait) {
+  if (time.end_ns <= time.begin_ns) return;
+  const auto [at, is_new] =
+      shares_.try_emplace({kind, name}, static_cast<std::uint32_t>(path_.shares.size()));
+  if (is_new) path_.shares.push_back({.kind = kind, .name = name});
+  PathShare& share = path_.shares[at->second];
+  share.us += us(time.end_ns - time.begin_ns);
   ++share.count;
+  path_.pieces.push_back(
+      {.share = at->second,
+       .row = row,
+       .begin_ns = time.begin_ns,
+       .end_ns = time.end_ns,
+       .held_by = wait.how,
+       .waited_for = wait.item == no_item ? no_row : replay_.items()[wait.item].row});
 }
 
 // Adds a stretch of a thread's time, by the operators and annotations that it was in.
-void PathWalker::add_host(std::uint32_t track, std::int64_t begin, std::int64_t end) {
+void PathWalker::add_host(std::uint32_t track, const Interval& time, const Wait& wait) {
+  const auto outside = [&](std::int64_t begin, std::int64_t end) {
+    add(PathKind::host, "(Python, outside of operators and annotations)", no_row, {begin, end},
+        wait);
+  };
   const auto& stretches = nesting_.stretches(track);
-  std::int64_t outside = std::max<std::int64_t>(end - begin, 0);
-  auto at = std::ranges::upper_bound(stretches, begin, {}, &HostStretch::end_ns);
-  for (; at != stretches.end() && at->begin_ns < end; ++at) {
-    const std::int64_t inside = std::min(at->end_ns, end) - std::max(at->begin_ns, begin);
+  const auto first = std::ranges::upper_bound(stretches, time.begin_ns, {}, &HostStretch::end_ns);
+  auto at =
+      std::ranges::lower_bound(first, stretches.end(), time.end_ns, {}, &HostStretch::begin_ns);
+  std::int64_t until = time.end_ns;
+  while (at != first) {
+    --at;
+    const std::int64_t begin = std::max(at->begin_ns, time.begin_ns);
+    const std::int64_t end = std::min(at->end_ns, time.end_ns);
     const Row row = at->annotation != no_row ? at->annotation : at->operation;
-    add(PathKind::host, trace_.name(row), inside);
-    outside -= inside;
+    outside(end, until);
+    add(PathKind::host, trace_.name(row), row, {begin, end}, wait);
+    until = begin;
   }
-  add(PathKind::host, "(Python, outside of operators and annotations)", outside);
+  outside(time.begin_ns, until);
 }
 
 // Adds a piece of work and what lies before it; what it waited for.
 std::uint32_t PathWalker::before_work(std::uint32_t i) {
   const ReplayItem& item = replay_.items()[i];
-  path_.rows.push_back(item.row);
-  add(kind_of(item.work), short_kernel_name(trace_.name(item.row)), item.end_ns - item.begin_ns);
   const ReplayTime& time = times_[i];
+  ++path_.work;
+  add(kind_of(item.work), short_kernel_name(trace_.name(item.row)), item.row,
+      {time.begin_ns, time.end_ns}, {time.how, time.held_by});
   if (time.how == HeldBy::nothing) return no_item;
   from_begin_ = time.how == HeldBy::launch;
   const std::int64_t from =
       from_begin_ ? times_[time.held_by].begin_ns : times_[time.held_by].end_ns;
-  const std::int64_t latency = time.begin_ns - item.rest_ns - from;
+  const std::int64_t explained = time.begin_ns - item.rest_ns;
+  add(PathKind::unknown, "nothing that the trace shows", no_row, {explained, time.begin_ns});
   add(PathKind::latency,
       time.how == HeldBy::launch   ? "from a launch to its work"
       : time.how == HeldBy::stream ? "between two pieces of work on a stream"
                                    : "from one stream to another",
-      latency);
-  add(PathKind::unknown, "nothing that the trace shows", item.rest_ns);
+      no_row, {from, explained});
   return time.held_by;
 }
 
@@ -91,12 +120,14 @@ std::uint32_t PathWalker::before_call(std::uint32_t i, std::int64_t until) {
   const bool to_end = until == time.end_ns;
   from_begin_ = false;
   if (to_end && time.end_waited) {
-    add(PathKind::call, trace_.name(item.row), time.end_ns - times_[item.waited_for].end_ns);
+    add(PathKind::call, trace_.name(item.row), item.row,
+        {times_[item.waited_for].end_ns, time.end_ns}, {HeldBy::work, item.waited_for});
     return item.waited_for;
   }
-  add(PathKind::call, trace_.name(item.row), until - time.begin_ns);
+  const Wait wait{time.how, time.held_by};
+  add(PathKind::call, trace_.name(item.row), item.row, {time.begin_ns, until}, wait);
   if (time.how == HeldBy::nothing) return no_item;
-  add_host(trace_.events.track[item.row], times_[time.held_by].end_ns, time.begin_ns);
+  add_host(trace_.events.track[item.row], {times_[time.held_by].end_ns, time.begin_ns}, wait);
   return time.held_by;
 }
 
@@ -109,10 +140,27 @@ CriticalPath PathWalker::walk() {
     else
       i = before_call(i, from_begin_ ? times_[i].begin_ns : times_[i].end_ns);
   }
-  std::ranges::reverse(path_.rows);
-  for (auto& [_, share] : shares_) path_.shares.push_back(std::move(share));
-  std::ranges::stable_sort(path_.shares, std::greater(), &PathShare::us);
+  std::ranges::reverse(path_.pieces);
+  sort_shares();
   return std::move(path_);
+}
+
+// Puts those of most time first.
+void PathWalker::sort_shares() {
+  std::vector<std::uint32_t> order(path_.shares.size()), place(order.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::sort(order, [&](std::uint32_t a, std::uint32_t b) {
+    const PathShare &one = path_.shares[a], &other = path_.shares[b];
+    return std::tuple(-one.us, one.kind, std::string_view(one.name)) <
+           std::tuple(-other.us, other.kind, std::string_view(other.name));
+  });
+  std::vector<PathShare> sorted;
+  for (const std::uint32_t i : order) {
+    place[i] = static_cast<std::uint32_t>(sorted.size());
+    sorted.push_back(std::move(path_.shares[i]));
+  }
+  path_.shares = std::move(sorted);
+  for (PathPiece& piece : path_.pieces) piece.share = place[piece.share];
 }
 
 // The host's time before a call, less that in annotations of a data loader.
@@ -177,10 +225,13 @@ std::string path_kind_name(PathKind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
+FormatError no_critical_path(const std::string& file) {
+  return FormatError("nothing ran on a card in {}: its critical path is the host's time",
+                     shown(file));
+}
+
 CriticalPath critical_path(const Trace& trace, const Work& work, const HostNesting& nesting) {
-  if (work.of_host || work.device.empty())
-    throw FormatError("nothing ran on a card in {}: its critical path is the host's time",
-                      shown(trace.file));
+  if (work.of_host || work.device.empty()) throw no_critical_path(trace.file);
   const Replay replay(trace, work);
   CriticalPath path = PathWalker(trace, nesting, replay).walk();
   path.what_ifs = what_ifs_of(trace, nesting, replay, path);

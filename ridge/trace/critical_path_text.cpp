@@ -16,7 +16,15 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kinds = 7;
 
-std::string kind_words(PathKind kind) {
+std::array<double, kinds> us_by_kind(const CriticalPath& path) {
+  std::array<double, kinds> sums{};
+  for (const PathShare& share : path.shares) sums[static_cast<std::size_t>(share.kind)] += share.us;
+  return sums;
+}
+
+}  // namespace
+
+std::string path_kind_words(PathKind kind) {
   static constexpr const char* words[] = {"kernels that compute",
                                           "communication",
                                           "copies and fills",
@@ -27,21 +35,13 @@ std::string kind_words(PathKind kind) {
   return words[static_cast<std::size_t>(kind)];
 }
 
-std::array<double, kinds> us_by_kind(const CriticalPath& path) {
-  std::array<double, kinds> sums{};
-  for (const PathShare& share : path.shares) sums[static_cast<std::size_t>(share.kind)] += share.us;
-  return sums;
-}
-
-}  // namespace
-
 std::string critical_path_text(const CriticalPath& path, std::size_t top) {
   std::string text = fmt::format("The critical path of {}\n", time(path.span_us));
   std::vector<TextRow> rows;
   const auto sums = us_by_kind(path);
   for (std::size_t kind = 0; kind < kinds; ++kind)
     if (sums[kind] > 0)
-      rows.push_back({kind_words(static_cast<PathKind>(kind)), time(sums[kind]),
+      rows.push_back({path_kind_words(static_cast<PathKind>(kind)), time(sums[kind]),
                       part_of(sums[kind], path.span_us)});
   const TextColumn by_kind[] = {{"On the path", true}, {"Time"}, {"of it"}};
   text += "\n" + text_table(by_kind, rows);
@@ -49,7 +49,7 @@ std::string critical_path_text(const CriticalPath& path, std::size_t top) {
   rows.clear();
   for (std::size_t i = 0; i < std::min(top, path.shares.size()); ++i) {
     const PathShare& share = path.shares[i];
-    rows.push_back({share.name, kind_words(share.kind),
+    rows.push_back({share.name, path_kind_words(share.kind),
                     format_count(static_cast<std::int64_t>(share.count)), time(share.us),
                     part_of(share.us, path.span_us)});
   }
@@ -92,7 +92,7 @@ std::string critical_path_json(const CriticalPath& path) {
                      {"us_by_kind", by_kind},
                      {"shares", shares},
                      {"what_if", what_ifs},
-                     {"work_on_path", path.rows.size()}};
+                     {"work_on_path", path.work}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

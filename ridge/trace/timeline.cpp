@@ -1,9 +1,11 @@
 #include "ridge/trace/timeline.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 
 namespace ridge::trace {
 namespace {
@@ -17,6 +19,28 @@ struct Slice {
 };
 using LaneKey = std::tuple<bool, std::uint32_t, int>;  // host, track, depth
 using Lanes = std::map<LaneKey, std::vector<Slice>>;
+
+// The depths at which rows of the critical path stand on their threads.
+class PathDepths {
+ public:
+  PathDepths(const Trace& trace, const CriticalPath* path)
+      : wanted_(path ? trace.events.size() : 0) {
+    if (!path) return;
+    for (const PathPiece& piece : path->pieces)
+      if (piece.row != no_row) wanted_[piece.row] = true;
+  }
+  void note(Row row, int depth) {
+    if (!wanted_.empty() && wanted_[row]) depths_[row] = depth;
+  }
+  std::optional<int> of(Row row) const {
+    const auto at = depths_.find(row);
+    return at == depths_.end() ? std::nullopt : std::optional(at->second);
+  }
+
+ private:
+  std::vector<bool> wanted_;
+  std::unordered_map<Row, int> depths_;
+};
 
 void add_device_lanes(const Trace& trace, const Work& work, Lanes& lanes) {
   if (work.of_host) return;
@@ -45,7 +69,7 @@ std::map<std::uint32_t, std::vector<Row>> rows_of_threads(const Trace& trace) {
 }
 
 // Each slice in the lane below those that it begins within.
-void add_host_lanes(const Trace& trace, Lanes& lanes) {
+void add_host_lanes(const Trace& trace, Lanes& lanes, PathDepths& depths) {
   const EventColumns& events = trace.events;
   auto threads = rows_of_threads(trace);
   for (auto& [track, rows] : threads) {
@@ -58,8 +82,10 @@ void add_host_lanes(const Trace& trace, Lanes& lanes) {
       const std::int64_t end =
           ends.empty() ? events.end_ns(row) : std::min(events.end_ns(row), ends.back());
       if (end <= begin) continue;
-      if (depth < most_depth)
+      if (depth < most_depth) {
         lanes[{true, track, depth}].push_back({begin, end, events.name[row], WorkClass::compute});
+        depths.note(row, depth);
+      }
       ends.push_back(end);
     }
   }
@@ -128,6 +154,41 @@ std::size_t fill(Timeline& timeline, const Lanes& lanes) {
   return slices;
 }
 
+std::vector<Slice> slices_of(const CriticalPath* path) {
+  std::vector<Slice> slices;
+  if (!path) return slices;
+  for (std::uint32_t i = 0; i < path->pieces.size(); ++i)
+    slices.push_back({path->pieces[i].begin_ns, path->pieces[i].end_ns, i, WorkClass::compute});
+  return slices;
+}
+
+std::size_t fill_path(Timeline& timeline, const std::vector<Slice>& slices) {
+  timeline.path = {};
+  LaneBuilder builder(timeline.path.slices, timeline.begin_ns, timeline.resolution_ns,
+                      timeline.detail);
+  for (const Slice& slice : slices) builder.add(slice);
+  builder.flush();
+  return timeline.path.slices.begin_ns.size();
+}
+
+void find_lanes(const Trace& trace, const CriticalPath& path, const PathDepths& depths,
+                const Lanes& lanes, PathLane& drawn) {
+  const auto lane_of = [&](Row row) {
+    const std::uint32_t track = trace.events.track[row];
+    const std::optional<int> depth = depths.of(row);
+    const auto at = is_on_device(trace.events.kind[row]) ? lanes.find({false, track, 0})
+                    : depth                              ? lanes.find({true, track, *depth})
+                                                         : lanes.end();
+    return at == lanes.end() ? PathLane::no_lane
+                             : static_cast<std::uint32_t>(std::distance(lanes.begin(), at));
+  };
+  for (std::size_t i = 0; i < drawn.slices.name.size(); ++i) {
+    const Row row = path.pieces[drawn.slices.name[i]].row;
+    drawn.lane.push_back(drawn.slices.count[i] == 1 && row != no_row ? lane_of(row)
+                                                                     : PathLane::no_lane);
+  }
+}
+
 // The step in the middle, as card and host have it.
 std::optional<Interval> middle_step(const Trace& trace, const Work& work) {
   if (work.steps.empty()) return std::nullopt;
@@ -152,10 +213,12 @@ std::size_t slices_within(const Lanes& lanes, const Interval& window) {
 
 }  // namespace
 
-Timeline timeline_of(const Trace& trace, const Work& work, std::size_t most_slices) {
+Timeline timeline_of(const Trace& trace, const Work& work, std::size_t most_slices,
+                     const CriticalPath* path) {
   Lanes lanes;
+  PathDepths depths(trace, path);
   add_device_lanes(trace, work, lanes);
-  add_host_lanes(trace, lanes);
+  add_host_lanes(trace, lanes, depths);
   Timeline timeline;
   std::int64_t begin = std::numeric_limits<std::int64_t>::max(), end = 0;
   for (auto& [_, of_lane] : lanes) {
@@ -166,13 +229,17 @@ Timeline timeline_of(const Trace& trace, const Work& work, std::size_t most_slic
   if (lanes.empty()) return timeline;
   timeline.begin_ns = begin;
   timeline.duration_ns = std::max<std::int64_t>(end - begin, 1);
-  if (fill(timeline, lanes) <= most_slices) return timeline;
-  timeline.detail = middle_step(trace, work);
-  if (timeline.detail && slices_within(lanes, *timeline.detail) > most_slices / 2)
-    timeline.detail.reset();
-  timeline.resolution_ns = std::max<std::int64_t>(timeline.duration_ns / 1'000'000, 1);
-  while (fill(timeline, lanes) > most_slices && timeline.resolution_ns < timeline.duration_ns)
-    timeline.resolution_ns *= 2;
+  const std::vector<Slice> on_path = slices_of(path);
+  const auto fill_all = [&] { return fill(timeline, lanes) + fill_path(timeline, on_path); };
+  if (fill_all() > most_slices) {
+    timeline.detail = middle_step(trace, work);
+    if (timeline.detail && slices_within(lanes, *timeline.detail) > most_slices / 2)
+      timeline.detail.reset();
+    timeline.resolution_ns = std::max<std::int64_t>(timeline.duration_ns / 1'000'000, 1);
+    while (fill_all() > most_slices && timeline.resolution_ns < timeline.duration_ns)
+      timeline.resolution_ns *= 2;
+  }
+  if (path) find_lanes(trace, *path, depths, lanes, timeline.path);
   return timeline;
 }
 

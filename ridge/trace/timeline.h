@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ridge/trace/critical_path.h"
 #include "ridge/trace/device_work.h"
 
 namespace ridge::trace {
@@ -22,16 +23,29 @@ struct Lane {
   std::vector<WorkClass> work;  // on a card; compute elsewhere
 };
 
+// The critical path as a lane, whose names are numbers of its pieces.
+struct PathLane {
+  static constexpr std::uint32_t no_lane = 0xFFFFFFFF;
+
+  Lane slices;
+  // The lane that has the work, call or annotation of each slice; no_lane if none has, or if
+  // several pieces stand together.
+  std::vector<std::uint32_t> lane;
+};
+
 struct Timeline {
   std::int64_t duration_ns = 0;
   std::int64_t resolution_ns = 0;  // slices at least this long stand alone; 0: all do
   // Within it all slices stand alone: a step in the middle of the trace, if there are steps.
   std::optional<Interval> detail;
   std::vector<Lane> lanes;    // those of cards first
+  PathLane path;              // empty unless it is drawn
   std::int64_t begin_ns = 0;  // of all
 };
 
-// With at most about so many slices, and half as many within the stretch in detail.
-Timeline timeline_of(const Trace& trace, const Work& work, std::size_t most_slices);
+// With at most about so many slices, and half as many within the stretch in detail; and with the
+// critical path, if it is given.
+Timeline timeline_of(const Trace& trace, const Work& work, std::size_t most_slices,
+                     const CriticalPath* path = nullptr);
 
 }  // namespace ridge::trace

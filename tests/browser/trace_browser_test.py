@@ -76,7 +76,7 @@ class TraceTest(unittest.TestCase):
         self.report(HERE.parent / "trace" / "small_trace.json")
         self.assertEqual(self.texts("#contents a"),
                          ["Overview", "What would help", "Where the time went", "Timeline",
-                          "Idle time", "Kernels", "Operators", "Copies, launches, memory"])
+                          "Critical path", "Idle time", "Kernels", "Operators", "Copies, launches, memory"])
         self.assertIn("A card", self.texts("#subtitle")[0])
         self.assertTrue(any("data loader" in text for text in self.texts("#findings h3")))
         self.assertEqual(self.texts("#kernels tbody td:first-child")[0][:10], "vectorized")
@@ -96,15 +96,44 @@ class TraceTest(unittest.TestCase):
         self.page.key("Home")
         self.page.settle()
         self.assertEqual(self.stretch(), [0, end])
-        # The lane of the first stream stands below the ruler and the track's name.
+        # The lane of the first stream stands below the ruler, the critical path and the track's name.
         left, top, width, _ = self.page.box(".lanes canvas")
         for part in range(200):
-            self.page.mouse("mouseMoved", left + width * part / 200, top + 22 + 4 + 16 + 5)
+            self.page.mouse("mouseMoved", left + width * part / 200, top + 22 + 4 + 2 * 16 + 20 + 10 + 5)
             tip = self.page.run("document.getElementById('tooltip').hidden ? '' : "
                                 "document.getElementById('tooltip').textContent")
             if tip:
                 break
         self.assertIn("card 0, stream 7", tip)
+
+    def test_draws_the_critical_path(self):
+        events = [slice_of("user_annotation", "load the data", 0, 400)]
+        for i in range(20):
+            events += launched(i, "gemm", 500 + 60 * i, 50)
+        self.report(self.write(events))
+        self.assertIn("Critical path", self.texts("#contents a"))
+        text = " ".join(self.texts("#path tbody td:first-child"))
+        self.assertIn("twice as fast: gemm", text)
+        self.assertIn("launches free", text)
+        # The lane of the path is the first of the timeline; a kernel on it tells what it waited for.
+        left, top, width, _ = self.page.box(".lanes canvas")
+        tips = set()
+        for part in range(300):
+            self.page.mouse("mouseMoved", left + width * part / 300, top + 22 + 4 + 16 + 5)
+            tips.add(self.page.run("document.getElementById('tooltip').hidden ? '' : "
+                                   "document.getElementById('tooltip').textContent"))
+        self.assertTrue(any("waited for" in tip and "cudaLaunchKernel" in tip for tip in tips), tips)
+        with_path = self.picture()
+        self.page.click("#timeline input[type=checkbox]")
+        self.page.settle()
+        self.assertNotEqual(self.picture(), with_path)
+        self.page.click("#path td button")
+        self.page.settle()
+        begin, end = self.stretch()
+        self.assertLess(end - begin, 500_000)
+
+    def picture(self):
+        return self.page.run("document.querySelector('.lanes canvas').toDataURL()")
 
     def test_shows_hostile_names_as_text(self):
         events = []

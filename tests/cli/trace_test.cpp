@@ -77,6 +77,55 @@ TEST(TraceReport, LeavesOutWhatIsNoTraceOfADirectory) {
   EXPECT_EQ(run(sandbox, "ridge trace report log/a.json log/config.json").exit_code, 1);
 }
 
+// Before the trace is read, which may take a while: here it is none.
+TEST(TraceReport, SaysFirstThatItCannotWriteThePage) {
+  const Sandbox sandbox;
+  sandbox.write("no.json", "{}");
+  for (const std::string command : {"report no.json --html", "critical-path no.json --html",
+                                    "export no.json --sqlite", "export no.json --perfetto"}) {
+    const auto result = run(sandbox, "ridge trace " + command + " missing/out");
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr("missing/out")) << command;
+    EXPECT_THAT(result.err, Not(HasSubstr("no trace"))) << command;
+    const auto itself = run(sandbox, "ridge trace " + command + " ./no.json");
+    EXPECT_EQ(itself.exit_code, 2) << command;
+    EXPECT_THAT(itself.err, HasSubstr(" ./no.json is the trace itself; give another file"));
+  }
+}
+
+TEST(TraceReport, DrawsTheCriticalPathThatTextAndJsonTell) {
+  const Sandbox sandbox;
+  sandbox.write(
+      "card.json",
+      R"({"traceEvents":[{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,)"
+      R"("ts":1,"dur":2,"args":{"correlation":1}},{"ph":"X","cat":"kernel","name":"gemm","pid":0,)"
+      R"("tid":7,"ts":9,"dur":5,"args":{"device":0,"stream":7,"correlation":1}}]})");
+  const auto drawn = run(sandbox, "ridge trace critical-path card.json --html page.html");
+  EXPECT_EQ(drawn.exit_code, 0) << drawn.err;
+  EXPECT_THAT(drawn.out, HasSubstr("Wrote page.html ("));
+  const auto both = run(sandbox, "ridge trace critical-path card.json --html page.html --json");
+  const auto alone = run(sandbox, "ridge trace critical-path card.json --json");
+  EXPECT_EQ(both.out, alone.out);
+  sandbox.write("host.json", of_cpu);
+  const auto host = run(sandbox, "ridge trace critical-path host.json --html host.html");
+  EXPECT_EQ(host.exit_code, 1);
+  EXPECT_THAT(host.err, HasSubstr("nothing ran on a card in \"host.json\""));
+  EXPECT_FALSE(std::filesystem::exists(sandbox.path("host.html")));
+}
+
+TEST(TraceExport, WritesSeveralFormatsAtOnce) {
+  const Sandbox sandbox;
+  sandbox.write("a.json", of_cpu);
+  const auto result =
+      run(sandbox, "ridge trace export a.json --sqlite a.db --csv tables --perfetto a.pftrace");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const char* file : {"a.db", "tables/events.csv", "a.pftrace"})
+    EXPECT_TRUE(std::filesystem::exists(sandbox.path(file))) << file;
+  const auto none = run(sandbox, "ridge trace export a.json");
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("give --sqlite FILE, --csv DIR or --perfetto FILE"));
+}
+
 TEST(TraceReport, RefusesADirectoryWithoutATrace) {
   const Sandbox sandbox;
   std::filesystem::create_directory(sandbox.path("log"));

@@ -37,6 +37,17 @@ void expect_whole(const CriticalPath& path) {
   double sum = 0;
   for (const PathShare& share : path.shares) sum += share.us;
   EXPECT_NEAR(sum, path.span_us, 1e-3 * std::max(path.span_us, 1.0));
+  std::vector<double> of_share(path.shares.size());
+  for (std::size_t i = 0; i < path.pieces.size(); ++i) {
+    const PathPiece& piece = path.pieces[i];
+    of_share.at(piece.share) += static_cast<double>(piece.end_ns - piece.begin_ns) * 1e-3;
+    EXPECT_LT(piece.begin_ns, piece.end_ns);
+    if (i > 0) {
+      EXPECT_EQ(path.pieces[i - 1].end_ns, piece.begin_ns);
+    }
+  }
+  for (std::size_t i = 0; i < of_share.size(); ++i)
+    EXPECT_NEAR(of_share[i], path.shares[i].us, 1e-6 * path.span_us) << path.shares[i].name;
 }
 
 // Kernels of 3 us launched every 20 us: the host is the path.
@@ -61,7 +72,7 @@ TEST(CriticalPath, IsTheCardsWhereItIsBusy) {
   expect_whole(path);
   EXPECT_DOUBLE_EQ(path.span_us, 10 + 19 * 51 + 50);
   EXPECT_DOUBLE_EQ(us_of(path, PathKind::compute), 1000);
-  EXPECT_EQ(path.rows.size(), 20U);
+  EXPECT_EQ(path.work, 20U);
   EXPECT_DOUBLE_EQ(span_with(path, "twice as fast: large"), path.span_us - 250);
   EXPECT_DOUBLE_EQ(span_with(path, "launches free"), path.span_us)
       << "the first launch counts only";

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "tests/trace/made_trace.h"
@@ -69,6 +70,44 @@ TEST(TraceTimeline, KeepsOneStepInDetail) {
     ++within;
   }
   EXPECT_GE(within, 499U) << "a quarter of the kernels";
+}
+
+TEST(TraceTimeline, HasTheCriticalPathInTheLanesThatItGoesThrough) {
+  MadeTrace made;
+  made.annotation("load", 0, 100).operation("aten::mm", 90, 30).launched("gemm", 105, 130, 40);
+  made.launched("late", 200, 210, 10);
+  const Trace trace = made.read();
+  const HostNesting nesting(trace);
+  const Work work = work_of(trace, nesting);
+  const CriticalPath path = critical_path(trace, work, nesting);
+  const Timeline drawn = timeline_of(trace, work, 1000, &path);
+  ASSERT_EQ(drawn.path.slices.name.size(), path.pieces.size());
+  const std::size_t last = path.pieces.size() - 1;
+  EXPECT_EQ(drawn.path.lane.at(last), 0U) << "the stream of the last kernel";
+  EXPECT_EQ(drawn.path.lane.at(last - 1), PathLane::no_lane) << "from its launch to it";
+  for (std::size_t i = 0; i <= last; ++i) {
+    const std::uint32_t number = drawn.path.lane[i];
+    if (number == PathLane::no_lane) continue;
+    const Lane& lane = drawn.lanes.at(number);
+    const std::int64_t begin = drawn.path.slices.begin_ns[i];
+    EXPECT_TRUE(std::ranges::any_of(lane.begin_ns, [&](std::int64_t at) { return at <= begin; }));
+    EXPECT_EQ(lane.track, trace.events.track[path.pieces[i].row]);
+  }
+}
+
+TEST(TraceTimeline, JoinsShortPiecesOfThePath) {
+  const Trace trace = many(2000).read();
+  const HostNesting nesting(trace);
+  const Work work = work_of(trace, nesting);
+  const CriticalPath path = critical_path(trace, work, nesting);
+  const Timeline few = timeline_of(trace, work, 300, &path);
+  std::size_t slices = few.path.slices.name.size();
+  EXPECT_GT(slices, 0U);
+  for (const Lane& lane : few.lanes) slices += lane.begin_ns.size();
+  EXPECT_LE(slices, 300U);
+  EXPECT_EQ(few.path.lane.size(), few.path.slices.name.size());
+  EXPECT_EQ(std::accumulate(few.path.slices.count.begin(), few.path.slices.count.end(), 0U),
+            path.pieces.size());
 }
 
 TEST(TraceTimeline, IsEmptyOfNothing) {

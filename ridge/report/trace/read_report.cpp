@@ -19,7 +19,7 @@ TraceReport read_report(std::span<const std::string> names, bool draws,
     const trace::Work work = trace::work_of(trace, nesting);
     reports.push_back(trace::report_of(trace, work, nesting));
     if (!draws || (drawn && reports.back().rank >= drawn_rank)) return;
-    drawn.emplace(trace, work);
+    drawn.emplace(trace, work, nesting);
     drawn_rank = reports.back().rank;
   });
   TraceReport report{trace::report_ranks(std::move(reports)), std::move(drawn)};

@@ -5,7 +5,7 @@ function sortable(columns, rows, sortBy, page = 50, down = true) {
   const state = {column: sortBy, down, words: '', limit: page};
   const body = element('tbody'), count = element('span', {class: 'count', role: 'status'});
   const more = element('button', {type: 'button', class: 'more',
-    onclick: () => { state.limit += 500; draw(); }});
+    onclick: () => { state.limit += 250; draw(); }});
   const [nameKey] = columns[0];
   for (const row of rows) {
     row.text = shown(row[nameKey]);

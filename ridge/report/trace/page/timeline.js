@@ -12,6 +12,13 @@ function shadeOf(name) {
   return Math.abs(hash);
 }
 
+// How a ruler names its times: in the unit of its end, with as many digits as tell ticks apart. All ns.
+function tickLabel(end, step) {
+  const [unit, size] = [['s', 1e9], ['ms', 1e6], ['µs', 1e3], ['ns', 1]].find(([, one]) => end >= one) || ['ns', 1];
+  const digits = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / size) - 1e-9)));
+  return time => `${(time / size).toFixed(digits)}\u00a0${unit}`;
+}
+
 // Where each lane stands, by tracks.
 function placesOf(lanes) {
   const places = [];
@@ -40,6 +47,9 @@ function firstAfter(lane, time) {
   return low;
 }
 
+// Moves the timeline to a stretch of time: its begin and its span, ns.
+let showStretch = () => {};
+
 function drawLanes() {
   const data = profile.timeline;
   if (chosen !== 0)
@@ -49,17 +59,21 @@ function drawLanes() {
     'aria-label': 'Timeline of streams and threads. Plus and minus zoom, left and right move.'});
   const box = element('div', {class: 'lanes'}, canvas);
   const view = {begin: 0, end: data.duration_ns};
-  const {places, height} = placesOf(data.lanes);
+  const path = pathLane(data);
+  const {places, height} = placesOf(path ? [path, ...data.lanes] : data.lanes);
   const shades = data.names.map(shadeOf);
   const context = canvas.getContext('2d');
   let width = 0, frame = 0;
   const colors = {};
   const color = name => colors[name] ||
     (colors[name] = getComputedStyle(document.documentElement).getPropertyValue(name).trim());
-  const fillOf = (lane, i) => lane.onCard ? color(workColors[lane.work[i]])
+  const fillOf = (lane, i) => lane.onPath ? color(lane.colors[lane.kind[i]]) : lane.onCard ? color(workColors[lane.work[i]])
     : color(hostColors[shades[lane.name[i]] % hostColors.length]);
   for (const lane of data.lanes) lane.onCard = lane.track.startsWith('card ');
   const scale = () => width / (view.end - view.begin);
+  const placeOf = new Map(places.filter(one => one.lane).map(one => [one.lane, one.y]));
+  const tops = data.lanes.map(lane => placeOf.get(lane));
+  let showsPath = path !== null;
   const redraw = () => { if (!frame) frame = requestAnimationFrame(draw); };
 
   function drawRuler() {
@@ -67,18 +81,23 @@ function drawLanes() {
     context.fillStyle = color('--soft');
     context.strokeStyle = color('--line');
     context.textAlign = 'left';
-    for (const tick of x.ticks(Math.max(2, width / 120))) {
+    const ticks = x.ticks(Math.max(2, width / 120));
+    const label = tickLabel(view.end, ticks.length > 1 ? ticks[1] - ticks[0] : view.end);
+    for (const tick of ticks) {
       const at = Math.round(x(tick)) + 0.5;
       context.beginPath();
       context.moveTo(at, rulerHeight - 4);
       context.lineTo(at, height);
       context.stroke();
-      context.fillText(asTick(asTime)(tick * 1e-9), at + 3, 12);
+      context.fillText(label(tick), at + 3, 12);
     }
     context.strokeStyle = color('--faint');
+    const least = 16;  // pixels from one step's line to the next
+    let last = -least;
     for (const step of data.steps) {
       const at = Math.round(x(step.begin_ns)) + 0.5;
-      if (at < 0 || at > width) continue;
+      if (at < 0 || at > width || at - last < least) continue;
+      last = at;
       context.setLineDash([3, 3]);
       context.beginPath();
       context.moveTo(at, rulerHeight - 4);
@@ -95,7 +114,10 @@ function drawLanes() {
       if (lane.begin_ns[i] >= view.end) break;
       const left = Math.max(0, (lane.begin_ns[i] - view.begin) * perNs);
       const right = Math.min(width, (lane.begin_ns[i] + lane.duration_ns[i] - view.begin) * perNs);
-      if (right <= drawnTo) continue;
+      if (right <= drawnTo) {  // all within a pixel at once
+        i = Math.max(i, firstAfter(lane, view.begin + drawnTo / perNs) - 1);
+        continue;
+      }
       const span = Math.max(right - left, 0.75);
       context.globalAlpha = lane.onCard ? 0.72 + 0.28 * ((shades[lane.name[i]] % 5) / 4) : 0.85;
       context.fillStyle = fillOf(lane, i);
@@ -130,6 +152,7 @@ function drawLanes() {
         context.fillText(shown(place.label, 100), 2, place.y + 11);
       }
     }
+    if (showsPath) drawPathOver(context, path, view, scale(), width, tops, color('--ink'));
     box.dataset.begin = view.begin;
     box.dataset.end = view.end;
   }
@@ -144,6 +167,7 @@ function drawLanes() {
     view.end = view.begin + span;
     redraw();
   }
+  showStretch = (begin, span) => move(begin, Math.min(data.duration_ns, Math.max(200, span)));
   const middle = () => (view.begin + view.end) / 2;
 
   function under(event) {
@@ -181,7 +205,7 @@ function drawLanes() {
     showTooltip(event.clientX, event.clientY, element('h3', {}, shown(data.names[lane.name[i]], 300)),
       tooltipRows([[lane.count[i] > 1 ? `${asCount(lane.count[i])} slices, this the longest` : 'duration',
         asTime(lane.duration_ns[i] * 1e-9)], ['begins at', asTime(lane.begin_ns[i] * 1e-9)],
-      ['track', shown(lane.track, 60)]]));
+      ...(lane.onPath ? pathRows(lane, data.names, i) : [['track', shown(lane.track, 60)]])]));
   });
   canvas.addEventListener('pointerleave', hideTooltip);
   canvas.addEventListener('dblclick', event => {
@@ -213,13 +237,17 @@ function drawLanes() {
     style: {margin: '0'}, 'aria-label': label, onclick: action}, text);
   const detail = data.detail && element('button', {type: 'button', class: 'more', style: {margin: '0'},
     onclick: () => move(data.detail[0], data.detail[1] - data.detail[0])}, 'The step in full detail');
+  const pathBox = path && element('label', {}, element('input', {type: 'checkbox', checked: '',
+    onchange: event => { showsPath = event.target.checked; redraw(); }}), ' critical path');
   return section('timeline', 'Timeline',
     data.resolution_ns > 0 ? `Slices shorter than ${asTime(data.resolution_ns * 1e-9)} stand together, ` +
       'under the name of the longest' + (data.detail ? '; one step has all of its own.' : '.') : null,
     element('div', {class: 'controls'}, range, button('+', 'Zoom in', () => zoom(0.6, middle())),
-      button('−', 'Zoom out', () => zoom(1 / 0.6, middle())), detail || ''),
+      button('−', 'Zoom out', () => zoom(1 / 0.6, middle())), detail || '', pathBox || ''),
     box,
-    legend([['var(--blue)', 'computing'], ['var(--coral)', 'communicating'], ['var(--teal)', 'copying']]),
+    legend([['var(--blue)', 'computing'], ['var(--coral)', 'communicating'], ['var(--teal)', 'copying'],
+      ...(path ? [['var(--yellow)', 'on the path: the host'], ['var(--purple)', 'calls'],
+        ['var(--gray)', 'latency']] : [])]),
     element('p', {class: 'keys'}, 'Drag to move, ', element('kbd', {}, 'Ctrl'), ' and the wheel to zoom, ',
       element('kbd', {}, '+'), ' ', element('kbd', {}, '−'), ' ', element('kbd', {}, '←'), ' ',
       element('kbd', {}, '→'), ' with the keyboard; a double click fills the view with a slice.'));

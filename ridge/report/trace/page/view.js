@@ -120,7 +120,7 @@ function drawRank() {
   const contents = document.getElementById('contents');
   contents.replaceChildren();
   document.getElementById('subtitle').textContent = traceSubtitle();
-  const sections = [drawOverview(), drawTraceFindings(), drawRanks(), drawSplit(), drawLanes(), drawPhases(),
+  const sections = [drawOverview(), drawTraceFindings(), drawRanks(), drawSplit(), drawLanes(), drawPath(), drawPhases(),
     drawIdle(), drawModules(), drawKernels(), drawTraceOperators(), drawCopies(), drawCounters()].filter(Boolean);
   for (const part of sections) {
     main.append(part);
