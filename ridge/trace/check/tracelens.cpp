@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -158,7 +159,9 @@ void TraceLensTree::link_graph(const Node& launch, std::uint64_t link) {
   const auto [at, added] = graphs_.try_emplace(link);
   Graph& graph = at->second;
   if (added) {
-    for (Device& device : std::ranges::equal_range(devices_, link, {}, &Device::link)) {
+    auto device_at = std::ranges::lower_bound(devices_, link, {}, &Device::link);
+    for (; device_at != devices_.end() && device_at->link == link; ++device_at) {
+      Device& device = *device_at;
       if (!device.row->on_device()) continue;
       device.linked = true;
       ++graph.kernels;
@@ -177,12 +180,13 @@ void TraceLensTree::link_flow(const Node& launch, std::uint64_t link) {
   const auto flow = ended_.find(link);
   if (flow == ended_.end()) return;
   // The last event of the number on the flow's track counts, be it a kernel or a wait.
-  const auto of_track = std::ranges::equal_range(
-      devices_, std::tuple(link, true, flow->second), {}, [](const Device& device) {
-        return std::tuple(device.link, bool{device.row->placed}, device.row->track);
-      });
-  if (of_track.empty()) return;
-  Device& last = of_track.back();
+  const auto key = [](const Device& device) {
+    return std::tuple(device.link, bool{device.row->placed}, device.row->track);
+  };
+  const std::tuple wanted(link, true, flow->second);
+  const auto behind = std::ranges::upper_bound(devices_, wanted, {}, key);
+  if (behind == devices_.begin() || key(*std::prev(behind)) != wanted) return;
+  Device& last = *std::prev(behind);
   if (!last.row->on_device()) return waits_.note(launch.row->event);
   last.linked = true;
   if (!last.row->named) nameless_.note(last.row->event);
