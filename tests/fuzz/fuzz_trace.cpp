@@ -8,6 +8,7 @@
 #include "ridge/trace/check/check.h"
 #include "ridge/trace/critical_path.h"
 #include "ridge/trace/report.h"
+#include "ridge/trace/timeline.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
@@ -26,7 +27,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     ridge::trace::report_text(run, 3);
     ridge::trace::report_json(run);
     const ridge::trace::HostNesting nesting(trace);
-    ridge::trace::critical_path(trace, ridge::trace::work_of(trace, nesting), nesting);
+    const ridge::trace::Work work = ridge::trace::work_of(trace, nesting);
+    const ridge::trace::CriticalPath path = ridge::trace::critical_path(trace, work, nesting);
+    ridge::trace::timeline_of(trace, work, 10, &path);
   } catch (const ridge::FormatError&) {
   }
   return 0;

@@ -78,6 +78,21 @@ void trace(const std::filesystem::path& directory) {
   ridge::write_text_file(directory / "whole", head + whole);
   ridge::write_text_file(directory / "list", head + "[" + events);
   ridge::write_text_file(directory / "packed", head + ridge::gzipped(whole));
+  ridge::write_text_file(directory / "rocprofv3",
+                         head +
+                             R"({"rocprofiler-sdk-tool":[{"metadata":{"pid":9},
+"agents":[{"id":{"handle":2},"type":2,"node_id":4,"logical_node_type_id":1,"name":"gfx942"}],
+"strings":{"buffer_records":[{"kind":"HIP","operations":["none","hipLaunchKernel"]},
+{"kind":"MARKER_CORE_RANGE_API","operations":["roctxThreadRangeA"]}],
+"marker_api":[{"key":8,"value":"ProfilerStep#1"}]},
+"kernel_symbols":[{"kernel_id":3,"formatted_kernel_name":"gemm"}],
+"buffer_records":{"hip_api":[{"kind":0,"operation":1,"correlation_id":{"internal":5},
+"start_timestamp":10,"end_timestamp":15,"thread_id":9}],
+"kernel_dispatch":[{"correlation_id":{"internal":5},"start_timestamp":20,"end_timestamp":30,
+"dispatch_info":{"agent_id":{"handle":2},"queue_id":{"handle":1},"kernel_id":3,
+"grid_size":{"x":64,"y":1,"z":1}}}],
+"marker_api":[{"kind":1,"operation":0,"correlation_id":{"internal":8},
+"start_timestamp":1,"end_timestamp":40,"thread_id":9}]}}]})");
 }
 
 }  // namespace
