@@ -1,9 +1,7 @@
-#include <vector>
+#include "ridge/gpu/kernels/product/portable_products.h"
 
-#include "ridge/base/error.h"
 #include "ridge/gpu/kernels/activation.h"
 #include "ridge/gpu/kernels/tiled_product.h"
-#include "ridge/gpu/vendor/blas.h"
 
 namespace ridge::gpu {
 namespace {
@@ -149,30 +147,16 @@ class PortableProduct final : public Product {
   TilePlan plan_;
 };
 
-class PortableBlas final : public Blas {
- public:
-  explicit PortableBlas(const Card& card) : card_(card) {}
-
-  std::vector<ProductPtr> products(const ProductShape& shape, std::size_t most) override {
-    if (!takes(shape)) throw DeviceError("no portable kernel multiplies {}", to_string(shape));
-    std::vector<ProductPtr> products;
-    for (const TilePlan& plan : tile_plans(card_, extents_of(shape), LargeTile::rows))
-      if (products.size() < most)
-        products.push_back(std::make_unique<PortableProduct>(card_, shape, plan));
-    return products;
-  }
-
-  // Counts up where kernels become others, so that times of old ones are not taken for theirs.
-  std::string version() override { return "portable products 1"; }
-
- private:
-  Card card_;
-};
-
 }  // namespace
 
-std::shared_ptr<Blas> make_portable_blas(const Card& card) {
-  return std::make_shared<PortableBlas>(card);
+std::vector<ProductPtr> portable_products(const Card& card, const ProductShape& shape,
+                                          std::size_t most) {
+  std::vector<ProductPtr> products;
+  if (!takes(shape)) return products;
+  for (const TilePlan& plan : tile_plans(card, extents_of(shape), LargeTile::rows))
+    if (products.size() < most)
+      products.push_back(std::make_unique<PortableProduct>(card, shape, plan));
+  return products;
 }
 
 }  // namespace ridge::gpu
