@@ -36,22 +36,30 @@ struct RecordRequest {
   std::int64_t interval = 20;
 };
 
-// What a signal handler passes signals on to. The terminal sends its own to the whole process
-// group, and so to the command too.
-volatile std::sig_atomic_t command_id = 0;
+// What a signal handler passes signals on to, and the signal that came before there was something.
+// The terminal sends its own to the whole process group, and so to the command too.
+volatile std::sig_atomic_t command_id = 0, early_signal = 0;
 
 void pass_on(int signal, siginfo_t* sender, void*) {
-  if (sender->si_code <= 0) ::kill(command_id, signal);
+  if (sender->si_code > 0) return;
+  if (command_id == 0)
+    early_signal = signal;
+  else
+    ::kill(command_id, signal);
 }
 
-void pass_on_signals(pid_t to) {
-  command_id = to;
+void keep_signals() {
   struct sigaction action {};
   action.sa_sigaction = pass_on;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   sigemptyset(&action.sa_mask);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
     sigaction(signal, &action, nullptr);
+}
+
+void pass_on_signals_to(pid_t command) {
+  command_id = command;
+  if (early_signal != 0) ::kill(command, early_signal);
 }
 
 // Samples all cards of the machine; none where the driver does not tell.
@@ -110,8 +118,9 @@ Recorded run_command(const RecordRequest& request) {
   Cards cards(interval);
   Recorded recorded{.command = {.line = shell_line(request.words)}};
   recorded.command.begin_ns = SystemSampler::now_ns();
+  keep_signals();
   ChildProcess command({.words = request.words, .shares_output = true, .shares_terminal = true});
-  pass_on_signals(command.pid());
+  pass_on_signals_to(command.pid());
   recorded.end = command.wait();
   recorded.command.end_ns = SystemSampler::now_ns();
   recorded.samples = sampler.stop();
