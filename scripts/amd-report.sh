@@ -10,19 +10,20 @@
 set -uo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 architectures='' out=amd-report limit=900
+usage() {
+  sed -n 's/^#   \(scripts.*\)/usage: \1/p' "$0" >&2
+  exit 2
+}
 while getopts a:o:l: option; do
   case $option in
     a) architectures=$OPTARG ;;
     o) out=$OPTARG ;;
     l) limit=$OPTARG ;;
-    *) sed -n 's/^#   \(scripts.*\)/usage: \1/p' "$0" >&2 && exit 2 ;;
+    *) usage ;;
   esac
 done
 shift $((OPTIND - 1))
-if [ $# -gt 0 ]; then
-  sed -n 's/^#   \(scripts.*\)/usage: \1/p' "$0" >&2
-  exit 2
-fi
+if [ $# -gt 0 ]; then usage; fi
 
 found=$(rocm_agent_enumerator 2>/dev/null | grep -v gfx000 | sort -u | paste -sd ';')
 if [ -z "$architectures$found" ]; then

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "ridge/base/error.h"
+#include "ridge/gpu/vendor/stand_in.h"
 
 namespace ridge::gpu {
 namespace {
@@ -12,31 +12,19 @@ namespace {
 class LibraryOrPortable final : public Blas {
  public:
   LibraryOrPortable(std::shared_ptr<Blas> library, const Card& card)
-      : library_(std::move(library)), card_(card) {}
+      : blas_(std::move(library), make_portable_blas(card)) {}
 
   std::vector<ProductPtr> products(const ProductShape& shape, std::size_t most) override {
-    return chosen().products(shape, most);
+    return blas_->products(shape, most);
   }
-  std::string version() override { return chosen().version(); }
-  std::string warning() override { return warning_; }
+  std::string version() override { return blas_->version(); }
+  std::string warning() override {
+    if (blas_.refusal().empty()) return {};
+    return fmt::format("Products run slower, by portable kernels: {}", blas_.refusal());
+  }
 
  private:
-  Blas& chosen() {
-    if (!chosen_) {
-      try {
-        library_->version();
-        chosen_ = library_;
-      } catch (const DeviceError& error) {
-        warning_ = fmt::format("Products run slower, by portable kernels: {}", error.what());
-        chosen_ = make_portable_blas(card_);
-      }
-    }
-    return *chosen_;
-  }
-
-  std::shared_ptr<Blas> library_, chosen_;
-  Card card_;
-  std::string warning_;
+  WithStandIn<Blas> blas_;
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ridge/base/error.h"
+#include "ridge/gpu/vendor/stand_in.h"
 
 namespace ridge::gpu {
 namespace {
@@ -10,43 +10,29 @@ namespace {
 class DnnOrPortable final : public Dnn {
  public:
   DnnOrPortable(std::shared_ptr<Dnn> library, const Card& card)
-      : library_(std::move(library)), card_(card) {}
+      : dnn_(std::move(library), make_portable_dnn(card)) {}
 
-  std::string version() override { return chosen().version(); }
-  bool is_portable() const override { return chosen().is_portable(); }
+  std::string version() override { return dnn_->version(); }
+  bool is_portable() const override { return dnn_->is_portable(); }
   bool supports(DType dtype, const FlashShape& shape) const override {
-    return chosen().supports(dtype, shape);
+    return dnn_->supports(dtype, shape);
   }
   std::unique_ptr<FusedAttention> attention(DType dtype, const FlashShape& shape,
                                             const FlashOperands& operands) override {
-    return chosen().attention(dtype, shape, operands);
+    return dnn_->attention(dtype, shape, operands);
   }
   std::unique_ptr<FusedAttentionGrad> attention_grad(DType dtype, const FlashShape& shape,
                                                      const FlashOperands& operands,
                                                      const FlashGradients& gradients,
                                                      bool deterministic) override {
-    return chosen().attention_grad(dtype, shape, operands, gradients, deterministic);
+    return dnn_->attention_grad(dtype, shape, operands, gradients, deterministic);
   }
   std::shared_ptr<FusedConv> conv(const ConvProblem& problem, std::size_t rank) override {
-    return chosen().conv(problem, rank);
+    return dnn_->conv(problem, rank);
   }
 
  private:
-  Dnn& chosen() const {
-    if (!chosen_) {
-      try {
-        library_->version();
-        chosen_ = library_;
-      } catch (const DeviceError&) {  // `ridge doctor` says why
-        chosen_ = make_portable_dnn(card_);
-      }
-    }
-    return *chosen_;
-  }
-
-  std::shared_ptr<Dnn> library_;
-  mutable std::shared_ptr<Dnn> chosen_;
-  Card card_;
+  WithStandIn<Dnn> dnn_;  // `ridge doctor` says why a library is not used
 };
 
 }  // namespace
