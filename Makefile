@@ -96,7 +96,7 @@ tsan:  ## run the tests under the thread sanitizer
 .PHONY: lint
 lint:  ## check the formatting of all sources and run clang-tidy on those changed (ALL=1: on all)
 	scripts/install-deps.sh lint tests
-	cmake --preset release -DRIDGE_TESTS=ON
+	cmake --preset debug
 	scripts/lint.sh $(if $(ALL),--all)
 
 .PHONY: format

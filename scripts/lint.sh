@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks formatting (clang-format) and, in the sources that differ from the main branch, what
-# .clang-tidy lists. Needs a configured build/ for the compile commands.
+# .clang-tidy lists. Needs a configured build-debug/ for the compile commands.
 #
 #   scripts/lint.sh                 all formatted? changed sources tidy?
 #   scripts/lint.sh --all           all formatted? all sources tidy?
@@ -45,6 +45,6 @@ fi
 commands=$(mktemp -d)
 trap 'rm -rf "$commands"' EXIT
 sed -E 's/ -Winvalid-pch//; s/ -fpch-preprocess//; s/ -include [^ ]*cmake_pch\.hxx//' \
-  build/compile_commands.json >"$commands/compile_commands.json"
+  build-debug/compile_commands.json >"$commands/compile_commands.json"
 echo "$sources" | xargs -P "$(nproc)" -n 1 clang-tidy -p "$commands" --quiet
 echo "lint: $(echo "$sources" | wc -l) sources are tidy"

@@ -81,7 +81,13 @@ QUICKER = [(re.compile(r"^( *)micro_benchmarking_pytorch\b", re.MULTILINE),
            (re.compile(r"^launch_performance_study.sh tiny$", re.MULTILINE),
             "launch_performance_study.sh tiny --num-steps 11"),
            (re.compile(r"^(ridge gate .*--budget) \d+\b", re.MULTILINE), r"\1 8"),
-           (re.compile(r"^ridge roofline$", re.MULTILINE), "ridge roofline --seconds 1")]
+           (re.compile(r"^ridge roofline( --seconds 2)?\b(?= *(>|$))", re.MULTILINE),
+            "ridge roofline --seconds 1"),
+           (re.compile(r"^(ridge bench --network resnet50 --batch-size 4)\b", re.MULTILINE),
+            r"\1 --image-size 96"),
+           (re.compile(r"--num-steps 10 (--profile-memory)"), r"--num-steps 3 \1"),
+           (re.compile(r"^(ridge exercise debug --stage [24] --fix) --num-steps 8\b", re.MULTILINE),
+            r"\1 --num-steps 4")]
 
 
 class PageError(Exception):

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "ridge/base/error.h"
+#include "ridge/base/units.h"
 #include "ridge/device/data_sheets.h"
 #include "ridge/graph/op_rules.h"
 #include "ridge/profile/node_stats.h"
@@ -14,8 +15,6 @@ namespace ridge {
 namespace {
 
 constexpr double ns = 1e-9;
-
-double over(double a, double b) { return b > 0 ? a / b : 0; }
 
 // By how much an operator may exceed a ceiling for that to say that the ceiling was measured too
 // low, because others were using the machine. More than that no measurement explains: the

@@ -25,7 +25,7 @@ std::string phase_ms(const std::vector<double>& seconds) {
   return seconds.empty() ? "-" : fmt::format("{:.3f}", median(seconds) * 1e3);
 }
 
-std::string milliseconds(double seconds) { return fmt::format("{:.3f}", seconds * 1e3); }
+std::string milliseconds_text(double seconds) { return fmt::format("{:.3f}", seconds * 1e3); }
 
 // Over other work there is none.
 std::string speedup_cell(const ComparedRun& first, const ComparedRun& run) {
@@ -77,7 +77,7 @@ std::string side_by_side(const std::vector<ComparedRun>& runs) {
     TextRow& row = rows.emplace_back();
     row = {name};
     for (const std::string& setting : differing) row.push_back(run.value_of(setting));
-    for (std::string cell : {per_second(run.samples, seconds), milliseconds(seconds),
+    for (std::string cell : {per_second(run.samples, seconds), milliseconds_text(seconds),
                              phase_ms(run.forward), phase_ms(run.backward), phase_ms(run.optimizer),
                              fmt::format("{:.1f}", run.peak_bytes / 1e6)})
       row.push_back(std::move(cell));
@@ -114,7 +114,7 @@ TextRow cells_of(const OperatorChange& change, const OperatorUse& before,
   return {change.name,
           change.fate == OperatorFate::same ? "" : std::string(name_of(change.fate)),
           fmt::format("{:+.3f}", change.seconds() * 1e3),
-          from_to(change, &OperatorUse::seconds, milliseconds),
+          from_to(change, &OperatorUse::seconds, milliseconds_text),
           shares(change, before, after),
           from_to(change, &OperatorUse::calls, count_text),
           from_to(change, &OperatorUse::bytes, megabytes)};

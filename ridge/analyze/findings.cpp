@@ -15,7 +15,7 @@ namespace {
 
 // What a well-made kernel reaches of its floor, for estimates of what a better one would save.
 constexpr double reachable = 0.7;
-constexpr double least_share = 0.005;  // of the step; less is not worth a line
+constexpr double least_share_of_step = 0.005;  // of the step; less is not worth a line
 
 struct Analysis {
   const Graph& graph;
@@ -310,7 +310,7 @@ std::vector<Finding> find_improvements(const Recording& recording, const Bottlen
   findings.push_back(analysis.of_dispatch());
   findings.push_back(analysis.of_feeding());
   std::erase_if(findings, [&](const Finding& f) {
-    return report.share(f.seconds_saved) < least_share || f.seconds <= 0;
+    return report.share(f.seconds_saved) < least_share_of_step || f.seconds <= 0;
   });
   std::ranges::stable_sort(findings, std::greater{}, &Finding::seconds_saved);
   return findings;

@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view format_name = "ridge machine ceilings";
-constexpr std::size_t max_file_bytes = 1 << 20;
+constexpr std::size_t max_machine_bytes = 1 << 20;
 
 double rate(const Json& json, const char* key, const std::string& source) {
   const double value = json.at(key);
@@ -197,7 +197,7 @@ std::filesystem::path default_machine_file() {
 }
 
 Machine read_machine_file(const std::filesystem::path& path) {
-  return machine_from_json(read_text_file(path, max_file_bytes), path.string());
+  return machine_from_json(read_text_file(path, max_machine_bytes), path.string());
 }
 
 void write_machine_file(const std::filesystem::path& path, const Machine& machine) {

@@ -9,6 +9,7 @@
 #include "ridge/analyze/bottlenecks.h"
 #include "ridge/analyze/plan.h"
 #include "ridge/base/error.h"
+#include "ridge/base/units.h"
 #include "ridge/session/devices.h"
 
 namespace ridge {
@@ -17,8 +18,6 @@ namespace {
 constexpr double least_gain = 0.005;  // of the time of a sample; less is not worth a line
 constexpr double as_good = 0.98;  // of the best rate: the smallest such batch is the one to take
 constexpr std::int64_t largest_factor = 64, smallest_divisor = 4;
-
-double over(double a, double b) { return b > 0 ? a / b : 0; }
 
 // By how much the operators of a recorded run were above their least times.
 class Efficiency {

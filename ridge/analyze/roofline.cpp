@@ -14,13 +14,9 @@
 namespace ridge {
 namespace {
 
-using Json = nlohmann::json;
-
 void sort_by_time(std::vector<RooflinePoint>& points) {
   std::ranges::stable_sort(points, std::greater{}, &RooflinePoint::seconds);
 }
-
-double over(double a, double b) { return b > 0 ? a / b : 0; }
 
 char letter(std::size_t index) {
   constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -164,12 +160,12 @@ ProfiledOperators roofline_points_from_json(std::string_view text, const std::st
   ProfiledOperators profile;
   std::vector<RooflinePoint>& points = profile.points;
   try {
-    const Json table = Json::parse(text);
+    const nlohmann::json table = nlohmann::json::parse(text);
     profile.device = table.value("device", "");
     profile.hardware = table.value("hardware", "");
     profile.threads = std::max(table.value("threads", 0), 0);
-    for (const Json& row : table.at("rows")) {
-      const Json& total = row.at("total");
+    for (const nlohmann::json& row : table.at("rows")) {
+      const nlohmann::json& total = row.at("total");
       points.push_back({.name = row.at("name"),
                         .calls = total.at("calls"),
                         .seconds = total.at("time_ns").get<double>() * 1e-9,
@@ -178,7 +174,7 @@ ProfiledOperators roofline_points_from_json(std::string_view text, const std::st
                                  total.at("bytes_written").get<std::int64_t>(),
                         .share = total.at("share")});
     }
-  } catch (const Json::exception& error) {
+  } catch (const nlohmann::json::exception& error) {
     throw FormatError("{} is no operator table of ridge: {}", source, error.what());
   }
   sort_by_time(points);

@@ -5,16 +5,15 @@
 #include <optional>
 #include <utility>
 
+#include "ridge/base/units.h"
 #include "ridge/profile/device_report.h"
 #include "ridge/profile/kernel_stats.h"
 
 namespace ridge {
 namespace {
 
-constexpr double ns = 1e-9, cache_line = 64;
+constexpr double seconds_per_ns = 1e-9, cache_line = 64;
 constexpr double busy = 0.6;  // of a unit that holds back
-
-double over(double a, double b) { return b > 0 ? a / b : 0; }
 
 // The meanings of metrics.
 enum class Says : std::uint8_t {
@@ -239,7 +238,7 @@ std::vector<KernelFit> fits_of(const Recording& recording) {
     fits.push_back({.name = kernel.name,
                     .op = kernel.op,
                     .calls = kernel.calls,
-                    .seconds = static_cast<double>(kernel.total_ns) * ns / steps,
+                    .seconds = static_cast<double>(kernel.total_ns) * seconds_per_ns / steps,
                     .launch = kernel.longest,
                     .occupancy = occupancy,
                     .why = explanation_of(occupancy, recording.processor, kernel.longest)});

@@ -22,9 +22,8 @@ constexpr double worth_naming = 0.01;  // of the memory that changed
 
 using Results = std::vector<const TimedVariant*>;
 
-double real(auto value) { return static_cast<double>(value); }
-std::string percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
-std::string milliseconds(double seconds) { return fmt::format("{:.1f} ms", 1e3 * seconds); }
+std::string whole_percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
+std::string in_milliseconds(double seconds) { return fmt::format("{:.1f} ms", 1e3 * seconds); }
 double rate(const TimedVariant* result) { return result->samples_per_second(); }
 std::int64_t batch(const TimedVariant* result) { return result->variant.options.batch_size; }
 
@@ -61,8 +60,8 @@ void add_latency(Lines& line, const Results& sorted, double limit) {
   const auto above = std::ranges::find_if(
       sorted, [&](const TimedVariant* r) { return r->median_seconds() > limit; });
   if (!found) {
-    line("Within {} there is no batch: the smallest, {}, takes {}.", milliseconds(limit),
-         batch(sorted.front()), milliseconds(sorted.front()->median_seconds()));
+    line("Within {} there is no batch: the smallest, {}, takes {}.", in_milliseconds(limit),
+         batch(sorted.front()), in_milliseconds(sorted.front()->median_seconds()));
     return;
   }
   const std::vector<double> seconds = found->seconds();
@@ -70,13 +69,13 @@ void add_latency(Lines& line, const Results& sorted, double limit) {
   std::string text = fmt::format(
       "Largest batch within {}: {}, with {:.1f} samples/s; its median is {}, its slowest of {} "
       "{}{}.",
-      milliseconds(limit), batch(found), rate(found), milliseconds(found->median_seconds()),
-      seconds.size(), milliseconds(slowest), slowest > limit ? ", beyond the limit" : "");
+      in_milliseconds(limit), batch(found), rate(found), in_milliseconds(found->median_seconds()),
+      seconds.size(), in_milliseconds(slowest), slowest > limit ? ", beyond the limit" : "");
   if (above == sorted.end() || batch(*above) < batch(found)) {
     line("{} No larger one was measured that takes longer.", text);
     return;
   }
-  text += fmt::format(" {} takes {}", batch(*above), milliseconds((*above)->median_seconds()));
+  text += fmt::format(" {} takes {}", batch(*above), in_milliseconds((*above)->median_seconds()));
   const double from = found->median_seconds(), to = (*above)->median_seconds();
   const double between = std::floor(real(batch(found)) + (limit - from) / (to - from) *
                                                              real(batch(*above) - batch(found)));
@@ -103,11 +102,6 @@ std::string_view largest_part(const LeastTime& time) {
 
 std::string name(const TimedVariant& result) {
   return result.variant.name.empty() ? result.variant.options.network : result.variant.name;
-}
-
-std::string upper(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::toupper(c); });
-  return text;
 }
 
 // By how much each use of memory fell, the most first: "intermediates 102.8 MB less".
@@ -163,12 +157,12 @@ std::string batch_size_answers(std::span<const TimedVariant> results, const Tabl
     const TimedVariant* const best = *std::ranges::max_element(sorted, {}, rate);
     const TimedVariant* const spot = sweet_spot_of(sorted);
     line("Sweet spot: a batch of {}, the smallest with {} of the most samples/s, {:.1f} at {}.{}",
-         batch(spot), percent(sweet_spot_share), rate(best), batch(best),
+         batch(spot), whole_percent(sweet_spot_share), rate(best), batch(best),
          spot == sorted.back() ? " It is the largest measured: still larger ones may do better."
                                : "");
     if (large.peak_flops > 0)
-      line("Of the peak, {} is reached with {} and {} with {}.", percent(small.efficiency()),
-           batch(&small), percent(large.efficiency()), batch(&large));
+      line("Of the peak, {} is reached with {} and {} with {}.", whole_percent(small.efficiency()),
+           batch(&small), whole_percent(large.efficiency()), batch(&large));
   }
   if (terms.latency_limit) add_latency(line, sorted, *terms.latency_limit);
   return line.text;
@@ -194,10 +188,11 @@ std::string mode_answers(std::span<const TimedVariant> results) {
     line(
         "At this machine's ceilings a pass takes {} under {}, {} of it {}, and {} under {}: {:.2f} "
         "times as fast. {} of the first is computing, which no mode takes away.",
-        milliseconds(before.total()), name(first),
-        percent(std::max({before.computing, before.moving, before.starting}) / before.total()),
-        largest_part(before), milliseconds(after.total()), name(best),
-        before.total() / after.total(), percent(before.computing / before.total()));
+        in_milliseconds(before.total()), name(first),
+        whole_percent(std::max({before.computing, before.moving, before.starting}) /
+                      before.total()),
+        largest_part(before), in_milliseconds(after.total()), name(best),
+        before.total() / after.total(), whole_percent(before.computing / before.total()));
   }
   if (const auto batches = steps_to_pay(first, best))
     line("Compiling for {} is paid back after {} of {}.", name(best), batches_text(*batches),
@@ -214,16 +209,17 @@ std::string precision_answers(std::span<const TimedVariant> results) {
     const double less = real(first.at_peak.total()) - real(result.at_peak.total());
     const std::string split = memory_split(first, result);
     if (!split.empty())
-      line("{} holds {} {} at the peak: {}.", upper(name(result)), format_megabytes(std::abs(less)),
-           less >= 0 ? "less" : "more", split);
+      line("{} holds {} {} at the peak: {}.", upper_case(name(result)),
+           format_megabytes(std::abs(less)), less >= 0 ? "less" : "more", split);
   }
   std::string slowest;
   for (const TimedVariant* result : measured(results))
     if (result->pass && !result->pass->slowest.empty()) {
       const ProfileAnswers::Slow& slow = result->pass->slowest.front();
-      slowest += fmt::format("{}{} {}, {} ({})", slowest.empty() ? "" : "; ", upper(name(*result)),
-                             shortened(printable(slow.name), kernel_width),
-                             milliseconds(slow.seconds), percent(slow.share));
+      slowest +=
+          fmt::format("{}{} {}, {} ({})", slowest.empty() ? "" : "; ", upper_case(name(*result)),
+                      shortened(printable(slow.name), kernel_width), in_milliseconds(slow.seconds),
+                      whole_percent(slow.share));
     }
   if (!slowest.empty()) line("Slowest kernel of a pass: {}.", slowest);
   return line.text;
@@ -237,7 +233,7 @@ std::string combination_answers(std::span<const TimedVariant> results, const Tab
   Lines line;
   if (all.empty()) {
     if (terms.latency_limit)
-      line("Nothing takes {} or less for a batch.", milliseconds(*terms.latency_limit));
+      line("Nothing takes {} or less for a batch.", in_milliseconds(*terms.latency_limit));
     return line.text;
   }
   std::vector<std::string> networks;
@@ -246,7 +242,7 @@ std::string combination_answers(std::span<const TimedVariant> results, const Tab
         std::ranges::find(networks, network) == networks.end())
       networks.push_back(network);
   const std::string within =
-      terms.latency_limit ? fmt::format(" within {} a batch", milliseconds(*terms.latency_limit))
+      terms.latency_limit ? fmt::format(" within {} a batch", in_milliseconds(*terms.latency_limit))
                           : "";
   struct Gain {
     std::string network;
@@ -272,7 +268,8 @@ std::string combination_answers(std::span<const TimedVariant> results, const Tab
     } else if (best == &first) {
       without_gain.push_back(network);
     }
-    if (best->peak_flops > 0) text += fmt::format("; {} of the peak", percent(best->efficiency()));
+    if (best->peak_flops > 0)
+      text += fmt::format("; {} of the peak", whole_percent(best->efficiency()));
     line("{}.", text);
   }
   if (!gains.empty() && gains.size() + without_gain.size() > 1) {

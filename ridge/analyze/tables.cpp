@@ -18,14 +18,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double mega = 1e6, giga = 1e9;
+constexpr double giga = 1e9;
 
-std::string upper(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::toupper(c); });
-  return text;
-}
-
-double real(auto value) { return static_cast<double>(value); }
 double median_ms(const TimedVariant& result) { return 1e3 * result.median_seconds(); }
 double megabytes(const TimedVariant& result) { return real(result.peak_tensor_bytes) / mega; }
 
@@ -217,7 +211,7 @@ class PrecisionRows {
   explicit PrecisionRows(std::span<const TimedVariant> results) : results_(results) {
     columns_.push_back({"Metric", true});
     for (std::size_t i = 0; i < results.size(); ++i) {
-      columns_.push_back({upper(results[i].variant.name)});
+      columns_.push_back({upper_case(results[i].variant.name)});
       if (i > 0) columns_.push_back({"Improvement"});
     }
   }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace ridge {
 
@@ -14,5 +15,14 @@ std::string format_percent(double part);                         // "12.3 %" of 
 // "12.3 MB", of a million bytes each.
 std::string format_megabytes(double bytes, int decimals = 1);
 std::string format_loss(double loss);  // "6.9786"; "nan", whose sign says nothing
+
+std::string upper_case(std::string_view text);  // of ASCII
+
+inline constexpr double mega = 1e6;
+template <class Number>
+double real(Number value) {
+  return static_cast<double>(value);
+}
+inline double over(double a, double b) { return b > 0 ? a / b : 0; }  // 0 where nothing is known
 
 }  // namespace ridge

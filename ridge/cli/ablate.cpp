@@ -21,8 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Request {
-  explicit Request(Command command) : run(command) {}
+struct AblateRequest {
+  explicit AblateRequest(Command command) : run(command) {}
 
   RunRequest run;
   std::string from = "v1", to = "v4";
@@ -30,7 +30,7 @@ struct Request {
   bool json = false;
 };
 
-int ablate(const Request& request) {
+int ablate(const AblateRequest& request) {
   if (request.run.was_given("version"))
     throw UsageError("ridge ablate goes from --from to --to: leave out --version");
   const RunOptions options = request.run.options();
@@ -80,7 +80,7 @@ int ablate(const Request& request) {
 void add_ablate_command(Command program, Action& action) {
   const Command command =
       program.add_subcommand("ablate", "Measure what each optimization is worth, from v1 to v4");
-  const auto request = std::make_shared<Request>(command);
+  const auto request = std::make_shared<AblateRequest>(command);
   command.add_option("--from", request->from, "Start from this version or compile mode")
       .type_name("VERSION")
       .default_text("v1")

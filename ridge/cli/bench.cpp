@@ -53,10 +53,10 @@ double mean_power(const std::vector<CardState>& states) {
 }
 
 // Prints the iterations as they are done, those that warm up apart, and what they come to.
-class Narrator final : public TerminalListener {
+class BenchNarrator final : public TerminalListener {
  public:
-  Narrator(Terminal& terminal, const BenchRequest& request, const RunPlan& plan,
-           const Session& session, RunKeeper& keeper)
+  BenchNarrator(Terminal& terminal, const BenchRequest& request, const RunPlan& plan,
+                const Session& session, RunKeeper& keeper)
       : TerminalListener(terminal),
         request_(request),
         session_(session),
@@ -212,7 +212,7 @@ int run(const BenchRequest& request, const RunPlan& plan, Device& device, Termin
   print_configuration(terminal, request, device);
   const std::unique_ptr<Session> session = load(request, device, terminal);
   note_interrupts();
-  Narrator narrator(terminal, request, plan, *session, keeper);
+  BenchNarrator narrator(terminal, request, plan, *session, keeper);
   return exit_code_of(run_profiled(*session, plan, narrator));
 }
 
@@ -292,7 +292,7 @@ int bench(BenchRequest& request) {
   return bench_on(request, *open_device(request.options));
 }
 
-constexpr const char* footer =
+constexpr const char* bench_footer =
     R"(Weights and inputs are random, unless files are named: they decide neither the time nor the
 memory.
 
@@ -321,7 +321,7 @@ The workshop's exercises with these commands: docs/workshop in the sources.)";
 void add_bench_command(Command program, Action& action) {
   const Command command = program.add_subcommand("bench", "Time a network");
   const auto request = std::make_shared<BenchRequest>(command);
-  command.footer(footer);
+  command.footer(bench_footer);
   command.callback([request, &action] { action = [request] { return bench(*request); }; });
 }
 

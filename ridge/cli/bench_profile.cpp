@@ -11,6 +11,7 @@
 #include "ridge/analyze/machine_file.h"
 #include "ridge/base/lines.h"
 #include "ridge/base/units.h"
+#include "ridge/cli/bench_text.h"
 #include "ridge/cli/profiling.h"
 #include "ridge/profile/chrome_trace.h"
 #include "ridge/profile/device_report.h"
@@ -22,13 +23,11 @@
 namespace ridge {
 namespace {
 
-constexpr std::string_view rule = "========================================";
-
-void print_title(Terminal& terminal, std::string_view title) {
+void print_profile_title(Terminal& terminal, std::string_view title) {
   terminal.line("");
-  terminal.line(rule);
+  terminal.line(bench_rule);
   terminal.line(terminal.bold(title));
-  terminal.line(rule);
+  terminal.line(bench_rule);
 }
 
 void print_section(Terminal& terminal, std::string_view title) {
@@ -51,8 +50,8 @@ void print_operators(Terminal& terminal, const BenchRequest& request,
                      const StepRecorder& recorder) {
   const Recording &host = recorder.host(), &on_device = recorder.on_device();
   const std::optional<DeviceReport> device = device_report(on_device);
-  print_title(terminal, fmt::format("Profiler Results (iterations {} to {}):",
-                                    host.steps.front().step, host.steps.back().step));
+  print_profile_title(terminal, fmt::format("Profiler Results (iterations {} to {}):",
+                                            host.steps.front().step, host.steps.back().step));
   print_host_times(terminal, host, device.has_value());
   if (device) {
     print_section(terminal, "CUDA time, by operation:");

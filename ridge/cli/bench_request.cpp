@@ -17,8 +17,8 @@ namespace ridge {
 namespace {
 
 // A benchmark leaves nothing behind to go on with, and has its own words for some of the rest.
-const OptionFilter has_option = all_but({"resume", "save-every", "eval-every", "output-dir",
-                                         "log-interval", "flops", "flops-profile-step"});
+const OptionFilter is_bench_option = all_but({"resume", "save-every", "eval-every", "output-dir",
+                                              "log-interval", "flops", "flops-profile-step"});
 
 }  // namespace
 
@@ -302,7 +302,7 @@ void add_distributed(Command command) {
 }  // namespace
 
 BenchRequest::BenchRequest(Command command)
-    : run(command, {.network = "resnet50", .defaults = bench_defaults, .has = has_option}) {
+    : run(command, {.network = "resnet50", .defaults = bench_defaults, .has = is_bench_option}) {
   add_workshop(command, *this);
   add_tables(command, *this);
   add_output(command, *this);

@@ -20,7 +20,7 @@
 namespace ridge {
 namespace {
 
-constexpr std::int64_t most_rounds = 10;
+constexpr std::int64_t most_table_rounds = 10;
 constexpr std::size_t recorded_rounds =
     3;  // of those of a table that shows what passes are made of
 
@@ -113,7 +113,8 @@ std::vector<TimedVariant> measure(const BenchRequest& request, Device& device, T
   print_configuration(terminal, request, device);
   terminal.busy(fmt::format("Preparing {} variants...", variants.size()));
   const RunOptions& o = request.options;
-  const Rounds rounds = rounds_of(std::min(most_rounds, o.num_steps), o.num_steps, o.warmup_steps);
+  const Rounds rounds =
+      rounds_of(std::min(most_table_rounds, o.num_steps), o.num_steps, o.warmup_steps);
   const KeptRoof kept = kept_roof(device.name(), device.hardware(), device.threads());
   std::vector<std::vector<ProfileAnswers>> passes(variants.size());
   bool can_record = what.record_passes;

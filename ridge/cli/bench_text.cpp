@@ -17,8 +17,6 @@
 namespace ridge {
 namespace {
 
-constexpr std::string_view rule = "========================================";
-
 // "parameters 44.7, inputs 19.3": what the sum of memory is made of, in MB.
 std::string memory_by_use(const TensorBytes& use) {
   std::string text;
@@ -58,12 +56,6 @@ std::string_view article(std::string_view noun) {
 std::string rank_label(const Device& device, std::size_t rank) {
   if (device.ranks() == 1) return "";
   return fmt::format("[{} {}] ", device.is_gpu() ? "GPU" : "CPU", rank);
-}
-
-std::string upper_case(std::string_view text) {
-  std::string upper(text);
-  std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return std::toupper(c); });
-  return upper;
 }
 
 namespace {
@@ -127,8 +119,8 @@ std::string bench_summary_text(const Record& record, const Summary& summary, boo
   Lines line;
   const std::string_view processor = on_gpu ? "GPU" : "CPU";
   const bool shares = options.ranks > 1;
-  line("{}\nPerformance Summary{}:\n{}", rule, shares ? fmt::format(" ({} 0)", processor) : "",
-       rule);
+  line("{}\nPerformance Summary{}:\n{}", bench_rule,
+       shares ? fmt::format(" ({} 0)", processor) : "", bench_rule);
   line("Network: {}", options.network);
   if (shares) {
     line("Global batch size: {}", options.batch_size);
@@ -195,7 +187,7 @@ std::string bench_summary_text(const Record& record, const Summary& summary, boo
                                         : "values went beyond the range of the precision");
   if (const std::string belief = belief_text(belief_of(record, summary)); !belief.empty())
     line.text += "\n" + belief;
-  return line.text + std::string(rule) + "\n";
+  return line.text + std::string(bench_rule) + "\n";
 }
 
 }  // namespace ridge

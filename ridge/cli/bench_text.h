@@ -16,7 +16,8 @@ namespace ridge {
 // What a line of one rank of several begins with: "[GPU 1] "; nothing where there is one alone.
 std::string rank_label(const Device& device, std::size_t rank);
 
-std::string upper_case(std::string_view text);
+// Above and below the title of a part.
+inline constexpr std::string_view bench_rule = "========================================";
 
 // What will run; of what a table varies all values in place of the one.
 void print_configuration(Terminal& terminal, const BenchRequest& request, const Device& device);

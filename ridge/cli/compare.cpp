@@ -26,10 +26,10 @@ namespace ridge {
 namespace {
 
 // Exit codes of --fail-above, beside 0 for "no slower".
-constexpr int exit_slower = 1, exit_undecided = 3;
+constexpr int compare_exit_slower = 1, compare_exit_undecided = 3;
 
-struct Request {
-  explicit Request(Command command) : run(command) {}
+struct CompareRequest {
+  explicit CompareRequest(Command command) : run(command) {}
 
   RunRequest run;
   std::vector<std::string> runs;
@@ -44,7 +44,7 @@ bool is_schedule(const std::string& name) {
 }
 
 // The schedules among the runs, run now.
-std::vector<ComparedRun> run_schedules(const Request& request, Terminal& terminal) {
+std::vector<ComparedRun> run_schedules(const CompareRequest& request, Terminal& terminal) {
   if (request.run.was_given("version"))
     throw UsageError(
         "ridge compare takes versions and compile modes by their names: leave out --version");
@@ -84,7 +84,7 @@ std::vector<ComparedRun> run_schedules(const Request& request, Terminal& termina
   return runs;
 }
 
-std::vector<ComparedRun> runs_of(const Request& request, Terminal& terminal) {
+std::vector<ComparedRun> runs_of(const CompareRequest& request, Terminal& terminal) {
   std::vector<ComparedRun> runs;
   for (const std::string& name : request.runs)  // errors in files before anything takes time
     runs.push_back(is_schedule(name) ? ComparedRun{} : read_run(name));
@@ -113,17 +113,17 @@ int judge(const std::vector<ComparedRun>& runs, double percent) {
     if (!speedup.interval) {
       complain(fmt::format("too few steps of {} or {} to say which is slower: let them run longer",
                            first.name, run.name));
-      if (exit_code == 0) exit_code = exit_undecided;
+      if (exit_code == 0) exit_code = compare_exit_undecided;
     } else if (speedup.interval->high < 1 / (1 + percent / 100)) {
       complain(fmt::format("{} is slower than {} by more than {} %: by {:.1f} % at least", run.name,
                            first.name, percent, 100 * (1 / speedup.interval->high - 1)));
-      exit_code = exit_slower;
+      exit_code = compare_exit_slower;
     }
   }
   return exit_code;
 }
 
-int compare(const Request& request) {
+int compare(const CompareRequest& request) {
   if (request.runs.size() < 2)
     throw UsageError(
         "compare which runs? name two or more: versions or compile modes (v1 v4 max-autotune), or "
@@ -147,7 +147,7 @@ int compare(const Request& request) {
 void add_compare_command(Command program, Action& action) {
   const Command command = program.add_subcommand(
       "compare", "Put versions, compile modes, runs or profiles side by side");
-  const auto request = std::make_shared<Request>(command);
+  const auto request = std::make_shared<CompareRequest>(command);
   command
       .add_option("runs", request->runs,
                   "Compare versions, compile modes, directories of runs or profiles, or a "

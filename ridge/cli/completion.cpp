@@ -17,14 +17,14 @@ namespace ridge {
 namespace {
 
 // A command, and what may follow its words.
-struct Place {
+struct CompletedCommand {
   std::string words;  // "trace report"; empty for the program
   std::vector<Command> commands;
   std::vector<Flag> flags;
 };
 
-void add_places(Command command, const std::string& words, std::vector<Place>& places) {
-  Place place{words, command.subcommands(), command.flags()};
+void add_places(Command command, const std::string& words, std::vector<CompletedCommand>& places) {
+  CompletedCommand place{words, command.subcommands(), command.flags()};
   std::erase_if(place.commands, &Command::is_hidden);
   std::erase_if(place.flags,
                 [](const Flag& flag) { return flag.heading().empty() || flag.is_argument(); });
@@ -35,7 +35,7 @@ void add_places(Command command, const std::string& words, std::vector<Place>& p
 }
 
 // The words that may follow at a place.
-std::string choices_of(const Place& place) {
+std::string choices_of(const CompletedCommand& place) {
   std::vector<std::string> choices;
   for (const Command& command : place.commands) choices.push_back(command.name());
   for (const Flag& flag : place.flags) {
@@ -46,9 +46,9 @@ std::string choices_of(const Place& place) {
 }
 
 // A case of the shell for each place. Both bash and zsh read it.
-std::string cases_of(const std::vector<Place>& places) {
+std::string cases_of(const std::vector<CompletedCommand>& places) {
   std::string text;
-  for (const Place& place : places)
+  for (const CompletedCommand& place : places)
     text += fmt::format("    '{}') choices='{}' ;;\n", place.words, choices_of(place));
   return text;
 }
@@ -66,14 +66,14 @@ constexpr std::string_view place_function = R"sh(_ridge_place() {
 }
 )sh";
 
-std::string choices_function(const std::vector<Place>& places) {
+std::string choices_function(const std::vector<CompletedCommand>& places) {
   return fmt::format(
       "_ridge_choices() {{\n  local choices=''\n  case \"$1\" in\n{}  esac\n  printf '%s' "
       "\"$choices\"\n}}\n",
       cases_of(places));
 }
 
-std::string bash_script(const std::vector<Place>& places) {
+std::string bash_script(const std::vector<CompletedCommand>& places) {
   return "# Completes ridge in bash.\n" + choices_function(places) + std::string(place_function) +
          R"sh(_ridge() {
   local current="${COMP_WORDS[COMP_CWORD]}"
@@ -86,7 +86,7 @@ complete -o filenames -F _ridge ridge
 )sh";
 }
 
-std::string zsh_script(const std::vector<Place>& places) {
+std::string zsh_script(const std::vector<CompletedCommand>& places) {
   return "#compdef ridge\n" + choices_function(places) + std::string(place_function) +
          R"sh(_ridge() {
   local place
@@ -114,7 +114,7 @@ std::string in_single_quotes(std::string text) {
   return out + "'";
 }
 
-std::string fish_script(const std::vector<Place>& places) {
+std::string fish_script(const std::vector<CompletedCommand>& places) {
   std::string text = R"sh(# Completes ridge in fish.
 # Whether the words so far are these, and more only where no command may follow.
 function __ridge_at
@@ -132,7 +132,7 @@ function __ridge_at
   end
 end
 )sh";
-  for (const Place& place : places) {
+  for (const CompletedCommand& place : places) {
     const std::string at = fmt::format("complete -c ridge -n '__ridge_at {} {}'",
                                        place.commands.empty() ? "no" : "yes", place.words);
     for (const Command& command : place.commands)
@@ -160,7 +160,7 @@ int write_man_pages(Command program, const std::string& directory) {
 }  // namespace
 
 std::string completion_script(Command program, std::string_view shell) {
-  std::vector<Place> places;
+  std::vector<CompletedCommand> places;
   add_places(program, "", places);
   if (shell == "bash") return bash_script(places);
   if (shell == "zsh") return zsh_script(places);

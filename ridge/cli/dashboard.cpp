@@ -34,7 +34,7 @@ namespace {
 
 constexpr std::int64_t usual_port = 8321, last_port = 65535, most_exported = 20'000;
 
-struct Request {
+struct DashboardRequest {
   std::string store, listen, token, directory, filter;
   std::int64_t port = usual_port;
   std::optional<std::int64_t> limit;
@@ -115,7 +115,7 @@ void check_token(const std::string& token) {
     throw UsageError("--token has {} to {} letters, digits, - and _", least, most);
 }
 
-int serve(const Request& request, const std::filesystem::path& store) {
+int serve(const DashboardRequest& request, const std::filesystem::path& store) {
   DashboardDoor door{.token = request.token};
   if (!request.listen.empty())
     door.address = request.listen == "localhost" ? "127.0.0.1" : request.listen;
@@ -140,7 +140,7 @@ int serve(const Request& request, const std::filesystem::path& store) {
   return 0;
 }
 
-int export_page(const Request& request, const std::filesystem::path& store) {
+int export_page(const DashboardRequest& request, const std::filesystem::path& store) {
   DashboardExport wanted{.filter = request.filter};
   if (request.limit) wanted.limit = *request.limit;
   Terminal terminal;
@@ -163,7 +163,7 @@ int export_page(const Request& request, const std::filesystem::path& store) {
   return 0;
 }
 
-int dashboard(const Request& request) {
+int dashboard(const DashboardRequest& request) {
   const bool exports = !request.directory.empty();
   check_range("port", request.port, 0, last_port);
   if (request.limit) check_range("limit", *request.limit, 1, most_exported);
@@ -181,7 +181,7 @@ int dashboard(const Request& request) {
 void add_dashboard_command(Command program, Action& action) {
   const Command command =
       program.add_subcommand("dashboard", "Look at kept runs, and runs in progress, in a browser");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<DashboardRequest>();
   add_value(command, "--store", request->store,
             "Show this store (default: $RIDGE_STORE, else .ridge/runs.db here or above)")
       .type_name("FILE");

@@ -14,12 +14,12 @@
 namespace ridge {
 namespace {
 
-struct Request {
+struct DoctorRequest {
   std::string device = "auto";
   bool json = false;
 };
 
-int examine(const Request& request) {
+int examine(const DoctorRequest& request) {
   constexpr std::array devices{"auto", "cpu", "cuda", "hip", "all"};
   if (std::ranges::find(devices, request.device) == devices.end())
     throw UsageError("--device is {}; there are: auto, cpu, cuda, hip, all", request.device);
@@ -38,7 +38,7 @@ void add_doctor_command(Command program, Action& action) {
   const Command command = program.add_subcommand(
       "doctor",
       "Check this machine for training and profiling; name what is missing and the remedy");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<DoctorRequest>();
   command
       .add_option("--device", request->device,
                   "Check whether auto, cpu, cuda, hip or all can train")

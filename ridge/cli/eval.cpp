@@ -39,8 +39,8 @@ bool is_about_evaluation(const OptionInfo& option) {
 }
 
 // The model's file decides what the model is, the command line what is done with it.
-struct Request {
-  explicit Request(Command command)
+struct EvalRequest {
+  explicit EvalRequest(Command command)
       : run(command, {.defaults = [this](std::string_view network) { return stored(network); },
                       .has = is_about_evaluation,
                       .adapt = [this](RunOptions o) { return in_use(std::move(o)); }}) {}
@@ -71,7 +71,7 @@ struct Request {
   std::string logits;
 };
 
-void check_source(const Request& request, const RunOptions& options) {
+void check_source(const EvalRequest& request, const RunOptions& options) {
   const int sources = static_cast<int>(!request.checkpoint.empty()) +
                       static_cast<int>(!options.init_from.empty()) +
                       static_cast<int>(!options.weights.empty());
@@ -86,7 +86,7 @@ void check_source(const Request& request, const RunOptions& options) {
                      request.checkpoint, stored);
 }
 
-RunOptions effective_options(const Request& request) {
+RunOptions effective_options(const EvalRequest& request) {
   RunOptions options = request.run.options([&](RunOptions& o) {
     check_source(request, o);
     if (!request.run.was_set("validation-fraction")) o.validation_fraction = 0.1;
@@ -97,24 +97,24 @@ RunOptions effective_options(const Request& request) {
   return options;
 }
 
-std::function<void(Graph&)> initializer(const Request& request) {
+std::function<void(Graph&)> initializer(const EvalRequest& request) {
   if (request.checkpoint.empty()) return {};
   return [&request](Graph& graph) { initialize_from_checkpoint(request.checkpoint, graph); };
 }
 
-std::string_view model_of(const Request& request, const RunOptions& options) {
+std::string_view model_of(const EvalRequest& request, const RunOptions& options) {
   return !request.checkpoint.empty()  ? request.checkpoint
          : !options.init_from.empty() ? options.init_from
                                       : options.weights;
 }
 
-void write_json(Terminal& terminal, const Request& request, const Json& json) {
+void write_json(Terminal& terminal, const EvalRequest& request, const Json& json) {
   if (request.json.empty()) return;
   write_text_file(request.json, text_of(json));
   terminal.line(fmt::format("Wrote {}", request.json));
 }
 
-int evaluate_data(const Request& request, const RunOptions& options, Device& device,
+int evaluate_data(const EvalRequest& request, const RunOptions& options, Device& device,
                   Terminal& terminal) {
   terminal.line(fmt::format("Data: {}", options.data.empty() ? "synthetic" : options.data));
   terminal.busy("Evaluating...");
@@ -157,7 +157,7 @@ int evaluate_data(const Request& request, const RunOptions& options, Device& dev
 }
 
 // The tokens of the prompt: those that are listed, or the bytes of the text.
-std::vector<std::int32_t> tokens_of(const Request& request, const RunOptions& options) {
+std::vector<std::int32_t> tokens_of(const EvalRequest& request, const RunOptions& options) {
   std::vector<std::int32_t> tokens;
   if (request.prompt_tokens.empty()) {
     if (options.vocab_size != 256)
@@ -178,7 +178,7 @@ std::vector<std::int32_t> tokens_of(const Request& request, const RunOptions& op
 }
 
 // What follows a prompt: the logits of all its positions, and the likeliest next tokens.
-int continue_prompt(const Request& request, RunOptions options, Device& device,
+int continue_prompt(const EvalRequest& request, RunOptions options, Device& device,
                     Terminal& terminal) {
   const std::vector<std::int32_t> tokens = tokens_of(request, options);
   options.batch_size = 1;
@@ -220,7 +220,7 @@ int continue_prompt(const Request& request, RunOptions options, Device& device,
 
 // Calls work(). A network of images has as many classes as the folder that it was trained on, which
 // may have been another number than it has by itself.
-int telling_of_training_data(const Request& request, const RunOptions& options,
+int telling_of_training_data(const EvalRequest& request, const RunOptions& options,
                              const std::function<int()>& work) {
   try {
     return work();
@@ -232,7 +232,7 @@ int telling_of_training_data(const Request& request, const RunOptions& options,
   }
 }
 
-int evaluate_model(const Request& request) {
+int evaluate_model(const EvalRequest& request) {
   const RunOptions options = effective_options(request);
   const bool has_prompt = !request.prompt.empty() || !request.prompt_tokens.empty();
   if (!request.prompt.empty() && !request.prompt_tokens.empty())
@@ -267,7 +267,7 @@ void describe(Command command, const char* flag, const char* text, const char* u
 void add_eval_command(Command program, Action& action) {
   const Command command =
       program.add_subcommand("eval", "Evaluate a model: loss, perplexity, accuracy, logits");
-  const auto request = std::make_shared<Request>(command);
+  const auto request = std::make_shared<EvalRequest>(command);
   command.add_option("--checkpoint", request->checkpoint, "Evaluate this checkpoint of ridge train")
       .type_name("FILE")
       .group("Model");

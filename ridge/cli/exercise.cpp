@@ -36,8 +36,8 @@ RunOptions exercise_options(std::string_view network) {
   return options;
 }
 
-struct Request {
-  explicit Request(Command command)
+struct ExerciseRequest {
+  explicit ExerciseRequest(Command command)
       : run(command,
             {.defaults = exercise_options,
              .has = all_but({"network", "mode", "image-size", "weights", "channels-last"})}) {}
@@ -49,7 +49,7 @@ struct Request {
 
 // Where a run is about learning, it has something to learn: a file beside the results, written if
 // no other data was named.
-RunOptions options_of(const Request& request) {
+RunOptions options_of(const ExerciseRequest& request) {
   return request.run.options([&](RunOptions& options) {
     if (request.stage != learning_stage || !options.data.empty()) return;
     make_directories(options.output_dir);
@@ -249,7 +249,7 @@ int verify_stage(const DebugStage& stage, const RunOptions& asked, Device& devic
   return 0;
 }
 
-int exercise(const Request& request) {
+int exercise(const ExerciseRequest& request) {
   const DebugStage& stage = debug_stage(request.stage);
   if (request.verify && (request.reveal || request.fix))
     throw UsageError("--verify looks at the defective run: give it without --reveal and --fix");
@@ -277,7 +277,7 @@ void add_exercise_command(Command program, Action& action) {
   });
   const Command command = exercises.add_subcommand(
       "debug", "Train a LLaMA with a defect, and find it with the other tools");
-  const auto request = std::make_shared<Request>(command);
+  const auto request = std::make_shared<ExerciseRequest>(command);
   add_value(command, "--stage", request->stage, "Choose the defect: 1 to 5")
       .type_name("N")
       .group("Exercise");

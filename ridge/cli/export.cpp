@@ -12,12 +12,12 @@
 namespace ridge {
 namespace {
 
-struct Request {
+struct ExportRequest {
   std::string checkpoint;
   std::string folder;
 };
 
-int export_model(const Request& request) {
+int export_model(const ExportRequest& request) {
   if (request.checkpoint.empty()) throw UsageError("export what? give --checkpoint FILE");
   if (request.folder.empty()) throw UsageError("export to where? give --hf DIR");
   export_hf(request.checkpoint, request.folder);
@@ -29,7 +29,7 @@ int export_model(const Request& request) {
 
 void add_export_command(Command program, Action& action) {
   const Command command = program.add_subcommand("export", "Export a checkpoint to Hugging Face");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<ExportRequest>();
   command.add_option("--checkpoint", request->checkpoint, "Export this checkpoint of ridge train")
       .type_name("FILE");
   command

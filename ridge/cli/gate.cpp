@@ -31,9 +31,9 @@ namespace ridge {
 namespace {
 
 namespace fs = std::filesystem;
-using Outcome = GateResult::Outcome;
+using Judgement = GateResult::Outcome;
 
-constexpr int exit_regression = 1, exit_undecided = 3;
+constexpr int gate_exit_regression = 1, gate_exit_undecided = 3;
 
 // What the candidate is compared with: a program, or the runs of one.
 struct Baseline {
@@ -171,9 +171,9 @@ int judge(const GateRequest& request, Terminal& terminal) {
   const auto failed = std::ranges::find_if(
       result.commands, [](const CommandResult& command) { return !command.fault.empty(); });
   if (failed != result.commands.end()) throw Error("{}", failed->fault);
-  return result.outcome() == Outcome::regression  ? exit_regression
-         : result.outcome() == Outcome::undecided ? exit_undecided
-                                                  : 0;
+  return result.outcome() == Judgement::regression  ? gate_exit_regression
+         : result.outcome() == Judgement::undecided ? gate_exit_undecided
+                                                    : 0;
 }
 
 double history_effect(const GateRequest& request) {
@@ -190,7 +190,7 @@ int history(const GateRequest& request, Terminal& terminal) {
   const std::vector<HistoryGroup> groups = history_of(store, rules);
   if (!write(request.json_file, history_json(groups, rules), terminal))
     terminal.lines(history_text(groups, rules));
-  return std::ranges::any_of(groups, &HistoryGroup::is_regression) ? exit_regression : 0;
+  return std::ranges::any_of(groups, &HistoryGroup::is_regression) ? gate_exit_regression : 0;
 }
 
 int gate(const GateRequest& request) {

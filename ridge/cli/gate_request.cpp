@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t max_commands_bytes = std::size_t{1} << 20;
 constexpr double longest_budget = 1e6;
-constexpr std::int64_t most_rounds = 1'000'000;
+constexpr std::int64_t most_gate_rounds = 1'000'000;
 
 }  // namespace
 
@@ -47,7 +47,7 @@ void GateRequest::check() const {
   if (!(budget > 0) || budget > longest_budget)
     throw UsageError("--budget is {}; it must be above 0 and at most {} seconds", budget,
                      longest_budget);
-  if (rounds) check_range("rounds", *rounds, 1, most_rounds);
+  if (rounds) check_range("rounds", *rounds, 1, most_gate_rounds);
   if (history && self_test) throw UsageError("--history and --self-test exclude each other");
   const bool runs = !command.empty() || !commands_file.empty();
   if (history && (runs || !baseline.empty() || !candidate.empty()))

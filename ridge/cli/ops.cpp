@@ -27,7 +27,7 @@
 namespace ridge {
 namespace {
 
-struct Request {
+struct OpsRequest {
   std::string op, op_type, first, second;  // empty: not given
   std::string dtype = "fp32", device = "auto", json_file;
   bool in_place = false, predefined = false, models = false, list = false;
@@ -43,14 +43,14 @@ struct Measured {
   std::string failure;  // in words, if it did not fit
 };
 
-DType dtype_of(const Request& request) {
+DType dtype_of(const OpsRequest& request) {
   for (const auto& [name, dtype] : {std::pair{"fp32", DType::f32}, std::pair{"fp16", DType::f16},
                                     std::pair{"bf16", DType::bf16}})
     if (request.dtype == name) return dtype;
   throw UsageError("--dtype is '{}'; choose one of fp32, fp16, bf16", request.dtype);
 }
 
-void check(const Request& request) {
+void check(const OpsRequest& request) {
   check_range("num-iters", request.iterations, 1, 1'000'000);
   check_range("num-warmup-iters", request.warmup, 0, 1'000'000);
   check_range("threads", request.threads, 0, 4096);
@@ -71,11 +71,13 @@ void check(const Request& request) {
   refuse(request.models, request.second, "--input2-dim");
 }
 
-std::string operator_of(const Request& request) { return request.op.empty() ? "add" : request.op; }
+std::string operator_of(const OpsRequest& request) {
+  return request.op.empty() ? "add" : request.op;
+}
 
 // Its type follows from an operator's name; who gives it wants to be told of a mistake, as who
 // gives a second operand to an operator of one.
-void check_type(const Request& request) {
+void check_type(const OpsRequest& request) {
   const std::string op = operator_of(request);
   const std::string_view name = std::string_view(op).substr(0, op.size() - op.ends_with('_'));
   std::vector<std::string_view> types;
@@ -93,7 +95,7 @@ void check_type(const Request& request) {
         "--op-type sparse adds rows to --input1-dim ROWS-COLUMNS: --input2-dim ROWS says how many");
 }
 
-std::vector<TensorOpRequest> wanted(const Request& request) {
+std::vector<TensorOpRequest> wanted(const OpsRequest& request) {
   const DType dtype = dtype_of(request);
   if (request.models) return model_operators(dtype);
   const Shape first =
@@ -126,7 +128,7 @@ double share_of(const Roof& roof, const OperatorCase& what, const Cost& work, do
   return std::max(computing, moving) / seconds;
 }
 
-std::vector<Measured> measure(const Request& request, Device& device, Terminal& terminal) {
+std::vector<Measured> measure(const OpsRequest& request, Device& device, Terminal& terminal) {
   std::vector<OperatorCase> cases;  // all, so that a mistake is told before anything runs
   for (const TensorOpRequest& one : wanted(request)) cases.push_back(tensor_operator(one));
   std::vector<Measured> measured;
@@ -146,7 +148,7 @@ std::vector<Measured> measure(const Request& request, Device& device, Terminal& 
   return measured;
 }
 
-std::string text_of(const std::vector<Measured>& measured, const std::optional<Roof>& roof) {
+std::string ops_text(const std::vector<Measured>& measured, const std::optional<Roof>& roof) {
   std::vector<TextColumn> columns{{.header = "Operator", .left = true},
                                   {.header = "us"},
                                   {.header = "+-"},
@@ -175,7 +177,7 @@ std::string text_of(const std::vector<Measured>& measured, const std::optional<R
   return text;
 }
 
-std::string json_of(const Request& request, const std::vector<Measured>& measured,
+std::string json_of(const OpsRequest& request, const std::vector<Measured>& measured,
                     const std::optional<Roof>& roof, const Device& device) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Measured& one : measured) {
@@ -212,7 +214,7 @@ int print_list() {
 }
 
 // The operators are those of workloads: what names one of them does not go with it.
-int ops_of_space(const Request& request) {
+int ops_of_space(const OpsRequest& request) {
   if (request.predefined || request.models || !request.op.empty() || !request.first.empty())
     throw UsageError(
         "--space takes the operators of workloads: leave out --op, --input1-dim, --run-predefined "
@@ -225,7 +227,7 @@ int ops_of_space(const Request& request) {
   return ops_space(space);
 }
 
-int ops(const Request& request) {
+int ops(const OpsRequest& request) {
   if (request.list) return print_list();
   if (request.of_space) return ops_of_space(request);
   for (const Flag& flag : request.space_flags)
@@ -245,7 +247,7 @@ int ops(const Request& request) {
   note_interrupts();
   const std::vector<Measured> measured = measure(request, *device, terminal);
   terminal.line("");
-  if (!measured.empty()) terminal.line(text_of(measured, roof));
+  if (!measured.empty()) terminal.line(ops_text(measured, roof));
   if (!request.json_file.empty()) {
     write_text_file(request.json_file, json_of(request, measured, roof, *device));
     terminal.line(fmt::format("Wrote {}", request.json_file));
@@ -255,7 +257,7 @@ int ops(const Request& request) {
   return 128 + interrupt_noted();
 }
 
-void add_flags(Command command, Request& r) {
+void add_flags(Command command, OpsRequest& r) {
   const auto add = [&](const char* flag, auto& field, const char* what, const char* type) {
     add_value(command, flag, field, what).type_name(type).default_text(fmt::format("{}", field));
   };
@@ -283,7 +285,7 @@ void add_flags(Command command, Request& r) {
   command.add_flag("--list", r.list, "List the operators");
 }
 
-void add_space_flags(Command command, Request& r) {
+void add_space_flags(Command command, OpsRequest& r) {
   const auto add = [&](const char* flag, auto& field, const char* what, const char* type) {
     r.space_flags.push_back(add_value(command, flag, field, what).type_name(type).group("Space"));
   };
@@ -305,7 +307,7 @@ void add_space_flags(Command command, Request& r) {
 
 void add_ops_command(Command program, Action& action) {
   const Command command = program.add_subcommand("ops", "Time single tensor operators");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<OpsRequest>();
   add_flags(command, *request);
   add_space_flags(command, *request);
   command.footer(

@@ -25,8 +25,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Request {
-  explicit Request(Command command) : run(command) {}
+struct PassesRequest {
+  explicit PassesRequest(Command command) : run(command) {}
 
   RunRequest run;
   bool json = false;
@@ -88,7 +88,7 @@ Json table_json() {
 }
 
 // A step once a pass has run, after all those above it.
-struct Row {
+struct PassRow {
   std::string name, description;
   const Pass* pass = nullptr;  // null: before the first
   StepPlan plan;
@@ -108,7 +108,7 @@ std::vector<const Pass*> in_order_of_rows(const Schedule& schedule) {
   return ordered;
 }
 
-std::vector<Row> effects(RunOptions options, const Schedule& schedule, Device& device) {
+std::vector<PassRow> effects(RunOptions options, const Schedule& schedule, Device& device) {
   options = without_schedule(std::move(options));
   std::vector<std::string> meant;
   if (std::ranges::any_of(schedule.passes,
@@ -117,12 +117,12 @@ std::vector<Row> effects(RunOptions options, const Schedule& schedule, Device& d
   if (options.ranks > 1) meant.push_back(fmt::format("--ranks {}", options.ranks));
   if (options.ranks > 1 && options.zero > 0)
     meant.push_back(fmt::format("--zero {}", options.zero));
-  std::vector<Row> rows{{"(none)",
-                         meant.empty()
-                             ? "one kernel an operator"
-                             : fmt::format("only what {} mean{}", fmt::join(meant, " and "),
-                                           meant.size() == 1 ? "s" : ""),
-                         nullptr, plan_step(options, device)}};
+  std::vector<PassRow> rows{{"(none)",
+                             meant.empty()
+                                 ? "one kernel an operator"
+                                 : fmt::format("only what {} mean{}", fmt::join(meant, " and "),
+                                               meant.size() == 1 ? "s" : ""),
+                             nullptr, plan_step(options, device)}};
   for (const Pass* pass : in_order_of_rows(schedule)) {
     options.enable_pass += fmt::format("{}{}", options.enable_pass.empty() ? "" : ",", pass->name);
     rows.push_back({std::string(pass->name), std::string(pass->description), pass,
@@ -141,7 +141,7 @@ bool is_same(const StepPlan& a, const StepPlan& b) {
          a.memory.peak_bytes == b.memory.peak_bytes && a.nodes_in_place == b.nodes_in_place;
 }
 
-void print(const RunOptions& options, const Schedule& schedule, const std::vector<Row>& rows) {
+void print(const RunOptions& options, const Schedule& schedule, const std::vector<PassRow>& rows) {
   Terminal terminal;
   const WorkloadInfo workload = workload_of(options).info;
   terminal.line(fmt::format("{} of {} under {} in {} ({}), after each pass and those above it:",
@@ -153,7 +153,7 @@ void print(const RunOptions& options, const Schedule& schedule, const std::vecto
   std::vector<TextRow> cells;
   std::vector<std::string_view> without_effect;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const Row& row = rows[i];
+    const PassRow& row = rows[i];
     if (row.pass && row.pass->stage != Stage::run && is_same(row.plan, rows[i - 1].plan)) {
       without_effect.push_back(row.name);
       continue;
@@ -178,7 +178,7 @@ void print(const RunOptions& options, const Schedule& schedule, const std::vecto
     terminal.line(fmt::format("Left out, {}: {}", why, fmt::join(names, ", ")));
 }
 
-Json json_of(const Row& row) {
+Json json_of(const PassRow& row) {
   const Cost work = row.plan.cost.total();
   return {{"pass", row.name},
           {"description", row.description},
@@ -191,7 +191,7 @@ Json json_of(const Row& row) {
           {"peak_bytes", row.plan.memory.peak_bytes}};
 }
 
-int list_passes(const Request& request) {
+int list_passes(const PassesRequest& request) {
   if (request.run.given().empty()) {
     if (request.json)
       Terminal().line(table_json().dump(2));
@@ -202,13 +202,13 @@ int list_passes(const Request& request) {
   const RunOptions options = request.run.options();
   const std::unique_ptr<Device> device = open_device(options);
   const Schedule schedule = options.schedule(device->target());
-  const std::vector<Row> rows = effects(options, schedule, *device);
+  const std::vector<PassRow> rows = effects(options, schedule, *device);
   if (!request.json) {
     print(options, schedule, rows);
     return 0;
   }
   Json json = Json::array();
-  for (const Row& row : rows) json.push_back(json_of(row));
+  for (const PassRow& row : rows) json.push_back(json_of(row));
   Terminal().line(json.dump(2));
   return 0;
 }
@@ -218,7 +218,7 @@ int list_passes(const Request& request) {
 void add_passes_command(Command program, Action& action) {
   const Command command =
       program.add_subcommand("passes", "List the passes, or show what each does to a graph");
-  const auto request = std::make_shared<Request>(command);
+  const auto request = std::make_shared<PassesRequest>(command);
   command.add_flag("--json", request->json, "Print JSON").group("Output");
   command.footer(
       R"(Without a flag, it lists all passes. With flags of ridge train, or --mode inference, it builds the

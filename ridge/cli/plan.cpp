@@ -24,8 +24,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Request {
-  explicit Request(Command command) : run(command) {}
+struct PlanRequest {
+  explicit PlanRequest(Command command) : run(command) {}
 
   RunRequest run;
   std::string budget, recompute_budget, search, memory;
@@ -49,7 +49,7 @@ struct Answer {
 
 // The ceilings for a step's least time; without them the rest of the plan is as good. A file that
 // was asked for must have them.
-KeptRoof known_roof(const Request& request, const Device& device) {
+KeptRoof known_roof(const PlanRequest& request, const Device& device) {
   if (request.machine_file.empty())
     return kept_roof(device.name(), device.hardware(), device.threads());
   return {roof_from_file(request.machine_file, device.name(), device.hardware(), device.threads()),
@@ -186,7 +186,7 @@ void print_limit(Terminal& terminal, const std::string& budget, const Answer& an
     terminal.line("Larger batches are refused, whatever the memory");
 }
 
-void print(const RunOptions& options, const Request& request, const Answer& answer) {
+void print(const RunOptions& options, const PlanRequest& request, const Answer& answer) {
   Terminal terminal;
   const WorkloadInfo workload = workload_of(options).info;
   const ScheduleRow& schedule = schedule_row(options.version);
@@ -233,7 +233,7 @@ void print(const RunOptions& options, const Request& request, const Answer& answ
                     format_count(static_cast<std::int64_t>(answer.recompute->peak_bytes))));
 }
 
-int plan(const Request& request) {
+int plan(const PlanRequest& request) {
   if (!request.memory.empty() && request.search.empty() && request.against.empty())
     throw UsageError("--memory is for --search and --against: give one of them");
   RunOptions options = request.run.options();
@@ -273,7 +273,7 @@ int plan(const Request& request) {
 void add_plan_command(Command program, Action& action) {
   const Command command =
       program.add_subcommand("plan", "Predict what a run will need, without running it");
-  const auto request = std::make_shared<Request>(command);
+  const auto request = std::make_shared<PlanRequest>(command);
   const auto add = [&](const char* flag, auto& field, const char* type, const char* help) {
     command.add_option(flag, field, help).type_name(type).group("Plan");
   };

@@ -17,8 +17,6 @@ using Json = nlohmann::ordered_json;
 
 std::string ratio_text(double x) { return fmt::format("{:.2f}", x); }
 
-double real(std::size_t bytes) { return static_cast<double>(bytes); }
-
 std::string seconds_text(const std::optional<LeastTime>& time) {
   return time ? format_duration(time->total()) : "-";
 }

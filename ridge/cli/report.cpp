@@ -33,12 +33,12 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t most_runs = 5000;  // of a report
 
-struct Request {
+struct ReportRequest {
   std::vector<std::string> names;  // a profile's directory, or runs
   std::string study, store, output, markdown, json, machine_file;
 };
 
-nlohmann::ordered_json document_of(const Request& request) {
+nlohmann::ordered_json document_of(const ReportRequest& request) {
   nlohmann::ordered_json document = profile_document(request.names.front());
   const ProfiledMachine machine = profiled_machine(document);
   std::optional<Roof> roof;
@@ -50,7 +50,7 @@ nlohmann::ordered_json document_of(const Request& request) {
   return document;
 }
 
-int report_profile(const Request& request) {
+int report_profile(const ReportRequest& request) {
   if (!request.markdown.empty() || !request.json.empty() || !request.store.empty())
     throw UsageError(
         "--markdown, --json and --store are for reports of runs: name runs of the store, or "
@@ -76,7 +76,7 @@ bool is_filter(Store& store, const std::string& name) {
 }
 
 // A store, or why there is neither that nor the directory of a profile.
-fs::path store_of(const Request& request) {
+fs::path store_of(const ReportRequest& request) {
   if (request.names.size() != 1) return existing_store_file(request.store);
   try {
     return existing_store_file(request.store);
@@ -113,7 +113,7 @@ std::vector<RunRow> runs_named(Store& store, const std::vector<std::string>& nam
 }
 
 // What makes the same report again. The store has a name in it unless it is the nearest one.
-std::vector<std::string> command_of(const Request& request) {
+std::vector<std::string> command_of(const ReportRequest& request) {
   std::vector<std::string> words{"ridge", "report"};
   words.insert(words.end(), request.names.begin(), request.names.end());
   const auto add = [&](const char* flag, const std::string& value) {
@@ -135,7 +135,7 @@ void write_markdown(const fs::path& file, const ReportDocument& document) {
   write_text_file(file, report_markdown(document, prefix));
 }
 
-int report_of_runs(const Request& request) {
+int report_of_runs(const ReportRequest& request) {
   if (!request.machine_file.empty())
     throw UsageError("--machine is for the page of a profile: give its directory, and no runs");
   if (!request.names.empty() && !request.study.empty())
@@ -165,7 +165,7 @@ int report_of_runs(const Request& request) {
   return 0;
 }
 
-int report(const Request& request) {
+int report(const ReportRequest& request) {
   if (request.names.empty() && request.study.empty())
     throw UsageError(
         "report on which profile? give the --profile-dir of a run with --profile, or runs of the "
@@ -190,7 +190,7 @@ int report(const Request& request) {
 void add_report_command(Command program, Action& action) {
   const Command command = program.add_subcommand(
       "report", "Report on a profile, a study or kept runs, as a page for a browser");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<ReportRequest>();
   command
       .add_option("profile", request->names,
                   "Draw the --profile-dir of a run with --profile, or report on these kept runs: "

@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::size_t max_profile_bytes = std::size_t{256} << 20;
 
-struct Request {
+struct RooflineRequest {
   std::string device, machine_file, profile, svg;
   std::optional<double> peak_tflops, peak_bandwidth;
   double seconds = 6;
@@ -37,7 +37,7 @@ struct Request {
   std::int64_t threads = 0, ranks = 1;
 };
 
-VendorPeaks vendor_peaks(const Request& request) {
+VendorPeaks vendor_peaks(const RooflineRequest& request) {
   VendorPeaks vendor;
   for (const auto& [flag, value] : {std::pair{"--peak-tflops", request.peak_tflops},
                                     std::pair{"--peak-bandwidth", request.peak_bandwidth}})
@@ -48,19 +48,19 @@ VendorPeaks vendor_peaks(const Request& request) {
   return vendor;
 }
 
-Ceilings with_vendor(Ceilings ceilings, const Request& request) {
+Ceilings with_vendor(Ceilings ceilings, const RooflineRequest& request) {
   const VendorPeaks given = vendor_peaks(request);
   if (given.flops_per_second) ceilings.vendor.flops_per_second = given.flops_per_second;
   if (given.bytes_per_second) ceilings.vendor.bytes_per_second = given.bytes_per_second;
   return ceilings;
 }
 
-std::filesystem::path machine_file(const Request& request) {
+std::filesystem::path machine_file(const RooflineRequest& request) {
   return request.machine_file.empty() ? default_machine_file()
                                       : std::filesystem::path(request.machine_file);
 }
 
-std::unique_ptr<Device> open_named(const Request& request, const std::string& device) {
+std::unique_ptr<Device> open_named(const RooflineRequest& request, const std::string& device) {
   RunOptions options;
   options.device = device;
   options.threads = request.threads;
@@ -68,7 +68,7 @@ std::unique_ptr<Device> open_named(const Request& request, const std::string& de
 }
 
 // What a rank of those whose link is measured is given.
-RunOptions options_of_rank(const Request& request, const std::string& device) {
+RunOptions options_of_rank(const RooflineRequest& request, const std::string& device) {
   RunOptions options;
   options.device = device;
   options.ranks = request.ranks;
@@ -78,7 +78,7 @@ RunOptions options_of_rank(const Request& request, const std::string& device) {
 }
 
 // Measures the link between ranks of this machine, each on a device like this one.
-LinkCeiling link_between(const Request& request, const Device& like,
+LinkCeiling link_between(const RooflineRequest& request, const Device& like,
                          std::chrono::milliseconds each) {
   const auto count = static_cast<int>(request.ranks);
   const RunOptions options = options_of_rank(request, like.name());
@@ -91,7 +91,7 @@ LinkCeiling link_between(const Request& request, const Device& like,
   return link;
 }
 
-Ceilings measure(const Request& request, Device& device, Terminal& terminal) {
+Ceilings measure(const RooflineRequest& request, Device& device, Terminal& terminal) {
   // Some 35 measurements of a CPU, more where others use the machine, and 28 of a GPU.
   const double measurements = (device.is_gpu() ? 28 : 35) + (request.ranks > 1 ? 2 : 0);
   const auto each = std::chrono::milliseconds(
@@ -113,7 +113,7 @@ Ceilings measure(const Request& request, Device& device, Terminal& terminal) {
 
 // What the machine file has. The user's cache is begun anew where it is damaged; a file that was
 // named may be another program's.
-Machine kept_machine(const Request& request, Terminal& terminal) {
+Machine kept_machine(const RooflineRequest& request, Terminal& terminal) {
   const std::filesystem::path path = machine_file(request);
   if (!std::filesystem::exists(path)) return {};
   try {
@@ -126,7 +126,7 @@ Machine kept_machine(const Request& request, Terminal& terminal) {
 }
 
 // Adds to the machine file, or improves what it has of this hardware.
-Ceilings measure_and_keep(const Request& request, Device& device, Terminal& terminal) {
+Ceilings measure_and_keep(const RooflineRequest& request, Device& device, Terminal& terminal) {
   Machine machine = kept_machine(request, terminal);
   Ceilings ceilings = measure(request, device, terminal);
   const std::filesystem::path path = machine_file(request);
@@ -140,7 +140,7 @@ Ceilings measure_and_keep(const Request& request, Device& device, Terminal& term
 }
 
 // Those in the machine file; measured if it has none of such a device.
-Ceilings known_ceilings(const Request& request, const ProfiledOperators& profile,
+Ceilings known_ceilings(const RooflineRequest& request, const ProfiledOperators& profile,
                         Terminal& terminal) {
   const std::filesystem::path path = machine_file(request);
   const std::string kind = profile.device.empty() ? "cpu" : profile.device;
@@ -157,7 +157,7 @@ Ceilings known_ceilings(const Request& request, const ProfiledOperators& profile
   return ceilings;
 }
 
-int draw_profile(const Request& request, Terminal& terminal) {
+int draw_profile(const RooflineRequest& request, Terminal& terminal) {
   const std::filesystem::path directory = request.profile, file = directory / "operators.json";
   if (!std::filesystem::exists(file))
     throw IoError("{} has no operators.json: is it the --profile-dir of a run with --profile?",
@@ -179,7 +179,7 @@ int draw_profile(const Request& request, Terminal& terminal) {
 }
 
 // By name, those that are to be measured.
-std::vector<std::string> devices_of(const Request& request) {
+std::vector<std::string> devices_of(const RooflineRequest& request) {
   const std::string device = request.device.empty() ? "auto" : canonical_device(request.device);
   if (device == "auto")
     return has_gpu() ? std::vector<std::string>{"cpu", std::string(gpu_name())}
@@ -187,7 +187,7 @@ std::vector<std::string> devices_of(const Request& request) {
   return {device};
 }
 
-int roofline(const Request& request) {
+int roofline(const RooflineRequest& request) {
   vendor_peaks(request);  // which may be refused
   if (!(request.seconds > 0 && request.seconds <= 3600))
     throw UsageError("--seconds is {}; it must be above 0 and at most 3600", request.seconds);
@@ -215,7 +215,7 @@ int roofline(const Request& request) {
 void add_roofline_command(Command program, Action& action) {
   const Command command =
       program.add_subcommand("roofline", "Measure ceilings, or draw a profile on them");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<RooflineRequest>();
   command.add_option("--profile", request->profile, "Draw the operators of this profile directory")
       .type_name("PROFILE_DIR");
   command

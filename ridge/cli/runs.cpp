@@ -33,7 +33,7 @@ constexpr std::int64_t max_runs = std::int64_t{1} << 40;
 constexpr std::size_t bytes_at_once = 1 << 16;
 constexpr std::size_t damage_shown = 10;
 
-struct Request {
+struct RunsRequest {
   std::string store, filter, order = "created", file;
   std::vector<std::string> names;  // of runs; the last may be a tag
   std::optional<std::int64_t> limit, keep;
@@ -41,12 +41,12 @@ struct Request {
   bool tagged = false, yes = false;
 };
 
-Store open(const Request& request) { return Store(existing_store_file(request.store)); }
+Store open(const RunsRequest& request) { return Store(existing_store_file(request.store)); }
 
 // Prints many lines, some at a time.
-class Lines {
+class LinePrinter {
  public:
-  explicit Lines(Terminal& terminal) : terminal_(terminal) {}
+  explicit LinePrinter(Terminal& terminal) : terminal_(terminal) {}
   void add(std::string_view line) {
     text_ += line;
     text_ += '\n';
@@ -63,7 +63,7 @@ class Lines {
 };
 
 // Newest first; by any other column the smallest first.
-RunQuery query_of(const Request& request, std::int64_t limit) {
+RunQuery query_of(const RunsRequest& request, std::int64_t limit) {
   const bool newest_first = request.order == "created" || request.order == "id";
   return {.filter = request.filter,
           .order = request.order,
@@ -72,8 +72,8 @@ RunQuery query_of(const Request& request, std::int64_t limit) {
 }
 
 // For programs: all that were asked for, one by one.
-void print_each(Store& store, const Request& request, Terminal& terminal) {
-  Lines lines(terminal);
+void print_each(Store& store, const RunsRequest& request, Terminal& terminal) {
+  LinePrinter lines(terminal);
   if (request.csv) lines.add(csv_heading());
   bool first = true;
   if (request.json)
@@ -87,7 +87,7 @@ void print_each(Store& store, const Request& request, Terminal& terminal) {
   lines.flush();
 }
 
-int list(const Request& request) {
+int list(const RunsRequest& request) {
   if (request.json + request.jsonl + request.csv > 1)
     throw UsageError("--json, --jsonl and --csv exclude each other");
   if (request.all && request.limit) throw UsageError("--all and --limit exclude each other");
@@ -102,7 +102,7 @@ int list(const Request& request) {
   return 0;
 }
 
-int show(const Request& request) {
+int show(const RunsRequest& request) {
   if (request.names.size() != 1) throw UsageError("show which run? give its id, a tag or its uuid");
   Store store = open(request);
   const RunRow row = store.find(request.names.front());
@@ -112,7 +112,8 @@ int show(const Request& request) {
 }
 
 // The runs that are named, and the tag behind them.
-std::pair<std::vector<std::int64_t>, std::string> runs_and_tag(Store& store, const Request& request,
+std::pair<std::vector<std::int64_t>, std::string> runs_and_tag(Store& store,
+                                                               const RunsRequest& request,
                                                                std::string_view command) {
   if (request.names.size() < 2)
     throw UsageError("{} which runs with what? ridge runs {} RUN.. TAG", command, command);
@@ -127,7 +128,7 @@ std::string in_quotes(std::string_view tag) {
   return '"' + shortened(printable(tag), width) + '"';
 }
 
-int tag(const Request& request) {
+int tag(const RunsRequest& request) {
   Store store = open(request);
   const auto [ids, name] = runs_and_tag(store, request, "tag");
   const std::int64_t added = store.tag(ids, name);
@@ -136,7 +137,7 @@ int tag(const Request& request) {
   return 0;
 }
 
-int untag(const Request& request) {
+int untag(const RunsRequest& request) {
   Store store = open(request);
   const auto [ids, name] = runs_and_tag(store, request, "untag");
   const std::int64_t removed = store.untag(ids, name);
@@ -144,12 +145,12 @@ int untag(const Request& request) {
   return 0;
 }
 
-int export_to_file(const Request& request) {
+int export_to_file(const RunsRequest& request) {
   if (request.file.empty()) throw UsageError("export to which file? give one, or - to print");
   Store store = open(request);
   Terminal terminal;
   if (request.file == "-") {
-    Lines lines(terminal);
+    LinePrinter lines(terminal);
     export_runs(store, request.filter, [&](std::string_view line) { lines.add(line); });
     lines.flush();
     return 0;
@@ -164,7 +165,7 @@ int export_to_file(const Request& request) {
   return 0;
 }
 
-int import_from_file(const Request& request) {
+int import_from_file(const RunsRequest& request) {
   if (request.file.empty()) throw UsageError("import which file? give one of ridge runs export");
   const auto found = find_store_file(request.store);
   if (found && found->named) make_store(found->path);
@@ -187,7 +188,7 @@ int import_from_file(const Request& request) {
                     imported.damaged.size() == 1 ? "line" : "lines", imported.damaged.front().line);
 }
 
-int prune(const Request& request) {
+int prune(const RunsRequest& request) {
   if (request.filter.empty() && !request.keep)
     throw UsageError("prune which runs? give --filter, or --keep N, or both");
   if (request.keep) check_range("keep", *request.keep, 0, max_runs);
@@ -211,10 +212,10 @@ int prune(const Request& request) {
   return 0;
 }
 
-using Handler = int (*)(const Request&);
+using Handler = int (*)(const RunsRequest&);
 
 Command add_command(Command runs, const char* name, const char* help, Handler run, Action& action,
-                    const std::shared_ptr<Request>& request) {
+                    const std::shared_ptr<RunsRequest>& request) {
   const Command command = runs.add_subcommand(name, help);
   add_value(command, "--store", request->store,
             "Read this store (default: $RIDGE_STORE, else .ridge/runs.db here or above)")
@@ -223,17 +224,17 @@ Command add_command(Command runs, const char* name, const char* help, Handler ru
   return command;
 }
 
-void add_filter(Command command, Request& request) {
+void add_filter(Command command, RunsRequest& request) {
   add_value(command, "--filter", request.filter, "Take the runs for which this holds")
       .type_name("FILTER");
 }
 
-void add_names(Command command, Request& request, const char* help, const char* type) {
+void add_names(Command command, RunsRequest& request, const char* help, const char* type) {
   command.add_option("names", request.names, help).type_name(type);
 }
 
 void add_list(Command runs, Action& action) {
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<RunsRequest>();
   const Command command =
       add_command(runs, "list", "List runs, the newest first", list, action, request);
   add_filter(command, *request);
@@ -247,7 +248,7 @@ void add_list(Command runs, Action& action) {
   command.add_flag("--csv", request->csv, "Print CSV");
 }
 
-constexpr const char* footer =
+constexpr const char* runs_footer =
     R"(A filter compares columns with values, and joins comparisons by and, or, not and parentheses:
   version=v4 and gpu~NVIDIA        ~ is "contains"; = != < <= > >= and !~ are the others
   batch_size>=8 or tag=baseline    any of a run's tags
@@ -272,15 +273,15 @@ Examples:
 void add_runs_command(Command program, Action& action) {
   const Command runs = program.add_subcommand("runs", "List, show, tag and exchange kept runs");
   runs.take_one_subcommand();
-  runs.footer(footer);
+  runs.footer(runs_footer);
   runs.callback([runs, &action] {
     if (runs.chosen_subcommands().empty())
       action = []() -> int { throw UsageError("ridge runs does what? see ridge runs --help"); };
   });
   add_list(runs, action);
   const auto make = [&](const char* name, const char* help, Handler run) {
-    auto request = std::make_shared<Request>();
-    return std::pair<Command, std::shared_ptr<Request>>(
+    auto request = std::make_shared<RunsRequest>();
+    return std::pair<Command, std::shared_ptr<RunsRequest>>(
         add_command(runs, name, help, run, action, request), request);
   };
   {

@@ -18,7 +18,7 @@
 namespace ridge {
 namespace {
 
-struct Request {
+struct SpeedOfLightRequest {
   std::string profile, against, name;
   std::int64_t top = 10;
   bool json = false, roofline = false;
@@ -45,7 +45,7 @@ const LightRow& row_named(const SpeedOfLight& light, const std::string& name) {
   throw UsageError("--name {}: the profile has no such operator, nor a family of kernels", name);
 }
 
-int print_light(const Request& request) {
+int print_light(const SpeedOfLightRequest& request) {
   check_range("top", request.top, 1, 1'000'000);
   Terminal terminal;
   const auto top = static_cast<std::size_t>(request.top);
@@ -74,7 +74,7 @@ int print_light(const Request& request) {
 void add_speed_of_light_command(Command program, Action& action) {
   const Command command = program.add_subcommand(
       "speed-of-light", "Show how busy a profile's operators keep each unit of the device");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<SpeedOfLightRequest>();
   command.add_option("PROFILE", request->profile, "Read this --profile-dir, or its file");
   add_value(command, "--against", request->against,
             "Put this profile beside it, the run before a change")

@@ -53,10 +53,10 @@ RunOptions study_defaults(std::string_view network) {
 }
 
 // Where a study writes, and what it goes on with, are its own flags.
-const OptionFilter has_option =
+const OptionFilter is_study_option =
     all_but({"resume", "save-every", "output-dir", "profile-dir", "log-interval", "flops"});
 
-struct Request {
+struct StudyRequest {
   std::optional<RunRequest> run;
   std::vector<std::string> sizes, vary;
   std::string name, resume, store, output, json_file, markdown_file;
@@ -68,7 +68,7 @@ struct Request {
 std::string printed(const fs::path& path) { return fs::proximate(path).string(); }
 
 // The store to write: it is made where there is none.
-fs::path store_for(const Request& request) {
+fs::path store_for(const StudyRequest& request) {
   const auto found = find_store_file(request.store);
   const fs::path file = found ? found->path : default_store_file();
   if (!found) make_directories(file.parent_path());
@@ -82,7 +82,7 @@ void make_absolute(std::string& path) {
   if (!path.empty()) path = fs::absolute(path).string();
 }
 
-StudyDefinition definition_of(const Request& request) {
+StudyDefinition definition_of(const StudyRequest& request) {
   std::vector<StudyAxis> axes;
   for (const std::string& axis : request.vary) axes.push_back(parse_axis(axis));
   const std::vector<std::string> set = request.run->set_options();
@@ -117,7 +117,7 @@ StudyDefinition definition_of(const Request& request) {
   return definition;
 }
 
-void check(const Request& request) {
+void check(const StudyRequest& request) {
   if (request.retry && request.resume.empty())
     throw UsageError("--retry is for a study that there is: name it with --resume");
   if (!request.name.empty()) checked_study_name(request.name);
@@ -161,7 +161,7 @@ std::vector<VariantPlan> plans_of(const StudyDefinition& definition, Terminal& t
 }
 
 // Begins the study of a command line, or goes on with the one of that definition; its name.
-std::string begin(StudyDefinition definition, const Request& request, Store& store,
+std::string begin(StudyDefinition definition, const StudyRequest& request, Store& store,
                   Terminal& terminal) {
   const std::string name =
       checked_study_name(request.name.empty() ? default_study_name(definition) : request.name);
@@ -189,7 +189,7 @@ std::string begin(StudyDefinition definition, const Request& request, Store& sto
   return name;
 }
 
-std::string resume(const Request& request, Store& store, Terminal& terminal) {
+std::string resume(const StudyRequest& request, Store& store, Terminal& terminal) {
   std::vector<std::string> given = request.run->given();
   if (!request.sizes.empty()) given.push_back("a size");
   if (!request.vary.empty()) given.emplace_back("vary");
@@ -211,7 +211,7 @@ void write(const fs::path& file, const std::string& text, Terminal& terminal) {
   terminal.line(fmt::format("Wrote {}", printed(file)));
 }
 
-void write_asked(const StudyResult& result, const Request& request, Terminal& terminal) {
+void write_asked(const StudyResult& result, const StudyRequest& request, Terminal& terminal) {
   if (!request.json_file.empty()) write(request.json_file, study_json(result), terminal);
   if (!request.markdown_file.empty())
     write(request.markdown_file, study_markdown(result, {}), terminal);
@@ -232,7 +232,7 @@ void write_results(const StudyResult& result, Terminal& terminal) {
                             counted(std::ssize(pictures), "picture"), printed(output)));
 }
 
-int study(const Request& request) {
+int study(const StudyRequest& request) {
   check(request);
   Terminal terminal;
   // Mistakes in a command line come before a store that it makes.
@@ -270,7 +270,7 @@ int study(const Request& request) {
   return 0;
 }
 
-int show(const Request& request) {
+int show(const StudyRequest& request) {
   if (request.name.empty())
     throw UsageError("show which study? ridge study list names those that there are");
   Store store(existing_store_file(request.store));
@@ -281,7 +281,7 @@ int show(const Request& request) {
   return 0;
 }
 
-int list(const Request& request) {
+int list(const StudyRequest& request) {
   Store store(existing_store_file(request.store));
   Terminal terminal;
   std::vector<TextRow> rows;
@@ -305,11 +305,11 @@ int list(const Request& request) {
   return 0;
 }
 
-void add_store_flag(Command command, Request& request, const char* help) {
+void add_store_flag(Command command, StudyRequest& request, const char* help) {
   add_value(command, "--store", request.store, help).type_name("FILE").group("Study");
 }
 
-void add_output_flags(Command command, Request& request) {
+void add_output_flags(Command command, StudyRequest& request) {
   add_value(command, "--json", request.json_file, "Write all of it to this JSON file")
       .type_name("FILE")
       .group("Study");
@@ -318,7 +318,7 @@ void add_output_flags(Command command, Request& request) {
       .group("Study");
 }
 
-void add_study_flags(Command command, Request& request) {
+void add_study_flags(Command command, StudyRequest& request) {
   command
       .add_option("sizes", request.sizes, "Measure these: tiny, small, medium, large, very_large")
       .type_name("SIZE");
@@ -349,7 +349,7 @@ void add_study_flags(Command command, Request& request) {
   add_output_flags(command, request);
 }
 
-constexpr const char* footer =
+constexpr const char* study_footer =
     R"(Each measurement is a process of its own and is kept in the store of runs. The variants take turns
 in rounds, so that what disturbs the machine disturbs all of them. A study that was stopped, even by
 a power cut, goes on with the same command line, or with --resume.
@@ -369,12 +369,13 @@ Examples:
 void add_study_command(Command program, Action& action) {
   const Command command =
       program.add_subcommand("study", "Measure many variants in turn, and find how they scale");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<StudyRequest>();
   add_study_flags(command, *request);
-  request->run.emplace(command, RunRequest::Config{.defaults = study_defaults, .has = has_option});
-  command.footer(footer);
+  request->run.emplace(command,
+                       RunRequest::Config{.defaults = study_defaults, .has = is_study_option});
+  command.footer(study_footer);
   command.take_one_subcommand();
-  const auto add = [&](const char* name, const char* help, int (*run)(const Request&)) {
+  const auto add = [&](const char* name, const char* help, int (*run)(const StudyRequest&)) {
     const Command sub = command.add_subcommand(name, help);
     add_store_flag(sub, *request,
                    "Read this store (default: $RIDGE_STORE, else .ridge/runs.db here or above)");

@@ -88,9 +88,9 @@ std::string last_line(const fs::path& log) {
   return shortened(printable(last), longest_fault);
 }
 
-class Rounds {
+class StudyRounds {
  public:
-  Rounds(const fs::path& store_file, const std::string& name, Terminal& terminal)
+  StudyRounds(const fs::path& store_file, const std::string& name, Terminal& terminal)
       : terminal_(terminal),
         store_(store_file),
         name_(name),
@@ -290,7 +290,7 @@ class Rounds {
 }  // namespace
 
 int measure_study(const fs::path& store_file, const std::string& name, Terminal& terminal) {
-  return Rounds(fs::absolute(store_file), name, terminal).run();
+  return StudyRounds(fs::absolute(store_file), name, terminal).run();
 }
 
 }  // namespace ridge

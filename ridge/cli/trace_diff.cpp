@@ -21,9 +21,9 @@ namespace ridge {
 namespace {
 
 // Exit codes of --fail-above, beside 0 for "no slower".
-constexpr int exit_slower = 1, exit_undecided = 3;
+constexpr int diff_exit_slower = 1, diff_exit_undecided = 3;
 
-struct Request {
+struct TraceDiffRequest {
   std::vector<std::string> paths;
   std::int64_t top = 20;
   std::optional<double> most_slowdown;  // --fail-above, percent
@@ -47,17 +47,17 @@ int judge(const std::vector<trace::TraceDiff>& diffs, double percent) {
           fmt::format("too few whole steps of {} or {} to say which is slower: trace three or "
                       "more",
                       before, after));
-      if (exit_code == 0) exit_code = exit_undecided;
+      if (exit_code == 0) exit_code = diff_exit_undecided;
     } else if (judgement.verdict == trace::Verdict::slower) {
       complain(fmt::format("{} is slower than {} by more than {} %: by {:.1f} % at least", after,
                            before, percent, judgement.least_percent));
-      exit_code = exit_slower;
+      exit_code = diff_exit_slower;
     }
   }
   return exit_code;
 }
 
-int diff(const Request& request) {
+int diff(const TraceDiffRequest& request) {
   if (request.paths.size() != 2)
     throw UsageError("compare which traces? give two: files, or directories of ranks");
   check_range("top", request.top, 1, 1'000'000);
@@ -75,7 +75,7 @@ int diff(const Request& request) {
 void add_trace_diff(Command trace_command, Action& action) {
   const Command comparing =
       trace_command.add_subcommand("diff", "Tell what makes one trace slower than another");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<TraceDiffRequest>();
   comparing
       .add_option("traces", request->paths,
                   "Two JSON traces of the same kind of run, before and after a change; or two "

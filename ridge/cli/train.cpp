@@ -18,8 +18,8 @@
 namespace ridge {
 namespace {
 
-struct Request {
-  explicit Request(Command command) : run(command) {}
+struct TrainRequest {
+  explicit TrainRequest(Command command) : run(command) {}
 
   RunRequest run;
   KeepRequest keep;
@@ -29,7 +29,7 @@ struct Request {
   std::int64_t restarts = 0;
 };
 
-constexpr const char* footer = R"(Examples:
+constexpr const char* train_footer = R"(Examples:
   ridge train --batch-size 8 --seq-len 128 --num-steps 20
   ridge train --data book.txt --num-steps 500 --learning-rate 1e-3 --eval-every 100
   ridge train --num-steps 1000 --save-every 100 --output-dir run1
@@ -42,7 +42,7 @@ A flag may be written with underscores; --config takes the same names as keys. A
 has a folder of PNG or JPEG files for each class. With --ranks N, as many processes share each batch,
 with --gpus N on a GPU each; torchrun, mpirun and srun may start them too.)";
 
-int run(const RunOptions& options, const Request& request) {
+int run(const RunOptions& options, const TrainRequest& request) {
   const RocmProfile rocm = rocm_profile(request.rocm_words);
   if (const std::optional<Rank> rank = one_of_several())
     return run_as_rank(*rank, options, [&](const RunOptions& of_rank, Device& device) {
@@ -58,7 +58,7 @@ int run(const RunOptions& options, const Request& request) {
 
 void add_train_command(Command program, Action& action) {
   const Command command = program.add_subcommand("train", "Train a model");
-  const auto request = std::make_shared<Request>(command);
+  const auto request = std::make_shared<TrainRequest>(command);
   command.add_flag("--print-config", request->print_config, "Print the resolved options and exit")
       .group("Output");
   add_value(command, "--export-json", request->json_file, "Write the results to this JSON file")
@@ -69,7 +69,7 @@ void add_train_command(Command program, Action& action) {
   add_value(command, "--restarts", request->restarts,
             "Start the ranks again so often, from the last checkpoint, where one fails")
       .group("Machine");
-  command.footer(footer);
+  command.footer(train_footer);
   command.callback([request, &action] {
     action = [request] {
       check_range("restarts", request->restarts, 0, 1'000'000);

@@ -21,10 +21,10 @@ namespace {
 namespace fs = std::filesystem;
 
 // Prints the steps as they are done.
-class Narrator final : public TerminalListener {
+class TrainNarrator final : public TerminalListener {
  public:
-  Narrator(Terminal& terminal, const Session& session, RunKeeper& keeper, const RunPlan& plan,
-           const std::string& json_file, const RocmProfile& rocm)
+  TrainNarrator(Terminal& terminal, const Session& session, RunKeeper& keeper, const RunPlan& plan,
+                const std::string& json_file, const RocmProfile& rocm)
       : TerminalListener(terminal),
         session_(session),
         keeper_(keeper),
@@ -123,7 +123,7 @@ int run(const RunOptions& options, Device& device, const SessionHooks& hooks,
     terminal.line(fmt::format("Nothing is left to do: --num-steps is {}", options.num_steps));
     return 0;
   }
-  Narrator narrator(terminal, session, keeper, plan, json_file, rocm);
+  TrainNarrator narrator(terminal, session, keeper, plan, json_file, rocm);
   const Record record = run_profiled(session, plan, narrator);
   refuse_divergence(record);
   return exit_code_of(record);

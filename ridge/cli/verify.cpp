@@ -26,8 +26,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Request {
-  explicit Request(Command command) : run(command, {.defaults = small_options}) {}
+struct VerifyRequest {
+  explicit VerifyRequest(Command command) : run(command, {.defaults = small_options}) {}
 
   RunRequest run;
   bool this_model = false;                 // the one that the flags describe, alone
@@ -82,7 +82,7 @@ std::vector<Task> tasks_of(const std::vector<RunOptions>& models,
 // A network that is named, other than the one that every command takes for granted, is the one to
 // verify, and so is that with --this-model. The sets are of models of their own: how they are used
 // and where they run is all that there is to say.
-std::vector<RunOptions> chosen_models(const Request& request, const RunOptions& asked) {
+std::vector<RunOptions> chosen_models(const VerifyRequest& request, const RunOptions& asked) {
   const bool is_named = asked.network != RunOptions{}.network;
   if (request.this_model || (is_named && !request.family)) return {asked};
   constexpr std::string_view of_any_model[] = {
@@ -122,7 +122,7 @@ struct Work {
   }
 };
 
-Work work_of(const Request& request, const RunOptions& asked, const Device& device,
+Work work_of(const VerifyRequest& request, const RunOptions& asked, const Device& device,
              Terminal& terminal) {
   std::vector<RunOptions> models = chosen_models(request, asked);
   if (const auto left_out = leave_out_batch_norms(models); !left_out.empty()) {
@@ -138,7 +138,7 @@ Work work_of(const Request& request, const RunOptions& asked, const Device& devi
           .schedules = chosen_schedules(request.only_schedules, asked.use(), asked.ranks)};
 }
 
-std::vector<Verdict> verdicts_of(const Request& request, Terminal& terminal) {
+std::vector<Verdict> verdicts_of(const VerifyRequest& request, Terminal& terminal) {
   const RunOptions asked = request.run.options();
   const std::unique_ptr<Device> device = open_device(asked);
   const Work work = work_of(request, asked, *device, terminal);
@@ -159,18 +159,18 @@ std::vector<Verdict> verdicts_of(const Request& request, Terminal& terminal) {
 }
 
 // The worst of one schedule and dtype over all configurations.
-struct Row {
+struct VerifyRow {
   Verdict worst;
   std::int64_t configurations = 0, right = 0, cut = 0;
 };
 
-std::vector<Row> rows_of(const std::vector<Verdict>& verdicts) {
-  std::vector<Row> rows;
+std::vector<VerifyRow> rows_of(const std::vector<Verdict>& verdicts) {
+  std::vector<VerifyRow> rows;
   std::map<std::pair<std::string, std::string>, std::size_t> places;
   for (const Verdict& v : verdicts) {
     const auto [place, added] = places.emplace(std::pair(v.schedule, v.dtype), rows.size());
     if (added) rows.push_back({.worst = {.schedule = v.schedule, .dtype = v.dtype}});
-    Row& row = rows[place->second];
+    VerifyRow& row = rows[place->second];
     ++row.configurations;
     row.right += v.failure.empty();
     row.cut += static_cast<std::int64_t>(v.cut.size());
@@ -220,12 +220,12 @@ void print_limits(Terminal& terminal, const std::vector<Verdict>& verdicts,
   }
 }
 
-void print(Terminal& terminal, const std::vector<Verdict>& verdicts, const Request& request) {
+void print(Terminal& terminal, const std::vector<Verdict>& verdicts, const VerifyRequest& request) {
   const std::vector<TextColumn> columns{{"Schedule", true}, {"dtype", true}, {"Right"},
                                         {"Loss"},           {"Logits"},      {"Gradients"},
                                         {"Without"},        {"Curve"}};
   std::vector<TextRow> cells;
-  for (const Row& row : rows_of(verdicts))
+  for (const VerifyRow& row : rows_of(verdicts))
     cells.push_back(
         {row.worst.schedule, row.worst.dtype, fmt::format("{}/{}", row.right, row.configurations),
          fmt::format("{:.1e}", row.worst.loss_error), fmt::format("{:.1e}", row.worst.logits_error),
@@ -272,7 +272,7 @@ Json json_of(const Verdict& v) {
 }
 
 // Prints what would be verified, and verifies nothing: a row for each model, or in JSON an object.
-void list(const Request& request, Terminal& terminal) {
+void list(const VerifyRequest& request, Terminal& terminal) {
   const RunOptions asked = request.run.options();
   const Work work = work_of(request, asked, *open_device(asked), terminal);
   std::vector<std::string> schedules;
@@ -295,7 +295,7 @@ void list(const Request& request, Terminal& terminal) {
   terminal.line(fmt::format("{} runs in all; nothing was verified.", work.runs()));
 }
 
-int run_verify(const Request& request) {
+int run_verify(const VerifyRequest& request) {
   if (request.curve_steps < 1)
     throw UsageError("--curve-steps is {}; it must be at least 1", request.curve_steps);
   Terminal terminal;
@@ -320,7 +320,7 @@ int run_verify(const Request& request) {
 void add_verify_command(Command program, Action& action) {
   const Command command = program.add_subcommand(
       "verify", "Check every version and pass against the double-precision reference");
-  const auto request = std::make_shared<Request>(command);
+  const auto request = std::make_shared<VerifyRequest>(command);
   command
       .add_flag("--this-model", request->this_model,
                 "Verify the model that the other flags describe instead of a set of models")

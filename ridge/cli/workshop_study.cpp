@@ -36,20 +36,20 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
-constexpr std::chrono::milliseconds glance{100};
+constexpr std::chrono::milliseconds watch_every{100};
 constexpr std::chrono::seconds farewell{10};
 constexpr std::size_t max_summary_bytes = std::size_t{256} << 20;
-const std::string rule(80, '=');
+const std::string banner_rule(80, '=');
 
-struct Request {
-  explicit Request(Command command) : run(command, {.has = is_measured_option}) {}
+struct WorkshopStudyRequest {
+  explicit WorkshopStudyRequest(Command command) : run(command, {.has = is_measured_option}) {}
 
   RunRequest run;
   std::vector<std::string> sizes;
   bool profilers = false;
 };
 
-StudyVariant variant_of(const Request& request) {
+StudyVariant variant_of(const WorkshopStudyRequest& request) {
   if (request.sizes.size() != 1)
     throw UsageError(
         "launch a study of which size? name one of tiny, small, medium, large, "
@@ -68,7 +68,7 @@ struct Launched {
   std::string memory_passes;  // that it needs to fit; empty if it fits without
 };
 
-Launched fit(const Request& request) {
+Launched fit(const WorkshopStudyRequest& request) {
   Launched launched{.variant = variant_of(request), .plan = {}, .memory_passes = {}};
   StudyVariant& variant = launched.variant;
   const auto plan_it = [&] {
@@ -126,12 +126,12 @@ void print_banner(Terminal& terminal, const Launched& launched, const fs::path& 
   const auto field = [&](std::string_view name, const auto& value) {
     terminal.line(fmt::format("  {:<20} {}", fmt::format("{}:", name), value));
   };
-  terminal.line(rule);
+  terminal.line(banner_rule);
   const std::string title = title_of(o);
   terminal.line(terminal.bold(fmt::format(
       "CASTILLE AI WORKSHOP - {} PERFORMANCE STUDY",
       title.starts_with("V") ? "VERSION " + upper_case(title.substr(1)) : upper_case(title))));
-  terminal.line(rule);
+  terminal.line(banner_rule);
   terminal.line("");
   terminal.line(fmt::format("Problem Size: {}", upper_case(variant.size)));
   terminal.line("Configuration:");
@@ -150,7 +150,7 @@ void print_banner(Terminal& terminal, const Launched& launched, const fs::path& 
   field("Profilers Enabled", profilers);
   terminal.line("");
   terminal.line(fmt::format("Output Directory: {}", directory.string()));
-  terminal.line(rule);
+  terminal.line(banner_rule);
   terminal.line("");
 }
 
@@ -185,7 +185,7 @@ int train_in(const fs::path& directory, Terminal& terminal) {
   Follower follower(log, terminal);
   std::optional<ChildEnd> end;
   while (!end) {
-    end = child.wait_for(glance);
+    end = child.wait_for(watch_every);
     follower.print();
     if (end || !interrupt_noted()) continue;
     child.send(interrupt_noted());  // so that it writes what there is
@@ -205,9 +205,9 @@ void print_end(Terminal& terminal, const StudyVariant& variant, const fs::path& 
   const json record = json::parse(read_text_file(file, max_summary_bytes));
   const json& summary = record.at("performance_summary");
   terminal.line("");
-  terminal.line(rule);
+  terminal.line(banner_rule);
   terminal.line(terminal.bold("PERFORMANCE STUDY COMPLETE"));
-  terminal.line(rule);
+  terminal.line(banner_rule);
   terminal.line(fmt::format("Total Runtime: {:.0f}s", seconds));
   terminal.line(fmt::format("Throughput: {:.1f} samples/sec",
                             summary.at("samples_per_second").get<double>()));
@@ -233,7 +233,7 @@ void print_end(Terminal& terminal, const StudyVariant& variant, const fs::path& 
                   variant.size));
 }
 
-int launch(const Request& request) {
+int launch(const WorkshopStudyRequest& request) {
   Terminal terminal;
   const Launched launched = fit(request);
   const StudyVariant& variant = launched.variant;
@@ -261,7 +261,7 @@ void add_workshop_study_command(Command program, Action& action) {
   const Command command = program.add_subcommand(
       "launch-performance-study", "Train one of the workshop's sizes and write its results");
   command.hide();  // known as launch_performance_study.sh
-  const auto request = std::make_shared<Request>(command);
+  const auto request = std::make_shared<WorkshopStudyRequest>(command);
   command.add_option("size", request->sizes, "Train tiny, small, medium, large or very_large")
       .type_name("SIZE");
   command.add_flag("--enable-profilers", request->profilers,

@@ -166,7 +166,7 @@ KernelPtr infer_form(CpuPrepare& prepare, const BatchNorm& op) {
 #pragma omp simd
         for (std::int64_t i = 0; i < channels; ++i) {
           const std::int64_t c = begin + i;
-          store(&to[i], at_least(least, (load(&x[i]) - mean[c]) * factor[c] + bias[c]));
+          store(&to[i], at_least(least, multiply_add(load(&x[i]) - mean[c], factor[c], bias[c])));
         }
       }
     });

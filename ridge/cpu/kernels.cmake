@@ -29,7 +29,7 @@ endif()
 # must be inlined early: where GCC 12 does so late, as it does with more than a few instructions, it
 # has taken selects apart into branches before, and does not vectorize (SiLU behind a batch norm).
 add_library(kernel_options INTERFACE)
-target_compile_options(kernel_options INTERFACE -O3 -ffp-contract=fast -fno-math-errno
+target_compile_options(kernel_options INTERFACE ${RIDGE_CPU_FLAGS} -ffp-contract=fast -fno-math-errno
   -fno-trapping-math -fopenmp-simd
   $<$<CXX_COMPILER_ID:GNU>:--param=early-inlining-insns=100>)
 

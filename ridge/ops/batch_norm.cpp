@@ -12,8 +12,6 @@
 namespace ridge {
 namespace {
 
-constexpr ImageLayout layouts[] = {ImageLayout::nchw, ImageLayout::nhwc};
-
 TensorType per_channel(const TensorType& x, ImageLayout layout) {
   return {DType::f32, {ImageShape(x.shape, layout).c}};
 }
@@ -119,7 +117,7 @@ void BatchNorm::reference(ReferenceCall& call) const {
 
 std::vector<Sample<BatchNorm>> BatchNorm::samples() {
   std::vector<Sample<BatchNorm>> samples;
-  for (const ImageLayout layout : layouts)
+  for (const ImageLayout layout : image_layouts)
     for (const Shape& shape : shapes(layout)) {
       const TensorType x{DType::f32, shape}, c = per_channel(x, layout);
       samples.push_back({{.layout = layout, .relu = samples.size() % 2 == 1},
@@ -219,7 +217,7 @@ void BatchNormTrain::reference(ReferenceCall& call) const {
 
 std::vector<Sample<BatchNormTrain>> BatchNormTrain::samples() {
   std::vector<Sample<BatchNormTrain>> samples;
-  for (const ImageLayout layout : layouts)
+  for (const ImageLayout layout : image_layouts)
     for (const Shape& shape : shapes(layout)) {
       const TensorType x{DType::f32, shape}, c = per_channel(x, layout);
       samples.push_back(
@@ -229,7 +227,7 @@ std::vector<Sample<BatchNormTrain>> BatchNormTrain::samples() {
   const TensorType x{DType::f32, {4, 6, 6, 8}}, c{DType::f32, {8}};
   samples.push_back({{.momentum = 0.3f, .layout = ImageLayout::nhwc},
                      {{x, 20.0, 21.0}, {c, 0.5, 1.5}, {c}, {c}, {c, 0.1, 2.0}}});
-  for (const ImageLayout layout : layouts)
+  for (const ImageLayout layout : image_layouts)
     for (const Shape& shape : fused_shapes(layout)) {
       const TensorType image{DType::f32, shape}, vector = per_channel(image, layout);
       const std::vector<SampleInput> operands{
@@ -328,12 +326,12 @@ void BatchNormGrad::reference(ReferenceCall& call) const {
 
 std::vector<Sample<BatchNormGrad>> BatchNormGrad::samples() {
   std::vector<Sample<BatchNormGrad>> samples;
-  for (const ImageLayout layout : layouts)
+  for (const ImageLayout layout : image_layouts)
     for (const Shape& shape : shapes(layout)) {
       const TensorType x{DType::f32, shape}, c = per_channel(x, layout);
       samples.push_back({{.layout = layout}, {{x}, {x}, {c, 0.5, 1.5}, {c}, {c, 0.5, 2.0}}});
     }
-  for (const ImageLayout layout : layouts)
+  for (const ImageLayout layout : image_layouts)
     for (const Shape& shape : fused_shapes(layout)) {
       const TensorType x{DType::f32, shape}, c = per_channel(x, layout);
       const auto sample = [&](bool summed, bool residual, Epilogue epilogue) {

@@ -142,8 +142,6 @@ std::vector<Trial> trials() {
   };
 }
 
-constexpr ImageLayout layouts[] = {ImageLayout::nchw, ImageLayout::nhwc};
-
 }  // namespace
 
 Pair ConvGeometry::output(Pair image, Pair kernel) const {
@@ -225,7 +223,7 @@ std::vector<Sample<Conv2d>> Conv2d::samples() {
     samples.push_back(std::move(sample));
   };
   const std::vector<Trial> all = trials();
-  for (const ImageLayout layout : layouts) {
+  for (const ImageLayout layout : image_layouts) {
     for (std::size_t t = 0; t < all.size(); ++t)
       add(all[t], layout, t % 2 == 1, false, Epilogue::none);
     // Ordinary ones, one of few pixels, and one of each channel for itself.
@@ -263,7 +261,7 @@ void Conv2dInputGrad::reference(ReferenceCall& call) const {
 
 std::vector<Sample<Conv2dInputGrad>> Conv2dInputGrad::samples() {
   std::vector<Sample<Conv2dInputGrad>> samples;
-  for (const ImageLayout layout : layouts)
+  for (const ImageLayout layout : image_layouts)
     for (const Trial& trial : trials()) {
       const Shape image = trial.image.in(layout), weight = trial.weight.in(layout);
       const ConvGeometry geometry = trial.geometry(layout);
@@ -297,7 +295,7 @@ void Conv2dWeightGrad::reference(ReferenceCall& call) const {
 
 std::vector<Sample<Conv2dWeightGrad>> Conv2dWeightGrad::samples() {
   std::vector<Sample<Conv2dWeightGrad>> samples;
-  for (const ImageLayout layout : layouts)
+  for (const ImageLayout layout : image_layouts)
     for (const Trial& trial : trials()) {
       const Shape image = trial.image.in(layout), weight = trial.weight.in(layout);
       const ConvGeometry geometry = trial.geometry(layout);

@@ -14,6 +14,7 @@ enum class ImageLayout : std::uint8_t {
   nchw,  // [N, C, H, W]
   nhwc,  // [N, H, W, C]
 };
+inline constexpr ImageLayout image_layouts[] = {ImageLayout::nchw, ImageLayout::nhwc};
 std::string_view name_of(ImageLayout layout);  // "nchw"
 
 // The extents of a batch of images, whatever its layout.

@@ -11,8 +11,6 @@
 namespace ridge {
 namespace {
 
-constexpr ImageLayout layouts[] = {ImageLayout::nchw, ImageLayout::nhwc};
-
 void check_windows(std::string_view op, const PoolWindows& w) {
   for (int d = 0; d < 2; ++d) {
     if (w.kernel[d] < 1 || w.stride[d] < 1)
@@ -227,7 +225,7 @@ void MaxPool2d::reference(ReferenceCall& call) const {
 
 std::vector<Sample<MaxPool2d>> MaxPool2d::samples() {
   std::vector<Sample<MaxPool2d>> samples;
-  for (const ImageLayout layout : layouts)
+  for (const ImageLayout layout : image_layouts)
     for (const Trial& t : trials())
       samples.push_back({{t.windows(layout)}, {{{DType::f32, t.image.in(layout)}}}});
   return samples;
@@ -257,7 +255,7 @@ void MaxPool2dGrad::reference(ReferenceCall& call) const {
 
 std::vector<Sample<MaxPool2dGrad>> MaxPool2dGrad::samples() {
   std::vector<Sample<MaxPool2dGrad>> samples;
-  for (const ImageLayout layout : layouts)
+  for (const ImageLayout layout : image_layouts)
     for (const Trial& t : trials()) {
       const PoolWindows windows = t.windows(layout);
       const Shape x = t.image.in(layout);
@@ -301,7 +299,7 @@ void AvgPool2d::reference(ReferenceCall& call) const {
 
 std::vector<Sample<AvgPool2d>> AvgPool2d::samples() {
   std::vector<Sample<AvgPool2d>> samples;
-  for (const ImageLayout layout : layouts)
+  for (const ImageLayout layout : image_layouts)
     for (const Trial& t : trials())
       for (const bool count : {true, false})
         samples.push_back({{t.windows(layout), count}, {{{DType::f32, t.image.in(layout)}}}});
@@ -334,7 +332,7 @@ void AvgPool2dGrad::reference(ReferenceCall& call) const {
 
 std::vector<Sample<AvgPool2dGrad>> AvgPool2dGrad::samples() {
   std::vector<Sample<AvgPool2dGrad>> samples;
-  for (const ImageLayout layout : layouts)
+  for (const ImageLayout layout : image_layouts)
     for (const Trial& t : trials())
       for (const bool count : {true, false}) {
         const PoolWindows windows = t.windows(layout);
@@ -378,7 +376,7 @@ void AdaptiveAvgPool2d::reference(ReferenceCall& call) const {
 
 std::vector<Sample<AdaptiveAvgPool2d>> AdaptiveAvgPool2d::samples() {
   std::vector<Sample<AdaptiveAvgPool2d>> samples;
-  for (const ImageLayout layout : layouts)
+  for (const ImageLayout layout : image_layouts)
     for (const AdaptiveTrial& t : adaptive_trials())
       samples.push_back({{t.size, layout}, {{{DType::f32, t.image.in(layout)}}}});
   return samples;
@@ -418,7 +416,7 @@ void AdaptiveAvgPool2dGrad::reference(ReferenceCall& call) const {
 
 std::vector<Sample<AdaptiveAvgPool2dGrad>> AdaptiveAvgPool2dGrad::samples() {
   std::vector<Sample<AdaptiveAvgPool2dGrad>> samples;
-  for (const ImageLayout layout : layouts)
+  for (const ImageLayout layout : image_layouts)
     for (const AdaptiveTrial& t : adaptive_trials()) {
       const Shape dy = ImageShape(t.image.n, t.image.c, t.size[0], t.size[1]).in(layout);
       samples.push_back({{layout, t.image.in(layout)}, {{{DType::f32, dy}}}});

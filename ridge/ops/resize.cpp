@@ -10,8 +10,6 @@
 namespace ridge {
 namespace {
 
-constexpr ImageLayout layouts[] = {ImageLayout::nchw, ImageLayout::nhwc};
-
 std::array<Axis, 2> axes_of(const ImageShape& image, const ImageShape& result) {
   return {Axis{.kind = Axis::Kind::linear, .in = image.h, .out = result.h},
           Axis{.kind = Axis::Kind::linear, .in = image.w, .out = result.w}};
@@ -97,7 +95,7 @@ void Resize::reference(ReferenceCall& call) const {
 
 std::vector<Sample<Resize>> Resize::samples() {
   std::vector<Sample<Resize>> samples;
-  for (const ImageLayout layout : layouts)
+  for (const ImageLayout layout : image_layouts)
     for (const Trial& t : trials())
       samples.push_back({{t.size, layout}, {{{DType::f32, t.image.in(layout)}}}});
   return samples;
@@ -132,7 +130,7 @@ void ResizeGrad::reference(ReferenceCall& call) const {
 
 std::vector<Sample<ResizeGrad>> ResizeGrad::samples() {
   std::vector<Sample<ResizeGrad>> samples;
-  for (const ImageLayout layout : layouts)
+  for (const ImageLayout layout : image_layouts)
     for (const Trial& t : trials()) {
       const Shape dy = ImageShape(t.image.n, t.image.c, t.size[0], t.size[1]).in(layout);
       samples.push_back({{layout, t.image.in(layout)}, {{{DType::f32, dy}}}});

@@ -9,16 +9,16 @@ namespace ridge {
 namespace {
 
 // A batch norm in training, and what becomes a part of it.
-struct Chain {
+struct NormChain {
   std::vector<NodeId> nodes;  // from the norm to the last
   std::optional<ValueId> residual;
   Epilogue epilogue = Epilogue::none;
 };
 
-std::optional<Chain> chain_from(const Rewriter& rw, NodeId n) {
+std::optional<NormChain> chain_of_norm(const Rewriter& rw, NodeId n) {
   const BatchNormTrain* op = rw.op<BatchNormTrain>(n);
   if (!op || op->residual || op->epilogue != Epilogue::none) return std::nullopt;
-  Chain chain{.nodes = {n}, .residual = {}};
+  NormChain chain{.nodes = {n}, .residual = {}};
   const auto next = [&] { return reader(rw, rw.node(chain.nodes.back()).outputs[0]); };
   chain.residual = residual_of(rw, next(), rw.node(n).outputs[0]);
   if (chain.residual) chain.nodes.push_back(next());
@@ -38,7 +38,7 @@ std::optional<Chain> chain_from(const Rewriter& rw, NodeId n) {
 std::size_t batch_norm_epilogues(Graph& graph) {
   Rewriter rw(graph);
   for (NodeId n = static_cast<NodeId>(rw.nodes().size()); n-- > 0;)
-    if (const auto chain = chain_from(rw, n))
+    if (const auto chain = chain_of_norm(rw, n))
       rw.replace(chain->nodes, chain->nodes.back(), [&rw, &graph, n, chain = *chain] {
         const Node& norm = rw.node(n);
         BatchNormTrain op = std::get<BatchNormTrain>(norm.op->variant());

@@ -9,7 +9,7 @@ namespace ridge {
 namespace {
 
 // A convolution and what becomes a part of it.
-struct Chain {
+struct ConvChain {
   NodeId conv = no_node;
   NodeId add = no_node;  // of the residual
   ValueId residual = no_value;
@@ -25,10 +25,10 @@ struct Chain {
   }
 };
 
-std::optional<Chain> chain_from(const Rewriter& rw, NodeId conv) {
+std::optional<ConvChain> chain_of_conv(const Rewriter& rw, NodeId conv) {
   const Conv2d* op = rw.op<Conv2d>(conv);
   if (!op || op->epilogue != Epilogue::none) return std::nullopt;
-  Chain chain{.conv = conv};
+  ConvChain chain{.conv = conv};
   NodeId next = reader(rw, rw.node(conv).outputs[0]);
   const auto residual = residual_of(rw, next, rw.node(conv).outputs[0]);
   if (residual && !op->residual) {
@@ -52,7 +52,7 @@ std::optional<Chain> chain_from(const Rewriter& rw, NodeId conv) {
 std::size_t conv_epilogues(Graph& graph) {
   Rewriter rw(graph);
   for (NodeId n = static_cast<NodeId>(rw.nodes().size()); n-- > 0;)
-    if (const auto chain = chain_from(rw, n))
+    if (const auto chain = chain_of_conv(rw, n))
       rw.replace(chain->nodes(), chain->last(), [&rw, &graph, chain = *chain] {
         const Node& conv = rw.node(chain.conv);
         Conv2d op = std::get<Conv2d>(conv.op->variant());

@@ -9,7 +9,7 @@ namespace ridge {
 namespace {
 
 // A product by a weight, and what of a linear layer follows it.
-struct Layer {
+struct LinearLayer {
   std::vector<NodeId> nodes;  // from the product to the last
   ValueId x, weight;          // [m, k], [n, k]
   std::optional<ValueId> bias, residual;
@@ -22,7 +22,7 @@ struct Layer {
 // Goes on from the layer's y to the node that alone uses it, if that is part of a linear layer too.
 class Growth {
  public:
-  Growth(const Rewriter& rw, Layer& layer) : rw_(rw), layer_(layer) {}
+  Growth(const Rewriter& rw, LinearLayer& layer) : rw_(rw), layer_(layer) {}
 
   bool advance() {
     if (rw_.uses(layer_.y).size() != 1 || rw_.is_readable(layer_.y)) return false;
@@ -60,23 +60,23 @@ class Growth {
   }
 
   const Rewriter& rw_;
-  Layer& layer_;
+  LinearLayer& layer_;
 };
 
-std::optional<Layer> layer_at(const Rewriter& rw, NodeId n) {
+std::optional<LinearLayer> linear_layer_at(const Rewriter& rw, NodeId n) {
   const MatMul* product = rw.op<MatMul>(n);
   const Node& node = rw.node(n);
   if (!product || node.inputs.size() != 2 || !product->trans_b || product->trans_a ||
       product->causal != CausalPart::none || rw.type(node.inputs[0]).shape.rank() != 2 ||
       rw.type(node.outputs[0]).dtype != rw.type(node.inputs[0]).dtype)
     return std::nullopt;
-  Layer layer{.nodes = {n},
-              .x = node.inputs[0],
-              .weight = node.inputs[1],
-              .bias = {},
-              .residual = {},
-              .y = node.outputs[0]};
-  Layer whole = layer;
+  LinearLayer layer{.nodes = {n},
+                    .x = node.inputs[0],
+                    .weight = node.inputs[1],
+                    .bias = {},
+                    .residual = {},
+                    .y = node.outputs[0]};
+  LinearLayer whole = layer;
   Growth growth(rw, layer);
   while (growth.advance())
     if (!rw.op<Reshape>(layer.nodes.back())) whole = layer;  // not one that something else follows
@@ -90,7 +90,7 @@ std::optional<Layer> layer_at(const Rewriter& rw, NodeId n) {
 std::size_t linear_epilogues(Graph& graph) {
   Rewriter rw(graph);
   for (NodeId n = 0; n < rw.nodes().size(); ++n)
-    if (const auto found = layer_at(rw, n))
+    if (const auto found = linear_layer_at(rw, n))
       rw.replace(found->nodes, found->nodes.back(), [&rw, &graph, layer = *found] {
         std::vector<Value> in{rw.value(layer.x), rw.value(layer.weight)};
         const std::int64_t m = in[0].shape()[0], width = in[1].shape()[0];

@@ -18,7 +18,7 @@ namespace {
 using Kind = Activity::Kind;
 
 constexpr std::size_t gaps_kept = 20, gaps_shown = 5, kernels_shown = 20;
-constexpr std::size_t name_width = 60;
+constexpr std::size_t kernel_width = 60;
 constexpr double clock_tolerance = 0.03;
 
 // The length of a union of intervals that come by begin.
@@ -208,7 +208,7 @@ std::string device_report_text(const Recording& recording, const DeviceReport& r
         "{} activities seem to precede their launch: the device's clock was converted badly, so "
         "compare times on the device with each other only\n",
         report.out_of_order);
-  const std::vector<TextColumn> columns{{"Kernel", true, name_width},
+  const std::vector<TextColumn> columns{{"Kernel", true, kernel_width},
                                         {"Operator", true},
                                         {"Calls"},
                                         {"Total"},

@@ -7,7 +7,7 @@
 namespace ridge {
 namespace {
 
-struct Interval {
+struct DeviceInterval {
   std::int64_t begin_ns = std::numeric_limits<std::int64_t>::max();
   std::int64_t end_ns = std::numeric_limits<std::int64_t>::min();
 
@@ -21,7 +21,7 @@ struct Interval {
 // A run of a node on the device.
 struct DeviceRun {
   std::size_t run;  // index into Recording::nodes
-  Interval time;
+  DeviceInterval time;
 };
 
 // All runs, in the order in which the device began them. A run without activity is placed behind
@@ -65,9 +65,9 @@ std::vector<Recording::PhaseRun> phases_of(const Graph& graph,
 // be far ahead.
 void stretch_steps(std::vector<Recording::Step>& steps,
                    const std::vector<Recording::NodeRun>& nodes) {
-  std::map<std::int32_t, Interval> device;  // by step
+  std::map<std::int32_t, DeviceInterval> device;  // by step
   for (const Recording::NodeRun& run : nodes) {
-    Interval& time = device[run.step];
+    DeviceInterval& time = device[run.step];
     time.begin_ns = std::min(time.begin_ns, run.begin_ns);
     time.end_ns = std::max(time.end_ns, run.end_ns);
   }
@@ -86,7 +86,7 @@ void stretch_steps(std::vector<Recording::Step>& steps,
 // run is gone when the device has ended it.
 void move_changes(std::vector<Recording::MemoryChange>& changes,
                   const std::vector<Recording::NodeRun>& launches,
-                  const std::vector<Interval>& on_device) {
+                  const std::vector<DeviceInterval>& on_device) {
   std::int64_t time_ns = std::numeric_limits<std::int64_t>::min();
   for (Recording::MemoryChange& change : changes) {
     const auto next = static_cast<std::size_t>(
@@ -107,7 +107,7 @@ Recording device_time(const Recording& host) {
   Recording device = host;
   device.on_device_time = true;
   device.nodes.clear();
-  std::vector<Interval> on_device(host.nodes.size());
+  std::vector<DeviceInterval> on_device(host.nodes.size());
   for (const auto& [run, time] : device_runs(host)) {
     device.nodes.push_back(
         {host.nodes[run].node, host.nodes[run].step, time.begin_ns, time.end_ns});

@@ -29,7 +29,6 @@ constexpr double spike_time = 0.05;
 // What is released within this many kernels of its last use is released promptly.
 constexpr std::size_t prompt_nodes = 1;
 
-std::string megabytes(double bytes) { return format_megabytes(bytes, 2); }
 std::string percent(double part, double whole) {
   return fmt::format("{:.1f} %", whole > 0 ? 100 * part / whole : 0);
 }
@@ -47,9 +46,9 @@ const MemoryPoint& point_at(const MemoryTimeline& timeline, std::int64_t time_ns
   return after == timeline.points.begin() ? timeline.points.front() : *std::prev(after);
 }
 
-class Answers {
+class MemoryAnswers {
  public:
-  Answers(const Recording& recording, const MemoryReport& report)
+  MemoryAnswers(const Recording& recording, const MemoryReport& report)
       : recording_(recording),
         report_(report),
         step_(recording.steps.front()),
@@ -104,7 +103,7 @@ class Answers {
         verdict, report_.peak_to_average(), 100 * near,
         least == most ? "all recorded steps reach the same peak"
                       : fmt::format("the peaks of the recorded steps are {} to {}",
-                                    megabytes(least), megabytes(most)));
+                                    memory_text(least), memory_text(most)));
   }
 
   const Recording::PhaseRun* phase(Phase which) const {
@@ -122,9 +121,9 @@ class Answers {
     const std::size_t group = index_of(MemoryGroup::activations);
     return fmt::format(
         "{}: from {} to {}, with {} of activations that are kept for the backward pass",
-        end.live > begin.live ? "yes" : "no", megabytes(begin.live), megabytes(end.live),
-        megabytes(end.groups[group] > begin.groups[group] ? end.groups[group] - begin.groups[group]
-                                                          : 0));
+        end.live > begin.live ? "yes" : "no", memory_text(begin.live), memory_text(end.live),
+        memory_text(
+            end.groups[group] > begin.groups[group] ? end.groups[group] - begin.groups[group] : 0));
   }
 
   std::string gradients() const {
@@ -142,14 +141,14 @@ class Answers {
           when = point.time_ns;
         }
       parts.push_back(fmt::format(
-          "{} {}{}", name_of(which), megabytes(most),
+          "{} {}{}", name_of(which), memory_text(most),
           most > 0 ? fmt::format(" at {} of its time",
                                  percent(static_cast<double>(when - run->begin_ns),
                                          static_cast<double>(run->end_ns - run->begin_ns)))
                    : ""));
     }
     return fmt::format("at most, by phase: {}; {} when the step ends", fmt::join(parts, ", "),
-                       megabytes(timeline_.points.back().groups[group]));
+                       memory_text(timeline_.points.back().groups[group]));
   }
 
   std::string base() const {
@@ -169,8 +168,8 @@ class Answers {
         grows   ? "no, it grows"
         : falls ? "yes"
                 : "nearly",
-        megabytes(ends.front()), recording_.steps.front().step, megabytes(ends.back()),
-        recording_.steps.back().step, megabytes(persistent));
+        memory_text(ends.front()), recording_.steps.front().step, memory_text(ends.back()),
+        recording_.steps.back().step, memory_text(persistent));
   }
 
   // How many runs of kernels lie between a storage's last use and its release.
@@ -241,7 +240,7 @@ class Answers {
     for (const OperatorMemory& one : operator_memory(recording_)) {
       if (words.size() == shown) break;
       words.push_back(
-          fmt::format("{} {}", one.op, megabytes(static_cast<double>(one.all()) / steps)));
+          fmt::format("{} {}", one.op, memory_text(static_cast<double>(one.all()) / steps)));
     }
     if (words.empty()) return "";
     return fmt::format("by what a step allocates for them: {}", fmt::join(words, ", "));
@@ -266,9 +265,9 @@ class Answers {
     std::vector<std::string> words;
     for (const auto& [each, kind] : sorted)
       if (words.size() < 2 * shown)
-        words.push_back(fmt::format("{} {}", printable(kind), megabytes(each)));
+        words.push_back(fmt::format("{} {}", printable(kind), memory_text(each)));
     if (words.empty()) return "";
-    return fmt::format("activations of {}: {}{}", megabytes(all), fmt::join(words, ", "),
+    return fmt::format("activations of {}: {}{}", memory_text(all), fmt::join(words, ", "),
                        sorted.size() > words.size() ? ", .." : "");
   }
 
@@ -284,7 +283,7 @@ class Answers {
 std::vector<std::pair<std::string, std::string>> memory_answers(const Recording& recording,
                                                                 const MemoryReport& report) {
   if (recording.memory.empty() || recording.steps.empty() || report.peak == 0) return {};
-  return Answers(recording, report).all();
+  return MemoryAnswers(recording, report).all();
 }
 
 }  // namespace ridge

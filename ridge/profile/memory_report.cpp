@@ -19,8 +19,6 @@ using Change = Recording::MemoryChange;
 
 constexpr std::string_view rule = "==========================================\n";
 
-std::string megabytes(double bytes) { return format_megabytes(bytes, 2); }
-
 // The level of live bytes over time, between two moments: a step function, 0 before the first
 // change.
 class LevelBetween {
@@ -154,12 +152,12 @@ std::string summary_lines(const MemoryReport& r) {
   const auto line = [&](std::string_view label, std::string_view value) {
     text += fmt::format("{}: {}\n", label, value);
   };
-  line("Peak Memory Usage", megabytes(r.peak));
-  line("Average Memory Usage", megabytes(r.average));
-  line("Memory at Forward Pass", megabytes(r.peak_by_phase[0]));
-  line("Memory at Backward Pass", megabytes(r.peak_by_phase[1]));
-  line("Memory at Optimizer Step", megabytes(r.peak_by_phase[2]));
-  line("Memory after the Last Step", megabytes(r.released_to));
+  line("Peak Memory Usage", memory_text(r.peak));
+  line("Average Memory Usage", memory_text(r.average));
+  line("Memory at Forward Pass", memory_text(r.peak_by_phase[0]));
+  line("Memory at Backward Pass", memory_text(r.peak_by_phase[1]));
+  line("Memory at Optimizer Step", memory_text(r.peak_by_phase[2]));
+  line("Memory after the Last Step", memory_text(r.released_to));
   line("Number of Allocations",
        r.steps > 1
            ? fmt::format("{} in {} steps ({:.0f} a step)", format_count(r.allocations), r.steps,
@@ -168,18 +166,20 @@ std::string summary_lines(const MemoryReport& r) {
   if (!r.tensors.empty()) {
     const TensorMemory& t = r.tensors.front();
     line("Largest Tensor",
-         fmt::format("{} ({})", megabytes(t.bytes), shortened(printable(t.name), 60)));
+         fmt::format("{} ({})", memory_text(t.bytes), shortened(printable(t.name), 60)));
   }
   line("Peak-to-Average Ratio", fmt::format("{:.2f}", r.peak_to_average()));
   line("Reserved from the System",
-       fmt::format("{} at the peak, {} at most", megabytes(r.reserved_at_peak),
-                   megabytes(r.peak_reserved)));
+       fmt::format("{} at the peak, {} at most", memory_text(r.reserved_at_peak),
+                   memory_text(r.peak_reserved)));
   line("Fragmentation at the Peak", fmt::format("{:.1f} %", 100 * r.fragmentation()));
   line("Peak Occurs", when(r));
   return text;
 }
 
 }  // namespace
+
+std::string memory_text(double bytes) { return format_megabytes(bytes, 2); }
 
 MemoryReport memory_report(const Recording& recording) {
   MemoryReport report{.steps = static_cast<std::int64_t>(recording.steps.size())};
@@ -222,10 +222,10 @@ std::string memory_report_text(const MemoryReport& report, std::size_t top) {
     const std::uint64_t bytes = report.at_peak[g];
     const double share = static_cast<double>(bytes) / static_cast<double>(report.peak);
     if (bytes > 0 || static_cast<MemoryGroup>(g) != MemoryGroup::unknown)
-      rows.push_back({std::string(name_of(static_cast<MemoryGroup>(g))), megabytes(bytes),
+      rows.push_back({std::string(name_of(static_cast<MemoryGroup>(g))), memory_text(bytes),
                       fmt::format("{:.1f} %", 100 * share)});
   }
-  rows.insert(rows.end(), {{}, {"all", megabytes(report.peak), "100.0 %"}});
+  rows.insert(rows.end(), {{}, {"all", memory_text(report.peak), "100.0 %"}});
   text +=
       "\n" +
       text_table(std::vector<TextColumn>{{"Alive at the peak", true}, {"Memory"}, {"Share"}}, rows);
@@ -238,7 +238,7 @@ std::string memory_report_text(const MemoryReport& report, std::size_t top) {
   for (std::size_t i = 0; i < std::min(top, kinds.size()); ++i) {
     const TensorMemory& t = *kinds[i].example;
     rows.push_back({kinds[i].count > 1 ? kind_of(t.name) : t.name, std::string(name_of(t.group)),
-                    t.type, megabytes(t.bytes), fmt::format("{}", kinds[i].count),
+                    t.type, memory_text(t.bytes), fmt::format("{}", kinds[i].count),
                     fmt::format("{}", kinds[i].at_peak)});
   }
   text += "\n" + text_table(std::vector<TextColumn>{{"Largest tensors", true, 48},

@@ -54,6 +54,7 @@ struct MemoryReport {
 };
 
 MemoryReport memory_report(const Recording& recording);
+std::string memory_text(double bytes);  // "12.34 MB"
 
 // For the terminal: the summary, what was alive at the peak, the `top` largest tensors.
 std::string memory_report_text(const MemoryReport& report, std::size_t top = 10);

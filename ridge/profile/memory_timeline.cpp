@@ -75,7 +75,7 @@ class Level {
 };
 
 // What is kept of one stretch of time.
-struct Stretch {
+struct TimelineStretch {
   std::array<MemoryPoint, 4> kept;  // first, lowest, highest, last
   std::size_t count = 0;
 
@@ -184,7 +184,7 @@ MemoryTimeline memory_timeline(const Recording& recording, std::int64_t begin_ns
   timeline.complete = inside - next <= max_points;
   const auto stretches = static_cast<std::int64_t>(std::max<std::size_t>(max_points / 4, 1));
   const std::int64_t stretch_ns = (end_ns - begin_ns) / stretches + 1;
-  Stretch stretch;
+  TimelineStretch stretch;
   std::int64_t current = 0;
   for (; next < inside; ++next) {
     level.apply(changes[next]);

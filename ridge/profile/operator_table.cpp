@@ -9,6 +9,7 @@
 
 #include "ridge/base/error.h"
 #include "ridge/base/text_table.h"
+#include "ridge/base/units.h"
 #include "ridge/profile/module_tree.h"
 #include "ridge/session/json.h"
 
@@ -28,8 +29,6 @@ Enum named(std::string_view what, std::span<const std::string_view> names, std::
     throw UsageError("{} cannot be {}; it is one of {}", what, name, fmt::join(names, ", "));
   return static_cast<Enum>(it - names.begin());
 }
-
-double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
 std::string shape_name(const Graph& graph, const Node& node) {
   std::string name = fmt::format("{} ", name_of(*node.op));
@@ -118,17 +117,17 @@ Work& Work::operator+=(const Work& other) {
 }
 
 double Work::average_ns() const {
-  return ratio(static_cast<double>(ns), static_cast<double>(calls));
+  return over(static_cast<double>(ns), static_cast<double>(calls));
 }
 double Work::flops_per_second() const {
-  return ratio(static_cast<double>(cost.flops), static_cast<double>(ns) * 1e-9);
+  return over(static_cast<double>(cost.flops), static_cast<double>(ns) * 1e-9);
 }
 double Work::bytes_per_second() const {
-  return ratio(static_cast<double>(cost.bytes()), static_cast<double>(ns) * 1e-9);
+  return over(static_cast<double>(cost.bytes()), static_cast<double>(ns) * 1e-9);
 }
 
 double OperatorTable::share(std::int64_t ns) const {
-  return ratio(static_cast<double>(ns), static_cast<double>(time.total_ns));
+  return over(static_cast<double>(ns), static_cast<double>(time.total_ns));
 }
 
 OperatorTable operator_table(const Recording& recording, GroupBy group_by, SortBy sort_by) {

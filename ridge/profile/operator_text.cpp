@@ -11,7 +11,7 @@
 namespace ridge {
 namespace {
 
-constexpr std::size_t name_width = 48;
+constexpr std::size_t operator_width = 48;
 
 std::string_view heading(SortBy by) {
   constexpr std::string_view names[] = {"Total Time",    "Self Time", "Share of the Step", "Calls",
@@ -76,7 +76,7 @@ std::string operator_table_text(const OperatorTable& table, std::size_t top,
   const std::size_t shown = top == 0 ? table.rows.size() : std::min(top, table.rows.size());
   // Only of a module is self time another thing than total time.
   const bool nested = table.group_by == GroupBy::module;
-  std::vector<TextColumn> columns{{std::string(first_column(table.group_by)), true, name_width},
+  std::vector<TextColumn> columns{{std::string(first_column(table.group_by)), true, operator_width},
                                   {"Calls"}};
   if (nested) columns.push_back({"Self Time"});
   for (const char* header : {"Total Time", "Share", "Average"}) columns.push_back({header});

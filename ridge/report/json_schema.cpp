@@ -11,15 +11,15 @@
 namespace ridge {
 namespace {
 
-using Json = nlohmann::json;  // the one that the validator reads
+using ValidatedJson = nlohmann::json;  // the one that the validator reads
 using Adapter = valijson::adapters::NlohmannJsonAdapter;
 
 constexpr std::size_t most_elements = 1000;
 
 // A document whose arrays are no longer than that.
-Json shortened(const Json& json) {
+ValidatedJson shortened(const ValidatedJson& json) {
   if (!json.is_structured()) return json;
-  Json result = json.is_array() ? Json::array() : Json::object();
+  ValidatedJson result = json.is_array() ? ValidatedJson::array() : ValidatedJson::object();
   if (json.is_array())
     for (std::size_t i = 0; i < std::min(json.size(), most_elements); ++i)
       result.push_back(shortened(json[i]));
@@ -52,14 +52,14 @@ Breach breach_of(const valijson::ValidationResults::Error& error) {
 }  // namespace
 
 std::vector<Breach> breaches_of(const nlohmann::ordered_json& document, std::string_view schema) {
-  const Json rules = Json::parse(schema), checked = document;
+  const ValidatedJson rules = ValidatedJson::parse(schema), checked = document;
   valijson::Schema parsed;
   valijson::SchemaParser(valijson::SchemaParser::kDraft7).populateSchema(Adapter(rules), parsed);
   valijson::Validator validator;
   // Without results it stops at the first breach; with them it keeps each, and each twice and more:
   // once for every level that has it.
   if (validator.validate(parsed, Adapter(checked), nullptr)) return {};
-  const Json looked_at = shortened(checked);
+  const ValidatedJson looked_at = shortened(checked);
   valijson::ValidationResults results;
   validator.validate(parsed, Adapter(looked_at), &results);
   std::vector<Breach> breaches;

@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-constexpr std::size_t max_file_bytes = std::size_t{256} << 20;
+constexpr std::size_t max_profile_bytes = std::size_t{256} << 20;
 constexpr int max_depth = 32;
 
 // The files that the page reads.
@@ -94,7 +94,7 @@ std::string find_fault(const File& file, const Json& json) {
 Json read_file(const fs::path& directory, const File& file) {
   const fs::path path = directory / fmt::format("{}.json", file.name);
   if (!fs::exists(path)) return {};
-  Json json = parse(read_text_file(path, max_file_bytes), path.string());
+  Json json = parse(read_text_file(path, max_profile_bytes), path.string());
   if (const std::string fault = find_fault(file, json); !fault.empty())
     throw FormatError("{} is not as ridge writes it, at {}; {}", path.string(), shown(fault),
                       run_again);

@@ -14,7 +14,7 @@ namespace ridge {
 namespace {
 
 // What a rank tells the others of how it fared: empty if all went well.
-class Outcome {
+class Attempt {
  public:
   void fail(const IoError& error) {
     const std::string_view text = error.what();
@@ -28,16 +28,16 @@ class Outcome {
 };
 
 // What the first rank says of the first that failed; empty if none did.
-std::string fault_of(std::span<const Outcome> outcomes) {
-  const auto bad = std::ranges::find(outcomes, false, &Outcome::is_good);
-  if (bad == outcomes.end()) return {};
-  const auto rank = bad - outcomes.begin();
+std::string fault_of(std::span<const Attempt> attempts) {
+  const auto bad = std::ranges::find(attempts, false, &Attempt::is_good);
+  if (bad == attempts.end()) return {};
+  const auto rank = bad - attempts.begin();
   return rank == 0 ? bad->text() : fmt::format("rank {}: {}", rank, bad->text());
 }
 
 // Does what may fail on one rank alone, and keeps what it throws for the others.
 template <class Action>
-void attempt(Outcome& outcome, const Action& action) {
+void attempt(Attempt& outcome, const Action& action) {
   if (!outcome.is_good()) return;
   try {
     action();
@@ -126,7 +126,7 @@ class Writer {
   Communicator& ranks_;
   std::optional<AtomicFile> file_;  // of the first rank
   std::optional<FilePart> part_;    // of the others
-  Outcome outcome_;
+  Attempt outcome_;
 };
 
 }  // namespace

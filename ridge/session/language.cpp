@@ -26,7 +26,7 @@ constexpr double max_tensor_bytes = 0x1p44;
 // Enough for as many ranks of one machine; a power of two.
 constexpr std::int64_t most_micro_batches = 8;
 
-void derive(RunOptions& o) {
+void derive_language(RunOptions& o) {
   const bool text = !o.data.empty() && !std::string_view(o.data).ends_with(".bin");
   if (o.vocab_size == 0) o.vocab_size = text ? 256 : 1000;
   if (o.n_kv_heads == 0) o.n_kv_heads = o.n_heads % 2 == 0 ? o.n_heads / 2 : o.n_heads;
@@ -349,7 +349,7 @@ const WorkloadFamily language_family{.name = "language",
                                          },
                                      .set_defaults = nullptr,
                                      .benchmark_batch = 8,
-                                     .derive = derive,
+                                     .derive = derive_language,
                                      .check = check,
                                      .scaled = scaled,
                                      .make = make,

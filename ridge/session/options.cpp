@@ -45,7 +45,7 @@ void derive_ranks(RunOptions& o) {
   if (o.device == "auto") o.device = gpu_name();
 }
 
-void derive(RunOptions& o) {
+void derive_run(RunOptions& o) {
   o.dtype = precision_named(o.dtype).name;
   o.device = canonical_device(o.device);
   if (o.use_amp) o.dtype = "bf16", o.use_amp = false;
@@ -159,7 +159,7 @@ void RunOptions::resolve() {
     if (auto* const* text = std::get_if<std::string*>(&option.target))
       check_text(option.name, **text);
   check_choice("mode", mode, {"training", "inference"});
-  derive(*this);
+  derive_run(*this);
   network = network_named(network);
   const WorkloadFamily& family = family_of(network);
   if (family.derive) family.derive(*this);

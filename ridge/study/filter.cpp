@@ -18,7 +18,7 @@ namespace ridge {
 namespace {
 
 // SQLite bounds the depth of an expression, and so is the stack of the parser.
-constexpr int max_depth = 100;
+constexpr int max_nesting = 100;
 constexpr std::size_t max_comparisons = 500;
 // The parts of a context: a path that begins with one leads into it, any other into the record.
 constexpr std::array<std::string_view, 5> context_parts{"machine", "program", "conditions",
@@ -308,7 +308,8 @@ class Parser {
 
   std::string one() {
     const int depth = ++depth_;
-    if (depth > max_depth) throw UsageError("the filter is nested more than {} deep", max_depth);
+    if (depth > max_nesting)
+      throw UsageError("the filter is nested more than {} deep", max_nesting);
     std::string sql;
     if (take_keyword("not")) {
       sql = "NOT " + one();

@@ -15,9 +15,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view schema_name = "ridge-live-1";
+constexpr std::string_view live_schema = "ridge-live-1";
 constexpr std::size_t max_bytes = std::size_t{1} << 20;  // of a file; ours have some 30 kB
-constexpr std::chrono::hours forgotten_after{1};
+constexpr std::chrono::hours dead_run_kept{1};
 
 fs::path directory_of(const fs::path& store) { return fs::path(store.string() + "-live"); }
 
@@ -101,12 +101,12 @@ void remove_report(fs::path report) {
 LiveRun::LiveRun(const fs::path& store, const Uuid& uuid, Json about) {
   const fs::path directory = directory_of(store);
   ::mkdir(directory.c_str(), 0777);
-  remove_dead_live_runs(store, forgotten_after);
+  remove_dead_live_runs(store, dead_run_kept);
   file_ = directory / (to_string(uuid) + ".json");
   lock_file_ = directory / (to_string(uuid) + ".lock");
   lock_ = ::open(lock_file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) != 0) ::close(std::exchange(lock_, -1));
-  head_ = {{"schema", schema_name},
+  head_ = {{"schema", live_schema},
            {"uuid", to_string(uuid)},
            {"pid", ::getpid()},
            {"started", unix_ms() / 1000},
@@ -181,7 +181,7 @@ std::vector<LiveReport> live_runs(const fs::path& store) {
     // The lock first: a run that ends in between has removed its file.
     const bool alive = is_alive(path);
     Json json = Json::parse(content_of(path), nullptr, false);
-    if (!json.is_object() || json.value("schema", Json()) != schema_name) continue;
+    if (!json.is_object() || json.value("schema", Json()) != live_schema) continue;
     runs.push_back({.uuid = uuid, .alive = alive, .json = std::move(json)});
   }
   return runs;

@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t max_file_bytes = std::size_t{256} << 20;
+constexpr std::size_t max_baseline_bytes = std::size_t{256} << 20;
 constexpr std::size_t candidate_runs = 7;
 constexpr std::size_t fewest_commit_digits = 4;
 constexpr std::size_t commit_digits = 10;   // as lists show them
@@ -106,7 +106,7 @@ std::vector<RunDocument> runs_named(Store& store, std::string_view name) {
 }
 
 std::vector<RunDocument> runs_in_file(const std::filesystem::path& file) {
-  const std::string text = read_text_file(file, max_file_bytes);
+  const std::string text = read_text_file(file, max_baseline_bytes);
   std::vector<RunDocument> runs;
   try {
     const Json whole = Json::parse(text, nullptr, false);

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view schema_name = "ridge-run-1";
+constexpr std::string_view run_schema = "ridge-run-1";
 // Others who wait for the store get their turn between so many runs.
 constexpr std::size_t runs_at_once = 500;
 
@@ -50,14 +50,14 @@ Json value_of(const RunRow& row, const RunColumn& column) {
 std::string run_line(const RunDocument& run) {
   return fmt::format(
       R"({{"schema":"{}","uuid":"{}","study":{},"tags":{},"context":{},"record":{}{}}})",
-      schema_name, to_string(run.uuid), one_line(run.study), one_line(run.tags), run.context,
+      run_schema, to_string(run.uuid), one_line(run.study), one_line(run.tags), run.context,
       run.record, run.profile.empty() ? "" : ",\"profile\":" + run.profile);
 }
 
 RunDocument run_from_line(std::string_view line) {
   const Json json = json_object(line, "it");
-  if (json.value("schema", Json()) != schema_name)
-    throw FormatError("its schema is not {}", schema_name);
+  if (json.value("schema", Json()) != run_schema)
+    throw FormatError("its schema is not {}", run_schema);
   const Json uuid = json.value("uuid", Json());
   const std::optional<Uuid> read =
       uuid.is_string() ? uuid_from(uuid.get_ref<const std::string&>()) : std::nullopt;

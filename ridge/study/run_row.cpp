@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 using Table = RunColumn::Table;
 
 constexpr std::string_view schema_prefix = "ridge-record-";
-constexpr int max_depth = 64;  // of nested JSON: a record has less than ten
+constexpr int max_json_depth = 64;  // of nested JSON: a record has less than ten
 
 constexpr RunColumn columns[] = {
     {"id", "", Table::runs, "id", &RunRow::id},
@@ -221,7 +221,7 @@ nlohmann::ordered_json json_object(std::string_view text, std::string_view what)
   Json json;
   try {
     json = Json::parse(text, [&](int depth, Json::parse_event_t, Json&) {
-      if (depth > max_depth) throw FormatError("{} is nested too deeply", what);
+      if (depth > max_json_depth) throw FormatError("{} is nested too deeply", what);
       return true;
     });
   } catch (const Json::exception&) {

@@ -14,7 +14,6 @@
 namespace ridge {
 namespace {
 
-constexpr double mega = 1e6;
 constexpr double saturated = 0.9;       // of the best rate
 constexpr double significant = 0.25;    // of the peak memory
 constexpr double workshop_minutes = 5;  // that a run of the workshop's 50 steps may take
@@ -25,8 +24,6 @@ constexpr std::size_t most_series = 6;  // in a sentence
 constexpr std::string_view batch_question = "Which batch size is recommended?";
 
 using Variants = std::vector<std::size_t>;
-
-double real(auto value) { return static_cast<double>(value); }
 
 class Answers {
  public:

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <map>
 
+#include "ridge/base/units.h"
+
 namespace ridge {
 namespace {
 
@@ -18,21 +20,22 @@ std::optional<double> number_of(const std::string& text) {
   return value;
 }
 
-struct Group {
+struct LawGroup {
   std::string axis, where;
   std::vector<std::pair<double, std::size_t>> members;  // x and variant
 };
 
 // Groups by all settings but one. With sizes, which vary many options at once, there is a group
 // over them too, against the parameters.
-std::vector<Group> groups_of(const StudyResult& result) {
+std::vector<LawGroup> groups_of(const StudyResult& result) {
   const std::vector<StudyVariant>& variants = result.definition.variants;
-  std::vector<Group> groups;
+  std::vector<LawGroup> groups;
   const auto add = [&](std::string_view axis, const std::string& where, double x, std::size_t v) {
     const auto found = std::ranges::find_if(
-        groups, [&](const Group& g) { return g.axis == axis && g.where == where; });
-    Group& group =
-        found != groups.end() ? *found : groups.emplace_back(Group{std::string(axis), where, {}});
+        groups, [&](const LawGroup& g) { return g.axis == axis && g.where == where; });
+    LawGroup& group = found != groups.end()
+                          ? *found
+                          : groups.emplace_back(LawGroup{std::string(axis), where, {}});
     group.members.emplace_back(x, v);
   };
   for (const auto& [axis, first] : variants.front().settings)
@@ -50,7 +53,7 @@ std::vector<Group> groups_of(const StudyResult& result) {
 }
 
 std::optional<double> value_of(StudyQuantity quantity, const RunRow& run) {
-  constexpr double milli = 1e3, mega = 1e6;
+  constexpr double milli = 1e3;
   switch (quantity) {
     case StudyQuantity::step_time:
       return milli * *run.median_seconds;
@@ -63,7 +66,7 @@ std::optional<double> value_of(StudyQuantity quantity, const RunRow& run) {
   return static_cast<double>(*run.peak_bytes) / mega;
 }
 
-std::optional<StudyLaw> law_of(const StudyResult& result, const Group& group,
+std::optional<StudyLaw> law_of(const StudyResult& result, const LawGroup& group,
                                StudyQuantity quantity) {
   StudyLaw law{.quantity = quantity, .axis = group.axis, .where = group.where};
   std::vector<double> x, y;
@@ -143,7 +146,7 @@ std::optional<Saturation> saturation_of(const StudyLaw& step_time, const StudyRe
 
 std::vector<StudyLaw> laws_of(const StudyResult& result) {
   std::vector<StudyLaw> laws;
-  for (const Group& group : groups_of(result)) {
+  for (const LawGroup& group : groups_of(result)) {
     std::optional<Saturation> saturation;
     for (const StudyQuantity quantity :
          {StudyQuantity::step_time, StudyQuantity::throughput, StudyQuantity::peak_memory}) {

@@ -10,7 +10,6 @@
 namespace ridge {
 namespace {
 
-constexpr double mega = 1e6;
 constexpr std::size_t rounds_for_interval = 6;
 constexpr std::size_t outcome_width = 60;
 constexpr double unsteady_spread = 0.15;

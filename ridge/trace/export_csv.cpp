@@ -9,15 +9,11 @@
 #include "ridge/base/file.h"
 #include "ridge/base/text_table.h"
 #include "ridge/trace/export.h"
+#include "ridge/trace/export_values.h"
 #include "ridge/trace/report.h"
 
 namespace ridge::trace {
 namespace {
-
-using Integer = std::optional<std::int64_t>;  // an empty field without a value
-
-Integer id_of(Row row) { return row == no_row ? Integer() : Integer(row); }
-Integer known(std::int64_t value) { return value == EventColumns::none ? Integer() : value; }
 
 // A table as a file: texts in quotes, times in microseconds to the nanosecond.
 class CsvFile {

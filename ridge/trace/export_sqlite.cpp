@@ -5,6 +5,7 @@
 #include "ridge/base/file.h"
 #include "ridge/trace/database.h"
 #include "ridge/trace/export.h"
+#include "ridge/trace/export_values.h"
 #include "ridge/trace/report.h"
 
 namespace ridge::trace {
@@ -55,13 +56,6 @@ CREATE VIEW named_events AS
   LEFT JOIN texts AS shapes ON shapes.id = shape_id
   LEFT JOIN texts AS types ON types.id = types_id;
 )";
-
-using Integer = std::optional<std::int64_t>;  // NULL without a value
-using Text = std::optional<std::string_view>;
-
-Integer id_of(Row row) { return row == no_row ? Integer() : Integer(row); }
-Integer known(std::int64_t value) { return value == EventColumns::none ? Integer() : value; }
-Text known(std::string_view text) { return text.empty() ? Text() : Text(text); }
 
 // Adds rows to a table.
 class Inserter {

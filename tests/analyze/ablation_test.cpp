@@ -46,7 +46,7 @@ PassNames names_of(const Schedule& schedule) {
   return names;
 }
 
-class AblationSteps : public testing::Test {
+class AblationSteps : public ::testing::Test {
  protected:
   CpuDevice device{1};
 };
@@ -64,7 +64,7 @@ TEST_F(AblationSteps, BringEachVersionsPassesOneByOne) {
     EXPECT_FALSE(before.contains(pass_named(steps[i].pass).name)) << steps[i].pass;
     EXPECT_TRUE(std::ranges::includes(now, before)) << steps[i].pass;
   }
-  EXPECT_THAT(passes_of(steps), Not(testing::Contains("conv-epilogues")));
+  EXPECT_THAT(passes_of(steps), Not(::testing::Contains("conv-epilogues")));
   EXPECT_EQ(version_at(steps, "fuse-qkv"), "");
   std::vector<std::string> versions;
   for (const AblationStep& step : steps)
@@ -80,9 +80,9 @@ TEST_F(AblationSteps, BringEachVersionsPassesOneByOne) {
 TEST_F(AblationSteps, AreThoseOfCompileModesToo) {
   RunOptions options = network_options("resnet18", Use::inference, "none", "fp32", 32);
   const auto steps = ablation_steps(options, device, "none", "max-autotune");
-  EXPECT_THAT(passes_of(steps), testing::Contains("fold-batch-norm"));
-  EXPECT_THAT(passes_of(steps), testing::Contains("conv-epilogues"));
-  EXPECT_THAT(passes_of(steps), Not(testing::Contains("fuse-qkv")));
+  EXPECT_THAT(passes_of(steps), ::testing::Contains("fold-batch-norm"));
+  EXPECT_THAT(passes_of(steps), ::testing::Contains("conv-epilogues"));
+  EXPECT_THAT(passes_of(steps), Not(::testing::Contains("fuse-qkv")));
   EXPECT_EQ(steps.front().version, "none");
   EXPECT_EQ(steps.back().version, "max-autotune");
 }
@@ -104,8 +104,8 @@ TEST_F(AblationSteps, KeepToEnabledAndDisabledPasses) {
   options.disable_pass = "swiglu";  // fuse-gate-up needs swiglu, and swiglu-in-place that
   const auto steps = ablation_steps(options, device, "v1", "v3");
   EXPECT_TRUE(steps.front().options.schedule(device.target()).has("fold-rope"));
-  EXPECT_THAT(passes_of(steps), Not(testing::Contains("fold-rope")));
-  EXPECT_THAT(passes_of(steps), Not(testing::Contains("fuse-gate-up")));
+  EXPECT_THAT(passes_of(steps), Not(::testing::Contains("fold-rope")));
+  EXPECT_THAT(passes_of(steps), Not(::testing::Contains("fuse-gate-up")));
   EXPECT_EQ(steps.back().pass, "cross-entropy-in-place");
   EXPECT_EQ(steps.back().version, "v3") << "it ends with the last pass that is left";
   EXPECT_EQ(version_at(steps, "fuse-optimizer"), "v2");
@@ -156,9 +156,9 @@ TEST(CompareRows, PairsTimesByRound) {
 
 TEST(AblationText, NamesWhatIsClearAndWhatIsNot) {
   const std::string text = ablation_text(made());
-  EXPECT_THAT(text, testing::ContainsRegex(
+  EXPECT_THAT(text, ::testing::ContainsRegex(
                         "fuse-qkv +\\| +\\| +22.000 \\| 0.800 \\[0.800, 0.800\\] \\| faster"));
-  EXPECT_THAT(text, testing::ContainsRegex("swiglu +\\| v2 .*\\| no clear change \\| 0.8"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("swiglu +\\| v2 .*\\| no clear change \\| 0.8"));
   EXPECT_THAT(text, AllOf(HasSubstr("1,100"), HasSubstr("7.0"), HasSubstr("2.000"),
                           HasSubstr("8 rounds of 3 steps after 2 to")));
   EXPECT_THAT(text, Not(HasSubstr("Fewer than 6")));

@@ -12,11 +12,11 @@
 namespace ridge {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // Two recorded passes of a small network, whose times are then set: a convolution takes 3 ms, any
 // other node 1 ms.
-class RecordedPasses : public testing::Test {
+class RecordedPasses : public ::testing::Test {
  protected:
   RecordedPasses()
       : session_(network_options("resnet18", Use::inference, "none", "fp32", 32), device_) {

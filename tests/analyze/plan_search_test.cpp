@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-RunOptions small_options() {
+RunOptions small_plan_options() {
   RunOptions options = small_llama({.vocab_size = 40, .batch_size = 2, .seq_len = 16});
   options.resolve();
   return options;
@@ -32,7 +32,7 @@ std::size_t bytes_with(RunOptions options, std::int64_t RunOptions::*size, std::
 
 TEST(PlanSearch, FindsTheLongestSequence) {
   CpuDevice device(1);
-  const RunOptions options = small_options();
+  const RunOptions options = small_plan_options();
   const std::size_t budget = bytes_with(options, &RunOptions::seq_len, 77);
   const PlanSearch search = search_plans(options, device, "seq-len", budget, nullptr);
   EXPECT_EQ(search.limit.size, 77);
@@ -67,7 +67,7 @@ TEST(PlanSearch, FindsTheLargestImage) {
 
 TEST(PlanSearch, FindsTheLargestModel) {
   CpuDevice device(1);
-  RunOptions options = small_options();
+  RunOptions options = small_plan_options();
   const std::size_t now = plan_step(options, device).device_bytes;
   const PlanSearch search = search_plans(options, device, "model", 20 * now, nullptr);
   ASSERT_TRUE(search.model && search.next_model);
@@ -118,7 +118,7 @@ TEST(BestBatch, IsTheLeastWhoseDoublingsGainLittle) {
 
 TEST(PlanDifference, SaysWhatRecomputationSavesAndCosts) {
   CpuDevice device(1);
-  const RunOptions options = small_options();
+  const RunOptions options = small_plan_options();
   const std::vector<std::string> changes{"recompute=block"};
   const PlanDifference d = plan_difference(options, changes, device, 1 << 20, nullptr);
   EXPECT_EQ(d.changes, "--recompute block");

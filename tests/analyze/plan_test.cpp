@@ -42,7 +42,7 @@ RunOptions resolved(RunOptions o) {
   return o;
 }
 
-RunOptions small_options() {
+RunOptions small_plan_options() {
   return resolved(small_llama({.vocab_size = 40, .batch_size = 2, .seq_len = 16}));
 }
 
@@ -166,7 +166,7 @@ TEST(Plan, NamesTheOperatorAtThePeak) {
 }
 
 TEST(Plan, CountsWhatTrainingKeeps) {
-  RunOptions options = small_options();
+  RunOptions options = small_plan_options();
   CpuDevice device(1);
   const auto bytes = 4 * static_cast<std::size_t>(llama_config(options).parameter_count());
   const StepPlan plan = plan_step(options, device);
@@ -242,7 +242,7 @@ TEST(Plan, TakesTheLongestOfComputingMovingAndStarting) {
   EXPECT_DOUBLE_EQ(seconds(4), 8e6 / 1e12);  // moving, from the cache
   EXPECT_DOUBLE_EQ(seconds(5), 5e-6);        // starting
 
-  RunOptions options = small_options();
+  RunOptions options = small_plan_options();
   CpuDevice device(1);
   const StepPlan plan = plan_step(options, device, &roof);
   ASSERT_TRUE(plan.at_best);
@@ -255,7 +255,7 @@ TEST(Plan, TakesTheLongestOfComputingMovingAndStarting) {
 // Sums over ranks are done after kernels on a CPU.
 TEST(Plan, AddsWhatRanksSendUnderTheMeasuredLink) {
   Roof roof{.peaks = {{ProductKind::f32, 1e12}}, .levels = {{"memory", 0, 1e9}}};
-  RunOptions options = small_options();
+  RunOptions options = small_plan_options();
   CpuDevice device(1);
   const auto planned = [&](std::int64_t ranks) {
     options.ranks = ranks;
@@ -289,7 +289,7 @@ TEST(Plan, HidesWhatACapturedStepSendsBehindItsKernels) {
             .peaks = {{ProductKind::f32, 1e12}},
             .levels = {{"memory", 0, 1e9}},
             .links = {{.ranks = 2, .bytes_per_second = 1e12, .message_seconds = 1e-9}}};
-  RunOptions options = small_options();
+  RunOptions options = small_plan_options();
   options.version = "v4";
   options.ranks = 2;
   const StepPlan fast = plan_step(resolved(options), device, &roof);
@@ -331,7 +331,7 @@ TEST(Plan, OfACapturedStepAddsAKernelsStartToEach) {
 
 TEST(LargestBatch, IsTheLastThatFits) {
   CpuDevice device(1);
-  RunOptions options = small_options();
+  RunOptions options = small_plan_options();
   std::vector<std::size_t> peaks{0};
   for (options.batch_size = 1; options.batch_size <= 70; ++options.batch_size) {
     peaks.push_back(plan_step(options, device).memory.peak_bytes);
@@ -355,14 +355,14 @@ TEST(LargestBatch, IsTheLastThatFits) {
 TEST(LargestBatch, EndsWhereBatchesAreRefused) {
   CpuDevice cpu(1);
   EmptyDevice device(cpu);
-  const SizeLimit limit = largest_batch(small_options(), device, std::size_t{1} << 62);
+  const SizeLimit limit = largest_batch(small_plan_options(), device, std::size_t{1} << 62);
   EXPECT_EQ(limit.size, 1 << 20);
   EXPECT_FALSE(limit.next_peak_bytes);
 }
 
 TEST(LeastRecompute, IsTheFirstThatFits) {
   CpuDevice device(1);
-  RunOptions options = small_options();
+  RunOptions options = small_plan_options();
   options.n_layers = 3;
   options.seq_len = 64;
   const std::array choices{"none",    "attention:1", "attention:2", "attention:3",

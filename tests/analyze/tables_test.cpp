@@ -17,7 +17,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using ::testing::Pair;
 
 // A result with one time in each of `rounds` rounds.
 TimedVariant result_of(const std::string& name, double seconds, int rounds) {
@@ -118,8 +117,10 @@ RunOptions small(std::string_view dtype = "fp32") {
 TEST(Interleave, GoesBackwardsInEveryOtherRound) {
   std::vector<std::pair<std::size_t, std::int64_t>> turns;
   interleave(3, 3, [&](std::size_t run, std::int64_t round) { turns.emplace_back(run, round); });
-  EXPECT_THAT(turns, ElementsAre(Pair(0, 0), Pair(1, 0), Pair(2, 0), Pair(2, 1), Pair(1, 1),
-                                 Pair(0, 1), Pair(0, 2), Pair(1, 2), Pair(2, 2)));
+  EXPECT_THAT(turns,
+              ElementsAre(::testing::Pair(0, 0), ::testing::Pair(1, 0), ::testing::Pair(2, 0),
+                          ::testing::Pair(2, 1), ::testing::Pair(1, 1), ::testing::Pair(0, 1),
+                          ::testing::Pair(0, 2), ::testing::Pair(1, 2), ::testing::Pair(2, 2)));
 }
 
 // The number of a step tells how many were before it.

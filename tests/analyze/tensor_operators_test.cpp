@@ -14,7 +14,7 @@
 namespace ridge {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(TensorOperators, ReadExtents) {
   EXPECT_EQ(shape_from_dims("64-1024-1024", "--dims"), (Shape{64, 1024, 1024}));

@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-RunOptions tiny(std::int64_t ranks) {
+RunOptions tiny_options(std::int64_t ranks) {
   RunOptions o = small_llama({.vocab_size = 13, .hidden_dim = 24, .batch_size = 4, .seq_len = 11});
   o.learning_rate = 1e-3;
   return shared_by_ranks(o, {.ranks = ranks});
@@ -38,7 +38,7 @@ TEST(VerifyRanks, IsGreenWhereTheyDoWhatOneDoes) {
     for (const char* schedule : {"v1", "v1 + bucket-gradients", "v1 + rounded-gradients", "v3",
                                  "v4", "v4 + recompute block"})
       for (const char* dtype : {"fp32", "bf16"})
-        EXPECT_EQ(verdict(tiny(ranks), schedule, dtype).failure, "")
+        EXPECT_EQ(verdict(tiny_options(ranks), schedule, dtype).failure, "")
             << schedule << " in " << dtype << " on " << ranks;
 }
 
@@ -73,17 +73,17 @@ Sabotage with_sums() {
 
 TEST(VerifyRanks, IsRedWhereOneGradientIsNotReduced) {
   for (const std::size_t n : {0, 1, 5})
-    EXPECT_NE(verdict(tiny(2), "v1", "fp32", without_reduction(n)).failure, "") << n;
+    EXPECT_NE(verdict(tiny_options(2), "v1", "fp32", without_reduction(n)).failure, "") << n;
 }
 
 TEST(VerifyRanks, IsRedWhereGradientsAreAddedUp) {
-  EXPECT_NE(verdict(tiny(2), "v1", "fp32", with_sums()).failure, "");
+  EXPECT_NE(verdict(tiny_options(2), "v1", "fp32", with_sums()).failure, "");
 }
 
 TEST(VerifyRanks, IsOfWholeBatches) {
-  EXPECT_EQ(tiny(3).batch_size, 6);
-  EXPECT_EQ(tiny(4).batch_size, 4);
-  EXPECT_FALSE(normalizes_by_batch(tiny(2)));
+  EXPECT_EQ(tiny_options(3).batch_size, 6);
+  EXPECT_EQ(tiny_options(4).batch_size, 4);
+  EXPECT_FALSE(normalizes_by_batch(tiny_options(2)));
   EXPECT_TRUE(normalizes_by_batch(network_options("resnet18", Use::training)));
   EXPECT_FALSE(normalizes_by_batch(network_options("resnet18", Use::inference)));
 }

@@ -53,7 +53,7 @@ TEST(ChildProcess, WritesItsErrorsToAFileOfTheirOwn) {
   EXPECT_EQ(content_of(command.errors), "complained\n");
   command.errors = directory.path / "no" / "errors";
   EXPECT_THAT(message_of<IoError>([&] { ChildProcess child(command); }),
-              testing::HasSubstr("no/errors"));
+              ::testing::HasSubstr("no/errors"));
 }
 
 TEST(ChildProcess, WaitsOnlyForAWhile) {

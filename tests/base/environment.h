@@ -5,12 +5,12 @@
 namespace ridge {
 
 // A variable of the environment, while this lives.
-class Environment {
+class SetVariable {
  public:
-  Environment(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~Environment() { ::unsetenv(name_); }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
+  SetVariable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~SetVariable() { ::unsetenv(name_); }
+  SetVariable(const SetVariable&) = delete;
+  SetVariable& operator=(const SetVariable&) = delete;
 
  private:
   const char* name_;

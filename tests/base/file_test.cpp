@@ -18,7 +18,7 @@
 namespace ridge {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -33,7 +33,7 @@ bool is_mapped(const std::filesystem::path& file) {
   return false;
 }
 
-class FileTest : public testing::Test {
+class FileTest : public ::testing::Test {
  protected:
   std::vector<std::string> names() const {
     std::vector<std::string> names;
@@ -126,14 +126,14 @@ TEST_F(FileTest, AppearsOnlyWhenCommitted) {
   EXPECT_FALSE(std::filesystem::exists(file));
   writer.commit();
   EXPECT_EQ(read_text_file(file, 100), "new content");
-  EXPECT_THAT(names(), testing::ElementsAre("file"));
+  EXPECT_THAT(names(), ::testing::ElementsAre("file"));
 }
 
 TEST_F(FileTest, LeavesTheOldFileIfNotCommitted) {
   write_text_file(file, "old");
   { AtomicFile(file).write("new"); }
   EXPECT_EQ(read_text_file(file, 100), "old");
-  EXPECT_THAT(names(), testing::ElementsAre("file"));
+  EXPECT_THAT(names(), ::testing::ElementsAre("file"));
 }
 
 TEST_F(FileTest, ReplacesTheOldFileWhileItIsMapped) {
@@ -200,7 +200,7 @@ TEST_F(FileTest, SaysThatTheDiskIsFullAndLeavesNothing) {
   ::signal(SIGXFSZ, handler);
   EXPECT_EQ(message, "cannot write " + file.string() + ": File too large after 1000 bytes");
   EXPECT_EQ(read_text_file(file, 100), "old");
-  EXPECT_THAT(names(), testing::ElementsAre("file"));
+  EXPECT_THAT(names(), ::testing::ElementsAre("file"));
 }
 
 // Writes without end and is killed: what it leaves is the old file and a temporary that the next
@@ -223,7 +223,7 @@ TEST_F(FileTest, OutlivesAKilledWriter) {
   EXPECT_GT(std::filesystem::file_size(temporary), 100'000u);
   write_text_file(file, "new");
   EXPECT_EQ(read_text_file(file, 100), "new");
-  EXPECT_THAT(names(), testing::ElementsAre("file"));
+  EXPECT_THAT(names(), ::testing::ElementsAre("file"));
 }
 
 TEST_F(FileTest, IsWrittenInPartsByWhoHasItsKey) {
@@ -238,7 +238,7 @@ TEST_F(FileTest, IsWrittenInPartsByWhoHasItsKey) {
   EXPECT_FALSE(std::filesystem::exists(file));
   owner.commit();
   EXPECT_EQ(read_text_file(file, 100), "headabcxyz");
-  EXPECT_THAT(names(), testing::ElementsAre("file"));
+  EXPECT_THAT(names(), ::testing::ElementsAre("file"));
 }
 
 TEST_F(FileTest, HasNoPartForWhoHasAnotherKey) {
@@ -277,7 +277,7 @@ TEST_F(FileTest, SaysAtOnceThatThereIsNoRoomForAllParts) {
   ::setrlimit(RLIMIT_FSIZE, &before);
   ::signal(SIGXFSZ, handler);
   EXPECT_EQ(message, "cannot write " + file.string() + ": File too large");
-  EXPECT_THAT(names(), testing::IsEmpty());
+  EXPECT_THAT(names(), ::testing::IsEmpty());
 }
 
 TEST_F(FileTest, GathersPiecesOfAnySize) {
@@ -313,7 +313,7 @@ TEST_F(FileTest, DuplicatesAreFilesOfTheirOwn) {
 
 TEST_F(FileTest, ProbingLeavesNoTrace) {
   probe_writing(file);
-  EXPECT_THAT(names(), testing::IsEmpty());
+  EXPECT_THAT(names(), ::testing::IsEmpty());
   write_text_file(file, "old");
   probe_writing(file);
   EXPECT_EQ(read_text_file(file, 100), "old");
@@ -329,9 +329,9 @@ TEST_F(FileTest, RemovesOnlyWhatNobodyWrites) {
   AtomicFile living(file);
   remove_abandoned_files(directory.path);
   remove_abandoned_files(directory.path / "none");
-  EXPECT_THAT(names(), testing::UnorderedElementsAre("ridge-tmp", "not.hidden.ridge-tmp",
-                                                     ".other.tmp", ".directory.ridge-tmp",
-                                                     ".link.ridge-tmp", ".file.ridge-tmp"));
+  EXPECT_THAT(names(), ::testing::UnorderedElementsAre("ridge-tmp", "not.hidden.ridge-tmp",
+                                                       ".other.tmp", ".directory.ridge-tmp",
+                                                       ".link.ridge-tmp", ".file.ridge-tmp"));
   living.write("text");
   living.commit();
   EXPECT_EQ(read_text_file(file, 100), "text");
@@ -361,7 +361,7 @@ TEST_F(FileTest, StaysWholeUnderRacingWriters) {
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
   }
-  EXPECT_THAT(names(), testing::ElementsAre("file"));
+  EXPECT_THAT(names(), ::testing::ElementsAre("file"));
 }
 
 }  // namespace

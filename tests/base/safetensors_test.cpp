@@ -12,8 +12,8 @@
 namespace ridge {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
@@ -145,7 +145,7 @@ TEST(Safetensors, RefusesEveryTruncation) {
   const std::string content = file_of(sound_header, 14);
   for (std::size_t size = 0; size < content.size(); ++size)
     EXPECT_THAT(refusal(content.substr(0, size)),
-                testing::AnyOf(HasSubstr("truncated"), HasSubstr("it has only")))
+                ::testing::AnyOf(HasSubstr("truncated"), HasSubstr("it has only")))
         << size;
 }
 
@@ -202,7 +202,7 @@ TEST(Safetensors, RefusesHeadersThatAreNoJson) {
 
 TEST(Safetensors, RefusesHeadersThatAreNotAsTheFormatSays) {
   const auto fails = [](std::string_view header, std::string_view fault) {
-    EXPECT_THAT(refusal(header, 4), testing::EndsWith(fmt::format("file: {}", fault))) << header;
+    EXPECT_THAT(refusal(header, 4), ::testing::EndsWith(fmt::format("file: {}", fault))) << header;
   };
   fails("{\"x\":3}", "tensor \"x\" is no object");
   fails("{\"x\":[]}", "tensor \"x\" is no object");
@@ -330,7 +330,7 @@ TEST(Safetensors, ShowsOddNamesOnOneShortLine) {
   EXPECT_LT(message.size(), 200u);
 }
 
-class SafetensorsFileTest : public testing::Test {
+class SafetensorsFileTest : public ::testing::Test {
  protected:
   TemporaryDirectory directory;
   std::filesystem::path path = directory.path / "model.safetensors";

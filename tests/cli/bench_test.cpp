@@ -19,9 +19,9 @@
 namespace ridge {
 namespace {
 
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::vector<std::string> quick{
     "ridge", "bench",    "--device", "cpu",          "--network", "squeezenet1_1", "--batch-size",
@@ -251,7 +251,7 @@ TEST(BenchCommand, RunsTheWorkshopsLines) {
                                "What would help it most?\n  1. ", "and 1 that were recorded"})
         EXPECT_THAT(result.out, HasSubstr(text));
     }
-    if (testing::Test::HasFailure()) break;  // the others would say the same
+    if (::testing::Test::HasFailure()) break;  // the others would say the same
   }
   EXPECT_EQ(lines, 46u);
 }
@@ -364,7 +364,7 @@ TEST(BenchCommand, SaysWhatTablesShow) {
   for (const char* row : {"\n  in convolutions ", "\n  in the slowest kernel ", "\nKernels ",
                           "\nGFLOP/s ", "\n  parameters ", "\n  intermediates "})
     EXPECT_THAT(precisions, HasSubstr(row));
-  EXPECT_THAT(precisions, testing::ContainsRegex("BF16 holds .* MB (less|more) at the peak: "));
+  EXPECT_THAT(precisions, ::testing::ContainsRegex("BF16 holds .* MB (less|more) at the peak: "));
 }
 
 TEST(BenchCommand, SaysWhatASampleCosts) {
@@ -372,7 +372,7 @@ TEST(BenchCommand, SaysWhatASampleCosts) {
   const ProgramResult result =
       sandbox.run(with(quick, {"--price-per-hour", "3.6", "--energy", "--export-json", "b.json"}));
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, testing::ContainsRegex("Price of 1,000 images: .*, at 3.6 an hour\n"));
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("Price of 1,000 images: .*, at 3.6 an hour\n"));
   EXPECT_THAT(result.out, HasSubstr("Energy of an image: not known"));
   EXPECT_THAT(result.out, HasSubstr("measured and planned are equal to the byte\n"));
   const auto json = nlohmann::json::parse(sandbox.read("b.json"));

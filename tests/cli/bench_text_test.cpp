@@ -8,9 +8,9 @@
 namespace ridge {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Ten times of 100 ms for 8 images of 3 GMACs, but for the last.
 Record record_of(double last = 0.1) {

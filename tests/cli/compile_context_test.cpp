@@ -9,9 +9,9 @@
 namespace ridge {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 TEST(CompileContext, ReadsADictOfPython) {
   EXPECT_EQ(parse_compile_context("{}").mode, "default");

@@ -12,8 +12,8 @@
 namespace ridge {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string page(const Sandbox& sandbox, const std::string& name) {
   const std::string file = sandbox.read("man/" + name + ".1.gz");

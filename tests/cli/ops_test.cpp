@@ -11,7 +11,7 @@
 namespace ridge {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(OpsCommand, TimesAListAndWritesIt) {
   const Sandbox sandbox;
@@ -89,7 +89,7 @@ TEST(OpsCommand, HoldsOperatorsOfWorkloadsAgainstTheirFloors) {
     operators.insert(row["operator"]);
     last = lost;
   }
-  EXPECT_THAT(share, testing::SizeIs(4));
+  EXPECT_THAT(share, ::testing::SizeIs(4));
   for (const auto& [workload, sum] : share) {
     EXPECT_GT(sum, 0.5) << workload;
     EXPECT_LT(sum, 1.001) << workload;

@@ -30,24 +30,24 @@ using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
 // Variables of the environment, for as long as it lives.
-class Environment {
+class SetVariable {
  public:
-  explicit Environment(std::vector<std::pair<std::string, std::string>> variables)
+  explicit SetVariable(std::vector<std::pair<std::string, std::string>> variables)
       : variables_(std::move(variables)) {
     for (const auto& [name, value] : variables_) ::setenv(name.c_str(), value.c_str(), 1);
   }
-  ~Environment() {
+  ~SetVariable() {
     for (const auto& [name, value] : variables_) ::unsetenv(name.c_str());
   }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
+  SetVariable(const SetVariable&) = delete;
+  SetVariable& operator=(const SetVariable&) = delete;
 
  private:
   std::vector<std::pair<std::string, std::string>> variables_;
 };
 
-Environment of_open_mpi(const std::string& index, const std::string& count) {
-  return Environment({{"OMPI_COMM_WORLD_RANK", index}, {"OMPI_COMM_WORLD_SIZE", count}});
+SetVariable of_open_mpi(const std::string& index, const std::string& count) {
+  return SetVariable({{"OMPI_COMM_WORLD_RANK", index}, {"OMPI_COMM_WORLD_SIZE", count}});
 }
 
 Words train(const Words& more = {}) {
@@ -285,7 +285,7 @@ TEST(RanksOfALauncher, FindEachOther) {
   const std::string port = std::to_string(20000 + ::getpid() % 10000);
   std::vector<std::unique_ptr<RunningProgram>> programs;
   for (const int rank : {0, 1}) {
-    const Environment variables({{"RANK", std::to_string(rank)},
+    const SetVariable variables({{"RANK", std::to_string(rank)},
                                  {"WORLD_SIZE", "2"},
                                  {"LOCAL_WORLD_SIZE", "2"},
                                  {"MASTER_ADDR", "127.0.0.1"},
@@ -305,7 +305,7 @@ TEST(RanksOfALauncher, MustAgree) {
   const std::string port = std::to_string(20000 + (::getpid() + 5000) % 10000);
   std::vector<std::unique_ptr<RunningProgram>> programs;
   for (const int rank : {0, 1}) {
-    const Environment variables({{"RANK", std::to_string(rank)},
+    const SetVariable variables({{"RANK", std::to_string(rank)},
                                  {"WORLD_SIZE", "2"},
                                  {"MASTER_ADDR", "127.0.0.1"},
                                  {"MASTER_PORT", port}});
@@ -328,7 +328,7 @@ TEST(RanksOfALauncher, ThatSaysNotWhere) {
 }
 
 TEST(RanksOfALauncher, DoNotWaitForeverForOthers) {
-  const Environment variables(
+  const SetVariable variables(
       {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}});
   const Sandbox sandbox;
   const auto begin = std::chrono::steady_clock::now();

@@ -146,9 +146,9 @@ TEST(Docs, AddingAnOperatorQuotesEveryPartOfOne) {
   for (const Quotation& quotation :
        read_page(root / "docs/internals/adding-an-operator.md").quotations)
     files.push_back(quotation.file);
-  EXPECT_THAT(files,
-              testing::IsSupersetOf({"ridge/ops/relu.h", "ridge/ops/relu.cpp", "ridge/cpu/relu.cpp",
-                                     "ridge/gpu/kernels/elementwise/relu.cu"}));
+  EXPECT_THAT(files, ::testing::IsSupersetOf({"ridge/ops/relu.h", "ridge/ops/relu.cpp",
+                                              "ridge/cpu/relu.cpp",
+                                              "ridge/gpu/kernels/elementwise/relu.cu"}));
 }
 
 TEST(Docs, RelativeLinksLeadToFilesAndHeadings) {
@@ -157,7 +157,7 @@ TEST(Docs, RelativeLinksLeadToFilesAndHeadings) {
       const fs::path target = link.file.empty() ? path : path.parent_path() / link.file;
       EXPECT_TRUE(fs::exists(target)) << path << " links to " << link.file;
       if (link.heading.empty() || !fs::exists(target)) continue;
-      EXPECT_THAT(anchors_of(read_page(target).prose), testing::Contains(link.heading))
+      EXPECT_THAT(anchors_of(read_page(target).prose), ::testing::Contains(link.heading))
           << path << " links to a heading that " << target << " does not have";
     }
 }
@@ -183,7 +183,7 @@ TEST(Docs, TheSchemaFitsTheRecordsThatRunsWrite) {
     command.insert(command.end(), model.begin(), model.end());
     const ProgramResult result = sandbox.run(command);
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_THAT(breaches_of_schema(sandbox.read(record)), testing::IsEmpty()) << command[1];
+    EXPECT_THAT(breaches_of_schema(sandbox.read(record)), ::testing::IsEmpty()) << command[1];
   };
   run({"ridge", "train", "--num-steps=2", "--eval-every=1", "--profile"},
       "output/performance_summary.json");
@@ -193,8 +193,8 @@ TEST(Docs, TheSchemaFitsTheRecordsThatRunsWrite) {
 }
 
 TEST(Docs, TheSchemaRefusesOtherRecords) {
-  using testing::Contains;
-  using testing::StartsWith;
+  using ::testing::Contains;
+  using ::testing::StartsWith;
   EXPECT_THAT(breaches_of_schema("{}"),
               Contains("workload: Missing required property 'workload'."));
   const auto breaches =

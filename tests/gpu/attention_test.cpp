@@ -12,13 +12,12 @@
 #include "tests/gpu/choose.h"
 #include "tests/gpu/gpu.h"
 #include "tests/ops/sample_runner.h"
+#include "tests/ops/types.h"
 
 namespace ridge {
 namespace {
 
 using testing::Reals;
-
-TensorType f32(Shape shape) { return {DType::f32, shape}; }
 
 class AttentionOnGpu : public testing::GpuTest {
  protected:

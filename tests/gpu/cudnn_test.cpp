@@ -29,7 +29,6 @@ using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using ::testing::Pair;
 using testing::Reals;
 using ::testing::StartsWith;
 
@@ -363,8 +362,9 @@ TEST_F(CudnnOnGpu, IsTimedAgainstOurs) {
   prepare();
   EXPECT_EQ(tuner.searched(), 1);
   EXPECT_EQ(tuner.cached(), 1);
-  EXPECT_THAT(tuner.told(), ElementsAre(Pair("attention bf16[2 x 128, 4/2 heads of 64]",
-                                             AnyOf(StartsWith("own kernels"), version_))));
+  EXPECT_THAT(tuner.told(),
+              ElementsAre(::testing::Pair("attention bf16[2 x 128, 4/2 heads of 64]",
+                                          AnyOf(StartsWith("own kernels"), version_))));
 }
 
 // Trains once, has the tuner's file say that cuDNN was the faster, and trains again: steps that are

@@ -8,6 +8,7 @@
 #include "tests/gpu/gpu.h"
 #include "tests/ops/cases.h"
 #include "tests/ops/norm_results.h"
+#include "tests/ops/types.h"
 
 namespace ridge {
 namespace {
@@ -40,8 +41,6 @@ class RowsOnGpu : public testing::GpuTest {
 const std::vector<Shape> shapes{{37, 128},  {300, 256}, {9, 250},  {700, 768}, {5, 1000},
                                 {70, 2048}, {9, 2047},  {5, 4100}, {3, 9000},  {3, 8191},
                                 {2, 20000}, {2, 20001}, {3, 70000}};
-
-TensorType f32(const Shape& shape) { return {DType::f32, shape}; }
 
 TEST_F(RowsOnGpu, Norms) {
   for (const Shape& shape : shapes) {

@@ -31,7 +31,7 @@ struct Takes final : Tuner {
   std::string told;
 };
 
-class AttentionRows : public testing::Test {
+class AttentionRows : public ::testing::Test {
  protected:
   // The candidates' names and their workspaces, in the order of what is expected of them.
   template <class Op>

@@ -66,7 +66,7 @@ std::vector<float> movement(Graph& graph, Executor& executor, const std::string&
   return moved;
 }
 
-class NetworkGradients : public testing::TestWithParam<std::string> {};
+class NetworkGradients : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(NetworkGradients, ArePyTorchs) {
   const json& expected = golden()[GetParam()];
@@ -118,7 +118,7 @@ TEST_P(NetworkGradients, ArePyTorchs) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, NetworkGradients, testing::ValuesIn(names_of_all()),
+INSTANTIATE_TEST_SUITE_P(All, NetworkGradients, ::testing::ValuesIn(names_of_all()),
                          [](const auto& named) { return named.param; });
 
 }  // namespace

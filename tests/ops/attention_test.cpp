@@ -22,13 +22,12 @@
 #include "ridge/run/reference.h"
 #include "tests/ops/infer_message.h"
 #include "tests/ops/sample_runner.h"
+#include "tests/ops/types.h"
 
 namespace ridge {
 namespace {
 
 using testing::Reals;
-
-TensorType f32(Shape shape) { return {DType::f32, shape}; }
 
 AttentionHeads heads_of(std::int64_t n_heads, std::int64_t n_kv_heads, std::int64_t head_dim) {
   return {.n_heads = n_heads,

@@ -12,15 +12,13 @@
 #include "ridge/run/reference.h"
 #include "tests/ops/norm_results.h"
 #include "tests/ops/sample_runner.h"
+#include "tests/ops/types.h"
 
 namespace ridge {
 namespace {
 
 using testing::Reals;
 using Build = std::function<std::vector<Value>(std::span<const Value>)>;
-
-TensorType f32(Shape shape) { return {DType::f32, shape}; }
-TensorType bf16(Shape shape) { return {DType::bf16, shape}; }
 
 // An operand without a gradient.
 struct Constant {

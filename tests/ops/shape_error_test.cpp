@@ -6,15 +6,13 @@
 #include "ridge/base/error.h"
 #include "ridge/ops/op.h"
 #include "tests/ops/infer_message.h"
+#include "tests/ops/types.h"
 
 namespace ridge {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-TensorType f32(Shape shape) { return {DType::f32, shape}; }
-TensorType bf16(Shape shape) { return {DType::bf16, shape}; }
 
 TEST(ShapeErrors, NumberOfOperands) {
   EXPECT_THAT(message_of(Relu{}, {f32({2, 3}), f32({4})}),

@@ -11,6 +11,7 @@
 #include "ridge/cpu/device.h"
 #include "tests/ops/infer_message.h"
 #include "tests/ops/sample_runner.h"
+#include "tests/ops/types.h"
 
 namespace ridge {
 namespace {
@@ -20,8 +21,6 @@ using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::Reals;
-
-TensorType f32(Shape shape) { return {DType::f32, shape}; }
 
 // The first output of an operator on one CPU thread.
 Reals run(const Op& op, std::vector<TensorType> in, const std::vector<Reals>& values) {
@@ -109,7 +108,7 @@ TEST(Pooling, TheFirstOfEqualElementsTakesTheGradient) {
 
 TEST(Pooling, KeepsNaN) {
   const PoolWindows windows{.kernel = {2, 2}, .stride = {2, 2}};
-  for (const ImageLayout layout : {ImageLayout::nchw, ImageLayout::nhwc}) {
+  for (const ImageLayout layout : image_layouts) {
     PoolWindows w = windows;
     w.layout = layout;
     const Shape shape = ImageShape(1, 1, 2, 2).in(layout);
@@ -181,7 +180,7 @@ TEST(BatchNorms, MoveTheirStatistics) {
 
 // A variance that is a millionth of the mean's square keeps its digits.
 TEST(BatchNorms, SurviveALargeMean) {
-  for (const ImageLayout layout : {ImageLayout::nchw, ImageLayout::nhwc}) {
+  for (const ImageLayout layout : image_layouts) {
     const std::vector<TensorType> in{f32(ImageShape(4, 1, 8, 8).in(layout)), f32({1}), f32({1}),
                                      f32({1}), f32({1})};
     Reals x(256);

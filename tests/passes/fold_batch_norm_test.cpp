@@ -43,11 +43,11 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& want
 }
 
 // A convolution of 4 channels to 6, normalized.
-struct Model {
+struct FoldedModel {
   Graph graph;
   Value x, between, y;
 
-  explicit Model(const Layer& layer) {
+  explicit FoldedModel(const Layer& layer) {
     const ImageLayout layout = layer.geometry.layout;
     const auto parameter = [&](const char* name, const Shape& shape) {
       return graph.parameter(name, shape, Init::ones());
@@ -76,7 +76,7 @@ TEST(FoldBatchNorm, ComputesTheSameByAConvolutionAlone) {
        {Layer{}, Layer{.bias = true}, Layer{.geometry = {.stride = {2, 2}, .groups = 2}},
         Layer{.geometry = {.padding = {1, 1}, .layout = ImageLayout::nhwc}, .bias = true},
         Layer{.bias = true, .compute = DType::bf16}}) {
-    Model plain(layer), folded(layer);
+    FoldedModel plain(layer), folded(layer);
     EXPECT_EQ(fold_batch_norm(folded.graph), 1u);
     const auto& nodes = folded.graph.nodes();
     EXPECT_EQ(name_of(*nodes.back().op), "conv2d");
@@ -86,7 +86,7 @@ TEST(FoldBatchNorm, ComputesTheSameByAConvolutionAlone) {
 }
 
 TEST(FoldBatchNorm, ScalesWeightsBeforeTheyAreRounded) {
-  Model model({.bias = true, .compute = DType::bf16});
+  FoldedModel model({.bias = true, .compute = DType::bf16});
   fold_batch_norm(model.graph);
   dead_nodes(model.graph);
   for (const Node& node : model.graph.nodes())
@@ -149,16 +149,16 @@ TEST(FoldBatchNorm, LeavesNormsBeforePaddingOrGroups) {
 }
 
 TEST(FoldBatchNorm, LeavesConvolutionsWhoseResultOthersRead) {
-  Model kept({});
+  FoldedModel kept({});
   kept.graph.keep(kept.between, "between");
   EXPECT_EQ(fold_batch_norm(kept.graph), 0u);
-  Model used({});
+  FoldedModel used({});
   used.graph.keep(relu(used.between), "z");
   EXPECT_EQ(fold_batch_norm(used.graph), 0u);
 }
 
 TEST(FoldBatchNorm, LeavesConvolutionsThatAreFinishedAlready) {
-  Model model({});
+  FoldedModel model({});
   std::vector<Node> nodes = model.graph.take_nodes();
   for (Node& node : nodes) {
     if (const auto* conv = std::get_if<Conv2d>(&node.op->variant())) {

@@ -14,7 +14,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::FloatEq;
 using ::testing::IsEmpty;
-using ::testing::Pointwise;
 
 const TensorType four{DType::f32, {4}};
 
@@ -33,11 +32,11 @@ std::vector<std::string> persistent(const Graph& graph) {
 }
 
 // y = x * silu(2 a) + a * b + b, where x is fed.
-struct Model {
+struct FrozenModel {
   Graph graph;
   Value x, a, b, y;
 
-  Model() {
+  FrozenModel() {
     x = graph.input("x", four);
     a = graph.parameter("a", {4}, Init::of({1, 2, 3, 4}));
     b = graph.parameter("b", {4}, Init::of({4, 3, 2, 1}));
@@ -68,7 +67,7 @@ struct Model {
 };
 
 TEST(Freeze, TakesOutWhatDependsOnWeightsAlone) {
-  Model model;
+  FrozenModel model;
   const Frozen frozen = freeze(model.graph);
   EXPECT_THAT(operators(*frozen.setup), ElementsAre("scale", "silu", "mul"));
   EXPECT_THAT(operators(model.graph), ElementsAre("mul", "add", "add"));
@@ -80,9 +79,9 @@ TEST(Freeze, TakesOutWhatDependsOnWeightsAlone) {
 }
 
 TEST(Freeze, LeavesWhatIsComputedTheSame) {
-  Model whole, model;
+  FrozenModel whole, model;
   const Frozen frozen = freeze(model.graph);
-  EXPECT_THAT(model.run(&frozen), Pointwise(FloatEq(), whole.run()));
+  EXPECT_THAT(model.run(&frozen), ::testing::Pointwise(FloatEq(), whole.run()));
 }
 
 TEST(Freeze, LeavesFreeNodesWhereTheirResultIsRead) {

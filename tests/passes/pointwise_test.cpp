@@ -87,7 +87,7 @@ TEST(PointwiseChains, StayApartWhereOneIsNeededEarlier) {
 
 // As squeeze and excitation has it, in either layout.
 TEST(PointwiseChains, TakeGradientsOfMeansOverWholeImages) {
-  for (const ImageLayout layout : {ImageLayout::nchw, ImageLayout::nhwc}) {
+  for (const ImageLayout layout : image_layouts) {
     const bool last = layout == ImageLayout::nhwc;
     const Shape image = last ? Shape{2, 5, 7, 3} : Shape{2, 3, 5, 7};
     const auto pooled = [&](std::int64_t rows) {

@@ -73,7 +73,7 @@ std::size_t image_dropouts(const Graph& graph) {
   return count;
 }
 
-class VisionPasses : public testing::TestWithParam<std::string> {};
+class VisionPasses : public ::testing::TestWithParam<std::string> {};
 
 bool is_channels_first(const Conv2d& op) { return op.layout == ImageLayout::nchw; }
 
@@ -100,7 +100,7 @@ TEST_P(VisionPasses, LeaveNoMorePermutesThanThereWere) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, VisionPasses, testing::ValuesIn(names_of_all()),
+INSTANTIATE_TEST_SUITE_P(All, VisionPasses, ::testing::ValuesIn(names_of_all()),
                          [](const auto& named) { return named.param; });
 
 void write_operands(const Model& model, Graph& graph, Executor& executor) {
@@ -141,7 +141,7 @@ std::vector<float> logits_of(const std::string& name, const VisionOptions& optio
   return executor.read_floats(model.logits);
 }
 
-class VisionFamilies : public testing::TestWithParam<std::string> {};
+class VisionFamilies : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(VisionFamilies, ComputeTheSameLogitsWithChannelsLast) {
   const std::string name = GetParam();
@@ -151,16 +151,15 @@ TEST_P(VisionFamilies, ComputeTheSameLogitsWithChannelsLast) {
   expect_close(logits_of(name, options, {channels_last}), want, 1e-4, name);
 }
 
-INSTANTIATE_TEST_SUITE_P(OneOfEach, VisionFamilies,
-                         testing::Values("alexnet", "convnext_tiny", "deeplabv3_mobilenet_v3_large",
-                                         "densenet121", "efficientnet_b0", "efficientnet_v2_s",
-                                         "fcn_resnet50", "googlenet", "inception_v3",
-                                         "lraspp_mobilenet_v3_large", "maxvit_t", "mnasnet0_5",
-                                         "mobilenet_v2", "mobilenet_v3_small", "regnet_y_400mf",
-                                         "resnet18", "resnext50_32x4d", "shufflenet",
-                                         "shufflenet_v2_x0_5", "squeezenet1_1", "swin_t",
-                                         "swin_v2_t", "vgg11_bn", "xception"),
-                         [](const auto& named) { return named.param; });
+INSTANTIATE_TEST_SUITE_P(
+    OneOfEach, VisionFamilies,
+    ::testing::Values("alexnet", "convnext_tiny", "deeplabv3_mobilenet_v3_large", "densenet121",
+                      "efficientnet_b0", "efficientnet_v2_s", "fcn_resnet50", "googlenet",
+                      "inception_v3", "lraspp_mobilenet_v3_large", "maxvit_t", "mnasnet0_5",
+                      "mobilenet_v2", "mobilenet_v3_small", "regnet_y_400mf", "resnet18",
+                      "resnext50_32x4d", "shufflenet", "shufflenet_v2_x0_5", "squeezenet1_1",
+                      "swin_t", "swin_v2_t", "vgg11_bn", "xception"),
+    [](const auto& named) { return named.param; });
 
 std::map<std::string, std::vector<float>> gradients_of(const std::string& name, bool rewritten) {
   Graph graph;

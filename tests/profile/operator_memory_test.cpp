@@ -34,7 +34,7 @@ TEST(OperatorMemory, IsAllThatWasAllocatedWithinTheSteps) {
   EXPECT_EQ(counted_results, results);
   EXPECT_EQ(counted_workspace, workspace);
   EXPECT_EQ(counted, allocations);
-  EXPECT_THAT(operator_memory_text(recording, 2), testing::HasSubstr(" more operations\n"));
+  EXPECT_THAT(operator_memory_text(recording, 2), ::testing::HasSubstr(" more operations\n"));
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ struct PerfettoFile {
   }
 };
 
-constexpr std::int64_t begin = 1, end = 2, counter = 4;
+constexpr std::int64_t begin = 1, end = 2, counter_value = 4;
 
 // Every slice ends, the inner before the outer, and none before it begins.
 void expect_nesting(const std::vector<TrackEvent>& events) {
@@ -149,7 +149,7 @@ TEST(Perfetto, HasEveryRecordOfARealRun) {
   for (const TrackEvent& event : file.events) {
     if (event.type == begin && event.category == "cpu_op") nodes.push_back(event);
     if (event.type == begin && event.category == "module") modules.insert(event.name);
-    if (event.type == counter && file.tracks.at(event.track) == "memory: live bytes")
+    if (event.type == counter_value && file.tracks.at(event.track) == "memory: live bytes")
       live.push_back(event.counter);
     for (const std::uint64_t id : event.flows) flows[id].push_back(event.category);
   }

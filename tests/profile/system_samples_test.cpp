@@ -150,7 +150,7 @@ TEST(SystemReader, ReadsAMachine) {
   EXPECT_EQ(machine.read(reader, "package-0"), 900'000);
   machine.write_counters(100, 0, 50'000);
   EXPECT_EQ(machine.read(reader, "package-0"), 1'050'000) << "the counter began again at 0";
-  EXPECT_THAT(testing::PrintToString(reader.missing()),
+  EXPECT_THAT(::testing::PrintToString(reader.missing()),
               AllOf(HasSubstr("/proc/self/stat cannot be read"), HasSubstr("/proc/pressure/cpu"),
                     HasSubstr("/proc/net/dev"), Not(HasSubstr("power"))));
 }
@@ -159,7 +159,7 @@ TEST(SystemReader, SaysWhatAMachineDoesNotTell) {
   const TemporaryDirectory nothing;
   SystemReader reader({.root = nothing.path});
   EXPECT_THAT(reader.series(), IsEmpty());
-  EXPECT_THAT(testing::PrintToString(reader.missing()),
+  EXPECT_THAT(::testing::PrintToString(reader.missing()),
               AllOf(HasSubstr("The use of cores"), HasSubstr("frequency"), HasSubstr("RAPL"),
                     HasSubstr("memory"), HasSubstr("disks"), HasSubstr("network")));
 }

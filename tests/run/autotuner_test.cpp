@@ -27,7 +27,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Pair;
 
 // Work of which candidate `fast` takes next to nothing and any other half a millisecond.
 struct Work {
@@ -127,7 +126,8 @@ TEST(Autotuner, KeepsWhatThereIsToTell) {
   Autotuner tuner(options({}));
   for (const char* choice : {"ours", "theirs"}) tuner.tell("attention", choice);
   tuner.tell("a norm", "ours");
-  EXPECT_THAT(tuner.told(), ElementsAre(Pair("a norm", "ours"), Pair("attention", "theirs")));
+  EXPECT_THAT(tuner.told(), ElementsAre(::testing::Pair("a norm", "ours"),
+                                        ::testing::Pair("attention", "theirs")));
 }
 
 TEST(Autotuner, AnnouncesEachSearch) {

@@ -14,10 +14,10 @@
 namespace ridge {
 namespace {
 
-using testing::Each;
-using testing::ElementsAre;
-using testing::ElementsAreArray;
-using testing::HasSubstr;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
 using Tokens = std::vector<std::int32_t>;
 
 RunOptions options_for(std::string data, std::int64_t vocab_size, std::int64_t seq_len) {
@@ -54,7 +54,7 @@ std::string refusal(const RunOptions& options, const std::string& content) {
   try {
     open(options, content);
   } catch (const E& error) {
-    EXPECT_THAT(error.what(), testing::StartsWith(options.data + ": "));
+    EXPECT_THAT(error.what(), ::testing::StartsWith(options.data + ": "));
     return error.what();
   }
   ADD_FAILURE() << "not refused";

@@ -16,7 +16,7 @@
 namespace ridge {
 namespace {
 
-class EvaluationTest : public testing::Test {
+class EvaluationTest : public ::testing::Test {
  protected:
   EvaluationTest() {
     options_.hidden_dim = 16;

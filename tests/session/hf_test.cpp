@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 RunOptions small_options() {
   RunOptions o = small_llama(
@@ -71,7 +71,7 @@ void write(const fs::path& path, const std::vector<Made>& tensors) {
 }
 
 // A model that has been trained for a step, so that no two weights are alike, and its folder.
-class HfTest : public testing::Test {
+class HfTest : public ::testing::Test {
  protected:
   void make(const RunOptions& options) {
     options_ = options;
@@ -137,7 +137,7 @@ TEST_F(HfTest, WritesTheirNamesAndTurnsHalvesOfHeads) {
                              "post_attention_layernorm", "self_attn.k_proj", "self_attn.o_proj",
                              "self_attn.q_proj", "self_attn.v_proj"})
       expected.push_back(std::string(layer) + name + ".weight");
-  EXPECT_THAT(names, testing::UnorderedElementsAreArray(expected));
+  EXPECT_THAT(names, ::testing::UnorderedElementsAreArray(expected));
 
   const auto parameters = parameters_of(trainer_->graph(), trainer_->executor());
   const auto theirs = [&](const std::string& name, std::int64_t row) {

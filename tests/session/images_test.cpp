@@ -23,9 +23,9 @@
 namespace ridge {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class ImageFiles : public testing::Test {
+class ImageFiles : public ::testing::Test {
  protected:
   const std::filesystem::path& write(const std::string& shape,
                                      const std::vector<std::uint8_t>& pixels,

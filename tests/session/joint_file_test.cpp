@@ -28,7 +28,9 @@ std::vector<std::byte> bytes_of(std::size_t tensor) {
   return bytes;
 }
 
-std::string content(const std::filesystem::path& path) { return read_text_file(path, 10'000); }
+std::string joint_content(const std::filesystem::path& path) {
+  return read_text_file(path, 10'000);
+}
 
 // The middle of c is the second of three ranks', its ends are the others', who have a and b.
 std::vector<TensorPiece> pieces_of_rank(int rank) {
@@ -61,7 +63,7 @@ class JointFileTest : public ::testing::Test {
                 }};
   }
 
-  std::string expected() { return content(directory.path / "expected"); }
+  std::string expected() { return joint_content(directory.path / "expected"); }
   std::vector<std::string> names() {
     std::vector<std::string> found;
     for (const auto& entry : std::filesystem::directory_iterator(directory.path))
@@ -81,7 +83,7 @@ TEST_F(JointFileTest, EachRankWritesItsPieces) {
     write_together(file, tensors, metadata, ranks, content_of(ranks.rank()));
   });
   EXPECT_THAT(faults, Each(nullptr));
-  EXPECT_TRUE(content(file) == expected());
+  EXPECT_TRUE(joint_content(file) == expected());
   EXPECT_EQ(pieces_read, 5);
   EXPECT_EQ(tensors_read, 0) << "nobody is to gather what others write";
   EXPECT_THAT(names(), ElementsAre("expected", "file"));
@@ -94,7 +96,7 @@ TEST_F(JointFileTest, TheFirstWritesAllThatAnotherCannotSee) {
     write_together(path, tensors, metadata, ranks, content_of(ranks.rank()));
   });
   EXPECT_THAT(faults, Each(nullptr));
-  EXPECT_TRUE(content(file) == expected());
+  EXPECT_TRUE(joint_content(file) == expected());
   EXPECT_EQ(pieces_read, 0);
   EXPECT_EQ(tensors_read, 9);
 }
@@ -108,8 +110,8 @@ TEST_F(JointFileTest, AFileThatSomebodyLeftIsNotTheOne) {
     write_together(path, tensors, metadata, ranks, content_of(ranks.rank()));
   });
   EXPECT_THAT(faults, Each(nullptr));
-  EXPECT_TRUE(content(file) == expected());
-  EXPECT_EQ(content(directory.path / "other" / ".file.ridge-tmp"), std::string(1000, 'x'));
+  EXPECT_TRUE(joint_content(file) == expected());
+  EXPECT_EQ(joint_content(directory.path / "other" / ".file.ridge-tmp"), std::string(1000, 'x'));
 }
 
 TEST_F(JointFileTest, TheFirstSaysWhoseDiskRefused) {
@@ -124,7 +126,7 @@ TEST_F(JointFileTest, TheFirstSaysWhoseDiskRefused) {
   EXPECT_EQ(message_in(faults[0]), "rank 1: cannot write f: no room");
   EXPECT_EQ(faults[1], nullptr);
   EXPECT_EQ(faults[2], nullptr);
-  EXPECT_EQ(content(file), "old");
+  EXPECT_EQ(joint_content(file), "old");
   EXPECT_THAT(names(), ElementsAre("expected", "file"));
 }
 
@@ -132,7 +134,7 @@ TEST_F(JointFileTest, NobodyReadsForAFileThatCannotBeMade) {
   const RankFaults faults = on_communicators(2, [&](Communicator& ranks) {
     write_together("/proc/nowhere/file", tensors, metadata, ranks, content_of(ranks.rank()));
   });
-  EXPECT_THAT(message_in(faults[0]), testing::HasSubstr("cannot write /proc/nowhere/file"));
+  EXPECT_THAT(message_in(faults[0]), ::testing::HasSubstr("cannot write /proc/nowhere/file"));
   EXPECT_EQ(faults[1], nullptr);
   EXPECT_EQ(pieces_read + tensors_read, 0);
 }

@@ -29,12 +29,12 @@ using testing::Reals;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 // What UpdateLossScale makes of a state and a norm: by the kernel, which the reference agrees with.
-struct Outcome {
+struct ScaledSteps {
   double scale = 0, good_steps = 0, updates = 0;
   Reals step, report;
 };
-Outcome outcome_of(const UpdateLossScale& op, double scale, double good_steps, double updates,
-                   double norm) {
+ScaledSteps outcome_of(const UpdateLossScale& op, double scale, double good_steps, double updates,
+                       double norm) {
   const std::vector<TensorType> in{
       {DType::f32, {}}, {DType::f32, {2}}, {DType::f32, {3}}, {DType::f32, {}}};
   const std::vector<TensorType> out = op.infer(in);
@@ -51,7 +51,7 @@ Outcome outcome_of(const UpdateLossScale& op, double scale, double good_steps, d
 
 TEST(UpdateLossScale, CountsGoodStepsAndGrowsAfterEnoughOfThem) {
   const UpdateLossScale op{.rule = {.growth_interval = 3}, .beta1 = 0.9, .beta2 = 0.99};
-  const Outcome second = outcome_of(op, 1024, 1, 4, 512);
+  const ScaledSteps second = outcome_of(op, 1024, 1, 4, 512);
   EXPECT_EQ(second.scale, 1024);
   EXPECT_EQ(second.good_steps, 2);
   EXPECT_EQ(second.updates, 5);
@@ -60,7 +60,7 @@ TEST(UpdateLossScale, CountsGoodStepsAndGrowsAfterEnoughOfThem) {
   EXPECT_FLOAT_EQ(static_cast<float>(second.step[2]), static_cast<float>(1 - std::pow(0.99, 5)));
   EXPECT_EQ(second.step[3], 1.0 / 1024);
   EXPECT_EQ(second.report, (Reals{0.5, 1024, 1024}));
-  const Outcome third = outcome_of(op, 1024, 2, 5, 512);
+  const ScaledSteps third = outcome_of(op, 1024, 2, 5, 512);
   EXPECT_EQ(third.scale, 2048);
   EXPECT_EQ(third.good_steps, 0);
   EXPECT_EQ(third.step[3], 1.0 / 1024) << "of the scale that the gradients have";
@@ -69,7 +69,7 @@ TEST(UpdateLossScale, CountsGoodStepsAndGrowsAfterEnoughOfThem) {
 
 TEST(UpdateLossScale, BacksOffAndSkipsWhereTheNormIsNotFinite) {
   for (const float norm : {infinity, -infinity, std::nanf("")}) {
-    const Outcome o = outcome_of({}, 1024, 1999, 5, norm);
+    const ScaledSteps o = outcome_of({}, 1024, 1999, 5, norm);
     EXPECT_EQ(o.scale, 512);
     EXPECT_EQ(o.good_steps, 0);
     EXPECT_EQ(o.updates, 5);
@@ -111,7 +111,7 @@ TEST(AdamW, LeavesEverythingWhereTheStepIsSkipped) {
 constexpr std::int64_t columns = 5;
 
 // loss = sum(c silu(w x)) over two parameters.
-struct Model {
+struct ScaledModel {
   Graph graph;
   Value x = graph.input("x", {DType::f32, {1, columns}});
   Value c = graph.input("c", {DType::f32, {7, columns}});
@@ -120,7 +120,8 @@ struct Model {
   TrainingStep training;
   AdamWConfig config;
 
-  Model(std::optional<LossScaling> scaling, std::int64_t accumulation, double max_norm, bool fused)
+  ScaledModel(std::optional<LossScaling> scaling, std::int64_t accumulation, double max_norm,
+              bool fused)
       : config{.max_grad_norm = max_norm, .loss_scaling = scaling} {
     training = add_training_step(add(term(a), term(b)), config, {accumulation});
     if (fused) {
@@ -175,9 +176,9 @@ class LossScaledTraining : public ::testing::Test {
 
 TEST_F(LossScaledTraining, GivesTheBitsOfTrainingWithoutWhateverThePowerOfTwo) {
   for_all_kinds([&](std::int64_t accumulation, double max_norm, bool fused) {
-    Model plain({}, accumulation, max_norm, fused);
-    Model scaled(LossScaling{.initial = 65536, .growth_interval = 2}, accumulation, max_norm,
-                 fused);
+    ScaledModel plain({}, accumulation, max_norm, fused);
+    ScaledModel scaled(LossScaling{.initial = 65536, .growth_interval = 2}, accumulation, max_norm,
+                       fused);
     Executor one(plain.graph, device_), other(scaled.graph, device_);
     one.initialize(5);
     other.initialize(5);
@@ -200,8 +201,8 @@ TEST_F(LossScaledTraining, GivesTheBitsOfTrainingWithoutWhateverThePowerOfTwo) {
 // change nothing but the scale, and count for nothing afterwards.
 TEST_F(LossScaledTraining, SkipsStepsThatOverflow) {
   for_all_kinds([&](std::int64_t accumulation, double max_norm, bool fused) {
-    Model plain({}, accumulation, max_norm, fused);
-    Model scaled(LossScaling{.initial = 0x1p127f}, accumulation, max_norm, fused);
+    ScaledModel plain({}, accumulation, max_norm, fused);
+    ScaledModel scaled(LossScaling{.initial = 0x1p127f}, accumulation, max_norm, fused);
     Executor one(plain.graph, device_), other(scaled.graph, device_);
     one.initialize(5);
     other.initialize(5);
@@ -243,7 +244,7 @@ TEST_F(LossScaledTraining, GoesOnFromACheckpoint) {
   const LossScaling scaling{.initial = 0x1p126f, .growth_interval = 2};
   RunOptions options;
   options.resolve();
-  Model undisturbed(scaling, 1, 0.5, true), resumed(scaling, 1, 0.5, false);
+  ScaledModel undisturbed(scaling, 1, 0.5, true), resumed(scaling, 1, 0.5, false);
   Executor one(undisturbed.graph, device_), other(resumed.graph, device_);
   one.initialize(5);
   other.initialize(6);
@@ -265,7 +266,7 @@ TEST_F(LossScaledTraining, GoesOnFromACheckpoint) {
 }
 
 TEST_F(LossScaledTraining, TakesNoPartInTrainingWithout) {
-  Model plain({}, 1, 0.0, false);
+  ScaledModel plain({}, 1, 0.0, false);
   EXPECT_FALSE(plain.training.loss_scale);
   EXPECT_FALSE(plain.training.scale_report);
   for (const Node& node : plain.graph.nodes()) {

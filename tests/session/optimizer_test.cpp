@@ -32,7 +32,7 @@ constexpr std::int64_t columns = 5;
 // loss = sum(c silu(w x)) over three parameters, of which the first and the last may be packed; the
 // gradients are the same to the last bit, because every element has its own. The rows are such that
 // the parts are not aligned.
-struct Model {
+struct TunedModel {
   Graph graph;
   Value x = graph.input("x", {DType::f32, {1, columns}});
   Value c = graph.input("c", {DType::f32, {17, columns}});
@@ -44,7 +44,7 @@ struct Model {
   TrainingStep training;
   int names = 0;
 
-  Model(bool packed, std::int64_t accumulation, double max_norm) {
+  TunedModel(bool packed, std::int64_t accumulation, double max_norm) {
     const Value cb = slice(c, 10, 7);
     if (packed) {
       whole = graph.pack(std::array{a, d}, "ad");
@@ -78,7 +78,7 @@ std::vector<float> values_of(Executor& executor, Value value) {
 }
 
 // Some steps, as Session does them.
-void train(Model& m, Executor& executor, int steps) {
+void train(TunedModel& m, Executor& executor, int steps) {
   for (int t = 1; t <= steps; ++t) {
     for (const Value& sum : m.training.accumulators) executor.fill_zero(sum);
     for (int micro = 0; micro < (m.training.accumulators.empty() ? 1 : 2); ++micro) {
@@ -90,7 +90,7 @@ void train(Model& m, Executor& executor, int steps) {
   }
 }
 
-std::string checkpoint_of(Model& m, Executor& executor) {
+std::string checkpoint_of(TunedModel& m, Executor& executor) {
   const TemporaryDirectory directory;
   const auto path = directory.path / "checkpoint";
   write_checkpoint(path, {}, 3, m.graph, executor);
@@ -102,7 +102,7 @@ TEST(TrainingStep, PackedParametersTrainToTheSameBits) {
   for (const std::int64_t accumulation : {1, 2})
     for (const double max_norm : {0.0, 0.5}) {
       SCOPED_TRACE(fmt::format("{} batches, norm {}", accumulation, max_norm));
-      Model plain(false, accumulation, max_norm), packed(true, accumulation, max_norm);
+      TunedModel plain(false, accumulation, max_norm), packed(true, accumulation, max_norm);
       CpuDevice device(2);
       Executor one(plain.graph, device), other(packed.graph, device);
       one.initialize(5);
@@ -199,7 +199,7 @@ TEST(TrainingStep, SgdWithLossScalingSkipsWhatOverflows) {
 
 TEST(TrainingStep, NamesGradientsAndStateByParameter) {
   for (const std::int64_t accumulation : {1, 2}) {
-    Model m(true, accumulation, 0.0);
+    TunedModel m(true, accumulation, 0.0);
     EXPECT_THAT(m.graph.parameters(), ElementsAre(m.a, m.b, m.d));
     EXPECT_THAT(m.graph.trainables(), ElementsAre(m.b, m.whole));
     EXPECT_THAT(m.training.parameters, ElementsAre(m.a, m.b, m.d));
@@ -223,7 +223,7 @@ TEST(TrainingStep, NamesGradientsAndStateByParameter) {
 }
 
 TEST(TrainingStep, PackedParametersAgreeWithTheReference) {
-  Model m(true, 1, 0.5);
+  TunedModel m(true, 1, 0.5);
   CpuDevice device(1);
   Executor executor(m.graph, device);
   executor.initialize(5);

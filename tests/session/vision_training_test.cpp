@@ -26,7 +26,7 @@ std::vector<double> losses_of(const RunOptions& options, int steps) {
 }
 
 // One of each family; its batch is always the same, which it learns by heart.
-class NetworksInTraining : public testing::TestWithParam<std::string> {};
+class NetworksInTraining : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(NetworksInTraining, LearnTheirBatch) {
   for (const char* dtype : {"fp32", "bf16"}) {
@@ -39,12 +39,12 @@ TEST_P(NetworksInTraining, LearnTheirBatch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(OfEachFamily, NetworksInTraining,
-                         testing::Values("resnet18", "mobilenet_v2", "mobilenet_v3_small",
-                                         "shufflenet_v2_x0_5", "shufflenet", "squeezenet1_1",
-                                         "mnasnet0_5", "densenet121", "googlenet",
-                                         "efficientnet_b0", "efficientnet_v2_s", "regnet_y_400mf",
-                                         "convnext_tiny", "vit_b_32", "swin_t",
-                                         "lraspp_mobilenet_v3_large"),
+                         ::testing::Values("resnet18", "mobilenet_v2", "mobilenet_v3_small",
+                                           "shufflenet_v2_x0_5", "shufflenet", "squeezenet1_1",
+                                           "mnasnet0_5", "densenet121", "googlenet",
+                                           "efficientnet_b0", "efficientnet_v2_s", "regnet_y_400mf",
+                                           "convnext_tiny", "vit_b_32", "swin_t",
+                                           "lraspp_mobilenet_v3_large"),
                          [](const auto& named) { return named.param; });
 
 // A schedule changes no more than the order of some sums. How far the loss falls in a step, at a

@@ -21,11 +21,11 @@
 namespace ridge {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
-class VisionWeights : public testing::Test {
+class VisionWeights : public ::testing::Test {
  protected:
   std::filesystem::path file(const std::string& name) const { return folder_ / name; }
 
@@ -187,7 +187,7 @@ TEST_F(VisionWeights, MayHaveWhatOnlyTrainingNeeds) {
 }
 
 // A network with fresh weights says nothing of its classes, whatever its depth.
-class FreshNetworks : public testing::TestWithParam<std::string> {};
+class FreshNetworks : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(FreshNetworks, GuessAmongTheirClasses) {
   const std::string name = GetParam();
@@ -201,13 +201,13 @@ TEST_P(FreshNetworks, GuessAmongTheirClasses) {
 }
 
 INSTANTIATE_TEST_SUITE_P(OfEachFamily, FreshNetworks,
-                         testing::Values("resnet50", "wide_resnet50_2", "vgg11_bn", "densenet121",
-                                         "inception_v3", "googlenet", "mobilenet_v2",
-                                         "mobilenet_v3_large", "efficientnet_b3", "mnasnet1_0",
-                                         "shufflenet_v2_x1_0", "shufflenet", "xception", "alexnet",
-                                         "squeezenet1_0", "vit_b_32", "swin_v2_t", "regnet_y_400mf",
-                                         "efficientnet_v2_s", "convnext_tiny",
-                                         "deeplabv3_mobilenet_v3_large"),
+                         ::testing::Values("resnet50", "wide_resnet50_2", "vgg11_bn", "densenet121",
+                                           "inception_v3", "googlenet", "mobilenet_v2",
+                                           "mobilenet_v3_large", "efficientnet_b3", "mnasnet1_0",
+                                           "shufflenet_v2_x1_0", "shufflenet", "xception",
+                                           "alexnet", "squeezenet1_0", "vit_b_32", "swin_v2_t",
+                                           "regnet_y_400mf", "efficientnet_v2_s", "convnext_tiny",
+                                           "deeplabv3_mobilenet_v3_large"),
                          [](const auto& named) { return named.param; });
 
 }  // namespace

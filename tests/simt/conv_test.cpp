@@ -66,7 +66,7 @@ TYPED_TEST(EveryConvolution, IsRightByEveryPlan) {
 
 // Of so many channels that they are worth tiles, other than samples have.
 TEST_F(PortableConvolutions, AreRightInGroups) {
-  for (const ImageLayout layout : {ImageLayout::nchw, ImageLayout::nhwc}) {
+  for (const ImageLayout layout : image_layouts) {
     const ConvGeometry g{.stride = {2, 1}, .padding = {1, 0}, .groups = 2, .layout = layout};
     const auto tensor = [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
       return TensorType{DType::f32, ImageShape(n, c, h, w).in(layout)};

@@ -16,7 +16,7 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::MatchesRegex;
 
-RunOptions tiny() {
+RunOptions tiny_options() {
   RunOptions o{
       .hidden_dim = 16, .n_layers = 1, .n_heads = 2, .batch_size = 2, .seq_len = 8, .threads = 1};
   o.vocab_size = 32;
@@ -26,12 +26,12 @@ RunOptions tiny() {
 
 TEST(Fingerprint, IsOfTheMachineAndTheCoresUsed) {
   CpuDevice device(1);
-  const auto machine = machine_json(device, tiny());
+  const auto machine = machine_json(device, tiny_options());
   EXPECT_EQ(machine["cpu"], processor_name());
   EXPECT_EQ(machine["cores"], 1);
   EXPECT_THAT(machine["libraries"]["oneDNN"], ContainsRegex("^[0-9]+\\.[0-9]+\\.[0-9]+$"));
   EXPECT_FALSE(machine.contains("gpu"));
-  EXPECT_EQ(machine, machine_json(device, tiny())) << "whatever the load";
+  EXPECT_EQ(machine, machine_json(device, tiny_options())) << "whatever the load";
 }
 
 TEST(Fingerprint, IsOfTheProgram) {
@@ -44,7 +44,7 @@ TEST(Fingerprint, IsOfTheProgram) {
 
 TEST(Fingerprint, CountsTheKernelsOfAStep) {
   CpuDevice device(1);
-  RunOptions options = tiny();
+  RunOptions options = tiny_options();
   Session session(options, device);
   const std::int64_t one = kernels_of_step(session);
   EXPECT_EQ(one, static_cast<std::int64_t>(session.executor().launches()));
@@ -74,7 +74,7 @@ TEST(Fingerprint, SeesTheLoadOfOthersAndNotItsOwn) {
 
 TEST(Fingerprint, GoesIntoTheContextOfARun) {
   CpuDevice device(1);
-  Session session(tiny(), device);
+  Session session(tiny_options(), device);
   ConditionsWatch watch(device);
   const auto context = context_json(session, watch);
   for (const char* part : {"machine", "program", "conditions", "kernels_per_step"})

@@ -12,9 +12,9 @@
 namespace ridge {
 namespace {
 
-using testing::MatchesRegex;
+using ::testing::MatchesRegex;
 
-class MemoryPassesOfARun : public testing::Test {
+class MemoryPassesOfARun : public ::testing::Test {
  protected:
   MemoryPassesOfARun() {
     options.seq_len = 64;

@@ -18,8 +18,8 @@ namespace ridge::trace {
 namespace {
 
 using json = nlohmann::json;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr const char* worker = "host_1.2.pt.trace.json";
 constexpr const char *chrome = "chrome://tracing", *tensorboard = "torch-tb-profiler",
@@ -381,9 +381,9 @@ TEST(TraceCheck, ReadsWhatFollowsTheEvents) {
 TEST(TraceCheck, ReadsIntegersBeyond64Bits) {
   std::string text = text_of(good_trace());
   text.replace(text.find("\"ts\":110"), 8, "\"ts\":10000000000000000000000000");
-  EXPECT_THAT(rules_in(check_trace(text, worker)), testing::ElementsAre("tb-huge"));
+  EXPECT_THAT(rules_in(check_trace(text, worker)), ::testing::ElementsAre("tb-huge"));
   text.replace(text.find("gemm"), 4, "ge\nmm");
-  EXPECT_THAT(rules_in(check_trace(text, worker)), testing::Contains("hta-control"));
+  EXPECT_THAT(rules_in(check_trace(text, worker)), ::testing::Contains("hta-control"));
 }
 
 TEST(TraceCheck, HasACaseForEveryRule) {
@@ -416,7 +416,7 @@ TEST(TraceCheck, NamesTheVersionsThatRefuse) {
 
 TEST(TraceCheck, CountsWhatRoundingLoses) {
   EXPECT_THAT(trace_check_text(check(changed(kernel, "dur", 20.5))),
-              testing::Not(HasSubstr("lost")));
+              ::testing::Not(HasSubstr("lost")));
   json trace = changed(kernel, "dur", 1.5);
   trace["traceEvents"].push_back(trace["traceEvents"][kernel]);
   trace["traceEvents"].back()["dur"] = 0.5;

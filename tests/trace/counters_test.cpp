@@ -1,5 +1,6 @@
 #include "ridge/trace/counters.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,11 +12,11 @@
 namespace ridge::trace {
 namespace {
 
-using testing::AllOf;
-using testing::DoubleEq;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::DoubleEq;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 std::string counter(const std::string& name, double time, const std::string& args,
                     const std::string& process = "1") {

@@ -167,8 +167,8 @@ TEST(CriticalPath, IsToldAsTextAndJson) {
   for (int i = 0; i < 50; ++i) made.launched("tiny", i * 20, i * 20 + 4, 3);
   const CriticalPath path = path_of(made);
   const std::string text = critical_path_text(path, 5);
-  EXPECT_THAT(text, testing::HasSubstr("The critical path of 987.0 µs"));
-  EXPECT_THAT(text, testing::HasSubstr("These would save nothing: no call waiting for the card"));
+  EXPECT_THAT(text, ::testing::HasSubstr("The critical path of 987.0 µs"));
+  EXPECT_THAT(text, ::testing::HasSubstr("These would save nothing: no call waiting for the card"));
   const auto json = nlohmann::json::parse(critical_path_json(path));
   EXPECT_EQ(json["span_us"], 987);
   EXPECT_EQ(json["us_by_kind"]["compute"], 3);

@@ -14,8 +14,8 @@
 namespace ridge::trace {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 // A run written step by step, in microseconds. The host launches ahead of the card, unless it waits
 // for it.
@@ -120,7 +120,7 @@ void layers(MadeRun& run, double gemm = 100, const char* shape = small,
 TEST(TraceDiff, IsNothingBetweenEqualTraces) {
   const Step step = [](MadeRun& run) { layers(run); };
   const TraceDiff diff = diff_of_steps(step, step);
-  EXPECT_TRUE(diff.rows.empty()) << testing::PrintToString(told(diff));
+  EXPECT_TRUE(diff.rows.empty()) << ::testing::PrintToString(told(diff));
   EXPECT_EQ(diff.difference_us(), 0);
   EXPECT_EQ(diff.before.span_us.size(), 3U) << "the last step has no end";
   EXPECT_DOUBLE_EQ(diff.before.split.span, 190);
@@ -130,7 +130,7 @@ TEST(TraceDiff, IsNothingBetweenEqualTraces) {
 TEST(TraceDiff, FindsASlowerKernel) {
   const TraceDiff diff =
       diff_of_steps([](MadeRun& run) { layers(run); }, [](MadeRun& run) { layers(run, 200); });
-  EXPECT_THAT(told(diff), testing::ElementsAre("slower aten::linear > aten::addmm 100"));
+  EXPECT_THAT(told(diff), ::testing::ElementsAre("slower aten::linear > aten::addmm 100"));
   EXPECT_DOUBLE_EQ(diff.difference_us(), 100);
   EXPECT_DOUBLE_EQ(diff.after.split.compute - diff.before.split.compute, 100);
   EXPECT_EQ(diff.rows[0].kernel_before, "gemm");
@@ -140,7 +140,7 @@ TEST(TraceDiff, FindsASlowerKernel) {
   expect_sums(diff);
   EXPECT_THAT(told(diff_of_steps([](MadeRun& run) { layers(run, 200); },
                                  [](MadeRun& run) { layers(run); })),
-              testing::ElementsAre("faster aten::linear > aten::addmm -100"));
+              ::testing::ElementsAre("faster aten::linear > aten::addmm -100"));
 }
 
 TEST(TraceDiff, FindsWhatAppearedAndVanished) {
@@ -149,8 +149,9 @@ TEST(TraceDiff, FindsWhatAppearedAndVanished) {
     run.operation("aten::dropout", "[[8,4]]", {{"dropout", 30}});
     layers(run);
   };
-  EXPECT_THAT(told(diff_of_steps(less, more)), testing::ElementsAre("appeared aten::dropout 30"));
-  EXPECT_THAT(told(diff_of_steps(more, less)), testing::ElementsAre("vanished aten::dropout -30"));
+  EXPECT_THAT(told(diff_of_steps(less, more)), ::testing::ElementsAre("appeared aten::dropout 30"));
+  EXPECT_THAT(told(diff_of_steps(more, less)),
+              ::testing::ElementsAre("vanished aten::dropout -30"));
 }
 
 // All kernels of an operator that only one trace has are one row.
@@ -161,7 +162,7 @@ TEST(TraceDiff, SumsUpAnOperatorThatAppeared) {
                       layers(run);
                       run.operation("Fused", small, {{"a", 10}, {"b", 60}, {"a", 10}});
                     });
-  EXPECT_THAT(told(diff), testing::ElementsAre("appeared Fused 80"));
+  EXPECT_THAT(told(diff), ::testing::ElementsAre("appeared Fused 80"));
   EXPECT_EQ(diff.rows[0].kernels, 2U);
   EXPECT_EQ(diff.rows[0].kernel_after, "b");
   EXPECT_EQ(diff.rows[0].calls_after, 3);
@@ -186,7 +187,7 @@ TEST(TraceDiff, FindsMoreCalls) {
 TEST(TraceDiff, FindsAChangedShape) {
   const TraceDiff diff = diff_of_steps([](MadeRun& run) { layers(run); },
                                        [](MadeRun& run) { layers(run, 180, large, "other"); });
-  EXPECT_THAT(told(diff), testing::ElementsAre("changed_shape aten::linear > aten::addmm 80"));
+  EXPECT_THAT(told(diff), ::testing::ElementsAre("changed_shape aten::linear > aten::addmm 80"));
   EXPECT_EQ(diff.rows[0].shape_before, small);
   EXPECT_EQ(diff.rows[0].shape_after, large);
   EXPECT_EQ(diff.rows[0].kernel_after, "other");
@@ -200,13 +201,13 @@ TEST(TraceDiff, KnowsNoChangedShapesIfOneTraceHasNone) {
       [](MadeRun& run) {
         run.operation("aten::mm", "[]", {{"gemm", 30}});
       });
-  EXPECT_THAT(told(diff), testing::ElementsAre("slower aten::mm 20"));
+  EXPECT_THAT(told(diff), ::testing::ElementsAre("slower aten::mm 20"));
 }
 
 TEST(TraceDiff, FindsAChangedKernel) {
   const TraceDiff diff = diff_of_steps([](MadeRun& run) { layers(run); },
                                        [](MadeRun& run) { layers(run, 130, small, "other"); });
-  EXPECT_THAT(told(diff), testing::ElementsAre("changed_kernel aten::linear > aten::addmm 30"));
+  EXPECT_THAT(told(diff), ::testing::ElementsAre("changed_kernel aten::linear > aten::addmm 30"));
   EXPECT_EQ(diff.rows[0].kernel_before, "gemm");
   EXPECT_EQ(diff.rows[0].kernel_after, "other");
 }
@@ -224,7 +225,7 @@ TEST(TraceDiff, FindsIdleTimeOfItem) {
   EXPECT_EQ(diff.rows[0].path, "aten::item");
   EXPECT_EQ(diff.rows[0].idle, IdleCause::synchronization);
   EXPECT_GE(diff.rows[0].difference_us(), 20);
-  EXPECT_THAT(told(diff), testing::Contains("appeared aten::item 2"));
+  EXPECT_THAT(told(diff), ::testing::Contains("appeared aten::item 2"));
   EXPECT_DOUBLE_EQ(diff.after.split.exposed_copy, 2);
   expect_sums(diff);
 }
@@ -238,7 +239,7 @@ TEST(TraceDiff, FindsTheDataLoaderThatTheCardWaitsFor) {
     };
   };
   const TraceDiff diff = diff_of_steps(step(50), step(300));
-  ASSERT_EQ(diff.rows.size(), 1U) << testing::PrintToString(told(diff));
+  ASSERT_EQ(diff.rows.size(), 1U) << ::testing::PrintToString(told(diff));
   EXPECT_EQ(diff.rows[0].path, "enumerate(DataLoader)");
   EXPECT_NEAR(diff.difference_us(), 250, 1e-6);
 }
@@ -257,7 +258,7 @@ TEST(TraceDiff, TakesNoOffenceAtOrder) {
         layers(run);
         first(run);
       });
-  EXPECT_TRUE(diff.rows.empty()) << testing::PrintToString(told(diff));
+  EXPECT_TRUE(diff.rows.empty()) << ::testing::PrintToString(told(diff));
 }
 
 // An annotation is no work, and neither is a number in its name.
@@ -277,7 +278,7 @@ TEST(TraceDiff, LooksIntoOperatorsThatOnlyOneTraceHas) {
   const TraceDiff diff =
       diff_of_steps([&](MadeRun& run) { run.operation("aten::matmul", small, {}, inner); },
                     [&](MadeRun& run) { run.operation("aten::linear", small, {}, inner); });
-  EXPECT_TRUE(diff.rows.empty()) << testing::PrintToString(told(diff));
+  EXPECT_TRUE(diff.rows.empty()) << ::testing::PrintToString(told(diff));
 }
 
 TEST(TraceDiff, KeepsApartWhatMovedAndWhatVanished) {
@@ -290,7 +291,7 @@ TEST(TraceDiff, KeepsApartWhatMovedAndWhatVanished) {
     };
   };
   const TraceDiff diff = diff_of_steps(run("old", {{"a", 30}, {"b", 20}}), run("new", {{"a", 40}}));
-  EXPECT_THAT(told(diff), testing::ElementsAre("vanished old -20", "slower old 10"));
+  EXPECT_THAT(told(diff), ::testing::ElementsAre("vanished old -20", "slower old 10"));
 }
 
 TEST(TraceDiff, LeavesKernelsWithTheirOperators) {
@@ -301,7 +302,7 @@ TEST(TraceDiff, LeavesKernelsWithTheirOperators) {
       [](MadeRun& run) {
         run.operation("Compiled", small, {{"add", 40}});
       });
-  EXPECT_THAT(told(diff), testing::ElementsAre("appeared Compiled 40", "vanished aten::add -30"));
+  EXPECT_THAT(told(diff), ::testing::ElementsAre("appeared Compiled 40", "vanished aten::add -30"));
 }
 
 // A captured graph's kernels have one launch and no operator.
@@ -313,9 +314,9 @@ TEST(TraceDiff, AlignsKernelsWithoutOperators) {
   };
   const TraceDiff diff =
       diff_of_steps(graph({"a", "b", "c", "d"}), graph({"a", "x", "c", "d", "e"}));
-  EXPECT_THAT(told(diff), testing::UnorderedElementsAre("changed_kernel  0", "appeared  10"));
+  EXPECT_THAT(told(diff), ::testing::UnorderedElementsAre("changed_kernel  0", "appeared  10"));
   EXPECT_THAT(told(diff_of_steps(graph({"a", "x", "c"}), graph({"a", "y", "z", "c"}))),
-              testing::UnorderedElementsAre("vanished  -10", "appeared  10", "appeared  10"))
+              ::testing::UnorderedElementsAre("vanished  -10", "appeared  10", "appeared  10"))
       << "which of two it has become cannot be told";
 }
 
@@ -325,7 +326,7 @@ TEST(TraceDiff, ComparesTracesWithoutSteps) {
   layers(after, 150);
   const TraceDiff diff = diff_of(before.tree(), after.tree());
   EXPECT_TRUE(diff.before.steps.empty());
-  EXPECT_THAT(told(diff), testing::ElementsAre("slower aten::linear > aten::addmm 50"));
+  EXPECT_THAT(told(diff), ::testing::ElementsAre("slower aten::linear > aten::addmm 50"));
   EXPECT_EQ(judge(diff, 1).verdict, Verdict::undecided);
   EXPECT_THAT(diff_text({diff}, 10), HasSubstr("The whole trace takes"));
 }
@@ -344,7 +345,7 @@ TEST(TraceDiff, ComparesTheHostsOperatorsWhereThereIsNoCard) {
   };
   const TraceDiff diff = diff_of(run(100), run(160));
   EXPECT_TRUE(diff.of_host);
-  EXPECT_THAT(told(diff), testing::Contains("slower aten::linear > aten::mm 60"));
+  EXPECT_THAT(told(diff), ::testing::Contains("slower aten::linear > aten::mm 60"));
   EXPECT_DOUBLE_EQ(diff.before.split.compute, 150);
   expect_sums(diff);
 }

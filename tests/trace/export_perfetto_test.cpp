@@ -15,8 +15,8 @@
 namespace ridge::trace {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 struct PerfettoSlice {
   std::string track, category, name;
@@ -241,7 +241,7 @@ TEST(ExportPerfetto, HasTheCriticalPathAndIdleTimeAndFindings) {
   EXPECT_EQ(at, 987'000U);
   EXPECT_EQ(kinds["compute"], 1);
   EXPECT_EQ(kinds["host"], 49);
-  EXPECT_THAT(file.on("why the card was idle"), testing::Contains("the host launches too late"));
+  EXPECT_THAT(file.on("why the card was idle"), ::testing::Contains("the host launches too late"));
   EXPECT_THAT(file.on("what would help").at(0), HasSubstr("launch"));
 }
 

@@ -21,9 +21,9 @@
 namespace ridge::trace {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::string file_text(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -67,7 +67,7 @@ std::vector<std::string> ask(const std::filesystem::path& file, const std::strin
   return rows;
 }
 
-class SqliteExportTest : public testing::Test {
+class SqliteExportTest : public ::testing::Test {
  protected:
   SqliteExportTest() { export_sqlite(trace_, file_); }
   std::vector<std::string> ask(const std::string& sql, int columns) const {

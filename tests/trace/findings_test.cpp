@@ -11,7 +11,7 @@
 namespace ridge::trace {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Report report(const MadeTrace& made) { return report_of(made.read()); }
 

@@ -17,10 +17,10 @@
 namespace ridge::trace {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class NamedTraces : public testing::Test {
+class NamedTraces : public ::testing::Test {
  protected:
   std::string write(const std::string& name) {
     const std::filesystem::path path = directory_.path / name;

@@ -9,7 +9,7 @@
 namespace ridge::trace {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr const char* a100 = R"("deviceProperties":[{"id":0,"name":"NVIDIA A100-SXM4-80GB",)"
                              R"("numSms":108}],)";

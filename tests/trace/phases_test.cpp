@@ -9,9 +9,9 @@
 namespace ridge::trace {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::Field;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::Field;
 
 auto phase(Phase phase, double busy, std::uint64_t kernels, std::int64_t peak = 0) {
   return AllOf(Field(&PhaseUse::phase, phase), Field(&PhaseUse::busy_us, busy),

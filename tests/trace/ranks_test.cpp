@@ -56,13 +56,13 @@ TEST(TraceRanks, NameTheLateOneFirst) {
   ASSERT_FALSE(run.ranks[0].findings.empty());
   EXPECT_EQ(run.ranks[0].findings.front().rule, "late-rank");
   EXPECT_NEAR(run.ranks[0].findings.front().gain_us, 20 * 400, 1);
-  EXPECT_THAT(run.ranks[0].findings.front().what, testing::HasSubstr("rank 1"));
+  EXPECT_THAT(run.ranks[0].findings.front().what, ::testing::HasSubstr("rank 1"));
   EXPECT_EQ(run.ranks[0].findings.at(1).rule, "exposed-communication");
   EXPECT_NEAR(run.ranks[0].findings.at(1).gain_us, 20 * 100, 1) << "without the waiting";
   EXPECT_EQ(run.ranks[1].findings.front().rule, "late-rank");
-  EXPECT_THAT(run.ranks[1].findings.front().what, testing::HasSubstr("This rank comes last"));
+  EXPECT_THAT(run.ranks[1].findings.front().what, ::testing::HasSubstr("This rank comes last"));
   const std::string text = report_text(run, 10);
-  EXPECT_THAT(text, testing::HasSubstr("Rank 1 comes last to 100.0 % of the collectives"));
+  EXPECT_THAT(text, ::testing::HasSubstr("Rank 1 comes last to 100.0 % of the collectives"));
 }
 
 TEST(TraceRanks, LeaveOutWhatNotAllHave) {

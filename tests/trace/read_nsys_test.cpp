@@ -16,8 +16,8 @@
 namespace ridge::trace {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr std::int64_t process = std::int64_t{4242} << 24;
 constexpr std::int64_t other_process = std::int64_t{4343} << 24;
@@ -257,22 +257,22 @@ TEST(ReadNsys, BelievesNoTimesThatCannotBe) {
   EXPECT_EQ(trace.event_count, 4U);
 }
 
-std::string refusal(const std::string& file) {
+std::string database_refusal(const std::string& file) {
   return message_of<FormatError>([&] { read_text(file, "made"); });
 }
 
 TEST(ReadNsys, RefusesOtherDatabases) {
-  EXPECT_EQ(refusal(MadeExport("CREATE TABLE rocpd_kernel_dispatch (id INTEGER)").file()),
+  EXPECT_EQ(database_refusal(MadeExport("CREATE TABLE rocpd_kernel_dispatch (id INTEGER)").file()),
             "\"made\" is no trace: it is a database without the tables of Nsight Systems; of "
             "databases, those are read that `nsys export --type sqlite` writes");
 }
 
 TEST(ReadNsys, RunsNothingThatADatabaseBrings) {
-  EXPECT_THAT(
-      refusal(MadeExport("CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS WITH RECURSIVE n(start) "
-                         "AS (SELECT 1 UNION ALL SELECT start FROM n) SELECT * FROM n")
-                  .file()),
-      HasSubstr("without the tables of Nsight Systems"));
+  EXPECT_THAT(database_refusal(
+                  MadeExport("CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS WITH RECURSIVE n(start) "
+                             "AS (SELECT 1 UNION ALL SELECT start FROM n) SELECT * FROM n")
+                      .file()),
+              HasSubstr("without the tables of Nsight Systems"));
   const Trace trace = MadeExport().kernel("''); DROP TABLE StringIds; --", 100, 120, 5).read();
   EXPECT_EQ(trace.name(0), "'); DROP TABLE StringIds; --");
 }
@@ -282,8 +282,9 @@ TEST(ReadNsys, SaysThatAFileIsDamaged) {
   for (int i = 0; i < 400; ++i) made.kernel(fmt::format("kernel {}", i), i * 10, i * 10 + 5, i);
   const std::string whole = made.file();
   EXPECT_EQ(read_text(whole, "made").events.size(), 400U);
-  EXPECT_THAT(refusal(whole.substr(0, 100)), HasSubstr("SQLite cannot read \"made\""));
-  EXPECT_THAT(refusal(whole.substr(0, whole.size() / 2)), HasSubstr("\"made\" is no trace: "));
+  EXPECT_THAT(database_refusal(whole.substr(0, 100)), HasSubstr("SQLite cannot read \"made\""));
+  EXPECT_THAT(database_refusal(whole.substr(0, whole.size() / 2)),
+              HasSubstr("\"made\" is no trace: "));
   std::mt19937 random(7);
   for (int round = 0; round < 300; ++round) {
     std::string damaged = whole;

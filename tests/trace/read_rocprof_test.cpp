@@ -16,8 +16,8 @@
 namespace ridge::trace {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // What rocprofv3 writes of one process, in the order in which it does.
 std::string process_json(int pid, const std::string& records) {

@@ -14,8 +14,8 @@
 namespace ridge::trace {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::string slice(const std::string& name, const std::string& begin, const std::string& duration) {
   return fmt::format(R"({{"ph":"X","name":"{}","ts":{},"dur":{},"pid":1,"tid":2}})", name, begin,
@@ -253,7 +253,7 @@ TEST(ReadTrace, TellsWorkOfACardByItsStream) {
 }
 
 // What is refused, and with which words.
-std::string refusal(const std::string& text) {
+std::string refusal_of(const std::string& text) {
   try {
     made_of(text);
   } catch (const FormatError& error) {
@@ -263,11 +263,11 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(ReadTrace, RefusesWhatIsNoTrace) {
-  EXPECT_EQ(refusal(""), "\"made.json\" is no trace: there is no list of events");
-  EXPECT_THAT(refusal("{\"a\": [1, 2]}"), HasSubstr("there is no list of events"));
-  EXPECT_THAT(refusal("hello"), HasSubstr("there is no list of events"));
-  EXPECT_EQ(refusal("[{\"ph\""), "\"made.json\" has no event that can be read");
-  EXPECT_EQ(refusal("[]"), "read");
+  EXPECT_EQ(refusal_of(""), "\"made.json\" is no trace: there is no list of events");
+  EXPECT_THAT(refusal_of("{\"a\": [1, 2]}"), HasSubstr("there is no list of events"));
+  EXPECT_THAT(refusal_of("hello"), HasSubstr("there is no list of events"));
+  EXPECT_EQ(refusal_of("[{\"ph\""), "\"made.json\" has no event that can be read");
+  EXPECT_EQ(refusal_of("[]"), "read");
   EXPECT_THROW(read("/no/such/file"), IoError);
   EXPECT_THROW(read("/"), IoError);
 }

@@ -13,8 +13,8 @@
 namespace ridge::trace {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 Report full_report() {
   MadeTrace made;

@@ -11,7 +11,7 @@
 namespace ridge::trace {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 Timeline timeline(const Trace& trace, std::size_t most) {
   const HostNesting nesting(trace);

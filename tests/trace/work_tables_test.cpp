@@ -10,8 +10,8 @@
 namespace ridge::trace {
 namespace {
 
-using testing::ElementsAre;
-using testing::Field;
+using ::testing::ElementsAre;
+using ::testing::Field;
 
 TEST(TraceTables, SumKernelsByName) {
   const Report report = report_of(MadeTrace()
@@ -70,10 +70,10 @@ TEST(TraceTables, SumCopiesAndLaunches) {
   made.launched("Memcpy DtoD", 300, 310, 4, 7, "gpu_memcpy", 4000);
   const Report report = report_of(made.read());
   EXPECT_THAT(report.copies,
-              ElementsAre(testing::AllOf(Field(&CopySum::bytes, 4000), Field(&CopySum::us, 4))));
+              ElementsAre(::testing::AllOf(Field(&CopySum::bytes, 4000), Field(&CopySum::us, 4))));
   const LaunchStatistics& launches = report.launches;
-  EXPECT_THAT(launches.calls, ElementsAre(testing::AllOf(Field(&LaunchSum::count, 11U),
-                                                         Field(&LaunchSum::host_us, 22))));
+  EXPECT_THAT(launches.calls, ElementsAre(::testing::AllOf(Field(&LaunchSum::count, 11U),
+                                                           Field(&LaunchSum::host_us, 22))));
   EXPECT_DOUBLE_EQ(*launches.median_delay_us, 5);
   EXPECT_EQ(launches.longest_queue, 3U) << "20 us of work every 10 us, from 7 us after the launch";
   EXPECT_EQ(launches.short_kernels, 0U);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t most_bars = 40;   // of a picture: the first variants
 constexpr std::size_t most_curves = 6;  // likewise
-constexpr double milli = 1e3, mega = 1e6;
+constexpr double milli = 1e3;
 
 ReportTable table_of(std::string caption, StudyTable table) {
   return {.caption = std::move(caption),
