@@ -1,27 +1,28 @@
-# Compiles the sources of a target in groups of up to eight, each as one file: most of what compiling
-# costs is what templates of others become, and that is then done once a group. A source sees the names of
-# those before it in its group, so two that define the same name (helpers of unnamed namespaces, mostly)
-# are put into different groups. But a helper hides what a header has of its name from the sources after
-# it: it needs a name of its own. -DRIDGE_UNITY=OFF compiles each alone, which is sooner where one changes.
+# Compiles the sources of a target in groups of up to eight, each group as one file. Most of the time of
+# compiling goes into templates of other libraries, which a group instantiates once. A source sees the
+# names of those before it in its group, so sources that define the same name (helpers in unnamed
+# namespaces, mostly) go into different groups. One case remains: a helper named as a function of a header
+# hides that function from the sources after it, so give it another name.
+# -DRIDGE_UNITY=OFF compiles each source alone.
 function(compile_together target)
   if(NOT RIDGE_UNITY)
     return()
   endif()
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "\\.cpp$")
-  # Code of GPUs has flags of its own; what the build writes is not there yet.
+  # GPU code has flags of its own, and generated sources do not exist yet.
   list(FILTER sources EXCLUDE REGEX "^gpu/|_embedded\\.cpp$")
   set(open_groups)
   set(count 0)
   foreach(source ${sources})
     get_filename_component(file ${source} ABSOLUTE)
     names_defined_in(${file} names)
+    list(LENGTH names all)
     set(found)
     foreach(group ${open_groups})
-      set(shared ${names})
-      list(REMOVE_ITEM shared ${names_${group}} "")
-      list(LENGTH shared left)
-      list(LENGTH names all)
+      set(unshared ${names})
+      list(REMOVE_ITEM unshared ${names_${group}} "")
+      list(LENGTH unshared left)
       if(left EQUAL all)
         set(found ${group})
         break()
@@ -43,11 +44,11 @@ function(compile_together target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()
 
-# The names that a source defines outside of classes and functions, as far as its lines tell that begin
-# at the margin.
+# Sets `result` to the names that a source defines outside of classes and functions, found by the first
+# line of each definition, which begins in column 0.
 function(names_defined_in file result)
   file(READ ${file} text)
-  # What CMake's lists would take for their own.
+  # Brackets and semicolons mean something in CMake's lists.
   string(REGEX REPLACE "[][;]" "(" text "${text}")
   string(REGEX MATCHALL "\n[A-Za-z][^\n]*" lines "${text}")
   set(names)

@@ -14,8 +14,6 @@
 namespace ridge {
 namespace {
 
-constexpr double ns = 1e-9;
-
 // By how much an operator may exceed a ceiling for that to say that the ceiling was measured too
 // low, because others were using the machine. More than that no measurement explains: the
 // operator's time, or the ceiling, is wrong.
@@ -65,7 +63,7 @@ void raise(Roof& roof, std::vector<std::string>& notes, const Recording& recordi
   for (const NodeStats& stats : nodes) {
     const Node& node = graph.nodes()[stats.node];
     const double seconds =
-        static_cast<double>(stats.total_ns) * ns / static_cast<double>(stats.calls);
+        static_cast<double>(stats.total_ns) * nano / static_cast<double>(stats.calls);
     if (seconds <= 0) continue;
     const ProductKind precision = compute_precision(graph, node, roof);
     const double flops = static_cast<double>(stats.cost.causal_flops) / seconds;
@@ -93,7 +91,7 @@ NodeBottleneck of_node(const Graph& graph, const NodeStats& stats, const Roof& r
   result.level = level.name;
   Timed& t = result.timed;
   t.calls = static_cast<double>(stats.calls) / static_cast<double>(steps);
-  t.seconds = static_cast<double>(stats.total_ns) * ns / static_cast<double>(steps);
+  t.seconds = static_cast<double>(stats.total_ns) * nano / static_cast<double>(steps);
   t.compute_floor = t.calls * static_cast<double>(stats.cost.causal_flops) /
                     roof.flops(compute_precision(graph, node, roof));
   t.memory_floor = t.calls * static_cast<double>(stats.cost.bytes()) / level.bytes_per_second;
@@ -203,7 +201,7 @@ BottleneckReport analyze_bottlenecks(const Recording& recording, const Roof& roo
     throw UsageError("the profile has no finished step: record at least one to find bottlenecks");
   const std::vector<NodeStats> nodes = node_stats(recording);
   const auto per_step = [&](std::int64_t total_ns) {
-    return static_cast<double>(total_ns) * ns / static_cast<double>(time.steps);
+    return static_cast<double>(total_ns) * nano / static_cast<double>(time.steps);
   };
   BottleneckReport report{.steps = time.steps,
                           .step_seconds = per_step(time.total_ns),

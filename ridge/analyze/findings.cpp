@@ -15,7 +15,7 @@ namespace {
 
 // What a well-made kernel reaches of its floor, for estimates of what a better one would save.
 constexpr double reachable = 0.7;
-constexpr double least_share_of_step = 0.005;  // of the step; less is not worth a line
+constexpr double least_share_of_step = 0.005;  // less is not worth a line
 
 struct Analysis {
   const Graph& graph;

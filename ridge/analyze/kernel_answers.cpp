@@ -15,7 +15,6 @@
 namespace ridge {
 namespace {
 
-constexpr double nanosecond = 1e-9;
 constexpr std::size_t longest_kept = 5, longest_in_trace = 3, name_width = 60;
 constexpr double notable_share = 0.01;  // of a pass; what is shorter varies by the clock's grain
 // The workshop's limits: more makes copies the bottleneck, less leaves them without weight.
@@ -51,7 +50,7 @@ bool within_a_step(const Recording& recording, std::int64_t begin_ns, std::int64
 void find_gaps(KernelAnswers& answers, const Recording& recording, double passes) {
   std::optional<Stretch> last;  // that ended last
   for (const Stretch& stretch : stretches_of(recording)) {
-    const double seconds = last ? nanosecond * real(stretch.begin_ns - last->end_ns) : 0;
+    const double seconds = last ? nano * real(stretch.begin_ns - last->end_ns) : 0;
     if (seconds > KernelAnswers::long_gap &&
         within_a_step(recording, last->end_ns, stretch.begin_ns)) {
       answers.gaps += 1 / passes;
@@ -71,7 +70,7 @@ void find_copies(KernelAnswers& answers, const Recording& recording, double pass
     if (a.kind != Activity::Kind::copy) continue;
     answers.copies += 1 / passes;
     answers.copied_bytes += static_cast<double>(a.bytes) / passes;
-    answers.copy_seconds += nanosecond * real(a.end_ns - a.begin_ns) / passes;
+    answers.copy_seconds += nano * real(a.end_ns - a.begin_ns) / passes;
   }
 }
 
@@ -79,12 +78,11 @@ void find_launches(KernelAnswers& answers, const Recording& recording, double pa
   std::vector<KernelAnswers::Launch> launches;
   std::vector<double> spreads;
   for (const NodeStats& stats : node_stats(recording)) {
-    KernelAnswers::Launch launch{
-        .name = node_name(*recording.graph, stats.node),
-        .least = nanosecond * real(stats.min_ns),
-        .mean = nanosecond * real(stats.total_ns) / real(stats.calls),
-        .most = nanosecond * real(stats.max_ns),
-        .share = answers.share(nanosecond * real(stats.total_ns) / passes)};
+    KernelAnswers::Launch launch{.name = node_name(*recording.graph, stats.node),
+                                 .least = nano * real(stats.min_ns),
+                                 .mean = nano * real(stats.total_ns) / real(stats.calls),
+                                 .most = nano * real(stats.max_ns),
+                                 .share = answers.share(nano * real(stats.total_ns) / passes)};
     if (stats.calls > 1 && launch.share >= notable_share) {
       spreads.push_back(launch.spread());
       if (!answers.most_varied || launch.spread() > answers.most_varied->spread())
@@ -135,7 +133,7 @@ KernelAnswers kernel_answers(const Recording& on_device) {
           on_device.graph->nodes(), [](const Node& node) { return node.phase != Phase::forward; }),
       .on_gpu = on_device.on_device_time};
   for (const Recording::Step& step : on_device.steps)
-    answers.pass_seconds += nanosecond * real(step.end_ns - step.begin_ns) / passes;
+    answers.pass_seconds += nano * real(step.end_ns - step.begin_ns) / passes;
   find_launches(answers, on_device, passes);
   find_gaps(answers, on_device, passes);
   find_copies(answers, on_device, passes);
@@ -143,10 +141,10 @@ KernelAnswers kernel_answers(const Recording& on_device) {
     const KernelStats& first = kernels.front();
     answers.busiest = {.name = first.name,
                        .calls = first.calls / static_cast<std::int64_t>(passes),
-                       .least = nanosecond * real(first.min_ns),
-                       .mean = nanosecond * first.average_ns,
-                       .most = nanosecond * real(first.max_ns),
-                       .std_dev = nanosecond * first.std_dev_ns};
+                       .least = nano * real(first.min_ns),
+                       .mean = nano * first.average_ns,
+                       .most = nano * real(first.max_ns),
+                       .std_dev = nano * first.std_dev_ns};
   }
   return answers;
 }

@@ -12,7 +12,7 @@
 namespace ridge {
 namespace {
 
-constexpr double seconds_per_ns = 1e-9, cache_line = 64;
+constexpr double cache_line = 64;
 constexpr double busy = 0.6;  // of a unit that holds back
 
 // The meanings of metrics.
@@ -238,7 +238,7 @@ std::vector<KernelFit> fits_of(const Recording& recording) {
     fits.push_back({.name = kernel.name,
                     .op = kernel.op,
                     .calls = kernel.calls,
-                    .seconds = static_cast<double>(kernel.total_ns) * seconds_per_ns / steps,
+                    .seconds = static_cast<double>(kernel.total_ns) * nano / steps,
                     .launch = kernel.longest,
                     .occupancy = occupancy,
                     .why = explanation_of(occupancy, recording.processor, kernel.longest)});

@@ -18,7 +18,7 @@ std::string format_loss(double loss);  // "6.9786"; "nan", whose sign says nothi
 
 std::string upper_case(std::string_view text);  // of ASCII
 
-inline constexpr double mega = 1e6;
+inline constexpr double nano = 1e-9, mega = 1e6;
 template <class Number>
 double real(Number value) {
   return static_cast<double>(value);

@@ -43,4 +43,8 @@ void add_completion_command(Command program, Action& action);
 
 int about();  // an action: prints the version of the program and what it runs on
 
+// Exit codes of the commands that judge a change (ridge gate, --fail-above): it is slower, or what
+// was measured does not decide it.
+inline constexpr int exit_regression = 1, exit_undecided = 3;
+
 }  // namespace ridge

@@ -26,7 +26,6 @@ namespace ridge {
 namespace {
 
 // Exit codes of --fail-above, beside 0 for "no slower".
-constexpr int compare_exit_slower = 1, compare_exit_undecided = 3;
 
 struct CompareRequest {
   explicit CompareRequest(Command command) : run(command) {}
@@ -113,11 +112,11 @@ int judge(const std::vector<ComparedRun>& runs, double percent) {
     if (!speedup.interval) {
       complain(fmt::format("too few steps of {} or {} to say which is slower: let them run longer",
                            first.name, run.name));
-      if (exit_code == 0) exit_code = compare_exit_undecided;
+      if (exit_code == 0) exit_code = exit_undecided;
     } else if (speedup.interval->high < 1 / (1 + percent / 100)) {
       complain(fmt::format("{} is slower than {} by more than {} %: by {:.1f} % at least", run.name,
                            first.name, percent, 100 * (1 / speedup.interval->high - 1)));
-      exit_code = compare_exit_slower;
+      exit_code = exit_regression;
     }
   }
   return exit_code;

@@ -33,8 +33,6 @@ namespace {
 namespace fs = std::filesystem;
 using Judgement = GateResult::Outcome;
 
-constexpr int gate_exit_regression = 1, gate_exit_undecided = 3;
-
 // What the candidate is compared with: a program, or the runs of one.
 struct Baseline {
   fs::path program;  // empty: there are runs
@@ -171,8 +169,8 @@ int judge(const GateRequest& request, Terminal& terminal) {
   const auto failed = std::ranges::find_if(
       result.commands, [](const CommandResult& command) { return !command.fault.empty(); });
   if (failed != result.commands.end()) throw Error("{}", failed->fault);
-  return result.outcome() == Judgement::regression  ? gate_exit_regression
-         : result.outcome() == Judgement::undecided ? gate_exit_undecided
+  return result.outcome() == Judgement::regression  ? exit_regression
+         : result.outcome() == Judgement::undecided ? exit_undecided
                                                     : 0;
 }
 
@@ -190,7 +188,7 @@ int history(const GateRequest& request, Terminal& terminal) {
   const std::vector<HistoryGroup> groups = history_of(store, rules);
   if (!write(request.json_file, history_json(groups, rules), terminal))
     terminal.lines(history_text(groups, rules));
-  return std::ranges::any_of(groups, &HistoryGroup::is_regression) ? gate_exit_regression : 0;
+  return std::ranges::any_of(groups, &HistoryGroup::is_regression) ? exit_regression : 0;
 }
 
 int gate(const GateRequest& request) {

@@ -21,7 +21,6 @@ namespace ridge {
 namespace {
 
 // Exit codes of --fail-above, beside 0 for "no slower".
-constexpr int diff_exit_slower = 1, diff_exit_undecided = 3;
 
 struct TraceDiffRequest {
   std::vector<std::string> paths;
@@ -47,11 +46,11 @@ int judge(const std::vector<trace::TraceDiff>& diffs, double percent) {
           fmt::format("too few whole steps of {} or {} to say which is slower: trace three or "
                       "more",
                       before, after));
-      if (exit_code == 0) exit_code = diff_exit_undecided;
+      if (exit_code == 0) exit_code = exit_undecided;
     } else if (judgement.verdict == trace::Verdict::slower) {
       complain(fmt::format("{} is slower than {} by more than {} %: by {:.1f} % at least", after,
                            before, percent, judgement.least_percent));
-      exit_code = diff_exit_slower;
+      exit_code = exit_regression;
     }
   }
   return exit_code;

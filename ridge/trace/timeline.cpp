@@ -12,13 +12,13 @@ namespace {
 
 constexpr int most_depth = 12;  // lanes of a thread
 
-struct Drawn {
+struct DrawnSlice {
   std::int64_t begin, end;
   TextPool::Id name;
   WorkClass work;
 };
 using LaneKey = std::tuple<bool, std::uint32_t, int>;  // host, track, depth
-using Lanes = std::map<LaneKey, std::vector<Drawn>>;
+using Lanes = std::map<LaneKey, std::vector<DrawnSlice>>;
 
 // The depths at which rows of the critical path stand on their threads.
 class PathDepths {
@@ -98,7 +98,7 @@ class LaneBuilder {
               const std::optional<Interval>& detail)
       : lane_(lane), zero_(zero), resolution_(resolution), detail_(detail) {}
 
-  void add(const Drawn& slice) {
+  void add(const DrawnSlice& slice) {
     const bool alone = slice.end - slice.begin >= resolution_ || is_in_detail(slice);
     const bool joins = !alone && open_ && slice.begin - end_ <= resolution_ &&
                        slice.end - begin_ <= 2 * resolution_;
@@ -126,7 +126,7 @@ class LaneBuilder {
   }
 
  private:
-  bool is_in_detail(const Drawn& slice) const {
+  bool is_in_detail(const DrawnSlice& slice) const {
     return detail_ && slice.end > detail_->begin_ns && slice.begin < detail_->end_ns;
   }
 
@@ -136,7 +136,7 @@ class LaneBuilder {
   bool open_ = false;
   std::int64_t begin_ = 0, end_ = std::numeric_limits<std::int64_t>::min();
   std::uint32_t count_ = 0;
-  Drawn longest_{};
+  DrawnSlice longest_{};
 };
 
 std::size_t fill(Timeline& timeline, const Lanes& lanes) {
@@ -147,26 +147,26 @@ std::size_t fill(Timeline& timeline, const Lanes& lanes) {
     lane.track = std::get<1>(key);
     lane.depth = std::get<2>(key);
     LaneBuilder builder(lane, timeline.begin_ns, timeline.resolution_ns, timeline.detail);
-    for (const Drawn& slice : of_lane) builder.add(slice);
+    for (const DrawnSlice& slice : of_lane) builder.add(slice);
     builder.flush();
     slices += lane.begin_ns.size();
   }
   return slices;
 }
 
-std::vector<Drawn> slices_of(const CriticalPath* path) {
-  std::vector<Drawn> slices;
+std::vector<DrawnSlice> slices_of(const CriticalPath* path) {
+  std::vector<DrawnSlice> slices;
   if (!path) return slices;
   for (std::uint32_t i = 0; i < path->pieces.size(); ++i)
     slices.push_back({path->pieces[i].begin_ns, path->pieces[i].end_ns, i, WorkClass::compute});
   return slices;
 }
 
-std::size_t fill_path(Timeline& timeline, const std::vector<Drawn>& slices) {
+std::size_t fill_path(Timeline& timeline, const std::vector<DrawnSlice>& slices) {
   timeline.path = {};
   LaneBuilder builder(timeline.path.slices, timeline.begin_ns, timeline.resolution_ns,
                       timeline.detail);
-  for (const Drawn& slice : slices) builder.add(slice);
+  for (const DrawnSlice& slice : slices) builder.add(slice);
   builder.flush();
   return timeline.path.slices.begin_ns.size();
 }
@@ -205,7 +205,7 @@ std::optional<Interval> middle_step(const Trace& trace, const Work& work) {
 std::size_t slices_within(const Lanes& lanes, const Interval& window) {
   std::size_t count = 0;
   for (const auto& [_, of_lane] : lanes)
-    count += static_cast<std::size_t>(std::ranges::count_if(of_lane, [&](const Drawn& slice) {
+    count += static_cast<std::size_t>(std::ranges::count_if(of_lane, [&](const DrawnSlice& slice) {
       return slice.end > window.begin_ns && slice.begin < window.end_ns;
     }));
   return count;
@@ -222,14 +222,14 @@ Timeline timeline_of(const Trace& trace, const Work& work, std::size_t most_slic
   Timeline timeline;
   std::int64_t begin = std::numeric_limits<std::int64_t>::max(), end = 0;
   for (auto& [_, of_lane] : lanes) {
-    std::ranges::stable_sort(of_lane, {}, &Drawn::begin);
+    std::ranges::stable_sort(of_lane, {}, &DrawnSlice::begin);
     begin = std::min(begin, of_lane.front().begin);
-    for (const Drawn& slice : of_lane) end = std::max(end, slice.end);
+    for (const DrawnSlice& slice : of_lane) end = std::max(end, slice.end);
   }
   if (lanes.empty()) return timeline;
   timeline.begin_ns = begin;
   timeline.duration_ns = std::max<std::int64_t>(end - begin, 1);
-  const std::vector<Drawn> on_path = slices_of(path);
+  const std::vector<DrawnSlice> on_path = slices_of(path);
   const auto fill_all = [&] { return fill(timeline, lanes) + fill_path(timeline, on_path); };
   if (fill_all() > most_slices) {
     timeline.detail = middle_step(trace, work);

@@ -1,19 +1,27 @@
 #pragma once
 
 #include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace ridge {
 
-// A variable of the environment, while this lives.
-class SetVariable {
+// Sets environment variables, and removes them at the end of its life.
+class ScopedVariables {
  public:
-  SetVariable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~SetVariable() { ::unsetenv(name_); }
-  SetVariable(const SetVariable&) = delete;
-  SetVariable& operator=(const SetVariable&) = delete;
+  explicit ScopedVariables(std::vector<std::pair<std::string, std::string>> variables)
+      : variables_(std::move(variables)) {
+    for (const auto& [name, value] : variables_) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~ScopedVariables() {
+    for (const auto& [name, value] : variables_) ::unsetenv(name.c_str());
+  }
+  ScopedVariables(const ScopedVariables&) = delete;
+  ScopedVariables& operator=(const ScopedVariables&) = delete;
 
  private:
-  const char* name_;
+  std::vector<std::pair<std::string, std::string>> variables_;
 };
 
 }  // namespace ridge

@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/base/environment.h"
 #include "tests/cli/program.h"
 #include "tests/session/runs.h"
 
@@ -29,25 +30,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
-// Variables of the environment, for as long as it lives.
-class SetVariable {
- public:
-  explicit SetVariable(std::vector<std::pair<std::string, std::string>> variables)
-      : variables_(std::move(variables)) {
-    for (const auto& [name, value] : variables_) ::setenv(name.c_str(), value.c_str(), 1);
-  }
-  ~SetVariable() {
-    for (const auto& [name, value] : variables_) ::unsetenv(name.c_str());
-  }
-  SetVariable(const SetVariable&) = delete;
-  SetVariable& operator=(const SetVariable&) = delete;
-
- private:
-  std::vector<std::pair<std::string, std::string>> variables_;
-};
-
-SetVariable of_open_mpi(const std::string& index, const std::string& count) {
-  return SetVariable({{"OMPI_COMM_WORLD_RANK", index}, {"OMPI_COMM_WORLD_SIZE", count}});
+ScopedVariables of_open_mpi(const std::string& index, const std::string& count) {
+  return ScopedVariables({{"OMPI_COMM_WORLD_RANK", index}, {"OMPI_COMM_WORLD_SIZE", count}});
 }
 
 Words train(const Words& more = {}) {
@@ -285,11 +269,11 @@ TEST(RanksOfALauncher, FindEachOther) {
   const std::string port = std::to_string(20000 + ::getpid() % 10000);
   std::vector<std::unique_ptr<RunningProgram>> programs;
   for (const int rank : {0, 1}) {
-    const SetVariable variables({{"RANK", std::to_string(rank)},
-                                 {"WORLD_SIZE", "2"},
-                                 {"LOCAL_WORLD_SIZE", "2"},
-                                 {"MASTER_ADDR", "127.0.0.1"},
-                                 {"MASTER_PORT", port}});
+    const ScopedVariables variables({{"RANK", std::to_string(rank)},
+                                     {"WORLD_SIZE", "2"},
+                                     {"LOCAL_WORLD_SIZE", "2"},
+                                     {"MASTER_ADDR", "127.0.0.1"},
+                                     {"MASTER_PORT", port}});
     programs.push_back(std::make_unique<RunningProgram>(sandboxes[rank], train()));
   }
   for (const std::size_t rank : {0, 1}) {
@@ -305,10 +289,10 @@ TEST(RanksOfALauncher, MustAgree) {
   const std::string port = std::to_string(20000 + (::getpid() + 5000) % 10000);
   std::vector<std::unique_ptr<RunningProgram>> programs;
   for (const int rank : {0, 1}) {
-    const SetVariable variables({{"RANK", std::to_string(rank)},
-                                 {"WORLD_SIZE", "2"},
-                                 {"MASTER_ADDR", "127.0.0.1"},
-                                 {"MASTER_PORT", port}});
+    const ScopedVariables variables({{"RANK", std::to_string(rank)},
+                                     {"WORLD_SIZE", "2"},
+                                     {"MASTER_ADDR", "127.0.0.1"},
+                                     {"MASTER_PORT", port}});
     programs.push_back(
         std::make_unique<RunningProgram>(sandboxes[rank], train({"--seed", std::to_string(rank)})));
   }
@@ -328,7 +312,7 @@ TEST(RanksOfALauncher, ThatSaysNotWhere) {
 }
 
 TEST(RanksOfALauncher, DoNotWaitForeverForOthers) {
-  const SetVariable variables(
+  const ScopedVariables variables(
       {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}});
   const Sandbox sandbox;
   const auto begin = std::chrono::steady_clock::now();

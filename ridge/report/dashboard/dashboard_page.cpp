@@ -26,7 +26,7 @@ using Json = nlohmann::ordered_json;
 // By which a directory is known again.
 constexpr std::string_view generator = R"(<meta name="generator" content="ridge dashboard">)";
 constexpr std::string_view report_title = "<title>Ridge report</title>";
-constexpr std::size_t max_study_bytes = std::size_t{1} << 30;
+constexpr std::size_t max_page_bytes = std::size_t{1} << 30;
 constexpr std::size_t max_document_bytes = std::size_t{96} << 20;  // of all runs of an export
 constexpr std::size_t max_report_bytes = std::size_t{256} << 20;   // of all reports of profiles
 constexpr std::size_t max_studies = 50;
@@ -209,7 +209,7 @@ void check_directory(const fs::path& directory) {
     const bool is_index = entry->path().filename() == "index.html";
     const bool is_ours = (is_index || names_report(entry->path())) &&
                          entry->is_regular_file(fault) &&
-                         read_text_file(entry->path(), max_study_bytes)
+                         read_text_file(entry->path(), max_page_bytes)
                                  .substr(0, 2000)
                                  .find(is_index ? generator : report_title) != std::string::npos;
     if (!is_ours)
