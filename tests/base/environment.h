@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,8 +11,8 @@ namespace ridge {
 // Sets environment variables, and removes them at the end of its life.
 class ScopedVariables {
  public:
-  explicit ScopedVariables(std::vector<std::pair<std::string, std::string>> variables)
-      : variables_(std::move(variables)) {
+  ScopedVariables(std::initializer_list<std::pair<std::string, std::string>> variables)
+      : variables_(variables) {
     for (const auto& [name, value] : variables_) ::setenv(name.c_str(), value.c_str(), 1);
   }
   ~ScopedVariables() {

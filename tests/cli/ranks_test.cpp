@@ -31,7 +31,7 @@ using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
 ScopedVariables of_open_mpi(const std::string& index, const std::string& count) {
-  return ScopedVariables({{"OMPI_COMM_WORLD_RANK", index}, {"OMPI_COMM_WORLD_SIZE", count}});
+  return ScopedVariables{{"OMPI_COMM_WORLD_RANK", index}, {"OMPI_COMM_WORLD_SIZE", count}};
 }
 
 Words train(const Words& more = {}) {
@@ -269,11 +269,11 @@ TEST(RanksOfALauncher, FindEachOther) {
   const std::string port = std::to_string(20000 + ::getpid() % 10000);
   std::vector<std::unique_ptr<RunningProgram>> programs;
   for (const int rank : {0, 1}) {
-    const ScopedVariables variables({{"RANK", std::to_string(rank)},
-                                     {"WORLD_SIZE", "2"},
-                                     {"LOCAL_WORLD_SIZE", "2"},
-                                     {"MASTER_ADDR", "127.0.0.1"},
-                                     {"MASTER_PORT", port}});
+    const ScopedVariables variables{{"RANK", std::to_string(rank)},
+                                    {"WORLD_SIZE", "2"},
+                                    {"LOCAL_WORLD_SIZE", "2"},
+                                    {"MASTER_ADDR", "127.0.0.1"},
+                                    {"MASTER_PORT", port}};
     programs.push_back(std::make_unique<RunningProgram>(sandboxes[rank], train()));
   }
   for (const std::size_t rank : {0, 1}) {
@@ -289,10 +289,10 @@ TEST(RanksOfALauncher, MustAgree) {
   const std::string port = std::to_string(20000 + (::getpid() + 5000) % 10000);
   std::vector<std::unique_ptr<RunningProgram>> programs;
   for (const int rank : {0, 1}) {
-    const ScopedVariables variables({{"RANK", std::to_string(rank)},
-                                     {"WORLD_SIZE", "2"},
-                                     {"MASTER_ADDR", "127.0.0.1"},
-                                     {"MASTER_PORT", port}});
+    const ScopedVariables variables{{"RANK", std::to_string(rank)},
+                                    {"WORLD_SIZE", "2"},
+                                    {"MASTER_ADDR", "127.0.0.1"},
+                                    {"MASTER_PORT", port}};
     programs.push_back(
         std::make_unique<RunningProgram>(sandboxes[rank], train({"--seed", std::to_string(rank)})));
   }
@@ -312,8 +312,8 @@ TEST(RanksOfALauncher, ThatSaysNotWhere) {
 }
 
 TEST(RanksOfALauncher, DoNotWaitForeverForOthers) {
-  const ScopedVariables variables(
-      {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}});
+  const ScopedVariables variables{
+      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}};
   const Sandbox sandbox;
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_THAT(complaint_of(sandbox.run(train()), 1),

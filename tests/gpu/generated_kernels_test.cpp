@@ -224,7 +224,7 @@ class GeneratedOnGpu : public testing::GpuTest {
 
   static Bytes interpreted(const Op& op, const std::vector<TensorType>& in,
                            const std::vector<Reals>& values) {
-    const ScopedVariables off({{"RIDGE_GENERATED_KERNELS", "off"}});
+    const ScopedVariables off{{"RIDGE_GENERATED_KERNELS", "off"}};
     return testing::run_kernel(device(), op, in, infer(op, in), values);
   }
 
@@ -364,7 +364,7 @@ TEST_F(GeneratedOnGpu, IsCapturedAtItsFirstLaunch) {
 TEST_F(GeneratedOnGpu, IsFoundByTheNextProcess) {
   const TemporaryDirectory temporary;
   const std::filesystem::path& home = temporary.path;
-  const ScopedVariables cache({{"XDG_CACHE_HOME", home.string()}});
+  const ScopedVariables cache{{"XDG_CACHE_HOME", home.string()}};
   // A factor that no other test has, so that this process does not know the kernel.
   const Pointwise op{.steps = {{Code::scale, 0, 0, 0.7182818f}, {Code::relu, 1}}, .results = {{2}}};
   const std::vector<TensorType> in{{DType::f32, {100}}};

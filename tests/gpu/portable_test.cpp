@@ -15,7 +15,7 @@ class WithoutLibraries : public testing::GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    const ScopedVariables none({{"RIDGE_GPU_LIBRARIES", "none"}});
+    const ScopedVariables none{{"RIDGE_GPU_LIBRARIES", "none"}};
     device_ = open_gpu({.deterministic = true});
   }
   std::unique_ptr<Device> device_;
