@@ -23,7 +23,7 @@ class Tuner {
   // The choice, less than `candidates`, which is at least 1. `key` describes the work and the
   // candidates. run(i) does the work once by candidate i; it is called only if the choice for
   // `key` is not known yet. Where times do not differ clearly, the earlier candidate is chosen. A
-  // candidate but the first whose run throws NoSuchCandidate is none.
+  // candidate whose run throws NoSuchCandidate is none; where all are none, the first is chosen.
   virtual std::size_t choose(std::string_view key, std::size_t candidates,
                              const std::function<void(std::size_t)>& run) = 0;
   struct NoSuchCandidate : std::runtime_error {

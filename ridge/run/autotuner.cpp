@@ -128,7 +128,8 @@ std::size_t Autotuner::choose(std::string_view key, std::size_t candidates,
   const std::vector<double> times = best_times(candidates, announced, options_.seconds_per_search);
   const std::size_t fastest_candidate = fastest_of(times);
   Choice choice{fastest_candidate, candidates, times[fastest_candidate]};
-  if (!options_.cache.empty()) save(key, choice);
+  // Where none could be timed, the next process looks again.
+  if (!options_.cache.empty() && std::isfinite(choice.seconds)) save(key, choice);
   choices_[options_.hardware].insert_or_assign(std::string(key), choice);
   return choice.candidate;
 }

@@ -122,6 +122,22 @@ TEST(Autotuner, RemembersTheOnlyOneThatExists) {
   EXPECT_EQ(again.choose("last", 3, nobody), 2u);
 }
 
+// One that could not be timed has no time that a file could keep.
+TEST(Autotuner, TakesTheFirstWhereNoneCanBeTimedAndLooksAgain) {
+  const TemporaryDirectory directory;
+  const auto cache = options(directory.path / "cache.json");
+  const auto none = [](std::size_t) { throw Tuner::NoSuchCandidate("nobody has this"); };
+  {
+    Autotuner tuner(cache);
+    EXPECT_EQ(tuner.choose("none", 3, none), 0u);
+    EXPECT_EQ(choose(tuner, "some", 2), 2u);
+  }
+  Autotuner again(cache);
+  EXPECT_EQ(choose(again, "none", 1), 1u);
+  EXPECT_EQ(choose(again, "some", 1), 2u);
+  EXPECT_TRUE(again.warnings().empty());
+}
+
 TEST(Autotuner, KeepsWhatThereIsToTell) {
   Autotuner tuner(options({}));
   for (const char* choice : {"ours", "theirs"}) tuner.tell("attention", choice);

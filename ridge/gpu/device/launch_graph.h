@@ -3,6 +3,7 @@
 // Graphs of launches, which are built by capturing what is enqueued to streams and are then
 // launched as one.
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -31,6 +32,7 @@ class LaunchGraph {
   void record(api::Event event);
 
   api::Graph handle() const { return graph_; }
+  std::size_t nodes() const;  // launches, copies and fills appended so far, and what orders them
 
  private:
   void begin();
@@ -40,6 +42,7 @@ class LaunchGraph {
   // What is being appended: where it is enqueued, and the nodes that its next part follows.
   Stream stream_ = nullptr;
   Nodes at_;
+  std::size_t in_parts_ = 0;  // nodes of child graphs, where what is captured becomes such
 };
 
 // A graph as it is launched: each launch does all of its work.

@@ -38,6 +38,12 @@ void LaunchGraph::record(api::Event event) {
   check(cudaEventRecordWithFlags(event, stream_, cudaEventRecordExternal), "recording an event");
 }
 
+std::size_t LaunchGraph::nodes() const {
+  std::size_t count = 0;
+  check(cudaGraphGetNodes(graph_, nullptr, &count), "looking at a graph");
+  return count;
+}
+
 GraphReplay::GraphReplay(const LaunchGraph& graph, Stream stream) : stream_(stream) {
   check(api::graph_instantiate(&exec_, graph.handle()), "preparing a graph");
   check(cudaGraphUpload(exec_, stream), "preparing a graph");  // else at the first launch

@@ -28,6 +28,7 @@ void LaunchGraph::end() {
   std::size_t count = 0;
   check(hipGraphGetNodes(part, nullptr, &count), what);
   if (count == 0) return;
+  in_parts_ += count;
   api::GraphNode node = nullptr;
   check(hipGraphAddChildGraphNode(&node, graph_, at_.data(), at_.size(), part), what);
   at_ = {node};
@@ -62,6 +63,8 @@ void LaunchGraph::record(api::Event event) {
   at_ = {node};
   begin();
 }
+
+std::size_t LaunchGraph::nodes() const { return in_parts_; }
 
 GraphReplay::GraphReplay(const LaunchGraph& graph, Stream stream) : stream_(stream) {
   check(api::graph_instantiate(&exec_, graph.handle()), "preparing a graph");

@@ -1,8 +1,11 @@
 #include "ridge/gpu/device/trial.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
+#include "ridge/device/tuner.h"
 #include "ridge/gpu/device/api.h"
 #include "ridge/gpu/device/launch_graph.h"
 
@@ -10,6 +13,10 @@ namespace ridge::gpu {
 namespace {
 
 constexpr std::size_t most_sets = 8, most_repetitions = 32;
+// A library may convolve each group of channels by a kernel of its own, beside the others. A graph
+// of some thousand such nodes takes seconds to prepare, whether to time it or in a step that is
+// captured.
+constexpr std::size_t most_nodes_of_launch = 128, most_nodes_of_graph = 256;
 // Pairs of bytes make bf16 from -4 to 4 and, in fours, f32 of the same size; as f16, about 2 of
 // either sign.
 constexpr std::size_t pattern_bytes = std::size_t{1} << 20;
@@ -63,31 +70,44 @@ Trial::~Trial() {
     for (void* operand : set) api::ignore(api::free(operand));
 }
 
-std::unique_ptr<GraphReplay> Trial::captured(
-    const std::function<void(const Operands&)>& work) const {
-  LaunchGraph graph;
+void Trial::append(LaunchGraph& graph, const Work& work, std::size_t repetitions) const {
   // What is appended by itself follows nothing else in the graph.
-  const auto append = [&](std::size_t first, std::size_t step) {
+  const auto append_each = [&](std::size_t first, std::size_t step) {
     std::vector<DeviceWork> works;
-    for (std::size_t i = first; i < repetitions_; i += step)
+    for (std::size_t i = first; i < repetitions; i += step)
       works.push_back(
           {.enqueue = [&work, &operands = sets_[i % sets_.size()]] { work(operands); }});
     graph.append(gpu_.stream, {}, works);
   };
   if (runs_ == Runs::in_turn)
-    append(0, 1);
+    append_each(0, 1);
   else
-    for (std::size_t set = 0; set < sets_.size(); ++set) append(set, sets_.size());
-  return std::make_unique<GraphReplay>(graph, gpu_.stream);
+    for (std::size_t set = 0; set < std::min(sets_.size(), repetitions); ++set)
+      append_each(set, sets_.size());
 }
 
-void Trial::run(std::size_t candidate, const std::function<void(const Operands&)>& work) {
+Trial::Replay Trial::captured(const Work& work) const {
+  LaunchGraph one;
+  append(one, work, 1);
+  const std::size_t nodes = std::max<std::size_t>(one.nodes(), 1);
+  if (nodes > most_nodes_of_launch)
+    throw Tuner::NoSuchCandidate(fmt::format("each launch of it is {} kernels", nodes));
+  const std::size_t in_graph =
+      std::clamp<std::size_t>(most_nodes_of_graph / nodes, 1, repetitions_);
+  LaunchGraph graph;
+  append(graph, work, in_graph);
+  return {.graph = std::make_unique<GraphReplay>(graph, gpu_.stream),
+          .launches = (repetitions_ + in_graph - 1) / in_graph};
+}
+
+void Trial::run(std::size_t candidate, const Work& work) {
   if (candidate >= replays_.size()) replays_.resize(candidate + 1);
-  if (replays_[candidate]) {
-    replays_[candidate]->launch();
-  } else {
+  Replay& replay = replays_[candidate];
+  if (!replay.graph) {
     work(sets_.front());  // loads its code, which cannot be captured
-    replays_[candidate] = captured(work);
+    replay = captured(work);
+  } else {
+    for (std::size_t i = 0; i < replay.launches; ++i) replay.graph->launch();
   }
   check(api::stream_synchronize(gpu_.stream), "timing a kernel");
 }

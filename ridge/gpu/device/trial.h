@@ -12,6 +12,7 @@
 namespace ridge::gpu {
 
 class GraphReplay;  // gpu/device/launch_graph.h
+class LaunchGraph;
 
 inline std::size_t bytes_of(DType dtype, std::int64_t elements) {
   return static_cast<std::size_t>(elements) * size_of(dtype);
@@ -38,18 +39,26 @@ class Trial {
 
   // Does the work of a candidate, by its number, several times, and waits. The first time it is
   // captured, and from then on replayed: small kernels take less time than the host takes to launch
-  // them.
+  // them. Tuner::NoSuchCandidate if one launch is more than a hundred kernels.
   void run(std::size_t candidate, const std::function<void(const Operands&)>& work);
 
  private:
-  std::unique_ptr<GraphReplay> captured(const std::function<void(const Operands&)>& work) const;
+  using Work = std::function<void(const Operands&)>;
+  // The repetitions, as the launches of a graph that has some of them.
+  struct Replay {
+    std::unique_ptr<GraphReplay> graph;  // null until it ran once
+    std::size_t launches = 0;
+  };
+
+  Replay captured(const Work& work) const;
+  void append(LaunchGraph& graph, const Work& work, std::size_t repetitions) const;
   void* filled(const std::vector<std::uint16_t>& words, std::size_t bytes) const;
 
   const Context& gpu_;
   Runs runs_;
   std::vector<Operands> sets_;
   std::size_t repetitions_;
-  std::vector<std::unique_ptr<GraphReplay>> replays_;  // null until they ran once
+  std::vector<Replay> replays_;
 };
 
 }  // namespace ridge::gpu
