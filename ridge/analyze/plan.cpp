@@ -247,20 +247,25 @@ std::optional<std::size_t> bytes_needed(RunOptions options, Device& device) {
 }
 
 SizeLimit largest_size(const BytesNeeded& needed, std::size_t budget, std::string_view what,
-                       std::string_view remedy) {
-  std::int64_t least = 1;
+                       std::string_view remedy, std::int64_t unit) {
+  std::int64_t least = unit;
   std::optional<std::size_t> least_bytes = needed(least);
-  if (!least_bytes) least_bytes = needed(++least);
-  if (!least_bytes) throw UsageError("neither {} of 1 nor one of 2 is accepted; {}", what, remedy);
+  if (!least_bytes) least_bytes = needed(least += unit);
+  if (!least_bytes)
+    throw UsageError("neither {} of {} nor one of {} is accepted; {}", what, unit, least, remedy);
   if (*least_bytes > budget)
     throw OutOfMemoryError("not even {} of {} fits in {}: it needs {}; {}", what, least,
                            format_bytes(budget), format_bytes(*least_bytes), remedy);
-  SizeLimit limit{.size = least, .peak_bytes = *least_bytes, .next_peak_bytes = {}, .least = least};
+  SizeLimit limit{.size = least,
+                  .peak_bytes = *least_bytes,
+                  .next_peak_bytes = {},
+                  .least = least,
+                  .unit = unit};
   // Everything grows with the size, so that the sizes that fit are all those up to the limit.
   std::int64_t too_many = 0;  // once known
-  for (std::int64_t step = 1; too_many - limit.size != 1;) {
+  for (std::int64_t step = unit; too_many - limit.size != unit;) {
     const std::int64_t size =
-        too_many == 0 ? limit.size + step : std::midpoint(limit.size, too_many);
+        too_many == 0 ? limit.size + step : limit.size + (too_many - limit.size) / unit / 2 * unit;
     const std::optional<std::size_t> peak = needed(size);
     if (peak && *peak <= budget) {
       limit.size = size;
@@ -274,15 +279,32 @@ SizeLimit largest_size(const BytesNeeded& needed, std::size_t budget, std::strin
   return limit;
 }
 
+std::int64_t batch_unit(const RunOptions& options) {
+  const bool derived = options.micro_batches == options.derived_micro_batches;
+  return std::lcm(options.ranks, derived ? 1 : options.micro_batches);
+}
+
 SizeLimit largest_batch(const RunOptions& options, Device& device, std::size_t budget) {
   RunOptions asked = options;
-  return largest_size(
-      [&](std::int64_t batch) {
-        asked.batch_size = batch;
-        return bytes_needed(asked, device);
-      },
-      budget, "a batch",
-      fmt::format("use a smaller model or {}", workload_of(options).info.sample));
+  const bool derived = options.micro_batches == options.derived_micro_batches;
+  const auto needed = [&](std::int64_t batch) {
+    asked.batch_size = batch;
+    return bytes_needed(asked, device);
+  };
+  // Micro-batches that follow from the batch stay as many, so that larger batches need more memory.
+  // Where one sample for each is too much, fewer may do.
+  asked.derived_micro_batches = 0;
+  for (;;) {
+    const std::int64_t unit = std::lcm(options.ranks, asked.micro_batches);
+    try {
+      return largest_size(
+          needed, budget, "a batch",
+          fmt::format("use a smaller model or {}", workload_of(options).info.sample), unit);
+    } catch (const OutOfMemoryError&) {
+      if (!derived || asked.micro_batches <= options.ranks) throw;
+    }
+    asked.micro_batches /= 2;
+  }
 }
 
 std::size_t usable_memory(Device& device, const RunOptions& options) {

@@ -96,16 +96,21 @@ struct SizeLimit {
   std::size_t peak_bytes = 0;
   std::optional<std::size_t> next_peak_bytes;
   std::int64_t least = 1;  // that is accepted: 2 where batch norm refuses a single image
+  std::int64_t unit = 1;   // of which sizes are multiples
 };
 
 // What something of a size takes of memory, no less than what is smaller; nothing if it is refused
 // as absurd.
 using BytesNeeded = std::function<std::optional<std::size_t>(std::int64_t size)>;
 
-// By asking what some sizes from 1 on need. OutOfMemoryError if not even the least that is accepted
-// fits, UsageError if that is beyond 2; `what` it is ("a batch") and a `remedy` are told then.
+// By asking what some multiples of a unit need. OutOfMemoryError if not even the least that is
+// accepted fits, UsageError if that is beyond two units; `what` it is ("a batch") and a `remedy`
+// are told then.
 SizeLimit largest_size(const BytesNeeded& needed, std::size_t budget, std::string_view what,
-                       std::string_view remedy);
+                       std::string_view remedy, std::int64_t unit = 1);
+
+// Of which batches have to be multiples, because ranks and micro-batches share them.
+std::int64_t batch_unit(const RunOptions& options);
 
 // The largest batch; OutOfMemoryError if not even the least fits; of what the run takes of the
 // device.

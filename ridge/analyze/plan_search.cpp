@@ -27,16 +27,12 @@ RunOptions with_size(RunOptions options, std::string_view name, std::int64_t siz
 // Of sizes that grow from 1 by `unit`.
 SizeLimit largest_value(RunOptions options, Device& device, std::string_view of, std::int64_t unit,
                         std::size_t budget) {
-  SizeLimit limit = largest_size(
-      [&](std::int64_t k) {
-        integer_option(options, of) = k * unit;
+  return largest_size(
+      [&](std::int64_t size) {
+        integer_option(options, of) = size;
         return bytes_needed(options, device);
       },
-      budget, fmt::format("{}a --{}", unit == 1 ? "" : fmt::format("{} times ", unit), of),
-      "use a smaller model, or more memory");
-  limit.size *= unit;
-  limit.least *= unit;
-  return limit;
+      budget, fmt::format("a --{}", of), "use a smaller model, or more memory", unit);
 }
 
 PlannedSize planned(const RunOptions& options, std::int64_t size, Device& device,
@@ -134,11 +130,11 @@ PlanSearch search_plans(const RunOptions& options, Device& device, std::string_v
                      fmt::join(names, ", "));
   if (of == "model") return search_models(options, device, budget, roof);
   PlanSearch search{.of = std::string(of), .budget = budget};
-  search.unit = of == "image-size" ? image_unit : 1;
-  search.limit = largest_value(options, device, of, search.unit, budget);
-  if (of != "batch-size" && options.batch_size > 1)
-    search.alone =
-        largest_value(with_size(options, "batch-size", 1), device, of, search.unit, budget);
+  const std::int64_t least_batch = batch_unit(options);
+  const std::int64_t unit = of == "image-size" ? image_unit : of == "batch-size" ? least_batch : 1;
+  search.limit = largest_value(options, device, of, unit, budget);
+  if (of != "batch-size" && options.batch_size > 1 && least_batch == 1)
+    search.alone = largest_value(with_size(options, "batch-size", 1), device, of, unit, budget);
   add_sizes(search, options, device, roof, against);
   return search;
 }

@@ -29,7 +29,6 @@ struct PlanSearch {
   std::string of;          // "batch-size", "seq-len", "model"
   std::size_t budget = 0;  // bytes
   SizeLimit limit;         // `size` is the largest value of the option; of models, its parameters
-  std::int64_t unit = 1;   // between values that were tried
 
   // By doublings from the least on, and the largest. Of models, the largest and the next alone.
   std::vector<PlannedSize> sizes;

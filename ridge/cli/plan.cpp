@@ -179,7 +179,8 @@ void print_limit(Terminal& terminal, const std::string& budget, const Answer& an
                             format_count(limit.size), format_bytes(limit.peak_bytes),
                             format_count(static_cast<std::int64_t>(limit.peak_bytes))));
   if (limit.next_peak_bytes)
-    terminal.line(fmt::format("A batch of {} needs {} ({} bytes)", format_count(limit.size + 1),
+    terminal.line(fmt::format("A batch of {} needs {} ({} bytes)",
+                              format_count(limit.size + limit.unit),
                               format_bytes(*limit.next_peak_bytes),
                               format_count(static_cast<std::int64_t>(*limit.next_peak_bytes))));
   else

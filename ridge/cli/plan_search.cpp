@@ -185,7 +185,7 @@ std::string search_text(const RunOptions& options, const PlanSearch& search,
   line("Largest --{} for {}: {}, which needs {}", search.of, format_bytes(search.budget),
        format_count(search.limit.size), exact(search.limit.peak_bytes));
   if (search.limit.next_peak_bytes)
-    line("  {} would need {}", format_count(search.limit.size + search.unit),
+    line("  {} would need {}", format_count(search.limit.size + search.limit.unit),
          exact(*search.limit.next_peak_bytes));
   else
     line("  Larger ones are refused, whatever the memory");

@@ -162,8 +162,11 @@ void RunOptions::resolve() {
   derive_run(*this);
   network = network_named(network);
   const WorkloadFamily& family = family_of(network);
+  const bool derives_micro_batches = micro_batches == derived_micro_batches;
+  if (derives_micro_batches) micro_batches = 0;
   if (family.derive) family.derive(*this);
   if (micro_batches == 0) micro_batches = 1;
+  if (derives_micro_batches) derived_micro_batches = micro_batches;
   check_training(*this);
   check_micro_batches(*this);
   check_optimizer(*this);

@@ -65,6 +65,7 @@ struct RunOptions {
   // Parts of a batch in training whose gradients are summed in an order of their own, whoever
   // computes which; 0: derived.
   std::int64_t micro_batches = 0;
+  std::int64_t derived_micro_batches = 0;  // what resolve() made of 0: another batch has others
 
   // Data and evaluation.
   std::string data;     // empty: synthetic

@@ -352,6 +352,46 @@ TEST(LargestBatch, IsTheLastThatFits) {
   }
 }
 
+// What is advised has to be accepted: ranks and micro-batches share a batch out evenly.
+TEST(LargestBatch, DividesAmongRanksAndMicroBatches) {
+  CpuDevice device(1);
+  const auto limit_of = [&](RunOptions options, std::size_t budget) {
+    options.resolve();
+    const SizeLimit limit = largest_batch(options, device, budget);
+    options.batch_size = limit.size;
+    EXPECT_EQ(bytes_needed(options, device), limit.peak_bytes);
+    options.batch_size += limit.unit;
+    EXPECT_EQ(bytes_needed(options, device), limit.next_peak_bytes);
+    return limit;
+  };
+  const std::size_t budget = std::size_t{64} << 20;
+  RunOptions ranks = small_plan_options();
+  ranks.ranks = 3, ranks.batch_size = 6;
+  EXPECT_EQ(limit_of(ranks, budget).size % 3, 0);
+  RunOptions parts = small_plan_options();
+  parts.batch_size = 12, parts.micro_batches = 4;
+  EXPECT_EQ(limit_of(parts, budget).least, 4);
+  RunOptions deterministic = small_plan_options();
+  deterministic.deterministic = true, deterministic.batch_size = 800;
+  const SizeLimit eighths = limit_of(deterministic, budget);
+  EXPECT_EQ(eighths.unit, 8);
+  EXPECT_GT(eighths.size, 8);
+  // Sums over the tree of eight do not fit any more, one sequence alone does.
+  deterministic.batch_size = 1;
+  deterministic.resolve();
+  const std::size_t alone = bytes_needed(deterministic, device).value();
+  deterministic.batch_size = 8;
+  ASSERT_GT(bytes_needed(deterministic, device).value(), alone);
+  deterministic.resolve();
+  EXPECT_LT(largest_batch(deterministic, device, alone).unit, 8);
+  try {
+    largest_batch(deterministic, device, alone - 1);
+    FAIL() << "one sequence was said to fit";
+  } catch (const OutOfMemoryError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("not even a batch of 1"));
+  }
+}
+
 TEST(LargestBatch, EndsWhereBatchesAreRefused) {
   CpuDevice cpu(1);
   EmptyDevice device(cpu);
