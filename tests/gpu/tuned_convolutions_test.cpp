@@ -190,6 +190,32 @@ TEST_F(TunedConvolutions, AreRightWithWhatFollowsThem) {
     expect_all_right(layers[1], DType::bf16, true, false, epilogue);
 }
 
+// As behind the pooling of squeeze and excitation, where channels are few and no multiple of 8.
+TEST_F(TunedConvolutions, AreRightOfOnePixelWithChannelsFirst) {
+  const auto expect_right = [&](std::int64_t in, std::int64_t out, std::int64_t size, DType dtype,
+                                Epilogue epilogue, std::int64_t pixels = 1) {
+    SCOPED_TRACE(fmt::format("{} to {}, {} x {}, {}", in, out, size, size, name_of(epilogue)));
+    const ConvGeometry geometry{
+        .stride = {pixels, pixels}, .padding = {size / 2, size / 2}, .layout = ImageLayout::nchw};
+    const std::vector<TensorType> types{{DType::f32, {4, in, pixels, pixels}},
+                                        {DType::f32, {out, in, size, size}},
+                                        {DType::f32, {out}}};
+    Sample<Conv2d> sample{{geometry, true, false, epilogue}, {}};
+    for (const TensorType& type : types) sample.inputs.push_back({type});
+    expect_all_right(sample, dtype);
+  };
+  for (const auto& [in, out] : {std::pair{32, 8}, std::pair{96, 4}, std::pair{144, 6},
+                                std::pair{240, 10}, std::pair{1152, 48}})
+    for (const DType dtype : {DType::f16, DType::bf16})
+      expect_right(in, out, 1, dtype, Epilogue::silu);
+  for (const Epilogue epilogue : {Epilogue::relu, Epilogue::relu6, Epilogue::hard_swish})
+    expect_right(96, 4, 1, DType::bf16, epilogue);
+  for (const Epilogue epilogue : {Epilogue::relu6, Epilogue::silu})
+    for (const std::int64_t size : {1, 3})
+      for (const std::int64_t pixels : {1, 2})
+        expect_right(16, 8, size, DType::bf16, epilogue, pixels);
+}
+
 TEST_F(TunedConvolutions, AreRightInF16) {
   for (const Layer& layer : {layers[1], layers[5], layers[7]})
     expect_all_right(layer, DType::f16, true, false, Epilogue::relu);

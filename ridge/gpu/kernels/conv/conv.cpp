@@ -30,16 +30,29 @@ using PointersOf = std::function<ConvPointers(const Launch&)>;
 
 constexpr std::size_t vendors_alignment = 16;
 
+bool has_one_pixel(const ConvProblem& p) { return p.x.pixels() == 1 && p.y.pixels() == 1; }
+
+// Whether the library may compute something else (cuDNN 9.14 does, by most of its plans with an
+// epilogue): channels of one pixel lie side by side, so that it takes channels first for last, and
+// the distance of two pixels for that of two images.
+bool is_misread(const ConvProblem& p) {
+  return p.geometry.layout == ImageLayout::nchw && has_one_pixel(p);
+}
+
 ConvProblem problem_of(Kind kind, const ConvGeometry& geometry, const GpuPrepare& prepare,
                        const Shape& x, const Shape& weight, const Shape& y) {
-  return {.kind = kind,
-          .geometry = geometry,
-          .x = {x, geometry.layout},
-          .y = {y, geometry.layout},
-          .weight = {weight, geometry.layout},
-          .dtype = prepare.in[0].dtype,
-          .tf32 = prepare.choice.tf32,
-          .deterministic = prepare.gpu.deterministic};
+  ConvProblem problem{.kind = kind,
+                      .geometry = geometry,
+                      .x = {x, geometry.layout},
+                      .y = {y, geometry.layout},
+                      .weight = {weight, geometry.layout},
+                      .dtype = prepare.in[0].dtype,
+                      .tf32 = prepare.choice.tf32,
+                      .deterministic = prepare.gpu.deterministic};
+  // Where all have one pixel, both layouts are the same in memory: see is_misread().
+  if (has_one_pixel(problem) && problem.weight.pixels() == 1)
+    problem.geometry.layout = ImageLayout::nhwc;
+  return problem;
 }
 
 // What candidates are asked about a convolution.
@@ -146,6 +159,7 @@ bool prefers_tiles(const ConvWork& work) {
 // How many of the library's plans are worth timing: one of those that it has to compile.
 std::size_t plans_of(const ConvWork& work) {
   constexpr std::size_t most_plans = 8;
+  if (is_misread(work.problem)) return 0;
   // As fast as banded products only with a stride.
   if (work.depthwise) return work.banded && work.problem.geometry.stride == Pair{1, 1} ? 0 : 1;
   if (!prefers_tiles(work)) return most_plans;
