@@ -113,15 +113,14 @@ TEST_P(GpuTracingOf, CanBeTakenAgain) {
   }
 }
 
-// The smallest steps, where copies weigh most: tokens, targets and schedule go to the card in one,
-// and the loss comes back in another, each on behalf of a node.
-// The most kernels that ran at the same time.
+// The most kernels that ran at the same time. A kernel that follows another may be said to begin
+// some hundred nanoseconds before that one ends.
 int most_at_once(const Recording& recording) {
   std::vector<std::pair<std::int64_t, int>> changes;  // an end counts before a begin
   for (const Activity& activity : recording.activities) {
     if (activity.kind != Activity::Kind::kernel) continue;
     changes.emplace_back(activity.begin_ns, 1);
-    changes.emplace_back(activity.end_ns, -1);
+    changes.emplace_back(std::max(activity.begin_ns, activity.end_ns - 1'000), -1);
   }
   std::ranges::sort(changes);
   int now = 0, most = 0;
@@ -152,6 +151,8 @@ TEST_F(GpuTracing, SeesNoMoreKernelsAtOnceThanTheDriverHasQueues) {
   EXPECT_GE(most, 2);
 }
 
+// The smallest steps, where copies weigh most: tokens, targets and schedule go to the card in one,
+// and the loss comes back in another, each on behalf of a node.
 TEST_F(GpuTracing, OfTrainingLeavesNothingWithoutANode) {
   RunOptions options;
   options.version = "v4";
