@@ -279,20 +279,27 @@ SizeLimit largest_size(const BytesNeeded& needed, std::size_t budget, std::strin
   return limit;
 }
 
+namespace {
+
+// Returns whether the micro-batches follow from the batch, so that another batch has others.
+bool derives_micro_batches(const RunOptions& options) {
+  return options.micro_batches == options.derived_micro_batches;
+}
+
+}  // namespace
+
 std::int64_t batch_unit(const RunOptions& options) {
-  const bool derived = options.micro_batches == options.derived_micro_batches;
-  return std::lcm(options.ranks, derived ? 1 : options.micro_batches);
+  return std::lcm(options.ranks, derives_micro_batches(options) ? 1 : options.micro_batches);
 }
 
 SizeLimit largest_batch(const RunOptions& options, Device& device, std::size_t budget) {
   RunOptions asked = options;
-  const bool derived = options.micro_batches == options.derived_micro_batches;
   const auto needed = [&](std::int64_t batch) {
     asked.batch_size = batch;
     return bytes_needed(asked, device);
   };
-  // Micro-batches that follow from the batch stay as many, so that larger batches need more memory.
-  // Where one sample for each is too much, fewer may do.
+  // Derived micro-batches are taken as given here, so that a larger batch needs more memory. Where
+  // one sample in each does not fit, half as many are tried.
   asked.derived_micro_batches = 0;
   for (;;) {
     const std::int64_t unit = std::lcm(options.ranks, asked.micro_batches);
@@ -301,7 +308,7 @@ SizeLimit largest_batch(const RunOptions& options, Device& device, std::size_t b
           needed, budget, "a batch",
           fmt::format("use a smaller model or {}", workload_of(options).info.sample), unit);
     } catch (const OutOfMemoryError&) {
-      if (!derived || asked.micro_batches <= options.ranks) throw;
+      if (!derives_micro_batches(options) || asked.micro_batches <= options.ranks) throw;
     }
     asked.micro_batches /= 2;
   }

@@ -96,7 +96,7 @@ struct SizeLimit {
   std::size_t peak_bytes = 0;
   std::optional<std::size_t> next_peak_bytes;
   std::int64_t least = 1;  // that is accepted: 2 where batch norm refuses a single image
-  std::int64_t unit = 1;   // of which sizes are multiples
+  std::int64_t unit = 1;   // sizes that were asked about are multiples of it
 };
 
 // What something of a size takes of memory, no less than what is smaller; nothing if it is refused
@@ -109,7 +109,8 @@ using BytesNeeded = std::function<std::optional<std::size_t>(std::int64_t size)>
 SizeLimit largest_size(const BytesNeeded& needed, std::size_t budget, std::string_view what,
                        std::string_view remedy, std::int64_t unit = 1);
 
-// Of which batches have to be multiples, because ranks and micro-batches share them.
+// Returns what a batch size has to be a multiple of, because ranks and given micro-batches share
+// it.
 std::int64_t batch_unit(const RunOptions& options);
 
 // The largest batch; OutOfMemoryError if not even the least fits; of what the run takes of the

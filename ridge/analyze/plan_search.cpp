@@ -24,7 +24,7 @@ RunOptions with_size(RunOptions options, std::string_view name, std::int64_t siz
   return options;
 }
 
-// Of sizes that grow from 1 by `unit`.
+// Searches the multiples of `unit` for the largest value of the option `of` that fits.
 SizeLimit largest_value(RunOptions options, Device& device, std::string_view of, std::int64_t unit,
                         std::size_t budget) {
   return largest_size(

@@ -1,4 +1,5 @@
-// How often a trial repeats what it times, by what one launch of it is.
+// A trial repeats a candidate less often in one graph the more nodes a launch of it has, and leaves
+// out those that have too many.
 
 #include "ridge/gpu/device/trial.h"
 
@@ -25,7 +26,7 @@ class Trials : public testing::GpuTest {
     if (gpu_.stream) api::ignore(api::stream_destroy(gpu_.stream));
   }
 
-  // How often the work of so many nodes is enqueued until it can be replayed.
+  // Returns how often a trial enqueues work of so many nodes until it can replay it.
   int enqueued(Trial& trial, std::size_t candidate, int nodes) {
     int count = 0;
     const auto work = [&](const Trial::Operands& operands) {
@@ -43,14 +44,15 @@ class Trials : public testing::GpuTest {
   Context gpu_;
 };
 
-// Once to load its code, once to count its nodes, and then as often as its graph repeats it.
+// Work is enqueued once to load its code, once to count its nodes, and then as often as its graph
+// repeats it.
 TEST_F(Trials, RepeatLongWorkInTheirGraphLessOften) {
   Trial trial(gpu_, {64});
   EXPECT_EQ(enqueued(trial, 0, 1), 2 + 8);
   EXPECT_EQ(enqueued(trial, 1, 100), 2 + 2);
 }
 
-// As where a library convolves each group of channels by kernels of its own.
+// A library that convolves each group of channels by kernels of its own gives such work.
 TEST_F(Trials, LeaveOutWorkOfHundredsOfKernels) {
   Trial trial(gpu_, {64});
   EXPECT_THROW(enqueued(trial, 0, 300), Tuner::NoSuchCandidate);

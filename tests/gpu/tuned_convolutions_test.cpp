@@ -190,7 +190,7 @@ TEST_F(TunedConvolutions, AreRightWithWhatFollowsThem) {
     expect_all_right(layers[1], DType::bf16, true, false, epilogue);
 }
 
-// As behind the pooling of squeeze and excitation, where channels are few and no multiple of 8.
+// Squeeze and excitation convolves pooled images, with few channels that are no multiple of 8.
 TEST_F(TunedConvolutions, AreRightOfOnePixelWithChannelsFirst) {
   const auto expect_right = [&](std::int64_t in, std::int64_t out, std::int64_t size, DType dtype,
                                 Epilogue epilogue, std::int64_t pixels = 1) {

@@ -39,7 +39,7 @@ class Trial {
 
   // Does the work of a candidate, by its number, several times, and waits. The first time it is
   // captured, and from then on replayed: small kernels take less time than the host takes to launch
-  // them. Tuner::NoSuchCandidate if one launch is more than a hundred kernels.
+  // them. Tuner::NoSuchCandidate if one launch is more than 128 nodes.
   void run(std::size_t candidate, const std::function<void(const Operands&)>& work);
 
  private:
