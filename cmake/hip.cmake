@@ -45,10 +45,10 @@ function(hip_kernels objects)
   separate_arguments(flags UNIX_COMMAND "${RIDGE_HIP_FLAGS}")
   set(all)
   foreach(source ${ARGN})
-    file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR}/ridge/gpu ${source})
+    get_filename_component(source ${source} ABSOLUTE)
+    get_filename_component(name ${source} NAME)
     set(object ${PROJECT_BINARY_DIR}/hip/${name}.o)
-    get_filename_component(directory ${object} DIRECTORY)
-    file(MAKE_DIRECTORY ${directory})
+    file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/hip)
     add_custom_command(OUTPUT ${object} VERBATIM
       COMMAND ${RIDGE_HIPCC} -x hip -std=c++20 ${flags} ${architectures}
         -DRIDGE_WARP_WIDTH=${hip_warp_width} -I${PROJECT_SOURCE_DIR} -MD -MF ${object}.d

@@ -126,12 +126,12 @@ void normalize(ThreadPool& pool, const Runs& runs, const T* x, const T* residual
 }
 
 // What lies in the memory of one image of several.
-struct Part {
+struct ChannelRange {
   std::int64_t begin, channels;
 };
 
-std::vector<Part> parts_of(const BatchNorm& op, Types in) {
-  std::vector<Part> parts;
+std::vector<ChannelRange> parts_of(const BatchNorm& op, Types in) {
+  std::vector<ChannelRange> parts;
   std::int64_t begin = 0;
   for (std::size_t p = 0; p < op.parts; ++p) {
     const std::int64_t channels = ImageShape(in[p].shape, op.layout).c;
@@ -145,7 +145,7 @@ template <class T>
 KernelPtr infer_form(CpuPrepare& prepare, const BatchNorm& op) {
   const Runs runs(prepare.out[0].shape, op.layout);
   prepare.workspace = static_cast<std::size_t>(runs.channels) * sizeof(float);
-  const std::vector<Part> parts = parts_of(op, prepare.in);
+  const std::vector<ChannelRange> parts = parts_of(op, prepare.in);
   return make_kernel([&pool = prepare.pool, runs, parts, op](const Launch& call) {
     const BatchNorm::Operands operand = op.operands();
     const float *weight = call.in<float>(operand.weight), *bias = call.in<float>(operand.bias);

@@ -39,6 +39,8 @@ list(TRANSFORM around_kernels REPLACE "(.+)" "cpu/\\1.cpp")
 target_sources(ridge_engine PRIVATE ${around_kernels})
 file(GLOB kernel_sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} cpu/*.cpp)
 list(REMOVE_ITEM kernel_sources ${around_kernels})
+# GCC inlines less of its gradients in a file as large as a group with this one would be.
+set_source_files_properties(cpu/batch_norm.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 
 foreach(copy ${kernel_copies})
   set(target ridge_cpu_${copy})
@@ -50,6 +52,7 @@ foreach(copy ${kernel_copies})
   target_link_libraries(${target} PRIVATE fmt::fmt DNNL::dnnl kernel_options ridge_warnings)
   set_target_properties(${target} PROPERTIES KERNEL_OPTIONS "${kernel_options_${copy}}"
     PROCESSOR_FLAG "${kernel_flag_${copy}}")
+  compile_together(${target})
   precompile(${target} ridge/ops/op.h)
   list(APPEND copies_in_order "&${target}")
   if(kernel_copies MATCHES ";")

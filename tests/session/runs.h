@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -49,6 +50,20 @@ inline RunOptions small_llama(const LlamaSizes& sizes = {}) {
           .intermediate_dim = sizes.intermediate_dim,
           .batch_size = sizes.batch_size,
           .seq_len = sizes.seq_len};
+}
+
+// The rows of the table of schedules that choose different passes for this run.
+inline std::vector<std::string> distinct_rows(RunOptions options, const Device& device) {
+  std::vector<std::string> rows;
+  std::vector<std::vector<const Pass*>> seen;
+  for (const ScheduleRow& row : schedules()) {
+    options.version = row.name;
+    std::vector<const Pass*> passes = options.schedule(device.target()).passes;
+    if (std::ranges::find(seen, passes) != seen.end()) continue;
+    seen.push_back(std::move(passes));
+    rows.emplace_back(row.name);
+  }
+  return rows;
 }
 
 // A network on a few small images.

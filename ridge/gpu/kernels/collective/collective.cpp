@@ -16,9 +16,9 @@ namespace {
 using namespace gpu;
 
 // Several tensors that go together, cut into the parts of the ranks.
-class Tensors {
+class PartsByRank {
  public:
-  Tensors(Types types, std::int64_t ranks) : ranks_(ranks) {
+  PartsByRank(Types types, std::int64_t ranks) : ranks_(ranks) {
     for (const TensorType& type : types) {
       tensors_.push_back({type.dtype, type.numel(), row_bytes_});
       row_bytes_ +=
@@ -67,7 +67,7 @@ void for_others(const Links& links, const F& f) {
 // Gives each rank what the others have of its part, in rows of the workspace, and sums that:
 // result(t) is where the sums of tensor t go. All that the ranks send is sent at once.
 template <class Result>
-void reduce_parts(const Context& gpu, Links& links, const Tensors& tensors,
+void reduce_parts(const Context& gpu, Links& links, const PartsByRank& tensors,
                   std::span<const void* const> x, void* workspace, float factor,
                   const Result& result) {
   std::vector<Parcel> out, in;
@@ -96,7 +96,7 @@ void reduce_parts(const Context& gpu, Links& links, const Tensors& tensors,
 }
 
 // Gives all ranks the parts that lie in their places already.
-void gather_parts(const Context& gpu, Links& links, const Tensors& tensors,
+void gather_parts(const Context& gpu, Links& links, const PartsByRank& tensors,
                   std::span<void* const> y) {
   std::vector<Parcel> out, in;
   const auto parcel = [&](int to, std::size_t t, int whose) {
@@ -130,7 +130,7 @@ bool transport_may_sum(Types in, std::int64_t ranks, bool deterministic) {
 KernelPtr AllReduce::gpu(GpuPrepare& prepare) const {
   if (ranks == 1) return nullptr;
   const OtherRanks others(prepare.gpu.links.get(), name, ranks);
-  Tensors tensors(prepare.in, ranks);
+  PartsByRank tensors(prepare.in, ranks);
   if (transport_may_sum(prepare.in, ranks, prepare.gpu.deterministic))
     return make_kernel([&gpu = prepare.gpu, others, tensors = std::move(tensors),
                         mean = mean](const Launch& call) {
@@ -153,7 +153,7 @@ KernelPtr AllReduce::gpu(GpuPrepare& prepare) const {
 
 KernelPtr ReduceScatter::gpu(GpuPrepare& prepare) const {
   const OtherRanks others(prepare.gpu.links.get(), name, ranks);
-  Tensors tensors(prepare.in, ranks);
+  PartsByRank tensors(prepare.in, ranks);
   if (ranks == 1)
     return make_kernel([&gpu = prepare.gpu, tensors = std::move(tensors)](const Launch& call) {
       for (std::size_t t = 0; t < tensors.count(); ++t)
@@ -169,7 +169,7 @@ KernelPtr ReduceScatter::gpu(GpuPrepare& prepare) const {
 
 KernelPtr AllGather::gpu(GpuPrepare& prepare) const {
   const OtherRanks others(prepare.gpu.links.get(), name, ranks);
-  return make_kernel([&gpu = prepare.gpu, others, tensors = Tensors(prepare.out, ranks),
+  return make_kernel([&gpu = prepare.gpu, others, tensors = PartsByRank(prepare.out, ranks),
                       each = operands_each(), rank = rank, ranks = ranks](const Launch& call) {
     for (std::size_t t = 0; t < tensors.count(); ++t) {
       const Part own = tensors.part(t, rank);

@@ -146,9 +146,11 @@ __global__ void conv_input_grad_kernel(const __grid_constant__ ConvDims d, const
   store(&dx[i], sum);
 }
 
+constexpr int max_weight_threads = 256;
+
 // A block for each element of the weight.
 template <class T>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(max_weight_threads)
     conv_weight_grad_kernel(const __grid_constant__ ConvDims d, const T* dy, const T* x,
                             T* dweight) {
   begin_kernel();
@@ -489,13 +491,17 @@ KernelPtr weight_grad(const Conv2dWeightGrad& op, GpuPrepare& prepare) {
   }
   const int parts = static_cast<int>((lines + per_part - 1) / per_part);
   if (depthwise) prepare.workspace = static_cast<std::size_t>(parts * taps * d.x.c) * sizeof(float);
-  return make_kernel([&gpu = prepare.gpu, d, depthwise, taps, per_part, parts](const Launch& call) {
+  return make_kernel([&gpu = prepare.gpu, d, depthwise, taps, lines, per_part,
+                      parts](const Launch& call) {
     const T *dy = call.in<T>(0), *x = call.in<T>(1);
     T* dweight = call.out<T>();
-    if (!depthwise || !rows_are_packable<wide>(d.x.c, dy, x))
+    if (!depthwise || !rows_are_packable<wide>(d.x.c, dy, x)) {
+      const std::int64_t warps = (lines * d.y.w + warp_width - 1) / warp_width;
+      const std::int64_t threads = std::min<std::int64_t>(warps * warp_width, max_weight_threads);
       return launch(gpu, conv_weight_grad_kernel<T>,
-                    dim3(static_cast<unsigned>(d.weight.n * d.ws.n)), dim3(256), 0, d, dy, x,
-                    dweight);
+                    dim3(static_cast<unsigned>(d.weight.n * d.ws.n)),
+                    dim3(static_cast<unsigned>(threads)), 0, d, dy, x, dweight);
+    }
     auto* partial = static_cast<float*>(call.workspace);
     const DepthCut cut(d.x.c, wide);
     dispatch_depthwise(d, [&]<int K, int stride>() {
