@@ -1,14 +1,21 @@
 #include "ridge/cpu/conv.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "ridge/base/error.h"
 #include "ridge/cpu/depthwise_conv.h"
 #include "ridge/cpu/depthwise_gradient.h"
+#include "ridge/cpu/instructions.h"
 #include "ridge/cpu/int8_conv.h"
+#include "ridge/cpu/onednn.h"
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/simd.h"
+#include "ridge/cpu/trial_memory.h"
+#include "ridge/cpu/winograd_conv.h"
 #include "ridge/device/packing.h"
 #include "ridge/ops/conv.h"
 
@@ -51,8 +58,9 @@ void convert(ThreadPool& pool, const From* from, std::int64_t n, To* to) {
   });
 }
 
-// The library's, but where a gradient of our own is far faster.
-ConvPtr make_plain_conv(const ConvShape& shape) {
+// The library's, but where a gradient of our own is far faster, or a tile asks for Winograd's.
+ConvPtr make_plain_conv(const ConvShape& shape, int tile) {
+  if (tile > 0) return make_winograd_conv(shape, tile);
   return is_depthwise_gradient(shape) ? make_depthwise_gradient(shape) : make_onednn_conv(shape);
 }
 
@@ -61,8 +69,8 @@ ConvPtr make_plain_conv(const ConvShape& shape) {
 template <class T, class Inner>
 class Converted final : public Conv {
  public:
-  Converted(const ConvShape& shape, const ConvShape& inner)
-      : outer_(shape), conv_(make_plain_conv(inner)) {
+  Converted(const ConvShape& shape, const ConvShape& inner, int tile)
+      : outer_(shape), conv_(make_plain_conv(inner, tile)) {
     transposed_ = shape.geometry.layout != inner.geometry.layout;
   }
 
@@ -151,17 +159,20 @@ bool through_channels_last(const ConvShape& s) {
 
 class ConvKernel final : public PackingKernel {
  public:
-  ConvKernel(ThreadPool& pool, const ConvShape& shape, ConvPtr conv, ConvOperandsOf operands_of,
-             KernelPtr unpacked)
+  // `packed_bytes` are those of the convolution, or more.
+  ConvKernel(ThreadPool& pool, const ConvShape& shape, ConvPtr conv, std::size_t packed_bytes,
+             ConvOperandsOf operands_of, KernelPtr unpacked)
       : pool_(pool),
         shape_(shape),
         conv_(std::move(conv)),
+        packed_bytes_(packed_bytes),
         operands_of_(operands_of),
         unpacked_(std::move(unpacked)) {}
 
-  Packed packed() const override { return {1, conv_->packed_bytes(), conv_->workspace()}; }
+  Packed packed() const override { return {1, packed_bytes_, conv_->workspace()}; }
 
   void pack(const void* weight, void* packed) override {
+    if (conv_->packed_bytes() == 0) return;  // as they are, they are in order
     conv_->pack(pool_, weight, packed);
     kept_ = packed;
   }
@@ -184,10 +195,75 @@ class ConvKernel final : public PackingKernel {
   ThreadPool& pool_;
   ConvShape shape_;
   ConvPtr conv_;
+  std::size_t packed_bytes_;
   ConvOperandsOf operands_of_;
   KernelPtr unpacked_;
   void* kept_ = nullptr;  // the packed weights, if they stay
 };
+
+// The dtype and layout in which it is computed.
+ConvShape computed_as(ConvShape shape) {
+  if (through_channels_last(shape)) shape.geometry.layout = ImageLayout::nhwc;
+  if (shape.dtype == DType::f16 || (shape.dtype == DType::bf16 && !onednn_convolves_bf16()))
+    shape.dtype = DType::f32;
+  return shape;
+}
+
+// "f32 8x64x56x56 * 128x64x3x3 nhwc, padding 1x1".
+std::string to_string(const ConvShape& s) {
+  const ConvGeometry& g = s.geometry;
+  return fmt::format("{} {}x{}x{}x{} * {}x{}x{}x{} {}, padding {}x{}", name_of(s.dtype), s.x.n,
+                     s.x.c, s.x.h, s.x.w, s.weight.n, s.weight.c, s.weight.h, s.weight.w,
+                     name_of(g.layout), g.padding[0], g.padding[1]);
+}
+
+// The same of as many images as make some work to time, without what follows its sums.
+ConvShape trial_of(ConvShape s) {
+  constexpr std::int64_t enough = 500'000'000;  // multiply-adds
+  const std::int64_t of_image = s.y.c * s.y.pixels() * s.weight.c * s.weight.pixels();
+  s.x.n = s.y.n = std::min(s.x.n, (enough + of_image - 1) / of_image);
+  s.bias = s.residual = false;
+  s.epilogue = Epilogue::none;
+  return s;
+}
+
+// The fastest of the library, for which 0 stands, and Winograd's tiles. It is asked once for all
+// numbers of threads, so that results are the same bits on any of them; and with weights brought
+// into order each time, unless they stay.
+int fastest_tile(const ConvShape& shape, const std::vector<int>& tiles, ThreadPool& pool,
+                 const KernelChoice& choice) {
+  const ConvShape trial = trial_of(shape);
+  std::vector<int> candidates{0};
+  candidates.insert(candidates.end(), tiles.begin(), tiles.end());
+  struct Candidate {
+    ConvPtr conv;
+    TrialMemory packed, workspace;
+  };
+  std::vector<Candidate> made(candidates.size());
+  TrialMemory x, weight, y;
+  const std::string key = fmt::format("convolution {} {} oneDNN {} {} {}{}", winograd_version,
+                                      name_of(compiled_instructions), onednn_version(),
+                                      trial.kind == Kind::forward ? "forward" : "by x",
+                                      to_string(trial), choice.inference ? ", weights stay" : "");
+  const auto run = [&](std::size_t i) {
+    Candidate& c = made[i];
+    const bool first = !c.conv;
+    if (!x) {
+      x = trial_tensor(trial.x.n * trial.x.c * trial.x.pixels(), trial.dtype);
+      y = trial_tensor(trial.y.n * trial.y.c * trial.y.pixels(), trial.dtype);
+      weight = trial_tensor(trial.weight.n * trial.weight.c * trial.weight.pixels(), trial.dtype);
+    }
+    if (first) {
+      c.conv = make_conv(trial, candidates[i]);
+      c.packed = trial_memory(c.conv->packed_bytes());
+      c.workspace = trial_memory(c.conv->workspace());
+    }
+    const bool packs = c.conv->packed_bytes() > 0;
+    if (packs && (first || !choice.inference)) c.conv->pack(pool, weight.get(), c.packed.get());
+    c.conv->run(pool, {x.get(), packs ? c.packed.get() : weight.get(), y.get()}, c.workspace.get());
+  };
+  return candidates[choice.tuner->choose(key, candidates.size(), run)];
+}
 
 ConvShape shape_of(Kind kind, const ConvGeometry& geometry, const TensorType& x,
                    const TensorType& weight, const TensorType& y) {
@@ -205,30 +281,58 @@ void* input(const Launch& call, std::size_t i) { return const_cast<void*>(call.i
 
 }  // namespace
 
-ConvPtr make_conv(const ConvShape& shape) {
+ConvPtr make_conv(const ConvShape& shape, int tile) {
   if (is_depthwise(shape)) return make_depthwise_conv(shape);
   if (shape.int8 && !onednn_sums_int8_exactly()) return make_int8_conv_by_f32(shape);
-  ConvShape inner = shape;
-  if (through_channels_last(shape)) inner.geometry.layout = ImageLayout::nhwc;
-  if (shape.dtype == DType::f16 || (shape.dtype == DType::bf16 && !onednn_convolves_bf16())) {
-    inner.dtype = DType::f32;
+  const ConvShape inner = computed_as(shape);
+  if (inner.dtype != shape.dtype)
     return dispatch_floating(shape.dtype, [&]<class T>() -> ConvPtr {
-      return std::make_unique<Converted<T, float>>(shape, inner);
+      return std::make_unique<Converted<T, float>>(shape, inner, tile);
     });
-  }
-  if (!through_channels_last(shape)) return make_plain_conv(shape);
+  if (inner.geometry.layout == shape.geometry.layout) return make_plain_conv(shape, tile);
   return dispatch_floating(shape.dtype, [&]<class T>() -> ConvPtr {
-    return std::make_unique<Converted<T, T>>(shape, inner);
+    return std::make_unique<Converted<T, T>>(shape, inner, tile);
   });
+}
+
+std::vector<int> winograd_tiles(const ConvShape& shape, bool inference) {
+  // Below this many results its maps, and its weights, which are larger, take what products save.
+  constexpr std::int64_t least_results = 128;
+  std::vector<int> tiles;
+  if (is_depthwise(shape) || !has_winograd(computed_as(shape))) return tiles;
+  const ImageShape& results = shape.kind == Kind::forward ? shape.y : shape.x;
+  if (results.n * results.pixels() < least_results) return tiles;
+  const std::int64_t channels = shape.x.c * shape.y.c;
+  const std::int64_t images = results.n * results.pixels() * (shape.x.c + shape.y.c);
+  for (const int tile : {2, 4}) {
+    const std::int64_t points = (tile + 2) * (tile + 2);
+    const auto tiles_of = [&](std::int64_t extent) { return (extent + tile - 1) / tile; };
+    const std::int64_t products = tiles_of(results.h) * tiles_of(results.w) * points;
+    // Tiles of 4 want four times the memory of the weights: only beside images as large.
+    const bool suits = tile == 2 || ((inference || shape.kind != Kind::forward) &&
+                                     points * channels <= 4 * images);
+    if (suits && 5 * products < 4 * 9 * results.pixels()) tiles.push_back(tile);
+  }
+  return tiles;
 }
 
 KernelPtr conv_kernel(CpuPrepare& prepare, const ConvShape& shape, ConvOperandsOf operands_of,
                       KernelPtr unpacked) {
-  ConvPtr conv = make_conv(shape);
+  std::vector<int> tiles;
+  if (prepare.choice.products == Products::tuned)
+    tiles = winograd_tiles(shape, prepare.choice.inference);
+  const int tile = tiles.empty() || !prepare.choice.tuner
+                       ? 0
+                       : fastest_tile(shape, tiles, prepare.pool, prepare.choice);
+  ConvPtr conv = make_conv(shape, tile);
   if (unpacked && conv->is_slow()) return unpacked;
-  if (!unpacked) prepare.workspace = padded(conv->packed_bytes()) + conv->workspace();
-  return std::make_unique<ConvKernel>(prepare.pool, shape, std::move(conv), operands_of,
-                                      std::move(unpacked));
+  // As much as any that may be chosen wants: memory is planned before timing.
+  std::size_t packed_bytes = conv->packed_bytes();
+  if (!tiles.empty())
+    packed_bytes = std::max(packed_bytes, make_conv(shape, tiles.back())->packed_bytes());
+  if (!unpacked) prepare.workspace = padded(packed_bytes) + conv->workspace();
+  return std::make_unique<ConvKernel>(prepare.pool, shape, std::move(conv), packed_bytes,
+                                      operands_of, std::move(unpacked));
 }
 
 KernelPtr Conv2d::cpu(CpuPrepare& prepare) const {

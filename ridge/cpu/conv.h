@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "ridge/cpu/onednn_conv.h"
 #include "ridge/cpu/prepare.h"
 #include "ridge/device/kernel.h"
@@ -7,15 +9,21 @@
 namespace ridge {
 
 // A convolution of any dtype and layout: where the library has none, or a much slower one, through
-// copies of the operands.
-ConvPtr make_conv(const ConvShape& shape);
+// copies of the operands. If `tile` is one of winograd_tiles(), by that instead of the library.
+ConvPtr make_conv(const ConvShape& shape, int tile = 0);
+
+// The tiles that Winograd's algorithm may compute it in (winograd_conv.h), rising; none where that
+// is not defined, or where it would hardly multiply less. Forward in training it has to be as exact
+// as direct sums are: an activation that rounding takes to the other side of 0 is another gradient.
+std::vector<int> winograd_tiles(const ConvShape& shape, bool inference);
 
 // Which of a launch's operands are a convolution's.
 using ConvOperandsOf = ConvOperands (*)(const Launch& call, const ConvShape& shape);
 
-// A kernel of it, whose second input is the weights, if it reads such; they are packed once where
-// nothing changes them between launches (device/packing.h), else each time. Where that is too slow
-// `unpacked` runs instead, of whose workspace `prepare` knows.
+// A kernel of it, by the library or, where kernels are tuned, by what is fastest. Its second input
+// is the weights, if it reads such; they are packed once where nothing changes them between
+// launches (device/packing.h), else each time. Where that is too slow `unpacked` runs instead, of
+// whose workspace `prepare` knows.
 KernelPtr conv_kernel(CpuPrepare& prepare, const ConvShape& shape, ConvOperandsOf operands_of,
                       KernelPtr unpacked = {});
 

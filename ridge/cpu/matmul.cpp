@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "ridge/cpu/onednn.h"
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/simd.h"
+#include "ridge/cpu/trial_memory.h"
 #include "ridge/device/tuner.h"
 #include "ridge/ops/quantize.h"
 #include "ridge/ops/scaled_matmul.h"
@@ -65,42 +65,21 @@ KernelPtr widened_product(CpuPrepare& prepare, GemmShape shape) {
   });
 }
 
-// Operands of the true extents, to time plans with. They hold small integers: ordinary numbers,
-// neither zero nor denormal.
+// Operands of the true extents, to time plans with.
 class TrialOperands {
  public:
   TrialOperands(const GemmShape& s, std::size_t workspace)
-      : a_(filled(s.batch * s.m * s.k, s.in)),
-        b_(filled(s.batch * s.k * s.n, s.in)),
-        c_(filled(s.batch * s.m * s.n, s.out)),
-        workspace_(allocate(workspace)) {}
+      : a_(trial_tensor(s.batch * s.m * s.k, s.in)),
+        b_(trial_tensor(s.batch * s.k * s.n, s.in)),
+        c_(trial_tensor(s.batch * s.m * s.n, s.out)),
+        workspace_(trial_memory(workspace)) {}
 
   void run(ThreadPool& pool, const Gemm& gemm) const {
     gemm.run(pool, a_.get(), b_.get(), c_.get(), workspace_.get());
   }
 
  private:
-  struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-  };
-  using Memory = std::unique_ptr<void, Free>;
-
-  static Memory allocate(std::size_t bytes) {
-    Memory memory(std::aligned_alloc(64, padded(std::max<std::size_t>(bytes, 1))));
-    if (!memory) throw OutOfMemoryError("the system has no {} bytes left to time products", bytes);
-    return memory;
-  }
-
-  static Memory filled(std::int64_t elements, DType dtype) {
-    Memory memory = allocate(static_cast<std::size_t>(elements) * size_of(dtype));
-    dispatch_floating(dtype, [&]<class T>() {
-      for (std::int64_t i = 0; i < elements; ++i)
-        store(static_cast<T*>(memory.get()) + i, static_cast<float>(i % 7 + 1));
-    });
-    return memory;
-  }
-
-  Memory a_, b_, c_, workspace_;
+  TrialMemory a_, b_, c_, workspace_;
 };
 
 // The plan that the tuner chooses for `key`.

@@ -38,6 +38,9 @@ class Tuner {
 struct KernelChoice {
   Products products = Products::vendor;
   Tuner* tuner = nullptr;  // outlives the preparation; null if nothing is to be timed
+  // Whether there are forward passes alone: weights stay what they are between launches, and no
+  // gradient depends on which side of 0 an activation was rounded to.
+  bool inference = false;
   // Whether products of f32 operands may round these to 19 bits first, where the device multiplies
   // such much faster.
   bool tf32 = false;

@@ -10,6 +10,7 @@ Execution execution_of(const Schedule& s) {
           .captured = s.has(captured_launches),
           .concurrent = s.has(concurrent_kernels),
           .kernels = {.products = products,
+                      .inference = s.use == Use::inference,
                       .tf32 = s.precision.products == Precision::Products::tf32,
                       .split_bf16 = s.has(split_bf16_products),
                       .scaled = s.has(scaled_products)}};

@@ -5,13 +5,17 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "ridge/base/random.h"
 #include "ridge/cpu/device.h"
 #include "ridge/cpu/onednn_conv.h"
 #include "ridge/cpu/simd.h"
+#include "ridge/device/packing.h"
 #include "ridge/ops/op.h"
 
 namespace ridge {
@@ -114,7 +118,7 @@ struct Operands {
 
   void expect_defined(const ConvShape& s, const std::vector<float>& result) const {
     const ImageStrides ys(s.y, s.geometry.layout);
-    const double eps = s.dtype == DType::bf16 ? 0x1p-8 : 1e-5;
+    const double eps = s.dtype == DType::bf16 ? 0x1p-8 : s.dtype == DType::f16 ? 0x1p-11 : 1e-5;
     for (std::int64_t n = 0; n < s.y.n; ++n)
       for (std::int64_t o = 0; o < s.y.c; o += 1 + s.y.c / 19)
         for (std::int64_t i = 0; i < s.y.h; ++i)
@@ -317,6 +321,168 @@ TEST(Conv, CopiesNoImagesForProductsOfManyImages) {
   for (const std::int64_t images : {8, 9, 16}) EXPECT_EQ(workspace(images, 1), 0u) << images;
   for (const std::int64_t images : {1, 7}) EXPECT_GE(workspace(images, 1), image_bytes(images));
   for (const std::int64_t images : {7, 8, 16}) EXPECT_GE(workspace(images, 3), image_bytes(images));
+}
+
+// A convolution of 3 x 3 weights with stride 1.
+ConvShape three_by_three(ImageShape x, std::int64_t channels, Pair padding, Kind kind,
+                         ImageLayout layout, DType dtype) {
+  const bool forward = kind == Kind::forward;
+  ConvShape shape = shape_of(x, channels, 3, {.padding = padding, .layout = layout}, dtype,
+                             forward ? Epilogue::relu6 : Epilogue::none, forward);
+  shape.kind = kind;
+  shape.bias = forward;
+  return shape;
+}
+
+// The gradient by an element of x, by its definition.
+double gradient_by_x(const ConvShape& s, const Operands& operands, std::int64_t n, std::int64_t c,
+                     std::int64_t row, std::int64_t column) {
+  const ImageStrides ys(s.y, s.geometry.layout), ws(s.weight, s.weight_layout);
+  double sum = 0;
+  for (std::int64_t o = 0; o < s.y.c; ++o)
+    for (std::int64_t r = 0; r < 3; ++r)
+      for (std::int64_t q = 0; q < 3; ++q) {
+        const std::int64_t i = row + s.geometry.padding[0] - r;
+        const std::int64_t j = column + s.geometry.padding[1] - q;
+        if (i < 0 || i >= s.y.h || j < 0 || j >= s.y.w) continue;
+        sum +=
+            static_cast<double>(operands.y.values()[static_cast<std::size_t>(ys.at(n, o, i, j))]) *
+            operands.weight.values()[static_cast<std::size_t>(ws.at(o, c, r, q))];
+      }
+  return sum;
+}
+
+// Of the errors of sums of unit variance, the root of the mean square.
+double error_by_x(const ConvShape& s, const Operands& operands, const std::vector<float>& result) {
+  const ImageStrides xs(s.x, s.geometry.layout);
+  const double scale = std::sqrt(static_cast<double>(s.y.c * 9));
+  double squares = 0;
+  std::int64_t count = 0;
+  for (std::int64_t n = 0; n < s.x.n; ++n)
+    for (std::int64_t c = 0; c < s.x.c; c += 1 + s.x.c / 11)
+      for (std::int64_t i = 0; i < s.x.h; ++i)
+        for (std::int64_t j = 0; j < s.x.w; ++j, ++count) {
+          const double got = result[static_cast<std::size_t>(xs.at(n, c, i, j))];
+          squares += std::pow((got - gradient_by_x(s, operands, n, c, i, j)) / scale, 2);
+        }
+  return std::sqrt(squares / static_cast<double>(count));
+}
+
+// Tiles over the border, images of fewer results than a tile, more channels than a slice or a
+// block of depth has, and the padding of each kind; through copies where the layout or dtype is
+// not what is computed.
+TEST(Conv, ByWinogradComputesTheDefinition) {
+  const bool copies_bf16 = !onednn_convolves_bf16();
+  for (const int tile : {2, 4})
+    for (const Kind kind : {Kind::forward, Kind::input_grad})
+      for (const ImageLayout layout : {ImageLayout::nhwc, ImageLayout::nchw})
+        for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+          for (const auto& [x, channels, padding] :
+               {std::tuple{ImageShape{3, 48, 13, 11}, std::int64_t{80}, Pair{1, 1}},
+                {ImageShape{1, 272, 9, 8}, 16, Pair{0, 2}},
+                {ImageShape{2, 16, 3, 30}, 96, Pair{0, 1}},
+                {ImageShape{70, 32, 2, 2}, 32, Pair{1, 1}}}) {
+            if (dtype == DType::bf16 && !copies_bf16) continue;
+            const ConvShape shape = three_by_three(x, channels, padding, kind, layout, dtype);
+            SCOPED_TRACE(::testing::Message()
+                         << "tile " << tile << ", kind " << static_cast<int>(kind) << ", "
+                         << name_of(layout) << ' ' << name_of(dtype) << ' ' << x.c << 'x' << x.h
+                         << 'x' << x.w << " to " << channels);
+            const ConvPtr conv = make_conv(shape, tile);
+            Operands operands(shape);
+            if (kind == Kind::forward) {
+              const std::vector<float> once = operands.run(shape, *conv, 1);
+              operands.expect_defined(shape, once);
+              EXPECT_EQ(operands.run(shape, *conv, 3), once);
+            } else {
+              operands.run(shape, *conv, 1);
+              const std::vector<float> once = operands.x.now();
+              EXPECT_LT(error_by_x(shape, operands, once), dtype == DType::f32   ? tile * 7e-7
+                                                           : dtype == DType::f16 ? 0x1p-11
+                                                                                 : 0x1p-8);
+              operands.run(shape, *conv, 3);
+              EXPECT_EQ(operands.x.now(), once);
+            }
+          }
+}
+
+TEST(Conv, IsByWinogradWhereThatMultipliesLess) {
+  const auto tiles = [](ImageShape x, std::int64_t channels, const auto& change) {
+    ConvShape shape =
+        three_by_three(x, channels, {1, 1}, Kind::forward, ImageLayout::nhwc, DType::f32);
+    change(shape);
+    return winograd_tiles(shape, true);
+  };
+  const auto as_it_is = [](ConvShape&) {};
+  const std::vector<int> none, small{2}, both{2, 4};
+  EXPECT_EQ(tiles({1, 64, 56, 56}, 64, as_it_is), both);
+  EXPECT_EQ(tiles({3, 512, 7, 7}, 512, as_it_is), small) << "else the weights take most";
+  EXPECT_EQ(tiles({64, 512, 7, 7}, 512, as_it_is), both);
+  EXPECT_EQ(tiles({200, 64, 1, 1}, 64, as_it_is), none) << "one result of a tile";
+  EXPECT_EQ(tiles({1, 64, 7, 7}, 64, as_it_is), none) << "few results";
+  EXPECT_EQ(tiles({1, 20, 56, 56}, 64, as_it_is), none);
+  EXPECT_EQ(tiles({1, 64, 56, 56}, 24, as_it_is), none);
+  const auto changed = [&](const auto& change) { return tiles({1, 64, 56, 56}, 64, change); };
+  EXPECT_EQ(changed([](ConvShape& s) { s.dtype = DType::f16; }), both) << "computed in f32";
+  EXPECT_EQ(changed([](ConvShape& s) { s.kind = Kind::input_grad; }), both);
+  EXPECT_EQ(changed([](ConvShape& s) { s.kind = Kind::weight_grad; }), none);
+  EXPECT_EQ(changed([](ConvShape& s) { s.geometry.stride = {2, 2}; }), none);
+  EXPECT_EQ(changed([](ConvShape& s) { s.geometry.dilation = {1, 2}; }), none);
+  EXPECT_EQ(changed([](ConvShape& s) { s.geometry.groups = 2; }), none);
+  EXPECT_EQ(changed([](ConvShape& s) { s.weight.h = 1; }), none);
+  ConvShape training =
+      three_by_three({1, 64, 56, 56}, 64, {1, 1}, Kind::forward, ImageLayout::nhwc, DType::f32);
+  EXPECT_EQ(winograd_tiles(training, false), small) << "which is as exact as direct sums";
+  training.kind = Kind::input_grad;
+  EXPECT_EQ(winograd_tiles(training, false), both);
+}
+
+// Runs each candidate and answers with one.
+class PickingTuner final : public Tuner {
+ public:
+  explicit PickingTuner(std::size_t pick) : pick_(pick) {}
+  std::size_t choose(std::string_view key, std::size_t candidates,
+                     const std::function<void(std::size_t)>& run) override {
+    keys.emplace_back(key);
+    for (std::size_t i = 0; i < candidates; ++i)
+      for (int time = 0; time < 2; ++time) run(i);
+    return pick_ % candidates;
+  }
+  std::vector<std::string> keys;
+
+ private:
+  std::size_t pick_;
+};
+
+// The plan of memory is made before anything is timed. What is chosen holds for any number of
+// threads, and for all batches that are more than a trial takes.
+TEST(Conv, OfEachChoiceWantsTheSameMemory) {
+  const auto prepare = [](std::size_t pick, std::int64_t images, int threads, bool inference) {
+    CpuDevice device(threads);
+    Graph graph;
+    const Value x = graph.input("x", {DType::f32, {images, 64, 32, 32}});
+    const Value weight = graph.parameter("weight", {64, 64, 3, 3}, Init::zeros());
+    conv2d(x, weight, {}, {.padding = {1, 1}});
+    const Node& node = graph.nodes().front();
+    PickingTuner tuner(pick);
+    const PreparedKernel prepared =
+        device.prepare(*node.op, graph.types_of(node.inputs), graph.types_of(node.outputs),
+                       {.products = Products::tuned, .tuner = &tuner, .inference = inference});
+    EXPECT_EQ(tuner.keys.size(), 1u);
+    const auto* const packing = dynamic_cast<const PackingKernel*>(prepared.kernel.get());
+    return std::tuple{prepared.workspace, packing->packed().bytes, packing->packed().workspace,
+                      tuner.keys.front()};
+  };
+  const auto first = prepare(0, 40, 2, false);
+  EXPECT_EQ(prepare(1, 40, 2, false), first);
+  EXPECT_EQ(prepare(1, 40, 3, false), first);
+  EXPECT_EQ(std::get<1>(first), 16u * 64 * 64 * sizeof(float));
+  EXPECT_EQ(std::get<3>(prepare(0, 400, 2, false)), std::get<3>(first));
+  EXPECT_NE(std::get<3>(prepare(0, 2, 2, false)), std::get<3>(first));
+  const auto kept = prepare(0, 40, 2, true);
+  EXPECT_EQ(prepare(2, 40, 2, true), kept);
+  EXPECT_EQ(std::get<1>(kept), 36u * 64 * 64 * sizeof(float));
+  EXPECT_NE(std::get<3>(kept), std::get<3>(first));
 }
 
 }  // namespace

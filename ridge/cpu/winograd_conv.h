@@ -1,0 +1,24 @@
+#pragma once
+
+#include "ridge/cpu/onednn_conv.h"
+
+namespace ridge {
+
+// Increased whenever a Winograd convolution comes to take another time: what was measured before is
+// then void.
+inline constexpr int winograd_version = 1;
+
+// Whether a convolution, or its gradient by x, can be computed by Winograd's minimal filtering: of
+// f32 with channels last, weights of 3 x 3 pixels, stride and dilation 1, no groups, and multiples
+// of 16 channels.
+bool has_winograd(const ConvShape& shape);
+
+// Such a convolution, in tiles of `tile` x `tile` results, 2 or 4: (tile + 2)^2 products of
+// channels for each tile instead of 9 tile^2, so 2.25 or 4 times fewer. Sums are f32. Those of
+// tiles of 2 are as exact as direct sums, those of tiles of 4 lose some two bits more. The result
+// has the same bits on any number of threads. Source: Lavin and Gray, "Fast Algorithms for
+// Convolutional Neural Networks", 2015; the points at which polynomials are evaluated are 0, +-1
+// and infinity, or 0, +-sqrt(1/2), +-sqrt(2), infinity.
+ConvPtr make_winograd_conv(const ConvShape& shape, int tile);
+
+}  // namespace ridge
