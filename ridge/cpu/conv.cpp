@@ -217,7 +217,8 @@ std::string to_string(const ConvShape& s) {
                      name_of(g.layout), g.padding[0], g.padding[1]);
 }
 
-// The same of as many images as make some work to time, without what follows its sums.
+// Returns the convolution that stands for `s` in trials: of as many of its images as take a few
+// milliseconds, without bias, residual and epilogue.
 ConvShape trial_of(ConvShape s) {
   constexpr std::int64_t enough = 500'000'000;  // multiply-adds
   const std::int64_t of_image = s.y.c * s.y.pixels() * s.weight.c * s.weight.pixels();
@@ -227,9 +228,9 @@ ConvShape trial_of(ConvShape s) {
   return s;
 }
 
-// The fastest of the library, for which 0 stands, and Winograd's tiles. It is asked once for all
-// numbers of threads, so that results are the same bits on any of them; and with weights brought
-// into order each time, unless they stay.
+// Returns the tile that is fastest, or 0 where the library is. The tuner's key names no number of
+// threads, so that results have the same bits on any. A trial packs the weights each time, unless
+// they stay.
 int fastest_tile(const ConvShape& shape, const std::vector<int>& tiles, ThreadPool& pool,
                  const KernelChoice& choice) {
   const ConvShape trial = trial_of(shape);
@@ -241,10 +242,11 @@ int fastest_tile(const ConvShape& shape, const std::vector<int>& tiles, ThreadPo
   };
   std::vector<Candidate> made(candidates.size());
   TrialMemory x, weight, y;
-  const std::string key = fmt::format("convolution {} {} oneDNN {} {} {}{}", winograd_version,
-                                      name_of(compiled_instructions), onednn_version(),
-                                      trial.kind == Kind::forward ? "forward" : "by x",
-                                      to_string(trial), choice.inference ? ", weights stay" : "");
+  const std::string key =
+      fmt::format("convolution {} {} oneDNN {} {} {}, tiles to {}{}", winograd_version,
+                  name_of(compiled_instructions), onednn_version(),
+                  trial.kind == Kind::forward ? "forward" : "by x", to_string(trial), tiles.back(),
+                  choice.inference ? ", weights stay" : "");
   const auto run = [&](std::size_t i) {
     Candidate& c = made[i];
     const bool first = !c.conv;
@@ -296,7 +298,7 @@ ConvPtr make_conv(const ConvShape& shape, int tile) {
 }
 
 std::vector<int> winograd_tiles(const ConvShape& shape, bool inference) {
-  // Below this many results its maps, and its weights, which are larger, take what products save.
+  // With fewer results the maps, and reading the weights, which are larger, take what is saved.
   constexpr std::int64_t least_results = 128;
   std::vector<int> tiles;
   if (is_depthwise(shape) || !has_winograd(computed_as(shape))) return tiles;
@@ -308,7 +310,8 @@ std::vector<int> winograd_tiles(const ConvShape& shape, bool inference) {
     const std::int64_t points = (tile + 2) * (tile + 2);
     const auto tiles_of = [&](std::int64_t extent) { return (extent + tile - 1) / tile; };
     const std::int64_t products = tiles_of(results.h) * tiles_of(results.w) * points;
-    // Tiles of 4 want four times the memory of the weights: only beside images as large.
+    // Tiles of 4 take four times the memory of the weights, so at most four times that of the
+    // images.
     const bool suits = tile == 2 || ((inference || shape.kind != Kind::forward) &&
                                      points * channels <= 4 * images);
     if (suits && 5 * products < 4 * 9 * results.pixels()) tiles.push_back(tile);

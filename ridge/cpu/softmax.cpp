@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 
+#include "ridge/cpu/micro_gemm.h"
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/simd.h"
 
@@ -26,12 +27,9 @@ KernelPtr mask(CpuPrepare& prepare, float value) {
   });
 }
 
-// The widest vector there is, in floats.
-constexpr std::int64_t lanes = 16;
-
 // Scratch memory of a task for softmax_row, in floats.
 std::unique_ptr<float[]> row_scratch(std::int64_t columns) {
-  return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(columns + lanes));
+  return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(columns + widest_vector));
 }
 
 // y = softmax(scale * x) of one row. The exponentials stay in `scratch`, because y may be too
@@ -46,7 +44,7 @@ void softmax_row(const T* x, T* y, float scale, std::int64_t columns, float* scr
     scratch[c] = scaled;
     max = scaled > max ? scaled : max;
   }
-  const std::int64_t padded = (columns + lanes - 1) / lanes * lanes;
+  const std::int64_t padded = padded_to_vectors(columns);
   std::fill(scratch + columns, scratch + padded, -std::numeric_limits<float>::infinity());
   float sum = 0;
 #pragma omp simd reduction(+ : sum)

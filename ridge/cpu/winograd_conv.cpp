@@ -12,8 +12,8 @@
 #include <array>
 #include <cstring>
 
+#include "ridge/cpu/channel_block.h"
 #include "ridge/cpu/finish_rows.h"
-#include "ridge/cpu/instructions.h"
 #include "ridge/cpu/micro_gemm.h"
 #include "ridge/cpu/scratch.h"
 
@@ -21,23 +21,19 @@ namespace ridge {
 namespace {
 
 using Kind = ConvShape::Kind;
-typedef float Vector __attribute__((vector_size(4 * vector_floats)));
+using Vector = FloatVector;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-Vector load_vector(const float* p) {
-  Vector v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
+Vector load_floats(const float* p) { return load_vector<Vector>(p); }
+void store_floats(float* p, Vector v) { std::memcpy(p, &v, sizeof v); }
 
-void store_vector(float* p, Vector v) { std::memcpy(p, &v, sizeof v); }
-
-// The maps in one dimension, of which those in two are products. V is a float or a vector.
+// The three linear maps in one dimension; in two dimensions each is applied to columns, then to
+// rows. V is a float or a vector of floats.
 template <int Tile>
 struct Maps;
 
-// At 0, 1, -1 and infinity.
+// Evaluates at the points 0, 1, -1 and infinity.
 template <>
 struct Maps<2> {
   template <class V>
@@ -55,8 +51,8 @@ struct Maps<2> {
   }
 };
 
-// At 0, +-a, +-b and infinity, with a^2 = 1/2 and b^2 = 2, whose products are 1: sums of such
-// points lose less to rounding than those of 1 and 2.
+// Evaluates at the points 0, +-a, +-b and infinity, with a^2 = 1/2 and b^2 = 2. Their powers stay
+// closer to 1 than those of 1 and 2, so that less is lost to rounding.
 template <>
 struct Maps<4> {
   static constexpr float a = 0.70710678f, b = 1.41421356f, a2 = 0.5f, b2 = 2.0f;
@@ -108,17 +104,19 @@ std::array<std::array<V, To>, To> map_square(const std::array<std::array<V, From
   return whole;
 }
 
-// Output channels whose sums a task holds at a time, and columns of weights that lie together: as
-// many as the product's innermost loop takes.
+// A task holds the sums of `slice_channels` output channels at a time. Weights lie in panels of as
+// many columns as the innermost loop of small_product() computes.
 constexpr std::int64_t slice_channels = 64, panel_columns = vector_floats == 16 ? 64 : 16;
-// Input channels of a panel that stay in the first-level cache.
+// So many input channels of a panel stay in the first-level cache.
 constexpr std::int64_t most_depth = 256;
+// A task has at least as many tiles as make it worth to read the weights once more.
 constexpr std::int64_t least_tiles = 32, most_tiles = 64;
-// Floats between the points of a tile beyond what they need: at multiples of a power of 2 all
-// points would displace each other from the caches.
+// So many floats separate the matrices of two points: at a distance that is a multiple of a large
+// power of 2 all points of a tile would displace each other from the caches.
 constexpr std::int64_t gap = 16;
 
-// A convolution of stride 1, forward or by x: the image that is read, and what is written.
+// The gradient by x is a convolution too: it reads y and writes x, with the padding that is left
+// of 2.
 struct Pass {
   ImageShape from, to;
   Pair padding;
@@ -183,10 +181,11 @@ class WinogradConv final : public Conv {
   ConvShape shape_;
   Pass pass_;
   std::int64_t down_, across_, tiles_;  // tiles of an image, and of all
-  std::int64_t most_ = 0;               // tiles of a task
+  std::int64_t most_ = 0;               // tiles of a task, at most
 };
 
-// To [slice][point][panel][input channel][column]. A task takes 16 x 16 channels.
+// Writes the mapped weights as [slice][point][panel][input channel][column]. A task maps 16 x 16
+// channels.
 template <int Tile>
 void WinogradConv<Tile>::pack(ThreadPool& pool, const void* weight, void* packed) const {
   constexpr std::int64_t block = 16;
@@ -214,12 +213,12 @@ void WinogradConv<Tile>::pack(ThreadPool& pool, const void* weight, void* packed
                   from[forward ? at.at(o0 + v + o, i0 + i, r, q)
                                : at.at(i0 + i, o0 + v + o, 2 - r, 2 - q)];
             square[static_cast<std::size_t>(r)][static_cast<std::size_t>(q)] =
-                load_vector(taps.data());
+                load_floats(taps.data());
           }
         const auto of_weight =
             map_square<edge>(square, [](const auto& g) { return Maps<Tile>::of_weight(g); });
         for (std::size_t p = 0; p < edge * edge; ++p)
-          store_vector(&mapped[p][i][v], of_weight[p / edge][p % edge]);
+          store_floats(&mapped[p][i][v], of_weight[p / edge][p % edge]);
       }
     float* const first =
         to + slice * slice_channels * in * points + panel * in + i0 * columns + in_slice - panel;
@@ -229,7 +228,7 @@ void WinogradConv<Tile>::pack(ThreadPool& pool, const void* weight, void* packed
   });
 }
 
-// To [point][tile][input channel].
+// Writes the mapped image of some tiles as [point][tile][input channel].
 template <int Tile>
 void WinogradConv<Tile>::map_image(const float* image, std::int64_t first, std::int64_t count,
                                    float* mapped) const {
@@ -250,7 +249,7 @@ void WinogradConv<Tile>::map_image(const float* image, std::int64_t first, std::
           const auto r = static_cast<std::int64_t>(i), q = static_cast<std::int64_t>(j);
           const bool seen =
               inside || (row + r >= 0 && row + r < s.h && column + q >= 0 && column + q < s.w);
-          square[i][j] = seen ? load_vector(corner + (r * s.w + q) * s.c + c) : Vector{};
+          square[i][j] = seen ? load_floats(corner + (r * s.w + q) * s.c + c) : Vector{};
         }
       const auto points_of_tile =
           map_square<edge>(square, [](const auto& d) { return Maps<Tile>::of_image(d); });
@@ -259,12 +258,13 @@ void WinogradConv<Tile>::map_image(const float* image, std::int64_t first, std::
       for (std::size_t i = 0; i < edge; ++i)
 #pragma GCC unroll 8
         for (std::size_t j = 0; j < edge; ++j)
-          store_vector(to + static_cast<std::int64_t>(i * edge + j) * step, points_of_tile[i][j]);
+          store_floats(to + static_cast<std::int64_t>(i * edge + j) * step, points_of_tile[i][j]);
     }
   }
 }
 
-// To [point][tile][channel of the slice].
+// Overwrites the sums of a slice, [point][tile][channel of the slice], with the products at each
+// point.
 template <int Tile>
 void WinogradConv<Tile>::multiply(const float* mapped, const float* weights, std::int64_t count,
                                   std::int64_t width, float* sums) const {
@@ -280,6 +280,7 @@ void WinogradConv<Tile>::multiply(const float* mapped, const float* weights, std
     }
 }
 
+// Maps the sums of a slice to results, adds what follows, and writes those within the image.
 template <int Tile>
 void WinogradConv<Tile>::write_results(const Task& task, std::int64_t slice, const float* sums,
                                        const ConvOperands& o) const {
@@ -299,14 +300,14 @@ void WinogradConv<Tile>::write_results(const Task& task, std::int64_t slice, con
 #pragma GCC unroll 8
         for (std::size_t j = 0; j < edge; ++j)
           square[i][j] =
-              load_vector(sums + static_cast<std::int64_t>(i * edge + j) * step + t * width + c);
+              load_floats(sums + static_cast<std::int64_t>(i * edge + j) * step + t * width + c);
       const auto tile =
           map_square<Tile>(square, [](const auto& m) { return Maps<Tile>::to_results(m); });
-      const Vector addend = bias ? load_vector(bias + channel + c) : Vector{};
+      const Vector addend = bias ? load_floats(bias + channel + c) : Vector{};
 #pragma GCC unroll 8
       for (std::size_t i = 0; i < Tile; ++i)
 #pragma GCC unroll 8
-        for (std::size_t j = 0; j < Tile; ++j) store_vector(&results[i][j][c], tile[i][j] + addend);
+        for (std::size_t j = 0; j < Tile; ++j) store_floats(&results[i][j][c], tile[i][j] + addend);
     }
     const Place place = place_of(task.first + t);
     for (std::int64_t i = 0; i < Tile && place.row + i < s.h; ++i)
@@ -343,12 +344,11 @@ void WinogradConv<Tile>::run(ThreadPool& pool, const ConvOperands& o, void*) con
   const std::int64_t wanted = 2 * pool.size();
   const std::int64_t blocks =
       std::max(ceil_div(tiles_, most_), std::min(wanted, tiles_ / least_tiles));
-  const std::int64_t some = std::max<std::int64_t>(blocks, 1);
-  const std::int64_t parts = std::clamp<std::int64_t>(wanted / some, 1, slices());
-  pool.run(some * parts, [&](std::int64_t i) {
+  const std::int64_t parts = std::clamp<std::int64_t>(wanted / blocks, 1, slices());
+  pool.run(blocks * parts, [&](std::int64_t i) {
     const std::int64_t block = i / parts, part = i % parts;
-    const std::int64_t first = tiles_ * block / some;
-    run_task({first, tiles_ * (block + 1) / some - first, slices() * part / parts,
+    const std::int64_t first = tiles_ * block / blocks;
+    run_task({first, tiles_ * (block + 1) / blocks - first, slices() * part / parts,
               slices() * (part + 1) / parts},
              o);
   });

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "ridge/cpu/simd.h"
 #include "ridge/device/packing.h"
 #include "ridge/ops/op.h"
+#include "tests/ops/cases.h"
 
 namespace ridge {
 namespace {
@@ -483,6 +485,32 @@ TEST(Conv, OfEachChoiceWantsTheSameMemory) {
   EXPECT_EQ(prepare(2, 40, 2, true), kept);
   EXPECT_EQ(std::get<1>(kept), 36u * 64 * 64 * sizeof(float));
   EXPECT_NE(std::get<3>(kept), std::get<3>(first));
+}
+
+// The library and both tiles round differently, so that their bits tell them apart.
+TEST(Conv, IsComputedByWhatTheTunerChose) {
+  CpuDevice device(2);
+  const Op op(Conv2d{{.padding = {1, 1}, .layout = ImageLayout::nhwc}});
+  const std::vector<TensorType> in{{DType::f32, {2, 24, 24, 48}}, {DType::f32, {32, 3, 3, 48}}};
+  const std::vector<TensorType> out = infer(op, in);
+  std::vector<testing::Reals> values;
+  for (const TensorType& type : in) {
+    std::vector<float> floats(static_cast<std::size_t>(type.numel()));
+    fill_normal(floats, 1.0f, 5, stream_of(type.to_string()));
+    values.emplace_back(floats.begin(), floats.end());
+  }
+  const auto expected = testing::run_reference(op, in, out, values);
+  std::set<testing::Reals> results;
+  for (const std::size_t pick : {0, 1, 2}) {
+    PickingTuner tuner(pick);
+    const auto bytes =
+        testing::run_kernel(device, op, in, out, values,
+                            {.products = Products::tuned, .tuner = &tuner, .inference = true});
+    const testing::Reals result = testing::decode(bytes[0], DType::f32);
+    testing::expect_close(result, expected[0], {1e-5 * std::sqrt(9 * 48.0), 1e-5});
+    results.insert(result);
+  }
+  EXPECT_EQ(results.size(), 3u);
 }
 
 }  // namespace
