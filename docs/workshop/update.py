@@ -87,7 +87,13 @@ QUICKER = [(re.compile(r"^( *)micro_benchmarking_pytorch\b", re.MULTILINE),
             r"\1 --image-size 96"),
            (re.compile(r"--num-steps 10 (--profile-memory)"), r"--num-steps 3 \1"),
            (re.compile(r"^(ridge exercise debug --stage [24] --fix) --num-steps 8\b", re.MULTILINE),
-            r"\1 --num-steps 4")]
+            r"\1 --num-steps 4"),
+           (re.compile(r"^(ridge exercise debug)\b", re.MULTILINE), r"\1 --seq-len 32"),
+           (re.compile(r"^(ridge gate --self-test .*--budget) \d+", re.MULTILINE), r"\1 3"),
+           (re.compile(r"^(ridge study tiny small|launch_performance_study.sh small)\b",
+                       re.MULTILINE), r"\1 --batch-size 2"),
+           (re.compile(r"^(ridge study .*--vary batch-size)=1,2,4,8( --vary version)",
+                       re.MULTILINE), r"\1=1,8\2")]
 
 
 class PageError(Exception):
