@@ -218,7 +218,7 @@ Autotuner remembered_choices(Device& device) {
 std::string measured_on(Device& device) {
   // Raised where candidates change their speed or their order but not their number: choices among
   // the old ones would hide it.
-  constexpr int kernels = 4;
+  constexpr int kernels = 5;
   const std::string driver = device.tools().driver();
   return fmt::format("{}{}{}, kernels {}", device.hardware(), driver.empty() ? "" : ", ", driver,
                      kernels);

@@ -30,29 +30,12 @@ using PointersOf = std::function<ConvPointers(const Launch&)>;
 
 constexpr std::size_t vendors_alignment = 16;
 
-// Whether the library may compute something else (cuDNN 9.14 does, by most of its plans with an
-// epilogue): channels of one pixel lie side by side, so that it takes channels first for last, of
-// the other image too, and the distance of two pixels for that of two images.
+// Whether the library may take the layout for another one and compute something else. cuDNN 9.14
+// does so by most of its plans with an epilogue: where the input or the output has one pixel, its
+// strides are also those of channels last, and the plans read the other image as such too.
 bool is_misread(const ConvProblem& p) {
   return p.geometry.layout == ImageLayout::nchw && (p.x.pixels() == 1 || p.y.pixels() == 1);
 }
-
-// Whether the library has kernels for what follows the convolution; for all else it compiles one
-// when a plan is prepared, most of a second long, and ours are faster.
-bool is_ready_made(const ConvProblem& problem) {
-  return !problem.residual &&
-         (problem.epilogue == Epilogue::none || problem.epilogue == Epilogue::relu);
-}
-
-// Whether the library compiles a kernel of tf32 for what follows. Some of those of cuDNN 9.14 cut
-// operands to 11 bits where its others round them. Sums are smaller by 7e-4 then, which a network
-// makes far more of than of rounding: see cuts_operands() and plans_of().
-bool may_cut_operands(const ConvProblem& p) {
-  return p.kind == Kind::forward && p.dtype == DType::f32 && p.tf32 && !is_ready_made(p);
-}
-
-// All of them do where the channels of a pixel do not fill 16 bytes.
-bool cuts_operands(const ConvProblem& p) { return may_cut_operands(p) && p.x.c % 4 != 0; }
 
 ConvProblem problem_of(Kind kind, const ConvGeometry& geometry, const GpuPrepare& prepare,
                        const Shape& x, const Shape& weight, const Shape& y) {
@@ -123,16 +106,23 @@ KernelPtr kernel_of(GpuPrepare& prepare, const ConvWork& work, std::shared_ptr<F
       });
 }
 
-// By the library's plan of this rank for the convolution alone, and what follows by our kernel.
-KernelPtr vendors_conv_and_ours(GpuPrepare& prepare, const ConvWork& work, std::size_t rank) {
-  ConvProblem plain = work.problem;
+// By the library's plan of this rank. Where it cannot finish an f32 result as it should, we do that
+// after it. DeviceError if it cannot convolve so at all.
+KernelPtr vendors_conv(GpuPrepare& prepare, const ConvWork& work, std::size_t rank) {
+  const ConvProblem& problem = work.problem;
+  try {
+    return kernel_of(prepare, work, prepare.gpu.dnn->conv(problem, rank));
+  } catch (const DeviceError&) {
+    if (problem.kind != Kind::forward || problem.dtype != DType::f32) throw;
+  }
+  ConvProblem plain = problem;
   plain.bias = plain.residual = false;
   plain.epilogue = Epilogue::none;
   std::shared_ptr<FusedConv> conv = prepare.gpu.dnn->conv(plain, rank);
   const std::size_t workspace = conv->workspace();
   return unless_unaligned(
       prepare, work, workspace,
-      [&gpu = prepare.gpu, problem = work.problem, conv](const ConvPointers& all, void* memory) {
+      [&gpu = prepare.gpu, problem, conv](const ConvPointers& all, void* memory) {
         ConvPointers operands = all;
         operands.bias = operands.residual = nullptr;
         conv->run(gpu.stream, operands, memory);
@@ -140,17 +130,11 @@ KernelPtr vendors_conv_and_ours(GpuPrepare& prepare, const ConvWork& work, std::
       });
 }
 
-// By the library's plan of this rank. Where it cannot finish an f32 result as it should, we do that
-// after it. DeviceError if it cannot convolve so at all.
-KernelPtr vendors_conv(GpuPrepare& prepare, const ConvWork& work, std::size_t rank) {
-  const ConvProblem& problem = work.problem;
-  if (cuts_operands(problem)) return vendors_conv_and_ours(prepare, work, rank);
-  try {
-    return kernel_of(prepare, work, prepare.gpu.dnn->conv(problem, rank));
-  } catch (const DeviceError&) {
-    if (problem.kind != Kind::forward || problem.dtype != DType::f32) throw;
-  }
-  return vendors_conv_and_ours(prepare, work, rank);
+// Whether the library has kernels for what follows the convolution; for all else it compiles one
+// when a plan is prepared, most of a second long, and ours are faster.
+bool is_ready_made(const ConvProblem& problem) {
+  return !problem.residual &&
+         (problem.epilogue == Epilogue::none || problem.epilogue == Epilogue::relu);
 }
 
 // Whether it is a product of so many pixels with so few channels that memory is what limits it,
@@ -172,11 +156,11 @@ bool prefers_tiles(const ConvWork& work) {
 
 // How many of the library's plans are worth timing: one of those that it has to compile.
 std::size_t plans_of(const ConvWork& work) {
-  constexpr std::size_t most_plans = 8, plans_that_round = 6;  // those that cut come last
+  constexpr std::size_t most_plans = 8;
   if (is_misread(work.problem)) return 0;
   // As fast as banded products only with a stride.
   if (work.depthwise) return work.banded && work.problem.geometry.stride == Pair{1, 1} ? 0 : 1;
-  if (!prefers_tiles(work)) return may_cut_operands(work.problem) ? plans_that_round : most_plans;
+  if (!prefers_tiles(work)) return most_plans;
   return work.tiles->few_channels || !is_ready_made(work.problem) ? 1 : most_plans;
 }
 
