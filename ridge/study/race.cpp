@@ -26,10 +26,24 @@ constexpr double measuring_per_start = 1;
 constexpr double most_of_budget = 0.05;  // of that measuring
 // The part by which two processes of one program differ however long they are measured.
 constexpr double luck_of_processes = 0.01;
+// A pair whose turns agree so well is measured no longer: its uncertainty is that of the luck then.
+constexpr double spread_of_enough = luck_of_processes / 4;
 constexpr double one_deviation = 0.16;  // of a normal distribution lies beyond it on either side
 
 template <class T>
 using Both = std::pair<T, T>;  // of the baseline, of the candidate
+using PairOfTurns = Both<std::vector<PacedTurn>>;
+
+double seconds_of(const PacedTurn& turn, std::string_view metric) {
+  return metric == "forward"     ? turn.forward
+         : metric == "backward"  ? turn.backward
+         : metric == "optimizer" ? turn.optimizer
+                                 : turn.seconds;
+}
+
+double spread_of(const Center& center) {
+  return center.interval ? (center.interval->high - center.interval->low) / 2 : 0;
+}
 
 // A timed metric on its way to a verdict.
 class Contest {
@@ -44,18 +58,18 @@ class Contest {
   bool decided() const { return look_.verdict != GateVerdict::undecided; }
   std::size_t pairs() const { return decision_.pairs(); }
 
-  // What a pair of processes said: seconds of the turns of both, in order.
-  void add(const std::vector<double>& baseline, const std::vector<double>& candidate) {
-    std::vector<double> ratios;
-    for (std::size_t i = 0; i < baseline.size(); ++i)
-      if (baseline[i] > 0 && candidate[i] > 0)
-        ratios.push_back(std::log(candidate[i] / baseline[i]));
-    if (ratios.empty()) return;
-    const double seconds = percentile(baseline, 0.5);
-    medians_.push_back(seconds);
-    const Center center = center_of(ratios, one_deviation);
-    const double spread = center.interval ? (center.interval->high - center.interval->low) / 2 : 0;
-    decision_.add(seconds, seconds * std::exp(center.value), std::hypot(spread, luck_of_processes));
+  // What a pair of processes said, by the turns of both, in order.
+  void add(const PairOfTurns& turns) {
+    const auto [baseline, ratio] = estimate(turns);
+    if (!ratio) return;
+    medians_.push_back(baseline);
+    decision_.add(baseline, baseline * std::exp(ratio->value),
+                  std::hypot(spread_of(*ratio), luck_of_processes));
+  }
+  // Whether further turns would add little. The answer is the same if both programs change places.
+  bool has_enough(const PairOfTurns& turns) const {
+    const std::optional<Center> ratio = estimate(turns).second;
+    return !ratio || (ratio->interval && spread_of(*ratio) <= spread_of_enough);
   }
   void look(bool is_last) {
     if (decided() || pairs() == 0 ||
@@ -86,18 +100,24 @@ class Contest {
   }
 
  private:
+  // Seconds of the baseline, and the logarithm of the candidate's part of them.
+  std::pair<double, std::optional<Center>> estimate(const PairOfTurns& turns) const {
+    std::vector<double> baseline, ratios;
+    for (std::size_t i = 0; i < turns.first.size(); ++i) {
+      const double before = seconds_of(turns.first[i], metric().name);
+      const double after = seconds_of(turns.second[i], metric().name);
+      baseline.push_back(before);
+      if (before > 0 && after > 0) ratios.push_back(std::log(after / before));
+    }
+    if (ratios.empty()) return {};
+    return {percentile(baseline, 0.5), center_of(ratios, one_deviation)};
+  }
+
   GateCriterion criterion_;
   SequentialDecision decision_;
   Look look_;
   std::vector<double> medians_;
 };
-
-double seconds_of(const PacedTurn& turn, std::string_view metric) {
-  return metric == "forward"     ? turn.forward
-         : metric == "backward"  ? turn.backward
-         : metric == "optimizer" ? turn.optimizer
-                                 : turn.seconds;
-}
 
 class Race {
  public:
@@ -169,6 +189,17 @@ class Race {
             : std::min(most_steps, static_cast<std::int64_t>(std::ceil(turn_seconds / seconds)));
   }
 
+  bool all_have_enough(const PairOfTurns& turns) const {
+    return !contests_.empty() && std::ranges::all_of(contests_, [&](const Contest& contest) {
+      return contest.has_enough(turns);
+    });
+  }
+  // How many there are in that time if so many were taken in another.
+  static std::size_t turns_until(double seconds, double taken, std::size_t turns) {
+    const double count = std::round(static_cast<double>(turns) * std::max(1.0, seconds / taken));
+    return static_cast<std::size_t>(std::min(count, static_cast<double>(most_turns)));
+  }
+
   // False if one of both cannot be paced.
   bool run_paced_pair() {
     const double begin = hooks_.now();
@@ -181,7 +212,8 @@ class Race {
                                                    most_of_budget * rules_.budget));
     const std::int64_t untimed =
         steps_ > 1 ? (steps_ + steps_per_untimed - 1) / steps_per_untimed : 0;
-    std::vector<PacedTurn> before, after;
+    PairOfTurns turns;
+    auto& [before, after] = turns;
     while (before.size() < fewest_turns ||
            (turns_ > 0 ? before.size() < turns_
                        : before.size() < most_turns && hooks_.now() < until)) {
@@ -193,14 +225,13 @@ class Race {
         after.push_back(candidate->take(steps_, untimed));
         before.push_back(baseline->take(steps_, untimed));
       }
+      if (before.size() % fewest_turns == 0 && hooks_.now() - start >= least_measuring &&
+          all_have_enough(turns))
+        break;
     }
-    if (pairs_done_ > 0) turns_ = before.size();
-    for (Contest& contest : contests_) {
-      std::vector<double> a, b;
-      for (const PacedTurn& turn : before) a.push_back(seconds_of(turn, contest.metric().name));
-      for (const PacedTurn& turn : after) b.push_back(seconds_of(turn, contest.metric().name));
-      contest.add(a, b);
-    }
+    if (pairs_done_ > 0 && turns_ == 0)
+      turns_ = turns_until(until - start, hooks_.now() - start, before.size());
+    for (Contest& contest : contests_) contest.add(turns);
     baseline->release();
     candidate->release();
     keep(baseline->finish(), candidate->finish());
@@ -225,8 +256,8 @@ class Race {
     keep(before, after);
     for (Contest& contest : contests_)
       if (contest.metric().name == "time")
-        contest.add({baseline_.back().row.median_seconds.value_or(0)},
-                    {candidate_.back().row.median_seconds.value_or(0)});
+        contest.add({{{.seconds = baseline_.back().row.median_seconds.value_or(0)}},
+                     {{.seconds = candidate_.back().row.median_seconds.value_or(0)}}});
   }
 
   void keep(const RunDocument& before, const RunDocument& after) {

@@ -26,6 +26,7 @@ struct Machine {
   double luck = 0.015;  // the deviation of a process
   double noise = 0.03;  // of a step
   double noise_of_every_second_pair = 0.03;
+  double start = 0.3;   // seconds that a process takes to be ready
   double step = 0.05;   // seconds
   double slowdown = 1;  // of the candidate
   bool old_baseline = false;
@@ -47,7 +48,7 @@ class FakeRacer final : public Racer {
   }
   ~FakeRacer() override { --machine_.alive; }
   bool ready() override {
-    machine_.now += 0.3;
+    machine_.now += machine_.start;
     if (!paced_) machine_.now += 20 * machine_.step;
     return paced_;
   }
@@ -132,6 +133,25 @@ TEST(Race, HardlyCountsPairsThatWereMeasuredOnABusyMachine) {
     return sum;
   };
   EXPECT_LT(pairs(0.4), 3 * pairs(0.03));  // 4.5 times as many if all pairs counted the same
+}
+
+// More steps of the same processes do not tell how lucky these were.
+TEST(Race, MeasuresPairsNoLongerThanUntilTheirTurnsAgree) {
+  const auto seconds = [](double noise) {
+    double sum = 0;
+    for (std::uint32_t seed = 0; seed < 40; ++seed) {
+      Machine machine(seed);
+      machine.slowdown = 1.05;
+      machine.step = 0.003;
+      machine.start = 1.5;
+      machine.noise = machine.noise_of_every_second_pair = noise;
+      sum += race_on(machine, {.seed = seed}).seconds;
+    }
+    return sum / 40;
+  };
+  // Of nine pairs at least, each starts in 3 s and would be measured for 3 s more.
+  EXPECT_LT(seconds(0.002), 45);
+  EXPECT_GT(seconds(0.05), 60);
 }
 
 TEST(Race, TakesTurnsAndLeavesNobodyRunning) {
