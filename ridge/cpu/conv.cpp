@@ -13,6 +13,7 @@
 #include "ridge/cpu/int8_conv.h"
 #include "ridge/cpu/onednn.h"
 #include "ridge/cpu/prepare.h"
+#include "ridge/cpu/product_weight_grad.h"
 #include "ridge/cpu/simd.h"
 #include "ridge/cpu/trial_memory.h"
 #include "ridge/cpu/winograd_conv.h"
@@ -58,9 +59,10 @@ void convert(ThreadPool& pool, const From* from, std::int64_t n, To* to) {
   });
 }
 
-// The library's, but where a gradient of our own is far faster, or a tile asks for Winograd's.
+// The library's, but where a gradient of our own is far faster, or a tile asks for one of ours.
 ConvPtr make_plain_conv(const ConvShape& shape, int tile) {
-  if (tile > 0) return make_winograd_conv(shape, tile);
+  if (tile == 1) return make_product_weight_grad(shape);
+  if (tile > 1) return make_winograd_conv(shape, tile);
   return is_depthwise_gradient(shape) ? make_depthwise_gradient(shape) : make_onednn_conv(shape);
 }
 
@@ -159,17 +161,18 @@ bool through_channels_last(const ConvShape& s) {
 
 class ConvKernel final : public PackingKernel {
  public:
-  // `packed_bytes` are those of the convolution, or more.
+  // `packed_bytes` and `workspace` are those of the convolution, or more.
   ConvKernel(ThreadPool& pool, const ConvShape& shape, ConvPtr conv, std::size_t packed_bytes,
-             ConvOperandsOf operands_of, KernelPtr unpacked)
+             std::size_t workspace, ConvOperandsOf operands_of, KernelPtr unpacked)
       : pool_(pool),
         shape_(shape),
         conv_(std::move(conv)),
         packed_bytes_(packed_bytes),
+        workspace_(workspace),
         operands_of_(operands_of),
         unpacked_(std::move(unpacked)) {}
 
-  Packed packed() const override { return {1, packed_bytes_, conv_->workspace()}; }
+  Packed packed() const override { return {1, packed_bytes_, workspace_}; }
 
   void pack(const void* weight, void* packed) override {
     if (conv_->packed_bytes() == 0) return;  // as they are, they are in order
@@ -195,7 +198,7 @@ class ConvKernel final : public PackingKernel {
   ThreadPool& pool_;
   ConvShape shape_;
   ConvPtr conv_;
-  std::size_t packed_bytes_;
+  std::size_t packed_bytes_, workspace_;
   ConvOperandsOf operands_of_;
   KernelPtr unpacked_;
   void* kept_ = nullptr;  // the packed weights, if they stay
@@ -209,12 +212,21 @@ ConvShape computed_as(ConvShape shape) {
   return shape;
 }
 
-// "f32 8x64x56x56 * 128x64x3x3 nhwc, padding 1x1".
+// Increased whenever one of our own convolutions comes to take another time: what was measured
+// before is then void.
+constexpr int conv_version = 2;
+
+std::string_view name_of(Kind kind) {
+  return kind == Kind::forward ? "forward" : kind == Kind::input_grad ? "by x" : "by weight";
+}
+
+// "f32 8x64x56x56 * 128x64x3x3 nhwc, stride 1x1, padding 1x1, dilation 1x1".
 std::string to_string(const ConvShape& s) {
   const ConvGeometry& g = s.geometry;
-  return fmt::format("{} {}x{}x{}x{} * {}x{}x{}x{} {}, padding {}x{}", name_of(s.dtype), s.x.n,
-                     s.x.c, s.x.h, s.x.w, s.weight.n, s.weight.c, s.weight.h, s.weight.w,
-                     name_of(g.layout), g.padding[0], g.padding[1]);
+  return fmt::format("{} {}x{}x{}x{} * {}x{}x{}x{} {}, stride {}, padding {}, dilation {}",
+                     name_of(s.dtype), s.x.n, s.x.c, s.x.h, s.x.w, s.weight.n, s.weight.c,
+                     s.weight.h, s.weight.w, name_of(g.layout), fmt::join(g.stride, "x"),
+                     fmt::join(g.padding, "x"), fmt::join(g.dilation, "x"));
 }
 
 // Returns the convolution that stands for `s` in trials: of as many of its images as take a few
@@ -243,10 +255,9 @@ int fastest_tile(const ConvShape& shape, const std::vector<int>& tiles, ThreadPo
   std::vector<Candidate> made(candidates.size());
   TrialMemory x, weight, y;
   const std::string key =
-      fmt::format("convolution {} {} oneDNN {} {} {}, tiles to {}{}", winograd_version,
-                  name_of(compiled_instructions), onednn_version(),
-                  trial.kind == Kind::forward ? "forward" : "by x", to_string(trial), tiles.back(),
-                  choice.inference ? ", weights stay" : "");
+      fmt::format("convolution {} {} oneDNN {} {} {}, tiles to {}{}", conv_version,
+                  name_of(compiled_instructions), onednn_version(), name_of(trial.kind),
+                  to_string(trial), tiles.back(), choice.inference ? ", weights stay" : "");
   const auto run = [&](std::size_t i) {
     Candidate& c = made[i];
     const bool first = !c.conv;
@@ -297,23 +308,27 @@ ConvPtr make_conv(const ConvShape& shape, int tile) {
   });
 }
 
-std::vector<int> winograd_tiles(const ConvShape& shape, bool inference) {
+std::vector<int> conv_tiles(const ConvShape& shape, bool inference) {
   // With fewer results the maps, and reading the weights, which are larger, take what is saved.
   constexpr std::int64_t least_results = 128;
+  const ImageShape& results = shape.kind == Kind::input_grad ? shape.x : shape.y;
+  if (is_depthwise(shape) || results.n * results.pixels() < least_results) return {};
+  const ConvShape computed = computed_as(shape);
+  if (!has_winograd(computed))
+    return has_product_weight_grad(computed) ? std::vector<int>{1} : std::vector<int>{};
   std::vector<int> tiles;
-  if (is_depthwise(shape) || !has_winograd(computed_as(shape))) return tiles;
-  const ImageShape& results = shape.kind == Kind::forward ? shape.y : shape.x;
-  if (results.n * results.pixels() < least_results) return tiles;
   const std::int64_t channels = shape.x.c * shape.y.c;
   const std::int64_t images = results.n * results.pixels() * (shape.x.c + shape.y.c);
+  const bool maps_weights = shape.kind != Kind::weight_grad;
   for (const int tile : {2, 4}) {
     const std::int64_t points = (tile + 2) * (tile + 2);
     const auto tiles_of = [&](std::int64_t extent) { return (extent + tile - 1) / tile; };
     const std::int64_t products = tiles_of(results.h) * tiles_of(results.w) * points;
     // Tiles of 4 take four times the memory of the weights, so at most four times that of the
     // images.
-    const bool suits = tile == 2 || ((inference || shape.kind != Kind::forward) &&
-                                     points * channels <= 4 * images);
+    const bool suits =
+        tile == 2 || !maps_weights ||
+        ((inference || shape.kind != Kind::forward) && points * channels <= 4 * images);
     if (suits && 5 * products < 4 * 9 * results.pixels()) tiles.push_back(tile);
   }
   return tiles;
@@ -323,18 +338,22 @@ KernelPtr conv_kernel(CpuPrepare& prepare, const ConvShape& shape, ConvOperandsO
                       KernelPtr unpacked) {
   std::vector<int> tiles;
   if (prepare.choice.products == Products::tuned)
-    tiles = winograd_tiles(shape, prepare.choice.inference);
+    tiles = conv_tiles(shape, prepare.choice.inference);
   const int tile = tiles.empty() || !prepare.choice.tuner
                        ? 0
                        : fastest_tile(shape, tiles, prepare.pool, prepare.choice);
   ConvPtr conv = make_conv(shape, tile);
   if (unpacked && conv->is_slow()) return unpacked;
   // As much as any that may be chosen wants: memory is planned before timing.
-  std::size_t packed_bytes = conv->packed_bytes();
-  if (!tiles.empty())
-    packed_bytes = std::max(packed_bytes, make_conv(shape, tiles.back())->packed_bytes());
-  if (!unpacked) prepare.workspace = padded(packed_bytes) + conv->workspace();
-  return std::make_unique<ConvKernel>(prepare.pool, shape, std::move(conv), packed_bytes,
+  std::size_t packed_bytes = conv->packed_bytes(), workspace = conv->workspace();
+  tiles.insert(tiles.begin(), 0);
+  for (std::size_t i = 0; tiles.size() > 1 && i < tiles.size(); ++i) {
+    const ConvPtr other = make_conv(shape, tiles[i]);
+    packed_bytes = std::max(packed_bytes, other->packed_bytes());
+    workspace = std::max(workspace, other->workspace());
+  }
+  if (!unpacked) prepare.workspace = padded(packed_bytes) + workspace;
+  return std::make_unique<ConvKernel>(prepare.pool, shape, std::move(conv), packed_bytes, workspace,
                                       operands_of, std::move(unpacked));
 }
 

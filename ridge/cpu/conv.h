@@ -9,13 +9,15 @@
 namespace ridge {
 
 // A convolution of any dtype and layout: where the library has none, or a much slower one, through
-// copies of the operands. If `tile` is one of winograd_tiles(), by that instead of the library.
+// copies of the operands. If `tile` is one of conv_tiles(), by that instead of the library.
 ConvPtr make_conv(const ConvShape& shape, int tile = 0);
 
-// The tiles that Winograd's algorithm may compute it in (winograd_conv.h), rising; none where that
-// is not defined, or where it would hardly multiply less. Forward in training it has to be as exact
-// as direct sums are: an activation that rounding takes to the other side of 0 is another gradient.
-std::vector<int> winograd_tiles(const ConvShape& shape, bool inference);
+// The tiles that our own kernels may compute it in, rising: those of Winograd's algorithm
+// (winograd_conv.h) where it multiplies far less; where there is none, 1 for a gradient by the
+// weights, whose products are of single results (product_weight_grad.h). Forward in training that
+// has to be as exact as direct sums are: an activation that rounding takes to the other side of 0
+// is another gradient.
+std::vector<int> conv_tiles(const ConvShape& shape, bool inference);
 
 // Which of a launch's operands are a convolution's.
 using ConvOperandsOf = ConvOperands (*)(const Launch& call, const ConvShape& shape);

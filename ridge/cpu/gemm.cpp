@@ -6,14 +6,13 @@
 #include <cmath>
 #include <limits>
 
+#include "ridge/base/ceil_div.h"
 #include "ridge/cpu/gemm_kernel.h"
 #include "ridge/cpu/gemm_packed.h"
 #include "ridge/cpu/onednn.h"
 
 namespace ridge {
 namespace {
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // How long a plan takes, in units of the time in which a core multiplies two vectors and adds them,
 // as the sum over some numbers of threads: a plan must suit whatever machine it runs on, because it

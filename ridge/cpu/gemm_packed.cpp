@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "ridge/base/ceil_div.h"
 #include "ridge/cpu/gemm_kernel.h"
 #include "ridge/cpu/scratch.h"
 #include "ridge/cpu/simd.h"
@@ -30,7 +31,6 @@ constexpr std::int64_t chunk_words = 32;
 // Multiply-adds worth the hand-over of a task.
 constexpr std::int64_t least_work = std::int64_t{1} << 19;
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
 
 struct Range {

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "ridge/base/ceil_div.h"
 #include "ridge/base/error.h"
 #include "ridge/cpu/finish_rows.h"
 #include "ridge/cpu/int8_conv.h"
@@ -20,8 +21,6 @@ using dnnl::memory;
 using Kind = ConvShape::Kind;
 
 std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 // What follows the sums and takes oneDNN 2.6 twice as long as us, or of integers has other rules in
 // its later versions: we apply it, as soon as a call is done, to results that are still in the
 // cache.

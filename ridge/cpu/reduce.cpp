@@ -1,12 +1,11 @@
 #include "ridge/ops/reduce.h"
 
+#include "ridge/base/ceil_div.h"
 #include "ridge/base/loop_nest.h"
 #include "ridge/cpu/elementwise.h"
 
 namespace ridge {
 namespace {
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // How the work is cut. The innermost loop, which runs along contiguous elements, is cut in pieces.
 // If it is kept, one sum is a vector as long as a piece, and there is one for every iteration of

@@ -12,97 +12,17 @@
 #include <array>
 #include <cstring>
 
-#include "ridge/cpu/channel_block.h"
 #include "ridge/cpu/finish_rows.h"
 #include "ridge/cpu/micro_gemm.h"
 #include "ridge/cpu/scratch.h"
+#include "ridge/cpu/winograd_maps.h"
+#include "ridge/cpu/winograd_weight_grad.h"
 
 namespace ridge {
 namespace {
 
+using namespace winograd;
 using Kind = ConvShape::Kind;
-using Vector = FloatVector;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-Vector load_floats(const float* p) { return load_vector<Vector>(p); }
-void store_floats(float* p, Vector v) { std::memcpy(p, &v, sizeof v); }
-
-// The three linear maps in one dimension; in two dimensions each is applied to columns, then to
-// rows. V is a float or a vector of floats.
-template <int Tile>
-struct Maps;
-
-// Evaluates at the points 0, 1, -1 and infinity.
-template <>
-struct Maps<2> {
-  template <class V>
-  static std::array<V, 4> of_image(const std::array<V, 4>& d) {
-    return {d[2] - d[0], d[2] + d[1], d[2] - d[1], d[3] - d[1]};
-  }
-  template <class V>
-  static std::array<V, 4> of_weight(const std::array<V, 3>& g) {
-    const V even = 0.5f * (g[0] + g[2]), odd = 0.5f * g[1];
-    return {-g[0], even + odd, even - odd, g[2]};
-  }
-  template <class V>
-  static std::array<V, 2> to_results(const std::array<V, 4>& m) {
-    return {m[0] + m[1] + m[2], m[1] - m[2] + m[3]};
-  }
-};
-
-// Evaluates at the points 0, +-a, +-b and infinity, with a^2 = 1/2 and b^2 = 2. Their powers stay
-// closer to 1 than those of 1 and 2, so that less is lost to rounding.
-template <>
-struct Maps<4> {
-  static constexpr float a = 0.70710678f, b = 1.41421356f, a2 = 0.5f, b2 = 2.0f;
-
-  template <class V>
-  static std::array<V, 6> of_image(const std::array<V, 6>& d) {
-    const V even_a = d[4] - b2 * d[2], odd_a = a * (d[3] - b2 * d[1]);
-    const V even_b = d[4] - a2 * d[2], odd_b = b * (d[3] - a2 * d[1]);
-    return {d[0] - (a2 + b2) * d[2] + d[4],
-            even_a + odd_a,
-            even_a - odd_a,
-            even_b + odd_b,
-            even_b - odd_b,
-            d[1] - (a2 + b2) * d[3] + d[5]};
-  }
-  template <class V>
-  static std::array<V, 6> of_weight(const std::array<V, 3>& g) {
-    constexpr float at_a = 1 / (2 * a2 * (a2 - b2)), at_b = 1 / (2 * b2 * (b2 - a2));
-    const V even_a = at_a * (g[0] + a2 * g[2]), odd_a = at_a * a * g[1];
-    const V even_b = at_b * (g[0] + b2 * g[2]), odd_b = at_b * b * g[1];
-    return {g[0], even_a + odd_a, even_a - odd_a, even_b + odd_b, even_b - odd_b, g[2]};
-  }
-  template <class V>
-  static std::array<V, 4> to_results(const std::array<V, 6>& m) {
-    const V even_a = m[1] + m[2], odd_a = a * (m[1] - m[2]);
-    const V even_b = m[3] + m[4], odd_b = b * (m[3] - m[4]);
-    return {m[0] + even_a + even_b, odd_a + odd_b, a2 * even_a + b2 * even_b,
-            a2 * odd_a + b2 * odd_b + m[5]};
-  }
-};
-
-// Applies a map to the columns and then to the rows of a square.
-template <std::size_t To, std::size_t From, class V, class Map>
-std::array<std::array<V, To>, To> map_square(const std::array<std::array<V, From>, From>& square,
-                                             const Map& map) {
-  std::array<std::array<V, From>, To> half;
-#pragma GCC unroll 8
-  for (std::size_t j = 0; j < From; ++j) {
-    std::array<V, From> column;
-#pragma GCC unroll 8
-    for (std::size_t i = 0; i < From; ++i) column[i] = square[i][j];
-    const std::array<V, To> mapped = map(column);
-#pragma GCC unroll 8
-    for (std::size_t i = 0; i < To; ++i) half[i][j] = mapped[i];
-  }
-  std::array<std::array<V, To>, To> whole;
-#pragma GCC unroll 8
-  for (std::size_t i = 0; i < To; ++i) whole[i] = map(half[i]);
-  return whole;
-}
 
 // A task holds the sums of `slice_channels` output channels at a time. Weights lie in panels of as
 // many columns as the innermost loop of small_product() computes.
@@ -111,10 +31,6 @@ constexpr std::int64_t slice_channels = 64, panel_columns = vector_floats == 16 
 constexpr std::int64_t most_depth = 256;
 // A task has at least as many tiles as make it worth to read the weights once more.
 constexpr std::int64_t least_tiles = 32, most_tiles = 64;
-// So many floats separate the matrices of two points: at a distance that is a multiple of a large
-// power of 2 all points of a tile would displace each other from the caches.
-constexpr std::int64_t gap = 16;
-
 // The gradient by x is a convolution too: it reads y and writes x, with the padding that is left
 // of 2.
 struct Pass {
@@ -132,11 +48,7 @@ template <int Tile>
 class WinogradConv final : public Conv {
  public:
   explicit WinogradConv(const ConvShape& shape)
-      : shape_(shape),
-        pass_(pass_of(shape)),
-        down_(ceil_div(pass_.to.h, Tile)),
-        across_(ceil_div(pass_.to.w, Tile)),
-        tiles_(pass_.to.n * down_ * across_) {
+      : shape_(shape), pass_(pass_of(shape)), tiles_(pass_.to, Tile) {
     constexpr std::int64_t cache_bytes = std::int64_t{3} << 18;
     const std::int64_t bytes_of_tile =
         points * (pass_.from.c + slice_channels) * static_cast<std::int64_t>(sizeof(float));
@@ -159,13 +71,6 @@ class WinogradConv final : public Conv {
   struct Task {
     std::int64_t first, count, slice, last_slice;
   };
-  struct Place {
-    std::int64_t image, row, column;  // of the first result
-  };
-  Place place_of(std::int64_t tile) const {
-    const std::int64_t line = tile / across_;
-    return {line / down_, line % down_ * Tile, tile % across_ * Tile};
-  }
   std::int64_t slices() const { return ceil_div(pass_.to.c, slice_channels); }
   std::int64_t width_of(std::int64_t slice) const {
     return std::min(slice_channels, pass_.to.c - slice * slice_channels);
@@ -180,8 +85,8 @@ class WinogradConv final : public Conv {
 
   ConvShape shape_;
   Pass pass_;
-  std::int64_t down_, across_, tiles_;  // tiles of an image, and of all
-  std::int64_t most_ = 0;               // tiles of a task, at most
+  Tiling tiles_;           // of the results
+  std::int64_t most_ = 0;  // tiles of a task, at most
 };
 
 // Writes the mapped weights as [slice][point][panel][input channel][column]. A task maps 16 x 16
@@ -232,34 +137,15 @@ void WinogradConv<Tile>::pack(ThreadPool& pool, const void* weight, void* packed
 template <int Tile>
 void WinogradConv<Tile>::map_image(const float* image, std::int64_t first, std::int64_t count,
                                    float* mapped) const {
-  const ImageShape& s = pass_.from;
-  const std::int64_t step = count * s.c + gap;
+  const std::int64_t channels = pass_.from.c;
   for (std::int64_t t = 0; t < count; ++t) {
-    const Place place = place_of(first + t);
-    const std::int64_t row = place.row - pass_.padding[0], column = place.column - pass_.padding[1];
-    const float* const corner = image + ((place.image * s.h + row) * s.w + column) * s.c;
-    const auto end = static_cast<std::int64_t>(edge);
-    const bool inside = row >= 0 && column >= 0 && row + end <= s.h && column + end <= s.w;
-    for (std::int64_t c = 0; c < s.c; c += vector_floats) {
-      std::array<std::array<Vector, edge>, edge> square;
-#pragma GCC unroll 8
-      for (std::size_t i = 0; i < edge; ++i)
-#pragma GCC unroll 8
-        for (std::size_t j = 0; j < edge; ++j) {
-          const auto r = static_cast<std::int64_t>(i), q = static_cast<std::int64_t>(j);
-          const bool seen =
-              inside || (row + r >= 0 && row + r < s.h && column + q >= 0 && column + q < s.w);
-          square[i][j] = seen ? load_floats(corner + (r * s.w + q) * s.c + c) : Vector{};
-        }
-      const auto points_of_tile =
-          map_square<edge>(square, [](const auto& d) { return Maps<Tile>::of_image(d); });
-      float* const to = mapped + t * s.c + c;
-#pragma GCC unroll 8
-      for (std::size_t i = 0; i < edge; ++i)
-#pragma GCC unroll 8
-        for (std::size_t j = 0; j < edge; ++j)
-          store_floats(to + static_cast<std::int64_t>(i * edge + j) * step, points_of_tile[i][j]);
-    }
+    Place place = tiles_.place_of(first + t);
+    place.row -= pass_.padding[0];
+    place.column -= pass_.padding[1];
+    map_pixels<edge, edge>(
+        image, pass_.from, place, 0, channels,
+        [](const auto& d) { return Maps<Tile>::of_image(d); }, mapped + t * channels,
+        count * channels + gap);
   }
 }
 
@@ -309,7 +195,7 @@ void WinogradConv<Tile>::write_results(const Task& task, std::int64_t slice, con
 #pragma GCC unroll 8
         for (std::size_t j = 0; j < Tile; ++j) store_floats(&results[i][j][c], tile[i][j] + addend);
     }
-    const Place place = place_of(task.first + t);
+    const Place place = tiles_.place_of(task.first + t);
     for (std::int64_t i = 0; i < Tile && place.row + i < s.h; ++i)
       for (std::int64_t j = 0; j < Tile && place.column + j < s.w; ++j) {
         const std::int64_t at =
@@ -343,12 +229,12 @@ template <int Tile>
 void WinogradConv<Tile>::run(ThreadPool& pool, const ConvOperands& o, void*) const {
   const std::int64_t wanted = 2 * pool.size();
   const std::int64_t blocks =
-      std::max(ceil_div(tiles_, most_), std::min(wanted, tiles_ / least_tiles));
+      std::max(ceil_div(tiles_.count, most_), std::min(wanted, tiles_.count / least_tiles));
   const std::int64_t parts = std::clamp<std::int64_t>(wanted / blocks, 1, slices());
   pool.run(blocks * parts, [&](std::int64_t i) {
     const std::int64_t block = i / parts, part = i % parts;
-    const std::int64_t first = tiles_ * block / blocks;
-    run_task({first, tiles_ * (block + 1) / blocks - first, slices() * part / parts,
+    const std::int64_t first = tiles_.count * block / blocks;
+    run_task({first, tiles_.count * (block + 1) / blocks - first, slices() * part / parts,
               slices() * (part + 1) / parts},
              o);
   });
@@ -358,13 +244,14 @@ void WinogradConv<Tile>::run(ThreadPool& pool, const ConvOperands& o, void*) con
 
 bool has_winograd(const ConvShape& s) {
   const ConvGeometry& g = s.geometry;
-  return s.kind != Kind::weight_grad && s.dtype == DType::f32 && !s.int8 && !s.f32_result &&
-         g.layout == ImageLayout::nhwc && g.groups == 1 && s.weight.h == 3 && s.weight.w == 3 &&
-         g.stride == Pair{1, 1} && g.dilation == Pair{1, 1} && g.padding[0] <= 2 &&
-         g.padding[1] <= 2 && s.x.c % widest_vector == 0 && s.y.c % widest_vector == 0;
+  return s.dtype == DType::f32 && !s.int8 && !s.f32_result && g.layout == ImageLayout::nhwc &&
+         g.groups == 1 && s.weight.h == 3 && s.weight.w == 3 && g.stride == Pair{1, 1} &&
+         g.dilation == Pair{1, 1} && g.padding[0] <= 2 && g.padding[1] <= 2 &&
+         s.x.c % widest_vector == 0 && s.y.c % widest_vector == 0;
 }
 
 ConvPtr make_winograd_conv(const ConvShape& shape, int tile) {
+  if (shape.kind == Kind::weight_grad) return make_winograd_weight_grad(shape, tile);
   if (tile == 2) return std::make_unique<WinogradConv<2>>(shape);
   return std::make_unique<WinogradConv<4>>(shape);
 }

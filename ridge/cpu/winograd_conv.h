@@ -4,11 +4,7 @@
 
 namespace ridge {
 
-// Increased whenever a Winograd convolution comes to take another time: what was measured before is
-// then void.
-inline constexpr int winograd_version = 1;
-
-// Whether a convolution, or its gradient by x, can be computed by Winograd's minimal filtering: of
+// Whether a convolution, or a gradient of one, can be computed by Winograd's minimal filtering: of
 // f32 with channels last, weights of 3 x 3 pixels, stride and dilation 1, no groups, and multiples
 // of 16 channels.
 bool has_winograd(const ConvShape& shape);

@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "ridge/base/ceil_div.h"
 #include "ridge/base/units.h"
 
 namespace ridge {
 namespace {
 
 constexpr std::int64_t register_unit = 256, register_files = 4, shared_unit = 128;
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 std::int64_t product(const std::array<std::uint32_t, 3>& sizes) {
   return std::int64_t{sizes[0]} * sizes[1] * sizes[2];

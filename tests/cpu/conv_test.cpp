@@ -237,28 +237,33 @@ TEST(Conv, OfCutImagesTakesNoReferenceWhereWholeOnesDoNot) {
           }
 }
 
-// The gradient of the weights [C, 1, R, S] of a convolution of each channel by itself, by its
-// definition.
-std::vector<double> weight_gradient(const ConvShape& s, const Operands& operands) {
+// The gradient by the weight of output channel o, input channel c and tap k, by its definition.
+double gradient_by_weight(const ConvShape& s, const Operands& operands, std::int64_t o,
+                          std::int64_t c, std::int64_t k) {
   const ConvGeometry& g = s.geometry;
   const ImageStrides xs(s.x, g.layout), ys(s.y, g.layout);
   const auto at = [](const Tensor& tensor, std::int64_t index) {
     return static_cast<double>(tensor.values()[static_cast<std::size_t>(index)]);
   };
+  double sum = 0;
+  for (std::int64_t n = 0; n < s.x.n; ++n)
+    for (std::int64_t i = 0; i < s.y.h; ++i)
+      for (std::int64_t j = 0; j < s.y.w; ++j) {
+        const std::int64_t r = k / s.weight.w * g.dilation[0], q = k % s.weight.w * g.dilation[1];
+        const std::int64_t row = i * g.stride[0] - g.padding[0] + r;
+        const std::int64_t column = j * g.stride[1] - g.padding[1] + q;
+        if (row < 0 || row >= s.x.h || column < 0 || column >= s.x.w) continue;
+        sum += at(operands.x, xs.at(n, c, row, column)) * at(operands.y, ys.at(n, o, i, j));
+      }
+  return sum;
+}
+
+// The gradient of the weights [C, 1, R, S] of a convolution of each channel by itself.
+std::vector<double> weight_gradient(const ConvShape& s, const Operands& operands) {
   std::vector<double> gradient;
   for (std::int64_t c = 0; c < s.x.c; ++c)
-    for (std::int64_t k = 0; k < s.weight.pixels(); ++k) {
-      double sum = 0;
-      for (std::int64_t n = 0; n < s.x.n; ++n)
-        for (std::int64_t i = 0; i < s.y.h; ++i)
-          for (std::int64_t j = 0; j < s.y.w; ++j) {
-            const std::int64_t row = i * g.stride[0] - g.padding[0] + k / s.weight.w;
-            const std::int64_t column = j * g.stride[1] - g.padding[1] + k % s.weight.w;
-            if (row < 0 || row >= s.x.h || column < 0 || column >= s.x.w) continue;
-            sum += at(operands.x, xs.at(n, c, row, column)) * at(operands.y, ys.at(n, c, i, j));
-          }
-      gradient.push_back(sum);
-    }
+    for (std::int64_t k = 0; k < s.weight.pixels(); ++k)
+      gradient.push_back(gradient_by_weight(s, operands, c, c, k));
   return gradient;
 }
 
@@ -370,19 +375,37 @@ double error_by_x(const ConvShape& s, const Operands& operands, const std::vecto
   return std::sqrt(squares / static_cast<double>(count));
 }
 
+// Likewise for the gradient by the weights.
+double error_by_weight(const ConvShape& s, const Operands& operands,
+                       const std::vector<float>& result) {
+  const ImageStrides ws(s.weight, s.weight_layout);
+  const double scale = std::sqrt(static_cast<double>(s.y.n * s.y.pixels()));
+  double squares = 0;
+  std::int64_t count = 0;
+  for (std::int64_t o = 0; o < s.y.c; o += 1 + s.y.c / 7)
+    for (std::int64_t c = 0; c < s.x.c; c += 1 + s.x.c / 5)
+      for (std::int64_t k = 0; k < s.weight.pixels(); ++k, ++count) {
+        const double got =
+            result[static_cast<std::size_t>(ws.at(o, c, k / s.weight.w, k % s.weight.w))];
+        squares += std::pow((got - gradient_by_weight(s, operands, o, c, k)) / scale, 2);
+      }
+  return std::sqrt(squares / static_cast<double>(count));
+}
+
 // Tiles over the border, images of fewer results than a tile, more channels than a slice or a
-// block of depth has, and the padding of each kind; through copies where the layout or dtype is
-// not what is computed.
+// block of depth has, more tiles than a part, and the padding of each kind; through copies where
+// the layout or dtype is not what is computed.
 TEST(Conv, ByWinogradComputesTheDefinition) {
   const bool copies_bf16 = !onednn_convolves_bf16();
   for (const int tile : {2, 4})
-    for (const Kind kind : {Kind::forward, Kind::input_grad})
+    for (const Kind kind : {Kind::forward, Kind::input_grad, Kind::weight_grad})
       for (const ImageLayout layout : {ImageLayout::nhwc, ImageLayout::nchw})
         for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
           for (const auto& [x, channels, padding] :
                {std::tuple{ImageShape{3, 48, 13, 11}, std::int64_t{80}, Pair{1, 1}},
                 {ImageShape{1, 272, 9, 8}, 16, Pair{0, 2}},
                 {ImageShape{2, 16, 3, 30}, 96, Pair{0, 1}},
+                {ImageShape{9, 16, 31, 29}, 16, Pair{2, 1}},
                 {ImageShape{70, 32, 2, 2}, 32, Pair{1, 1}}}) {
             if (dtype == DType::bf16 && !copies_bf16) continue;
             const ConvShape shape = three_by_three(x, channels, padding, kind, layout, dtype);
@@ -396,16 +419,51 @@ TEST(Conv, ByWinogradComputesTheDefinition) {
               const std::vector<float> once = operands.run(shape, *conv, 1);
               operands.expect_defined(shape, once);
               EXPECT_EQ(operands.run(shape, *conv, 3), once);
-            } else {
-              operands.run(shape, *conv, 1);
-              const std::vector<float> once = operands.x.now();
-              EXPECT_LT(error_by_x(shape, operands, once), dtype == DType::f32   ? tile * 7e-7
-                                                           : dtype == DType::f16 ? 0x1p-11
-                                                                                 : 0x1p-8);
-              operands.run(shape, *conv, 3);
-              EXPECT_EQ(operands.x.now(), once);
+              continue;
             }
+            const bool by_x = kind == Kind::input_grad;
+            const Tensor& gradient = by_x ? operands.x : operands.weight;
+            operands.run(shape, *conv, 1);
+            const std::vector<float> once = gradient.now();
+            EXPECT_LT(
+                by_x ? error_by_x(shape, operands, once) : error_by_weight(shape, operands, once),
+                dtype == DType::f32   ? tile * 7e-7
+                : dtype == DType::f16 ? 0x1p-11
+                                      : 0x1p-8);
+            operands.run(shape, *conv, 3);
+            EXPECT_EQ(gradient.now(), once);
           }
+}
+
+// Steps and gaps that leave out pixels, weights that are no square, rows of results that end within
+// what is computed at a time, more results than a part, and more channels than a block.
+TEST(Conv, ComputesWeightGradientsByProducts) {
+  const bool copies_bf16 = !onednn_convolves_bf16();
+  for (const ImageLayout layout : {ImageLayout::nhwc, ImageLayout::nchw})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const auto& [x, channels, height, width, geometry] :
+           {std::tuple{ImageShape{4, 80, 13, 11}, std::int64_t{96}, std::int64_t{3},
+                       std::int64_t{3}, ConvGeometry{.stride = {2, 2}, .padding = {1, 1}}},
+            {ImageShape{1, 16, 9, 20}, 16, 5, 5, {.padding = {2, 4}}},
+            {ImageShape{9, 16, 31, 29}, 32, 1, 3, {.stride = {1, 3}, .padding = {0, 1}}},
+            {ImageShape{2, 32, 10, 10}, 16, 3, 2, {.padding = {2, 0}, .dilation = {2, 3}}}}) {
+        if (dtype == DType::bf16 && !copies_bf16) continue;
+        ConvGeometry g = geometry;
+        g.layout = layout;
+        ConvShape shape = shape_of(x, channels, height, g, dtype, Epilogue::none, false);
+        shape.bias = false;
+        shape.kind = Kind::weight_grad;
+        shape.weight.w = width;
+        shape.y.w = (x.w + 2 * g.padding[1] - g.dilation[1] * (width - 1) - 1) / g.stride[1] + 1;
+        SCOPED_TRACE(::testing::Message() << name_of(layout) << ' ' << name_of(dtype) << ' ' << x.c
+                                          << 'x' << x.h << 'x' << x.w << " to " << channels);
+        ASSERT_EQ(conv_tiles(shape, false), std::vector<int>{1});
+        const ConvPtr conv = make_conv(shape, 1);
+        const Operands operands(shape);
+        const std::vector<float> once = operands.gradient(*conv, 1);
+        EXPECT_LT(error_by_weight(shape, operands, once), dtype == DType::f32 ? 7e-7 : 0x1p-8);
+        EXPECT_EQ(operands.gradient(*conv, 3), once);
+      }
 }
 
 TEST(Conv, IsByWinogradWhereThatMultipliesLess) {
@@ -413,10 +471,10 @@ TEST(Conv, IsByWinogradWhereThatMultipliesLess) {
     ConvShape shape =
         three_by_three(x, channels, {1, 1}, Kind::forward, ImageLayout::nhwc, DType::f32);
     change(shape);
-    return winograd_tiles(shape, true);
+    return conv_tiles(shape, true);
   };
   const auto as_it_is = [](ConvShape&) {};
-  const std::vector<int> none, small{2}, both{2, 4};
+  const std::vector<int> none, one{1}, small{2}, both{2, 4};
   EXPECT_EQ(tiles({1, 64, 56, 56}, 64, as_it_is), both);
   EXPECT_EQ(tiles({3, 512, 7, 7}, 512, as_it_is), small) << "else the weights take most";
   EXPECT_EQ(tiles({64, 512, 7, 7}, 512, as_it_is), both);
@@ -427,16 +485,33 @@ TEST(Conv, IsByWinogradWhereThatMultipliesLess) {
   const auto changed = [&](const auto& change) { return tiles({1, 64, 56, 56}, 64, change); };
   EXPECT_EQ(changed([](ConvShape& s) { s.dtype = DType::f16; }), both) << "computed in f32";
   EXPECT_EQ(changed([](ConvShape& s) { s.kind = Kind::input_grad; }), both);
-  EXPECT_EQ(changed([](ConvShape& s) { s.kind = Kind::weight_grad; }), none);
+  EXPECT_EQ(changed([](ConvShape& s) { s.kind = Kind::weight_grad; }), both);
+  const auto by_weight = [&](const auto& change) {
+    return changed([&](ConvShape& s) {
+      s.kind = Kind::weight_grad;
+      change(s);
+    });
+  };
+  EXPECT_EQ(by_weight([](ConvShape& s) { s.geometry.stride = {2, 2}; }), one);
+  EXPECT_EQ(by_weight([](ConvShape& s) { s.geometry.dilation = {1, 2}; }), one);
+  EXPECT_EQ(by_weight([](ConvShape& s) { s.weight.h = 5; }), one);
+  EXPECT_EQ(by_weight([](ConvShape& s) { s.weight.h = s.weight.w = 1; }), none);
+  EXPECT_EQ(by_weight([](ConvShape& s) { s.weight.h = s.weight.w = 7; }), none);
+  EXPECT_EQ(by_weight([](ConvShape& s) { s.geometry.groups = 2; }), none);
   EXPECT_EQ(changed([](ConvShape& s) { s.geometry.stride = {2, 2}; }), none);
   EXPECT_EQ(changed([](ConvShape& s) { s.geometry.dilation = {1, 2}; }), none);
   EXPECT_EQ(changed([](ConvShape& s) { s.geometry.groups = 2; }), none);
   EXPECT_EQ(changed([](ConvShape& s) { s.weight.h = 1; }), none);
   ConvShape training =
       three_by_three({1, 64, 56, 56}, 64, {1, 1}, Kind::forward, ImageLayout::nhwc, DType::f32);
-  EXPECT_EQ(winograd_tiles(training, false), small) << "which is as exact as direct sums";
-  training.kind = Kind::input_grad;
-  EXPECT_EQ(winograd_tiles(training, false), both);
+  EXPECT_EQ(conv_tiles(training, false), small) << "which is as exact as direct sums";
+  for (const Kind kind : {Kind::input_grad, Kind::weight_grad}) {
+    training.kind = kind;
+    EXPECT_EQ(conv_tiles(training, false), both);
+  }
+  ConvShape small_image =
+      three_by_three({3, 512, 7, 7}, 512, {1, 1}, Kind::weight_grad, ImageLayout::nhwc, DType::f32);
+  EXPECT_EQ(conv_tiles(small_image, false), both) << "which maps no weights";
 }
 
 // Runs each candidate and answers with one.
@@ -459,21 +534,23 @@ class PickingTuner final : public Tuner {
 // The plan of memory is made before anything is timed. What is chosen holds for any number of
 // threads, and for all batches that are more than a trial takes.
 TEST(Conv, OfEachChoiceWantsTheSameMemory) {
-  const auto prepare = [](std::size_t pick, std::int64_t images, int threads, bool inference) {
+  const ConvGeometry geometry{.padding = {1, 1}};
+  const auto prepare_op = [](const Op& op, const std::vector<TensorType>& in, std::size_t pick,
+                             int threads, bool inference) {
     CpuDevice device(threads);
-    Graph graph;
-    const Value x = graph.input("x", {DType::f32, {images, 64, 32, 32}});
-    const Value weight = graph.parameter("weight", {64, 64, 3, 3}, Init::zeros());
-    conv2d(x, weight, {}, {.padding = {1, 1}});
-    const Node& node = graph.nodes().front();
     PickingTuner tuner(pick);
     const PreparedKernel prepared =
-        device.prepare(*node.op, graph.types_of(node.inputs), graph.types_of(node.outputs),
+        device.prepare(op, in, infer(op, in),
                        {.products = Products::tuned, .tuner = &tuner, .inference = inference});
     EXPECT_EQ(tuner.keys.size(), 1u);
     const auto* const packing = dynamic_cast<const PackingKernel*>(prepared.kernel.get());
     return std::tuple{prepared.workspace, packing->packed().bytes, packing->packed().workspace,
                       tuner.keys.front()};
+  };
+  const auto prepare = [&](std::size_t pick, std::int64_t images, int threads, bool inference) {
+    return prepare_op(Op(Conv2d{geometry}),
+                      {{DType::f32, {images, 64, 32, 32}}, {DType::f32, {64, 64, 3, 3}}}, pick,
+                      threads, inference);
   };
   const auto first = prepare(0, 40, 2, false);
   EXPECT_EQ(prepare(1, 40, 2, false), first);
@@ -485,32 +562,46 @@ TEST(Conv, OfEachChoiceWantsTheSameMemory) {
   EXPECT_EQ(prepare(2, 40, 2, true), kept);
   EXPECT_EQ(std::get<1>(kept), 36u * 64 * 64 * sizeof(float));
   EXPECT_NE(std::get<3>(kept), std::get<3>(first));
+  const auto by_weight = [&](std::size_t pick, int threads) {
+    const TensorType images{DType::f32, {40, 64, 32, 32}};
+    return prepare_op(Op(Conv2dWeightGrad{geometry, {64, 64, 3, 3}}), {images, images}, pick,
+                      threads, false);
+  };
+  for (const std::size_t pick : {1, 2}) EXPECT_EQ(by_weight(pick, 3), by_weight(0, 2));
+  EXPECT_NE(std::get<3>(by_weight(0, 2)), std::get<3>(first));
 }
 
 // The library and both tiles round differently, so that their bits tell them apart.
 TEST(Conv, IsComputedByWhatTheTunerChose) {
   CpuDevice device(2);
-  const Op op(Conv2d{{.padding = {1, 1}, .layout = ImageLayout::nhwc}});
-  const std::vector<TensorType> in{{DType::f32, {2, 24, 24, 48}}, {DType::f32, {32, 3, 3, 48}}};
-  const std::vector<TensorType> out = infer(op, in);
-  std::vector<testing::Reals> values;
-  for (const TensorType& type : in) {
-    std::vector<float> floats(static_cast<std::size_t>(type.numel()));
-    fill_normal(floats, 1.0f, 5, stream_of(type.to_string()));
-    values.emplace_back(floats.begin(), floats.end());
+  const ConvGeometry geometry{.padding = {1, 1}, .layout = ImageLayout::nhwc};
+  const TensorType x{DType::f32, {2, 24, 24, 48}}, weight{DType::f32, {32, 3, 3, 48}},
+      y{DType::f32, {2, 24, 24, 32}};
+  for (const auto& [op, in, terms] :
+       {std::tuple{Op(Conv2d{geometry}), std::vector{x, weight}, 9 * 48},
+        {Op(Conv2dInputGrad{geometry, x.shape}), std::vector{y, weight}, 9 * 32},
+        {Op(Conv2dWeightGrad{geometry, weight.shape}), std::vector{y, x}, 2 * 24 * 24}}) {
+    SCOPED_TRACE(name_of(op));
+    const std::vector<TensorType> out = infer(op, in);
+    std::vector<testing::Reals> values;
+    for (const TensorType& type : in) {
+      std::vector<float> floats(static_cast<std::size_t>(type.numel()));
+      fill_normal(floats, 1.0f, 5, stream_of(type.to_string()));
+      values.emplace_back(floats.begin(), floats.end());
+    }
+    const auto expected = testing::run_reference(op, in, out, values);
+    std::set<testing::Reals> results;
+    for (const std::size_t pick : {0, 1, 2}) {
+      PickingTuner tuner(pick);
+      const auto bytes =
+          testing::run_kernel(device, op, in, out, values,
+                              {.products = Products::tuned, .tuner = &tuner, .inference = true});
+      const testing::Reals result = testing::decode(bytes[0], DType::f32);
+      testing::expect_close(result, expected[0], {1e-5 * std::sqrt(terms), 1e-5});
+      results.insert(result);
+    }
+    EXPECT_EQ(results.size(), 3u);
   }
-  const auto expected = testing::run_reference(op, in, out, values);
-  std::set<testing::Reals> results;
-  for (const std::size_t pick : {0, 1, 2}) {
-    PickingTuner tuner(pick);
-    const auto bytes =
-        testing::run_kernel(device, op, in, out, values,
-                            {.products = Products::tuned, .tuner = &tuner, .inference = true});
-    const testing::Reals result = testing::decode(bytes[0], DType::f32);
-    testing::expect_close(result, expected[0], {1e-5 * std::sqrt(9 * 48.0), 1e-5});
-    results.insert(result);
-  }
-  EXPECT_EQ(results.size(), 3u);
 }
 
 }  // namespace
