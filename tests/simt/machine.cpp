@@ -422,14 +422,14 @@ void Machine::touch(std::uintptr_t address, std::size_t bytes, Access access) {
     fail(fmt::format("{} {} bytes out of bounds, at {}", writes ? "writes" : "reads", bytes,
                      memory.describe(address)));
   if (region->is_device && !running->may_touch_memory) fail("touches memory before begin_kernel()");
-  if (!region->cells) return;
+  if (!region->shadow.words) return;
   if (region->is_device) {
     if (access == Access::write) judge.order.stored();
     if (access == Access::atomic) judge.order.meet(address, true);
     if (access == Access::volatile_read) judge.order.meet(address, false);
   }
-  const char* const wrong = judge.judge(region->cells + (address - region->begin), bytes,
-                                        region->is_shared, access, now());
+  const char* const wrong =
+      judge.judge(region->shadow, address - region->begin, bytes, region->is_shared, access, now());
   if (wrong)
     fail(fmt::format("{}: byte {} of the {} of {}", wrong, address - region->begin,
                      region->end - region->begin, region->name));
@@ -476,7 +476,7 @@ void touch(const void* place, std::size_t bytes, std::size_t alignment, Access a
   if (!listens) return;
   const Aside aside;
   const auto address = reinterpret_cast<std::uintptr_t>(place);
-  if (address % alignment != 0)
+  if ((address & (alignment - 1)) != 0)  // a power of 2: this is asked at every access
     the_machine->fail(fmt::format("touches {} misaligned bytes", bytes));
   the_machine->touch(address, bytes, access);
 }

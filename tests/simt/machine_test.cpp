@@ -122,6 +122,35 @@ TEST(SimtBarriers, WritersOfBytesOfOneWordAreNoFault) {
   EXPECT_THAT(fault_of({}, write_neighbors, y.data()), IsEmpty());
 }
 
+// Threads touch the bytes of a word, one of each four the whole, then all the bytes again: with a
+// barrier after each of these steps whose bit is set.
+template <unsigned barriers>
+__global__ void touch_bytes_and_words(std::int8_t* y) {
+  begin_kernel();
+  __shared__ int words[block / 4];
+  auto* const bytes = reinterpret_cast<std::int8_t*>(words);
+  bytes[thread()] = 1;
+  if (barriers & 1) __syncthreads();
+  int* const word = words + thread() / 4;
+  int all = 0;
+  if (thread() % 4 == 3) all = *word;
+  if (barriers & 2) __syncthreads();
+  if (thread() % 4 == 1) *word = 0x02020202;
+  if (barriers & 4) __syncthreads();
+  y[thread()] = static_cast<std::int8_t>(bytes[thread()] + (all == 0x01010101 ? 1 : 0));
+}
+
+TEST(SimtBarriers, MissingOnesBetweenBytesAndTheirWordAreFound) {
+  const Buffer<std::int8_t> y(block, 0);
+  EXPECT_THAT(fault_of({}, touch_bytes_and_words<7>, y.data()), IsEmpty());
+  const std::vector<std::int8_t> values = y.values();
+  EXPECT_EQ(values[2], 2);
+  EXPECT_EQ(values[3], 3) << "which has read its word";
+  EXPECT_THAT(fault_of({}, touch_bytes_and_words<6>, y.data()), IsUnordered());
+  EXPECT_THAT(fault_of({}, touch_bytes_and_words<5>, y.data()), IsUnordered());
+  EXPECT_THAT(fault_of({}, touch_bytes_and_words<3>, y.data()), IsUnordered());
+}
+
 // Lanes `distance` apart exchange by way of shared memory.
 template <bool has_barrier>
 __global__ void exchange_in_warp(int distance, float* y) {

@@ -45,14 +45,18 @@ Region thread_locals() {
 
 }  // namespace
 
-Cells::Cells(std::size_t count) : bytes_(std::max<std::size_t>(1, count) * sizeof(Cell)) {
-  void* const memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+// Cells of words, then those of bytes.
+Cells::Cells(std::size_t bytes) {
+  const std::size_t words = bytes / Shadow::word + 1;
+  size_ = words * (1 + Shadow::word) * sizeof(Cell);
+  void* const memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
-  data_ = static_cast<Cell*>(memory);
+  shadow_.words = static_cast<Cell*>(memory);
+  shadow_.bytes = shadow_.words + words;
 }
 
-Cells::~Cells() { munmap(data_, bytes_); }
+Cells::~Cells() { munmap(shadow_.words, size_); }
 
 Memory::Memory()
     : dynamic_{.begin = address_of(gpu::dynamic_memory),
@@ -64,8 +68,8 @@ Memory::Memory()
       constant_{.begin = address_of(__executable_start), .end = address_of(__data_start)} {
   dynamic_cells_ = std::make_unique<Cells>(most_shared_bytes);
   shared_cells_ = std::make_unique<Cells>(shared_.end - shared_.begin);
-  dynamic_.cells = dynamic_cells_->data();
-  shared_.cells = shared_cells_->data();
+  dynamic_.shadow = dynamic_cells_->shadow();
+  shared_.shadow = shared_cells_->shadow();
 }
 
 std::byte* Memory::allocate(std::size_t bytes) {
@@ -91,15 +95,14 @@ Memory::Block& Memory::block_of(std::uintptr_t address) const {
   return *std::prev(after)->second;
 }
 
-Cell* Memory::cells_of(std::uintptr_t address) const {
+Shadow Memory::shadow_of(std::uintptr_t address) const {
   const auto begin = std::prev(blocks_.upper_bound(address))->first;
-  return block_of(address).cells.data() + (address - begin);
+  return block_of(address).cells.shadow().from(address - begin);
 }
 
 void Memory::note_written(const void* memory, std::size_t bytes) {
   if (bytes == 0) return;
-  Cell* const cells = cells_of(address_of(memory));
-  std::fill_n(cells, bytes, Cell{.write = {.at = {.block = by_host}}, .read = {}});
+  shadow_of(address_of(memory)).fill(bytes, {.write = {.at = {.block = by_host}}, .read = {}});
 }
 
 void Memory::keep(const void* memory) { block_of(address_of(memory)).is_kept = true; }
@@ -109,7 +112,7 @@ void Memory::allow_all() {
   last_ = 0;
   device_.clear();
   for (const auto& [begin, block] : blocks_)
-    add_device_region(begin, block->size, block->cells.data(), true, "memory");
+    add_device_region(begin, block->size, block->cells.shadow(), true, "memory");
 }
 
 void Memory::allow_operands_only(const std::vector<Operand>& operands) {
@@ -117,23 +120,24 @@ void Memory::allow_operands_only(const std::vector<Operand>& operands) {
   operands_only_ = true;
   device_.clear();
   for (const auto& [begin, block] : blocks_)
-    if (block->is_kept) add_device_region(begin, block->size, block->cells.data(), true, "a table");
+    if (block->is_kept)
+      add_device_region(begin, block->size, block->cells.shadow(), true, "a table");
   for (const Operand& operand : operands) {
     if (operand.bytes == 0) continue;
     const std::uintptr_t begin = address_of(operand.data);
-    Cell* cells = cells_of(begin);
-    if (!operand.is_written) std::fill_n(cells, operand.bytes, Cell{});
+    Shadow shadow = shadow_of(begin);
+    if (!operand.is_written) shadow.fill(operand.bytes, {});
     // What is only read is in order, and most accesses are to it.
-    if (operand.is_written && !operand.is_result) cells = nullptr;
-    add_device_region(begin, operand.bytes, cells, operand.is_result, operand.name);
+    if (operand.is_written && !operand.is_result) shadow = {};
+    add_device_region(begin, operand.bytes, shadow, operand.is_result, operand.name);
   }
 }
 
-void Memory::add_device_region(std::uintptr_t begin, std::size_t bytes, Cell* cells,
+void Memory::add_device_region(std::uintptr_t begin, std::size_t bytes, const Shadow& shadow,
                                bool is_writable, const char* name) {
   device_.push_back({.begin = begin,
                      .end = begin + bytes,
-                     .cells = cells,
+                     .shadow = shadow,
                      .is_device = true,
                      .is_writable = is_writable,
                      .name = name});

@@ -18,7 +18,7 @@ namespace ridge::simt {
 // Part of the address space.
 struct Region {
   std::uintptr_t begin = 0, end = 0;
-  Cell* cells = nullptr;  // null: nobody writes it, and all of it is written
+  Shadow shadow = {};  // without cells: nobody writes it, and all of it is written
   bool is_shared = false, is_device = false, is_writable = false;
   std::string name = {};
 
@@ -27,18 +27,18 @@ struct Region {
   }
 };
 
-// Zeroed, and only the pages that are touched.
+// The cells of so many bytes, zeroed; only the pages that are touched are there.
 class Cells {
  public:
-  explicit Cells(std::size_t count);
+  explicit Cells(std::size_t bytes);
   ~Cells();
   Cells(const Cells&) = delete;
   Cells& operator=(const Cells&) = delete;
-  Cell* data() const { return data_; }
+  const Shadow& shadow() const { return shadow_; }
 
  private:
-  Cell* data_;
-  std::size_t bytes_;
+  Shadow shadow_;
+  std::size_t size_;  // of the mapping
 };
 
 class Memory {
@@ -73,9 +73,9 @@ class Memory {
   };
   // Error where it is none of the device's.
   Block& block_of(std::uintptr_t address) const;
-  Cell* cells_of(std::uintptr_t address) const;
-  void add_device_region(std::uintptr_t begin, std::size_t bytes, Cell* cells, bool is_writable,
-                         const char* name);
+  Shadow shadow_of(std::uintptr_t address) const;
+  void add_device_region(std::uintptr_t begin, std::size_t bytes, const Shadow& shadow,
+                         bool is_writable, const char* name);
 
   std::map<std::uintptr_t, std::unique_ptr<Block>> blocks_;  // by where their memory begins
   Region dynamic_, shared_, parameters_, constant_;

@@ -1,6 +1,7 @@
 #include "tests/simt/shadow.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace ridge::simt {
@@ -49,7 +50,12 @@ bool Judge::is_before(const Touch& touch, const Moment& now) const {
   if (touch.at.interval != now.interval) return true;
   if (touch.kind == Touch::of_block || touch.kind == Touch::atomics) return false;
   if (touch.kind != Touch::of_warp && touch.at.thread == now.thread) return true;
-  return touch.at.thread / warp_width == now.thread / warp_width && touch.at.step != now.step;
+  return warp_of(touch.at) == warp_of(now) && touch.at.step != now.step;
+}
+
+// A shift: this is asked at every access.
+int Judge::warp_of(const Moment& moment) const {
+  return moment.thread >> std::countr_zero(static_cast<unsigned>(warp_width));
 }
 
 void Judge::note_read(Touch& read, const Moment& now) const {
@@ -59,7 +65,7 @@ void Judge::note_read(Touch& read, const Moment& now) const {
     return;
   }
   if (read.kind == Touch::of_block) return;
-  if (read.at.thread / warp_width != now.thread / warp_width)
+  if (warp_of(read.at) != warp_of(now))
     read.kind = Touch::of_block;
   else
     read = {now, read.at.step == now.step ? Touch::of_warp : Touch::plain};
@@ -106,20 +112,55 @@ const char* Judge::judge_write(Cell& cell, bool is_shared, Access access, const 
   return nullptr;
 }
 
-const char* Judge::judge(Cell* cells, std::size_t bytes, bool is_shared, Access access,
-                         const Moment& now) {
+const char* Judge::judge_cells(Cell* cells, std::size_t count, bool is_shared, Access access,
+                               const Moment& now) const {
   const bool reads = access == Access::read || access == Access::volatile_read;
-  for (std::size_t i = 0; i < bytes;) {
+  for (std::size_t i = 0; i < count;) {
     const Cell before = cells[i];
     const char* const wrong = reads ? judge_read(cells[i], is_shared, access, now)
                                     : judge_write(cells[i], is_shared, access, now);
     if (wrong) return wrong;
-    // What was the same is the same again: most bytes are touched with their neighbors.
+    // What was the same is the same again: most cells are touched with their neighbors.
     const Cell after = cells[i];
-    for (++i; i < bytes && std::memcmp(&cells[i], &before, sizeof before) == 0; ++i)
+    for (++i; i < count && std::memcmp(&cells[i], &before, sizeof before) == 0; ++i)
       cells[i] = after;
   }
   return nullptr;
+}
+
+const char* Judge::judge(const Shadow& shadow, std::size_t begin, std::size_t count, bool is_shared,
+                         Access access, const Moment& now) const {
+  constexpr std::size_t word = Shadow::word;
+  const std::size_t end = begin + count;
+  const auto is_split = [](const Cell& cell) { return cell.write.kind == Touch::split; };
+  for (std::size_t i = begin; i < end;) {
+    Cell* const cell = &shadow.words[i / word];
+    const std::size_t next = std::min(end, (i / word + 1) * word);
+    const bool is_whole = next - i == word;
+    std::size_t words = 0;  // whole ones from here on
+    if (is_whole)
+      while (i + (words + 1) * word <= end && !is_split(cell[words])) ++words;
+    if (words > 0) {
+      if (const char* wrong = judge_cells(cell, words, is_shared, access, now)) return wrong;
+      i += words * word;
+      continue;
+    }
+    Cell* const bytes = &shadow.bytes[i / word * word];
+    if (!is_split(*cell)) {
+      std::fill_n(bytes, word, *cell);
+      cell->write.kind = Touch::split;
+    }
+    const char* const wrong = judge_cells(bytes + i % word, next - i, is_shared, access, now);
+    if (wrong) return wrong;
+    if (is_whole && std::memcmp(bytes, bytes + 1, (word - 1) * sizeof *bytes) == 0)
+      *cell = *bytes;  // they are one again
+    i = next;
+  }
+  return nullptr;
+}
+
+void Shadow::fill(std::size_t count, const Cell& cell) const {
+  std::fill_n(words, (count + word - 1) / word, cell);
 }
 
 }  // namespace ridge::simt

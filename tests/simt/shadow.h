@@ -24,6 +24,7 @@ struct Touch {
     atomics,   // of several threads of the block
     of_warp,   // several threads of the warp have read it
     of_block,  // threads of several warps have
+    split,     // of a word: what is known of it stands with its bytes
   };
   Moment at;
   std::uint16_t kind = plain;
@@ -31,6 +32,18 @@ struct Touch {
 
 struct Cell {
   Touch write, read;  // of block 0: nobody has
+};
+
+// The cells of memory that begins at a whole word. Most bytes are touched with those of the same
+// word, so that words of four bytes have a cell each, and bytes cells of their own only once some
+// of a word were touched alone.
+struct Shadow {
+  static constexpr std::size_t word = 4;
+  Cell *words = nullptr, *bytes = nullptr;
+
+  Shadow from(std::size_t offset) const { return {words + offset / word, bytes + offset}; }
+  // Makes the first `count` bytes known as that.
+  void fill(std::size_t count, const Cell& cell) const;
 };
 
 // A volatile read is in order after an atomic write, whenever that was.
@@ -76,12 +89,15 @@ class Judge {
   BlockOrder order;
   int warp_width = 32;
 
-  // What is wrong with an access to these bytes; nothing if it is in order. The access is noted.
-  // Shared memory holds nothing at the beginning of a block.
-  const char* judge(Cell* cells, std::size_t bytes, bool is_shared, Access access,
-                    const Moment& now);
+  // What is wrong with an access to bytes [begin, begin + count) of some memory; nothing if it is
+  // in order. The access is noted. Shared memory holds nothing at the beginning of a block.
+  const char* judge(const Shadow& shadow, std::size_t begin, std::size_t count, bool is_shared,
+                    Access access, const Moment& now) const;
 
  private:
+  const char* judge_cells(Cell* cells, std::size_t count, bool is_shared, Access access,
+                          const Moment& now) const;
+  int warp_of(const Moment& moment) const;
   bool is_before(const Touch& touch, const Moment& now) const;
   const char* judge_read(Cell& cell, bool is_shared, Access access, const Moment& now) const;
   const char* judge_write(Cell& cell, bool is_shared, Access access, const Moment& now) const;
