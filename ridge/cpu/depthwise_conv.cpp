@@ -133,7 +133,6 @@ class DepthwiseConv final : public Conv {
     for (std::int64_t k = 0; k < shape_.weight.pixels(); ++k)
       for (std::int64_t c = 0; c < shape_.x.c; ++c) *to++ = from[c * shape_.weight.pixels() + k];
   }
-  bool is_slow() const override { return false; }
   std::size_t workspace() const override { return 0; }
   void run(ThreadPool& pool, const ConvOperands& o, void*) const override {
     const std::int64_t rows = shape_.y.n * shape_.y.h;

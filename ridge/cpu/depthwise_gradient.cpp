@@ -79,9 +79,6 @@ class DepthwiseGradient final : public Conv {
       add_row_ = strided ? add_row<7, 2, T> : add_row<7, 1, T>;
   }
 
-  std::size_t packed_bytes() const override { return 0; }
-  void pack(ThreadPool&, const void*, void*) const override {}
-  bool is_slow() const override { return false; }
   std::size_t workspace() const override {
     return static_cast<std::size_t>(parts() * taps() * shape_.x.c) * sizeof(float);
   }

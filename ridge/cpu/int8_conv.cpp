@@ -106,8 +106,6 @@ class Int8ConvByF32 final : public Conv {
     }
   }
 
-  bool is_slow() const override { return false; }
-
   std::size_t workspace() const override {
     return workspace_of_chunks() + image_bytes(chunks_.front().channels) +
            (chunks_.size() > 1 ? 2 : 1) * y_bytes();

@@ -46,10 +46,10 @@ class Conv {
   virtual ~Conv() = default;
   // Weights that are read can be brought into the order that the library likes best, of so many
   // bytes; 0 if they are in it, or are what is computed.
-  virtual std::size_t packed_bytes() const = 0;
-  virtual void pack(ThreadPool& pool, const void* weight, void* packed) const = 0;
+  virtual std::size_t packed_bytes() const { return 0; }
+  virtual void pack(ThreadPool&, const void* /*weight*/, void* /*packed*/) const {}
   // Whether the library has only its portable reference for it here.
-  virtual bool is_slow() const = 0;
+  virtual bool is_slow() const { return false; }
   // Bytes that run() wants at `workspace`, which like all memory here is aligned to 64.
   virtual std::size_t workspace() const = 0;
   // The operands' weight is the packed one, if packed_bytes() is not 0. One at a time.

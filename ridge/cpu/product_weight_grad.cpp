@@ -29,9 +29,6 @@ class ProductWeightGrad final : public Conv {
         weight_at_(shape.weight, shape.weight_layout),
         tasks_(shape, block_channels, results_ / least_results_of_part) {}
 
-  std::size_t packed_bytes() const override { return 0; }
-  void pack(ThreadPool&, const void*, void*) const override {}
-  bool is_slow() const override { return false; }
   std::size_t workspace() const override { return tasks_.workspace(); }
   void run(ThreadPool& pool, const ConvOperands& operands, void* workspace) const override;
 

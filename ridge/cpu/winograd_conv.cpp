@@ -59,7 +59,6 @@ class WinogradConv final : public Conv {
     return static_cast<std::size_t>(points * pass_.from.c * pass_.to.c) * sizeof(float);
   }
   void pack(ThreadPool& pool, const void* weight, void* packed) const override;
-  bool is_slow() const override { return false; }
   std::size_t workspace() const override { return 0; }
   void run(ThreadPool& pool, const ConvOperands& operands, void* workspace) const override;
 
