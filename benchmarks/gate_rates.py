@@ -16,6 +16,7 @@ on a machine that has no more; --cards 4 gives each a card in turn; --seconds en
 """
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
@@ -28,6 +29,7 @@ import tempfile
 import time
 
 LONGEST = 8.0  # seconds of one state of the load
+LOOK_EVERY = 5.0  # seconds, at what copies side by side have written
 COMMAND = "train --device cpu --hidden-dim 128 --n-layers 2 --seq-len 32 --batch-size 4".split()
 NAMES = {"same": "False alarms", "slowed": "Slowdowns not found"}
 
@@ -107,17 +109,22 @@ def run_at_once(arguments):
             words, env=environment, stdout=subprocess.DEVNULL, start_new_session=True,
             preexec_fn=lambda mine=mine: os.sched_setaffinity(0, mine)))
     end = time.monotonic() + arguments.seconds
+    while any(copy.poll() is None for copy in copies) and time.monotonic() < end:
+        time.sleep(min(LOOK_EVERY, max(0.0, end - time.monotonic())))
+        finish(sum_of(parts, arguments), arguments.out)
     for copy in copies:
-        try:
-            copy.wait(max(0.0, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
+        if copy.poll() is None:
             os.killpg(copy.pid, signal.SIGKILL)
             copy.wait()
-    total = {}
+    return sum_of(parts, arguments)
+
+
+def sum_of(parts, arguments):
+    """Of what the copies have written by now."""
+    total = {"at_once": arguments.at_once}
     for part in parts:
-        if part.exists():
+        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
             add(total, json.loads(part.read_text()))
-    total["at_once"] = arguments.at_once
     return total
 
 
@@ -152,7 +159,9 @@ def finish(total, out):
         if kind in total:
             errors, count = total[kind]["errors"], total[kind]["rounds"]
             total[kind]["error_rate_interval"] = interval(errors, count)
-    out.write_text(json.dumps(total, indent=1) + "\n")
+    part = out.with_suffix(".part")
+    part.write_text(json.dumps(total, indent=1) + "\n")
+    part.replace(out)
     return [kind for kind in NAMES if kind in total]
 
 
