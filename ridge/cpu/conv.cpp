@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "ridge/base/ceil_div.h"
 #include "ridge/base/error.h"
 #include "ridge/cpu/depthwise_conv.h"
 #include "ridge/cpu/depthwise_gradient.h"
@@ -319,16 +320,14 @@ std::vector<int> conv_tiles(const ConvShape& shape, bool inference) {
   std::vector<int> tiles;
   const std::int64_t channels = shape.x.c * shape.y.c;
   const std::int64_t images = results.n * results.pixels() * (shape.x.c + shape.y.c);
-  const bool maps_weights = shape.kind != Kind::weight_grad;
   for (const int tile : {2, 4}) {
     const std::int64_t points = (tile + 2) * (tile + 2);
-    const auto tiles_of = [&](std::int64_t extent) { return (extent + tile - 1) / tile; };
-    const std::int64_t products = tiles_of(results.h) * tiles_of(results.w) * points;
-    // Tiles of 4 take four times the memory of the weights, so at most four times that of the
-    // images.
+    const std::int64_t products = ceil_div(results.h, tile) * ceil_div(results.w, tile) * points;
+    // Where weights are mapped, tiles of 4 take four times their memory, so at most four times that
+    // of the images.
     const bool suits =
-        tile == 2 || !maps_weights ||
-        ((inference || shape.kind != Kind::forward) && points * channels <= 4 * images);
+        tile == 2 || shape.kind == Kind::weight_grad ||
+        ((inference || shape.kind == Kind::input_grad) && points * channels <= 4 * images);
     if (suits && 5 * products < 4 * 9 * results.pixels()) tiles.push_back(tile);
   }
   return tiles;
@@ -346,9 +345,10 @@ KernelPtr conv_kernel(CpuPrepare& prepare, const ConvShape& shape, ConvOperandsO
   if (unpacked && conv->is_slow()) return unpacked;
   // As much as any that may be chosen wants: memory is planned before timing.
   std::size_t packed_bytes = conv->packed_bytes(), workspace = conv->workspace();
-  tiles.insert(tiles.begin(), 0);
-  for (std::size_t i = 0; tiles.size() > 1 && i < tiles.size(); ++i) {
-    const ConvPtr other = make_conv(shape, tiles[i]);
+  if (!tiles.empty()) tiles.push_back(0);
+  for (const int candidate : tiles) {
+    if (candidate == tile) continue;
+    const ConvPtr other = make_conv(shape, candidate);
     packed_bytes = std::max(packed_bytes, other->packed_bytes());
     workspace = std::max(workspace, other->workspace());
   }

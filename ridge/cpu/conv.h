@@ -14,9 +14,9 @@ ConvPtr make_conv(const ConvShape& shape, int tile = 0);
 
 // The tiles that our own kernels may compute it in, rising: those of Winograd's algorithm
 // (winograd_conv.h) where it multiplies far less; where there is none, 1 for a gradient by the
-// weights, whose products are of single results (product_weight_grad.h). Forward in training that
-// has to be as exact as direct sums are: an activation that rounding takes to the other side of 0
-// is another gradient.
+// weights, whose products are of single results (product_weight_grad.h). In training a forward pass
+// gets those alone that are as exact as direct sums: an activation that rounding takes to the other
+// side of 0 is another gradient.
 std::vector<int> conv_tiles(const ConvShape& shape, bool inference);
 
 // Which of a launch's operands are a convolution's.

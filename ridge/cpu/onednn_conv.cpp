@@ -9,6 +9,7 @@
 
 #include "ridge/base/ceil_div.h"
 #include "ridge/base/error.h"
+#include "ridge/cpu/add_parts.h"
 #include "ridge/cpu/finish_rows.h"
 #include "ridge/cpu/int8_conv.h"
 #include "ridge/cpu/onednn_conv_call.h"
@@ -158,7 +159,6 @@ class OnednnConv final : public Conv {
   void add_task(const ConvPart& part, const ConvPrimitive& primitive);
   void run_task(const Task& task, const ConvOperands& o, void* weights) const;
   void run_gradient(ThreadPool& pool, const ConvOperands& o, void* workspace) const;
-  void add_partials(ThreadPool& pool, float* partials) const;
   template <class T>
   void finish(const ConvPart& part, const float* sums, const T* residual, T* y) const;
 
@@ -297,25 +297,16 @@ void OnednnConv::finish(const ConvPart& part, const float* sums, const T* residu
   }
 }
 
-// Adds the parts' gradients to the first, in order.
-void OnednnConv::add_partials(ThreadPool& pool, float* partials) const {
-  const std::size_t step = gradient_bytes_ / sizeof(float);
-  const auto n = static_cast<std::int64_t>(slices_[0].packed.get_size() / sizeof(float));
-  parallel_for(pool, n, 8192, [=, parts = tasks_.size()](std::int64_t begin, std::int64_t end) {
-    for (std::size_t p = 1; p < parts; ++p) {
-      const float* part = partials + p * step;
-#pragma omp simd
-      for (std::int64_t i = begin; i < end; ++i) partials[i] += part[i];
-    }
-  });
-}
-
 void OnednnConv::run_gradient(ThreadPool& pool, const ConvOperands& o, void* workspace) const {
   pool.run(static_cast<std::int64_t>(tasks_.size()), [&](std::int64_t t) {
     const auto i = static_cast<std::size_t>(t);
     run_task(tasks_[i], o, static_cast<char*>(workspace) + i * gradient_bytes_);
   });
-  add_partials(pool, static_cast<float*>(workspace));
+  auto* const partials = static_cast<float*>(workspace);
+  const auto step = static_cast<std::int64_t>(gradient_bytes_ / sizeof(float));
+  const auto floats = static_cast<std::int64_t>(slices_[0].packed.get_size() / sizeof(float));
+  add_parts(pool, partials + step, step, static_cast<std::int64_t>(tasks_.size()) - 1, floats,
+            partials);
   const WeightReorder& reorder = *slices_[0].reorder;
   pool.run(reorder.pieces(), [&](std::int64_t i) { reorder.run(i, workspace, o.weight); });
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 // How our own kernels divide the gradient by the weights of a convolution: a task has a block of
-// output channels, one of input channels, and a part of the images. Parts are added up at the end,
+// output channels, one of input channels, and a part of the results. Parts are added up at the end,
 // in order; how many there are depends on the shape alone, so that the result has the same bits on
 // any number of threads.
 
@@ -11,8 +11,8 @@
 
 #include "ridge/base/ceil_div.h"
 #include "ridge/base/thread_pool.h"
+#include "ridge/cpu/add_parts.h"
 #include "ridge/cpu/onednn_conv.h"
-#include "ridge/cpu/simd.h"
 
 namespace ridge {
 
@@ -33,20 +33,20 @@ class WeightGradTasks {
 
   std::int64_t parts() const { return parts_; }
   std::size_t workspace() const {
-    return parts_ == 1 ? 0 : static_cast<std::size_t>(parts_ * weights()) * sizeof(float);
+    return static_cast<std::size_t>((parts_ - 1) * weights()) * sizeof(float);
   }
 
   // Calls task(out, in, part, weights) for each, which writes its channels of the tensor `weights`.
   template <class Task>
   void run(ThreadPool& pool, float* result, void* workspace, const Task& task) const {
-    float* const partial = parts_ == 1 ? result : static_cast<float*>(workspace);
+    auto* const others = static_cast<float*>(workspace);  // the parts behind the first
     const std::int64_t in_blocks = blocks(in_), out_blocks = blocks(out_);
     pool.run(parts_ * out_blocks * in_blocks, [&](std::int64_t i) {
       const std::int64_t part = i / (in_blocks * out_blocks);
       task(range(i / in_blocks % out_blocks, out_), range(i % in_blocks, in_), part,
-           partial + part * weights());
+           part == 0 ? result : others + (part - 1) * weights());
     });
-    if (parts_ > 1) add_parts(pool, partial, result);
+    add_parts(pool, others, weights(), parts_ - 1, weights(), result);
   }
 
  private:
@@ -56,17 +56,6 @@ class WeightGradTasks {
     return {first, std::min(block_, channels - first)};
   }
   std::int64_t weights() const { return taps_ * in_ * out_; }
-
-  void add_parts(ThreadPool& pool, const float* partial, float* result) const {
-    parallel_for(pool, weights(), 4096, [=, this](std::int64_t begin, std::int64_t end) {
-      std::copy(partial + begin, partial + end, result + begin);
-      for (std::int64_t part = 1; part < parts_; ++part) {
-        const float* const more = partial + part * weights();
-#pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) result[i] += more[i];
-      }
-    });
-  }
 
   std::int64_t block_, in_, out_, taps_, parts_ = 1;
 };

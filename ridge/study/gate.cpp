@@ -30,10 +30,7 @@ constexpr GateMetric metrics[] = {
     {"flops", "", Kind::counted, true, {.value = 0, .relative = false}},
     {"loss", "", Kind::loss, true, {.value = 1e-4}},
 };
-// Sums in another order change a loss by some units in the last place of what computes it. Later
-// steps multiply that, so that only the first ones are held to it.
-constexpr double loss_effect_of_16_bits = 1e-2;
-constexpr std::size_t losses_compared = 50;
+constexpr double loss_effect_of_16_bits = 1e-2;  // likewise, of what computes it
 
 const GateMetric& metric_named(std::string_view name) {
   const auto found = std::ranges::find(metrics, name, &GateMetric::name);

@@ -122,8 +122,10 @@ class Contest {
 class Race {
  public:
   Race(const RaceRules& rules, const RaceHooks& hooks) : rules_(rules), hooks_(hooks) {
-    for (const GateCriterion& criterion : rules.criteria)
+    for (const GateCriterion& criterion : rules.criteria) {
       if (criterion.is_timed()) contests_.emplace_back(criterion, rules);
+      if (criterion.metric->kind == GateMetric::Kind::loss) fewest_steps_ = losses_compared;
+    }
   }
 
   CommandResult run() {
@@ -225,8 +227,9 @@ class Race {
         after.push_back(candidate->take(steps_, untimed));
         before.push_back(baseline->take(steps_, untimed));
       }
+      const std::size_t steps = before.size() * static_cast<std::size_t>(steps_ + untimed);
       if (before.size() % fewest_turns == 0 && hooks_.now() - start >= least_measuring &&
-          all_have_enough(turns))
+          steps >= fewest_steps_ && all_have_enough(turns))
         break;
     }
     if (pairs_done_ > 0 && turns_ == 0)
@@ -281,9 +284,10 @@ class Race {
   std::vector<std::string> notes_;
   bool paced_ = true;
   std::uint64_t tosses_ = 0;
-  std::size_t pairs_done_ = 0;  // of processes
-  std::int64_t steps_ = 0;      // of a turn
-  std::size_t turns_ = 0;       // of a process
+  std::size_t pairs_done_ = 0;    // of processes
+  std::int64_t steps_ = 0;        // of a turn
+  std::size_t fewest_steps_ = 0;  // of a process, unless its time is over before
+  std::size_t turns_ = 0;         // of a process
 };
 
 }  // namespace

@@ -10,6 +10,8 @@
 
 #include "ridge/gpu/device/runtime.h"
 #include "tests/simt/buffer.h"
+#include "tests/simt/memory.h"
+#include "tests/simt/shadow.h"
 
 namespace ridge {
 namespace {
@@ -149,6 +151,26 @@ TEST(SimtBarriers, MissingOnesBetweenBytesAndTheirWordAreFound) {
   EXPECT_THAT(fault_of({}, touch_bytes_and_words<6>, y.data()), IsUnordered());
   EXPECT_THAT(fault_of({}, touch_bytes_and_words<5>, y.data()), IsUnordered());
   EXPECT_THAT(fault_of({}, touch_bytes_and_words<3>, y.data()), IsUnordered());
+}
+
+// Operands may begin and end within a word.
+TEST(SimtShadow, TellsTheBytesOfAWordApart) {
+  const simt::Cells cells(16);
+  const simt::Shadow& all = cells.shadow();
+  const simt::Shadow operand = all.from(2);
+  operand.fill(5, {.write = {.at = {.block = simt::by_host}}, .read = {}});
+  const simt::Judge judge;
+  const auto fault_of_read = [&](const simt::Shadow& shadow, std::size_t begin, std::size_t count) {
+    const char* const fault =
+        judge.judge(shadow, begin, count, false, simt::Access::read, {.block = simt::first_block});
+    return std::string(fault ? fault : "");
+  };
+  EXPECT_THAT(fault_of_read(operand, 0, 5), IsEmpty());
+  EXPECT_THAT(fault_of_read(all, 2, 5), IsEmpty());
+  EXPECT_THAT(fault_of_read(all, 4, 3), IsEmpty());
+  for (const std::size_t outside : {0, 1, 7, 8})
+    EXPECT_THAT(fault_of_read(all, outside, 1), HasSubstr(unwritten)) << outside;
+  EXPECT_THAT(fault_of_read(all, 4, 4), HasSubstr(unwritten));
 }
 
 // Lanes `distance` apart exchange by way of shared memory.

@@ -78,6 +78,8 @@ bool is_unwritten(const Cell& cell, bool is_shared, const Moment& now) {
   return cell.write.at.block == 0 || (is_shared && cell.write.at.block != now.block);
 }
 
+bool is_split(const Cell& word) { return word.write.kind == Touch::split; }
+
 bool is_atomic(const Touch& touch) {
   return touch.kind == Touch::atomic || touch.kind == Touch::atomics;
 }
@@ -131,9 +133,8 @@ const char* Judge::judge_cells(Cell* cells, std::size_t count, bool is_shared, A
 const char* Judge::judge(const Shadow& shadow, std::size_t begin, std::size_t count, bool is_shared,
                          Access access, const Moment& now) const {
   constexpr std::size_t word = Shadow::word;
-  const std::size_t end = begin + count;
-  const auto is_split = [](const Cell& cell) { return cell.write.kind == Touch::split; };
-  for (std::size_t i = begin; i < end;) {
+  const std::size_t end = shadow.first + begin + count;
+  for (std::size_t i = shadow.first + begin; i < end;) {
     Cell* const cell = &shadow.words[i / word];
     const std::size_t next = std::min(end, (i / word + 1) * word);
     const bool is_whole = next - i == word;
@@ -145,11 +146,7 @@ const char* Judge::judge(const Shadow& shadow, std::size_t begin, std::size_t co
       i += words * word;
       continue;
     }
-    Cell* const bytes = &shadow.bytes[i / word * word];
-    if (!is_split(*cell)) {
-      std::fill_n(bytes, word, *cell);
-      cell->write.kind = Touch::split;
-    }
+    Cell* const bytes = shadow.split(i / word);
     const char* const wrong = judge_cells(bytes + i % word, next - i, is_shared, access, now);
     if (wrong) return wrong;
     if (is_whole && std::memcmp(bytes, bytes + 1, (word - 1) * sizeof *bytes) == 0)
@@ -159,8 +156,22 @@ const char* Judge::judge(const Shadow& shadow, std::size_t begin, std::size_t co
   return nullptr;
 }
 
+Cell* Shadow::split(std::size_t number) const {
+  Cell* const first = bytes + number * word;
+  if (!is_split(words[number])) std::fill_n(first, word, words[number]);
+  words[number].write.kind = Touch::split;
+  return first;
+}
+
 void Shadow::fill(std::size_t count, const Cell& cell) const {
-  std::fill_n(words, (count + word - 1) / word, cell);
+  for (std::size_t i = first, end = first + count; i < end;) {
+    const std::size_t next = std::min(end, (i / word + 1) * word);
+    if (next - i == word)
+      words[i / word] = cell;
+    else
+      std::fill_n(split(i / word) + i % word, next - i, cell);
+    i = next;
+  }
 }
 
 }  // namespace ridge::simt

@@ -34,14 +34,17 @@ struct Cell {
   Touch write, read;  // of block 0: nobody has
 };
 
-// The cells of memory that begins at a whole word. Most bytes are touched with those of the same
-// word, so that words of four bytes have a cell each, and bytes cells of their own only once some
-// of a word were touched alone.
+// The cells of an allocation, from one of its bytes on. Most bytes are touched with those of the
+// same word, so that words of four bytes have a cell each, and bytes cells of their own only once
+// some of a word were touched alone.
 struct Shadow {
   static constexpr std::size_t word = 4;
-  Cell *words = nullptr, *bytes = nullptr;
+  Cell *words = nullptr, *bytes = nullptr;  // of the allocation
+  std::size_t first = 0;
 
-  Shadow from(std::size_t offset) const { return {words + offset / word, bytes + offset}; }
+  Shadow from(std::size_t offset) const { return {words, bytes, first + offset}; }
+  // The cells of a word's bytes, which have cells of their own from now on.
+  Cell* split(std::size_t number) const;
   // Makes the first `count` bytes known as that.
   void fill(std::size_t count, const Cell& cell) const;
 };

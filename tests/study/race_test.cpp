@@ -154,6 +154,21 @@ TEST(Race, MeasuresPairsNoLongerThanUntilTheirTurnsAgree) {
   EXPECT_GT(seconds(0.05), 60);
 }
 
+// What is found of losses is that of the pair of processes whose losses differ least.
+TEST(Race, TakesAsManyStepsAsLossesAreCompared) {
+  const auto steps_of_a_process = [](const std::vector<std::string>& names, double step) {
+    Machine machine(1);
+    machine.step = step;
+    machine.start = 1.5;
+    machine.noise = machine.noise_of_every_second_pair = 0.002;
+    race_on(machine, {.criteria = criteria_of(names, {})});
+    return machine.turns.size() / static_cast<std::size_t>(machine.started);
+  };
+  EXPECT_LT(steps_of_a_process({"time"}, 0.02), 30u);
+  EXPECT_GE(steps_of_a_process({"time", "loss"}, 0.02), losses_compared);
+  EXPECT_LT(steps_of_a_process({"time", "loss"}, 0.1), losses_compared) << "the time is over";
+}
+
 TEST(Race, TakesTurnsAndLeavesNobodyRunning) {
   Machine machine(1);
   const CommandResult result = race_on(machine);

@@ -62,6 +62,13 @@ struct ConvProblem {
   bool deterministic = false;
 };
 
+// Whether cuDNN has kernels for what follows the convolution; for all else it compiles one when a
+// plan is prepared, most of a second long.
+inline bool is_ready_made(const ConvProblem& problem) {
+  return !problem.residual &&
+         (problem.epilogue == Epilogue::none || problem.epilogue == Epilogue::relu);
+}
+
 // All that a choice of its kernel depends on: "bf16[32, 56, 56, 64] to 256, 1 x 1, bias, relu".
 std::string to_string(const ConvProblem& problem);
 

@@ -115,10 +115,8 @@ void append(GraphBuilder& g, Chain& chain, Epilogue epilogue, const Tensor& x) {
 // channels), and beyond the sixth plan.
 bool cuts_operands(const ConvProblem& p, std::size_t rank) {
   constexpr std::size_t plans_that_round = 6;
-  const bool compiled =
-      p.residual || (p.epilogue != Epilogue::none && p.epilogue != Epilogue::relu);
-  return p.kind == ConvProblem::Kind::forward && p.dtype == DType::f32 && p.tf32 && compiled &&
-         (p.x.c % 4 != 0 || rank >= plans_that_round);
+  return p.kind == ConvProblem::Kind::forward && p.dtype == DType::f32 && p.tf32 &&
+         !is_ready_made(p) && (p.x.c % 4 != 0 || rank >= plans_that_round);
 }
 
 Plan plan_of(const cudnn::Library& library, cudnn::Handle handle, const ConvProblem& p,

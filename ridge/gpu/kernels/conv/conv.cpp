@@ -130,13 +130,6 @@ KernelPtr vendors_conv(GpuPrepare& prepare, const ConvWork& work, std::size_t ra
       });
 }
 
-// Whether the library has kernels for what follows the convolution; for all else it compiles one
-// when a plan is prepared, most of a second long, and ours are faster.
-bool is_ready_made(const ConvProblem& problem) {
-  return !problem.residual &&
-         (problem.epilogue == Epilogue::none || problem.epilogue == Epilogue::relu);
-}
-
 // Whether it is a product of so many pixels with so few channels that memory is what limits it,
 // where the library's kernels move more than ours.
 bool streams(const ConvProblem& p, const gpu::Crossovers& at) {
