@@ -117,6 +117,8 @@ class Device {
 
   // Uninitialized memory aligned to 64 bytes; OutOfMemoryError if there is none.
   virtual void* allocate(std::size_t bytes) = 0;
+  // The same, of memory that other ranks' devices may write to; all ranks call it together.
+  virtual void* allocate_jointly(std::size_t bytes) { return allocate(bytes); }
   virtual void deallocate(void* memory, std::size_t bytes) = 0;
   virtual std::size_t available_memory() const = 0;  // bytes that could still be allocated
 

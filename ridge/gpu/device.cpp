@@ -264,7 +264,15 @@ class GpuDevice final : public Device {
     }
     return memory;
   }
-  void deallocate(void* memory, std::size_t) override { api::ignore(api::free(memory)); }
+  void* allocate_jointly(std::size_t bytes) override {
+    gpu::RowCopies* const copies = row_copies();
+    void* const memory = copies ? copies->allocate(bytes) : nullptr;
+    return memory ? memory : allocate(bytes);
+  }
+  void deallocate(void* memory, std::size_t) override {
+    gpu::RowCopies* const copies = row_copies();
+    if (!copies || !copies->deallocate(memory)) api::ignore(api::free(memory));
+  }
   std::size_t available_memory() const override {
     std::size_t free = 0, total = 0;
     check(api::mem_get_info(&free, &total), "asking for free memory");
@@ -357,6 +365,9 @@ class GpuDevice final : public Device {
     uploads_ = std::make_unique<UploadRing>(stream_);
   }
 
+  gpu::RowCopies* row_copies() const {
+    return context_.links ? context_.links->row_copies() : nullptr;
+  }
   bool waits_for_others() const { return context_.links && context_.links->only_enqueues(); }
 
   std::vector<gpu::LaunchGraph::Nodes> append(gpu::LaunchGraph& graph,

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include "ridge/graph/op_rules.h"
+
 namespace ridge {
 namespace {
 
@@ -79,6 +81,117 @@ void squeeze(Order order, std::span<const Tenant> tenants, std::size_t rounds,
   }
 }
 
+bool sends(const Graph& graph, const Node& node) {
+  return sent_bytes(*node.op, graph.types_of(node.inputs)) > 0;
+}
+
+// Storages that go to other ranks as one message and are replaced by it, in its order.
+std::vector<std::vector<ValueId>> messages_of(const Graph& graph, const Lifetimes& lifetimes) {
+  std::vector<std::vector<ValueId>> messages;
+  std::vector<bool> taken(graph.value_count(), false);
+  for (const Node& node : graph.nodes()) {
+    const std::vector<TensorType> types = graph.types_of(node.inputs);
+    if (node.inputs.size() < 2 || node.outputs.size() != node.inputs.size() || !sends(graph, node))
+      continue;
+    std::vector<ValueId> message;
+    for (std::uint32_t i = 0; i < node.inputs.size(); ++i) {
+      const auto alias = aliased_input(*node.op, i, types);
+      const ValueId storage = lifetimes.storage[node.inputs[i]];
+      const bool is_whole = lifetimes.offset[node.inputs[i]] == 0 &&
+                            lifetimes.bytes[storage] == allocated_bytes(types[i]);
+      if (!alias || alias->input != i || graph.info(storage).persistent || !is_whole ||
+          taken[storage])
+        break;
+      taken[storage] = true;
+      message.push_back(storage);
+    }
+    if (message.size() == node.inputs.size()) messages.push_back(std::move(message));
+  }
+  return messages;
+}
+
+// The tenants of a graph's run, put together in the order of its nodes.
+class Household {
+ public:
+  Household(const Graph& graph, const Lifetimes& lifetimes, const ArenaNeeds& needs)
+      : lifetimes_(lifetimes),
+        needs_(needs),
+        last_node_(static_cast<NodeId>(graph.nodes().size() - 1)),
+        tenant_of_(graph.value_count(), nobody) {
+    if (needs.messages_in_one) messages_ = messages_of(graph, lifetimes);
+    message_of_.assign(graph.value_count(), nobody);
+    for (std::size_t m = 0; m < messages_.size(); ++m)
+      for (const ValueId id : messages_[m]) message_of_[id] = m;
+  }
+
+  std::size_t aligned(std::size_t bytes) const {
+    return (bytes + needs_.alignment - 1) / needs_.alignment * needs_.alignment;
+  }
+
+  // Notes where places are kept, until offsets are known. With the first storage of a message come
+  // all others.
+  void storage_is_born(ValueId id, NodeId node, std::vector<std::size_t>& places) {
+    if (tenant_of_[id] != nobody) return;
+    std::span<const ValueId> together(&id, 1);
+    if (message_of_[id] != nobody) together = messages_[message_of_[id]];
+    tenants_.push_back({.born = node, .died = last_node_});
+    living_.push_back(together.size());
+    for (const ValueId one : together) {
+      tenant_of_[one] = tenants_.size() - 1;
+      residents_.push_back({&places[one], tenants_.size() - 1, tenants_.back().bytes});
+      tenants_.back().bytes += aligned(lifetimes_.bytes[one]);
+    }
+  }
+  void storage_dies(ValueId id, NodeId node) {
+    if (--living_[tenant_of_[id]] == 0) tenants_[tenant_of_[id]].died = node;
+  }
+
+  // That of what talks to other ranks is the same for all of them.
+  void workspace(std::size_t bytes, NodeId node, bool talks, std::size_t& place) {
+    const bool shares = needs_.messages_in_one && talks;
+    std::size_t tenant = shares ? room_ : nobody;
+    if (tenant == nobody) {
+      tenant = tenants_.size();
+      tenants_.push_back({.born = node});
+      living_.push_back(1);
+    }
+    if (shares) room_ = tenant;
+    residents_.push_back({&place, tenant, 0});
+    tenants_[tenant].bytes = std::max(tenants_[tenant].bytes, aligned(bytes));
+    tenants_[tenant].died = node;
+  }
+
+  // Gives all their places, behind `first`; returns where the last one ends.
+  std::size_t settle(std::size_t first) {
+    for (Tenant& tenant : tenants_)
+      if (tenant.bytes <= needs_.lingering.most_bytes)
+        tenant.died = std::min(last_node_, tenant.died + needs_.lingering.nodes);
+    const Placement placement = place(tenants_);
+    for (const Resident& one : residents_)
+      *one.place = first + placement.offset[one.tenant] + one.begin;
+    return first + placement.bytes;
+  }
+
+ private:
+  static constexpr std::size_t nobody = std::numeric_limits<std::size_t>::max();
+
+  // Something that lives with a tenant, from so many bytes on, and where its place is kept.
+  struct Resident {
+    std::size_t* place;
+    std::size_t tenant, begin;
+  };
+
+  const Lifetimes& lifetimes_;
+  const ArenaNeeds& needs_;
+  NodeId last_node_;
+  std::vector<std::vector<ValueId>> messages_;
+  std::vector<std::size_t> message_of_, tenant_of_;  // by storage
+  std::vector<Tenant> tenants_;
+  std::vector<std::size_t> living_;  // by tenant: residents that have not died
+  std::vector<Resident> residents_;
+  std::size_t room_ = nobody;  // the tenant that is the workspace of all that talks
+};
+
 }  // namespace
 
 std::size_t most_live_bytes(std::span<const Tenant> tenants) {
@@ -110,38 +223,21 @@ Placement place(std::span<const Tenant> tenants) {
 ArenaPlan plan_arena(const Graph& graph, const Lifetimes& lifetimes,
                      std::span<const std::size_t> workspace, const ArenaNeeds& needs) {
   const auto nodes = static_cast<NodeId>(graph.nodes().size());
-  const auto aligned = [&](std::size_t bytes) {
-    return (bytes + needs.alignment - 1) / needs.alignment * needs.alignment;
-  };
   ArenaPlan plan{.storage = std::vector<std::size_t>(graph.value_count(), 0),
                  .workspace = std::vector<std::size_t>(nodes, 0)};
+  Household household(graph, lifetimes, needs);
   for (ValueId id = 0; id < graph.value_count(); ++id)
     if (graph.info(id).persistent && lifetimes.storage[id] == id) {
       plan.storage[id] = plan.bytes;
-      plan.bytes += aligned(lifetimes.bytes[id]);
+      plan.bytes += household.aligned(lifetimes.bytes[id]);
     }
-
-  std::vector<Tenant> tenants;
-  std::vector<std::size_t*> places;  // where to note the tenants' offsets
-  std::vector<std::size_t> tenant_of(graph.value_count(), 0);
   for (NodeId n = 0; n < nodes; ++n) {
-    for (const ValueId id : lifetimes.born[n]) {
-      tenant_of[id] = tenants.size();
-      tenants.push_back({aligned(lifetimes.bytes[id]), n, nodes - 1});
-      places.push_back(&plan.storage[id]);
-    }
-    if (workspace[n] > 0) {
-      tenants.push_back({aligned(workspace[n]), n, n});
-      places.push_back(&plan.workspace[n]);
-    }
-    for (const ValueId id : lifetimes.dead[n]) tenants[tenant_of[id]].died = n;
+    for (const ValueId id : lifetimes.born[n]) household.storage_is_born(id, n, plan.storage);
+    if (workspace[n] > 0)
+      household.workspace(workspace[n], n, sends(graph, graph.nodes()[n]), plan.workspace[n]);
+    for (const ValueId id : lifetimes.dead[n]) household.storage_dies(id, n);
   }
-  for (Tenant& tenant : tenants)
-    if (tenant.bytes <= needs.lingering.most_bytes)
-      tenant.died = std::min(nodes - 1, tenant.died + needs.lingering.nodes);
-  const Placement placement = place(tenants);
-  for (std::size_t t = 0; t < tenants.size(); ++t) *places[t] = plan.bytes + placement.offset[t];
-  plan.bytes += placement.bytes;
+  plan.bytes = household.settle(plan.bytes);
   return plan;
 }
 

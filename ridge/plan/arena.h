@@ -45,6 +45,11 @@ struct ArenaNeeds {
   // In bytes; a multiple of tensor_alignment.
   std::size_t alignment = tensor_alignment;
   Lingering lingering = {};
+  // Whether tensors that go to other ranks together, and are replaced there, lie one after another,
+  // each at the next multiple of the alignment: so that they are one stretch of memory. And whether
+  // the workspaces of what talks to other ranks, one after another, are one stretch that nothing
+  // else has from the first to the last: else kernels beside them would wait for their memory.
+  bool messages_in_one = false;
 };
 
 // `workspace` is by node, in bytes. The graph runs in its order; kept values live until its end.

@@ -22,8 +22,10 @@ void Arena::Usage::take(std::size_t bytes) {
 
 void Arena::Usage::release(std::size_t bytes) { released += aligned(bytes); }
 
-Arena::Arena(Device& device, std::size_t bytes)
-    : device_(device), memory_(static_cast<std::byte*>(device.allocate(bytes))) {
+Arena::Arena(Device& device, std::size_t bytes, bool jointly)
+    : device_(device),
+      memory_(static_cast<std::byte*>(jointly ? device.allocate_jointly(bytes)
+                                              : device.allocate(bytes))) {
   stats_.reserved = stats_.peak_reserved = bytes;
 }
 

@@ -11,7 +11,8 @@ namespace ridge {
 // searched for, but what is in use is counted as CachingAllocator counts it.
 class Arena {
  public:
-  Arena(Device& device, std::size_t bytes);
+  // `jointly` with the other ranks' devices, which may then write to it.
+  Arena(Device& device, std::size_t bytes, bool jointly = false);
   ~Arena() { device_.deallocate(memory_, stats_.reserved); }
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;

@@ -14,8 +14,6 @@ namespace {
 
 constexpr Phase phases[] = {Phase::forward, Phase::backward, Phase::optimizer};
 
-// Two kernels at the same time pay where neither fills the device; where they do, each disturbs the
-// other.
 // Whether it waits for other ranks.
 bool talks(const Graph& graph, const Node& node) {
   return sent_bytes(*node.op, graph.types_of(node.inputs)) > 0;
@@ -26,6 +24,8 @@ bool only_talks(const Graph& graph, const Node& node) {
   return talks(graph, node) && work_of(*node.op) == WorkKind::elements;
 }
 
+// Two kernels at the same time pay where neither fills the device; where they do, each disturbs the
+// other.
 bool fills(const Target& device, const Graph& graph, const Node& node) {
   if (only_talks(graph, node)) return false;
   const Cost cost = ridge::cost(graph, node);
@@ -155,7 +155,9 @@ void Executor::plan(std::span<const std::size_t> workspace, const TensorBytes& p
   places_ = plan_arena(graph_, lifetimes_, workspace, arena_needs(device_, concurrent_));
   check_memory(places_.bytes + packed_bytes_, parts);
   try {
-    arena_.emplace(device_, std::max(places_.bytes + packed_bytes_, tensor_alignment));
+    const bool jointly = std::ranges::any_of(
+        graph_.nodes(), [this](const Node& node) { return talks(graph_, node); });
+    arena_.emplace(device_, std::max(places_.bytes + packed_bytes_, tensor_alignment), jointly);
   } catch (const OutOfMemoryError& error) {  // somebody else took what was left, or it is in pieces
     throw OutOfMemoryError("{}; all tensors: {}", error.what(), to_string(parts));
   }

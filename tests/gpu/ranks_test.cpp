@@ -1,7 +1,10 @@
 // Several ranks on GPUs: each on a card of its own where there are enough, so that NCCL connects
 // them, and all on one card through the host.
 
+#include <array>
+
 #include "ridge/gpu/device.h"
+#include "ridge/gpu/device/links.h"
 #include "tests/base/temporary_cache.h"
 #include "tests/gpu/gpu.h"
 #include "tests/ops/collectives.h"
@@ -27,6 +30,8 @@ std::vector<int> up_to_cards(const std::vector<int>& counts) {
 }
 
 using CollectivesOnGpu = testing::GpuTest;
+using testing::decode, testing::encode, testing::operands, testing::part_of_rank, testing::Reals,
+    testing::sum_over;
 
 TEST_F(CollectivesOnGpu, AreExactThroughTheHost) {
   for (const bool deterministic : {false, true}) {
@@ -44,6 +49,77 @@ TEST_F(CollectivesOnGpu, AreExactByNccl) {
     testing::expect_sums_of_parts(counts, on_own_cards(deterministic));
     testing::expect_gathered_parts(counts, on_own_cards(deterministic));
   }
+}
+
+// Tensors one after another in memory that ranks allocate jointly, summed by a captured step, which
+// replays some times. Copies between cards that the device's own tracing saw in one replay.
+std::size_t copies_of_captured_sums(Device& device, const std::vector<TensorType>& types,
+                                    bool in_one) {
+  const AllReduce op{.ranks = device.ranks()};
+  PreparedKernel prepared = device.prepare(op, types, types);
+  const std::size_t gap = in_one ? 0 : 4096;
+  std::vector<std::size_t> places;
+  std::size_t bytes = 0;
+  for (const TensorType& type : types) {
+    places.push_back(bytes);
+    bytes += (type.bytes() + 255) / 256 * 256 + gap;
+  }
+  auto* const memory = static_cast<std::byte*>(device.allocate_jointly(bytes + prepared.workspace));
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  for (const std::size_t place : places)
+    in.push_back(memory + place), out.push_back(memory + place);
+  const auto launch = [&] { prepared.kernel->launch({in, out, memory + bytes}); };
+  const KernelPtr step = device.capture(std::array{DeviceWork{.enqueue = launch}});
+  const std::vector<Reals> values = operands(device.rank(), types);
+  Tracer& tracer = *device.tools().tracer();
+  std::size_t copies = 0;
+  for (int replay = 0; replay < 5; ++replay) {
+    for (std::size_t t = 0; t < types.size(); ++t) {
+      const auto encoded = encode(values[t], types[t].dtype);
+      device.upload(memory + places[t], encoded.data(), encoded.size());
+    }
+    device.synchronize();
+    const bool traced = replay == 4 && device.rank() == 0;
+    if (traced) tracer.start();
+    device.communicator()->wait_for_all();  // tracing begins when no card of the process works
+    step->launch({});
+    device.synchronize();
+    if (traced)
+      for (const Activity& activity : tracer.stop().activities)
+        copies += activity.kind == Activity::Kind::copy ? 1 : 0;
+    for (std::size_t t = 0; t < types.size(); ++t) {
+      std::vector<std::byte> sums(types[t].bytes());
+      device.download(sums.data(), memory + places[t], sums.size());
+      EXPECT_EQ(decode(sums, types[t].dtype),
+                part_of_rank(types[t], 0, 1,
+                             [&](std::int64_t i) { return sum_over(device.ranks(), false, t, i); }))
+          << t << " in replay " << replay;
+    }
+  }
+  device.deallocate(memory, bytes + prepared.workspace);
+  return copies;
+}
+
+TEST_F(CollectivesOnGpu, GoByCopiesInCapturedStepsWhereTheyAreLongAndInOne) {
+  const std::vector<int> counts = up_to_cards({2, 4});
+  if (counts.empty()) GTEST_SKIP() << "one GPU is not enough";
+  if (!gpu::asks_for_row_copies()) GTEST_SKIP() << "NCCL_CTA_POLICY is not 2";
+  for (const int count : counts)
+    for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
+      const std::vector<TensorType> types{
+          {dtype, {1031, 1021}}, {dtype, {3}}, {dtype, {2'000'000}}};
+      const auto run = [&](Device& device) {
+        const std::size_t by_copies = copies_of_captured_sums(device, types, true);
+        const std::size_t apart = copies_of_captured_sums(device, types, false);
+        const std::size_t small = copies_of_captured_sums(device, {{dtype, {4096}}}, true);
+        EXPECT_EQ(apart, 0u);
+        EXPECT_EQ(small, 0u);
+        // NCCL has them since 2.28, for cards that reach each other by NVLink.
+        EXPECT_TRUE(by_copies > 0 || device.rank() != 0) << "no copies: an older NCCL?";
+      };
+      on_ranks(count, run, on_own_cards());
+    }
 }
 
 // f(counts, how ranks open their devices), on one card and on several.

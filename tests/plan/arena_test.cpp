@@ -7,6 +7,7 @@
 
 #include "ridge/analyze/plan.h"
 #include "ridge/cpu/device.h"
+#include "ridge/ops/collective.h"
 #include "ridge/plan/memory.h"
 #include "ridge/session/session.h"
 #include "tests/plan/random_graph.h"
@@ -145,6 +146,79 @@ TEST(PlanArena, SmallValuesLinger) {
   const std::size_t least = needed({});
   EXPECT_EQ(needed({.nodes = 3, .most_bytes = bytes}), least + 3 * bytes);
   EXPECT_EQ(needed({.nodes = 3, .most_bytes = bytes - 1}), least);
+}
+
+// What goes to other ranks together, in the order of the message, not that of birth.
+TEST(PlanArena, MessagesLieInOneStretch) {
+  Graph graph;
+  std::vector<Value> gradients;
+  for (const std::int64_t size : {1000, 7, 300, 40})
+    gradients.push_back(
+        graph.apply1(Relu{}, {graph.input(fmt::format("x{}", size), {DType::f32, {size}})}));
+  const Value between = graph.apply1(Relu{}, {gradients[0]});
+  std::swap(gradients[0], gradients[2]);
+  const std::vector<Value> sums = all_reduce(gradients, {.ranks = 2});
+  for (std::size_t i = 0; i < sums.size(); ++i) graph.keep(sums[i], fmt::format("y{}", i));
+  graph.keep(graph.apply1(Relu{}, {between}), "z");
+  const Lifetimes life = lifetimes_of(graph);
+  const std::vector<std::size_t> workspace(graph.nodes().size(), 128);
+  constexpr std::size_t alignment = 256;
+  const auto places = [&](bool in_one) {
+    const ArenaPlan plan =
+        plan_arena(graph, life, workspace, {.alignment = alignment, .messages_in_one = in_one});
+    check_no_overlap(graph, life, workspace, plan);
+    std::vector<std::size_t> offsets;
+    for (const Value& gradient : gradients) offsets.push_back(plan.storage[gradient.id]);
+    return offsets;
+  };
+  const std::vector<std::size_t> alone = places(false), together = places(true);
+  const auto is_one = [&](const std::vector<std::size_t>& offsets) {
+    for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
+      const std::size_t bytes = gradients[i].type().bytes();
+      if (offsets[i + 1] - offsets[i] != (bytes + alignment - 1) / alignment * alignment)
+        return false;
+    }
+    return true;
+  };
+  EXPECT_FALSE(is_one(alone));
+  EXPECT_TRUE(is_one(together));
+}
+
+// Kernels between the first and the last that talks need not wait for its workspace.
+TEST(PlanArena, WhatTalksToOthersHasRoomOfItsOwnMeanwhile) {
+  Graph graph;
+  const TensorType type{DType::f32, {1000}};
+  Value x = graph.input("x", type);
+  for (int message = 0; message < 3; ++message) {
+    graph.keep(all_reduce(std::vector{graph.apply1(Relu{}, {x})}, {.ranks = 2})[0],
+               fmt::format("y{}", message));
+    for (int node = 0; node < 3; ++node) x = graph.apply1(Relu{}, {x});
+  }
+  graph.keep(x, "z");
+  const Lifetimes life = lifetimes_of(graph);
+  std::vector<std::size_t> workspace;
+  std::vector<NodeId> talkers;
+  for (NodeId n = 0; n < graph.nodes().size(); ++n) {
+    const bool talks = name_of(*graph.nodes()[n].op) == AllReduce::name;
+    if (talks) talkers.push_back(n);
+    workspace.push_back(talks ? 1000 * (2 + n % 3) : 64);
+  }
+  for (const bool in_one : {false, true}) {
+    const ArenaPlan plan = plan_arena(graph, life, workspace, {.messages_in_one = in_one});
+    check_no_overlap(graph, life, workspace, plan);
+    std::size_t begin = plan.workspace[talkers[0]], end = 0;
+    for (const NodeId n : talkers) end = std::max(end, plan.workspace[n] + workspace[n]);
+    bool is_shared = false;
+    for (NodeId n = talkers.front(); n <= talkers.back(); ++n) {
+      for (const ValueId id : life.born[n])
+        is_shared |= plan.storage[id] < end && begin < plan.storage[id] + life.bytes[id];
+      if (name_of(*graph.nodes()[n].op) != AllReduce::name)
+        is_shared |= plan.workspace[n] < end && begin < plan.workspace[n] + workspace[n];
+    }
+    EXPECT_EQ(is_shared, !in_one);
+    if (in_one)
+      for (const NodeId n : talkers) EXPECT_EQ(plan.workspace[n], begin);
+  }
 }
 
 constexpr LlamaSizes model_sizes[] = {

@@ -1,7 +1,9 @@
-// What the machine does not run, because it is no kernel: what times candidates. What else a card
-// without kernels of its own and without libraries lacks, the sources of the build for HIP tell.
+// What the machine does not run, because it is no kernel: what times candidates, and the ways to
+// other cards. What else a card without kernels of its own and without libraries lacks, the sources
+// of the build for HIP tell.
 
 #include "ridge/base/error.h"
+#include "ridge/gpu/device/links.h"
 #include "ridge/gpu/device/trial.h"
 
 namespace ridge::gpu {
@@ -19,5 +21,7 @@ Trial::Trial(const Context& gpu, const std::vector<std::size_t>&, Runs runs)
 }
 Trial::~Trial() = default;
 void Trial::run(std::size_t, const std::function<void(const Operands&)>&) { left_out(); }
+
+bool asks_for_row_copies() { return false; }
 
 }  // namespace ridge::gpu

@@ -26,6 +26,34 @@ struct Summand {
   DType dtype = DType::f32;  // or a type of 16 bits
 };
 
+// A way to other cards that occupies none of their multiprocessors: engines copy rows, one for each
+// rank, each of row_bytes, from memory of allocate() to such memory. All ranks make the same calls
+// in the same order.
+class RowCopies {
+ public:
+  virtual ~RowCopies() = default;
+
+  // Null unless every rank gets memory.
+  virtual void* allocate(std::size_t bytes) = 0;
+  // False if it is not memory of allocate().
+  virtual bool deallocate(void* memory) = 0;
+  // Other ranks are lost: memory is not given back any more, which needs them.
+  virtual void give_up() noexcept = 0;
+
+  // Whether `bytes` at `rows` and at `room` lie in such memory, at the same places on all ranks,
+  // which call it together and get the same answer.
+  virtual bool reach(const void* rows, const void* room, std::size_t bytes) = 0;
+  // Whether a stream is being captured: the two below can be called only then.
+  virtual bool is_captured(Stream stream) const = 0;
+  // Each row goes to the rank of its number, in whose `room` it is the row of this rank's number.
+  virtual void exchange(Stream stream, const void* rows, void* room, std::size_t row_bytes) = 0;
+  // Each rank's own row goes to all others, where it replaces the row of that rank's number.
+  virtual void gather(Stream stream, void* rows, std::size_t row_bytes) = 0;
+};
+
+// Whether the user wants such copies: by NCCL_CTA_POLICY=2, which NCCL reads too.
+bool asks_for_row_copies();
+
 // The way to the cards of all other ranks. Every rank makes the same calls in the same order; what
 // they do is done in the order of the stream. RankError for a rank that is lost, as far as a call
 // can know of it.
@@ -44,6 +72,9 @@ class Links {
   // Replaces each element by its sum over all ranks, or their mean. All of them get the same bits;
   // the order of the sums is that of the transport.
   virtual void all_reduce(Stream stream, std::span<const Summand> tensors, bool mean) = 0;
+
+  // Null where the links have no such way.
+  virtual RowCopies* row_copies() { return nullptr; }
 
   // RankError if the transport has noticed that another rank is lost.
   virtual void check_others() = 0;

@@ -19,9 +19,7 @@ Target target_of(const Card& card, std::string_view hardware, std::string_view d
                 // gradients is little to send when the rest is done.
                 .most_bucket_bytes = std::size_t{128} << 20,
                 .buckets = 8,
-                // Memory moves in lines of 128 bytes, and products are slower where rows begin
-                // within a pair of them.
-                .alignment = 256,
+                .alignment = arena_alignment,
                 .lingering = {.nodes = at.lingering_nodes, .most_bytes = at.lingering_bytes},
                 .filling_flops = at.filling_flops,
                 .filling_bytes = at.filling_bytes};

@@ -21,8 +21,8 @@ using Kind = Activity::Kind;
 
 constexpr std::size_t buffer_bytes = std::size_t{4} << 20, buffer_alignment = 8;
 constexpr CUpti_ActivityKind kinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
-                                        CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET,
-                                        CUPTI_ACTIVITY_KIND_RUNTIME,
+                                        CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
+                                        CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_RUNTIME,
                                         // Libraries launch through the driver's interface as well.
                                         CUPTI_ACTIVITY_KIND_DRIVER, CUPTI_ACTIVITY_KIND_OVERHEAD,
                                         CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
@@ -255,6 +255,11 @@ void CuptiTracer::add(const CUpti_Activity& record) {
       return add_kernel(reinterpret_cast<const CUpti_ActivityKernel10&>(record));
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
       const auto& copy = reinterpret_cast<const CUpti_ActivityMemcpy6&>(record);
+      return keep(device_activity(Kind::copy, copy_name(copy.copyKind), copy, copy.bytes),
+                  copy.graphNodeId);
+    }
+    case CUPTI_ACTIVITY_KIND_MEMCPY2: {
+      const auto& copy = reinterpret_cast<const CUpti_ActivityMemcpyPtoP4&>(record);
       return keep(device_activity(Kind::copy, copy_name(copy.copyKind), copy, copy.bytes),
                   copy.graphNodeId);
     }

@@ -1,5 +1,8 @@
+#include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <memory>
@@ -14,6 +17,7 @@
 #include "ridge/gpu/device/links.h"
 #include "ridge/gpu/vendor/aside_capture.h"
 #include "ridge/gpu/vendor/nccl.h"
+#include "ridge/gpu/vendor/nccl_row_copies.h"
 
 namespace ridge::gpu {
 namespace nccl {
@@ -79,10 +83,15 @@ class NcclLinks final : public Links {
     if (rank_ == 0) check(library_.get_unique_id(&id), "making a communicator");
     id = gathered(communicator, id).front();
     check(library_.comm_init_rank(&comm_, count_, id, rank_), "making a communicator");
+    gpu::check(cudaGetDevice(&card_), "asking for the current GPU");
+    copies_ = nccl::make_row_copies(library_, communicator, *aside_);
   }
   ~NcclLinks() override {
     if (std::uncaught_exceptions() > 0) give_up();  // others may not come to an orderly end
-    aside_.reset();                                 // whose graphs the library would wait for
+    is_gone_ = true;
+    if (end_waits_.joinable()) end_waits_.join();
+    aside_.reset();  // whose graphs the library would wait for
+    copies_.reset();
     if (abort_.joinable())
       abort_.join();
     else if (comm_)
@@ -115,6 +124,8 @@ class NcclLinks final : public Links {
     });
   }
 
+  RowCopies* row_copies() override { return copies_.get(); }
+
   void check_others() override {
     int status = nccl::success;
     if (!abort_.joinable()) library_.comm_get_async_error(comm_, &status);
@@ -122,9 +133,16 @@ class NcclLinks final : public Links {
       throw RankError("another rank has ended or does not answer ({})", reason(status));
   }
   // Ends the kernels that wait at once, but returns only when the last graph with a call in it is
-  // gone: others will see to that.
+  // gone: others will see to that. Of copies each has waits of its own.
   void give_up() noexcept override {
-    if (comm_ && !abort_.joinable()) abort_ = std::thread([this] { library_.comm_abort(comm_); });
+    if (!comm_ || abort_.joinable()) return;
+    if (copies_) copies_->give_up();
+    abort_ = std::thread([this] { library_.comm_abort(comm_); });
+    end_waits_ = std::thread([this] {
+      cudaSetDevice(card_);
+      for (; !is_gone_; std::this_thread::sleep_for(std::chrono::milliseconds(1)))
+        aside_->end_waits();
+    });
   }
 
  private:
@@ -160,8 +178,11 @@ class NcclLinks final : public Links {
   const nccl::Library& library_;
   int rank_, count_;
   nccl::Comm* comm_ = nullptr;
+  int card_ = 0;
   std::unique_ptr<AsideCapture> aside_ = std::make_unique<AsideCapture>();
-  std::thread abort_;
+  std::unique_ptr<RowCopies> copies_;  // if there are such
+  std::atomic<bool> is_gone_ = false;
+  std::thread abort_, end_waits_;
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ __global__ void copy_kernel(std::int64_t bytes, bool packed, const char* x, char
 template <class T>
 __device__ const T* of_rank(const PartOfAll& part, int r) {
   if (r == part.rank) return static_cast<const T*>(part.own);
-  const std::int64_t row = r < part.rank ? r : r - 1;
+  const std::int64_t row = r < part.rank || part.has_own_row ? r : r - 1;
   return reinterpret_cast<const T*>(static_cast<const char*>(part.others) + row * part.stride);
 }
 

@@ -7,13 +7,14 @@
 
 namespace ridge::gpu {
 
-// What all ranks have of one rank's part of a tensor: its own, and the others' one after another,
-// in the order of the ranks and so many bytes apart, a multiple of 64.
+// What all ranks have of one rank's part of a tensor: its own, and the others' in rows, in the
+// order of the ranks and so many bytes apart, a multiple of 16.
 struct PartOfAll {
   const void* own = nullptr;
   const void* others = nullptr;
   std::int64_t stride = 0;
   int rank = 0, ranks = 1;
+  bool has_own_row = false;  // among the others', where it is not read
 };
 
 // y = factor * the sum over ranks, in f32 and rounded once, in the order of a binary tree,
