@@ -51,33 +51,44 @@ TEST_F(CollectivesOnGpu, AreExactByNccl) {
   }
 }
 
-// Tensors one after another in memory that ranks allocate jointly, summed by a captured step, which
-// replays some times. Copies between cards that the device's own tracing saw in one replay.
-std::size_t copies_of_captured_sums(Device& device, const std::vector<TensorType>& types,
-                                    bool in_one) {
-  const AllReduce op{.ranks = device.ranks()};
-  PreparedKernel prepared = device.prepare(op, types, types);
-  const std::size_t gap = in_one ? 0 : 4096;
-  std::vector<std::size_t> places;
+struct CapturedRun {
+  std::vector<Reals> outputs;
+  std::size_t copies = 0;  // that the device's own tracing saw in one replay
+};
+
+// What a captured step of one operator gives, in memory that ranks allocate jointly, where tensors
+// lie `gap` bytes further apart than in an arena. All of five replays give the same.
+CapturedRun run_captured(Device& device, const Op& op, const std::vector<TensorType>& in,
+                         const std::vector<Reals>& values, std::size_t gap = 0) {
+  const std::vector<TensorType> out = infer(op, in);
+  PreparedKernel prepared = device.prepare(op, in, out);
   std::size_t bytes = 0;
-  for (const TensorType& type : types) {
-    places.push_back(bytes);
+  const auto place = [&](const TensorType& type) {
+    const std::size_t at = bytes;
     bytes += (type.bytes() + 255) / 256 * 256 + gap;
+    return at;
+  };
+  std::vector<std::size_t> in_at, out_at;
+  for (const TensorType& type : in) in_at.push_back(place(type));
+  for (std::uint32_t o = 0; o < out.size(); ++o) {
+    const auto alias = aliased_input(op, o, in);
+    out_at.push_back(alias ? in_at[alias->input] : place(out[o]));
   }
-  auto* const memory = static_cast<std::byte*>(device.allocate_jointly(bytes + prepared.workspace));
-  std::vector<const void*> in;
-  std::vector<void*> out;
-  for (const std::size_t place : places)
-    in.push_back(memory + place), out.push_back(memory + place);
-  const auto launch = [&] { prepared.kernel->launch({in, out, memory + bytes}); };
+  const std::size_t all_bytes = bytes + prepared.workspace;
+  auto* const memory = static_cast<std::byte*>(device.allocate_jointly(all_bytes));
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  for (const std::size_t at : in_at) inputs.push_back(memory + at);
+  for (const std::size_t at : out_at) outputs.push_back(memory + at);
+  const auto launch = [&] { prepared.kernel->launch({inputs, outputs, memory + bytes}); };
   const KernelPtr step = device.capture(std::array{DeviceWork{.enqueue = launch}});
-  const std::vector<Reals> values = operands(device.rank(), types);
+
   Tracer& tracer = *device.tools().tracer();
-  std::size_t copies = 0;
+  CapturedRun run;
   for (int replay = 0; replay < 5; ++replay) {
-    for (std::size_t t = 0; t < types.size(); ++t) {
-      const auto encoded = encode(values[t], types[t].dtype);
-      device.upload(memory + places[t], encoded.data(), encoded.size());
+    for (std::size_t t = 0; t < in.size(); ++t) {
+      const auto encoded = encode(values[t], in[t].dtype);
+      device.upload(memory + in_at[t], encoded.data(), encoded.size());
     }
     device.synchronize();
     const bool traced = replay == 4 && device.rank() == 0;
@@ -87,39 +98,103 @@ std::size_t copies_of_captured_sums(Device& device, const std::vector<TensorType
     device.synchronize();
     if (traced)
       for (const Activity& activity : tracer.stop().activities)
-        copies += activity.kind == Activity::Kind::copy ? 1 : 0;
-    for (std::size_t t = 0; t < types.size(); ++t) {
-      std::vector<std::byte> sums(types[t].bytes());
-      device.download(sums.data(), memory + places[t], sums.size());
-      EXPECT_EQ(decode(sums, types[t].dtype),
-                part_of_rank(types[t], 0, 1,
-                             [&](std::int64_t i) { return sum_over(device.ranks(), false, t, i); }))
-          << t << " in replay " << replay;
+        run.copies += activity.kind == Activity::Kind::copy ? 1 : 0;
+    std::vector<Reals> results;
+    for (std::size_t t = 0; t < out.size(); ++t) {
+      std::vector<std::byte> result(out[t].bytes());
+      device.download(result.data(), memory + out_at[t], result.size());
+      results.push_back(decode(result, out[t].dtype));
     }
+    if (replay == 0)
+      run.outputs = results;
+    else
+      EXPECT_EQ(results, run.outputs) << "replay " << replay;
   }
-  device.deallocate(memory, bytes + prepared.workspace);
-  return copies;
+  device.deallocate(memory, all_bytes);
+  return run;
 }
 
-TEST_F(CollectivesOnGpu, GoByCopiesInCapturedStepsWhereTheyAreLongAndInOne) {
-  const std::vector<int> counts = up_to_cards({2, 4});
-  if (counts.empty()) GTEST_SKIP() << "one GPU is not enough";
-  if (!gpu::asks_for_row_copies()) GTEST_SKIP() << "NCCL_CTA_POLICY is not 2";
-  for (const int count : counts)
-    for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
-      const std::vector<TensorType> types{
-          {dtype, {1031, 1021}}, {dtype, {3}}, {dtype, {2'000'000}}};
-      const auto run = [&](Device& device) {
-        const std::size_t by_copies = copies_of_captured_sums(device, types, true);
-        const std::size_t apart = copies_of_captured_sums(device, types, false);
-        const std::size_t small = copies_of_captured_sums(device, {{dtype, {4096}}}, true);
-        EXPECT_EQ(apart, 0u);
-        EXPECT_EQ(small, 0u);
-        // NCCL has them since 2.28, for cards that reach each other by NVLink.
-        EXPECT_TRUE(by_copies > 0 || device.rank() != 0) << "no copies: an older NCCL?";
-      };
-      on_ranks(count, run, on_own_cards());
-    }
+// Of long messages copies are expected, which rank 0 counts.
+void expect_run(const CapturedRun& run, const std::vector<Reals>& outputs, bool by_copies,
+                const Device& device) {
+  EXPECT_EQ(run.outputs, outputs);
+  if (device.rank() == 0) {
+    EXPECT_EQ(run.copies > 0, by_copies) << run.copies;
+  }
+}
+
+class CollectivesByCopies : public testing::GpuTest {
+ protected:
+  // f(device, tensors) on ranks with a card each.
+  template <class F>
+  void on_cards(const F& f) {
+    const std::vector<int> counts = up_to_cards({2, 4});
+    if (counts.empty()) GTEST_SKIP() << "one GPU is not enough";
+    if (!gpu::asks_for_row_copies()) GTEST_SKIP() << "NCCL_CTA_POLICY is not 2";
+    for (const int count : counts)
+      for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
+        SCOPED_TRACE(fmt::format("{} ranks, {}", count, name_of(dtype)));
+        on_ranks(
+            count, [&](Device& device) { f(device, dtype); }, on_own_cards());
+      }
+  }
+};
+
+TEST_F(CollectivesByCopies, SumTensorsThatAreLongAndLieInOne) {
+  on_cards([](Device& device, DType dtype) {
+    const AllReduce op{.ranks = device.ranks()};
+    const auto expect = [&](const std::vector<TensorType>& types, std::size_t gap, bool by_copies) {
+      std::vector<Reals> sums;
+      for (std::size_t t = 0; t < types.size(); ++t)
+        sums.push_back(part_of_rank(
+            types[t], 0, 1, [&](std::int64_t i) { return sum_over(device.ranks(), false, t, i); }));
+      expect_run(run_captured(device, op, types, operands(device.rank(), types), gap), sums,
+                 by_copies, device);
+    };
+    const std::vector<TensorType> types{{dtype, {1031, 1021}}, {dtype, {3}}, {dtype, {2'000'000}}};
+    expect(types, 0, true);
+    expect(types, 4096, false);
+    expect({{dtype, {4096}}}, 0, false);
+  });
+}
+
+TEST_F(CollectivesByCopies, SumPartsThatAreLong) {
+  on_cards([](Device& device, DType dtype) {
+    const auto expect = [&](const std::vector<TensorType>& types, bool by_copies) {
+      const ReduceScatter op{.ranks = device.ranks(), .rank = device.rank()};
+      std::vector<Reals> sums;
+      for (std::size_t t = 0; t < types.size(); ++t)
+        sums.push_back(part_of_rank(types[t], device.rank(), device.ranks(), [&](std::int64_t i) {
+          return sum_over(device.ranks(), false, t, i);
+        }));
+      expect_run(run_captured(device, op, types, operands(device.rank(), types)), sums, by_copies,
+                 device);
+    };
+    expect({{dtype, {1024, 1024}}, {dtype, {96}}, {dtype, {512, 3072}}}, true);
+    expect({{dtype, {1024, 1024}}, {dtype, {97}}, {dtype, {512, 3072}}}, false);  // no equal parts
+    expect({{dtype, {4096}}}, false);
+  });
+}
+
+TEST_F(CollectivesByCopies, GatherPartsThatAreLong) {
+  on_cards([](Device& device, DType dtype) {
+    const auto expect = [&](const std::vector<TensorType>& types, bool by_copies) {
+      AllGather op{.ranks = device.ranks(), .rank = device.rank()};
+      std::vector<TensorType> in;
+      std::vector<Reals> values, wholes;
+      for (std::size_t t = 0; t < types.size(); ++t) {
+        const auto element = [&](std::int64_t i) { return testing::operand(0, t, i); };
+        values.push_back(part_of_rank(types[t], device.rank(), device.ranks(), element));
+        in.push_back({types[t].dtype, {std::ssize(values.back())}});
+        wholes.push_back(part_of_rank(types[t], 0, 1, element));
+        op.shapes.push_back(types[t].shape);
+      }
+      expect_run(run_captured(device, op, in, values), wholes, by_copies, device);
+    };
+    expect({{dtype, {1024, 1024}}, {dtype, {96}}, {dtype, {512, 3072}}}, true);
+    expect({{dtype, {1024, 1024}}, {dtype, {97}}, {dtype, {512, 3072}}}, false);
+    expect({{dtype, {4096}}}, false);
+  });
 }
 
 // f(counts, how ranks open their devices), on one card and on several.

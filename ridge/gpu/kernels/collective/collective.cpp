@@ -1,7 +1,6 @@
 #include "ridge/ops/collective.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -9,7 +8,7 @@
 #include "ridge/device/other_ranks.h"
 #include "ridge/gpu/device/links.h"
 #include "ridge/gpu/device/prepare.h"
-#include "ridge/gpu/device/target.h"
+#include "ridge/gpu/kernels/collective/by_copies.h"
 #include "ridge/gpu/kernels/collective/part_sums.h"
 
 namespace ridge {
@@ -127,82 +126,6 @@ bool transport_may_sum(Types in, std::int64_t ranks, bool deterministic) {
          }));
 }
 
-// Sums over ranks without kernels that wait for others: engines copy, and a kernel adds.
-class SumsByCopies {
- public:
-  // Shorter messages are faster by kernels.
-  static constexpr std::int64_t least_bytes = std::int64_t{4} << 20;
-
-  SumsByCopies(GpuPrepare& prepare, const AllReduce& op)
-      : gpu_(prepare.gpu), dtype_(prepare.in[0].dtype), ranks_(op.ranks), mean_(op.mean) {
-    for (const TensorType& type : prepare.in) {
-      bytes_ += aligned(type.bytes());
-      tensor_bytes_.push_back(type.bytes());
-    }
-    if (!applies(prepare)) bytes_ = 0;
-    prepare.workspace = std::max(prepare.workspace, bytes_);
-  }
-
-  // False, and nothing is done, where the tensors are not one stretch of memory that the copies
-  // reach on all ranks.
-  bool launch(const Launch& call) const {
-    RowCopies* const copies = bytes_ > 0 ? gpu_.links->row_copies() : nullptr;
-    if (!copies || !copies->is_captured(gpu_.stream)) return false;
-    // Asked once, since one rank alone may capture a step again. Planned addresses stay.
-    if (!reached_) reached_ = copies->reach(rows(call), call.workspace, bytes_);
-    if (!*reached_) return false;
-    const std::size_t row_bytes = bytes_ / static_cast<std::size_t>(ranks_);
-    auto* const own = static_cast<std::byte*>(call.outputs[0]) +
-                      row_bytes * static_cast<std::size_t>(gpu_.links->rank());
-    copies->exchange(gpu_.stream, call.outputs[0], call.workspace, row_bytes);
-    const PartOfAll part{.own = own,
-                         .others = call.workspace,
-                         .stride = static_cast<std::int64_t>(row_bytes),
-                         .rank = gpu_.links->rank(),
-                         .ranks = gpu_.links->count(),
-                         .has_own_row = true};
-    sum_over_ranks(gpu_, dtype_, static_cast<std::int64_t>(row_bytes / size_of(dtype_)), part,
-                   factor_of(mean_, ranks_), own);
-    copies->gather(gpu_.stream, call.outputs[0], row_bytes);
-    return true;
-  }
-
- private:
-  static std::size_t aligned(std::size_t bytes) {
-    return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
-  }
-
-  // What a plan asks of a card alone, a run has on several.
-  bool applies(const GpuPrepare& prepare) const {
-    const bool has_copies =
-        gpu_.links ? gpu_.links->row_copies() != nullptr : asks_for_row_copies();
-    return has_copies && static_cast<std::int64_t>(bytes_) >= least_bytes &&
-           arena_alignment % (row_alignment * static_cast<std::size_t>(ranks_)) == 0 &&
-           std::ranges::all_of(prepare.in,
-                               [&](const TensorType& type) { return type.dtype == dtype_; });
-  }
-
-  // Where the tensors begin if each lies behind the one before; else null, which nothing reaches.
-  const void* rows(const Launch& call) const {
-    const auto* next = static_cast<const std::byte*>(call.outputs[0]);
-    for (std::size_t t = 0; t < tensor_bytes_.size(); ++t) {
-      if (call.outputs[t] != next) return nullptr;
-      next += aligned(tensor_bytes_[t]);
-    }
-    return call.outputs[0];
-  }
-
-  static constexpr std::size_t row_alignment = 16;
-
-  const Context& gpu_;
-  DType dtype_;
-  std::int64_t ranks_;
-  bool mean_;
-  std::vector<std::size_t> tensor_bytes_;
-  std::size_t bytes_ = 0;  // of all, with what aligns them; 0 if they do not go by copies
-  mutable std::optional<bool> reached_;
-};
-
 }  // namespace
 
 KernelPtr AllReduce::gpu(GpuPrepare& prepare) const {
@@ -211,7 +134,7 @@ KernelPtr AllReduce::gpu(GpuPrepare& prepare) const {
   PartsByRank tensors(prepare.in, ranks);
   const bool may_sum = transport_may_sum(prepare.in, ranks, prepare.gpu.deterministic);
   if (!may_sum) prepare.workspace = tensors.workspace();
-  SumsByCopies by_copies(prepare, *this);
+  SumsByCopies by_copies(prepare, ranks, factor_of(mean, ranks));
   if (may_sum)
     return make_kernel([&gpu = prepare.gpu, others, by_copies = std::move(by_copies),
                         tensors = std::move(tensors), mean = mean](const Launch& call) {
@@ -242,9 +165,12 @@ KernelPtr ReduceScatter::gpu(GpuPrepare& prepare) const {
       for (std::size_t t = 0; t < tensors.count(); ++t)
         copy(gpu, tensors.bytes_of(t, tensors.part(t, 0)), call.inputs[t], call.outputs[t]);
     });
-  prepare.workspace = tensors.workspace();
+  PartsByCopies by_copies(prepare.gpu, prepare.in, ranks);
+  prepare.workspace = std::max(tensors.workspace(), by_copies.workspace());
   return make_kernel([&gpu = prepare.gpu, others, tensors = std::move(tensors),
+                      by_copies = std::move(by_copies),
                       factor = factor_of(mean, ranks)](const Launch& call) {
+    if (by_copies.sum(call, factor)) return;
     reduce_parts(gpu, *others, tensors, call.inputs, call.workspace, factor,
                  [&](std::size_t t) { return call.outputs[t]; });
   });
@@ -253,13 +179,15 @@ KernelPtr ReduceScatter::gpu(GpuPrepare& prepare) const {
 KernelPtr AllGather::gpu(GpuPrepare& prepare) const {
   const OtherRanks others(prepare.gpu.links.get(), name, ranks);
   return make_kernel([&gpu = prepare.gpu, others, tensors = PartsByRank(prepare.out, ranks),
+                      by_copies = PartsByCopies(prepare.gpu, prepare.out, ranks),
                       each = operands_each(), rank = rank, ranks = ranks](const Launch& call) {
     for (std::size_t t = 0; t < tensors.count(); ++t) {
       const Part own = tensors.part(t, rank);
       copy(gpu, tensors.bytes_of(t, own), call.inputs[each * t],
            tensors.at(t, call.outputs[t], own));
     }
-    if (ranks > 1) gather_parts(gpu, *others, tensors, call.outputs);
+    if (ranks > 1 && !by_copies.gather(call.outputs))
+      gather_parts(gpu, *others, tensors, call.outputs);
   });
 }
 
