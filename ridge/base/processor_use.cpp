@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <set>
 #include <string>
+
+#include "ridge/base/system.h"
 
 namespace ridge {
 namespace {
@@ -33,6 +36,21 @@ ProcessorUse ProcessorUse::now() {
     use.busy =
         (user + nice + system + irq + soft + steal) / static_cast<double>(::sysconf(_SC_CLK_TCK));
   return use;
+}
+
+ProcessSeconds ProcessSeconds::of_this_process(double seconds) {
+  ProcessSeconds mine{.process = ::getpid(), .seconds = seconds};
+  const std::string host = host_name();
+  std::copy_n(host.begin(), std::min(host.size(), mine.host.size()), mine.host.begin());
+  return mine;
+}
+
+double seconds_on_host(std::span<const ProcessSeconds> all, const ProcessSeconds& mine) {
+  double seconds = 0;
+  std::set<std::int64_t> counted;
+  for (const ProcessSeconds& one : all)
+    if (one.host == mine.host && counted.insert(one.process).second) seconds += one.seconds;
+  return seconds;
 }
 
 std::optional<double> busy_processors_of_others(const ProcessorUse& begin,

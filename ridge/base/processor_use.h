@@ -1,6 +1,9 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <optional>
+#include <span>
 
 namespace ridge {
 
@@ -12,6 +15,18 @@ struct ProcessorUse {
 
   static ProcessorUse now();
 };
+
+// What a process of a run of several used of the processors, in seconds: plain data, to be sent.
+struct ProcessSeconds {
+  std::array<char, 64> host{};  // its name, or the beginning of it
+  std::int64_t process = 0;
+  double seconds = 0;
+
+  static ProcessSeconds of_this_process(double seconds);
+};
+
+// What all processes on the host of one of them used; what a process says twice counts once.
+double seconds_on_host(std::span<const ProcessSeconds> all, const ProcessSeconds& mine);
 
 // Returns how many processors others kept busy between two moments, on average: 0.5 is half of one.
 // None if the system does not tell, or if there was too little time to count its ticks.

@@ -8,6 +8,7 @@
 
 #include "ridge/base/processor_use.h"
 #include "ridge/base/units.h"
+#include "ridge/device/gathered.h"
 #include "ridge/session/pace.h"
 
 namespace ridge {
@@ -50,7 +51,12 @@ Record Loop::run() {
     give_up(error);
   }
   record_.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  record_.busy_processors_of_others = busy_processors_of_others(begin, ProcessorUse::now());
+  ProcessorUse end = ProcessorUse::now();
+  if (record_.outcome == Outcome::completed && session_.device().ranks() > 1) {
+    const auto mine = ProcessSeconds::of_this_process(end.own - begin.own);
+    end.own = begin.own + seconds_on_host(gathered(*session_.device().communicator(), mine), mine);
+  }
+  record_.busy_processors_of_others = busy_processors_of_others(begin, end);
   note_memory(record_, session_);
   return std::move(record_);
 }
