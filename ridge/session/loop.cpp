@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "ridge/base/processor_use.h"
@@ -17,6 +18,17 @@ namespace {
 // Gradients that do not fit when they are a millionth of what they are will not if they are less.
 bool overflows_at_any_scale(const StepReport& report) {
   return report.skipped && *report.loss_scale < 1e-6;
+}
+
+// Until now, with what the other ranks on this host used since `begin` as this process's own. All
+// ranks call it.
+ProcessorUse use_by_all_ranks(const ProcessorUse& begin, const Device& device) {
+  ProcessorUse use = ProcessorUse::now();
+  if (Communicator* const communicator = device.communicator()) {
+    const auto mine = ProcessSeconds::of_this_process(use.own - begin.own);
+    use.own = begin.own + seconds_on_host(gathered(*communicator, mine), mine);
+  }
+  return use;
 }
 
 }  // namespace
@@ -40,9 +52,11 @@ Loop::~Loop() {
 Record Loop::run() {
   const ProcessorUse begin = ProcessorUse::now();
   const auto start = Clock::now();
+  std::optional<ProcessorUse> end;
   try {
     take_steps();
     if (record_.outcome != Outcome::diverged) last_words_.attempt([this] { save(); });
+    if (record_.outcome == Outcome::completed) end = use_by_all_ranks(begin, session_.device());
   } catch (const OutOfMemoryError& error) {
     give_up(error);
   } catch (const DeviceError& error) {
@@ -51,12 +65,8 @@ Record Loop::run() {
     give_up(error);
   }
   record_.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  ProcessorUse end = ProcessorUse::now();
-  if (record_.outcome == Outcome::completed && session_.device().ranks() > 1) {
-    const auto mine = ProcessSeconds::of_this_process(end.own - begin.own);
-    end.own = begin.own + seconds_on_host(gathered(*session_.device().communicator(), mine), mine);
-  }
-  record_.busy_processors_of_others = busy_processors_of_others(begin, end);
+  record_.busy_processors_of_others =
+      busy_processors_of_others(begin, end ? *end : ProcessorUse::now());
   note_memory(record_, session_);
   return std::move(record_);
 }

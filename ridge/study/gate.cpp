@@ -30,7 +30,8 @@ constexpr GateMetric metrics[] = {
     {"flops", "", Kind::counted, true, {.value = 0, .relative = false}},
     {"loss", "", Kind::loss, true, {.value = 1e-4}},
 };
-constexpr double loss_effect_of_16_bits = 1e-2;  // likewise, of what computes it
+// Sums in another order change a loss by some units in the last place of what computes it.
+constexpr double loss_effect_of_16_bits = 1e-2;
 
 const GateMetric& metric_named(std::string_view name) {
   const auto found = std::ranges::find(metrics, name, &GateMetric::name);

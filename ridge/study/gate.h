@@ -38,8 +38,8 @@ struct GateMetric {
 // Step time, its phases, peak memory, kernels and FLOPs of a step, losses.
 std::span<const GateMetric> gate_metrics();
 
-// So many losses are compared, of the first steps: sums in another order change a loss by some
-// units in the last place, and later steps multiply that.
+// The losses of so many steps are compared, from the first on. Sums in another order change them by
+// some units in the last place, and later steps multiply that.
 inline constexpr std::size_t losses_compared = 50;
 
 // A metric that is compared, with the least effect that counts.

@@ -186,8 +186,6 @@ TEST(Verify, IsGreenForInference) {
 }
 
 // And of networks, gradients included, under every row of the table that differs from those before.
-// Of training, which takes most of the time, two networks by the versions alone:
-// scripts/verify_all.py tries them by all schedules.
 TEST(Verify, IsGreenForNetworks) {
   const TemporaryCache cache;
   CpuDevice device(2);
@@ -200,9 +198,7 @@ TEST(Verify, IsGreenForNetworks) {
       for (const std::string& dtype : verified_dtypes(device, use)) {
         const Baseline baseline = baseline_of(reference, dtype, device, 2);
         options.dtype = dtype;
-        const bool all = use == Use::inference || network == "resnet18";
-        for (const std::string& row :
-             all ? distinct_rows(options, device) : std::vector<std::string>{"v1", "v3", "v4"}) {
+        for (const std::string& row : distinct_rows(options, device)) {
           const Verdict verdict = verify(reference, schedule_named(row), dtype, device, baseline);
           EXPECT_EQ(verdict.failure, "")
               << network << " " << name_of(use) << " " << verdict.schedule << " " << verdict.dtype;

@@ -249,20 +249,17 @@ void CuptiTracer::parse(std::uint8_t* buffer, std::size_t valid) {
 
 // Records say by `kind` what they are; each version of CUPTI only adds fields at the end of them.
 void CuptiTracer::add(const CUpti_Activity& record) {
+  const auto keep_copy = [this](const auto& copy) {
+    keep(device_activity(Kind::copy, copy_name(copy.copyKind), copy, copy.bytes), copy.graphNodeId);
+  };
   switch (record.kind) {
     case CUPTI_ACTIVITY_KIND_KERNEL:
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
       return add_kernel(reinterpret_cast<const CUpti_ActivityKernel10&>(record));
-    case CUPTI_ACTIVITY_KIND_MEMCPY: {
-      const auto& copy = reinterpret_cast<const CUpti_ActivityMemcpy6&>(record);
-      return keep(device_activity(Kind::copy, copy_name(copy.copyKind), copy, copy.bytes),
-                  copy.graphNodeId);
-    }
-    case CUPTI_ACTIVITY_KIND_MEMCPY2: {
-      const auto& copy = reinterpret_cast<const CUpti_ActivityMemcpyPtoP4&>(record);
-      return keep(device_activity(Kind::copy, copy_name(copy.copyKind), copy, copy.bytes),
-                  copy.graphNodeId);
-    }
+    case CUPTI_ACTIVITY_KIND_MEMCPY:
+      return keep_copy(reinterpret_cast<const CUpti_ActivityMemcpy6&>(record));
+    case CUPTI_ACTIVITY_KIND_MEMCPY2:  // between cards
+      return keep_copy(reinterpret_cast<const CUpti_ActivityMemcpyPtoP4&>(record));
     case CUPTI_ACTIVITY_KIND_MEMSET: {
       const auto& fill = reinterpret_cast<const CUpti_ActivityMemset4&>(record);
       return keep(device_activity(Kind::fill, "Memset", fill, fill.bytes), fill.graphNodeId);
