@@ -215,7 +215,7 @@ StepPlan plan_step(const RunOptions& options, Device& device, const Roof* roof) 
     const std::int64_t times = node.phase == Phase::optimizer ? 1 : batches;
     const std::int64_t flops = times * cost(graph, node).flops;
     plan.launches += times;
-    if (const std::int64_t sent = times * sent_bytes(*node.op, graph.types_of(node.inputs))) {
+    if (const std::int64_t sent = times * sent_bytes(graph, node)) {
       plan.sent_bytes += sent;
       if (link)
         *plan.sending_seconds += static_cast<double>(sent) / link->bytes_per_second +

@@ -92,6 +92,10 @@ bool is_conversion(const Op& op);
 // What each rank sends to others while it computes this, and what it gets from them, on average; 0
 // for most.
 std::int64_t sent_bytes(const Op& op, Types inputs);
+std::int64_t sent_bytes(const Graph& graph, const Node& node);
+
+// Whether sending to others is all its work; a batch norm of several ranks sends beside it.
+bool is_collective(const Graph& graph, const Node& node);
 
 // The operands of which a row of the first result, along the last dimension, needs the same row
 // alone. Of the others all rows need the same. None if the operator does not work by rows.

@@ -139,6 +139,14 @@ std::int64_t sent_bytes(const Op& op, Types inputs) {
   });
 }
 
+std::int64_t sent_bytes(const Graph& graph, const Node& node) {
+  return sent_bytes(*node.op, graph.types_of(node.inputs));
+}
+
+bool is_collective(const Graph& graph, const Node& node) {
+  return work_of(*node.op) == WorkKind::elements && sent_bytes(graph, node) > 0;
+}
+
 std::vector<std::size_t> row_operands(const Op& op, Types inputs, Types outputs) {
   const Shape& y = outputs[0].shape;
   std::vector<std::size_t> operands;

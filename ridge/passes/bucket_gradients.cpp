@@ -22,11 +22,8 @@ std::size_t bytes_of(const Rewriter& rw, NodeId n) {
   return bytes;
 }
 
-// A batch norm of several ranks sends too, but that is not its work.
 bool is_collective(const Rewriter& rw, NodeId n) {
-  const Op* const op = rw.op(n);
-  return op != nullptr && work_of(*op) == WorkKind::elements &&
-         sent_bytes(*op, rw.graph().types_of(rw.node(n).inputs)) > 0;
+  return rw.op(n) != nullptr && is_collective(rw.graph(), rw.node(n));
 }
 
 // Whether node n reads what one of these computes.

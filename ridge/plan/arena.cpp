@@ -81,17 +81,14 @@ void squeeze(Order order, std::span<const Tenant> tenants, std::size_t rounds,
   }
 }
 
-bool sends(const Graph& graph, const Node& node) {
-  return sent_bytes(*node.op, graph.types_of(node.inputs)) > 0;
-}
-
 // Storages that go to other ranks as one message and are replaced by it, in its order.
 std::vector<std::vector<ValueId>> messages_of(const Graph& graph, const Lifetimes& lifetimes) {
   std::vector<std::vector<ValueId>> messages;
   std::vector<bool> taken(graph.value_count(), false);
   for (const Node& node : graph.nodes()) {
     const std::vector<TensorType> types = graph.types_of(node.inputs);
-    if (node.inputs.size() < 2 || node.outputs.size() != node.inputs.size() || !sends(graph, node))
+    if (node.inputs.size() < 2 || node.outputs.size() != node.inputs.size() ||
+        sent_bytes(graph, node) == 0)
       continue;
     std::vector<ValueId> message;
     for (std::uint32_t i = 0; i < node.inputs.size(); ++i) {
@@ -234,7 +231,8 @@ ArenaPlan plan_arena(const Graph& graph, const Lifetimes& lifetimes,
   for (NodeId n = 0; n < nodes; ++n) {
     for (const ValueId id : lifetimes.born[n]) household.storage_is_born(id, n, plan.storage);
     if (workspace[n] > 0)
-      household.workspace(workspace[n], n, sends(graph, graph.nodes()[n]), plan.workspace[n]);
+      household.workspace(workspace[n], n, sent_bytes(graph, graph.nodes()[n]) > 0,
+                          plan.workspace[n]);
     for (const ValueId id : lifetimes.dead[n]) household.storage_dies(id, n);
   }
   plan.bytes = household.settle(plan.bytes);

@@ -209,7 +209,7 @@ class ChromeEvents {
                     R"("operator": {}, "scope": {}, "flops": {}, "bytes": {})",
                     dims.dump(), strides.dump(), types.dump(), id, json_string(name_of(*node.op)),
                     json_string(graph_.scope_name(node.scope)), work.flops, work.bytes());
-    if (sent_bytes(*node.op, graph_.types_of(node.inputs)) > 0) args += collective_args(node, call);
+    if (sent_bytes(graph_, node) > 0) args += collective_args(node, call);
     return {json_string(call.name), std::move(args)};
   }
 

@@ -18,10 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Run = CollectiveRun;
 
-std::int64_t sent_by(const Graph& graph, NodeId n) {
-  const Node& node = graph.nodes()[n];
-  return sent_bytes(*node.op, graph.types_of(node.inputs));
-}
+std::int64_t sent_by(const Graph& graph, NodeId n) { return sent_bytes(graph, graph.nodes()[n]); }
 
 // What a device did for other ranks: kernels of NCCL, whose names begin so wherever it is built,
 // and copies of an operator that sends.

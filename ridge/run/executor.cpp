@@ -14,20 +14,11 @@ namespace {
 
 constexpr Phase phases[] = {Phase::forward, Phase::backward, Phase::optimizer};
 
-// Whether it waits for other ranks.
-bool talks(const Graph& graph, const Node& node) {
-  return sent_bytes(*node.op, graph.types_of(node.inputs)) > 0;
-}
-
-// Whether that is all it does: few multiprocessors do, however many bytes there are.
-bool only_talks(const Graph& graph, const Node& node) {
-  return talks(graph, node) && work_of(*node.op) == WorkKind::elements;
-}
 
 // Two kernels at the same time pay where neither fills the device; where they do, each disturbs the
 // other.
 bool fills(const Target& device, const Graph& graph, const Node& node) {
-  if (only_talks(graph, node)) return false;
+  if (is_collective(graph, node)) return false;
   const Cost cost = ridge::cost(graph, node);
   return static_cast<double>(cost.flops) > device.filling_flops ||
          static_cast<double>(cost.bytes()) > device.filling_bytes;
@@ -156,7 +147,7 @@ void Executor::plan(std::span<const std::size_t> workspace, const TensorBytes& p
   check_memory(places_.bytes + packed_bytes_, parts);
   try {
     const bool jointly = std::ranges::any_of(
-        graph_.nodes(), [this](const Node& node) { return talks(graph_, node); });
+        graph_.nodes(), [this](const Node& node) { return sent_bytes(graph_, node) > 0; });
     arena_.emplace(device_, std::max(places_.bytes + packed_bytes_, tensor_alignment), jointly);
   } catch (const OutOfMemoryError& error) {  // somebody else took what was left, or it is in pieces
     throw OutOfMemoryError("{}; all tensors: {}", error.what(), to_string(parts));
@@ -333,7 +324,7 @@ std::vector<Access> Executor::accesses_of(const PlannedLaunch& launch) const {
   // The device is as good as memory that only one of them may have, and so is the way to other
   // ranks, who all take it in the same order: addresses 0 and 1 stand for them.
   if (fills(device_.target(), graph_, node)) accesses.push_back({0, 1, true});
-  if (talks(graph_, node)) accesses.push_back({1, 2, true});
+  if (sent_bytes(graph_, node) > 0) accesses.push_back({1, 2, true});
   return accesses;
 }
 
@@ -358,7 +349,7 @@ std::vector<Executor::PlannedLaunch> Executor::launches_of(Phase phase,
 Footprint Executor::footprint_of(const PlannedLaunch& launch) const {
   const Node& node = graph_.nodes()[launch.node];
   if (launch.part == PlannedLaunch::Part::rest) return Footprint::some;
-  if (only_talks(graph_, node)) return Footprint::few;
+  if (is_collective(graph_, node)) return Footprint::few;
   if (fills(device_.target(), graph_, node)) return Footprint::all;
   return ridge::footprint_of(*node.op);
 }

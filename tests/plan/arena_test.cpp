@@ -216,8 +216,8 @@ TEST(PlanArena, WhatTalksToOthersHasRoomOfItsOwnMeanwhile) {
         is_shared |= plan.workspace[n] < end && begin < plan.workspace[n] + workspace[n];
     }
     EXPECT_EQ(is_shared, !in_one);
-    if (in_one)
-      for (const NodeId n : talkers) EXPECT_EQ(plan.workspace[n], begin);
+    if (!in_one) continue;
+    for (const NodeId n : talkers) EXPECT_EQ(plan.workspace[n], begin);
   }
 }
 
