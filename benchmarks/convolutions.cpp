@@ -90,7 +90,7 @@ double measure(ThreadPool& pool, const Size& size, Kind kind, int rounds) {
     TrialMemory packed, workspace;
     double best = std::numeric_limits<double>::infinity();
   };
-  std::vector<int> tiles = conv_tiles(s, false);
+  std::vector<int> tiles = conv_tiles(s, {.split_bf16 = true});
   tiles.insert(tiles.begin(), 0);
   std::vector<Candidate> candidates;
   for (const int tile : tiles) {

@@ -187,8 +187,12 @@ Roof roof_of(const Ceilings& ceilings, int threads) {
             .vendor = ceilings.vendor,
             .doubts = ceilings.doubts()};
   if (ceilings.launch_seconds > 0) roof.launch_seconds = ceilings.launch_seconds;
-  for (const ComputeCeiling& ceiling : ceilings.compute)
+  for (const ComputeCeiling& ceiling : ceilings.compute) {
     roof.raise(ceiling.precision, on_threads(ceiling));
+    // Six products of parts take six times as long as one.
+    if (ceiling.instructions == amx_bf16)
+      roof.raise(ProductKind::bf16x6, on_threads(ceiling) / 6);
+  }
   if (roof.kind == DeviceKind::gpu) {
     // Tensor cores multiply both types of 16 bits at one rate, and take two operands of 8 bits
     // where they take one of 16.

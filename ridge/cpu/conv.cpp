@@ -16,6 +16,7 @@
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/product_weight_grad.h"
 #include "ridge/cpu/simd.h"
+#include "ridge/cpu/split_conv.h"
 #include "ridge/cpu/trial_memory.h"
 #include "ridge/cpu/winograd_conv.h"
 #include "ridge/device/packing.h"
@@ -62,6 +63,7 @@ void convert(ThreadPool& pool, const From* from, std::int64_t n, To* to) {
 
 // The library's, but where a gradient of our own is far faster, or a tile asks for one of ours.
 ConvPtr make_plain_conv(const ConvShape& shape, int tile) {
+  if (tile == 1 && shape.weight.pixels() == 1) return make_split_conv(shape);
   if (tile == 1) return make_product_weight_grad(shape);
   if (tile > 1) return make_winograd_conv(shape, tile);
   return is_depthwise_gradient(shape) ? make_depthwise_gradient(shape) : make_onednn_conv(shape);
@@ -309,12 +311,13 @@ ConvPtr make_conv(const ConvShape& shape, int tile) {
   });
 }
 
-std::vector<int> conv_tiles(const ConvShape& shape, bool inference) {
+std::vector<int> conv_tiles(const ConvShape& shape, const KernelChoice& choice) {
   // With fewer results the maps, and reading the weights, which are larger, take what is saved.
   constexpr std::int64_t least_results = 128;
   const ImageShape& results = shape.kind == Kind::input_grad ? shape.x : shape.y;
   if (is_depthwise(shape) || results.n * results.pixels() < least_results) return {};
   const ConvShape computed = computed_as(shape);
+  if (choice.split_bf16 && has_split_conv(computed)) return {1};
   if (!has_winograd(computed))
     return has_product_weight_grad(computed) ? std::vector<int>{1} : std::vector<int>{};
   std::vector<int> tiles;
@@ -327,7 +330,7 @@ std::vector<int> conv_tiles(const ConvShape& shape, bool inference) {
     // of the images.
     const bool suits =
         tile == 2 || shape.kind == Kind::weight_grad ||
-        ((inference || shape.kind == Kind::input_grad) && points * channels <= 4 * images);
+        ((choice.inference || shape.kind == Kind::input_grad) && points * channels <= 4 * images);
     if (suits && 5 * products < 4 * 9 * results.pixels()) tiles.push_back(tile);
   }
   return tiles;
@@ -336,8 +339,7 @@ std::vector<int> conv_tiles(const ConvShape& shape, bool inference) {
 KernelPtr conv_kernel(CpuPrepare& prepare, const ConvShape& shape, ConvOperandsOf operands_of,
                       KernelPtr unpacked) {
   std::vector<int> tiles;
-  if (prepare.choice.products == Products::tuned)
-    tiles = conv_tiles(shape, prepare.choice.inference);
+  if (prepare.choice.products == Products::tuned) tiles = conv_tiles(shape, prepare.choice);
   const int tile = tiles.empty() || !prepare.choice.tuner
                        ? 0
                        : fastest_tile(shape, tiles, prepare.pool, prepare.choice);

@@ -13,11 +13,12 @@ namespace ridge {
 ConvPtr make_conv(const ConvShape& shape, int tile = 0);
 
 // The tiles that our own kernels may compute it in, rising: those of Winograd's algorithm
-// (winograd_conv.h) where it multiplies far less; where there is none, 1 for a gradient by the
-// weights, whose products are of single results (product_weight_grad.h). In training a forward pass
-// gets those alone that are as exact as direct sums: an activation that rounding takes to the other
-// side of 0 is another gradient.
-std::vector<int> conv_tiles(const ConvShape& shape, bool inference);
+// (winograd_conv.h) where it multiplies far less; where there is none, 1 for products of single
+// results: of split operands where these are allowed and weights have one pixel (split_conv.h), or
+// for a gradient by the weights (product_weight_grad.h). In training a forward pass gets those
+// alone that are as exact as direct sums: an activation that rounding takes to the other side of 0
+// is another gradient.
+std::vector<int> conv_tiles(const ConvShape& shape, const KernelChoice& choice);
 
 // Which of a launch's operands are a convolution's.
 using ConvOperandsOf = ConvOperands (*)(const Launch& call, const ConvShape& shape);

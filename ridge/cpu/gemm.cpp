@@ -7,9 +7,11 @@
 #include <limits>
 
 #include "ridge/base/ceil_div.h"
+#include "ridge/base/error.h"
 #include "ridge/cpu/gemm_kernel.h"
 #include "ridge/cpu/gemm_packed.h"
 #include "ridge/cpu/onednn.h"
+#include "ridge/cpu/split_gemm.h"
 
 namespace ridge {
 namespace {
@@ -92,13 +94,23 @@ std::string to_string(const GemmShape& s) {
 }
 
 std::string to_string(const GemmPlan& plan) {
-  if (plan.kind == GemmKind::onednn) return "onednn";
-  return fmt::format("{} {}x{}", plan.kind == GemmKind::packed ? "packed" : "local", plan.tile_m,
-                     plan.tile_n);
+  constexpr std::string_view names[] = {"onednn", "packed", "local", "split"};
+  const std::string_view name = names[static_cast<std::size_t>(plan.kind)];
+  if (plan.kind == GemmKind::onednn) return std::string(name);
+  return fmt::format("{} {}x{}", name, plan.tile_m, plan.tile_n);
 }
 
 GemmPtr make_gemm(const GemmShape& shape, const GemmPlan& plan) {
-  return plan.kind == GemmKind::onednn ? make_onednn_gemm(shape) : make_packed_gemm(shape, plan);
+  switch (plan.kind) {
+    case GemmKind::onednn:
+      return make_onednn_gemm(shape);
+    case GemmKind::packed:
+    case GemmKind::local:
+      return make_packed_gemm(shape, plan);
+    case GemmKind::split:
+      return make_split_gemm(shape, plan);
+  }
+  throw Error("there is no product of kind {}", static_cast<int>(plan.kind));
 }
 
 namespace {

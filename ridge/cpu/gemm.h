@@ -31,11 +31,13 @@ enum class GemmKind : std::uint8_t {
   onednn,  // oneDNN's product, a call for each tile, each of which packs its part of B
   packed,  // our own: B, and a transposed A, are packed once and then shared by all tiles
   local,   // our own: each tile reads B where it lies, or packs the part it needs
+  split,   // our own, of operands split into bf16 (split_gemm.h)
 };
 
 // A plan to compute a product. The bits of a result do not depend on the number of threads, nor on
 // whether the plan is packed or local, nor on the plan's tiles: our own sums run over k in an order
-// that the shape alone decides. oneDNN's results differ in rounding from ours.
+// that the shape alone decides. Results of oneDNN, and of split operands, differ from those in
+// rounding.
 struct GemmPlan {
   GemmKind kind = GemmKind::onednn;
   // What one task computes of C, at most; oneDNN chooses its own.

@@ -13,6 +13,7 @@
 
 #include "ridge/base/ceil_div.h"
 #include "ridge/cpu/gemm_kernel.h"
+#include "ridge/cpu/range.h"
 #include "ridge/cpu/scratch.h"
 #include "ridge/cpu/simd.h"
 
@@ -32,16 +33,6 @@ constexpr std::int64_t chunk_words = 32;
 constexpr std::int64_t least_work = std::int64_t{1} << 19;
 
 std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
-
-struct Range {
-  std::int64_t begin, end;
-  std::int64_t size() const { return end - begin; }
-};
-
-// Part `i` of `parts` that differ by at most one.
-Range part_of(Range all, std::int64_t i, std::int64_t parts) {
-  return {all.begin + all.size() * i / parts, all.begin + all.size() * (i + 1) / parts};
-}
 
 const void* advanced(const void* data, std::int64_t elements, DType dtype) {
   return static_cast<const char*>(data) + elements * static_cast<std::int64_t>(size_of(dtype));

@@ -34,7 +34,7 @@ target_compile_options(kernel_options INTERFACE ${RIDGE_CPU_FLAGS} -ffp-contract
   $<$<CXX_COMPILER_ID:GNU>:--param=early-inlining-insns=100>)
 
 # What surrounds the kernels is there once.
-set(around_kernels choose_kernels onednn onednn_conv_call peak_kernels peaks run)
+set(around_kernels amx choose_kernels onednn onednn_conv_call peak_kernels peaks run)
 list(TRANSFORM around_kernels REPLACE "(.+)" "cpu/\\1.cpp")
 target_sources(ridge_engine PRIVATE ${around_kernels})
 file(GLOB kernel_sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} cpu/*.cpp)

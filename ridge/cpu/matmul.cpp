@@ -13,6 +13,7 @@
 #include "ridge/cpu/onednn.h"
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/simd.h"
+#include "ridge/cpu/split_gemm.h"
 #include "ridge/cpu/trial_memory.h"
 #include "ridge/device/tuner.h"
 #include "ridge/ops/quantize.h"
@@ -100,21 +101,29 @@ GemmPlan fastest(const std::vector<GemmPlan>& plans, std::string_view key, const
   })];
 }
 
-// Two questions, because oneDNN rounds otherwise than we do. Which of our own plans is the fastest
-// depends on the number of threads; whether that beats oneDNN is asked once for all numbers of
-// threads, by whichever comes first, so that results are the same bits on any of them.
-GemmPlan tuned_plan(const GemmShape& shape, ThreadPool& pool, Tuner& tuner) {
-  std::vector<GemmPlan> own = gemm_plans(shape);
-  const GemmPlan vendors{.kind = GemmKind::onednn};
-  const bool has_vendors = std::erase(own, vendors) > 0;
+// Several questions, because oneDNN and products of split operands round otherwise than our other
+// plans. Which of our plans of a kind is the fastest depends on the number of threads; which kind
+// is asked once for all numbers of threads, by whichever comes first, so that results are the same
+// bits on any of them.
+GemmPlan tuned_plan(const GemmShape& shape, ThreadPool& pool, Tuner& tuner, bool may_split) {
+  std::vector<GemmPlan> own = gemm_plans(shape), split;
+  if (may_split) split = split_gemm_plans(shape);
   const std::string product =
       fmt::format("{} {} {}", gemm_version, name_of(compiled_instructions), to_string(shape));
-  const GemmPlan best =
-      fastest(own, fmt::format("tiles of product {} on {} threads", product, pool.size()), shape,
-              pool, tuner);
-  if (!has_vendors) return best;
+  const auto best_of = [&](const std::vector<GemmPlan>& plans, std::string_view what) {
+    return fastest(plans, fmt::format("tiles of {} {} on {} threads", what, product, pool.size()),
+                   shape, pool, tuner);
+  };
   // oneDNN's first: where times hardly differ it stays, as in the versions that do not tune.
-  return fastest({vendors, best}, fmt::format("oneDNN {} or product {}", onednn_version(), product),
+  std::vector<GemmPlan> kinds;
+  const GemmPlan vendors{.kind = GemmKind::onednn};
+  if (std::erase(own, vendors) > 0) kinds.push_back(vendors);
+  kinds.push_back(best_of(own, "product"));
+  if (!split.empty()) kinds.push_back(best_of(split, "split product"));
+  if (kinds.size() == 1) return kinds[0];
+  return fastest(kinds,
+                 fmt::format("oneDNN {} or {}product {}", onednn_version(),
+                             split.empty() ? "" : "split or ", product),
                  shape, pool, tuner);
 }
 
@@ -122,7 +131,7 @@ GemmPlan plan_of(const GemmShape& shape, const CpuPrepare& prepare) {
   const KernelChoice& choice = prepare.choice;
   if (choice.products == Products::vendor) return {};
   if (choice.products == Products::packed || !choice.tuner) return default_plan(shape);
-  return tuned_plan(shape, prepare.pool, *choice.tuner);
+  return tuned_plan(shape, prepare.pool, *choice.tuner, choice.split_bf16);
 }
 
 // Whether the plan is oneDNN's and its operands are such as it cannot multiply on this CPU.

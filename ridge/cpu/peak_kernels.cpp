@@ -2,13 +2,11 @@
 // that claims to change its sum after every step keeps the compiler from merging, dropping or
 // vectorizing any, and costs no instruction.
 
+#include "ridge/cpu/amx.h"
 #include "ridge/cpu/peaks.h"
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 namespace ridge {
@@ -75,7 +73,7 @@ __attribute__((target("avx512f,avx512bf16"))) void avx512_bf16(std::int64_t roun
 // Four tiles of 16 x 16 sums, each the product of 16 x 32 by 32 x 16.
 constexpr std::int64_t amx_flops = 4 * 2 * 16 * 16 * 32;
 
-__attribute__((target("amx-tile,amx-bf16"))) void amx_bf16(std::int64_t rounds) {
+__attribute__((target("amx-tile,amx-bf16"))) void multiply_amx_tiles(std::int64_t rounds) {
   struct alignas(64) Configuration {
     std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
     std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
@@ -99,16 +97,6 @@ __attribute__((target("amx-tile,amx-bf16"))) void amx_bf16(std::int64_t rounds) 
     _tile_dpbf16ps(3, 5, 7);
   }
   _tile_release();
-}
-
-// Linux lets a process use the tiles only once it has asked for their 8 KiB of state.
-bool may_use_amx() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-  constexpr unsigned amx_bf16_bit = 1u << 22, amx_tile_bit = 1u << 24;
-  if ((d & amx_bf16_bit) == 0 || (d & amx_tile_bit) == 0) return false;
-  constexpr int request_permission = 0x1023, tile_data = 18;
-  return ::syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }
 
 #else
@@ -155,7 +143,7 @@ std::vector<FlopsKernel> flops_kernels() {
     kernels.push_back({"AVX-512", DType::f32, 2 * 16 * chains, avx512});
   if (__builtin_cpu_supports("avx512bf16"))
     kernels.push_back({"AVX-512 BF16", DType::bf16, 4 * 16 * chains, avx512_bf16});
-  if (may_use_amx()) kernels.push_back({"AMX BF16", DType::bf16, amx_flops, amx_bf16});
+  if (may_use_amx()) kernels.push_back({amx_bf16, DType::bf16, amx_flops, multiply_amx_tiles});
 #else
   std::vector<FlopsKernel> kernels{{"scalar", DType::f32, 2 * chains, scalar}};
 #if defined(__aarch64__)

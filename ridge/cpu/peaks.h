@@ -24,6 +24,9 @@ struct FlopsKernel {
   void (*run)(std::int64_t rounds);
 };
 
+// What those of AMX's tiles are called.
+inline constexpr std::string_view amx_bf16 = "AMX BF16";
+
 // Those that this processor can run, slowest first.
 std::vector<FlopsKernel> flops_kernels();
 

@@ -307,9 +307,8 @@ std::span<const Pass> passes() {
        .description = "time the candidates for each product and take the fastest",
        .stage = Stage::run},
       {.name = split_bf16_products,
-       .description = "compute f32 products of split bf16 operands on tensor cores",
+       .description = "compute f32 products of split bf16 operands on tensor cores or AMX",
        .stage = Stage::run,
-       .where = DeviceKind::gpu,
        .precisions = Precisions::exact_f32(),
        .needs = {tuned_products}},
   };

@@ -347,8 +347,8 @@ double gradient_by_x(const ConvShape& s, const Operands& operands, std::int64_t 
   const ImageStrides ys(s.y, s.geometry.layout), ws(s.weight, s.weight_layout);
   double sum = 0;
   for (std::int64_t o = 0; o < s.y.c; ++o)
-    for (std::int64_t r = 0; r < 3; ++r)
-      for (std::int64_t q = 0; q < 3; ++q) {
+    for (std::int64_t r = 0; r < s.weight.h; ++r)
+      for (std::int64_t q = 0; q < s.weight.w; ++q) {
         const std::int64_t i = row + s.geometry.padding[0] - r;
         const std::int64_t j = column + s.geometry.padding[1] - q;
         if (i < 0 || i >= s.y.h || j < 0 || j >= s.y.w) continue;
@@ -362,7 +362,7 @@ double gradient_by_x(const ConvShape& s, const Operands& operands, std::int64_t 
 // Of the errors of sums of unit variance, the root of the mean square.
 double error_by_x(const ConvShape& s, const Operands& operands, const std::vector<float>& result) {
   const ImageStrides xs(s.x, s.geometry.layout);
-  const double scale = std::sqrt(static_cast<double>(s.y.c * 9));
+  const double scale = std::sqrt(static_cast<double>(s.y.c * s.weight.pixels()));
   double squares = 0;
   std::int64_t count = 0;
   for (std::int64_t n = 0; n < s.x.n; ++n)
@@ -457,7 +457,7 @@ TEST(Conv, ComputesWeightGradientsByProducts) {
         shape.y.w = (x.w + 2 * g.padding[1] - g.dilation[1] * (width - 1) - 1) / g.stride[1] + 1;
         SCOPED_TRACE(::testing::Message() << name_of(layout) << ' ' << name_of(dtype) << ' ' << x.c
                                           << 'x' << x.h << 'x' << x.w << " to " << channels);
-        ASSERT_EQ(conv_tiles(shape, false), std::vector<int>{1});
+        ASSERT_EQ(conv_tiles(shape, {}), std::vector<int>{1});
         const ConvPtr conv = make_conv(shape, 1);
         const Operands operands(shape);
         const std::vector<float> once = operands.gradient(*conv, 1);
@@ -466,12 +466,56 @@ TEST(Conv, ComputesWeightGradientsByProducts) {
       }
 }
 
+// Channels and pixels that fill no tile, one channel, and one result; through copies where the
+// layout or dtype is not what is computed.
+TEST(Conv, ComputesConvolutionsOfOnePixelBySplitProducts) {
+  for (const Kind kind : {Kind::forward, Kind::input_grad, Kind::weight_grad})
+    for (const ImageLayout layout : {ImageLayout::nhwc, ImageLayout::nchw})
+      for (const DType dtype : {DType::f32, DType::f16})
+        for (const auto& [x, channels] : {std::tuple{ImageShape{3, 80, 13, 11}, std::int64_t{72}},
+                                          {ImageShape{2, 17, 9, 20}, 530},
+                                          {ImageShape{1, 200, 12, 12}, 1}}) {
+          ConvShape shape =
+              shape_of(x, channels, 1, {.layout = layout}, dtype, Epilogue::relu, true);
+          shape.kind = kind;
+          if (kind != Kind::forward) {
+            shape.bias = shape.residual = false;
+            shape.epilogue = Epilogue::none;
+          }
+          if (conv_tiles(shape, {.split_bf16 = true}).empty())
+            GTEST_SKIP() << "this processor has no products of split bf16";
+          SCOPED_TRACE(::testing::Message()
+                       << "kind " << static_cast<int>(kind) << ", " << name_of(layout) << ' '
+                       << name_of(dtype) << ' ' << x.c << 'x' << x.h << 'x' << x.w << " to "
+                       << channels);
+          ASSERT_EQ(conv_tiles(shape, {.split_bf16 = true}), std::vector<int>{1});
+          ASSERT_EQ(conv_tiles(shape, {}), std::vector<int>{});
+          const ConvPtr conv = make_conv(shape, 1);
+          Operands operands(shape);
+          if (kind == Kind::forward) {
+            const std::vector<float> once = operands.run(shape, *conv, 1);
+            operands.expect_defined(shape, once);
+            EXPECT_EQ(operands.run(shape, *conv, 3), once);
+            continue;
+          }
+          const bool by_x = kind == Kind::input_grad;
+          const Tensor& gradient = by_x ? operands.x : operands.weight;
+          operands.run(shape, *conv, 1);
+          const std::vector<float> once = gradient.now();
+          EXPECT_LT(
+              by_x ? error_by_x(shape, operands, once) : error_by_weight(shape, operands, once),
+              dtype == DType::f32 ? 3e-7 : 0x1p-11);
+          operands.run(shape, *conv, 3);
+          EXPECT_EQ(gradient.now(), once);
+        }
+}
+
 TEST(Conv, IsByWinogradWhereThatMultipliesLess) {
   const auto tiles = [](ImageShape x, std::int64_t channels, const auto& change) {
     ConvShape shape =
         three_by_three(x, channels, {1, 1}, Kind::forward, ImageLayout::nhwc, DType::f32);
     change(shape);
-    return conv_tiles(shape, true);
+    return conv_tiles(shape, {.inference = true});
   };
   const auto as_it_is = [](ConvShape&) {};
   const std::vector<int> none, one{1}, small{2}, both{2, 4};
@@ -504,14 +548,14 @@ TEST(Conv, IsByWinogradWhereThatMultipliesLess) {
   EXPECT_EQ(changed([](ConvShape& s) { s.weight.h = 1; }), none);
   ConvShape training =
       three_by_three({1, 64, 56, 56}, 64, {1, 1}, Kind::forward, ImageLayout::nhwc, DType::f32);
-  EXPECT_EQ(conv_tiles(training, false), small) << "which is as exact as direct sums";
+  EXPECT_EQ(conv_tiles(training, {}), small) << "which is as exact as direct sums";
   for (const Kind kind : {Kind::input_grad, Kind::weight_grad}) {
     training.kind = kind;
-    EXPECT_EQ(conv_tiles(training, false), both);
+    EXPECT_EQ(conv_tiles(training, {}), both);
   }
   ConvShape small_image =
       three_by_three({3, 512, 7, 7}, 512, {1, 1}, Kind::weight_grad, ImageLayout::nhwc, DType::f32);
-  EXPECT_EQ(conv_tiles(small_image, false), both) << "which maps no weights";
+  EXPECT_EQ(conv_tiles(small_image, {}), both) << "which maps no weights";
 }
 
 // Runs each candidate and answers with one.

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "ridge/base/random.h"
 #include "ridge/cpu/gemm_kernel.h"
 #include "ridge/cpu/simd.h"
+#include "ridge/cpu/split_gemm.h"
 
 namespace ridge {
 namespace {
@@ -79,6 +81,7 @@ class Matrix {
       std::memcpy(bytes_.data() + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
     });
   }
+  float& at(std::int64_t i) { return reinterpret_cast<float*>(bytes_.data())[i]; }  // of f32
   // Integers in [-bound, bound], or reals of a standard normal distribution at a bound of 0.
   void fill(std::uint64_t stream, int bound) {
     std::vector<float> values(static_cast<std::size_t>(size()));
@@ -155,6 +158,10 @@ std::vector<GemmPlan> all_plans(const GemmShape& s) {
   for (const GemmKind kind : {GemmKind::packed, GemmKind::local})
     for (const auto& [m, n] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {31, 40}, {5000, 5000}})
       plans.push_back({kind, m, n});
+  if (const std::vector<GemmPlan> split = split_gemm_plans(s); !split.empty()) {
+    plans.insert(plans.end(), split.begin(), split.end());
+    for (const std::int64_t n : {1, 70, 5000}) plans.push_back({GemmKind::split, n, n});
+  }
   return plans;
 }
 
@@ -326,12 +333,74 @@ TEST(Gemm, BitsOfOurOwnDoNotDependOnThePlan) {
   for (const GemmShape& s : rounding_shapes) {
     Operands o(s, 0);
     const Matrix reference = run(s, {GemmKind::packed, 64, 64}, o, 1);
+    std::optional<Matrix> of_split;
     for (const GemmPlan& plan : all_plans(s)) {
       if (plan.kind == GemmKind::onednn) continue;
-      EXPECT_EQ(run(s, plan, o, 2).bytes(), reference.bytes())
+      if (plan.kind == GemmKind::split && !of_split) of_split.emplace(run(s, plan, o, 1));
+      const Matrix& wanted = plan.kind == GemmKind::split ? *of_split : reference;
+      EXPECT_EQ(run(s, plan, o, 2).bytes(), wanted.bytes())
           << to_string(s) << ", " << to_string(plan);
     }
   }
+}
+
+// The worst error of a product, in units of 2^-24 of the sum of the terms' magnitudes.
+double worst_error(const GemmShape& s, const Operands& o, const Matrix& c) {
+  double worst = 0;
+  for (std::int64_t i = 0; i < s.m; ++i)
+    for (std::int64_t j = 0; j < s.n; ++j) {
+      double sum = 0, size = 0;
+      for (std::int64_t l = 0; l < s.k; ++l) {
+        const double term = double{o.a.get(i * s.k + l)} * double{o.b.get(l * s.n + j)};
+        sum += term;
+        size += std::abs(term);
+      }
+      if (size > 0) worst = std::max(worst, std::abs(c.get(i * s.n + j) - sum) / size);
+    }
+  return std::ldexp(worst, 24);
+}
+
+// Of numbers of either sign, of positive ones, whose sums grow, and of rows and terms that differ
+// by powers of 2, a product of split operands is about as exact as one in f32.
+TEST(SplitGemm, IsAsExactAsSumsInF32) {
+  for (const std::int64_t k : {1, 31, 64, 1000, 5000}) {
+    const GemmShape s{.m = 40, .n = 24, .k = k};
+    if (split_gemm_plans(s).empty()) GTEST_SKIP() << "this processor has no products of split bf16";
+    for (const std::string_view numbers : {"normal", "positive", "rows scaled", "terms scaled"}) {
+      Operands o(s, 0);
+      for (std::int64_t i = 0; i < o.a.size(); ++i) {
+        const std::int64_t row = i / k, term = i % k;
+        float& x = o.a.at(i);
+        if (numbers == "positive") x = std::abs(x);
+        if (numbers == "rows scaled") x = std::ldexp(x, static_cast<int>(row) - 20);
+        if (numbers == "terms scaled") x = std::ldexp(x, static_cast<int>(term % 21) - 10);
+      }
+      if (numbers == "positive")
+        for (std::int64_t i = 0; i < o.b.size(); ++i) o.b.at(i) = std::abs(o.b.at(i));
+      const double split = worst_error(s, o, run(s, split_gemm_plans(s)[0], o, 1));
+      const double plain = worst_error(s, o, run(s, {GemmKind::local, 64, 64}, o, 1));
+      EXPECT_LE(split, plain + 0.5) << numbers << ", " << k << " terms";
+    }
+  }
+}
+
+// The first part of the greatest floats rounds to infinity, whose other parts are NaN, and the last
+// of tiny ones to 0.
+TEST(SplitGemm, LosesWhatItsPartsCannotHold) {
+  const GemmShape s{.m = 1, .n = 1, .k = 1};
+  if (split_gemm_plans(s).empty()) GTEST_SKIP() << "this processor has no products of split bf16";
+  const auto product = [&](float a, float b) {
+    Operands o(s, 0);
+    o.a.set(0, a);
+    o.b.set(0, b);
+    return run(s, split_gemm_plans(s)[0], o, 1).get(0);
+  };
+  EXPECT_TRUE(std::isnan(product(std::numeric_limits<float>::infinity(), 1.0f)));
+  EXPECT_TRUE(std::isnan(product(std::numeric_limits<float>::max(), 1.0f)));
+  EXPECT_TRUE(std::isnan(product(std::numeric_limits<float>::quiet_NaN(), 1.0f)));
+  EXPECT_EQ(product(3.3e38f, 1.0f), 3.3e38f);
+  EXPECT_EQ(product(0x1.fffffep-100f, 1.0f), 0x1.fffffep-100f);
+  EXPECT_NEAR(product(0x1.fffffep-115f, 1.0f), 0x1p-114f, 0x1p-122f);
 }
 
 // B is worth packing once where many tiles of rows read it.

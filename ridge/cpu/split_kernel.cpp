@@ -1,0 +1,220 @@
+#include "ridge/cpu/split_kernel.h"
+
+#include "ridge/cpu/split_gemm.h"
+
+// Written for the instructions of a processor that has AMX; elsewhere there is nothing to call.
+#if defined(__AVX512BF16__)
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "ridge/cpu/micro_gemm.h"
+
+namespace ridge {
+namespace {
+
+constexpr std::int64_t tile_rows = 16, tile_words = 256, parts = 3;
+
+// GCC's intrinsics of tiles do not say that they read or write memory, so the compiler would move
+// stores past them.
+template <int tile>
+void load_tile(const void* from, std::int64_t row_bytes) {
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(row_bytes), "i"(tile) : "memory");
+}
+
+template <int tile>
+void store_tile(void* to, std::int64_t row_bytes) {
+  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(row_bytes), "i"(tile) : "memory");
+}
+
+template <int tile>
+void clear_tile() {
+  asm volatile("tilezero %%tmm%c0" ::"i"(tile));
+}
+
+template <int sums, int left, int right>
+void multiply_tiles() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sums), "i"(left), "i"(right));
+}
+
+// Tiles 0 to 3 are sums, by rows; 4 and 5 are of the left operand, 6 and 7 of the right one.
+constexpr int left_tile = 4, right_tile = 6;
+
+template <int rows, int columns>
+void store_sums(float* to, std::int64_t stride) {
+  const std::int64_t row_bytes = stride * static_cast<std::int64_t>(sizeof(float));
+  store_tile<0>(to, row_bytes);
+  if constexpr (columns > 1) store_tile<1>(to + tile_rows, row_bytes);
+  if constexpr (rows > 1) store_tile<2>(to + tile_rows * stride, row_bytes);
+  if constexpr (rows > 1 && columns > 1)
+    store_tile<3>(to + tile_rows * stride + tile_rows, row_bytes);
+}
+
+// Loads the tiles of one part of one operand at one step.
+template <int first, int tiles>
+void load_part(const std::uint32_t* words) {
+  constexpr std::int64_t row_bytes = 64;
+  load_tile<first>(words, row_bytes);
+  if constexpr (tiles > 1) load_tile<first + 1>(words + tile_words, row_bytes);
+}
+
+template <int rows, int columns>
+void multiply_part() {
+  multiply_tiles<0, left_tile, right_tile>();
+  if constexpr (columns > 1) multiply_tiles<1, left_tile, right_tile + 1>();
+  if constexpr (rows > 1) multiply_tiles<2, left_tile + 1, right_tile>();
+  if constexpr (rows > 1 && columns > 1) multiply_tiles<3, left_tile + 1, right_tile + 1>();
+}
+
+// Stores the block's own sum, begun from zero: first the small products, of which a rounding costs
+// little, then those of the high parts.
+template <int rows, int columns>
+void multiply(const SplitBlock& block, float* to, std::int64_t stride) {
+  constexpr std::int64_t high = 0, middle = 2 * tile_words, low = 4 * tile_words;
+  clear_tile<0>();
+  if constexpr (columns > 1) clear_tile<1>();
+  if constexpr (rows > 1) clear_tile<2>();
+  if constexpr (rows > 1 && columns > 1) clear_tile<3>();
+  const std::uint32_t *left = block.left, *right = block.right;
+  // One operand changes at a time.
+  for (std::int64_t step = 0; step < block.steps; ++step, left += step_words, right += step_words) {
+    load_part<left_tile, rows>(left + high);
+    load_part<right_tile, columns>(right + low);
+    multiply_part<rows, columns>();
+    load_part<right_tile, columns>(right + middle);
+    multiply_part<rows, columns>();
+    load_part<left_tile, rows>(left + middle);
+    multiply_part<rows, columns>();
+    load_part<right_tile, columns>(right + high);
+    multiply_part<rows, columns>();
+    load_part<left_tile, rows>(left + low);
+    multiply_part<rows, columns>();
+  }
+  left = block.left, right = block.right;
+  for (std::int64_t step = 0; step < block.steps; ++step, left += step_words, right += step_words) {
+    load_part<left_tile, rows>(left + high);
+    load_part<right_tile, columns>(right + high);
+    multiply_part<rows, columns>();
+  }
+  store_sums<rows, columns>(to, stride);
+}
+
+void multiply_tiles_of(const SplitBlock& block, float* to, std::int64_t stride) {
+  if (block.rows > tile_rows)
+    block.columns > tile_rows ? multiply<2, 2>(block, to, stride)
+                              : multiply<2, 1>(block, to, stride);
+  else
+    block.columns > tile_rows ? multiply<1, 2>(block, to, stride)
+                              : multiply<1, 1>(block, to, stride);
+}
+
+typedef float Floats __attribute__((vector_size(64)));
+typedef std::uint32_t SixteenWords __attribute__((vector_size(64)));
+
+constexpr std::uint32_t upper = 0xFFFF0000;
+
+// The nearest bf16, in the upper halves; of two at the same distance the greater.
+SixteenWords rounded(Floats x) { return ((SixteenWords)x + 0x8000) & upper; }
+
+// The parts of 16 floats, each in the upper halves of words whose lower halves are 0.
+std::array<SixteenWords, parts> parts_of(Floats x) {
+  const SixteenWords high = rounded(x);
+  const Floats left = x - (Floats)high;
+  const SixteenWords middle = rounded(left);
+  return {high, middle, (SixteenWords)(left - (Floats)middle)};
+}
+
+// Up to 16 floats, and 0 in place of those beyond `count`.
+Floats load_some(const float* from, std::int64_t count) {
+  const auto there = std::clamp<std::int64_t>(count, 0, 16);
+  return (Floats)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << there) - 1), from);
+}
+
+// A step of what comes next, which lies apart for the hardware to see.
+void fetch(const float* from) {
+  __builtin_prefetch(from);
+  __builtin_prefetch(from + 16);
+}
+
+// Splits one tile at one step. Lines are rows of the source, which hold either 32 values of k, or
+// up to 16 rows or columns of C at one k.
+void split_tile(const PackSource& source, std::int64_t first, std::int64_t width, std::int64_t k,
+                Side side, std::uint32_t* words) {
+  const auto* const data = static_cast<const float*>(source.data);
+  const std::int64_t left = source.k - k;
+  const bool transposes = source.k_runs_along_rows != (side == Side::left);
+  alignas(64) std::uint32_t lines[parts][tile_words];
+  for (std::int64_t line = 0; line < tile_rows; ++line) {
+    Floats x0{}, x1{};
+    if (source.k_runs_along_rows) {
+      if (line < width) {
+        const float* const row = data + (first + line) * source.stride + k;
+        fetch(row + step_k);
+        fetch(row + tile_rows * source.stride);
+        x0 = load_some(row, left);
+        x1 = load_some(row + 16, left - 16);
+      }
+    } else {
+      const float* const row = data + (k + line) * source.stride + first;
+      fetch(row + step_k * source.stride);
+      fetch(row + (step_k + 16) * source.stride);
+      if (line < left) x0 = load_some(row, width);
+      if (line + 16 < left) x1 = load_some(row + 16 * source.stride, width);
+    }
+    const auto first_half = parts_of(x0), second_half = parts_of(x1);
+    for (std::size_t part = 0; part < parts; ++part) {
+      std::uint32_t* const to = transposes ? lines[part] : words + part * 2 * tile_words;
+      *reinterpret_cast<SixteenWords*>(to + line * tile_rows) =
+          first_half[part] >> 16 | (second_half[part] & upper);
+    }
+  }
+  if (!transposes) return;
+  for (std::int64_t part = 0; part < parts; ++part)
+    transpose(reinterpret_cast<const float*>(lines[part]), tile_rows,
+              reinterpret_cast<float*>(words + part * 2 * tile_words), tile_rows, tile_rows,
+              tile_rows);
+}
+
+struct alignas(64) TileConfiguration {
+  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+}  // namespace
+
+void split_strip(const PackSource& source, std::int64_t first, std::int64_t width, Side side,
+                 std::uint32_t* words) {
+  for (std::int64_t k = 0; k < source.k; k += step_k, words += step_words)
+    for (std::int64_t i = 0; i < width; i += tile_rows)
+      split_tile(source, first + i, std::min(tile_rows, width - i), k, side,
+                 words + (i > 0 ? tile_words : 0));
+}
+
+AmxTiles::AmxTiles() {
+  static constexpr TileConfiguration configuration;
+  asm volatile("ldtilecfg %0" ::"m"(configuration));
+}
+
+AmxTiles::~AmxTiles() { asm volatile("tilerelease"); }
+
+void multiply_split(const SplitBlock& block) {
+  if (!block.from) return multiply_tiles_of(block, block.to, block.to_stride);
+  alignas(64) float sums[strip_width * strip_width];
+  multiply_tiles_of(block, sums, strip_width);
+  for (std::int64_t i = 0; i < block.rows; ++i)
+    for (std::int64_t j = 0; j < block.columns; j += tile_rows) {
+      Floats from, sum;
+      std::memcpy(&from, block.from + i * block.from_stride + j, sizeof from);
+      std::memcpy(&sum, sums + i * strip_width + j, sizeof sum);
+      sum += from;
+      std::memcpy(block.to + i * block.to_stride + j, &sum, sizeof sum);
+    }
+}
+
+}  // namespace ridge
+
+#endif

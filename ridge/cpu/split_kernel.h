@@ -1,0 +1,59 @@
+#pragma once
+
+// The innermost part of products of f32 operands on AMX, which multiplies tiles of bf16 and sums in
+// f32. An f32 of 24 bits is the sum of three bf16 of 8, its parts: the nearest bf16, the one
+// nearest to what is left, and the rest. Of the nine products of parts the three least, below 2^-24
+// of the result, are left out. An instruction sums 32 terms of one part by one other from zero and
+// adds that to its tile, rounding to nearest. A block of some steps is summed from zero, too, the
+// least products first, and then added to the sums so far: a long sum is rounded once a block.
+
+#include <cstdint>
+
+#include "ridge/cpu/gemm_kernel.h"
+
+namespace ridge {
+
+// Rows or columns of C that a strip of an operand has: two tiles of 16.
+constexpr std::int64_t strip_width = 32;
+// Values of k in one step: the width of a tile.
+constexpr std::int64_t step_k = 32;
+// Words of a strip at one step: of each of three parts two tiles of 16 x 16. A word is the pair of
+// bf16 at k and k + 16: any order of k suits that is the same in both operands, and this one needs
+// no shuffle.
+constexpr std::int64_t step_words = 3 * 2 * 256;
+
+// A tile of the left operand has a row of C in each of its rows, one of the right operand a pair of
+// values of k.
+enum class Side : std::uint8_t { left, right };
+
+// Splits `width` (1 to strip_width) of a source's rows or columns of f32, from `first` on, into the
+// strip's words [ceil(source.k / step_k), step_words]. What is missing in k or in a tile becomes 0,
+// and nothing beyond the source's rows is read; a second tile that the width does not reach is left
+// as it is.
+void split_strip(const PackSource& source, std::int64_t first, std::int64_t width, Side side,
+                 std::uint32_t* words);
+
+// One block of C: to[i, j] = from[i, j] + (sum over the steps of left by right).
+struct SplitBlock {
+  std::int64_t rows = 0, columns = 0;  // 16 or 32 each
+  std::int64_t steps = 0;
+  const std::uint32_t *left = nullptr, *right = nullptr;  // strips, aligned to 64 bytes
+  const float* from = nullptr;                            // null for zeros
+  std::int64_t from_stride = 0;
+  float* to = nullptr;
+  std::int64_t to_stride = 0;
+};
+
+// Makes the calling thread's tiles 16 rows of 64 bytes, for as long as it lives.
+class AmxTiles {
+ public:
+  AmxTiles();
+  ~AmxTiles();
+  AmxTiles(const AmxTiles&) = delete;
+  AmxTiles& operator=(const AmxTiles&) = delete;
+};
+
+// While an AmxTiles of the thread lives.
+void multiply_split(const SplitBlock& block);
+
+}  // namespace ridge
