@@ -190,8 +190,7 @@ Roof roof_of(const Ceilings& ceilings, int threads) {
   for (const ComputeCeiling& ceiling : ceilings.compute) {
     roof.raise(ceiling.precision, on_threads(ceiling));
     // Six products of parts take six times as long as one.
-    if (ceiling.instructions == amx_bf16)
-      roof.raise(ProductKind::bf16x6, on_threads(ceiling) / 6);
+    if (ceiling.instructions == amx_bf16) roof.raise(ProductKind::bf16x6, on_threads(ceiling) / 6);
   }
   if (roof.kind == DeviceKind::gpu) {
     // Tensor cores multiply both types of 16 bits at one rate, and take two operands of 8 bits

@@ -5,6 +5,7 @@
 
 #include "ridge/cpu/prepare.h"
 #include "ridge/cpu/simd.h"
+#include "ridge/cpu/streamed.h"
 
 namespace ridge {
 namespace {
@@ -63,9 +64,12 @@ KernelPtr backward(CpuPrepare& prepare) {
         const float offset = lse[r];
         // First of all, because dx may be the memory of x.
         const float hit = factor * (vexp(load(&x[targets[r]]) - offset) - 1.0f);
+        const auto run = [=](std::int64_t first, std::int64_t last) {
 #pragma omp simd
-        for (std::int64_t c = 0; c < columns; ++c)
-          store(&dx[c], factor * vexp(load(&x[c]) - offset));
+          for (std::int64_t c = first; c < last; ++c)
+            store(&dx[c], factor * vexp(load(&x[c]) - offset));
+        };
+        streamed(columns, run, x);
         store(&dx[targets[r]], hit);
       }
     });

@@ -5,6 +5,11 @@
 # std::vector's functions compiled with AVX-512. So each becomes one object whose only global symbol is
 # its table of entry points.
 set(kernel_options_native -march=native)
+# GCC tuned for Intel's servers halves the vectors that they have. Whole ones took 3 to 15 % off loops
+# over exponentials on a Xeon.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND kernel_options_native -mprefer-vector-width=512)
+endif()
 set(kernel_options_baseline)
 set(kernel_options_avx2 -mavx2 -mfma -mbmi -mbmi2)
 set(kernel_options_avx512 ${kernel_options_avx2} -mavx512f -mavx512bw -mavx512cd -mavx512dq

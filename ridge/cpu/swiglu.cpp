@@ -40,11 +40,14 @@ KernelPtr forward(CpuPrepare& prepare) {
     auto run = [=](std::int64_t i, std::int64_t at, std::int64_t count) {
       const T *gate = gates + at, *up = ups + at;
       T* y = results + i;
+      const auto pieces = [=](std::int64_t first, std::int64_t last) {
 #pragma omp simd
-      for (std::int64_t c = 0; c < count; ++c) {
-        const float g = load(&gate[c]);
-        store(&y[c], g * sigmoid(g) * load(&up[c]));
-      }
+        for (std::int64_t c = first; c < last; ++c) {
+          const float g = load(&gate[c]);
+          store(&y[c], g * sigmoid(g) * load(&up[c]));
+        }
+      };
+      streamed(count, pieces, gate, up);
     };
     parallel_for(pool, n, elements_per_task, [=](std::int64_t begin, std::int64_t end) {
       for_each_row(rows, begin, end, run);
@@ -68,14 +71,17 @@ KernelPtr backward(CpuPrepare& prepare) {
       const T *dy = grads + i, *gate = gates + at, *up = ups + at;
       T *dgate = dgates + at, *dup = dups + at;
       [[maybe_unused]] T* y = results + (with_result ? i : 0);
+      const auto pieces = [=](std::int64_t first, std::int64_t last) {
 #pragma omp simd
-      for (std::int64_t c = 0; c < count; ++c) {
-        const float d = load(&dy[c]), g = load(&gate[c]), u = load(&up[c]);
-        const float s = sigmoid(g), silu = g * s;
-        store(&dgate[c], d * u * (s + silu * (1.0f - s)));
-        store(&dup[c], d * silu);
-        if constexpr (with_result) store(&y[c], silu * u);
-      }
+        for (std::int64_t c = first; c < last; ++c) {
+          const float d = load(&dy[c]), g = load(&gate[c]), u = load(&up[c]);
+          const float s = sigmoid(g), silu = g * s;
+          store(&dgate[c], d * u * (s + silu * (1.0f - s)));
+          store(&dup[c], d * silu);
+          if constexpr (with_result) store(&y[c], silu * u);
+        }
+      };
+      streamed(count, pieces, dy, gate, up);
     };
     parallel_for(pool, n, elements_per_task, [=](std::int64_t begin, std::int64_t end) {
       for_each_row(rows, begin, end, run);

@@ -14,7 +14,6 @@ namespace {
 
 constexpr Phase phases[] = {Phase::forward, Phase::backward, Phase::optimizer};
 
-
 // Two kernels at the same time pay where neither fills the device; where they do, each disturbs the
 // other.
 bool fills(const Target& device, const Graph& graph, const Node& node) {
