@@ -69,7 +69,7 @@ KernelPtr backward(CpuPrepare& prepare) {
           for (std::int64_t c = first; c < last; ++c)
             store(&dx[c], factor * vexp(load(&x[c]) - offset));
         };
-        streamed(columns, run, x);
+        streamed(0, columns, run, x);
         store(&dx[targets[r]], hit);
       }
     });

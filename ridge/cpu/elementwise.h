@@ -20,13 +20,12 @@ KernelPtr map_elements(CpuPrepare& prepare, F function) {
   return make_kernel([&pool = prepare.pool, n, function](const Launch& call) {
     const In* x = call.in<In>(0);
     Out* y = call.out<Out>();
-    parallel_for(pool, n, elements_per_task, [=](std::int64_t first, std::int64_t last) {
-      const auto run = [=, from = x + first, to = y + first](std::int64_t begin, std::int64_t end) {
+    const auto map = [=](std::int64_t first, std::int64_t last) {
 #pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) store(&to[i], function(load(&from[i])));
-      };
-      streamed(last - first, run, x + first);
-    });
+      for (std::int64_t i = first; i < last; ++i) store(&y[i], function(load(&x[i])));
+    };
+    parallel_for(pool, n, elements_per_task,
+                 [=](std::int64_t begin, std::int64_t end) { streamed(begin, end, map, x); });
   });
 }
 
@@ -37,15 +36,12 @@ KernelPtr map_pairs(CpuPrepare& prepare, F function) {
   return make_kernel([&pool = prepare.pool, n, function](const Launch& call) {
     const T *a = call.in<T>(0), *b = call.in<T>(1);
     T* y = call.out<T>();
-    parallel_for(pool, n, elements_per_task, [=](std::int64_t first, std::int64_t last) {
-      const auto run = [=, p = a + first, q = b + first, to = y + first](std::int64_t begin,
-                                                                         std::int64_t end) {
+    const auto map = [=](std::int64_t first, std::int64_t last) {
 #pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i)
-          store(&to[i], function(load(&p[i]), load(&q[i])));
-      };
-      streamed(last - first, run, a + first, b + first);
-    });
+      for (std::int64_t i = first; i < last; ++i) store(&y[i], function(load(&a[i]), load(&b[i])));
+    };
+    parallel_for(pool, n, elements_per_task,
+                 [=](std::int64_t begin, std::int64_t end) { streamed(begin, end, map, a, b); });
   });
 }
 

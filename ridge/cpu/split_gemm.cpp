@@ -30,8 +30,9 @@ struct Operand {
   const float* data;
   std::int64_t stride;
   bool k_runs_along_rows;
-  std::int64_t extent, k;  // its rows or columns of C
-  Side side;
+  std::int64_t extent;  // rows or columns of C that it has
+  std::int64_t k;
+  OperandSide side;
 
   // Values of k of some steps; rows or columns of some strips.
   Range values(Range steps) const {
@@ -75,13 +76,13 @@ class SplitGemm final : public Gemm {
                 .k_runs_along_rows = !s_.trans_a,
                 .extent = s_.m,
                 .k = s_.k,
-                .side = Side::left},
+                .side = OperandSide::left},
                {.data = static_cast<const float*>(b) + batch * s_.k * s_.n,
                 .stride = s_.trans_b ? s_.k : s_.n,
                 .k_runs_along_rows = s_.trans_b,
                 .extent = s_.n,
                 .k = s_.k,
-                .side = Side::right},
+                .side = OperandSide::right},
                rows, columns, static_cast<float*>(c) + batch * s_.m * s_.n);
       if (done) done(tile_of(batch, rows, columns));
     });

@@ -116,7 +116,7 @@ typedef std::uint32_t SixteenWords __attribute__((vector_size(64)));
 
 constexpr std::uint32_t upper = 0xFFFF0000;
 
-// The nearest bf16, in the upper halves; of two at the same distance the greater.
+// The nearest bf16, in the upper halves; of two as near, the one that is further from 0.
 SixteenWords rounded(Floats x) { return ((SixteenWords)x + 0x8000) & upper; }
 
 // The parts of 16 floats, each in the upper halves of words whose lower halves are 0.
@@ -142,10 +142,10 @@ void fetch(const float* from) {
 // Splits one tile at one step. Lines are rows of the source, which hold either 32 values of k, or
 // up to 16 rows or columns of C at one k.
 void split_tile(const PackSource& source, std::int64_t first, std::int64_t width, std::int64_t k,
-                Side side, std::uint32_t* words) {
+                OperandSide side, std::uint32_t* words) {
   const auto* const data = static_cast<const float*>(source.data);
   const std::int64_t left = source.k - k;
-  const bool transposes = source.k_runs_along_rows != (side == Side::left);
+  const bool transposes = source.k_runs_along_rows != (side == OperandSide::left);
   alignas(64) std::uint32_t lines[parts][tile_words];
   for (std::int64_t line = 0; line < tile_rows; ++line) {
     Floats x0{}, x1{};
@@ -186,7 +186,7 @@ struct alignas(64) TileConfiguration {
 
 }  // namespace
 
-void split_strip(const PackSource& source, std::int64_t first, std::int64_t width, Side side,
+void split_strip(const PackSource& source, std::int64_t first, std::int64_t width, OperandSide side,
                  std::uint32_t* words) {
   for (std::int64_t k = 0; k < source.k; k += step_k, words += step_words)
     for (std::int64_t i = 0; i < width; i += tile_rows)

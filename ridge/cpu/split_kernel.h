@@ -24,13 +24,13 @@ constexpr std::int64_t step_words = 3 * 2 * 256;
 
 // A tile of the left operand has a row of C in each of its rows, one of the right operand a pair of
 // values of k.
-enum class Side : std::uint8_t { left, right };
+enum class OperandSide : std::uint8_t { left, right };
 
 // Splits `width` (1 to strip_width) of a source's rows or columns of f32, from `first` on, into the
 // strip's words [ceil(source.k / step_k), step_words]. What is missing in k or in a tile becomes 0,
 // and nothing beyond the source's rows is read; a second tile that the width does not reach is left
 // as it is.
-void split_strip(const PackSource& source, std::int64_t first, std::int64_t width, Side side,
+void split_strip(const PackSource& source, std::int64_t first, std::int64_t width, OperandSide side,
                  std::uint32_t* words);
 
 // One block of C: to[i, j] = from[i, j] + (sum over the steps of left by right).

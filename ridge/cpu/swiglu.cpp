@@ -47,7 +47,7 @@ KernelPtr forward(CpuPrepare& prepare) {
           store(&y[c], g * sigmoid(g) * load(&up[c]));
         }
       };
-      streamed(count, pieces, gate, up);
+      streamed(0, count, pieces, gate, up);
     };
     parallel_for(pool, n, elements_per_task, [=](std::int64_t begin, std::int64_t end) {
       for_each_row(rows, begin, end, run);
@@ -81,7 +81,7 @@ KernelPtr backward(CpuPrepare& prepare) {
           if constexpr (with_result) store(&y[c], silu * u);
         }
       };
-      streamed(count, pieces, dy, gate, up);
+      streamed(0, count, pieces, dy, gate, up);
     };
     parallel_for(pool, n, elements_per_task, [=](std::int64_t begin, std::int64_t end) {
       for_each_row(rows, begin, end, run);
