@@ -74,11 +74,7 @@ __attribute__((target("avx512f,avx512bf16"))) void avx512_bf16(std::int64_t roun
 constexpr std::int64_t amx_flops = 4 * 2 * 16 * 16 * 32;
 
 __attribute__((target("amx-tile,amx-bf16"))) void multiply_amx_tiles(std::int64_t rounds) {
-  struct alignas(64) Configuration {
-    std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-    std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-    std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-  } configuration;
+  const TileConfiguration configuration;
   // GCC 12's intrinsic names 8 bytes as its operand: the others would never be stored.
   asm volatile("" ::"r"(&configuration) : "memory");
   _tile_loadconfig(&configuration);

@@ -23,7 +23,6 @@ namespace {
 
 // Steps of k in one block: a strip of B then takes 24 KiB of a first-level cache of 48.
 constexpr std::int64_t most_steps = 4;
-constexpr std::int64_t tile_width = 16;
 
 // An operand, of one matrix of the batch.
 struct Operand {

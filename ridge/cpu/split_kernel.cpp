@@ -11,12 +11,13 @@
 #include <array>
 #include <cstring>
 
+#include "ridge/cpu/amx.h"
 #include "ridge/cpu/micro_gemm.h"
 
 namespace ridge {
 namespace {
 
-constexpr std::int64_t tile_rows = 16, tile_words = 256, parts = 3;
+constexpr std::int64_t tile_words = tile_width * 16, parts = 3;
 
 // GCC's intrinsics of tiles do not say that they read or write memory, so the compiler would move
 // stores past them.
@@ -47,10 +48,10 @@ template <int rows, int columns>
 void store_sums(float* to, std::int64_t stride) {
   const std::int64_t row_bytes = stride * static_cast<std::int64_t>(sizeof(float));
   store_tile<0>(to, row_bytes);
-  if constexpr (columns > 1) store_tile<1>(to + tile_rows, row_bytes);
-  if constexpr (rows > 1) store_tile<2>(to + tile_rows * stride, row_bytes);
+  if constexpr (columns > 1) store_tile<1>(to + tile_width, row_bytes);
+  if constexpr (rows > 1) store_tile<2>(to + tile_width * stride, row_bytes);
   if constexpr (rows > 1 && columns > 1)
-    store_tile<3>(to + tile_rows * stride + tile_rows, row_bytes);
+    store_tile<3>(to + tile_width * stride + tile_width, row_bytes);
 }
 
 // Loads the tiles of one part of one operand at one step.
@@ -103,12 +104,12 @@ void multiply(const SplitBlock& block, float* to, std::int64_t stride) {
 }
 
 void multiply_tiles_of(const SplitBlock& block, float* to, std::int64_t stride) {
-  if (block.rows > tile_rows)
-    block.columns > tile_rows ? multiply<2, 2>(block, to, stride)
-                              : multiply<2, 1>(block, to, stride);
+  if (block.rows > tile_width)
+    block.columns > tile_width ? multiply<2, 2>(block, to, stride)
+                               : multiply<2, 1>(block, to, stride);
   else
-    block.columns > tile_rows ? multiply<1, 2>(block, to, stride)
-                              : multiply<1, 1>(block, to, stride);
+    block.columns > tile_width ? multiply<1, 2>(block, to, stride)
+                               : multiply<1, 1>(block, to, stride);
 }
 
 typedef float Floats __attribute__((vector_size(64)));
@@ -133,7 +134,8 @@ Floats load_some(const float* from, std::int64_t count) {
   return (Floats)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << there) - 1), from);
 }
 
-// A step of what comes next, which lies apart for the hardware to see.
+// Asks for 32 floats that the next step reads: rows that lie apart are too many for the hardware to
+// follow.
 void fetch(const float* from) {
   __builtin_prefetch(from);
   __builtin_prefetch(from + 16);
@@ -147,13 +149,13 @@ void split_tile(const PackSource& source, std::int64_t first, std::int64_t width
   const std::int64_t left = source.k - k;
   const bool transposes = source.k_runs_along_rows != (side == OperandSide::left);
   alignas(64) std::uint32_t lines[parts][tile_words];
-  for (std::int64_t line = 0; line < tile_rows; ++line) {
+  for (std::int64_t line = 0; line < tile_width; ++line) {
     Floats x0{}, x1{};
     if (source.k_runs_along_rows) {
       if (line < width) {
         const float* const row = data + (first + line) * source.stride + k;
         fetch(row + step_k);
-        fetch(row + tile_rows * source.stride);
+        fetch(row + tile_width * source.stride);
         x0 = load_some(row, left);
         x1 = load_some(row + 16, left - 16);
       }
@@ -167,30 +169,24 @@ void split_tile(const PackSource& source, std::int64_t first, std::int64_t width
     const auto first_half = parts_of(x0), second_half = parts_of(x1);
     for (std::size_t part = 0; part < parts; ++part) {
       std::uint32_t* const to = transposes ? lines[part] : words + part * 2 * tile_words;
-      *reinterpret_cast<SixteenWords*>(to + line * tile_rows) =
+      *reinterpret_cast<SixteenWords*>(to + line * tile_width) =
           first_half[part] >> 16 | (second_half[part] & upper);
     }
   }
   if (!transposes) return;
   for (std::int64_t part = 0; part < parts; ++part)
-    transpose(reinterpret_cast<const float*>(lines[part]), tile_rows,
-              reinterpret_cast<float*>(words + part * 2 * tile_words), tile_rows, tile_rows,
-              tile_rows);
+    transpose(reinterpret_cast<const float*>(lines[part]), tile_width,
+              reinterpret_cast<float*>(words + part * 2 * tile_words), tile_width, tile_width,
+              tile_width);
 }
-
-struct alignas(64) TileConfiguration {
-  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
 
 }  // namespace
 
 void split_strip(const PackSource& source, std::int64_t first, std::int64_t width, OperandSide side,
                  std::uint32_t* words) {
   for (std::int64_t k = 0; k < source.k; k += step_k, words += step_words)
-    for (std::int64_t i = 0; i < width; i += tile_rows)
-      split_tile(source, first + i, std::min(tile_rows, width - i), k, side,
+    for (std::int64_t i = 0; i < width; i += tile_width)
+      split_tile(source, first + i, std::min(tile_width, width - i), k, side,
                  words + (i > 0 ? tile_words : 0));
 }
 
@@ -206,7 +202,7 @@ void multiply_split(const SplitBlock& block) {
   alignas(64) float sums[strip_width * strip_width];
   multiply_tiles_of(block, sums, strip_width);
   for (std::int64_t i = 0; i < block.rows; ++i)
-    for (std::int64_t j = 0; j < block.columns; j += tile_rows) {
+    for (std::int64_t j = 0; j < block.columns; j += tile_width) {
       Floats from, sum;
       std::memcpy(&from, block.from + i * block.from_stride + j, sizeof from);
       std::memcpy(&sum, sums + i * strip_width + j, sizeof sum);

@@ -13,8 +13,8 @@
 
 namespace ridge {
 
-// Rows or columns of C that a strip of an operand has: two tiles of 16.
-constexpr std::int64_t strip_width = 32;
+// Rows or columns of C that a tile and a strip of an operand have.
+constexpr std::int64_t tile_width = 16, strip_width = 2 * tile_width;
 // Values of k in one step: the width of a tile.
 constexpr std::int64_t step_k = 32;
 // Words of a strip at one step: of each of three parts two tiles of 16 x 16. A word is the pair of

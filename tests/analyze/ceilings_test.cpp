@@ -70,6 +70,13 @@ TEST(Roof, WithoutBf16InstructionsBf16IsComputedInF32) {
   EXPECT_EQ(roof_of(ceilings, 1).flops(ProductKind::bf16), 100e9);
 }
 
+TEST(Roof, SixProductsOfTilesMakeOneOfF32) {
+  Ceilings ceilings = machine();
+  EXPECT_EQ(roof_of(ceilings, 1).flops(ProductKind::bf16x6), 100e9) << "that of f32";
+  ceilings.compute.push_back({"AMX BF16", ProductKind::bf16, 3000e9, 3000e9});
+  EXPECT_EQ(roof_of(ceilings, 1).flops(ProductKind::bf16x6), 500e9);
+}
+
 TEST(Roof, NoLevelIsSlowerThanAFartherOne) {
   Ceilings ceilings = machine();
   ceilings.bandwidth[1].one_core = 10e9;

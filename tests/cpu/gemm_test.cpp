@@ -20,9 +20,11 @@
 #include <vector>
 
 #include "ridge/base/random.h"
+#include "ridge/cpu/device.h"
 #include "ridge/cpu/gemm_kernel.h"
 #include "ridge/cpu/simd.h"
 #include "ridge/cpu/split_gemm.h"
+#include "ridge/ops/matmul.h"
 
 namespace ridge {
 namespace {
@@ -381,6 +383,48 @@ TEST(SplitGemm, IsAsExactAsSumsInF32) {
       const double plain = worst_error(s, o, run(s, {GemmKind::local, 64, 64}, o, 1));
       EXPECT_LE(split, plain + 0.5) << numbers << ", " << k << " terms";
     }
+  }
+}
+
+// Takes the last candidate of each question.
+class LastCandidate final : public Tuner {
+ public:
+  std::size_t choose(std::string_view, std::size_t candidates,
+                     const std::function<void(std::size_t)>&) override {
+    return candidates - 1;
+  }
+};
+
+// An odd vocabulary, and few rows: split products are candidates of any shape, where they are asked
+// for alone, and take no workspace beyond that of the others.
+TEST(SplitGemm, IsACandidateOfAnyProductWhereItIsAllowed) {
+  if (split_gemm_plans({.m = 1, .n = 1, .k = 1}).empty())
+    GTEST_SKIP() << "this processor has no products of split bf16";
+  for (const auto& [m, n, k] :
+       {std::array<std::int64_t, 3>{64, 50257, 96}, {33, 777, 520}, {700, 40, 136}}) {
+    const TensorType in[] = {{DType::f32, {m, k}}, {DType::f32, {n, k}}}, out{DType::f32, {m, n}};
+    const GemmShape shape{.m = m, .n = n, .k = k, .trans_b = true};
+    Operands o(shape, 0);
+    CpuDevice device(2);
+    LastCandidate tuner;
+    const auto result = [&](bool split) {
+      const PreparedKernel prepared =
+          device.prepare(Op(MatMul{.trans_b = true}), in, {&out, 1},
+                         {.products = Products::tuned, .tuner = &tuner, .split_bf16 = split});
+      Matrix c(m * n, DType::f32);
+      const GuardedMemory workspace(prepared.workspace + 64);
+      void* memory = workspace.data();
+      std::size_t space = workspace.size();
+      memory = std::align(64, prepared.workspace, memory, space);
+      const void* const inputs[] = {o.a.data(), o.b.data()};
+      void* const outputs[] = {c.data()};
+      prepared.kernel->launch({inputs, outputs, memory});
+      return std::pair{std::string(c.bytes()), prepared.workspace};
+    };
+    const Matrix split = run(shape, split_gemm_plans(shape)[0], o, 1);
+    EXPECT_EQ(result(true).first, split.bytes());
+    EXPECT_NE(result(false).first, split.bytes());
+    EXPECT_EQ(result(true).second, result(false).second);
   }
 }
 
