@@ -260,18 +260,17 @@ Distance most_of(const Distance& a, const Distance& b) {
           .curve = std::max(a.curve, b.curve)};
 }
 
-// Of how many steps rounding leaves losses that can be compared: those up to a step before it moves
-// them by a good part of all that is allowed; at least two, of which the second is after an update.
-// All, if v1 itself comes to no number: that is a failure.
-std::size_t comparable_steps(const Steps& plain, const std::vector<Steps>& moved) {
+// Of how many steps rounding leaves losses that can be compared: those up to a step before so many
+// times what moves them is more than all that is allowed; at least two, of which the second is
+// after an update. All, if v1 itself comes to no number: that is a failure.
+std::size_t comparable_steps(const Steps& plain, const std::vector<Steps>& moved, double times) {
   const std::size_t all = std::min(plain.losses.size(), moved.front().losses.size()),
                     least = std::min<std::size_t>(2, all);
   if (!std::ranges::all_of(plain.losses, [](double loss) { return std::isfinite(loss); }))
     return all;
   for (std::size_t step = least; step < all; ++step)
     for (const Steps& other : moved)
-      if (!(times_rounding * std::abs(other.losses[step] - plain.losses[step]) <=
-            most_of_curve_by_rounding))
+      if (!(times * std::abs(other.losses[step] - plain.losses[step]) <= most_of_curve_by_rounding))
         return std::max(least, step - 1);
   return all;
 }
@@ -478,12 +477,13 @@ Baseline baseline_of(const Reference& reference, const std::string& dtype, Devic
   // Of inference the results are continuous in the weights, which may be stored as integers there.
   if (options.use() == Use::training) {
     const std::vector<Steps> moved = moved_by(DType::f32, plain.losses.size());
-    baseline.curve.resize(comparable_steps(plain, moved));
+    baseline.curve.resize(comparable_steps(plain, moved, times_rounding_of_curve));
     // Schedules round to 16 bits in other places. Where that alone decides, no loss tells anything.
+    // Moved by units of 16 bits, weights go about as far as a right schedule.
     if (const DType compute = options.precision().compute; compute != DType::f32)
-      baseline.curve.resize(
-          std::min(baseline.curve.size(),
-                   comparable_steps(plain, moved_by(compute, baseline.curve.size()))));
+      baseline.curve.resize(std::min(
+          baseline.curve.size(),
+          comparable_steps(plain, moved_by(compute, baseline.curve.size()), times_rounding)));
     for (const Steps& other : moved)
       baseline.rounding = most_of(baseline.rounding, distance(other, plain, baseline.curve.size()));
   }
