@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -143,10 +144,14 @@ GemmPtr gemm_of(const GemmShape& shape, const GemmPlan& plan, CpuPrepare& prepar
   GemmPtr gemm = make_gemm(shape, plan);
   prepare.workspace = gemm->workspace();
   // The most workspace of any plan that may be chosen: memory is planned before timing.
-  if (prepare.choice.products == Products::tuned)
-    for (const GemmPlan& other : gemm_plans(shape))
+  if (prepare.choice.products == Products::tuned) {
+    std::vector<GemmPlan> plans = gemm_plans(shape);
+    if (prepare.choice.split_bf16)
+      std::ranges::copy(split_gemm_plans(shape), std::back_inserter(plans));
+    for (const GemmPlan& other : plans)
       if (other.kind != GemmKind::onednn)  // which wants none, and takes long to prepare
         prepare.workspace = std::max(prepare.workspace, make_gemm(shape, other)->workspace());
+  }
   return gemm;
 }
 

@@ -27,16 +27,16 @@ class SplitConv final : public Conv {
       : shape_(shape),
         gemm_(make_split_gemm(product_of(shape), default_split_plan(product_of(shape)))) {}
 
-  std::size_t workspace() const override { return 0; }
+  std::size_t workspace() const override { return gemm_->workspace(); }
 
-  void run(ThreadPool& pool, const ConvOperands& o, void*) const override {
-    if (shape_.kind == Kind::input_grad) return gemm_->run(pool, o.y, o.weight, o.x, nullptr);
-    if (shape_.kind == Kind::weight_grad) return gemm_->run(pool, o.y, o.x, o.weight, nullptr);
+  void run(ThreadPool& pool, const ConvOperands& o, void* workspace) const override {
+    if (shape_.kind == Kind::input_grad) return gemm_->run(pool, o.y, o.weight, o.x, workspace);
+    if (shape_.kind == Kind::weight_grad) return gemm_->run(pool, o.y, o.x, o.weight, workspace);
     with_epilogue(shape_.epilogue, [&](const auto& function) {
       auto* const y = static_cast<float*>(o.y);
       const auto* const bias = static_cast<const float*>(o.bias);
       const auto* const residual = static_cast<const float*>(o.residual);
-      gemm_->run(pool, o.x, o.weight, y, nullptr, [&](const GemmTile& tile) {
+      gemm_->run(pool, o.x, o.weight, y, workspace, [&](const GemmTile& tile) {
         for (std::int64_t i = tile.row; i < tile.row + tile.rows; ++i) {
           const std::int64_t first = i * shape_.y.c + tile.column;
           finish_row(y + first, bias ? bias + tile.column : nullptr,

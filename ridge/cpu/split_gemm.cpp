@@ -1,7 +1,7 @@
-// C is cut into tiles, the tasks, of whole strips of rows and columns. A task goes through k in
-// blocks; of each it splits its rows of A and its columns of B into memory of its own, and
-// multiplies strip by strip. Splitting B once for all tasks gained 4 % in the mean over 33
-// products, and would take one and a half times its memory.
+// The product goes through k in chunks, and in each of these through tiles of C, the tasks. A task
+// splits all of its rows of A, which then stay in the second-level cache, and multiplies them with
+// one strip of columns of B after the other. B is split by all threads before, a group of its
+// columns at a time, or by the tasks themselves where each has all rows of C.
 
 #include "ridge/cpu/split_gemm.h"
 
@@ -21,8 +21,12 @@ namespace ridge {
 
 namespace {
 
-// Steps of k in one block: a strip of B then takes 24 KiB of a first-level cache of 48.
-constexpr std::int64_t most_steps = 4;
+// Steps of k in one chunk: 128 rows of A then take 768 KiB of a second-level cache of 2 MiB.
+constexpr std::int64_t most_steps = 32;
+// Steps that are summed from zero: more would be less exact than sums in f32.
+constexpr std::int64_t most_block_steps = 16;
+// Strips of B that are split at a time: a chunk of them takes 24 MiB at most.
+constexpr std::int64_t most_group_strips = 128;
 
 // An operand, of one matrix of the batch.
 struct Operand {
@@ -41,107 +45,190 @@ struct Operand {
     return {strips.begin * strip_width, std::min(extent, strips.end * strip_width)};
   }
 
-  void split(Range strips, Range steps, std::uint32_t* words) const {
-    const Range of_k = values(steps);
-    const PackSource source{.data = data + of_k.begin * (k_runs_along_rows ? 1 : stride),
-                            .stride = stride,
-                            .k_runs_along_rows = k_runs_along_rows,
-                            .k = of_k.size()};
-    for (std::int64_t i = strips.begin; i < strips.end; ++i, words += steps.size() * step_words)
-      split_strip(source, i * strip_width, lines({i, i + 1}).size(), side, words);
+  // Strip by strip, [strips, word_steps, step_words]. Reads along rows of the matrix.
+  void split(Range strips, Range steps, std::uint32_t* words, std::int64_t word_steps) const {
+    const auto split_some = [&](std::int64_t strip, Range some) {
+      const Range of_k = values(some);
+      split_strip(
+          {.data = data + of_k.begin * (k_runs_along_rows ? 1 : stride),
+           .stride = stride,
+           .k_runs_along_rows = k_runs_along_rows,
+           .k = of_k.size()},
+          strip * strip_width, lines({strip, strip + 1}).size(), side,
+          words + ((strip - strips.begin) * word_steps + some.begin - steps.begin) * step_words);
+    };
+    if (k_runs_along_rows)
+      for (std::int64_t i = strips.begin; i < strips.end; ++i) split_some(i, steps);
+    else
+      for (std::int64_t step = steps.begin; step < steps.end; ++step)
+        for (std::int64_t i = strips.begin; i < strips.end; ++i) split_some(i, {step, step + 1});
   }
+};
+
+// Parts of [0, size) of at most `most`.
+struct Parts {
+  std::int64_t size, count;
+  Parts(std::int64_t size, std::int64_t most) : size(size), count(ceil_div(size, most)) {}
+  std::int64_t most() const { return ceil_div(size, count); }
+  Range operator[](std::int64_t i) const { return part_of({0, size}, i, count); }
 };
 
 class SplitGemm final : public Gemm {
  public:
   SplitGemm(const GemmShape& shape, const GemmPlan& plan)
       : s_(shape),
-        steps_(ceil_div(shape.k, step_k)),
-        k_blocks_(ceil_div(steps_, most_steps)),
-        row_strips_(ceil_div(shape.m, strip_width)),
-        column_strips_(ceil_div(shape.n, strip_width)),
-        row_tiles_(ceil_div(row_strips_, ceil_div(plan.tile_m, strip_width))),
-        column_tiles_(ceil_div(column_strips_, ceil_div(plan.tile_n, strip_width))) {}
+        chunks_(ceil_div(shape.k, step_k), most_steps),
+        rows_(ceil_div(shape.m, strip_width), ceil_div(plan.tile_m, strip_width)),
+        groups_(ceil_div(shape.n, strip_width), most_group_strips),
+        column_strips_(ceil_div(plan.tile_n, strip_width)) {}
 
-  void run(ThreadPool& pool, const void* a, const void* b, void* c, void*,
+  std::size_t workspace() const override {
+    return splits_b_once()
+               ? static_cast<std::size_t>(groups_.most() * chunks_.most() * step_words) *
+                     sizeof(std::uint32_t)
+               : 0;
+  }
+
+  void run(ThreadPool& pool, const void* a, const void* b, void* c, void* workspace,
            const GemmTileDone& done) const override {
-    const std::int64_t tiles = row_tiles_ * column_tiles_;
-    pool.run(s_.batch * tiles, [&](std::int64_t i) {
-      const std::int64_t batch = i / tiles;
-      const Range rows = part_of({0, row_strips_}, i % tiles / column_tiles_, row_tiles_),
-                  columns = part_of({0, column_strips_}, i % column_tiles_, column_tiles_);
-      run_tile({.data = static_cast<const float*>(a) + batch * s_.m * s_.k,
-                .stride = s_.trans_a ? s_.m : s_.k,
-                .k_runs_along_rows = !s_.trans_a,
-                .extent = s_.m,
-                .k = s_.k,
-                .side = OperandSide::left},
-               {.data = static_cast<const float*>(b) + batch * s_.k * s_.n,
-                .stride = s_.trans_b ? s_.k : s_.n,
-                .k_runs_along_rows = s_.trans_b,
-                .extent = s_.n,
-                .k = s_.k,
-                .side = OperandSide::right},
-               rows, columns, static_cast<float*>(c) + batch * s_.m * s_.n);
-      if (done) done(tile_of(batch, rows, columns));
-    });
+    if (!splits_b_once()) {
+      run_tiles(pool, a, b, c, {{0, s_.batch}, {0, groups_.size}, {0, chunks_.size}}, nullptr,
+                done);
+      return;
+    }
+    auto* const right = static_cast<std::uint32_t*>(workspace);
+    for (std::int64_t batch = 0; batch < s_.batch; ++batch)
+      for (std::int64_t group = 0; group < groups_.count; ++group)
+        for (std::int64_t chunk = 0; chunk < chunks_.count; ++chunk) {
+          const Piece piece{{batch, batch + 1}, groups_[group], chunks_[chunk]};
+          split_b(pool, right_operand(b, batch), piece.strips, piece.steps, right);
+          run_tiles(pool, a, b, c, piece, right, done);
+        }
   }
 
  private:
-  // Multiplies one block of k of one strip of rows by one of columns. Sums stay in `sums`
-  // [strip_width, strip_width] between blocks of k, and where C has no whole tiles.
+  // A part of the product: matrices of the batch, strips of columns, steps of k.
+  struct Piece {
+    Range batches, strips, steps;
+  };
+
+  // Of several rows of tiles, each would split it again.
+  bool splits_b_once() const { return rows_.count > 1; }
+
+  Operand left_operand(const void* a, std::int64_t batch) const {
+    return {.data = static_cast<const float*>(a) + batch * s_.m * s_.k,
+            .stride = s_.trans_a ? s_.m : s_.k,
+            .k_runs_along_rows = !s_.trans_a,
+            .extent = s_.m,
+            .k = s_.k,
+            .side = OperandSide::left};
+  }
+  Operand right_operand(const void* b, std::int64_t batch) const {
+    return {.data = static_cast<const float*>(b) + batch * s_.k * s_.n,
+            .stride = s_.trans_b ? s_.k : s_.n,
+            .k_runs_along_rows = s_.trans_b,
+            .extent = s_.n,
+            .k = s_.k,
+            .side = OperandSide::right};
+  }
+
+  // A task has some rows of what is stored, as far as the piece goes.
+  void split_b(ThreadPool& pool, const Operand& b, Range strips, Range steps,
+               std::uint32_t* right) const {
+    pool.run(b.k_runs_along_rows ? strips.size() : steps.size(), [&](std::int64_t i) {
+      const Range part = b.k_runs_along_rows ? Range{strips.begin + i, strips.begin + i + 1}
+                                             : Range{steps.begin + i, steps.begin + i + 1};
+      if (b.k_runs_along_rows)
+        b.split(part, steps, right + i * steps.size() * step_words, steps.size());
+      else
+        b.split(strips, part, right + i * step_words, steps.size());
+    });
+  }
+
+  // `right` has the piece's part of B, or is null.
+  void run_tiles(ThreadPool& pool, const void* a, const void* b, void* c, const Piece& piece,
+                 const std::uint32_t* right, const GemmTileDone& done) const {
+    const Parts columns(piece.strips.size(), column_strips_);
+    const std::int64_t tiles = rows_.count * columns.count;
+    pool.run(piece.batches.size() * tiles, [&](std::int64_t i) {
+      const std::int64_t batch = piece.batches.begin + i / tiles;
+      const Range rows = rows_[i % tiles / columns.count];
+      const Range strips = part_of(piece.strips, i % columns.count, columns.count);
+      const Tile tile{.a = left_operand(a, batch),
+                      .b = right_operand(b, batch),
+                      .right = right ? right + (strips.begin - piece.strips.begin) *
+                                                   piece.steps.size() * step_words
+                                     : nullptr,
+                      .c = static_cast<float*>(c) + batch * s_.m * s_.n,
+                      .rows = rows,
+                      .columns = strips};
+      const auto strip_done = [&](Range strip) {
+        if (done) done(tile_of(batch, rows, strip));
+      };
+      const AmxTiles tiles_of_registers;
+      if (right) return run_chunk(tile, piece.steps, strip_done);
+      for (std::int64_t chunk = 0; chunk < chunks_.count; ++chunk)
+        run_chunk(tile, chunks_[chunk], strip_done);
+    });
+  }
+
+  // Multiplies one chunk of k of one strip of rows by one of columns, a block of steps at a time.
   void multiply_strips(Range k, std::int64_t i, std::int64_t j, const std::uint32_t* left,
-                       const std::uint32_t* right, float* sums, float* c) const {
-    const bool is_first = k.begin == 0, is_last = k.end == steps_;
+                       const std::uint32_t* right, float* c) const {
     const std::int64_t rows = std::min(strip_width, s_.m - i * strip_width);
     const std::int64_t columns = std::min(strip_width, s_.n - j * strip_width);
-    const bool is_whole = rows % tile_width == 0 && columns % tile_width == 0;
     float* const part_of_c = c + i * strip_width * s_.n + j * strip_width;
     SplitBlock block{.rows = ceil_div(rows, tile_width) * tile_width,
                      .columns = ceil_div(columns, tile_width) * tile_width,
-                     .steps = k.size(),
-                     .left = left,
-                     .right = right,
-                     .from = sums,
-                     .from_stride = strip_width,
-                     .to = sums,
-                     .to_stride = strip_width};
-    if (is_first) {
-      if (!s_.accumulate)
-        block.from = nullptr;
-      else if (is_whole)
-        block.from = part_of_c, block.from_stride = s_.n;
-      else
+                     .adds = k.begin > 0 || s_.accumulate,
+                     .to = part_of_c,
+                     .stride = s_.n};
+    const bool is_whole = rows == block.rows && columns == block.columns;
+    alignas(64) float sums[strip_width * strip_width];
+    if (!is_whole) {
+      block.to = sums, block.stride = strip_width;
+      if (block.adds)
         for (std::int64_t r = 0; r < rows; ++r)
           std::copy_n(part_of_c + r * s_.n, columns, sums + r * strip_width);
     }
-    if (is_last && is_whole) block.to = part_of_c, block.to_stride = s_.n;
-    multiply_split(block);
-    if (is_last && !is_whole)
+    const Parts blocks(k.size(), most_block_steps);
+    for (std::int64_t part = 0; part < blocks.count; ++part) {
+      const Range steps = blocks[part];
+      block.steps = steps.size();
+      block.left = left + steps.begin * step_words;
+      block.right = right + steps.begin * step_words;
+      multiply_split(block);
+      block.adds = true;
+    }
+    if (!is_whole)
       for (std::int64_t r = 0; r < rows; ++r)
         std::copy_n(sums + r * strip_width, columns, part_of_c + r * s_.n);
   }
 
-  void run_tile(const Operand& a, const Operand& b, Range rows, Range columns, float* c) const {
-    const std::int64_t words_of_a = rows.size() * most_steps * step_words;
-    const std::int64_t words_of_b = columns.size() * most_steps * step_words;
-    const std::int64_t products = rows.size() * columns.size();
-    auto* const left = static_cast<std::uint32_t*>(scratch_memory(
-        static_cast<std::size_t>(words_of_a + words_of_b + products * strip_width * strip_width) *
-        sizeof(std::uint32_t)));
-    std::uint32_t* const right = left + words_of_a;
-    auto* const sums = reinterpret_cast<float*>(right + words_of_b);
-    const AmxTiles tiles;
-    for (std::int64_t block = 0; block < k_blocks_; ++block) {
-      const Range k = part_of({0, steps_}, block, k_blocks_);
-      const std::int64_t strip_words = k.size() * step_words;
-      a.split(rows, k, left);
-      b.split(columns, k, right);
-      for (std::int64_t product = 0; product < products; ++product) {
-        const std::int64_t i = product % rows.size(), j = product / rows.size();
-        multiply_strips(k, rows.begin + i, columns.begin + j, left + i * strip_words,
-                        right + j * strip_words, sums + product * strip_width * strip_width, c);
+  struct Tile {
+    Operand a, b;
+    const std::uint32_t* right;  // its columns of B, split, or null
+    float* c;
+    Range rows, columns;  // strips
+  };
+
+  // Calls `done` with each strip of columns that is complete.
+  template <class Done>
+  void run_chunk(const Tile& tile, Range k, const Done& done) const {
+    const std::int64_t strip_words = k.size() * step_words;
+    auto* const own = static_cast<std::uint32_t*>(scratch_memory(
+        static_cast<std::size_t>((tile.rows.size() + 1) * strip_words) * sizeof(std::uint32_t)));
+    std::uint32_t* const left = own + strip_words;
+    tile.a.split(tile.rows, k, left, k.size());
+    for (std::int64_t column = tile.columns.begin; column < tile.columns.end; ++column) {
+      const std::uint32_t* right = tile.right + (column - tile.columns.begin) * strip_words;
+      if (!tile.right) {
+        tile.b.split({column, column + 1}, k, own, k.size());
+        right = own;
       }
+      for (std::int64_t row = 0; row < tile.rows.size(); ++row)
+        multiply_strips(k, tile.rows.begin + row, column, left + row * strip_words, right, tile.c);
+      if (k.end == chunks_.size) done({column, column + 1});
     }
   }
 
@@ -152,26 +239,25 @@ class SplitGemm final : public Gemm {
   }
 
   GemmShape s_;
-  std::int64_t steps_, k_blocks_;
-  std::int64_t row_strips_, column_strips_, row_tiles_, column_tiles_;
+  Parts chunks_;         // of steps
+  Parts rows_, groups_;  // of strips
+  std::int64_t column_strips_;
 };
 
 }  // namespace
 
-// The largest tiles amortize splitting best; the others are for more threads. What a task has then
-// fits a second-level cache of 2 MiB.
+// The largest tiles amortize splitting best; the others are for more threads.
 std::vector<GemmPlan> split_gemm_plans(const GemmShape& shape) {
   if (shape.in != DType::f32 || shape.out != DType::f32 || !may_use_amx()) return {};
   std::vector<GemmPlan> plans;
   const auto fitting = [](std::int64_t extent, std::int64_t tile) {
     return std::min(tile, ceil_div(extent, strip_width) * strip_width);
   };
-  for (const auto& [m, n] : {std::pair<std::int64_t, std::int64_t>{512, 256},
-                             {256, 512},
-                             {256, 256},
-                             {128, 256},
-                             {128, 128},
-                             {64, 128},
+  for (const auto& [m, n] : {std::pair<std::int64_t, std::int64_t>{128, 2048},
+                             {192, 1024},
+                             {64, 2048},
+                             {128, 512},
+                             {64, 256},
                              {64, 64}}) {
     const GemmPlan plan{GemmKind::split, fitting(shape.m, m), fitting(shape.n, n)};
     if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);

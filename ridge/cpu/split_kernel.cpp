@@ -70,8 +70,8 @@ void multiply_part() {
   if constexpr (rows > 1 && columns > 1) multiply_tiles<3, left_tile + 1, right_tile + 1>();
 }
 
-// Stores the block's own sum, begun from zero: first the small products, of which a rounding costs
-// little, then those of the high parts.
+// Stores the block's own sum, begun from zero: of each step first the small products. One operand
+// changes at a time.
 template <int rows, int columns>
 void multiply(const SplitBlock& block, float* to, std::int64_t stride) {
   constexpr std::int64_t high = 0, middle = 2 * tile_words, low = 4 * tile_words;
@@ -80,23 +80,18 @@ void multiply(const SplitBlock& block, float* to, std::int64_t stride) {
   if constexpr (rows > 1) clear_tile<2>();
   if constexpr (rows > 1 && columns > 1) clear_tile<3>();
   const std::uint32_t *left = block.left, *right = block.right;
-  // One operand changes at a time.
   for (std::int64_t step = 0; step < block.steps; ++step, left += step_words, right += step_words) {
-    load_part<left_tile, rows>(left + high);
-    load_part<right_tile, columns>(right + low);
-    multiply_part<rows, columns>();
-    load_part<right_tile, columns>(right + middle);
+    load_part<left_tile, rows>(left + low);
+    load_part<right_tile, columns>(right + high);
     multiply_part<rows, columns>();
     load_part<left_tile, rows>(left + middle);
     multiply_part<rows, columns>();
-    load_part<right_tile, columns>(right + high);
+    load_part<right_tile, columns>(right + middle);
     multiply_part<rows, columns>();
-    load_part<left_tile, rows>(left + low);
-    multiply_part<rows, columns>();
-  }
-  left = block.left, right = block.right;
-  for (std::int64_t step = 0; step < block.steps; ++step, left += step_words, right += step_words) {
     load_part<left_tile, rows>(left + high);
+    multiply_part<rows, columns>();
+    load_part<right_tile, columns>(right + low);
+    multiply_part<rows, columns>();
     load_part<right_tile, columns>(right + high);
     multiply_part<rows, columns>();
   }
@@ -114,6 +109,26 @@ void multiply_tiles_of(const SplitBlock& block, float* to, std::int64_t stride) 
 
 typedef float Floats __attribute__((vector_size(64)));
 typedef std::uint32_t SixteenWords __attribute__((vector_size(64)));
+
+typedef Floats UnalignedFloats __attribute__((aligned(4)));
+
+// Asks for what is written last, while the tiles are multiplied: rows of C lie too far apart for
+// the hardware to see it coming.
+void fetch_sums(const SplitBlock& block) {
+  for (std::int64_t i = 0; i < block.rows; ++i)
+    for (std::int64_t j = 0; j < block.columns; j += tile_width)
+      __builtin_prefetch(block.to + i * block.stride + j, 1);
+}
+
+template <int tiles>
+void add_sums(const SplitBlock& block, const float* sums) {
+  float* to = block.to;
+  for (std::int64_t i = 0; i < block.rows; ++i) {
+    for (std::int64_t j = 0; j < tiles * tile_width; j += tile_width)
+      *reinterpret_cast<UnalignedFloats*>(to + j) += *reinterpret_cast<const Floats*>(sums + j);
+    to += block.stride, sums += strip_width;
+  }
+}
 
 constexpr std::uint32_t upper = 0xFFFF0000;
 
@@ -198,17 +213,11 @@ AmxTiles::AmxTiles() {
 AmxTiles::~AmxTiles() { asm volatile("tilerelease"); }
 
 void multiply_split(const SplitBlock& block) {
-  if (!block.from) return multiply_tiles_of(block, block.to, block.to_stride);
+  fetch_sums(block);
+  if (!block.adds) return multiply_tiles_of(block, block.to, block.stride);
   alignas(64) float sums[strip_width * strip_width];
   multiply_tiles_of(block, sums, strip_width);
-  for (std::int64_t i = 0; i < block.rows; ++i)
-    for (std::int64_t j = 0; j < block.columns; j += tile_width) {
-      Floats from, sum;
-      std::memcpy(&from, block.from + i * block.from_stride + j, sizeof from);
-      std::memcpy(&sum, sums + i * strip_width + j, sizeof sum);
-      sum += from;
-      std::memcpy(block.to + i * block.to_stride + j, &sum, sizeof sum);
-    }
+  block.columns > tile_width ? add_sums<2>(block, sums) : add_sums<1>(block, sums);
 }
 
 }  // namespace ridge

@@ -4,8 +4,8 @@
 // f32. An f32 of 24 bits is the sum of three bf16 of 8, its parts: the nearest bf16, the one
 // nearest to what is left, and the rest. Of the nine products of parts the three least, below 2^-24
 // of the result, are left out. An instruction sums 32 terms of one part by one other from zero and
-// adds that to its tile, rounding to nearest. A block of some steps is summed from zero, too, the
-// least products first, and then added to the sums so far: a long sum is rounded once a block.
+// adds that to its tile, rounding to nearest. A block of some steps is summed from zero, too, and
+// then added to the sums so far: a long sum is rounded once a block.
 
 #include <cstdint>
 
@@ -33,15 +33,14 @@ enum class OperandSide : std::uint8_t { left, right };
 void split_strip(const PackSource& source, std::int64_t first, std::int64_t width, OperandSide side,
                  std::uint32_t* words);
 
-// One block of C: to[i, j] = from[i, j] + (sum over the steps of left by right).
+// One block of C: to[i, j] = (to[i, j] if it adds) + (sum over the steps of left by right).
 struct SplitBlock {
   std::int64_t rows = 0, columns = 0;  // 16 or 32 each
   std::int64_t steps = 0;
   const std::uint32_t *left = nullptr, *right = nullptr;  // strips, aligned to 64 bytes
-  const float* from = nullptr;                            // null for zeros
-  std::int64_t from_stride = 0;
+  bool adds = false;
   float* to = nullptr;
-  std::int64_t to_stride = 0;
+  std::int64_t stride = 0;
 };
 
 // Makes the calling thread's tiles 16 rows of 64 bytes, for as long as it lives.
