@@ -17,6 +17,7 @@
 #include "ridge/cpu/product_weight_grad.h"
 #include "ridge/cpu/simd.h"
 #include "ridge/cpu/split_conv.h"
+#include "ridge/cpu/split_window_conv.h"
 #include "ridge/cpu/trial_memory.h"
 #include "ridge/cpu/winograd_conv.h"
 #include "ridge/device/packing.h"
@@ -63,7 +64,8 @@ void convert(ThreadPool& pool, const From* from, std::int64_t n, To* to) {
 
 // The library's, but where a gradient of our own is far faster, or a tile asks for one of ours.
 ConvPtr make_plain_conv(const ConvShape& shape, int tile) {
-  if (tile == 1 && shape.weight.pixels() == 1) return make_split_conv(shape);
+  if (tile == 1 && has_split_conv(shape)) return make_split_conv(shape);
+  if (tile == 1 && has_split_window_conv(shape)) return make_split_window_conv(shape);
   if (tile == 1) return make_product_weight_grad(shape);
   if (tile > 1) return make_winograd_conv(shape, tile);
   return is_depthwise_gradient(shape) ? make_depthwise_gradient(shape) : make_onednn_conv(shape);
@@ -217,7 +219,7 @@ ConvShape computed_as(ConvShape shape) {
 
 // Increased whenever one of our own convolutions comes to take another time: what was measured
 // before is then void.
-constexpr int conv_version = 2;
+constexpr int conv_version = 3;
 
 std::string_view name_of(Kind kind) {
   return kind == Kind::forward ? "forward" : kind == Kind::input_grad ? "by x" : "by weight";
@@ -257,10 +259,10 @@ int fastest_tile(const ConvShape& shape, const std::vector<int>& tiles, ThreadPo
   };
   std::vector<Candidate> made(candidates.size());
   TrialMemory x, weight, y;
-  const std::string key =
-      fmt::format("convolution {} {} oneDNN {} {} {}, tiles to {}{}", conv_version,
-                  name_of(compiled_instructions), onednn_version(), name_of(trial.kind),
-                  to_string(trial), tiles.back(), choice.inference ? ", weights stay" : "");
+  const std::string key = fmt::format("convolution {} {} oneDNN {} {} {}, tiles {}{}", conv_version,
+                                      name_of(compiled_instructions), onednn_version(),
+                                      name_of(trial.kind), to_string(trial), fmt::join(tiles, " "),
+                                      choice.inference ? ", weights stay" : "");
   const auto run = [&](std::size_t i) {
     Candidate& c = made[i];
     const bool first = !c.conv;
@@ -317,10 +319,13 @@ std::vector<int> conv_tiles(const ConvShape& shape, const KernelChoice& choice) 
   const ImageShape& results = shape.kind == Kind::input_grad ? shape.x : shape.y;
   if (is_depthwise(shape) || results.n * results.pixels() < least_results) return {};
   const ConvShape computed = computed_as(shape);
-  if (choice.split_bf16 && has_split_conv(computed)) return {1};
-  if (!has_winograd(computed))
-    return has_product_weight_grad(computed) ? std::vector<int>{1} : std::vector<int>{};
   std::vector<int> tiles;
+  if (choice.split_bf16 && (has_split_conv(computed) || has_split_window_conv(computed)))
+    tiles.push_back(1);
+  if (!has_winograd(computed)) {
+    if (tiles.empty() && has_product_weight_grad(computed)) tiles.push_back(1);
+    return tiles;
+  }
   const std::int64_t channels = shape.x.c * shape.y.c;
   const std::int64_t images = results.n * results.pixels() * (shape.x.c + shape.y.c);
   for (const int tile : {2, 4}) {

@@ -12,12 +12,11 @@ namespace ridge {
 // copies of the operands. If `tile` is one of conv_tiles(), by that instead of the library.
 ConvPtr make_conv(const ConvShape& shape, int tile = 0);
 
-// The tiles that our own kernels may compute it in, rising: those of Winograd's algorithm
-// (winograd_conv.h) where it multiplies far less; where there is none, 1 for products of single
-// results: of split operands where these are allowed and weights have one pixel (split_conv.h), or
-// for a gradient by the weights (product_weight_grad.h). In training a forward pass gets those
-// alone that are as exact as direct sums: an activation that rounding takes to the other side of 0
-// is another gradient.
+// The tiles that our own kernels may compute it in, rising: 1 for products of single results, of
+// split operands where these are allowed (split_conv.h, split_window_conv.h), else for a gradient
+// by the weights (product_weight_grad.h); those of Winograd's algorithm (winograd_conv.h) where it
+// multiplies far less. In training a forward pass gets those alone that are as exact as direct
+// sums: an activation that rounding takes to the other side of 0 is another gradient.
 std::vector<int> conv_tiles(const ConvShape& shape, const KernelChoice& choice);
 
 // Which of a launch's operands are a convolution's.

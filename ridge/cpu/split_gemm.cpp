@@ -23,8 +23,6 @@ namespace {
 
 // Steps of k in one chunk: 128 rows of A then take 768 KiB of a second-level cache of 2 MiB.
 constexpr std::int64_t most_steps = 32;
-// Steps that are summed from zero: more would be less exact than sums in f32.
-constexpr std::int64_t most_block_steps = 16;
 // Strips of B that are split at a time: a chunk of them takes 24 MiB at most.
 constexpr std::int64_t most_group_strips = 128;
 
@@ -195,7 +193,8 @@ class SplitGemm final : public Gemm {
     for (std::int64_t part = 0; part < blocks.count; ++part) {
       const Range steps = blocks[part];
       block.steps = steps.size();
-      block.left = left + steps.begin * step_words;
+      for (std::int64_t step = 0; step < block.steps; ++step)
+        block.left[static_cast<std::size_t>(step)] = left + (steps.begin + step) * step_words;
       block.right = right + steps.begin * step_words;
       multiply_split(block);
       block.adds = true;
@@ -248,7 +247,7 @@ class SplitGemm final : public Gemm {
 
 // The largest tiles amortize splitting best; the others are for more threads.
 std::vector<GemmPlan> split_gemm_plans(const GemmShape& shape) {
-  if (shape.in != DType::f32 || shape.out != DType::f32 || !may_use_amx()) return {};
+  if (shape.in != DType::f32 || shape.out != DType::f32 || !may_multiply_split()) return {};
   std::vector<GemmPlan> plans;
   const auto fitting = [](std::int64_t extent, std::int64_t tile) {
     return std::min(tile, ceil_div(extent, strip_width) * strip_width);

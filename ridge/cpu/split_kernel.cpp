@@ -75,20 +75,22 @@ void multiply_part() {
 template <int rows, int columns>
 void multiply(const SplitBlock& block, float* to, std::int64_t stride) {
   constexpr std::int64_t high = 0, middle = 2 * tile_words, low = 4 * tile_words;
+  const std::int64_t left_middle = block.left_part, left_low = 2 * block.left_part;
   clear_tile<0>();
   if constexpr (columns > 1) clear_tile<1>();
   if constexpr (rows > 1) clear_tile<2>();
   if constexpr (rows > 1 && columns > 1) clear_tile<3>();
-  const std::uint32_t *left = block.left, *right = block.right;
-  for (std::int64_t step = 0; step < block.steps; ++step, left += step_words, right += step_words) {
-    load_part<left_tile, rows>(left + low);
+  const std::uint32_t* right = block.right;
+  for (std::int64_t step = 0; step < block.steps; ++step, right += step_words) {
+    const std::uint32_t* const left = block.left[static_cast<std::size_t>(step)];
+    load_part<left_tile, rows>(left + left_low);
     load_part<right_tile, columns>(right + high);
     multiply_part<rows, columns>();
-    load_part<left_tile, rows>(left + middle);
+    load_part<left_tile, rows>(left + left_middle);
     multiply_part<rows, columns>();
     load_part<right_tile, columns>(right + middle);
     multiply_part<rows, columns>();
-    load_part<left_tile, rows>(left + high);
+    load_part<left_tile, rows>(left);
     multiply_part<rows, columns>();
     load_part<right_tile, columns>(right + low);
     multiply_part<rows, columns>();
@@ -149,6 +151,13 @@ Floats load_some(const float* from, std::int64_t count) {
   return (Floats)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << there) - 1), from);
 }
 
+// Writes the pairs of parts of 16 floats and 16 more.
+void store_parts(Floats first, Floats second, std::uint32_t* words, std::int64_t part_words) {
+  const auto first_half = parts_of(first), second_half = parts_of(second);
+  for (std::size_t part = 0; part < parts; ++part, words += part_words)
+    *reinterpret_cast<SixteenWords*>(words) = first_half[part] >> 16 | (second_half[part] & upper);
+}
+
 // Asks for 32 floats that the next step reads: rows that lie apart are too many for the hardware to
 // follow.
 void fetch(const float* from) {
@@ -181,12 +190,8 @@ void split_tile(const PackSource& source, std::int64_t first, std::int64_t width
       if (line < left) x0 = load_some(row, width);
       if (line + 16 < left) x1 = load_some(row + 16 * source.stride, width);
     }
-    const auto first_half = parts_of(x0), second_half = parts_of(x1);
-    for (std::size_t part = 0; part < parts; ++part) {
-      std::uint32_t* const to = transposes ? lines[part] : words + part * 2 * tile_words;
-      *reinterpret_cast<SixteenWords*>(to + line * tile_width) =
-          first_half[part] >> 16 | (second_half[part] & upper);
-    }
+    store_parts(x0, x1, (transposes ? lines[0] : words) + line * tile_width,
+                transposes ? tile_words : 2 * tile_words);
   }
   if (!transposes) return;
   for (std::int64_t part = 0; part < parts; ++part)
@@ -197,12 +202,26 @@ void split_tile(const PackSource& source, std::int64_t first, std::int64_t width
 
 }  // namespace
 
+bool may_multiply_split() { return may_use_amx(); }
+
 void split_strip(const PackSource& source, std::int64_t first, std::int64_t width, OperandSide side,
                  std::uint32_t* words) {
   for (std::int64_t k = 0; k < source.k; k += step_k, words += step_words)
     for (std::int64_t i = 0; i < width; i += tile_width)
       split_tile(source, first + i, std::min(tile_width, width - i), k, side,
                  words + (i > 0 ? tile_words : 0));
+}
+
+void split_row(const float* row, std::int64_t k, std::uint32_t* words, std::int64_t part_words,
+               std::int64_t words_of_step) {
+  for (std::int64_t at = 0; at < k; at += step_k, words += words_of_step) {
+    Floats x0{}, x1{};
+    if (row) {
+      x0 = load_some(row + at, k - at);
+      x1 = load_some(row + at + 16, k - at - 16);
+    }
+    store_parts(x0, x1, words, part_words);
+  }
 }
 
 AmxTiles::AmxTiles() {
@@ -219,6 +238,14 @@ void multiply_split(const SplitBlock& block) {
   multiply_tiles_of(block, sums, strip_width);
   block.columns > tile_width ? add_sums<2>(block, sums) : add_sums<1>(block, sums);
 }
+
+}  // namespace ridge
+
+#else
+
+namespace ridge {
+
+bool may_multiply_split() { return false; }
 
 }  // namespace ridge
 

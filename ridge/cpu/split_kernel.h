@@ -7,11 +7,15 @@
 // adds that to its tile, rounding to nearest. A block of some steps is summed from zero, too, and
 // then added to the sums so far: a long sum is rounded once a block.
 
+#include <array>
 #include <cstdint>
 
 #include "ridge/cpu/gemm_kernel.h"
 
 namespace ridge {
+
+// Whether the rest of this may be called: this processor has AMX, and is one compiled for.
+bool may_multiply_split();
 
 // Rows or columns of C that a tile and a strip of an operand have.
 constexpr std::int64_t tile_width = 16, strip_width = 2 * tile_width;
@@ -33,11 +37,23 @@ enum class OperandSide : std::uint8_t { left, right };
 void split_strip(const PackSource& source, std::int64_t first, std::int64_t width, OperandSide side,
                  std::uint32_t* words);
 
+// Splits one row of the left operand, k floats, or zeros if it is null: the words of a part at a
+// step, 16, lie at words + part * part_words + step * words_of_step.
+void split_row(const float* row, std::int64_t k, std::uint32_t* words, std::int64_t part_words,
+               std::int64_t words_of_step);
+
+// Steps that are summed from zero at most: more would be less exact than sums in f32.
+constexpr std::int64_t most_block_steps = 16;
+
 // One block of C: to[i, j] = (to[i, j] if it adds) + (sum over the steps of left by right).
 struct SplitBlock {
   std::int64_t rows = 0, columns = 0;  // 16 or 32 each
-  std::int64_t steps = 0;
-  const std::uint32_t *left = nullptr, *right = nullptr;  // strips, aligned to 64 bytes
+  std::int64_t steps = 0;              // up to most_block_steps
+  // Where each step's rows lie, of 16 words each, and how many words further those of the next
+  // part.
+  std::array<const std::uint32_t*, most_block_steps> left;
+  std::int64_t left_part = 2 * 256;
+  const std::uint32_t* right = nullptr;  // a strip
   bool adds = false;
   float* to = nullptr;
   std::int64_t stride = 0;

@@ -17,6 +17,8 @@
 #include "ridge/cpu/onednn_conv.h"
 #include "ridge/cpu/simd.h"
 #include "ridge/cpu/split_gemm.h"
+#include "ridge/cpu/split_kernel.h"
+#include "ridge/cpu/split_window_conv.h"
 #include "ridge/device/packing.h"
 #include "ridge/ops/op.h"
 #include "tests/ops/cases.h"
@@ -346,16 +348,17 @@ ConvShape three_by_three(ImageShape x, std::int64_t channels, Pair padding, Kind
 double gradient_by_x(const ConvShape& s, const Operands& operands, std::int64_t n, std::int64_t c,
                      std::int64_t row, std::int64_t column) {
   const ImageStrides ys(s.y, s.geometry.layout), ws(s.weight, s.weight_layout);
+  const std::int64_t group = c / s.weight.c, of_group = s.y.c / s.geometry.groups;
   double sum = 0;
-  for (std::int64_t o = 0; o < s.y.c; ++o)
+  for (std::int64_t o = group * of_group; o < (group + 1) * of_group; ++o)
     for (std::int64_t r = 0; r < s.weight.h; ++r)
       for (std::int64_t q = 0; q < s.weight.w; ++q) {
-        const std::int64_t i = row + s.geometry.padding[0] - r;
-        const std::int64_t j = column + s.geometry.padding[1] - q;
+        const std::int64_t i = row + s.geometry.padding[0] - r * s.geometry.dilation[0];
+        const std::int64_t j = column + s.geometry.padding[1] - q * s.geometry.dilation[1];
         if (i < 0 || i >= s.y.h || j < 0 || j >= s.y.w) continue;
         sum +=
             static_cast<double>(operands.y.values()[static_cast<std::size_t>(ys.at(n, o, i, j))]) *
-            operands.weight.values()[static_cast<std::size_t>(ws.at(o, c, r, q))];
+            operands.weight.values()[static_cast<std::size_t>(ws.at(o, c % s.weight.c, r, q))];
       }
   return sum;
 }
@@ -500,6 +503,57 @@ TEST(Conv, ComputesConvolutionsOfOnePixelBySplitProducts) {
           const ConvPtr conv = make_conv(shape, 1);
           expect_right_on_any_threads(shape, *conv, dtype == DType::f32 ? 3e-7 : 0x1p-11);
         }
+}
+
+// Windows that padding fills and does not, even ones, dilated ones, steps that leave out pixels;
+// channels and positions that fill no tile; groups; several images, between which zeros are shared.
+TEST(Conv, ComputesConvolutionsOfWindowsBySplitProducts) {
+  if (!may_multiply_split()) GTEST_SKIP() << "this processor has no products of split bf16";
+  struct Window {
+    std::int64_t h, w;
+    Pair stride, padding, dilation;
+  };
+  for (const Window& window :
+       {Window{3, 3, {1, 1}, {1, 1}, {1, 1}}, Window{3, 3, {1, 1}, {0, 2}, {1, 1}},
+        Window{5, 2, {1, 1}, {2, 0}, {1, 1}}, Window{1, 7, {1, 1}, {0, 3}, {1, 1}},
+        Window{3, 3, {1, 1}, {2, 1}, {2, 3}}, Window{3, 3, {2, 2}, {1, 1}, {1, 1}},
+        Window{1, 1, {2, 3}, {0, 0}, {1, 1}}, Window{7, 4, {3, 2}, {3, 5}, {1, 2}}})
+    for (const auto& [x, channels, groups] :
+         {std::tuple{ImageShape{3, 80, 13, 11}, std::int64_t{72}, std::int64_t{1}},
+          {ImageShape{2, 17, 9, 20}, 130, 1},
+          {ImageShape{2, 200, 25, 7}, 16, 1},
+          {ImageShape{2, 120, 10, 12}, 72, 3},
+          {ImageShape{150, 32, 6, 9}, 40, 1}})
+      for (const Kind kind : {Kind::forward, Kind::input_grad}) {
+        if (kind == Kind::input_grad && (window.stride != Pair{1, 1} || window.h == 1)) continue;
+        const ConvGeometry geometry{.stride = window.stride,
+                                    .padding = window.padding,
+                                    .dilation = window.dilation,
+                                    .groups = groups,
+                                    .layout = ImageLayout::nhwc};
+        const Pair extent = geometry.output({x.h, x.w}, {window.h, window.w});
+        ConvShape shape{.kind = kind,
+                        .geometry = geometry,
+                        .x = x,
+                        .y = {x.n, channels, extent[0], extent[1]},
+                        .weight = {channels, x.c / groups, window.h, window.w},
+                        .weight_layout = ImageLayout::nhwc};
+        if (kind == Kind::forward) {
+          shape.bias = shape.residual = true;
+          shape.epilogue = Epilogue::relu;
+        }
+        SCOPED_TRACE(::testing::Message() << "kind " << static_cast<int>(kind) << ", window "
+                                          << window.h << 'x' << window.w << ", " << x.n << 'x'
+                                          << x.c << 'x' << x.h << 'x' << x.w << " to " << channels);
+        ASSERT_TRUE(has_split_window_conv(shape));
+        const ImageShape& results = kind == Kind::forward ? shape.y : shape.x;
+        if (results.n * results.pixels() >= 128) {
+          const std::vector<int> tiles = conv_tiles(shape, {.split_bf16 = true});
+          ASSERT_FALSE(tiles.empty());
+          ASSERT_EQ(tiles[0], 1);
+        }
+        expect_right_on_any_threads(shape, *make_split_window_conv(shape), 3e-7);
+      }
 }
 
 TEST(Conv, IsByWinogradWhereThatMultipliesLess) {

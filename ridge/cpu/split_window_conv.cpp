@@ -1,0 +1,299 @@
+// A group of the image is a line of positions, row after row, with some zeros behind each row of
+// pixels and some rows of zeros behind each image. A window's pixel then lies at the same distance
+// from every position, so that the rows of a tile of 16 positions follow each other in the split
+// image for each pixel of the window. With steps of several pixels there is a line for each phase,
+// which has the pixels of every so-many-th row and column. What is computed where there is no
+// result, at the zeros, is dropped.
+//
+// A task has some positions and some strips of output channels of a group. It splits the part of
+// the image that its windows reach, and goes through the products of a strip in blocks, each for
+// all its positions.
+
+#include "ridge/cpu/split_window_conv.h"
+
+#include <algorithm>
+
+#include "ridge/base/ceil_div.h"
+#include "ridge/base/error.h"
+#include "ridge/cpu/amx.h"
+#include "ridge/cpu/finish_rows.h"
+#include "ridge/cpu/range.h"
+#include "ridge/cpu/scratch.h"
+#include "ridge/cpu/split_kernel.h"
+
+namespace ridge {
+namespace {
+
+using Kind = ConvShape::Kind;
+
+// What is read and written. The gradient by x is a convolution of y
+// with the window turned by half a circle.
+struct WindowPass {
+  ImageShape from, to;                      // with the channels of all groups
+  std::int64_t from_channels, to_channels;  // of one group
+  Pair stride, padding;
+};
+
+WindowPass window_pass_of(const ConvShape& s) {
+  const ConvGeometry& g = s.geometry;
+  if (s.kind == Kind::forward)
+    return {s.x, s.y, s.x.c / g.groups, s.y.c / g.groups, g.stride, g.padding};
+  return {s.y,
+          s.x,
+          s.y.c / g.groups,
+          s.x.c / g.groups,
+          {1, 1},
+          {(s.weight.h - 1) * g.dilation[0] - g.padding[0],
+           (s.weight.w - 1) * g.dilation[1] - g.padding[1]}};
+}
+
+std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -ceil_div(-a, b); }
+
+// How the rows, or the columns, of an image and of its windows lie in a line.
+struct WindowAxis {
+  std::int64_t stride, dilation, padding;
+  std::int64_t first, last;  // where a window begins and ends, in steps
+  std::int64_t extent;       // of an image in the line: its pixels of a phase, and zeros
+
+  WindowAxis(std::int64_t from, std::int64_t to, std::int64_t window, std::int64_t stride,
+             std::int64_t dilation, std::int64_t padding)
+      : stride(stride),
+        dilation(dilation),
+        padding(padding),
+        first(step_of(0)),
+        last(step_of(window - 1)),
+        extent(std::max(ceil_div(from, stride) - first, to + last)) {}
+
+  // Of a pixel of the window: how many steps it lies from its result, and in which phase.
+  std::int64_t step_of(std::int64_t pixel) const {
+    return floor_div(pixel * dilation - padding, stride);
+  }
+  std::int64_t phase_of(std::int64_t pixel) const {
+    return pixel * dilation - padding - step_of(pixel) * stride;
+  }
+};
+
+}  // namespace
+
+bool has_split_window_conv(const ConvShape& s) {
+  const ConvGeometry& g = s.geometry;
+  if (s.kind == Kind::weight_grad || s.dtype != DType::f32 || s.int8 || s.f32_result ||
+      g.layout != ImageLayout::nhwc || s.weight_layout != ImageLayout::nhwc ||
+      (s.kind == Kind::input_grad && g.stride != Pair{1, 1}))
+    return false;
+  if (s.weight.pixels() == 1 && g.groups == 1 && g.stride == Pair{1, 1}) return false;
+  // Of fewer channels most of a step would be zeros.
+  constexpr std::int64_t least_channels = 16;
+  const WindowPass pass = window_pass_of(s);
+  return pass.from_channels >= least_channels && pass.padding[0] >= 0 && pass.padding[1] >= 0 &&
+         may_multiply_split();
+}
+
+#if defined(__AVX512BF16__)
+
+namespace {
+
+// Of the part of the image that a task splits.
+constexpr std::int64_t cache_bytes = std::int64_t{3} << 18;
+constexpr std::int64_t most_row_strips = 16;
+constexpr std::int64_t words_of_row = 16, words_of_sums = strip_width * strip_width;
+
+class SplitWindowConv final : public Conv {
+ public:
+  explicit SplitWindowConv(const ConvShape& shape)
+      : shape_(shape),
+        pass_(window_pass_of(shape)),
+        rows_(pass_.from.h, pass_.to.h, shape.weight.h, pass_.stride[0], shape.geometry.dilation[0],
+              pass_.padding[0]),
+        columns_(pass_.from.w, pass_.to.w, shape.weight.w, pass_.stride[1],
+                 shape.geometry.dilation[1], pass_.padding[1]),
+        channel_steps_(ceil_div(pass_.from_channels, step_k)),
+        steps_(shape.weight.pixels() * channel_steps_),
+        row_strips_(ceil_div(pass_.to.n * rows_.extent * columns_.extent, strip_width)),
+        column_strips_(ceil_div(pass_.to_channels, strip_width)),
+        reach_((rows_.last - rows_.first) * columns_.extent + columns_.last - columns_.first) {}
+
+  std::size_t packed_bytes() const override {
+    return static_cast<std::size_t>(shape_.geometry.groups * column_strips_ * steps_ * step_words) *
+           sizeof(std::uint32_t);
+  }
+  std::size_t workspace() const override { return 0; }
+  void pack(ThreadPool& pool, const void* weight, void* packed) const override;
+  void run(ThreadPool& pool, const ConvOperands& o, void* workspace) const override;
+
+ private:
+  struct Task {
+    std::int64_t group;
+    Range rows, columns;   // strips of positions and of the group's output channels
+    std::uint32_t* words;  // of the image, [phase][channel step][part][position]
+    std::int64_t positions;
+    float* sums;  // [strip of rows][strip_width, strip_width]
+  };
+  // Of a position in a line.
+  struct Place {
+    std::int64_t image, row, column;
+  };
+
+  std::int64_t phases() const { return rows_.stride * columns_.stride; }
+  Place place_of(std::int64_t position) const {
+    return {position / columns_.extent / rows_.extent, position / columns_.extent % rows_.extent,
+            position % columns_.extent};
+  }
+  std::int64_t words_of_position() const { return phases() * channel_steps_ * 3 * words_of_row; }
+  void split_image(const Task& task, const float* image) const;
+  void multiply_strip(const Task& task, std::int64_t column, const std::uint32_t* weights) const;
+  template <class F>
+  void write_strip(const Task& task, std::int64_t column, const ConvOperands& o,
+                   const F& function) const;
+  void run_task(const Task& task, const ConvOperands& o) const;
+
+  ConvShape shape_;
+  WindowPass pass_;
+  WindowAxis rows_, columns_;
+  std::int64_t channel_steps_, steps_, row_strips_, column_strips_;
+  std::int64_t reach_;  // positions between the first and the last pixel of a window
+};
+
+// [group][strip of output channels][pixel of the window][channel step][step_words].
+void SplitWindowConv::pack(ThreadPool& pool, const void* weight, void* packed) const {
+  const bool forward = shape_.kind == Kind::forward;
+  const std::int64_t taps = shape_.weight.pixels(), row = taps * shape_.weight.c;
+  const std::int64_t rows_of_group = shape_.weight.n / shape_.geometry.groups;
+  pool.run(shape_.geometry.groups * column_strips_ * taps, [&](std::int64_t i) {
+    const std::int64_t tap = i % taps, first = i / taps % column_strips_ * strip_width;
+    const std::int64_t group = i / taps / column_strips_;
+    const PackSource source{.data = static_cast<const float*>(weight) +
+                                    group * rows_of_group * row +
+                                    (forward ? tap : taps - 1 - tap) * shape_.weight.c,
+                            .stride = row,
+                            .k_runs_along_rows = forward,
+                            .k = pass_.from_channels};
+    split_strip(source, first, std::min(strip_width, pass_.to_channels - first), OperandSide::right,
+                static_cast<std::uint32_t*>(packed) + i * channel_steps_ * step_words);
+  });
+}
+
+void SplitWindowConv::split_image(const Task& task, const float* image) const {
+  const ImageShape& s = pass_.from;
+  const std::int64_t part_words = task.positions * words_of_row;
+  const std::int64_t first =
+      task.rows.begin * strip_width + rows_.first * columns_.extent + columns_.first;
+  for (std::int64_t phase = 0; phase < phases(); ++phase)
+    for (std::int64_t i = 0; i < task.positions; ++i) {
+      const float* pixel = nullptr;
+      if (first + i >= 0) {
+        const Place place = place_of(first + i);
+        const std::int64_t row = place.row * rows_.stride + phase / columns_.stride;
+        const std::int64_t column = place.column * columns_.stride + phase % columns_.stride;
+        if (place.image < s.n && row < s.h && column < s.w)
+          pixel = image + ((place.image * s.h + row) * s.w + column) * s.c +
+                  task.group * pass_.from_channels;
+      }
+      split_row(pixel, pass_.from_channels,
+                task.words + phase * channel_steps_ * 3 * part_words + i * words_of_row, part_words,
+                3 * part_words);
+    }
+}
+
+// The sums of one strip of output channels.
+void SplitWindowConv::multiply_strip(const Task& task, std::int64_t column,
+                                     const std::uint32_t* weights) const {
+  const std::int64_t blocks = ceil_div(steps_, most_block_steps);
+  const std::int64_t columns = std::min(strip_width, pass_.to_channels - column * strip_width);
+  SplitBlock block{.rows = strip_width,
+                   .columns = ceil_div(columns, tile_width) * tile_width,
+                   .left_part = task.positions * words_of_row,
+                   .stride = strip_width};
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    const Range steps = part_of({0, steps_}, i, blocks);
+    block.steps = steps.size();
+    block.adds = i > 0;
+    block.right =
+        weights + ((task.group * column_strips_ + column) * steps_ + steps.begin) * step_words;
+    for (std::int64_t step = steps.begin; step < steps.end; ++step) {
+      const std::int64_t tap = step / channel_steps_, channels = step % channel_steps_;
+      const std::int64_t r = tap / shape_.weight.w, q = tap % shape_.weight.w;
+      const std::int64_t phase = rows_.phase_of(r) * columns_.stride + columns_.phase_of(q);
+      const std::int64_t distance =
+          (rows_.step_of(r) - rows_.first) * columns_.extent + columns_.step_of(q) - columns_.first;
+      block.left[static_cast<std::size_t>(step - steps.begin)] =
+          task.words +
+          ((phase * channel_steps_ + channels) * 3 * task.positions + distance) * words_of_row;
+    }
+    block.to = task.sums;
+    for (std::int64_t row = 0; row < task.rows.size(); ++row, block.to += words_of_sums) {
+      multiply_split(block);
+      for (std::int64_t step = 0; step < block.steps; ++step)
+        block.left[static_cast<std::size_t>(step)] += strip_width * words_of_row;
+    }
+  }
+}
+
+template <class F>
+void SplitWindowConv::write_strip(const Task& task, std::int64_t column, const ConvOperands& o,
+                                  const F& function) const {
+  const ImageShape& s = pass_.to;
+  const std::int64_t in_group = column * strip_width;
+  const std::int64_t channel = task.group * pass_.to_channels + in_group;
+  const std::int64_t columns = std::min(strip_width, pass_.to_channels - in_group);
+  auto* const y = static_cast<float*>(shape_.kind == Kind::forward ? o.y : o.x);
+  const auto* const bias = static_cast<const float*>(o.bias);
+  const auto* const residual = static_cast<const float*>(o.residual);
+  for (std::int64_t i = 0; i < task.rows.size() * strip_width; ++i) {
+    const Place place = place_of(task.rows.begin * strip_width + i);
+    if (place.column >= s.w || place.row >= s.h || place.image >= s.n) continue;
+    const std::int64_t at = ((place.image * s.h + place.row) * s.w + place.column) * s.c + channel;
+    finish_row(task.sums + i * strip_width, bias ? bias + channel : nullptr,
+               residual ? residual + at : nullptr, y + at, columns, function);
+  }
+}
+
+void SplitWindowConv::run_task(const Task& task, const ConvOperands& o) const {
+  const AmxTiles tiles;
+  split_image(task, static_cast<const float*>(shape_.kind == Kind::forward ? o.x : o.y));
+  with_epilogue(shape_.epilogue, [&](const auto& function) {
+    for (std::int64_t column = task.columns.begin; column < task.columns.end; ++column) {
+      multiply_strip(task, column, static_cast<const std::uint32_t*>(o.weight));
+      write_strip(task, column, o, function);
+    }
+  });
+}
+
+// Each result is computed in one way, whichever task it is in: tasks may depend on the number of
+// threads.
+void SplitWindowConv::run(ThreadPool& pool, const ConvOperands& o, void*) const {
+  const std::int64_t groups = shape_.geometry.groups;
+  const std::int64_t wanted = ceil_div(2 * pool.size(), groups);
+  const std::int64_t bytes = words_of_position() * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t most =
+      std::clamp<std::int64_t>((cache_bytes / bytes - reach_) / strip_width, 1, most_row_strips);
+  const std::int64_t blocks = std::max(ceil_div(row_strips_, most), std::min(wanted, row_strips_));
+  const std::int64_t parts = std::clamp<std::int64_t>(wanted / blocks, 1, column_strips_);
+  pool.run(groups * blocks * parts, [&](std::int64_t i) {
+    Task task{.group = i / parts / blocks,
+              .rows = part_of({0, row_strips_}, i / parts % blocks, blocks),
+              .columns = part_of({0, column_strips_}, i % parts, parts)};
+    task.positions = task.rows.size() * strip_width + reach_;
+    const std::int64_t words = task.positions * words_of_position();
+    task.words = static_cast<std::uint32_t*>(scratch_memory(
+        static_cast<std::size_t>(words + task.rows.size() * words_of_sums) * sizeof(float)));
+    task.sums = reinterpret_cast<float*>(task.words + words);
+    run_task(task, o);
+  });
+}
+
+}  // namespace
+
+ConvPtr make_split_window_conv(const ConvShape& shape) {
+  return std::make_unique<SplitWindowConv>(shape);
+}
+
+#else
+
+ConvPtr make_split_window_conv(const ConvShape&) {
+  throw Error("no convolution of split operands");
+}
+
+#endif
+
+}  // namespace ridge
