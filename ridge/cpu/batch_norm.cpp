@@ -17,6 +17,11 @@ namespace {
 // Channels that a task finishes.
 constexpr std::int64_t channels_per_task = 64;
 
+// What an element adds to two sums.
+struct TwoTerms {
+  float first, second;
+};
+
 // An image as a matrix of runs: with channels first a run is one channel's plane, with channels
 // last a pixel's channels. Sums over a channel are taken in parts, which depend on the shape alone:
 // pieces of a plane, or blocks of pixels; their results are rows of C numbers, added in order.
@@ -61,8 +66,8 @@ struct Runs {
     });
   }
 
-  // Two sums over each part and channel, to sums[part][0 or 1][channel]: of first(element, channel,
-  // shift) and second(..), where shift is shift(the part's first element of the channel).
+  // Two sums over each part and channel, to sums[part][0 or 1][channel]: of both terms(element,
+  // channel, shift), where shift is terms.shift(the part's first element of the channel).
   template <class Terms>
   void sum_parts(ThreadPool& pool, float* sums, const Terms& terms) const {
     if (planes) {
@@ -76,8 +81,9 @@ struct Runs {
           float a = 0, b = 0;
 #pragma omp simd reduction(+ : a, b)
           for (std::int64_t k = 0; k < size; ++k) {
-            a += terms.first(at + k, c, shift);
-            b += terms.second(at + k, c, shift);
+            const auto [first, second] = terms(at + k, c, shift);
+            a += first;
+            b += second;
           }
           sums[2 * p * channels + c] = a;
           sums[(2 * p + 1) * channels + c] = b;
@@ -93,9 +99,9 @@ struct Runs {
         const std::int64_t at = top + r * channels;
 #pragma omp simd
         for (std::int64_t c = 0; c < channels; ++c) {
-          const float shift = terms.shift(top + c);
-          a[c] += terms.first(at + c, c, shift);
-          b[c] += terms.second(at + c, c, shift);
+          const auto [first, second] = terms(at + c, c, terms.shift(top + c));
+          a[c] += first;
+          b[c] += second;
         }
       }
     });
@@ -179,9 +185,9 @@ template <class T>
 struct Deviations {
   const T* x;
   float shift(std::int64_t at) const { return load(&x[at]); }
-  float first(std::int64_t at, std::int64_t, float shift) const { return load(&x[at]) - shift; }
-  float second(std::int64_t at, std::int64_t, float shift) const {
-    return (load(&x[at]) - shift) * (load(&x[at]) - shift);
+  TwoTerms operator()(std::int64_t at, std::int64_t, float shift) const {
+    const float deviation = load(&x[at]) - shift;
+    return {deviation, deviation * deviation};
   }
 };
 
@@ -289,9 +295,13 @@ enum class Gate : std::uint8_t {
 };
 
 // g[at], of an element of channel c; with the terms of the two sums that the gradients of weight
-// and bias are made of. Of Gate::result the first also writes g.
+// and bias are made of. Of Gate::result these also write g, which is a result, and in f32 of
+// Gate::recomputed, where dx will be: a derivative may take longer than memory.
 template <class T, Gate gate, bool summed, class F>
 struct GradTerms {
+  static constexpr bool writes =
+      gate == Gate::result || (gate == Gate::recomputed && sizeof(T) == sizeof(float));
+
   const T *dy, *more, *x, *y;
   const float *factor, *bias, *mean, *rstd;
   T* g;
@@ -306,13 +316,15 @@ struct GradTerms {
     return grad;
   }
   float shift(std::int64_t) const { return 0; }
-  float first(std::int64_t at, std::int64_t c, float) const {
+  TwoTerms operator()(std::int64_t at, std::int64_t c, float) const {
     const float grad = gradient(at, c);
-    if constexpr (gate == Gate::result) store(&g[at], grad);
-    return grad;
+    if constexpr (writes) store(&g[at], grad);
+    return {grad, grad * (load(&x[at]) - mean[c]) * rstd[c]};
   }
-  float second(std::int64_t at, std::int64_t c, float) const {
-    return gradient(at, c) * (load(&x[at]) - mean[c]) * rstd[c];
+  // After the sums.
+  float gradient_again(std::int64_t at, std::int64_t c) const {
+    if constexpr (writes) return load(&g[at]);
+    return gradient(at, c);
   }
 };
 
@@ -333,10 +345,9 @@ struct GradSums {
   }
 };
 
-template <class T, class Terms, class OfChannels>
+template <class T, class Terms>
 void differentiate(ThreadPool& pool, const OtherRanks<Communicator>& others, const Runs& runs,
-                   const Terms& terms, const GradVectors& v, float* sums, T* dx,
-                   const OfChannels& gradient_of) {
+                   const Terms& terms, const GradVectors& v, float* sums, T* dx) {
   const std::int64_t channels = runs.channels;
   for (std::int64_t c = 0; c < channels; ++c) v.factor[c] = v.weight[c] * v.rstd[c];
   runs.sum_parts(pool, sums, terms);
@@ -365,7 +376,7 @@ void differentiate(ThreadPool& pool, const OtherRanks<Communicator>& others, con
       const std::int64_t c = planes ? channel : i;
       const float centered = load(&terms.x[at + i]) - v.mean[c];
       store(&dx[at + i],
-            v.factor[c] * (gradient_of(at + i, c) - v.offset[c] - centered * v.slope[c]));
+            v.factor[c] * (terms.gradient_again(at + i, c) - v.offset[c] - centered * v.slope[c]));
     }
   });
 }
@@ -398,13 +409,9 @@ KernelPtr backward(CpuPrepare& prepare, const BatchNormGrad& op) {
           .bias = gate == Gate::recomputed ? call.in<float>(operand.kinks) : nullptr,
           .mean = v.mean,
           .rstd = v.rstd,
-          .g = gate == Gate::result ? call.out<T>(3) : nullptr,
+          .g = call.out<T>(gate == Gate::result ? 3 : 0),
           .derivative = derivative};
-      differentiate(pool, others, runs, terms, v, sums, call.out<T>(0),
-                    [=](std::int64_t at, std::int64_t c) {
-                      if constexpr (gate == Gate::result) return load(&terms.g[at]);
-                      return terms.gradient(at, c);
-                    });
+      differentiate(pool, others, runs, terms, v, sums, call.out<T>(0));
     };
     if constexpr (gate == Gate::recomputed)
       with_epilogue_derivative(op.epilogue, run);
