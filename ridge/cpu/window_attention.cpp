@@ -1,6 +1,8 @@
 #include "ridge/ops/window_attention.h"
 
 #include <algorithm>
+#include <limits>
+#include <vector>
 
 #include "ridge/cpu/attention_tiles.h"
 #include "ridge/cpu/micro_gemm.h"
@@ -19,6 +21,9 @@ struct Patches {
   std::int64_t windows, pixels, head_dim;  // windows of the batch, pixels of an image
   std::int64_t positions, dim, keys;       // dim and keys: padded head_dim and positions
   std::int64_t rows;                       // positions padded to vectors, for transposing
+  // Tables of the grid's, which divides: the pixel of each position of each window, and each
+  // position's part.
+  std::vector<int> pixel_of, part_of;
 
   // `y`: [N, H, W, n_heads d].
   Patches(const WindowHeads& op, const Shape& y)
@@ -30,59 +35,70 @@ struct Patches {
         positions(op.positions()),
         dim(padded_to_vectors(head_dim)),
         keys(padded_to_vectors(positions)),
-        rows(keys) {}
+        rows(keys) {
+    for (int p = 0; p < grid.positions(); ++p) part_of.push_back(grid.part(p));
+    for (int w = 0; w < grid.windows(); ++w)
+      for (int p = 0; p < grid.positions(); ++p) pixel_of.push_back(grid.pixel(w, p));
+  }
 
   std::int64_t row_floats() const { return rows * dim; }
   std::int64_t score_floats() const { return rows * keys; }
 
-  // The first element of a head at position p of a window, in a tensor of so many parts.
-  std::int64_t at(std::int64_t window, std::int64_t p, std::int64_t h, std::int64_t parts,
-                  std::int64_t part) const {
-    const int w = static_cast<int>(window % grid.windows());
-    const std::int64_t pixel =
-        window / grid.windows() * pixels + grid.pixel(w, static_cast<int>(p));
-    return ((pixel * parts + part) * heads.n_heads + h) * head_dim;
+  // f(row, first element) for a head at each position of a window, in a tensor of so many parts.
+  template <class F>
+  void each_position(std::int64_t window, std::int64_t h, std::int64_t parts, std::int64_t part,
+                     const F& f) const {
+    const std::int64_t image = window / grid.windows() * pixels;
+    const int* const pixel = pixel_of.data() + window % grid.windows() * positions;
+    for (std::int64_t p = 0; p < positions; ++p)
+      f(p, (((image + pixel[p]) * parts + part) * heads.n_heads + h) * head_dim);
   }
 
   // to[p, c] = factor * x; zero where it is padded.
   template <class T>
   void gather(const T* x, std::int64_t window, std::int64_t h, std::int64_t parts,
               std::int64_t part, float factor, float* to) const {
-    for (std::int64_t p = 0; p < positions; ++p, to += dim) {
-      const T* from = x + at(window, p, h, parts, part);
-      for (std::int64_t c = 0; c < head_dim; ++c) to[c] = factor * load(&from[c]);
-      std::fill(to + head_dim, to + dim, 0.0f);
-    }
-    std::fill_n(to, (rows - positions) * dim, 0.0f);
+    each_position(window, h, parts, part, [=, this](std::int64_t p, std::int64_t first) {
+      float* const row = to + p * dim;
+#pragma omp simd
+      for (std::int64_t c = 0; c < head_dim; ++c) row[c] = factor * load(&x[first + c]);
+      std::fill(row + head_dim, row + dim, 0.0f);
+    });
+    std::fill_n(to + positions * dim, (rows - positions) * dim, 0.0f);
   }
 
   template <class T>
   void scatter(const float* from, T* x, std::int64_t window, std::int64_t h, std::int64_t parts,
                std::int64_t part) const {
-    for (std::int64_t p = 0; p < positions; ++p, from += dim) {
-      T* to = x + at(window, p, h, parts, part);
-      for (std::int64_t c = 0; c < head_dim; ++c) store(&to[c], from[c]);
-    }
+    each_position(window, h, parts, part, [=, this](std::int64_t p, std::int64_t first) {
+#pragma omp simd
+      for (std::int64_t c = 0; c < head_dim; ++c) store(&x[first + c], from[p * dim + c]);
+    });
   }
 
   // s[p, q] = exp(s + bias - max) for the pairs that see each other and 0 for others, and of each
   // row the sum of these.
   template <class T>
   void exponentials(std::int64_t window, const T* bias, float* s, float* sums) const {
-    const int w = static_cast<int>(window % grid.windows()), seams = grid.seams(w);
+    const int seams = grid.seams(static_cast<int>(window % grid.windows()));
     for (std::int64_t p = 0; p < positions; ++p, s += keys, bias += positions) {
+#pragma omp simd
       for (std::int64_t q = 0; q < positions; ++q) s[q] += load(&bias[q]);
-      if (seams != 0)
+      // So that the loops below have whole vectors.
+      std::fill(s + positions, s + keys, -std::numeric_limits<float>::infinity());
+      if (seams != 0) {
+        const int* const part = part_of.data();
+#pragma omp simd
         for (std::int64_t q = 0; q < positions; ++q)
-          if (((grid.part(static_cast<int>(p)) ^ grid.part(static_cast<int>(q))) & seams) != 0)
-            s[q] = -std::numeric_limits<float>::infinity();
+          s[q] =
+              ((part[p] ^ part[q]) & seams) != 0 ? -std::numeric_limits<float>::infinity() : s[q];
+      }
       float max = s[0];
 #pragma omp simd reduction(max : max)
-      for (std::int64_t q = 0; q < positions; ++q) max = s[q] > max ? s[q] : max;
+      for (std::int64_t q = 0; q < keys; ++q) max = s[q] > max ? s[q] : max;
       float sum = 0;
 #pragma omp simd reduction(+ : sum)
-      for (std::int64_t q = 0; q < positions; ++q) sum += s[q] = vexp(s[q] - max);
-      std::fill(s + positions, s + keys, 0.0f);
+      for (std::int64_t q = 0; q < keys; ++q) sum += s[q] = vexp(s[q] - max);
       sums[p] = sum;
     }
   }
