@@ -119,7 +119,11 @@ double measure(ThreadPool& pool, const Size& size, Kind kind, int rounds) {
   for (const Candidate& c : candidates) {
     if (c.tile == 0) continue;
     fastest = std::min(fastest, c.best / library);
-    fmt::print("  tile {}: {:.2f}", c.tile, c.best / library);
+    fmt::print("  {}: {:.2f}",
+               c.tile == by_split_products ? "split"
+               : c.tile == by_products     ? "products"
+                                           : fmt::format("tile {}", c.tile),
+               c.best / library);
   }
   fmt::print("\n");
   std::fflush(stdout);

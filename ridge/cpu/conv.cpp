@@ -18,6 +18,7 @@
 #include "ridge/cpu/simd.h"
 #include "ridge/cpu/split_conv.h"
 #include "ridge/cpu/split_window_conv.h"
+#include "ridge/cpu/split_window_grad.h"
 #include "ridge/cpu/trial_memory.h"
 #include "ridge/cpu/winograd_conv.h"
 #include "ridge/device/packing.h"
@@ -64,9 +65,12 @@ void convert(ThreadPool& pool, const From* from, std::int64_t n, To* to) {
 
 // The library's, but where a gradient of our own is far faster, or a tile asks for one of ours.
 ConvPtr make_plain_conv(const ConvShape& shape, int tile) {
-  if (tile == 1 && has_split_conv(shape)) return make_split_conv(shape);
-  if (tile == 1 && has_split_window_conv(shape)) return make_split_window_conv(shape);
-  if (tile == 1) return make_product_weight_grad(shape);
+  if (tile == by_split_products) {
+    if (has_split_conv(shape)) return make_split_conv(shape);
+    return shape.kind == Kind::weight_grad ? make_split_window_grad(shape)
+                                           : make_split_window_conv(shape);
+  }
+  if (tile == by_products) return make_product_weight_grad(shape);
   if (tile > 1) return make_winograd_conv(shape, tile);
   return is_depthwise_gradient(shape) ? make_depthwise_gradient(shape) : make_onednn_conv(shape);
 }
@@ -320,10 +324,11 @@ std::vector<int> conv_tiles(const ConvShape& shape, const KernelChoice& choice) 
   if (is_depthwise(shape) || results.n * results.pixels() < least_results) return {};
   const ConvShape computed = computed_as(shape);
   std::vector<int> tiles;
-  if (choice.split_bf16 && (has_split_conv(computed) || has_split_window_conv(computed)))
-    tiles.push_back(1);
+  if (choice.split_bf16 && (has_split_conv(computed) || has_split_window_conv(computed) ||
+                            has_split_window_grad(computed)))
+    tiles.push_back(by_split_products);
   if (!has_winograd(computed)) {
-    if (tiles.empty() && has_product_weight_grad(computed)) tiles.push_back(1);
+    if (has_product_weight_grad(computed)) tiles.push_back(by_products);
     return tiles;
   }
   const std::int64_t channels = shape.x.c * shape.y.c;

@@ -133,14 +133,17 @@ class SplitGemm final : public Gemm {
   // A task has some rows of what is stored, as far as the piece goes.
   void split_b(ThreadPool& pool, const Operand& b, Range strips, Range steps,
                std::uint32_t* right) const {
-    pool.run(b.k_runs_along_rows ? strips.size() : steps.size(), [&](std::int64_t i) {
-      const Range part = b.k_runs_along_rows ? Range{strips.begin + i, strips.begin + i + 1}
-                                             : Range{steps.begin + i, steps.begin + i + 1};
-      if (b.k_runs_along_rows)
-        b.split(part, steps, right + i * steps.size() * step_words, steps.size());
-      else
-        b.split(strips, part, right + i * step_words, steps.size());
-    });
+    const std::int64_t strip_words = steps.size() * step_words;
+    if (b.k_runs_along_rows)
+      pool.run(strips.size(), [&](std::int64_t i) {
+        b.split({strips.begin + i, strips.begin + i + 1}, steps, right + i * strip_words,
+                steps.size());
+      });
+    else
+      pool.run(steps.size(), [&](std::int64_t i) {
+        b.split(strips, {steps.begin + i, steps.begin + i + 1}, right + i * step_words,
+                steps.size());
+      });
   }
 
   // `right` has the piece's part of B, or is null.
@@ -193,9 +196,11 @@ class SplitGemm final : public Gemm {
     for (std::int64_t part = 0; part < blocks.count; ++part) {
       const Range steps = blocks[part];
       block.steps = steps.size();
-      for (std::int64_t step = 0; step < block.steps; ++step)
-        block.left[static_cast<std::size_t>(step)] = left + (steps.begin + step) * step_words;
-      block.right = right + steps.begin * step_words;
+      for (std::int64_t step = 0; step < block.steps; ++step) {
+        const auto at = static_cast<std::size_t>(step);
+        block.left[at] = left + (steps.begin + step) * step_words;
+        block.right[at] = right + (steps.begin + step) * step_words;
+      }
       multiply_split(block);
       block.adds = true;
     }
@@ -220,11 +225,11 @@ class SplitGemm final : public Gemm {
     std::uint32_t* const left = own + strip_words;
     tile.a.split(tile.rows, k, left, k.size());
     for (std::int64_t column = tile.columns.begin; column < tile.columns.end; ++column) {
-      const std::uint32_t* right = tile.right + (column - tile.columns.begin) * strip_words;
-      if (!tile.right) {
+      const std::uint32_t* right = own;
+      if (tile.right)
+        right = tile.right + (column - tile.columns.begin) * strip_words;
+      else
         tile.b.split({column, column + 1}, k, own, k.size());
-        right = own;
-      }
       for (std::int64_t row = 0; row < tile.rows.size(); ++row)
         multiply_strips(k, tile.rows.begin + row, column, left + row * strip_words, right, tile.c);
       if (k.end == chunks_.size) done({column, column + 1});

@@ -56,10 +56,10 @@ void store_sums(float* to, std::int64_t stride) {
 
 // Loads the tiles of one part of one operand at one step.
 template <int first, int tiles>
-void load_part(const std::uint32_t* words) {
+void load_part(const std::uint32_t* words, std::int64_t next_tile) {
   constexpr std::int64_t row_bytes = 64;
   load_tile<first>(words, row_bytes);
-  if constexpr (tiles > 1) load_tile<first + 1>(words + tile_words, row_bytes);
+  if constexpr (tiles > 1) load_tile<first + 1>(words + next_tile, row_bytes);
 }
 
 template <int rows, int columns>
@@ -74,27 +74,30 @@ void multiply_part() {
 // changes at a time.
 template <int rows, int columns>
 void multiply(const SplitBlock& block, float* to, std::int64_t stride) {
-  constexpr std::int64_t high = 0, middle = 2 * tile_words, low = 4 * tile_words;
-  const std::int64_t left_middle = block.left_part, left_low = 2 * block.left_part;
   clear_tile<0>();
   if constexpr (columns > 1) clear_tile<1>();
   if constexpr (rows > 1) clear_tile<2>();
   if constexpr (rows > 1 && columns > 1) clear_tile<3>();
-  const std::uint32_t* right = block.right;
-  for (std::int64_t step = 0; step < block.steps; ++step, right += step_words) {
-    const std::uint32_t* const left = block.left[static_cast<std::size_t>(step)];
-    load_part<left_tile, rows>(left + left_low);
-    load_part<right_tile, columns>(right + high);
+  const auto load_left = [&](std::size_t step, std::int64_t part) {
+    load_part<left_tile, rows>(block.left[step] + part * block.left_part, tile_words);
+  };
+  const auto load_right = [&](std::size_t step, std::int64_t part) {
+    load_part<right_tile, columns>(block.right[step] + part * block.right_part, block.right_tile);
+  };
+  constexpr std::int64_t high = 0, middle = 1, low = 2;
+  for (std::size_t step = 0; step < static_cast<std::size_t>(block.steps); ++step) {
+    load_left(step, low);
+    load_right(step, high);
     multiply_part<rows, columns>();
-    load_part<left_tile, rows>(left + left_middle);
+    load_left(step, middle);
     multiply_part<rows, columns>();
-    load_part<right_tile, columns>(right + middle);
+    load_right(step, middle);
     multiply_part<rows, columns>();
-    load_part<left_tile, rows>(left);
+    load_left(step, high);
     multiply_part<rows, columns>();
-    load_part<right_tile, columns>(right + low);
+    load_right(step, low);
     multiply_part<rows, columns>();
-    load_part<right_tile, columns>(right + high);
+    load_right(step, high);
     multiply_part<rows, columns>();
   }
   store_sums<rows, columns>(to, stride);
@@ -222,6 +225,12 @@ void split_row(const float* row, std::int64_t k, std::uint32_t* words, std::int6
     }
     store_parts(x0, x1, words, part_words);
   }
+}
+
+void split_pair(const float* row, const float* other, std::int64_t columns, std::uint32_t* words,
+                std::int64_t part_words) {
+  store_parts(row ? load_some(row, columns) : Floats{},
+              other ? load_some(other, columns) : Floats{}, words, part_words);
 }
 
 AmxTiles::AmxTiles() {

@@ -42,6 +42,11 @@ void split_strip(const PackSource& source, std::int64_t first, std::int64_t widt
 void split_row(const float* row, std::int64_t k, std::uint32_t* words, std::int64_t part_words,
                std::int64_t words_of_step);
 
+// Splits up to 16 floats of a row of the right operand and as many of the row 16 further, or zeros
+// where one is null: 16 words at words + part * part_words.
+void split_pair(const float* row, const float* other, std::int64_t columns, std::uint32_t* words,
+                std::int64_t part_words);
+
 // Steps that are summed from zero at most: more would be less exact than sums in f32.
 constexpr std::int64_t most_block_steps = 16;
 
@@ -49,11 +54,10 @@ constexpr std::int64_t most_block_steps = 16;
 struct SplitBlock {
   std::int64_t rows = 0, columns = 0;  // 16 or 32 each
   std::int64_t steps = 0;              // up to most_block_steps
-  // Where each step's rows lie, of 16 words each, and how many words further those of the next
-  // part.
-  std::array<const std::uint32_t*, most_block_steps> left;
-  std::int64_t left_part = 2 * 256;
-  const std::uint32_t* right = nullptr;  // a strip
+  // Where each step's tiles lie: rows of 16 words, of the left operand those of a second tile next;
+  // how many words further those of the next part and of the right operand's second tile.
+  std::array<const std::uint32_t*, most_block_steps> left, right;
+  std::int64_t left_part = 2 * 256, right_part = 2 * 256, right_tile = 256;
   bool adds = false;
   float* to = nullptr;
   std::int64_t stride = 0;

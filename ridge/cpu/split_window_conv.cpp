@@ -1,13 +1,6 @@
-// A group of the image is a line of positions, row after row, with some zeros behind each row of
-// pixels and some rows of zeros behind each image. A window's pixel then lies at the same distance
-// from every position, so that the rows of a tile of 16 positions follow each other in the split
-// image for each pixel of the window. With steps of several pixels there is a line for each phase,
-// which has the pixels of every so-many-th row and column. What is computed where there is no
-// result, at the zeros, is dropped.
-//
-// A task has some positions and some strips of output channels of a group. It splits the part of
-// the image that its windows reach, and goes through the products of a strip in blocks, each for
-// all its positions.
+// A task has some positions of a group's line (split_window.h) and some strips of its output
+// channels. It splits the part of the image that its windows reach, and goes through the products
+// of a strip in blocks, each for all its positions.
 
 #include "ridge/cpu/split_window_conv.h"
 
@@ -20,6 +13,7 @@
 #include "ridge/cpu/range.h"
 #include "ridge/cpu/scratch.h"
 #include "ridge/cpu/split_kernel.h"
+#include "ridge/cpu/split_window.h"
 
 namespace ridge {
 namespace {
@@ -46,32 +40,6 @@ WindowPass window_pass_of(const ConvShape& s) {
           {(s.weight.h - 1) * g.dilation[0] - g.padding[0],
            (s.weight.w - 1) * g.dilation[1] - g.padding[1]}};
 }
-
-std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -ceil_div(-a, b); }
-
-// How the rows, or the columns, of an image and of its windows lie in a line.
-struct WindowAxis {
-  std::int64_t stride, dilation, padding;
-  std::int64_t first, last;  // where a window begins and ends, in steps
-  std::int64_t extent;       // of an image in the line: its pixels of a phase, and zeros
-
-  WindowAxis(std::int64_t from, std::int64_t to, std::int64_t window, std::int64_t stride,
-             std::int64_t dilation, std::int64_t padding)
-      : stride(stride),
-        dilation(dilation),
-        padding(padding),
-        first(step_of(0)),
-        last(step_of(window - 1)),
-        extent(std::max(ceil_div(from, stride) - first, to + last)) {}
-
-  // Of a pixel of the window: how many steps it lies from its result, and in which phase.
-  std::int64_t step_of(std::int64_t pixel) const {
-    return floor_div(pixel * dilation - padding, stride);
-  }
-  std::int64_t phase_of(std::int64_t pixel) const {
-    return pixel * dilation - padding - step_of(pixel) * stride;
-  }
-};
 
 }  // namespace
 
@@ -103,15 +71,12 @@ class SplitWindowConv final : public Conv {
   explicit SplitWindowConv(const ConvShape& shape)
       : shape_(shape),
         pass_(window_pass_of(shape)),
-        rows_(pass_.from.h, pass_.to.h, shape.weight.h, pass_.stride[0], shape.geometry.dilation[0],
-              pass_.padding[0]),
-        columns_(pass_.from.w, pass_.to.w, shape.weight.w, pass_.stride[1],
-                 shape.geometry.dilation[1], pass_.padding[1]),
+        lines_(pass_.from, pass_.to, shape.weight, pass_.stride, shape.geometry.dilation,
+               pass_.padding),
         channel_steps_(ceil_div(pass_.from_channels, step_k)),
         steps_(shape.weight.pixels() * channel_steps_),
-        row_strips_(ceil_div(pass_.to.n * rows_.extent * columns_.extent, strip_width)),
-        column_strips_(ceil_div(pass_.to_channels, strip_width)),
-        reach_((rows_.last - rows_.first) * columns_.extent + columns_.last - columns_.first) {}
+        row_strips_(ceil_div(lines_.positions(), strip_width)),
+        column_strips_(ceil_div(pass_.to_channels, strip_width)) {}
 
   std::size_t packed_bytes() const override {
     return static_cast<std::size_t>(shape_.geometry.groups * column_strips_ * steps_ * step_words) *
@@ -129,17 +94,10 @@ class SplitWindowConv final : public Conv {
     std::int64_t positions;
     float* sums;  // [strip of rows][strip_width, strip_width]
   };
-  // Of a position in a line.
-  struct Place {
-    std::int64_t image, row, column;
-  };
 
-  std::int64_t phases() const { return rows_.stride * columns_.stride; }
-  Place place_of(std::int64_t position) const {
-    return {position / columns_.extent / rows_.extent, position / columns_.extent % rows_.extent,
-            position % columns_.extent};
+  std::int64_t words_of_position() const {
+    return lines_.phases() * channel_steps_ * 3 * words_of_row;
   }
-  std::int64_t words_of_position() const { return phases() * channel_steps_ * 3 * words_of_row; }
   void split_image(const Task& task, const float* image) const;
   void multiply_strip(const Task& task, std::int64_t column, const std::uint32_t* weights) const;
   template <class F>
@@ -149,9 +107,8 @@ class SplitWindowConv final : public Conv {
 
   ConvShape shape_;
   WindowPass pass_;
-  WindowAxis rows_, columns_;
+  WindowLines lines_;
   std::int64_t channel_steps_, steps_, row_strips_, column_strips_;
-  std::int64_t reach_;  // positions between the first and the last pixel of a window
 };
 
 // [group][strip of output channels][pixel of the window][channel step][step_words].
@@ -174,24 +131,16 @@ void SplitWindowConv::pack(ThreadPool& pool, const void* weight, void* packed) c
 }
 
 void SplitWindowConv::split_image(const Task& task, const float* image) const {
-  const ImageShape& s = pass_.from;
   const std::int64_t part_words = task.positions * words_of_row;
-  const std::int64_t first =
-      task.rows.begin * strip_width + rows_.first * columns_.extent + columns_.first;
-  for (std::int64_t phase = 0; phase < phases(); ++phase)
+  const std::int64_t first = task.rows.begin * strip_width + lines_.first();
+  for (std::int64_t phase = 0; phase < lines_.phases(); ++phase)
     for (std::int64_t i = 0; i < task.positions; ++i) {
-      const float* pixel = nullptr;
-      if (first + i >= 0) {
-        const Place place = place_of(first + i);
-        const std::int64_t row = place.row * rows_.stride + phase / columns_.stride;
-        const std::int64_t column = place.column * columns_.stride + phase % columns_.stride;
-        if (place.image < s.n && row < s.h && column < s.w)
-          pixel = image + ((place.image * s.h + row) * s.w + column) * s.c +
-                  task.group * pass_.from_channels;
-      }
-      split_row(pixel, pass_.from_channels,
-                task.words + phase * channel_steps_ * 3 * part_words + i * words_of_row, part_words,
-                3 * part_words);
+      const std::int64_t pixel = lines_.pixel_at(phase, first + i);
+      split_row(
+          pixel < 0 ? nullptr : image + pixel * pass_.from.c + task.group * pass_.from_channels,
+          pass_.from_channels,
+          task.words + phase * channel_steps_ * 3 * part_words + i * words_of_row, part_words,
+          3 * part_words);
     }
 }
 
@@ -208,17 +157,17 @@ void SplitWindowConv::multiply_strip(const Task& task, std::int64_t column,
     const Range steps = part_of({0, steps_}, i, blocks);
     block.steps = steps.size();
     block.adds = i > 0;
-    block.right =
+    const std::uint32_t* const right =
         weights + ((task.group * column_strips_ + column) * steps_ + steps.begin) * step_words;
-    for (std::int64_t step = steps.begin; step < steps.end; ++step) {
-      const std::int64_t tap = step / channel_steps_, channels = step % channel_steps_;
-      const std::int64_t r = tap / shape_.weight.w, q = tap % shape_.weight.w;
-      const std::int64_t phase = rows_.phase_of(r) * columns_.stride + columns_.phase_of(q);
-      const std::int64_t distance =
-          (rows_.step_of(r) - rows_.first) * columns_.extent + columns_.step_of(q) - columns_.first;
-      block.left[static_cast<std::size_t>(step - steps.begin)] =
+    for (std::int64_t step = 0; step < block.steps; ++step) {
+      const std::int64_t tap = (steps.begin + step) / channel_steps_;
+      const std::int64_t channels = (steps.begin + step) % channel_steps_;
+      const auto [phase, distance] = lines_.window_pixel(tap);
+      const auto at = static_cast<std::size_t>(step);
+      block.left[at] =
           task.words +
           ((phase * channel_steps_ + channels) * 3 * task.positions + distance) * words_of_row;
+      block.right[at] = right + step * step_words;
     }
     block.to = task.sums;
     for (std::int64_t row = 0; row < task.rows.size(); ++row, block.to += words_of_sums) {
@@ -240,9 +189,9 @@ void SplitWindowConv::write_strip(const Task& task, std::int64_t column, const C
   const auto* const bias = static_cast<const float*>(o.bias);
   const auto* const residual = static_cast<const float*>(o.residual);
   for (std::int64_t i = 0; i < task.rows.size() * strip_width; ++i) {
-    const Place place = place_of(task.rows.begin * strip_width + i);
-    if (place.column >= s.w || place.row >= s.h || place.image >= s.n) continue;
-    const std::int64_t at = ((place.image * s.h + place.row) * s.w + place.column) * s.c + channel;
+    const std::int64_t result = lines_.result_at(task.rows.begin * strip_width + i);
+    if (result < 0) continue;
+    const std::int64_t at = result * s.c + channel;
     finish_row(task.sums + i * strip_width, bias ? bias + channel : nullptr,
                residual ? residual + at : nullptr, y + at, columns, function);
   }
@@ -265,15 +214,15 @@ void SplitWindowConv::run(ThreadPool& pool, const ConvOperands& o, void*) const 
   const std::int64_t groups = shape_.geometry.groups;
   const std::int64_t wanted = ceil_div(2 * pool.size(), groups);
   const std::int64_t bytes = words_of_position() * static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t most =
-      std::clamp<std::int64_t>((cache_bytes / bytes - reach_) / strip_width, 1, most_row_strips);
+  const std::int64_t most = std::clamp<std::int64_t>(
+      (cache_bytes / bytes - lines_.reach()) / strip_width, 1, most_row_strips);
   const std::int64_t blocks = std::max(ceil_div(row_strips_, most), std::min(wanted, row_strips_));
   const std::int64_t parts = std::clamp<std::int64_t>(wanted / blocks, 1, column_strips_);
   pool.run(groups * blocks * parts, [&](std::int64_t i) {
     Task task{.group = i / parts / blocks,
               .rows = part_of({0, row_strips_}, i / parts % blocks, blocks),
               .columns = part_of({0, column_strips_}, i % parts, parts)};
-    task.positions = task.rows.size() * strip_width + reach_;
+    task.positions = task.rows.size() * strip_width + lines_.reach();
     const std::int64_t words = task.positions * words_of_position();
     task.words = static_cast<std::uint32_t*>(scratch_memory(
         static_cast<std::size_t>(words + task.rows.size() * words_of_sums) * sizeof(float)));

@@ -19,6 +19,7 @@
 #include "ridge/cpu/split_gemm.h"
 #include "ridge/cpu/split_kernel.h"
 #include "ridge/cpu/split_window_conv.h"
+#include "ridge/cpu/split_window_grad.h"
 #include "ridge/device/packing.h"
 #include "ridge/ops/op.h"
 #include "tests/ops/cases.h"
@@ -248,6 +249,7 @@ double gradient_by_weight(const ConvShape& s, const Operands& operands, std::int
   const auto at = [](const Tensor& tensor, std::int64_t index) {
     return static_cast<double>(tensor.values()[static_cast<std::size_t>(index)]);
   };
+  const std::int64_t first = o / (s.y.c / g.groups) * s.weight.c;
   double sum = 0;
   for (std::int64_t n = 0; n < s.x.n; ++n)
     for (std::int64_t i = 0; i < s.y.h; ++i)
@@ -256,7 +258,7 @@ double gradient_by_weight(const ConvShape& s, const Operands& operands, std::int
         const std::int64_t row = i * g.stride[0] - g.padding[0] + r;
         const std::int64_t column = j * g.stride[1] - g.padding[1] + q;
         if (row < 0 || row >= s.x.h || column < 0 || column >= s.x.w) continue;
-        sum += at(operands.x, xs.at(n, c, row, column)) * at(operands.y, ys.at(n, o, i, j));
+        sum += at(operands.x, xs.at(n, first + c, row, column)) * at(operands.y, ys.at(n, o, i, j));
       }
   return sum;
 }
@@ -266,7 +268,7 @@ std::vector<double> weight_gradient(const ConvShape& s, const Operands& operands
   std::vector<double> gradient;
   for (std::int64_t c = 0; c < s.x.c; ++c)
     for (std::int64_t k = 0; k < s.weight.pixels(); ++k)
-      gradient.push_back(gradient_by_weight(s, operands, c, c, k));
+      gradient.push_back(gradient_by_weight(s, operands, c, 0, k));
   return gradient;
 }
 
@@ -387,7 +389,7 @@ double error_by_weight(const ConvShape& s, const Operands& operands,
   double squares = 0;
   std::int64_t count = 0;
   for (std::int64_t o = 0; o < s.y.c; o += 1 + s.y.c / 7)
-    for (std::int64_t c = 0; c < s.x.c; c += 1 + s.x.c / 5)
+    for (std::int64_t c = 0; c < s.weight.c; c += 1 + s.weight.c / 5)
       for (std::int64_t k = 0; k < s.weight.pixels(); ++k, ++count) {
         const double got =
             result[static_cast<std::size_t>(ws.at(o, c, k / s.weight.w, k % s.weight.w))];
@@ -498,9 +500,9 @@ TEST(Conv, ComputesConvolutionsOfOnePixelBySplitProducts) {
                        << "kind " << static_cast<int>(kind) << ", " << name_of(layout) << ' '
                        << name_of(dtype) << ' ' << x.c << 'x' << x.h << 'x' << x.w << " to "
                        << channels);
-          ASSERT_EQ(conv_tiles(shape, {.split_bf16 = true}), std::vector<int>{1});
+          ASSERT_EQ(conv_tiles(shape, {.split_bf16 = true}), std::vector<int>{by_split_products});
           ASSERT_EQ(conv_tiles(shape, {}), std::vector<int>{});
-          const ConvPtr conv = make_conv(shape, 1);
+          const ConvPtr conv = make_conv(shape, by_split_products);
           expect_right_on_any_threads(shape, *conv, dtype == DType::f32 ? 3e-7 : 0x1p-11);
         }
 }
@@ -524,8 +526,9 @@ TEST(Conv, ComputesConvolutionsOfWindowsBySplitProducts) {
           {ImageShape{2, 200, 25, 7}, 16, 1},
           {ImageShape{2, 120, 10, 12}, 72, 3},
           {ImageShape{150, 32, 6, 9}, 40, 1}})
-      for (const Kind kind : {Kind::forward, Kind::input_grad}) {
+      for (const Kind kind : {Kind::forward, Kind::input_grad, Kind::weight_grad}) {
         if (kind == Kind::input_grad && (window.stride != Pair{1, 1} || window.h == 1)) continue;
+        if (kind == Kind::weight_grad && (window.h == 7 || channels < 16 * groups)) continue;
         const ConvGeometry geometry{.stride = window.stride,
                                     .padding = window.padding,
                                     .dilation = window.dilation,
@@ -545,14 +548,14 @@ TEST(Conv, ComputesConvolutionsOfWindowsBySplitProducts) {
         SCOPED_TRACE(::testing::Message() << "kind " << static_cast<int>(kind) << ", window "
                                           << window.h << 'x' << window.w << ", " << x.n << 'x'
                                           << x.c << 'x' << x.h << 'x' << x.w << " to " << channels);
-        ASSERT_TRUE(has_split_window_conv(shape));
-        const ImageShape& results = kind == Kind::forward ? shape.y : shape.x;
+        ASSERT_TRUE(has_split_window_conv(shape) || has_split_window_grad(shape));
+        const ImageShape& results = kind == Kind::input_grad ? shape.x : shape.y;
         if (results.n * results.pixels() >= 128) {
           const std::vector<int> tiles = conv_tiles(shape, {.split_bf16 = true});
           ASSERT_FALSE(tiles.empty());
-          ASSERT_EQ(tiles[0], 1);
+          ASSERT_EQ(tiles[0], by_split_products);
         }
-        expect_right_on_any_threads(shape, *make_split_window_conv(shape), 3e-7);
+        expect_right_on_any_threads(shape, *make_conv(shape, by_split_products), 3e-7);
       }
 }
 
