@@ -185,7 +185,7 @@ class SplitGemm final : public Gemm {
                      .to = part_of_c,
                      .stride = s_.n};
     const bool is_whole = rows == block.rows && columns == block.columns;
-    alignas(64) float sums[strip_width * strip_width];
+    alignas(64) float sums[strip_sums];
     if (!is_whole) {
       block.to = sums, block.stride = strip_width;
       if (block.adds)

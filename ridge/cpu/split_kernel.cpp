@@ -243,7 +243,7 @@ AmxTiles::~AmxTiles() { asm volatile("tilerelease"); }
 void multiply_split(const SplitBlock& block) {
   fetch_sums(block);
   if (!block.adds) return multiply_tiles_of(block, block.to, block.stride);
-  alignas(64) float sums[strip_width * strip_width];
+  alignas(64) float sums[strip_sums];
   multiply_tiles_of(block, sums, strip_width);
   block.columns > tile_width ? add_sums<2>(block, sums) : add_sums<1>(block, sums);
 }

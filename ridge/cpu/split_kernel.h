@@ -21,6 +21,8 @@ bool may_multiply_split();
 constexpr std::int64_t tile_width = 16, strip_width = 2 * tile_width;
 // Values of k in one step: the width of a tile.
 constexpr std::int64_t step_k = 32;
+// Words of a row of a tile, and floats of C of two strips.
+constexpr std::int64_t row_words = 16, strip_sums = strip_width * strip_width;
 // Words of a strip at one step: of each of three parts two tiles of 16 x 16. A word is the pair of
 // bf16 at k and k + 16: any order of k suits that is the same in both operands, and this one needs
 // no shuffle.

@@ -20,8 +20,8 @@ namespace {
 
 using Kind = ConvShape::Kind;
 
-// What is read and written. The gradient by x is a convolution of y
-// with the window turned by half a circle.
+// What is read and written. The gradient by x is a convolution of y with the window turned by half
+// a circle.
 struct WindowPass {
   ImageShape from, to;                      // with the channels of all groups
   std::int64_t from_channels, to_channels;  // of one group
@@ -62,9 +62,8 @@ bool has_split_window_conv(const ConvShape& s) {
 namespace {
 
 // Of the part of the image that a task splits.
-constexpr std::int64_t cache_bytes = std::int64_t{3} << 18;
+constexpr std::int64_t image_cache_bytes = std::int64_t{3} << 18;
 constexpr std::int64_t most_row_strips = 16;
-constexpr std::int64_t words_of_row = 16, words_of_sums = strip_width * strip_width;
 
 class SplitWindowConv final : public Conv {
  public:
@@ -96,7 +95,7 @@ class SplitWindowConv final : public Conv {
   };
 
   std::int64_t words_of_position() const {
-    return lines_.phases() * channel_steps_ * 3 * words_of_row;
+    return lines_.phases() * channel_steps_ * 3 * row_words;
   }
   void split_image(const Task& task, const float* image) const;
   void multiply_strip(const Task& task, std::int64_t column, const std::uint32_t* weights) const;
@@ -131,16 +130,15 @@ void SplitWindowConv::pack(ThreadPool& pool, const void* weight, void* packed) c
 }
 
 void SplitWindowConv::split_image(const Task& task, const float* image) const {
-  const std::int64_t part_words = task.positions * words_of_row;
+  const std::int64_t part_words = task.positions * row_words;
   const std::int64_t first = task.rows.begin * strip_width + lines_.first();
   for (std::int64_t phase = 0; phase < lines_.phases(); ++phase)
     for (std::int64_t i = 0; i < task.positions; ++i) {
       const std::int64_t pixel = lines_.pixel_at(phase, first + i);
       split_row(
           pixel < 0 ? nullptr : image + pixel * pass_.from.c + task.group * pass_.from_channels,
-          pass_.from_channels,
-          task.words + phase * channel_steps_ * 3 * part_words + i * words_of_row, part_words,
-          3 * part_words);
+          pass_.from_channels, task.words + phase * channel_steps_ * 3 * part_words + i * row_words,
+          part_words, 3 * part_words);
     }
 }
 
@@ -151,7 +149,7 @@ void SplitWindowConv::multiply_strip(const Task& task, std::int64_t column,
   const std::int64_t columns = std::min(strip_width, pass_.to_channels - column * strip_width);
   SplitBlock block{.rows = strip_width,
                    .columns = ceil_div(columns, tile_width) * tile_width,
-                   .left_part = task.positions * words_of_row,
+                   .left_part = task.positions * row_words,
                    .stride = strip_width};
   for (std::int64_t i = 0; i < blocks; ++i) {
     const Range steps = part_of({0, steps_}, i, blocks);
@@ -166,14 +164,14 @@ void SplitWindowConv::multiply_strip(const Task& task, std::int64_t column,
       const auto at = static_cast<std::size_t>(step);
       block.left[at] =
           task.words +
-          ((phase * channel_steps_ + channels) * 3 * task.positions + distance) * words_of_row;
+          ((phase * channel_steps_ + channels) * 3 * task.positions + distance) * row_words;
       block.right[at] = right + step * step_words;
     }
     block.to = task.sums;
-    for (std::int64_t row = 0; row < task.rows.size(); ++row, block.to += words_of_sums) {
+    for (std::int64_t row = 0; row < task.rows.size(); ++row, block.to += strip_sums) {
       multiply_split(block);
       for (std::int64_t step = 0; step < block.steps; ++step)
-        block.left[static_cast<std::size_t>(step)] += strip_width * words_of_row;
+        block.left[static_cast<std::size_t>(step)] += strip_width * row_words;
     }
   }
 }
@@ -215,7 +213,7 @@ void SplitWindowConv::run(ThreadPool& pool, const ConvOperands& o, void*) const 
   const std::int64_t wanted = ceil_div(2 * pool.size(), groups);
   const std::int64_t bytes = words_of_position() * static_cast<std::int64_t>(sizeof(float));
   const std::int64_t most = std::clamp<std::int64_t>(
-      (cache_bytes / bytes - lines_.reach()) / strip_width, 1, most_row_strips);
+      (image_cache_bytes / bytes - lines_.reach()) / strip_width, 1, most_row_strips);
   const std::int64_t blocks = std::max(ceil_div(row_strips_, most), std::min(wanted, row_strips_));
   const std::int64_t parts = std::clamp<std::int64_t>(wanted / blocks, 1, column_strips_);
   pool.run(groups * blocks * parts, [&](std::int64_t i) {
@@ -225,7 +223,7 @@ void SplitWindowConv::run(ThreadPool& pool, const ConvOperands& o, void*) const 
     task.positions = task.rows.size() * strip_width + lines_.reach();
     const std::int64_t words = task.positions * words_of_position();
     task.words = static_cast<std::uint32_t*>(scratch_memory(
-        static_cast<std::size_t>(words + task.rows.size() * words_of_sums) * sizeof(float)));
+        static_cast<std::size_t>(words + task.rows.size() * strip_sums) * sizeof(float)));
     task.sums = reinterpret_cast<float*>(task.words + words);
     run_task(task, o);
   });

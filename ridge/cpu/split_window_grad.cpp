@@ -41,10 +41,8 @@ namespace {
 
 // Channels of a task are at most so many strips.
 constexpr std::int64_t most_out_strips = 4, most_in_strips = 2;
-constexpr std::int64_t most_steps = most_block_steps;
 // A part of fewer steps would be added more often than is worth it.
 constexpr std::int64_t least_steps_of_part = 64;
-constexpr std::int64_t words_of_row = 16, words_of_sums = strip_width * strip_width;
 
 class SplitWindowGrad final : public Conv {
  public:
@@ -80,7 +78,7 @@ class SplitWindowGrad final : public Conv {
     std::int64_t positions;
     float* sums;           // [pixel of the weights][out][in][strip_width, strip_width]
     std::uint32_t* left;   // [out][step][step_words]
-    std::uint32_t* right;  // [phase][tile of in][part][position][words_of_row]
+    std::uint32_t* right;  // [phase][tile of in][part][position][row_words]
   };
 
   std::int64_t weights() const { return shape_.weight.n * shape_.weight.pixels() * in_channels_; }
@@ -123,7 +121,7 @@ void SplitWindowGrad::split_gradient(const Task& task, const float* dy, Range st
 void SplitWindowGrad::split_image(const Task& task, const float* x, Range steps) const {
   const std::int64_t count = steps.size() * step_k + lines_.reach();
   const std::int64_t first = steps.begin * step_k + lines_.first();
-  const std::int64_t tiles = 2 * task.in.size(), part_words = task.positions * words_of_row;
+  const std::int64_t tiles = 2 * task.in.size(), part_words = task.positions * row_words;
   std::vector<const float*> pixels(static_cast<std::size_t>(count));
   for (std::int64_t phase = 0; phase < lines_.phases(); ++phase) {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -136,7 +134,7 @@ void SplitWindowGrad::split_image(const Task& task, const float* x, Range steps)
       const std::int64_t channels = std::min(tile_width, in_channels_ - channel);
       if (channels <= 0) continue;
       std::uint32_t* words = task.right + (phase * tiles + tile) * 3 * part_words;
-      for (std::int64_t i = 0; i + tile_width < count; ++i, words += words_of_row) {
+      for (std::int64_t i = 0; i + tile_width < count; ++i, words += row_words) {
         const float *one = pixels[static_cast<std::size_t>(i)],
                     *other = pixels[static_cast<std::size_t>(i + tile_width)];
         split_pair(one ? one + channel : nullptr, other ? other + channel : nullptr, channels,
@@ -147,7 +145,7 @@ void SplitWindowGrad::split_image(const Task& task, const float* x, Range steps)
 }
 
 void SplitWindowGrad::multiply_chunk(const Task& task, Range steps) const {
-  const std::int64_t part_words = task.positions * words_of_row, tiles = 2 * task.in.size();
+  const std::int64_t part_words = task.positions * row_words, tiles = 2 * task.in.size();
   SplitBlock block{.rows = strip_width,
                    .steps = steps.size(),
                    .right_part = part_words,
@@ -158,14 +156,14 @@ void SplitWindowGrad::multiply_chunk(const Task& task, Range steps) const {
   for (std::int64_t tap = 0; tap < shape_.weight.pixels(); ++tap) {
     const auto [phase, distance] = lines_.window_pixel(tap);
     for (std::int64_t out = 0; out < task.out.size(); ++out)
-      for (std::int64_t in = 0; in < task.in.size(); ++in, block.to += words_of_sums) {
+      for (std::int64_t in = 0; in < task.in.size(); ++in, block.to += strip_sums) {
         const std::int64_t channels = in_channels_ - (task.in.begin + in) * strip_width;
         block.columns = channels > tile_width ? strip_width : tile_width;
         for (std::int64_t step = 0; step < block.steps; ++step) {
           const auto at = static_cast<std::size_t>(step);
           block.left[at] = task.left + (out * block.steps + step) * step_words;
           block.right[at] = task.right + (phase * tiles + 2 * in) * 3 * part_words +
-                            (distance + step * step_k) * words_of_row;
+                            (distance + step * step_k) * row_words;
         }
         multiply_split(block);
       }
@@ -176,7 +174,7 @@ void SplitWindowGrad::write_weights(const Task& task) const {
   const float* sums = task.sums;
   for (std::int64_t tap = 0; tap < shape_.weight.pixels(); ++tap)
     for (std::int64_t out = task.out.begin; out < task.out.end; ++out)
-      for (std::int64_t in = task.in.begin; in < task.in.end; ++in, sums += words_of_sums)
+      for (std::int64_t in = task.in.begin; in < task.in.end; ++in, sums += strip_sums)
         for (std::int64_t i = 0; i < std::min(strip_width, out_channels_ - out * strip_width);
              ++i) {
           const std::int64_t row = task.group * out_channels_ + out * strip_width + i;
@@ -188,13 +186,13 @@ void SplitWindowGrad::write_weights(const Task& task) const {
 }
 
 void SplitWindowGrad::run_task(const ConvOperands& o, Task task) const {
-  const std::int64_t chunks = ceil_div(task.steps.size(), most_steps);
+  const std::int64_t chunks = ceil_div(task.steps.size(), most_block_steps);
   const std::int64_t strips = task.out.size() * task.in.size();
-  task.positions = most_steps * step_k + lines_.reach();
-  const std::int64_t sum_words = shape_.weight.pixels() * strips * words_of_sums;
-  const std::int64_t left_words = task.out.size() * most_steps * step_words;
+  task.positions = most_block_steps * step_k + lines_.reach();
+  const std::int64_t sum_words = shape_.weight.pixels() * strips * strip_sums;
+  const std::int64_t left_words = task.out.size() * most_block_steps * step_words;
   const std::int64_t right_words =
-      lines_.phases() * 2 * task.in.size() * 3 * task.positions * words_of_row;
+      lines_.phases() * 2 * task.in.size() * 3 * task.positions * row_words;
   task.sums = static_cast<float*>(scratch_memory(
       static_cast<std::size_t>(sum_words + left_words + right_words) * sizeof(float)));
   task.left = reinterpret_cast<std::uint32_t*>(task.sums + sum_words);
