@@ -63,10 +63,10 @@ struct Operand {
   }
 };
 
-// Parts of [0, size) of at most `most`.
+// Parts of [0, size) of at most `largest`.
 struct Parts {
   std::int64_t size, count;
-  Parts(std::int64_t size, std::int64_t most) : size(size), count(ceil_div(size, most)) {}
+  Parts(std::int64_t whole, std::int64_t largest) : size(whole), count(ceil_div(whole, largest)) {}
   std::int64_t most() const { return ceil_div(size, count); }
   Range operator[](std::int64_t i) const { return part_of({0, size}, i, count); }
 };

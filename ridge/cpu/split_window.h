@@ -21,14 +21,14 @@ struct WindowAxis {
   std::int64_t first, last;  // where a window begins and ends, in steps from its result
   std::int64_t extent;       // of an image in a line: its pixels of a phase, and zeros
 
-  WindowAxis(std::int64_t from, std::int64_t to, std::int64_t window, std::int64_t stride,
-             std::int64_t dilation, std::int64_t padding)
-      : stride(stride),
-        dilation(dilation),
-        padding(padding),
+  WindowAxis(std::int64_t from, std::int64_t to, std::int64_t window, std::int64_t step,
+             std::int64_t distance, std::int64_t zeros)
+      : stride(step),
+        dilation(distance),
+        padding(zeros),
         first(step_of(0)),
         last(step_of(window - 1)),
-        extent(std::max(ceil_div(from, stride) - first, to + last)) {}
+        extent(std::max(ceil_div(from, step) - first, to + last)) {}
 
   // Of a pixel of the window: how many steps it lies from its result, and in which phase.
   std::int64_t step_of(std::int64_t pixel) const {
