@@ -28,7 +28,7 @@ struct WindowAxis {
         padding(zeros),
         first(step_of(0)),
         last(step_of(window - 1)),
-        extent(std::max(ceil_div(from, step) - first, to + last)) {}
+        extent(std::max(ceil_div(from, step) - first, to + std::max<std::int64_t>(last, 0))) {}
 
   // Of a pixel of the window: how many steps it lies from its result, and in which phase.
   std::int64_t step_of(std::int64_t pixel) const {
@@ -66,28 +66,50 @@ class WindowLines {
             rows_.step_of(r) * columns_.extent + columns_.step_of(q) - first()};
   }
 
-  // The number of a pixel, or of a result, among those of all images; below 0 where there is none.
-  std::int64_t pixel_at(std::int64_t phase, std::int64_t position) const {
-    if (position < 0) return -1;
-    const Place place = place_of(position);
-    const std::int64_t row = place.row * rows_.stride + phase / columns_.stride;
-    const std::int64_t column = place.column * columns_.stride + phase % columns_.stride;
-    if (place.image >= from_.n || row >= from_.h || column >= from_.w) return -1;
-    return (place.image * from_.h + row) * from_.w + column;
+  // f(i, pixel) for `count` positions of a phase's line from `first` on, which may lie before it:
+  // the pixel's number among those of all images, below 0 where there is none.
+  template <class F>
+  void each_pixel(std::int64_t phase, std::int64_t first, std::int64_t count, const F& f) const {
+    const std::int64_t down = phase / columns_.stride, across = phase % columns_.stride;
+    each_place(first, count, [&](std::int64_t i, const Place& at) {
+      const std::int64_t row = at.row * rows_.stride + down;
+      const std::int64_t column = at.column * columns_.stride + across;
+      f(i, number_of(from_, {at.image, row, column}));
+    });
   }
-  std::int64_t result_at(std::int64_t position) const {
-    const Place place = place_of(position);
-    if (place.image >= to_.n || place.row >= to_.h || place.column >= to_.w) return -1;
-    return (place.image * to_.h + place.row) * to_.w + place.column;
+  // Likewise for results.
+  template <class F>
+  void each_result(std::int64_t first, std::int64_t count, const F& f) const {
+    each_place(first, count, [&](std::int64_t i, const Place& at) { f(i, number_of(to_, at)); });
   }
 
  private:
   struct Place {
     std::int64_t image, row, column;
   };
-  Place place_of(std::int64_t position) const {
-    return {position / columns_.extent / rows_.extent, position / columns_.extent % rows_.extent,
-            position % columns_.extent};
+  static std::int64_t number_of(const ImageShape& s, const Place& at) {
+    if (at.image < 0 || at.image >= s.n || at.row >= s.h || at.column >= s.w) return -1;
+    return (at.image * s.h + at.row) * s.w + at.column;
+  }
+
+  // Counts rather than divides: a position has as little as 16 channels.
+  template <class F>
+  void each_place(std::int64_t first, std::int64_t count, const F& f) const {
+    const std::int64_t of_image = rows_.extent * columns_.extent;
+    Place at{.image = first >= 0 ? first / of_image : -ceil_div(-first, of_image),
+             .row = 0,
+             .column = 0};
+    const std::int64_t in_image = first - at.image * of_image;
+    at.row = in_image / columns_.extent;
+    at.column = in_image % columns_.extent;
+    for (std::int64_t i = 0; i < count; ++i) {
+      f(i, at);
+      if (++at.column < columns_.extent) continue;
+      at.column = 0;
+      if (++at.row < rows_.extent) continue;
+      at.row = 0;
+      ++at.image;
+    }
   }
 
   ImageShape from_, to_;

@@ -12,6 +12,7 @@
 #include "ridge/cpu/finish_rows.h"
 #include "ridge/cpu/range.h"
 #include "ridge/cpu/scratch.h"
+#include "ridge/cpu/split_conv.h"
 #include "ridge/cpu/split_kernel.h"
 #include "ridge/cpu/split_window.h"
 
@@ -49,12 +50,11 @@ bool has_split_window_conv(const ConvShape& s) {
       g.layout != ImageLayout::nhwc || s.weight_layout != ImageLayout::nhwc ||
       (s.kind == Kind::input_grad && g.stride != Pair{1, 1}))
     return false;
-  if (s.weight.pixels() == 1 && g.groups == 1 && g.stride == Pair{1, 1}) return false;
   // Of fewer channels most of a step would be zeros.
   constexpr std::int64_t least_channels = 16;
   const WindowPass pass = window_pass_of(s);
   return pass.from_channels >= least_channels && pass.padding[0] >= 0 && pass.padding[1] >= 0 &&
-         may_multiply_split();
+         !has_split_conv(s) && may_multiply_split();
 }
 
 #if defined(__AVX512BF16__)
@@ -132,14 +132,14 @@ void SplitWindowConv::pack(ThreadPool& pool, const void* weight, void* packed) c
 void SplitWindowConv::split_image(const Task& task, const float* image) const {
   const std::int64_t part_words = task.positions * row_words;
   const std::int64_t first = task.rows.begin * strip_width + lines_.first();
-  for (std::int64_t phase = 0; phase < lines_.phases(); ++phase)
-    for (std::int64_t i = 0; i < task.positions; ++i) {
-      const std::int64_t pixel = lines_.pixel_at(phase, first + i);
-      split_row(
-          pixel < 0 ? nullptr : image + pixel * pass_.from.c + task.group * pass_.from_channels,
-          pass_.from_channels, task.words + phase * channel_steps_ * 3 * part_words + i * row_words,
-          part_words, 3 * part_words);
-    }
+  for (std::int64_t phase = 0; phase < lines_.phases(); ++phase) {
+    std::uint32_t* const words = task.words + phase * channel_steps_ * 3 * part_words;
+    lines_.each_pixel(phase, first, task.positions, [&](std::int64_t i, std::int64_t pixel) {
+      const std::int64_t at = pixel * pass_.from.c + task.group * pass_.from_channels;
+      split_row(pixel < 0 ? nullptr : image + at, pass_.from_channels, words + i * row_words,
+                part_words, 3 * part_words);
+    });
+  }
 }
 
 // The sums of one strip of output channels.
@@ -186,13 +186,13 @@ void SplitWindowConv::write_strip(const Task& task, std::int64_t column, const C
   auto* const y = static_cast<float*>(shape_.kind == Kind::forward ? o.y : o.x);
   const auto* const bias = static_cast<const float*>(o.bias);
   const auto* const residual = static_cast<const float*>(o.residual);
-  for (std::int64_t i = 0; i < task.rows.size() * strip_width; ++i) {
-    const std::int64_t result = lines_.result_at(task.rows.begin * strip_width + i);
-    if (result < 0) continue;
+  const auto write = [&](std::int64_t i, std::int64_t result) {
+    if (result < 0) return;
     const std::int64_t at = result * s.c + channel;
     finish_row(task.sums + i * strip_width, bias ? bias + channel : nullptr,
                residual ? residual + at : nullptr, y + at, columns, function);
-  }
+  };
+  lines_.each_result(task.rows.begin * strip_width, task.rows.size() * strip_width, write);
 }
 
 void SplitWindowConv::run_task(const Task& task, const ConvOperands& o) const {

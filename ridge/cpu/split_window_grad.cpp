@@ -19,6 +19,7 @@
 #include "ridge/cpu/amx.h"
 #include "ridge/cpu/range.h"
 #include "ridge/cpu/scratch.h"
+#include "ridge/cpu/split_conv.h"
 #include "ridge/cpu/split_kernel.h"
 #include "ridge/cpu/split_window.h"
 
@@ -27,12 +28,10 @@ namespace ridge {
 bool has_split_window_grad(const ConvShape& s) {
   constexpr std::int64_t least_channels = 16, most_taps = 25;
   const ConvGeometry& g = s.geometry;
-  const bool is_product =
-      s.weight.pixels() == 1 && g.groups == 1 && g.stride == Pair{1, 1} && g.padding == Pair{0, 0};
   return s.kind == ConvShape::Kind::weight_grad && s.dtype == DType::f32 && !s.int8 &&
-         g.layout == ImageLayout::nhwc && s.weight_layout == ImageLayout::nhwc && !is_product &&
+         g.layout == ImageLayout::nhwc && s.weight_layout == ImageLayout::nhwc &&
          s.weight.c >= least_channels && s.y.c / g.groups >= least_channels &&
-         s.weight.pixels() <= most_taps && may_multiply_split();
+         s.weight.pixels() <= most_taps && !has_split_conv(s) && may_multiply_split();
 }
 
 #if defined(__AVX512BF16__)
@@ -98,7 +97,8 @@ void SplitWindowGrad::split_gradient(const Task& task, const float* dy, Range st
   alignas(64) float pixels[step_k][strip_width];
   for (std::int64_t step = steps.begin; step < steps.end; ++step) {
     std::int64_t results[step_k];
-    for (std::int64_t i = 0; i < step_k; ++i) results[i] = lines_.result_at(step * step_k + i);
+    lines_.each_result(step * step_k, step_k,
+                       [&](std::int64_t i, std::int64_t result) { results[i] = result; });
     for (std::int64_t strip = task.out.begin; strip < task.out.end; ++strip) {
       const std::int64_t channels = std::min(strip_width, out_channels_ - strip * strip_width);
       const float* const from = dy + task.group * out_channels_ + strip * strip_width;
@@ -124,11 +124,10 @@ void SplitWindowGrad::split_image(const Task& task, const float* x, Range steps)
   const std::int64_t tiles = 2 * task.in.size(), part_words = task.positions * row_words;
   std::vector<const float*> pixels(static_cast<std::size_t>(count));
   for (std::int64_t phase = 0; phase < lines_.phases(); ++phase) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t pixel = lines_.pixel_at(phase, first + i);
+    lines_.each_pixel(phase, first, count, [&](std::int64_t i, std::int64_t pixel) {
       pixels[static_cast<std::size_t>(i)] =
           pixel < 0 ? nullptr : x + pixel * shape_.x.c + task.group * in_channels_;
-    }
+    });
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       const std::int64_t channel = task.in.begin * strip_width + tile * tile_width;
       const std::int64_t channels = std::min(tile_width, in_channels_ - channel);

@@ -507,8 +507,9 @@ TEST(Conv, ComputesConvolutionsOfOnePixelBySplitProducts) {
         }
 }
 
-// Windows that padding fills and does not, even ones, dilated ones, steps that leave out pixels;
-// channels and positions that fill no tile; groups; several images, between which zeros are shared.
+// Windows that padding fills, does not, and more than fills, even ones, dilated ones, steps that
+// leave out pixels; channels and positions that fill no tile; groups; several images, between which
+// zeros are shared.
 TEST(Conv, ComputesConvolutionsOfWindowsBySplitProducts) {
   if (!may_multiply_split()) GTEST_SKIP() << "this processor has no products of split bf16";
   struct Window {
@@ -519,7 +520,8 @@ TEST(Conv, ComputesConvolutionsOfWindowsBySplitProducts) {
        {Window{3, 3, {1, 1}, {1, 1}, {1, 1}}, Window{3, 3, {1, 1}, {0, 2}, {1, 1}},
         Window{5, 2, {1, 1}, {2, 0}, {1, 1}}, Window{1, 7, {1, 1}, {0, 3}, {1, 1}},
         Window{3, 3, {1, 1}, {2, 1}, {2, 3}}, Window{3, 3, {2, 2}, {1, 1}, {1, 1}},
-        Window{1, 1, {2, 3}, {0, 0}, {1, 1}}, Window{7, 4, {3, 2}, {3, 5}, {1, 2}}})
+        Window{1, 1, {2, 3}, {0, 0}, {1, 1}}, Window{1, 1, {1, 1}, {1, 2}, {1, 1}},
+        Window{3, 3, {2, 1}, {4, 5}, {1, 1}}, Window{7, 4, {3, 2}, {3, 5}, {1, 2}}})
     for (const auto& [x, channels, groups] :
          {std::tuple{ImageShape{3, 80, 13, 11}, std::int64_t{72}, std::int64_t{1}},
           {ImageShape{2, 17, 9, 20}, 130, 1},
