@@ -59,7 +59,7 @@ ProfileAnswers profile_answers(const Recording& host, const Recording& on_device
   std::map<std::string, double> by_name;
   for (const Recording::NodeRun& run : on_device.nodes) {
     const Node& node = graph.nodes()[run.node];
-    const double seconds = static_cast<double>(run.end_ns - run.begin_ns) * 1e-9 / steps;
+    const double seconds = static_cast<double>(run.time_ns()) * 1e-9 / steps;
     by_name[std::string(name_of(*node.op))] += seconds;
     if (is_convolution(*node.op)) answers.convolution_seconds += seconds;
   }

@@ -22,7 +22,7 @@ bool is_percentage(const DeviceMetric& metric) { return metric.unit == "%"; }
 std::vector<double> times_of_a_step(const Recording& recording) {
   std::vector<double> times(recording.graph->nodes().size());
   for (const Recording::NodeRun& run : recording.nodes)
-    times[run.node] += static_cast<double>(run.end_ns - run.begin_ns);
+    times[run.node] += static_cast<double>(run.time_ns());
   const auto steps = static_cast<double>(std::max<std::size_t>(recording.steps.size(), 1));
   for (double& time : times) time /= steps;
   return times;

@@ -7,43 +7,70 @@
 namespace ridge {
 namespace {
 
-struct DeviceInterval {
-  std::int64_t begin_ns = std::numeric_limits<std::int64_t>::max();
-  std::int64_t end_ns = std::numeric_limits<std::int64_t>::min();
-
-  bool empty() const { return begin_ns > end_ns; }
-  void add(const Activity& activity) {
-    begin_ns = std::min(begin_ns, activity.begin_ns);
-    end_ns = std::max(end_ns, activity.end_ns);
-  }
-};
-
 // A run of a node on the device.
 struct DeviceRun {
   std::size_t run;  // index into Recording::nodes
-  DeviceInterval time;
+  std::int64_t begin_ns, end_ns;
+  std::int64_t later_ns = 0;
+  std::int64_t last_ns = end_ns;  // when its last activity ends
 };
 
-// All runs, in the order in which the device began them. A run without activity is placed behind
-// the one that was launched before it.
-std::vector<DeviceRun> device_runs(const Recording& host) {
-  std::vector<DeviceRun> runs(host.nodes.size());
-  for (const Activity& activity : host.activities)
-    if (activity.on_device() && activity.run < runs.size()) runs[activity.run].time.add(activity);
-  std::int64_t time_ns = host.steps.empty() ? 0 : host.steps.front().begin_ns;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    runs[i].run = i;
-    if (runs[i].time.empty()) runs[i].time = {time_ns, time_ns};
-    time_ns = runs[i].time.end_ns;
+// A time that a run has on the device: of an activity, or of the run if it has none.
+struct Piece {
+  std::size_t run;
+  std::int64_t begin_ns, end_ns;
+};
+
+// In the order in which the device began them. A run without activity is placed behind the one that
+// was launched before it.
+std::vector<Piece> pieces_of(const Recording& host) {
+  std::vector<Piece> pieces;
+  constexpr std::int64_t none = std::numeric_limits<std::int64_t>::min();
+  std::vector<std::int64_t> ends(host.nodes.size(), none);
+  for (const Activity& activity : host.activities) {
+    if (!activity.on_device() || activity.run >= ends.size()) continue;
+    pieces.push_back({activity.run, activity.begin_ns, activity.end_ns});
+    ends[activity.run] = std::max(ends[activity.run], activity.end_ns);
   }
-  std::ranges::stable_sort(runs, {}, [](const DeviceRun& run) { return run.time.begin_ns; });
+  std::int64_t time_ns = host.steps.empty() ? 0 : host.steps.front().begin_ns;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    if (ends[i] == none)
+      pieces.push_back({i, time_ns, time_ns});
+    else
+      time_ns = ends[i];
+  }
+  std::ranges::stable_sort(pieces, {}, &Piece::begin_ns);
+  return pieces;
+}
+
+// All runs, in the order in which the device began them.
+std::vector<DeviceRun> device_runs(const Recording& host) {
   // Slices of traces that hold a node end a few nanoseconds after it (see Timeline).
   constexpr std::int64_t apart_ns = 10;
+  constexpr std::size_t nowhere = std::numeric_limits<std::size_t>::max();
+  std::vector<DeviceRun> runs;
+  std::vector<std::size_t> place(host.nodes.size(), nowhere);  // in runs, by run
   std::int64_t free_ns = std::numeric_limits<std::int64_t>::min();
-  for (DeviceRun& run : runs) {
-    if (run.time.begin_ns < free_ns) run.time.begin_ns = free_ns + apart_ns;
-    run.time.end_ns = std::max(run.time.end_ns, run.time.begin_ns);
-    free_ns = run.time.end_ns;
+  bool goes_on = false;  // whether the last run still has the device for itself
+  for (const Piece& piece : pieces_of(host)) {
+    if (place[piece.run] == nowhere) {
+      const std::int64_t begin = piece.begin_ns < free_ns ? free_ns + apart_ns : piece.begin_ns;
+      place[piece.run] = runs.size();
+      runs.push_back({piece.run, begin, std::max(piece.end_ns, begin)});
+      free_ns = runs.back().end_ns;
+      goes_on = true;
+      continue;
+    }
+    DeviceRun& run = runs[place[piece.run]];
+    run.last_ns = std::max(run.last_ns, piece.end_ns);
+    if (piece.end_ns <= free_ns) continue;
+    if (goes_on && &run == &runs.back()) {
+      run.end_ns = piece.end_ns;
+    } else {
+      run.later_ns += piece.end_ns - std::max(piece.begin_ns, free_ns);
+      goes_on = false;
+    }
+    free_ns = piece.end_ns;
   }
   return runs;
 }
@@ -61,24 +88,32 @@ std::vector<Recording::PhaseRun> phases_of(const Graph& graph,
   return phases;
 }
 
-// A step ends when the device is done with it, and the next does not begin before: the executor may
-// be far ahead.
-void stretch_steps(std::vector<Recording::Step>& steps,
-                   const std::vector<Recording::NodeRun>& nodes) {
-  std::map<std::int32_t, DeviceInterval> device;  // by step
-  for (const Recording::NodeRun& run : nodes) {
-    DeviceInterval& time = device[run.step];
-    time.begin_ns = std::min(time.begin_ns, run.begin_ns);
-    time.end_ns = std::max(time.end_ns, run.end_ns);
+// A step ends when the device is done with it, and so does its last phase. The next does not begin
+// before: the executor may be far ahead.
+void stretch_steps(Recording& device, const std::vector<DeviceRun>& runs) {
+  struct Interval {
+    std::int64_t begin_ns = std::numeric_limits<std::int64_t>::max();
+    std::int64_t end_ns = std::numeric_limits<std::int64_t>::min();
+  };
+  std::map<std::int32_t, Interval> of_step;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Interval& time = of_step[device.nodes[i].step];
+    time.begin_ns = std::min(time.begin_ns, runs[i].begin_ns);
+    time.end_ns = std::max(time.end_ns, runs[i].last_ns);
   }
   std::int64_t end_ns = std::numeric_limits<std::int64_t>::min();
-  for (Recording::Step& step : steps) {
+  for (Recording::Step& step : device.steps) {
     step.begin_ns = std::max(step.begin_ns, end_ns);
-    if (const auto it = device.find(step.step); it != device.end()) {
+    if (const auto it = of_step.find(step.step); it != of_step.end()) {
       step.begin_ns = std::min(step.begin_ns, std::max(it->second.begin_ns, end_ns));
       step.end_ns = std::max(step.end_ns, it->second.end_ns);
     }
     end_ns = step.end_ns = std::max(step.end_ns, step.begin_ns);
+  }
+  for (std::size_t i = 0; i < device.phases.size(); ++i) {
+    Recording::PhaseRun& phase = device.phases[i];
+    if (i + 1 == device.phases.size() || device.phases[i + 1].step != phase.step)
+      phase.end_ns = std::max(phase.end_ns, of_step[phase.step].end_ns);
   }
 }
 
@@ -86,7 +121,7 @@ void stretch_steps(std::vector<Recording::Step>& steps,
 // run is gone when the device has ended it.
 void move_changes(std::vector<Recording::MemoryChange>& changes,
                   const std::vector<Recording::NodeRun>& launches,
-                  const std::vector<DeviceInterval>& on_device) {
+                  const std::vector<DeviceRun>& on_device) {
   std::int64_t time_ns = std::numeric_limits<std::int64_t>::min();
   for (Recording::MemoryChange& change : changes) {
     const auto next = static_cast<std::size_t>(
@@ -95,7 +130,7 @@ void move_changes(std::vector<Recording::MemoryChange>& changes,
     if (change.bytes > 0 && next < on_device.size() && (next > 0 || change.step > 0))
       change.time_ns = on_device[next].begin_ns;
     else if (next > 0)
-      change.time_ns = on_device[next - 1].end_ns;
+      change.time_ns = on_device[next - 1].last_ns;
     change.time_ns = time_ns = std::max(time_ns, change.time_ns);
   }
 }
@@ -107,15 +142,20 @@ Recording device_time(const Recording& host) {
   Recording device = host;
   device.on_device_time = true;
   device.nodes.clear();
-  std::vector<DeviceInterval> on_device(host.nodes.size());
-  for (const auto& [run, time] : device_runs(host)) {
-    device.nodes.push_back(
-        {host.nodes[run].node, host.nodes[run].step, time.begin_ns, time.end_ns});
-    on_device[run] = time;
+  const std::vector<DeviceRun> runs = device_runs(host);
+  std::vector<DeviceRun> by_run = runs;
+  for (const DeviceRun& run : runs) {
+    const Recording::NodeRun& launch = host.nodes[run.run];
+    device.nodes.push_back({.node = launch.node,
+                            .step = launch.step,
+                            .begin_ns = run.begin_ns,
+                            .end_ns = run.end_ns,
+                            .later_ns = run.later_ns});
+    by_run[run.run] = run;
   }
   device.phases = phases_of(*host.graph, device.nodes);
-  stretch_steps(device.steps, device.nodes);
-  move_changes(device.memory, host.nodes, on_device);
+  stretch_steps(device, runs);
+  move_changes(device.memory, host.nodes, by_run);
   return device;
 }
 

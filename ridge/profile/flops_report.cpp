@@ -27,11 +27,8 @@ void add_nodes(const Recording& recording, std::optional<std::int32_t> step, Flo
     const Node& node = graph.nodes()[run.node];
     std::optional<Cost>& once = costs[run.node];
     if (!once) once = cost(graph, node);
-    report.self[report.tree.of_scope[node.scope]].phases[static_cast<int>(node.phase)] +=
-        PhaseWork{.macs = once->macs,
-                  .flops = once->flops,
-                  .bytes = once->bytes(),
-                  .ns = run.end_ns - run.begin_ns};
+    report.self[report.tree.of_scope[node.scope]].phases[static_cast<int>(node.phase)] += PhaseWork{
+        .macs = once->macs, .flops = once->flops, .bytes = once->bytes(), .ns = run.time_ns()};
   }
 }
 

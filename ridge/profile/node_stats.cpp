@@ -18,7 +18,7 @@ std::vector<NodeStats> node_stats(const Recording& recording) {
   std::vector<NodeStats> by_node(graph.nodes().size());
   for (const Recording::NodeRun& run : recording.nodes) {
     NodeStats& stats = by_node[run.node];
-    const std::int64_t ns = run.end_ns - run.begin_ns;
+    const std::int64_t ns = run.time_ns();
     stats.min_ns = stats.calls == 0 ? ns : std::min(stats.min_ns, ns);
     stats.max_ns = std::max(stats.max_ns, ns);
     stats.total_ns += ns;
@@ -43,7 +43,7 @@ StepTime step_time(const Recording& recording) {
   }
   for (const Recording::PhaseRun& phase : recording.phases)
     phases_ns += phase.end_ns - phase.begin_ns;
-  for (const Recording::NodeRun& run : recording.nodes) time.nodes_ns += run.end_ns - run.begin_ns;
+  for (const Recording::NodeRun& run : recording.nodes) time.nodes_ns += run.time_ns();
   time.between_nodes_ns = phases_ns - time.nodes_ns;
   time.outside_phases_ns = time.total_ns - phases_ns;
   return time;

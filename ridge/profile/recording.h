@@ -20,6 +20,10 @@ struct Recording {
     NodeId node;
     std::int32_t step;
     std::int64_t begin_ns, end_ns;
+    // What it took of its device's time after other runs had begun: see device_time().
+    std::int64_t later_ns = 0;
+
+    std::int64_t time_ns() const { return end_ns - begin_ns + later_ns; }
   };
 
   // A change of what is allocated: a value's storage, or a node's workspace.
@@ -89,11 +93,12 @@ struct Recording {
 };
 
 // The same run on the clock of its device, for every report that says where time goes: a node's run
-// lasts from the begin of its first activity on the device to the end of its last, without what is
-// counted to the run before it already where the two overlap; phases and steps hold their nodes,
-// and memory changes hands when the device gets there. Nodes that were replayed are there like
-// those that were launched. A run without any activity takes no time. What ran on the CPU is
-// returned as it is.
+// lasts from the begin of its first activity on the device to the end of the last one before those
+// of another run, without what is counted to the run before it already where the two overlap. Where
+// a run goes on after others have begun, as one does whose second part nothing waits for, that is
+// its later_ns. Phases and steps hold their nodes, and memory changes hands when the device gets
+// there. Nodes that were replayed are there like those that were launched. A run without any
+// activity takes no time. What ran on the CPU is returned as it is.
 Recording device_time(const Recording& recording);
 
 // The name of a value for people: its own, or that of the scope, operator and output that make it,

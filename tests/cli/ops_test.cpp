@@ -70,7 +70,7 @@ TEST(OpsCommand, HoldsOperatorsOfWorkloadsAgainstTheirFloors) {
   const Sandbox sandbox;
   sandbox.write(
       "small.json",
-      R"({"hidden-dim": 64, "n-layers": 1, "n-heads": 4, "seq-len": 16, "batch-size": 2})");
+      R"({"hidden-dim": 64, "n-layers": 1, "n-heads": 4, "seq-len": 64, "batch-size": 4})");
   const ProgramResult result = sandbox.run(
       {"ridge", "ops", "--space", "--device", "cpu", "--networks", "squeezenet1_1", "--configs",
        "small.json", "--batch-size", "2", "--top", "3", "--export-json", "space.json"});

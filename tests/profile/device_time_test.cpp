@@ -14,6 +14,7 @@
 #include "ridge/profile/device_report.h"
 #include "ridge/profile/kernel_stats.h"
 #include "ridge/profile/memory_timeline.h"
+#include "ridge/profile/node_stats.h"
 #include "ridge/profile/operator_table.h"
 #include "ridge/profile/perfetto.h"
 #include "ridge/profile/recorder.h"
@@ -255,6 +256,40 @@ TEST(DeviceTimeOfOverlaps, CountsTimeOnce) {
   EXPECT_EQ(device.nodes[1].end_ns, 1500);
   EXPECT_EQ(device.steps[0].begin_ns, 0);
   EXPECT_EQ(device.steps[0].end_ns, 1500) << "until the device is done";
+}
+
+// Its second part, which nothing waits for, comes when the other node is at work.
+TEST(DeviceTimeOfOverlaps, GivesARunWhatItTakesLaterAndNothingBetween) {
+  TwoStreams run;
+  run.host.activities.push_back(
+      {.name = 0, .node = 0, .run = 0, .correlation = 3, .begin_ns = 1400, .end_ns = 1700});
+  run.host.activities.push_back(
+      {.name = 0, .node = 0, .run = 0, .correlation = 4, .begin_ns = 1800, .end_ns = 1850});
+  const Recording device = device_time(run.host);
+  ASSERT_EQ(device.nodes.size(), 2u);
+  EXPECT_EQ(device.nodes[0].end_ns, 900);
+  EXPECT_EQ(device.nodes[0].later_ns, 200 + 50);
+  EXPECT_EQ(device.nodes[0].time_ns(), 600 + 250);
+  EXPECT_EQ(device.nodes[1].begin_ns, 910);
+  EXPECT_EQ(device.nodes[1].time_ns(), 590);
+  EXPECT_EQ(device.phases.back().end_ns, 1850);
+  EXPECT_EQ(device.steps[0].end_ns, 1850);
+  for (const NodeStats& stats : node_stats(device)) {
+    EXPECT_EQ(stats.calls, 1);
+    EXPECT_EQ(stats.total_ns, stats.node == 0 ? 850 : 590);
+  }
+}
+
+// Of a run that was going on when another began and ended, all activities are its own.
+TEST(DeviceTimeOfOverlaps, CountsWhatLiesWithinAnotherAsNothing) {
+  TwoStreams run;
+  run.host.activities[2].begin_ns = 400, run.host.activities[2].end_ns = 500;
+  run.host.activities.push_back(
+      {.name = 0, .node = 0, .run = 0, .correlation = 3, .begin_ns = 950, .end_ns = 1000});
+  const Recording device = device_time(run.host);
+  ASSERT_EQ(device.nodes.size(), 2u);
+  EXPECT_EQ(device.nodes[0].time_ns(), 600 + 50);
+  EXPECT_EQ(device.nodes[1].time_ns(), 0);
 }
 
 TEST(DeviceReport, AddsUp) {
