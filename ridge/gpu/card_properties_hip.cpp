@@ -24,6 +24,18 @@ std::string name_of(const hipDeviceProp_t& properties) {
   return name;
 }
 
+// What a block of a kernel that asks for it is granted: on NVIDIA's platform more than HIP tells.
+std::size_t shared_per_block([[maybe_unused]] int index, const hipDeviceProp_t& properties) {
+#if defined(__HIP_PLATFORM_NVIDIA__)
+  int bytes = 0;
+  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, index),
+        "asking for a block's shared memory");
+  return std::max(properties.sharedMemPerBlock, static_cast<std::size_t>(bytes));
+#else
+  return properties.sharedMemPerBlock;
+#endif
+}
+
 // The limits of a multiprocessor stay unknown: what is computed of them holds for NVIDIA's cards.
 DeviceInfo info_of(int index, const hipDeviceProp_t& properties, const Card& card) {
   std::array<char, 32> bus_id{};
@@ -51,7 +63,7 @@ CardProperties properties_of(int index) {
   // kernels are written for.
   const Card card{.compute_capability = 0,
                   .multiprocessors = properties.multiProcessorCount,
-                  .shared_per_block = properties.sharedMemPerBlock,
+                  .shared_per_block = shared_per_block(index, properties),
                   .l2_bytes = static_cast<std::size_t>(properties.l2CacheSize)};
   // Ranks are on one machine, since none are linked but through memory of the host.
   CardProperties found{.card = card, .info = info_of(index, properties, card)};

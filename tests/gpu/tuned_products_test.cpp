@@ -1,6 +1,8 @@
 // Every kernel among which the tuner chooses, on a GPU: the vendor's products, our own, and those
 // with a gate behind them.
 
+#include <limits>
+
 #include "tests/gpu/choose.h"
 #include "tests/gpu/gpu.h"
 #include "tests/ops/cases.h"
@@ -33,6 +35,52 @@ TEST_F(TunedProducts, AreRightInEveryLayout) {
           expect_all_right<MatMul>({{.trans_a = ta, .trans_b = tb, .out = result},
                                     {{{DType::f32, ta ? Shape{k, m} : Shape{m, k}}},
                                      {{DType::f32, tb ? Shape{n, k} : Shape{k, n}}}}});
+}
+
+// A product with rows of any length, in 16 bits and in f32, where that is added to or not.
+std::vector<Sample<MatMul>> products(std::int64_t m, std::int64_t n, std::int64_t k, bool trans_a,
+                                     bool trans_b) {
+  std::vector<Sample<MatMul>> samples;
+  for (const auto& [out, accumulate] : {std::pair<std::optional<DType>, bool>{{}, false},
+                                        {DType::f32, false},
+                                        {DType::f32, true}}) {
+    samples.push_back({{.trans_a = trans_a, .trans_b = trans_b, .out = out},
+                       {{{DType::f32, trans_a ? Shape{k, m} : Shape{m, k}}},
+                        {{DType::f32, trans_b ? Shape{n, k} : Shape{k, n}}}}});
+    if (accumulate) samples.back().inputs.push_back({{DType::f32, {m, n}}});
+  }
+  return samples;
+}
+
+// Rows that begin at no multiples of 16 bytes, of one matrix or of all.
+TEST_F(TunedProducts, AreRightWhereRowsBeginAnywhere) {
+  for (const auto& [m, n, k] :
+       {std::array<std::int64_t, 3>{1, 1, 1}, {200, 137, 264}, {203, 136, 41}})
+    for (const bool ta : {false, true})
+      for (const bool tb : {false, true})
+        for (const Sample<MatMul>& sample : products(m, n, k, ta, tb)) expect_all_right(sample);
+}
+
+// So long ones that c is computed in parts.
+TEST_F(TunedProducts, AreRightWhereLongRowsBeginAnywhere) {
+  for (const bool ta : {false, true})
+    for (const Sample<MatMul>& sample : products(601, 13, 20001, ta, true))
+      expect_all_right(sample, DType::bf16);
+  for (const Sample<MatMul>& sample : products(601, 20001, 13, false, true))
+    expect_all_right(sample, DType::bf16);
+}
+
+// That copies are among the candidates: the last one is told by its name.
+TEST_F(TunedProducts, OfRowsThatBeginAnywhereMayBeOfCopies) {
+  const MatMul op{.trans_b = true};
+  const std::vector<TensorType> in{{DType::bf16, {64, 40}}, {DType::bf16, {77, 40}}};
+  const std::vector<TensorType> out = op.infer(in);
+  const std::vector<Reals> values{testing::sample_values({in[0]}, DType::bf16, 1),
+                                  testing::sample_values({in[1]}, DType::bf16, 2)};
+  Choose last(std::numeric_limits<std::size_t>::max());
+  testing::run_kernel(device(), op, in, out, values, {.products = Products::tuned, .tuner = &last});
+  EXPECT_TRUE(last.told.ends_with("of aligned copies") || last.told.starts_with("portable"))
+      << last.told;
 }
 
 TEST_F(TunedProducts, AreRightWithAGateBehindThem) {
