@@ -21,8 +21,11 @@ namespace ridge {
 
 namespace {
 
-// Steps of k in one chunk: 128 rows of A then take 768 KiB of a second-level cache of 2 MiB.
-constexpr std::int64_t most_steps = 32;
+// Steps of k in two blocks, the most of a chunk. Blocks do not depend on the plan, so that sums are
+// the same by any.
+constexpr std::int64_t most_steps_of_two = 32;
+// Strips of A times steps of k in one chunk: 1,152 KiB of a second-level cache of 2 MiB.
+constexpr std::int64_t most_strip_steps = 192;
 // Strips of B that are split at a time: a chunk of them takes 24 MiB at most.
 constexpr std::int64_t most_group_strips = 128;
 
@@ -71,18 +74,36 @@ struct Parts {
   Range operator[](std::int64_t i) const { return part_of({0, size}, i, count); }
 };
 
+// Steps of k that are summed from zero.
+std::vector<Range> blocks_of(std::int64_t steps) {
+  std::vector<Range> blocks;
+  const Parts pairs(steps, most_steps_of_two);
+  for (std::int64_t pair = 0; pair < pairs.count; ++pair) {
+    const std::int64_t count = ceil_div(pairs[pair].size(), most_block_steps);
+    for (std::int64_t i = 0; i < count; ++i) blocks.push_back(part_of(pairs[pair], i, count));
+  }
+  return blocks;
+}
+
+std::int64_t longest_of(const std::vector<Range>& blocks) {
+  std::int64_t longest = 1;
+  for (const Range& block : blocks) longest = std::max(longest, block.size());
+  return longest;
+}
+
 class SplitGemm final : public Gemm {
  public:
   SplitGemm(const GemmShape& shape, const GemmPlan& plan)
       : s_(shape),
-        chunks_(ceil_div(shape.k, step_k), most_steps),
+        blocks_(blocks_of(ceil_div(shape.k, step_k))),
         rows_(ceil_div(shape.m, strip_width), ceil_div(plan.tile_m, strip_width)),
+        chunks_(std::ssize(blocks_), blocks_of_chunk()),
         groups_(ceil_div(shape.n, strip_width), most_group_strips),
         column_strips_(ceil_div(plan.tile_n, strip_width)) {}
 
   std::size_t workspace() const override {
     return splits_b_once()
-               ? static_cast<std::size_t>(groups_.most() * chunks_.most() * step_words) *
+               ? static_cast<std::size_t>(groups_.most() * most_steps_of_chunk() * step_words) *
                      sizeof(std::uint32_t)
                : 0;
   }
@@ -90,7 +111,7 @@ class SplitGemm final : public Gemm {
   void run(ThreadPool& pool, const void* a, const void* b, void* c, void* workspace,
            const GemmTileDone& done) const override {
     if (!splits_b_once()) {
-      run_tiles(pool, a, b, c, {{0, s_.batch}, {0, groups_.size}, {0, chunks_.size}}, nullptr,
+      run_tiles(pool, a, b, c, {{0, s_.batch}, {0, groups_.size}, {0, chunks_.count}}, nullptr,
                 done);
       return;
     }
@@ -98,17 +119,31 @@ class SplitGemm final : public Gemm {
     for (std::int64_t batch = 0; batch < s_.batch; ++batch)
       for (std::int64_t group = 0; group < groups_.count; ++group)
         for (std::int64_t chunk = 0; chunk < chunks_.count; ++chunk) {
-          const Piece piece{{batch, batch + 1}, groups_[group], chunks_[chunk]};
-          split_b(pool, right_operand(b, batch), piece.strips, piece.steps, right);
+          const Piece piece{{batch, batch + 1}, groups_[group], {chunk, chunk + 1}};
+          split_b(pool, right_operand(b, batch), piece.strips, steps_of(chunk), right);
           run_tiles(pool, a, b, c, piece, right, done);
         }
   }
 
  private:
-  // A part of the product: matrices of the batch, strips of columns, steps of k.
+  // A part of the product: matrices of the batch, strips of columns, chunks of k.
   struct Piece {
-    Range batches, strips, steps;
+    Range batches, strips, chunks;
   };
+
+  std::int64_t blocks_of_chunk() const {
+    return std::clamp<std::int64_t>(most_strip_steps / (rows_.most() * longest_of(blocks_)), 1, 2);
+  }
+  const Range& block(std::int64_t i) const { return blocks_[static_cast<std::size_t>(i)]; }
+  Range steps_of(std::int64_t chunk) const {
+    const Range blocks = chunks_[chunk];
+    return {block(blocks.begin).begin, block(blocks.end - 1).end};
+  }
+  std::int64_t most_steps_of_chunk() const {
+    std::int64_t most = 0;
+    for (std::int64_t i = 0; i < chunks_.count; ++i) most = std::max(most, steps_of(i).size());
+    return most;
+  }
 
   // Of several rows of tiles, each would split it again.
   bool splits_b_once() const { return rows_.count > 1; }
@@ -158,7 +193,7 @@ class SplitGemm final : public Gemm {
       const Tile tile{.a = left_operand(a, batch),
                       .b = right_operand(b, batch),
                       .right = right ? right + (strips.begin - piece.strips.begin) *
-                                                   piece.steps.size() * step_words
+                                                   steps_of(piece.chunks.begin).size() * step_words
                                      : nullptr,
                       .c = static_cast<float*>(c) + batch * s_.m * s_.n,
                       .rows = rows,
@@ -167,46 +202,46 @@ class SplitGemm final : public Gemm {
         if (done) done(tile_of(batch, rows, strip));
       };
       const AmxTiles tiles_of_registers;
-      if (right) return run_chunk(tile, piece.steps, strip_done);
-      for (std::int64_t chunk = 0; chunk < chunks_.count; ++chunk)
-        run_chunk(tile, chunks_[chunk], strip_done);
+      for (std::int64_t chunk = piece.chunks.begin; chunk < piece.chunks.end; ++chunk)
+        run_chunk(tile, chunk, strip_done);
     });
   }
 
   // Multiplies one chunk of k of one strip of rows by one of columns, a block of steps at a time.
-  void multiply_strips(Range k, std::int64_t i, std::int64_t j, const std::uint32_t* left,
-                       const std::uint32_t* right, float* c) const {
+  void multiply_strips(std::int64_t chunk, std::int64_t i, std::int64_t j,
+                       const std::uint32_t* left, const std::uint32_t* right, float* c) const {
     const std::int64_t rows = std::min(strip_width, s_.m - i * strip_width);
     const std::int64_t columns = std::min(strip_width, s_.n - j * strip_width);
     float* const part_of_c = c + i * strip_width * s_.n + j * strip_width;
-    SplitBlock block{.rows = ceil_div(rows, tile_width) * tile_width,
-                     .columns = ceil_div(columns, tile_width) * tile_width,
-                     .adds = k.begin > 0 || s_.accumulate,
-                     .to = part_of_c,
-                     .stride = s_.n};
-    const bool is_whole = rows == block.rows && columns == block.columns;
-    alignas(64) float sums[strip_sums];
+    SplitBlock sums{.rows = ceil_div(rows, tile_width) * tile_width,
+                    .columns = ceil_div(columns, tile_width) * tile_width,
+                    .adds = chunk > 0 || s_.accumulate,
+                    .to = part_of_c,
+                    .stride = s_.n};
+    const bool is_whole = rows == sums.rows && columns == sums.columns;
+    alignas(64) float whole[strip_sums];
     if (!is_whole) {
-      block.to = sums, block.stride = strip_width;
-      if (block.adds)
+      sums.to = whole, sums.stride = strip_width;
+      if (sums.adds)
         for (std::int64_t r = 0; r < rows; ++r)
-          std::copy_n(part_of_c + r * s_.n, columns, sums + r * strip_width);
+          std::copy_n(part_of_c + r * s_.n, columns, whole + r * strip_width);
     }
-    const Parts blocks(k.size(), most_block_steps);
-    for (std::int64_t part = 0; part < blocks.count; ++part) {
-      const Range steps = blocks[part];
-      block.steps = steps.size();
-      for (std::int64_t step = 0; step < block.steps; ++step) {
+    const Range blocks = chunks_[chunk];
+    const std::int64_t first = steps_of(chunk).begin;
+    for (std::int64_t of = blocks.begin; of < blocks.end; ++of) {
+      const Range& steps = block(of);
+      sums.steps = steps.size();
+      for (std::int64_t step = 0; step < sums.steps; ++step) {
         const auto at = static_cast<std::size_t>(step);
-        block.left[at] = left + (steps.begin + step) * step_words;
-        block.right[at] = right + (steps.begin + step) * step_words;
+        sums.left[at] = left + (steps.begin - first + step) * step_words;
+        sums.right[at] = right + (steps.begin - first + step) * step_words;
       }
-      multiply_split(block);
-      block.adds = true;
+      multiply_split(sums);
+      sums.adds = true;
     }
     if (!is_whole)
       for (std::int64_t r = 0; r < rows; ++r)
-        std::copy_n(sums + r * strip_width, columns, part_of_c + r * s_.n);
+        std::copy_n(whole + r * strip_width, columns, part_of_c + r * s_.n);
   }
 
   struct Tile {
@@ -218,7 +253,8 @@ class SplitGemm final : public Gemm {
 
   // Calls `done` with each strip of columns that is complete.
   template <class Done>
-  void run_chunk(const Tile& tile, Range k, const Done& done) const {
+  void run_chunk(const Tile& tile, std::int64_t chunk, const Done& done) const {
+    const Range k = steps_of(chunk);
     const std::int64_t strip_words = k.size() * step_words;
     auto* const own = static_cast<std::uint32_t*>(scratch_memory(
         static_cast<std::size_t>((tile.rows.size() + 1) * strip_words) * sizeof(std::uint32_t)));
@@ -231,8 +267,9 @@ class SplitGemm final : public Gemm {
       else
         tile.b.split({column, column + 1}, k, own, k.size());
       for (std::int64_t row = 0; row < tile.rows.size(); ++row)
-        multiply_strips(k, tile.rows.begin + row, column, left + row * strip_words, right, tile.c);
-      if (k.end == chunks_.size) done({column, column + 1});
+        multiply_strips(chunk, tile.rows.begin + row, column, left + row * strip_words, right,
+                        tile.c);
+      if (chunk + 1 == chunks_.count) done({column, column + 1});
     }
   }
 
@@ -243,8 +280,10 @@ class SplitGemm final : public Gemm {
   }
 
   GemmShape s_;
-  Parts chunks_;         // of steps
-  Parts rows_, groups_;  // of strips
+  std::vector<Range> blocks_;  // of steps
+  Parts rows_;                 // of strips
+  Parts chunks_;               // of blocks
+  Parts groups_;               // of strips
   std::int64_t column_strips_;
 };
 
@@ -257,7 +296,14 @@ std::vector<GemmPlan> split_gemm_plans(const GemmShape& shape) {
   const auto fitting = [](std::int64_t extent, std::int64_t tile) {
     return std::min(tile, ceil_div(extent, strip_width) * strip_width);
   };
+  // Rows of which a block of k stays in the second-level cache: with all of them in one tile, no
+  // two tasks want the same columns of B.
+  const std::int64_t staying =
+      most_strip_steps / longest_of(blocks_of(ceil_div(shape.k, step_k))) * strip_width;
   for (const auto& [m, n] : {std::pair<std::int64_t, std::int64_t>{128, 2048},
+                             {staying, 1024},
+                             {staying, 256},
+                             {256, 512},
                              {192, 1024},
                              {64, 2048},
                              {128, 512},

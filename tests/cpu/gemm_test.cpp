@@ -317,6 +317,8 @@ const std::vector<GemmShape> rounding_shapes = {
     {.m = 65, .n = 129, .k = 513, .trans_a = true},
     {.batch = 9, .m = 33, .n = 48, .k = 40},
     {.m = 40, .n = 100, .k = 1700, .trans_b = true, .in = DType::bf16, .out = DType::bf16},
+    {.m = 330, .n = 70, .k = 2100, .trans_b = true},
+    {.m = 330, .n = 40, .k = 96, .trans_a = true},
 };
 
 TEST(Gemm, BitsDoNotDependOnTheNumberOfThreads) {
