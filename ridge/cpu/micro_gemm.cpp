@@ -13,9 +13,12 @@ const Vector& vector_at(const float* p) { return *reinterpret_cast<const Vector*
 Vector& vector_at(float* p) { return *reinterpret_cast<Vector*>(p); }
 
 // Sums held in registers at a time: 16 vectors of the 32 of AVX-512, 8 of the 16 before it. Of the
-// others, `max_vectors` hold a row of b and one an element of a.
-constexpr int max_rows = 4;
-constexpr int max_vectors = vector_floats == 16 ? 4 : 2;
+// others, `max_vectors` hold a row of b and one an element of a. Where b is narrow, more rows keep
+// as many sums going: fewer would wait for each other.
+constexpr int max_sums = vector_floats == 16 ? 16 : 8;
+constexpr int max_vectors = max_sums / 4;
+constexpr int max_rows = 8;
+constexpr int rows_of(int vectors) { return std::min(max_rows, max_sums / vectors); }
 
 struct Block {
   LeftOperand a;
@@ -67,14 +70,14 @@ void block_product(const Block& block) {
 
 using BlockProduct = void (*)(const Block&);
 
-// By rows - 1, then by vectors - 1.
+// By vectors - 1, then by rows - 1.
+template <int vectors, int... row>
+constexpr auto rows_of_blocks(std::integer_sequence<int, row...>) {
+  return std::array<BlockProduct, max_rows>{block_product<row + 1, vectors>...};
+}
 template <int... v>
-constexpr auto row_of_blocks(std::integer_sequence<int, v...>) {
-  return std::array<std::array<BlockProduct, max_vectors>, max_rows>{
-      {{block_product<1, v + 1>...},
-       {block_product<2, v + 1>...},
-       {block_product<3, v + 1>...},
-       {block_product<4, v + 1>...}}};
+constexpr auto all_blocks(std::integer_sequence<int, v...>) {
+  return std::array{rows_of_blocks<v + 1>(std::make_integer_sequence<int, rows_of(v + 1)>{})...};
 }
 
 // The elements of a and b in turn, from their lower or upper halves.
@@ -111,19 +114,20 @@ void transpose_block(const float* from, std::int64_t from_stride, float* to,
 
 void small_product(LeftOperand a, RightOperand b, Product c, ProductExtents extents,
                    bool accumulate) {
-  static constexpr auto blocks = row_of_blocks(std::make_integer_sequence<int, max_vectors>{});
+  static constexpr auto blocks = all_blocks(std::make_integer_sequence<int, max_vectors>{});
   // A panel of b stays in the first cache while the rows of a pass over it.
   for (std::int64_t j = 0; j < extents.n; j += max_vectors * vector_floats) {
     const std::int64_t vectors =
         std::min<std::int64_t>(max_vectors, (extents.n - j) / vector_floats);
-    for (std::int64_t i = 0; i < extents.m; i += max_rows) {
-      const std::int64_t rows = std::min<std::int64_t>(max_rows, extents.m - i);
-      blocks[static_cast<std::size_t>(rows - 1)][static_cast<std::size_t>(vectors - 1)](
-          {.a = {a.data + i * a.row, a.row, a.column},
-           .b = {b.data + j, b.stride},
-           .c = {c.data + i * c.stride + j, c.stride},
-           .k = extents.k,
-           .accumulate = accumulate});
+    const auto& of_width = blocks[static_cast<std::size_t>(vectors - 1)];
+    const std::int64_t most = rows_of(static_cast<int>(vectors));
+    for (std::int64_t i = 0; i < extents.m; i += most) {
+      const std::int64_t rows = std::min(most, extents.m - i);
+      of_width[static_cast<std::size_t>(rows - 1)]({.a = {a.data + i * a.row, a.row, a.column},
+                                                    .b = {b.data + j, b.stride},
+                                                    .c = {c.data + i * c.stride + j, c.stride},
+                                                    .k = extents.k,
+                                                    .accumulate = accumulate});
     }
   }
 }
