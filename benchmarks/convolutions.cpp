@@ -121,6 +121,7 @@ double measure(ThreadPool& pool, const Size& size, Kind kind, int rounds) {
     fastest = std::min(fastest, c.best / library);
     fmt::print("  {}: {:.2f}",
                c.tile == by_split_products ? "split"
+               : c.tile == by_split_blocks ? "split in blocks"
                : c.tile == by_products     ? "products"
                                            : fmt::format("tile {}", c.tile),
                c.best / library);

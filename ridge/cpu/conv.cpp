@@ -65,10 +65,11 @@ void convert(ThreadPool& pool, const From* from, std::int64_t n, To* to) {
 
 // The library's, but where a gradient of our own is far faster, or a tile asks for one of ours.
 ConvPtr make_plain_conv(const ConvShape& shape, int tile) {
+  if (tile == by_split_blocks) return make_split_window_conv(shape, SplitWeights::in_blocks);
   if (tile == by_split_products) {
     if (has_split_conv(shape)) return make_split_conv(shape);
     return shape.kind == Kind::weight_grad ? make_split_window_grad(shape)
-                                           : make_split_window_conv(shape);
+                                           : make_split_window_conv(shape, SplitWeights::ahead);
   }
   if (tile == by_products) return make_product_weight_grad(shape);
   if (tile > 1) return make_winograd_conv(shape, tile);
@@ -223,7 +224,7 @@ ConvShape computed_as(ConvShape shape) {
 
 // Increased whenever one of our own convolutions comes to take another time: what was measured
 // before is then void.
-constexpr int conv_version = 3;
+constexpr int conv_version = 4;
 
 std::string_view name_of(Kind kind) {
   return kind == Kind::forward ? "forward" : kind == Kind::input_grad ? "by x" : "by weight";
@@ -327,6 +328,9 @@ std::vector<int> conv_tiles(const ConvShape& shape, const KernelChoice& choice) 
   if (choice.split_bf16 && (has_split_conv(computed) || has_split_window_conv(computed) ||
                             has_split_window_grad(computed)))
     tiles.push_back(by_split_products);
+  if (choice.split_bf16 && !choice.inference && has_split_window_conv(computed) &&
+      has_few_rows(computed))
+    tiles.push_back(by_split_blocks);
   if (!has_winograd(computed)) {
     if (has_product_weight_grad(computed)) tiles.push_back(by_products);
     return tiles;

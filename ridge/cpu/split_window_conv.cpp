@@ -1,6 +1,7 @@
 // A task has some positions of a group's line (split_window.h) and some strips of its output
 // channels. It splits the part of the image that its windows reach, and goes through the products
-// of a strip in blocks, each for all its positions.
+// of a strip in blocks, each for all its positions; where weights are not split ahead, it splits
+// those of a block before.
 
 #include "ridge/cpu/split_window_conv.h"
 
@@ -64,11 +65,14 @@ namespace {
 // Of the part of the image that a task splits.
 constexpr std::int64_t image_cache_bytes = std::int64_t{3} << 18;
 constexpr std::int64_t most_row_strips = 16;
+// Of the whole image, where few rows read the weights.
+constexpr std::int64_t few_rows_bytes = std::int64_t{2} << 20;
 
 class SplitWindowConv final : public Conv {
  public:
-  explicit SplitWindowConv(const ConvShape& shape)
+  SplitWindowConv(const ConvShape& shape, SplitWeights weights)
       : shape_(shape),
+        weights_(weights),
         pass_(window_pass_of(shape)),
         lines_(pass_.from, pass_.to, shape.weight, pass_.stride, shape.geometry.dilation,
                pass_.padding),
@@ -77,7 +81,12 @@ class SplitWindowConv final : public Conv {
         row_strips_(ceil_div(lines_.positions(), strip_width)),
         column_strips_(ceil_div(pass_.to_channels, strip_width)) {}
 
+  bool has_few_rows() const {
+    return (row_strips_ * strip_width + lines_.reach()) * bytes_of_position() <= few_rows_bytes;
+  }
+
   std::size_t packed_bytes() const override {
+    if (weights_ == SplitWeights::in_blocks) return 0;
     return static_cast<std::size_t>(shape_.geometry.groups * column_strips_ * steps_ * step_words) *
            sizeof(std::uint32_t);
   }
@@ -91,41 +100,64 @@ class SplitWindowConv final : public Conv {
     Range rows, columns;   // strips of positions and of the group's output channels
     std::uint32_t* words;  // of the image, [phase][channel step][part][position]
     std::int64_t positions;
-    float* sums;  // [strip of rows][strip_width, strip_width]
+    float* sums;           // [strip of rows][strip_width, strip_width]
+    std::uint32_t* block;  // of weights, [step][step_words], where they are not split ahead
   };
 
   std::int64_t words_of_position() const {
     return lines_.phases() * channel_steps_ * 3 * row_words;
   }
+  std::int64_t bytes_of_position() const {
+    return words_of_position() * static_cast<std::int64_t>(sizeof(std::uint32_t));
+  }
   void split_image(const Task& task, const float* image) const;
-  void multiply_strip(const Task& task, std::int64_t column, const std::uint32_t* weights) const;
+  void split_weights(std::int64_t group, std::int64_t column, Range steps, const void* weight,
+                     std::uint32_t* words) const;
+  void multiply_strip(const Task& task, std::int64_t column, const void* weights) const;
   template <class F>
   void write_strip(const Task& task, std::int64_t column, const ConvOperands& o,
                    const F& function) const;
   void run_task(const Task& task, const ConvOperands& o) const;
 
   ConvShape shape_;
+  SplitWeights weights_;
   WindowPass pass_;
   WindowLines lines_;
   std::int64_t channel_steps_, steps_, row_strips_, column_strips_;
 };
 
-// [group][strip of output channels][pixel of the window][channel step][step_words].
-void SplitWindowConv::pack(ThreadPool& pool, const void* weight, void* packed) const {
+// Some steps, [pixel of the window][channel step], of a strip of a group's output channels, from
+// weights as they are stored: words [steps, step_words].
+void SplitWindowConv::split_weights(std::int64_t group, std::int64_t column, Range steps,
+                                    const void* weight, std::uint32_t* words) const {
   const bool forward = shape_.kind == Kind::forward;
   const std::int64_t taps = shape_.weight.pixels(), row = taps * shape_.weight.c;
-  const std::int64_t rows_of_group = shape_.weight.n / shape_.geometry.groups;
-  pool.run(shape_.geometry.groups * column_strips_ * taps, [&](std::int64_t i) {
-    const std::int64_t tap = i % taps, first = i / taps % column_strips_ * strip_width;
-    const std::int64_t group = i / taps / column_strips_;
-    const PackSource source{.data = static_cast<const float*>(weight) +
-                                    group * rows_of_group * row +
-                                    (forward ? tap : taps - 1 - tap) * shape_.weight.c,
+  const std::int64_t first_row = group * (shape_.weight.n / shape_.geometry.groups);
+  const std::int64_t first = column * strip_width;
+  for (std::int64_t step = steps.begin; step < steps.end;) {
+    const std::int64_t tap = step / channel_steps_;
+    const std::int64_t end = std::min(steps.end, (tap + 1) * channel_steps_);
+    const std::int64_t channel = (step - tap * channel_steps_) * step_k;
+    const PackSource source{.data = static_cast<const float*>(weight) + first_row * row +
+                                    (forward ? tap : taps - 1 - tap) * shape_.weight.c +
+                                    channel * (forward ? 1 : row),
                             .stride = row,
                             .k_runs_along_rows = forward,
-                            .k = pass_.from_channels};
+                            .k = std::min(pass_.from_channels - channel, (end - step) * step_k)};
     split_strip(source, first, std::min(strip_width, pass_.to_channels - first), OperandSide::right,
-                static_cast<std::uint32_t*>(packed) + i * channel_steps_ * step_words);
+                words + (step - steps.begin) * step_words);
+    step = end;
+  }
+}
+
+// [group][strip of output channels][step][step_words].
+void SplitWindowConv::pack(ThreadPool& pool, const void* weight, void* packed) const {
+  const std::int64_t taps = shape_.weight.pixels();
+  pool.run(shape_.geometry.groups * column_strips_ * taps, [&](std::int64_t i) {
+    const std::int64_t tap = i % taps, strip = i / taps;
+    split_weights(strip / column_strips_, strip % column_strips_,
+                  {tap * channel_steps_, (tap + 1) * channel_steps_}, weight,
+                  static_cast<std::uint32_t*>(packed) + i * channel_steps_ * step_words);
   });
 }
 
@@ -144,7 +176,7 @@ void SplitWindowConv::split_image(const Task& task, const float* image) const {
 
 // The sums of one strip of output channels.
 void SplitWindowConv::multiply_strip(const Task& task, std::int64_t column,
-                                     const std::uint32_t* weights) const {
+                                     const void* weights) const {
   const std::int64_t blocks = ceil_div(steps_, most_block_steps);
   const std::int64_t columns = std::min(strip_width, pass_.to_channels - column * strip_width);
   SplitBlock block{.rows = strip_width,
@@ -155,8 +187,12 @@ void SplitWindowConv::multiply_strip(const Task& task, std::int64_t column,
     const Range steps = part_of({0, steps_}, i, blocks);
     block.steps = steps.size();
     block.adds = i > 0;
-    const std::uint32_t* const right =
-        weights + ((task.group * column_strips_ + column) * steps_ + steps.begin) * step_words;
+    const std::uint32_t* right = task.block;
+    if (weights_ == SplitWeights::in_blocks)
+      split_weights(task.group, column, steps, weights, task.block);
+    else
+      right = static_cast<const std::uint32_t*>(weights) +
+              ((task.group * column_strips_ + column) * steps_ + steps.begin) * step_words;
     for (std::int64_t step = 0; step < block.steps; ++step) {
       const std::int64_t tap = (steps.begin + step) / channel_steps_;
       const std::int64_t channels = (steps.begin + step) % channel_steps_;
@@ -200,7 +236,7 @@ void SplitWindowConv::run_task(const Task& task, const ConvOperands& o) const {
   split_image(task, static_cast<const float*>(shape_.kind == Kind::forward ? o.x : o.y));
   with_epilogue(shape_.epilogue, [&](const auto& function) {
     for (std::int64_t column = task.columns.begin; column < task.columns.end; ++column) {
-      multiply_strip(task, column, static_cast<const std::uint32_t*>(o.weight));
+      multiply_strip(task, column, o.weight);
       write_strip(task, column, o, function);
     }
   });
@@ -211,19 +247,23 @@ void SplitWindowConv::run_task(const Task& task, const ConvOperands& o) const {
 void SplitWindowConv::run(ThreadPool& pool, const ConvOperands& o, void*) const {
   const std::int64_t groups = shape_.geometry.groups;
   const std::int64_t wanted = ceil_div(2 * pool.size(), groups);
-  const std::int64_t bytes = words_of_position() * static_cast<std::int64_t>(sizeof(float));
+  const bool in_blocks = weights_ == SplitWeights::in_blocks;
   const std::int64_t most = std::clamp<std::int64_t>(
-      (image_cache_bytes / bytes - lines_.reach()) / strip_width, 1, most_row_strips);
-  const std::int64_t blocks = std::max(ceil_div(row_strips_, most), std::min(wanted, row_strips_));
+      (image_cache_bytes / bytes_of_position() - lines_.reach()) / strip_width, 1, most_row_strips);
+  const std::int64_t blocks =
+      in_blocks ? 1 : std::max(ceil_div(row_strips_, most), std::min(wanted, row_strips_));
   const std::int64_t parts = std::clamp<std::int64_t>(wanted / blocks, 1, column_strips_);
+  const std::int64_t block_words = in_blocks ? most_block_steps * step_words : 0;
   pool.run(groups * blocks * parts, [&](std::int64_t i) {
     Task task{.group = i / parts / blocks,
               .rows = part_of({0, row_strips_}, i / parts % blocks, blocks),
               .columns = part_of({0, column_strips_}, i % parts, parts)};
     task.positions = task.rows.size() * strip_width + lines_.reach();
     const std::int64_t words = task.positions * words_of_position();
-    task.words = static_cast<std::uint32_t*>(scratch_memory(
-        static_cast<std::size_t>(words + task.rows.size() * strip_sums) * sizeof(float)));
+    task.block = static_cast<std::uint32_t*>(scratch_memory(
+        static_cast<std::size_t>(block_words + words + task.rows.size() * strip_sums) *
+        sizeof(float)));
+    task.words = task.block + block_words;
     task.sums = reinterpret_cast<float*>(task.words + words);
     run_task(task, o);
   });
@@ -231,13 +271,19 @@ void SplitWindowConv::run(ThreadPool& pool, const ConvOperands& o, void*) const 
 
 }  // namespace
 
-ConvPtr make_split_window_conv(const ConvShape& shape) {
-  return std::make_unique<SplitWindowConv>(shape);
+bool has_few_rows(const ConvShape& shape) {
+  return SplitWindowConv(shape, SplitWeights::in_blocks).has_few_rows();
+}
+
+ConvPtr make_split_window_conv(const ConvShape& shape, SplitWeights weights) {
+  return std::make_unique<SplitWindowConv>(shape, weights);
 }
 
 #else
 
-ConvPtr make_split_window_conv(const ConvShape&) {
+bool has_few_rows(const ConvShape&) { return false; }
+
+ConvPtr make_split_window_conv(const ConvShape&, SplitWeights) {
   throw Error("no convolution of split operands");
 }
 

@@ -558,7 +558,27 @@ TEST(Conv, ComputesConvolutionsOfWindowsBySplitProducts) {
           ASSERT_EQ(tiles[0], by_split_products);
         }
         expect_right_on_any_threads(shape, *make_conv(shape, by_split_products), 3e-7);
+        if (kind != Kind::weight_grad)
+          expect_right_on_any_threads(shape, *make_conv(shape, by_split_blocks), 3e-7);
       }
+}
+
+TEST(Conv, SplitsWeightsInBlocksWhereFewRowsReadThem) {
+  if (!may_multiply_split()) GTEST_SKIP() << "this processor has no products of split bf16";
+  const auto has_blocks = [](ImageShape x, std::int64_t channels, Kind kind, KernelChoice choice) {
+    const ConvShape shape =
+        three_by_three(x, channels, {1, 1}, kind, ImageLayout::nhwc, DType::f32);
+    return std::ranges::count(conv_tiles(shape, choice), by_split_blocks) == 1;
+  };
+  const KernelChoice training{.split_bf16 = true};
+  EXPECT_TRUE(has_blocks({4, 512, 7, 7}, 512, Kind::forward, training));
+  EXPECT_TRUE(has_blocks({4, 512, 7, 7}, 512, Kind::input_grad, training));
+  EXPECT_FALSE(has_blocks({4, 512, 7, 7}, 512, Kind::weight_grad, training));
+  EXPECT_FALSE(has_blocks({32, 512, 7, 7}, 512, Kind::forward, training));
+  EXPECT_FALSE(has_blocks({4, 512, 7, 7}, 512, Kind::forward, {}));
+  EXPECT_FALSE(
+      has_blocks({4, 512, 7, 7}, 512, Kind::forward, {.inference = true, .split_bf16 = true}))
+      << "weights stay split";
 }
 
 TEST(Conv, IsByWinogradWhereThatMultipliesLess) {
