@@ -15,8 +15,8 @@
 
 namespace ridge::gpu {
 
-// c[batch, m, n] = a b, or with `accumulate` c += a b, row-major, with a stored as [m, k], or [k, m]
-// if trans_a, and b as [k, n], or [n, k] if trans_b. Sums are f32.
+// c[batch, m, n] = a b, or with `accumulate` c += a b, row-major, with a stored as [m, k], or [k,
+// m] if trans_a, and b as [k, n], or [n, k] if trans_b. Sums are f32.
 struct ProductShape {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   bool trans_a = false, trans_b = false;
