@@ -325,12 +325,12 @@ std::vector<int> conv_tiles(const ConvShape& shape, const KernelChoice& choice) 
   if (is_depthwise(shape) || results.n * results.pixels() < least_results) return {};
   const ConvShape computed = computed_as(shape);
   std::vector<int> tiles;
-  if (choice.split_bf16 && (has_split_conv(computed) || has_split_window_conv(computed) ||
-                            has_split_window_grad(computed)))
-    tiles.push_back(by_split_products);
-  if (choice.split_bf16 && !choice.inference && has_split_window_conv(computed) &&
-      has_few_rows(computed))
-    tiles.push_back(by_split_blocks);
+  if (choice.split_bf16) {
+    const bool by_windows = has_split_window_conv(computed);
+    if (by_windows || has_split_conv(computed) || has_split_window_grad(computed))
+      tiles.push_back(by_split_products);
+    if (by_windows && !choice.inference && has_few_rows(computed)) tiles.push_back(by_split_blocks);
+  }
   if (!has_winograd(computed)) {
     if (has_product_weight_grad(computed)) tiles.push_back(by_products);
     return tiles;

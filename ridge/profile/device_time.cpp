@@ -143,7 +143,7 @@ Recording device_time(const Recording& host) {
   device.on_device_time = true;
   device.nodes.clear();
   const std::vector<DeviceRun> runs = device_runs(host);
-  std::vector<DeviceRun> by_run = runs;
+  std::vector<DeviceRun> by_run(runs.size());
   for (const DeviceRun& run : runs) {
     const Recording::NodeRun& launch = host.nodes[run.run];
     device.nodes.push_back({.node = launch.node,

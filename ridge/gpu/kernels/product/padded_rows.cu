@@ -1,5 +1,6 @@
 #include "ridge/gpu/kernels/product/padded_rows.h"
 
+#include "ridge/base/ceil_div.h"
 #include "ridge/gpu/device/runtime.h"
 
 namespace ridge::gpu {
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(threads)
 
 std::int64_t padded_pitch(std::int64_t columns, DType dtype) {
   const auto elements = access_bytes / static_cast<std::int64_t>(size_of(dtype));
-  return (columns + elements - 1) / elements * elements;
+  return ceil_div(columns, elements) * elements;
 }
 
 void copy_rows_16_bit(const Context& gpu, PitchedRows from, PitchedRows to, std::int64_t rows,
