@@ -185,13 +185,16 @@ class ConvKernel final : public PackingKernel {
   Packed packed() const override { return {1, packed_bytes_, workspace_}; }
 
   void pack(const void* weight, void* packed) override {
+    stays_ = true;
     if (conv_->packed_bytes() == 0) return;  // as they are, they are in order
     conv_->pack(pool_, weight, packed);
     kept_ = packed;
   }
 
+  // Of weights that stay there is the workspace of a convolution, whose own may be read as they
+  // are.
   void launch(const Launch& call) const override {
-    if (unpacked_ && !kept_) return unpacked_->launch(call);
+    if (unpacked_ && !stays_) return unpacked_->launch(call);
     ConvOperands operands = operands_of_(call, shape_);
     void* workspace = call.workspace;
     if (kept_) {
@@ -211,7 +214,8 @@ class ConvKernel final : public PackingKernel {
   std::size_t packed_bytes_, workspace_;
   ConvOperandsOf operands_of_;
   KernelPtr unpacked_;
-  void* kept_ = nullptr;  // the packed weights, if they stay
+  bool stays_ = false;    // whether the weights do
+  void* kept_ = nullptr;  // the packed weights, if they stay and are not in order as they are
 };
 
 // The dtype and layout in which it is computed.

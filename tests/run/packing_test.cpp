@@ -13,10 +13,12 @@
 #include "ridge/cpu/device.h"
 #include "ridge/exercise/devices.h"
 #include "ridge/ops/conv.h"
+#include "ridge/ops/linear.h"
 #include "ridge/ops/op.h"
 #include "ridge/run/executor.h"
 #include "ridge/run/reference.h"
 #include "tests/base/message_of.h"
+#include "tests/gpu/choose.h"
 #include "tests/run/failing_devices.h"
 
 namespace ridge {
@@ -194,6 +196,41 @@ TEST_P(Packing, LeavesAloneWhatChanges) {
       expect_near(executor.read_floats(y), wanted);
       for (std::size_t i = 0; i < ws.size(); ++i) ws[i] += step[i];
     }
+  }
+}
+
+// A layer that is computed as a convolution where its weights stay has the workspace of that, also
+// where the convolution that was chosen, of all that may be, reads weights as they are.
+TEST_P(Packing, OfALayerHasTheWorkspaceOfWhateverWasChosen) {
+  const TensorType rows{DType::f32, {140, 64}}, weights{DType::f32, {1824, 64}};
+  const std::vector<float> xs = ramp(rows, 0.01f), ws = ramp(weights, 0.02f);
+  Graph exact;
+  const Value exact_x = exact.input("x", rows), exact_weight = exact.input("weight", weights);
+  const Value exact_y = exact.apply1(Linear{}, {exact_x, exact_weight});
+  const std::vector<double> wanted =
+      evaluate_reference(
+          exact, {{exact_x.id, {xs.begin(), xs.end()}}, {exact_weight.id, {ws.begin(), ws.end()}}})
+          .at(exact_y.id);
+  for (std::size_t candidate = 0;; ++candidate) {
+    Graph graph;
+    const Value x = graph.input("x", rows);
+    const Value weight = graph.parameter("weight", weights.shape, Init::zeros());
+    const Value y = graph.apply1(Linear{}, {x, weight});
+    graph.keep(y, "y");
+    CpuDevice device(2);
+    testing::Choose tuner(candidate);
+    Execution chosen = execution();
+    chosen.kernels = {
+        .products = Products::tuned, .tuner = &tuner, .inference = true, .split_bf16 = true};
+    Executor executor(graph, device, chosen);
+    executor.initialize(1);
+    executor.write(x, std::span(xs));
+    executor.write(weight, std::span(ws));
+    executor.run();
+    SCOPED_TRACE(candidate);
+    expect_near(executor.read_floats(y), wanted);
+    EXPECT_EQ(executor.memory().peak_live, executor.peak_bytes());
+    if (tuner.is_last()) break;
   }
 }
 
