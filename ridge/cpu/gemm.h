@@ -48,7 +48,7 @@ struct GemmPlan {
 std::string to_string(const GemmPlan& plan);  // "packed 128x256"
 
 // Increased whenever a plan comes to mean something else: what was measured before is then void.
-inline constexpr int gemm_version = 4;
+inline constexpr int gemm_version = 5;
 
 // The plan that a model of costs likes best, among those of our own products. It times nothing.
 // Compiled for the baseline of an architecture, our products are slower than oneDNN's always.

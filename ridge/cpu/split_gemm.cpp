@@ -1,7 +1,9 @@
 // The product goes through k in chunks, and in each of these through tiles of C, the tasks. A task
 // splits all of its rows of A, which then stay in the second-level cache, and multiplies them with
 // one strip of columns of B after the other. B is split by all threads before, a group of its
-// columns at a time, or by the tasks themselves where each has all rows of C.
+// columns at a time, or by the tasks themselves where each has all rows of C. A product of small C
+// and long k is cut into parts of k, each with a sum of its own, so that there are tasks enough
+// that no two split the same.
 
 #include "ridge/cpu/split_gemm.h"
 
@@ -28,6 +30,11 @@ constexpr std::int64_t most_steps_of_two = 32;
 constexpr std::int64_t most_strip_steps = 192;
 // Strips of B that are split at a time: a chunk of them takes 24 MiB at most.
 constexpr std::int64_t most_group_strips = 128;
+// Of parts of k: how many tasks are enough for the processors that there may be, the rows and
+// columns of C that one of them has if all goes well, the fewest steps that are worth a sum of
+// their own, and the bytes of all sums but the first.
+constexpr std::int64_t enough_tasks = 16, lines_of_task = 512, least_part_steps = 32;
+constexpr std::int64_t most_sums_bytes = std::int64_t{8} << 20;
 
 // An operand, of one matrix of the batch.
 struct Operand {
@@ -91,17 +98,39 @@ std::int64_t longest_of(const std::vector<Range>& blocks) {
   return longest;
 }
 
+// Parts of k with a sum of their own: by the shape alone, so that sums are the same by any plan and
+// on any number of threads.
+std::int64_t parts_of_k(const GemmShape& s) {
+  // Of more rows a strip of B is used so often that to split it several times matters little.
+  constexpr std::int64_t most_rows = 768;
+  if (s.batch > 1 || s.m > most_rows) return 1;
+  const std::int64_t tasks = ceil_div(s.m, lines_of_task) * ceil_div(s.n, lines_of_task);
+  const std::int64_t sum_bytes = s.m * s.n * static_cast<std::int64_t>(sizeof(float));
+  return std::max<std::int64_t>(
+      1, std::min({enough_tasks / tasks, ceil_div(s.k, step_k) / least_part_steps,
+                   1 + most_sums_bytes / sum_bytes}));
+}
+
 class SplitGemm final : public Gemm {
  public:
   SplitGemm(const GemmShape& shape, const GemmPlan& plan)
       : s_(shape),
         blocks_(blocks_of(ceil_div(shape.k, step_k))),
         rows_(ceil_div(shape.m, strip_width), ceil_div(plan.tile_m, strip_width)),
-        chunks_(std::ssize(blocks_), blocks_of_chunk()),
         groups_(ceil_div(shape.n, strip_width), most_group_strips),
-        column_strips_(ceil_div(plan.tile_n, strip_width)) {}
+        column_strips_(ceil_div(plan.tile_n, strip_width)) {
+    const std::int64_t parts = parts_of_k(shape);
+    for (std::int64_t part = 0; part < parts; ++part) {
+      const Range blocks = part_of({0, std::ssize(blocks_)}, part, parts);
+      const std::int64_t count = ceil_div(blocks.size(), most_blocks_of_chunk());
+      parts_.push_back({std::ssize(chunks_), std::ssize(chunks_) + count});
+      for (std::int64_t i = 0; i < count; ++i) chunks_.push_back(part_of(blocks, i, count));
+    }
+  }
 
   std::size_t workspace() const override {
+    if (parts_.size() > 1)
+      return (parts_.size() - 1) * static_cast<std::size_t>(s_.m * s_.n) * sizeof(float);
     return splits_b_once()
                ? static_cast<std::size_t>(groups_.most() * most_steps_of_chunk() * step_words) *
                      sizeof(std::uint32_t)
@@ -110,15 +139,20 @@ class SplitGemm final : public Gemm {
 
   void run(ThreadPool& pool, const void* a, const void* b, void* c, void* workspace,
            const GemmTileDone& done) const override {
+    if (parts_.size() > 1) {
+      auto* const others = static_cast<float*>(workspace);
+      run_parts(pool, a, b, static_cast<float*>(c), others);
+      add_sums(pool, static_cast<float*>(c), others, done);
+      return;
+    }
     if (!splits_b_once()) {
-      run_tiles(pool, a, b, c, {{0, s_.batch}, {0, groups_.size}, {0, chunks_.count}}, nullptr,
-                done);
+      run_tiles(pool, a, b, c, {{0, s_.batch}, {0, groups_.size}, parts_[0]}, nullptr, done);
       return;
     }
     auto* const right = static_cast<std::uint32_t*>(workspace);
     for (std::int64_t batch = 0; batch < s_.batch; ++batch)
       for (std::int64_t group = 0; group < groups_.count; ++group)
-        for (std::int64_t chunk = 0; chunk < chunks_.count; ++chunk) {
+        for (std::int64_t chunk = 0; chunk < std::ssize(chunks_); ++chunk) {
           const Piece piece{{batch, batch + 1}, groups_[group], {chunk, chunk + 1}};
           split_b(pool, right_operand(b, batch), piece.strips, steps_of(chunk), right);
           run_tiles(pool, a, b, c, piece, right, done);
@@ -131,17 +165,21 @@ class SplitGemm final : public Gemm {
     Range batches, strips, chunks;
   };
 
-  std::int64_t blocks_of_chunk() const {
+  std::int64_t most_blocks_of_chunk() const {
     return std::clamp<std::int64_t>(most_strip_steps / (rows_.most() * longest_of(blocks_)), 1, 2);
   }
   const Range& block(std::int64_t i) const { return blocks_[static_cast<std::size_t>(i)]; }
+  const Range& blocks_of_chunk(std::int64_t i) const {
+    return chunks_[static_cast<std::size_t>(i)];
+  }
   Range steps_of(std::int64_t chunk) const {
-    const Range blocks = chunks_[chunk];
+    const Range& blocks = blocks_of_chunk(chunk);
     return {block(blocks.begin).begin, block(blocks.end - 1).end};
   }
   std::int64_t most_steps_of_chunk() const {
     std::int64_t most = 0;
-    for (std::int64_t i = 0; i < chunks_.count; ++i) most = std::max(most, steps_of(i).size());
+    for (std::int64_t i = 0; i < std::ssize(chunks_); ++i)
+      most = std::max(most, steps_of(i).size());
     return most;
   }
 
@@ -197,7 +235,8 @@ class SplitGemm final : public Gemm {
                                      : nullptr,
                       .c = static_cast<float*>(c) + batch * s_.m * s_.n,
                       .rows = rows,
-                      .columns = strips};
+                      .columns = strips,
+                      .adds_to_first = s_.accumulate};
       const auto strip_done = [&](Range strip) {
         if (done) done(tile_of(batch, rows, strip));
       };
@@ -207,15 +246,58 @@ class SplitGemm final : public Gemm {
     });
   }
 
+  // The sum of each part of k: of the first in C, of the others one after the other in `others`.
+  void run_parts(ThreadPool& pool, const void* a, const void* b, float* c, float* others) const {
+    const Parts columns(groups_.size, column_strips_);
+    const std::int64_t tiles = rows_.count * columns.count;
+    pool.run(std::ssize(parts_) * tiles, [&](std::int64_t i) {
+      const std::int64_t part = i / tiles;
+      const Range& chunks = parts_[static_cast<std::size_t>(part)];
+      const Tile tile{.a = left_operand(a, 0),
+                      .b = right_operand(b, 0),
+                      .right = nullptr,
+                      .c = part == 0 ? c : others + (part - 1) * s_.m * s_.n,
+                      .rows = rows_[i % tiles / columns.count],
+                      .columns = columns[i % columns.count],
+                      .first_chunk = chunks.begin,
+                      .adds_to_first = part == 0 && s_.accumulate};
+      const AmxTiles tiles_of_registers;
+      for (std::int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk)
+        run_chunk(tile, chunk, [](Range) {});
+    });
+  }
+
+  // Adds the other sums to C, a row at a time, in the order of their parts.
+  void add_sums(ThreadPool& pool, float* c, const float* others, const GemmTileDone& done) const {
+    pool.run(s_.m, [&](std::int64_t row) {
+      float* const to = c + row * s_.n;
+      for (std::int64_t part = 1; part < std::ssize(parts_); ++part) {
+        const float* const from = others + ((part - 1) * s_.m + row) * s_.n;
+#pragma omp simd
+        for (std::int64_t j = 0; j < s_.n; ++j) to[j] += from[j];
+      }
+      if (done) done({0, row, 1, 0, s_.n});
+    });
+  }
+
+  struct Tile {
+    Operand a, b;
+    const std::uint32_t* right;  // its columns of B, split, or null
+    float* c;
+    Range rows, columns;  // strips
+    std::int64_t first_chunk = 0;
+    bool adds_to_first = false;  // whether the first chunk is added to what C holds
+  };
+
   // Multiplies one chunk of k of one strip of rows by one of columns, a block of steps at a time.
-  void multiply_strips(std::int64_t chunk, std::int64_t i, std::int64_t j,
-                       const std::uint32_t* left, const std::uint32_t* right, float* c) const {
+  void multiply_strips(const Tile& tile, std::int64_t chunk, std::int64_t i, std::int64_t j,
+                       const std::uint32_t* left, const std::uint32_t* right) const {
     const std::int64_t rows = std::min(strip_width, s_.m - i * strip_width);
     const std::int64_t columns = std::min(strip_width, s_.n - j * strip_width);
-    float* const part_of_c = c + i * strip_width * s_.n + j * strip_width;
+    float* const part_of_c = tile.c + i * strip_width * s_.n + j * strip_width;
     SplitBlock sums{.rows = ceil_div(rows, tile_width) * tile_width,
                     .columns = ceil_div(columns, tile_width) * tile_width,
-                    .adds = chunk > 0 || s_.accumulate,
+                    .adds = chunk > tile.first_chunk || tile.adds_to_first,
                     .to = part_of_c,
                     .stride = s_.n};
     const bool is_whole = rows == sums.rows && columns == sums.columns;
@@ -226,7 +308,7 @@ class SplitGemm final : public Gemm {
         for (std::int64_t r = 0; r < rows; ++r)
           std::copy_n(part_of_c + r * s_.n, columns, whole + r * strip_width);
     }
-    const Range blocks = chunks_[chunk];
+    const Range& blocks = blocks_of_chunk(chunk);
     const std::int64_t first = steps_of(chunk).begin;
     for (std::int64_t of = blocks.begin; of < blocks.end; ++of) {
       const Range& steps = block(of);
@@ -244,13 +326,6 @@ class SplitGemm final : public Gemm {
         std::copy_n(whole + r * strip_width, columns, part_of_c + r * s_.n);
   }
 
-  struct Tile {
-    Operand a, b;
-    const std::uint32_t* right;  // its columns of B, split, or null
-    float* c;
-    Range rows, columns;  // strips
-  };
-
   // Calls `done` with each strip of columns that is complete.
   template <class Done>
   void run_chunk(const Tile& tile, std::int64_t chunk, const Done& done) const {
@@ -267,9 +342,9 @@ class SplitGemm final : public Gemm {
       else
         tile.b.split({column, column + 1}, k, own, k.size());
       for (std::int64_t row = 0; row < tile.rows.size(); ++row)
-        multiply_strips(chunk, tile.rows.begin + row, column, left + row * strip_words, right,
-                        tile.c);
-      if (chunk + 1 == chunks_.count) done({column, column + 1});
+        multiply_strips(tile, chunk, tile.rows.begin + row, column, left + row * strip_words,
+                        right);
+      if (chunk + 1 == std::ssize(chunks_)) done({column, column + 1});
     }
   }
 
@@ -282,8 +357,9 @@ class SplitGemm final : public Gemm {
   GemmShape s_;
   std::vector<Range> blocks_;  // of steps
   Parts rows_;                 // of strips
-  Parts chunks_;               // of blocks
   Parts groups_;               // of strips
+  std::vector<Range> chunks_;  // of blocks
+  std::vector<Range> parts_;   // of chunks
   std::int64_t column_strips_;
 };
 
@@ -319,7 +395,9 @@ GemmPlan default_split_plan(const GemmShape& shape) {
   const std::vector<GemmPlan> plans = split_gemm_plans(shape);
   if (plans.empty()) throw Error("no product of split operands for {}", to_string(shape));
   const auto suits = [&](const GemmPlan& plan) {
-    return shape.batch * ceil_div(shape.m, plan.tile_m) * ceil_div(shape.n, plan.tile_n) >= 8;
+    return shape.batch * parts_of_k(shape) * ceil_div(shape.m, plan.tile_m) *
+               ceil_div(shape.n, plan.tile_n) >=
+           8;
   };
   const auto found = std::ranges::find_if(plans, suits);
   return found == plans.end() ? plans.back() : *found;

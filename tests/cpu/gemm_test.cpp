@@ -216,7 +216,7 @@ TEST(Gemm, IsExactInBf16) {
 TEST(Gemm, IsExactOverManyBlocksOfK) {
   for (const GemmShape& extents :
        {GemmShape{.m = 31, .n = 70, .k = 1601}, GemmShape{.batch = 2, .m = 20, .n = 40, .k = 769},
-        GemmShape{.m = 15, .n = 800, .k = 385}}) {
+        GemmShape{.m = 15, .n = 800, .k = 385}, GemmShape{.m = 37, .n = 45, .k = 3201}}) {
     GemmShape s = extents;
     expect_exact_in_all_layouts(s, 4);
     s.in = DType::bf16;
