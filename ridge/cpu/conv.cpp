@@ -191,8 +191,8 @@ class ConvKernel final : public PackingKernel {
     kept_ = packed;
   }
 
-  // Of weights that stay there is the workspace of a convolution, whose own may be read as they
-  // are.
+  // Once pack() was called, a launch has the workspace of the convolution alone, even if the
+  // convolution reads the weights as they are.
   void launch(const Launch& call) const override {
     if (unpacked_ && !stays_) return unpacked_->launch(call);
     ConvOperands operands = operands_of_(call, shape_);
@@ -214,8 +214,8 @@ class ConvKernel final : public PackingKernel {
   std::size_t packed_bytes_, workspace_;
   ConvOperandsOf operands_of_;
   KernelPtr unpacked_;
-  bool stays_ = false;    // whether the weights do
-  void* kept_ = nullptr;  // the packed weights, if they stay and are not in order as they are
+  bool stays_ = false;    // whether the weights stay: pack() was called
+  void* kept_ = nullptr;  // the packed weights, if they stay and need packing
 };
 
 // The dtype and layout in which it is computed.

@@ -1,9 +1,9 @@
 // The product goes through k in chunks, and in each of these through tiles of C, the tasks. A task
 // splits all of its rows of A, which then stay in the second-level cache, and multiplies them with
 // one strip of columns of B after the other. B is split by all threads before, a group of its
-// columns at a time, or by the tasks themselves where each has all rows of C. A product of small C
-// and long k is cut into parts of k, each with a sum of its own, so that there are tasks enough
-// that no two split the same.
+// columns at a time, or by the tasks themselves where each has all rows of C. A product of few rows
+// and long k is cut into parts of k, each with a sum of its own: so there are tasks enough, and a
+// task can have all of C, so that no other task splits the same part of A or B.
 
 #include "ridge/cpu/split_gemm.h"
 
@@ -12,6 +12,7 @@
 
 #include "ridge/base/ceil_div.h"
 #include "ridge/base/error.h"
+#include "ridge/cpu/add_parts.h"
 #include "ridge/cpu/amx.h"
 #include "ridge/cpu/range.h"
 #include "ridge/cpu/scratch.h"
@@ -30,11 +31,6 @@ constexpr std::int64_t most_steps_of_two = 32;
 constexpr std::int64_t most_strip_steps = 192;
 // Strips of B that are split at a time: a chunk of them takes 24 MiB at most.
 constexpr std::int64_t most_group_strips = 128;
-// Of parts of k: how many tasks are enough for the processors that there may be, the rows and
-// columns of C that one of them has if all goes well, the fewest steps that are worth a sum of
-// their own, and the bytes of all sums but the first.
-constexpr std::int64_t enough_tasks = 16, lines_of_task = 512, least_part_steps = 32;
-constexpr std::int64_t most_sums_bytes = std::int64_t{8} << 20;
 
 // An operand, of one matrix of the batch.
 struct Operand {
@@ -101,14 +97,21 @@ std::int64_t longest_of(const std::vector<Range>& blocks) {
 // Parts of k with a sum of their own: by the shape alone, so that sums are the same by any plan and
 // on any number of threads.
 std::int64_t parts_of_k(const GemmShape& s) {
-  // Of more rows a strip of B is used so often that to split it several times matters little.
+  // With more rows a split strip of B is used so often that parts cost more than they save.
   constexpr std::int64_t most_rows = 768;
+  // The tasks that are enough for the processors that there may be, and the most rows and columns
+  // of C that one task has.
+  constexpr std::int64_t enough_tasks = 16, lines_of_task = 512;
+  // Shorter parts are not worth a sum of their own.
+  constexpr std::int64_t least_steps = 32;
+  // The most memory of all sums but the first, which is C.
+  constexpr std::int64_t most_bytes = std::int64_t{8} << 20;
   if (s.batch > 1 || s.m > most_rows) return 1;
   const std::int64_t tasks = ceil_div(s.m, lines_of_task) * ceil_div(s.n, lines_of_task);
   const std::int64_t sum_bytes = s.m * s.n * static_cast<std::int64_t>(sizeof(float));
-  return std::max<std::int64_t>(
-      1, std::min({enough_tasks / tasks, ceil_div(s.k, step_k) / least_part_steps,
-                   1 + most_sums_bytes / sum_bytes}));
+  return std::max<std::int64_t>(1,
+                                std::min({enough_tasks / tasks, ceil_div(s.k, step_k) / least_steps,
+                                          1 + most_bytes / sum_bytes}));
 }
 
 class SplitGemm final : public Gemm {
@@ -140,9 +143,12 @@ class SplitGemm final : public Gemm {
   void run(ThreadPool& pool, const void* a, const void* b, void* c, void* workspace,
            const GemmTileDone& done) const override {
     if (parts_.size() > 1) {
+      auto* const sum = static_cast<float*>(c);
       auto* const others = static_cast<float*>(workspace);
-      run_parts(pool, a, b, static_cast<float*>(c), others);
-      add_sums(pool, static_cast<float*>(c), others, done);
+      run_parts(pool, a, b, sum, others);
+      const std::int64_t size = s_.m * s_.n;
+      add_parts(pool, others, size, std::ssize(parts_) - 1, size, sum);
+      if (done) pool.run(s_.m, [&](std::int64_t row) { done({0, row, 1, 0, s_.n}); });
       return;
     }
     if (!splits_b_once()) {
@@ -264,19 +270,6 @@ class SplitGemm final : public Gemm {
       const AmxTiles tiles_of_registers;
       for (std::int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk)
         run_chunk(tile, chunk, [](Range) {});
-    });
-  }
-
-  // Adds the other sums to C, a row at a time, in the order of their parts.
-  void add_sums(ThreadPool& pool, float* c, const float* others, const GemmTileDone& done) const {
-    pool.run(s_.m, [&](std::int64_t row) {
-      float* const to = c + row * s_.n;
-      for (std::int64_t part = 1; part < std::ssize(parts_); ++part) {
-        const float* const from = others + ((part - 1) * s_.m + row) * s_.n;
-#pragma omp simd
-        for (std::int64_t j = 0; j < s_.n; ++j) to[j] += from[j];
-      }
-      if (done) done({0, row, 1, 0, s_.n});
     });
   }
 

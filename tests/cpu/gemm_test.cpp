@@ -431,6 +431,29 @@ TEST(SplitGemm, IsACandidateOfAnyProductWhereItIsAllowed) {
   }
 }
 
+// Sums of the parts of k but the first lie in the workspace of every plan: of few rows and long k
+// there are some, of more rows, shorter k or several matrices none.
+TEST(SplitGemm, CutsLongSumsOfFewRowsIntoParts) {
+  if (split_gemm_plans({.m = 1, .n = 1, .k = 1}).empty())
+    GTEST_SKIP() << "this processor has no products of split bf16";
+  const auto sums = [](const GemmShape& s, const GemmPlan& plan) {
+    return make_gemm(s, plan)->workspace() / (static_cast<std::size_t>(s.m * s.n) * sizeof(float));
+  };
+  for (const auto& [shape, others] :
+       {std::pair<GemmShape, std::size_t>{{.m = 196, .n = 192, .k = 32000}, 15},
+        {{.m = 351, .n = 258, .k = 50257, .trans_b = true}, 15},
+        {{.m = 300, .n = 900, .k = 3000}, 1},
+        {{.m = 700, .n = 1500, .k = 30000}, 1}})
+    for (const GemmPlan& plan : split_gemm_plans(shape))
+      EXPECT_EQ(sums(shape, plan), others) << to_string(shape) << ", " << to_string(plan);
+  for (const GemmShape& shape :
+       {GemmShape{.m = 800, .n = 192, .k = 32000}, GemmShape{.m = 196, .n = 192, .k = 2016},
+        GemmShape{.batch = 2, .m = 196, .n = 192, .k = 32000}}) {
+    const GemmPlan all_rows{GemmKind::split, shape.m, shape.n};
+    EXPECT_EQ(make_gemm(shape, all_rows)->workspace(), 0u) << to_string(shape);
+  }
+}
+
 // The first part of the greatest floats rounds to infinity, whose other parts are NaN, and the last
 // of tiny ones to 0.
 TEST(SplitGemm, LosesWhatItsPartsCannotHold) {
