@@ -60,11 +60,18 @@ std::vector<Run> visions(std::initializer_list<std::string_view> networks) {
 
 struct Size {
   const char* name;
-  std::int64_t batch, seq, hidden, intermediate, heads, kv_heads, layers;
+  std::int64_t batch, seq, hidden, intermediate, heads, kv_heads, layers, vocabulary = 1000;
 };
 constexpr Size tiny{"tiny", 8, 128, 256, 512, 8, 4, 4},
     readme{"readme", 8, 128, 512, 2048, 8, 4, 8}, medium{"medium", 16, 512, 1024, 4096, 16, 8, 12},
     large{"large", 8, 1024, 2048, 8192, 16, 8, 16};
+// Whose rows of logits, or of the feed-forward, begin at no multiples of 16 bytes.
+constexpr Size fewer_tokens{"128 tokens, 50,257 classes", 2, 64, 768, 2048, 12, 12, 2, 50257},
+    few_tokens{"584 tokens, 50,257 classes", 8, 73, 1000, 4480, 25, 25, 9, 50257},
+    narrow{"3,274 tokens, 50,257 classes", 2, 1637, 320, 1344, 5, 5, 4, 50257},
+    many_tokens{"32,700 tokens, 59,226 classes", 5, 6540, 672, 2048, 21, 3, 4, 59226},
+    odd_inner{"inner width 4,437", 3, 512, 1088, 4437, 17, 17, 3, 50304},
+    odd_inner_and_logits{"inner width 1,487, 50,257 classes", 3, 373, 640, 1487, 4, 4, 24, 50257};
 
 Run llama(const Size& s, std::string_view dtype) {
   RunOptions o;
@@ -75,11 +82,23 @@ Run llama(const Size& s, std::string_view dtype) {
   o.n_heads = s.heads;
   o.n_kv_heads = s.kv_heads;
   o.n_layers = s.layers;
+  o.vocab_size = s.vocabulary;
   o.dtype = dtype;
   o.version = "v4";
   o.device = "cuda";
   o.resolve();
   return {fmt::format("{} LLaMA, {}", s.name, dtype), o};
+}
+
+// Models of rows of odd lengths, without a pass.
+std::vector<Run> odd_llamas(std::string_view without = "") {
+  std::vector<Run> runs;
+  for (const Size& size :
+       {fewer_tokens, few_tokens, narrow, many_tokens, odd_inner, odd_inner_and_logits}) {
+    runs.push_back(llama(size, "bf16"));
+    runs.back().options.disable_pass = without;
+  }
+  return runs;
 }
 
 // A kernel for a special shape: candidates whose name begins so, for operators of one name. What
@@ -117,6 +136,8 @@ std::vector<Special> specials() {
        "split bf16",
        "",
        {llama(readme, "fp32"), llama(medium, "fp32")}},
+      {"products of aligned copies", MatMul::name, "aligned copies", "",
+       odd_llamas("aligned-rows")},
       {"SwiGLU in its product", LinearSwiGlu::name, "one kernel", "", llamas},
       {"SwiGLU's gradient in its product", LinearSwiGluGrad::name, "one kernel", "", llamas},
   };
@@ -132,6 +153,7 @@ std::vector<PassCase> pass_cases() {
   return {{"squeeze-excitation", visions({"efficientnet_b0", "mobilenet_v3_large"})},
           {"residual-bottlenecks", visions({"resnet50"})},
           {"linear-swiglu", {llama(readme, "bf16"), llama(medium, "bf16")}},
+          {"aligned-rows", odd_llamas()},
           {"norm-results", {llama(readme, "bf16"), llama(medium, "bf16"), llama(large, "bf16")}}};
 }
 

@@ -48,7 +48,10 @@ class StepReader final : public Observer {
 
   void on_phase(Phase phase, Clock::time_point, Clock::time_point) override {
     Executor& executor = session_.executor();
-    if (phase == Phase::forward) logits = elements_of(executor, session_.model().logits);
+    if (phase == Phase::forward) {
+      const std::vector<float> floats = session_.logits();
+      logits.assign(floats.begin(), floats.end());
+    }
     if (phase != Phase::backward) return;
     const TrainingStep& step = session_.training();
     const float scale = session_.gradient_scale();

@@ -25,6 +25,10 @@ std::size_t without_scores(Graph& graph, PassRun& run) {
   return flash_attention(graph, run.schedule.target.widest_head);
 }
 
+std::size_t grown_rows(Graph& graph, PassRun& run) {
+  return aligned_rows(graph, run.schedule.target.least_aligned_rows, run.logits);
+}
+
 std::size_t bottlenecks(Graph& graph, PassRun& run) {
   return residual_bottlenecks(graph, run.schedule.target.bottleneck);
 }
@@ -115,6 +119,13 @@ std::span<const Pass> passes() {
        .of_ranks = true,
        .apply = [](Graph& graph,
                    PassRun& run) { return sync_batch_norm(graph, run.schedule.ranks); }},
+      // Behind what joins layers.
+      {.name = "aligned-rows",
+       .description = "fill rows of logits and gates up to where products are fast",
+       .stage = Stage::forward,
+       .use = Use::training,
+       .where = DeviceKind::gpu,
+       .apply = grown_rows},
       {.name = "common-subexpressions",
        .description = "compute identical nodes once",
        .apply = plain<common_subexpressions>},

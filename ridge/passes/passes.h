@@ -65,7 +65,8 @@ struct PassRun {
   bool fixed_input = true;
   std::optional<Frozen> frozen = {};  // what frozen-weights took out of the graph
   std::int64_t rank = 0;              // of those that share the batch
-  Value loss = {};                    // that of the model
+  // Those of the model. A pass may give the logits more columns behind the classes.
+  Value loss = {}, logits = {};
 };
 
 // The most names of passes that one pass needs or excludes.
@@ -117,6 +118,8 @@ std::size_t apply_passes(Graph& graph, Stage stage, PassRun& run);
 // The passes, each in the file of its name; two that are one idea share in_place.cpp, results.cpp,
 // swiglu.cpp, recompute.cpp, shard_optimizer.cpp or batch_norm_epilogues.cpp.
 std::size_t unread_rows(Graph& graph);
+// Leaves products of fewer rows. `logits` becomes those with more columns, if it got any.
+std::size_t aligned_rows(Graph& graph, std::int64_t least_rows, Value& logits);
 std::size_t channels_last(Graph& graph);
 std::size_t conv_epilogues(Graph& graph);
 std::size_t norm_activations(Graph& graph);

@@ -32,6 +32,7 @@ constexpr std::array own_kernels = std::to_array<std::string_view>({
     "swiglu-in-place",
 });
 constexpr std::array ultra = std::to_array<std::string_view>({
+    "aligned-rows",
     "norm-results",
     "gate-results",
     "recompute-light",
@@ -48,6 +49,7 @@ constexpr std::array ultra = std::to_array<std::string_view>({
     split_bf16_products,
 });
 constexpr std::array compiled = std::to_array<std::string_view>({
+    "aligned-rows",
     "linear-epilogues",
     "linear-swiglu",
     "accumulating-products",

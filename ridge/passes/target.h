@@ -46,6 +46,9 @@ struct Target {
   BottleneckRules bottleneck = {};
   // Elements of the largest weight of squeeze and excitation that one kernel should compute.
   std::int64_t most_squeeze_weights = 1 << 17;
+  // Filling weights up to rows of whole 16 bytes, and taking their gradients apart, costs the same
+  // however many rows they multiply: from so many on the products gain more.
+  std::int64_t least_aligned_rows = 1;
   // Bytes of gradients that go to other ranks together, where none fills a message by itself; or
   // more where that still leaves `buckets` of them, up to most_bucket_bytes.
   std::size_t bucket_bytes = std::size_t{4} << 20, most_bucket_bytes = bucket_bytes;

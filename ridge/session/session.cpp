@@ -118,12 +118,15 @@ BuiltGraph build_graph(Graph& graph, const Workload& workload, const Schedule& s
   PassRun run{.schedule = built.schedule,
               .fixed_input = hooks.fixed_input,
               .rank = hooks.rank,
-              .loss = built.model.loss};
+              .loss = built.model.loss,
+              .logits = built.model.logits};
   if (hooks.calibrate)
     run.calibrate = [&](const Graph& g, std::span<const ValueId> values) {
       return hooks.calibrate(g, built.model, values);
     };
+  built.classes = built.model.logits.shape()[static_cast<int>(built.model.class_dim)];
   apply_passes(graph, Stage::forward, run);
+  built.model.logits = run.logits;
   if (workload.use == Use::training)
     built.training = add_training_step(built.model.loss, workload.optimizer, accumulation);
   apply_passes(graph, Stage::step, run);
@@ -425,7 +428,19 @@ double Session::infer(std::span<const std::byte> input, std::span<const std::byt
   return executor_->read_scalar(built_.model.loss);
 }
 
-std::vector<float> Session::logits() { return executor_->read_floats(built_.model.logits); }
+std::vector<float> Session::logits() {
+  std::vector<float> rows = executor_->read_floats(built_.model.logits);
+  const Shape& shape = built_.model.logits.shape();
+  const auto columns = static_cast<std::size_t>(shape[-1]);
+  const auto classes = static_cast<std::size_t>(built_.classes);
+  if (built_.model.class_dim + 1 < shape.rank() || classes == columns) return rows;
+  const std::size_t count = rows.size() / columns;
+  for (std::size_t r = 1; r < count; ++r)
+    std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(r * columns), classes,
+                rows.begin() + static_cast<std::ptrdiff_t>(r * classes));
+  rows.resize(count * classes);
+  return rows;
+}
 
 Evaluation Session::evaluate(std::int64_t batches) {
   if (trains() && workload_.in_use) return evaluate_in(options_.dtype, batches);

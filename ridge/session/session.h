@@ -45,7 +45,8 @@ struct StepReport {
 // A workload's graph as a session runs it.
 struct BuiltGraph {
   Schedule schedule;
-  Model model;
+  Model model;               // its logits with columns behind the classes, where a pass adds some
+  std::int64_t classes = 0;  // along Model::class_dim of the logits
   std::int64_t parameters = 0;   // elements of all of the model's, before any is rewritten
   TrainingStep training;         // of training
   std::optional<Frozen> frozen;  // what is computed once, before the first step
@@ -134,7 +135,9 @@ class Session {
   Evaluation evaluate_in(std::string_view dtype, std::int64_t batches);
   // One forward pass over what the caller gives, in inference: the loss.
   double infer(std::span<const std::byte> input, std::span<const std::byte> targets);
-  std::vector<float> logits();  // of the last pass, in inference
+  // Of the classes, in the last pass; in training before the backward pass, which may overwrite
+  // them.
+  std::vector<float> logits();
 
   // See session/checkpoint.h, which has the format and the errors. Nothing is saved while a step is
   // in flight: UsageError.

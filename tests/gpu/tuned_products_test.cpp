@@ -79,7 +79,7 @@ TEST_F(TunedProducts, OfRowsThatBeginAnywhereMayBeOfCopies) {
                                   testing::sample_values({in[1]}, DType::bf16, 2)};
   Choose last(std::numeric_limits<std::size_t>::max());
   testing::run_kernel(device(), op, in, out, values, {.products = Products::tuned, .tuner = &last});
-  EXPECT_TRUE(last.told.ends_with("of aligned copies") || last.told.starts_with("portable"))
+  EXPECT_TRUE(last.told.starts_with("aligned copies") || last.told.starts_with("portable"))
       << last.told;
 }
 

@@ -73,7 +73,11 @@ class StepRecorder final : public Observer {
       const Model& model = trainer_.model();
       record_.add(prefix + "tokens", model.input);
       record_.add(prefix + "targets", model.targets);
-      record_.add(prefix + "logits", model.logits);
+      const std::vector<float> logits = trainer_.logits();
+      std::vector<std::int64_t> dims(model.logits.shape().dims().begin(),
+                                     model.logits.shape().dims().end());
+      dims.back() = static_cast<std::int64_t>(logits.size()) / model.logits.shape().rows();
+      record_.add(prefix + "logits", {DType::f32, Shape(dims)}, logits);
       record_.add(prefix + "loss", model.loss);
     }
     if (phase == Phase::backward && batch_ == trainer_.options().gradient_accumulation_steps) {

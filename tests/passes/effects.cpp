@@ -202,6 +202,7 @@ std::vector<Configuration> AllConfigurations() {
       llama("-odd-bf16", "bf16",
             [](RunOptions& o) {
               o.vocab_size = 1021;
+              o.intermediate_dim = 510;
               o.seq_len = 127;
             }),
       llama("-recompute-attention", "fp32", [](RunOptions& o) { o.recompute = "attention"; }),

@@ -46,6 +46,9 @@ constexpr Crossovers sm90{
     // Up to the largest of efficientnet_b0, 1152 x 48, which gains up to 4 % of a pass. With the
     // larger ones of mobilenet_v3_large, from 480 x 120 on, a pass lost 3 to 8 %.
     .most_squeeze_weights = 56 << 10,
+    // Computed: an element of a weight costs 12 bytes at 3 TB/s to fill up and to take apart, and a
+    // row gains 6 FLOPs at 600 in place of 150 TFLOP/s. That is 133 rows, and some for launches.
+    .least_aligned_rows = 192,
     // Computed like sharing_flops.
     .filling_flops = 8e9,
     .filling_bytes = 24e6,

@@ -50,6 +50,8 @@ struct Crossovers {
   // Squeeze and excitation is one kernel up to so many elements of either weight; larger ones are
   // worth products that the whole card works on.
   std::int64_t most_squeeze_weights;
+  // Weights are filled up to rows of whole 16 bytes where at least so many rows are multiplied.
+  std::int64_t least_aligned_rows;
   // A kernel of more FLOPs or bytes fills the card by itself.
   double filling_flops, filling_bytes;
   // Where kernels run at the same time, values of at most so many bytes keep their memory for so

@@ -15,6 +15,7 @@ Target target_of(const Card& card, std::string_view hardware, std::string_view d
                 .int8 = {.channel_multiple = 16, .groups = false},
                 .widest_head = widest_head,
                 .most_squeeze_weights = at.most_squeeze_weights,
+                .least_aligned_rows = at.least_aligned_rows,
                 // Few large messages disturb the kernels beside them least, and an eighth of all
                 // gradients is little to send when the rest is done.
                 .most_bucket_bytes = std::size_t{128} << 20,

@@ -63,6 +63,11 @@ cudaDataType_t type_of(DType dtype) {
   }
 }
 
+// How the library may add the parts of a sum that it computes apart: never rounded to 16 bits.
+std::uint32_t sums_of_parts(const ProductShape& s) {
+  return is_16_bit(s.out) ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
+}
+
 struct Descriptor {
   const CublasLt& lt;
   cublasLtMatmulDesc_t handle = nullptr;
@@ -225,6 +230,7 @@ class Lt final : public Blas {
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
       library.set(attribute, shape.alignment);
+    library.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, sums_of_parts(shape));
     std::vector<cublasLtMatmulHeuristicResult_t> results(most);
     int found = 0;
     const cublasStatus_t status =

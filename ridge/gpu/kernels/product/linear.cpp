@@ -170,7 +170,7 @@ class LinearWork {
 
   bool takes_parts() const { return Conv2d::takes(op.epilogue); }
 
-  std::string key() const { return fmt::format("{} {}", gpu.blas->version(), work()); }
+  std::string key() const { return fmt::format("{} {} in f32 sums", gpu.blas->version(), work()); }
   std::string work() const {
     return fmt::format("{} {}[{} x {} x {}]{}{}{} {}", Linear::name, name_of(product.dtype),
                        product.m, product.k, product.n, op.bias ? " + bias" : "",

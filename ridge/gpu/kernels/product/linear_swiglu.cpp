@@ -26,7 +26,7 @@ struct GateWork {
   GateProduct shape;
   std::size_t results;
 
-  std::string key() const { return fmt::format("{} {}", gpu.blas->version(), work()); }
+  std::string key() const { return fmt::format("{} {} in f32 sums", gpu.blas->version(), work()); }
   std::string work() const {
     return fmt::format("{} {}[{} x {} x {}] -> {}", Op::name, name_of(shape.dtype), shape.m,
                        shape.k, shape.intermediate, results);

@@ -57,13 +57,13 @@ class ProductWork {
   }
 
   std::string key() const {
-    return fmt::format("{} product {}{}{}{}", gpu.blas->version(), to_string(shape),
+    return fmt::format("{} product {} in f32 sums{}{}{}", gpu.blas->version(), to_string(shape),
                        runs() == gpu::Trial::Runs::at_once ? " beside others" : "",
                        split ? " or in split bf16" : "", padded ? " or of copies" : "");
   }
   // Users are told only where it may be multiplied otherwise than as it is.
   std::string work() const {
-    return split ? fmt::format("product {}", to_string(shape)) : std::string();
+    return split || padded ? fmt::format("product {}", to_string(shape)) : std::string();
   }
 
  private:
@@ -106,7 +106,7 @@ constexpr ProductCandidate split_product{
     .prepare = [](const ProductWork& w, GpuPrepare& p) { return kernel_of(w, p, w.split); }};
 
 constexpr ProductCandidate padded{
-    .name = [](const ProductWork& w) { return w.gpu.blas->version() + ", of aligned copies"; },
+    .name = [](const ProductWork& w) { return "aligned copies, " + w.gpu.blas->version(); },
     .supports = [](const ProductWork& w) { return w.padded != nullptr; },
     .expectation = [](const ProductWork&, const gpu::Card&) { return 0; },
     .prepare = [](const ProductWork& w, GpuPrepare& p) { return kernel_of(w, p, w.padded); }};
