@@ -1,8 +1,6 @@
 // Every kernel among which the tuner chooses, on a GPU: the vendor's products, our own, and those
 // with a gate behind them.
 
-#include <limits>
-
 #include "tests/gpu/choose.h"
 #include "tests/gpu/gpu.h"
 #include "tests/ops/cases.h"
@@ -59,28 +57,6 @@ TEST_F(TunedProducts, AreRightWhereRowsBeginAnywhere) {
     for (const bool ta : {false, true})
       for (const bool tb : {false, true})
         for (const Sample<MatMul>& sample : products(m, n, k, ta, tb)) expect_all_right(sample);
-}
-
-// So long ones that c is computed in parts.
-TEST_F(TunedProducts, AreRightWhereLongRowsBeginAnywhere) {
-  for (const bool ta : {false, true})
-    for (const Sample<MatMul>& sample : products(601, 13, 20001, ta, true))
-      expect_all_right(sample, DType::bf16);
-  for (const Sample<MatMul>& sample : products(601, 20001, 13, false, true))
-    expect_all_right(sample, DType::bf16);
-}
-
-// That copies are among the candidates: the last one is told by its name.
-TEST_F(TunedProducts, OfRowsThatBeginAnywhereMayBeOfCopies) {
-  const MatMul op{.trans_b = true};
-  const std::vector<TensorType> in{{DType::bf16, {64, 40}}, {DType::bf16, {77, 40}}};
-  const std::vector<TensorType> out = op.infer(in);
-  const std::vector<Reals> values{testing::sample_values({in[0]}, DType::bf16, 1),
-                                  testing::sample_values({in[1]}, DType::bf16, 2)};
-  Choose last(std::numeric_limits<std::size_t>::max());
-  testing::run_kernel(device(), op, in, out, values, {.products = Products::tuned, .tuner = &last});
-  EXPECT_TRUE(last.told.starts_with("aligned copies") || last.told.starts_with("portable"))
-      << last.told;
 }
 
 TEST_F(TunedProducts, AreRightWithAGateBehindThem) {

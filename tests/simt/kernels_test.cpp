@@ -5,13 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "ridge/gpu/device/probe.h"
 #include "ridge/gpu/kernels/collective/part_sums.h"
-#include "ridge/gpu/kernels/product/padded_rows.h"
 #include "ridge/gpu/kernels/product/split_bf16.h"
 #include "tests/simt/buffer.h"
 
@@ -47,53 +45,6 @@ TEST(SimtKernels, ThreeComponentsOfBf16AreTheNumber) {
         sum += static_cast<float>(found[static_cast<std::size_t>(at)]);
       }
       EXPECT_EQ(sum, given[static_cast<std::size_t>(i)]) << rows << " x " << columns << ", " << i;
-    }
-  }
-}
-
-// Of the rows of a matrix, and of a slice of its columns, to where rows begin at multiples of 16
-// bytes and back to where they lie one behind the other.
-TEST(SimtKernels, RowsAreCopiedToWhereTheyBeginAlignedAndBack) {
-  for (const auto& [rows, columns, from_pitch] :
-       {std::tuple<std::int64_t, std::int64_t, std::int64_t>{1, 1, 1},
-        {5, 7, 7},
-        {9, 13, 13},
-        {30, 57, 57},
-        {40, 16, 51},
-        {3, 8, 8}}) {
-    SCOPED_TRACE(::testing::Message() << rows << " x " << columns << " of " << from_pitch);
-    std::vector<std::uint16_t> given(static_cast<std::size_t>((rows - 1) * from_pitch + columns));
-    for (std::size_t i = 0; i < given.size(); ++i) given[i] = static_cast<std::uint16_t>(i + 1);
-    const std::int64_t pitch = gpu::padded_pitch(columns, DType::bf16);
-    EXPECT_EQ(pitch % 8, 0);
-    const Buffer<std::uint16_t> from(given);
-    const Buffer<std::uint16_t> copy(static_cast<std::size_t>(rows * pitch), 0);
-    const Buffer<std::uint16_t> back(static_cast<std::size_t>(rows * columns), 0);
-    gpu::copy_rows_16_bit(gpu_alone, {from.data(), from_pitch}, {copy.data(), pitch}, rows,
-                          columns);
-    gpu::copy_rows_16_bit(gpu_alone, {copy.data(), pitch}, {back.data(), columns}, rows, columns);
-    const std::vector<std::uint16_t> copied = copy.values(), found = back.values();
-    for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t c = 0; c < columns; ++c) {
-        const auto expected = given[static_cast<std::size_t>(r * from_pitch + c)];
-        ASSERT_EQ(copied[static_cast<std::size_t>(r * pitch + c)], expected) << r << ", " << c;
-        ASSERT_EQ(found[static_cast<std::size_t>(r * columns + c)], expected) << r << ", " << c;
-      }
-  }
-}
-
-TEST(SimtKernels, RowsOfF32AreCopiedOrAdded) {
-  constexpr std::int64_t rows = 5, columns = 7, pitch = 8;
-  const std::vector<float> given = numbers(rows * pitch), before = numbers(rows * columns);
-  for (const bool accumulate : {false, true}) {
-    const Buffer<float> from(given), to(before);
-    gpu::copy_rows_f32(gpu_alone, {from.data(), pitch}, {to.data(), columns}, rows, columns,
-                       accumulate);
-    const std::vector<float> found = to.values();
-    for (std::int64_t i = 0; i < rows * columns; ++i) {
-      const float copied = given[static_cast<std::size_t>(i / columns * pitch + i % columns)];
-      EXPECT_EQ(found[static_cast<std::size_t>(i)],
-                accumulate ? before[static_cast<std::size_t>(i)] + copied : copied);
     }
   }
 }

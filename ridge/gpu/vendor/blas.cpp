@@ -34,7 +34,7 @@ std::shared_ptr<Blas> library_or_portable(std::shared_ptr<Blas> library, const C
 }
 
 std::string to_string(const ProductShape& s) {
-  return fmt::format("{}{}[{} x {}{} x {} x {}{}] -> {}{}{}{}{}{}{}{}{}", name_of(s.in),
+  return fmt::format("{}{}[{} x {}{} x {} x {}{}] -> {}{}{}{}{}{}{}{}", name_of(s.in),
                      s.in_b ? fmt::format(" {}", name_of(*s.in_b)) : "", s.batch, s.m,
                      s.trans_a ? "T" : "", s.k, s.n, s.trans_b ? "T" : "", name_of(s.out),
                      s.accumulate ? " +=" : "", s.fast_accumulation ? " fast" : "",
@@ -42,8 +42,7 @@ std::string to_string(const ProductShape& s) {
                      : s.tf32 ? " tf32"
                               : "",
                      s.bias ? " + bias" : "", s.residual ? " + residual" : "",
-                     s.relu ? " relu" : "", s.alignment == 16 ? "" : " unaligned",
-                     s.has_pitch() ? " with pitch" : "");
+                     s.relu ? " relu" : "", s.alignment == 16 ? "" : " unaligned");
 }
 
 }  // namespace ridge::gpu

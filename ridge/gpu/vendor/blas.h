@@ -15,8 +15,8 @@
 
 namespace ridge::gpu {
 
-// c[batch, m, n] = a b, or with `accumulate` c += a b, row-major, with a stored as [m, k], or [k,
-// m] if trans_a, and b as [k, n], or [n, k] if trans_b. Sums are f32.
+// c[batch, m, n] = a b, or with `accumulate` c += a b, row-major and dense, with a stored as [m,
+// k], or [k, m] if trans_a, and b as [k, n], or [n, k] if trans_b. Sums are f32.
 struct ProductShape {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   bool trans_a = false, trans_b = false;
@@ -35,14 +35,6 @@ struct ProductShape {
   bool tf32 = false;  // f32 operands rounded to 19 bits on their way into the tensor cores
   // What the addresses of all three are multiples of, in bytes: 16, or else that of an element.
   std::uint32_t alignment = 16;
-  // Elements from row to row of what is stored, of a product that is no batch; 0 where rows lie one
-  // behind the other.
-  std::int64_t pitch_a = 0, pitch_b = 0, pitch_c = 0;
-
-  std::int64_t row_a() const { return pitch_a ? pitch_a : trans_a ? m : k; }
-  std::int64_t row_b() const { return pitch_b ? pitch_b : trans_b ? k : n; }
-  std::int64_t row_c() const { return pitch_c ? pitch_c : n; }
-  bool has_pitch() const { return pitch_a || pitch_b || pitch_c; }
 
   bool operator==(const ProductShape&) const = default;
 };

@@ -115,13 +115,13 @@ struct Layout {
   const CublasLt& lt;
   cublasLtMatrixLayout_t handle = nullptr;
   Layout(const CublasLt& library, DType dtype, std::int64_t rows, std::int64_t columns,
-         std::int64_t pitch, std::int64_t batch)
+         std::int64_t batch)
       : lt(library) {
     lt.check(lt.layout_create(&handle, type_of(dtype), static_cast<std::uint64_t>(columns),
-                              static_cast<std::uint64_t>(rows), pitch),
+                              static_cast<std::uint64_t>(rows), columns),
              "describing a matrix");
     set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(batch));
-    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, rows * pitch);
+    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, rows * columns);
   }
   ~Layout() { lt.layout_destroy(handle); }
   Layout(const Layout&) = delete;
@@ -143,10 +143,9 @@ struct Problem {
   bool has_factor;
   Problem(const CublasLt& lt, const ProductShape& s)
       : descriptor(lt, s),
-        a(lt, s.in, s.trans_a ? s.k : s.m, s.trans_a ? s.m : s.k, s.row_a(), s.batch),
-        b(lt, s.in_b.value_or(s.in), s.trans_b ? s.n : s.k, s.trans_b ? s.k : s.n, s.row_b(),
-          s.batch),
-        c(lt, s.out, s.m, s.n, s.row_c(), s.batch),
+        a(lt, s.in, s.trans_a ? s.k : s.m, s.trans_a ? s.m : s.k, s.batch),
+        b(lt, s.in_b.value_or(s.in), s.trans_b ? s.n : s.k, s.trans_b ? s.k : s.n, s.batch),
+        c(lt, s.out, s.m, s.n, s.batch),
         beta(s.accumulate || s.residual ? 1.0f : 0.0f),
         has_factor(s.scaled && !is_float8(s.in)) {}
 };

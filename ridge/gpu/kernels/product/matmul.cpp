@@ -13,7 +13,6 @@
 #include "ridge/device/tuner.h"
 #include "ridge/gpu/device/candidates.h"
 #include "ridge/gpu/device/prepare.h"
-#include "ridge/gpu/kernels/product/padded_product.h"
 #include "ridge/gpu/kernels/product/products_sm90.h"
 #include "ridge/gpu/vendor/blas.h"
 #include "ridge/ops/scaled_matmul.h"
@@ -28,15 +27,13 @@ class ProductWork {
  public:
   const gpu::Context& gpu;
   const gpu::ProductShape shape;
-  // Null where there is none.
-  std::shared_ptr<gpu::Product> own, split, padded;
+  std::shared_ptr<gpu::Product> own, split;  // null where there is none
 
   ProductWork(const gpu::Context& context, const gpu::ProductShape& product, bool tuned,
               bool may_split)
       : gpu(context), shape(product), most_(tuned ? most_plans : 1) {
     if (tuned) own = product_sm90(gpu, shape);
     if (tuned && may_split) split = split_product_sm90(gpu, shape);
-    if (tuned) padded = padded_product(gpu, shape);
   }
 
   // The library's plans, from the one that it expects to be the fastest; of them all, or the best
@@ -57,13 +54,13 @@ class ProductWork {
   }
 
   std::string key() const {
-    return fmt::format("{} product {} in f32 sums{}{}{}", gpu.blas->version(), to_string(shape),
+    return fmt::format("{} product {} in f32 sums{}{}", gpu.blas->version(), to_string(shape),
                        runs() == gpu::Trial::Runs::at_once ? " beside others" : "",
-                       split ? " or in split bf16" : "", padded ? " or of copies" : "");
+                       split ? " or in split bf16" : "");
   }
   // Users are told only where it may be multiplied otherwise than as it is.
   std::string work() const {
-    return split || padded ? fmt::format("product {}", to_string(shape)) : std::string();
+    return split ? fmt::format("product {}", to_string(shape)) : std::string();
   }
 
  private:
@@ -105,15 +102,9 @@ constexpr ProductCandidate split_product{
     .expectation = [](const ProductWork&, const gpu::Card&) { return 0; },
     .prepare = [](const ProductWork& w, GpuPrepare& p) { return kernel_of(w, p, w.split); }};
 
-constexpr ProductCandidate padded{
-    .name = [](const ProductWork& w) { return "aligned copies, " + w.gpu.blas->version(); },
-    .supports = [](const ProductWork& w) { return w.padded != nullptr; },
-    .expectation = [](const ProductWork&, const gpu::Card&) { return 0; },
-    .prepare = [](const ProductWork& w, GpuPrepare& p) { return kernel_of(w, p, w.padded); }};
-
 constexpr auto candidates = gpu::joined_rows(
     gpu::numbered_rows<ProductWork, most_plans>([]<std::size_t rank>() { return plan<rank>; }),
-    std::array{own_product, split_product, padded});
+    std::array{own_product, split_product});
 
 // The library's plan with the least workspace, for kernels that are rarely launched: workspace is
 // allocated for every launch, and memory that is used again makes kernels wait for each other.

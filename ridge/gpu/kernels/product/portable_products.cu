@@ -93,9 +93,8 @@ void with_elements(const ProductShape& s, const F& f) {
   });
 }
 
-// Whether there is a kernel for the dtypes and the layout.
+// Whether there is a kernel for the dtypes.
 bool takes(const ProductShape& s) {
-  if (s.has_pitch()) return false;
   const DType b = s.in_b.value_or(s.in);
   if (is_float8(s.in)) return is_float8(b) && (s.out == DType::f32 || s.out == DType::bf16);
   return is_floating(s.in) && b == s.in && (s.out == s.in || s.out == DType::f32);

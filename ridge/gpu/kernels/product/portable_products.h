@@ -11,7 +11,7 @@
 namespace ridge::gpu {
 
 // Up to `most` plans, the one that is expected to be the fastest first; none for dtypes that no
-// kernel takes, and for rows that do not lie one behind the other.
+// kernel takes.
 std::vector<ProductPtr> portable_products(const Card& card, const ProductShape& shape,
                                           std::size_t most);
 
