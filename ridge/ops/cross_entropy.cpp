@@ -44,7 +44,8 @@ std::vector<TensorType> CrossEntropy::infer(Types in) const {
 Cost CrossEntropy::cost(Types in, Types out) const {
   // Per element: less the maximum, exp, sum. Per row: log, plus the maximum, less the target's
   // logit, sum. Once: the division by the rows. Comparisons for the maximum are not counted.
-  return streaming_cost(3 * in[0].numel() + 4 * in[1].numel() + 1, in, out);
+  const std::int64_t rows = in[1].numel();
+  return streaming_cost((3 * id_range(in) + 4) * rows + 1, in, out);
 }
 
 std::vector<Value> CrossEntropy::grad(GradBuilder& b) const {
@@ -95,8 +96,8 @@ std::vector<TensorType> CrossEntropyGrad::infer(Types in) const {
 Cost CrossEntropyGrad::cost(Types in, Types out) const {
   // Per element: less lse, exp, times the scale. Per row: less the scale, at the target. Once: the
   // scale.
-  const TensorType &logits = in[operands().logits], &targets = in[operands().targets];
-  return streaming_cost(3 * logits.numel() + targets.numel() + 1, in, out);
+  const std::int64_t rows = in[operands().targets].numel();
+  return streaming_cost((3 * id_range(in) + 1) * rows + 1, in, out);
 }
 
 std::optional<Alias> CrossEntropyGrad::aliased_input(std::uint32_t, Types) const {

@@ -10,19 +10,18 @@
 namespace ridge {
 namespace {
 
-// What the units of a GPU that fetch tiles of a matrix want its rows to begin at multiples of.
-constexpr std::int64_t row_bytes = 16;
+// The units of a GPU that fetch tiles of a matrix want its rows to begin at multiples of 16 bytes:
+// so many elements of 16 bits, to which products of f32 may be rounded too.
+constexpr std::int64_t row_elements = 8;
 
-// So many columns, and as many more as rows of whole `row_bytes` have.
-std::int64_t aligned_columns(std::int64_t columns, DType dtype) {
-  const std::int64_t elements = row_bytes / static_cast<std::int64_t>(size_of(dtype));
-  return ceil_div(columns, elements) * elements;
+std::int64_t aligned_columns(std::int64_t columns) {
+  return ceil_div(columns, row_elements) * row_elements;
 }
 
-// Whether products of rows of so many columns gain by longer ones.
-bool should_grow(const TensorType& rows, std::int64_t columns, std::int64_t least_rows) {
-  return is_16_bit(rows.dtype) && rows.shape.rows() >= least_rows &&
-         aligned_columns(columns, rows.dtype) != columns;
+// Whether products with these rows gain by longer ones.
+bool should_grow(const TensorType& rows, const AlignedRows& rules) {
+  return (is_16_bit(rows.dtype) || rules.of_f32) && rows.shape.rows() >= rules.least_rows &&
+         aligned_columns(rows.shape[-1]) != rows.shape[-1];
 }
 
 // y = x W^T, and what converts W and what gives y, or x, another shape.
@@ -87,18 +86,17 @@ Shape with_columns(const Shape& shape, std::int64_t columns) {
 }
 
 // Logits of more columns than there are classes.
-void grow_logits(Rewriter& rw, NodeId loss, std::int64_t least_rows, Value& of_model) {
+void grow_logits(Rewriter& rw, NodeId loss, const AlignedRows& rules, Value& of_model) {
   const ValueId logits = rw.node(loss).inputs[0];
   const std::optional<Layer> layer = layer_before<CrossEntropy>(rw, logits);
   if (!layer) return;
   const TensorType& type = rw.type(logits);
   const std::int64_t classes = type.shape[-1];
-  if (rw.op<CrossEntropy>(loss)->classes < classes || !should_grow(type, classes, least_rows))
-    return;
+  if (rw.op<CrossEntropy>(loss)->classes < classes || !should_grow(type, rules)) return;
   std::vector<NodeId> nodes{loss};
   layer->add_to(nodes);
   rw.replace(nodes, loss, [&rw, &of_model, loss, logits, layer = *layer, type, classes] {
-    const std::int64_t columns = aligned_columns(classes, type.dtype);
+    const std::int64_t columns = aligned_columns(classes);
     const Value weight = window(weight_of(rw, layer), 0, 0, columns);
     const Value rows = product_as(rw, layer, rw.value(layer.x), weight);
     const std::array operands{reshape(rows, with_columns(type.shape, columns)),
@@ -110,18 +108,18 @@ void grow_logits(Rewriter& rw, NodeId loss, std::int64_t least_rows, Value& of_m
 
 // Gate and up side by side, each with more columns, and the layer down with as many: the gate of 0
 // and 0 is 0.
-void grow_inner_layer(Rewriter& rw, NodeId gate, std::int64_t least_rows) {
+void grow_inner_layer(Rewriter& rw, NodeId gate, const AlignedRows& rules) {
   if (rw.node(gate).inputs.size() != 1) return;
   const ValueId packed = rw.node(gate).inputs[0], inner = rw.node(gate).outputs[0];
   const std::optional<Layer> up = layer_before<SwiGlu>(rw, packed), down = layer_behind(rw, inner);
   const std::int64_t width = rw.type(inner).shape[-1];
-  if (!up || !down || !should_grow(rw.type(inner), width, least_rows)) return;
+  if (!up || !down || !should_grow(rw.type(inner), rules)) return;
   std::vector<NodeId> nodes{gate};
   up->add_to(nodes);
   down->add_to(nodes);
   rw.replace(nodes, down->product, [&rw, gate, up = *up, down = *down, width] {
     const Shape shape = rw.type(up.weight).shape;
-    const std::int64_t columns = aligned_columns(width, rw.type(up.x).dtype);
+    const std::int64_t columns = aligned_columns(width);
     // Both weights first: so their gradients are taken apart behind the gate's, which other passes
     // join to the products beside it.
     const Value halves = reshape(weight_of(rw, up), {2, width, shape[-1]});
@@ -139,11 +137,11 @@ void grow_inner_layer(Rewriter& rw, NodeId gate, std::int64_t least_rows) {
 
 }  // namespace
 
-std::size_t aligned_rows(Graph& graph, std::int64_t least_rows, Value& logits) {
+std::size_t aligned_rows(Graph& graph, const AlignedRows& rules, Value& logits) {
   Rewriter rw(graph);
   for (NodeId n = 0; n < rw.nodes().size(); ++n) {
-    if (rw.op<CrossEntropy>(n)) grow_logits(rw, n, least_rows, logits);
-    if (rw.op<SwiGlu>(n)) grow_inner_layer(rw, n, least_rows);
+    if (rw.op<CrossEntropy>(n)) grow_logits(rw, n, rules, logits);
+    if (rw.op<SwiGlu>(n)) grow_inner_layer(rw, n, rules);
   }
   return rw.commit();
 }

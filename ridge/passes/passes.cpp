@@ -26,7 +26,9 @@ std::size_t without_scores(Graph& graph, PassRun& run) {
 }
 
 std::size_t grown_rows(Graph& graph, PassRun& run) {
-  return aligned_rows(graph, run.schedule.target.least_aligned_rows, run.logits);
+  const AlignedRows rules{run.schedule.target.least_aligned_rows,
+                          run.schedule.precision.products == Products::tf32};
+  return aligned_rows(graph, rules, run.logits);
 }
 
 std::size_t bottlenecks(Graph& graph, PassRun& run) {

@@ -97,6 +97,7 @@ TEST(AlignedRows, CountsNoFilledUpColumnAsAClass) {
 
 TEST(AlignedRows, LeavesWhatGainsNothing) {
   EXPECT_EQ(windows_of(odd_llama("fp32")), 0u) << "no matrix units";
+  EXPECT_NE(windows_of(odd_llama("tf32")), 0u);
   EXPECT_EQ(windows_of(odd_llama(), tokens + 1), 0u) << "too few rows";
   EXPECT_NE(windows_of(odd_llama(), tokens), 0u);
   EXPECT_EQ(windows_of(testing::aligned_llama("v4", "bf16", 2)), 0u);
