@@ -10,7 +10,7 @@ namespace ridge {
 // The mean of -log softmax(logits)[row, target[row]] over all rows. Takes logits[.., V] and i32
 // targets[..] in [0, V); gives the loss, a scalar in f32, and lse[..] = log(sum(exp(logits))) in
 // f32, for the gradient. Sums in f32 per row and in f64 over rows. Where `classes` is below V, only
-// the first so many columns are logits; those behind them fill the row up and are not read.
+// the first so many columns are logits; those behind them fill the row up and do not count.
 struct CrossEntropy {
   static constexpr std::string_view name = "cross_entropy";
   static constexpr std::string_view aten = "aten::cross_entropy_loss";
