@@ -118,13 +118,12 @@ std::size_t apply_passes(Graph& graph, Stage stage, PassRun& run);
 // The passes, each in the file of its name; two that are one idea share in_place.cpp, results.cpp,
 // swiglu.cpp, recompute.cpp, shard_optimizer.cpp or batch_norm_epilogues.cpp.
 std::size_t unread_rows(Graph& graph);
-// Which rows of products are filled up: of 16 bits, or f32 too, where so many or more are
-// multiplied.
+// Decides which weights aligned_rows() fills up.
 struct AlignedRows {
-  std::int64_t least_rows = 1;
-  bool of_f32 = false;
+  std::int64_t least_rows = 1;  // of activations, below which a weight stays as it is
+  bool of_f32 = false;          // whether weights of f32 are filled up too, not of 16 bits alone
 };
-// `logits` becomes those with more columns, if it got any.
+// Replaces `logits` by those with more columns, if the pass adds any.
 std::size_t aligned_rows(Graph& graph, const AlignedRows& rules, Value& logits);
 std::size_t channels_last(Graph& graph);
 std::size_t conv_epilogues(Graph& graph);

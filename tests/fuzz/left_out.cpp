@@ -1,4 +1,5 @@
-// What options ask of devices and networks, which are not among the readers.
+// Stands in for devices and networks, which options ask but the readers leave out: clang 14 does
+// not compile the networks' templates.
 
 #include <string_view>
 

@@ -21,7 +21,7 @@ using testing::nodes_of;
 
 constexpr std::int64_t classes = 61, inner = 90, tokens = 32;
 
-// Without the pass; `dtype` says what products are of.
+// A LLaMA whose rows of logits and gates begin at no multiples of 16 bytes. Not resolved.
 RunOptions odd_llama(const std::string& dtype = "bf16", const std::string& version = "v4") {
   RunOptions o = testing::aligned_llama(version, dtype, 2);
   o.vocab_size = classes;
@@ -29,7 +29,7 @@ RunOptions odd_llama(const std::string& dtype = "bf16", const std::string& versi
   return o;
 }
 
-// Extents of products of 16-bit operands along which rows begin at no multiple of 16 bytes.
+// Lists the operands and results of products whose rows begin at no multiple of 16 bytes.
 std::vector<std::string> odd_products(const Graph& graph) {
   std::vector<std::string> found;
   for (const Node* node : nodes_of<MatMul>(graph))
@@ -70,8 +70,9 @@ TEST(AlignedRows, LeavesNoProductOfOddRows) {
       }
 }
 
-// The gradients of weights come from the products in f32, and those of logits' weights where they
-// are: of the three copies of a layer's weight and gradient two are of its own.
+// A step has one window for the weight of the logits, whose gradient is read where it lies, and
+// four for each of the two layers: of both weights and of both gradients, which products write in
+// f32.
 TEST(AlignedRows, CopiesWeightsAloneAndNoGradientOfLogits) {
   const Built run(odd_llama());
   const Graph& graph = run.graph;
