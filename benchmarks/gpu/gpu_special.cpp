@@ -65,6 +65,9 @@ struct Size {
 constexpr Size tiny{"tiny", 8, 128, 256, 512, 8, 4, 4},
     readme{"readme", 8, 128, 512, 2048, 8, 4, 8}, medium{"medium", 16, 512, 1024, 4096, 16, 8, 12},
     large{"large", 8, 1024, 2048, 8192, 16, 8, 16};
+// Whose parameters need more memory than their activations.
+constexpr Size many_parameters{"256 tokens, 1,024 x 12", 2, 128, 1024, 4096, 16, 8, 12},
+    wide_and_short{"1,024 tokens, 4,096 x 4", 4, 256, 4096, 11008, 32, 8, 4, 32000};
 // Whose rows of logits, or of the feed-forward, begin at no multiples of 16 bytes.
 constexpr Size few_tokens{"584 tokens, 50,257 classes", 8, 73, 1000, 4480, 25, 25, 9, 50257},
     narrow{"3,274 tokens, 50,257 classes", 2, 1637, 320, 1344, 5, 5, 4, 50257},
@@ -142,6 +145,9 @@ std::vector<PassCase> pass_cases() {
           {"aligned-rows",
            {llama(few_tokens, "bf16"), llama(narrow, "bf16"), llama(many_tokens, "bf16"),
             llama(odd_inner, "bf16"), llama(odd_inner_and_logits, "bf16")}},
+          {"early-updates",
+           {llama(tiny, "bf16"), llama(medium, "bf16"), llama(large, "bf16"),
+            llama(many_parameters, "bf16"), llama(wide_and_short, "bf16")}},
           {"norm-results", {llama(readme, "bf16"), llama(medium, "bf16"), llama(large, "bf16")}}};
 }
 
@@ -359,10 +365,11 @@ ResultsTable passes_table(Bench& bench, std::span<const std::string_view> texts)
   for (const PassCase& of : pass_cases())
     for (const Run& run : of.runs) {
       if (!is_wanted(fmt::format("{} {}", of.pass, run.name), texts)) continue;
-      RunOptions without = run.options;
+      RunOptions with = run.options, without = run.options;
+      with.enable_pass = of.pass;
       without.disable_pass = of.pass;
-      const auto results = time_interleaved({{"with", run.options}, {"without", without}},
-                                            bench.device(), {.rounds = bench.rounds()});
+      const auto results = time_interleaved({{"with", with}, {"without", without}}, bench.device(),
+                                            {.rounds = bench.rounds()});
       if (!results[0].measured() || !results[1].measured()) {
         fmt::print("{}, {}: {}{}\n", of.pass, run.name, results[0].fault, results[1].fault);
         continue;

@@ -14,6 +14,7 @@
 #include "ridge/ops/op.h"
 #include "ridge/run/reference.h"
 #include "ridge/session/devices.h"
+#include "ridge/session/gradient_reader.h"
 #include "ridge/session/session.h"
 
 namespace ridge {
@@ -47,25 +48,20 @@ class StepReader final : public Observer {
   ~StepReader() override { session_.executor().forget(*this); }
 
   void on_phase(Phase phase, Clock::time_point, Clock::time_point) override {
-    Executor& executor = session_.executor();
-    if (phase == Phase::forward) {
-      const std::vector<float> floats = session_.logits();
-      logits.assign(floats.begin(), floats.end());
-    }
-    if (phase != Phase::backward) return;
-    const TrainingStep& step = session_.training();
-    const float scale = session_.gradient_scale();
-    gradients.clear();
-    for (const Value& g : step.accumulators.empty() ? step.gradients : step.accumulators) {
-      gradients.push_back(read(executor, g));
-      for (double& element : gradients.back()) element /= scale;
-    }
+    if (phase != Phase::forward) return;
+    const std::vector<float> floats = session_.logits();
+    logits.assign(floats.begin(), floats.end());
   }
 
   std::vector<double> logits;
   Gradients gradients;  // empty: one that no optimizer waits for
 
  private:
+  void read_gradient(std::size_t parameter, Value value) {
+    gradients.resize(session_.training().parameters.size());
+    gradients[parameter] = read(session_.executor(), value);
+    for (double& element : gradients[parameter]) element /= session_.gradient_scale();
+  }
   static std::vector<double> read(Executor& executor, Value gradient) {
     try {
       return elements_of(executor, gradient);
@@ -75,6 +71,8 @@ class StepReader final : public Observer {
   }
 
   Session& session_;
+  GradientReader reader_{
+      session_, [this](std::size_t parameter, Value value) { read_gradient(parameter, value); }};
 };
 
 double norm(const std::vector<double>& x) {

@@ -81,7 +81,7 @@ void print_memory(Terminal& terminal, const Record& record) {
 }
 
 // Phases that overlap have no time of their own, but in the steps that ran them one by one.
-void print_phases(Terminal& terminal, const Summary& s) {
+void print_phases(Terminal& terminal, const Record& record, const Summary& s) {
   if (s.phase_steps == 0) {
     terminal.line("Forward, backward and optimizer run at the same time: they have no times apart");
     return;
@@ -92,6 +92,8 @@ void print_phases(Terminal& terminal, const Summary& s) {
   line("forward", s.forward);
   line("backward", s.backward);
   line("optimizer", s.optimizer);
+  if (record.updates_in_backward)
+    terminal.line("  without parameters that the backward pass updates as soon as it can");
   if (s.phases_apart)
     terminal.line(
         fmt::format("  in {} that ran the phases one after the other; in the others they overlap",
@@ -200,7 +202,7 @@ void print_summary(Terminal& terminal, const Record& record, const Summary& summ
   }
   print_times(terminal, record, summary);
   print_memory(terminal, record);
-  print_phases(terminal, summary);
+  print_phases(terminal, record, summary);
   if (record.options.reports_flops())
     terminal.line(fmt::format("Achieved: {:.1f} GFLOP/s, {:.1f} GFLOP/s counting causal attention",
                               summary.flops_per_second / 1e9,

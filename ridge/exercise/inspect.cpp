@@ -5,6 +5,7 @@
 #include <regex>
 
 #include "ridge/graph/op_rules.h"
+#include "ridge/session/gradient_reader.h"
 
 namespace ridge {
 namespace {
@@ -21,30 +22,18 @@ std::string without_layer(const std::string& name) {
 }
 
 // Notes the parameters before a step, and their gradients before the optimizer has used them.
-class ParameterReader final : public Observer {
+class ParameterReader {
  public:
-  explicit ParameterReader(Session& session) : session_(session) {
-    const TrainingStep& step = session.training();
-    const std::vector<Value>& gradients =
-        step.accumulators.empty() ? step.gradients : step.accumulators;
-    for (std::size_t i = 0; i < gradients.size(); ++i) {
-      const Value p = step.parameters[i];
-      rows_.push_back({.value = gradients[i],
-                       .name = without_layer(session.graph().info(p.id).name),
+  explicit ParameterReader(Session& session)
+      : reader_(session, [&session, this](std::size_t parameter, Value gradient) {
+          const double scale = session.gradient_scale();
+          rows_[parameter].gradient =
+              sum_of_squares(session.executor().read_floats(gradient)) / (scale * scale);
+        }) {
+    for (const Value& p : session.training().parameters)
+      rows_.push_back({.name = without_layer(session.graph().info(p.id).name),
                        .elements = static_cast<double>(p.type().numel()),
                        .start = sum_of_squares(session.executor().read_floats(p))});
-    }
-    session.executor().observe(*this);
-  }
-  ~ParameterReader() override { session_.executor().forget(*this); }
-  ParameterReader(const ParameterReader&) = delete;
-  ParameterReader& operator=(const ParameterReader&) = delete;
-
-  void on_phase(Phase phase, Clock::time_point, Clock::time_point) override {
-    if (phase != Phase::backward) return;
-    const double scale = session_.gradient_scale();
-    for (Row& row : rows_)
-      row.gradient = sum_of_squares(session_.executor().read_floats(row.value)) / (scale * scale);
   }
 
   std::vector<ParameterFacts> facts() const {
@@ -70,14 +59,13 @@ class ParameterReader final : public Observer {
 
  private:
   struct Row {
-    Value value;  // the gradient
     std::string name;
     double elements = 0;
     double start = 0, gradient = 0;  // sums of squares
   };
 
-  Session& session_;
   std::vector<Row> rows_;
+  GradientReader reader_;
 };
 
 std::size_t kernels_of(const Graph& graph) {

@@ -43,6 +43,12 @@ std::size_t recompute(Graph& graph, PassRun& run) {
   return recompute_units(graph, run.schedule.recompute);
 }
 
+// With several ranks an update would wait for gradients of others, and what comes next for it.
+std::size_t updates(Graph& graph, PassRun& run) {
+  const Schedule& schedule = run.schedule;
+  return schedule.ranks > 1 ? 0 : early_updates(graph, schedule.target.least_update_bytes);
+}
+
 std::size_t int8(Graph& graph, PassRun& run) {
   const Int8Rules& rules = run.schedule.target.int8;
   Int8Ranges ranges;
@@ -295,6 +301,12 @@ std::span<const Pass> passes() {
        .excludes = {"residual-bottlenecks", "linear-swiglu"},
        .chosen_by = ChosenBy::precision,
        .apply = int8},
+      // Behind what changes who reads a weight.
+      {.name = "early-updates",
+       .description = "update parameters in the backward pass, so that gradients need less memory",
+       .use = Use::training,
+       .needs = {"fuse-optimizer"},
+       .apply = updates},
       {.name = frozen_weights,
        .description = "compute what follows from weights alone once, before the first run",
        .use = Use::inference,

@@ -23,6 +23,19 @@ bool fills(const Target& device, const Graph& graph, const Node& node) {
          static_cast<double>(cost.bytes()) > device.filling_bytes;
 }
 
+// By node: its phase, or the backward one of an update that comes before that one is done.
+std::vector<Phase> phases_of_runs(const Graph& graph) {
+  std::vector<Phase> phases;
+  std::size_t end = 0;  // of the backward phase
+  for (const Node& node : graph.nodes()) {
+    phases.push_back(node.phase);
+    if (node.phase == Phase::backward) end = phases.size();
+  }
+  std::replace(phases.begin(), phases.begin() + static_cast<std::ptrdiff_t>(end), Phase::optimizer,
+               Phase::backward);
+  return phases;
+}
+
 std::vector<DeviceWork> in_critical_order(std::vector<DeviceWork> works) {
   Precedence after;
   for (const DeviceWork& work : works) after.push_back(work.after);
@@ -63,6 +76,7 @@ Executor::Executor(Graph& graph, Device& device, Execution execution)
       concurrent_(execution.concurrent),
       capture_(execution.captured),
       lifetimes_(lifetimes_of(graph)),
+      runs_in_(phases_of_runs(graph)),
       allocator_(device),
       places_{.storage = std::vector<std::size_t>(graph.value_count()),
               .workspace = std::vector<std::size_t>(graph.nodes().size())},
@@ -140,7 +154,7 @@ void Executor::check_memory(std::size_t needed, const TensorBytes& parts) const 
 }
 
 void Executor::plan(std::span<const std::size_t> workspace, const TensorBytes& parts) {
-  if (!std::ranges::is_sorted(graph_.nodes(), {}, &Node::phase))
+  if (!std::ranges::is_sorted(runs_in_))
     throw UsageError("a graph can only be planned if its nodes are in the order of their phases");
   places_ = plan_arena(graph_, lifetimes_, workspace, arena_needs(device_, concurrent_));
   check_memory(places_.bytes + packed_bytes_, parts);
@@ -165,7 +179,7 @@ Executor::Replay Executor::replay_of(Phase phase) const {
   Replay replay;
   std::vector<bool> born_here(graph_.value_count(), false);
   for (NodeId n = 0; n < steps_.size(); ++n) {
-    if (graph_.nodes()[n].phase != phase) continue;
+    if (runs_in_[n] != phase) continue;
     const Step& step = steps_[n];
     for (const ValueId id : lifetimes_.born[n]) {
       born_here[id] = true;
@@ -197,8 +211,12 @@ std::size_t Executor::launches() const {
 std::size_t Executor::launches(Phase phase) const {
   std::size_t count = 0;
   for (std::size_t n = 0; n < steps_.size(); ++n)
-    count += steps_[n].kernel != nullptr && graph_.nodes()[n].phase == phase ? 1 : 0;
+    count += steps_[n].kernel != nullptr && runs_in_[n] == phase ? 1 : 0;
   return count;
+}
+
+bool Executor::updates_in_backward() const {
+  return !std::ranges::equal(runs_in_, graph_.nodes(), {}, {}, &Node::phase);
 }
 
 void Executor::observe(Observer& observer) {
@@ -475,7 +493,7 @@ void Executor::tell_replay(Phase phase) {
   const auto begin = Clock::now();
   for (Observer* o : observers_) o->on_phase_begin(phase);
   for (NodeId n = 0; n < steps_.size(); ++n) {
-    if (graph_.nodes()[n].phase != phase) continue;
+    if (runs_in_[n] != phase) continue;
     const Step& step = steps_[n];
     for (const ValueId storage : lifetimes_.born[n]) take(storage);
     if (step.kernel) {
@@ -515,7 +533,7 @@ void Executor::run_nodes(Phase phase) {
   for (Observer* o : observers_) o->on_phase_begin(phase);
   const auto begin = observers_.empty() ? Clock::time_point{} : Clock::now();
   for (NodeId n = 0; n < graph_.nodes().size(); ++n)
-    if (graph_.nodes()[n].phase == phase) run_node(n);
+    if (runs_in_[n] == phase) run_node(n);
   if (observers_.empty()) return;
   const auto end = Clock::now();
   for (Observer* o : observers_) o->on_phase(phase, begin, end);

@@ -96,6 +96,8 @@ class Executor {
   // Kernels of a run, phase after phase: nodes, but those with nothing to do.
   std::size_t launches() const;
   std::size_t launches(Phase phase) const;
+  // Whether nodes of the optimizer come before the end of the backward phase, with which they run.
+  bool updates_in_backward() const;
   // The most bytes of tensors a run will have alive at once.
   std::size_t peak_bytes() const { return plan_.peak_bytes; }
   // By use, and when: all that a run will have alive.
@@ -198,6 +200,7 @@ class Executor {
   Device& device_;
   bool concurrent_, capture_;
   Lifetimes lifetimes_;
+  std::vector<Phase> runs_in_;     // by node: the phase with which it runs
   CachingAllocator allocator_;     // unless planned
   std::optional<Arena> arena_;     // if planned
   ArenaPlan places_;               // in the arena

@@ -137,6 +137,7 @@ Json summary_json(const Record& record, const Summary& s) {
                {"avg_backward_time", of_phase(s.backward.mean)},
                {"avg_optimizer_time", of_phase(s.optimizer.mean)},
                {"phases_timed_one_after_the_other", s.phases_apart},
+               {"updates_in_backward", record.updates_in_backward},
                {"median_batch_time", s.step.median},
                {"std_batch_time", s.step.std_dev},
                {"variation", s.device.variation()},
@@ -245,6 +246,7 @@ Record new_record(Session& session) {
                 .samples_per_step = o.samples_per_step(),
                 .cost = cost_of_step(session.graph(), o.batches_per_step() * o.ranks),
                 .compile_seconds = session.compile_seconds(),
+                .updates_in_backward = session.executor().updates_in_backward(),
                 .warmup_steps = o.warmup_steps};
   note_memory(record, session);
   return record;

@@ -40,6 +40,8 @@ struct Record {
   std::int64_t samples_per_step = 0;  // accumulation included
   std::optional<StepCost> cost;       // exact work of one step
   double compile_seconds = 0;         // what making the graph ready took
+  // Whether the backward pass updates parameters too, which is counted to its time.
+  bool updates_in_backward = false;
   // Whether rates are over the device's time, without data: a benchmark's are.
   bool by_device = false;
 

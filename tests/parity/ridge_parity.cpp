@@ -20,6 +20,7 @@
 #include "ridge/run/executor.h"
 #include "ridge/run/observer.h"
 #include "ridge/session/devices.h"
+#include "ridge/session/gradient_reader.h"
 #include "ridge/session/options.h"
 #include "ridge/session/session.h"
 
@@ -80,30 +81,25 @@ class StepRecorder final : public Observer {
       record_.add(prefix + "logits", {DType::f32, Shape(dims)}, logits);
       record_.add(prefix + "loss", model.loss);
     }
-    if (phase == Phase::backward && batch_ == trainer_.options().gradient_accumulation_steps) {
-      batch_ = 0;
-      add_gradients(step);
-    }
+    if (phase == Phase::optimizer) batch_ = 0;
   }
 
  private:
-  void add_gradients(std::int64_t step) {
-    const TrainingStep& training = trainer_.training();
-    const std::vector<Value>& gradients =
-        training.accumulators.empty() ? training.gradients : training.accumulators;
-    const float scale = trainer_.gradient_scale();
-    for (std::size_t i = 0; i < gradients.size(); ++i) {
-      std::vector<float> floats = trainer_.executor().read_floats(gradients[i]);
-      for (float& element : floats) element /= scale;
-      record_.add(
-          fmt::format("{}.grad.{}", step, trainer_.graph().info(training.parameters[i].id).name),
-          gradients[i].type(), floats);
-    }
+  void add_gradient(std::size_t parameter, Value gradient) {
+    std::vector<float> floats = trainer_.executor().read_floats(gradient);
+    for (float& element : floats) element /= trainer_.gradient_scale();
+    const ValueId id = trainer_.training().parameters[parameter].id;
+    record_.add(
+        fmt::format("{}.grad.{}", trainer_.steps_done() + 1, trainer_.graph().info(id).name),
+        gradient.type(), floats);
   }
 
   Session& trainer_;
   Record& record_;
   std::int64_t batch_ = 0;  // of those that the step accumulates
+  GradientReader reader_{trainer_, [this](std::size_t parameter, Value gradient) {
+                           add_gradient(parameter, gradient);
+                         }};
 };
 
 void train(const RunOptions& options, const char* path) {

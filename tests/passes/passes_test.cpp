@@ -50,7 +50,7 @@ using PassNames = std::set<std::string_view>;
 Rewritten run_model(std::uint64_t seed, const PassNames& enabled, Recompute recompute) {
   Graph graph;
   const RandomModel model(graph, seed);
-  Schedule schedule{.recompute = recompute};
+  Schedule schedule{.target = {.least_update_bytes = 1}, .recompute = recompute};
   for (const Pass& pass : passes())
     if (enabled.contains(pass.name) ||
         (pass.chosen_by == ChosenBy::recompute && recompute != Recompute::none))

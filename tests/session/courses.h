@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ridge/session/gradient_reader.h"
 #include "ridge/session/session.h"
 #include "tests/dist/ranks.h"
 #include "tests/session/runs.h"
@@ -29,26 +30,6 @@ inline FloatTensors read(Session& session, const std::vector<Value>& values) {
   return tensors;
 }
 
-// Reads gradients while their memory is there; sums of several batches when they are complete.
-class GradientReader final : public Observer {
- public:
-  explicit GradientReader(Session& session) : session_(session) {
-    session.executor().observe(*this);
-  }
-  ~GradientReader() override { session_.executor().forget(*this); }
-
-  void on_phase(Phase phase, Clock::time_point, Clock::time_point) override {
-    const TrainingStep& step = session_.training();
-    const bool sums = !step.accumulators.empty();
-    if (phase == (sums ? Phase::optimizer : Phase::backward))
-      gradients = read(session_, sums ? step.accumulators : step.gradients);
-  }
-  FloatTensors gradients;
-
- private:
-  Session& session_;
-};
-
 inline Course course_on(Device& device, const RunOptions& options, int steps) {
   Session session(options, device);
   Course course;
@@ -58,9 +39,11 @@ inline Course course_on(Device& device, const RunOptions& options, int steps) {
     course.norms.push_back(report.grad_norm.value_or(0));
   };
   {
-    GradientReader reader(session);
+    course.gradients.resize(session.training().parameters.size());
+    const GradientReader reader(session, [&](std::size_t parameter, Value gradient) {
+      course.gradients[parameter] = session.executor().read_floats(gradient);
+    });
     step();
-    course.gradients = std::move(reader.gradients);
   }
   while (static_cast<int>(course.losses.size()) < steps) step();
   course.parameters = read(session, session.training().parameters);

@@ -248,7 +248,7 @@ TEST(PerformanceJson, HasTheseKeys) {
                   "recorded_steps", "recorded_steps_left_out", "reserved_memory_bytes",
                   "samples_per_second", "std_batch_time", "step_seconds",
                   "steps_left_out_of_averages", "tensor_allocations", "total_samples",
-                  "total_seconds", "validation_losses", "variation"));
+                  "total_seconds", "updates_in_backward", "validation_losses", "variation"));
 }
 
 }  // namespace

@@ -49,6 +49,9 @@ constexpr Crossovers sm90{
     // Computed: an element of a weight costs 12 bytes at 3 TB/s to fill up and to take apart, and a
     // row gains 6 FLOPs at 600 in place of 150 TFLOP/s. That is 133 rows, and some for launches.
     .least_aligned_rows = 192,
+    // Computed: AdamW moves seven times as many bytes, some 60 us at 4 TB/s, in which a launch of 2
+    // or 3 us hardly shows. Gradients of so few bytes may still be in the L2 cache of 50 MB.
+    .least_update_bytes = std::size_t{32} << 20,
     // Computed like sharing_flops.
     .filling_flops = 8e9,
     .filling_bytes = 24e6,

@@ -52,6 +52,9 @@ struct Crossovers {
   std::int64_t most_squeeze_weights;
   // Weights are filled up to rows of whole 16 bytes where at least so many rows are multiplied.
   std::int64_t least_aligned_rows;
+  // A kernel updates parameters by at least so many bytes of gradients, while there are more to
+  // come.
+  std::size_t least_update_bytes;
   // A kernel of more FLOPs or bytes fills the card by itself.
   double filling_flops, filling_bytes;
   // Where kernels run at the same time, values of at most so many bytes keep their memory for so

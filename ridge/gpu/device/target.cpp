@@ -16,6 +16,7 @@ Target target_of(const Card& card, std::string_view hardware, std::string_view d
                 .widest_head = widest_head,
                 .most_squeeze_weights = at.most_squeeze_weights,
                 .least_aligned_rows = at.least_aligned_rows,
+                .least_update_bytes = at.least_update_bytes,
                 // Few large messages disturb the kernels beside them least, and an eighth of all
                 // gradients is little to send when the rest is done.
                 .most_bucket_bytes = std::size_t{128} << 20,

@@ -17,6 +17,7 @@ TEST(GpuTarget, SaysWhatTheCardsFileSays) {
   EXPECT_EQ(target.lingering.most_bytes, std::size_t{16} << 20);
   EXPECT_EQ(target.most_squeeze_weights, 56 << 10);
   EXPECT_EQ(target.least_aligned_rows, 192);
+  EXPECT_EQ(target.least_update_bytes, std::size_t{32} << 20);
   EXPECT_EQ(target.alignment, 256u);
   EXPECT_EQ(target.widest_head, 256);
 }
