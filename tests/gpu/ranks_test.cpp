@@ -81,6 +81,8 @@ CapturedRun run_captured(Device& device, const Op& op, const std::vector<TensorT
   for (const std::size_t at : in_at) inputs.push_back(memory + at);
   for (const std::size_t at : out_at) outputs.push_back(memory + at);
   const auto launch = [&] { prepared.kernel->launch({inputs, outputs, memory + bytes}); };
+  launch();  // ways to other cards are opened at first use, which cannot be captured
+  device.synchronize();
   const KernelPtr step = device.capture(std::array{DeviceWork{.enqueue = launch}});
 
   Tracer& tracer = *device.tools().tracer();

@@ -3,9 +3,11 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <string_view>
 #include <vector>
@@ -157,11 +159,28 @@ bool has_copies(const Library& library) {
          library.all_to_all;
 }
 
+// The identifier that a kernel of Linux gives itself when it starts, which containers on it share.
+using Machine = std::array<char, 36>;
+
+Machine this_machine() {
+  Machine id{};
+  std::ifstream("/proc/sys/kernel/random/boot_id").read(id.data(), id.size());
+  return id;
+}
+
+// Between machines NCCL has no such copies, and later versions register memory all the same.
+bool are_on_one_machine(Communicator& communicator) {
+  const std::vector<Machine> all = gathered(communicator, this_machine());
+  return std::ranges::all_of(all, [&](const Machine& one) { return one == all.front(); });
+}
+
 }  // namespace
 
 std::unique_ptr<RowCopies> make_row_copies(const Library& library, Communicator& communicator,
                                            AsideCapture& aside) {
-  if (communicator.count() == 1 || on_any_rank(&communicator, !has_copies(library))) return nullptr;
+  if (communicator.count() == 1 || on_any_rank(&communicator, !has_copies(library)) ||
+      !are_on_one_machine(communicator))
+    return nullptr;
   auto copies = std::make_unique<NcclRowCopies>(library, communicator, aside);
   if (!copies->works()) return nullptr;
   return copies;
