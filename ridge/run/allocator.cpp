@@ -16,8 +16,13 @@ constexpr std::size_t granularity = std::size_t{64} << 10;
 
 }  // namespace
 
+CachingAllocator::CachingAllocator(Device& device)
+    : source_{.allocate = [&device](std::size_t bytes) { return device.allocate(bytes); },
+              .deallocate = [&device](void* memory,
+                                      std::size_t bytes) { device.deallocate(memory, bytes); }} {}
+
 CachingAllocator::~CachingAllocator() {
-  for (const auto& [memory, bytes] : segments_) device_.deallocate(memory, bytes);
+  for (const auto& [memory, bytes] : segments_) source_.deallocate(memory, bytes);
 }
 
 CachingAllocator::Blocks::iterator CachingAllocator::add_segment(std::size_t bytes) {
@@ -30,7 +35,7 @@ CachingAllocator::Blocks::iterator CachingAllocator::add_segment(std::size_t byt
                                                                  std::size_t least) {
   char* memory = nullptr;
   try {
-    memory = static_cast<char*>(device_.allocate(size));
+    memory = static_cast<char*>(source_.allocate(size));
   } catch (const OutOfMemoryError& error) {
     // What is free lies in pieces that are too small; whole ones may be worth more to the device.
     if (give_back_unused_segments()) return add_segment(bytes, size, least);
@@ -56,7 +61,7 @@ bool CachingAllocator::give_back_unused_segments() {
       ++segment;
       continue;
     }
-    device_.deallocate(memory, bytes);
+    source_.deallocate(memory, bytes);
     stats_.reserved -= bytes;
     free_.erase({bytes, memory});
     blocks_.erase(block);

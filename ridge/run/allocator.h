@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "ridge/device/device.h"
 
@@ -23,7 +25,14 @@ struct MemoryStats {
 // more. After the first step of a training run the device sees no further request.
 class CachingAllocator {
  public:
-  explicit CachingAllocator(Device& device) : device_(device) {}
+  // Where segments come from; OutOfMemoryError says that there are no more.
+  struct Source {
+    std::function<void*(std::size_t bytes)> allocate;
+    std::function<void(void* memory, std::size_t bytes)> deallocate;
+  };
+
+  explicit CachingAllocator(Device& device);
+  explicit CachingAllocator(Source source) : source_(std::move(source)) {}
   ~CachingAllocator();
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
@@ -52,7 +61,7 @@ class CachingAllocator {
   bool give_back_unused_segments();  // whether there was any
   void merge_with_next(Blocks::iterator block);
 
-  Device& device_;
+  Source source_;
   Blocks blocks_;                                 // by address
   std::set<std::pair<std::size_t, char*>> free_;  // by size, then address
   std::map<char*, std::size_t> segments_;

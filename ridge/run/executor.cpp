@@ -7,6 +7,7 @@
 #include "ridge/base/error.h"
 #include "ridge/base/units.h"
 #include "ridge/graph/op_rules.h"
+#include "ridge/run/allocation_trial.h"
 #include "ridge/run/arena_needs.h"
 
 namespace ridge {
@@ -88,10 +89,12 @@ Executor::Executor(Graph& graph, Device& device, Execution execution)
   choose_packed_inputs();
   std::ranges::transform(steps_, workspace.begin(), &Step::workspace);
   plan_ = plan_memory(graph, lifetimes_, workspace, packed_bytes_);
-  if (execution.planned)
+  if (execution.planned) {
     plan(workspace, plan_.at_peak);
-  else
+  } else {
     check_memory(plan_.peak_bytes, plan_.at_peak);
+    check_pieces(workspace);
+  }
   for (ValueId id = 0; id < graph.value_count(); ++id)
     if (graph.info(id).persistent && lifetimes_.storage[id] == id) take(id);
   place_packed_inputs();
@@ -151,6 +154,20 @@ void Executor::check_memory(std::size_t needed, const TensorBytes& parts) const 
         "sequence or model",
         format_bytes(needed), to_string(parts), device_.name(), format_bytes(available),
         format_bytes(device_.total_memory()));
+}
+
+void Executor::check_pieces(std::span<const std::size_t> workspace) const {
+  // CUDA and HIP give away pages of 2 MiB.
+  const std::size_t granularity = device_.is_gpu() ? std::size_t{2} << 20 : 1;
+  const std::size_t available = device_.available_memory();
+  if (available / 2 > plan_.peak_bytes ||
+      can_allocate(graph_, lifetimes_, workspace, packed_bytes_, available, granularity))
+    return;
+  throw OutOfMemoryError(
+      "this needs {} for tensors, and the {} has {} left, but in too small pieces as tensors come "
+      "and go: use the pass {}, which places them beforehand, or a smaller batch, sequence or "
+      "model",
+      format_bytes(plan_.peak_bytes), device_.name(), format_bytes(available), planned_memory);
 }
 
 void Executor::plan(std::span<const std::size_t> workspace, const TensorBytes& parts) {

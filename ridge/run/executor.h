@@ -30,9 +30,10 @@ namespace ridge {
 class Executor {
  public:
   // OutOfMemoryError, before anything is allocated, if the device has less left than peak_bytes(),
-  // or than the arena needs; even before kernels are prepared, which may mean to time them, if that
-  // is so without workspaces. Errors of the device, here and below, name the node. UsageError for a
-  // planned graph whose nodes are not in the order of their phases.
+  // or than the arena needs, or too little for tensors that come and go; even before kernels are
+  // prepared, which may mean to time them, if that is so without workspaces. Errors of the device,
+  // here and below, name the node. UsageError for a planned graph whose nodes are not in the order
+  // of their phases.
   Executor(Graph& graph, Device& device, Execution execution = {});
   ~Executor();
   Executor(const Executor&) = delete;
@@ -140,6 +141,7 @@ class Executor {
   void place_packed_inputs();
   void pack_inputs();  // where they have been written to since
   void check_memory(std::size_t needed, const TensorBytes& parts) const;
+  void check_pieces(std::span<const std::size_t> workspace) const;  // unless planned
   void plan(std::span<const std::size_t> workspace, const TensorBytes& parts);
   Replay replay_of(Phase phase) const;
   void replay(Phase phase);
