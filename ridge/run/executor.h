@@ -75,8 +75,8 @@ class Executor {
   // Enqueues the copy of a value to memory of Device::allocate_host().
   void read_later(Value value, void* host);
 
-  // Runs the nodes of one phase. The forward phase starts a new run: whatever an unfinished run
-  // left behind is released.
+  // Runs the nodes of one phase, and with the backward phase the updates among its nodes. The
+  // forward phase starts a new run: whatever an unfinished run left behind is released.
   void run(Phase phase);
   // All phases, with marks on the device (Device::mark) numbered from `first_mark` before the first
   // and after each: phase_marks in all. A planned graph is one captured launch where the device can
