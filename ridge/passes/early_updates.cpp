@@ -75,7 +75,7 @@ class Split {
   }
   ValueId gradient(std::size_t p) const { return life_.storage[inputs_[first_operand(p) + 1]]; }
 
-  // The operand that is the copy of each parameter, or that number's end where it has none.
+  // By parameter: the place of its copy among the operands, or their number where it has none.
   std::vector<std::size_t> copies() const {
     std::vector<std::size_t> places(count(), inputs_.size());
     std::size_t next = first_operand(count());
