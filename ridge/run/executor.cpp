@@ -26,15 +26,15 @@ bool fills(const Target& device, const Graph& graph, const Node& node) {
 
 // By node: its phase, or the backward one of an update that comes before that one is done.
 std::vector<Phase> phases_of_runs(const Graph& graph) {
-  std::vector<Phase> phases;
+  std::vector<Phase> found;
   std::size_t end = 0;  // of the backward phase
   for (const Node& node : graph.nodes()) {
-    phases.push_back(node.phase);
-    if (node.phase == Phase::backward) end = phases.size();
+    found.push_back(node.phase);
+    if (node.phase == Phase::backward) end = found.size();
   }
-  std::replace(phases.begin(), phases.begin() + static_cast<std::ptrdiff_t>(end), Phase::optimizer,
+  std::replace(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(end), Phase::optimizer,
                Phase::backward);
-  return phases;
+  return found;
 }
 
 std::vector<DeviceWork> in_critical_order(std::vector<DeviceWork> works) {
