@@ -57,10 +57,10 @@ class StepReader final : public Observer {
   Gradients gradients;  // empty: one that no optimizer waits for
 
  private:
-  void read_gradient(std::size_t parameter, Value value) {
+  void read_gradient(std::size_t parameter, Value value, float scale) {
     gradients.resize(session_.training().parameters.size());
     gradients[parameter] = read(session_.executor(), value);
-    for (double& element : gradients[parameter]) element /= session_.gradient_scale();
+    for (double& element : gradients[parameter]) element /= scale;
   }
   static std::vector<double> read(Executor& executor, Value gradient) {
     try {
@@ -71,8 +71,9 @@ class StepReader final : public Observer {
   }
 
   Session& session_;
-  GradientReader reader_{
-      session_, [this](std::size_t parameter, Value value) { read_gradient(parameter, value); }};
+  GradientReader reader_{session_, [this](std::size_t parameter, Value value, float scale) {
+                           read_gradient(parameter, value, scale);
+                         }};
 };
 
 double norm(const std::vector<double>& x) {

@@ -25,8 +25,7 @@ std::string without_layer(const std::string& name) {
 class ParameterReader {
  public:
   explicit ParameterReader(Session& session)
-      : reader_(session, [&session, this](std::size_t parameter, Value gradient) {
-          const double scale = session.gradient_scale();
+      : reader_(session, [&session, this](std::size_t parameter, Value gradient, double scale) {
           rows_[parameter].gradient =
               sum_of_squares(session.executor().read_floats(gradient)) / (scale * scale);
         }) {

@@ -18,14 +18,13 @@ GradientReader::GradientReader(Session& session, Read read)
     : session_(session), read_(std::move(read)) {
   const Graph& graph = session.graph();
   const Lifetimes life = lifetimes_of(graph);
-  // By storage: the first update that reads it and that comes before the end of the backward pass.
-  std::map<ValueId, NodeId> early, updates;
-  for (NodeId n = 0; n < graph.nodes().size(); ++n) {
-    const Node& node = graph.nodes()[n];
-    if (node.phase == Phase::backward) early = updates;
-    if (node.phase == Phase::optimizer)
-      for (const ValueId in : node.inputs) updates.try_emplace(life.storage[in], n);
-  }
+  NodeId end = 0;  // of the backward phase
+  for (NodeId n = 0; n < graph.nodes().size(); ++n)
+    if (graph.nodes()[n].phase == Phase::backward) end = n;
+  std::map<ValueId, NodeId> early;  // by storage: the first update before the end that reads it
+  for (NodeId n = 0; n < end; ++n)
+    if (graph.nodes()[n].phase == Phase::optimizer)
+      for (const ValueId in : graph.nodes()[n].inputs) early.try_emplace(life.storage[in], n);
   const bool are_sums = !session.training().accumulators.empty();
   const std::span<const Value> gradients = gradients_of(session.training());
   for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -45,12 +44,13 @@ void GradientReader::on_node_begin(const Graph&, NodeId node) {
 }
 
 void GradientReader::on_phase(Phase phase, Clock::time_point, Clock::time_point) {
+  if (phase == Phase::backward) scale_ = session_.gradient_scale();
   if (const auto found = behind_.find(phase); found != behind_.end()) read(found->second);
 }
 
 void GradientReader::read(const std::vector<std::size_t>& parameters) const {
   const std::span<const Value> gradients = gradients_of(session_.training());
-  for (const std::size_t i : parameters) read_(i, gradients[i]);
+  for (const std::size_t i : parameters) read_(i, gradients[i], scale_);
 }
 
 }  // namespace ridge

@@ -15,9 +15,9 @@ namespace ridge {
 // batches of a step at its end.
 class GradientReader final : public Observer {
  public:
-  // Called with the place of a parameter among those of the session's step, and its gradient or
-  // sum.
-  using Read = std::function<void(std::size_t parameter, Value gradient)>;
+  // Called with the place of a parameter among those of the session's step, its gradient or sum,
+  // and the loss scale that this was computed with, which may be another by the end of the step.
+  using Read = std::function<void(std::size_t parameter, Value gradient, float scale)>;
 
   GradientReader(Session& session, Read read);
   ~GradientReader() override;
@@ -32,8 +32,9 @@ class GradientReader final : public Observer {
 
   Session& session_;
   Read read_;
-  std::map<Phase, std::vector<std::size_t>>
-      behind_;  // the parameters whose gradients are read then
+  float scale_ = 1;
+  // The parameters whose gradients are read after a phase, or before a node.
+  std::map<Phase, std::vector<std::size_t>> behind_;
   std::map<NodeId, std::vector<std::size_t>> before_;
 };
 

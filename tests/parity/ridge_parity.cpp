@@ -85,9 +85,9 @@ class StepRecorder final : public Observer {
   }
 
  private:
-  void add_gradient(std::size_t parameter, Value gradient) {
+  void add_gradient(std::size_t parameter, Value gradient, float scale) {
     std::vector<float> floats = trainer_.executor().read_floats(gradient);
-    for (float& element : floats) element /= trainer_.gradient_scale();
+    for (float& element : floats) element /= scale;
     const ValueId id = trainer_.training().parameters[parameter].id;
     record_.add(
         fmt::format("{}.grad.{}", trainer_.steps_done() + 1, trainer_.graph().info(id).name),
@@ -97,8 +97,8 @@ class StepRecorder final : public Observer {
   Session& trainer_;
   Record& record_;
   std::int64_t batch_ = 0;  // of those that the step accumulates
-  GradientReader reader_{trainer_, [this](std::size_t parameter, Value gradient) {
-                           add_gradient(parameter, gradient);
+  GradientReader reader_{trainer_, [this](std::size_t parameter, Value gradient, float scale) {
+                           add_gradient(parameter, gradient, scale);
                          }};
 };
 

@@ -40,7 +40,7 @@ inline Course course_on(Device& device, const RunOptions& options, int steps) {
   };
   {
     course.gradients.resize(session.training().parameters.size());
-    const GradientReader reader(session, [&](std::size_t parameter, Value gradient) {
+    const GradientReader reader(session, [&](std::size_t parameter, Value gradient, float) {
       course.gradients[parameter] = session.executor().read_floats(gradient);
     });
     step();
