@@ -93,7 +93,7 @@ void print_phases(Terminal& terminal, const Record& record, const Summary& s) {
   line("backward", s.backward);
   line("optimizer", s.optimizer);
   if (record.updates_in_backward)
-    terminal.line("  without parameters that the backward pass updates as soon as it can");
+    terminal.line("  without the parameters that the backward pass updates");
   if (s.phases_apart)
     terminal.line(
         fmt::format("  in {} that ran the phases one after the other; in the others they overlap",

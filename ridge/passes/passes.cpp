@@ -43,7 +43,8 @@ std::size_t recompute(Graph& graph, PassRun& run) {
   return recompute_units(graph, run.schedule.recompute);
 }
 
-// With several ranks an update would wait for gradients of others, and what comes next for it.
+// With several ranks an update would wait for gradients of other ranks, and the kernels after it
+// for the update.
 std::size_t updates(Graph& graph, PassRun& run) {
   const Schedule& schedule = run.schedule;
   return schedule.ranks > 1 ? 0 : early_updates(graph, schedule.target.least_update_bytes);
@@ -301,7 +302,7 @@ std::span<const Pass> passes() {
        .excludes = {"residual-bottlenecks", "linear-swiglu"},
        .chosen_by = ChosenBy::precision,
        .apply = int8},
-      // Behind what changes who reads a weight.
+      // Behind all passes that add readers of a weight.
       {.name = "early-updates",
        .description = "update parameters in the backward pass, so that gradients need less memory",
        .use = Use::training,

@@ -166,7 +166,7 @@ std::size_t shard_gradients(Graph& graph, const PassRun& run);
 std::size_t shard_parameters(Graph& graph, const PassRun& run);
 std::size_t gather_weights(Graph& graph, const PassRun& run);
 std::size_t bucket_gradients(Graph& graph, const Target& target);
-// Splits updates of all parameters into some of at least so many bytes of gradients.
+// Splits the update of all parameters into several, each by at least so many bytes of gradients.
 std::size_t early_updates(Graph& graph, std::size_t least_bytes);
 
 }  // namespace ridge

@@ -49,7 +49,7 @@ struct Target {
   // Filling weights up to rows of whole 16 bytes, and taking their gradients apart, costs the same
   // however many rows they multiply: from so many on the products gain more.
   std::int64_t least_aligned_rows = 1;
-  // Bytes of gradients that are worth a kernel of their own to update parameters by.
+  // The least bytes of gradients by which one of several kernels updates parameters.
   std::size_t least_update_bytes = std::size_t{1} << 20;
   // Bytes of gradients that go to other ranks together, where none fills a message by itself; or
   // more where that still leaves `buckets` of them, up to most_bucket_bytes.

@@ -10,7 +10,7 @@
 namespace ridge {
 namespace {
 
-constexpr int runs = 3;  // the second finds what the first left; the third as the second does
+constexpr int runs = 3;  // later ones find the segments that earlier ones left
 
 // Gives away addresses, and no memory.
 CachingAllocator::Source addresses(std::size_t available, std::size_t granularity) {

@@ -24,7 +24,7 @@ bool fills(const Target& device, const Graph& graph, const Node& node) {
          static_cast<double>(cost.bytes()) > device.filling_bytes;
 }
 
-// By node: its phase, or the backward one of an update that comes before that one is done.
+// By node: its phase, but the backward phase for an update that comes before the end of that.
 std::vector<Phase> phases_of_runs(const Graph& graph) {
   std::vector<Phase> found;
   std::size_t end = 0;  // of the backward phase

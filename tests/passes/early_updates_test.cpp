@@ -78,7 +78,7 @@ const std::map<std::string, Change> variants{
     {"recomputed", [](RunOptions& o) { o.recompute = "block"; }},
     {"without split weights", [](RunOptions& o) { o.disable_pass = "split-weights"; }},
     {"without rounded weights", [](RunOptions& o) { o.disable_pass = "rounded-weights"; }},
-    {"of one kind", [](RunOptions& o) { o.optimizer = "sgd", o.momentum = 0.9; }},
+    {"by SGD", [](RunOptions& o) { o.optimizer = "sgd", o.momentum = 0.9; }},
 };
 
 TEST(EarlyUpdates, ComeOnceAndBehindAllThatReadsAParameter) {
@@ -126,7 +126,7 @@ TEST(EarlyUpdates, FreeGradients) {
   }
 }
 
-// Each kernel but the last has gradients of so many bytes.
+// Each kernel updates by so many bytes of gradients, the last one too.
 TEST(EarlyUpdates, AreOfEnoughBytes) {
   for (const std::size_t least : {16u << 10, 64u << 10, 200u << 10}) {
     const Built built(deep_llama("fp32"), least);
@@ -167,7 +167,7 @@ struct Trained {
     Session session(options, device);
     gradients.resize(session.training().parameters.size());
     {
-      const GradientReader reader(session, [&](std::size_t parameter, Value gradient) {
+      const GradientReader reader(session, [&](std::size_t parameter, Value gradient, float) {
         gradients[parameter] = session.executor().read_floats(gradient);
       });
       losses.push_back(session.step().loss);
@@ -178,7 +178,7 @@ struct Trained {
   }
 };
 
-// Of gradients of several megabytes, since a processor updates by one at least.
+// The model has several megabytes of gradients, because a kernel updates by one at least.
 TEST(EarlyUpdates, TrainTheSameModel) {
   for (const std::string dtype : {"fp32", "bf16"})
     for (const auto& [name, change] : variants)

@@ -14,7 +14,7 @@
 namespace ridge {
 namespace {
 
-// With activations of many sizes.
+// A model whose activations have many sizes.
 RunOptions some_llama() {
   RunOptions o = small_llama({.vocab_size = 700,
                               .hidden_dim = 192,
@@ -27,8 +27,8 @@ RunOptions some_llama() {
   return o;
 }
 
-// By so many sixteenths more memory than is alive at most: whether the session is refused. If it is
-// not, its steps have to find what they need.
+// Whether a session is refused on a device whose memory is the peak of its tensors and so many
+// sixteenths of that. If it is not, its steps have to find the memory that they need.
 bool is_refused(int sixteenths) {
   CpuDevice cpu(1);
   const RunOptions options = some_llama();
