@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct Update {
   std::size_t gradient_bytes = 0;
 };
 using Group = std::vector<Update>;
+
+// Kernels are added only where the step's peak gets lower by this part of it.
+constexpr double least_gain = 0.01;
 
 // Those that one kernel updates, in the order in which that is possible. The last group takes in
 // what is left over.
@@ -60,7 +64,7 @@ class Split {
 
   void apply(std::size_t least_bytes) {
     const std::vector<Group> groups = grouped(updates(), least_bytes);
-    if (groups.size() < 2) return;
+    if (groups.size() < 2 || !lower_peak(groups)) return;
     for (const Group& group : groups) {
       rename_before(group);
       rw_.replace(&group == &groups.front() ? std::vector{node_} : std::vector<NodeId>(),
@@ -106,6 +110,32 @@ class Split {
       found.push_back(update);
     }
     return found;
+  }
+
+  // Whether gradients that go with their groups leave a peak that is lower by enough: not where
+  // activations and logits alone make it, as with many tokens.
+  bool lower_peak(const std::vector<Group>& groups) const {
+    std::map<ValueId, NodeId> gone;  // by storage of a gradient
+    for (const Group& group : groups)
+      for (const Update& update : group) {
+        NodeId& before = gone[gradient(update.place)];
+        before = std::max(before, group.back().before);
+      }
+    std::vector<std::size_t> goes(node_ + 1, 0);  // by node: bytes that are gone before it
+    for (const auto& [storage, before] : gone) goes[before] += life_.bytes[storage];
+
+    std::size_t held = 0, less = 0, peak = 0, lower = 0;
+    for (ValueId v = 0; v < life_.bytes.size(); ++v)
+      if (life_.permanent[v]) held += life_.bytes[v];
+    for (NodeId n = 0; n < life_.born.size(); ++n) {
+      for (const ValueId v : life_.born[n])
+        if (!life_.permanent[v]) held += life_.bytes[v];
+      less = n <= node_ ? less + goes[n] : 0;
+      peak = std::max(peak, held);
+      lower = std::max(lower, held - less);
+      for (const ValueId v : life_.dead[n]) held -= life_.bytes[v];
+    }
+    return static_cast<double>(lower) <= (1 - least_gain) * static_cast<double>(peak);
   }
 
   // What only gives gradients of a group other names, for those who read them after the backward

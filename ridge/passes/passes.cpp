@@ -306,6 +306,7 @@ std::span<const Pass> passes() {
       {.name = "early-updates",
        .description = "update parameters in the backward pass, so that gradients need less memory",
        .use = Use::training,
+       .where = DeviceKind::gpu,
        .needs = {"fuse-optimizer"},
        .apply = updates},
       {.name = frozen_weights,

@@ -40,6 +40,7 @@ constexpr std::array ultra = std::to_array<std::string_view>({
     "linear-swiglu",
     "linear-epilogues",
     "accumulating-products",
+    "early-updates",
     frozen_weights,
     planned_memory,
     captured_launches,
@@ -53,6 +54,7 @@ constexpr std::array compiled = std::to_array<std::string_view>({
     "linear-epilogues",
     "linear-swiglu",
     "accumulating-products",
+    "early-updates",
     frozen_weights,
     planned_memory,
 });

@@ -1,6 +1,7 @@
 // That parameters are updated as soon as they can be, that gradients need less memory for it, and
 // that a model trains to the same bits.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -140,6 +141,28 @@ TEST(EarlyUpdates, AreOfEnoughBytes) {
       EXPECT_GE(bytes, least) << n;
     }
   }
+}
+
+// With many tokens the peak is where the logits are, before there are gradients.
+TEST(EarlyUpdates, AreOneWhereThePeakWouldStay) {
+  std::size_t together = 0, apart = 0;
+  for (const std::string dtype : {"fp32", "bf16"})
+    for (std::int64_t batch = 1; batch <= 256; batch *= 2) {
+      SCOPED_TRACE(fmt::format("{}, {}", dtype, batch));
+      RunOptions options = deep_llama(dtype);
+      options.batch_size = batch;
+      options.resolve();
+      const Built early(options), late(options, std::size_t{1} << 30);
+      if (early.updates().size() > 1) {
+        ++apart;
+        EXPECT_LE(static_cast<double>(early.peak()), 0.99 * static_cast<double>(late.peak()));
+      } else {
+        ++together;
+        EXPECT_EQ(early.peak(), late.peak());
+      }
+    }
+  EXPECT_GT(together, 4u);
+  EXPECT_GT(apart, 4u);
 }
 
 TEST(EarlyUpdates, WaitForAllGradientsWhereTheyMust) {

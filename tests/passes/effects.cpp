@@ -205,6 +205,13 @@ std::vector<Configuration> AllConfigurations() {
               o.intermediate_dim = 510;
               o.seq_len = 127;
             }),
+      llama("-many-parameters-bf16", "bf16",
+            [](RunOptions& o) {
+              o.hidden_dim = 1024;
+              o.intermediate_dim = 4096;
+              o.n_layers = 6;
+              o.batch_size = 1;
+            }),
       llama("-recompute-attention", "fp32", [](RunOptions& o) { o.recompute = "attention"; }),
       llama("-recompute-block-bf16", "bf16", [](RunOptions& o) { o.recompute = "block"; }),
       llama("-recompute-block:2", "fp32", [](RunOptions& o) { o.recompute = "block:2"; }),
