@@ -51,7 +51,7 @@ class RowCopies {
   virtual void gather(Stream stream, void* rows, std::size_t row_bytes) = 0;
 };
 
-// Whether the user wants such copies: by NCCL_CTA_POLICY=2, which NCCL reads too.
+// Whether such copies may be used: unless NCCL_CTA_POLICY, which NCCL reads too, is another than 2.
 bool asks_for_row_copies();
 
 // The way to the cards of all other ranks. Every rank makes the same calls in the same order; what
