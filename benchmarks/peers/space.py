@@ -13,7 +13,9 @@ same way, in inference or training, Ridge's fastest compile mode against PyTorch
 is drawn again if a step would take more arithmetic or memory than a machine of the kind has.
 
 For each shape the table says where Ridge's time goes: the operators that take most of a step, with
-the shape of their first operand and the rate at which they compute or move data.
+the shape of their first operand and the rate at which they compute or move data. "By floors" is what
+Ridge's part would be if every operator took no longer than its bytes or products at the best rate of
+this machine: no change of a kernel gets below it, only other operators do.
 
 With --json the figures are written shape by shape, and a run that was stopped goes on where it was.
 Of PyTorch's sides --starts get ready at once, before any of them is measured: compiling takes
@@ -146,7 +148,8 @@ def name_of(shape):
 # Measuring ---------------------------------------------------------------------------------------
 
 def operators_of(arguments, *flags):
-    """The longest operators of a step: share, name, operands, rates; none if that fails."""
+    """The longest operators of a step: share, name, operands, rates; and the least time of all, if each
+    took no longer than its floor. Nothing if that fails."""
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "operators.json"
         with contextlib.suppress(Fault):
@@ -156,9 +159,11 @@ def operators_of(arguments, *flags):
                  f"--export-json={found}", *flags], arguments.budget)
         rows = json.loads(found.read_text())["operators"] if found.exists() else []
     rows.sort(key=lambda row: -row["share_of_step"])
-    return [dict(share=row["share_of_step"], operator=row["operator"], shape=row["operands"],
-                 flops=row["flops_per_step"] / row["seconds_per_step"],
-                 bytes=row["bytes_per_step"] / row["seconds_per_step"]) for row in rows[:4]]
+    longest = [dict(share=row["share_of_step"], operator=row["operator"], shape=row["operands"],
+                    flops=row["flops_per_step"] / row["seconds_per_step"],
+                    bytes=row["bytes_per_step"] / row["seconds_per_step"]) for row in rows[:4]]
+    least = sum(min(row["floor_seconds_per_step"], row["seconds_per_step"]) for row in rows)
+    return dict(operators=longest, least_seconds=least)
 
 
 def ridge_flags(size):
@@ -202,8 +207,8 @@ class Llama:
                 if not self.fault:
                     count = self.steps(self.worker.first["step_seconds"])
                     theirs.append(statistics.median(self.worker.ask("steps", count)))
-            result |= dict(ours_bytes=first["peak_memory_bytes"], flops=first["flops_per_step"],
-                           operators=self.operators())
+            result |= dict(ours_bytes=first["peak_memory_bytes"], flops=first["flops_per_step"])
+            result |= self.operators()
         except Fault as fault:
             result["ours_fault"] = str(fault)
         if not self.fault:
@@ -251,13 +256,13 @@ class Network:
         own, other = vision_speed.fastest(self.ours), vision_speed.fastest(self.theirs)
         operators = operators_of(
             self.arguments, f"--networks={self.shape['network']}", f"--mode={self.shape['mode']}",
-            f"--batch-size={self.shape['batch']}", f"--version={own.mode}") if own else []
+            f"--batch-size={self.shape['batch']}", f"--version={own.mode}") if own else {}
         return dict(ours=own.rounds if own else [], theirs=other.rounds if other else [],
                     ours_fault=None if own else str(self.ours[0].fault),
                     theirs_fault=None if other else str(self.theirs[0].fault),
                     ours_bytes=own.memory() if own else None,
                     theirs_bytes=other.memory() if other else None,
-                    sides=[r.title for r in (own, other) if r], operators=operators)
+                    sides=[r.title for r in (own, other) if r]) | operators
 
     def close(self):
         for row in self.theirs:
@@ -290,6 +295,12 @@ def ratio(result):
     if result["ours"] and result["theirs"]:
         return statistics.median(a / b for a, b in zip(result["ours"], result["theirs"]))
     return math.inf if result["theirs"] and result["ours_fault"] else None
+
+
+def least_ratio(result):
+    """What `ratio` would be if each of Ridge's operators took no longer than its floor."""
+    least = result.get("least_seconds")
+    return least / statistics.median(result["theirs"]) if least and result["theirs"] else None
 
 
 def memory_ratio(result):
@@ -325,11 +336,12 @@ def table_of(results):
             return (f"{statistics.median(result[side]) * 1e3:.2f} ms" if result[side]
                     else fault or "")
 
-        memory, part = memory_ratio(result), ratio(result)
+        memory, part, least = memory_ratio(result), ratio(result), least_ratio(result)
         rows.append([name_of(result["shape"]), milliseconds("ours"), milliseconds("theirs"),
                      f"{part:.3f}" if part is not None else "",
-                     f"{memory:.2f}" if memory else "", where(result)])
-    return {"columns": ["Shape", "Ridge", "PyTorch", "Ridge's part", "of its memory",
+                     f"{least:.3f}" if least else "", f"{memory:.2f}" if memory else "",
+                     where(result)])
+    return {"columns": ["Shape", "Ridge", "PyTorch", "Ridge's part", "by floors", "of its memory",
                         "Where Ridge's time goes"], "rows": rows}
 
 
@@ -341,6 +353,8 @@ def summary(results):
     text = (f"{len(parts)} of {len(results)} compared: worst {parts[-1]:.2f}, median "
             f"{statistics.median(parts):.2f}, best {parts[0]:.2f}; "
             f"{sum(p > 1 for p in parts)} slower than PyTorch")
+    if least := [p for p in map(least_ratio, results) if p]:
+        text += f"; median by floors {statistics.median(least):.2f}"
     return text + (f"; memory at worst {max(memory):.2f} of PyTorch's." if memory else ".")
 
 
