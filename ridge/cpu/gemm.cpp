@@ -40,7 +40,9 @@ double cost(const GemmShape& s, const GemmPlan& plan) {
     // The last round of tasks leaves some threads idle.
     const double rounds = std::max(tasks / threads, std::ceil(tasks / threads - 1e-9));
     double time = task * rounds;
-    if (once) time += start_pass + static_cast<double>(s.batch) * columns * k * pack_word / threads;
+    if (once)
+      time += start_pass * static_cast<double>(packed_stages(s, plan.kind)) +
+              static_cast<double>(s.batch) * columns * k * pack_word / threads;
     sum += time * threads;
   }
   return sum;

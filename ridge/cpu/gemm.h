@@ -29,7 +29,8 @@ std::string to_string(const GemmShape& shape);
 
 enum class GemmKind : std::uint8_t {
   onednn,  // oneDNN's product, a call for each tile, each of which packs its part of B
-  packed,  // our own: B, and a transposed A, are packed once and then shared by all tiles
+  packed,  // our own: B, and a transposed A, are packed once and then shared by all tiles; some
+           // megabytes of k after the other where the sums are long
   local,   // our own: each tile reads B where it lies, or packs the part it needs
   split,   // our own, of operands split into bf16 (split_gemm.h)
 };
@@ -48,7 +49,7 @@ struct GemmPlan {
 std::string to_string(const GemmPlan& plan);  // "packed 128x256"
 
 // Increased whenever a plan comes to mean something else: what was measured before is then void.
-inline constexpr int gemm_version = 5;
+inline constexpr int gemm_version = 6;
 
 // The plan that a model of costs likes best, among those of our own products. It times nothing.
 // Compiled for the baseline of an architecture, our products are slower than oneDNN's always.

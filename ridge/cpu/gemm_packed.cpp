@@ -29,6 +29,9 @@ constexpr std::int64_t group_words = std::int64_t{1} << 17;
 constexpr std::int64_t most_columns_in_place = 128;
 // Words of k that a task packs of all columns of B.
 constexpr std::int64_t chunk_words = 32;
+// Bytes of packed operands at a time, which should still be in the last-level cache when they are
+// read.
+constexpr std::int64_t stage_bytes = std::int64_t{4} << 20;
 // Multiply-adds worth the hand-over of a task.
 constexpr std::int64_t least_work = std::int64_t{1} << 19;
 
@@ -46,13 +49,13 @@ class PackedGemm final : public Gemm {
            const GemmTileDone& done) const override;
 
  private:
-  // A task: one tile of C in one or more matrices of the batch.
+  // A task: one tile of C in one or more matrices of the batch, over some blocks of k.
   struct Task {
     const void *a, *b;
     const float *packed_a, *packed_b;  // null if the tile packs the operand itself
     void* c;
-    std::int64_t batch;
-    Range row_blocks, column_blocks;
+    std::int64_t batch = 0;
+    Range row_blocks = {}, column_blocks = {}, k_blocks;
   };
   // Where a tile's sums go: to `sums`, which the last block of k rounds to `rounded` if given.
   struct Target {
@@ -66,6 +69,10 @@ class PackedGemm final : public Gemm {
   };
 
   Range k_words(std::int64_t block) const { return part_of({0, words_}, block, k_blocks_); }
+  Range k_words(Range blocks) const {
+    return {k_words(blocks.begin).begin, k_words(blocks.end - 1).end};
+  }
+  Range stage(std::int64_t number) const { return part_of({0, k_blocks_}, number, stages_); }
   Range rows(Range row_blocks) const {
     return {part_of({0, shape_.m}, row_blocks.begin, row_blocks_).begin,
             part_of({0, shape_.m}, row_blocks.end, row_blocks_).begin};
@@ -77,11 +84,17 @@ class PackedGemm final : public Gemm {
   PackSource columns_of_b(const void* b, std::int64_t batch, std::int64_t column_block,
                           Range k) const;
 
-  void pack_b(ThreadPool& pool, const void* b, float* packed) const;
-  void pack_a(ThreadPool& pool, const void* a, float* packed) const;
+  void pack_b(ThreadPool& pool, const void* b, Range k_blocks, float* packed) const;
+  void pack_a(ThreadPool& pool, const void* a, Range k_blocks, float* packed) const;
+  void run_tiles(ThreadPool& pool, const Task& all, const GemmTileDone& done) const;
   void pack_rows_of_a(const void* a, std::int64_t batch, Range row_blocks, Range k, Range chunk,
                       float* words) const;
   void pack_tile_of_b(const Task& task, Range k, float* words) const;
+  // Words along k of what is packed before block `k` of the task's matrix.
+  std::int64_t words_before(const Task& task, Range k) const {
+    const Range all = k_words(task.k_blocks);
+    return task.batch * all.size() + k.begin - all.begin;
+  }
   void run_tile(const Task& task) const;
   Scratch scratch(const Task& task) const;
   void multiply_k_block(const Task& task, Range k, const Scratch& scratch, const Target& c,
@@ -96,7 +109,9 @@ class PackedGemm final : public Gemm {
   GemmShape shape_;
   Words kind_;
   bool packs_a_once_, packs_b_once_;
-  std::int64_t words_, k_blocks_;  // words of k, and the blocks they make
+  // Words of k, the blocks that they make, and the stages, each of some blocks whose operands are
+  // packed before all tiles go through them.
+  std::int64_t words_, k_blocks_, stages_;
   std::int64_t row_blocks_, column_blocks_, row_tiles_, column_tiles_, batches_per_task_;
 };
 
@@ -107,6 +122,7 @@ PackedGemm::PackedGemm(const GemmShape& shape, const GemmPlan& plan)
       packs_b_once_(plan.kind == GemmKind::packed),
       words_(ceil_div(shape.k, k_per_word(kind_))),
       k_blocks_(ceil_div(words_, most_k_words)),
+      stages_(packed_stages(shape, plan.kind)),
       row_blocks_(ceil_div(shape.m, block_rows)),
       column_blocks_(ceil_div(shape.n, block_columns)),
       row_tiles_(std::min(row_blocks_, ceil_div(shape.m, plan.tile_m))),
@@ -117,7 +133,9 @@ PackedGemm::PackedGemm(const GemmShape& shape, const GemmPlan& plan)
 std::size_t PackedGemm::workspace() const {
   const std::int64_t a = packs_a_once_ ? row_blocks_ * lanes : 0;
   const std::int64_t b = packs_b_once_ ? round_up(shape_.n, lanes) : 0;
-  return static_cast<std::size_t>(shape_.batch * words_ * (a + b)) * sizeof(float);
+  std::int64_t words = 0;
+  for (std::int64_t i = 0; i < stages_; ++i) words = std::max(words, k_words(stage(i)).size());
+  return static_cast<std::size_t>(shape_.batch * words * (a + b)) * sizeof(float);
 }
 
 std::int64_t PackedGemm::width(std::int64_t column_block) const {
@@ -154,21 +172,23 @@ PackSource PackedGemm::columns_of_b(const void* b, std::int64_t batch, std::int6
           shape_.batch * shape_.k * shape_.n - at};
 }
 
-// Packed, a matrix B is its blocks of k one after the other, and each its column blocks. A task
-// takes some rows of it from end to end, or some columns if those are what is stored as rows.
-void PackedGemm::pack_b(ThreadPool& pool, const void* b, float* packed) const {
+// Packed, a matrix B is the blocks of k of a stage one after the other, and each its column blocks.
+// A task takes some rows of it from end to end, or some columns if those are what is stored as
+// rows.
+void PackedGemm::pack_b(ThreadPool& pool, const void* b, Range k_blocks, float* packed) const {
   const std::int64_t padded_n = round_up(shape_.n, lanes);
   const std::int64_t words = k_words(0).size();
+  const Range all = k_words(k_blocks);
   const std::int64_t chunks = shape_.trans_b ? 1 : ceil_div(words, chunk_words);
   const std::int64_t groups =
       shape_.trans_b ? ceil_div(column_blocks_ * words, block_columns * chunk_words) : 1;
-  const std::int64_t tasks = k_blocks_ * chunks * groups;
+  const std::int64_t tasks = k_blocks.size() * chunks * groups;
   pool.run(shape_.batch * tasks, [&](std::int64_t i) {
     const std::int64_t batch = i / tasks;
-    const Range k = k_words(i % tasks / (chunks * groups));
+    const Range k = k_words(k_blocks.begin + i % tasks / (chunks * groups));
     const Range chunk = part_of(k, i / groups % chunks, chunks);
     const Range columns = part_of({0, column_blocks_}, i % groups, groups);
-    float* block = packed + (batch * words_ + k.begin) * padded_n;
+    float* block = packed + (batch * all.size() + k.begin - all.begin) * padded_n;
     std::vector<PackPart> parts;
     for (std::int64_t j = columns.begin; j < columns.end; ++j)
       parts.push_back(
@@ -193,13 +213,15 @@ void PackedGemm::pack_rows_of_a(const void* a, std::int64_t batch, Range row_blo
 }
 
 // A stored as its columns, packed like B: a tile alone would read but a little of each stored row.
-void PackedGemm::pack_a(ThreadPool& pool, const void* a, float* packed) const {
+void PackedGemm::pack_a(ThreadPool& pool, const void* a, Range k_blocks, float* packed) const {
   const std::int64_t chunks = ceil_div(k_words(0).size(), chunk_words);
-  pool.run(shape_.batch * k_blocks_ * chunks, [&](std::int64_t i) {
-    const std::int64_t batch = i / (k_blocks_ * chunks);
-    const Range k = k_words(i / chunks % k_blocks_);
+  const Range all = k_words(k_blocks);
+  const std::int64_t tasks = k_blocks.size() * chunks;
+  pool.run(shape_.batch * tasks, [&](std::int64_t i) {
+    const std::int64_t batch = i / tasks;
+    const Range k = k_words(k_blocks.begin + i % tasks / chunks);
     pack_rows_of_a(a, batch, {0, row_blocks_}, k, part_of(k, i % chunks, chunks),
-                   packed + (batch * words_ + k.begin) * row_blocks_ * lanes);
+                   packed + (batch * all.size() + k.begin - all.begin) * row_blocks_ * lanes);
   });
 }
 
@@ -216,25 +238,31 @@ void PackedGemm::pack_tile_of_b(const Task& task, Range k, float* words) const {
 
 void PackedGemm::run(ThreadPool& pool, const void* a, const void* b, void* c, void* workspace,
                      const GemmTileDone& done) const {
-  auto* packed_b = packs_b_once_ ? static_cast<float*>(workspace) : nullptr;
-  auto* packed_a =
-      packs_a_once_ ? packed_b + shape_.batch * words_ * round_up(shape_.n, lanes) : nullptr;
-  if (packed_b) pack_b(pool, b, packed_b);
-  if (packed_a) pack_a(pool, a, packed_a);
+  for (std::int64_t i = 0; i < stages_; ++i) {
+    const Range blocks = stage(i);
+    const std::int64_t words_of_b =
+        shape_.batch * k_words(blocks).size() * round_up(shape_.n, lanes);
+    auto* packed_b = packs_b_once_ ? static_cast<float*>(workspace) : nullptr;
+    auto* packed_a = packs_a_once_ ? packed_b + words_of_b : nullptr;
+    if (packed_b) pack_b(pool, b, blocks, packed_b);
+    if (packed_a) pack_a(pool, a, blocks, packed_a);
+    run_tiles(
+        pool,
+        {.a = a, .b = b, .packed_a = packed_a, .packed_b = packed_b, .c = c, .k_blocks = blocks},
+        i == stages_ - 1 ? done : GemmTileDone());
+  }
+}
+
+// Every tile of every matrix, over the blocks of k that `all` names.
+void PackedGemm::run_tiles(ThreadPool& pool, const Task& all, const GemmTileDone& done) const {
   const std::int64_t tiles = row_tiles_ * column_tiles_;
   pool.run(ceil_div(shape_.batch, batches_per_task_) * tiles, [&](std::int64_t i) {
     const std::int64_t first = i / tiles * batches_per_task_;
-    Task task{.a = a,
-              .b = b,
-              .packed_a = packed_a,
-              .packed_b = packed_b,
-              .c = c,
-              .batch = first,
-              .row_blocks = {},
-              .column_blocks = {}};
+    Task task = all;
     task.row_blocks = part_of({0, row_blocks_}, i % tiles / column_tiles_, row_tiles_);
     task.column_blocks = part_of({0, column_blocks_}, i % column_tiles_, column_tiles_);
-    for (; task.batch < std::min(shape_.batch, first + batches_per_task_); ++task.batch) {
+    for (task.batch = first; task.batch < std::min(shape_.batch, first + batches_per_task_);
+         ++task.batch) {
       run_tile(task);
       if (done) done(tile_of(task));
     }
@@ -274,7 +302,7 @@ void PackedGemm::run_tile(const Task& task) const {
   const bool direct = shape_.out == DType::f32, adds_later = !direct && shape_.accumulate;
   Target c = direct ? Target{first_of_tile<float>(task), shape_.n, nullptr}
                     : Target{memory.c, columns, nullptr};
-  for (std::int64_t block = 0; block < k_blocks_; ++block) {
+  for (std::int64_t block = task.k_blocks.begin; block < task.k_blocks.end; ++block) {
     if (!direct && !adds_later && block == k_blocks_ - 1) c.rounded = first_of_tile<BFloat16>(task);
     const bool accumulate = block > 0 || (direct && shape_.accumulate);
     multiply_k_block(task, k_words(block), memory, c, accumulate);
@@ -289,7 +317,7 @@ void PackedGemm::multiply_k_block(const Task& task, Range k, const Scratch& memo
   const float* a = memory.a;
   if (task.packed_a)
     a = task.packed_a +
-        ((task.batch * words_ + k.begin) * row_blocks_ + task.row_blocks.begin * k.size()) * lanes;
+        (words_before(task, k) * row_blocks_ + task.row_blocks.begin * k.size()) * lanes;
   else
     pack_rows_of_a(task.a, task.batch, task.row_blocks, k, k, memory.a);
   const std::int64_t groups = ceil_div(columns.size() * block_columns * k.size(), group_words);
@@ -316,8 +344,7 @@ void PackedGemm::multiply_rows(const Task& task, Range k, Range c_rows, const fl
                        .rounded = c.rounded ? c.rounded + row * shape_.n + column : nullptr,
                        .rounded_stride = shape_.n};
     if (task.packed_b) {
-      block.b =
-          task.packed_b + (task.batch * words_ + k.begin) * padded_n + k.size() * j * block_columns;
+      block.b = task.packed_b + words_before(task, k) * padded_n + k.size() * j * block_columns;
     } else if (in_place(j)) {
       block.b = static_cast<const float*>(columns_of_b(task.b, task.batch, j, k).data);
       block.b_stride = shape_.n;
@@ -337,6 +364,16 @@ void PackedGemm::add_tile(const Task& task, const float* sums, std::int64_t stri
 }
 
 }  // namespace
+
+// Where C has no room for sums of f32, all of k goes through each tile at once.
+std::int64_t packed_stages(const GemmShape& s, GemmKind kind) {
+  if (kind != GemmKind::packed || s.out != DType::f32) return 1;
+  const std::int64_t words = ceil_div(s.k, k_per_word(words_of(s.in)));
+  const std::int64_t a = s.trans_a ? ceil_div(s.m, block_rows) * lanes : 0;
+  const std::int64_t bytes = s.batch * words * (a + round_up(s.n, lanes)) * std::int64_t{4};
+  return std::max<std::int64_t>(
+      1, std::min(ceil_div(bytes, stage_bytes), ceil_div(words, most_k_words)));
+}
 
 GemmPtr make_packed_gemm(const GemmShape& shape, const GemmPlan& plan) {
   return std::make_unique<PackedGemm>(shape, plan);

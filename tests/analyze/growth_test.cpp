@@ -26,7 +26,8 @@ double predicted(const GrowthLaw& law, std::int64_t size) {
 }
 
 // Between the sizes that it is made from: beyond them the peak may move to another node. Tensors
-// are rounded up to 64 bytes, of which the law knows nothing.
+// are rounded up to 64 bytes, and long products are packed in stages of whole blocks: of both the
+// law knows nothing.
 TEST(GrowthLaws, FollowThePlansPeak) {
   CpuDevice device(1);
   RunOptions llama;
@@ -40,7 +41,7 @@ TEST(GrowthLaws, FollowThePlansPeak) {
     EXPECT_EQ(laws[0].to, 2 * llama.batch_size);
     for (const std::int64_t batch : {8, 11, 13, 16}) {
       const double peak = peak_at(llama, &RunOptions::batch_size, batch);
-      EXPECT_NEAR(predicted(laws[0], batch) / peak, 1, 2e-3) << version << ", " << batch;
+      EXPECT_NEAR(predicted(laws[0], batch) / peak, 1, 5e-3) << version << ", " << batch;
     }
     EXPECT_EQ(laws[1].of, "seq-len");
     for (const std::int64_t length : {128, 192, 256, 384}) {

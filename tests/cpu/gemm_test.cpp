@@ -319,6 +319,8 @@ const std::vector<GemmShape> rounding_shapes = {
     {.m = 40, .n = 100, .k = 1700, .trans_b = true, .in = DType::bf16, .out = DType::bf16},
     {.m = 330, .n = 70, .k = 2100, .trans_b = true},
     {.m = 330, .n = 40, .k = 96, .trans_a = true},
+    {.m = 330, .n = 700, .k = 2600, .trans_a = true},  // in several stages
+    {.batch = 2, .m = 20, .n = 900, .k = 1700, .trans_b = true, .accumulate = true},
 };
 
 TEST(Gemm, BitsDoNotDependOnTheNumberOfThreads) {
@@ -484,6 +486,17 @@ TEST(GemmPlans, PackOnceWhatManyTilesRead) {
               GemmKind::local);
     EXPECT_EQ(kind({.m = 1024, .n = 512, .k = 256, .trans_b = transposed}), GemmKind::packed);
     EXPECT_EQ(kind({.m = 2048, .n = 2048, .k = 2048, .trans_b = transposed}), GemmKind::packed);
+  }
+}
+
+// Operands of any length: those of a weight's gradient over many tokens.
+TEST(GemmPlans, PackLongSumsStageByStage) {
+  if (lanes == 4) GTEST_SKIP() << "products of the least instructions are oneDNN's";
+  for (const std::int64_t k : {4096, 32768}) {
+    const GemmShape s{.m = 512, .n = 1024, .k = k, .trans_a = true};
+    const GemmPlan plan = default_plan(s);
+    EXPECT_EQ(plan.kind, GemmKind::packed);
+    EXPECT_LE(make_gemm(s, plan)->workspace(), std::size_t{8} << 20);
   }
 }
 
