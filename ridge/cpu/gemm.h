@@ -29,8 +29,8 @@ std::string to_string(const GemmShape& shape);
 
 enum class GemmKind : std::uint8_t {
   onednn,  // oneDNN's product, a call for each tile, each of which packs its part of B
-  packed,  // our own: B, and a transposed A, are packed once and then shared by all tiles; some
-           // megabytes of k after the other where the sums are long
+  packed,  // our own: B, and a transposed A, are packed once and then shared by all tiles, in
+           // stages of some megabytes where k is long
   local,   // our own: each tile reads B where it lies, or packs the part it needs
   split,   // our own, of operands split into bf16 (split_gemm.h)
 };

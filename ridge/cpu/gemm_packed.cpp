@@ -29,8 +29,8 @@ constexpr std::int64_t group_words = std::int64_t{1} << 17;
 constexpr std::int64_t most_columns_in_place = 128;
 // Words of k that a task packs of all columns of B.
 constexpr std::int64_t chunk_words = 32;
-// Bytes of packed operands at a time, which should still be in the last-level cache when they are
-// read.
+// Most bytes of packed operands in a stage of several blocks of k, which should still be in the
+// last-level cache when they are read.
 constexpr std::int64_t stage_bytes = std::int64_t{4} << 20;
 // Multiply-adds worth the hand-over of a task.
 constexpr std::int64_t least_work = std::int64_t{1} << 19;
@@ -133,8 +133,7 @@ PackedGemm::PackedGemm(const GemmShape& shape, const GemmPlan& plan)
 std::size_t PackedGemm::workspace() const {
   const std::int64_t a = packs_a_once_ ? row_blocks_ * lanes : 0;
   const std::int64_t b = packs_b_once_ ? round_up(shape_.n, lanes) : 0;
-  std::int64_t words = 0;
-  for (std::int64_t i = 0; i < stages_; ++i) words = std::max(words, k_words(stage(i)).size());
+  const std::int64_t words = std::min(words_, ceil_div(k_blocks_, stages_) * most_k_words);
   return static_cast<std::size_t>(shape_.batch * words * (a + b)) * sizeof(float);
 }
 
@@ -365,14 +364,14 @@ void PackedGemm::add_tile(const Task& task, const float* sums, std::int64_t stri
 
 }  // namespace
 
-// Where C has no room for sums of f32, all of k goes through each tile at once.
+// Stages add to C, which has to hold sums of f32 for that.
 std::int64_t packed_stages(const GemmShape& s, GemmKind kind) {
   if (kind != GemmKind::packed || s.out != DType::f32) return 1;
-  const std::int64_t words = ceil_div(s.k, k_per_word(words_of(s.in)));
+  constexpr std::int64_t word_bytes = sizeof(float);
   const std::int64_t a = s.trans_a ? ceil_div(s.m, block_rows) * lanes : 0;
-  const std::int64_t bytes = s.batch * words * (a + round_up(s.n, lanes)) * std::int64_t{4};
-  return std::max<std::int64_t>(
-      1, std::min(ceil_div(bytes, stage_bytes), ceil_div(words, most_k_words)));
+  const std::int64_t block_bytes = s.batch * most_k_words * (a + round_up(s.n, lanes)) * word_bytes;
+  const std::int64_t blocks = ceil_div(ceil_div(s.k, k_per_word(words_of(s.in))), most_k_words);
+  return ceil_div(blocks, std::max<std::int64_t>(1, stage_bytes / block_bytes));
 }
 
 GemmPtr make_packed_gemm(const GemmShape& shape, const GemmPlan& plan) {

@@ -7,7 +7,8 @@ namespace ridge {
 // Our own product, by a plan that is not oneDNN's.
 GemmPtr make_packed_gemm(const GemmShape& shape, const GemmPlan& plan);
 
-// In how many stages a plan of this kind packs what its tiles share: each is some blocks of k.
+// The number of stages, each of some blocks of k, in which a plan of this kind packs the operands
+// that its tiles share.
 std::int64_t packed_stages(const GemmShape& shape, GemmKind kind);
 
 }  // namespace ridge

@@ -7,6 +7,7 @@
 #include "ridge/passes/passes.h"
 #include "ridge/passes/rewrite.h"
 #include "ridge/plan/lifetimes.h"
+#include "ridge/plan/memory.h"
 
 namespace ridge {
 namespace {
@@ -20,7 +21,7 @@ struct Update {
 };
 using Group = std::vector<Update>;
 
-// Kernels are added only where the step's peak gets lower by this part of it.
+// The least part of the step's peak that is worth more kernels.
 constexpr double least_gain = 0.01;
 
 // Those that one kernel updates, in the order in which that is possible. The last group takes in
@@ -64,7 +65,7 @@ class Split {
 
   void apply(std::size_t least_bytes) {
     const std::vector<Group> groups = grouped(updates(), least_bytes);
-    if (groups.size() < 2 || !lower_peak(groups)) return;
+    if (groups.size() < 2 || !lowers_peak(groups)) return;
     for (const Group& group : groups) {
       rename_before(group);
       rw_.replace(&group == &groups.front() ? std::vector{node_} : std::vector<NodeId>(),
@@ -112,30 +113,24 @@ class Split {
     return found;
   }
 
-  // Whether gradients that go with their groups leave a peak that is lower by enough: not where
-  // activations and logits alone make it, as with many tokens.
-  bool lower_peak(const std::vector<Group>& groups) const {
-    std::map<ValueId, NodeId> gone;  // by storage of a gradient
+  // Whether the peak of the step's tensors gets lower by `least_gain` if each group frees its
+  // gradients. It does not where activations and logits alone make the peak, as with many tokens.
+  bool lowers_peak(const std::vector<Group>& groups) const {
+    std::map<ValueId, NodeId> freed;  // by storage of a gradient: the first node without it
     for (const Group& group : groups)
       for (const Update& update : group) {
-        NodeId& before = gone[gradient(update.place)];
+        NodeId& before = freed[gradient(update.place)];
         before = std::max(before, group.back().before);
       }
-    std::vector<std::size_t> goes(node_ + 1, 0);  // by node: bytes that are gone before it
-    for (const auto& [storage, before] : gone) goes[before] += life_.bytes[storage];
-
-    std::size_t held = 0, less = 0, peak = 0, lower = 0;
-    for (ValueId v = 0; v < life_.bytes.size(); ++v)
-      if (life_.permanent[v]) held += life_.bytes[v];
-    for (NodeId n = 0; n < life_.born.size(); ++n) {
-      for (const ValueId v : life_.born[n])
-        if (!life_.permanent[v]) held += life_.bytes[v];
-      less = n <= node_ ? less + goes[n] : 0;
-      peak = std::max(peak, held);
-      lower = std::max(lower, held - less);
-      for (const ValueId v : life_.dead[n]) held -= life_.bytes[v];
-    }
-    return static_cast<double>(lower) <= (1 - least_gain) * static_cast<double>(peak);
+    Lifetimes early = life_;
+    for (std::vector<ValueId>& dead : early.dead)
+      std::erase_if(dead, [&](ValueId storage) { return freed.contains(storage); });
+    for (const auto& [storage, before] : freed) early.dead[before - 1].push_back(storage);
+    return peak(early) <= (1 - least_gain) * peak(life_);
+  }
+  double peak(const Lifetimes& life) const {
+    const std::vector<std::size_t> no_workspace(life.born.size(), 0);
+    return static_cast<double>(plan_memory(rw_.graph(), life, no_workspace).peak_bytes);
   }
 
   // What only gives gradients of a group other names, for those who read them after the backward

@@ -489,7 +489,7 @@ TEST(GemmPlans, PackOnceWhatManyTilesRead) {
   }
 }
 
-// Operands of any length: those of a weight's gradient over many tokens.
+// A weight's gradient sums over all tokens; however many there are, it is packed in bounded memory.
 TEST(GemmPlans, PackLongSumsStageByStage) {
   if (lanes == 4) GTEST_SKIP() << "products of the least instructions are oneDNN's";
   for (const std::int64_t k : {4096, 32768}) {

@@ -133,7 +133,7 @@ class CollectivesByCopies : public testing::GpuTest {
   void on_cards(const F& f) {
     const std::vector<int> counts = up_to_cards({2, 4});
     if (counts.empty()) GTEST_SKIP() << "one GPU is not enough";
-    if (!gpu::asks_for_row_copies()) GTEST_SKIP() << "NCCL_CTA_POLICY forbids copies";
+    if (!gpu::allows_row_copies()) GTEST_SKIP() << "NCCL_CTA_POLICY forbids copies";
     for (const int count : counts)
       for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
         SCOPED_TRACE(fmt::format("{} ranks, {}", count, name_of(dtype)));

@@ -22,6 +22,6 @@ Trial::Trial(const Context& gpu, const std::vector<std::size_t>&, Runs runs)
 Trial::~Trial() = default;
 void Trial::run(std::size_t, const std::function<void(const Operands&)>&) { left_out(); }
 
-bool asks_for_row_copies() { return false; }
+bool allows_row_copies() { return false; }
 
 }  // namespace ridge::gpu

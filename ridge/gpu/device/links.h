@@ -51,8 +51,9 @@ class RowCopies {
   virtual void gather(Stream stream, void* rows, std::size_t row_bytes) = 0;
 };
 
-// Whether such copies may be used: unless NCCL_CTA_POLICY, which NCCL reads too, is another than 2.
-bool asks_for_row_copies();
+// Whether such copies may be used: not where NCCL_CTA_POLICY, which NCCL reads too, is set to
+// anything but 2.
+bool allows_row_copies();
 
 // The way to the cards of all other ranks. Every rank makes the same calls in the same order; what
 // they do is done in the order of the stream. RankError for a rank that is lost, as far as a call

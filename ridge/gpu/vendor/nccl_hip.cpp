@@ -9,6 +9,6 @@ std::shared_ptr<Links> link_by_nccl(Communicator&) {
       "GPU (--ranks 1), or --device cpu");
 }
 
-bool asks_for_row_copies() { return false; }
+bool allows_row_copies() { return false; }
 
 }  // namespace ridge::gpu

@@ -154,7 +154,7 @@ class NcclRowCopies final : public RowCopies {
 bool has_copies(const Library& library) {
   int version = 0;
   library.get_version(&version);
-  return asks_for_row_copies() && version >= oldest_version_with_copies && library.mem_alloc &&
+  return allows_row_copies() && version >= oldest_version_with_copies && library.mem_alloc &&
          library.mem_free && library.window_register && library.window_deregister &&
          library.all_to_all;
 }
@@ -190,7 +190,7 @@ std::unique_ptr<RowCopies> make_row_copies(const Library& library, Communicator&
 
 namespace ridge::gpu {
 
-bool asks_for_row_copies() {
+bool allows_row_copies() {
   const char* const policy = std::getenv("NCCL_CTA_POLICY");
   return !policy || policy == std::string_view("2");
 }

@@ -37,7 +37,7 @@ PartOfAll row_of_all(const Links& links, const void* rows, const void* room,
 WayByCopies::WayByCopies(const Context& gpu, std::size_t bytes)
     : gpu_(gpu),
       exists_(bytes >= least_bytes &&
-              (gpu.links ? gpu.links->row_copies() != nullptr : asks_for_row_copies())) {}
+              (gpu.links ? gpu.links->row_copies() != nullptr : allows_row_copies())) {}
 
 RowCopies* WayByCopies::to(std::span<const Stretch> stretches) const {
   RowCopies* const copies = exists_ ? gpu_.links->row_copies() : nullptr;
