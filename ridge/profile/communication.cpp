@@ -21,13 +21,13 @@ using Run = CollectiveRun;
 std::int64_t sent_by(const Graph& graph, NodeId n) { return sent_bytes(graph, graph.nodes()[n]); }
 
 // What a device did for other ranks: kernels of NCCL, whose names begin so wherever it is built,
-// and copies of an operator that sends.
+// and copies that are part of a run of an operator that sends. Reading its result is not.
 bool communicates(const Recording& recording, const Activity& activity) {
   if (activity.kind == Activity::Kind::kernel)
     return recording.activity_names[activity.name].find("ncclDevKernel") != std::string::npos ||
            recording.activity_names[activity.name].find("ncclKernel") != std::string::npos;
   return activity.kind == Activity::Kind::copy && activity.node != no_node &&
-         sent_by(*recording.graph, activity.node) > 0;
+         activity.run != Activity::no_run && sent_by(*recording.graph, activity.node) > 0;
 }
 
 // Intervals that come by begin, joined where they touch.

@@ -45,9 +45,13 @@ struct Made {
     recording.nodes.push_back({node, 1, begin_ns, end_ns});
   }
   void activity(Activity::Kind kind, std::uint32_t name, NodeId node, std::int64_t begin_ns,
-                std::int64_t end_ns) {
-    recording.activities.push_back(
-        {.kind = kind, .name = name, .node = node, .begin_ns = begin_ns, .end_ns = end_ns});
+                std::int64_t end_ns, std::uint32_t run = 0) {
+    recording.activities.push_back({.kind = kind,
+                                    .name = name,
+                                    .node = node,
+                                    .run = run,
+                                    .begin_ns = begin_ns,
+                                    .end_ns = end_ns});
   }
   CommunicationReport report() const { return communication_report(recording).value(); }
 };
@@ -88,6 +92,7 @@ TEST(Communication, OfACardIsHiddenBehindItsKernels) {
   made.activity(Activity::Kind::copy, 2, made.second, 400, 500);
   made.activity(Activity::Kind::copy, 2, made.other, 420, 430);  // of no collective
   made.activity(Activity::Kind::kernel, 1, made.other, 490, 600);
+  made.activity(Activity::Kind::copy, 2, made.second, 700, 710, Activity::no_run);  // a reader's
   const CommunicationReport report = made.report();
   EXPECT_EQ(report.communication_ns, 300);
   EXPECT_EQ(report.hidden_ns, 50 + 50 + 10);

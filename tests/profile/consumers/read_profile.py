@@ -21,6 +21,9 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
+# Else HTA takes begins up and ends down to whole microseconds, of kernels that take three.
+os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"
+
 
 class Missing(Exception):
     """A consumer that is not there."""
@@ -142,9 +145,10 @@ def read_hta_ranks(directory):
     found = dict(analysis.get_comm_comp_overlap(visualize=False).itertuples(index=False, name=None))
     own = {rank: 100 * json.loads((d / "communication.json").read_text())["hidden_fraction"]
            for rank, d in enumerate(ranks)}
-    # HTA takes begins up and ends down to whole microseconds.
     apart = max(abs(found[rank] - own[rank]) for rank in own)
-    assert apart < 1.5, f"overlap {found} %, and by Ridge {own} %"
+    # A trace shows no kernel as shorter than a microsecond, and none that begins before another ends
+    # on its track.
+    assert apart < 0.5, f"overlap {found} %, and by Ridge {own} %"
     return f"overlap {', '.join(f'{found[r]} % (Ridge {own[r]:.2f} %)' for r in own)}"
 
 

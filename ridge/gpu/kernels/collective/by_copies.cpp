@@ -50,91 +50,99 @@ RowCopies* WayByCopies::to(std::span<const Stretch> stretches) const {
   return *is_reached_ ? copies : nullptr;
 }
 
-SumsByCopies::SumsByCopies(GpuPrepare& prepare, std::int64_t ranks, float factor)
-    : gpu_(prepare.gpu), dtype_(prepare.in[0].dtype), factor_(factor) {
-  bool is_one = true;
-  for (const TensorType& type : prepare.in) {
-    bytes_ += aligned(type.bytes());
+OneMessage::OneMessage(Types tensors) : dtype_(tensors[0].dtype) {
+  for (const TensorType& type : tensors) {
     tensor_bytes_.push_back(type.bytes());
-    is_one = is_one && type.dtype == dtype_;
+    has_one_dtype_ = has_one_dtype_ && type.dtype == dtype_;
   }
+}
+
+std::optional<Summand> OneMessage::of(std::span<void* const> tensors) const {
+  if (!has_one_dtype_) return std::nullopt;
+  const auto* next = static_cast<const std::byte*>(tensors[0]);
+  std::size_t bytes = 0;
+  for (std::size_t t = 0; t < tensor_bytes_.size(); ++t) {
+    if (tensors[t] != next + aligned(bytes)) return std::nullopt;
+    next += aligned(bytes);
+    bytes = tensor_bytes_[t];
+  }
+  bytes += static_cast<std::size_t>(next - static_cast<const std::byte*>(tensors[0]));
+  return Summand{tensors[0], bytes / size_of(dtype_), dtype_};
+}
+
+SumsByCopies::SumsByCopies(GpuPrepare& prepare, std::int64_t ranks, float factor)
+    : gpu_(prepare.gpu), factor_(factor), message_(prepare.in) {
+  for (const TensorType& type : prepare.in) bytes_ += aligned(type.bytes());
   row_bytes_ = bytes_ / static_cast<std::size_t>(ranks);
-  if (!is_one || !makes_rows(bytes_, ranks)) return;
+  if (!message_.has_one_dtype() || !makes_rows(bytes_, ranks)) return;
   way_.emplace(prepare.gpu, bytes_);
   if (way_->exists()) prepare.workspace = std::max(prepare.workspace, bytes_);
 }
 
-// Where the tensors begin if each lies behind the one before; else null, which nothing reaches.
-const void* SumsByCopies::rows(const Launch& call) const {
-  const auto* next = static_cast<const std::byte*>(call.outputs[0]);
-  for (std::size_t t = 0; t < tensor_bytes_.size(); ++t) {
-    if (call.outputs[t] != next) return nullptr;
-    next += aligned(tensor_bytes_[t]);
-  }
-  return call.outputs[0];
-}
-
 bool SumsByCopies::launch(const Launch& call) const {
-  const Stretch stretch{rows(call), call.workspace, bytes_};
+  const std::optional<Summand> message = message_.of(call.outputs);
+  void* const all = message ? message->data : nullptr;  // which nothing reaches
+  const Stretch stretch{all, call.workspace, bytes_};
   RowCopies* const copies = way_ ? way_->to({&stretch, 1}) : nullptr;
   if (!copies) return false;
-  void* const all = call.outputs[0];
   copies->exchange(gpu_.stream, all, call.workspace, row_bytes_);
   const PartOfAll part = row_of_all(*gpu_.links, all, call.workspace, row_bytes_);
-  sum_over_ranks(gpu_, dtype_, static_cast<std::int64_t>(row_bytes_ / size_of(dtype_)), part,
-                 factor_, const_cast<void*>(part.own));
+  sum_over_ranks(gpu_, message->dtype,
+                 static_cast<std::int64_t>(row_bytes_ / size_of(message->dtype)), part, factor_,
+                 const_cast<void*>(part.own));
   copies->gather(gpu_.stream, all, row_bytes_);
   return true;
 }
 
 PartsByCopies::PartsByCopies(const Context& gpu, Types whole, std::int64_t ranks)
     : gpu_(gpu), ranks_(ranks) {
-  bool have_rows = true;
-  for (const TensorType& type : whole) {
-    tensors_.push_back({type.dtype, type.bytes(), bytes_});
-    bytes_ += aligned(type.bytes());
-    have_rows = have_rows && type.numel() % ranks == 0 && makes_rows(type.bytes(), ranks);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    const TensorType& type = whole[i];
+    all_.push_back(i);
+    if (type.numel() % ranks == 0 && makes_rows(type.bytes(), ranks) &&
+        WayByCopies(gpu, type.bytes()).exists()) {
+      way_.emplace(gpu, type.bytes());
+      tensors_.push_back({i, type.dtype, type.bytes(), bytes_});
+      bytes_ += aligned(type.bytes());
+    } else {
+      others_.push_back(i);
+    }
   }
-  if (have_rows) way_.emplace(gpu, bytes_);
 }
 
 std::size_t PartsByCopies::row_bytes(const Tensor& tensor) const {
   return tensor.bytes / static_cast<std::size_t>(ranks_);
 }
 
-std::size_t PartsByCopies::workspace() const { return way_ && way_->exists() ? bytes_ : 0; }
-
-bool PartsByCopies::sum(const Launch& call, float factor) const {
-  if (workspace() == 0) return false;
+std::span<const std::size_t> PartsByCopies::sum(const Launch& call, float factor) const {
   const auto room = [&](const Tensor& tensor) {
     return static_cast<std::byte*>(call.workspace) + tensor.place;
   };
   std::vector<Stretch> stretches;
-  for (std::size_t t = 0; t < tensors_.size(); ++t)
-    stretches.push_back({call.inputs[t], room(tensors_[t]), tensors_[t].bytes});
-  RowCopies* const copies = way_->to(stretches);
-  if (!copies) return false;
-  for (std::size_t t = 0; t < tensors_.size(); ++t) {
-    const Tensor& tensor = tensors_[t];
-    copies->exchange(gpu_.stream, call.inputs[t], room(tensor), row_bytes(tensor));
+  for (const Tensor& tensor : tensors_)
+    stretches.push_back({call.inputs[tensor.index], room(tensor), tensor.bytes});
+  RowCopies* const copies = way_ ? way_->to(stretches) : nullptr;
+  if (!copies) return all_;
+  for (const Tensor& tensor : tensors_) {
+    const void* const rows = call.inputs[tensor.index];
+    copies->exchange(gpu_.stream, rows, room(tensor), row_bytes(tensor));
     sum_over_ranks(gpu_, tensor.dtype,
                    static_cast<std::int64_t>(row_bytes(tensor) / size_of(tensor.dtype)),
-                   row_of_all(*gpu_.links, call.inputs[t], room(tensor), row_bytes(tensor)), factor,
-                   call.outputs[t]);
+                   row_of_all(*gpu_.links, rows, room(tensor), row_bytes(tensor)), factor,
+                   call.outputs[tensor.index]);
   }
-  return true;
+  return others_;
 }
 
-bool PartsByCopies::gather(std::span<void* const> y) const {
-  if (!way_) return false;
+std::span<const std::size_t> PartsByCopies::gather(std::span<void* const> y) const {
   std::vector<Stretch> stretches;
-  for (std::size_t t = 0; t < tensors_.size(); ++t)
-    stretches.push_back({y[t], y[t], tensors_[t].bytes});
-  RowCopies* const copies = way_->to(stretches);
-  if (!copies) return false;
-  for (std::size_t t = 0; t < tensors_.size(); ++t)
-    copies->gather(gpu_.stream, y[t], row_bytes(tensors_[t]));
-  return true;
+  for (const Tensor& tensor : tensors_)
+    stretches.push_back({y[tensor.index], y[tensor.index], tensor.bytes});
+  RowCopies* const copies = way_ ? way_->to(stretches) : nullptr;
+  if (!copies) return all_;
+  for (const Tensor& tensor : tensors_)
+    copies->gather(gpu_.stream, y[tensor.index], row_bytes(tensor));
+  return others_;
 }
 
 }  // namespace ridge::gpu

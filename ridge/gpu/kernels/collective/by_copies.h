@@ -23,7 +23,7 @@ struct Stretch {
 // The way by copies as one kernel has it, or has not.
 class WayByCopies {
  public:
-  // For messages of so many bytes in all: shorter ones are faster by kernels.
+  // For messages of so many bytes: shorter ones are faster by kernels.
   WayByCopies(const Context& gpu, std::size_t bytes);
 
   // Whether there may be such a way. What a plan asks of a card alone, a run has on several.
@@ -39,38 +39,53 @@ class WayByCopies {
   mutable std::optional<bool> is_reached_;
 };
 
-// AllReduce: tensors of one dtype, which lie one after another, are cut into a row for each rank.
+// Tensors that are summed over the ranks, as one.
+class OneMessage {
+ public:
+  explicit OneMessage(Types tensors);
+  // From the first one's begin to the last one's end, if they have one dtype and each lies behind
+  // the one before, as a plan places them. Between them nothing else can lie.
+  std::optional<Summand> of(std::span<void* const> tensors) const;
+  bool has_one_dtype() const { return has_one_dtype_; }
+
+ private:
+  DType dtype_;
+  bool has_one_dtype_ = true;
+  std::vector<std::size_t> tensor_bytes_;
+};
+
+// AllReduce: tensors that make one message, which is cut into a row for each rank.
 class SumsByCopies {
  public:
   // Adds what it needs to the workspace.
   SumsByCopies(GpuPrepare& prepare, std::int64_t ranks, float factor);
   // False, and nothing is done, where it has to be done in another way.
   bool launch(const Launch& call) const;
+  const OneMessage& message() const { return message_; }
 
  private:
-  const void* rows(const Launch& call) const;
-
   const Context& gpu_;
-  DType dtype_;
   float factor_;
-  std::vector<std::size_t> tensor_bytes_;
+  OneMessage message_;
   std::size_t bytes_ = 0, row_bytes_ = 0;
   std::optional<WayByCopies> way_;
 };
 
-// ReduceScatter and AllGather: the rows of each tensor are its parts.
+// ReduceScatter and AllGather: the rows of each tensor are its parts. Every tensor is a call of its
+// own, so that only long ones go this way.
 class PartsByCopies {
  public:
   PartsByCopies(const Context& gpu, Types whole, std::int64_t ranks);
 
   // Room for the rows of all tensors that are summed; 0 if nothing goes this way.
-  std::size_t workspace() const;
-  // False, and nothing is done, where it has to be done in another way.
-  bool sum(const Launch& call, float factor) const;
-  bool gather(std::span<void* const> y) const;
+  std::size_t workspace() const { return bytes_; }
+  // They return the tensors, in their order, that have to go in another way.
+  std::span<const std::size_t> sum(const Launch& call, float factor) const;
+  std::span<const std::size_t> gather(std::span<void* const> y) const;
 
  private:
   struct Tensor {
+    std::size_t index;  // among the operands
     DType dtype;
     std::size_t bytes, place;  // and where it lies in the workspace
   };
@@ -80,6 +95,7 @@ class PartsByCopies {
   std::int64_t ranks_;
   std::vector<Tensor> tensors_;
   std::size_t bytes_ = 0;
+  std::vector<std::size_t> all_, others_;  // indices among the operands
   std::optional<WayByCopies> way_;
 };
 

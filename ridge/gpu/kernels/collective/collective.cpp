@@ -1,6 +1,8 @@
 #include "ridge/ops/collective.h"
 
 #include <algorithm>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,7 @@ class PartsByRank {
  public:
   PartsByRank(Types types, std::int64_t ranks) : ranks_(ranks) {
     for (const TensorType& type : types) {
+      all_.push_back(tensors_.size());
       tensors_.push_back({type.dtype, type.numel(), row_bytes_});
       row_bytes_ +=
           (bytes_of(tensors_.size() - 1, part(tensors_.size() - 1, 0)) + row_alignment - 1) /
@@ -29,6 +32,7 @@ class PartsByRank {
   }
 
   std::size_t count() const { return tensors_.size(); }
+  std::span<const std::size_t> all() const { return all_; }
   DType dtype(std::size_t t) const { return tensors_[t].dtype; }
   std::int64_t elements(std::size_t t) const { return tensors_[t].elements; }
   // The first part is the longest.
@@ -56,6 +60,7 @@ class PartsByRank {
     std::int64_t elements, place;
   };
   std::vector<Tensor> tensors_;
+  std::vector<std::size_t> all_;
   std::int64_t ranks_, row_bytes_ = 0;
 };
 
@@ -65,16 +70,18 @@ void for_others(const Links& links, const F& f) {
     if (r != links.rank()) f(r);
 }
 
-// Gives each rank what the others have of its part, in rows of the workspace, and sums that:
-// result(t) is where the sums of tensor t go. All that the ranks send is sent at once.
+// Gives each rank what the others have of its part of each tensor that is asked for, in rows of the
+// workspace, and sums that: result(t) is where the sums of tensor t go. All that the ranks send is
+// sent at once.
 template <class Result>
 void reduce_parts(const Context& gpu, Links& links, const PartsByRank& tensors,
-                  std::span<const void* const> x, void* workspace, float factor,
-                  const Result& result) {
+                  std::span<const std::size_t> asked_for, std::span<const void* const> x,
+                  void* workspace, float factor, const Result& result) {
+  if (asked_for.empty()) return;
   std::vector<Parcel> out, in;
   int row = 0;
   for_others(links, [&](int r) {
-    for (std::size_t t = 0; t < tensors.count(); ++t) {
+    for (const std::size_t t : asked_for) {
       const Part theirs = tensors.part(t, r), own = tensors.part(t, links.rank());
       out.push_back({r, tensors.at(t, const_cast<void*>(x[t]), theirs),
                      static_cast<std::size_t>(tensors.bytes_of(t, theirs))});
@@ -85,7 +92,7 @@ void reduce_parts(const Context& gpu, Links& links, const PartsByRank& tensors,
     ++row;
   });
   links.exchange(gpu.stream, out, in);
-  for (std::size_t t = 0; t < tensors.count(); ++t) {
+  for (const std::size_t t : asked_for) {
     const Part own = tensors.part(t, links.rank());
     const PartOfAll part{.own = tensors.at(t, const_cast<void*>(x[t]), own),
                          .others = static_cast<char*>(workspace) + tensors.place_in_row(t),
@@ -96,9 +103,10 @@ void reduce_parts(const Context& gpu, Links& links, const PartsByRank& tensors,
   }
 }
 
-// Gives all ranks the parts that lie in their places already.
+// Gives all ranks the parts of each tensor that is asked for, which lie in their places already.
 void gather_parts(const Context& gpu, Links& links, const PartsByRank& tensors,
-                  std::span<void* const> y) {
+                  std::span<const std::size_t> asked_for, std::span<void* const> y) {
+  if (asked_for.empty()) return;
   std::vector<Parcel> out, in;
   const auto parcel = [&](int to, std::size_t t, int whose) {
     const Part part = tensors.part(t, whose);
@@ -106,7 +114,7 @@ void gather_parts(const Context& gpu, Links& links, const PartsByRank& tensors,
                   static_cast<std::size_t>(tensors.bytes_of(t, part))};
   };
   for_others(links, [&](int r) {
-    for (std::size_t t = 0; t < tensors.count(); ++t) {
+    for (const std::size_t t : asked_for) {
       out.push_back(parcel(r, t, links.rank()));
       in.push_back(parcel(r, t, r));
     }
@@ -139,6 +147,9 @@ KernelPtr AllReduce::gpu(GpuPrepare& prepare) const {
     return make_kernel([&gpu = prepare.gpu, others, by_copies = std::move(by_copies),
                         tensors = std::move(tensors), mean = mean](const Launch& call) {
       if (by_copies.launch(call)) return;
+      // A call for each tensor would take NCCL longer.
+      if (const std::optional<Summand> all = by_copies.message().of(call.outputs))
+        return (*others).all_reduce(gpu.stream, {&*all, 1}, mean);
       std::vector<Summand> summands;
       for (std::size_t t = 0; t < tensors.count(); ++t)
         summands.push_back(
@@ -150,10 +161,11 @@ KernelPtr AllReduce::gpu(GpuPrepare& prepare) const {
                       factor = factor_of(mean, ranks)](const Launch& call) {
     if (by_copies.launch(call)) return;
     Links& links = *others;
-    reduce_parts(gpu, links, tensors, call.inputs, call.workspace, factor, [&](std::size_t t) {
-      return tensors.at(t, call.outputs[t], tensors.part(t, links.rank()));
-    });
-    gather_parts(gpu, links, tensors, call.outputs);
+    reduce_parts(gpu, links, tensors, tensors.all(), call.inputs, call.workspace, factor,
+                 [&](std::size_t t) {
+                   return tensors.at(t, call.outputs[t], tensors.part(t, links.rank()));
+                 });
+    gather_parts(gpu, links, tensors, tensors.all(), call.outputs);
   });
 }
 
@@ -170,9 +182,8 @@ KernelPtr ReduceScatter::gpu(GpuPrepare& prepare) const {
   return make_kernel([&gpu = prepare.gpu, others, tensors = std::move(tensors),
                       by_copies = std::move(by_copies),
                       factor = factor_of(mean, ranks)](const Launch& call) {
-    if (by_copies.sum(call, factor)) return;
-    reduce_parts(gpu, *others, tensors, call.inputs, call.workspace, factor,
-                 [&](std::size_t t) { return call.outputs[t]; });
+    reduce_parts(gpu, *others, tensors, by_copies.sum(call, factor), call.inputs, call.workspace,
+                 factor, [&](std::size_t t) { return call.outputs[t]; });
   });
 }
 
@@ -186,8 +197,8 @@ KernelPtr AllGather::gpu(GpuPrepare& prepare) const {
       copy(gpu, tensors.bytes_of(t, own), call.inputs[each * t],
            tensors.at(t, call.outputs[t], own));
     }
-    if (ranks > 1 && !by_copies.gather(call.outputs))
-      gather_parts(gpu, *others, tensors, call.outputs);
+    if (ranks > 1)
+      gather_parts(gpu, *others, tensors, by_copies.gather(call.outputs), call.outputs);
   });
 }
 
