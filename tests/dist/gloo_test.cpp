@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -35,8 +36,8 @@ TEST(Gloo, ConnectsAllBeforeOneMayLeave) {
 }
 
 // Gloo's own threads and this one, while it calls, must not be ended by a write to a rank that is
-// gone; what the program wants of such signals otherwise stays.
-TEST(Gloo, BlocksBrokenPipesWhileItWrites) {
+// gone; what the program wants of such signals otherwise stays. Its own give way to all others.
+TEST(Gloo, BlocksBrokenPipesWhileItWritesAndListensWithTheLeastPriority) {
   const auto blocks = [](const std::string& thread) {
     const std::string status = read_text_file("/proc/self/task/" + thread + "/status", 1 << 16);
     const std::size_t at = status.find("SigBlk:\t") + 8;
@@ -58,6 +59,7 @@ TEST(Gloo, BlocksBrokenPipesWhileItWrites) {
   for (const std::string& thread : threads())
     if (!others.contains(thread)) {
       EXPECT_TRUE(blocks(thread));
+      EXPECT_EQ(::getpriority(PRIO_PROCESS, static_cast<id_t>(std::stoi(thread))), 19);
       ++started;
     }
   EXPECT_GT(started, 0);
