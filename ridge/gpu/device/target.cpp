@@ -18,8 +18,8 @@ Target target_of(const Card& card, std::string_view hardware, std::string_view d
                 .least_aligned_rows = at.least_aligned_rows,
                 .least_update_bytes = at.least_update_bytes,
                 // Few large messages disturb the kernels beside them least, and an eighth of all
-                // gradients is little to send when the rest is done. Small models have messages of
-                // 1 MiB, so that most are hidden, though NCCL takes no less for shorter ones.
+                // gradients is little to send when the rest is done. NCCL takes about as long for
+                // fewer bytes than 1 MiB.
                 .bucket_bytes = std::size_t{1} << 20,
                 .most_bucket_bytes = std::size_t{128} << 20,
                 .buckets = 8,

@@ -59,14 +59,13 @@ OneMessage::OneMessage(Types tensors) : dtype_(tensors[0].dtype) {
 
 std::optional<Summand> OneMessage::of(std::span<void* const> tensors) const {
   if (!has_one_dtype_) return std::nullopt;
-  const auto* next = static_cast<const std::byte*>(tensors[0]);
+  const auto* const begin = static_cast<const std::byte*>(tensors[0]);
   std::size_t bytes = 0;
   for (std::size_t t = 0; t < tensor_bytes_.size(); ++t) {
-    if (tensors[t] != next + aligned(bytes)) return std::nullopt;
-    next += aligned(bytes);
-    bytes = tensor_bytes_[t];
+    const std::size_t place = aligned(bytes);
+    if (tensors[t] != begin + place) return std::nullopt;
+    bytes = place + tensor_bytes_[t];
   }
-  bytes += static_cast<std::size_t>(next - static_cast<const std::byte*>(tensors[0]));
   return Summand{tensors[0], bytes / size_of(dtype_), dtype_};
 }
 
@@ -99,9 +98,9 @@ PartsByCopies::PartsByCopies(const Context& gpu, Types whole, std::int64_t ranks
   for (std::size_t i = 0; i < whole.size(); ++i) {
     const TensorType& type = whole[i];
     all_.push_back(i);
-    if (type.numel() % ranks == 0 && makes_rows(type.bytes(), ranks) &&
-        WayByCopies(gpu, type.bytes()).exists()) {
-      way_.emplace(gpu, type.bytes());
+    if (const WayByCopies way(gpu, type.bytes());
+        way.exists() && type.numel() % ranks == 0 && makes_rows(type.bytes(), ranks)) {
+      way_.emplace(way);
       tensors_.push_back({i, type.dtype, type.bytes(), bytes_});
       bytes_ += aligned(type.bytes());
     } else {

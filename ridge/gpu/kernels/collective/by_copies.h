@@ -23,7 +23,7 @@ struct Stretch {
 // The way by copies as one kernel has it, or has not.
 class WayByCopies {
  public:
-  // For messages of so many bytes: shorter ones are faster by kernels.
+  // There is none for a message of so few bytes that kernels send it faster.
   WayByCopies(const Context& gpu, std::size_t bytes);
 
   // Whether there may be such a way. What a plan asks of a card alone, a run has on several.
@@ -39,12 +39,12 @@ class WayByCopies {
   mutable std::optional<bool> is_reached_;
 };
 
-// Tensors that are summed over the ranks, as one.
+// Tensors of one operator that may be summed over the ranks as if they were one tensor.
 class OneMessage {
  public:
   explicit OneMessage(Types tensors);
-  // From the first one's begin to the last one's end, if they have one dtype and each lies behind
-  // the one before, as a plan places them. Between them nothing else can lie.
+  // All from the beginning of the first to the end of the last, if they have one dtype and each
+  // lies behind the one before, as a plan places them. Between them nothing else can lie.
   std::optional<Summand> of(std::span<void* const> tensors) const;
   bool has_one_dtype() const { return has_one_dtype_; }
 

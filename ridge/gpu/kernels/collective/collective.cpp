@@ -182,8 +182,9 @@ KernelPtr ReduceScatter::gpu(GpuPrepare& prepare) const {
   return make_kernel([&gpu = prepare.gpu, others, tensors = std::move(tensors),
                       by_copies = std::move(by_copies),
                       factor = factor_of(mean, ranks)](const Launch& call) {
-    reduce_parts(gpu, *others, tensors, by_copies.sum(call, factor), call.inputs, call.workspace,
-                 factor, [&](std::size_t t) { return call.outputs[t]; });
+    const std::span<const std::size_t> left = by_copies.sum(call, factor);
+    reduce_parts(gpu, *others, tensors, left, call.inputs, call.workspace, factor,
+                 [&](std::size_t t) { return call.outputs[t]; });
   });
 }
 
@@ -197,8 +198,9 @@ KernelPtr AllGather::gpu(GpuPrepare& prepare) const {
       copy(gpu, tensors.bytes_of(t, own), call.inputs[each * t],
            tensors.at(t, call.outputs[t], own));
     }
-    if (ranks > 1)
-      gather_parts(gpu, *others, tensors, by_copies.gather(call.outputs), call.outputs);
+    if (ranks == 1) return;
+    const std::span<const std::size_t> left = by_copies.gather(call.outputs);
+    gather_parts(gpu, *others, tensors, left, call.outputs);
   });
 }
 
