@@ -35,6 +35,20 @@ void narrow(ThreadPool& pool, const float* from, std::int64_t n, float factor, v
   });
 }
 
+// From any dtype into another.
+void convert(ThreadPool& pool, DType from_dtype, const void* from, std::int64_t n, DType to_dtype,
+             void* to) {
+  dispatch_floating(from_dtype, [&]<class From>() {
+    dispatch_floating(to_dtype, [&]<class To>() {
+      const From* const x = static_cast<const From*>(from);
+      To* const y = static_cast<To*>(to);
+      parallel_for(pool, n, elements_per_task, [=](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) store(&y[i], load(&x[i]));
+      });
+    });
+  });
+}
+
 // Several tensors cut into the parts of the ranks, and put together by rank.
 class PartsByRank {
  public:
@@ -165,8 +179,12 @@ KernelPtr AllGather::cpu(CpuPrepare& prepare) const {
   const auto all = static_cast<std::size_t>(sum_of(bytes));
   const bool together = parts.tensors() > 1 && ranks > 1;
   if (together) prepare.workspace = all;
-  return make_kernel([others, parts, bytes = std::move(bytes), all, together,
-                      each = operands_each(), rank = rank, ranks = ranks](const Launch& call) {
+  std::vector<DType> given;  // of parts
+  for (std::size_t i = 0; i < prepare.in.size(); i += operands_each())
+    given.push_back(prepare.in[i].dtype);
+  return make_kernel([&pool = prepare.pool, others, parts, given = std::move(given),
+                      bytes = std::move(bytes), all, together, each = operands_each(), rank = rank,
+                      ranks = ranks](const Launch& call) {
     // Where a part lies in its tensor, and how long it is, in bytes.
     const auto place = [&](std::size_t t, const Part& part) {
       const auto size = size_of(parts.dtype(t));
@@ -174,9 +192,15 @@ KernelPtr AllGather::cpu(CpuPrepare& prepare) const {
           static_cast<std::byte*>(call.outputs[t]) + static_cast<std::size_t>(part.first) * size,
           static_cast<std::size_t>(part.count) * size);
     };
-    for (std::size_t t = 0; t < parts.tensors(); ++t)
-      if (const auto own = place(t, parts.part(t, rank)); own.data() != call.inputs[each * t])
-        std::memcpy(own.data(), call.inputs[each * t], own.size());
+    for (std::size_t t = 0; t < parts.tensors(); ++t) {
+      const Part part = parts.part(t, rank);
+      const auto own = place(t, part);
+      const void* const x = call.inputs[each * t];
+      if (given[t] != parts.dtype(t))
+        convert(pool, given[t], x, part.count, parts.dtype(t), own.data());
+      else if (own.data() != x)
+        std::memcpy(own.data(), x, own.size());
+    }
     if (ranks == 1) return;
     auto* const data = static_cast<std::byte*>(together ? call.workspace : call.outputs[0]);
     std::byte* at = data;

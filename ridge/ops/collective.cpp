@@ -139,6 +139,9 @@ std::vector<Sample<ReduceScatter>> ReduceScatter::samples() {
 
 std::vector<TensorType> AllGather::infer(Types in) const {
   check_rank(*this);
+  if (rounded_to && (shapes.empty() || !is_16_bit(*rounded_to)))
+    throw ShapeError("{} rounds parts to 16 bits, not {}, and gives tensors of their own", name,
+                     name_of(*rounded_to));
   std::vector<TensorType> wholes;
   if (shapes.empty()) {
     if (in.empty() || in.size() % 2 != 0)
@@ -146,11 +149,14 @@ std::vector<TensorType> AllGather::infer(Types in) const {
     for (std::size_t i = 1; i < in.size(); i += 2) wholes.push_back(in[i]);
   } else {
     check_count(name, in, shapes.size());
-    for (std::size_t i = 0; i < in.size(); ++i) wholes.push_back({in[i].dtype, shapes[i]});
+    for (std::size_t i = 0; i < in.size(); ++i) wholes.push_back({sent_dtype(in[i]), shapes[i]});
   }
   for (std::size_t t = 0; t < wholes.size(); ++t) {
-    check_dtype(name, in, operands_each() * t, dtypes);
-    check_type(name, in, operands_each() * t, part_type(*this, wholes[t]));
+    const std::size_t i = operands_each() * t;
+    check_dtype(name, in, i, rounded_to ? f32_and_16_bit : dtypes);
+    TensorType part = part_type(*this, wholes[t]);
+    if (rounded_to) part.dtype = in[i].dtype;
+    check_type(name, in, i, part);
   }
   return wholes;
 }
@@ -172,7 +178,7 @@ std::optional<Alias> AllGather::aliased_input(std::uint32_t output, Types) const
 std::int64_t AllGather::sent_bytes(Types in) const {
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < in.size(); i += operands_each())
-    bytes += static_cast<std::int64_t>(in[i].bytes());
+    bytes += in[i].numel() * static_cast<std::int64_t>(size_of(sent_dtype(in[i])));
   return (ranks - 1) * bytes;
 }
 
@@ -202,6 +208,9 @@ std::vector<Sample<AllGather>> AllGather::samples() {
   samples.push_back({{.shapes = {{3, 20011}}}, {{{DType::f32, {60033}}}}});
   samples.push_back(
       {{.shapes = {{7, 5}, {64, 33}}}, {{{DType::f32, {35}}}, {{DType::f32, {2112}}}}});
+  for (const DType rounded_to : {DType::bf16, DType::f16})
+    samples.push_back({{.shapes = {{7, 5}, {3, 20011}}, .rounded_to = rounded_to},
+                       {{{DType::f32, {35}}}, {{DType::f32, {60033}}}}});
   return samples;
 }
 

@@ -40,7 +40,8 @@ struct ReduceScatter {
 // Puts tensors together of which each rank has its own part. Takes the part, a vector, of each of
 // one or more, and gives tensors of these shapes. Without shapes it takes, after each part, the
 // tensor in whose memory the parts of all come together: output i is the memory of operand 2 i + 1.
-// What that held of its own part is not read; the part may lie there already.
+// What that held of its own part is not read; the part may lie there already. With shapes, each
+// rank may round its parts to 16 bits before it sends them.
 struct AllGather {
   static constexpr std::string_view name = "all_gather";
   static constexpr DTypes dtypes = f32_16_bit_and_s8;
@@ -48,6 +49,7 @@ struct AllGather {
 
   std::int64_t ranks = 1, rank = 0;
   std::vector<Shape> shapes{};
+  std::optional<DType> rounded_to{};
 
   RIDGE_OPERATOR(AllGather);
   std::int64_t sent_bytes(Types in) const;
@@ -55,6 +57,7 @@ struct AllGather {
   void reference_over(std::span<ReferenceCall> calls) const;
 
   std::size_t operands_each() const { return shapes.empty() ? 2 : 1; }
+  DType sent_dtype(const TensorType& part) const { return rounded_to.value_or(part.dtype); }
 };
 
 std::vector<Value> all_reduce(std::span<const Value> x, const AllReduce& op);

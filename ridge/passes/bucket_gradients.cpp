@@ -37,7 +37,8 @@ bool needs_any_of(const Rewriter& rw, NodeId n, const std::vector<NodeId>& nodes
 
 // A message has a latency, whatever its length: small ones go together, of each dtype by
 // themselves, since NCCL has a kernel for each. One that fills a bucket by itself goes alone, as
-// soon as it can.
+// soon as it can. Of several, none is larger than what follows it, so that the last ones, which
+// little or nothing hides, are small.
 std::size_t bucket_gradients(Graph& graph, const Target& target) {
   Rewriter rw(graph);
   std::size_t all_bytes = 0;
@@ -45,6 +46,11 @@ std::size_t bucket_gradients(Graph& graph, const Target& target) {
     if (is_collective(rw, n)) all_bytes += bytes_of(rw, n);
   const std::size_t most_bytes =
       std::max(target.bucket_bytes, std::min(all_bytes / target.buckets, target.most_bucket_bytes));
+  std::size_t bytes_to_come = all_bytes;
+  const auto limit = [&] {
+    return target.buckets == 1 ? most_bytes
+                               : std::max(target.bucket_bytes, std::min(most_bytes, bytes_to_come));
+  };
   std::vector<Bucket> buckets;
   std::map<DType, Bucket> open;
   const auto close = [&](Bucket& bucket) {
@@ -56,12 +62,13 @@ std::size_t bucket_gradients(Graph& graph, const Target& target) {
       if (needs_any_of(rw, n, bucket.nodes)) close(bucket);
     if (!is_collective(rw, n)) continue;
     const std::size_t bytes = bytes_of(rw, n);
+    bytes_to_come -= bytes;
     if (bytes >= most_bytes) continue;
     Bucket& bucket = open[rw.type(rw.node(n).inputs[0]).dtype];
     if (!bucket.nodes.empty()) {
       const NodeId first = bucket.nodes.front();
       if (rw.node(first).phase != rw.node(n).phase || !(*rw.op(first) == *rw.op(n)) ||
-          bucket.bytes + bytes > most_bytes)
+          bucket.bytes + bytes > limit())
         close(bucket);
     }
     bucket.nodes.push_back(n);

@@ -91,8 +91,10 @@ struct ReadInPart {
 };
 
 // No rank has all of a gradient for longer than until it is summed: each gets the sum of its part,
-// and keeps that. (ZeRO's second stage.)
+// and keeps that. (ZeRO's second stage. In the first that is done where it only saves bytes.)
 class ShardGradients {
+  static constexpr std::size_t least_long_message = std::size_t{4} << 20;
+
  public:
   ShardGradients(Graph& graph, const PassRun& run)
       : graph_(graph),
@@ -100,7 +102,8 @@ class ShardGradients {
         ranks_(run),
         scatter_{.ranks = ranks_.count, .rank = ranks_.rank} {}
 
-  std::size_t apply() {
+  std::size_t apply(const Schedule& schedule) {
+    if (schedule.zero == 1 && !only_saves_bytes(schedule)) return 0;
     for (NodeId n = 0; n < rw_.nodes().size(); ++n)
       if (rw_.op<AllReduce>(n)) scatter(n);
     for (NodeId n = 0; n < rw_.nodes().size(); ++n)
@@ -109,6 +112,22 @@ class ShardGradients {
   }
 
  private:
+  // Sums over several batches are kept whole in the first stage, and the norm of pairwise sums is
+  // added up in one order. Short messages take a GPU less time summed for all ranks at once: sums
+  // of parts are an exchange and a kernel.
+  bool only_saves_bytes(const Schedule& schedule) const {
+    if (schedule.pairwise_sums) return false;
+    std::size_t bytes = 0;
+    for (NodeId n = 0; n < rw_.nodes().size(); ++n) {
+      if (!rw_.op<AllReduce>(n)) continue;
+      for (const ValueId in : rw_.node(n).inputs) {
+        if (rw_.producer<Accumulate>(in) != no_node) return false;
+        bytes += rw_.type(in).bytes();
+      }
+    }
+    return !schedule.target.is_gpu() || bytes / schedule.target.buckets >= least_long_message;
+  }
+
   std::optional<ReadInPart> read_in_part(ValueId gradient) {
     const Part part = ranks_.part(rw_.type(gradient));
     ReadInPart found{no_node, no_node, no_value, {}};
@@ -233,7 +252,7 @@ std::size_t shard_optimizer(Graph& graph, const PassRun& run) {
 }
 
 std::size_t shard_gradients(Graph& graph, const PassRun& run) {
-  return ShardGradients(graph, run).apply();
+  return ShardGradients(graph, run).apply(run.schedule);
 }
 
 }  // namespace ridge

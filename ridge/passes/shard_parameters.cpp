@@ -119,7 +119,7 @@ class ShardParameters {
     }
   }
 
-  // Gathers all of these in one message.
+  // Gathers all of these in one message, in which they are rounded.
   void gather(const std::vector<Wanted>& wanted) {
     const NodeId first = std::ranges::min(wanted, {}, &Wanted::first).first;
     rw_.replace({}, first, [this, wanted] {
@@ -127,7 +127,9 @@ class ShardParameters {
       std::vector<Value> parts;
       for (const Wanted& w : wanted) {
         op.shapes.push_back(rw_.type(w.parameter).shape);
-        parts.push_back(cast(w.own, rw_.type(w.value).dtype));
+        parts.push_back(w.own);
+        const DType dtype = rw_.type(w.value).dtype;
+        if (w.own.dtype() != dtype) op.rounded_to = dtype;
       }
       const std::vector<Value> wholes = graph_.apply(op, parts);
       Rewriter::Substitutes substitutes;

@@ -132,7 +132,7 @@ class Household {
     std::span<const ValueId> together(&id, 1);
     if (message_of_[id] != nobody) together = messages_[message_of_[id]];
     tenants_.push_back({.born = node, .died = last_node_});
-    living_.push_back(together.size());
+    lives_.push_back({.residents = together.size()});
     for (const ValueId one : together) {
       tenant_of_[one] = tenants_.size() - 1;
       residents_.push_back({&places[one], tenants_.size() - 1, tenants_.back().bytes});
@@ -140,7 +140,9 @@ class Household {
     }
   }
   void storage_dies(ValueId id, NodeId node) {
-    if (--living_[tenant_of_[id]] == 0) tenants_[tenant_of_[id]].died = node;
+    Life& life = lives_[tenant_of_[id]];
+    life.last = std::max(life.last, node);
+    if (--life.residents == 0) tenants_[tenant_of_[id]].died = life.last;
   }
 
   // That of what talks to other ranks is the same for all of them.
@@ -150,7 +152,7 @@ class Household {
     if (tenant == nobody) {
       tenant = tenants_.size();
       tenants_.push_back({.born = node});
-      living_.push_back(1);
+      lives_.push_back({.residents = 1});
     }
     if (shares) room_ = tenant;
     residents_.push_back({&place, tenant, 0});
@@ -177,6 +179,10 @@ class Household {
     std::size_t* place;
     std::size_t tenant, begin;
   };
+  struct Life {
+    std::size_t residents = 0;  // that have not died
+    NodeId last = 0;            // when the last of the others died
+  };
 
   const Lifetimes& lifetimes_;
   const ArenaNeeds& needs_;
@@ -184,10 +190,23 @@ class Household {
   std::vector<std::vector<ValueId>> messages_;
   std::vector<std::size_t> message_of_, tenant_of_;  // by storage
   std::vector<Tenant> tenants_;
-  std::vector<std::size_t> living_;  // by tenant: residents that have not died
+  std::vector<Life> lives_;  // by tenant
   std::vector<Resident> residents_;
   std::size_t room_ = nobody;  // the tenant that is the workspace of all that talks
 };
+
+// By node that talks to other ranks: the next one that does, or the last node. What follows the
+// one may run while it sends, unless that wants the memory that is being sent.
+std::vector<NodeId> next_talks(const Graph& graph) {
+  const auto nodes = static_cast<NodeId>(graph.nodes().size());
+  std::vector<NodeId> next(nodes);
+  NodeId later = nodes - 1;
+  for (NodeId n = nodes; n-- > 0;) {
+    next[n] = later;
+    if (sent_bytes(graph, graph.nodes()[n]) > 0) later = n;
+  }
+  return next;
+}
 
 }  // namespace
 
@@ -228,12 +247,13 @@ ArenaPlan plan_arena(const Graph& graph, const Lifetimes& lifetimes,
       plan.storage[id] = plan.bytes;
       plan.bytes += household.aligned(lifetimes.bytes[id]);
     }
+  const std::vector<NodeId> next = next_talks(graph);
   for (NodeId n = 0; n < nodes; ++n) {
+    const bool talks = sent_bytes(graph, graph.nodes()[n]) > 0;
+    const NodeId sent = talks && needs.messages_in_one ? next[n] : n;
     for (const ValueId id : lifetimes.born[n]) household.storage_is_born(id, n, plan.storage);
-    if (workspace[n] > 0)
-      household.workspace(workspace[n], n, sent_bytes(graph, graph.nodes()[n]) > 0,
-                          plan.workspace[n]);
-    for (const ValueId id : lifetimes.dead[n]) household.storage_dies(id, n);
+    if (workspace[n] > 0) household.workspace(workspace[n], n, talks, plan.workspace[n]);
+    for (const ValueId id : lifetimes.dead[n]) household.storage_dies(id, sent);
   }
   plan.bytes = household.settle(plan.bytes);
   return plan;

@@ -38,6 +38,7 @@ TEST_F(CollectivesOnGpu, AreExactThroughTheHost) {
     testing::expect_sums_and_means({2, 3, 4, 8}, on_one_card(deterministic));
     testing::expect_sums_of_parts({1, 2, 3, 4, 8}, on_one_card(deterministic));
     testing::expect_gathered_parts({1, 2, 3, 4, 8}, on_one_card(deterministic));
+    testing::expect_rounded_parts({1, 2, 3}, on_one_card(deterministic));
   }
 }
 
@@ -48,6 +49,7 @@ TEST_F(CollectivesOnGpu, AreExactByNccl) {
     testing::expect_sums_and_means(counts, on_own_cards(deterministic));
     testing::expect_sums_of_parts(counts, on_own_cards(deterministic));
     testing::expect_gathered_parts(counts, on_own_cards(deterministic));
+    testing::expect_rounded_parts(counts, on_own_cards(deterministic));
   }
 }
 
@@ -173,9 +175,11 @@ TEST_F(CollectivesByCopies, SumPartsThatAreLong) {
       expect_run(run_captured(device, op, types, operands(device.rank(), types)), sums, by_copies,
                  device);
     };
-    // Tensors that are short or have no equal parts go by kernels, beside long ones too.
+    // A short one goes by kernels, beside long ones too.
     expect({{dtype, {2048, 1024}}, {dtype, {97}}, {dtype, {1024, 3072}}}, true);
-    expect({{dtype, {2'097'153}}, {dtype, {4096}}}, false);
+    // Those that are short or have no equal parts are packed together if there is enough.
+    expect({{dtype, {2'097'153}}, {dtype, {4096}}, {dtype, {2048, 1024}}}, true);
+    expect({{dtype, {4096}}, {dtype, {97}}}, false);
   });
 }
 
@@ -195,7 +199,8 @@ TEST_F(CollectivesByCopies, GatherPartsThatAreLong) {
       expect_run(run_captured(device, op, in, values), wholes, by_copies, device);
     };
     expect({{dtype, {2048, 1024}}, {dtype, {97}}, {dtype, {1024, 3072}}}, true);
-    expect({{dtype, {2'097'153}}, {dtype, {4096}}}, false);
+    expect({{dtype, {2'097'153}}, {dtype, {4096}}, {dtype, {2048, 1024}}}, true);
+    expect({{dtype, {4096}}, {dtype, {97}}}, false);
   });
 }
 

@@ -38,6 +38,8 @@ TEST(ReduceScatter, GivesEachRankTheSumOfItsPart) {
 
 TEST(AllGather, PutsPartsTogether) { testing::expect_gathered_parts({1, 2, 3, 4, 8}, cpu_of_rank); }
 
+TEST(AllGather, RoundsParts) { testing::expect_rounded_parts({1, 2, 3, 4, 8}, cpu_of_rank); }
+
 TEST(AllGather, RefusesPartsThatAreNotTheRanks) {
   const AllGather op{.ranks = 2, .rank = 1};
   EXPECT_EQ(infer(Op(op), std::vector<TensorType>{{DType::f32, {32}}, {DType::f32, {80}}}),
@@ -46,6 +48,9 @@ TEST(AllGather, RefusesPartsThatAreNotTheRanks) {
   EXPECT_NE(message_of(op, {{DType::f32, {32}}}), "nothing was thrown");
   EXPECT_EQ(message_of(AllGather{.ranks = 2, .rank = 2}, {{DType::f32, {16}}, {DType::f32, {16}}}),
             "all_gather: there is no rank 2 of 2");
+  EXPECT_EQ(message_of(AllGather{.ranks = 2, .rounded_to = DType::bf16},
+                       {{DType::f32, {32}}, {DType::bf16, {64}}}),
+            "all_gather rounds parts to 16 bits, not bf16, and gives tensors of their own");
   EXPECT_EQ(message_of(ReduceScatter{.ranks = 4}, {{DType::f32, {3, 16}}}),
             "reduce_scatter: the 48 elements of f32[3, 16] give no part for each of 4 ranks");
 }
@@ -55,6 +60,9 @@ TEST(Collectives, CountWhatTheySend) {
   EXPECT_EQ(sent_bytes(Op(ReduceScatter{.ranks = 4}), whole), 3 * 64 * 2);
   EXPECT_EQ(sent_bytes(Op(AllReduce{.ranks = 4}), whole), 2 * 3 * 64 * 2);
   EXPECT_EQ(sent_bytes(Op(AllGather{.ranks = 4, .shapes = {{4, 64}}}), part), 3 * 64 * 2);
+  EXPECT_EQ(sent_bytes(Op(AllGather{.ranks = 4, .shapes = {{4, 64}}, .rounded_to = DType::bf16}),
+                       std::vector<TensorType>{{DType::f32, {64}}}),
+            3 * 64 * 2);
   EXPECT_GT(sent_bytes(Op(AllReduce{.ranks = 2}), std::vector<TensorType>{{DType::f32, {}}}), 0)
       << "of a scalar, which each sends whole";
   EXPECT_EQ(sent_bytes(Op(AllReduce{.ranks = 1}), whole), 0);

@@ -131,4 +131,31 @@ inline void expect_gathered_parts(const std::vector<int>& counts, const OpenRank
       }
 }
 
+inline void expect_rounded_parts(const std::vector<int>& counts, const OpenRank& open) {
+  for (const int ranks : counts)
+    for (const DType rounded_to : {DType::bf16, DType::f16}) {
+      const auto run = [&](Device& device) {
+        const std::vector<TensorType> types{
+            {DType::f32, {3, 20011}}, {DType::bf16, {128}}, {DType::f16, {64, 33}}};
+        AllGather op{.ranks = ranks, .rank = device.rank(), .rounded_to = rounded_to};
+        std::vector<TensorType> in;
+        std::vector<Reals> values, wholes;
+        for (std::size_t t = 0; t < types.size(); ++t) {
+          // Less than half a unit in the last place is added, which either dtype rounds away.
+          const auto element = [&](std::int64_t i) { return operand(0, t, i); };
+          const auto given = [&](std::int64_t i) {
+            return types[t].dtype == DType::f32 ? element(i) * (1 + std::ldexp(1.0, -12))
+                                                : element(i);
+          };
+          values.push_back(part_of_rank(types[t], device.rank(), ranks, given));
+          in.push_back({types[t].dtype, {std::ssize(values.back())}});
+          wholes.push_back(part_of_rank(types[t], 0, 1, element));
+          op.shapes.push_back(types[t].shape);
+        }
+        EXPECT_EQ(computed(op, in, values, device), wholes) << ranks << ", " << name_of(rounded_to);
+      };
+      on_ranks(ranks, run, open);
+    }
+}
+
 }  // namespace ridge::testing

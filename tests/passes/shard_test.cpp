@@ -64,7 +64,6 @@ TEST(ShardOptimizer, KeepsAPartOfTheState) {
     EXPECT_LE(sharded.kept(Role::optimizer_state), most + most / 10) << version;
     EXPECT_EQ(sharded.kept(Role::parameter), whole.kept(Role::parameter));
     EXPECT_FALSE(sharded.nodes_of<AllGather>().empty());
-    EXPECT_TRUE(sharded.nodes_of<ReduceScatter>().empty());
   }
 }
 
@@ -87,13 +86,16 @@ TEST(ShardOptimizer, SendsSmallPartsTogether) {
 
 TEST(ShardGradients, KeepsAPartOfTheGradients) {
   for (const char* version : versions) {
-    const Built whole(1, version), sharded(2, version);
-    EXPECT_FALSE(sharded.nodes_of<ReduceScatter>().empty()) << version;
-    for (const Node* node : sharded.nodes_of<AllReduce>())
-      for (const ValueId in : node->inputs)
-        EXPECT_EQ(part_of(sharded.graph.info(in).type.numel(), ranks - 1, ranks).count, 0)
-            << version << ": what is large is no more reduced as a whole";
-    EXPECT_LT(sharded.memory().at_most.gradients, whole.memory().at_most.gradients) << version;
+    const Built whole(0, version);
+    for (const std::int64_t zero : {1, 2}) {
+      const Built sharded(zero, version);
+      EXPECT_FALSE(sharded.nodes_of<ReduceScatter>().empty()) << version;
+      for (const Node* node : sharded.nodes_of<AllReduce>())
+        for (const ValueId in : node->inputs)
+          EXPECT_EQ(part_of(sharded.graph.info(in).type.numel(), ranks - 1, ranks).count, 0)
+              << version << ": what is large is no more reduced as a whole";
+      EXPECT_LT(sharded.memory().at_most.gradients, whole.memory().at_most.gradients) << version;
+    }
   }
 }
 
@@ -103,6 +105,7 @@ TEST(ShardGradients, OfSeveralBatchesKeepsAPartOfTheirSums) {
     o.gradient_accumulation_steps = 2;
     const Built whole(1, version, 0, o), sharded(2, version, 0, o);
     EXPECT_LE(sharded.kept(Role::gradient) * 3, whole.kept(Role::gradient)) << version;
+    EXPECT_TRUE(whole.nodes_of<ReduceScatter>().empty()) << version;
   }
 }
 
@@ -170,6 +173,17 @@ TEST(GatherWeights, SendsWhatABlockNeedsTogether) {
     if (const auto block = sharded.graph.enclosing(node->scope, ScopeKind::block))
       blocks.push_back(*block);
   EXPECT_EQ(blocks, sharded.graph.blocks());
+}
+
+// A kernel that rounds each of them would come before the message.
+TEST(GatherWeights, RoundsThemInTheMessage) {
+  for (const std::int64_t zero : {1, 2, 3})
+    for (const char* version : versions) {
+      const Built sharded = in_bf16(zero, version);
+      for (const Node* node : sharded.nodes_of<Cast>())
+        EXPECT_EQ(sharded.graph.info(node->inputs[0]).role, Role::activation)
+            << version << ", zero " << zero;
+    }
 }
 
 // Once before the forward and once before the backward pass of each block: a message for each

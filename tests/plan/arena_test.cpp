@@ -221,6 +221,36 @@ TEST(PlanArena, WhatTalksToOthersHasRoomOfItsOwnMeanwhile) {
   }
 }
 
+// A kernel behind a message does not wait for it because it wants the memory that is being sent.
+TEST(PlanArena, WhatIsSentStaysUntilTheNextMessage) {
+  Graph graph;
+  const TensorType type{DType::f32, {4096}};
+  Value x = graph.input("x", type);
+  std::vector<Value> sent;
+  for (int message = 0; message < 3; ++message) {
+    sent.push_back(graph.apply1(Relu{}, {x}));
+    graph.keep(graph.apply1(ReduceScatter{.ranks = 2}, {sent.back()}), fmt::format("y{}", message));
+    x = graph.apply1(Relu{}, {x});
+    x = graph.apply1(Relu{}, {x});
+  }
+  graph.keep(x, "z");
+  const Lifetimes life = lifetimes_of(graph);
+  const std::vector<std::size_t> workspace(graph.nodes().size(), 0);
+  for (const bool in_one : {false, true}) {
+    const ArenaPlan plan = plan_arena(graph, life, workspace, {.messages_in_one = in_one});
+    check_no_overlap(graph, life, workspace, plan);
+    bool is_taken = false;  // what is sent, by what is born before the next message
+    std::size_t message = 0;
+    for (NodeId n = 0; n < graph.nodes().size(); ++n) {
+      if (message > 0)
+        for (const ValueId id : life.born[n])
+          is_taken |= plan.storage[id] == plan.storage[sent[message - 1].id];
+      if (name_of(*graph.nodes()[n].op) == ReduceScatter::name) ++message;
+    }
+    EXPECT_EQ(is_taken, !in_one);
+  }
+}
+
 constexpr LlamaSizes model_sizes[] = {
     {1000, 256, 4, 8, 4, 512, 8, 128},  // the default
     {1000, 256, 1, 8, 4, 512, 8, 128},     {1000, 256, 2, 8, 8, 512, 1, 128},

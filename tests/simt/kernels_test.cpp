@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -73,41 +74,67 @@ float tree_sum(const std::vector<float>& of_ranks) {
   return tree_sum({of_ranks.begin(), middle}) + tree_sum({middle, of_ranks.end()});
 }
 
-void expect_sum_over_ranks(int ranks, int rank, std::size_t n, std::size_t offset) {
-  SCOPED_TRACE(::testing::Message() << "rank " << rank << " of " << ranks << ", " << n);
-  const std::size_t stride = (n + 15) / 16 * 16;
-  const std::vector<float> own = numbers(n + offset);
+// One part of each length, the parts one behind another at the given offset, by one call.
+void expect_sums_over_ranks(int ranks, int rank, const std::vector<std::size_t>& lengths,
+                            std::size_t offset) {
+  SCOPED_TRACE(::testing::Message() << "rank " << rank << " of " << ranks << ", " << offset);
+  const std::size_t all = std::accumulate(lengths.begin(), lengths.end(), offset);
+  const std::size_t stride = (all + 15) / 16 * 16;
+  const std::vector<float> own = numbers(all);
   const std::vector<float> rest = numbers(stride * static_cast<std::size_t>(ranks - 1));
-  const Buffer<float> x(own), others(rest), y(n + offset, 0);
-  gpu::sum_over_ranks(gpu_alone, DType::f32, static_cast<std::int64_t>(n),
-                      {x.data() + offset, others.data(),
-                       static_cast<std::int64_t>(stride * sizeof(float)), rank, ranks},
-                      0.5f, y.data() + offset);
+  const Buffer<float> x(own), others(rest), y(all, 0);
+  std::vector<gpu::PartOfAll> parts;
+  std::size_t first = offset;
+  for (const std::size_t n : lengths) {
+    parts.push_back({.n = static_cast<std::int64_t>(n),
+                     .own = x.data() + first,
+                     .others = others.data() + first,
+                     .stride = static_cast<std::int64_t>(stride * sizeof(float)),
+                     .sum = y.data() + first});
+    first += n;
+  }
+  gpu::sum_over_ranks(gpu_alone, parts, {.rank = rank, .ranks = ranks}, 0.5f);
   const std::vector<float> sums = y.values();
-  for (std::size_t i = 0; i < n; ++i) {
+  for (std::size_t i = offset; i < all; ++i) {
     std::vector<float> terms;
     for (std::size_t r = 0; r < static_cast<std::size_t>(ranks - 1); ++r)
       terms.push_back(rest[r * stride + i]);
-    terms.insert(terms.begin() + rank, own[offset + i]);
-    EXPECT_EQ(sums[offset + i], 0.5f * tree_sum(terms)) << i;
+    terms.insert(terms.begin() + rank, own[i]);
+    EXPECT_EQ(sums[i], 0.5f * tree_sum(terms)) << i;
   }
 }
 
 TEST(SimtKernels, SumsOverRanksAreThoseOfTheHost) {
   for (const int ranks : {2, 3, 4, 5, 8})
     for (const std::size_t n : {1, 64, 1030}) {
-      expect_sum_over_ranks(ranks, 0, n, 0);
-      expect_sum_over_ranks(ranks, ranks - 1, n, 1);
+      expect_sums_over_ranks(ranks, 0, {n}, 0);
+      expect_sums_over_ranks(ranks, ranks - 1, {n}, 1);
     }
 }
 
+TEST(SimtKernels, OneLaunchSumsManyParts) {
+  const std::uint64_t before = simt::counts().launches;
+  expect_sums_over_ranks(2, 1, {1030, 0, 1, 2048, 3}, 0);
+  EXPECT_EQ(simt::counts().launches, before + 1);
+  expect_sums_over_ranks(3, 1, std::vector<std::size_t>(700, 2), 1);  // more than a table has
+}
+
 TEST(SimtKernels, CopiesAreWhole) {
-  for (const std::size_t bytes : {1, 16, 4097})
+  for (const std::vector<std::size_t>& lengths :
+       {std::vector<std::size_t>{1}, {16}, {4097}, {64, 0, 4097, 5}})
     for (const std::size_t offset : {0, 1}) {
-      std::vector<char> given(bytes + offset);
+      std::vector<char> given(std::accumulate(lengths.begin(), lengths.end(), offset));
       for (std::size_t i = 0; i < given.size(); ++i) given[i] = static_cast<char>(i);
-      const Buffer<char> x(given), y(bytes + offset, 0);
-      gpu::copy(gpu_alone, static_cast<std::int64_t>(bytes), x.data() + offset, y.data() + offset);
+      const Buffer<char> x(given), y(given.size(), 0);
+      std::vector<gpu::Copy> copies;
+      std::size_t first = offset;
+      for (const std::size_t n : lengths) {
+        copies.push_back({static_cast<std::int64_t>(n), x.data() + first, y.data() + first});
+        first += n;
+      }
+      const std::uint64_t before = simt::counts().launches;
+      gpu::copy(gpu_alone, copies);
+      EXPECT_EQ(simt::counts().launches, before + 1);
       given[0] = offset == 0 ? given[0] : char{0};
       EXPECT_EQ(y.values(), given);
     }

@@ -20,16 +20,21 @@ bool makes_rows(std::size_t bytes, std::int64_t ranks) {
   return bytes % (row_alignment * static_cast<std::size_t>(ranks)) == 0;
 }
 
-// Of what all ranks have of this rank's row, which it has in its place among `rows`.
-PartOfAll row_of_all(const Links& links, const void* rows, const void* room,
-                     std::size_t row_bytes) {
+// What all ranks have of this rank's row, which lies in its place among `rows`, and where the sum
+// goes.
+PartOfAll row_of_all(const Links& links, DType dtype, const void* rows, const void* room,
+                     std::size_t row_bytes, void* sum) {
   const std::size_t before = row_bytes * static_cast<std::size_t>(links.rank());
-  return {.own = static_cast<const std::byte*>(rows) + before,
+  return {.dtype = dtype,
+          .n = static_cast<std::int64_t>(row_bytes / size_of(dtype)),
+          .own = static_cast<const std::byte*>(rows) + before,
           .others = room,
           .stride = static_cast<std::int64_t>(row_bytes),
-          .rank = links.rank(),
-          .ranks = links.count(),
-          .has_own_row = true};
+          .sum = sum};
+}
+
+RankOfAll rank_of_all(const Links& links) {
+  return {.rank = links.rank(), .ranks = links.count(), .has_own_row = true};
 }
 
 }  // namespace
@@ -85,62 +90,124 @@ bool SumsByCopies::launch(const Launch& call) const {
   RowCopies* const copies = way_ ? way_->to({&stretch, 1}) : nullptr;
   if (!copies) return false;
   copies->exchange(gpu_.stream, all, call.workspace, row_bytes_);
-  const PartOfAll part = row_of_all(*gpu_.links, all, call.workspace, row_bytes_);
-  sum_over_ranks(gpu_, message->dtype,
-                 static_cast<std::int64_t>(row_bytes_ / size_of(message->dtype)), part, factor_,
-                 const_cast<void*>(part.own));
+  const std::size_t own_row = row_bytes_ * static_cast<std::size_t>(gpu_.links->rank());
+  const PartOfAll part = row_of_all(*gpu_.links, message->dtype, all, call.workspace, row_bytes_,
+                                    static_cast<std::byte*>(all) + own_row);
+  sum_over_ranks(gpu_, {&part, 1}, rank_of_all(*gpu_.links), factor_);
   copies->gather(gpu_.stream, all, row_bytes_);
   return true;
 }
 
 PartsByCopies::PartsByCopies(const Context& gpu, Types whole, std::int64_t ranks)
-    : gpu_(gpu), ranks_(ranks) {
+    : gpu_(gpu), ranks_(ranks), tensors_(whole, ranks) {
   for (std::size_t i = 0; i < whole.size(); ++i) {
     const TensorType& type = whole[i];
     all_.push_back(i);
     if (const WayByCopies way(gpu, type.bytes());
         way.exists() && type.numel() % ranks == 0 && makes_rows(type.bytes(), ranks)) {
       way_.emplace(way);
-      tensors_.push_back({i, type.dtype, type.bytes(), bytes_});
-      bytes_ += aligned(type.bytes());
+      long_.push_back({i, long_bytes_});
+      long_bytes_ += aligned(type.bytes());
     } else {
+      packed_.push_back({i, packed_row_bytes_});
+      const std::int64_t longest = tensors_.bytes_of(i, tensors_.part(i, 0));
+      packed_row_bytes_ += aligned(static_cast<std::size_t>(longest));
       others_.push_back(i);
     }
   }
+  if (const WayByCopies way(gpu, packed_bytes()); way.exists()) {
+    way_.emplace(way);
+    others_.clear();
+  } else {
+    packed_.clear();
+    packed_row_bytes_ = 0;
+  }
 }
 
-std::size_t PartsByCopies::row_bytes(const Tensor& tensor) const {
-  return tensor.bytes / static_cast<std::size_t>(ranks_);
+std::size_t PartsByCopies::bytes(const Long& tensor) const {
+  return static_cast<std::size_t>(tensors_.elements(tensor.index)) *
+         size_of(tensors_.dtype(tensor.index));
+}
+
+std::size_t PartsByCopies::row_bytes(const Long& tensor) const {
+  return bytes(tensor) / static_cast<std::size_t>(ranks_);
+}
+
+std::size_t PartsByCopies::packed_bytes() const {
+  return packed_row_bytes_ * static_cast<std::size_t>(ranks_);
+}
+
+Copy PartsByCopies::to_row(const Packed& tensor, int rank, const void* whole,
+                           std::byte* rows) const {
+  const Part part = tensors_.part(tensor.index, rank);
+  return {.n = tensors_.bytes_of(tensor.index, part),
+          .from = tensors_.at(tensor.index, const_cast<void*>(whole), part),
+          .to = rows + packed_row_bytes_ * static_cast<std::size_t>(rank) + tensor.place};
 }
 
 std::span<const std::size_t> PartsByCopies::sum(const Launch& call, float factor) const {
-  const auto room = [&](const Tensor& tensor) {
-    return static_cast<std::byte*>(call.workspace) + tensor.place;
-  };
+  auto* const workspace = static_cast<std::byte*>(call.workspace);
+  std::byte* const rows = workspace + long_bytes_;
+  std::byte* const rows_that_come = rows + packed_bytes();
   std::vector<Stretch> stretches;
-  for (const Tensor& tensor : tensors_)
-    stretches.push_back({call.inputs[tensor.index], room(tensor), tensor.bytes});
+  for (const Long& tensor : long_)
+    stretches.push_back({call.inputs[tensor.index], workspace + tensor.place, bytes(tensor)});
+  if (!packed_.empty()) stretches.push_back({rows, rows_that_come, packed_bytes()});
   RowCopies* const copies = way_ ? way_->to(stretches) : nullptr;
   if (!copies) return all_;
-  for (const Tensor& tensor : tensors_) {
-    const void* const rows = call.inputs[tensor.index];
-    copies->exchange(gpu_.stream, rows, room(tensor), row_bytes(tensor));
-    sum_over_ranks(gpu_, tensor.dtype,
-                   static_cast<std::int64_t>(row_bytes(tensor) / size_of(tensor.dtype)),
-                   row_of_all(*gpu_.links, rows, room(tensor), row_bytes(tensor)), factor,
-                   call.outputs[tensor.index]);
+
+  const RankOfAll own = rank_of_all(*gpu_.links);
+  std::vector<PartOfAll> parts;
+  for (const Long& tensor : long_) {
+    const void* const x = call.inputs[tensor.index];
+    copies->exchange(gpu_.stream, x, workspace + tensor.place, row_bytes(tensor));
+    parts.push_back(row_of_all(*gpu_.links, tensors_.dtype(tensor.index), x,
+                               workspace + tensor.place, row_bytes(tensor),
+                               call.outputs[tensor.index]));
   }
+  std::vector<Copy> packing;
+  for (const Packed& tensor : packed_) {
+    const void* const x = call.inputs[tensor.index];
+    for (int rank = 0; rank < own.ranks; ++rank)
+      if (rank != own.rank) packing.push_back(to_row(tensor, rank, x, rows));
+    const Part part = tensors_.part(tensor.index, own.rank);
+    parts.push_back({.dtype = tensors_.dtype(tensor.index),
+                     .n = part.count,
+                     .own = tensors_.at(tensor.index, const_cast<void*>(x), part),
+                     .others = rows_that_come + tensor.place,
+                     .stride = static_cast<std::int64_t>(packed_row_bytes_),
+                     .sum = call.outputs[tensor.index]});
+  }
+  copy(gpu_, packing);
+  if (!packed_.empty()) copies->exchange(gpu_.stream, rows, rows_that_come, packed_row_bytes_);
+  sum_over_ranks(gpu_, parts, own, factor);
   return others_;
 }
 
-std::span<const std::size_t> PartsByCopies::gather(std::span<void* const> y) const {
+std::span<const std::size_t> PartsByCopies::gather(const Launch& call) const {
+  auto* const rows = static_cast<std::byte*>(call.workspace);
   std::vector<Stretch> stretches;
-  for (const Tensor& tensor : tensors_)
-    stretches.push_back({y[tensor.index], y[tensor.index], tensor.bytes});
+  for (const Long& tensor : long_)
+    stretches.push_back({call.outputs[tensor.index], call.outputs[tensor.index], bytes(tensor)});
+  if (!packed_.empty()) stretches.push_back({rows, rows, packed_bytes()});
   RowCopies* const copies = way_ ? way_->to(stretches) : nullptr;
   if (!copies) return all_;
-  for (const Tensor& tensor : tensors_)
-    copies->gather(gpu_.stream, y[tensor.index], row_bytes(tensor));
+
+  const RankOfAll own = rank_of_all(*gpu_.links);
+  std::vector<Copy> packing, unpacking;
+  for (const Packed& tensor : packed_)
+    for (int rank = 0; rank < own.ranks; ++rank) {
+      const Copy one = to_row(tensor, rank, call.outputs[tensor.index], rows);
+      if (rank == own.rank)
+        packing.push_back(one);
+      else
+        unpacking.push_back({.n = one.n, .from = one.to, .to = const_cast<void*>(one.from)});
+    }
+  copy(gpu_, packing);
+  if (!packed_.empty()) copies->gather(gpu_.stream, rows, packed_row_bytes_);
+  for (const Long& tensor : long_)
+    copies->gather(gpu_.stream, call.outputs[tensor.index], row_bytes(tensor));
+  copy(gpu_, unpacking);
   return others_;
 }
 

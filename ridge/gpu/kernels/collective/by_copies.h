@@ -10,6 +10,8 @@
 
 #include "ridge/gpu/device/links.h"
 #include "ridge/gpu/device/prepare.h"
+#include "ridge/gpu/kernels/collective/part_sums.h"
+#include "ridge/gpu/kernels/collective/parts_by_rank.h"
 
 namespace ridge::gpu {
 
@@ -71,30 +73,40 @@ class SumsByCopies {
   std::optional<WayByCopies> way_;
 };
 
-// ReduceScatter and AllGather: the rows of each tensor are its parts. Every tensor is a call of its
-// own, so that only long ones go this way.
+// ReduceScatter and AllGather. The parts of a long tensor are rows as they lie. Those of short ones
+// are packed into rows first, because each call has its price.
 class PartsByCopies {
  public:
   PartsByCopies(const Context& gpu, Types whole, std::int64_t ranks);
 
-  // Room for the rows of all tensors that are summed; 0 if nothing goes this way.
-  std::size_t workspace() const { return bytes_; }
+  // Room for rows; 0 if none are needed, as where nothing goes this way.
+  std::size_t workspace_to_sum() const { return long_bytes_ + 2 * packed_bytes(); }
+  std::size_t workspace_to_gather() const { return packed_bytes(); }
   // They return the tensors, in their order, that have to go in another way.
   std::span<const std::size_t> sum(const Launch& call, float factor) const;
-  std::span<const std::size_t> gather(std::span<void* const> y) const;
+  // Each rank's own parts are in their places already.
+  std::span<const std::size_t> gather(const Launch& call) const;
 
  private:
-  struct Tensor {
-    std::size_t index;  // among the operands
-    DType dtype;
-    std::size_t bytes, place;  // and where it lies in the workspace
+  // Among the operands, and where it is in the workspace, or in each row.
+  struct Long {
+    std::size_t index, place;
   };
-  std::size_t row_bytes(const Tensor& tensor) const;
+  struct Packed {
+    std::size_t index, place;
+  };
+  std::size_t bytes(const Long& tensor) const;
+  std::size_t row_bytes(const Long& tensor) const;
+  std::size_t packed_bytes() const;  // of the rows of all ranks
+  // Of the part that a rank has of a tensor, from its place in this into one in that rank's row.
+  Copy to_row(const Packed& tensor, int rank, const void* whole, std::byte* rows) const;
 
   const Context& gpu_;
   std::int64_t ranks_;
-  std::vector<Tensor> tensors_;
-  std::size_t bytes_ = 0;
+  PartsByRank tensors_;
+  std::vector<Long> long_;
+  std::vector<Packed> packed_;
+  std::size_t long_bytes_ = 0, packed_row_bytes_ = 0;
   std::vector<std::size_t> all_, others_;  // indices among the operands
   std::optional<WayByCopies> way_;
 };

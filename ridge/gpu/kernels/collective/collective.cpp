@@ -1,68 +1,23 @@
 #include "ridge/ops/collective.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "ridge/base/part.h"
 #include "ridge/device/other_ranks.h"
 #include "ridge/gpu/device/links.h"
 #include "ridge/gpu/device/prepare.h"
 #include "ridge/gpu/kernels/collective/by_copies.h"
 #include "ridge/gpu/kernels/collective/part_sums.h"
+#include "ridge/gpu/kernels/collective/parts_by_rank.h"
 
 namespace ridge {
 namespace {
 
 using namespace gpu;
-
-// Several tensors that go together, cut into the parts of the ranks.
-class PartsByRank {
- public:
-  PartsByRank(Types types, std::int64_t ranks) : ranks_(ranks) {
-    for (const TensorType& type : types) {
-      all_.push_back(tensors_.size());
-      tensors_.push_back({type.dtype, type.numel(), row_bytes_});
-      row_bytes_ +=
-          (bytes_of(tensors_.size() - 1, part(tensors_.size() - 1, 0)) + row_alignment - 1) /
-          row_alignment * row_alignment;
-    }
-  }
-
-  std::size_t count() const { return tensors_.size(); }
-  std::span<const std::size_t> all() const { return all_; }
-  DType dtype(std::size_t t) const { return tensors_[t].dtype; }
-  std::int64_t elements(std::size_t t) const { return tensors_[t].elements; }
-  // The first part is the longest.
-  Part part(std::size_t t, std::int64_t rank) const {
-    return part_of(tensors_[t].elements, rank, ranks_);
-  }
-  std::int64_t bytes_of(std::size_t t, const Part& part) const {
-    return part.count * static_cast<std::int64_t>(size_of(tensors_[t].dtype));
-  }
-  char* at(std::size_t t, void* tensor, const Part& part) const {
-    return static_cast<char*>(tensor) +
-           part.first * static_cast<std::int64_t>(size_of(tensors_[t].dtype));
-  }
-
-  // A row of the workspace has room for a rank's part of each.
-  std::int64_t row_bytes() const { return row_bytes_; }
-  std::int64_t place_in_row(std::size_t t) const { return tensors_[t].place; }
-  std::size_t workspace() const { return static_cast<std::size_t>((ranks_ - 1) * row_bytes_); }
-
- private:
-  static constexpr std::int64_t row_alignment = 64;
-
-  struct Tensor {
-    DType dtype;
-    std::int64_t elements, place;
-  };
-  std::vector<Tensor> tensors_;
-  std::vector<std::size_t> all_;
-  std::int64_t ranks_, row_bytes_ = 0;
-};
 
 template <class F>
 void for_others(const Links& links, const F& f) {
@@ -92,15 +47,17 @@ void reduce_parts(const Context& gpu, Links& links, const PartsByRank& tensors,
     ++row;
   });
   links.exchange(gpu.stream, out, in);
+  std::vector<PartOfAll> parts;
   for (const std::size_t t : asked_for) {
     const Part own = tensors.part(t, links.rank());
-    const PartOfAll part{.own = tensors.at(t, const_cast<void*>(x[t]), own),
-                         .others = static_cast<char*>(workspace) + tensors.place_in_row(t),
-                         .stride = tensors.row_bytes(),
-                         .rank = links.rank(),
-                         .ranks = links.count()};
-    sum_over_ranks(gpu, tensors.dtype(t), own.count, part, factor, result(t));
+    parts.push_back({.dtype = tensors.dtype(t),
+                     .n = own.count,
+                     .own = tensors.at(t, const_cast<void*>(x[t]), own),
+                     .others = static_cast<char*>(workspace) + tensors.place_in_row(t),
+                     .stride = tensors.row_bytes(),
+                     .sum = result(t)});
   }
+  sum_over_ranks(gpu, parts, {.rank = links.rank(), .ranks = links.count()}, factor);
 }
 
 // Gives all ranks the parts of each tensor that is asked for, which lie in their places already.
@@ -120,6 +77,26 @@ void gather_parts(const Context& gpu, Links& links, const PartsByRank& tensors,
     }
   });
   links.exchange(gpu.stream, out, in);
+}
+
+// Puts each part that this rank has, of a given dtype, into its place in the whole tensor. A part
+// is every each-th operand.
+void place_own_parts(const Context& gpu, const PartsByRank& tensors, std::int64_t rank,
+                     std::span<const DType> given, const Launch& call, std::size_t each) {
+  std::vector<Copy> copies;
+  std::map<std::pair<DType, DType>, std::vector<Rounding>> roundings;
+  for (std::size_t t = 0; t < tensors.count(); ++t) {
+    const Part own = tensors.part(t, rank);
+    const void* const from = call.inputs[each * t];
+    void* const to = tensors.at(t, call.outputs[t], own);
+    if (given[t] == tensors.dtype(t))
+      copies.push_back({tensors.bytes_of(t, own), from, to});
+    else
+      roundings[{given[t], tensors.dtype(t)}].push_back({own.count, from, to});
+  }
+  copy(gpu, copies);
+  for (const auto& [dtypes, some] : roundings)
+    write_rounded(gpu, dtypes.first, dtypes.second, some);
 }
 
 float factor_of(bool mean, std::int64_t ranks) {
@@ -174,11 +151,14 @@ KernelPtr ReduceScatter::gpu(GpuPrepare& prepare) const {
   PartsByRank tensors(prepare.in, ranks);
   if (ranks == 1)
     return make_kernel([&gpu = prepare.gpu, tensors = std::move(tensors)](const Launch& call) {
+      std::vector<Copy> copies;
       for (std::size_t t = 0; t < tensors.count(); ++t)
-        copy(gpu, tensors.bytes_of(t, tensors.part(t, 0)), call.inputs[t], call.outputs[t]);
+        copies.push_back(
+            {tensors.bytes_of(t, tensors.part(t, 0)), call.inputs[t], call.outputs[t]});
+      copy(gpu, copies);
     });
   PartsByCopies by_copies(prepare.gpu, prepare.in, ranks);
-  prepare.workspace = std::max(tensors.workspace(), by_copies.workspace());
+  prepare.workspace = std::max(tensors.workspace(), by_copies.workspace_to_sum());
   return make_kernel([&gpu = prepare.gpu, others, tensors = std::move(tensors),
                       by_copies = std::move(by_copies),
                       factor = factor_of(mean, ranks)](const Launch& call) {
@@ -190,16 +170,17 @@ KernelPtr ReduceScatter::gpu(GpuPrepare& prepare) const {
 
 KernelPtr AllGather::gpu(GpuPrepare& prepare) const {
   const OtherRanks others(prepare.gpu.links.get(), name, ranks);
-  return make_kernel([&gpu = prepare.gpu, others, tensors = PartsByRank(prepare.out, ranks),
-                      by_copies = PartsByCopies(prepare.gpu, prepare.out, ranks),
+  std::vector<DType> given;  // of parts
+  for (std::size_t i = 0; i < prepare.in.size(); i += operands_each())
+    given.push_back(prepare.in[i].dtype);
+  PartsByCopies by_copies(prepare.gpu, prepare.out, ranks);
+  if (ranks > 1) prepare.workspace = by_copies.workspace_to_gather();
+  return make_kernel([&gpu = prepare.gpu, others, given = std::move(given),
+                      tensors = PartsByRank(prepare.out, ranks), by_copies = std::move(by_copies),
                       each = operands_each(), rank = rank, ranks = ranks](const Launch& call) {
-    for (std::size_t t = 0; t < tensors.count(); ++t) {
-      const Part own = tensors.part(t, rank);
-      copy(gpu, tensors.bytes_of(t, own), call.inputs[each * t],
-           tensors.at(t, call.outputs[t], own));
-    }
+    place_own_parts(gpu, tensors, rank, given, call, each);
     if (ranks == 1) return;
-    const std::span<const std::size_t> left = by_copies.gather(call.outputs);
+    const std::span<const std::size_t> left = by_copies.gather(call);
     gather_parts(gpu, *others, tensors, left, call.outputs);
   });
 }

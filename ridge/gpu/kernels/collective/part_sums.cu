@@ -1,5 +1,8 @@
 #include "ridge/gpu/kernels/collective/part_sums.h"
 
+#include <vector>
+
+#include "ridge/gpu/device/tensor_table.h"
 #include "ridge/gpu/kernels/elementwise.h"
 
 namespace ridge::gpu {
@@ -7,21 +10,55 @@ namespace {
 
 constexpr int bytes_per_access = 16;
 
-__global__ void copy_kernel(std::int64_t bytes, bool packed, const char* x, char* y) {
+template <class... P>
+__device__ bool are_aligned(std::size_t bytes, P*... p) {
+  return (reinterpret_cast<std::uintptr_t>(p) | ...) % bytes == 0;
+}
+
+// The first element of this thread, of those that the tile of its block has of tensor t.
+template <class Table>
+__device__ std::int64_t first_element(const Table& table, int t, int elements_per_thread) {
+  const auto tile = static_cast<std::int64_t>(blockIdx.x - table.first_tile[t]);
+  return (tile * blockDim.x + threadIdx.x) * elements_per_thread;
+}
+
+template <class Table>
+__global__ void copy_kernel(const __grid_constant__ Table table) {
   begin_kernel();
-  const std::int64_t first =
-      (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * bytes_per_access;
-  if (packed && first + bytes_per_access <= bytes) {
-    *reinterpret_cast<uint4*>(y + first) = *reinterpret_cast<const uint4*>(x + first);
+  const int t = table.find(blockIdx.x);
+  const Copy& one = table.entry[t];
+  const auto* const from = static_cast<const char*>(one.from);
+  auto* const to = static_cast<char*>(one.to);
+  const std::int64_t first = first_element(table, t, bytes_per_access);
+  if (first + bytes_per_access <= one.n && are_aligned(bytes_per_access, from, to)) {
+    *reinterpret_cast<uint4*>(to + first) = *reinterpret_cast<const uint4*>(from + first);
     return;
   }
-  for (std::int64_t i = first; i < min(first + bytes_per_access, bytes); ++i) y[i] = x[i];
+  for (std::int64_t i = first; i < min(first + bytes_per_access, one.n); ++i) to[i] = from[i];
+}
+
+template <int N, class From, class To, class Table>
+__global__ void round_kernel(const __grid_constant__ Table table) {
+  begin_kernel();
+  const int t = table.find(blockIdx.x);
+  const Rounding& one = table.entry[t];
+  const auto* const from = static_cast<const From*>(one.from);
+  auto* const to = static_cast<To*>(one.to);
+  const bool packed = are_aligned(N * sizeof(From), from) && are_aligned(N * sizeof(To), to);
+  const std::int64_t first = first_element(table, t, N);
+  if (packed && first + N <= one.n) {
+    float x[N];
+    load_pack<N>(from + first, x);
+    store_pack<N>(to + first, x);
+    return;
+  }
+  for (std::int64_t i = first; i < min(first + N, one.n); ++i) store(&to[i], load(&from[i]));
 }
 
 template <class T>
-__device__ const T* of_rank(const PartOfAll& part, int r) {
-  if (r == part.rank) return static_cast<const T*>(part.own);
-  const std::int64_t row = r < part.rank || part.has_own_row ? r : r - 1;
+__device__ const T* of_rank(const PartOfAll& part, const RankOfAll& whose, int r) {
+  if (r == whose.rank) return static_cast<const T*>(part.own);
+  const std::int64_t row = r < whose.rank || whose.has_own_row ? r : r - 1;
   return reinterpret_cast<const T*>(static_cast<const char*>(part.others) + row * part.stride);
 }
 
@@ -53,63 +90,89 @@ struct TreeSum {
 
 constexpr int most_levels = 17;
 
-// N elements from `first` on, of so many ranks, or of part.ranks if `fixed` is 0.
+// N elements from `first` on, of so many ranks, or of whose.ranks if `fixed` is 0.
 template <int fixed, int N, class T>
-__device__ void sum_elements(const PartOfAll& part, std::int64_t first, float factor, T* y) {
+__device__ void sum_elements(const PartOfAll& part, const RankOfAll& whose, std::int64_t first,
+                             float factor) {
   constexpr int levels = fixed == 0 ? most_levels : fixed == 2 ? 2 : fixed == 4 ? 3 : 4;
   constexpr int at_once = fixed == 0 ? 1 : fixed;
-  const int ranks = fixed == 0 ? part.ranks : fixed;
+  const int ranks = fixed == 0 ? whose.ranks : fixed;
   TreeSum<N, levels> tree;
   float x[N];
 #pragma unroll at_once
   for (int r = 0; r < ranks; ++r) {
-    load_pack<N>(of_rank<T>(part, r) + first, x);
+    load_pack<N>(of_rank<T>(part, whose, r) + first, x);
     tree.add(r, x);
   }
   tree.finish(ranks, factor, x);
-  store_pack<N>(y + first, x);
+  store_pack<N>(static_cast<T*>(part.sum) + first, x);
 }
 
-template <int fixed, int N, class T>
-__global__ void sum_kernel(std::int64_t n, bool packed, PartOfAll part, float factor, T* y) {
+template <int fixed, int N, class T, class Table>
+__global__ void sum_kernel(const __grid_constant__ Table table, RankOfAll whose, float factor) {
   begin_kernel();
-  const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * N;
-  if (packed && first + N <= n) return sum_elements<fixed, N>(part, first, factor, y);
-  for (std::int64_t i = first; i < min(first + N, n); ++i)
-    sum_elements<fixed, 1>(part, i, factor, y);
+  const int t = table.find(blockIdx.x);
+  const PartOfAll& part = table.entry[t];
+  const bool packed = are_aligned(N * sizeof(T), part.own, part.others, part.sum);
+  const std::int64_t first = first_element(table, t, N);
+  if (packed && first + N <= part.n) return sum_elements<fixed, N, T>(part, whose, first, factor);
+  for (std::int64_t i = first; i < min(first + N, part.n); ++i)
+    sum_elements<fixed, 1, T>(part, whose, i, factor);
 }
 
 template <class T>
-void sum(const Context& gpu, std::int64_t n, const PartOfAll& part, float factor, T* y) {
+void sum(const Context& gpu, std::span<const PartOfAll> parts, const RankOfAll& whose,
+         float factor) {
   constexpr int N = elements_per_access<float>;
-  const bool packed = is_aligned(part.own, N * sizeof(T)) && is_aligned(y, N * sizeof(T)) &&
-                      is_aligned(part.others, N * sizeof(T));
-  const auto run = [&](auto kernel) {
-    launch(gpu, kernel, dim3(blocks_for(n, std::int64_t{elementwise_threads} * N)),
-           dim3(elementwise_threads), 0, n, packed, part, factor, y);
+  const auto run = [&]<class Table>(const Table& table) {
+    const auto start = [&](auto kernel) {
+      launch(gpu, kernel, dim3(table.tiles()), dim3(elementwise_threads), 0, table, whose, factor);
+    };
+    if (whose.ranks == 2) return start(sum_kernel<2, N, T, Table>);
+    if (whose.ranks == 4) return start(sum_kernel<4, N, T, Table>);
+    if (whose.ranks == 8) return start(sum_kernel<8, N, T, Table>);
+    start(sum_kernel<0, N, T, Table>);
   };
-  if (part.ranks == 2) return run(sum_kernel<2, N, T>);
-  if (part.ranks == 4) return run(sum_kernel<4, N, T>);
-  if (part.ranks == 8) return run(sum_kernel<8, N, T>);
-  run(sum_kernel<0, N, T>);
+  for_each_table<sizeof(RankOfAll) + sizeof(float)>(parts, std::int64_t{elementwise_threads} * N,
+                                                    run);
 }
 
 }  // namespace
 
-void copy(const Context& gpu, std::int64_t bytes, const void* x, void* y) {
-  if (bytes == 0 || x == y) return;
-  const bool packed = is_aligned(x, bytes_per_access) && is_aligned(y, bytes_per_access);
-  launch(gpu, copy_kernel,
-         dim3(blocks_for(bytes, std::int64_t{elementwise_threads} * bytes_per_access)),
-         dim3(elementwise_threads), 0, bytes, packed, static_cast<const char*>(x),
-         static_cast<char*>(y));
+void sum_over_ranks(const Context& gpu, std::span<const PartOfAll> parts, const RankOfAll& whose,
+                    float factor) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    std::vector<PartOfAll> of_dtype;
+    for (const PartOfAll& part : parts)
+      if (part.dtype == dtype && part.n > 0) of_dtype.push_back(part);
+    if (of_dtype.empty()) continue;
+    dispatch_floating(dtype, [&]<class T>() { sum<T>(gpu, of_dtype, whose, factor); });
+  }
 }
 
-void sum_over_ranks(const Context& gpu, DType dtype, std::int64_t elements, const PartOfAll& part,
-                    float factor, void* y) {
-  if (elements == 0) return;
-  dispatch_floating(dtype,
-                    [&]<class T>() { sum(gpu, elements, part, factor, static_cast<T*>(y)); });
+void copy(const Context& gpu, std::span<const Copy> copies) {
+  std::vector<Copy> needed;
+  for (const Copy& one : copies)
+    if (one.n > 0 && one.from != one.to) needed.push_back(one);
+  if (needed.empty()) return;
+  constexpr std::int64_t tile = std::int64_t{elementwise_threads} * bytes_per_access;
+  for_each_table<0>(std::span<const Copy>(needed), tile, [&]<class Table>(const Table& table) {
+    launch(gpu, copy_kernel<Table>, dim3(table.tiles()), dim3(elementwise_threads), 0, table);
+  });
+}
+
+void write_rounded(const Context& gpu, DType from, DType to, std::span<const Rounding> roundings) {
+  if (roundings.empty()) return;
+  constexpr int N = elements_per_access<float>;
+  dispatch_floating(from, [&]<class From>() {
+    dispatch_16_bit(to, [&]<class To>() {
+      for_each_table<0>(roundings, std::int64_t{elementwise_threads} * N,
+                        [&]<class Table>(const Table& table) {
+                          launch(gpu, round_kernel<N, From, To, Table>, dim3(table.tiles()),
+                                 dim3(elementwise_threads), 0, table);
+                        });
+    });
+  });
 }
 
 }  // namespace ridge::gpu
