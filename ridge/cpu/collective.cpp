@@ -19,33 +19,12 @@ struct Piece {
   std::int64_t elements, first;
 };
 
-template <class T>
-void widen(ThreadPool& pool, const void* from, std::int64_t n, float* to) {
-  const T* const x = static_cast<const T*>(from);
+template <class From, class To>
+void convert(ThreadPool& pool, const void* from, std::int64_t n, void* to, float factor = 1.0f) {
+  const From* const x = static_cast<const From*>(from);
+  To* const y = static_cast<To*>(to);
   parallel_for(pool, n, elements_per_task, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) to[i] = load(&x[i]);
-  });
-}
-
-template <class T>
-void narrow(ThreadPool& pool, const float* from, std::int64_t n, float factor, void* to) {
-  T* const y = static_cast<T*>(to);
-  parallel_for(pool, n, elements_per_task, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) store(&y[i], from[i] * factor);
-  });
-}
-
-// From any dtype into another.
-void convert(ThreadPool& pool, DType from_dtype, const void* from, std::int64_t n, DType to_dtype,
-             void* to) {
-  dispatch_floating(from_dtype, [&]<class From>() {
-    dispatch_floating(to_dtype, [&]<class To>() {
-      const From* const x = static_cast<const From*>(from);
-      To* const y = static_cast<To*>(to);
-      parallel_for(pool, n, elements_per_task, [=](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) store(&y[i], load(&x[i]));
-      });
-    });
+    for (std::int64_t i = begin; i < end; ++i) store(&y[i], load(&x[i]) * factor);
   });
 }
 
@@ -120,13 +99,14 @@ KernelPtr AllReduce::cpu(CpuPrepare& prepare) const {
     if (gathers)
       for (std::size_t i = 0; i < pieces.size(); ++i)
         dispatch_floating(pieces[i].dtype, [&]<class T>() {
-          widen<T>(pool, call.outputs[i], pieces[i].elements, sums + pieces[i].first);
+          convert<T, float>(pool, call.outputs[i], pieces[i].elements, sums + pieces[i].first);
         });
     communicator.all_reduce({sums, static_cast<std::size_t>(elements)});
     if (!gathers && factor == 1.0f) return;
     for (std::size_t i = 0; i < pieces.size(); ++i)
       dispatch_floating(pieces[i].dtype, [&]<class T>() {
-        narrow<T>(pool, sums + pieces[i].first, pieces[i].elements, factor, call.outputs[i]);
+        convert<float, T>(pool, sums + pieces[i].first, pieces[i].elements, call.outputs[i],
+                          factor);
       });
   });
 }
@@ -152,7 +132,7 @@ KernelPtr ReduceScatter::cpu(CpuPrepare& prepare) const {
     if (gathers)
       parts.for_each([&](std::int64_t, std::size_t t, const Part& part) {
         dispatch_floating(parts.dtype(t), [&]<class T>() {
-          widen<T>(pool, at<T>(call.inputs[t], part.first), part.count, to);
+          convert<T, float>(pool, at<T>(call.inputs[t], part.first), part.count, to);
         });
         to += part.count;
       });
@@ -164,8 +144,9 @@ KernelPtr ReduceScatter::cpu(CpuPrepare& prepare) const {
     if (!gathers && factor == 1.0f) return;
     for (std::size_t t = 0; t < parts.tensors(); ++t) {
       const std::int64_t count = parts.part(t, rank).count;
-      dispatch_floating(parts.dtype(t),
-                        [&]<class T>() { narrow<T>(pool, sums, count, factor, call.outputs[t]); });
+      dispatch_floating(parts.dtype(t), [&]<class T>() {
+        convert<float, T>(pool, sums, count, call.outputs[t], factor);
+      });
       sums += count;
     }
   });
@@ -197,7 +178,11 @@ KernelPtr AllGather::cpu(CpuPrepare& prepare) const {
       const auto own = place(t, part);
       const void* const x = call.inputs[each * t];
       if (given[t] != parts.dtype(t))
-        convert(pool, given[t], x, part.count, parts.dtype(t), own.data());
+        dispatch_floating(given[t], [&]<class From>() {
+          dispatch_floating(parts.dtype(t), [&]<class To>() {
+            convert<From, To>(pool, x, part.count, own.data());
+          });
+        });
       else if (own.data() != x)
         std::memcpy(own.data(), x, own.size());
     }

@@ -37,8 +37,8 @@ bool needs_any_of(const Rewriter& rw, NodeId n, const std::vector<NodeId>& nodes
 
 // A message has a latency, whatever its length: small ones go together, of each dtype by
 // themselves, since NCCL has a kernel for each. One that fills a bucket by itself goes alone, as
-// soon as it can. Of several, none is larger than what follows it, so that the last ones, which
-// little or nothing hides, are small.
+// soon as it can. Where there are several, none is larger than what follows it, so that the last
+// ones, which little or nothing hides, are small.
 std::size_t bucket_gradients(Graph& graph, const Target& target) {
   Rewriter rw(graph);
   std::size_t all_bytes = 0;

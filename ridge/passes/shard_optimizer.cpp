@@ -93,8 +93,6 @@ struct ReadInPart {
 // No rank has all of a gradient for longer than until it is summed: each gets the sum of its part,
 // and keeps that. (ZeRO's second stage. In the first that is done where it only saves bytes.)
 class ShardGradients {
-  static constexpr std::size_t least_long_message = std::size_t{4} << 20;
-
  public:
   ShardGradients(Graph& graph, const PassRun& run)
       : graph_(graph),
@@ -112,6 +110,8 @@ class ShardGradients {
   }
 
  private:
+  static constexpr std::size_t least_long_message = std::size_t{4} << 20;
+
   // Sums over several batches are kept whole in the first stage, and the norm of pairwise sums is
   // added up in one order. Short messages take a GPU less time summed for all ranks at once: sums
   // of parts are an exchange and a kernel.

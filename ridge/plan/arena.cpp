@@ -195,17 +195,24 @@ class Household {
   std::size_t room_ = nobody;  // the tenant that is the workspace of all that talks
 };
 
-// By node that talks to other ranks: the next one that does, or the last node. What follows the
-// one may run while it sends, unless that wants the memory that is being sent.
-std::vector<NodeId> next_talks(const Graph& graph) {
-  const auto nodes = static_cast<NodeId>(graph.nodes().size());
-  std::vector<NodeId> next(nodes);
-  NodeId later = nodes - 1;
+std::vector<bool> talkers_of(const Graph& graph) {
+  std::vector<bool> talks;
+  for (const Node& node : graph.nodes()) talks.push_back(sent_bytes(graph, node) > 0);
+  return talks;
+}
+
+// By node: until when what it needs last stays. What is being sent stays until the next node that
+// talks to other ranks, or the last one: kernels between them may run meanwhile, unless they want
+// that memory.
+std::vector<NodeId> ends_of_stays(const std::vector<bool>& talks) {
+  const auto nodes = static_cast<NodeId>(talks.size());
+  std::vector<NodeId> ends(nodes);
+  NodeId next = nodes - 1;
   for (NodeId n = nodes; n-- > 0;) {
-    next[n] = later;
-    if (sent_bytes(graph, graph.nodes()[n]) > 0) later = n;
+    ends[n] = talks[n] ? next : n;
+    if (talks[n]) next = n;
   }
-  return next;
+  return ends;
 }
 
 }  // namespace
@@ -247,13 +254,13 @@ ArenaPlan plan_arena(const Graph& graph, const Lifetimes& lifetimes,
       plan.storage[id] = plan.bytes;
       plan.bytes += household.aligned(lifetimes.bytes[id]);
     }
-  const std::vector<NodeId> next = next_talks(graph);
+  const std::vector<bool> talks = talkers_of(graph);
+  const std::vector<NodeId> ends = ends_of_stays(talks);
   for (NodeId n = 0; n < nodes; ++n) {
-    const bool talks = sent_bytes(graph, graph.nodes()[n]) > 0;
-    const NodeId sent = talks && needs.messages_in_one ? next[n] : n;
     for (const ValueId id : lifetimes.born[n]) household.storage_is_born(id, n, plan.storage);
-    if (workspace[n] > 0) household.workspace(workspace[n], n, talks, plan.workspace[n]);
-    for (const ValueId id : lifetimes.dead[n]) household.storage_dies(id, sent);
+    if (workspace[n] > 0) household.workspace(workspace[n], n, talks[n], plan.workspace[n]);
+    const NodeId end = needs.messages_in_one ? ends[n] : n;
+    for (const ValueId id : lifetimes.dead[n]) household.storage_dies(id, end);
   }
   plan.bytes = household.settle(plan.bytes);
   return plan;

@@ -142,7 +142,7 @@ float operand(int rank, std::size_t tensor, std::int64_t i) {
   return static_cast<float>((i + 3 * static_cast<std::int64_t>(tensor) + 5 * rank) % 17 - 8);
 }
 
-// What f says of each element of a tensor, or of a rank's part alone.
+// Returns what f says of each element of a part, which may be all of a tensor.
 template <class F>
 std::vector<float> elements(const Part& part, const F& f) {
   std::vector<float> values;

@@ -124,12 +124,12 @@ PartsByCopies::PartsByCopies(const Context& gpu, Types whole, std::int64_t ranks
   }
 }
 
-std::size_t PartsByCopies::bytes(const Long& tensor) const {
+std::size_t PartsByCopies::bytes(const Tensor& tensor) const {
   return static_cast<std::size_t>(tensors_.elements(tensor.index)) *
          size_of(tensors_.dtype(tensor.index));
 }
 
-std::size_t PartsByCopies::row_bytes(const Long& tensor) const {
+std::size_t PartsByCopies::row_bytes(const Tensor& tensor) const {
   return bytes(tensor) / static_cast<std::size_t>(ranks_);
 }
 
@@ -137,7 +137,7 @@ std::size_t PartsByCopies::packed_bytes() const {
   return packed_row_bytes_ * static_cast<std::size_t>(ranks_);
 }
 
-Copy PartsByCopies::to_row(const Packed& tensor, int rank, const void* whole,
+Copy PartsByCopies::to_row(const Tensor& tensor, int rank, const void* whole,
                            std::byte* rows) const {
   const Part part = tensors_.part(tensor.index, rank);
   return {.n = tensors_.bytes_of(tensor.index, part),
@@ -150,7 +150,7 @@ std::span<const std::size_t> PartsByCopies::sum(const Launch& call, float factor
   std::byte* const rows = workspace + long_bytes_;
   std::byte* const rows_that_come = rows + packed_bytes();
   std::vector<Stretch> stretches;
-  for (const Long& tensor : long_)
+  for (const Tensor& tensor : long_)
     stretches.push_back({call.inputs[tensor.index], workspace + tensor.place, bytes(tensor)});
   if (!packed_.empty()) stretches.push_back({rows, rows_that_come, packed_bytes()});
   RowCopies* const copies = way_ ? way_->to(stretches) : nullptr;
@@ -158,7 +158,7 @@ std::span<const std::size_t> PartsByCopies::sum(const Launch& call, float factor
 
   const RankOfAll own = rank_of_all(*gpu_.links);
   std::vector<PartOfAll> parts;
-  for (const Long& tensor : long_) {
+  for (const Tensor& tensor : long_) {
     const void* const x = call.inputs[tensor.index];
     copies->exchange(gpu_.stream, x, workspace + tensor.place, row_bytes(tensor));
     parts.push_back(row_of_all(*gpu_.links, tensors_.dtype(tensor.index), x,
@@ -166,7 +166,7 @@ std::span<const std::size_t> PartsByCopies::sum(const Launch& call, float factor
                                call.outputs[tensor.index]));
   }
   std::vector<Copy> packing;
-  for (const Packed& tensor : packed_) {
+  for (const Tensor& tensor : packed_) {
     const void* const x = call.inputs[tensor.index];
     for (int rank = 0; rank < own.ranks; ++rank)
       if (rank != own.rank) packing.push_back(to_row(tensor, rank, x, rows));
@@ -187,7 +187,7 @@ std::span<const std::size_t> PartsByCopies::sum(const Launch& call, float factor
 std::span<const std::size_t> PartsByCopies::gather(const Launch& call) const {
   auto* const rows = static_cast<std::byte*>(call.workspace);
   std::vector<Stretch> stretches;
-  for (const Long& tensor : long_)
+  for (const Tensor& tensor : long_)
     stretches.push_back({call.outputs[tensor.index], call.outputs[tensor.index], bytes(tensor)});
   if (!packed_.empty()) stretches.push_back({rows, rows, packed_bytes()});
   RowCopies* const copies = way_ ? way_->to(stretches) : nullptr;
@@ -195,7 +195,7 @@ std::span<const std::size_t> PartsByCopies::gather(const Launch& call) const {
 
   const RankOfAll own = rank_of_all(*gpu_.links);
   std::vector<Copy> packing, unpacking;
-  for (const Packed& tensor : packed_)
+  for (const Tensor& tensor : packed_)
     for (int rank = 0; rank < own.ranks; ++rank) {
       const Copy one = to_row(tensor, rank, call.outputs[tensor.index], rows);
       if (rank == own.rank)
@@ -205,7 +205,7 @@ std::span<const std::size_t> PartsByCopies::gather(const Launch& call) const {
     }
   copy(gpu_, packing);
   if (!packed_.empty()) copies->gather(gpu_.stream, rows, packed_row_bytes_);
-  for (const Long& tensor : long_)
+  for (const Tensor& tensor : long_)
     copies->gather(gpu_.stream, call.outputs[tensor.index], row_bytes(tensor));
   copy(gpu_, unpacking);
   return others_;

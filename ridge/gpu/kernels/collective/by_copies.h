@@ -88,24 +88,21 @@ class PartsByCopies {
   std::span<const std::size_t> gather(const Launch& call) const;
 
  private:
-  // Among the operands, and where it is in the workspace, or in each row.
-  struct Long {
+  // The index is the one among the operands. A long tensor's place is where the rows that come for
+  // it begin in the workspace, that of a packed one where its part begins in each row.
+  struct Tensor {
     std::size_t index, place;
   };
-  struct Packed {
-    std::size_t index, place;
-  };
-  std::size_t bytes(const Long& tensor) const;
-  std::size_t row_bytes(const Long& tensor) const;
+  std::size_t bytes(const Tensor& tensor) const;
+  std::size_t row_bytes(const Tensor& tensor) const;
   std::size_t packed_bytes() const;  // of the rows of all ranks
-  // Of the part that a rank has of a tensor, from its place in this into one in that rank's row.
-  Copy to_row(const Packed& tensor, int rank, const void* whole, std::byte* rows) const;
+  // Takes a rank's part of a packed tensor from its place in this to its place in the rank's row.
+  Copy to_row(const Tensor& tensor, int rank, const void* whole, std::byte* rows) const;
 
   const Context& gpu_;
   std::int64_t ranks_;
   PartsByRank tensors_;
-  std::vector<Long> long_;
-  std::vector<Packed> packed_;
+  std::vector<Tensor> long_, packed_;
   std::size_t long_bytes_ = 0, packed_row_bytes_ = 0;
   std::vector<std::size_t> all_, others_;  // indices among the operands
   std::optional<WayByCopies> way_;

@@ -19,6 +19,7 @@ struct PartOfAll {
   void* sum = nullptr;  // may be its own
 };
 
+// The rank whose parts they are.
 struct RankOfAll {
   int rank = 0, ranks = 1;
   bool has_own_row = false;  // among the others', where it is not read
