@@ -33,7 +33,8 @@ class ShardParameters {
         rw_(graph),
         ranks_(run.schedule.ranks),
         rank_(run.rank),
-        gathered_(gathered) {}
+        gathered_(gathered),
+        target_(run.schedule.target) {}
 
   std::size_t apply() {
     std::size_t found = 0;
@@ -43,7 +44,7 @@ class ShardParameters {
       share_out(*updated);
       ++found;
     }
-    for (const auto& [together, wanted] : wanted_) gather(wanted);
+    for (const Message& message : messages()) gather(message);
     rw_.commit();
     return found;
   }
@@ -58,6 +59,7 @@ class ShardParameters {
     ValueId value, parameter;
     Value own;
   };
+  using Message = std::vector<Wanted>;
 
   // Whether the passes before the update read the parameter in 16 bits alone.
   bool is_rounded(ValueId parameter) const {
@@ -119,10 +121,39 @@ class ShardParameters {
     }
   }
 
-  // Gathers all of these in one message, in which they are rounded.
-  void gather(const std::vector<Wanted>& wanted) {
-    const NodeId first = std::ranges::min(wanted, {}, &Wanted::first).first;
-    rw_.replace({}, first, [this, wanted] {
+  // What a stay wants is one message. Where several go beside the work of a device, none is larger
+  // than what came before it, so that the first ones, which nothing hides, are small.
+  std::vector<Message> messages() const {
+    std::vector<Message> stays;
+    for (const auto& [together, wanted] : wanted_) {
+      stays.push_back(wanted);
+      std::ranges::stable_sort(stays.back(), {}, &Wanted::first);
+    }
+    std::ranges::stable_sort(stays, {}, [](const Message& stay) { return stay.front().first; });
+    std::vector<Message> messages;
+    std::size_t before = 0;
+    for (const Message& stay : stays) {
+      Message message;
+      std::size_t bytes = 0;
+      const auto close = [&] {
+        messages.push_back(std::exchange(message, {}));
+        before += std::exchange(bytes, 0);
+      };
+      for (const Wanted& w : stay) {
+        const std::size_t more = rw_.type(w.value).bytes();
+        const bool is_too_long = bytes + more > std::max(target_.bucket_bytes, before);
+        if (target_.buckets > 1 && !message.empty() && is_too_long) close();
+        message.push_back(w);
+        bytes += more;
+      }
+      close();
+    }
+    return messages;
+  }
+
+  // Gathers all of these, in which they are rounded.
+  void gather(const Message& wanted) {
+    rw_.replace({}, wanted.front().first, [this, wanted] {
       AllGather op{.ranks = ranks_, .rank = rank_};
       std::vector<Value> parts;
       for (const Wanted& w : wanted) {
@@ -143,7 +174,8 @@ class ShardParameters {
   Rewriter rw_;
   std::int64_t ranks_, rank_;
   Gathered gathered_;
-  std::map<std::pair<Stay, DType>, std::vector<Wanted>> wanted_;  // what can be gathered together
+  const Target& target_;
+  std::map<std::pair<Stay, DType>, Message> wanted_;  // what can be gathered together
 };
 
 }  // namespace

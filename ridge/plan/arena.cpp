@@ -195,22 +195,24 @@ class Household {
   std::size_t room_ = nobody;  // the tenant that is the workspace of all that talks
 };
 
-std::vector<bool> talkers_of(const Graph& graph) {
-  std::vector<bool> talks;
-  for (const Node& node : graph.nodes()) talks.push_back(sent_bytes(graph, node) > 0);
-  return talks;
+// By node: bytes that it sends to other ranks.
+std::vector<std::size_t> bytes_sent(const Graph& graph) {
+  std::vector<std::size_t> bytes;
+  for (const Node& node : graph.nodes())
+    bytes.push_back(static_cast<std::size_t>(sent_bytes(graph, node)));
+  return bytes;
 }
 
 // By node: until when what it needs last stays. What is being sent stays until the next node that
-// talks to other ranks, or the last one: kernels between them may run meanwhile, unless they want
-// that memory.
-std::vector<NodeId> ends_of_stays(const std::vector<bool>& talks) {
-  const auto nodes = static_cast<NodeId>(talks.size());
+// sends, or until several have sent as much, or to the end: kernels between them may run meanwhile,
+// unless they want that memory. A short message takes less time than the long one that it waits
+// for.
+std::vector<NodeId> ends_of_stays(const std::vector<std::size_t>& sent) {
+  const auto nodes = static_cast<NodeId>(sent.size());
   std::vector<NodeId> ends(nodes);
-  NodeId next = nodes - 1;
-  for (NodeId n = nodes; n-- > 0;) {
-    ends[n] = talks[n] ? next : n;
-    if (talks[n]) next = n;
+  for (NodeId n = 0; n < nodes; ++n) {
+    ends[n] = n;
+    for (std::size_t since = 0; since < sent[n] && ends[n] < nodes - 1;) since += sent[++ends[n]];
   }
   return ends;
 }
@@ -254,11 +256,11 @@ ArenaPlan plan_arena(const Graph& graph, const Lifetimes& lifetimes,
       plan.storage[id] = plan.bytes;
       plan.bytes += household.aligned(lifetimes.bytes[id]);
     }
-  const std::vector<bool> talks = talkers_of(graph);
-  const std::vector<NodeId> ends = ends_of_stays(talks);
+  const std::vector<std::size_t> sent = bytes_sent(graph);
+  const std::vector<NodeId> ends = ends_of_stays(sent);
   for (NodeId n = 0; n < nodes; ++n) {
     for (const ValueId id : lifetimes.born[n]) household.storage_is_born(id, n, plan.storage);
-    if (workspace[n] > 0) household.workspace(workspace[n], n, talks[n], plan.workspace[n]);
+    if (workspace[n] > 0) household.workspace(workspace[n], n, sent[n] > 0, plan.workspace[n]);
     const NodeId end = needs.messages_in_one ? ends[n] : n;
     for (const ValueId id : lifetimes.dead[n]) household.storage_dies(id, end);
   }

@@ -178,7 +178,9 @@ TEST_F(CollectivesByCopies, SumPartsThatAreLong) {
     // A short one goes by kernels, beside long ones too.
     expect({{dtype, {2048, 1024}}, {dtype, {97}}, {dtype, {1024, 3072}}}, true);
     // Those that are short or have no equal parts are packed together if there is enough.
-    expect({{dtype, {2'097'153}}, {dtype, {4096}}, {dtype, {2048, 1024}}}, true);
+    expect({{dtype, {2'097'253}}, {dtype, {4096}}, {dtype, {2048, 1024}}}, true);
+    // The first rank's part is so much longer that what follows it lies elsewhere on that rank.
+    expect({{dtype, {2'097'153}}, {dtype, {4096}}, {dtype, {2048, 1024}}}, false);
     expect({{dtype, {4096}}, {dtype, {97}}}, false);
   });
 }
@@ -199,7 +201,7 @@ TEST_F(CollectivesByCopies, GatherPartsThatAreLong) {
       expect_run(run_captured(device, op, in, values), wholes, by_copies, device);
     };
     expect({{dtype, {2048, 1024}}, {dtype, {97}}, {dtype, {1024, 3072}}}, true);
-    expect({{dtype, {2'097'153}}, {dtype, {4096}}, {dtype, {2048, 1024}}}, true);
+    expect({{dtype, {2'097'253}}, {dtype, {4096}}, {dtype, {2048, 1024}}}, true);
     expect({{dtype, {4096}}, {dtype, {97}}}, false);
   });
 }

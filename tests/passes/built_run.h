@@ -14,8 +14,8 @@ struct BuiltRun {
   Graph graph;
   BuiltGraph built;
 
-  explicit BuiltRun(const RunOptions& options, std::int64_t rank = 0)
-      : built(build_graph(graph, workload_of(options), options.schedule({}),
+  explicit BuiltRun(const RunOptions& options, std::int64_t rank = 0, const Target& target = {})
+      : built(build_graph(graph, workload_of(options), options.schedule(target),
                           accumulation_of(options), {.rank = rank})) {}
 
   template <class T>

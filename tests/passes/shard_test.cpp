@@ -27,8 +27,9 @@ RunOptions on_ranks(std::int64_t zero, const std::string& version, RunOptions o)
 
 struct Built : BuiltRun {
   Built(std::int64_t zero, const std::string& version, std::int64_t rank = 0,
-        const RunOptions& o = small_llama({.batch_size = 8, .seq_len = 12}))
-      : BuiltRun(on_ranks(zero, version, o), rank) {}
+        const RunOptions& o = small_llama({.batch_size = 8, .seq_len = 12}),
+        const Target& target = {})
+      : BuiltRun(on_ranks(zero, version, o), rank, target) {}
 
   // Returns the bytes of the persistent values of a role.
   std::size_t kept(Role role) const {
@@ -140,10 +141,10 @@ std::int64_t multiplied_weights(const Built& built) {
   return elements;
 }
 
-Built in_bf16(std::int64_t zero, const std::string& version) {
+Built in_bf16(std::int64_t zero, const std::string& version, const Target& target = {}) {
   RunOptions o = small_llama({.batch_size = 8, .seq_len = 12});
   o.dtype = "bf16";
-  return Built(zero, version, 0, o);
+  return Built(zero, version, 0, o, target);
 }
 
 // The f32 weights are optimizer state then: a rank keeps its part, and needs all of the rounded
@@ -173,6 +174,29 @@ TEST(GatherWeights, SendsWhatABlockNeedsTogether) {
     if (const auto block = sharded.graph.enclosing(node->scope, ScopeKind::block))
       blocks.push_back(*block);
   EXPECT_EQ(blocks, sharded.graph.blocks());
+}
+
+// Beside a device that works meanwhile only the first block waits for what it needs, and for little
+// at a time.
+TEST(GatherWeights, StartWithShortMessages) {
+  const std::size_t least = 1000;
+  const Built sharded =
+      in_bf16(1, "v2", {.kind = DeviceKind::gpu, .bucket_bytes = least, .buckets = 8});
+  std::size_t before = 0;
+  std::vector<ScopeId> blocks;
+  for (const Node* node : sharded.nodes_of<AllGather>()) {
+    if (node->phase != Phase::forward) continue;
+    std::size_t bytes = 0;
+    for (const ValueId out : node->outputs) bytes += sharded.graph.info(out).type.bytes();
+    if (node->outputs.size() > 1) {
+      EXPECT_LE(bytes, std::max(least, before));
+    }
+    before += bytes;
+    if (const auto block = sharded.graph.enclosing(node->scope, ScopeKind::block))
+      blocks.push_back(*block);
+  }
+  for (const ScopeId block : sharded.graph.blocks())
+    EXPECT_EQ(std::ranges::count(blocks, block) > 1, block == sharded.graph.blocks().front());
 }
 
 // A kernel that rounds each of them would come before the message.

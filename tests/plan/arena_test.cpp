@@ -222,32 +222,37 @@ TEST(PlanArena, WhatTalksToOthersHasRoomOfItsOwnMeanwhile) {
 }
 
 // A kernel behind a message does not wait for it because it wants the memory that is being sent.
-TEST(PlanArena, WhatIsSentStaysUntilTheNextMessage) {
+TEST(PlanArena, WhatIsSentStaysUntilAsMuchIsSent) {
   Graph graph;
-  const TensorType type{DType::f32, {4096}};
-  Value x = graph.input("x", type);
-  std::vector<Value> sent;
-  for (int message = 0; message < 3; ++message) {
-    sent.push_back(graph.apply1(Relu{}, {x}));
-    graph.keep(graph.apply1(ReduceScatter{.ranks = 2}, {sent.back()}), fmt::format("y{}", message));
+  Value x = graph.input("x", {DType::f32, {4096}});
+  const Value little = graph.input("little", {DType::f32, {1024}});
+  std::vector<ValueId> sent;
+  for (const Value& message : {x, little, x}) {
+    const Value sends = graph.apply1(Relu{}, {message});
+    sent.push_back(sends.id);
+    graph.keep(graph.apply1(ReduceScatter{.ranks = 2}, {sends}), fmt::format("y{}", sent.size()));
     x = graph.apply1(Relu{}, {x});
     x = graph.apply1(Relu{}, {x});
   }
   graph.keep(x, "z");
+  constexpr std::size_t end = 3;
+  const std::size_t until[] = {2, 2, end};  // by message: which one it stays for
   const Lifetimes life = lifetimes_of(graph);
   const std::vector<std::size_t> workspace(graph.nodes().size(), 0);
   for (const bool in_one : {false, true}) {
     const ArenaPlan plan = plan_arena(graph, life, workspace, {.messages_in_one = in_one});
     check_no_overlap(graph, life, workspace, plan);
-    bool is_taken = false;  // what is sent, by what is born before the next message
-    std::size_t message = 0;
-    for (NodeId n = 0; n < graph.nodes().size(); ++n) {
-      if (message > 0)
-        for (const ValueId id : life.born[n])
-          is_taken |= plan.storage[id] == plan.storage[sent[message - 1].id];
-      if (name_of(*graph.nodes()[n].op) == ReduceScatter::name) ++message;
+    for (const std::size_t message : {0u, 2u}) {
+      bool is_taken = false;
+      std::size_t messages = 0;  // up to node n
+      for (NodeId n = 0; n < graph.nodes().size(); ++n) {
+        if (messages > message && messages <= until[message])
+          for (const ValueId id : life.born[n])
+            is_taken |= plan.storage[id] == plan.storage[sent[message]];
+        if (name_of(*graph.nodes()[n].op) == ReduceScatter::name) ++messages;
+      }
+      EXPECT_EQ(is_taken, !in_one) << "message " << message;
     }
-    EXPECT_EQ(is_taken, !in_one);
   }
 }
 

@@ -30,6 +30,7 @@ class Ranks {
   struct Memory {
     const std::byte* rows = nullptr;
     std::byte* room = nullptr;
+    std::span<const gpu::Parcel> out = {}, in = {};
   };
 
   int count() const { return static_cast<int>(memory_.size()); }
@@ -111,32 +112,71 @@ class HostCopies final : public gpu::RowCopies {
   int rank_;
 };
 
+// With copies nothing may go in another way.
 class HostLinks final : public gpu::Links {
  public:
-  HostLinks(Ranks& ranks, int rank) : ranks_(ranks), rank_(rank), copies_(ranks, rank) {}
+  HostLinks(Ranks& ranks, int rank, bool has_copies)
+      : ranks_(ranks), rank_(rank), has_copies_(has_copies), copies_(ranks, rank) {}
 
   int rank() const override { return rank_; }
   int count() const override { return ranks_.count(); }
   bool only_enqueues() const override { return true; }
-  void exchange(gpu::Stream, std::span<const gpu::Parcel>, std::span<const gpu::Parcel>) override {
-    throw std::logic_error("all goes by copies");
+  void exchange(gpu::Stream, std::span<const gpu::Parcel> out,
+                std::span<const gpu::Parcel> in) override {
+    if (has_copies_) throw std::logic_error("all goes by copies");
+    ++messages_;
+    ranks_.meet(rank_, {.out = out, .in = in}, [](const std::vector<Ranks::Memory>& all) {
+      for (std::size_t from = 0; from < all.size(); ++from)
+        for (std::size_t to = 0; to < all.size(); ++to)
+          deliver(all[from].out, static_cast<int>(to), all[to].in, static_cast<int>(from));
+    });
   }
   void all_reduce(gpu::Stream, std::span<const gpu::Summand>, bool) override {
-    throw std::logic_error("all goes by copies");
+    throw std::logic_error("parts are summed by kernels");
   }
-  gpu::RowCopies* row_copies() override { return &copies_; }
+  gpu::RowCopies* row_copies() override { return has_copies_ ? &copies_ : nullptr; }
   void check_others() override {}
   void give_up() noexcept override {}
 
+  int messages() const { return messages_; }
+
  private:
+  static void deliver(std::span<const gpu::Parcel> out, int to, std::span<const gpu::Parcel> in,
+                      int from) {
+    std::size_t next = 0;
+    for (const gpu::Parcel& parcel : out) {
+      if (parcel.rank != to) continue;
+      while (in[next].rank != from) ++next;
+      copy_row(static_cast<const std::byte*>(parcel.data), static_cast<std::byte*>(in[next].data),
+               parcel.bytes);
+      ++next;
+    }
+  }
+
   Ranks& ranks_;
   int rank_;
+  bool has_copies_;
+  int messages_ = 0;
   HostCopies copies_;
 };
 
-// Short tensors that are 4 MiB together; but for the first, their parts are not equal.
-const std::vector<TensorType> types{
-    {DType::f32, {384, 1024}}, {DType::f32, {593, 1201}}, {DType::f32, {97}}};
+// Tensors that make rows, of which some have no equal parts.
+struct Packed {
+  std::vector<TensorType> types;
+  bool by_copies;
+  std::vector<std::size_t> left;  // that go in another way
+};
+
+std::vector<Packed> packed() {
+  return {
+      // Short tensors that are 4 MiB together.
+      {{{DType::f32, {384, 1024}}, {DType::f32, {593, 1201}}, {DType::f32, {97}}}, true, {}},
+      // That are little together, beside one of which a part is too long to be copied twice.
+      {{{DType::f32, {31, 100}}, {DType::f32, {1021, 1031}}, {DType::f32, {97}}}, false, {1}},
+      // One is packed with nothing.
+      {{{DType::f32, {97}}}, false, {0}},
+  };
+}
 
 float operand(int rank, std::size_t tensor, std::int64_t i) {
   return static_cast<float>((i + 3 * static_cast<std::int64_t>(tensor) + 5 * rank) % 17 - 8);
@@ -158,62 +198,81 @@ std::vector<void*> places(const Tensors& tensors) {
   return all;
 }
 
+// f(rank, ranks, how tensors are packed, rows made of them) for 2 and 3 ranks, and checks what is
+// left and how many messages were sent.
+template <class F>
+void each_case(const F& f) {
+  for (const Packed& packed : packed())
+    for (const int count : {2, 3}) {
+      Ranks ranks(count);
+      ranks.run([&](int rank) {
+        gpu::Context gpu;
+        const auto links = std::make_shared<HostLinks>(ranks, rank, packed.by_copies);
+        gpu.links = links;
+        const gpu::PartsInRows parts(gpu, packed.types, count);
+        const std::span<const std::size_t> left = f(rank, count, packed, parts);
+        EXPECT_EQ(std::vector(left.begin(), left.end()), packed.left);
+        EXPECT_EQ(links->messages(),
+                  !packed.by_copies && packed.left.size() < packed.types.size() ? 1 : 0);
+      });
+    }
+}
+
+bool goes_in_rows(const Packed& packed, std::size_t tensor) {
+  return std::ranges::find(packed.left, tensor) == packed.left.end();
+}
+
 TEST(PackedRows, BringEachRankTheSumsOfItsParts) {
-  for (const int count : {2, 3}) {
-    Ranks ranks(count);
-    ranks.run([&](int rank) {
-      gpu::Context gpu;
-      gpu.links = std::make_shared<HostLinks>(ranks, rank);
-      const gpu::PartsByCopies parts(gpu, types, count);
-      Tensors x, y;
-      for (std::size_t t = 0; t < types.size(); ++t) {
-        const std::int64_t n = types[t].numel();
-        x.push_back(std::make_unique<Buffer<float>>(
-            elements({0, n}, [&](std::int64_t i) { return operand(rank, t, i); })));
-        y.push_back(std::make_unique<Buffer<float>>(
-            static_cast<std::size_t>(part_of(n, rank, count).count), -77.0f));
-      }
-      const Buffer<std::byte> workspace(parts.workspace_to_sum(), std::byte{0});
-      const std::vector<void*> in = places(x), out = places(y);
-      const std::vector<const void*> inputs(in.begin(), in.end());
-      EXPECT_TRUE(parts.sum({inputs, out, workspace.data()}, 1.0f).empty());
-      for (std::size_t t = 0; t < types.size(); ++t)
-        EXPECT_EQ(y[t]->values(), elements(part_of(types[t].numel(), rank, count),
-                                           [&](std::int64_t i) {
-                                             float sum = 0;
-                                             for (int r = 0; r < count; ++r)
-                                               sum += operand(r, t, i);
-                                             return sum;
-                                           }))
-            << "rank " << rank << " of " << count << ", tensor " << t;
-    });
-  }
+  each_case([](int rank, int count, const Packed& packed, const gpu::PartsInRows& parts) {
+    const std::vector<TensorType>& types = packed.types;
+    Tensors x, y;
+    for (std::size_t t = 0; t < types.size(); ++t) {
+      const std::int64_t n = types[t].numel();
+      x.push_back(std::make_unique<Buffer<float>>(
+          elements({0, n}, [&](std::int64_t i) { return operand(rank, t, i); })));
+      y.push_back(std::make_unique<Buffer<float>>(
+          static_cast<std::size_t>(part_of(n, rank, count).count), -77.0f));
+    }
+    const Buffer<std::byte> workspace(parts.workspace_to_sum(), std::byte{0});
+    const std::vector<void*> in = places(x), out = places(y);
+    const std::vector<const void*> inputs(in.begin(), in.end());
+    const auto left = parts.sum({inputs, out, workspace.data()}, 1.0f);
+    for (std::size_t t = 0; t < types.size(); ++t) {
+      if (!goes_in_rows(packed, t)) continue;
+      EXPECT_EQ(y[t]->values(), elements(part_of(types[t].numel(), rank, count),
+                                         [&](std::int64_t i) {
+                                           float sum = 0;
+                                           for (int r = 0; r < count; ++r) sum += operand(r, t, i);
+                                           return sum;
+                                         }))
+          << "rank " << rank << " of " << count << ", tensor " << t;
+    }
+    return left;
+  });
 }
 
 TEST(PackedRows, BringAllRanksThePartsOfEach) {
-  for (const int count : {2, 3}) {
-    Ranks ranks(count);
-    ranks.run([&](int rank) {
-      gpu::Context gpu;
-      gpu.links = std::make_shared<HostLinks>(ranks, rank);
-      const gpu::PartsByCopies parts(gpu, types, count);
-      const auto whole = [](std::size_t t) {
-        return elements({0, types[t].numel()}, [&](std::int64_t i) { return operand(0, t, i); });
-      };
-      Tensors y;
-      for (std::size_t t = 0; t < types.size(); ++t) {
-        std::vector<float> own(static_cast<std::size_t>(types[t].numel()), -77.0f);
-        const Part part = part_of(types[t].numel(), rank, count);
-        std::ranges::copy(elements(part, [&](std::int64_t i) { return operand(0, t, i); }),
-                          own.begin() + part.first);
-        y.push_back(std::make_unique<Buffer<float>>(own));
-      }
-      const Buffer<std::byte> workspace(parts.workspace_to_gather(), std::byte{0});
-      EXPECT_TRUE(parts.gather({{}, places(y), workspace.data()}).empty());
-      for (std::size_t t = 0; t < types.size(); ++t)
-        EXPECT_EQ(y[t]->values(), whole(t)) << "rank " << rank << " of " << count << ", " << t;
-    });
-  }
+  each_case([](int rank, int count, const Packed& packed, const gpu::PartsInRows& parts) {
+    const std::vector<TensorType>& types = packed.types;
+    const auto whole = [&](std::size_t t) {
+      return elements({0, types[t].numel()}, [&](std::int64_t i) { return operand(0, t, i); });
+    };
+    Tensors y;
+    for (std::size_t t = 0; t < types.size(); ++t) {
+      std::vector<float> own(static_cast<std::size_t>(types[t].numel()), -77.0f);
+      const Part part = part_of(types[t].numel(), rank, count);
+      std::ranges::copy(elements(part, [&](std::int64_t i) { return operand(0, t, i); }),
+                        own.begin() + part.first);
+      y.push_back(std::make_unique<Buffer<float>>(own));
+    }
+    const Buffer<std::byte> workspace(parts.workspace_to_gather(), std::byte{0});
+    const auto left = parts.gather({{}, places(y), workspace.data()});
+    for (std::size_t t = 0; t < types.size(); ++t) {
+      if (!goes_in_rows(packed, t)) continue;
+      EXPECT_EQ(y[t]->values(), whole(t)) << "rank " << rank << " of " << count << ", " << t;
+    }
+    return left;
+  });
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "ridge/gpu/kernels/collective/by_copies.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ridge/gpu/device/target.h"
 #include "ridge/gpu/kernels/collective/part_sums.h"
@@ -10,6 +11,8 @@ namespace {
 
 constexpr std::size_t least_bytes = std::size_t{4} << 20;
 constexpr std::size_t row_alignment = 16;  // of what kernels read at once
+// Of a rank's part of a tensor. To copy more twice would take longer than a message of its own.
+constexpr std::size_t most_packed_bytes = std::size_t{1} << 20;
 
 std::size_t aligned(std::size_t bytes) {
   return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
@@ -35,6 +38,28 @@ PartOfAll row_of_all(const Links& links, DType dtype, const void* rows, const vo
 
 RankOfAll rank_of_all(const Links& links) {
   return {.rank = links.rank(), .ranks = links.count(), .has_own_row = true};
+}
+
+// What RowCopies::exchange() and gather() do, in one message to each rank.
+template <class RowTo>
+void send_rows(const Context& gpu, std::byte* room, std::size_t row_bytes, const RowTo& row_to) {
+  std::vector<Parcel> out, in;
+  for (int rank = 0; rank < gpu.links->count(); ++rank) {
+    if (rank == gpu.links->rank()) continue;
+    out.push_back({rank, row_to(rank), row_bytes});
+    in.push_back({rank, room + row_bytes * static_cast<std::size_t>(rank), row_bytes});
+  }
+  gpu.links->exchange(gpu.stream, out, in);
+}
+
+void exchange_rows(const Context& gpu, std::byte* rows, std::byte* room, std::size_t row_bytes) {
+  send_rows(gpu, room, row_bytes,
+            [&](int rank) { return rows + row_bytes * static_cast<std::size_t>(rank); });
+}
+
+void gather_rows(const Context& gpu, std::byte* rows, std::size_t row_bytes) {
+  std::byte* const own = rows + row_bytes * static_cast<std::size_t>(gpu.links->rank());
+  send_rows(gpu, rows, row_bytes, [&](int) { return own; });
 }
 
 }  // namespace
@@ -98,7 +123,7 @@ bool SumsByCopies::launch(const Launch& call) const {
   return true;
 }
 
-PartsByCopies::PartsByCopies(const Context& gpu, Types whole, std::int64_t ranks)
+PartsInRows::PartsInRows(const Context& gpu, Types whole, std::int64_t ranks)
     : gpu_(gpu), ranks_(ranks), tensors_(whole, ranks) {
   for (std::size_t i = 0; i < whole.size(); ++i) {
     const TensorType& type = whole[i];
@@ -108,107 +133,145 @@ PartsByCopies::PartsByCopies(const Context& gpu, Types whole, std::int64_t ranks
       way_.emplace(way);
       long_.push_back({i, long_bytes_});
       long_bytes_ += aligned(type.bytes());
+      unpacked_.push_back(i);
     } else {
-      packed_.push_back({i, packed_row_bytes_});
-      const std::int64_t longest = tensors_.bytes_of(i, tensors_.part(i, 0));
-      packed_row_bytes_ += aligned(static_cast<std::size_t>(longest));
-      others_.push_back(i);
+      pack(i);
     }
   }
   if (const WayByCopies way(gpu, packed_bytes()); way.exists()) {
     way_.emplace(way);
-    others_.clear();
-  } else {
+    packed_by_copies_ = true;
+    return;
+  }
+  packed_row_bytes_ = 0;
+  for (const Tensor& tensor : std::exchange(packed_, {})) {
+    if (longest_part(tensor.index) <= most_packed_bytes)
+      pack(tensor.index);
+    else
+      short_unpacked_.push_back(tensor.index);
+  }
+  if (packed_.size() == 1) {
+    short_unpacked_.push_back(packed_.front().index);
     packed_.clear();
     packed_row_bytes_ = 0;
   }
+  unpacked_.insert(unpacked_.end(), short_unpacked_.begin(), short_unpacked_.end());
 }
 
-std::size_t PartsByCopies::bytes(const Tensor& tensor) const {
+void PartsInRows::pack(std::size_t index) {
+  packed_.push_back({index, packed_row_bytes_});
+  packed_row_bytes_ += aligned(longest_part(index));
+}
+
+std::size_t PartsInRows::longest_part(std::size_t index) const {
+  return static_cast<std::size_t>(tensors_.bytes_of(index, tensors_.part(index, 0)));
+}
+
+std::size_t PartsInRows::bytes(const Tensor& tensor) const {
   return static_cast<std::size_t>(tensors_.elements(tensor.index)) *
          size_of(tensors_.dtype(tensor.index));
 }
 
-std::size_t PartsByCopies::row_bytes(const Tensor& tensor) const {
+std::size_t PartsInRows::row_bytes(const Tensor& tensor) const {
   return bytes(tensor) / static_cast<std::size_t>(ranks_);
 }
 
-std::size_t PartsByCopies::packed_bytes() const {
+std::size_t PartsInRows::packed_bytes() const {
   return packed_row_bytes_ * static_cast<std::size_t>(ranks_);
 }
 
-Copy PartsByCopies::to_row(const Tensor& tensor, int rank, const void* whole,
-                           std::byte* rows) const {
+Copy PartsInRows::to_row(const Tensor& tensor, int rank, const void* whole, std::byte* rows) const {
   const Part part = tensors_.part(tensor.index, rank);
   return {.n = tensors_.bytes_of(tensor.index, part),
           .from = tensors_.at(tensor.index, const_cast<void*>(whole), part),
           .to = rows + packed_row_bytes_ * static_cast<std::size_t>(rank) + tensor.place};
 }
 
-std::span<const std::size_t> PartsByCopies::sum(const Launch& call, float factor) const {
+PartsInRows::Ways PartsInRows::ways(std::span<const Stretch> stretches) const {
+  RowCopies* const copies = way_ ? way_->to(stretches) : nullptr;
+  return {copies, !packed_.empty() && (copies != nullptr || !packed_by_copies_)};
+}
+
+std::span<const std::size_t> PartsInRows::left_by(const Ways& ways) const {
+  if (ways.copies) return short_unpacked_;
+  return ways.packs ? unpacked_ : all_;
+}
+
+std::span<const std::size_t> PartsInRows::sum(const Launch& call, float factor) const {
   auto* const workspace = static_cast<std::byte*>(call.workspace);
   std::byte* const rows = workspace + long_bytes_;
   std::byte* const rows_that_come = rows + packed_bytes();
   std::vector<Stretch> stretches;
   for (const Tensor& tensor : long_)
     stretches.push_back({call.inputs[tensor.index], workspace + tensor.place, bytes(tensor)});
-  if (!packed_.empty()) stretches.push_back({rows, rows_that_come, packed_bytes()});
-  RowCopies* const copies = way_ ? way_->to(stretches) : nullptr;
-  if (!copies) return all_;
+  if (packed_by_copies_) stretches.push_back({rows, rows_that_come, packed_bytes()});
+  const Ways open = ways(stretches);
 
   const RankOfAll own = rank_of_all(*gpu_.links);
   std::vector<PartOfAll> parts;
-  for (const Tensor& tensor : long_) {
-    const void* const x = call.inputs[tensor.index];
-    copies->exchange(gpu_.stream, x, workspace + tensor.place, row_bytes(tensor));
-    parts.push_back(row_of_all(*gpu_.links, tensors_.dtype(tensor.index), x,
-                               workspace + tensor.place, row_bytes(tensor),
-                               call.outputs[tensor.index]));
+  if (open.copies)
+    for (const Tensor& tensor : long_) {
+      const void* const x = call.inputs[tensor.index];
+      open.copies->exchange(gpu_.stream, x, workspace + tensor.place, row_bytes(tensor));
+      parts.push_back(row_of_all(*gpu_.links, tensors_.dtype(tensor.index), x,
+                                 workspace + tensor.place, row_bytes(tensor),
+                                 call.outputs[tensor.index]));
+    }
+  if (open.packs) {
+    std::vector<Copy> packing;
+    for (const Tensor& tensor : packed_) {
+      const void* const x = call.inputs[tensor.index];
+      for (int rank = 0; rank < own.ranks; ++rank)
+        if (rank != own.rank) packing.push_back(to_row(tensor, rank, x, rows));
+      const Part part = tensors_.part(tensor.index, own.rank);
+      parts.push_back({.dtype = tensors_.dtype(tensor.index),
+                       .n = part.count,
+                       .own = tensors_.at(tensor.index, const_cast<void*>(x), part),
+                       .others = rows_that_come + tensor.place,
+                       .stride = static_cast<std::int64_t>(packed_row_bytes_),
+                       .sum = call.outputs[tensor.index]});
+    }
+    copy(gpu_, packing);
+    if (packed_by_copies_)
+      open.copies->exchange(gpu_.stream, rows, rows_that_come, packed_row_bytes_);
+    else
+      exchange_rows(gpu_, rows, rows_that_come, packed_row_bytes_);
   }
-  std::vector<Copy> packing;
-  for (const Tensor& tensor : packed_) {
-    const void* const x = call.inputs[tensor.index];
-    for (int rank = 0; rank < own.ranks; ++rank)
-      if (rank != own.rank) packing.push_back(to_row(tensor, rank, x, rows));
-    const Part part = tensors_.part(tensor.index, own.rank);
-    parts.push_back({.dtype = tensors_.dtype(tensor.index),
-                     .n = part.count,
-                     .own = tensors_.at(tensor.index, const_cast<void*>(x), part),
-                     .others = rows_that_come + tensor.place,
-                     .stride = static_cast<std::int64_t>(packed_row_bytes_),
-                     .sum = call.outputs[tensor.index]});
-  }
-  copy(gpu_, packing);
-  if (!packed_.empty()) copies->exchange(gpu_.stream, rows, rows_that_come, packed_row_bytes_);
   sum_over_ranks(gpu_, parts, own, factor);
-  return others_;
+  return left_by(open);
 }
 
-std::span<const std::size_t> PartsByCopies::gather(const Launch& call) const {
+std::span<const std::size_t> PartsInRows::gather(const Launch& call) const {
   auto* const rows = static_cast<std::byte*>(call.workspace);
   std::vector<Stretch> stretches;
   for (const Tensor& tensor : long_)
     stretches.push_back({call.outputs[tensor.index], call.outputs[tensor.index], bytes(tensor)});
-  if (!packed_.empty()) stretches.push_back({rows, rows, packed_bytes()});
-  RowCopies* const copies = way_ ? way_->to(stretches) : nullptr;
-  if (!copies) return all_;
+  if (packed_by_copies_) stretches.push_back({rows, rows, packed_bytes()});
+  const Ways open = ways(stretches);
 
   const RankOfAll own = rank_of_all(*gpu_.links);
-  std::vector<Copy> packing, unpacking;
-  for (const Tensor& tensor : packed_)
-    for (int rank = 0; rank < own.ranks; ++rank) {
-      const Copy one = to_row(tensor, rank, call.outputs[tensor.index], rows);
-      if (rank == own.rank)
-        packing.push_back(one);
-      else
-        unpacking.push_back({.n = one.n, .from = one.to, .to = const_cast<void*>(one.from)});
-    }
-  copy(gpu_, packing);
-  if (!packed_.empty()) copies->gather(gpu_.stream, rows, packed_row_bytes_);
-  for (const Tensor& tensor : long_)
-    copies->gather(gpu_.stream, call.outputs[tensor.index], row_bytes(tensor));
+  std::vector<Copy> unpacking;
+  if (open.packs) {
+    std::vector<Copy> packing;
+    for (const Tensor& tensor : packed_)
+      for (int rank = 0; rank < own.ranks; ++rank) {
+        const Copy one = to_row(tensor, rank, call.outputs[tensor.index], rows);
+        if (rank == own.rank)
+          packing.push_back(one);
+        else
+          unpacking.push_back({.n = one.n, .from = one.to, .to = const_cast<void*>(one.from)});
+      }
+    copy(gpu_, packing);
+    if (packed_by_copies_)
+      open.copies->gather(gpu_.stream, rows, packed_row_bytes_);
+    else
+      gather_rows(gpu_, rows, packed_row_bytes_);
+  }
+  if (open.copies)
+    for (const Tensor& tensor : long_)
+      open.copies->gather(gpu_.stream, call.outputs[tensor.index], row_bytes(tensor));
   copy(gpu_, unpacking);
-  return others_;
+  return left_by(open);
 }
 
 }  // namespace ridge::gpu

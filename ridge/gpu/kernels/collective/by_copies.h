@@ -74,12 +74,13 @@ class SumsByCopies {
 };
 
 // ReduceScatter and AllGather. The parts of a long tensor are rows as they lie. Those of short ones
-// are packed into rows first, because each call has its price.
-class PartsByCopies {
+// are packed into rows first, because each message has its price: rows that are long together go by
+// copies, too, and shorter ones in one message to each rank.
+class PartsInRows {
  public:
-  PartsByCopies(const Context& gpu, Types whole, std::int64_t ranks);
+  PartsInRows(const Context& gpu, Types whole, std::int64_t ranks);
 
-  // Room for rows; 0 if none are needed, as where nothing goes this way.
+  // Room for rows; 0 if none are needed.
   std::size_t workspace_to_sum() const { return long_bytes_ + 2 * packed_bytes(); }
   std::size_t workspace_to_gather() const { return packed_bytes(); }
   // They return the tensors, in their order, that have to go in another way.
@@ -93,18 +94,29 @@ class PartsByCopies {
   struct Tensor {
     std::size_t index, place;
   };
+  // The ways that are open at a call.
+  struct Ways {
+    RowCopies* copies = nullptr;
+    bool packs = false;
+  };
+  void pack(std::size_t index);
+  std::size_t longest_part(std::size_t index) const;  // in bytes
   std::size_t bytes(const Tensor& tensor) const;
   std::size_t row_bytes(const Tensor& tensor) const;
   std::size_t packed_bytes() const;  // of the rows of all ranks
   // Takes a rank's part of a packed tensor from its place in this to its place in the rank's row.
   Copy to_row(const Tensor& tensor, int rank, const void* whole, std::byte* rows) const;
+  Ways ways(std::span<const Stretch> stretches) const;
+  std::span<const std::size_t> left_by(const Ways& ways) const;
 
   const Context& gpu_;
   std::int64_t ranks_;
   PartsByRank tensors_;
   std::vector<Tensor> long_, packed_;
+  bool packed_by_copies_ = false;
   std::size_t long_bytes_ = 0, packed_row_bytes_ = 0;
-  std::vector<std::size_t> all_, others_;  // indices among the operands
+  // Indices among the operands: all, those that are not packed, and the short ones of these.
+  std::vector<std::size_t> all_, unpacked_, short_unpacked_;
   std::optional<WayByCopies> way_;
 };
 

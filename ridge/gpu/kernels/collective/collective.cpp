@@ -157,12 +157,12 @@ KernelPtr ReduceScatter::gpu(GpuPrepare& prepare) const {
             {tensors.bytes_of(t, tensors.part(t, 0)), call.inputs[t], call.outputs[t]});
       copy(gpu, copies);
     });
-  PartsByCopies by_copies(prepare.gpu, prepare.in, ranks);
-  prepare.workspace = std::max(tensors.workspace(), by_copies.workspace_to_sum());
+  PartsInRows in_rows(prepare.gpu, prepare.in, ranks);
+  prepare.workspace = std::max(tensors.workspace(), in_rows.workspace_to_sum());
   return make_kernel([&gpu = prepare.gpu, others, tensors = std::move(tensors),
-                      by_copies = std::move(by_copies),
+                      in_rows = std::move(in_rows),
                       factor = factor_of(mean, ranks)](const Launch& call) {
-    const std::span<const std::size_t> left = by_copies.sum(call, factor);
+    const std::span<const std::size_t> left = in_rows.sum(call, factor);
     reduce_parts(gpu, *others, tensors, left, call.inputs, call.workspace, factor,
                  [&](std::size_t t) { return call.outputs[t]; });
   });
@@ -173,14 +173,14 @@ KernelPtr AllGather::gpu(GpuPrepare& prepare) const {
   std::vector<DType> given;  // of parts
   for (std::size_t i = 0; i < prepare.in.size(); i += operands_each())
     given.push_back(prepare.in[i].dtype);
-  PartsByCopies by_copies(prepare.gpu, prepare.out, ranks);
-  if (ranks > 1) prepare.workspace = by_copies.workspace_to_gather();
+  PartsInRows in_rows(prepare.gpu, prepare.out, ranks);
+  if (ranks > 1) prepare.workspace = in_rows.workspace_to_gather();
   return make_kernel([&gpu = prepare.gpu, others, given = std::move(given),
-                      tensors = PartsByRank(prepare.out, ranks), by_copies = std::move(by_copies),
+                      tensors = PartsByRank(prepare.out, ranks), in_rows = std::move(in_rows),
                       each = operands_each(), rank = rank, ranks = ranks](const Launch& call) {
     place_own_parts(gpu, tensors, rank, given, call, each);
     if (ranks == 1) return;
-    const std::span<const std::size_t> left = by_copies.gather(call);
+    const std::span<const std::size_t> left = in_rows.gather(call);
     gather_parts(gpu, *others, tensors, left, call.outputs);
   });
 }
