@@ -24,7 +24,8 @@ Clauses choose lines of the output, in the order they are given:
                         first line, and the heading if the lines are a table
 
 The shape of an output is its text without numbers, units and alignment. A check makes runs shorter
-where that does not change the shape. All commands of all pages run in one new directory, in the
+where that does not change the shape, and takes one processor, so that threads wait for nobody where
+other tests run beside it. All commands of all pages run in one new directory, in the
 order of the pages, with the root of the sources as $RIDGE_SOURCE, against ceilings of the machine
 measured there; for a rewrite those that ridge roofline has kept for the user count too. A page may
 use what one before it left (ceilings, a store): to check one alone can fail where all of them pass.
@@ -285,6 +286,8 @@ def main():
     if busy > 1 and not arguments.check:
         print(f"update.py: the load is {busy:.1f}: these will be figures of a busy machine")
 
+    if arguments.check:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as directory:
         work, cache = Path(directory) / "work", Path(directory) / "cache"
         work.mkdir()
