@@ -5,14 +5,16 @@
     benchmarks/peers/ranks_speed.py --gpus 4 --works medium,resnet50 --zero 1 --json ranks.json
 
 Weak scaling: each GPU has the same part of a batch, whatever their number. Each round runs Ridge on
-one GPU and on all, and then some steps of PyTorch on one and on all, of processes that stay alive
-and warm; a round's figure is the median of its steps. PyTorch's side is torch.compile around
+each GPU alone and on all, and then some steps of PyTorch on each and on all, of processes that stay
+alive and warm; a round's figure is the median of its steps. PyTorch's side is torch.compile around
 DistributedDataParallel, fused attention and AdamW (SGD for networks), under autocast.
 
 The table has medians over rounds and, of efficiencies and ratios, the median of the rounds' own,
-with a 95 % bootstrap interval. Efficiency: a step's time on one GPU over that on all."""
+with a 95 % bootstrap interval. Efficiency: a step's time on the slowest GPU alone over that on all,
+since GPUs of one kind differ by some percent where power limits their clocks."""
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -40,11 +42,27 @@ STEPS, SECONDS = range(10, 201), 0.5
 
 
 class Side:
-    """Seconds of a step in each round, on so many GPUs."""
+    """Seconds of a step in each round, on all GPUs or on one, by its number."""
 
-    def __init__(self, arguments, work, gpus, title):
-        self.arguments, self.work, self.gpus, self.title = arguments, WORKS[work], gpus, title
+    def __init__(self, arguments, work, title, gpu):
+        self.arguments, self.work, self.gpu = arguments, WORKS[work], gpu
+        self.gpus = arguments.gpus if gpu is None else 1
+        self.title = f"{title}, {self.gpus} GPUs" if gpu is None else f"{title}, GPU {gpu} alone"
         self.rounds, self.memory = [], 0
+
+    @contextlib.contextmanager
+    def visible(self):
+        """Processes that start meanwhile see this side's GPUs."""
+        name = "CUDA_VISIBLE_DEVICES"
+        before = os.environ.get(name)
+        if self.gpu is not None:
+            os.environ[name] = before.split(",")[self.gpu] if before else str(self.gpu)
+        try:
+            yield
+        finally:
+            os.environ.pop(name, None)
+            if before is not None:
+                os.environ[name] = before
 
     def is_network(self):
         return "network" in self.work
@@ -57,6 +75,9 @@ class Side:
 class Peer(Side):
     """PyTorch's processes, one for each GPU."""
 
+    def __init__(self, arguments, work, gpu=None):
+        super().__init__(arguments, work, "PyTorch", gpu)
+
     def start(self):
         self.folder = tempfile.TemporaryDirectory()
         program = "vision_peer.py" if self.is_network() else "torch_training.py"
@@ -64,14 +85,14 @@ class Peer(Side):
         job = dict(variant="compile", dtype=self.arguments.dtype, device="cuda", threads=threads,
                    memory=False, ranks=self.gpus, meeting=f"{self.folder.name}/meeting")
         job |= self.work | {"mode": "training"} if self.is_network() else {"size": self.work}
-        environment = os.environ | {"OMP_NUM_THREADS": str(threads),
-                                    "TORCHINDUCTOR_COMPILE_THREADS": str(min(8, threads))}
+        with self.visible():
+            environment = os.environ | {"OMP_NUM_THREADS": str(threads),
+                                        "TORCHINDUCTOR_COMPILE_THREADS": str(min(8, threads))}
         self.processes = [
             subprocess.Popen([sys.executable, HERE / program, json.dumps(job | {"rank": rank})],
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                              env=environment)
             for rank in range(self.gpus)]
-        return self
 
     def ready(self):
         self.memory = max(s.get("tensors") or s.get("memory") or 0 for s in self.answers())
@@ -96,14 +117,14 @@ class Peer(Side):
 
 
 class Ridge(Side):
-    def __init__(self, arguments, work, gpus, zero=0):
-        super().__init__(arguments, work, gpus,
-                         f"Ridge, {gpus} GPU{'s' if gpus > 1 else ''}" +
-                         (f", --zero {zero}" if zero else ""))
-        self.flags = [f"--gpus={gpus}", f"--zero={zero}"] if gpus > 1 else []
+    def __init__(self, arguments, work, gpu=None, zero=0):
+        super().__init__(arguments, work, "Ridge", gpu)
+        self.title += f", --zero {zero}" if zero else ""
+        self.flags = [f"--gpus={self.gpus}", f"--zero={zero}"] if gpu is None else []
 
     def run(self):
-        summary = self.of_network() if self.is_network() else self.of_model()
+        with self.visible():
+            summary = self.of_network() if self.is_network() else self.of_model()
         self.rounds.append(summary["median_batch_time"])
         self.memory = summary["peak_memory_bytes"]
 
@@ -134,13 +155,14 @@ def with_interval(values, form):
 
 
 def row_of(work, side, alone, other):
-    """`alone`: the same side on one GPU; `other`: the other side on as many."""
+    """`alone`: the same side on each GPU alone; `other`: the other side on the same GPUs."""
     def milliseconds(x):
         return f"{x * 1e3:.2f}"
 
     cells = [work, side.title, with_interval(side.rounds, milliseconds) + " ms"]
-    cells.append("" if side is alone else with_interval(
-        [a / b for a, b in zip(alone.rounds, side.rounds)], lambda x: f"{x:.1%}"))
+    slowest = [max(times) for times in zip(*(one.rounds for one in alone))]
+    cells.append("" if side in alone else with_interval(
+        [a / b for a, b in zip(slowest, side.rounds)], lambda x: f"{x:.1%}"))
     cells.append("" if other is None else with_interval(
         [a / b for a, b in zip(side.rounds, other.rounds)], lambda x: f"{x:.3f}"))
     return [*cells, f"{side.memory / 2**20:,.0f} MiB"]
@@ -148,13 +170,14 @@ def row_of(work, side, alone, other):
 
 def run_work(arguments, work):
     """The table's rows of one work, and its sides."""
-    all_gpus = arguments.gpus
-    peers = {n: Peer(arguments, work, n, f"PyTorch, {n} GPU{'s' if n > 1 else ''}").start()
-             for n in (1, all_gpus)}
+    each = [*range(arguments.gpus), None]
+    peers = {gpu: Peer(arguments, work, gpu) for gpu in each}
+    for peer in peers.values():
+        peer.start()
     for peer in peers.values():
         peer.ready()
-    ours = [Ridge(arguments, work, 1), Ridge(arguments, work, all_gpus),
-            *(Ridge(arguments, work, all_gpus, zero) for zero in arguments.zero)]
+    ours = [*(Ridge(arguments, work, gpu) for gpu in each),
+            *(Ridge(arguments, work, zero=zero) for zero in arguments.zero)]
     sides = [*ours, *peers.values()]
     for number in range(arguments.rounds):
         for side in sides:
@@ -163,8 +186,9 @@ def run_work(arguments, work):
               ", ".join(f"{s.title} {s.rounds[-1] * 1e3:.2f}" for s in sides), file=sys.stderr)
     for peer in peers.values():
         peer.close()
-    rows = [row_of(work, side, ours[0], peers[side.gpus]) for side in ours]
-    return rows + [row_of(work, peer, peers[1], None) for peer in peers.values()], sides
+    rows = [row_of(work, side, ours[:arguments.gpus], peers[side.gpu]) for side in ours]
+    alone = list(peers.values())[:arguments.gpus]
+    return rows + [row_of(work, peer, alone, None) for peer in peers.values()], sides
 
 
 def main():
