@@ -23,6 +23,7 @@
 #include "ridge/device/gathered.h"
 #include "ridge/dist/meeting.h"
 #include "ridge/session/devices.h"
+#include "ridge/session/loop.h"
 
 namespace ridge {
 namespace {
@@ -179,9 +180,7 @@ std::string rest_of(const RunOptions& options, const fs::path& checkpoint) {
   if (!checkpoint.empty())
     return fmt::format("the last checkpoint is intact: go on with --resume {}",
                        checkpoint.string());
-  if (!options.resume.empty())
-    return fmt::format("nothing was saved since {}, which is intact", options.resume);
-  return "nothing was saved: --save-every makes checkpoints";
+  return nothing_saved(options);
 }
 
 }  // namespace

@@ -33,6 +33,14 @@ ProcessorUse use_by_all_ranks(const ProcessorUse& begin, const Device& device) {
 
 }  // namespace
 
+std::string nothing_saved(const RunOptions& options) {
+  if (!options.resume.empty())
+    return fmt::format("nothing was saved since {}, which is intact", options.resume);
+  if (options.save_every > 0)
+    return fmt::format("nothing was saved yet (--save-every {})", options.save_every);
+  return "nothing was saved: --save-every makes checkpoints";
+}
+
 Loop::Loop(Session& session, LoopConfig config, std::vector<LoopObserver*> observers,
            LastWords& last_words)
     : session_(session),
@@ -89,9 +97,7 @@ void Loop::give_up(const Fault& fault) {
   const std::string rest =
       written_step_ > 0 ? fmt::format("the checkpoint of step {} is intact: go on with --resume {}",
                                       written_step_, config_.checkpoint.string())
-      : options_.resume.empty()
-          ? std::string("nothing was saved: --save-every makes checkpoints")
-          : fmt::format("nothing was saved since {}, which is intact", options_.resume);
+                        : nothing_saved(options_);
   fault_ =
       std::make_exception_ptr(Fault("{}{}{}", fault.what(), config_.checkpoint.empty() ? "" : "; ",
                                     config_.checkpoint.empty() ? "" : rest));

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ridge/base/error.h"
@@ -48,6 +49,9 @@ class LastWords {
  private:
   std::optional<IoError> first_fault_;
 };
+
+// For the end of the line that says how a run failed before it saved anything.
+std::string nothing_saved(const RunOptions& options);
 
 struct LoopConfig {
   std::int64_t last_step = 0;  // the number of the last
