@@ -18,7 +18,7 @@ endfunction()
 function(compile_quickly target)
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 endfunction()
-# For code that calls what is slow and computes little itself: another third less.
+# For code that calls what is slow and computes little itself: three tenths less again.
 function(compile_unoptimized target)
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O0>)
 endfunction()

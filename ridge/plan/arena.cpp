@@ -204,17 +204,50 @@ std::vector<std::size_t> bytes_sent(const Graph& graph) {
 }
 
 // By node: until when what it needs last stays. What is being sent stays until the next node that
-// sends, or until several have sent as much, or to the end: kernels between them may run meanwhile,
-// unless they want that memory. A short message takes less time than the long one that it waits
-// for.
+// sends, or the last one: kernels between them may run meanwhile, unless they want that memory.
 std::vector<NodeId> ends_of_stays(const std::vector<std::size_t>& sent) {
   const auto nodes = static_cast<NodeId>(sent.size());
   std::vector<NodeId> ends(nodes);
-  for (NodeId n = 0; n < nodes; ++n) {
-    ends[n] = n;
-    for (std::size_t since = 0; since < sent[n] && ends[n] < nodes - 1;) since += sent[++ends[n]];
+  NodeId next = nodes - 1;
+  for (NodeId n = nodes; n-- > 0;) {
+    ends[n] = sent[n] > 0 ? next : n;
+    if (sent[n] > 0) next = n;
   }
   return ends;
+}
+
+// The same where messages are long that only shorter ones follow: the next one comes before they
+// are through. Where all that follows is less, they stay to the end.
+std::vector<NodeId> ends_of_longer_stays(const std::vector<std::size_t>& sent) {
+  std::vector<NodeId> ends = ends_of_stays(sent);
+  std::size_t bytes_to_come = 0;
+  for (std::size_t n = sent.size(); n-- > 0;) {
+    if (sent[n] > bytes_to_come) ends[n] = static_cast<NodeId>(sent.size() - 1);
+    bytes_to_come += sent[n];
+  }
+  return ends;
+}
+
+// `ends`: by node, until when what it needs last stays.
+ArenaPlan plan_with(const Graph& graph, const Lifetimes& lifetimes,
+                    std::span<const std::size_t> workspace, const ArenaNeeds& needs,
+                    const std::vector<std::size_t>& sent, const std::vector<NodeId>& ends) {
+  const auto nodes = static_cast<NodeId>(graph.nodes().size());
+  ArenaPlan plan{.storage = std::vector<std::size_t>(graph.value_count(), 0),
+                 .workspace = std::vector<std::size_t>(nodes, 0)};
+  Household household(graph, lifetimes, needs);
+  for (ValueId id = 0; id < graph.value_count(); ++id)
+    if (graph.info(id).persistent && lifetimes.storage[id] == id) {
+      plan.storage[id] = plan.bytes;
+      plan.bytes += household.aligned(lifetimes.bytes[id]);
+    }
+  for (NodeId n = 0; n < nodes; ++n) {
+    for (const ValueId id : lifetimes.born[n]) household.storage_is_born(id, n, plan.storage);
+    if (workspace[n] > 0) household.workspace(workspace[n], n, sent[n] > 0, plan.workspace[n]);
+    for (const ValueId id : lifetimes.dead[n]) household.storage_dies(id, ends[n]);
+  }
+  plan.bytes = household.settle(plan.bytes);
+  return plan;
 }
 
 }  // namespace
@@ -247,25 +280,20 @@ Placement place(std::span<const Tenant> tenants) {
 
 ArenaPlan plan_arena(const Graph& graph, const Lifetimes& lifetimes,
                      std::span<const std::size_t> workspace, const ArenaNeeds& needs) {
-  const auto nodes = static_cast<NodeId>(graph.nodes().size());
-  ArenaPlan plan{.storage = std::vector<std::size_t>(graph.value_count(), 0),
-                 .workspace = std::vector<std::size_t>(nodes, 0)};
-  Household household(graph, lifetimes, needs);
-  for (ValueId id = 0; id < graph.value_count(); ++id)
-    if (graph.info(id).persistent && lifetimes.storage[id] == id) {
-      plan.storage[id] = plan.bytes;
-      plan.bytes += household.aligned(lifetimes.bytes[id]);
-    }
   const std::vector<std::size_t> sent = bytes_sent(graph);
-  const std::vector<NodeId> ends = ends_of_stays(sent);
-  for (NodeId n = 0; n < nodes; ++n) {
-    for (const ValueId id : lifetimes.born[n]) household.storage_is_born(id, n, plan.storage);
-    if (workspace[n] > 0) household.workspace(workspace[n], n, sent[n] > 0, plan.workspace[n]);
-    const NodeId end = needs.messages_in_one ? ends[n] : n;
-    for (const ValueId id : lifetimes.dead[n]) household.storage_dies(id, end);
-  }
-  plan.bytes = household.settle(plan.bytes);
-  return plan;
+  const auto plan = [&](const std::vector<NodeId>& ends) {
+    return plan_with(graph, lifetimes, workspace, needs, sent, ends);
+  };
+  std::vector<NodeId> at_once(sent.size());
+  std::iota(at_once.begin(), at_once.end(), NodeId{0});
+  ArenaPlan least = plan(at_once);
+  const bool sends = std::ranges::any_of(sent, [](std::size_t bytes) { return bytes > 0; });
+  if (!needs.messages_in_one || !sends) return least;
+  // Waiting for a message costs less than a run that does not fit any more.
+  const std::size_t most_bytes = least.bytes + least.bytes / 100;
+  for (const auto& ends : {ends_of_longer_stays(sent), ends_of_stays(sent)})
+    if (ArenaPlan patient = plan(ends); patient.bytes <= most_bytes) return patient;
+  return least;
 }
 
 }  // namespace ridge

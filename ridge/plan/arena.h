@@ -48,8 +48,8 @@ struct ArenaNeeds {
   // Whether tensors that go to other ranks together, and are replaced there, lie one after another,
   // each at the next multiple of the alignment: so that they are one stretch of memory. And whether
   // the workspaces of what talks to other ranks, one after another, are one stretch that nothing
-  // else has from the first to the last, and what they send stays until the next one: else kernels
-  // beside them would wait for their memory.
+  // else has from the first to the last, and what they send stays until the next one or longer,
+  // where that takes at most 1 % more memory: else kernels beside them would wait for their memory.
   bool messages_in_one = false;
 };
 

@@ -5,6 +5,7 @@
 
 #include "ridge/gpu/device/target.h"
 #include "ridge/gpu/kernels/collective/part_sums.h"
+#include "ridge/gpu/kernels/collective/rows_of_ranks.h"
 
 namespace ridge::gpu {
 namespace {
@@ -38,28 +39,6 @@ PartOfAll row_of_all(const Links& links, DType dtype, const void* rows, const vo
 
 RankOfAll rank_of_all(const Links& links) {
   return {.rank = links.rank(), .ranks = links.count(), .has_own_row = true};
-}
-
-// What RowCopies::exchange() and gather() do, in one message to each rank.
-template <class RowTo>
-void send_rows(const Context& gpu, std::byte* room, std::size_t row_bytes, const RowTo& row_to) {
-  std::vector<Parcel> out, in;
-  for (int rank = 0; rank < gpu.links->count(); ++rank) {
-    if (rank == gpu.links->rank()) continue;
-    out.push_back({rank, row_to(rank), row_bytes});
-    in.push_back({rank, room + row_bytes * static_cast<std::size_t>(rank), row_bytes});
-  }
-  gpu.links->exchange(gpu.stream, out, in);
-}
-
-void exchange_rows(const Context& gpu, std::byte* rows, std::byte* room, std::size_t row_bytes) {
-  send_rows(gpu, room, row_bytes,
-            [&](int rank) { return rows + row_bytes * static_cast<std::size_t>(rank); });
-}
-
-void gather_rows(const Context& gpu, std::byte* rows, std::size_t row_bytes) {
-  std::byte* const own = rows + row_bytes * static_cast<std::size_t>(gpu.links->rank());
-  send_rows(gpu, rows, row_bytes, [&](int) { return own; });
 }
 
 }  // namespace
@@ -127,7 +106,6 @@ PartsInRows::PartsInRows(const Context& gpu, Types whole, std::int64_t ranks)
     : gpu_(gpu), ranks_(ranks), tensors_(whole, ranks) {
   for (std::size_t i = 0; i < whole.size(); ++i) {
     const TensorType& type = whole[i];
-    all_.push_back(i);
     if (const WayByCopies way(gpu, type.bytes());
         way.exists() && type.numel() % ranks == 0 && makes_rows(type.bytes(), ranks)) {
       way_.emplace(way);
@@ -194,7 +172,7 @@ PartsInRows::Ways PartsInRows::ways(std::span<const Stretch> stretches) const {
 
 std::span<const std::size_t> PartsInRows::left_by(const Ways& ways) const {
   if (ways.copies) return short_unpacked_;
-  return ways.packs ? unpacked_ : all_;
+  return ways.packs ? unpacked_ : tensors_.all();
 }
 
 std::span<const std::size_t> PartsInRows::sum(const Launch& call, float factor) const {
@@ -235,7 +213,7 @@ std::span<const std::size_t> PartsInRows::sum(const Launch& call, float factor) 
     if (packed_by_copies_)
       open.copies->exchange(gpu_.stream, rows, rows_that_come, packed_row_bytes_);
     else
-      exchange_rows(gpu_, rows, rows_that_come, packed_row_bytes_);
+      exchange_rows(*gpu_.links, gpu_.stream, rows, rows_that_come, packed_row_bytes_);
   }
   sum_over_ranks(gpu_, parts, own, factor);
   return left_by(open);
@@ -265,7 +243,7 @@ std::span<const std::size_t> PartsInRows::gather(const Launch& call) const {
     if (packed_by_copies_)
       open.copies->gather(gpu_.stream, rows, packed_row_bytes_);
     else
-      gather_rows(gpu_, rows, packed_row_bytes_);
+      gather_rows(*gpu_.links, gpu_.stream, rows, packed_row_bytes_);
   }
   if (open.copies)
     for (const Tensor& tensor : long_)

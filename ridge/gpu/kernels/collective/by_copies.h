@@ -83,7 +83,8 @@ class PartsInRows {
   // Room for rows; 0 if none are needed.
   std::size_t workspace_to_sum() const { return long_bytes_ + 2 * packed_bytes(); }
   std::size_t workspace_to_gather() const { return packed_bytes(); }
-  // They return the tensors, in their order, that have to go in another way.
+  // They return the tensors that have to go in another way, in an order that is the same on all
+  // ranks.
   std::span<const std::size_t> sum(const Launch& call, float factor) const;
   // Each rank's own parts are in their places already.
   std::span<const std::size_t> gather(const Launch& call) const;
@@ -115,8 +116,8 @@ class PartsInRows {
   std::vector<Tensor> long_, packed_;
   bool packed_by_copies_ = false;
   std::size_t long_bytes_ = 0, packed_row_bytes_ = 0;
-  // Indices among the operands: all, those that are not packed, and the short ones of these.
-  std::vector<std::size_t> all_, unpacked_, short_unpacked_;
+  // Indices among the operands: those that are not packed, and the short ones of these.
+  std::vector<std::size_t> unpacked_, short_unpacked_;
   std::optional<WayByCopies> way_;
 };
 

@@ -162,8 +162,9 @@ KernelPtr ReduceScatter::gpu(GpuPrepare& prepare) const {
   return make_kernel([&gpu = prepare.gpu, others, tensors = std::move(tensors),
                       in_rows = std::move(in_rows),
                       factor = factor_of(mean, ranks)](const Launch& call) {
+    Links& links = *others;  // which refuses a device alone
     const std::span<const std::size_t> left = in_rows.sum(call, factor);
-    reduce_parts(gpu, *others, tensors, left, call.inputs, call.workspace, factor,
+    reduce_parts(gpu, links, tensors, left, call.inputs, call.workspace, factor,
                  [&](std::size_t t) { return call.outputs[t]; });
   });
 }
@@ -180,8 +181,9 @@ KernelPtr AllGather::gpu(GpuPrepare& prepare) const {
                       each = operands_each(), rank = rank, ranks = ranks](const Launch& call) {
     place_own_parts(gpu, tensors, rank, given, call, each);
     if (ranks == 1) return;
+    Links& links = *others;  // which refuses a device alone
     const std::span<const std::size_t> left = in_rows.gather(call);
-    gather_parts(gpu, *others, tensors, left, call.outputs);
+    gather_parts(gpu, links, tensors, left, call.outputs);
   });
 }
 

@@ -8,7 +8,31 @@ namespace {
 
 constexpr std::size_t alignment = 64;
 
+// Each other rank gets row_to(rank), and sends what becomes its row of the room.
+template <class RowTo>
+void send_rows(Links& links, Stream stream, std::byte* room, std::size_t row_bytes,
+               const RowTo& row_to) {
+  std::vector<Parcel> out, in;
+  for (int rank = 0; rank < links.count(); ++rank) {
+    if (rank == links.rank()) continue;
+    out.push_back({rank, row_to(rank), row_bytes});
+    in.push_back({rank, room + row_bytes * static_cast<std::size_t>(rank), row_bytes});
+  }
+  links.exchange(stream, out, in);
+}
+
 }  // namespace
+
+void exchange_rows(Links& links, Stream stream, std::byte* rows, std::byte* room,
+                   std::size_t row_bytes) {
+  send_rows(links, stream, room, row_bytes,
+            [&](int rank) { return rows + row_bytes * static_cast<std::size_t>(rank); });
+}
+
+void gather_rows(Links& links, Stream stream, std::byte* rows, std::size_t row_bytes) {
+  std::byte* const own = rows + row_bytes * static_cast<std::size_t>(links.rank());
+  send_rows(links, stream, rows, row_bytes, [&](int) { return own; });
+}
 
 RowsOfRanks::RowsOfRanks(GpuPrepare& prepare, std::string_view name, std::int64_t ranks,
                          std::int64_t columns)
@@ -25,15 +49,8 @@ double* RowsOfRanks::own(void* workspace) const {
 }
 
 void RowsOfRanks::gather(void* workspace) const {
-  Links& links = *others_;
-  const std::size_t bytes = static_cast<std::size_t>(columns_) * sizeof(double);
-  std::vector<Parcel> out, in;
-  for (int rank = 0; rank < links.count(); ++rank) {
-    if (rank == links.rank()) continue;
-    out.push_back({rank, own(workspace), bytes});
-    in.push_back({rank, all(workspace) + rank * columns_, bytes});
-  }
-  links.exchange(gpu_->stream, out, in);
+  gather_rows(*others_, gpu_->stream, reinterpret_cast<std::byte*>(all(workspace)),
+              static_cast<std::size_t>(columns_) * sizeof(double));
 }
 
 }  // namespace ridge::gpu

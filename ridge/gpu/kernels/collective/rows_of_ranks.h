@@ -10,6 +10,11 @@
 
 namespace ridge::gpu {
 
+// What RowCopies::exchange() and gather() do (gpu/device/links.h), in one message to each rank.
+void exchange_rows(Links& links, Stream stream, std::byte* rows, std::byte* room,
+                   std::size_t row_bytes);
+void gather_rows(Links& links, Stream stream, std::byte* rows, std::size_t row_bytes);
+
 // A row of f64 for each rank, at the end of a kernel's workspace: each fills its own, and gets
 // those of the others.
 class RowsOfRanks {
